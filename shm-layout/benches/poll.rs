@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use pfp_shm_layout::cell::{Cell, CellPicture, Measurement};
 use pfp_shm_layout::control::{Change, Control};
+use pfp_shm_layout::geometry::{CELLS_PER_BLOCK, Config};
 use pfp_shm_layout::header::Facts;
 use pfp_shm_layout::histogram;
 use pfp_shm_layout::reader::Reader;
-use pfp_shm_layout::segment::{CELLS_PER_BLOCK, Config, Segment};
+use pfp_shm_layout::segment::Segment;
 
 /// Pictures of which the median is told.
 const ROUNDS: usize = 101;

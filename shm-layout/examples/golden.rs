@@ -24,13 +24,12 @@ use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::calls::{self, CallSums, ROOT};
 use pfp_shm_layout::cell::{Away, Cell, Measurement, Sums, add};
 use pfp_shm_layout::control::{Alpha, Change, Control, apply, reset};
+use pfp_shm_layout::geometry::{CALLS_BLOCKS, CHUNK, Config, PAGE, RING_BLOCKS, RING_SLOTS};
 use pfp_shm_layout::header::{ClockKind, Facts};
 use pfp_shm_layout::histogram::{LIMIT, locate};
 use pfp_shm_layout::lane::Lane;
 use pfp_shm_layout::ring::{self, MOST_TICKS, POINT_SHIFT, Slot, What};
-use pfp_shm_layout::segment::{
-    CALLS_BLOCKS, CHUNK, Config, PAGE, RING_BLOCKS, RING_SLOTS, Segment,
-};
+use pfp_shm_layout::segment::Segment;
 
 /// The first number of a point with a name.
 const FIRST_NAMED: usize = 64;

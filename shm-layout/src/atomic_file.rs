@@ -19,7 +19,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::discovery::object::{Name, check_file_limit};
+use crate::discovery::name::Name;
+use crate::discovery::object::check_file_limit;
 
 /// How the names begin that a file has before its own.
 pub const DRAFT: &str = ".pfp-draft-";

@@ -7,5 +7,6 @@ pub mod failure;
 pub mod find;
 pub mod group;
 pub mod liveness;
+pub mod name;
 pub mod object;
 pub mod share;

@@ -5,6 +5,7 @@ pub mod calls;
 pub mod cell;
 pub(crate) mod chain;
 pub mod control;
+pub mod geometry;
 pub mod header;
 pub mod histogram;
 pub mod lane;

@@ -23,6 +23,10 @@ mod layout;
 pub mod reader;
 pub(crate) mod sync;
 
-pub use discovery::{beacon, collector, directory, failure, find, group, liveness, object, share};
-pub use layout::{amounts, calls, cell, control, header, histogram, lane, point, ring, segment};
+pub use discovery::{
+    beacon, collector, directory, failure, find, group, liveness, name, object, share,
+};
+pub use layout::{
+    amounts, calls, cell, control, geometry, header, histogram, lane, point, ring, segment,
+};
 pub use reader::{copy, truncation};

@@ -16,7 +16,10 @@ mod backed;
 mod calls;
 mod cells;
 pub mod copy;
+mod histogram;
+mod marks;
 mod near;
+mod pending;
 pub mod truncation;
 
 use std::borrow::Borrow;
@@ -25,17 +28,21 @@ use std::collections::HashMap;
 use crate::layout::amounts::{Amounts, MOST};
 use crate::layout::cell::Cell;
 use crate::layout::control::{self, Change, Control};
+use crate::layout::geometry::{Geometry, RING_BLOCKS, RING_SLOTS};
 use crate::layout::header::{ClockKind, Facts, ProcessState};
 use crate::layout::lane::{LanePicture, LaneState, Tally};
 use crate::layout::point::{EntryPicture, Text};
 use crate::layout::ring::{self, Drained, Record};
-use crate::layout::segment::{Geometry, RING_BLOCKS, RING_SLOTS, Segment};
+use crate::layout::segment::Segment;
 use crate::sync::{AtomicU64, Ordering};
 
 pub(crate) use backed::{Backed, Sparse};
 pub use calls::{Call, LaneCalls};
-pub use cells::{BucketCount, CellReading, Histogram};
-use cells::{CellReader, Mark, Owner, Pending, Stale};
+use cells::CellReader;
+pub use cells::CellReading;
+pub use histogram::{BucketCount, Histogram};
+use marks::{Mark, Owner, Stale};
+use pending::Pending;
 
 /// Tries to copy what its thread writes meanwhile, before it is left for the next
 /// poll.

@@ -14,11 +14,12 @@ use figures::{buckets, cell, none, reader, sums};
 use pfp_shm_layout::calls::{CallSums, OpenPicture, ROOT};
 use pfp_shm_layout::cell::Sums;
 use pfp_shm_layout::control::Control;
+use pfp_shm_layout::geometry::{BLOCK, CELLS_PER_BLOCK, PAGE, RING_SLOTS};
 use pfp_shm_layout::header::{ClockKind, Facts, FormatError};
 use pfp_shm_layout::lane::LaneState;
 use pfp_shm_layout::reader::{Call, ClockPicture, LaneCalls, Losses, Reader};
 use pfp_shm_layout::ring::Record;
-use pfp_shm_layout::segment::{BLOCK, CELLS_PER_BLOCK, PAGE, RING_SLOTS, Segment};
+use pfp_shm_layout::segment::Segment;
 
 static GOLDEN: &[u8] = include_bytes!("../../assets/segment-v3.pfp");
 

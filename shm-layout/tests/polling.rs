@@ -13,12 +13,13 @@ use std::sync::{PoisonError, RwLock};
 use pfp_shm_layout::calls::ROOT;
 use pfp_shm_layout::cell::{self, Away, Cell, Measurement, Sums};
 use pfp_shm_layout::control::{Alpha, Change, Control};
+use pfp_shm_layout::geometry::{BLOCK, CELLS_PER_BLOCK, Config, RING_BLOCKS, RING_SLOTS};
 use pfp_shm_layout::header::Facts;
 use pfp_shm_layout::histogram;
 use pfp_shm_layout::point::Text;
 use pfp_shm_layout::reader::{BucketCount, Picture, Reader};
 use pfp_shm_layout::ring::{self, MOST_TICKS, What};
-use pfp_shm_layout::segment::{BLOCK, CELLS_PER_BLOCK, Config, RING_BLOCKS, RING_SLOTS, Segment};
+use pfp_shm_layout::segment::Segment;
 
 use crate::counting::ALLOCATIONS;
 
@@ -579,7 +580,7 @@ fn what_is_kept_is_no_more_than_what_there_is() {
 }
 
 /// What memory an object and this process have, bytes.
-fn memory(name: &pfp_shm_layout::object::Name) -> (u64, u64) {
+fn memory(name: &pfp_shm_layout::name::Name) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;
     let object = std::fs::metadata(format!("/dev/shm/{name}")).expect("it is there");
     let status = std::fs::read_to_string("/proc/self/status").expect("it is there");
@@ -594,7 +595,7 @@ fn memory(name: &pfp_shm_layout::object::Name) -> (u64, u64) {
 fn holes_stay_holes() {
     let _alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
     use pfp_shm_layout::copy::Copy;
-    use pfp_shm_layout::object::Name;
+    use pfp_shm_layout::name::Name;
     const MANY: u32 = 10_000_000;
     let config = Config { points: MANY, lanes: 60_000, string_bytes: 1 << 28, blocks: 100_000 };
     let name = Name::random().expect("chance");

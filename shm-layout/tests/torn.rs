@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use pfp_shm_layout::cell::{Cell, Measurement};
 use pfp_shm_layout::control::{Change, Control};
+use pfp_shm_layout::geometry::{CHUNK, Config, RING_BLOCKS};
 use pfp_shm_layout::header::Facts;
 use pfp_shm_layout::histogram;
 use pfp_shm_layout::reader::Reader;
-use pfp_shm_layout::segment::{CHUNK, Config, RING_BLOCKS, Segment};
+use pfp_shm_layout::segment::Segment;
 
 /// A point's cell on the only lane.
 fn cell(segment: &Segment) -> &Cell {

@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use pfp_shm_layout::object::Name;
+use pfp_shm_layout::name::Name;
 
 const PAGE: usize = 4096;
 const WORDS: usize = PAGE / 8;

@@ -17,9 +17,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use pfp_shm_layout::amounts::SumWords;
 use pfp_shm_layout::calls::CallSums;
 use pfp_shm_layout::cell::{self, Cell, Sums};
+use pfp_shm_layout::geometry::RING_SLOTS;
 use pfp_shm_layout::histogram::{self, BUCKETS, FIRST_OCTAVE_NUMBER};
 use pfp_shm_layout::ring::{self, Added, Addition, Slot, What};
-use pfp_shm_layout::segment::{Chunk, RING_SLOTS, Segment};
+use pfp_shm_layout::segment::{Chunk, Segment};
 
 use super::process::{self, Process};
 use super::thread::{self, SLOTS_PER_PAGE, Thread};

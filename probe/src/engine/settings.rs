@@ -8,7 +8,7 @@ use std::sync::atomic::{
 };
 
 use pfp_shm_layout::environment::variable;
-use pfp_shm_layout::segment::Config;
+use pfp_shm_layout::geometry::Config;
 use pfp_shm_layout::share::Share;
 
 use super::names::Names;

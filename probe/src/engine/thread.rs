@@ -30,10 +30,11 @@ use pfp_shm_layout::amounts::SumWords;
 use pfp_shm_layout::calls::Calls;
 use pfp_shm_layout::cell::Cell;
 use pfp_shm_layout::control::Control;
+use pfp_shm_layout::geometry::{CHUNK, PAGE};
 use pfp_shm_layout::histogram;
 use pfp_shm_layout::lane::Tally;
 use pfp_shm_layout::ring::{DEPTH_SHIFT, POINT_SHIFT, Slot};
-use pfp_shm_layout::segment::{CHUNK, Chunk, PAGE};
+use pfp_shm_layout::segment::Chunk;
 
 use super::copies;
 use super::current as state;

@@ -8,9 +8,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::cell::{Cell, Measurement};
 use pfp_shm_layout::control::{Change, apply};
+use pfp_shm_layout::geometry::{CHUNK, Config};
 use pfp_shm_layout::histogram::locate;
 use pfp_shm_layout::point::DEVICE;
-use pfp_shm_layout::segment::{CHUNK, Config, Segment};
+use pfp_shm_layout::segment::Segment;
 
 use super::{FIRST_NAMED, Point, Region, Thread, clock, facts};
 

@@ -41,7 +41,8 @@ use std::time::SystemTime;
 use crate::discovery::collector::Question;
 use crate::discovery::directory::Directory;
 use crate::discovery::liveness::{Identity, Lock, lock};
-use crate::discovery::object::{self, Name};
+use crate::discovery::name::Name;
+use crate::discovery::object;
 
 /// The version of the text, in its first line.
 pub const VERSION: u32 = 1;

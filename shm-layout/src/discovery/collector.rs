@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 use crate::discovery::directory::Directory;
 use crate::discovery::liveness::{Lock, lock};
-use crate::discovery::object::Name;
+use crate::discovery::name::Name;
 
 /// The folder of collectors, in the directory of beacons.
 const FOLDER: &str = "collectors";

@@ -23,7 +23,8 @@ use crate::discovery::directory::Directory;
 use crate::discovery::failure;
 use crate::discovery::group;
 use crate::discovery::liveness::{self, Grip, Liveness};
-use crate::discovery::object::{self, Name};
+use crate::discovery::name::Name;
+use crate::discovery::object;
 
 /// At most this many files of a directory are looked at in one go.
 pub const MAX_FILES: usize = 4096;

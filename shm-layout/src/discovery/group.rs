@@ -42,7 +42,8 @@ use std::time::Duration;
 use crate::discovery::beacon;
 use crate::discovery::directory::Directory;
 use crate::discovery::liveness::{Identity, Liveness};
-use crate::discovery::object::{self, Name, Object};
+use crate::discovery::name::Name;
+use crate::discovery::object::{self, Object};
 use barrier::{Head, MAGIC, Member, VERSION, Words};
 
 pub use barrier::{Arrived, Place};

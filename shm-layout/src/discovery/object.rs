@@ -1,4 +1,4 @@
-//! The shared-memory object behind a segment: its name, its mapping, its pages.
+//! The shared-memory object behind a segment: its mapping and its pages.
 //!
 //! This is the one file that uses the `shared_memory` crate. The crate makes
 //! and opens objects well (exclusive, 0600, no symbolic link followed), and
@@ -15,7 +15,6 @@
 //! Everything here can run inside the host program, so it prints nothing,
 //! never panics, and turns each refusal into an error.
 
-use std::ffi::CStr;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -26,120 +25,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use shared_memory::{Shmem, ShmemConf, ShmemError};
 
+use super::name::Name;
 use crate::reader::truncation::Watched;
 
-/// Where the C library keeps POSIX shared-memory objects on Linux.
-const SHM_ROOT: &[u8] = SHM.to_bytes();
-/// The same, as system calls take it.
-pub(crate) const SHM: &CStr = c"/dev/shm";
-/// `/pfp-`, then 32 hex digits.
-const PREFIX: &[u8] = b"/pfp-";
-const HEX: usize = 32;
-const NAME: usize = PREFIX.len() + HEX;
 /// `MADV_POPULATE_WRITE`, since Linux 5.14.
 const MADV_POPULATE_WRITE: libc::c_int = 23;
 /// How often an interrupted call is repeated before it counts as refused.
-const RETRIES: u32 = 64;
+pub(super) const RETRIES: u32 = 64;
 /// How many descriptor numbers are looked at for the one the crate hides.
 const DESCRIPTOR_SEARCH: RawFd = 4096;
-
-/// The name of a segment's object: `/pfp-` and 32 lower-case hex digits.
-///
-/// A value of this type always has that form, so whoever holds one needs no
-/// further check before using it in a path.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Name {
-    /// The text and a closing NUL, ready for system calls.
-    text: [u8; NAME + 1],
-}
-
-impl Name {
-    /// A fresh random name.
-    ///
-    /// # Errors
-    ///
-    /// Whatever `getrandom` answers where the kernel has no random bytes yet.
-    pub fn random() -> io::Result<Name> {
-        let mut id = [0u8; HEX / 2];
-        random_bytes(&mut id)?;
-        Ok(Name::from_id(u128::from_be_bytes(id)))
-    }
-
-    /// The name that belongs to a 128-bit id.
-    pub fn from_id(id: u128) -> Name {
-        let mut text = [0u8; NAME + 1];
-        text[..PREFIX.len()].copy_from_slice(PREFIX);
-        for (place, byte) in text[PREFIX.len()..NAME].iter_mut().enumerate() {
-            let nibble = (id >> (4 * (HEX - 1 - place))) as usize & 0xf;
-            *byte = b"0123456789abcdef"[nibble];
-        }
-        Name { text }
-    }
-
-    /// Reads a name; `None` if it has any other form.
-    pub fn parse(text: &str) -> Option<Name> {
-        let hex = text.as_bytes().strip_prefix(PREFIX)?;
-        Name::from_hex(hex)
-    }
-
-    /// Reads the 32 hex digits alone; `None` if they are anything else.
-    pub fn from_hex(hex: &[u8]) -> Option<Name> {
-        if hex.len() != HEX {
-            return None;
-        }
-        let mut id = 0u128;
-        for &digit in hex {
-            let value = match digit {
-                b'0'..=b'9' => digit - b'0',
-                b'a'..=b'f' => digit - b'a' + 10,
-                _ => return None,
-            };
-            id = id << 4 | u128::from(value);
-        }
-        Some(Name::from_id(id))
-    }
-
-    /// The 128-bit id in the name.
-    pub fn id(&self) -> u128 {
-        self.hex()
-            .bytes()
-            .fold(0, |id, digit| id << 4 | u128::from((digit as char).to_digit(16).unwrap_or(0)))
-    }
-
-    /// The whole name, as `shm_open` takes it.
-    pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.text[..NAME]).unwrap_or_default()
-    }
-
-    /// The 32 hex digits.
-    pub fn hex(&self) -> &str {
-        self.as_str().get(PREFIX.len()..).unwrap_or_default()
-    }
-
-    fn as_cstr(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.text).unwrap_or_default()
-    }
-
-    /// The path under `/dev/shm`, on the stack: this also runs where nothing may be allocated.
-    fn path(&self) -> [u8; SHM_ROOT.len() + NAME + 1] {
-        let mut path = [0u8; SHM_ROOT.len() + NAME + 1];
-        path[..SHM_ROOT.len()].copy_from_slice(SHM_ROOT);
-        path[SHM_ROOT.len()..].copy_from_slice(&self.text);
-        path
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl fmt::Debug for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Name({})", self.as_str())
-    }
-}
 
 /// There are no pages for a range: `/dev/shm` or the machine is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -794,28 +688,6 @@ pub(crate) fn check_file_limit(bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The name needs to be unique, not secret: early in a boot, bytes that do not
-/// make the host wait are good enough.
-fn random_bytes(bytes: &mut [u8]) -> io::Result<()> {
-    const GRND_INSECURE: libc::c_uint = 4;
-    let mut flags = GRND_INSECURE;
-    for _ in 0..RETRIES {
-        // SAFETY: writes at most `len` bytes to a buffer of that length.
-        let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), flags) };
-        if usize::try_from(got) == Ok(bytes.len()) {
-            return Ok(());
-        }
-        match errno() {
-            // Before Linux 5.6.
-            libc::EINVAL if got < 0 && flags == GRND_INSECURE => flags = libc::GRND_NONBLOCK,
-            libc::EINTR => {}
-            _ if got >= 0 => {}
-            other => return Err(io::Error::from_raw_os_error(other)),
-        }
-    }
-    Err(io::ErrorKind::Interrupted.into())
-}
-
 fn to_io(error: ShmemError) -> io::Error {
     match error {
         ShmemError::MappingIdExists => io::ErrorKind::AlreadyExists.into(),
@@ -841,7 +713,7 @@ pub(crate) fn current_pid() -> libc::pid_t {
     unsafe { libc::getpid() }
 }
 
-fn errno() -> libc::c_int {
+pub(super) fn errno() -> libc::c_int {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
@@ -849,26 +721,6 @@ fn errno() -> libc::c_int {
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_has_one_form() {
-        let name = Name::from_id(0x0123_4567_89ab_cdef_0000_0000_0000_00ff);
-        assert_eq!(name.as_str(), "/pfp-0123456789abcdef00000000000000ff");
-        assert_eq!(Name::parse(name.as_str()), Some(name));
-        assert_eq!(Name::from_id(name.id()), name);
-        for wrong in [
-            "",
-            "/pfp-",
-            "pfp-0123456789abcdef00000000000000ff",
-            "/pfp-0123456789ABCDEF00000000000000ff",
-            "/pfp-0123456789abcdef00000000000000f",
-            "/pfp-0123456789abcdef00000000000000fff",
-            "/pfp-../../../../../etc/passwd0000000",
-            "/pfp-0123456789abcdef0000000000000\u{e9}f",
-        ] {
-            assert_eq!(Name::parse(wrong), None, "{wrong}");
-        }
-    }
 
     /// The way that only old kernels take, taken on this one.
     #[test]

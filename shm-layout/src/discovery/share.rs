@@ -18,8 +18,8 @@ use std::ffi::CStr;
 use std::fmt;
 use std::io;
 
-use crate::discovery::object::SHM;
-use crate::layout::segment::{Config, Geometry};
+use crate::discovery::name::SHM;
+use crate::layout::geometry::{Config, Geometry};
 
 /// Below this a segment is of no use, so it is not made smaller.
 const LEAST: u64 = 512 << 10;

@@ -18,7 +18,7 @@
 //! | `cells-next` store | `cells-next-seen` load | all cells of this block are counted; the first page of the next is backed by memory |
 
 use crate::layout::cell::Cell;
-use crate::layout::segment::{BLOCK, CELLS_PER_BLOCK};
+use crate::layout::geometry::{BLOCK, CELLS_PER_BLOCK};
 use crate::sync::{AtomicU64, ord};
 
 /// Words before the cells.

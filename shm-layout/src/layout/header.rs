@@ -20,7 +20,8 @@
 
 use std::fmt;
 
-use crate::layout::segment::{Geometry, Shared};
+use crate::layout::geometry::Geometry;
+use crate::layout::segment::Shared;
 use crate::sync::{AtomicU64, Ordering, ord};
 
 /// The first eight bytes of a complete segment.

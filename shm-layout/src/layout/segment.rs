@@ -32,32 +32,18 @@
 use std::io;
 use std::sync::atomic::AtomicU8;
 
-use crate::discovery::object::{self, Name, NoSpace, Object};
+use crate::discovery::name::Name;
+use crate::discovery::object::{self, NoSpace, Object};
 use crate::layout::amounts::SumWords;
 use crate::layout::calls::Calls;
 use crate::layout::cell::Cell;
 pub use crate::layout::chain::CellBlock;
+use crate::layout::geometry::{BLOCK, CHUNK, Config, Geometry, PAGE, RING_SLOTS};
 use crate::layout::header::{Facts, FormatError, Header, Ledger};
 use crate::layout::lane::Lane;
 use crate::layout::point::{Entry, VariantOf};
 use crate::layout::ring::Slot;
 use crate::sync::{AtomicU64, Ordering};
-
-/// Bytes of a page, the grain of protection and backing.
-pub const PAGE: usize = 4096;
-/// Bytes of a block of the pool.
-pub const BLOCK: usize = 16 * 1024;
-/// Bytes of a chunk: one histogram part.
-pub const CHUNK: usize = 256;
-/// Blocks of a lane's ring.
-pub const RING_BLOCKS: u64 = 4;
-/// Records that a lane's ring holds.
-pub const RING_SLOTS: usize = RING_BLOCKS as usize * BLOCK / size_of::<Slot>();
-/// Blocks of a lane's calls.
-pub const CALLS_BLOCKS: u64 = (size_of::<Calls>() / BLOCK) as u64;
-const _: () = assert!(size_of::<Calls>().is_multiple_of(BLOCK));
-/// Cells in a block of cells.
-pub const CELLS_PER_BLOCK: usize = (BLOCK - 1) / size_of::<Cell>();
 
 /// Types that may be laid over shared bytes.
 ///
@@ -90,209 +76,6 @@ unsafe impl Shared for Chunk {}
 #[repr(C, align(256))]
 #[derive(Debug)]
 pub struct Chunk(pub [AtomicU64; crate::layout::histogram::BUCKETS]);
-
-/// How large a segment is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// Places for points.
-    pub points: u32,
-    /// Lanes for threads; further threads share the overflow lane.
-    pub lanes: u32,
-    /// Bytes for names of points and source files.
-    pub string_bytes: u32,
-    /// Most memory for rings, cells and histograms, in blocks of 16 KiB.
-    pub blocks: u32,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        // Upper bounds of a sparse object: 256 MiB of which a small program
-        // takes below one.
-        Self { points: 10_240, lanes: 128, string_bytes: 2 << 20, blocks: 16_000 }
-    }
-}
-
-impl Config {
-    /// A segment that takes no more than so many bytes, all its sections together, with
-    /// places for so many points and threads if somebody has asked for them; the standard
-    /// one where there is room for it.
-    #[must_use]
-    pub fn within(bytes: u64, points: Option<u32>, lanes: Option<u32>) -> Self {
-        let standard = Self::default();
-        let part = |of: u64, least: u32, most: u32| {
-            u32::try_from(bytes / of).unwrap_or(u32::MAX).clamp(least, most)
-        };
-        let tables = Self {
-            points: points.unwrap_or(part(1 << 10, 128, standard.points)),
-            // Each lane takes nine blocks before it needs more; the rest of the threads
-            // share a lane, which needs some as well.
-            lanes: lanes.unwrap_or(part(208 << 10, 2, standard.lanes)),
-            string_bytes: part(16, PAGE as u32, standard.string_bytes),
-            blocks: 0,
-        };
-        let pool = bytes.saturating_sub(Geometry::bare(tables).pool() as u64) / BLOCK as u64;
-        let blocks = u32::try_from(pool).unwrap_or(u32::MAX).min(standard.blocks);
-        Self { blocks, ..tables }
-    }
-}
-
-/// Where the sections lie. A value of this type has been checked: every section
-/// is within the segment.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Geometry {
-    points: usize,
-    lanes: usize,
-    string_bytes: usize,
-    blocks: usize,
-    len: usize,
-}
-
-impl Geometry {
-    /// Most of anything: keeps arithmetic far from overflow.
-    const BOUND: u64 = 1 << 30;
-
-    /// The geometry of a new segment.
-    #[must_use]
-    pub fn new(config: Config) -> Self {
-        let mut geometry = Self::bare(config);
-        geometry.len = geometry.pool() + geometry.blocks * BLOCK;
-        geometry
-    }
-
-    /// The same without its length.
-    fn bare(config: Config) -> Self {
-        Self {
-            // A record has 24 bits for the point.
-            points: config.points.clamp(64, 1 << 24) as usize,
-            lanes: config.lanes.clamp(1, 1 << 16) as usize,
-            string_bytes: (config.string_bytes as usize).clamp(PAGE, 1 << 28),
-            blocks: config.blocks.clamp(16, 1 << 22) as usize,
-            len: 0,
-        }
-    }
-
-    pub(crate) fn to_words(self) -> [u64; 6] {
-        [
-            self.points as u64,
-            self.lanes as u64,
-            self.string_bytes as u64,
-            self.blocks as u64,
-            self.len as u64,
-            BLOCK as u64,
-        ]
-    }
-
-    /// Checks words that another process may have written against the bytes
-    /// there really are. They must hold the whole pool, or of a copy its first
-    /// `blocks_used` blocks.
-    pub(crate) fn from_words(
-        words: [u64; 6],
-        len: usize,
-        blocks_used: Option<u64>,
-    ) -> Result<Self, FormatError> {
-        let [points, lanes, string_bytes, blocks, claimed, block] = words;
-        let bounded = |value: u64, section| {
-            let value = usize::try_from(value).ok().filter(|_| value <= Self::BOUND);
-            value.ok_or(FormatError::Geometry { section })
-        };
-        let geometry = Self {
-            points: bounded(points, "points")?,
-            lanes: bounded(lanes, "lanes")?,
-            string_bytes: bounded(string_bytes, "strings")?,
-            blocks: bounded(blocks, "blocks")?,
-            len,
-        };
-        // All factors are below 2^30 and all sizes below 2^15: no overflow.
-        let end = geometry.pool() + geometry.blocks * BLOCK;
-        let needed = blocks_used.unwrap_or(blocks);
-        let fits = needed <= blocks && geometry.pool() + needed as usize * BLOCK <= len;
-        if end as u64 != claimed || !fits || block != BLOCK as u64 {
-            return Err(FormatError::Geometry { section: "blocks" });
-        }
-        Ok(geometry)
-    }
-
-    /// Places for points.
-    #[must_use]
-    pub const fn points(&self) -> usize {
-        self.points
-    }
-
-    /// Lanes, the overflow lane not counted.
-    #[must_use]
-    pub const fn lanes(&self) -> usize {
-        self.lanes
-    }
-
-    /// Bytes of the string space.
-    #[must_use]
-    pub const fn string_bytes(&self) -> usize {
-        self.string_bytes
-    }
-
-    /// Blocks of the pool, the unused block 0 counted.
-    #[must_use]
-    pub const fn blocks(&self) -> usize {
-        self.blocks
-    }
-
-    /// Blocks of the pool that there are bytes for: fewer than
-    /// [`Self::blocks`] in a copy, which ends after the last one in use.
-    #[must_use]
-    pub const fn blocks_present(&self) -> usize {
-        let present = self.len.saturating_sub(self.pool()) / BLOCK;
-        // An object may be longer than what is in it.
-        if present < self.blocks { present } else { self.blocks }
-    }
-
-    /// Bytes there are: of the whole segment, or of a copy as far as it goes.
-    #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "a segment is never empty")]
-    pub const fn len(&self) -> usize {
-        self.len
-    }
-
-    /// The same, of a copy that ends after so many blocks.
-    pub(crate) const fn cut_to(self, blocks: usize) -> Self {
-        let len = self.pool() + blocks * BLOCK;
-        Self { len: if len < self.len { len } else { self.len }, ..self }
-    }
-
-    const fn control(&self) -> usize {
-        2 * PAGE
-    }
-
-    /// The bytes of the control words and of the times of resets: whole pages, the only
-    /// ones that a viewer may write.
-    #[must_use]
-    pub const fn control_pages(&self) -> std::ops::Range<usize> {
-        self.control()..self.table()
-    }
-
-    /// Behind the control words, which `begin` reads, so that those lie side by side.
-    const fn reset_times(&self) -> usize {
-        self.control() + self.points * size_of::<AtomicU64>()
-    }
-
-    const fn table(&self) -> usize {
-        (self.reset_times() + self.points * size_of::<AtomicU64>()).next_multiple_of(PAGE)
-    }
-
-    const fn strings(&self) -> usize {
-        (self.table() + self.points * size_of::<Entry>()).next_multiple_of(PAGE)
-    }
-
-    const fn directory(&self) -> usize {
-        (self.strings() + self.string_bytes).next_multiple_of(PAGE)
-    }
-
-    /// Where the blocks begin.
-    pub(crate) const fn pool(&self) -> usize {
-        // One lane more: the overflow lane.
-        (self.directory() + (self.lanes + 1) * size_of::<Lane>()).next_multiple_of(BLOCK)
-    }
-}
 
 /// Where the bytes are.
 #[repr(C)]
@@ -378,7 +161,7 @@ impl Segment {
         fill: impl FnOnce(&Ledger),
     ) -> io::Result<Self> {
         let geometry = Geometry::new(config);
-        let object = Object::create_as(name, geometry.len)?;
+        let object = Object::create_as(name, geometry.len())?;
         let base = object.as_ptr().cast_const();
         let segment = Self { bytes: Bytes::Object(object), base, geometry };
         if let Err(NoSpace) = segment.back(0, 2 * PAGE) {
@@ -395,7 +178,7 @@ impl Segment {
     #[must_use]
     pub fn in_private_memory(config: Config, facts: &Facts) -> Self {
         let geometry = Geometry::new(config);
-        let segment = Self::on_heap(vec_of_words(geometry.len), geometry);
+        let segment = Self::on_heap(vec_of_words(geometry.len()), geometry);
         segment.header().publish(&geometry, facts);
         segment
     }
@@ -415,8 +198,8 @@ impl Segment {
         }
         let base = object.as_ptr().cast_const();
         // The real geometry is in the header, which needs none to be found.
-        let nowhere = Geometry { points: 0, lanes: 0, string_bytes: 0, blocks: 0, len };
-        let mut segment = Self { bytes: Bytes::Object(object), base, geometry: nowhere };
+        let geometry = Geometry::unknown(len);
+        let mut segment = Self { bytes: Bytes::Object(object), base, geometry };
         let (geometry, facts) = segment.header().read(len, None)?;
         segment.geometry = geometry;
         if let Bytes::Object(object) = &segment.bytes {
@@ -444,15 +227,14 @@ impl Segment {
     /// Judges a copy of so many bytes by its first two pages, before memory is
     /// taken for the rest.
     pub(crate) fn judge(start: &[u8], len: usize) -> Result<(Geometry, Facts), FormatError> {
-        let nowhere = Geometry { points: 0, lanes: 0, string_bytes: 0, blocks: 0, len: 2 * PAGE };
-        let start = Self::of_bytes(start, nowhere);
+        let start = Self::of_bytes(start, Geometry::unknown(2 * PAGE));
         let used = start.ledger().blocks_used.load(Ordering::Relaxed);
         start.header().read(len, Some(used))
     }
 
     /// A segment on the heap that begins with these bytes.
     fn of_bytes(copy: &[u8], geometry: Geometry) -> Self {
-        let segment = Self::on_heap(vec_of_words(geometry.len), geometry);
+        let segment = Self::on_heap(vec_of_words(geometry.len()), geometry);
         segment.fill(0, copy);
         segment
     }
@@ -460,7 +242,7 @@ impl Segment {
     /// A segment on the heap, all zeros, and taking memory only where it is
     /// filled; none where there is no memory for so much.
     pub(crate) fn blank(geometry: Geometry) -> Option<Self> {
-        Some(Self::on_heap(blank_words(geometry.len)?, geometry))
+        Some(Self::on_heap(blank_words(geometry.len())?, geometry))
     }
 
     /// Writes bytes over what is there, from an offset that is a whole number of
@@ -505,7 +287,7 @@ impl Segment {
     ///
     /// None, unless somebody has written over the header.
     pub fn facts(&self) -> Result<Facts, FormatError> {
-        Ok(self.header().read(self.geometry.len, Some(0))?.1)
+        Ok(self.header().read(self.geometry.len(), Some(0))?.1)
     }
 
     /// The shared-memory object; none for a segment in private memory.
@@ -554,10 +336,10 @@ impl Segment {
         let used = |word: &AtomicU64, most| {
             usize::try_from(word.load(Ordering::Relaxed)).map_or(most, |used| used.min(most))
         };
-        let points = used(&self.ledger().points_used, self.geometry.points);
-        let blocks = used(&self.ledger().blocks_used, self.geometry.blocks) + MORE_BLOCKS;
+        let points = used(&self.ledger().points_used, self.geometry.points());
+        let blocks = used(&self.ledger().blocks_used, self.geometry.blocks()) + MORE_BLOCKS;
         let control = self.geometry.control();
-        let pool = self.geometry.pool() + blocks.min(self.geometry.blocks) * BLOCK;
+        let pool = self.geometry.pool() + blocks.min(self.geometry.blocks()) * BLOCK;
         object.detach(pool, control..control + points * size_of::<AtomicU64>());
     }
 
@@ -581,7 +363,7 @@ impl Segment {
         let bytes = count.checked_mul(size_of::<T>())?;
         let end = offset.checked_add(bytes)?;
         let start = self.base.wrapping_add(offset);
-        if end > self.geometry.len || !start.addr().is_multiple_of(align_of::<T>().min(PAGE)) {
+        if end > self.geometry.len() || !start.addr().is_multiple_of(align_of::<T>().min(PAGE)) {
             return None;
         }
         // SAFETY: the range is within the mapping, which lives as long as
@@ -616,7 +398,7 @@ impl Segment {
     /// The control word of a point; none beyond the table.
     #[must_use]
     pub fn control(&self, point: usize) -> Option<&AtomicU64> {
-        (point < self.geometry.points)
+        (point < self.geometry.points())
             .then(|| self.at(self.geometry.control() + point * size_of::<AtomicU64>()))?
     }
 
@@ -624,14 +406,14 @@ impl Segment {
     /// none beyond the table.
     #[must_use]
     pub fn reset_time(&self, point: usize) -> Option<&AtomicU64> {
-        (point < self.geometry.points)
+        (point < self.geometry.points())
             .then(|| self.at(self.geometry.reset_times() + point * size_of::<AtomicU64>()))?
     }
 
     /// The entry of a point; none beyond the table.
     #[must_use]
     pub fn entry(&self, point: usize) -> Option<&Entry> {
-        (point < self.geometry.points)
+        (point < self.geometry.points())
             .then(|| self.at(self.geometry.table() + point * size_of::<Entry>()))?
     }
 
@@ -639,21 +421,21 @@ impl Segment {
     #[must_use]
     pub fn text(&self, offset: usize, len: usize) -> Option<&[AtomicU8]> {
         let end = offset.checked_add(len)?;
-        (end <= self.geometry.string_bytes)
+        (end <= self.geometry.string_bytes())
             .then(|| self.many(self.geometry.strings() + offset, len))?
     }
 
     /// A lane; the one after the last is the overflow lane.
     #[must_use]
     pub fn lane(&self, lane: usize) -> Option<&Lane> {
-        (lane <= self.geometry.lanes)
+        (lane <= self.geometry.lanes())
             .then(|| self.at(self.geometry.directory() + lane * size_of::<Lane>()))?
     }
 
     /// Number of the overflow lane.
     #[must_use]
     pub const fn overflow_lane(&self) -> usize {
-        self.geometry.lanes
+        self.geometry.lanes()
     }
 
     /// A block of cells by its number; none outside the pool.
@@ -698,7 +480,7 @@ impl Segment {
     #[must_use]
     pub fn block_offset(&self, block: u64) -> Option<usize> {
         let block = usize::try_from(block).ok()?;
-        (1..self.geometry.blocks).contains(&block).then(|| self.geometry.pool() + block * BLOCK)
+        (1..self.geometry.blocks()).contains(&block).then(|| self.geometry.pool() + block * BLOCK)
     }
 
     /// The chunk number of the first chunk of the pool, and the number of
@@ -706,7 +488,7 @@ impl Segment {
     #[must_use]
     pub fn chunk_numbers(&self) -> (u32, u32) {
         let first = (self.geometry.pool() + BLOCK) / CHUNK;
-        let count = (self.geometry.blocks - 1) * BLOCK / CHUNK;
+        let count = (self.geometry.blocks() - 1) * BLOCK / CHUNK;
         (first as u32, count as u32)
     }
 
@@ -747,7 +529,7 @@ impl Segment {
         let used = &self.ledger().blocks_used;
         let taken = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
             let next = used.max(1) + count;
-            (next <= self.geometry.blocks as u64).then_some(next)
+            (next <= self.geometry.blocks() as u64).then_some(next)
         });
         Ok(taken.map_err(|_| self.refuse_space())?.max(1))
     }
@@ -815,7 +597,7 @@ impl Segment {
         loop {
             let before = used.load(Ordering::Relaxed);
             let point = wanted.unwrap_or((before as usize).max(first_free));
-            if point >= self.geometry.points {
+            if point >= self.geometry.points() {
                 return refuse();
             }
             // What is said to be used is backed: readers touch it.
@@ -857,7 +639,7 @@ impl Segment {
     /// Copies a text into the string space; none if it is full.
     pub fn enter_text(&self, text: &str) -> Option<crate::layout::point::Text> {
         let bytes = cut(text).as_bytes();
-        let limit = self.geometry.string_bytes as u64;
+        let limit = self.geometry.string_bytes() as u64;
         let used = &self.ledger().strings_used;
         let offset = used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
@@ -878,13 +660,13 @@ impl Segment {
     ///
     /// There is no memory for it.
     pub fn back_lane(&self, lane: usize) -> Result<Option<&Lane>, NoSpace> {
-        if lane > self.geometry.lanes {
+        if lane > self.geometry.lanes() {
             return Ok(None);
         }
         self.back(self.geometry.directory() + lane * size_of::<Lane>(), size_of::<Lane>())?;
         // What is said to be used is backed: readers touch it.
         let ledger = self.ledger();
-        if lane == self.geometry.lanes {
+        if lane == self.geometry.lanes() {
             ledger.overflow_used.store(1, Ordering::Release);
         } else {
             ledger.lanes_used.fetch_max(lane as u64 + 1, Ordering::Release);

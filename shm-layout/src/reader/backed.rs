@@ -15,10 +15,11 @@ use crate::layout::amounts::SumWords;
 use crate::layout::calls::{self, Calls};
 use crate::layout::cell::Cell;
 use crate::layout::chain::CellBlock;
+use crate::layout::geometry::{Config, Geometry, PAGE};
 use crate::layout::lane::{Lane, Tally};
 use crate::layout::point::Entry;
 use crate::layout::ring::Slot;
-use crate::layout::segment::{Chunk, Config, Geometry, PAGE, Segment, Shared};
+use crate::layout::segment::{Chunk, Segment, Shared};
 use crate::reader::copy::next_extent;
 use crate::sync::{AtomicU64, Ordering};
 

@@ -4,12 +4,13 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use super::cells::Mark;
+use super::marks::Mark;
 use super::{CellReading, Reader, TRIES, point_of};
 use crate::layout::calls::{self, CallSums, Calls, EdgePicture, OpenPicture};
 use crate::layout::control::Control;
+use crate::layout::geometry::RING_BLOCKS;
 use crate::layout::ring::{self, Addition, Record, Slot};
-use crate::layout::segment::{RING_BLOCKS, Segment};
+use crate::layout::segment::Segment;
 use crate::reader::backed::Sparse;
 use crate::sync::{AtomicU64, Ordering};
 

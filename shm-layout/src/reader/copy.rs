@@ -29,12 +29,13 @@ use std::slice;
 use crate::atomic_file::WholeFile;
 use crate::layout::amounts::SUM_WORDS;
 use crate::layout::cell::Cell;
+use crate::layout::geometry::{BLOCK, CHUNK, Geometry, PAGE, RING_SLOTS};
 use crate::layout::header::{Facts, FormatError};
 use crate::layout::histogram::PARTS;
 use crate::layout::lane::Lane;
 use crate::layout::point::Entry;
 use crate::layout::ring::{self, Slot};
-use crate::layout::segment::{BLOCK, CHUNK, Geometry, OpenError, PAGE, RING_SLOTS, Segment};
+use crate::layout::segment::{OpenError, Segment};
 use crate::reader::{Backed, Followed, LaneCells, MAX_LANES, Sparse, TRIES};
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -528,11 +529,12 @@ fn used_of(start: &[u8]) -> usize {
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
-    use crate::discovery::object::{self, Name};
+    use crate::discovery::name::Name;
+    use crate::discovery::object;
     use crate::layout::calls::ROOT;
     use crate::layout::control::{Change, Control};
+    use crate::layout::geometry::{Config, RING_BLOCKS};
     use crate::layout::ring::What;
-    use crate::layout::segment::{Config, RING_BLOCKS};
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     const POINT: usize = 64;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
 use pfp_shm_layout::environment::variable;
-use pfp_shm_layout::object::Name;
+use pfp_shm_layout::name::Name;
 
 /// Another process of this binary, in a role.
 pub(crate) struct Actor {

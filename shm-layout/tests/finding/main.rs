@@ -25,7 +25,8 @@ use std::path::{Path, PathBuf};
 
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find::{Entry, find};
-use pfp_shm_layout::object::{self, Name};
+use pfp_shm_layout::name::Name;
+use pfp_shm_layout::object;
 
 pub(crate) const PAGE: usize = 4096;
 pub(crate) const NOBODY: u32 = 65534;

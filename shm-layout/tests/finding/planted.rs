@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use pfp_shm_layout::beacon::{Beacon, Info};
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find::{find, gc};
-use pfp_shm_layout::object::{self, Name, Object};
+use pfp_shm_layout::name::Name;
+use pfp_shm_layout::object::{self, Object};
 
 use crate::actors::Actor;
 use crate::{Base, NOBODY, PAGE, fifo, is_root, skipped};

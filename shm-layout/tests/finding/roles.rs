@@ -10,7 +10,8 @@ use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::environment::variable;
 use pfp_shm_layout::find::{gc, sweep};
 use pfp_shm_layout::liveness::{Liveness, liveness};
-use pfp_shm_layout::object::{self, Name, NoSpace, Object};
+use pfp_shm_layout::name::Name;
+use pfp_shm_layout::object::{self, NoSpace, Object};
 
 use crate::actors::{hear, tell};
 use crate::counting::ALLOCATIONS;

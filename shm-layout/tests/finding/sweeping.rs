@@ -7,7 +7,8 @@ use std::path::Path;
 
 use pfp_shm_layout::find::{KEEP, find, gc, sweep};
 use pfp_shm_layout::liveness::Liveness;
-use pfp_shm_layout::object::{self, Name};
+use pfp_shm_layout::name::Name;
+use pfp_shm_layout::object;
 
 use crate::actors::Actor;
 use crate::roles::MANY;

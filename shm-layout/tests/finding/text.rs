@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use pfp_shm_layout::beacon::{Info, MAX_BYTES, MAX_EXE, MAX_NAME, Malformed};
-use pfp_shm_layout::object::Name;
+use pfp_shm_layout::name::Name;
 
 /// Whatever the names hold, one line stays one line, and comes back the same.
 #[test]

@@ -33,12 +33,13 @@ mod layout {
     pub(crate) mod ring;
     pub(crate) mod shared_cell;
 
-    pub(crate) use crate::segment;
+    pub(crate) use crate::{geometry, segment};
 }
 
 pub(crate) use layout::{amounts, calls, cell, chain, control, header, lane, point, ring};
 
 mod futex;
+mod geometry;
 mod models;
 mod segment;
 mod sync;

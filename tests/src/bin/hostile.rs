@@ -17,8 +17,9 @@ use std::time::{Duration, Instant};
 
 use pfp_shm_layout::beacon::{Beacon, Info};
 use pfp_shm_layout::directory::Directory;
+use pfp_shm_layout::geometry::{BLOCK, PAGE};
 use pfp_shm_layout::object::{self, Object};
-use pfp_shm_layout::segment::{BLOCK, PAGE, Segment};
+use pfp_shm_layout::segment::Segment;
 use pfp_tests::hostile::{Memory, look_at, look_at_file, see_all};
 use pfp_tests::os::thread_cpu;
 use pfp_tests::random::Random;

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use pfp_shm_layout::segment::RING_SLOTS;
+use pfp_shm_layout::geometry::RING_SLOTS;
 use pfp_tests::faults::own_shm;
 use pfp_tests::place::Place;
 use pfp_tests::target::{Target, wait_for};

@@ -5,9 +5,9 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 
+use pfp_shm_layout::geometry::RING_SLOTS;
 use pfp_shm_layout::lane::LaneState;
 use pfp_shm_layout::ring::Slot;
-use pfp_shm_layout::segment::RING_SLOTS;
 use pfp_tests::place::Place;
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, os, size};

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pfp_shm_layout::header::ClockKind;
-use pfp_shm_layout::object::Name;
+use pfp_shm_layout::name::Name;
 use pfp_shm_layout::reader::Reader;
 use pfp_shm_layout::segment::Segment;
 use pfp_tests::c::{self, Compiler, Link};

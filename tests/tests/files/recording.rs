@@ -10,7 +10,7 @@ use std::process::{Child, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use pfp_shm_layout::segment::RING_SLOTS;
+use pfp_shm_layout::geometry::RING_SLOTS;
 use pfp_tests::os::{process_cpu, signal};
 use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::target::{Target, wait_for};

@@ -7,9 +7,10 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use pfp_shm_layout::geometry::{BLOCK, CHUNK, PAGE, RING_BLOCKS};
 use pfp_shm_layout::histogram::PARTS;
 use pfp_shm_layout::reader::Picture;
-use pfp_shm_layout::segment::{BLOCK, CHUNK, PAGE, RING_BLOCKS, Segment};
+use pfp_shm_layout::segment::Segment;
 use pfp_tests::place::Place;
 use pfp_tests::random::Random;
 use pfp_tests::target::Said;

@@ -60,7 +60,7 @@ impl Mapping {
         let mut mapping = Self { base: base.cast(), len, original: Vec::new() };
         // What is in use; the rest has no memory and is not touched.
         let (segment, _) = pfp_shm_layout::segment::Segment::open(
-            &pfp_shm_layout::object::Name::from_hex(
+            &pfp_shm_layout::name::Name::from_hex(
                 object.to_str().and_then(|path| path.rsplit('-').next()).unwrap().as_bytes(),
             )
             .expect("it is named so"),

@@ -9,7 +9,7 @@ use anyhow::Result;
 use pfp_shm_layout::collector::{self, Collector};
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find;
-use pfp_shm_layout::object::Name;
+use pfp_shm_layout::name::Name;
 
 use super::group::Group;
 use super::newcomers::Newcomers;

@@ -18,7 +18,7 @@ use pfp_shm_layout::find::{self, Entry};
 use pfp_shm_layout::header::{self, Facts, FormatError};
 use pfp_shm_layout::lane::LaneState;
 use pfp_shm_layout::liveness::{Liveness, Watch};
-use pfp_shm_layout::object::Name;
+use pfp_shm_layout::name::Name;
 use pfp_shm_layout::reader::{BucketCount, CellReading, Picture, Reader};
 use pfp_shm_layout::ring;
 use pfp_shm_layout::segment::{OpenError, Segment};

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use pfp_shm_layout::calls::{
     self, CallSums, Calls, ELSEWHERE, Edge, MAX_EDGES, OpenRegion, UNKNOWN,
 };
+use pfp_shm_layout::geometry::PAGE;
 use pfp_shm_layout::ring::POINT_SHIFT;
-use pfp_shm_layout::segment::{PAGE, Segment};
+use pfp_shm_layout::segment::Segment;
 
 use super::{LEVEL, LEVELS, Thread};
 use crate::engine::process;

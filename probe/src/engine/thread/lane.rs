@@ -5,8 +5,9 @@ use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use pfp_shm_layout::calls::Calls;
+use pfp_shm_layout::geometry::{CALLS_BLOCKS, RING_BLOCKS};
 use pfp_shm_layout::lane::Lane;
-use pfp_shm_layout::segment::{CALLS_BLOCKS, RING_BLOCKS, Segment};
+use pfp_shm_layout::segment::Segment;
 
 use super::calls::EdgeIndex;
 use super::{Entry, KEPT, NOTHING_COVERED, TABLE, Thread, Unready, current, exists, tid};

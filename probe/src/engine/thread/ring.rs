@@ -10,8 +10,8 @@ use std::sync::atomic::{
 use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::calls::CallSums;
 use pfp_shm_layout::cell::Measurement;
+use pfp_shm_layout::geometry::{PAGE, RING_SLOTS};
 use pfp_shm_layout::ring::{self, Slot, What};
-use pfp_shm_layout::segment::{PAGE, RING_SLOTS};
 
 use super::{Entry, Thread};
 use crate::engine::{fold, process, process::Process};

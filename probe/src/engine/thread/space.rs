@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pfp_shm_layout::cell::{Cell, Entered};
 use pfp_shm_layout::control::{self, Control};
+use pfp_shm_layout::geometry::{BLOCK, CELLS_PER_BLOCK, CHUNK, PAGE};
 use pfp_shm_layout::histogram;
-use pfp_shm_layout::segment::{BLOCK, CELLS_PER_BLOCK, CHUNK, Chunk, PAGE, Segment};
+use pfp_shm_layout::segment::{Chunk, Segment};
 
 use super::{Entry, Thread};
 use crate::clock::calibrate::monotonic_ns;

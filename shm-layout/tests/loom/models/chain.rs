@@ -6,7 +6,7 @@ use loom::thread;
 
 use super::{ON, assert_ready, check, large, make_ready, memory, torn_or_whole};
 use crate::chain::CellBlock;
-use crate::segment::CELLS_PER_BLOCK;
+use crate::geometry::CELLS_PER_BLOCK;
 use crate::sync::watch;
 
 /// A cell that is counted is prepared.

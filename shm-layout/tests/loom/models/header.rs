@@ -5,8 +5,8 @@ use std::sync::Arc;
 use loom::thread;
 
 use super::{check, large};
+use crate::geometry::Geometry;
 use crate::header::{Facts, Header};
-use crate::segment::Geometry;
 use crate::sync::watch;
 
 /// Whoever sees the magic sees the rest.

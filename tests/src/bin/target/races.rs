@@ -8,7 +8,8 @@ use pfp_shm_layout::beacon::{Beacon, Info};
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find;
 use pfp_shm_layout::liveness::{self, Liveness};
-use pfp_shm_layout::object::{self, Name, Object};
+use pfp_shm_layout::name::Name;
+use pfp_shm_layout::object::{self, Object};
 use pfp_tests::os;
 use pfp_tests::script::{pause, say};
 

@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 use std::time::{Duration, Instant};
 
 use pfp_shm_layout::find;
+use pfp_shm_layout::geometry::RING_SLOTS;
 use pfp_shm_layout::header::{Facts, FormatError};
 use pfp_shm_layout::lane::LaneState;
 use pfp_shm_layout::reader::Reader;
 use pfp_shm_layout::ring::Record;
-use pfp_shm_layout::segment::{OpenError, RING_SLOTS, Segment};
+use pfp_shm_layout::segment::{OpenError, Segment};
 use pfp_tests::place::Place;
 use pfp_tests::witness::{self, LOG, NAMES, NUMBER, SEATS, Shared, point};
 use pfp_tests::{cells, os};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Child, Command, Stdio};
 
-use pfp_shm_layout::object::Name;
+use pfp_shm_layout::name::Name;
 use pfp_shm_layout::reader::{LaneCalls, Picture, Reader};
 use pfp_shm_layout::ring::{Drained, Record};
 use pfp_shm_layout::segment::Segment;

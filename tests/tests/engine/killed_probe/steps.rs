@@ -5,8 +5,8 @@ use std::fs;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
-use pfp_shm_layout::object::Name;
-use pfp_shm_layout::segment::RING_SLOTS;
+use pfp_shm_layout::geometry::RING_SLOTS;
+use pfp_shm_layout::name::Name;
 use pfp_tests::changes::Changes;
 use pfp_tests::place::Place;
 use pfp_tests::stepper::{Halt, Stepper};

@@ -14,7 +14,7 @@ use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::failure::{self, Failure, Stage};
 use pfp_shm_layout::find::{self, Entry};
 use pfp_shm_layout::liveness::{Identity, Liveness};
-use pfp_shm_layout::object::Name;
+use pfp_shm_layout::name::Name;
 use pfp_shm_layout::segment::{OpenError, Segment};
 use pfp_shm_layout::share::Share;
 use pfp_shm_layout::truncation;

@@ -1,0 +1,108 @@
+//! Points in the segment's table.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use pfp_shm_layout::control::{self, Change, Control};
+use pfp_shm_layout::segment::Segment;
+
+use super::{Process, pausing};
+use crate::Point;
+use crate::clock::calibrate;
+use crate::engine::point::FIRST_NAMED;
+
+/// Why a point is not in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotEntered {
+    /// It is full.
+    NoPlace,
+    /// There was no memory for it just now.
+    NoMemory,
+    /// The process has been forked meanwhile, and this is the child.
+    Forked,
+}
+
+impl Process {
+    /// Whether a point measures without being switched on.
+    pub(super) fn starts_on(&self, point: &Point) -> bool {
+        let (name, ..) = point.description();
+        (point.starts_on() && self.settings.on_by_default) || self.settings.enabled_names.have(name)
+    }
+
+    /// Reserves a number in the table: the wanted one, or any. Whoever finds no memory for
+    /// that may try again, and is not told to each time.
+    fn reserve(&self, wanted: Option<u32>) -> Result<usize, NotEntered> {
+        let wanted = wanted.map(|number| number as usize);
+        let used = self.segment.ledger().points_used.load(Relaxed) as usize;
+        let reserve = |segment: &Segment| segment.reserve_point(wanted, FIRST_NAMED);
+        if wanted.unwrap_or(used.max(FIRST_NAMED)) >= self.segment.geometry().points() {
+            return reserve(&self.segment).ok_or(NotEntered::NoPlace);
+        }
+        self.ask_for_space(reserve).ok_or(NotEntered::NoMemory)
+    }
+
+    /// Enters a point and returns its control word. A point of a parent's keeps its number
+    /// and starts with the parent's word. Several threads may enter a point at once: one
+    /// decides what its number is, and numbers that others have reserved stay unused.
+    pub(crate) fn enter(
+        &self,
+        point: &Point,
+        inherited: Option<Control>,
+    ) -> Result<&AtomicU64, NotEntered> {
+        let wanted = point.wanted_number();
+        let (name, file, line) = point.description();
+        let line = u64::from(line) | point.time_source();
+        let number = self.reserve(wanted)?;
+        let control = self.segment.control(number).ok_or(NotEntered::NoPlace)?;
+        let calibration = wanted == Some(0);
+        let initial = if let Some(before) = inherited {
+            before
+        } else if calibration || self.starts_on(point) {
+            Control::default().with(Change::Enable)
+        } else {
+            Control::default()
+        };
+        let is_fenced = !calibration && (self.settings.fence || point.is_fenced());
+        let initial = if is_fenced { initial.with(Change::Fence(true)) } else { initial };
+        let initial = if initial.enabled() && !calibration && pausing::paused().load(Relaxed) {
+            point.start_paused();
+            initial.with(Change::Disable)
+        } else {
+            initial
+        };
+        // A viewer may have been faster.
+        let _ = control.compare_exchange(0, initial.0, Relaxed, Relaxed);
+        // Resets of a parent's point were before this segment: its figures begin now.
+        if let Some(time) = self.segment.reset_time(number)
+            && initial.epoch() != 0
+        {
+            let now = control::reset_word(initial.epoch(), calibrate::monotonic_ns());
+            let _ = time.compare_exchange(0, now, Relaxed, Relaxed);
+        }
+        let number = self.decide_number(point, number)?;
+        self.segment.announce_point(number, name, file, line);
+        self.segment.control(number).ok_or(NotEntered::NoPlace)
+    }
+
+    /// Enters a variant of the point of that number and returns the control word, which is
+    /// that point's.
+    pub(crate) fn enter_variant(
+        &self,
+        variant: &Point,
+        of: usize,
+        amounts: &str,
+    ) -> Result<&AtomicU64, NotEntered> {
+        let number = self.reserve(variant.wanted_number())?;
+        let number = self.decide_number(variant, number)?;
+        self.segment.announce_variant(number, of, amounts);
+        self.segment.control(of).ok_or(NotEntered::NoPlace)
+    }
+
+    /// The number that a point has from now on. In a child that was forked meanwhile it
+    /// must not be the parent's.
+    fn decide_number(&self, point: &Point, reserved: usize) -> Result<usize, NotEntered> {
+        if !self.is_current() {
+            return Err(NotEntered::Forked);
+        }
+        Ok(point.decide_number(reserved as u32) as usize)
+    }
+}

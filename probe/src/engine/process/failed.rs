@@ -1,0 +1,41 @@
+//! Why there is no process.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use pfp_shm_layout::failure::Stage;
+
+use super::{FAILED, STACK};
+use crate::InitError;
+use crate::engine::{cold, owner};
+
+/// A start that failed, as one word.
+pub(super) struct Failed {
+    pub(super) stage: Stage,
+    pub(super) errno: i32,
+}
+
+impl Failed {
+    /// Never 0, which says that none has failed.
+    pub(super) fn pack(&self) -> u64 {
+        let stage = if self.stage == Stage::Process { 2 } else { 1 };
+        stage << 32 | u64::from(self.errno.cast_unsigned())
+    }
+
+    fn unpack(word: u64) -> Self {
+        let stage = if word >> 32 == 2 { Stage::Process } else { Stage::Segment };
+        Self { stage, errno: (word as u32).cast_signed() }
+    }
+}
+
+/// Why there is no process, for a caller that has just asked for it in vain.
+pub(super) fn why_none() -> InitError {
+    match FAILED.load(Relaxed) {
+        0 if owner::is_anothers() => InitError::BorrowedMemory,
+        0 if cold::has_less_stack(STACK) => InitError::SmallStack,
+        0 => InitError::Busy,
+        failed => match Failed::unpack(failed) {
+            Failed { stage: Stage::Process, errno } => InitError::NoPrivateMemory { errno },
+            Failed { errno, .. } => InitError::NoSharedMemory { errno },
+        },
+    }
+}

@@ -1,0 +1,84 @@
+//! The page that leads to the process, and that a forked child finds empty.
+
+use std::sync::atomic::{
+    AtomicPtr, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::{io, ptr};
+
+use super::memory::map_private;
+use super::{GATE, NEWEST, PAGE, Process, making};
+
+/// A page that a forked child sees as zeros: of what is made, and whether it is this
+/// process that makes it.
+pub(super) struct Gate {
+    page: *mut GatePage,
+    /// What there was before, in place of which it opens.
+    before: *mut AtomicPtr<Process>,
+    newest_before: *mut Process,
+}
+
+#[repr(C)]
+struct GatePage {
+    process: AtomicPtr<Process>,
+    is_ours: AtomicU64,
+}
+
+impl Gate {
+    pub(super) fn map() -> io::Result<Self> {
+        let (before, newest_before) = (GATE.load(Acquire), NEWEST.load(Acquire));
+        let page = making::uninterrupted(|| map_private(PAGE))?.cast();
+        let gate = Self { page, before, newest_before };
+        gate.page().is_ours.store(1, Relaxed);
+        Ok(gate)
+    }
+
+    fn page(&self) -> &'static GatePage {
+        // SAFETY: a page of our own, and of atomics. It is unmapped only if nobody has
+        // seen it.
+        unsafe { &*self.page }
+    }
+
+    /// False in a child that was forked since, and has come back into the middle of this.
+    pub(super) fn is_ours(&self) -> bool {
+        self.page().is_ours.load(Relaxed) != 0
+    }
+
+    /// From here on a child that is forked has private memory in place of the segment; one that
+    /// was forked before writes nothing. False if another thread has made a process meanwhile.
+    pub(super) fn announce(&self, process: &'static Process) -> bool {
+        let new = ptr::from_ref(process).cast_mut();
+        NEWEST.compare_exchange(self.newest_before, new, Release, Relaxed).is_ok()
+    }
+
+    /// Leads to the process from now on. False if another thread has made one meanwhile.
+    pub(super) fn open(&self, process: &'static Process) -> bool {
+        let page = self.page();
+        let new = ptr::from_ref(process).cast_mut();
+        page.process.store(new, Release);
+        if !self.is_ours() {
+            page.process.store(ptr::null_mut(), Relaxed);
+        }
+        let gate = (&raw const page.process).cast_mut();
+        // Meets the load in `current`.
+        let is_first = GATE.compare_exchange(self.before, gate, Release, Relaxed).is_ok();
+        if is_first {
+            // Another thread may have announced one that it finds to be the second.
+            NEWEST.store(new, Release);
+        } else {
+            let _ = NEWEST.compare_exchange(new, self.newest_before, Release, Relaxed);
+        }
+        is_first
+    }
+
+    pub(super) fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        // SAFETY: the page that was mapped, which nobody has seen.
+        unsafe { libc::munmap(self.page.cast(), PAGE) };
+    }
+}

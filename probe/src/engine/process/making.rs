@@ -1,0 +1,248 @@
+//! Making the process: the segment, its beacon, and a note if that fails.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use pfp_shm_layout::beacon::{Beacon, Info, MAX_NAME};
+use pfp_shm_layout::directory::Directory;
+use pfp_shm_layout::failure::{self, Failure, Stage};
+use pfp_shm_layout::find;
+use pfp_shm_layout::geometry::Geometry;
+use pfp_shm_layout::header::{Facts, Ledger};
+use pfp_shm_layout::name::Name;
+use pfp_shm_layout::segment::Segment;
+use pfp_shm_layout::share::Share;
+
+use super::failed::Failed;
+use super::gate::Gate;
+use super::name::program_name;
+use super::{FAILED, GATE, MISSED, NEWEST, Process, current, enter_again};
+use crate::clock::{self, calibrate, counter};
+use crate::engine::settings::{self, Settings};
+use crate::engine::turn::Turn;
+use crate::engine::{copies, image};
+use crate::snapshot;
+
+/// Makes the process; a note is left if it cannot be made. None in a forked child that comes
+/// back into this, and where another thread was faster.
+pub(super) fn make(gate: &io::Result<Gate>) -> Option<&'static Process> {
+    let settings = settings::get();
+    let origin = calibrate::begin();
+    let directory = uninterrupted(Directory::for_this_process);
+    let exe = this_exe();
+    let failed = |stage, error: &io::Error| {
+        // Or another thread was faster, and has made one.
+        if gate.as_ref().is_ok_and(|gate| !gate.is_ours()) || current().is_some() {
+            return None;
+        }
+        FAILED.store(Failed { stage, errno: failure::errno_of(error) }.pack(), Relaxed);
+        note_failure(&directory, &exe, stage, error);
+        None
+    };
+    let gate = match gate {
+        Ok(gate) => gate,
+        Err(error) => return failed(Stage::Process, error),
+    };
+    /// Another name is tried where one is taken: a child that was forked just now, and
+    /// has come back into this, may have been faster with it. A debugger or a handler of
+    /// faults may fork that often; other signals wait meanwhile.
+    const NAMES: u32 = 1000;
+    for attempt in 1..=NAMES {
+        match make_as_named(gate, settings, origin, &directory) {
+            Ok(process) => return process,
+            Err((Stage::Segment, error))
+                if error.kind() == io::ErrorKind::AlreadyExists && attempt < NAMES => {}
+            Err((stage, error)) => return failed(stage, &error),
+        }
+    }
+    None
+}
+
+/// Makes the process under a name of chance; none in a forked child that comes back into
+/// this, and where another thread was faster.
+///
+/// # Errors
+///
+/// What could not be made, and what the system answered.
+fn make_as_named(
+    gate: &Gate,
+    settings: &'static Settings,
+    origin: calibrate::Instant,
+    directory: &io::Result<Directory>,
+) -> Result<Option<&'static Process>, (Stage, io::Error)> {
+    let object = Name::random().map_err(|error| (Stage::Segment, error))?;
+    let mut name = [0; MAX_NAME];
+    let name = program_name(&mut name);
+    // The beacon first: killed at any moment, the process leaves no object that
+    // nobody can find.
+    let info = Info::of_this_process(object, name);
+    if !gate.is_ours() {
+        return Ok(None);
+    }
+    let share = Share::of_this_process();
+    let config = settings.config(share);
+    // What crashed processes left may take as much again, and no more.
+    let left = share.bytes.max(Geometry::new(config).len() as u64);
+    let beacon = match directory {
+        Ok(directory) => uninterrupted(|| light_beacon(directory, &info, left)),
+        Err(error) => Err(io::Error::from_raw_os_error(failure::errno_of(error))),
+    };
+    let facts = facts(object.id(), origin);
+    if !gate.is_ours() {
+        return Ok(None);
+    }
+    let fill = |ledger: &Ledger| fill(ledger, settings, name);
+    let made = uninterrupted(|| Segment::create(object, config, &facts, fill))
+        .map_err(|error| (Stage::Segment, error))
+        .and_then(|segment| of_segment(segment, settings).map_err(|error| (Stage::Process, error)));
+    if !gate.is_ours() {
+        return Ok(None);
+    }
+    let process = match made {
+        Ok(process) => process,
+        Err((stage, error)) => {
+            let is_taken = stage == Stage::Segment && error.kind() == io::ErrorKind::AlreadyExists;
+            // What has that name already is somebody's; what cannot be removed stays to be
+            // found.
+            if is_taken || pfp_shm_layout::object::unlink_if_there(&object) {
+                beacon.ok().map(Beacon::extinguish);
+            }
+            return Err((stage, error));
+        }
+    };
+    match (&beacon, directory) {
+        (Err(error), _) => note_failure(directory, &info.exe, Stage::Beacon, error),
+        (Ok(_), Ok(directory)) => failure::forget(directory, &info.exe),
+        (Ok(_), Err(_)) => {}
+    }
+    if let Ok(beacon) = beacon {
+        process.beacon.store(Box::into_raw(Box::new(beacon)), Release);
+    }
+    if !gate.is_ours() || !gate.announce(process) || !gate.open(process) {
+        if gate.is_ours() {
+            process.give_up();
+        }
+        return Ok(None);
+    }
+    let missed = MISSED.swap(0, Relaxed);
+    if settings.on_by_default {
+        process.segment.ledger().begins_missed.fetch_add(missed, Relaxed);
+    }
+    enter_again(process);
+    copies::lead(GATE.load(Acquire));
+    copies::calibrate();
+    Ok(Some(process))
+}
+
+/// Makes a process of a new segment.
+///
+/// # Errors
+///
+/// What the system answered: it has no key for threads.
+fn of_segment(segment: Segment, settings: &'static Settings) -> io::Result<&'static Process> {
+    let exit_key = image::exit_key()?;
+    let lanes = (0..=segment.geometry().lanes()).map(|_| AtomicPtr::default()).collect();
+    Ok(Box::leak(Box::new(Process {
+        segment,
+        beacon: AtomicPtr::default(),
+        // SAFETY: no preconditions.
+        pid: unsafe { libc::getpid() },
+        exit_key,
+        lanes,
+        outdated: AtomicBool::new(false),
+        no_space_until: AtomicU64::new(0),
+        spare_block: AtomicU64::new(0),
+        settings,
+        _inherited: AtomicPtr::new(NEWEST.load(Relaxed)),
+        snapshot: settings.snapshot.as_ref().and_then(snapshot::Asked::path_at_exit),
+        clearing: Turn::new(),
+    })))
+}
+
+/// Fills the ledger of a segment that nobody can open yet.
+fn fill(ledger: &Ledger, settings: &Settings, name: &str) {
+    // Before a rung is chosen: the counter may turn out to stand still.
+    let rate = calibrate::ticks_per_second();
+    let kind = clock::choose(settings.clock.as_deref());
+    ledger.set_name(name);
+    ledger.run.store(settings.run, Relaxed);
+    ledger.debug.store(u64::from(cfg!(debug_assertions)), Relaxed);
+    ledger.clock_kind.store(kind as u64, Relaxed);
+    ledger.system_clock.store(u64::from(counter::is_replaced()), Relaxed);
+    ledger.invariant.store(u64::from(calibrate::is_invariant()), Relaxed);
+    ledger.ticks_per_1000_s.store(thousand_seconds(rate), Relaxed);
+    let reported = calibrate::reported_rate().map_or(0, thousand_seconds);
+    ledger.reported_ticks_per_1000_s.store(reported, Relaxed);
+    ledger.core_hz.store(calibrate::core_hz(rate).map_or(0, |hz| hz as u64), Relaxed);
+}
+
+/// A rate as the segment has it.
+pub(super) fn thousand_seconds(rate: f64) -> u64 {
+    (rate * 1000.0) as u64
+}
+
+fn facts(id: u128, origin: calibrate::Instant) -> Facts {
+    let identity = pfp_shm_layout::liveness::Identity::of_this_process();
+    let exe = std::env::current_exe().unwrap_or_default();
+    let mut host = [0u8; 64];
+    // SAFETY: fills our array; the last byte stays zero.
+    unsafe { libc::gethostname(host.as_mut_ptr().cast(), host.len() - 1) };
+    let end = host.iter().position(|&byte| byte == 0).unwrap_or(0);
+    Facts {
+        id,
+        boot_id: identity.boot,
+        pid: identity.pid,
+        start_time: identity.start,
+        pid_namespace: identity.pidns,
+        created_unix_ns: calibrate::unix_ns(),
+        created_ticks: origin.ticks,
+        created_monotonic_ns: origin.ns,
+        exe: exe.to_string_lossy().into_owned(),
+        host: String::from_utf8_lossy(&host[..end]).into_owned(),
+    }
+}
+
+fn light_beacon(directory: &Directory, info: &Info, left: u64) -> io::Result<Beacon> {
+    // What earlier runs left, before memory is taken; trouble with that is not this run's.
+    let _ = find::sweep(directory, &info.exe, find::KEEP, left);
+    Beacon::light(directory, info)
+}
+
+fn this_exe() -> PathBuf {
+    std::env::current_exe().unwrap_or_default()
+}
+
+/// Asks again where a signal came in between; whoever asks leaves nothing behind when it
+/// fails.
+pub(super) fn uninterrupted<R>(mut ask: impl FnMut() -> io::Result<R>) -> io::Result<R> {
+    /// None of these waits for anything, so no signal can keep it from its end for long.
+    const TRIES: u32 = 16;
+    for _ in 1..TRIES {
+        match ask() {
+            Err(error) if failure::errno_of(&error) == libc::EINTR => {}
+            result => return result,
+        }
+    }
+    ask()
+}
+
+/// Leaves a note of a start that came to nothing, or of a beacon that could not be made:
+/// the host is not told, but whoever asks `pfp-top doctor` is.
+fn note_failure(directory: &io::Result<Directory>, exe: &Path, stage: Stage, error: &io::Error) {
+    // SAFETY: no preconditions.
+    let pid = unsafe { libc::getpid() } as u32;
+    let failure = Failure { pid, exe: exe.to_owned(), stage, errno: failure::errno_of(error) };
+    // What keeps this from being noted is most often seen without a note.
+    let _ = match directory {
+        Ok(directory) => failure.note(directory),
+        Err(_) => Directory::candidates()
+            .iter()
+            .map(|path| failure.note_at(path))
+            .find(Result::is_ok)
+            .unwrap_or(Ok(())),
+    };
+}

@@ -1,0 +1,63 @@
+//! The name that the program has given itself.
+
+use std::sync::atomic::{
+    AtomicU8, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use pfp_shm_layout::beacon::MAX_NAME;
+
+use super::current;
+use crate::engine::copies;
+
+/// The name the program gave itself. Two threads that do so at once may mix theirs, and
+/// nobody ever waits.
+static NAME: [AtomicU8; MAX_NAME] = [const { AtomicU8::new(0) }; MAX_NAME];
+static NAME_LEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Names the program, now or when its segment is made.
+pub(crate) fn set_name(name: &str) {
+    if !copies::name(name) {
+        keep_name(name);
+    }
+}
+
+/// For [`copies`].
+///
+/// # Safety
+///
+/// There are so many bytes, and they are UTF-8.
+pub(in crate::engine) unsafe extern "C" fn set_name_here(name: *const u8, bytes: usize) {
+    // SAFETY: as the caller promises.
+    keep_name(unsafe { str::from_utf8_unchecked(std::slice::from_raw_parts(name, bytes)) });
+}
+
+/// For [`copies`]: hands the name over that was given before there was a leader.
+pub(in crate::engine) fn pass_name_on() {
+    let mut name = [0; MAX_NAME];
+    let name = program_name(&mut name);
+    if !name.is_empty() {
+        copies::name(name);
+    }
+}
+
+fn keep_name(name: &str) {
+    let mut end = name.len().min(MAX_NAME);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    NAME.iter().zip(name[..end].bytes()).for_each(|(to, byte)| to.store(byte, Relaxed));
+    // Meets the load in `program_name`.
+    NAME_LEN.store(end, Release);
+    if let Some(process) = current() {
+        process.segment.ledger().set_name(name);
+    }
+}
+
+/// The name that the program has given itself; empty for none.
+pub(super) fn program_name(to: &mut [u8; MAX_NAME]) -> &str {
+    // Meets the store in `set_name`.
+    let len = NAME_LEN.load(Acquire);
+    to.iter_mut().zip(&NAME).for_each(|(to, byte)| *to = byte.load(Relaxed));
+    str::from_utf8(&to[..len]).unwrap_or_default()
+}

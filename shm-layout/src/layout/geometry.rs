@@ -1,0 +1,233 @@
+//! How much of what a segment has, and where each section begins.
+
+use crate::layout::calls::Calls;
+use crate::layout::cell::Cell;
+use crate::layout::header::FormatError;
+use crate::layout::lane::Lane;
+use crate::layout::point::Entry;
+use crate::layout::ring::Slot;
+use crate::sync::AtomicU64;
+
+/// Bytes of a page, the grain of protection and backing.
+pub const PAGE: usize = 4096;
+/// Bytes of a block of the pool.
+pub const BLOCK: usize = 16 * 1024;
+/// Bytes of a chunk: one histogram part.
+pub const CHUNK: usize = 256;
+/// Blocks of a lane's ring.
+pub const RING_BLOCKS: u64 = 4;
+/// Records that a lane's ring holds.
+pub const RING_SLOTS: usize = RING_BLOCKS as usize * BLOCK / size_of::<Slot>();
+/// Blocks of a lane's calls.
+pub const CALLS_BLOCKS: u64 = (size_of::<Calls>() / BLOCK) as u64;
+const _: () = assert!(size_of::<Calls>().is_multiple_of(BLOCK));
+/// Cells in a block of cells.
+pub const CELLS_PER_BLOCK: usize = (BLOCK - 1) / size_of::<Cell>();
+
+/// How large a segment is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Places for points.
+    pub points: u32,
+    /// Lanes for threads; further threads share the overflow lane.
+    pub lanes: u32,
+    /// Bytes for names of points and source files.
+    pub string_bytes: u32,
+    /// Most memory for rings, cells and histograms, in blocks of 16 KiB.
+    pub blocks: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        // Upper bounds of a sparse object: 256 MiB of which a small program
+        // takes below one.
+        Self { points: 10_240, lanes: 128, string_bytes: 2 << 20, blocks: 16_000 }
+    }
+}
+
+impl Config {
+    /// A segment that takes no more than so many bytes, all its sections together, with
+    /// places for so many points and threads if somebody has asked for them; the standard
+    /// one where there is room for it.
+    #[must_use]
+    pub fn within(bytes: u64, points: Option<u32>, lanes: Option<u32>) -> Self {
+        let standard = Self::default();
+        let part = |of: u64, least: u32, most: u32| {
+            u32::try_from(bytes / of).unwrap_or(u32::MAX).clamp(least, most)
+        };
+        let tables = Self {
+            points: points.unwrap_or(part(1 << 10, 128, standard.points)),
+            // Each lane takes nine blocks before it needs more; the rest of the threads
+            // share a lane, which needs some as well.
+            lanes: lanes.unwrap_or(part(208 << 10, 2, standard.lanes)),
+            string_bytes: part(16, PAGE as u32, standard.string_bytes),
+            blocks: 0,
+        };
+        let pool = bytes.saturating_sub(Geometry::bare(tables).pool() as u64) / BLOCK as u64;
+        let blocks = u32::try_from(pool).unwrap_or(u32::MAX).min(standard.blocks);
+        Self { blocks, ..tables }
+    }
+}
+
+/// Where the sections lie. A value of this type has been checked: every section
+/// is within the segment.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    points: usize,
+    lanes: usize,
+    string_bytes: usize,
+    blocks: usize,
+    len: usize,
+}
+
+impl Geometry {
+    /// Most of anything: keeps arithmetic far from overflow.
+    const BOUND: u64 = 1 << 30;
+
+    /// The geometry of a new segment.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let mut geometry = Self::bare(config);
+        geometry.len = geometry.pool() + geometry.blocks * BLOCK;
+        geometry
+    }
+
+    /// Of so many bytes and nothing else: what is in them is not known yet.
+    pub(super) const fn unknown(len: usize) -> Self {
+        Self { points: 0, lanes: 0, string_bytes: 0, blocks: 0, len }
+    }
+
+    /// The same without its length.
+    fn bare(config: Config) -> Self {
+        Self {
+            // A record has 24 bits for the point.
+            points: config.points.clamp(64, 1 << 24) as usize,
+            lanes: config.lanes.clamp(1, 1 << 16) as usize,
+            string_bytes: (config.string_bytes as usize).clamp(PAGE, 1 << 28),
+            blocks: config.blocks.clamp(16, 1 << 22) as usize,
+            len: 0,
+        }
+    }
+
+    pub(crate) fn to_words(self) -> [u64; 6] {
+        [
+            self.points as u64,
+            self.lanes as u64,
+            self.string_bytes as u64,
+            self.blocks as u64,
+            self.len as u64,
+            BLOCK as u64,
+        ]
+    }
+
+    /// Checks words that another process may have written against the bytes
+    /// there really are. They must hold the whole pool, or of a copy its first
+    /// `blocks_used` blocks.
+    pub(crate) fn from_words(
+        words: [u64; 6],
+        len: usize,
+        blocks_used: Option<u64>,
+    ) -> Result<Self, FormatError> {
+        let [points, lanes, string_bytes, blocks, claimed, block] = words;
+        let bounded = |value: u64, section| {
+            let value = usize::try_from(value).ok().filter(|_| value <= Self::BOUND);
+            value.ok_or(FormatError::Geometry { section })
+        };
+        let geometry = Self {
+            points: bounded(points, "points")?,
+            lanes: bounded(lanes, "lanes")?,
+            string_bytes: bounded(string_bytes, "strings")?,
+            blocks: bounded(blocks, "blocks")?,
+            len,
+        };
+        // All factors are below 2^30 and all sizes below 2^15: no overflow.
+        let end = geometry.pool() + geometry.blocks * BLOCK;
+        let needed = blocks_used.unwrap_or(blocks);
+        let fits = needed <= blocks && geometry.pool() + needed as usize * BLOCK <= len;
+        if end as u64 != claimed || !fits || block != BLOCK as u64 {
+            return Err(FormatError::Geometry { section: "blocks" });
+        }
+        Ok(geometry)
+    }
+
+    /// Places for points.
+    #[must_use]
+    pub const fn points(&self) -> usize {
+        self.points
+    }
+
+    /// Lanes, the overflow lane not counted.
+    #[must_use]
+    pub const fn lanes(&self) -> usize {
+        self.lanes
+    }
+
+    /// Bytes of the string space.
+    #[must_use]
+    pub const fn string_bytes(&self) -> usize {
+        self.string_bytes
+    }
+
+    /// Blocks of the pool, the unused block 0 counted.
+    #[must_use]
+    pub const fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    /// Blocks of the pool that there are bytes for: fewer than
+    /// [`Self::blocks`] in a copy, which ends after the last one in use.
+    #[must_use]
+    pub const fn blocks_present(&self) -> usize {
+        let present = self.len.saturating_sub(self.pool()) / BLOCK;
+        // An object may be longer than what is in it.
+        if present < self.blocks { present } else { self.blocks }
+    }
+
+    /// Bytes there are: of the whole segment, or of a copy as far as it goes.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a segment is never empty")]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The same, of a copy that ends after so many blocks.
+    pub(crate) const fn cut_to(self, blocks: usize) -> Self {
+        let len = self.pool() + blocks * BLOCK;
+        Self { len: if len < self.len { len } else { self.len }, ..self }
+    }
+
+    pub(super) const fn control(&self) -> usize {
+        2 * PAGE
+    }
+
+    /// The bytes of the control words and of the times of resets: whole pages, the only
+    /// ones that a viewer may write.
+    #[must_use]
+    pub const fn control_pages(&self) -> std::ops::Range<usize> {
+        self.control()..self.table()
+    }
+
+    /// Behind the control words, which `begin` reads, so that those lie side by side.
+    pub(super) const fn reset_times(&self) -> usize {
+        self.control() + self.points * size_of::<AtomicU64>()
+    }
+
+    pub(super) const fn table(&self) -> usize {
+        (self.reset_times() + self.points * size_of::<AtomicU64>()).next_multiple_of(PAGE)
+    }
+
+    pub(super) const fn strings(&self) -> usize {
+        (self.table() + self.points * size_of::<Entry>()).next_multiple_of(PAGE)
+    }
+
+    pub(super) const fn directory(&self) -> usize {
+        (self.strings() + self.string_bytes).next_multiple_of(PAGE)
+    }
+
+    /// Where the blocks begin.
+    pub(crate) const fn pool(&self) -> usize {
+        // One lane more: the overflow lane.
+        (self.directory() + (self.lanes + 1) * size_of::<Lane>()).next_multiple_of(BLOCK)
+    }
+}

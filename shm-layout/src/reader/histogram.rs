@@ -1,0 +1,329 @@
+//! The histogram of a reading: what is kept of it, and how it is read.
+
+use super::Sparse;
+use crate::layout::cell::{Cell, CellPicture};
+use crate::layout::histogram::{self, BUCKETS, PARTS};
+use crate::sync::{Ordering, fence};
+
+/// A histogram: only the parts in use.
+#[derive(Clone, Debug, Default)]
+#[repr(C)]
+pub struct Histogram {
+    parts: Parts,
+    /// The window that it is of, as [`CellPicture::restarts`] numbers them; none
+    /// if it cannot be read on from.
+    pub(super) window: Option<u64>,
+    /// Measurements in its chunks.
+    pub(super) counted: u64,
+    /// Parts and buckets of measurements that are in no chunk yet, and are counted here all
+    /// the same.
+    pub(super) added: Vec<(u8, u8)>,
+}
+
+/// Parts of a histogram, in their order.
+#[derive(Clone, Debug, Default)]
+#[repr(C)]
+struct Parts {
+    /// A bit for each part that is there.
+    present: u64,
+    counts: Vec<Counts>,
+}
+
+/// The counters of a part, line by line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[repr(align(64))]
+struct Counts([Line; LINES]);
+
+/// The counters of a cache line.
+pub(super) type Line = [u64; IN_LINE];
+pub(super) const IN_LINE: usize = 64 / size_of::<u64>();
+const LINES: usize = BUCKETS / IN_LINE;
+
+/// A bucket of a histogram that is not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketCount {
+    /// Least value in it, ticks.
+    pub low: u64,
+    /// Number of values in it, ticks.
+    pub width: u64,
+    /// Measurements in it.
+    pub count: u64,
+}
+
+/// Where the last measurement of a cell was counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Near {
+    /// Number of the chunk, 0 where it is not known.
+    pub(super) chunk: u32,
+    pub(super) part: u8,
+    /// The line of the chunk.
+    pub(super) line: u8,
+}
+
+impl Histogram {
+    /// The buckets that are not empty, by value.
+    pub fn iter(&self) -> impl Iterator<Item = BucketCount> + '_ {
+        self.parts.iter().flat_map(|(part, counts)| {
+            // Which are empty is as good as chance: all are asked at once, and no
+            // branch is taken on it.
+            let counts = counts.0.as_flattened();
+            let full = (0..BUCKETS).fold(0, |full, at| full | u64::from(counts[at] != 0) << at);
+            ones(full).map(move |bucket| {
+                let (low, width) = histogram::bounds(part, bucket);
+                BucketCount { low, width, count: counts[bucket] }
+            })
+        })
+    }
+
+    /// Parts that are held.
+    pub(super) const fn parts(&self) -> usize {
+        self.parts.counts.len()
+    }
+
+    /// The line that a measurement was counted in, if its part is held.
+    #[inline]
+    pub(super) fn line(&self, near: Near) -> Option<&Line> {
+        self.parts.get(near.part.into()).map(|counts| &counts.0[usize::from(near.line)])
+    }
+
+    /// Takes over all that was read.
+    pub(super) fn take(&mut self, read: &ReadParts, window: Option<u64>) {
+        self.parts.copy_from(&read.parts);
+        self.added.clear();
+        (self.window, self.counted) = (window, read.counted);
+    }
+
+    /// Takes over the lines that were read since; with those that were not, they hold so many
+    /// measurements.
+    pub(super) fn take_lines(&mut self, lines: &[ReadLine], counted: u64) {
+        for read in lines {
+            self.parts.at(read.part.into()).0[usize::from(read.line)] = read.counts;
+        }
+        self.counted = counted;
+    }
+
+    /// Takes out what is staged beside the ring, if it is counted.
+    pub(super) fn drop_beside(&mut self, ticks: Option<u64>, folded: u64) {
+        let Some(ticks) = ticks.filter(|_| self.counted == folded.wrapping_add(1)) else { return };
+        let (part, bucket) = histogram::locate(ticks.min(histogram::LIMIT - 1));
+        let count = self.parts.count(part, bucket);
+        (*count, self.counted) = (count.saturating_sub(1), folded);
+    }
+
+    /// Takes out what is in no chunk.
+    pub(super) fn take_out(&mut self) {
+        for (part, bucket) in self.added.drain(..) {
+            let count = self.parts.count(part.into(), bucket.into());
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Counts what is in no chunk.
+    pub(super) fn put_in(&mut self, ticks: u64) {
+        let (part, bucket) = histogram::locate(ticks.min(histogram::LIMIT - 1));
+        let count = self.parts.count(part, bucket);
+        *count = count.saturating_add(1);
+        self.added.push((part as u8, bucket as u8));
+    }
+
+    /// Measurements in a line of a chunk.
+    fn in_chunk(&self, part: usize, line: usize) -> u64 {
+        let is_here = |(of, bucket): &&(u8, u8)| {
+            usize::from(*of) == part && usize::from(*bucket) / IN_LINE == line
+        };
+        let added = self.added.iter().filter(is_here).count() as u64;
+        self.parts.get(part).map_or(0, |counts| sum(&counts.0[line])).wrapping_sub(added)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.parts.clear();
+        self.added.clear();
+        (self.window, self.counted) = (None, 0);
+    }
+
+    /// Adds the buckets of another one.
+    pub(super) fn add(&mut self, other: &Self) {
+        for (part, counts) in other.parts.iter() {
+            let sums = self.parts.at(part).0.as_flattened_mut();
+            for (sum, count) in sums.iter_mut().zip(counts.0.as_flattened()) {
+                *sum = sum.saturating_add(*count);
+            }
+        }
+    }
+}
+
+impl Parts {
+    fn clear(&mut self) {
+        self.present = 0;
+        self.counts.clear();
+    }
+
+    fn copy_from(&mut self, other: &Self) {
+        self.present = other.present;
+        // Few readings ever grow, and there are many.
+        self.counts.reserve_exact(other.counts.len().saturating_sub(self.counts.len()));
+        self.counts.clone_from(&other.counts);
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = usize> + use<> {
+        ones(self.present)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (usize, &Counts)> {
+        self.numbers().zip(&self.counts)
+    }
+
+    /// The counters of a part, if it is there.
+    fn get(&self, part: usize) -> Option<&Counts> {
+        (self.present >> part & 1 != 0).then(|| &self.counts[self.place(part)])
+    }
+
+    /// Place of a part among those that are there.
+    fn place(&self, part: usize) -> usize {
+        (self.present & ((1 << part) - 1)).count_ones() as usize
+    }
+
+    /// The counters of a part, zero if it was not there.
+    fn at(&mut self, part: usize) -> &mut Counts {
+        let place = self.place(part);
+        if self.present >> part & 1 == 0 {
+            self.present |= 1 << part;
+            self.counts.reserve_exact(1);
+            self.counts.insert(place, Counts::default());
+        }
+        &mut self.counts[place]
+    }
+
+    /// A counter, zero if its part was not there.
+    fn count(&mut self, part: usize, bucket: usize) -> &mut u64 {
+        &mut self.at(part).0[bucket / IN_LINE][bucket % IN_LINE]
+    }
+
+    /// Adds a part that is not there yet.
+    fn put(&mut self, part: usize, counts: Counts) {
+        self.counts.insert(self.place(part), counts);
+        self.present |= 1 << part;
+    }
+}
+
+/// The places of the bits that are set, from the lowest on.
+fn ones(mut left: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = (left != 0).then(|| left.trailing_zeros() as usize)?;
+        left &= left - 1;
+        Some(place)
+    })
+}
+
+/// The parts of a histogram that were read just now.
+#[derive(Debug, Default)]
+pub(super) struct ReadParts {
+    parts: Parts,
+    /// Measurements in them.
+    counted: u64,
+}
+
+impl ReadParts {
+    /// Reads all that a cell names, but no more than so many.
+    pub(super) fn read_all(&mut self, segment: Sparse<'_>, copy: &CellPicture, most: usize) {
+        self.parts.clear();
+        self.counted = 0;
+        for (part, &chunk) in copy.parts.0.iter().enumerate() {
+            if chunk == 0 || self.parts.counts.len() == most {
+                continue;
+            }
+            let Some(now) = counts(segment, chunk) else { continue };
+            self.counted = self.counted.wrapping_add(sum(now.0.as_flattened()));
+            self.parts.put(part, now);
+        }
+    }
+
+    /// Whether the parts are what they were all the time since the first was read.
+    pub(super) fn are_still(&self, segment: Sparse<'_>, copy: &CellPicture) -> bool {
+        // After all that was read.
+        fence(Ordering::Acquire);
+        self.parts.iter().all(|(part, before)| {
+            counts(segment, copy.parts.0[part]).is_some_and(|now| now == *before)
+        })
+    }
+}
+
+/// The lines of a histogram that were read just now.
+///
+/// Most measurements of a point fall into a few buckets, and the others need not
+/// be looked at: counters only grow within a window, and a cell tells how many
+/// measurements they hold. So as soon as the lines that were read account for
+/// all that are new, the rest is as it was.
+#[derive(Debug, Default)]
+pub(super) struct ReadLines(pub(super) Vec<ReadLine>);
+
+#[derive(Debug)]
+pub(super) struct ReadLine {
+    part: u8,
+    line: u8,
+    counts: Line,
+}
+
+impl ReadLines {
+    /// Reads on from what is known until the chunks hold so many measurements, the `last` of
+    /// which took so long; false if they never do.
+    pub(super) fn read_on(
+        &mut self,
+        segment: Sparse<'_>,
+        cell: &Cell,
+        known: &Histogram,
+        (measured, last): (u64, u64),
+        near: &mut Near,
+    ) -> bool {
+        self.0.clear();
+        let mut missing = measured.wrapping_sub(known.counted);
+        if missing == 0 {
+            return true;
+        }
+        // Most likely the line of the last one has all that came since.
+        let (first, bucket) = histogram::locate(last.min(histogram::LIMIT - 1));
+        near.line = (bucket / IN_LINE) as u8;
+        if usize::from(near.part) != first || near.chunk == 0 {
+            (near.part, near.chunk) = (first as u8, cell.part_to_read(first));
+        }
+        let others = known.parts.numbers().chain(ones(!known.parts.present & ALL_PARTS));
+        let others = others.filter(|part| *part != first);
+        let others = others.map(|part| (part, cell.part_to_read(part), 0));
+        let first = (first, near.chunk, bucket / IN_LINE);
+        for (part, chunk, first) in std::iter::once(first).chain(others) {
+            let Some(chunk) = segment.chunk(chunk) else { continue };
+            for line in (0..LINES).map(|line| line ^ first) {
+                let words = &chunk.0[line * IN_LINE..][..IN_LINE];
+                let counts: Line = std::array::from_fn(|at| words[at].load(Ordering::Relaxed));
+                let more = sum(&counts).wrapping_sub(known.in_chunk(part, line));
+                if more > missing {
+                    return false;
+                }
+                if more > 0 {
+                    self.0.push(ReadLine { part: part as u8, line: line as u8, counts });
+                }
+                missing -= more;
+                if missing == 0 {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+}
+
+/// A bit for each part.
+const ALL_PARTS: u64 = (1 << PARTS) - 1;
+
+/// The counters of a chunk; none if there is no such chunk.
+fn counts(segment: Sparse<'_>, chunk: u32) -> Option<Counts> {
+    let chunk = segment.chunk(chunk)?;
+    let line = |line: usize| {
+        std::array::from_fn(|at| chunk.0[line * IN_LINE + at].load(Ordering::Relaxed))
+    };
+    Some(Counts(std::array::from_fn(line)))
+}
+
+fn sum(counts: &[u64]) -> u64 {
+    counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
+}

@@ -1,0 +1,187 @@
+//! What tells that a reading is still that of its cell.
+
+use super::cells::IN_USE;
+use super::histogram::{IN_LINE, Near};
+use super::near::{fetch, fetch_start};
+use super::pending::Pending;
+use super::{Picture, Sparse};
+use crate::layout::cell::{Cell, CellPicture};
+use crate::layout::control::Control;
+use crate::layout::lane::LaneState;
+
+/// Whom the figures of a cell are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// The owner of the lane, now or until it ended.
+    One { generation: u32, state: LaneState },
+    /// All threads that found no lane.
+    All,
+}
+
+impl Default for Owner {
+    fn default() -> Self {
+        Self::One { generation: 0, state: LaneState::Free }
+    }
+}
+
+impl Owner {
+    /// Whether the live figures of a cell are this owner's, who still runs.
+    pub(super) fn owns(self, cell: &CellPicture) -> bool {
+        match self {
+            Self::One { generation, state } => generation == cell.owner && state == LaneState::Live,
+            Self::All => true,
+        }
+    }
+}
+
+/// What tells that a reading is still that of its cell. Small, and apart from
+/// the reading: of a cell that has not changed, nothing else is looked at.
+#[derive(Clone, Debug)]
+pub(super) struct Mark {
+    pub(super) sequence: u64,
+    /// Whose control word the cell follows.
+    pub(super) steered_by: u32,
+    pub(super) epoch: u32,
+    /// The point was of that epoch.
+    pub(super) current: bool,
+    /// Records were added to the cell's figures.
+    pub(super) added: bool,
+    /// Place of the reading; none while the cell was never read.
+    pub(super) place: Option<u32>,
+    pub(super) near: Near,
+}
+
+impl Default for Mark {
+    fn default() -> Self {
+        Self {
+            sequence: Self::NEVER,
+            steered_by: 0,
+            epoch: 0,
+            current: false,
+            added: false,
+            place: None,
+            near: Near::default(),
+        }
+    }
+}
+
+impl Mark {
+    /// Odd: no cell at rest has it.
+    pub(super) const NEVER: u64 = 1;
+
+    /// The cell is to be read anew, though nobody has written to it.
+    pub(super) fn forget(&mut self) {
+        (self.sequence, self.current) = (Self::NEVER, false);
+    }
+
+    /// The place of the reading, and the epoch that the cell follows, if that is of a point or
+    /// one of its variants.
+    pub(super) fn epoch_of(&self, point: u32) -> Option<(usize, u32)> {
+        let place = self.place.filter(|_| self.steered_by == point);
+        place.map(|place| (place as usize, self.epoch))
+    }
+
+    /// Whether the cell would be read as it was, beside the records of its lane.
+    #[inline]
+    pub(super) fn is_fresh(&self, segment: Sparse<'_>, cell: &Cell, pending: &Pending) -> bool {
+        self.is_as_it_was(segment, cell)
+            && !(pending.has_changed() && (self.added || !pending.of(cell.point()).is_empty()))
+    }
+
+    /// Asks for the memory that [`CellReader::read`](super::CellReader::read) is going to look at, most likely, but for
+    /// what [`Self::fetch_counts`] asks for.
+    #[inline]
+    fn fetch(&self, segment: Sparse<'_>, cell: &Cell, picture: &Picture) {
+        fetch(cell.live_range(cell.sequence()));
+        let Some(place) = self.place else { return };
+        if let Some(words) = segment.words(self.near.chunk) {
+            fetch_start(&words[usize::from(self.near.line) * IN_LINE]);
+        }
+        let reading = picture.cells.as_ptr().wrapping_add(place as usize).cast::<u8>();
+        fetch(reading..reading.wrapping_add(IN_USE));
+    }
+
+    #[inline]
+    fn fetch_counts(&self, picture: &Picture) {
+        let reading = self.place.map(|place| &picture.cells[place as usize]);
+        if let Some(line) = reading.and_then(|reading| reading.histogram.line(self.near)) {
+            fetch_start(line);
+        }
+    }
+
+    #[inline]
+    fn is_as_it_was(&self, segment: Sparse<'_>, cell: &Cell) -> bool {
+        let sequence = cell.sequence();
+        sequence == self.sequence
+            && sequence & 1 == 0
+            && is_current(segment, self.steered_by, self.epoch) == Some(self.current)
+    }
+}
+
+/// So many cells are read together. Their lines, and those of as many that are read before them,
+/// fit the first cache.
+const STALE: usize = 16;
+
+/// Cells of a lane that are to be read again.
+///
+/// Between two polls their memory is in no cache. So it is asked for some cells ahead: the
+/// processor has many such requests under way at once, and waits for none of them.
+pub(super) struct Stale<'a> {
+    cells: [Option<(usize, &'a Cell)>; STALE],
+    len: usize,
+}
+
+impl Default for Stale<'_> {
+    fn default() -> Self {
+        Self { cells: [None; STALE], len: 0 }
+    }
+}
+
+impl<'a> Stale<'a> {
+    pub(super) const fn is_full(&self) -> bool {
+        self.len == STALE
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds the cell of a mark.
+    #[inline]
+    pub(super) fn add(
+        &mut self,
+        (index, mark): (usize, &Mark),
+        cell: &'a Cell,
+        segment: Sparse<'_>,
+        picture: &Picture,
+    ) {
+        mark.fetch(segment, cell, picture);
+        self.cells[self.len] = Some((index, cell));
+        self.len += 1;
+    }
+
+    /// The cells with the places of their marks.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &'a Cell)> {
+        self.cells[..self.len].iter().filter_map(|cell| *cell)
+    }
+
+    /// Asks for what the readings lead to, once they are near themselves.
+    pub(super) fn fetch_counts(&self, marks: &[Mark], picture: &Picture) {
+        self.iter().for_each(|(index, _)| marks[index].fetch_counts(picture));
+    }
+}
+
+/// The point whose control word a point follows: its own, or that of the point that
+/// it is a variant of, which was there before it.
+pub(super) fn steering(segment: Sparse<'_>, point: u32) -> u32 {
+    let entry = segment.entry(point as usize).and_then(|entry| entry.read());
+    let of = entry.and_then(|entry| entry.variant).map(|variant| variant.point);
+    of.filter(|of| *of < point).unwrap_or(point)
+}
+
+/// Whether figures of this epoch are the point's since its last reset; none for
+/// a point that there is not.
+#[inline]
+pub(super) fn is_current(segment: Sparse<'_>, point: u32, epoch: u32) -> Option<bool> {
+    Some(Control(segment.control_word(point as usize)?).epoch() == epoch)
+}

@@ -1,0 +1,80 @@
+//! The records of a lane that may not be folded into its cells.
+
+use super::TRIES;
+use crate::layout::lane::Tally;
+use crate::layout::ring::{self, Addition, Slot};
+use crate::sync::Ordering;
+
+/// The records of a lane that may not be folded into its cells, by point.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    /// They are others than in the poll before.
+    has_changed: bool,
+    /// Number of the first one that is not folded, and of the one behind the last.
+    taken: (u64, u64),
+    additions: Vec<(u64, Addition)>,
+    /// By point: one more than the place of its first addition, 0 without any.
+    first: Vec<u32>,
+}
+
+impl Pending {
+    /// Copies those of a lane, of points below a number; `before` says where they began and
+    /// ended in the poll before.
+    pub(super) fn take(
+        &mut self,
+        tally: &Tally,
+        slots: Option<&[Slot]>,
+        before: &mut (u64, u64),
+        points: usize,
+    ) {
+        for (_, addition) in self.additions.drain(..) {
+            self.first[addition.point as usize] = 0;
+        }
+        let now = (0..TRIES).find_map(|_| {
+            self.additions.clear();
+            let folded = ring::folded(&tally.folded);
+            let written = ring::visit(&tally.written, slots?, folded, |number, addition| {
+                if (addition.point as usize) < points {
+                    self.additions.push((number, addition));
+                }
+            });
+            Some((folded, written?))
+        });
+        let now = now.unwrap_or_else(|| {
+            self.additions.clear();
+            (0, 0)
+        });
+        self.has_changed = *before != now;
+        (*before, self.taken) = (now, now);
+        self.additions.sort_unstable_by_key(|(number, addition)| (addition.point, *number));
+        for (place, (_, addition)) in self.additions.iter().enumerate().rev() {
+            let point = addition.point as usize;
+            if self.first.len() <= point {
+                self.first.resize(point + 1, 0);
+            }
+            self.first[point] = place as u32 + 1;
+        }
+    }
+
+    pub(super) const fn has_changed(&self) -> bool {
+        self.has_changed
+    }
+
+    /// Whether nothing is or was to be folded since they were taken.
+    pub(super) fn is_all_folded(&self, tally: Option<&Tally>) -> bool {
+        self.additions.is_empty()
+            && tally.is_some_and(|tally| {
+                let written = tally.written.load(Ordering::Relaxed);
+                self.taken == (written, written)
+            })
+    }
+
+    /// The records of a point, oldest first, with their numbers.
+    #[inline]
+    pub(super) fn of(&self, point: u32) -> &[(u64, Addition)] {
+        let Some(&first) = self.first.get(point as usize) else { return &[] };
+        let Some(first) = (first as usize).checked_sub(1) else { return &[] };
+        let from = &self.additions[first..];
+        &from[..from.partition_point(|(_, addition)| addition.point == point)]
+    }
+}
