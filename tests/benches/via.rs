@@ -62,7 +62,7 @@ fn bytes(threads: usize, points: usize, with_others: &str) {
         "" => (format!("-p {}", target.pid()), String::new()),
         options => (format!("--via '{count} env' {options}"), format!(", two places {options}")),
     };
-    screen.pfp_top(&format!("-d 1 --via {count} {others}"));
+    screen.pfp_top(&format!("-i 1 --via {count} {others}"));
     screen.wait_for("the table", |text| row(text, "io.0").is_some());
     println!(
         "{points} points x {threads} threads{words}: first picture after {:.2} s",
@@ -101,7 +101,7 @@ fn places(options: &str) {
         .collect();
     fs::write(place.path("hosts"), file).expect("the folder is new");
     let screen = place.screen(120, 40);
-    screen.pfp_top(&format!("-d 1 --via-file hosts {options}"));
+    screen.pfp_top(&format!("-i 1 --via-file hosts {options}"));
     screen.wait_for("the table", |text| row(text, "io.0").is_some());
     thread::sleep(WARM_UP);
     let viewer = screen.viewer();

@@ -22,11 +22,11 @@ fn main() {
     let target = place.start(env!("CARGO_BIN_EXE_hundred"), &[]);
     let pid = target.pid();
     for sort in ["load", "p99"] {
-        let arguments = format!("-d 0.1 -p {pid} --sort {sort}");
+        let arguments = format!("-i 0.1 -p {pid} --sort {sort}");
         measure(&place, &format!("100 points, 4 threads, by {sort}"), &arguments, "io.0");
     }
     drop(target);
-    measure(&place, "the demo", "demo -d 0.1", "idle");
+    measure(&place, "the demo", "demo -i 0.1", "idle");
 }
 
 /// Starts the viewer, waits for a row, and prints the share of a CPU it takes.

@@ -43,7 +43,7 @@ use crate::input;
 use crate::look::{Look, Terminal, Theme, ThemeName};
 use crate::source::{Moment, Wanted, Which};
 use crate::text::clean_lines;
-use crate::units::Unit;
+use crate::units::{self, Unit};
 use crate::variables;
 
 use config::{Chosen, Config};
@@ -346,11 +346,11 @@ pub struct Show {
     /// Only the points that pass this filter, as `/` on the screen.
     #[arg(long, value_name = "FILTER", value_parser = Filter::new, default_value = "")]
     filter: Filter,
-    /// Seconds between two polls.
-    #[arg(short = 'd', long, env = "PFP_TOP_INTERVAL", value_name = "SECS", default_value = "1", value_parser = seconds)]
+    /// Time between two polls: 1s, 250ms.
+    #[arg(short, long, env = "PFP_TOP_INTERVAL", value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
-    /// Time constant of the smoothed load, seconds.
-    #[arg(long, env = "PFP_TOP_TAU", value_name = "SECS", default_value = "5", value_parser = seconds)]
+    /// Time constant of the smoothed load.
+    #[arg(long, env = "PFP_TOP_TAU", value_name = "TIME", default_value = "5s", value_parser = interval)]
     tau: Duration,
     /// Leave after this many updates, or tables where there is no screen; the program
     /// of `run` ends with that.
@@ -502,10 +502,17 @@ fn locale_has_unicode() -> bool {
     })
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("expected seconds between 0.05 and 3600, such as 0.5".into()),
+/// Reads a time between two looks at a process.
+fn interval(text: &str) -> Result<Duration, String> {
+    interval_from(Duration::from_millis(50), text)
+}
+
+/// Reads one that is at least so long.
+fn interval_from(least: Duration, text: &str) -> Result<Duration, String> {
+    const MOST: Duration = Duration::from_secs(86_400);
+    match units::parse_duration(text)? {
+        time if (least..=MOST).contains(&time) => Ok(time),
+        _ => Err(format!("expected a time from {}ms to 1d", least.as_millis())),
     }
 }
 
@@ -527,9 +534,11 @@ mod tests {
 
     #[test]
     fn intervals_are_checked() {
-        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
-        for wrong in ["0", "-1", "nan", "x", "1e9"] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
+        for half in ["0.5", "500ms"] {
+            assert_eq!(interval(half), Ok(Duration::from_millis(500)), "{half}");
+        }
+        for wrong in ["0", "-1", "nan", "x", "1e9", "49ms", "25h"] {
+            assert!(interval(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -86,7 +86,7 @@ fn a_complaint_moves_no_cursor() {
 
 #[test]
 fn wrong_words_are_a_usage_error() {
-    for wrong in [&["--bogus"][..], &["-d", "0"], &["--sort", "trend"], &["snapshot", "-p", "1"]] {
+    for wrong in [&["--bogus"][..], &["-i", "0"], &["--sort", "trend"], &["snapshot", "-p", "1"]] {
         assert_eq!(pfp_top(wrong).status.code(), Some(2), "{wrong:?}");
     }
 }

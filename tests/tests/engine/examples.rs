@@ -181,7 +181,7 @@ fn six_workers_are_watched_as_they_work() {
     needs_a_screen!();
     let screen = place.screen(140, 30);
     screen
-        .pfp_top(&format!("-p {pid} -d 0.2 --columns {columns},thr --unit cycles --sort per-item"));
+        .pfp_top(&format!("-p {pid} -i 0.2 --columns {columns},thr --unit cycles --sort per-item"));
     let row = |text: &str, name: &str| -> Option<Vec<String>> {
         let line = text.lines().skip(2).find(|line| line.contains(&format!("add:{name} ")))?;
         Some(line.split_whitespace().map(str::to_owned).collect())

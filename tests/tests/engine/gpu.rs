@@ -273,7 +273,7 @@ fn the_viewer_shows_what_the_host_and_what_the_device_did() {
     let library = stand_in.path().to_str().expect("it is plain text");
     let _target = place.start(env!("CARGO_BIN_EXE_pfp-test-target"), &["device", library]);
     let screen = place.screen(130, 30);
-    screen.pfp_top("-d 0.1 --columns name,count,load,excl,avg");
+    screen.pfp_top("-i 0.1 --columns name,count,load,excl,avg");
     let row = |text: &str, name: &str| -> Option<Vec<String>> {
         let line = text.lines().skip(2).find(|line| line.contains(name))?;
         Some(line.split_whitespace().map(str::to_owned).collect())

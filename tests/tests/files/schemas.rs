@@ -130,7 +130,7 @@ fn tables_are_as_their_schema_has_them() {
                  smooth,switches,thr,bytes,flops,intensity,items,per-item,imbalance";
     for (name, arguments) in [
         ("plain", &["-p", &pid, "--once", "--json"][..]),
-        ("every", &["-p", &pid, "-b", "-n", "3", "-d", "0.1", "--json", "--columns", every]),
+        ("every", &["-p", &pid, "-b", "-n", "3", "-i", "0.1", "--json", "--columns", every]),
         ("cycles", &["-p", &pid, "--once", "--json", "--columns", every, "--unit", "cycles"]),
         ("all", &["--all", "--once", "--json"]),
         ("sum", &["--all", "--sum", "--once", "--json", "--columns", every]),

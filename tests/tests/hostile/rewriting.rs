@@ -209,7 +209,7 @@ fn a_viewer_in_a_terminal_survives_what_is_written_under_it() {
     let place = Place::new();
     let (target, mapping, object) = still(&place);
     let screen = place.screen(110, 30);
-    screen.pfp_top("-d 0.05");
+    screen.pfp_top("-i 0.05");
     screen.wait_for_status("LIVE");
     let (viewer, title, raw) = (screen.viewer(), screen.title(), place.path("raw"));
     screen.tap(&raw);
@@ -283,9 +283,9 @@ fn commands_and_a_server_survive_what_is_written_under_them() {
     let (file, raw) = (place.path("out.json"), place.path("out.pfp"));
     let (file, raw) = (file.to_str().unwrap(), raw.to_str().unwrap());
     let commands: [&[&str]; 12] = [
-        &["--once", "-d", "0.05"],
-        &["--json", "-d", "0.05", "-n", "5"],
-        &["--csv", "-d", "0.05", "-n", "3"],
+        &["--once", "-i", "0.05"],
+        &["--json", "-i", "0.05", "-n", "5"],
+        &["--csv", "-i", "0.05", "-n", "3"],
         &["snapshot", "--force", "-o", file],
         &["open", "--once", file],
         &["export", "csv"],

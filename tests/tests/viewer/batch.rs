@@ -72,7 +72,7 @@ fn programs_get_json_by_line_and_csv_with_one_head() {
     let target = steady(&place);
     let pid = target.pid().to_string();
     let chosen =
-        ["-p", &pid, "-d", "0.1", "--columns", "count,name,avg", "--filter", "^(tick|#5)$"];
+        ["-p", &pid, "-i", "0.1", "--columns", "count,name,avg", "--filter", "^(tick|#5)$"];
     let all = |more: &[&'static str]| {
         let arguments: Vec<&str> = more.iter().copied().chain(chosen).collect();
         good(&place, &arguments)
@@ -117,7 +117,7 @@ fn a_batch_ends_with_the_process_or_its_reader() {
     let pid = target.pid().to_string();
     let batch = || {
         let mut command = place.command(pfp_top());
-        command.args(["-b", "-d", "0.05", "--csv", "-p", &pid]).stdout(Stdio::piped());
+        command.args(["-b", "-i", "0.05", "--csv", "-p", &pid]).stdout(Stdio::piped());
         command.spawn().expect("pfp-top starts")
     };
     let mut left = batch();

@@ -96,7 +96,7 @@ fn the_detail_page_has_callers_and_callees() {
     needs_a_screen!();
     let (place, _target) = called();
     let screen = place.screen(120, 50);
-    screen.pfp_top("-d 0.1 --sort name");
+    screen.pfp_top("-i 0.1 --sort name");
     screen.wait_for_count("calls.b", 399);
     // Name and calls of each line below a heading.
     let below = |text: &str, heading: &str| -> Vec<(String, String)> {
@@ -153,7 +153,7 @@ fn a_killed_program_shows_what_it_was_in() {
     let mut target = in_regions(&place);
     assert_eq!(open(&place.snapshot(&target))[..3], STACK);
     let screen = place.screen(140, 30);
-    screen.pfp_top("-d 0.1");
+    screen.pfp_top("-i 0.1");
     screen.wait_for_count("open.called", 10);
     screen.keys(&["3"]);
     screen.wait_for("where it is", |text| {

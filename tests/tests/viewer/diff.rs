@@ -11,7 +11,7 @@ const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 /// A viewer that polls often, its rows in the order of their names.
 fn watch<'a>(place: &'a Place, target: &Target) -> Screen<'a> {
     let screen = place.screen(130, 34);
-    screen.pfp_top(&format!("-d 0.1 --sort name -p {}", target.pid()));
+    screen.pfp_top(&format!("-i 0.1 --sort name -p {}", target.pid()));
     screen.wait_for_count("tick", 2);
     screen
 }

@@ -15,7 +15,7 @@ use pfp_top::source;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 /// As most tests start the viewer: polling often, so that they need not wait.
-const QUICK: &str = "-d 0.1";
+const QUICK: &str = "-i 0.1";
 
 fn said(output: &Output) -> String {
     format!(

@@ -30,7 +30,7 @@ impl Viewer {
     /// Watches a process whose beacon is in a folder.
     fn watching(folder: &Path, pid: u32) -> Self {
         let mut command = Command::new(pfp_top());
-        command.args(["-b", "--json", "-d", "0.1", "-p", &pid.to_string()]);
+        command.args(["-b", "--json", "-i", "0.1", "-p", &pid.to_string()]);
         command.env("PFP_DIR", folder).env("PFP_TOP_CONFIG", "");
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = end_with_test(&mut command).spawn().expect("pfp-top starts");

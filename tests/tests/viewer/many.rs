@@ -46,7 +46,7 @@ fn five_thousand_points_are_walked_through_filtered_and_sorted() {
     let mut target =
         place.start(env!("CARGO_BIN_EXE_pfp-test-target"), &["thousands", &POINTS.to_string()]);
     let screen = place.screen(130, 34);
-    screen.pfp_top("-d 0.1 --sort name");
+    screen.pfp_top("-i 0.1 --sort name");
     let order = sorted();
     let text = screen.wait_for("all points", |text| {
         text.contains(&format!(" of {}", POINTS + 1)) && selected(text).is_some()
@@ -90,7 +90,7 @@ fn five_thousand_points_are_walked_through_filtered_and_sorted() {
     let name = |place: usize| format!("part{:02}.region{place:04}", place % 50);
     target.tell("2500 10");
     target.tell("100 20");
-    screen.pfp_top("-d 0.1 --sort count");
+    screen.pfp_top("-i 0.1 --sort count");
     let leads = |text: &str, places: &[usize]| {
         let expected: Vec<String> = places.iter().map(|place| name(*place)).collect();
         let names: Vec<String> = names(text).into_iter().filter(|n| n != OVERHEAD).collect();

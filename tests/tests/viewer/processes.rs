@@ -37,7 +37,7 @@ fn rows_are_sorted_by_process_with_keys_and_mouse() {
     let place = Place::new();
     let (alpha, omega) = (place.start(STEADY, &["alpha"]), place.start(STEADY, &["omega"]));
     let screen = place.screen(140, 34);
-    screen.pfp_top("--all -d 0.1 --sort name");
+    screen.pfp_top("--all -i 0.1 --sort name");
     wait_for_rows(&screen, &[("alpha", &alpha), ("omega", &omega)]);
     // From the name to the column before it.
     screen.keys(&["<"]);
@@ -70,7 +70,7 @@ fn what_is_lost_for_want_of_room_is_said_and_explained() {
     ] {
         let place = Place::new();
         let screen = place.screen(140, 34);
-        let run = format!("run -d 0.1 -- sh -c 'sleep 600 | {STEADY} small'");
+        let run = format!("run -i 0.1 -- sh -c 'sleep 600 | {STEADY} small'");
         screen.line(&format!("{setting} {} {run}", pfp_top().display()));
         screen.wait_for("that something is lost", |text| {
             let notice = text.lines().find(|line| line.contains("lost: ")).unwrap_or_default();
@@ -93,7 +93,7 @@ fn a_program_that_is_started_again_is_a_key_away() {
     let place = Place::new();
     let mut first = place.start(STEADY, &["again"]);
     let screen = place.screen(130, 30);
-    screen.pfp_top("-d 0.1 --sort name");
+    screen.pfp_top("-i 0.1 --sort name");
     let of = |target: &Target| format!("again[{}]", target.pid());
     let head = |text: &str| text.lines().next().unwrap_or_default().to_owned();
     screen.wait_for("the first", |text| {
@@ -125,7 +125,7 @@ fn who_joins_who_ends_and_who_dies_is_told_and_noted() {
     let place = Place::new();
     let (alpha, mut omega) = (place.start(STEADY, &["alpha"]), place.start(STEADY, &["omega"]));
     let screen = place.screen(140, 34);
-    screen.pfp_top("--all -d 0.1 --sort name");
+    screen.pfp_top("--all -i 0.1 --sort name");
     wait_for_rows(&screen, &[("alpha", &alpha), ("omega", &omega)]);
     let last = |text: &str| text.trim_end().lines().next_back().unwrap_or("").to_owned();
     let late = place.start(STEADY, &["late"]);

@@ -37,7 +37,7 @@ const NOT_RUN: [(&str, &str); 7] = [
     ("cargo run --release --locked --manifest-path probe/comparison", "the same"),
 ];
 /// Lines that go on until somebody ends them, after so many seconds here.
-const ENDLESS: [&str; 2] = ["pfp-top -b -n 60 -d 1", "pfp-top record "];
+const ENDLESS: [&str; 2] = ["pfp-top -b -n 60 -i 1", "pfp-top record "];
 const SECONDS: &str = "3";
 
 /// The lines of all blocks of all pages, one after the other.

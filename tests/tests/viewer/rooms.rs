@@ -270,7 +270,7 @@ fn watch<'a>(machine: &'a Machine, which: &str) -> Screen<'a> {
     let screen = machine.place.screen(120, 30);
     let viewer = pfp_top().display();
     let clear = "env -u PFP_DIR -u XDG_RUNTIME_DIR";
-    screen.line(&format!("{clear} {viewer} {which} -d 0.2 --sort name"));
+    screen.line(&format!("{clear} {viewer} {which} -i 0.2 --sort name"));
     screen.wait_for("figures", |text| row(text, "tick").is_some());
     screen
 }

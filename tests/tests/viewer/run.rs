@@ -68,7 +68,7 @@ fn as_many_tables_as_asked_are_printed_and_then_the_program_ends() {
     // The ids of the program and of a child, which would run for longer than any test.
     let child = "sh -c 'echo $$ > child; exec sleep 600'";
     let script = format!("echo $$ > pid; {child} | {STEADY} mine");
-    let all = ["--once", "-n", "3", "-d", "0.2", "--", "sh", "-c", &script];
+    let all = ["--once", "-n", "3", "-i", "0.2", "--", "sh", "-c", &script];
     let (status, out, err) = run(&place, &all);
     assert_eq!(status, Some(128 + 15), "asked to end, as when the screen is left: {err}");
     let counts: Vec<u64> = out.split("\n\n").map(|table| row_count(table, "tick")).collect();
@@ -81,7 +81,7 @@ fn as_many_tables_as_asked_are_printed_and_then_the_program_ends() {
 
     // One that ends before: its last table is the last.
     let script = format!("{STEADY} mine 20");
-    let (status, out, _) = run(&place, &["-n", "1000", "-d", "0.2", "--", "sh", "-c", &script]);
+    let (status, out, _) = run(&place, &["-n", "1000", "-i", "0.2", "--", "sh", "-c", &script]);
     assert_eq!(status, Some(0));
     let tables: Vec<&str> = out.split("\n\n").collect();
     assert!((2..1000).contains(&tables.len()), "{out}");
@@ -114,7 +114,7 @@ fn on_the_screen_the_last_figures_stay_and_the_output_comes_after() {
     screen.line(&format!("export XDG_STATE_HOME={}", state.display()));
     let until = until(&place.path("end"));
     screen.pfp_top(&format!(
-        "run -d 0.1 --sort name -- sh -c 'echo begun; {until} | {STEADY}; exit 5'"
+        "run -i 0.1 --sort name -- sh -c 'echo begun; {until} | {STEADY}; exit 5'"
     ));
     let live = screen.wait_for("figures", |text| {
         text.contains("LIVE") && row(text, "tick").is_some_and(|row| row.count() != "0")
@@ -135,7 +135,7 @@ fn leaving_the_screen_ends_the_program_and_its_children() {
     let place = Place::new();
     let screen = place.screen(130, 34);
     screen.line(&format!("export XDG_STATE_HOME={}", place.path("state").display()));
-    screen.pfp_top(&format!("run -d 0.1 -- sh -c 'sleep 1000 | {STEADY}; true'"));
+    screen.pfp_top(&format!("run -i 0.1 -- sh -c 'sleep 1000 | {STEADY}; true'"));
     let live = screen.wait_for("figures", |text| text.contains("LIVE"));
     let pid: u32 = live.split(['[', ']']).nth(1).unwrap().parse().unwrap();
     assert!(runs(pid));

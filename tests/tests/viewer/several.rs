@@ -90,7 +90,7 @@ fn processes_come_and_go_and_the_others_go_on() {
         wait_for_ticks(&place, target, 1);
     }
     let screen = place.screen(140, 34);
-    screen.pfp_top("--all -d 0.1 --sort name");
+    screen.pfp_top("--all -i 0.1 --sort name");
     let rows = |text: &str, name: &str| text.lines().filter(|line| line.contains(name)).count();
     let [first, second] = [&one, &two].map(|target| target.pid());
     screen.wait_for("both", |text| {
@@ -126,7 +126,7 @@ fn marked_processes_are_one_and_switched_each_by_itself() {
         target
     });
     let screen = place.screen(140, 34);
-    screen.pfp_top("-d 0.1 --sort name --keep");
+    screen.pfp_top("-i 0.1 --sort name --keep");
     screen.wait_for("the processes to choose from", |text| {
         ["one", "two", "three"].iter().all(|name| text.contains(&format!("  {name}  ")))
     });

@@ -85,7 +85,7 @@ fn several_that_watch_all_count_everything_and_one_that_is_killed_is_swept() {
     let steady = place.start_watched(TARGET, &["life"]);
     let watch = || {
         let mut command = place.command(pfp_top());
-        command.args(["--all", "--sum", "--once", "-n", "100000", "-d", "0.1"]);
+        command.args(["--all", "--sum", "--once", "-n", "100000", "-i", "0.1"]);
         let mut viewer =
             end_with_test(&mut command).stdout(Stdio::piped()).spawn().expect("it starts");
         let lines = BufReader::new(viewer.stdout.take().expect("it was piped")).lines();

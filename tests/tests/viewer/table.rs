@@ -9,7 +9,7 @@ use pfp_top::snapshot::{PointState, Snapshot};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 /// Names in order, so that no row moves.
-const QUICK: &str = "-d 0.1 --sort name";
+const QUICK: &str = "-i 0.1 --sort name";
 
 fn states(place: &Place, target: &Target, names: [&str; 3]) -> [PointState; 3] {
     let snapshot = place.snapshot(target);
@@ -200,7 +200,7 @@ fn the_mouse_selects_opens_and_sorts_unless_it_is_left_alone() {
     screen.keys(&["q"]);
     screen.wait_for_shell();
     assert!(!screen.has_mouse());
-    screen.pfp_top("-d 0.1 --no-mouse");
+    screen.pfp_top("-i 0.1 --no-mouse");
     screen.wait_for_status("LIVE");
     assert!(!screen.has_mouse());
 }
@@ -242,7 +242,7 @@ fn settings_come_from_the_file_the_environment_and_the_command_line() {
     let named = format!("PFP_TOP_CONFIG={}", file.display());
     let target = place.start(STEADY, &[]);
     let screen = place.screen(100, 20);
-    screen.line(&format!("{named} PFP_TOP_SORT=id {} -d 0.1", pfp_top().display()));
+    screen.line(&format!("{named} PFP_TOP_SORT=id {} -i 0.1", pfp_top().display()));
     screen.wait_for("the file's columns, the environment's order", |text| {
         heading(text).starts_with(" On   ID^ Name") && heading(text).ends_with("Count    /s  Load%")
     });

@@ -50,7 +50,7 @@ fn every_screen_needs_no_more_than_ascii_where_that_is_asked_for() {
     let _target = place.start(STEADY, &[]);
     for (width, height) in [(300, 100), (100, 30), (40, 8)] {
         let screen = place.screen(width, height);
-        screen.pfp_top("-d 0.1 --sort name --ascii");
+        screen.pfp_top("-i 0.1 --sort name --ascii");
         screen.wait_for_status("LIVE");
         // The rows of the table begin with a glyph that is no part of `row`.
         screen.wait_for("a row", |text| text.contains(">*") && text.contains(" round"));
@@ -74,7 +74,7 @@ fn every_screen_fits_the_terminal() {
     let _target = place.start(STEADY, &[]);
     for (width, height) in [(300, 100), (40, 8)] {
         let screen = place.screen(width, height);
-        screen.line(&format!("NO_COLOR=1 {} -d 0.1 --sort name", pfp_top().display()));
+        screen.line(&format!("NO_COLOR=1 {} -i 0.1 --sort name", pfp_top().display()));
         screen.wait_for_status("LIVE");
         if width > 80 {
             screen.wait_for("the rows", |text| row(text, "tick").is_some());
@@ -113,7 +113,7 @@ fn frames_come_whole_and_ctrl_l_draws_the_screen_anew() {
     let [_other, target] = [place.start(STEADY, &[]), place.start(STEADY, &[])];
     let screen = place.screen(100, 30);
     // A number alone is a process.
-    screen.pfp_top(&format!("{} -d 0.1", target.pid()));
+    screen.pfp_top(&format!("{} -i 0.1", target.pid()));
     let text = screen.wait_for_status("LIVE");
     assert!(text.contains(&format!("steady[{}]", target.pid())), "{text}");
     let raw = place.path("raw");
@@ -152,7 +152,7 @@ fn what_was_chosen_is_kept_for_next_time() {
     let screen = place.screen(130, 30);
     let variables = "XDG_STATE_HOME=$PWD/state PFP_TOP_CONFIG=config.toml";
     let begin = || {
-        screen.line(&format!("{variables} {} -d 0.1", pfp_top().display()));
+        screen.line(&format!("{variables} {} -i 0.1", pfp_top().display()));
         screen.wait_for_status("LIVE");
         let text = screen.wait_for("the rows", |text| text.contains(" tick "));
         columns(&text)
@@ -202,7 +202,7 @@ fn keys_and_colours_are_the_users() {
     let screen = place.screen(130, 30);
     let begin = || {
         let variables = "XDG_STATE_HOME=$PWD/state PFP_TOP_CONFIG=config.toml";
-        screen.line(&format!("{variables} {} -d 0.1 --color always", pfp_top().display()));
+        screen.line(&format!("{variables} {} -i 0.1 --color always", pfp_top().display()));
         screen.wait_for_status("LIVE");
     };
     begin();

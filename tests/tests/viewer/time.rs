@@ -50,7 +50,7 @@ fn every_key_of_the_timeline_leads_where_it_says() {
     let place = Place::new();
     let _target = place.start(STEADY, &[]);
     let screen = place.screen(130, 34);
-    screen.pfp_top("-d 0.1");
+    screen.pfp_top("-i 0.1");
     // Enough rounds to walk over.
     screen.wait_for_count("tick", 20);
     screen.keys(&["4"]);
@@ -145,7 +145,7 @@ fn the_point_of_a_region_is_switched_and_reset_from_the_timeline() {
     let place = Place::new();
     let _target = place.start(STEADY, &[]);
     let screen = place.screen(120, 30);
-    screen.pfp_top("-d 0.1");
+    screen.pfp_top("-i 0.1");
     screen.wait_for_status("LIVE");
     screen.keys(&["4"]);
     let shown = screen.wait_for("a region", |text| about(text).is_some());
@@ -191,7 +191,7 @@ fn the_load_of_a_point_is_looked_at_closer_wider_and_back_in_time() {
     let place = Place::new();
     let _target = place.start(STEADY, &[]);
     let screen = place.screen(120, 34);
-    screen.pfp_top("-d 0.1");
+    screen.pfp_top("-i 0.1");
     screen.wait_for("the busiest first", |text| row(text, "work").is_some());
     screen.keys(&["2"]);
     let live = screen.wait_for("the load", |text| {

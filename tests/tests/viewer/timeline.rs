@@ -41,7 +41,7 @@ fn every_screen_is_a_key_away() {
     let place = Place::new();
     let _target = place.start(STEADY, &[]);
     let screen = place.screen(100, 30);
-    screen.pfp_top("-d 0.1");
+    screen.pfp_top("-i 0.1");
     screen.wait_for("the points", |text| on_tab(text, "1 Points") && text.contains("tick"));
     for (key, tab) in [
         ("2", "2 Detail"),
@@ -76,7 +76,7 @@ fn threads_tell_what_they_burn() {
     let place = Place::new();
     let _target = place.start(STEADY, &[]);
     let screen = place.screen(120, 30);
-    screen.pfp_top("-d 0.1");
+    screen.pfp_top("-i 0.1");
     screen.wait_for_status("LIVE");
     screen.keys(&["3"]);
     let text = screen.wait_for("the threads", |text| {
@@ -115,7 +115,7 @@ fn the_timeline_shows_the_rhythm_and_stands_still_when_asked() {
     let place = Place::new();
     let _target = place.start(STEADY, &[]);
     let screen = place.screen(130, 34);
-    screen.pfp_top("-d 0.1");
+    screen.pfp_top("-i 0.1");
     screen.wait_for_status("LIVE");
     screen.keys(&["4"]);
     // A round sleeps nearly all of its 100 ms, and says so without colours.

@@ -262,7 +262,7 @@ fn the_list_on_the_screen_has_the_processes_of_all_places() {
     let screen = near.0.screen(140, 30);
     let here = near.via();
     let there = format!("{here} PFP_DIR={} nice", other.beacons().display());
-    screen.pfp_top(&format!("--via '{here} env' --via '{there}' -d 0.2"));
+    screen.pfp_top(&format!("--via '{here} env' --via '{there}' -i 0.2"));
     screen.wait_for("why there is nothing", |text| {
         text.contains("env: no instrumented process") && text.contains("nice: no instrumented")
     });
@@ -340,7 +340,7 @@ fn this_program_is_taken_along() {
     assert_eq!(left(), 0);
     // No file is there while it runs either.
     let mut watching = near.0.command(pfp_top());
-    watching.args(["-b", "--json", "-d", "0.1", "--via", &via(system), "--via-copy"]);
+    watching.args(["-b", "--json", "-i", "0.1", "--via", &via(system), "--via-copy"]);
     let mut watching = Target::start(&mut watching);
     wait_for("figures from there", || !watching.lines_so_far().is_empty());
     assert_eq!(left(), 0);
@@ -568,7 +568,7 @@ fn a_line_that_is_cut_or_garbled_anywhere_harms_nobody() {
     let near = Near::new();
     let _target = near.0.start_watched(STEADY, &["far"]);
     let run = |via: &str| {
-        let output = near.run(via, &["--once", "--json", "-d", "0.1"]);
+        let output = near.run(via, &["--once", "--json", "-i", "0.1"]);
         let said = complaint(&output);
         assert!(!said.contains("panicked") && output.status.code().is_some(), "{via}: {said}");
         output.status.success()
@@ -598,7 +598,7 @@ fn the_screen_says_how_old_its_figures_are_and_goes_on() {
     let screen = near.0.screen(120, 30);
     // Each agent tells its process id.
     let via = format!("{}; echo $$ > pid; exec", near.via());
-    screen.pfp_top(&format!("--via '{via}' -d 0.2 --sort name"));
+    screen.pfp_top(&format!("--via '{via}' -i 0.2 --sort name"));
     let head = |text: &str| text.lines().next().unwrap_or_default().to_owned();
     screen.wait_for("the process", |text| {
         head(text).contains(&format!("far[{}]", target.pid())) && row(text, "tick").is_some()
@@ -658,7 +658,7 @@ fn one_of_several_places_that_is_lost_is_named_with_the_reason() {
     std::fs::write(&there, script).expect("the folder is new");
     std::fs::set_permissions(&there, Permissions::from_mode(0o755)).expect("it is ours");
     let vias = format!("--via '{here} env' --via {} --via /nowhere", there.display());
-    screen.pfp_top(&format!("{vias} --all -d 0.2 --sort process"));
+    screen.pfp_top(&format!("{vias} --all -i 0.2 --sort process"));
     let ticks = |text: &str| text.lines().filter(|line| line.contains("tick")).count();
     screen.wait_for("both, and one that is nowhere", |text| {
         let is_named = |line: &str| {
@@ -695,7 +695,7 @@ fn a_place_that_stalls_keeps_nobody_from_the_others_and_is_not_given_up() {
     let there =
         format!("{here}; echo $$ > pid; exec env PFP_DIR={} nice", other.beacons().display());
     let vias = format!("--via '{here} env' --via '{there}'");
-    screen.pfp_top(&format!("{vias} --all -d 0.2 --sort process --filter tick"));
+    screen.pfp_top(&format!("{vias} --all -i 0.2 --sort process --filter tick"));
     let counts = |text: &str| {
         let all = rows(text).into_iter().filter(|row| row.name() == "tick");
         all.map(|row| row.count().to_owned()).collect::<Vec<_>>()
@@ -762,7 +762,7 @@ fn screens_are_those_of_a_viewer_there() {
     // What the screens show; where it is to be this, it may take a moment.
     let shown = |via: &str, expected: &[String]| -> Vec<String> {
         let screen = near.0.screen(140, 40);
-        screen.pfp_top(&format!("-p {} -d 0.2 --sort name {via}", target.pid()));
+        screen.pfp_top(&format!("-p {} -i 0.2 --sort name {via}", target.pid()));
         let body = |text: &str| {
             let lines: Vec<&str> = text.lines().skip(2).take(30).map(str::trim_end).collect();
             lines.join("\n")

@@ -30,9 +30,9 @@ const MAX_BYTES: u64 = 64 << 10;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Config {
-    #[serde(deserialize_with = "seconds")]
+    #[serde(deserialize_with = "interval")]
     interval: Option<Duration>,
-    #[serde(deserialize_with = "seconds")]
+    #[serde(deserialize_with = "interval")]
     tau: Option<Duration>,
     #[serde(deserialize_with = "columns")]
     columns: Option<Vec<Column>>,
@@ -141,9 +141,20 @@ fn spelt<T: ValueEnum>(value: &T) -> Option<String> {
     Some(value.to_possible_value()?.get_name().to_owned())
 }
 
-fn seconds<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Duration>, D::Error> {
-    let number = f64::deserialize(input)?;
-    super::seconds(&number.to_string()).map(Some).map_err(D::Error::custom)
+/// A time as the command line has it, or a number of seconds.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a time in quotes, or a number of seconds")]
+enum Time {
+    Seconds(f64),
+    Text(String),
+}
+
+fn interval<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Duration>, D::Error> {
+    let text = match Time::deserialize(input)? {
+        Time::Seconds(number) => number.to_string(),
+        Time::Text(text) => text,
+    };
+    super::interval(&text).map(Some).map_err(D::Error::custom)
 }
 
 fn word<'de, T: ValueEnum, D: Deserializer<'de>>(input: D) -> Result<Option<T>, D::Error> {
@@ -232,7 +243,7 @@ mod tests {
             assert_eq!(theme, ThemeName::Sixteen);
             assert_ne!(found.keys, ChosenKeys::default());
         }
-        let (found, _, _) = options(&["-d", "3", "--sort", "avg", "--columns", "name,avg"]);
+        let (found, _, _) = options(&["-i", "3", "--sort", "avg", "--columns", "name,avg"]);
         assert_eq!(found.interval, Duration::from_secs(3));
         assert_eq!(found.sorting.column, Column::Avg);
         assert_eq!(found.columns, [Column::On, Column::Process, Column::Name, Column::Avg]);
@@ -242,7 +253,7 @@ mod tests {
     fn a_wrong_file_is_told_by_line_with_what_was_expected() {
         for (text, said) in [
             ("intervall = 1", "c.toml:1: unknown field `intervall`, expected one of `interval`"),
-            ("\ninterval = 0", "c.toml:2: expected seconds between 0.05 and 3600"),
+            ("\ninterval = 0", "c.toml:2: expected a time from 50ms to 1d"),
             ("tau = 5\ntheme = \"pink\"", "c.toml:2: expected one of auto, dark, light, 16, mono"),
             (
                 "columns = [\"name\", \"lod\"]",

@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::commands::{resolve, say};
 use super::target::Via;
-use super::{Target, percent, seconds};
+use super::{Target, interval, percent};
 use crate::app::Filter;
 use crate::export::gate as export;
 use crate::interrupt::{INTERRUPTED, Interrupt};
@@ -72,8 +72,8 @@ pub struct Gate {
     /// Where that process runs.
     #[command(flatten)]
     via: Via,
-    /// What the process measures from now on, in windows of so many seconds.
-    #[arg(short = 'd', long, value_name = "SECS", requires = "pid", value_parser = seconds)]
+    /// What the process measures from now on, in windows so long: 10s.
+    #[arg(short = 'd', long, value_name = "TIME", requires = "pid", value_parser = interval)]
     window: Option<Duration>,
     /// In so many windows.
     #[arg(

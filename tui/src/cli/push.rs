@@ -7,11 +7,11 @@ use clap::Args;
 use hyper::Uri;
 
 use super::commands::{complain, say};
+use super::interval;
 use super::serve::Pooled;
 use crate::interrupt::Interrupt;
 use crate::push::{self, Pause, Pushed, Pusher};
 use crate::serve::Pool;
-use crate::units;
 
 /// Time between two looks at the processes at most: a reset takes away what was
 /// measured since the last one.
@@ -49,13 +49,6 @@ pub struct Push {
     /// How long a request may take.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = interval)]
     timeout: Duration,
-}
-
-fn interval(text: &str) -> Result<Duration, String> {
-    match units::parse_duration(text)? {
-        time if time >= Duration::from_millis(50) => Ok(time),
-        _ => Err("expected at least 50ms".into()),
-    }
 }
 
 pub(super) fn run(push: &Push) -> Result<u8> {

@@ -55,10 +55,7 @@ pub struct Record {
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    match units::parse_duration(text)? {
-        time if time >= SHORTEST => Ok(time),
-        _ => Err("expected at least 10ms".into()),
-    }
+    super::interval_from(SHORTEST, text)
 }
 
 /// Records. Ending it is no failure, by whichever way it comes.

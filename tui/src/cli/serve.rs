@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::Target;
 use super::commands::say;
+use super::{Target, interval};
 use crate::app::Filter;
 use crate::interrupt::Interrupt;
 use crate::serve::{Pool, STAYS, Scope, http};
@@ -25,9 +25,9 @@ pub struct Serve {
     /// Let other machines ask, too: needed for an address that they can reach.
     #[arg(long)]
     allow_remote: bool,
-    /// Seconds between two looks at a process, at least: whoever asks more often gets
+    /// Time between two looks at a process, at least: whoever asks more often gets
     /// the same figures again.
-    #[arg(short = 'i', long, value_name = "SECS", default_value = "1", value_parser = super::seconds)]
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
 }
 
