@@ -7,7 +7,7 @@ use super::object::{RETRIES, errno};
 
 /// Where the C library keeps POSIX shared-memory objects on Linux.
 const SHM_ROOT: &[u8] = SHM.to_bytes();
-/// The same, as system calls take it.
+/// [`SHM_ROOT`] as system calls take it.
 pub(crate) const SHM: &CStr = c"/dev/shm";
 /// `/pfp-`, then 32 hex digits.
 const PREFIX: &[u8] = b"/pfp-";

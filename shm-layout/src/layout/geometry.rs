@@ -98,7 +98,7 @@ impl Geometry {
         Self { points: 0, lanes: 0, string_bytes: 0, blocks: 0, len }
     }
 
-    /// The same without its length.
+    /// The sizes that are asked for, each within its bounds, and no length yet.
     fn bare(config: Config) -> Self {
         Self {
             // A record has 24 bits for the point.
@@ -191,7 +191,7 @@ impl Geometry {
         self.len
     }
 
-    /// The same, of a copy that ends after so many blocks.
+    /// The geometry of a copy that ends after so many blocks.
     pub(crate) const fn cut_to(self, blocks: usize) -> Self {
         let len = self.pool() + blocks * BLOCK;
         Self { len: if len < self.len { len } else { self.len }, ..self }

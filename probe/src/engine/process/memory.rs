@@ -35,7 +35,7 @@ pub(super) fn map_private(bytes: usize) -> io::Result<*mut u8> {
     if cfg!(miri) {
         return Ok(pages.cast());
     }
-    // What is in there is nothing for a core dump; refused, it is in one.
+    // A core dump needs none of it; where the advice is refused, it has it all.
     // SAFETY: advice about pages that we have just mapped.
     unsafe { libc::madvise(pages, bytes, libc::MADV_DONTDUMP) };
     // SAFETY: as above.
@@ -55,7 +55,7 @@ impl Process {
         self.ask_for_space(|segment| segment.reserve_blocks(count).ok())
     }
 
-    /// The same for one block, which can be [given back](Self::give_back).
+    /// Takes one block, which can be [given back](Self::give_back).
     pub(crate) fn take_block(&self) -> Option<u64> {
         match self.spare_block.swap(0, Relaxed) {
             0 => self.take_blocks(1),

@@ -17,7 +17,7 @@ pub(crate) fn pause(pause: bool) {
     copies::pause(pause);
 }
 
-/// The same of the points of this copy.
+/// Pauses the points of this copy of pfp, or lets them go on.
 pub(in crate::engine) extern "C" fn pause_here(pause: bool) {
     paused().store(pause, Relaxed);
     // Meets `pause_latecomer`: the point is in the list, or finds this.
