@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Only a hang reaches this.
 pub const DEADLINE: Duration = Duration::from_secs(crate::size(120, 1200));
-/// A target that is silent for so long hangs if it has used less than one part in so many of it;
-/// others have the CPUs.
+/// A target that is silent until the deadline hangs if it used less than one part in so many of
+/// that time. One that used more has to share the CPUs.
 const USED: u32 = 50;
 /// The longest pause between two looks.
 pub(crate) const PAUSE: Duration = Duration::from_millis(40);
@@ -138,7 +138,7 @@ impl Target {
     }
 
     /// Listens until the target has reached a step, at which it waits. On a busy machine it may
-    /// be silent for longer than [`DEADLINE`], but not use so much of each CPU.
+    /// be silent for longer than [`DEADLINE`], until it has used that much time of every CPU.
     pub fn reach(&mut self, step: &str) -> &Said {
         let most = DEADLINE * crate::os::cpus().len() as u32;
         let cpu = |target: &Self| crate::os::process_cpu(target.pid()).unwrap_or_default();

@@ -507,7 +507,7 @@ fn interval(text: &str) -> Result<Duration, String> {
     interval_from(Duration::from_millis(50), text)
 }
 
-/// Reads one that is at least so long.
+/// Reads an interval that is not shorter than `least`, nor longer than a day.
 fn interval_from(least: Duration, text: &str) -> Result<Duration, String> {
     const MOST: Duration = Duration::from_secs(86_400);
     match units::parse_duration(text)? {

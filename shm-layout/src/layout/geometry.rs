@@ -1,4 +1,4 @@
-//! How much of what a segment has, and where each section begins.
+//! The sizes of a segment, and where each section begins.
 
 use crate::layout::calls::Calls;
 use crate::layout::cell::Cell;

@@ -1,4 +1,4 @@
-//! What tells that a reading is still that of its cell.
+//! Marks: whether a reading still matches its cell.
 
 use super::cells::IN_USE;
 use super::histogram::{IN_LINE, Near};
@@ -9,7 +9,7 @@ use crate::layout::cell::{Cell, CellPicture};
 use crate::layout::control::Control;
 use crate::layout::lane::LaneState;
 
-/// Whom the figures of a cell are of.
+/// Whose figures a cell has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// The owner of the lane, now or until it ended.
@@ -34,8 +34,8 @@ impl Owner {
     }
 }
 
-/// What tells that a reading is still that of its cell. Small, and apart from
-/// the reading: of a cell that has not changed, nothing else is looked at.
+/// Tells whether a reading still matches its cell. It is small and apart from the
+/// reading: of a cell that has not changed, nothing else is looked at.
 #[derive(Clone, Debug)]
 pub(super) struct Mark {
     pub(super) sequence: u64,
@@ -118,8 +118,8 @@ impl Mark {
     }
 }
 
-/// So many cells are read together. Their lines, and those of as many that are read before them,
-/// fit the first cache.
+/// Cells that are read together: their lines and the lines of the batch before fit the first
+/// cache.
 const STALE: usize = 16;
 
 /// Cells of a lane that are to be read again.

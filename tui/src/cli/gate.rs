@@ -72,7 +72,7 @@ pub struct Gate {
     /// Where that process runs.
     #[command(flatten)]
     via: Via,
-    /// What the process measures from now on, in windows so long: 10s.
+    /// What the process measures from now on, in windows of this length: 10s.
     #[arg(short = 'd', long, value_name = "TIME", requires = "pid", value_parser = interval)]
     window: Option<Duration>,
     /// In so many windows.

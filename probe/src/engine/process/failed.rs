@@ -8,7 +8,7 @@ use super::{FAILED, STACK};
 use crate::InitError;
 use crate::engine::{cold, owner};
 
-/// A start that failed, as one word.
+/// What failed as the process was made, and the system's error.
 pub(super) struct Failed {
     pub(super) stage: Stage,
     pub(super) errno: i32,

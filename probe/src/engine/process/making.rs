@@ -62,7 +62,7 @@ pub(super) fn make(gate: &io::Result<Gate>) -> Option<&'static Process> {
     None
 }
 
-/// Makes the process under a name of chance; none in a forked child that comes back into
+/// Makes the process under a random name; none in a forked child that comes back into
 /// this, and where another thread was faster.
 ///
 /// # Errors
@@ -216,8 +216,7 @@ fn this_exe() -> PathBuf {
     std::env::current_exe().unwrap_or_default()
 }
 
-/// Asks again where a signal came in between; whoever asks leaves nothing behind when it
-/// fails.
+/// Repeats a call that a signal interrupted. A call that fails must leave nothing behind.
 pub(super) fn uninterrupted<R>(mut ask: impl FnMut() -> io::Result<R>) -> io::Result<R> {
     /// None of these waits for anything, so no signal can keep it from its end for long.
     const TRIES: u32 = 16;

@@ -44,8 +44,8 @@ fn measured(begin: &Barrier) {
     let echo = thread::spawn(move || echo(asked, answer));
     begin.wait();
 
-    // The thread may wait for the CPU while the region begins or ends, so that its wall
-    // time lies between these two.
+    // The thread may wait for the CPU while the region begins or ends, so the region's wall
+    // time lies between `inside` and `outside`.
     let (cpu, outside) = (os::thread_cpu(), os::wall());
     let inside;
     {
