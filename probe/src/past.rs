@@ -1,6 +1,7 @@
-//! Measurements that are over when they are recorded, and points of the wall clock.
+//! Measurements that are over when they are recorded, or join one that is, and points of the wall
+//! clock.
 
-use crate::engine::elsewhere;
+use crate::engine::{by_hand, elsewhere};
 use crate::{Point, Timed};
 
 /// Stands in records where a device's have the number of its timer.
@@ -29,6 +30,18 @@ pub const fn wall_point(name: &'static str, file: &'static str, line: u32) -> Po
 #[must_use]
 pub const fn timed(point: Point, names: &'static [&'static str]) -> Timed {
     Timed::of(point, names)
+}
+
+/// [`Point::begin`], which says when the region began, in ticks; none if it is not measured.
+#[must_use]
+pub fn begin(point: &'static Point) -> Option<u64> {
+    by_hand::begin(point, false)
+}
+
+/// [`Point::end`], which says when the region ended, in ticks; none if there was none.
+#[must_use]
+pub fn end(point: &'static Point) -> Option<u64> {
+    by_hand::end(point, false)
 }
 
 /// Records `elapsed` ticks from `start` on for a [`wall_point`].

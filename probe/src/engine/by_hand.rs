@@ -19,13 +19,14 @@ use crate::clock::ticks;
 use crate::point::Point;
 use crate::timed::Timed;
 
-/// Begins a region that the context keeps. With `once`, a point that is open
-/// already is switched off as invalid: the rule of the numeric interface.
+/// Begins a region that the context keeps, and returns when it began, if it is measured. With
+/// `once`, a point that is open already is switched off as invalid: the rule of the numeric
+/// interface.
 #[inline]
-pub(crate) fn begin(point: &'static Point, once: bool) {
+pub(crate) fn begin(point: &'static Point, once: bool) -> Option<u64> {
     let control = point.control();
     if !control.enabled() {
-        return;
+        return None;
     }
     let Some(thread) = thread::current() else { return begin_slow(point, once) };
     let (offset, regions) = (point.offset(), thread.regions());
@@ -39,44 +40,50 @@ pub(crate) fn begin(point: &'static Point, once: bool) {
     let place = thread.place.load(Relaxed);
     let begun = measure::note(thread, thread.entry_at(offset), point);
     let by = By { point, place, recursive: false, control: None };
-    keep_in(thread, regions, (at, slot), begun, by);
+    Some(keep_in(thread, regions, (at, slot), begun, by))
 }
 
 /// Begins a region by hand where something is not there yet, or has changed, or is unusual.
 #[cold]
 #[inline(never)]
-fn begin_slow(point: &'static Point, once: bool) {
+fn begin_slow(point: &'static Point, once: bool) -> Option<u64> {
     let mut recursive = false;
     if let Some(thread) = thread::current()
         && let Some(at) = thread.regions().innermost(point)
     {
         recursive = true;
         if once {
-            return invalidate(thread, point, at);
+            invalidate(thread, point, at);
+            return None;
         }
     }
     let guard = ManuallyDrop::new(Guard::begin_slow(point));
     // Else it is off, or kept already.
-    if let Some(begun) = guard.begun()
-        && let Some(thread) = thread::current()
-    {
-        let by = By { point, place: guard.place(), recursive, control: None };
-        keep(thread, *begun, by);
-    }
+    let begun = *guard.begun()?;
+    let by = By { point, place: guard.place(), recursive, control: None };
+    keep(thread::current()?, begun, by)
 }
 
-/// Notes a region among those of the context; false if there is no room.
-fn keep(thread: &Thread, begun: Begun, by: By) -> bool {
+/// Notes a region among those of the context, and returns when it began; none if there is no room.
+fn keep(thread: &Thread, begun: Begun, by: By) -> Option<u64> {
     let regions = thread.regions();
     let at = regions.open.load(Relaxed) as usize;
-    let Some(slot) = regions.slots.get(at) else { return refuse(thread) };
-    keep_in(thread, regions, (at, slot), begun, by);
-    true
+    let Some(slot) = regions.slots.get(at) else {
+        refuse(thread);
+        return None;
+    };
+    Some(keep_in(thread, regions, (at, slot), begun, by))
 }
 
-/// Notes it in the slot that is free.
+/// Notes it in the slot that is free, and returns when it began.
 #[inline(always)]
-fn keep_in(thread: &Thread, regions: &Regions, (at, slot): (usize, &Slot), begun: Begun, by: By) {
+fn keep_in(
+    thread: &Thread,
+    regions: &Regions,
+    (at, slot): (usize, &Slot),
+    begun: Begun,
+    by: By,
+) -> u64 {
     slot.fill(&begun, by);
     compiler_fence(SeqCst);
     let (mut start, mut covered) = (begun.start, begun.covered);
@@ -91,8 +98,9 @@ fn keep_in(thread: &Thread, regions: &Regions, (at, slot): (usize, &Slot), begun
     regions.open.store(at as u64 + 1, Relaxed);
     if !thread.has_covered(covered) && !slot.is_of(by.point, start) {
         // One that came just before has had the slot.
-        begin_again(thread, slot, by);
+        (start, _) = begin_again(thread, slot, by);
     }
+    start
 }
 
 /// Begins a region anew in its slot, since a signal handler has measured in between or the clock is
@@ -113,13 +121,12 @@ fn begin_again(thread: &Thread, slot: &Slot, by: By) -> (u64, u64) {
 
 /// Undoes a begin for which there is no room.
 #[cold]
-fn refuse(thread: &Thread) -> bool {
+fn refuse(thread: &Thread) {
     thread.rise();
     // The clock may have been read for it.
     thread.clock.disturb();
     thread.show_end(ticks());
     thread.count(|tally| &tally.refused);
-    false
 }
 
 #[cold]
@@ -145,16 +152,16 @@ pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> bool {
     let begun = note_long(thread, place, point, || 0);
     // It was on just now.
     let control = point.control().meant().with(Change::Enable);
-    keep(thread, begun, By { point, place, recursive, control: Some(control) })
+    keep(thread, begun, By { point, place, recursive, control: Some(control) }).is_some()
 }
 
-/// Ends the innermost region of a point that was begun by hand. Without one it
-/// does nothing.
+/// Ends the innermost region of a point that was begun by hand, and returns when it ended. Without
+/// one it does nothing.
 #[inline]
-pub(crate) fn end(point: &'static Point, latch: bool) {
+pub(crate) fn end(point: &'static Point, latch: bool) -> Option<u64> {
     end_in(point, latch, None, |thread, _| {
         Some(Recorded { entry: thread.entry(point.index()), point, sums: None })
-    });
+    })
 }
 
 /// Ends the innermost region of a point with amounts, which the region has.
@@ -189,17 +196,17 @@ struct Recorded<'a> {
 }
 
 /// Ends the innermost region of a point, if there is one: on the short way in the cell
-/// that `find` has for it.
+/// that `find` has for it. Returns when it ended.
 #[inline(always)]
 fn end_in<'a>(
     point: &'static Point,
     latch: bool,
     amounts: Option<&Amounts>,
     find: impl FnOnce(&'a Thread, &'a Slot) -> Option<Recorded<'a>>,
-) {
-    let Some(thread) = thread::current() else { return };
+) -> Option<u64> {
+    let thread = thread::current()?;
     let regions = thread.regions();
-    let Some(at) = regions.innermost(point) else { return };
+    let at = regions.innermost(point)?;
     let slot = &regions.slots[at];
     let recursive = slot.recursive.load(Relaxed) != 0;
     let (begun, place) = (slot.begun(), slot.place.load(Relaxed));
@@ -217,7 +224,7 @@ fn end_in<'a>(
         guard.is_now_of(of, entry.total());
         regions.open.store(at as u64, Relaxed);
         match guard.end_shortly(thread, end) {
-            Ok(()) => return,
+            Ok(()) => return Some(end.now),
             Err(later) => end = later,
         }
         // Open again, unless a handler has had its slot since it ended.
@@ -226,7 +233,7 @@ fn end_in<'a>(
         }
     }
     let is_open = slot.is_of(point, start);
-    end_at(thread, point, (at, is_open), &guard, end, latch, amounts);
+    end_at(thread, point, (at, is_open), &guard, end, latch, amounts)
 }
 
 #[cold]
@@ -238,13 +245,13 @@ fn end_at(
     end: End,
     latch: bool,
     amounts: Option<&Amounts>,
-) {
+) -> Option<u64> {
     if !thread.is_alive() {
-        return;
+        return None;
     }
     let regions = thread.regions();
     let slot = &regions.slots[at];
-    let Some(&begun) = guard.begun() else { return };
+    let begun = *guard.begun()?;
     let place = guard.place();
     let start = slot.start.load(Relaxed);
     let recursive = is_open && slot.recursive.load(Relaxed) != 0;
@@ -270,4 +277,5 @@ fn end_at(
     thread.set_level(place.wrapping_add(LEVEL));
     let inclusive = if recursive { Inclusive::Inner } else { Inclusive::Add };
     finish(thread, point, Ending { begun, moment, inclusive, latch, control, amounts });
+    Some(moment.now)
 }

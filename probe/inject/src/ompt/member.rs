@@ -35,6 +35,12 @@ impl Moment {
         // Without a lane there is nothing to record either.
         Self { now, on_cpu: pfp::on_cpu_ticks().unwrap_or(now) }
     }
+
+    /// Where a region began or ended, so that what comes before or after it has no gap to it.
+    fn of(stamp: Option<u64>) -> Self {
+        let now = Self::now();
+        Self { now: stamp.unwrap_or(now.now), ..now }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -60,8 +66,8 @@ struct Part {
     begun: Begun,
     is_first: bool,
     state: State,
-    /// Ticks from the fork to its begin, to be recorded with its first wait, and how many of
-    /// those it was on a CPU.
+    /// Ticks from the fork, or from a wait, to the work after it, to be recorded with the next
+    /// wait, and how many of those it was on a CPU.
     before: (u64, u64),
 }
 
@@ -127,12 +133,13 @@ impl Member {
             return slot.set(None);
         };
         team.join();
-        let now = Moment::now();
-        let fork = self.fork.get();
-        let on_cpu = if is_first { since(now.on_cpu, fork.on_cpu) } else { 0 };
-        let before = (since(now.now, begun.start), on_cpu);
-        begun.region.busy.begin();
-        slot.set(Some(Part { team, begun, is_first, state: State::Busy, before }));
+        let mut part = Part { team, begun, is_first, state: State::Busy, before: (0, 0) };
+        part.work(Moment { now: begun.start, ..self.fork.get() });
+        if !is_first {
+            // The fork was in another thread.
+            part.before.1 = 0;
+        }
+        slot.set(Some(part));
     }
 
     /// The thread has come to a barrier.
@@ -140,10 +147,7 @@ impl Member {
         self.change(|part| {
             if let State::Busy = part.state {
                 let is_last = is_last(part.begun);
-                if is_last {
-                    part.begun.region.busy.end();
-                }
-                part.state = State::Waits { since: Moment::now(), is_last };
+                part.wait(is_last);
             }
         });
     }
@@ -165,18 +169,14 @@ impl Member {
     pub(super) fn task(&self, is_one: bool) {
         self.change(|part| match part.state {
             State::Waits { is_last, .. } if is_one => {
-                part.waited(Moment::now());
+                let until = Moment::now();
+                part.waited(until);
                 if is_last {
-                    part.begun.region.busy.begin();
+                    part.work(until);
                 }
                 part.state = State::Task { is_last };
             }
-            State::Task { is_last } if !is_one => {
-                if is_last {
-                    part.begun.region.busy.end();
-                }
-                part.state = State::Waits { since: Moment::now(), is_last };
-            }
+            State::Task { is_last } if !is_one => part.wait(is_last),
             _ => {}
         });
     }
@@ -206,6 +206,19 @@ impl Member {
 }
 
 impl Part {
+    /// Begins to work, after a moment that all is recorded of.
+    fn work(&mut self, after: Moment) {
+        let begun = Moment::of(past::begin(&self.begun.region.busy));
+        self.before = (since(begun.now, after.now), since(begun.on_cpu, after.on_cpu));
+    }
+
+    /// Begins to wait; at the last barrier it is busy no more.
+    fn wait(&mut self, is_last: bool) {
+        let busy = &self.begun.region.busy;
+        let since = Moment::of(if is_last { past::end(busy) } else { None });
+        self.state = State::Waits { since, is_last };
+    }
+
     /// Records what it has waited until a moment.
     fn waited(&mut self, until: Moment) {
         let State::Waits { since: from, is_last } = self.state else { return };
@@ -228,8 +241,7 @@ impl Part {
         match self.state {
             State::Busy | State::Task { is_last: true } => {
                 // A region of one thread has no barrier.
-                self.begun.region.busy.end();
-                self.state = State::Waits { since: Moment::now(), is_last: true };
+                self.wait(true);
             }
             // A part that is given up in the middle.
             State::Task { is_last: false } | State::Waits { is_last: false, .. } => {
