@@ -312,8 +312,7 @@ int pfp_get_amounts(pfp_point_t *point, uint64_t *sums, unsigned count);
 /* As those by number do it, except that a point may be begun again inside itself,
  * and that points are switched on from the start. 32 regions that were begun so, or by
  * number, may be open at a time in a thread or task; one more is not measured, and counted
- * as refused. A scope of the point inside such a region of it is counted twice in the
- * inclusive ticks; everything else counts recursion once. PFP_ENULL. */
+ * as refused. Inclusive ticks count recursion once. PFP_ENULL. */
 int pfp_begin(pfp_point_t *point);
 int pfp_end(pfp_point_t *point, int latch);
 int pfp_enable(pfp_point_t *point);

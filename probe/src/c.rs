@@ -141,7 +141,7 @@ pub fn count_mismatch() {
 /// [`Point::end`] or [`Point::end_latched`].
 #[inline]
 pub fn end(point: &'static Point, latch: bool) {
-    by_hand::end(point, latch);
+    if latch { by_hand::end_latched(point) } else { by_hand::end(point) }
 }
 
 /// The point of a number; none beyond the range, which counts as a refusal.

@@ -75,7 +75,7 @@ impl Timed {
     /// assert_eq!(RECEIVE.amounts()[0], ("bytes", 9));
     /// ```
     pub fn begin(&'static self) {
-        by_hand::begin(self.point(), false);
+        by_hand::begin(self.point());
     }
 
     /// Ends the region, which had these amounts; see [`Point::end`].

@@ -35,13 +35,13 @@ pub const fn timed(point: Point, names: &'static [&'static str]) -> Timed {
 /// [`Point::begin`], which says when the region began, in ticks; none if it is not measured.
 #[must_use]
 pub fn begin(point: &'static Point) -> Option<u64> {
-    by_hand::begin(point, false)
+    by_hand::begin_in(point, false)
 }
 
 /// [`Point::end`], which says when the region ended, in ticks; none if there was none.
 #[must_use]
 pub fn end(point: &'static Point) -> Option<u64> {
-    by_hand::end(point, false)
+    by_hand::end_told(point)
 }
 
 /// Records `elapsed` ticks from `start` on for a [`wall_point`].

@@ -152,12 +152,10 @@ impl Point {
     ///
     /// A point may be begun again inside itself. Up to 32 regions that were begun by
     /// hand may be open at a time in a thread or context; a begin beyond that is not
-    /// measured, and counted as refused. Inclusive time counts recursion once, but for
-    /// a guard of the point inside its region that was begun by hand: that is counted
-    /// twice there. Exclusive time is right in any case.
+    /// measured, and counted as refused. Inclusive time counts recursion once.
     #[inline]
     pub fn begin(&'static self) {
-        by_hand::begin(self, false);
+        by_hand::begin(self);
     }
 
     /// Begins the region as [`begin`](Self::begin) does, but only once: if it is open in this
@@ -168,7 +166,7 @@ impl Point {
     /// it valid again.
     #[inline]
     pub fn begin_once(&'static self) {
-        by_hand::begin(self, true);
+        by_hand::begin_once(self);
     }
 
     /// Ends the region. Without a begin it does nothing, so that a loop may
@@ -176,7 +174,7 @@ impl Point {
     /// are given up, which the viewer counts as a mismatch.
     #[inline]
     pub fn end(&'static self) {
-        by_hand::end(self, false);
+        by_hand::end(self);
     }
 
     /// Ends the region, but keeps what it measured and adds it to the point's
@@ -184,7 +182,7 @@ impl Point {
     /// that is not latched records the sum as one.
     #[inline]
     pub fn end_latched(&'static self) {
-        by_hand::end(self, true);
+        by_hand::end_latched(self);
     }
 
     /// Switches the point on; takes effect at the next begin.

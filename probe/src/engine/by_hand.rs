@@ -1,6 +1,7 @@
 //! Regions that are begun and ended by hand: their context keeps them in the meantime.
 
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::ptr;
 use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
     compiler_fence,
@@ -9,111 +10,140 @@ use std::sync::atomic::{
 use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::control::{Change, Control};
 
+use super::busy;
 use super::ending::fenced_end;
 use super::finish::{Ending, Inclusive, finish};
-use super::measure::{self, Begun, End, Guard};
+use super::measure::{self, Begun, Door, End, Guard, Region, begin_noted, end_at};
 use super::moment::{Moment, TRIES, note_long};
-use super::regions::{By, Regions, Slot};
-use super::thread::{self, Entry, FENCED, LEVEL, LEVELS, Thread};
+use super::regions::{Regions, Slot};
+use super::thread::{self, FENCED, IS_PLACE, LEVEL, LEVELS, Thread};
 use crate::clock::ticks;
+use crate::mark;
 use crate::point::Point;
 use crate::timed::Timed;
 
-/// Begins a region that the context keeps, and returns when it began, if it is measured. With
-/// `once`, a point that is open already is switched off as invalid: the rule of the numeric
+/// Begins a region that the context keeps.
+#[inline(never)]
+pub(crate) fn begin(point: &'static Point) {
+    begin_in(point, false);
+}
+
+/// The same, but a point that is open already is switched off as invalid: the rule of the numeric
 /// interface.
-#[inline]
-pub(crate) fn begin(point: &'static Point, once: bool) -> Option<u64> {
+#[inline(never)]
+pub(crate) fn begin_once(point: &'static Point) {
+    begin_in(point, true);
+}
+
+/// Begins a region that the context keeps, and returns when it began, if it is measured.
+#[inline(always)]
+pub(crate) fn begin_in(point: &'static Point, once: bool) -> Option<u64> {
     let control = point.control();
     if !control.enabled() {
         return None;
     }
     let Some(thread) = thread::current() else { return begin_slow(point, once) };
     let (offset, regions) = (point.offset(), thread.regions());
-    let at = regions.open.load(Relaxed) as usize;
-    let Some((around, [slot, ..])) = regions.slots.split_at_checked(at) else {
-        return begin_slow(point, once);
-    };
-    if around.iter().any(|slot| slot.has(point)) || !thread.follows(offset, control) {
+    if !thread.follows(offset, control) {
         return begin_slow(point, once);
     }
-    let place = thread.place.load(Relaxed);
-    let begun = measure::note(thread, thread.entry_at(offset), point);
-    let by = By { point, place, recursive: false, control: None };
-    Some(keep_in(thread, regions, (at, slot), begun, by))
+    let at = regions.open.load(Relaxed) as usize;
+    let Some(slot) = regions.slots.get(at) else { return begin_slow(point, once) };
+    if once && regions.is_around(at, point) {
+        return begin_slow(point, once);
+    }
+    match begin_noted(thread, point, offset, slot) {
+        (tag, Some(begun)) => Some(keep(thread, at, point, tag, begun)),
+        (tag, None) => begin_late(thread, at, point, tag),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn begin_late(thread: &Thread, at: usize, point: &'static Point, tag: u64) -> Option<u64> {
+    let begun = begin_again(thread, &thread.regions().slots[at], point, tag);
+    Some(keep(thread, at, point, tag, begun))
 }
 
 /// Begins a region by hand where something is not there yet, or has changed, or is unusual.
 #[cold]
 #[inline(never)]
 fn begin_slow(point: &'static Point, once: bool) -> Option<u64> {
-    let mut recursive = false;
-    if let Some(thread) = thread::current()
+    if once
+        && let Some(thread) = thread::current()
         && let Some(at) = thread.regions().innermost(point)
     {
-        recursive = true;
-        if once {
-            invalidate(thread, point, at);
-            return None;
-        }
+        invalidate(thread, point, at);
+        return None;
     }
     let guard = ManuallyDrop::new(Guard::begin_slow(point));
     // Else it is off, or kept already.
-    let begun = *guard.begun()?;
-    let by = By { point, place: guard.place(), recursive, control: None };
-    keep(thread::current()?, begun, by)
+    let begun = guard.begun()?;
+    keep_noted(thread::current()?, point, guard.place(), begun, None)
 }
 
 /// Notes a region among those of the context, and returns when it began; none if there is no room.
-fn keep(thread: &Thread, begun: Begun, by: By) -> Option<u64> {
+/// Its control word is noted if its cell is only known at the end.
+fn keep_noted(
+    thread: &Thread,
+    point: &'static Point,
+    tag: u64,
+    begun: &Begun,
+    control: Option<Control>,
+) -> Option<u64> {
     let regions = thread.regions();
     let at = regions.open.load(Relaxed) as usize;
     let Some(slot) = regions.slots.get(at) else {
         refuse(thread);
         return None;
     };
-    Some(keep_in(thread, regions, (at, slot), begun, by))
+    let keep_control = || control.map(|control| slot.kept.store(control.0, Relaxed));
+    slot.fill(point, tag, begun);
+    keep_control();
+    compiler_fence(SeqCst);
+    let mut end = End { now: begun.start, covered: begun.covered };
+    // A handler that came until here did not see the region: it is not inside.
+    if measure::must_note_again(thread, begun) {
+        end = begin_again(thread, slot, point, tag);
+    } else if control.is_none() {
+        // It has a cell, and so its thread has room to show it.
+        measure::show(thread, tag, begun.start);
+    }
+    let start = keep(thread, at, point, tag, end);
+    // Until then a handler may have had the slot.
+    keep_control();
+    Some(start)
 }
 
-/// Notes it in the slot that is free, and returns when it began.
+/// Opens a region that its slot has, and returns when it began.
 #[inline(always)]
-fn keep_in(
-    thread: &Thread,
-    regions: &Regions,
-    (at, slot): (usize, &Slot),
-    begun: Begun,
-    by: By,
-) -> u64 {
-    slot.fill(&begun, by);
-    compiler_fence(SeqCst);
-    let (mut start, mut covered) = (begun.start, begun.covered);
-    // A handler that came until here did not see the region: it is not inside.
-    if measure::must_note_again(thread, &begun) {
-        (start, covered) = begin_again(thread, slot, by);
-    } else if by.control.is_none() {
-        // It has a cell, and so its thread has room to show it.
-        measure::show(thread, by.place, start);
-    }
+fn keep(thread: &Thread, at: usize, point: &'static Point, tag: u64, begun: End) -> u64 {
     // One store, so that whoever jumps out has opened all of it or nothing.
-    regions.open.store(at as u64 + 1, Relaxed);
-    if !thread.has_covered(covered) && !slot.is_of(by.point, start) {
-        // One that came just before has had the slot.
-        (start, _) = begin_again(thread, slot, by);
+    thread.regions().open.store(at as u64 + 1, Relaxed);
+    if !thread.has_covered(begun.covered) {
+        return keep_again(thread, at, point, tag);
     }
-    start
+    begun.now
+}
+
+/// A handler has come meanwhile: before the region was open, and then it may have had its slot.
+#[cold]
+#[inline(never)]
+fn keep_again(thread: &Thread, at: usize, point: &'static Point, tag: u64) -> u64 {
+    begin_again(thread, &thread.regions().slots[at], point, tag).now
 }
 
 /// Begins a region anew in its slot, since a signal handler has measured in between or the clock is
-/// old. Returns when, and what was covered then.
+/// old.
 #[cold]
-#[inline(never)]
-fn begin_again(thread: &Thread, slot: &Slot, by: By) -> (u64, u64) {
+fn begin_again(thread: &Thread, slot: &Slot, point: &'static Point, tag: u64) -> End {
+    let total = || thread.entry(point.index()).total();
     for tried in 1.. {
-        let begun = note_long(thread, by.place & !FENCED, by.point, || 0);
-        slot.fill(&begun, by);
+        let begun = note_long(thread, tag & !FENCED, point, total);
+        slot.fill(point, tag, &begun);
         compiler_fence(SeqCst);
         if thread.covered() == begun.covered || tried == TRIES {
-            return (begun.start, begun.covered);
+            return End { now: begun.start, covered: begun.covered };
         }
     }
     unreachable!("it returns when all tries are over")
@@ -146,119 +176,267 @@ fn invalidate(thread: &Thread, point: &'static Point, at: usize) {
 /// interrupted in the middle of something, or its cell is only known at the end. False
 /// if there is no room for it.
 pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> bool {
-    let recursive = thread.regions().innermost(point).is_some();
     thread.deepen();
     let place = thread.inner_place();
-    let begun = note_long(thread, place, point, || 0);
+    let begun = note_long(thread, place, point, || thread.entry(point.index()).total());
     // It was on just now.
     let control = point.control().meant().with(Change::Enable);
-    keep(thread, begun, By { point, place, recursive, control: Some(control) }).is_some()
+    keep_noted(thread, point, place & !IS_PLACE, &begun, Some(control)).is_some()
 }
 
-/// Ends the innermost region of a point that was begun by hand, and returns when it ended. Without
-/// one it does nothing.
-#[inline]
-pub(crate) fn end(point: &'static Point, latch: bool) -> Option<u64> {
-    end_in(point, latch, None, |thread, _| {
-        Some(Recorded { entry: thread.entry(point.index()), point, sums: None })
-    })
+/// A region that its context has, as it ends on the short way.
+struct Held<'a> {
+    regions: &'a Regions,
+    at: usize,
+    slot: &'a Slot,
+    tag: u64,
+    /// Where it is recorded, and what was noted of the inclusive total there.
+    point: &'static Point,
+    inclusive: u64,
+    mark: &'a mut MaybeUninit<u64>,
+}
+
+impl Region for Held<'_> {
+    #[inline(always)]
+    fn tag(&self) -> u64 {
+        self.tag
+    }
+
+    #[inline(always)]
+    fn point(&self) -> &'static Point {
+        self.point
+    }
+
+    #[inline(always)]
+    fn start(&self) -> u64 {
+        self.slot.start.load(Relaxed)
+    }
+
+    #[inline(always)]
+    fn covered(&self) -> u64 {
+        self.slot.covered.load(Relaxed)
+    }
+
+    #[inline(always)]
+    fn inclusive(&self) -> u64 {
+        self.inclusive
+    }
+
+    #[inline(always)]
+    fn prepare_mark(&mut self) -> u64 {
+        mark::prepare(self.mark)
+    }
+
+    #[inline(always)]
+    fn drop_mark(&mut self, _: u64) {}
+
+    /// From now on a handler may have the slot.
+    #[inline(always)]
+    fn was_read(&mut self) {
+        compiler_fence(SeqCst);
+        self.regions.open.store(self.at as u64, Relaxed);
+    }
+}
+
+/// Ends the innermost region of a point that was begun by hand. Without one it does nothing.
+#[inline(never)]
+pub(crate) fn end(point: &'static Point) {
+    end_by(point, |thread, at, Door { elapsed, covered, marked }| {
+        end_slow(thread, point, at, elapsed, covered, marked);
+    });
+}
+
+/// The same, and returns when it ended.
+pub(crate) fn end_told(point: &'static Point) -> Option<u64> {
+    let mut ended = None;
+    let at = end_by(point, |thread, at, door| {
+        ended = end_turned(thread, point, at, point, None, door);
+    });
+    ended.or(at)
+}
+
+/// Ends it on the short way, if it can be, and returns when it has been asked to; else by `slow`.
+#[inline(always)]
+fn end_by(
+    point: &'static Point,
+    mut slow: impl FnMut(&'static Thread, usize, Door),
+) -> Option<u64> {
+    let thread = thread::current()?;
+    let end = stamp(thread);
+    let regions = thread.regions();
+    let at = (regions.open.load(Relaxed) as usize).wrapping_sub(1);
+    let Some(slot) = regions.slots.get(at).filter(|slot| slot.has(point)) else {
+        return end_further_out(thread, point, end);
+    };
+    let (tag, inclusive) = (slot.place.load(Relaxed), slot.inclusive.load(Relaxed));
+    let mut held = Held { regions, at, slot, tag, point, inclusive, mark: &mut mark::new() };
+    end_at::<false, _>(&mut held, thread, end, None, |_, door| slow(thread, at, door));
+    Some(end.now)
+}
+
+/// The counter, and what was covered before that.
+#[inline(always)]
+fn stamp(thread: &Thread) -> End {
+    let covered = thread.covered();
+    let end = End { now: ticks(), covered };
+    compiler_fence(SeqCst);
+    end
+}
+
+/// Regions inside the one that ends were not ended, or there is none.
+#[cold]
+#[inline(never)]
+fn end_further_out(thread: &Thread, point: &'static Point, end: End) -> Option<u64> {
+    let long = Long::of(thread, point, thread.regions().innermost(point)?);
+    end_long(thread, point, &long, end)
+}
+
+/// The door out of an end by hand.
+#[cold]
+#[inline(never)]
+fn end_slow(
+    thread: &Thread,
+    point: &'static Point,
+    at: usize,
+    elapsed: u64,
+    covered: u64,
+    marked: u64,
+) {
+    let door = Door { elapsed, covered, marked };
+    end_turned(thread, point, at, point, None, door);
+}
+
+/// Ends a region of which all that may be in the way is that its record is the first of a page, as
+/// if a guard had it; or on the long way.
+fn end_turned(
+    thread: &Thread,
+    point: &'static Point,
+    at: usize,
+    recorded: &'static Point,
+    amounts: Option<&Amounts>,
+    Door { elapsed, covered, marked }: Door,
+) -> Option<u64> {
+    if marked != 0 && thread.is_alive() {
+        busy::unmark(thread);
+    }
+    let regions = thread.regions();
+    let slot = &regions.slots[at];
+    let mut long = Long { amounts, ..Long::of(thread, point, at) };
+    let start = long.begun.start;
+    let end = End { now: start.wrapping_add(elapsed), covered };
+    let (mut place, mut begun) = (long.place, long.begun);
+    if !ptr::eq(recorded, point) {
+        place |= IS_PLACE;
+        begun.inclusive = thread.entry(recorded.index()).total();
+    }
+    if place & IS_PLACE == 0 {
+        return end_long(thread, point, &long, end);
+    }
+    let mut guard = ManuallyDrop::new(Guard::of(recorded, place, begun));
+    // As at the end of its short way: whoever jumps out leaves it.
+    regions.open.store(at as u64, Relaxed);
+    let Err(later) = guard.end_turned(thread, end) else { return Some(end.now) };
+    // Open again, unless a handler has had its slot since.
+    if regions.open.load(Relaxed) == at as u64 && slot.is_of(point, start) {
+        regions.open.store(at as u64 + 1, Relaxed);
+    }
+    long.is_open = slot.is_of(point, start);
+    long.begun = *guard.begun()?;
+    end_long(thread, point, &long, later)
+}
+
+/// Ends the innermost region of a point, but keeps what it measured; see [`Point::end_latched`].
+pub(crate) fn end_latched(point: &'static Point) {
+    end_long_now(point, true, None);
 }
 
 /// Ends the innermost region of a point with amounts, which the region has.
 #[inline]
 pub(crate) fn end_with(timed: &'static Timed, latch: bool, amounts: &Amounts) {
-    end_in(timed.point(), latch, Some(amounts), |thread, slot| {
-        let (variant, is_rest) = timed.known(amounts)?;
-        let entry = thread.entry(variant.index());
-        // Else it has not followed the point since the region began.
-        (entry.follows().0 == slot.control.load(Relaxed)).then_some(Recorded {
-            entry,
-            point: variant,
-            sums: is_rest.then_some(amounts),
-        })
-    });
+    if latch || end_variant(timed, amounts).is_none() {
+        end_long_now(timed.point(), latch, Some(amounts));
+    }
+}
+
+/// Ends it on the short way of its variant, if that is known; none if it is not, or there is none.
+#[inline]
+fn end_variant(timed: &'static Timed, amounts: &Amounts) -> Option<u64> {
+    let (variant, false) = timed.known(amounts)? else { return None };
+    let (thread, point) = (thread::current()?, timed.point());
+    let end = stamp(thread);
+    let regions = thread.regions();
+    let at = (regions.open.load(Relaxed) as usize).wrapping_sub(1);
+    let slot = regions.slots.get(at).filter(|slot| slot.has(point))?;
+    let entry = thread.entry(variant.index());
+    // Else it has not followed the point since the region began.
+    if entry.follows().0 != slot.kept.load(Relaxed) || regions.is_around(at, point) {
+        return None;
+    }
+    // It drops nothing of what regions inside have added: none of them is of the point.
+    let (tag, inclusive) = (slot.place.load(Relaxed) | IS_PLACE, entry.total());
+    let mark = &mut mark::new();
+    let mut held = Held { regions, at, slot, tag, point: variant, inclusive, mark };
+    let mut door = None;
+    end_at::<false, _>(&mut held, thread, end, None, |_, found| door = Some(found));
+    match door {
+        None => Some(end.now),
+        Some(door) => end_turned(thread, point, at, variant, Some(amounts), door),
+    }
 }
 
 /// Ends a region of a guard that the context keeps; with amounts if its cell sums those.
 pub(super) fn end_kept(point: &'static Point, amounts: Option<&Amounts>) {
-    end_in(point, false, amounts, |thread, _| {
-        Some(Recorded { entry: thread.entry(point.index()), point, sums: amounts })
-    });
+    end_long_now(point, false, amounts);
 }
 
-/// Where a region that was begun by hand is recorded.
-struct Recorded<'a> {
-    entry: &'a Entry,
-    /// Whose entry it is.
-    point: &'static Point,
-    /// Amounts to add to the cell's sums, if it has sums.
-    sums: Option<&'a Amounts>,
-}
-
-/// Ends the innermost region of a point, if there is one: on the short way in the cell
-/// that `find` has for it. Returns when it ended.
-#[inline(always)]
-fn end_in<'a>(
-    point: &'static Point,
-    latch: bool,
-    amounts: Option<&Amounts>,
-    find: impl FnOnce(&'a Thread, &'a Slot) -> Option<Recorded<'a>>,
-) -> Option<u64> {
-    let thread = thread::current()?;
-    let regions = thread.regions();
-    let at = regions.innermost(point)?;
-    let slot = &regions.slots[at];
-    let recursive = slot.recursive.load(Relaxed) != 0;
-    let (begun, place) = (slot.begun(), slot.place.load(Relaxed));
-    let start = begun.start;
-    let mut guard = ManuallyDrop::new(Guard::of(point, place, begun));
-    let covered = thread.covered();
-    let mut end = End { now: ticks(), covered };
-    compiler_fence(SeqCst);
-    if !latch
-        && !recursive
-        && let Some(Recorded { entry, point: of, sums: None }) = find(thread, slot)
-        && entry.cell().is_some()
-    {
-        // As a guard's, which drops nothing of what regions inside have added.
-        guard.is_now_of(of, entry.total());
-        regions.open.store(at as u64, Relaxed);
-        match guard.end_shortly(thread, end) {
-            Ok(()) => return Some(end.now),
-            Err(later) => end = later,
-        }
-        // Open again, unless a handler has had its slot since it ended.
-        if regions.open.load(Relaxed) == at as u64 && slot.is_of(point, start) {
-            regions.open.store(at as u64 + 1, Relaxed);
-        }
+/// Ends the innermost region of a point, if there is one, on the long way.
+#[cold]
+fn end_long_now(point: &'static Point, latch: bool, amounts: Option<&Amounts>) {
+    let Some(thread) = thread::current() else { return };
+    let end = stamp(thread);
+    if let Some(at) = thread.regions().innermost(point) {
+        end_long(thread, point, &Long { latch, amounts, ..Long::of(thread, point, at) }, end);
     }
-    let is_open = slot.is_of(point, start);
-    end_at(thread, point, (at, is_open), &guard, end, latch, amounts)
+}
+
+/// A region that its context has, as it ends on the long way.
+struct Long<'a> {
+    at: usize,
+    begun: Begun,
+    place: u64,
+    /// Unless a handler has had its slot since it began to end.
+    is_open: bool,
+    latch: bool,
+    amounts: Option<&'a Amounts>,
+}
+
+impl Long<'_> {
+    fn of(thread: &Thread, point: &Point, at: usize) -> Self {
+        let slot = &thread.regions().slots[at];
+        let (begun, place) = (slot.begun(), slot.place.load(Relaxed));
+        let is_open = slot.is_of(point, begun.start);
+        Self { at, begun, place, is_open, latch: false, amounts: None }
+    }
 }
 
 #[cold]
-fn end_at(
-    thread: &Thread,
-    point: &'static Point,
-    (at, is_open): (usize, bool),
-    guard: &Guard,
-    end: End,
-    latch: bool,
-    amounts: Option<&Amounts>,
-) -> Option<u64> {
+fn end_long(thread: &Thread, point: &'static Point, long: &Long<'_>, end: End) -> Option<u64> {
     if !thread.is_alive() {
         return None;
     }
+    let &Long { at, begun, place, is_open, latch, amounts } = long;
     let regions = thread.regions();
     let slot = &regions.slots[at];
-    let begun = *guard.begun()?;
-    let place = guard.place();
     let start = slot.start.load(Relaxed);
-    let recursive = is_open && slot.recursive.load(Relaxed) != 0;
-    let control = Control(slot.control.load(Relaxed));
+    let control = Control(slot.kept.load(Relaxed));
     let end = if place & FENCED == 0 { end } else { fenced_end(thread) };
     let place = place & LEVELS;
-    let (mut moment, ()) = thread.moment(Some(end), || ());
+    // What was added since; a context that goes on in another thread has other totals.
+    let inside = || {
+        let noted = if is_open { slot.inclusive.load(Relaxed) } else { begun.inclusive };
+        thread.entry(point.index()).total().wrapping_sub(noted)
+    };
+    let (mut moment, mut inside_then) = thread.moment(Some(end), inside);
     if !is_open {
         // A handler has had the slot after the region's end.
         moment = Moment { now: end.now, covered: end.covered, ..moment };
@@ -268,14 +446,20 @@ fn end_at(
         thread.give_up_since(&begun, moment.now);
         thread.count(|tally| &tally.mismatched);
     }
+    // The cells of a point with amounts have totals of their own.
+    let inclusive = |inside| match point.timed() {
+        Some(_) if is_open && regions.is_around(at, point) => Inclusive::Inner,
+        Some(_) => Inclusive::Add,
+        None => Inclusive::Beyond(inside),
+    };
     regions.open.store(at as u64, Relaxed);
     compiler_fence(SeqCst);
     // A handler that came before that was inside, unless it has had the slot since.
     if thread.covered() != moment.covered && is_open && slot.is_of(point, start) {
-        (moment, ()) = thread.moment(None, || ());
+        (moment, inside_then) = thread.moment(None, inside);
     }
     thread.set_level(place.wrapping_add(LEVEL));
-    let inclusive = if recursive { Inclusive::Inner } else { Inclusive::Add };
+    let inclusive = inclusive(inside_then);
     finish(thread, point, Ending { begun, moment, inclusive, latch, control, amounts });
     Some(moment.now)
 }

@@ -226,7 +226,7 @@ pub(crate) fn switch(prev: Option<&Arc<Shared>>, next: Option<&Arc<Shared>>) -> 
         let next = next.map_or(ptr::null(), |next| Arc::into_raw(Arc::clone(next))).cast_mut();
         if ptr::eq(link, &raw const thread.current) {
             let now = put_aside(thread);
-            link.store(next, Relaxed);
+            thread.set_current(next);
             resume(thread, now);
         } else {
             // An interrupt runs, and has put it aside already.
@@ -246,7 +246,9 @@ fn put_aside(thread: &Thread) -> u64 {
 }
 
 fn keep(thread: &Thread, now: u64) {
-    let paused = &thread.regions().paused;
+    let regions = thread.regions();
+    let paused = &regions.paused;
+    regions.keep_added(thread);
     paused.clock.store(now.wrapping_sub(thread.clock.off()), Relaxed);
     paused.switches.store(thread.clock.switches(), Relaxed);
     paused.covered.store(thread.covered(), Relaxed);
@@ -269,6 +271,7 @@ fn resume(thread: &Thread, now: u64) {
     thread.clock.set_switches(paused.switches.load(Relaxed), stretch);
     thread.set_covered(paused.covered.load(Relaxed));
     thread.begin_stretch(stretch, number);
+    regions.go_on_in(thread);
     let level = paused.place.load(Relaxed);
     thread.set_level(level);
     thread.show_again(now, &paused.open, level);
@@ -311,7 +314,7 @@ pub(crate) fn enter(to: &Arc<Shared>) -> bool {
         }
         let now = put_aside(thread);
         let entered = Arc::into_raw(Arc::clone(to)).cast_mut();
-        to.interrupted.store(thread.current.swap(entered, Relaxed), Relaxed);
+        to.interrupted.store(thread.set_current(entered), Relaxed);
         to.entered.store(true, Relaxed);
         resume(thread, now);
         true
@@ -333,7 +336,7 @@ pub(crate) fn leave(from: &Arc<Shared>) -> bool {
                 // Another thread may have entered `from`, if it was switched since.
                 interrupted.held_by.store(thread.tid.load(Relaxed) as u32, Relaxed);
             }
-            release(thread.current.swap(interrupted, Relaxed));
+            release(thread.set_current(interrupted));
             resume(thread, now);
             true
         })
@@ -358,7 +361,7 @@ pub(crate) fn leave_all(thread: &Thread) {
             // Its clock was stopped.
             keep(thread, stamp());
         }
-        let mut at = thread.current.swap(ptr::null_mut(), Relaxed);
+        let mut at = thread.set_current(ptr::null_mut());
         // SAFETY: null, or a context that its place in the chain keeps alive.
         while let Some(context) = unsafe { at.as_ref() } {
             let around = context.interrupted.swap(ptr::null_mut(), Relaxed);

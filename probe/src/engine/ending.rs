@@ -10,7 +10,7 @@ use pfp_shm_layout::control::Control;
 
 use super::by_hand::end_kept;
 use super::finish::{Ending, Inclusive, finish};
-use super::measure::{Begun, End, Guard};
+use super::measure::{Begun, End, Guard, Region, end_at};
 use super::moment::TRIES;
 use super::thread::{self, Entry, LEVEL, LEVELS, Thread};
 use crate::clock::fenced_ticks;
@@ -39,7 +39,7 @@ pub(super) fn end_turned(thread: &Thread, guard: &mut Guard, end: End) -> bool {
     let Some(took) = turn_page(thread, guard) else { return false };
     let covered = end.covered.wrapping_add(took);
     let mut is_short = true;
-    guard.end_at::<true>(thread, End { covered, ..end }, None, |guard, door| {
+    end_at::<true, _>(guard, thread, End { covered, ..end }, None, |guard, door| {
         guard.end_by(door);
         is_short = false;
     });

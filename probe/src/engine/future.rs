@@ -97,7 +97,7 @@ fn poll_part<F: Future>(
     }
     // Filled where it stays, since a copy would wait for the counter.
     let mut guard = ManuallyDrop::new(Guard::empty());
-    Guard::begin_on(point, control, &mut guard);
+    guard.begin_on(point, control);
     // A poll that panics is the last.
     let mut part = PollPart { point, guard: &mut guard, polls, amounts, last: true };
     let polled = future.poll(context);

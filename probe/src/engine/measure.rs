@@ -37,6 +37,7 @@ use super::overhead::{self, overhead};
 use super::thread::{self, Entry, Thread, Unready};
 use super::{busy, by_hand, ending, moment, process};
 use crate::clock::{fenced_ticks, ticks};
+use crate::mark;
 use crate::point::Point;
 use crate::timed::Timed;
 
@@ -63,6 +64,32 @@ impl Begun {
         self.start = self.start.wrapping_add(overhead().hooks_inside.load(Relaxed));
         self
     }
+}
+
+/// Where a begin notes its region word by word, each where it stays as soon as it is known, so
+/// that few registers are needed: a guard, or a slot of a context.
+pub(super) trait Notes: Copy {
+    fn point(self, point: &'static Point);
+    fn covered(self, ticks: u64);
+    fn clock(self, off: u64, switches: u64);
+    fn inclusive(self, ticks: u64);
+    /// All else is there: when it began, and its tag.
+    fn whole(self, start: u64, tag: u64);
+}
+
+/// What an end reads of its region, which was noted; see [`Notes`].
+pub(super) trait Region {
+    fn tag(&self) -> u64;
+    fn point(&self) -> &'static Point;
+    fn start(&self) -> u64;
+    fn covered(&self) -> u64;
+    fn inclusive(&self) -> u64;
+    /// Has a word of the caller's frame hold its own [`mark`].
+    fn prepare_mark(&mut self) -> u64;
+    /// The mark is not used.
+    fn drop_mark(&mut self, tag: u64);
+    /// All was read of it, and it will be recorded.
+    fn was_read(&mut self);
 }
 
 /// Measures a region until it is dropped; see [`Point::measure`].
@@ -106,14 +133,16 @@ impl Guard {
     pub(crate) fn begin_where(point: &'static Point, guard: &mut Self) {
         let control = point.control();
         if control.enabled() {
-            Self::begin_on(point, control, guard);
+            guard.begin_on(point, control);
         }
     }
 
+    /// The guard is the first argument, and the last that is needed: so each stands in a register
+    /// that the counter is not read into.
     #[inline(never)]
-    pub(crate) fn begin_on(point: &'static Point, control: Control, guard: &mut Self) {
+    pub(crate) fn begin_on(&mut self, point: &'static Point, control: Control) {
         // SAFETY: one that has no region drops nothing, and it is filled with a valid one.
-        let guard = unsafe { &mut *ptr::from_mut(guard).cast::<MaybeUninit<Self>>() };
+        let guard = unsafe { &mut *ptr::from_mut(self).cast::<MaybeUninit<Self>>() };
         Self::begin_in_place(point, control, guard);
     }
 
@@ -185,34 +214,8 @@ impl Guard {
         if !thread.follows(offset, control) {
             return Self::begin_function_slow(point, guard);
         }
-        let tag = thread.place.load(Relaxed);
-        let covered = thread.covered();
-        // Each word goes where it stays as soon as it is known, so that few registers do.
-        let words = guard.as_mut_ptr();
-        let open = thread.open_region(tag);
-        // SAFETY: the caller's memory, and what is written is plain words.
-        let begun = unsafe {
-            (*words).point = MaybeUninit::new(point);
-            let begun = (&raw mut (*words).begun).cast::<Begun>();
-            (*begun).covered = covered;
-            let off = thread.clock.off();
-            (*begun).off = off;
-            open.name(offset, off);
-            (*begun).switches = thread.clock.switches();
-            (*begun).inclusive = thread.entry_at(offset).total();
-            begun
-        };
-        thread.deepen();
-        // Last, so that as little as possible of this is inside the region.
-        let start = ticks();
-        if !thread.has_covered(covered) || thread.clock.is_outdated(start) {
-            return Self::begin_in_place_late(thread, tag, guard);
-        }
-        // SAFETY: as above. The tag says that all is there.
-        unsafe {
-            (*begun).start = start;
-            open.begin(start);
-            (*words).tag = tag;
+        if let (tag, None) = begin_noted(thread, point, offset, guard.as_mut_ptr()) {
+            Self::begin_in_place_late(thread, tag, guard);
         }
     }
 
@@ -322,7 +325,7 @@ impl Guard {
         // what comes after it goes on side by side with what waits for the reading.
         let now = ticks();
         // Word by word, in registers.
-        self.end_at::<false>(thread, End { now, covered }, None, |guard, door| {
+        end_at::<false, _>(self, thread, End { now, covered }, None, |guard, door| {
             guard.end_slow(door.elapsed, door.covered, door.marked);
         });
     }
@@ -333,7 +336,7 @@ impl Guard {
         let Some(thread) = thread::current() else { return };
         let covered = thread.covered();
         let now = ticks();
-        self.end_at::<false>(thread, End { now, covered }, Some(amounts), |guard, door| {
+        end_at::<false, _>(self, thread, End { now, covered }, Some(amounts), |guard, door| {
             let end = guard.end_by(door);
             ending::end_guard(guard, end, Some(amounts));
         });
@@ -351,7 +354,7 @@ impl Guard {
     #[inline(always)]
     pub(super) fn end_shortly(&mut self, thread: &Thread, end: End) -> Result<(), End> {
         let mut door = None;
-        self.end_at::<false>(thread, end, None, |_, found| door = Some(found));
+        end_at::<false, _>(self, thread, end, None, |_, found| door = Some(found));
         match door {
             None => Ok(()),
             Some(door) => self.end_less_shortly(thread, door),
@@ -378,86 +381,7 @@ impl Guard {
         {
             busy::take_back(thread, &mut self.tag, marked);
         }
-        End { now: self.begun_at().wrapping_add(elapsed), covered }
-    }
-
-    /// When the region began, of a guard that has a tag.
-    fn begun_at(&self) -> u64 {
-        // SAFETY: filled, then.
-        unsafe { self.begun.assume_init_ref() }.start
-    }
-
-    /// Ends the region on the short way, if it can be; else by `slow`. With `TURNED`, there is room
-    /// for its record, and what that took was covered since. Amounts have no place in the ring: a
-    /// region that has some goes into its cell.
-    #[inline(always)]
-    pub(super) fn end_at<const TURNED: bool>(
-        &mut self,
-        thread: &Thread,
-        at: End,
-        amounts: Option<&Amounts>,
-        mut slow: impl FnMut(&mut Self, Door),
-    ) {
-        let End { now, covered } = at;
-        let tag = self.tag;
-        // SAFETY: a guard with a tag has been filled.
-        let (point, begun) = unsafe { (self.point.assume_init(), self.begun.assume_init_ref()) };
-        let elapsed = now.wrapping_sub(begun.start);
-        let door = Door { elapsed, covered, marked: 0 };
-        // A forked child finds no place: its pages are wiped.
-        if !thread.is_in(tag) {
-            return slow(self, door);
-        }
-        let offset = point.offset();
-        // What regions of the point inside have added, below zero. Before the clock is asked: that
-        // tells whether another fibre has run meanwhile, which may have added to it.
-        let inside = thread.less_total(offset, begun.inclusive);
-        if thread.clock.is_outdated_after(elapsed) {
-            return slow(self, door);
-        }
-        let position = thread.position();
-        let may_be_written = match TURNED || amounts.is_some() {
-            true => position.is_free(),
-            false => position.is_in_page(),
-        };
-        if !may_be_written {
-            return slow(self, door);
-        }
-        // From here on signal handlers and other fibres leave the ring alone. One that has
-        // written a record since the position was read has moved it; one that has measured since
-        // the counter was read has covered something; a child that one has forked finds nothing
-        // covered. Then nothing of this holds, and nothing may be written.
-        if !thread.mark_at(position, &mut self.tag) {
-            self.tag = tag;
-            return slow(self, door);
-        }
-        if !thread.has_covered(covered) {
-            return slow(self, Door { marked: tag, ..door });
-        }
-        // SAFETY: as above; looked at anew, so that few registers do.
-        let begun = unsafe { self.begun.assume_init_ref() };
-        let slot = thread.slot_at(position);
-        // Each figure goes where it belongs as soon as it is known, so that few registers do.
-        if amounts.is_none() {
-            slot.fill_place(tag as u32);
-            slot.fill_names(offset, thread.caller(tag));
-            slot.fill_times(begun.start, elapsed);
-        }
-        thread.rise();
-        let net = overhead::less_inside(elapsed);
-        let inclusive = not_below_zero(net).wrapping_add(inside);
-        thread.add_to_total(offset, inclusive);
-        let own = net.wrapping_add(begun.covered).wrapping_sub(covered);
-        if amounts.is_some() {
-            thread.cover(overhead::with_pair(own));
-            let measured = Measurement { exclusive: not_below_zero(own), inclusive, away: None };
-            let times = (begun.start, elapsed, what(thread, point, tag));
-            thread.record_counted(thread.entry_at(offset), measured, times, amounts);
-            return thread.done();
-        }
-        slot.fill_figures(own, inclusive);
-        thread.cover(overhead::with_pair(own));
-        thread.publish(position);
+        End { now: self.start().wrapping_add(elapsed), covered }
     }
 
     /// Ends the region and begins one of another point; see [`Self::lap`].
@@ -500,7 +424,7 @@ impl Guard {
             };
         }
         // As in `end_at`. Whoever jumps out from here on leaves nothing open.
-        if !thread.mark_at(position, &mut self.tag) {
+        if !thread.mark_at(position, self.prepare_mark()) {
             self.tag = tag;
             return self.lap_slow(next);
         }
@@ -514,8 +438,8 @@ impl Guard {
         slot.fill_place(tag as u32);
         slot.fill_names(offset, thread.caller(tag));
         slot.fill_times(begun.start, not_below_zero(elapsed));
-        let net = overhead::less_inside(elapsed);
-        let inclusive = not_below_zero(net).wrapping_add(inside);
+        let (net, span) = overhead::less_inside(elapsed);
+        let inclusive = span.wrapping_add(inside);
         thread.add_to_total(offset, inclusive);
         let own = net.wrapping_add(begun.covered).wrapping_sub(covered);
         slot.fill_figures(own, inclusive);
@@ -582,14 +506,6 @@ impl Guard {
         self.tag
     }
 
-    /// From now on it is of another point, whose inclusive total is that much.
-    #[inline(always)]
-    pub(super) fn is_now_of(&mut self, point: &'static Point, total: u64) {
-        self.point.write(point);
-        // SAFETY: asked of a guard that has been filled.
-        unsafe { self.begun.assume_init_mut() }.inclusive = total;
-    }
-
     /// From now on it ends as if its point were not fenced.
     pub(super) fn forget_fence(&mut self) {
         self.tag = self.tag();
@@ -614,12 +530,6 @@ impl Guard {
         // SAFETY: as above.
         let begun = unsafe { self.begun.assume_init_mut() };
         begun.start = begun.start.wrapping_add(ticks);
-    }
-
-    /// The point, of a guard that has a region.
-    pub(super) fn point(&self) -> &'static Point {
-        // SAFETY: whoever asks has seen that the tag is not 0.
-        unsafe { self.point.assume_init() }
     }
 
     /// Whether it ends by a stamp that waits, if it is not kept by the context.
@@ -672,6 +582,90 @@ impl Drop for Guard {
             self.end_on();
         }
     }
+}
+
+impl Notes for *mut Guard {
+    #[inline(always)]
+    fn point(self, point: &'static Point) {
+        // SAFETY: a guard of whoever begins, here and below; it may be uninitialised.
+        unsafe { (*self).point = MaybeUninit::new(point) };
+    }
+
+    #[inline(always)]
+    fn covered(self, ticks: u64) {
+        // SAFETY: as above.
+        unsafe { (*begun_of(self)).covered = ticks };
+    }
+
+    #[inline(always)]
+    fn clock(self, off: u64, switches: u64) {
+        // SAFETY: as above.
+        unsafe { ((*begun_of(self)).off, (*begun_of(self)).switches) = (off, switches) };
+    }
+
+    #[inline(always)]
+    fn inclusive(self, ticks: u64) {
+        // SAFETY: as above.
+        unsafe { (*begun_of(self)).inclusive = ticks };
+    }
+
+    #[inline(always)]
+    fn whole(self, start: u64, tag: u64) {
+        // SAFETY: as above.
+        unsafe { ((*begun_of(self)).start, (*self).tag) = (start, tag) };
+    }
+}
+
+/// The words of a guard that may be uninitialised.
+#[inline(always)]
+fn begun_of(guard: *mut Guard) -> *mut Begun {
+    // SAFETY: an address within the guard.
+    unsafe { (&raw mut (*guard).begun).cast() }
+}
+
+/// Of a guard that has been filled.
+impl Region for Guard {
+    #[inline(always)]
+    fn tag(&self) -> u64 {
+        self.tag
+    }
+
+    #[inline(always)]
+    fn point(&self) -> &'static Point {
+        // SAFETY: filled, here and below.
+        unsafe { self.point.assume_init() }
+    }
+
+    #[inline(always)]
+    fn start(&self) -> u64 {
+        // SAFETY: as above.
+        unsafe { self.begun.assume_init_ref() }.start
+    }
+
+    #[inline(always)]
+    fn covered(&self) -> u64 {
+        // SAFETY: as above.
+        unsafe { self.begun.assume_init_ref() }.covered
+    }
+
+    #[inline(always)]
+    fn inclusive(&self) -> u64 {
+        // SAFETY: as above.
+        unsafe { self.begun.assume_init_ref() }.inclusive
+    }
+
+    #[inline(always)]
+    fn prepare_mark(&mut self) -> u64 {
+        mark::prepare(&mut self.tag)
+    }
+
+    #[inline(always)]
+    fn drop_mark(&mut self, tag: u64) {
+        self.tag = tag;
+    }
+
+    #[inline(always)]
+    fn was_read(&mut self) {}
 }
 
 /// The calling thread and its entry of a point, if there is a cell that follows the
@@ -760,15 +754,121 @@ pub(super) fn begin_fenced_in(thread: &Thread, entry: &Entry, point: &Point) -> 
     begun
 }
 
+/// Begins a region of a point that the thread has a cell for. Returns its tag, and when that was
+/// and what was covered then; none if it must be begun again, since the clock is old, a signal
+/// handler has measured in between, or this is a forked child.
+#[inline(always)]
+pub(super) fn begin_noted(
+    thread: &Thread,
+    point: &'static Point,
+    offset: u32,
+    notes: impl Notes,
+) -> (u64, Option<End>) {
+    let tag = thread.place.load(Relaxed);
+    let covered = thread.covered();
+    let open = thread.innermost_open();
+    notes.point(point);
+    notes.covered(covered);
+    let off = thread.clock.off();
+    open.name(offset, off);
+    notes.clock(off, thread.clock.switches());
+    notes.inclusive(thread.entry_at(offset).total());
+    // The caller of what a signal handler measures from now on.
+    thread.deepen();
+    // Last, so that as little as possible of this is inside the region.
+    let now = ticks();
+    if !thread.has_covered(covered) || thread.clock.is_outdated(now) {
+        return (tag, None);
+    }
+    open.begin(now);
+    notes.whole(now, tag);
+    (tag, Some(End { now, covered }))
+}
+
+/// Ends a region on the short way, if it can be; else by `slow`. With `TURNED`, there is room for
+/// its record, and what that took was covered since. Amounts have no place in the ring: a region
+/// that has some goes into its cell.
+#[inline(always)]
+pub(super) fn end_at<const TURNED: bool, R: Region>(
+    region: &mut R,
+    thread: &Thread,
+    at: End,
+    amounts: Option<&Amounts>,
+    mut slow: impl FnMut(&mut R, Door),
+) {
+    let End { now, covered } = at;
+    let tag = region.tag();
+    let point = region.point();
+    let elapsed = now.wrapping_sub(region.start());
+    let door = Door { elapsed, covered, marked: 0 };
+    // A forked child finds no place: its pages are wiped.
+    if !thread.is_in(tag) {
+        return slow(region, door);
+    }
+    let offset = point.offset();
+    // What regions of the point inside have added, below zero. Before the clock is asked: that
+    // tells whether another fibre has run meanwhile, which may have added to it.
+    let inside = thread.less_total(offset, region.inclusive());
+    if thread.clock.is_outdated_after(elapsed) {
+        return slow(region, door);
+    }
+    let position = thread.position();
+    let may_be_written = match TURNED || amounts.is_some() {
+        true => position.is_free(),
+        false => position.is_in_page(),
+    };
+    if !may_be_written {
+        return slow(region, door);
+    }
+    // From here on signal handlers and other fibres leave the ring alone. One that has
+    // written a record since the position was read has moved it; one that has measured since
+    // the counter was read has covered something; a child that one has forked finds nothing
+    // covered. Then nothing of this holds, and nothing may be written.
+    if !thread.mark_at(position, region.prepare_mark()) {
+        region.drop_mark(tag);
+        return slow(region, door);
+    }
+    if !thread.has_covered(covered) {
+        return slow(region, Door { marked: tag, ..door });
+    }
+    let slot = thread.slot_at(position);
+    // Each figure goes where it belongs as soon as it is known, and words of the region are
+    // looked at anew, so that few registers do.
+    if amounts.is_none() {
+        slot.fill_place(tag as u32);
+        slot.fill_names(offset, thread.caller(tag));
+        slot.fill_times(region.start(), elapsed);
+    }
+    let (net, span) = overhead::less_inside(elapsed);
+    let inclusive = span.wrapping_add(inside);
+    thread.add_to_total(offset, inclusive);
+    let own = net.wrapping_add(region.covered()).wrapping_sub(covered);
+    if amounts.is_some() {
+        let start = region.start();
+        region.was_read();
+        thread.rise();
+        thread.cover(overhead::with_pair(own));
+        let measured = Measurement { exclusive: not_below_zero(own), inclusive, away: None };
+        let times = (start, elapsed, what(thread, point, tag));
+        thread.record_counted(thread.entry_at(offset), measured, times, amounts);
+        return thread.done();
+    }
+    region.was_read();
+    thread.rise();
+    slot.fill_figures(own, inclusive);
+    thread.cover(overhead::with_pair(own));
+    thread.publish(position);
+}
+
 /// What the short way of an end leaves to the long one.
 #[derive(Clone, Copy)]
 pub(super) struct Door {
     /// Ticks since the region began.
-    elapsed: u64,
+    pub(super) elapsed: u64,
     /// What was covered before the counter was read.
-    covered: u64,
-    /// The guard's tag, if it holds a mark instead; else 0.
-    marked: u64,
+    pub(super) covered: u64,
+    /// The region's tag, if a mark was set, which a guard holds instead; else 0.
+    pub(super) marked: u64,
 }
 
 /// What an end reads first.

@@ -70,17 +70,20 @@ mod place {
     }
 
     #[inline(always)]
-    pub(super) fn less_inside(mut ticks: u64) -> u64 {
+    pub(super) fn less_inside(mut ticks: u64) -> (u64, u64) {
+        let mut positive = 0;
         // SAFETY: reads a word.
         unsafe {
             asm!(
                 "sub {ticks}, qword ptr [rip + {name}.overhead]",
+                "cmovg {positive}, {ticks}",
                 ticks = inout(reg) ticks,
+                positive = inout(reg) positive,
                 name = sym NAME,
                 options(nostack, readonly, pure)
             );
         }
-        ticks
+        (ticks, positive)
     }
 
     #[inline(always)]
@@ -119,8 +122,9 @@ mod place {
     }
 
     #[inline(always)]
-    pub(super) fn less_inside(ticks: u64) -> u64 {
-        ticks.wrapping_sub(OVERHEAD.inside())
+    pub(super) fn less_inside(ticks: u64) -> (u64, u64) {
+        let net = ticks.wrapping_sub(OVERHEAD.inside());
+        (net, (net as i64).max(0) as u64)
     }
 
     #[inline(always)]
@@ -135,9 +139,9 @@ pub(crate) fn overhead() -> &'static Overhead {
     place::overhead()
 }
 
-/// The ticks of a region without what falls inside it.
+/// The ticks of a region without what falls inside it; also 0 instead where that is more.
 #[inline(always)]
-pub(super) fn less_inside(ticks: u64) -> u64 {
+pub(super) fn less_inside(ticks: u64) -> (u64, u64) {
     place::less_inside(ticks)
 }
 

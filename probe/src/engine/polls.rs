@@ -40,27 +40,24 @@ pub(crate) fn end_poll(
     amounts: Option<&Amounts>,
 ) {
     let Some(thread) = thread::current().filter(|thread| thread.is_alive()) else { return };
-    let (begun, place, recursive) = if let Some(&begun) = guard.begun() {
-        (begun, guard.tag() & LEVELS, false)
+    let (begun, place) = if let Some(&begun) = guard.begun() {
+        (begun, guard.tag() & LEVELS)
     } else {
         let regions = thread.regions();
         let Some(at) = regions.innermost(point) else { return };
         let slot = &regions.slots[at];
-        let recursive = slot.recursive.load(Relaxed) != 0;
         regions.give_up(at);
-        (slot.begun(), slot.place.load(Relaxed), recursive)
+        (slot.begun(), slot.place.load(Relaxed))
     };
-    let (moment, inside) = thread.moment(None, || {
-        let noted = guard.begun().and_then(|begun| noted(thread, point, begun));
-        added_since(noted, &begun)
-    });
+    let (moment, inside) =
+        thread.moment(None, || added_since(noted(thread, point, &begun), &begun));
     thread.set_level(place.wrapping_add(LEVEL));
     let part = thread.part(&begun, moment);
     measure::give_back(thread, part.child, part.net);
     thread.show_end(moment.now);
     let unrecorded =
         polls.0.get_or_insert_with(|| Unrecorded { sum: Sum::default(), start: begun.start });
-    let inclusive = if recursive { 0 } else { part.span().wrapping_sub(inside) };
+    let inclusive = part.span().wrapping_sub(inside);
     // At once, so that a poll around this one finds it.
     thread.add_to_total(point.offset(), inclusive);
     unrecorded.sum.add(Sum { own: part.own(), inclusive, off: part.off, switches: part.switches });

@@ -7,12 +7,11 @@
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
-use pfp_shm_layout::amounts::{Amounts, MOST};
-use pfp_shm_layout::control::Control;
-
-use super::measure::Begun;
+use super::context::Shared;
+use super::measure::{Begun, Notes};
 use super::thread::{NOTHING_COVERED, Thread};
 use crate::point::Point;
+use pfp_shm_layout::amounts::{Amounts, MOST};
 
 /// Regions begun by hand that can be open in one context.
 const REGIONS: usize = 32;
@@ -25,8 +24,8 @@ const SHOWN: usize = REGIONS;
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Regions {
-    pub(super) open: AtomicU64,
     pub(super) slots: [Slot; REGIONS],
+    pub(super) open: AtomicU64,
     waiting: AtomicU64,
     latched: [Latched; LATCHED],
     /// What the thread holds while the context is current.
@@ -39,26 +38,17 @@ pub(crate) struct Regions {
 pub(super) struct Slot {
     pub(super) point: AtomicPtr<Point>,
     /// The tag of a guard that has it: its [`super::thread::Thread::place`], and whether its point
-    /// is fenced.
+    /// is fenced. Without [`super::thread::IS_PLACE`] if its cell is not known at the begin.
     pub(super) place: AtomicU64,
-    /// 1 if the point was open already.
-    pub(super) recursive: AtomicU64,
+    // As in `Begun`.
     pub(super) start: AtomicU64,
     pub(super) covered: AtomicU64,
-    pub(super) off: AtomicU64,
-    pub(super) switches: AtomicU64,
-    /// The control word at the begin, of a point with amounts.
-    pub(super) control: AtomicU64,
-}
-
-/// A region begun by hand: its point, its place, and how it is recorded; see [`Slot`].
-#[derive(Clone, Copy)]
-pub(super) struct By {
-    pub(super) point: &'static Point,
-    pub(super) place: u64,
-    pub(super) recursive: bool,
-    /// None where the point's cell is known at the begin.
-    pub(super) control: Option<Control>,
+    off: AtomicU64,
+    switches: AtomicU64,
+    pub(super) inclusive: AtomicU64,
+    /// The control word at the begin, of a point with amounts. Of another point, while the context
+    /// is not current, what was added to its inclusive total since the region began.
+    pub(super) kept: AtomicU64,
 }
 
 /// What was measured of a point and waits for more.
@@ -109,12 +99,12 @@ impl Regions {
             slots: std::array::from_fn(|_| Slot {
                 point: AtomicPtr::default(),
                 place: zero(),
-                recursive: zero(),
                 start: zero(),
                 covered: zero(),
                 off: zero(),
                 switches: zero(),
-                control: zero(),
+                inclusive: zero(),
+                kept: zero(),
             }),
             waiting: zero(),
             latched: std::array::from_fn(|_| Latched {
@@ -152,6 +142,34 @@ impl Regions {
     #[inline(always)]
     pub(super) fn innermost(&self, point: &Point) -> Option<usize> {
         (0..self.open()).rev().find(|&at| self.slots[at].has(point))
+    }
+
+    /// Whether a point is open around the region of a slot.
+    pub(super) fn is_around(&self, at: usize, point: &Point) -> bool {
+        self.slots[..at].iter().any(|slot| slot.has(point))
+    }
+
+    /// The slots of open regions, and the next one: a begin that was interrupted may have filled it.
+    fn noted(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().take(self.open() + 1)
+    }
+
+    /// Keeps what was added to inclusive totals: the next thread has others.
+    pub(super) fn keep_added(&self, thread: &Thread) {
+        for slot in self.noted() {
+            if let Some(total) = slot.total(thread) {
+                slot.kept.store(total.wrapping_sub(slot.inclusive.load(Relaxed)), Relaxed);
+            }
+        }
+    }
+
+    /// Has the regions go on with the totals of a thread.
+    pub(super) fn go_on_in(&self, thread: &Thread) {
+        for slot in self.noted() {
+            if let Some(total) = slot.total(thread) {
+                slot.inclusive.store(total.wrapping_sub(slot.kept.load(Relaxed)), Relaxed);
+            }
+        }
     }
 
     /// Gives up the regions from a place on.
@@ -253,32 +271,72 @@ impl Slot {
             covered: self.covered.load(Relaxed),
             off: self.off.load(Relaxed),
             switches: self.switches.load(Relaxed),
-            inclusive: 0,
+            inclusive: self.inclusive.load(Relaxed),
         }
     }
 
+    /// What the point's inclusive total is now; none of a point with amounts, which notes none.
+    fn total(&self, thread: &Thread) -> Option<u64> {
+        // SAFETY: null, or a point, which is never freed.
+        let point = unsafe { self.point.load(Relaxed).as_ref() };
+        let point = point.filter(|point| point.timed().is_none())?;
+        Some(thread.entry(point.index()).total())
+    }
+
+    /// Puts a region into it.
+    pub(super) fn fill(&self, point: &'static Point, place: u64, begun: &Begun) {
+        let &Begun { start, covered, off, switches, inclusive } = begun;
+        let notes = self;
+        notes.point(point);
+        notes.covered(covered);
+        notes.clock(off, switches);
+        notes.inclusive(inclusive);
+        notes.whole(start, place);
+    }
+}
+
+impl Notes for &Slot {
     #[inline(always)]
-    pub(super) fn fill(&self, begun: &Begun, by: By) {
-        self.point.store(ptr::from_ref(by.point).cast_mut(), Relaxed);
-        self.place.store(by.place, Relaxed);
-        self.recursive.store(u64::from(by.recursive), Relaxed);
-        self.start.store(begun.start, Relaxed);
-        self.covered.store(begun.covered, Relaxed);
-        self.off.store(begun.off, Relaxed);
-        self.switches.store(begun.switches, Relaxed);
-        if let Some(control) = by.control {
-            self.control.store(control.0, Relaxed);
-        }
+    fn point(self, point: &'static Point) {
+        self.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
+    }
+
+    #[inline(always)]
+    fn covered(self, ticks: u64) {
+        self.covered.store(ticks, Relaxed);
+    }
+
+    #[inline(always)]
+    fn clock(self, off: u64, switches: u64) {
+        self.off.store(off, Relaxed);
+        self.switches.store(switches, Relaxed);
+    }
+
+    #[inline(always)]
+    fn inclusive(self, ticks: u64) {
+        self.inclusive.store(ticks, Relaxed);
+    }
+
+    #[inline(always)]
+    fn whole(self, start: u64, tag: u64) {
+        self.start.store(start, Relaxed);
+        self.place.store(tag, Relaxed);
     }
 }
 
 impl Thread {
     /// The regions of the context that is current on this thread.
-    #[inline]
+    #[inline(always)]
     pub(super) fn regions(&self) -> &Regions {
-        let current = self.current.load(Relaxed);
-        // SAFETY: null, or a context that `switch` keeps alive while it is
-        // current.
-        unsafe { current.as_ref() }.map_or(&self.own, |context| &context.regions)
+        // SAFETY: the thread's own, or of a context that being current keeps alive.
+        unsafe { &*self.regions.load(Relaxed) }
+    }
+
+    /// Has a context become current, null for the thread's own. Returns the one that was.
+    pub(super) fn set_current(&self, context: *mut Shared) -> *mut Shared {
+        // SAFETY: null, or a context that the caller keeps alive while it is current.
+        let regions = unsafe { context.as_ref() }.map_or(&self.own, |context| &context.regions);
+        self.regions.store(ptr::from_ref(regions).cast_mut(), Relaxed);
+        self.current.swap(context, Relaxed)
     }
 }

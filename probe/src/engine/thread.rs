@@ -105,8 +105,10 @@ pub(crate) struct Thread {
     followers: [AtomicPtr<*const Thread>; copies::FOLLOWERS],
     /// Regions of the thread's own context that were begun by hand.
     pub(crate) own: Regions,
-    /// The context that is current, null for the thread's own.
+    /// The context that is current, null for the thread's own; see [`Thread::set_current`].
     pub(crate) current: AtomicPtr<super::context::Shared>,
+    /// Its regions.
+    pub(super) regions: AtomicPtr<Regions>,
 
     // What reads zero in a forked child, from a page of its own on. All before it is kept,
     // so that a child that goes on in the middle of something meets no null pointer.

@@ -8,10 +8,10 @@ use pfp_shm_layout::calls::{
     self, CallSums, Calls, ELSEWHERE, Edge, MAX_EDGES, OpenRegion, UNKNOWN,
 };
 use pfp_shm_layout::geometry::PAGE;
-use pfp_shm_layout::ring::POINT_SHIFT;
+use pfp_shm_layout::ring::{DEPTH_SHIFT, POINT_SHIFT};
 use pfp_shm_layout::segment::Segment;
 
-use super::{LEVEL, LEVELS, Thread};
+use super::{LEVEL, LEVELS, PLACE, Thread};
 use crate::engine::process;
 use crate::word;
 
@@ -39,8 +39,21 @@ impl Thread {
     pub(crate) fn open_region(&self, place: u64) -> &OpenRegion {
         const BYTES: u64 = size_of::<OpenRegion>() as u64;
         const _: () = assert!(LEVELS / LEVEL + 1 == calls::MAX_OPEN as u64);
-        let at = (place & LEVELS) / (LEVEL / BYTES);
-        let at = word::plus::<Self, { offset_of!(Self, calls) }>(self, at) as usize;
+        self.open_at((place & LEVELS) / (LEVEL / BYTES))
+    }
+
+    /// [`Self::open_region`] of the thread's own place.
+    #[inline(always)]
+    pub(crate) fn innermost_open(&self) -> &OpenRegion {
+        const { assert!(LEVELS / LEVEL == 0xff && DEPTH_SHIFT.is_multiple_of(8)) };
+        let level = word::byte::<Self, PLACE, { DEPTH_SHIFT as usize / 8 }>(self);
+        self.open_at(level * size_of::<OpenRegion>() as u64)
+    }
+
+    /// The open region so many bytes behind the first.
+    #[inline(always)]
+    fn open_at(&self, bytes: u64) -> &OpenRegion {
+        let at = word::plus::<Self, { offset_of!(Self, calls) }>(self, bytes) as usize;
         // SAFETY: a thread that has cells has calls, in the segment, with an entry for each level.
         unsafe { &*ptr::with_exposed_provenance::<OpenRegion>(at + Calls::OPEN_OFFSET) }
     }

@@ -287,12 +287,12 @@ impl Thread {
         self.lane.store(lane as u64, Relaxed);
         self.generation.store(u64::from(generation), Relaxed);
         self.points.store(segment.geometry().points() as u64, Relaxed);
+        self.set_current(ptr::null_mut());
+        self.own.clear();
         self.set_covered(NOTHING_COVERED);
         self.begin_stretch(context::next_stretch(), 0);
         self.done();
         self.suspended.store(0, Relaxed);
-        self.current.store(ptr::null_mut(), Relaxed);
-        self.own.clear();
         for slot in &self.followers {
             slot.store(ptr::null_mut(), Relaxed);
         }

@@ -81,8 +81,7 @@ impl Thread {
 
     /// Marks the thread, if its position still is that one.
     #[inline(always)]
-    pub(crate) fn mark_at<T>(&self, position: Position, frame: &mut T) -> bool {
-        let mark = mark::prepare(frame);
+    pub(crate) fn mark_at(&self, position: Position, mark: u64) -> bool {
         word::exchange::<Self, { offset_of!(Self, position) }>(self, position.0, mark)
     }
 
