@@ -32,13 +32,13 @@ pub const fn timed(point: Point, names: &'static [&'static str]) -> Timed {
     Timed::of(point, names)
 }
 
-/// [`Point::begin`], which says when the region began, in ticks; none if it is not measured.
+/// [`Point::begin`], which says when the region began, in ticks, if that is known.
 #[must_use]
 pub fn begin(point: &'static Point) -> Option<u64> {
     by_hand::begin_in(point, false)
 }
 
-/// [`Point::end`], which says when the region ended, in ticks; none if there was none.
+/// [`Point::end`], which says when the region ended, in ticks, if that is known.
 #[must_use]
 pub fn end(point: &'static Point) -> Option<u64> {
     by_hand::end_told(point)

@@ -109,10 +109,13 @@ fn keep_noted(
         // It has a cell, and so its thread has room to show it.
         measure::show(thread, tag, begun.start);
     }
-    let start = keep(thread, at, point, tag, end);
-    // Until then a handler may have had the slot.
-    keep_control();
-    Some(start)
+    regions.open.store(at as u64 + 1, Relaxed);
+    // One that came after that was inside; one that came before has had the slot.
+    if !thread.has_covered(end.covered) && !slot.is_of(point, end.now) {
+        end = begin_again(thread, slot, point, tag);
+        keep_control();
+    }
+    Some(end.now)
 }
 
 /// Opens a region that its slot has, and returns when it began.
@@ -126,7 +129,8 @@ fn keep(thread: &Thread, at: usize, point: &'static Point, tag: u64, begun: End)
     begun.now
 }
 
-/// A handler has come meanwhile: before the region was open, and then it may have had its slot.
+/// A handler has come meanwhile. It may have had the slot while that was being filled, so the
+/// region begins now.
 #[cold]
 #[inline(never)]
 fn keep_again(thread: &Thread, at: usize, point: &'static Point, tag: u64) -> u64 {
