@@ -266,12 +266,13 @@ fn end_by(
     mut slow: impl FnMut(&'static Thread, usize, Door),
 ) -> Option<u64> {
     let thread = thread::current()?;
-    let end = stamp(thread);
     let regions = thread.regions();
-    let at = (regions.open.load(Relaxed) as usize).wrapping_sub(1);
+    // Nothing is open where all points are off.
+    let at = (regions.open.load(Relaxed) as usize).checked_sub(1)?;
     let Some(slot) = regions.slots.get(at).filter(|slot| slot.has(point)) else {
-        return end_further_out(thread, point, end);
+        return end_further_out(thread, point);
     };
+    let end = stamp(thread);
     let (tag, inclusive) = (slot.place.load(Relaxed), slot.inclusive.load(Relaxed));
     let mut held = Held { regions, at, slot, tag, point, inclusive, mark: &mut mark::new() };
     end_at::<false, _>(&mut held, thread, end, None, |_, door| slow(thread, at, door));
@@ -290,9 +291,10 @@ fn stamp(thread: &Thread) -> End {
 /// Regions inside the one that ends were not ended, or there is none.
 #[cold]
 #[inline(never)]
-fn end_further_out(thread: &Thread, point: &'static Point, end: End) -> Option<u64> {
-    let long = Long::of(thread, point, thread.regions().innermost(point)?);
-    end_long(thread, point, &long, end)
+fn end_further_out(thread: &Thread, point: &'static Point) -> Option<u64> {
+    let at = thread.regions().innermost(point)?;
+    let end = stamp(thread);
+    end_long(thread, point, &Long::of(thread, point, at), end)
 }
 
 /// The door out of an end by hand.
@@ -365,12 +367,12 @@ pub(crate) fn end_with(timed: &'static Timed, latch: bool, amounts: &Amounts) {
 /// Ends it on the short way of its variant, if that is known; none if it is not, or there is none.
 #[inline]
 fn end_variant(timed: &'static Timed, amounts: &Amounts) -> Option<u64> {
-    let (variant, false) = timed.known(amounts)? else { return None };
     let (thread, point) = (thread::current()?, timed.point());
-    let end = stamp(thread);
     let regions = thread.regions();
-    let at = (regions.open.load(Relaxed) as usize).wrapping_sub(1);
+    let at = (regions.open.load(Relaxed) as usize).checked_sub(1)?;
     let slot = regions.slots.get(at).filter(|slot| slot.has(point))?;
+    let end = stamp(thread);
+    let (variant, false) = timed.known(amounts)? else { return None };
     let entry = thread.entry(variant.index());
     // Else it has not followed the point since the region began.
     if entry.follows().0 != slot.kept.load(Relaxed) || regions.is_around(at, point) {
@@ -397,10 +399,9 @@ pub(super) fn end_kept(point: &'static Point, amounts: Option<&Amounts>) {
 #[cold]
 fn end_long_now(point: &'static Point, latch: bool, amounts: Option<&Amounts>) {
     let Some(thread) = thread::current() else { return };
+    let Some(at) = thread.regions().innermost(point) else { return };
     let end = stamp(thread);
-    if let Some(at) = thread.regions().innermost(point) {
-        end_long(thread, point, &Long { latch, amounts, ..Long::of(thread, point, at) }, end);
-    }
+    end_long(thread, point, &Long { latch, amounts, ..Long::of(thread, point, at) }, end);
 }
 
 /// A region that its context has, as it ends on the long way.
