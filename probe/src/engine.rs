@@ -5,7 +5,8 @@
 //! thread:  one lane, private state           claimed at the thread's first region
 //!          its ring, the space of its cells, its calls, how it comes to its lane
 //! current: the word that leads to it
-//! measure: begin, end                        the hot path, and its cold doors
+//! measure: begin, end                        the hot path
+//! guard:   regions that last as long as a value; lap: one after the other in one guard
 //! fold:    what the thread's ring holds, added to its cells
 //! calibrate, overhead: what measuring costs
 //! ending:  the ends of guards that the hot path leaves to its doors
@@ -44,7 +45,9 @@ pub(crate) mod future;
 #[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 pub(crate) mod group;
+pub(crate) mod guard;
 mod image;
+mod lap;
 pub(crate) mod measure;
 mod moment;
 pub(crate) mod named;
@@ -63,7 +66,7 @@ pub(crate) mod settings;
 pub(crate) mod thread;
 pub(crate) mod turn;
 
-pub use self::measure::Guard;
+pub use self::guard::Guard;
 #[cfg(feature = "cuda")]
 pub(crate) use crate::errno;
 pub use crate::frame::__finish_frame;

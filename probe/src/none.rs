@@ -154,8 +154,10 @@ pub(crate) mod by_hand {
     use crate::{Point, Timed};
 
     nothing! {
-        fn begin(_point: &'static Point, _once: bool);
-        fn end(_point: &'static Point, _latch: bool);
+        fn begin(_point: &'static Point);
+        fn begin_once(_point: &'static Point);
+        fn end(_point: &'static Point);
+        fn end_latched(_point: &'static Point);
         fn end_with(_timed: &'static Timed, _latch: bool, _amounts: &[u64; 4]);
     }
 }

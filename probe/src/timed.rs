@@ -25,7 +25,7 @@ use pfp_shm_layout::control::Control;
 use crate::amount::in_order;
 use crate::engine::cold;
 use crate::engine::figures::{self, Histogram};
-use crate::engine::measure::Guard;
+use crate::engine::guard::Guard;
 use crate::engine::point::Kind;
 use crate::engine::process::{self, NotEntered};
 use crate::engine::turn::{Denied, Turn};

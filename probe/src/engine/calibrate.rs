@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::measure::Guard;
+use super::guard::Guard;
 use super::overhead::overhead;
 use super::thread::{self, Entry, Thread};
 use super::turn::Turn;

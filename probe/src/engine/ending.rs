@@ -10,7 +10,8 @@ use pfp_shm_layout::control::Control;
 
 use super::by_hand::end_kept;
 use super::finish::{Ending, Inclusive, finish};
-use super::measure::{Begun, End, Guard, Region, end_at};
+use super::guard::Guard;
+use super::measure::{Begun, End, Region, end_at};
 use super::moment::TRIES;
 use super::thread::{self, Entry, LEVEL, LEVELS, Thread};
 use crate::clock::fenced_ticks;

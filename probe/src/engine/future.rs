@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use pfp_shm_layout::amounts::Amounts;
 
-use super::measure::Guard;
+use super::guard::Guard;
 use super::polls::{Polls, end_poll};
 use crate::{Point, Timed};
 

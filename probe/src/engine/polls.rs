@@ -6,7 +6,8 @@ use pfp_shm_layout::amounts::Amounts;
 
 use super::ending::{added_since, noted};
 use super::finish::{finish_timed, finish_with};
-use super::measure::{self, Guard};
+use super::guard::Guard;
+use super::measure;
 use super::process;
 use super::regions::Sum;
 use super::thread::{self, LEVEL, LEVELS, Thread};

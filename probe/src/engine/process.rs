@@ -95,7 +95,7 @@ static FAILED: AtomicU64 = AtomicU64::new(0);
 /// that start on.
 static MISSED: AtomicU64 = AtomicU64::new(0);
 
-/// The points of this process, a list through [`Point::next`].
+/// The points of this process, a list through `Point::next`.
 pub(crate) static POINTS: AtomicPtr<Point> = AtomicPtr::new(ptr::null_mut());
 
 /// The process, if it was made by this process and not by a parent.

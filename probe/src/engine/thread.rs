@@ -61,7 +61,7 @@ pub(crate) struct Thread {
     // What begin and end touch.
     /// First, so that a pointer to it is one to the thread.
     pub(crate) clock: ThreadClock,
-    /// A [`Position`], or a [`crate::mark`] while something is under way that a signal handler
+    /// A [`Position`](ring::Position), or a [`crate::mark`] while something is under way that a signal handler
     /// must not do as well.
     pub(crate) position: AtomicU64,
     ring: AtomicPtr<Slot>,
@@ -93,13 +93,13 @@ pub(crate) struct Thread {
     ring_backed: AtomicU64,
     cell_block: AtomicU64,
     cells_used: AtomicU64,
-    /// Where the next chunk is: block times [`PER_BLOCK`] plus chunks used. One
+    /// Where the next chunk is: block times `PER_BLOCK` plus chunks used. One
     /// word, so that a signal handler cannot be given the same.
     chunks: AtomicU64,
     /// Bytes of this mapping.
     bytes: AtomicU64,
     /// Whose the lane is, its kernel id below and its generation above; 0 while it is
-    /// nobody's. See [`bury`].
+    /// nobody's. See `bury` in `lane`.
     holder: AtomicU64,
     /// Where copies of pfp that follow this one keep a pointer to this.
     followers: [AtomicPtr<*const Thread>; copies::FOLLOWERS],
@@ -325,7 +325,7 @@ impl Thread {
         self.sorting().wrapping_add(1).cast()
     }
 
-    /// The entry of a point's [offset](Point::offset).
+    /// The entry of a point's [offset](crate::Point::offset).
     #[inline(always)]
     pub(crate) fn entry_at(&self, offset: u32) -> &Entry {
         let table = ptr::from_ref(self).addr() + TABLE;

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! What stands at a region is a test and two calls. What those do is common to
-//! all regions: `--disassemble=pfp::engine::measure::Guard::begin_on`, `end_on`
+//! all regions: `--disassemble=pfp::engine::guard::Guard::begin_on`, `end_on`
 //! and `lap_on` in its place.
 //!
 //! Only what runs below [`pairs_repeat`] is counted; see

@@ -1,0 +1,133 @@
+//! Laps: a guard ends its region and begins another one at the same stamp.
+
+use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
+
+use pfp_shm_layout::amounts::Amounts;
+use pfp_shm_layout::control::Control;
+use pfp_shm_layout::ring::MOST_TICKS;
+
+use super::guard::Guard;
+use super::measure::{Region, not_below_zero};
+use super::overhead::{self, overhead};
+use super::{busy, ending, thread};
+use crate::clock::ticks;
+use crate::point::Point;
+use crate::timed::Timed;
+
+impl Guard {
+    /// Ends the region and begins one of another point; see [`Self::lap`].
+    #[inline(always)]
+    pub(crate) fn lap_to(&mut self, next: &'static Point) {
+        let control = next.control();
+        if self.tag != 0 && control.enabled() {
+            self.lap_on::<false>(next, control);
+        } else if self.tag != 0 || control.enabled() {
+            self.lap_slow(next);
+        }
+    }
+
+    #[inline(never)]
+    fn lap_on<const TURNED: bool>(&mut self, next: &'static Point, next_control: Control) {
+        let Some(thread) = thread::current() else { return self.lap_slow(next) };
+        let tag = self.tag;
+        let next_offset = next.offset();
+        if !thread.follows(next_offset, next_control) || !thread.is_in(tag) {
+            return self.lap_slow(next);
+        }
+        // SAFETY: a guard with the tag of a place has been filled.
+        let (point, begun) = unsafe { (self.point.assume_init(), self.begun.assume_init_ref()) };
+        let covered = thread.covered();
+        // What a handler adds from now on is inside the next region, or the lap starts again.
+        let next_total = thread.entry_at(next_offset).total();
+        let now = ticks();
+        let elapsed = now.wrapping_sub(begun.start);
+        let offset = point.offset();
+        let inside = thread.less_total(offset, begun.inclusive);
+        let position = thread.position();
+        // It may end before it starts, if that is later than the stamp.
+        let is_short =
+            !thread.clock.is_outdated(now) && elapsed.wrapping_add(overhead().late()) <= MOST_TICKS;
+        let may_be_written = if TURNED { position.is_free() } else { position.is_in_page() };
+        if !is_short || !may_be_written {
+            return match TURNED {
+                true => self.lap_slow(next),
+                false => self.lap_turned(next, next_control),
+            };
+        }
+        // As in `end_at`. Whoever jumps out from here on leaves nothing open.
+        if !thread.mark_at(position, self.prepare_mark()) {
+            self.tag = tag;
+            return self.lap_slow(next);
+        }
+        if !thread.has_covered(covered) {
+            busy::take_back(thread, &mut self.tag, tag);
+            return self.lap_slow(next);
+        }
+        // SAFETY: as above; looked at anew, so that few registers do.
+        let begun = unsafe { self.begun.assume_init_mut() };
+        let slot = thread.slot_at(position);
+        slot.fill_place(tag as u32);
+        slot.fill_names(offset, thread.caller(tag));
+        slot.fill_times(begun.start, not_below_zero(elapsed));
+        let (net, span) = overhead::less_inside(elapsed);
+        let inclusive = span.wrapping_add(inside);
+        thread.add_to_total(offset, inclusive);
+        let own = net.wrapping_add(begun.covered).wrapping_sub(covered);
+        slot.fill_figures(own, inclusive);
+        // Between two regions there is nothing, so all of what has elapsed is the region's: what
+        // measuring adds is part of it. What recording takes is inside the next one, which starts
+        // that much later; the region around both must not pay for it.
+        let ended = own.wrapping_add(overhead().lap());
+        begun.covered = covered.wrapping_add(ended);
+        begun.start = now.wrapping_add(overhead().late());
+        let ended_too = if offset == next_offset { inclusive } else { 0 };
+        begun.inclusive = next_total.wrapping_add(ended_too);
+        self.point.write(next);
+        let open = thread.open_region(tag);
+        open.name(next_offset, begun.off);
+        open.begin(begun.start);
+        thread.cover(ended);
+        thread.publish(position);
+        compiler_fence(SeqCst);
+        self.tag = tag;
+    }
+
+    /// A lap to a region with amounts; see [`Self::lap_with`].
+    pub(crate) fn lap_to_amounts(&mut self, next: &'static Timed, amounts: &Amounts) {
+        match next.choose(amounts) {
+            Some((variant, false)) => self.lap_to(variant),
+            Some((rest, true)) => {
+                *self = Self::none();
+                *self = Self::begin_with_sums(rest, amounts);
+            }
+            None => *self = Self::none(),
+        }
+    }
+
+    /// A lap whose record may be the first of a page.
+    #[cold]
+    #[inline(never)]
+    fn lap_turned(&mut self, next: &'static Point, next_control: Control) {
+        if let Some(thread) = thread::current()
+            && thread.inner_place() == self.tag
+            && thread::begins_page(thread.written())
+            && let Some(took) = ending::turn_page(thread, self)
+        {
+            // As if it had begun that much later.
+            self.delay(took);
+            return self.lap_on::<true>(next, next_control);
+        }
+        self.lap_slow(next);
+    }
+
+    /// The door out of `lap`: an end and a begin.
+    #[cold]
+    #[inline(never)]
+    fn lap_slow(&mut self, next: &'static Point) {
+        if self.tag != 0 {
+            self.end_on();
+            self.tag = 0;
+        }
+        *self = Self::begin(next);
+    }
+}
