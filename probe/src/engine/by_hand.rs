@@ -186,6 +186,7 @@ pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> bool {
     let begun = note_long(thread, place, point, || thread.entry(point.index()).total());
     // It was on just now.
     let control = point.control().meant().with(Change::Enable);
+    // Its tag is no place, so that it ends on the long way, too.
     keep_noted(thread, point, place & !IS_PLACE, &begun, Some(control)).is_some()
 }
 
@@ -260,7 +261,7 @@ pub(crate) fn end_told(point: &'static Point) -> Option<u64> {
     ended.or(at)
 }
 
-/// Ends it on the short way, if it can be, and returns when it has been asked to; else by `slow`.
+/// Ends it on the short way, if it can be, else by `slow`. Returns when that was asked for.
 #[inline(always)]
 fn end_by(
     point: &'static Point,
