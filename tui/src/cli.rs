@@ -207,9 +207,9 @@ pub enum Command {
     Record(Record),
     /// Compare snapshot files: what became slower or faster, beyond chance.
     ///
-    /// `diff BEFORE NOW` compares two; of the same process, what it has more. Several on a
-    /// side, as `diff now-*.json --baseline before-*.json`, are summed: points of one name are
-    /// one. `diff BEFORE -p PID` compares a process with a file, and all files are the baseline.
+    /// `diff BEFORE NOW` compares two; of one process, only what NOW adds. Several on a side, as
+    /// `diff now-*.json --baseline before-*.json`, are summed: points of one name are one. `diff
+    /// BEFORE -p PID` compares a process with a file, and all files are the baseline.
     Diff {
         /// The baseline, and what is compared with it; with --baseline, all are compared.
         #[arg(
@@ -223,8 +223,8 @@ pub enum Command {
         /// The files of the baseline, up to the next option.
         #[arg(long, value_name = "FILE", num_args = 1..)]
         baseline: Vec<PathBuf>,
-        /// Where what is compared begins, in a recording; of one recording on both sides
-        /// the baseline then ends there.
+        /// Where the compared part of a recording begins; if both sides are one recording, the
+        /// baseline ends there.
         #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
         from: Option<Moment>,
         /// Where it ends; else at its last moment.
@@ -258,8 +258,8 @@ pub enum Command {
     /// chance.
     ///
     /// Runs of one program differ from each other: give several on each side, taken
-    /// in turn on the same machine. A change of half the limit or less is none; one of
-    /// the limit fails as soon as there are runs enough to be sure of it.
+    /// in turn on the same machine. A change of up to half the limit passes; one of the full limit
+    /// fails as soon as there are enough runs to be sure of it.
     Gate(Gate),
     /// Switch points on.
     Enable(Points),
@@ -288,7 +288,7 @@ pub enum Command {
     },
     /// Remove what processes that have ended left behind.
     Gc,
-    /// Tell what is found here, why something is not, and what to do.
+    /// Tell what is found here, what is not and why, and what to do.
     Doctor {
         /// What to look at alone, and more closely: clocks, or the process with this id.
         #[arg(value_name = "clocks|PID")]
@@ -297,8 +297,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Measure what this machine can do at most, bytes and operations per second, and
-    /// tell how near the points of a program come to it.
+    /// Measure the most bytes and operations per second that this machine can do, and tell how near
+    /// the points of a program come to it.
     Roofline(Roofline),
     /// Print a script that completes this command line in a shell.
     Completions {
@@ -326,8 +326,7 @@ pub enum Command {
 /// How to show it.
 #[derive(Args, Clone, Debug)]
 pub struct Show {
-    /// Print the table once and leave. So it is when standard output is no
-    /// terminal.
+    /// Print the table once and leave; the default where standard output is no terminal.
     #[arg(long)]
     once: bool,
     /// Print the table again and again instead of showing a screen: as often as -n

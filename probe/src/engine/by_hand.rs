@@ -29,8 +29,8 @@ pub(crate) fn begin(point: &'static Point) {
     begin_in(point, false);
 }
 
-/// The same, but a point that is open already is switched off as invalid: the rule of the numeric
-/// interface.
+/// As [`begin`], but a point that is open already is switched off as invalid: the numeric
+/// interface's rule.
 #[inline(never)]
 pub(crate) fn begin_once(point: &'static Point) {
     begin_in(point, true);
@@ -111,7 +111,7 @@ fn keep_noted(
         measure::show(thread, tag, begun.start);
     }
     regions.open.store(at as u64 + 1, Relaxed);
-    // One that came after that was inside; one that came before has had the slot.
+    // A later handler was inside; an earlier one may have used the slot.
     if !thread.has_covered(end.covered) && !slot.is_of(point, end.now) {
         end = begin_again(thread, slot, point, tag);
         keep_control();
@@ -314,8 +314,7 @@ fn end_slow(
     end_turned(thread, point, at, point, None, door);
 }
 
-/// Ends a region of which all that may be in the way is that its record is the first of a page, as
-/// if a guard had it; or on the long way.
+/// Ends a region as a guard would if only a page must be turned for it; else on the long way.
 fn end_turned(
     thread: &Thread,
     point: &'static Point,

@@ -26,8 +26,8 @@ use crate::point::Point;
 ///
 /// It belongs to its thread: it cannot be sent to another one.
 ///
-/// What stands at every region is a test, and a call of what is out of line and
-/// has room for all that is noted: a region that is off has no register to save.
+/// Each region has a test and a call inline. What is noted is noted out of line, so a region that
+/// is off has no register to save.
 #[must_use = "a guard that is not bound to a name ends its region at once"]
 #[derive(Debug)]
 #[repr(C)]
@@ -36,9 +36,9 @@ pub struct Guard {
     /// the context keeps it. While the region ends, a [`mark`]. First, as C's inline
     /// functions expect it.
     pub(super) tag: u64,
-    /// Defined unless the tag is 0: a region that is off shall not even clear it.
+    /// Undefined if the tag is 0: a region that is off does not even clear it.
     pub(super) point: MaybeUninit<&'static Point>,
-    /// As the point. Of no meaning with [`LONG_WAY`].
+    /// Undefined if the tag is 0, and without meaning with [`LONG_WAY`].
     pub(super) begun: MaybeUninit<Begun>,
     thread_bound: PhantomData<*const ()>,
 }
@@ -330,8 +330,8 @@ impl Guard {
         self.tag & !thread::FENCED
     }
 
-    /// So much was covered since it began that was not inside, and so much was added to the
-    /// inclusive total of its point.
+    /// Leaves out ticks that were covered since it began but not inside, and ticks that were added
+    /// to the inclusive total of its point.
     pub(super) fn leave_out(&mut self, covered: u64, added: u64) {
         // SAFETY: asked of a guard that has the tag of a place.
         let begun = unsafe { self.begun.assume_init_mut() };

@@ -98,7 +98,7 @@ pub(crate) fn ready(
     if thread.follows(offset, control) { Some((thread, thread.entry_at(offset))) } else { None }
 }
 
-/// The same of a fenced point, whose word no cell equals.
+/// [`ready`] for a fenced point: no cell equals its word.
 pub(crate) fn ready_fenced(point: &'static Point) -> Option<(&'static Thread, &'static Entry)> {
     let control = point.control();
     let is_fenced = control.fenced() && control.enabled() && control.0 != crate::c::UNREGISTERED;
@@ -139,7 +139,7 @@ pub(super) fn show(thread: &Thread, place: u64, start: u64) {
     thread.open_region(place).begin(start);
 }
 
-/// What [`note`] should have noted of a region of a place, which is shown.
+/// Reads anew what [`note`] noted of a region of a place, and shows it.
 #[inline(never)]
 pub(super) fn note_late(thread: &Thread, entry: &Entry, place: u64, point: &Point) -> Begun {
     moment::note_long(thread, place, point, || entry.total())
@@ -224,8 +224,8 @@ pub(super) fn end_at<const TURNED: bool, R: Region>(
         return slow(region, door);
     }
     let offset = point.offset();
-    // What regions of the point inside have added, below zero. Before the clock is asked: that
-    // tells whether another fibre has run meanwhile, which may have added to it.
+    // Less what inner regions of the point have added. Before the clock is asked, which tells
+    // whether another fibre has run and may have added to it.
     let inside = thread.less_total(offset, region.inclusive());
     if thread.clock.is_outdated_after(elapsed) {
         return slow(region, door);
@@ -238,10 +238,10 @@ pub(super) fn end_at<const TURNED: bool, R: Region>(
     if !may_be_written {
         return slow(region, door);
     }
-    // From here on signal handlers and other fibres leave the ring alone. One that has
-    // written a record since the position was read has moved it; one that has measured since
-    // the counter was read has covered something; a child that one has forked finds nothing
-    // covered. Then nothing of this holds, and nothing may be written.
+    // From here on signal handlers and other fibres leave the ring alone. If one has written a
+    // record since the position was read, the position has moved; if one has measured since the
+    // counter was read, it has covered something; a child that one forked finds nothing covered. In
+    // all three cases, nothing may be written.
     if !thread.mark_at(position, region.prepare_mark()) {
         region.drop_mark(tag);
         return slow(region, door);

@@ -46,8 +46,8 @@ pub(super) struct Slot {
     off: AtomicU64,
     switches: AtomicU64,
     pub(super) inclusive: AtomicU64,
-    /// The control word at the begin, of a point with amounts. Of another point, while the context
-    /// is not current, what was added to its inclusive total since the region began.
+    /// For a point with amounts, the control word at the begin. For others, while the context is
+    /// not current, what was added to the inclusive total since the region began.
     pub(super) kept: AtomicU64,
 }
 

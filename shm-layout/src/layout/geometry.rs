@@ -46,9 +46,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// A segment that takes no more than so many bytes, all its sections together, with
-    /// places for so many points and threads if somebody has asked for them; the standard
-    /// one where there is room for it.
+    /// A segment of at most so many bytes in all, with room for as many points and threads as are
+    /// asked for; else the standard one, as far as it fits.
     #[must_use]
     pub fn within(bytes: u64, points: Option<u32>, lanes: Option<u32>) -> Self {
         let standard = Self::default();

@@ -14,10 +14,9 @@
 //! the end says what the segment cannot: when it was copied, and whether its
 //! process ran. A copy without one, such as `cp` makes, is read as well.
 //!
-//! Nothing is touched that has no memory, since that would take some: what there
-//! is, the system tells. A process that runs writes meanwhile, so
-//! each cell is copied again with its histogram, as a reader copies it: whole. Of
-//! a ring, records that were written over meanwhile are zeros in the copy.
+//! What has no memory is not touched, since that would take some: the system tells what has. A
+//! process that runs writes meanwhile, so each cell is copied again with its histogram, as a reader
+//! copies it: whole. Of a ring, records that were written over meanwhile are zeros in the copy.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -436,8 +435,8 @@ pub fn read(file: &File) -> Result<(Segment, Facts, Option<Note>), OpenError> {
     Ok((segment, facts, note.and_then(|note| Note::from_bytes(&note))))
 }
 
-/// The same of bytes that come one after the other, as a compressed file unfolds. Pages
-/// of zeros take no memory.
+/// Reads a copy and its note from a stream, such as a compressed file. Pages of zeros take no
+/// memory.
 ///
 /// # Errors
 ///
@@ -501,7 +500,7 @@ fn check_bytes(there: usize) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::FileTooLarge, why))
 }
 
-/// Whether a copy of which so many bytes are there may have in use what it says. What is
+/// Refuses a copy that says it uses more than [`SPARSEST`] times the bytes that are there. What is
 /// reserved and not in use does not count: that is as much as the program asked for.
 fn check_density(segment: &Segment, there: usize) -> Result<(), FormatError> {
     let (ledger, geometry) = (segment.ledger(), segment.geometry());

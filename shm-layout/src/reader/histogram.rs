@@ -64,8 +64,7 @@ impl Histogram {
     /// The buckets that are not empty, by value.
     pub fn iter(&self) -> impl Iterator<Item = BucketCount> + '_ {
         self.parts.iter().flat_map(|(part, counts)| {
-            // Which are empty is as good as chance: all are asked at once, and no
-            // branch is taken on it.
+            // Which are empty cannot be predicted: all are asked at once, without a branch.
             let counts = counts.0.as_flattened();
             let full = (0..BUCKETS).fold(0, |full, at| full | u64::from(counts[at] != 0) << at);
             ones(full).map(move |bucket| {
@@ -93,8 +92,7 @@ impl Histogram {
         (self.window, self.counted) = (window, read.counted);
     }
 
-    /// Takes over the lines that were read since; with those that were not, they hold so many
-    /// measurements.
+    /// Takes over the lines that were read since; all lines then hold `counted` measurements.
     pub(super) fn take_lines(&mut self, lines: &[ReadLine], counted: u64) {
         for read in lines {
             self.parts.at(read.part.into()).0[usize::from(read.line)] = read.counts;
@@ -265,8 +263,8 @@ pub(super) struct ReadLine {
 }
 
 impl ReadLines {
-    /// Reads on from what is known until the chunks hold so many measurements, the `last` of
-    /// which took so long; false if they never do.
+    /// Reads on from what is known until the chunks hold all `measured` measurements; false if they
+    /// never do. The last one took `last` ticks.
     pub(super) fn read_on(
         &mut self,
         segment: Sparse<'_>,

@@ -88,8 +88,8 @@ impl Mark {
             && !(pending.has_changed() && (self.added || !pending.of(cell.point()).is_empty()))
     }
 
-    /// Asks for the memory that [`CellReader::read`](super::CellReader::read) is going to look at, most likely, but for
-    /// what [`Self::fetch_counts`] asks for.
+    /// Has the memory brought near that [`CellReader::read`](super::CellReader::read) will most
+    /// likely read, except what [`Self::fetch_counts`] asks for.
     #[inline]
     fn fetch(&self, segment: Sparse<'_>, cell: &Cell, picture: &Picture) {
         fetch(cell.live_range(cell.sequence()));

@@ -60,7 +60,7 @@ impl Pending {
         self.has_changed
     }
 
-    /// Whether nothing is or was to be folded since they were taken.
+    /// Whether no records were pending when they were taken, and none were written since.
     pub(super) fn is_all_folded(&self, tally: Option<&Tally>) -> bool {
         self.additions.is_empty()
             && tally.is_some_and(|tally| {

@@ -9,8 +9,8 @@ use std::{io, ptr};
 use super::memory::map_private;
 use super::{GATE, NEWEST, PAGE, Process, making};
 
-/// A page that a forked child sees as zeros: of what is made, and whether it is this
-/// process that makes it.
+/// A page that reads zero in a forked child: it says what was made, and whether this process made
+/// it.
 pub(super) struct Gate {
     page: *mut GatePage,
     /// What there was before, in place of which it opens.

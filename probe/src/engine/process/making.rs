@@ -47,9 +47,8 @@ pub(super) fn make(gate: &io::Result<Gate>) -> Option<&'static Process> {
         Ok(gate) => gate,
         Err(error) => return failed(Stage::Process, error),
     };
-    /// Another name is tried where one is taken: a child that was forked just now, and
-    /// has come back into this, may have been faster with it. A debugger or a handler of
-    /// faults may fork that often; other signals wait meanwhile.
+    /// Names to try: a child that was forked in the middle of this may have taken one first. A
+    /// debugger or a handler of faults may fork that often; other signals wait meanwhile.
     const NAMES: u32 = 1000;
     for attempt in 1..=NAMES {
         match make_as_named(gate, settings, origin, &directory) {

@@ -75,8 +75,8 @@ impl Process {
         self.ask_for_space(|segment| segment.back_or_count(offset, len).ok())
     }
 
-    /// Asks unless there was none just now: each asking is a system call, or a
-    /// fight for one word, in the host's regions.
+    /// Asks for space, unless there was none just now: to ask costs the host a system call, or a
+    /// contended word.
     pub(in crate::engine) fn ask_for_space<R>(
         &self,
         ask: impl FnOnce(&Segment) -> Option<R>,

@@ -11,8 +11,8 @@ use crate::Point;
 use crate::engine::copies;
 use crate::engine::point::Kind;
 
-/// Switches every point off that is on, and those on again that this has switched
-/// off; points that are registered meanwhile wait too.
+/// Switches off every point that is on, or back on those that it switched off; points that are
+/// registered meanwhile wait too.
 pub(crate) fn pause(pause: bool) {
     copies::pause(pause);
 }
@@ -51,7 +51,8 @@ pub(super) fn paused() -> &'static AtomicBool {
     &copies::common().paused
 }
 
-/// Variants follow their whole, and the calibration is nobody's region.
+/// Whether a point is switched off with all others: variants follow their whole, and the calibration
+/// is nobody's region.
 fn is_paused_with_all(point: &&'static Point) -> bool {
     point.number() != Some(0) && !matches!(point.kind(), Kind::Variant { .. })
 }
