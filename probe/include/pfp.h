@@ -312,7 +312,8 @@ int pfp_get_amounts(pfp_point_t *point, uint64_t *sums, unsigned count);
 /* As those by number do it, except that a point may be begun again inside itself,
  * and that points are switched on from the start. 32 regions that were begun so, or by
  * number, may be open at a time in a thread or task; one more is not measured, and counted
- * as refused. Inclusive ticks count recursion once. PFP_ENULL. */
+ * as refused. Inclusive ticks count recursion once; not of a point with amounts, where a scope
+ * is inside a region of this kind. PFP_ENULL. */
 int pfp_begin(pfp_point_t *point);
 int pfp_end(pfp_point_t *point, int latch);
 int pfp_enable(pfp_point_t *point);

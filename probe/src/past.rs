@@ -1,5 +1,5 @@
-//! Measurements that are over when they are recorded, or join one that is, and points of the wall
-//! clock.
+//! Measurements that are over when they are recorded, points of the wall clock, and begins and
+//! ends that say when they were.
 
 use crate::engine::{by_hand, elsewhere};
 use crate::{Point, Timed};

@@ -81,7 +81,7 @@ impl Open {
     #[must_use]
     pub fn is_measured(&self) -> bool {
         // SAFETY: as above.
-        unsafe { &self.guard.plain }.tag() != 0
+        unsafe { &self.guard.plain }.place() != 0
     }
 
     /// Begins a region with amounts, if the point is on. Once.

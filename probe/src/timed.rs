@@ -531,7 +531,7 @@ impl Drop for TimedGuard {
     fn drop(&mut self) {
         // SAFETY: defined from the start.
         let guard = unsafe { self.guard.assume_init_mut() };
-        if guard.tag() == 0 {
+        if guard.place() == 0 {
             return;
         }
         // SAFETY: defined with a tag other than 0.

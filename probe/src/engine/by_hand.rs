@@ -11,11 +11,11 @@ use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::control::{Change, Control};
 
 use super::busy;
-use super::ending::fenced_end;
+use super::ending::{fenced_end, turn_page};
 use super::finish::{Ending, Inclusive, finish};
 use super::guard::Guard;
 use super::measure::{self, Begun, Door, End, Region, begin_noted, end_at};
-use super::moment::{Moment, TRIES, note_long};
+use super::moment::{TRIES, note_long};
 use super::regions::{Regions, Slot};
 use super::thread::{self, FENCED, IS_PLACE, LEVEL, LEVELS, Thread};
 use crate::clock::ticks;
@@ -45,23 +45,24 @@ pub(crate) fn begin_in(point: &'static Point, once: bool) -> Option<u64> {
     }
     let Some(thread) = thread::current() else { return begin_slow(point, once) };
     let (offset, regions) = (point.offset(), thread.regions());
-    if !thread.follows(offset, control) {
-        return begin_slow(point, once);
-    }
     let at = regions.open.load(Relaxed) as usize;
     let Some(slot) = regions.slots.get(at) else { return begin_slow(point, once) };
     if once && regions.is_around(at, point) {
         return begin_slow(point, once);
     }
-    match begin_noted(thread, point, offset, slot) {
-        (tag, Some(begun)) => Some(keep(thread, at, point, tag, begun)),
-        (tag, None) => begin_late(thread, at, point, tag),
+    match begin_noted(thread, point, (offset, control), slot) {
+        Some((tag, Some(begun))) => Some(keep(thread, at, point, tag, begun)),
+        Some((tag, None)) => begin_late(thread, at, point, tag),
+        None => begin_slow(point, once),
     }
 }
 
 #[cold]
 #[inline(never)]
 fn begin_late(thread: &Thread, at: usize, point: &'static Point, tag: u64) -> Option<u64> {
+    if !thread.is_alive() {
+        return None;
+    }
     let begun = begin_again(thread, &thread.regions().slots[at], point, tag);
     Some(keep(thread, at, point, tag, begun))
 }
@@ -80,7 +81,7 @@ fn begin_slow(point: &'static Point, once: bool) -> Option<u64> {
     let guard = ManuallyDrop::new(Guard::begin_slow(point));
     // Else it is off, or kept already.
     let begun = guard.begun()?;
-    keep_noted(thread::current()?, point, guard.place(), begun, None)
+    keep_noted(thread::current()?, point, Region::tag(&*guard), begun, None)
 }
 
 /// Notes a region among those of the context, and returns when it began; none if there is no room.
@@ -110,6 +111,7 @@ fn keep_noted(
         // It has a cell, and so its thread has room to show it.
         measure::show(thread, tag, begun.start);
     }
+    compiler_fence(SeqCst);
     regions.open.store(at as u64 + 1, Relaxed);
     // A later handler was inside; an earlier one may have used the slot.
     if !thread.has_covered(end.covered) && !slot.is_of(point, end.now) {
@@ -122,6 +124,7 @@ fn keep_noted(
 /// Opens a region that its slot has, and returns when it began.
 #[inline(always)]
 fn keep(thread: &Thread, at: usize, point: &'static Point, tag: u64, begun: End) -> u64 {
+    compiler_fence(SeqCst);
     // One store, so that whoever jumps out has opened all of it or nothing.
     thread.regions().open.store(at as u64 + 1, Relaxed);
     if !thread.has_covered(begun.covered) {
@@ -147,7 +150,8 @@ fn begin_again(thread: &Thread, slot: &Slot, point: &'static Point, tag: u64) ->
         let begun = note_long(thread, tag & !FENCED, point, total);
         slot.fill(point, tag, &begun);
         compiler_fence(SeqCst);
-        if thread.covered() == begun.covered || tried == TRIES {
+        let holds = thread.covered() == begun.covered && !thread.clock.is_disturbed();
+        if holds || tried == TRIES {
             return End { now: begun.start, covered: begun.covered };
         }
     }
@@ -255,13 +259,13 @@ pub(crate) fn end(point: &'static Point) {
 /// The same, and returns when it ended.
 pub(crate) fn end_told(point: &'static Point) -> Option<u64> {
     let mut ended = None;
-    let at = end_by(point, |thread, at, door| {
+    let asked = end_by(point, |thread, at, door| {
         ended = end_turned(thread, point, at, point, None, door);
     });
-    ended.or(at)
+    ended.or(asked)
 }
 
-/// Ends it on the short way, if it can be, else by `slow`. Returns when that was asked for.
+/// Ends it on the short way, if it can be, else by `slow`. Returns the stamp of the call.
 #[inline(always)]
 fn end_by(
     point: &'static Point,
@@ -296,7 +300,7 @@ fn stamp(thread: &Thread) -> End {
 fn end_further_out(thread: &Thread, point: &'static Point) -> Option<u64> {
     let at = thread.regions().innermost(point)?;
     let end = stamp(thread);
-    end_long(thread, point, &Long::of(thread, point, at), end)
+    end_long(thread, point, at, end, Extra::default())
 }
 
 /// The door out of an end by hand.
@@ -314,7 +318,8 @@ fn end_slow(
     end_turned(thread, point, at, point, None, door);
 }
 
-/// Ends a region as a guard would if only a page must be turned for it; else on the long way.
+/// Ends a region that the short way has refused: again if its record is the first of a page, else on
+/// the long way. It is recorded by its point, or by a variant of that.
 fn end_turned(
     thread: &Thread,
     point: &'static Point,
@@ -323,33 +328,41 @@ fn end_turned(
     amounts: Option<&Amounts>,
     Door { elapsed, covered, marked }: Door,
 ) -> Option<u64> {
-    if marked != 0 && thread.is_alive() {
-        busy::unmark(thread);
-    }
+    let unmark = |marked| {
+        if marked != 0 && thread.is_alive() {
+            busy::unmark(thread);
+        }
+    };
+    unmark(marked);
     let regions = thread.regions();
     let slot = &regions.slots[at];
-    let mut long = Long { amounts, ..Long::of(thread, point, at) };
-    let start = long.begun.start;
-    let end = End { now: start.wrapping_add(elapsed), covered };
-    let (mut place, mut begun) = (long.place, long.begun);
-    if !ptr::eq(recorded, point) {
-        place |= IS_PLACE;
-        begun.inclusive = thread.entry(recorded.index()).total();
+    let now = slot.start.load(Relaxed).wrapping_add(elapsed);
+    let is_variant = !ptr::eq(recorded, point);
+    let tag = slot.place.load(Relaxed) | if is_variant { IS_PLACE } else { 0 };
+    if thread.inner_place() == tag
+        && thread::begins_page(thread.written())
+        && let Some((took, added)) = turn_page(thread, recorded)
+    {
+        slot.leave_out(took, if is_variant { 0 } else { added });
+        let end = End { now, covered: covered.wrapping_add(took) };
+        let mark = &mut mark::new();
+        let inclusive = match is_variant {
+            true => thread.entry(recorded.index()).total(),
+            false => slot.inclusive.load(Relaxed),
+        };
+        let mut held = Held { regions, at, slot, tag, point: recorded, inclusive, mark };
+        let mut is_short = true;
+        end_at::<true, _>(&mut held, thread, end, None, |_, door| {
+            unmark(door.marked);
+            is_short = false;
+        });
+        if is_short {
+            return Some(now);
+        }
+        // It will be found to end later: so much later it begins.
+        slot.start.store(slot.start.load(Relaxed).wrapping_add(took), Relaxed);
     }
-    if place & IS_PLACE == 0 {
-        return end_long(thread, point, &long, end);
-    }
-    let mut guard = ManuallyDrop::new(Guard::of(recorded, place, begun));
-    // As at the end of its short way: whoever jumps out leaves it.
-    regions.open.store(at as u64, Relaxed);
-    let Err(later) = guard.end_turned(thread, end) else { return Some(end.now) };
-    // Open again, unless a handler has had its slot since.
-    if regions.open.load(Relaxed) == at as u64 && slot.is_of(point, start) {
-        regions.open.store(at as u64 + 1, Relaxed);
-    }
-    long.is_open = slot.is_of(point, start);
-    long.begun = *guard.begun()?;
-    end_long(thread, point, &long, later)
+    end_long(thread, point, at, End { now, covered }, Extra { latch: false, amounts })
 }
 
 /// Ends the innermost region of a point, but keeps what it measured; see [`Point::end_latched`].
@@ -357,38 +370,36 @@ pub(crate) fn end_latched(point: &'static Point) {
     end_long_now(point, true, None);
 }
 
-/// Ends the innermost region of a point with amounts, which the region has.
-#[inline]
+/// Ends the innermost region of a point with amounts, which the region has: on the short way of its
+/// variant, if that is known.
 pub(crate) fn end_with(timed: &'static Timed, latch: bool, amounts: &Amounts) {
-    if latch || end_variant(timed, amounts).is_none() {
-        end_long_now(timed.point(), latch, Some(amounts));
-    }
-}
-
-/// Ends it on the short way of its variant, if that is known; none if it is not, or there is none.
-#[inline]
-fn end_variant(timed: &'static Timed, amounts: &Amounts) -> Option<u64> {
-    let (thread, point) = (thread::current()?, timed.point());
-    let regions = thread.regions();
-    let at = (regions.open.load(Relaxed) as usize).checked_sub(1)?;
-    let slot = regions.slots.get(at).filter(|slot| slot.has(point))?;
+    let Some(thread) = thread::current() else { return };
+    let (point, regions) = (timed.point(), thread.regions());
+    let Some(at) = regions.innermost(point) else { return };
     let end = stamp(thread);
-    let (variant, false) = timed.known(amounts)? else { return None };
+    let slot = &regions.slots[at];
+    let extra = Extra { latch, amounts: Some(amounts) };
+    if latch || at + 1 != regions.open() || regions.is_around(at, point) {
+        end_long(thread, point, at, end, extra);
+        return;
+    }
+    let Some((variant, false)) = timed.known(amounts) else {
+        end_long(thread, point, at, end, extra);
+        return;
+    };
     let entry = thread.entry(variant.index());
     // Else it has not followed the point since the region began.
-    if entry.follows().0 != slot.kept.load(Relaxed) || regions.is_around(at, point) {
-        return None;
+    if entry.follows().0 != slot.kept.load(Relaxed) {
+        end_long(thread, point, at, end, extra);
+        return;
     }
     // It drops nothing of what regions inside have added: none of them is of the point.
     let (tag, inclusive) = (slot.place.load(Relaxed) | IS_PLACE, entry.total());
     let mark = &mut mark::new();
     let mut held = Held { regions, at, slot, tag, point: variant, inclusive, mark };
-    let mut door = None;
-    end_at::<false, _>(&mut held, thread, end, None, |_, found| door = Some(found));
-    match door {
-        None => Some(end.now),
-        Some(door) => end_turned(thread, point, at, variant, Some(amounts), door),
-    }
+    end_at::<false, _>(&mut held, thread, end, None, |_, door| {
+        end_turned(thread, point, at, variant, Some(amounts), door);
+    });
 }
 
 /// Ends a region of a guard that the context keeps; with amounts if its cell sums those.
@@ -401,71 +412,56 @@ pub(super) fn end_kept(point: &'static Point, amounts: Option<&Amounts>) {
 fn end_long_now(point: &'static Point, latch: bool, amounts: Option<&Amounts>) {
     let Some(thread) = thread::current() else { return };
     let Some(at) = thread.regions().innermost(point) else { return };
-    let end = stamp(thread);
-    end_long(thread, point, &Long { latch, amounts, ..Long::of(thread, point, at) }, end);
+    end_long(thread, point, at, stamp(thread), Extra { latch, amounts });
 }
 
-/// A region that its context has, as it ends on the long way.
-struct Long<'a> {
-    at: usize,
-    begun: Begun,
-    place: u64,
-    /// Unless a handler has had its slot since it began to end.
-    is_open: bool,
+/// What an end on the long way may have besides.
+#[derive(Default)]
+struct Extra<'a> {
     latch: bool,
     amounts: Option<&'a Amounts>,
 }
 
-impl Long<'_> {
-    fn of(thread: &Thread, point: &Point, at: usize) -> Self {
-        let slot = &thread.regions().slots[at];
-        let (begun, place) = (slot.begun(), slot.place.load(Relaxed));
-        let is_open = slot.is_of(point, begun.start);
-        Self { at, begun, place, is_open, latch: false, amounts: None }
-    }
-}
-
 #[cold]
-fn end_long(thread: &Thread, point: &'static Point, long: &Long<'_>, end: End) -> Option<u64> {
+fn end_long(
+    thread: &Thread,
+    point: &'static Point,
+    at: usize,
+    end: End,
+    Extra { latch, amounts }: Extra<'_>,
+) -> Option<u64> {
     if !thread.is_alive() {
         return None;
     }
-    let &Long { at, begun, place, is_open, latch, amounts } = long;
     let regions = thread.regions();
     let slot = &regions.slots[at];
-    let start = slot.start.load(Relaxed);
+    let (begun, place) = (slot.begun(), slot.place.load(Relaxed));
     let control = Control(slot.kept.load(Relaxed));
     let end = if place & FENCED == 0 { end } else { fenced_end(thread) };
     let place = place & LEVELS;
-    // What was added since; a context that goes on in another thread has other totals.
-    let inside = || {
-        let noted = if is_open { slot.inclusive.load(Relaxed) } else { begun.inclusive };
-        thread.entry(point.index()).total().wrapping_sub(noted)
-    };
-    let (mut moment, mut inside_then) = thread.moment(Some(end), inside);
-    if !is_open {
-        // A handler has had the slot after the region's end.
-        moment = Moment { now: end.now, covered: end.covered, ..moment };
-    }
+    let is_there = || slot.is_of(point, begun.start);
+    let (mut moment, mut inside) = thread.moment(Some(end), || slot.added(thread, point));
     if thread.inner_place() & LEVELS != place {
         // Regions inside were not ended: they are given up.
         thread.give_up_since(&begun, moment.now);
         thread.count(|tally| &tally.mismatched);
     }
-    // The cells of a point with amounts have totals of their own.
-    let inclusive = |inside| match point.timed() {
-        Some(_) if is_open && regions.is_around(at, point) => Inclusive::Inner,
-        Some(_) => Inclusive::Add,
-        None => Inclusive::Beyond(inside),
-    };
+    let is_inner = regions.is_around(at, point);
+    let noted = slot.inclusive.load(Relaxed);
     regions.open.store(at as u64, Relaxed);
     compiler_fence(SeqCst);
     // A handler that came before that was inside, unless it has had the slot since.
-    if thread.covered() != moment.covered && is_open && slot.is_of(point, start) {
-        (moment, inside_then) = thread.moment(None, inside);
+    if thread.covered() != moment.covered && is_there() {
+        let total = || thread.entry(point.index()).total().wrapping_sub(noted);
+        (moment, inside) = thread.moment(None, total);
     }
     thread.set_level(place.wrapping_add(LEVEL));
-    let inclusive = inclusive(inside_then);
+    // The cells of a point with amounts have totals of their own.
+    let inclusive = match point.timed() {
+        Some(_) if is_inner => Inclusive::Inner,
+        Some(_) => Inclusive::Add,
+        None => Inclusive::Beyond(inside),
+    };
     finish(thread, point, Ending { begun, moment, inclusive, latch, control, amounts });
     Some(moment.now)
 }

@@ -38,6 +38,7 @@ use pfp_shm_layout::header;
 use pfp_shm_layout::segment::Segment;
 
 use super::context;
+use super::point::State;
 use super::process::{self, Process};
 use super::settings::Settings;
 use super::thread::{self, Thread};
@@ -45,7 +46,7 @@ use crate::clock::{self, ThreadClock};
 use crate::errno;
 
 /// To be raised whenever what copies share changes in meaning and not in size.
-const PROTOCOL: usize = 2;
+const PROTOCOL: usize = 3;
 
 /// Most copies that can follow one.
 pub(super) const FOLLOWERS: usize = 7;
@@ -63,6 +64,7 @@ const ABI: u64 = {
     hash = fold(hash, &[header::MAJOR as usize, header::MINOR as usize]);
     hash = fold(hash, &[size_of::<Copy>(), size_of::<context::Shared>()]);
     hash = fold(hash, &Thread::LAYOUT);
+    hash = fold(hash, &State::LAYOUT);
     hash = fold(hash, &Settings::LAYOUT);
     hash = fold(hash, &[size_of::<ThreadClock>(), size_of::<clock::State>()]);
     hash = fold(hash, &[offset_of!(Copy, common), size_of::<Common>()]);

@@ -17,10 +17,11 @@ use super::thread::{self, Entry, LEVEL, LEVELS, Thread};
 use crate::clock::fenced_ticks;
 use crate::point::Point;
 
-/// Turns the page for the record of a guard's region. Returns what was covered meanwhile: none of
-/// it is in the region, nor is a handler that came in between.
-pub(super) fn turn_page(thread: &Thread, guard: &mut Guard) -> Option<u64> {
-    let entry = thread.entry_at(guard.point().offset());
+/// Turns the page for the record of a region of a point. Returns what was covered meanwhile, and
+/// what was added to the point's inclusive total: none of it is in the region, nor is a handler that
+/// came in between.
+pub(super) fn turn_page(thread: &Thread, point: &Point) -> Option<(u64, u64)> {
+    let entry = thread.entry_at(point.offset());
     // What is covered, and the point's inclusive total at the same moment.
     let read = || {
         (0..TRIES).find_map(|_| {
@@ -30,14 +31,13 @@ pub(super) fn turn_page(thread: &Thread, guard: &mut Guard) -> Option<u64> {
     };
     let (covered, total) = read().filter(|_| thread.turn_page())?;
     let (now_covered, now_total) = read()?;
-    let took = now_covered.wrapping_sub(covered);
-    guard.leave_out(took, now_total.wrapping_sub(total));
-    Some(took)
+    Some((now_covered.wrapping_sub(covered), now_total.wrapping_sub(total)))
 }
 
 /// Ends a region on the short way whose record is the first of a page.
 pub(super) fn end_turned(thread: &Thread, guard: &mut Guard, end: End) -> bool {
-    let Some(took) = turn_page(thread, guard) else { return false };
+    let Some((took, added)) = turn_page(thread, guard.point()) else { return false };
+    guard.leave_out(took, added);
     let covered = end.covered.wrapping_add(took);
     let mut is_short = true;
     end_at::<true, _>(guard, thread, End { covered, ..end }, None, |guard, door| {
@@ -79,7 +79,7 @@ pub(crate) fn end_guard(guard: &mut Guard, end: End, amounts: Option<&Amounts>) 
         end = fenced_end(thread);
     }
     let Some(&begun) = guard.begun() else { return };
-    let deeper = thread.inner_place().wrapping_sub(guard.tag() & LEVELS) & LEVELS;
+    let deeper = thread.inner_place().wrapping_sub(guard.place() & LEVELS) & LEVELS;
     let place = thread.inner_place().wrapping_sub(deeper);
     let (moment, inside) = thread.moment(Some(end), || {
         // A handler may have switched to another fibre and back since the last try.

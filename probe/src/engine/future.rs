@@ -117,7 +117,7 @@ struct PollPart<'a> {
 impl Drop for PollPart<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.guard.tag() == 0 {
+        if self.guard.place() == 0 {
             return;
         }
         // Ready at once is a region like any other.

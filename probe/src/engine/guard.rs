@@ -140,12 +140,11 @@ impl Guard {
         let Some(thread) = thread::current() else {
             return Self::begin_function_slow(point, guard);
         };
-        let offset = point.offset();
-        if !thread.follows(offset, control) {
-            return Self::begin_function_slow(point, guard);
-        }
-        if let (tag, None) = begin_noted(thread, point, offset, guard.as_mut_ptr()) {
-            Self::begin_in_place_late(thread, tag, guard);
+        let of = (point.offset(), control);
+        match begin_noted(thread, point, of, guard.as_mut_ptr()) {
+            Some((_, Some(_))) => {}
+            Some((tag, None)) => Self::begin_in_place_late(thread, tag, guard),
+            None => Self::begin_function_slow(point, guard),
         }
     }
 
@@ -300,7 +299,8 @@ impl Guard {
 
     /// Ends the region if all that was in the way is that its record is the first of a page.
     pub(super) fn end_turned(&mut self, thread: &Thread, end: End) -> Result<(), End> {
-        let is_first = thread.inner_place() == self.tag() && thread::begins_page(thread.written());
+        let is_first =
+            thread.inner_place() == self.place() && thread::begins_page(thread.written());
         if is_first && ending::end_turned(thread, self, end) { Ok(()) } else { Err(end) }
     }
 
@@ -314,19 +314,13 @@ impl Guard {
         End { now: self.start().wrapping_add(elapsed), covered }
     }
 
-    /// See the field.
-    #[inline(always)]
-    pub(super) fn place(&self) -> u64 {
-        self.tag
-    }
-
     /// From now on it ends as if its point were not fenced.
     pub(super) fn forget_fence(&mut self) {
-        self.tag = self.tag();
+        self.tag = self.place();
     }
 
-    /// See the field; without [`thread::FENCED`].
-    pub(crate) fn tag(&self) -> u64 {
+    /// The tag without [`thread::FENCED`].
+    pub(crate) fn place(&self) -> u64 {
         self.tag & !thread::FENCED
     }
 

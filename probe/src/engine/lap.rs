@@ -111,8 +111,9 @@ impl Guard {
         if let Some(thread) = thread::current()
             && thread.inner_place() == self.tag
             && thread::begins_page(thread.written())
-            && let Some(took) = ending::turn_page(thread, self)
+            && let Some((took, added)) = ending::turn_page(thread, self.point())
         {
+            self.leave_out(took, added);
             // As if it had begun that much later.
             self.delay(took);
             return self.lap_on::<true>(next, next_control);

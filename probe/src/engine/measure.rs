@@ -172,18 +172,22 @@ pub(super) fn begin_fenced_in(thread: &Thread, entry: &Entry, point: &Point) -> 
     begun
 }
 
-/// Begins a region of a point that the thread has a cell for. Returns its tag, and when that was
-/// and what was covered then; none if it must be begun again, since the clock is old, a signal
-/// handler has measured in between, or this is a forked child.
+/// Begins a region of a point, if the thread has a cell that follows its word. Returns its tag, and
+/// when that was and what was covered then; none if it must be begun again, since the clock is old,
+/// a signal handler has measured in between, or this is a forked child.
 #[inline(always)]
 pub(super) fn begin_noted(
     thread: &Thread,
     point: &'static Point,
-    offset: u32,
+    (offset, control): (u32, Control),
     notes: impl Notes,
-) -> (u64, Option<End>) {
+) -> Option<(u64, Option<End>)> {
+    // Before the test: in a child that is forked behind these, what is covered reads zero.
     let tag = thread.place.load(Relaxed);
     let covered = thread.covered();
+    if !thread.follows(offset, control) {
+        return None;
+    }
     let open = thread.innermost_open();
     notes.point(point);
     notes.covered(covered);
@@ -196,11 +200,11 @@ pub(super) fn begin_noted(
     // Last, so that as little as possible of this is inside the region.
     let now = ticks();
     if !thread.has_covered(covered) || thread.clock.is_outdated(now) {
-        return (tag, None);
+        return Some((tag, None));
     }
     open.begin(now);
     notes.whole(now, tag);
-    (tag, Some(End { now, covered }))
+    Some((tag, Some(End { now, covered })))
 }
 
 /// Ends a region on the short way, if it can be; else by `slow`. With `TURNED`, there is room for

@@ -139,7 +139,7 @@ pub(crate) fn overhead() -> &'static Overhead {
     place::overhead()
 }
 
-/// The ticks of a region without what falls inside it; also 0 instead where that is more.
+/// The ticks of a region without what measuring adds inside: as they are, and not below zero.
 #[inline(always)]
 pub(super) fn less_inside(ticks: u64) -> (u64, u64) {
     place::less_inside(ticks)

@@ -1,6 +1,7 @@
 //! Points as the engine knows them: how one is steered, and how it comes into the tables.
 
 use std::borrow::Cow;
+use std::mem::offset_of;
 use std::ptr;
 use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
@@ -59,6 +60,12 @@ pub(crate) struct State {
     is_whole: bool,
     /// Whether [`crate::set_enabled`] has switched it off.
     paused: AtomicBool,
+}
+
+impl State {
+    /// Where another copy of pfp must expect what it reads of a point.
+    pub(super) const LAYOUT: [usize; 3] =
+        [size_of::<Self>(), offset_of!(Self, offset), offset_of!(Self, is_whole)];
 }
 
 /// Where a point's name comes from.

@@ -9,7 +9,7 @@ use super::finish::{finish_timed, finish_with};
 use super::guard::Guard;
 use super::measure;
 use super::process;
-use super::regions::Sum;
+use super::regions::{Slot, Sum};
 use super::thread::{self, LEVEL, LEVELS, Thread};
 use crate::point::Point;
 
@@ -41,17 +41,23 @@ pub(crate) fn end_poll(
     amounts: Option<&Amounts>,
 ) {
     let Some(thread) = thread::current().filter(|thread| thread.is_alive()) else { return };
-    let (begun, place) = if let Some(&begun) = guard.begun() {
-        (begun, guard.tag() & LEVELS)
-    } else {
-        let regions = thread.regions();
-        let Some(at) = regions.innermost(point) else { return };
-        let slot = &regions.slots[at];
-        regions.give_up(at);
-        (slot.begun(), slot.place.load(Relaxed))
+    let regions = thread.regions();
+    let noted_by_guard = guard.begun().copied();
+    // Where the context keeps the region.
+    let kept = match noted_by_guard {
+        Some(_) => None,
+        None => regions.innermost(point),
     };
-    let (moment, inside) =
-        thread.moment(None, || added_since(noted(thread, point, &begun), &begun));
+    let slot = kept.map(|at| &regions.slots[at]);
+    let Some(begun) = noted_by_guard.or_else(|| slot.map(Slot::begun)) else { return };
+    let place = slot.map_or_else(|| guard.place() & LEVELS, |slot| slot.place.load(Relaxed));
+    let (moment, inside) = thread.moment(None, || match slot {
+        None => added_since(noted(thread, point, &begun), &begun),
+        Some(slot) => slot.added(thread, point),
+    });
+    if let Some(at) = kept {
+        regions.give_up(at);
+    }
     thread.set_level(place.wrapping_add(LEVEL));
     let part = thread.part(&begun, moment);
     measure::give_back(thread, part.child, part.net);

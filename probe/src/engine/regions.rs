@@ -38,7 +38,7 @@ pub(crate) struct Regions {
 pub(super) struct Slot {
     pub(super) point: AtomicPtr<Point>,
     /// The tag of a guard that has it: its [`super::thread::Thread::place`], and whether its point
-    /// is fenced. Without [`super::thread::IS_PLACE`] if its cell is not known at the begin.
+    /// is fenced. Without [`super::thread::IS_PLACE`] if it ends on the long way in any case.
     pub(super) place: AtomicU64,
     // As in `Begun`.
     pub(super) start: AtomicU64,
@@ -275,7 +275,8 @@ impl Slot {
         }
     }
 
-    /// What the point's inclusive total is now; none of a point with amounts, which notes none.
+    /// What the point's inclusive total is now; none of a point with amounts, whose word `kept` is
+    /// in use.
     fn total(&self, thread: &Thread) -> Option<u64> {
         // SAFETY: null, or a point, which is never freed.
         let point = unsafe { self.point.load(Relaxed).as_ref() };
@@ -283,15 +284,26 @@ impl Slot {
         Some(thread.entry(point.index()).total())
     }
 
+    /// What was added to the inclusive total of its point since the region began.
+    pub(super) fn added(&self, thread: &Thread, point: &Point) -> u64 {
+        thread.entry(point.index()).total().wrapping_sub(self.inclusive.load(Relaxed))
+    }
+
     /// Puts a region into it.
     pub(super) fn fill(&self, point: &'static Point, place: u64, begun: &Begun) {
         let &Begun { start, covered, off, switches, inclusive } = begun;
-        let notes = self;
-        notes.point(point);
-        notes.covered(covered);
-        notes.clock(off, switches);
-        notes.inclusive(inclusive);
-        notes.whole(start, place);
+        self.point(point);
+        self.covered(covered);
+        self.clock(off, switches);
+        self.inclusive(inclusive);
+        self.whole(start, place);
+    }
+
+    /// Leaves out ticks that were covered since it began but not inside, and ticks that were added
+    /// to the inclusive total of its point.
+    pub(super) fn leave_out(&self, covered: u64, added: u64) {
+        self.covered.store(self.covered.load(Relaxed).wrapping_add(covered), Relaxed);
+        self.inclusive.store(self.inclusive.load(Relaxed).wrapping_add(added), Relaxed);
     }
 }
 

@@ -61,8 +61,8 @@ pub(crate) struct Thread {
     // What begin and end touch.
     /// First, so that a pointer to it is one to the thread.
     pub(crate) clock: ThreadClock,
-    /// A [`Position`](ring::Position), or a [`crate::mark`] while something is under way that a signal handler
-    /// must not do as well.
+    /// A [`Position`](ring::Position), or a [`crate::mark`] while something is under way that a
+    /// signal handler must not do as well.
     pub(crate) position: AtomicU64,
     ring: AtomicPtr<Slot>,
     /// What the thread shows of its calls, in the segment; null on the overflow lane.
@@ -271,7 +271,7 @@ pub(crate) enum Unready {
 
 impl Thread {
     /// Where another copy of pfp must expect what it uses.
-    pub(super) const LAYOUT: [usize; 7] = [
+    pub(super) const LAYOUT: [usize; 9] = [
         size_of::<Self>(),
         TABLE,
         offset_of!(Self, covered),
@@ -279,6 +279,8 @@ impl Thread {
         offset_of!(Self, own),
         offset_of!(Self, followers),
         size_of::<Regions>(),
+        offset_of!(Regions, open),
+        offset_of!(Self, regions),
     ];
 
     /// The calling thread's cell of a point; none where [`prepare`] must be
