@@ -37,7 +37,7 @@ const RECORDED: [(&str, f64); 16] = [
     ("average", 204.0),
     ("numeric", 208.0),
     ("by_hand", 204.0),
-    ("latched", 1649.0),
+    ("latched", 1407.0),
     ("disabled", 6.0),
     ("call", 7.0),
     ("disabled_call", 15.0),
