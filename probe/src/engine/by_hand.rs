@@ -46,11 +46,11 @@ pub(crate) fn begin_in(point: &'static Point, once: bool) -> Option<u64> {
     let Some(thread) = thread::current() else { return begin_slow(point, once) };
     let (offset, regions) = (point.offset(), thread.regions());
     let at = regions.open.load(Relaxed) as usize;
-    let Some(slot) = regions.slots.get(at) else { return begin_slow(point, once) };
+    let Some(mut slot) = regions.slots.get(at) else { return begin_slow(point, once) };
     if once && regions.is_around(at, point) {
         return begin_slow(point, once);
     }
-    match begin_noted(thread, point, (offset, control), slot) {
+    match begin_noted(thread, point, (offset, control), &mut slot) {
         Some((tag, Some(begun))) => Some(keep(thread, at, point, tag, begun)),
         Some((tag, None)) => begin_late(thread, at, point, tag),
         None => begin_slow(point, once),

@@ -141,7 +141,7 @@ impl Guard {
             return Self::begin_function_slow(point, guard);
         };
         let of = (point.offset(), control);
-        match begin_noted(thread, point, of, guard.as_mut_ptr()) {
+        match begin_noted(thread, point, of, guard) {
             Some((_, Some(_))) => {}
             Some((tag, None)) => Self::begin_in_place_late(thread, tag, guard),
             None => Self::begin_function_slow(point, guard),
@@ -392,43 +392,45 @@ impl Drop for Guard {
     }
 }
 
-impl Notes for *mut Guard {
+/// Of a guard that may be uninitialised.
+impl Notes for MaybeUninit<Guard> {
     #[inline(always)]
-    fn point(self, point: &'static Point) {
-        // SAFETY: a guard of whoever begins, here and below; it may be uninitialised.
-        unsafe { (*self).point = MaybeUninit::new(point) };
+    fn point(&mut self, point: &'static Point) {
+        // SAFETY: a word of the guard's.
+        unsafe { (*self.as_mut_ptr()).point = MaybeUninit::new(point) };
     }
 
     #[inline(always)]
-    fn covered(self, ticks: u64) {
-        // SAFETY: as above.
+    fn covered(&mut self, ticks: u64) {
+        // SAFETY: as `begun_of` has it, here and below.
         unsafe { (*begun_of(self)).covered = ticks };
     }
 
     #[inline(always)]
-    fn clock(self, off: u64, switches: u64) {
+    fn clock(&mut self, off: u64, switches: u64) {
+        let begun = begun_of(self);
         // SAFETY: as above.
-        unsafe { ((*begun_of(self)).off, (*begun_of(self)).switches) = (off, switches) };
+        unsafe { ((*begun).off, (*begun).switches) = (off, switches) };
     }
 
     #[inline(always)]
-    fn inclusive(self, ticks: u64) {
+    fn inclusive(&mut self, ticks: u64) {
         // SAFETY: as above.
         unsafe { (*begun_of(self)).inclusive = ticks };
     }
 
     #[inline(always)]
-    fn whole(self, start: u64, tag: u64) {
-        // SAFETY: as above.
-        unsafe { ((*begun_of(self)).start, (*self).tag) = (start, tag) };
+    fn whole(&mut self, start: u64, tag: u64) {
+        // SAFETY: as above, and a word of the guard's.
+        unsafe { ((*begun_of(self)).start, (*self.as_mut_ptr()).tag) = (start, tag) };
     }
 }
 
-/// The words of a guard that may be uninitialised.
+/// The words of a guard that may be uninitialised, and may be written.
 #[inline(always)]
-fn begun_of(guard: *mut Guard) -> *mut Begun {
+fn begun_of(guard: &mut MaybeUninit<Guard>) -> *mut Begun {
     // SAFETY: an address within the guard.
-    unsafe { (&raw mut (*guard).begun).cast() }
+    unsafe { (&raw mut (*guard.as_mut_ptr()).begun).cast() }
 }
 
 /// Of a guard that has been filled.

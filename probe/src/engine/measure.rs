@@ -62,13 +62,13 @@ impl Begun {
 
 /// Where a begin notes its region word by word, each where it stays as soon as it is known, so
 /// that few registers are needed: a guard, or a slot of a context.
-pub(super) trait Notes: Copy {
-    fn point(self, point: &'static Point);
-    fn covered(self, ticks: u64);
-    fn clock(self, off: u64, switches: u64);
-    fn inclusive(self, ticks: u64);
+pub(super) trait Notes {
+    fn point(&mut self, point: &'static Point);
+    fn covered(&mut self, ticks: u64);
+    fn clock(&mut self, off: u64, switches: u64);
+    fn inclusive(&mut self, ticks: u64);
     /// All else is there: when it began, and its tag.
-    fn whole(self, start: u64, tag: u64);
+    fn whole(&mut self, start: u64, tag: u64);
 }
 
 /// What an end reads of its region, which was noted; see [`Notes`].
@@ -180,7 +180,7 @@ pub(super) fn begin_noted(
     thread: &Thread,
     point: &'static Point,
     (offset, control): (u32, Control),
-    notes: impl Notes,
+    notes: &mut impl Notes,
 ) -> Option<(u64, Option<End>)> {
     // Before the test: in a child that is forked behind these, what is covered reads zero.
     let tag = thread.place.load(Relaxed);

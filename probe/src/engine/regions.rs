@@ -292,11 +292,12 @@ impl Slot {
     /// Puts a region into it.
     pub(super) fn fill(&self, point: &'static Point, place: u64, begun: &Begun) {
         let &Begun { start, covered, off, switches, inclusive } = begun;
-        self.point(point);
-        self.covered(covered);
-        self.clock(off, switches);
-        self.inclusive(inclusive);
-        self.whole(start, place);
+        let mut slot = self;
+        slot.point(point);
+        slot.covered(covered);
+        slot.clock(off, switches);
+        slot.inclusive(inclusive);
+        slot.whole(start, place);
     }
 
     /// Leaves out ticks that were covered since it began but not inside, and ticks that were added
@@ -309,28 +310,28 @@ impl Slot {
 
 impl Notes for &Slot {
     #[inline(always)]
-    fn point(self, point: &'static Point) {
+    fn point(&mut self, point: &'static Point) {
         self.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
     }
 
     #[inline(always)]
-    fn covered(self, ticks: u64) {
+    fn covered(&mut self, ticks: u64) {
         self.covered.store(ticks, Relaxed);
     }
 
     #[inline(always)]
-    fn clock(self, off: u64, switches: u64) {
+    fn clock(&mut self, off: u64, switches: u64) {
         self.off.store(off, Relaxed);
         self.switches.store(switches, Relaxed);
     }
 
     #[inline(always)]
-    fn inclusive(self, ticks: u64) {
+    fn inclusive(&mut self, ticks: u64) {
         self.inclusive.store(ticks, Relaxed);
     }
 
     #[inline(always)]
-    fn whole(self, start: u64, tag: u64) {
+    fn whole(&mut self, start: u64, tag: u64) {
         self.start.store(start, Relaxed);
         self.place.store(tag, Relaxed);
     }
