@@ -439,7 +439,6 @@ fn end_long(
     let control = Control(slot.kept.load(Relaxed));
     let end = if place & FENCED == 0 { end } else { fenced_end(thread) };
     let place = place & LEVELS;
-    let is_there = || slot.is_of(point, begun.start);
     let (mut moment, mut inside) = thread.moment(Some(end), || slot.added(thread, point));
     if thread.inner_place() & LEVELS != place {
         // Regions inside were not ended: they are given up.
@@ -451,7 +450,7 @@ fn end_long(
     regions.open.store(at as u64, Relaxed);
     compiler_fence(SeqCst);
     // A handler that came before that was inside, unless it has had the slot since.
-    if thread.covered() != moment.covered && is_there() {
+    if thread.covered() != moment.covered && slot.is_of(point, begun.start) {
         let total = || thread.entry(point.index()).total().wrapping_sub(noted);
         (moment, inside) = thread.moment(None, total);
     }

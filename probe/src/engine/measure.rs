@@ -182,13 +182,14 @@ pub(super) fn begin_noted(
     (offset, control): (u32, Control),
     notes: &mut impl Notes,
 ) -> Option<(u64, Option<End>)> {
-    // Before the test: in a child that is forked behind these, what is covered reads zero.
+    // All before the test: in a forked child these read zero, and so does what is tested.
     let tag = thread.place.load(Relaxed);
+    let level = thread.level();
     let covered = thread.covered();
     if !thread.follows(offset, control) {
         return None;
     }
-    let open = thread.innermost_open();
+    let open = thread.open_region_at(level);
     notes.point(point);
     notes.covered(covered);
     let off = thread.clock.off();

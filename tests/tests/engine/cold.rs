@@ -195,12 +195,12 @@ fn a_handler_that_leaves_for_good_loses_its_region_alone() {
             .flat_map(|how| [(how, "wall"), (how, "rseq")])
         {
             let place = Place::new();
-            let each = if clock == "wall" { size(5, 1) } else { size(61, 1) };
+            let each = if clock == "wall" { size(4, 1) } else { size(61, 1) };
             let mut command = place.command(program.to_str().expect("plain text"));
             command.args([how, &each.to_string()]).env("PFP_CLOCK", clock);
             let output = c::run(&mut command);
             let tried = said(&output, "tried")[0];
-            assert!(tried > 25, "{how} {clock}: {output}");
+            assert!(tried > 40, "{how} {clock}: {output}");
             assert!(output.contains("\nwrong 0 0\n"), "{link:?} {how} {clock}: {output}");
             all += tried;
         }

@@ -42,11 +42,16 @@ impl Thread {
         self.open_at((place & LEVELS) / (LEVEL / BYTES))
     }
 
-    /// [`Self::open_region`] of the thread's own place.
+    /// How many regions are open, modulo 256.
     #[inline(always)]
-    pub(crate) fn innermost_open(&self) -> &OpenRegion {
+    pub(crate) fn level(&self) -> u64 {
         const { assert!(LEVELS / LEVEL == 0xff && DEPTH_SHIFT.is_multiple_of(8)) };
-        let level = word::byte::<Self, PLACE, { DEPTH_SHIFT as usize / 8 }>(self);
+        word::byte::<Self, PLACE, { DEPTH_SHIFT as usize / 8 }>(self)
+    }
+
+    /// [`Self::open_region`] by its level.
+    #[inline(always)]
+    pub(crate) fn open_region_at(&self, level: u64) -> &OpenRegion {
         self.open_at(level * size_of::<OpenRegion>() as u64)
     }
 
