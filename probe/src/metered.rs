@@ -63,7 +63,7 @@ impl Timed {
     /// Begins the region, to be ended with [`Self::end`] or [`Self::end_latched`] in the
     /// same thread or [context](crate::ExecutionContext), which tell its amounts: what was
     /// received, say, is known only then. As with [`Point::begin`], the point may be
-    /// begun again inside itself. A guard of the point inside counts twice in inclusive time.
+    /// begun again inside itself; a guard of the point inside counts twice in inclusive time.
     ///
     /// ```
     /// static RECEIVE: pfp::Timed = pfp::Timed::new("receive", &["bytes"]);
