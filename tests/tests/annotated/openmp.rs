@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::OnceLock;
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::Place;
@@ -25,6 +26,12 @@ fn regions(compiler: Compiler) -> Option<PathBuf> {
         return None;
     }
     Some(c::compile(compiler, "omp_regions", &["omp_regions.c"], Link::Without, flags))
+}
+
+/// The same by gcc, which two tests run: one must not replace it while it runs for the other.
+fn regions_of_gccs() -> Option<PathBuf> {
+    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    BUILT.get_or_init(|| regions(GCC)).clone()
 }
 
 /// LLVM's runtime, as Debian installs it.
@@ -116,7 +123,7 @@ fn a_planned_imbalance_is_shown_and_pauses_are_no_wait() {
 
 #[test]
 fn a_program_of_gccs_runs_on_llvms_runtime_where_that_is_asked_for() {
-    let (Some(program), Some(runtime)) = (regions(GCC), runtime()) else { return };
+    let (Some(program), Some(runtime)) = (regions_of_gccs(), runtime()) else { return };
     let arguments = arguments();
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     let ran = run(&["--openmp-runtime", text(&runtime)], &program, &arguments);
@@ -127,7 +134,7 @@ fn a_program_of_gccs_runs_on_llvms_runtime_where_that_is_asked_for() {
 
 #[test]
 fn a_runtime_that_lacks_what_the_program_needs_is_refused() {
-    let (Some(program), Some(runtime)) = (regions(GCC), runtime()) else { return };
+    let (Some(program), Some(runtime)) = (regions_of_gccs(), runtime()) else { return };
     let place = Place::new();
     let refused = |runtime: &str, program: &str, why: &str| {
         let output = place.pfp_top(&["run", "--openmp-runtime", runtime, "--once", "--", program]);
