@@ -2,7 +2,8 @@
 // exception, by the end of the thread, or by a cancellation, which may be one that waits for no
 // cancellation point.
 //
-// left HOW EACH: at every so manyth instruction, one after the other.
+// left HOW EACH SWITCHED: at every so manyth instruction, one after the other; as if the thread
+// had just been switched out before each begin and end, or not.
 #include <pfp.h>
 
 #if !defined(__x86_64__)
@@ -12,9 +13,10 @@ int main() { return 77; }
 #include <cstdlib>
 #include <cstring>
 #include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-#include "script.h"
-#include "single_step.h"
+#include "breakpoint.h"
 
 namespace {
 
@@ -23,15 +25,24 @@ constexpr unsigned long CALLS = 3;
 struct Left {};
 
 enum { EXCEPTION, EXIT, CANCELLATION, AT_ONCE } how;
-// The instruction to leave at, and how many there were.
-unsigned long at, steps;
-volatile sig_atomic_t ends, has_left;
+// The instruction to leave at.
+unsigned long at;
+volatile sig_atomic_t has_left, is_switched;
 
 pfp_point_t *inner, *outer;
 
+// To the clock that watches rseq, a signal looks like a switch.
+void switch_out()
+{
+    if (is_switched)
+        syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), SIGURG);
+}
+
 void call()
 {
+    switch_out();
     pfp_begin(inner);
+    switch_out();
     pfp_end(inner, 0);
 }
 
@@ -43,11 +54,8 @@ unsigned long counted()
 
 void on_trap(int, siginfo_t *, void *context)
 {
-    if (ends) {
-        step_no_more(context);
-        return;
-    }
-    if (++steps < at)
+    unsigned long step = step_of_trap(context);
+    if (!step || step < at)
         return;
     has_left = 1;
     step_no_more(context);
@@ -62,9 +70,9 @@ void on_trap(int, siginfo_t *, void *context)
 // Has no clean-up of its own: an exception may come at any instruction of it.
 __attribute__((noinline)) void be_interrupted()
 {
-    single_step(1);
+    single_step(run_to(at));
     call();
-    ends = 1;
+    is_over = 1;
 }
 
 // A warm region, one that is interrupted, and, if this goes on, more.
@@ -74,8 +82,7 @@ void *measure(void *)
     call();
     if (how == AT_ONCE)
         EXPECT(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type) == 0);
-    steps = 0;
-    ends = has_left = 0;
+    has_left = 0;
     pfp_begin(outer);
     try {
         be_interrupted();
@@ -99,12 +106,14 @@ bool is_right(unsigned long whole, unsigned long before)
 
 int main(int count, char **arguments)
 {
-    EXPECT(count == 3);
+    EXPECT(count == 4);
     how = !strcmp(arguments[1], "exception") ? EXCEPTION
         : !strcmp(arguments[1], "exit")      ? EXIT
         : !strcmp(arguments[1], "at once")   ? AT_ONCE
                                              : CANCELLATION;
     unsigned long each = strtoul(arguments[2], nullptr, 10), tried = 0, wrong = 0, first = 0;
+    unsigned long missed = 0;
+    is_switched = strtoul(arguments[3], nullptr, 10) != 0;
     inner = pfp_point("inner", "left", 1);
     outer = pfp_point("outer", "left", 2);
 
@@ -113,8 +122,11 @@ int main(int count, char **arguments)
     action.sa_sigaction = on_trap;
     action.sa_flags = SA_SIGINFO | SA_NODEFER;
     EXPECT(sigaction(SIGTRAP, &action, nullptr) == 0);
+    action.sa_sigaction = [](int, siginfo_t *, void *) {};
+    EXPECT(sigaction(SIGURG, &action, nullptr) == 0);
     call();
-    for (at = 1;; at += each) {
+    at = 1;
+    for (;;) {
         unsigned long before = counted();
         if (how == EXCEPTION) {
             measure(nullptr);
@@ -123,18 +135,24 @@ int main(int count, char **arguments)
             EXPECT(pthread_create(&thread, nullptr, measure, nullptr) == 0);
             EXPECT(pthread_join(thread, nullptr) == 0);
         }
-        if (!has_left)
+        const bool is_missed = has_missed();
+        if (!has_left && !is_missed)
             break;
-        tried++;
-        if (!is_right(how == EXCEPTION ? 2 + CALLS : 2, before) && !wrong++)
+        missed += is_missed;
+        const bool goes_on = how == EXCEPTION || !has_left;
+        if (!is_right(goes_on ? 2 + CALLS : 2, before) && !wrong++)
             first = at;
         // Whoever comes next, here or on the lane that was given back, is counted.
         before = counted();
         call();
         if (counted() != before + 1 && !wrong++)
             first = at;
+        if (has_left) {
+            tried++;
+            at += each;
+        }
     }
-    say("tried %lu", tried);
+    say("tried %lu %lu %lu", tried, at, missed);
     say("wrong %lu %lu", wrong, first);
     say("counted %lu", counted());
     reach("done");

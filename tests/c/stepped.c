@@ -26,14 +26,13 @@ int main(void)
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "script.h"
-#include "single_step.h"
+#include "breakpoint.h"
 
 #define CALLS 100
 
 static unsigned long each, most;
 static unsigned long steps, next, children;
-static unsigned long crashed, hung, failed, calls_before;
+static unsigned long crashed, hung, failed, missed, calls_before;
 static int bare;
 static volatile sig_atomic_t is_child;
 
@@ -197,10 +196,11 @@ void free(void *old)
     in_heap--;
 }
 
-static void on_trap_jump(int number)
+static void on_trap_jump(int number, siginfo_t *info, void *context)
 {
-    (void)number;
-    if (++steps >= leave_at && !in_heap)
+    const unsigned long step = step_of_trap(context);
+    (void)number, (void)info;
+    if (step && step >= leave_at && !in_heap)
         siglongjmp(left, 1);
 }
 
@@ -234,9 +234,10 @@ static void *jump(void *stage)
     int state;
 
     if (!sigsetjmp(left, keeps_mask)) {
-        trap(1);
+        single_step(run_to(leave_at));
         measure_first(stage);
-        trap(0);
+        is_over = 1;
+        single_step(0);
         _exit(NOT_INTERRUPTED);
     }
     began = cpu_us();
@@ -283,25 +284,33 @@ static void jump_in_child(const char *stage)
     EXPECT(pthread_join(thread, NULL) == 0);
 }
 
-/* A child for each instruction to leave at, until one comes through. */
+/* A child for each instruction to leave at, until one comes through that has not missed its
+ * checkpoint. */
 static void jump_everywhere(const char *stage)
 {
     struct sigaction action;
     memset(&action, 0, sizeof action);
-    action.sa_handler = on_trap_jump;
-    action.sa_flags = SA_NODEFER;
+    action.sa_sigaction = on_trap_jump;
+    action.sa_flags = SA_NODEFER | SA_SIGINFO;
     EXPECT(sigaction(SIGTRAP, &action, NULL) == 0);
-    for (leave_at = next; children < most; leave_at += each) {
-        int status = 0;
+    share_trace();
+    for (leave_at = next; children < most;) {
+        int status = 0, is_missed;
         pid_t child = fork();
         EXPECT(child >= 0);
         if (child == 0)
             jump_in_child(stage);
         EXPECT(waitpid(child, &status, 0) == child);
-        if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_INTERRUPTED)
+        is_missed = has_missed();
+        missed += (unsigned long)is_missed;
+        if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_INTERRUPTED) {
+            if (is_missed)
+                continue;
             break;
+        }
         children++;
         count_end(status);
+        leave_at += each;
     }
 }
 
@@ -330,6 +339,7 @@ int main(int count, char **arguments)
     if (!strcmp(arguments[2], "jump")) {
         jump_everywhere(stage);
         say("children %lu", children);
+        say("steps %lu %lu", leave_at, missed);
         say("crashed %lu", crashed);
         say("hung %lu", hung);
         say("failed %lu", failed);

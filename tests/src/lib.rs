@@ -15,8 +15,9 @@
 //! Each test has a folder of its own, where its targets and viewers meet (`place`), and
 //! terminals for viewers in it (`screen`).
 //!
-//! A target can also be run instruction by instruction (`stepper`), and tell what it
-//! has done when it cannot speak any more (`witness`). A GPU is a library that stands in
+//! A target can also be run instruction by instruction (`stepper`), be interrupted at one of
+//! its instructions (`breakpoint`), and tell what it has done when it cannot speak any more
+//! (`witness`). A GPU is a library that stands in
 //! for its driver (`stand_in`).
 //!
 //! Programs in C are built by `c`, and are targets like any other. What scrapes the
@@ -28,6 +29,8 @@
 //! No test waits for a time to pass: it waits for a line or for a condition, with
 //! a deadline so far away that only a hang reaches it.
 
+#[cfg(target_arch = "x86_64")]
+pub mod breakpoint;
 pub mod c;
 pub mod cells;
 pub mod changes;

@@ -1,8 +1,8 @@
 //! Regions that are begun and ended by hand: their context keeps them in the meantime.
 
 use std::mem::{ManuallyDrop, MaybeUninit};
-use std::ptr;
 use std::sync::atomic::{
+    AtomicU64,
     Ordering::{Relaxed, SeqCst},
     compiler_fence,
 };
@@ -198,7 +198,8 @@ pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> bool {
 struct Held<'a> {
     regions: &'a Regions,
     at: usize,
-    slot: &'a Slot,
+    start: &'a AtomicU64,
+    covered: &'a AtomicU64,
     tag: u64,
     /// Where it is recorded, and what was noted of the inclusive total there.
     point: &'static Point,
@@ -219,12 +220,12 @@ impl Region for Held<'_> {
 
     #[inline(always)]
     fn start(&self) -> u64 {
-        self.slot.start.load(Relaxed)
+        self.start.load(Relaxed)
     }
 
     #[inline(always)]
     fn covered(&self) -> u64 {
-        self.slot.covered.load(Relaxed)
+        self.covered.load(Relaxed)
     }
 
     #[inline(always)]
@@ -260,7 +261,7 @@ pub(crate) fn end(point: &'static Point) {
 pub(crate) fn end_told(point: &'static Point) -> Option<u64> {
     let mut ended = None;
     let asked = end_by(point, |thread, at, door| {
-        ended = end_turned(thread, point, at, point, None, door);
+        ended = end_turned(thread, point, at, door);
     });
     ended.or(asked)
 }
@@ -280,7 +281,8 @@ fn end_by(
     };
     let end = stamp(thread);
     let (tag, inclusive) = (slot.place.load(Relaxed), slot.inclusive.load(Relaxed));
-    let mut held = Held { regions, at, slot, tag, point, inclusive, mark: &mut mark::new() };
+    let (start, covered, mark) = (&slot.start, &slot.covered, &mut mark::new());
+    let mut held = Held { regions, at, start, covered, tag, point, inclusive, mark };
     end_at::<false, _>(&mut held, thread, end, None, |_, door| slow(thread, at, door));
     Some(end.now)
 }
@@ -314,46 +316,27 @@ fn end_slow(
     covered: u64,
     marked: u64,
 ) {
-    let door = Door { elapsed, covered, marked };
-    end_turned(thread, point, at, point, None, door);
+    end_turned(thread, point, at, Door { elapsed, covered, marked });
 }
 
 /// Ends a region that the short way has refused: again if its record is the first of a page, else on
-/// the long way. It is recorded by its point, or by a variant of that.
-fn end_turned(
-    thread: &Thread,
-    point: &'static Point,
-    at: usize,
-    recorded: &'static Point,
-    amounts: Option<&Amounts>,
-    Door { elapsed, covered, marked }: Door,
-) -> Option<u64> {
-    let unmark = |marked| {
-        if marked != 0 && thread.is_alive() {
-            busy::unmark(thread);
-        }
-    };
-    unmark(marked);
+/// the long way.
+fn end_turned(thread: &Thread, point: &'static Point, at: usize, door: Door) -> Option<u64> {
+    unmark(thread, door.marked);
     let regions = thread.regions();
     let slot = &regions.slots[at];
+    let Door { elapsed, covered, .. } = door;
     let now = slot.start.load(Relaxed).wrapping_add(elapsed);
-    let is_variant = !ptr::eq(recorded, point);
-    let tag = slot.place.load(Relaxed) | if is_variant { IS_PLACE } else { 0 };
-    if thread.inner_place() == tag
-        && thread::begins_page(thread.written())
-        && let Some((took, added)) = turn_page(thread, recorded)
-    {
-        slot.leave_out(took, if is_variant { 0 } else { added });
+    let tag = slot.place.load(Relaxed);
+    if let Some((took, added)) = turned(thread, point, tag) {
+        slot.leave_out(took, added);
         let end = End { now, covered: covered.wrapping_add(took) };
-        let mark = &mut mark::new();
-        let inclusive = match is_variant {
-            true => thread.entry(recorded.index()).total(),
-            false => slot.inclusive.load(Relaxed),
-        };
-        let mut held = Held { regions, at, slot, tag, point: recorded, inclusive, mark };
+        let (start, covered, mark) = (&slot.start, &slot.covered, &mut mark::new());
+        let inclusive = slot.inclusive.load(Relaxed);
+        let mut held = Held { regions, at, start, covered, tag, point, inclusive, mark };
         let mut is_short = true;
         end_at::<true, _>(&mut held, thread, end, None, |_, door| {
-            unmark(door.marked);
+            unmark(thread, door.marked);
             is_short = false;
         });
         if is_short {
@@ -362,7 +345,20 @@ fn end_turned(
         // It will be found to end later: so much later it begins.
         slot.start.store(slot.start.load(Relaxed).wrapping_add(took), Relaxed);
     }
-    end_long(thread, point, at, End { now, covered }, Extra { latch: false, amounts })
+    end_long(thread, point, at, End { now, covered }, Extra::default())
+}
+
+/// Takes a mark away that an end has left.
+fn unmark(thread: &Thread, marked: u64) {
+    if marked != 0 && thread.is_alive() {
+        busy::unmark(thread);
+    }
+}
+
+/// Turns the page for the record of the innermost region, if that will be the first of one.
+fn turned(thread: &Thread, recorded: &Point, tag: u64) -> Option<(u64, u64)> {
+    let is_first = thread.inner_place() == tag && thread::begins_page(thread.written());
+    is_first.then(|| turn_page(thread, recorded)).flatten()
 }
 
 /// Ends the innermost region of a point, but keeps what it measured; see [`Point::end_latched`].
@@ -378,7 +374,7 @@ pub(crate) fn end_with(timed: &'static Timed, latch: bool, amounts: &Amounts) {
     let Some(at) = regions.innermost(point) else { return };
     let end = stamp(thread);
     let slot = &regions.slots[at];
-    let extra = Extra { latch, amounts: Some(amounts) };
+    let extra = Extra { latch, amounts: Some(amounts), variant: None };
     if latch || at + 1 != regions.open() || regions.is_around(at, point) {
         end_long(thread, point, at, end, extra);
         return;
@@ -393,13 +389,86 @@ pub(crate) fn end_with(timed: &'static Timed, latch: bool, amounts: &Amounts) {
         end_long(thread, point, at, end, extra);
         return;
     }
-    // It drops nothing of what regions inside have added: none of them is of the point.
-    let (tag, inclusive) = (slot.place.load(Relaxed) | IS_PLACE, entry.total());
-    let mark = &mut mark::new();
-    let mut held = Held { regions, at, slot, tag, point: variant, inclusive, mark };
-    end_at::<false, _>(&mut held, thread, end, None, |_, door| {
-        end_turned(thread, point, at, variant, Some(amounts), door);
-    });
+    let variant = Variant { of: timed, point: variant, at, before: [0; 2] };
+    let variant = Variant { before: variant.totals(thread), ..variant };
+    let Some(door) = variant.end::<false>(thread, end) else { return };
+    unmark(thread, door.marked);
+    let mut end = End { covered: door.covered, ..end };
+    if let Some((took, _)) = turned(thread, variant.point, variant.tag(slot)) {
+        slot.leave_out(took, 0);
+        end.covered = end.covered.wrapping_add(took);
+        let Some(door) = variant.end::<true>(thread, end) else { return };
+        unmark(thread, door.marked);
+        // It will be found to end later: so much later it begins.
+        slot.start.store(slot.start.load(Relaxed).wrapping_add(took), Relaxed);
+    }
+    end_long(thread, point, at, end, Extra { variant: Some(variant), ..extra });
+}
+
+/// A region of a point with amounts as it ends, where its amounts are known: it is recorded by a
+/// variant of the point.
+#[derive(Clone, Copy)]
+struct Variant {
+    of: &'static Timed,
+    point: &'static Point,
+    at: usize,
+    /// The thread's switches and the totals when the end began.
+    before: [u64; 2],
+}
+
+impl Variant {
+    fn tag(&self, slot: &Slot) -> u64 {
+        slot.place.load(Relaxed) | IS_PLACE
+    }
+
+    /// The thread's switches; and what regions with these amounts have added to its inclusive
+    /// totals, whichever way they ended.
+    fn totals(&self, thread: &Thread) -> [u64; 2] {
+        let switches = thread.clock.switches();
+        compiler_fence(SeqCst);
+        let [of, own] = [self.of.point(), self.point].map(|it| thread.entry(it.index()).total());
+        [switches, of.wrapping_add(own)]
+    }
+
+    /// What handlers have added since the end began. What another fibre has is not inside.
+    fn added(&self, thread: &Thread) -> u64 {
+        let [switches, before] = self.before;
+        match thread.clock.was_resumed(switches) {
+            true => 0,
+            false => self.totals(thread)[1].wrapping_sub(before),
+        }
+    }
+
+    /// Ends it on the short way, if it can be; else it is open as it was.
+    ///
+    /// It is closed first: what a handler measures from then on is not inside and counts by
+    /// itself, and where this end finds that one has come, it leaves out what was added.
+    #[inline(always)]
+    fn end<const TURNED: bool>(self, thread: &Thread, end: End) -> Option<Door> {
+        let (regions, at) = (thread.regions(), self.at);
+        let slot = &regions.slots[at];
+        let (begun, place) = (slot.begun(), slot.place.load(Relaxed));
+        let kept = slot.kept.load(Relaxed);
+        let (tag, point) = (self.tag(slot), self.point);
+        let inclusive = thread.entry(point.index()).total();
+        compiler_fence(SeqCst);
+        regions.open.store(at as u64, Relaxed);
+        compiler_fence(SeqCst);
+        // Not in the slot, which a handler may have now.
+        let [start, covered] = [begun.start, begun.covered].map(AtomicU64::new);
+        let (start, covered, mark) = (&start, &covered, &mut mark::new());
+        let mut held = Held { regions, at, start, covered, tag, point, inclusive, mark };
+        let mut refused = None;
+        end_at::<TURNED, _>(&mut held, thread, end, None, |_, door| refused = Some(door));
+        if refused.is_some() {
+            // Open before it is filled: a handler that comes meanwhile has another slot.
+            regions.open.store(at as u64 + 1, Relaxed);
+            compiler_fence(SeqCst);
+            slot.fill(self.of.point(), place, &begun);
+            slot.kept.store(kept, Relaxed);
+        }
+        refused
+    }
 }
 
 /// Ends a region of a guard that the context keeps; with amounts if its cell sums those.
@@ -412,7 +481,7 @@ pub(super) fn end_kept(point: &'static Point, amounts: Option<&Amounts>) {
 fn end_long_now(point: &'static Point, latch: bool, amounts: Option<&Amounts>) {
     let Some(thread) = thread::current() else { return };
     let Some(at) = thread.regions().innermost(point) else { return };
-    end_long(thread, point, at, stamp(thread), Extra { latch, amounts });
+    end_long(thread, point, at, stamp(thread), Extra { latch, amounts, variant: None });
 }
 
 /// What an end on the long way may have besides.
@@ -420,6 +489,8 @@ fn end_long_now(point: &'static Point, latch: bool, amounts: Option<&Amounts>) {
 struct Extra<'a> {
     latch: bool,
     amounts: Option<&'a Amounts>,
+    /// The variant, if the short way was tried.
+    variant: Option<Variant>,
 }
 
 #[cold]
@@ -428,7 +499,7 @@ fn end_long(
     point: &'static Point,
     at: usize,
     end: End,
-    Extra { latch, amounts }: Extra<'_>,
+    Extra { latch, amounts, variant }: Extra<'_>,
 ) -> Option<u64> {
     if !thread.is_alive() {
         return None;
@@ -439,7 +510,10 @@ fn end_long(
     let control = Control(slot.kept.load(Relaxed));
     let end = if place & FENCED == 0 { end } else { fenced_end(thread) };
     let place = place & LEVELS;
-    let (mut moment, mut inside) = thread.moment(Some(end), || slot.added(thread, point));
+    let (mut moment, mut inside) = thread.moment(Some(end), || match &variant {
+        Some(variant) => variant.added(thread),
+        None => slot.added(thread, point),
+    });
     if thread.inner_place() & LEVELS != place {
         // Regions inside were not ended: they are given up.
         thread.give_up_since(&begun, moment.now);
@@ -452,14 +526,17 @@ fn end_long(
     // A handler that came before that was inside, unless it has had the slot since.
     if thread.covered() != moment.covered && slot.is_of(point, begun.start) {
         let total = || thread.entry(point.index()).total().wrapping_sub(noted);
-        (moment, inside) = thread.moment(None, total);
+        (moment, inside) = thread.moment(None, || match &variant {
+            Some(variant) => variant.added(thread),
+            None => total(),
+        });
     }
     thread.set_level(place.wrapping_add(LEVEL));
     // The cells of a point with amounts have totals of their own.
     let inclusive = match point.timed() {
         Some(_) if is_inner => Inclusive::Inner,
-        Some(_) => Inclusive::Add,
-        None => Inclusive::Beyond(inside),
+        Some(_) if variant.is_none() => Inclusive::Add,
+        _ => Inclusive::Beyond(inside),
     };
     finish(thread, point, Ending { begun, moment, inclusive, latch, control, amounts });
     Some(moment.now)

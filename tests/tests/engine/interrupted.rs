@@ -22,17 +22,33 @@ const CASES: [&str; 9] = [
     "polls",
 ];
 
-/// Every so manyth instruction is tried in the ordinary size.
-const EACH: u64 = 19;
+/// Ticks that a region works, and every so manyth instruction of what is interrupted then.
+#[derive(Clone, Copy)]
+struct Way {
+    lasts: u64,
+    each: u64,
+}
+
+/// Regions that are short: each instruction of the short ways is tried.
+const SHORT: Way = Way { lasts: 4_000, each: 1 };
+
+/// Regions that last longer than a thread goes without reading its CPU time, 2^21 ticks: all
+/// their ends go the long way, and so do most begins.
+const LATE: Way = Way { lasts: (1 << 21) * 9 / 8, each: size(19, 1) };
+
+/// The same where each instruction costs a child.
+const SHORT_FOR_CHILDREN: Way = Way { each: size(3, 1), ..SHORT };
 
 /// Instructions between the last test of whether this is a forked child and the end of a
 /// record, at most: a child that is forked among them finishes the record.
-const LATE: u64 = 64;
+const UNTESTED: u64 = 64;
 
 /// What came of a handler at each instruction of a case.
 #[derive(Debug)]
 struct Outcome {
     steps: u64,
+    /// The instruction that no run has come to.
+    end: u64,
     children: u64,
     /// Children that did not end well.
     harmed: u64,
@@ -42,12 +58,18 @@ struct Outcome {
 }
 
 /// Runs the program to its end.
-fn run(action: &str, case: &str, clock: &str, each: u64) -> Outcome {
+fn run(action: &str, case: &str, clock: &str, Way { lasts, each }: Way) -> Outcome {
+    run_with(&[action, case, &each.to_string(), &lasts.to_string()], clock)
+}
+
+fn run_with(arguments: &[&str], clock: &str) -> Outcome {
+    let (action, case) = (arguments[0], arguments[1]);
     let place = Place::new();
     let mut command = place.command(PROGRAM);
-    command.args([action, case, &each.to_string()]).env("PFP_CLOCK", clock);
+    command.args(arguments).env("PFP_CLOCK", clock);
     let mut target = Target::start(&mut command);
     let said = target.reach("done").clone();
+    let tried = said.all::<u64>("steps").remove(0);
     let mut watch = Watch::attach(&place, &target);
     let picture = watch.poll();
     for cell in &picture.cells {
@@ -64,13 +86,14 @@ fn run(action: &str, case: &str, clock: &str, each: u64) -> Outcome {
     } else {
         // A jump may leave one measurement without a record. What it leaves in the middle
         // sends nobody the long way round, on which each measurement would lack one.
-        let (missed, steps) = (picture.losses.records_missed, said.one::<u64>("steps"));
+        let (missed, steps) = (picture.losses.records_missed, tried[0]);
         assert!(missed <= steps, "{action} {case} {clock}: {missed} records in {steps} steps");
     }
     let [children, harmed, _] = said.all::<u64>("children")[0][..] else { panic!("{said:?}") };
     let bad: Vec<String> = said.all("bad").remove(0);
     let outcome = Outcome {
-        steps: said.one("steps"),
+        steps: tried[0],
+        end: tried[1],
         children,
         harmed,
         bad: bad[0].parse().expect("it is a number"),
@@ -81,18 +104,24 @@ fn run(action: &str, case: &str, clock: &str, each: u64) -> Outcome {
 }
 
 /// Does it for each case on some clocks, and says how often.
-fn each(action: &str, clocks: &[&str], judge: impl Fn(&Outcome, &str)) {
+fn each(action: &str, clocks: &[&str], short: Way, judge: impl Fn(&Outcome, Way, &str)) {
     if cfg!(not(target_arch = "x86_64")) {
         return skipped("single steps", "they are for x86-64");
     }
     let (mut steps, mut children, mut bad) = (0, 0, 0);
     for case in CASES {
         for clock in clocks {
-            let outcome = run(action, case, clock, size(EACH, 1));
-            judge(&outcome, &format!("{action} {case} {clock}"));
-            steps += outcome.steps;
-            children += outcome.children;
-            bad += outcome.bad;
+            let ends = [short, LATE].map(|way| {
+                let outcome = run(action, case, clock, way);
+                judge(&outcome, way, &format!("{action} {case} {clock} {}", way.lasts));
+                steps += outcome.steps;
+                children += outcome.children;
+                bad += outcome.bad;
+                outcome.end
+            });
+            assert!(ends.iter().all(|end| *end > 140), "{action} {case} {clock}: {ends:?}");
+            // A short region of the simplest kind goes the short way.
+            assert!(case != "scope" || ends[1] > 2 * ends[0], "{action} {clock}: {ends:?}");
         }
     }
     figure(&format!("interrupted, {action}: {steps} instructions, {children} children, {bad} bad"));
@@ -103,7 +132,7 @@ const CLOCKS: &[&str] = &["wall"];
 
 #[test]
 fn what_a_handler_measures_is_exact_at_each_instruction() {
-    each("measure", CLOCKS, |outcome, what| {
+    each("measure", CLOCKS, SHORT, |outcome, _, what| {
         assert_eq!(outcome.bad, 0, "{what}: {}", outcome.first)
     });
 }
@@ -111,12 +140,14 @@ fn what_a_handler_measures_is_exact_at_each_instruction() {
 /// Its stack is just above the one that it comes in between on.
 #[test]
 fn what_another_fibre_measures_is_exact_at_each_instruction() {
-    each("switch", CLOCKS, |outcome, what| assert_eq!(outcome.bad, 0, "{what}: {}", outcome.first));
+    each("switch", CLOCKS, SHORT, |outcome, _, what| {
+        assert_eq!(outcome.bad, 0, "{what}: {}", outcome.first)
+    });
 }
 
 #[test]
 fn a_child_that_a_handler_forks_at_any_instruction_lives_and_is_silent() {
-    each("fork", CLOCKS, |outcome, what| {
+    each("fork", CLOCKS, SHORT_FOR_CHILDREN, |outcome, _, what| {
         assert_eq!(outcome.harmed, 0, "{what}: of {} children", outcome.children);
         assert_eq!(outcome.bad, 0, "{what}: {}", outcome.first);
     });
@@ -128,16 +159,20 @@ fn a_child_that_a_handler_forks_reads_no_page_that_it_does_not_have() {
     if cfg!(not(target_arch = "x86_64")) {
         return skipped("single steps", "they are for x86-64");
     }
-    let outcome = run("fork", "scope", "perf", size(EACH, 1));
-    assert_eq!(outcome.harmed, 0, "of {} children", outcome.children);
-    assert_eq!(outcome.bad, 0, "{}", outcome.first);
-    figure(&format!("interrupted, fork on perf: {} children", outcome.children));
+    let mut children = 0;
+    for way in [SHORT_FOR_CHILDREN, LATE] {
+        let outcome = run("fork", "scope", "perf", way);
+        assert_eq!(outcome.harmed, 0, "of {} children", outcome.children);
+        assert_eq!(outcome.bad, 0, "{}", outcome.first);
+        children += outcome.children;
+    }
+    figure(&format!("interrupted, fork on perf: {children} children"));
 }
 
 /// No handler of the C library runs in such a child.
 #[test]
 fn a_child_that_a_handler_clones_at_any_instruction_lives_and_ends_its_record_at_most() {
-    each("clone", CLOCKS, |outcome, what| {
+    each("clone", CLOCKS, SHORT_FOR_CHILDREN, |outcome, way, what| {
         assert_eq!(outcome.harmed, 0, "{what}: of {} children", outcome.children);
         let records = match what {
             what if what.contains("laps") => 3,
@@ -145,7 +180,7 @@ fn a_child_that_a_handler_clones_at_any_instruction_lives_and_ends_its_record_at
             _ => 1,
         };
         // So many of those instructions are tried, wherever the first one falls.
-        let late = LATE.div_ceil(size(EACH, 1));
+        let late = UNTESTED.div_ceil(way.each);
         assert!(outcome.bad <= late * records, "{what}: {outcome:?}");
     });
 }
@@ -153,7 +188,7 @@ fn a_child_that_a_handler_clones_at_any_instruction_lives_and_ends_its_record_at
 #[test]
 fn a_jump_out_of_a_handler_at_any_instruction_leaves_nothing_behind() {
     for action in ["jump", "jump_from_stack"] {
-        each(action, CLOCKS, |outcome, what| {
+        each(action, CLOCKS, SHORT, |outcome, _, what| {
             assert_eq!(outcome.bad, 0, "{what}: {}", outcome.first)
         });
     }
@@ -166,7 +201,7 @@ fn time_outs_at_random_instructions_leave_the_figures_exact() {
         return skipped("jumps", "they are for x86-64");
     }
     for clock in ["wall", "rseq"] {
-        let outcome = run("storm", &size(1_000, 10_000).to_string(), clock, 1);
+        let outcome = run_with(&["storm", &size(1_000, 10_000).to_string()], clock);
         assert_eq!(outcome.bad, 0, "{clock}: {}", outcome.first);
         figure(&format!("interrupted, at random on {clock}: {} jumps", outcome.steps));
     }

@@ -1,0 +1,146 @@
+/* An action at one instruction of some work, at the price of few steps: as `src/breakpoint.rs`
+ * does it in Rust. A run goes at full speed to a checkpoint, a breakpoint at an instruction that
+ * an earlier run has noted, and steps from there. For x86-64.
+ *
+ * One thread at a time does so; forked children note for those that come later. */
+#ifndef BREAKPOINT_H
+#define BREAKPOINT_H
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include "script.h"
+#include "single_step.h"
+
+#define BREAKPOINT_MOST (1UL << 20)
+#define INT3 0xcc
+
+struct trace {
+    /* The address of each instruction, by the number of its step, as far as it is noted. */
+    unsigned long addresses[BREAKPOINT_MOST];
+    unsigned long noted;
+    /* The step that the work is at; the one at which the full speed ends, or 0; how often the
+     * instruction there is passed before that; and whether it is passed just now. */
+    unsigned long step, checkpoint, passes;
+    int is_passed;
+    /* Steps that are forgotten when the next checkpoint is missed. */
+    unsigned long back;
+};
+
+static struct trace *trace;
+/* Where the breakpoint is, and the byte that belongs there. */
+static unsigned char *planted, replaced;
+/* Whether no trap counts any more. */
+static volatile sig_atomic_t is_over = 1;
+
+static void plant(unsigned long address)
+{
+    planted = (unsigned char *)address;
+    replaced = *planted;
+    *(volatile unsigned char *)planted = INT3;
+}
+
+static void take_out(void)
+{
+    if (planted)
+        *(volatile unsigned char *)planted = replaced;
+    planted = 0;
+}
+
+static int make_writable(unsigned long address)
+{
+    void *page = (void *)(address & ~0xfffUL);
+    return mprotect(page, 0x1000, PROT_READ | PROT_WRITE | PROT_EXEC) == 0;
+}
+
+/* To be called before whatever notes is forked. */
+static void share_trace(void)
+{
+    void *shared = mmap(0, sizeof *trace, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    EXPECT(shared != MAP_FAILED);
+    trace = (struct trace *)shared;
+    trace->back = 1;
+}
+
+/* Prepares a run that is to step to an instruction, which is to begin at once. Returns what
+ * single_step() is to be called with: whether it steps from the start. */
+static int run_to(unsigned long at)
+{
+    unsigned long step, earlier, passes, traps = at, last;
+
+    if (!trace)
+        share_trace();
+    trace->checkpoint = trace->passes = trace->step = 0;
+    last = trace->noted < at ? trace->noted : at;
+    for (step = last; step > 0 && at - step < traps; step--) {
+        const unsigned long address = trace->addresses[step];
+        for (earlier = 1, passes = 0; earlier < step; earlier++)
+            passes += trace->addresses[earlier] == address;
+        if (at - step + 2 * passes < traps && make_writable(address)) {
+            traps = at - step + 2 * passes;
+            trace->checkpoint = step;
+            trace->passes = passes;
+        }
+    }
+    trace->noted = trace->checkpoint;
+    trace->is_passed = 0;
+    is_over = 0;
+    if (trace->checkpoint)
+        plant(trace->addresses[trace->checkpoint]);
+    return !trace->checkpoint;
+}
+
+/* To be called by the handler of SIGTRAP. The step that the work is at, or 0 if that does not
+ * count: it is not being stepped yet, or `is_over` was set. */
+static unsigned long step_of_trap(void *context)
+{
+    greg_t *const registers = ((ucontext_t *)context)->uc_mcontext.gregs;
+    const int is_breakpoint = planted != 0;
+
+    if (is_breakpoint) {
+        take_out();
+        registers[REG_RIP]--;
+    }
+    if (is_over) {
+        step_no_more(context);
+        return 0;
+    }
+    if (is_breakpoint) {
+        registers[REG_EFL] |= (greg_t)TRAP_FLAG;
+        if (trace->passes) {
+            trace->is_passed = 1;
+            return 0;
+        }
+        return trace->step = trace->checkpoint;
+    }
+    if (trace->is_passed) {
+        trace->is_passed = 0;
+        trace->passes--;
+        step_no_more(context);
+        plant(trace->addresses[trace->checkpoint]);
+        return 0;
+    }
+    trace->step++;
+    if (trace->step == trace->noted + 1 && trace->step < BREAKPOINT_MOST) {
+        trace->addresses[trace->step] = (unsigned long)registers[REG_RIP];
+        trace->noted = trace->step;
+    }
+    return trace->step;
+}
+
+/* After a run: whether it went another way, without its checkpoint. The next one looks for an
+ * earlier one. */
+static int has_missed(void)
+{
+    take_out();
+    if (!trace->checkpoint || trace->step) {
+        trace->back = 1;
+        return 0;
+    }
+    trace->noted = trace->checkpoint > trace->back ? trace->checkpoint - trace->back : 0;
+    trace->back *= 2;
+    return 1;
+}
+
+#endif
