@@ -14,6 +14,8 @@ use crate::engine::context::{self, Switched};
 use crate::engine::figures::Histogram;
 use crate::engine::{by_hand, calibrate, cold, measure, numeric, process, thread};
 use crate::errno;
+pub use crate::file::File;
+pub use crate::loaded::{Loaded, Mapping, each_mapping};
 use crate::{ExecutionContext, Guard, Point, Stats, Timed, TimedGuard};
 
 /// Begins a region of a point into the caller's memory. The point's word was read
@@ -96,9 +98,10 @@ pub fn private_pages(bytes: usize) -> Option<*mut u8> {
 }
 
 /// Whether the point is on, or is not known yet, as while other threads make points.
+#[inline]
 #[must_use]
 pub fn may_measure(point: &'static Point) -> bool {
-    point.is_enabled() || point.control().enabled()
+    point.control().enabled() || point.is_enabled()
 }
 
 /// Makes the segment before the program goes on: threads whose first regions come together lose
@@ -119,7 +122,9 @@ pub fn get_ready() {
 /// Counts a region for which there was no room on the calling thread.
 #[cold]
 pub fn count_refusal() {
-    if let Some(thread) = thread::current().filter(|thread| thread.is_alive()) {
+    // It may be the first thing that the thread does.
+    let thread = thread::current().filter(|thread| thread.is_alive()).or_else(thread::get);
+    if let Some(thread) = thread {
         thread.count(|tally| &tally.refused);
     }
 }

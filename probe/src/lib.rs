@@ -104,7 +104,8 @@
 //!
 //! - **exclusive**: ticks on a CPU between begin and end, minus the regions nested in it, minus the
 //!   calibrated cost of measuring;
-//! - **inclusive**: the same with the nested regions; recursion counted once;
+//! - **inclusive**: the same with the nested regions; recursion counted once. What is called and has
+//!   no region, or one that is off, belongs to the region around it, in both figures;
 //! - **off-CPU**: the ticks in which the thread was blocked or pre-empted, or its
 //!   [context](ExecutionContext) put aside;
 //! - count, switches, shortest, longest and last call, variance, an exponential average where asked
@@ -178,9 +179,13 @@ mod engine;
 mod errno;
 mod errors;
 #[cfg(feature = "enabled")]
+mod file;
+#[cfg(feature = "enabled")]
 mod frame;
 mod future;
 mod guard;
+#[cfg(feature = "enabled")]
+mod loaded;
 #[cfg(feature = "enabled")]
 mod mark;
 mod metered;

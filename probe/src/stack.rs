@@ -157,19 +157,15 @@ fn with<R>(work: impl FnOnce(&Stack) -> R) -> Option<R> {
 #[inline]
 pub fn push(owner: usize, begin: impl FnOnce(&mut Open)) -> Option<u32> {
     with(|stack| {
-        let depth = stack.depth.get();
         let level = stack.around(owner).map_or(0, |around| around.level + 1);
-        let Some(slot) = stack.open.get(depth) else {
-            stack.beyond.set(stack.beyond.get() + 1);
-            c::count_refusal();
-            return level + stack.beyond.get() - 1;
-        };
-        // SAFETY: the slot is the calling thread's, and nothing is in it.
-        let open = unsafe { (*slot.get()).write(Open::new(owner, level)) };
-        stack.depth.set(depth + 1);
-        begin(open);
-        level
+        stack.push(owner, level, begin)
     })
+}
+
+/// [`push`] for owners that need not know how many of them are around: nothing is looked for.
+#[inline]
+pub fn push_one(owner: usize, begin: impl FnOnce(&mut Open)) {
+    with(|stack| stack.push(owner, 0, begin));
 }
 
 /// A region that its owner has ended.
@@ -185,22 +181,19 @@ pub struct Ended {
 #[inline]
 pub fn pop(owner: usize) -> Option<Ended> {
     with(|stack| {
-        let beyond = stack.beyond.get();
-        if beyond > 0 {
-            stack.beyond.set(beyond - 1);
-            let level = stack.around(owner).map_or(0, |around| around.level + 1) + beyond - 1;
-            return Some(Ended { level, was_innermost: true });
+        // Nearly always the last one.
+        match stack.open_ones().next() {
+            Some(open) if open.owner == owner && !open.has_ended && stack.beyond.get() == 0 => {
+                open.has_ended = true;
+                let level = open.level;
+                stack.end_last(stack.depth.get() - 1);
+                if stack.open_ones().next().is_some_and(|around| around.has_ended) {
+                    stack.close();
+                }
+                Some(Ended { level, was_innermost: true })
+            }
+            _ => stack.pop(owner),
         }
-        let mut inside = 0;
-        let is_its = |open: &&mut Open| {
-            inside += 1;
-            open.owner == owner && !open.has_ended
-        };
-        let open = stack.open_ones().find(is_its)?;
-        open.has_ended = true;
-        let level = open.level;
-        stack.close();
-        Some(Ended { level, was_innermost: inside == 1 })
     })
     .flatten()
 }
@@ -216,20 +209,26 @@ pub fn innermost() -> Option<usize> {
     with(|stack| stack.open_ones().find(|open| !open.has_ended).map(|open| open.owner)).flatten()
 }
 
-/// Gives up regions of owners that are gone: they are not recorded. The result is how many.
+/// Gives up regions of owners that are gone: they are not recorded, nor are those that have ended
+/// and wait for them. The result is how many had not ended.
 #[cold]
 pub fn forget(is_gone: impl Fn(usize) -> bool) -> usize {
+    with(|stack| stack.forget(|open| is_gone(open.owner))).unwrap_or(0)
+}
+
+/// Gives up a region that its owner has ended while others inside it have not, and those. The
+/// result is how many these are.
+#[cold]
+pub fn forget_inside(owner: usize) -> usize {
     with(|stack| {
-        let mut forgotten = 0;
-        for open in stack.open_ones() {
-            if !open.has_ended && is_gone(open.owner) {
-                open.has_ended = true;
-                open.give_up();
-                forgotten += 1;
-            }
-        }
-        stack.close();
-        forgotten
+        let waits = |open: &mut Open| open.has_ended && open.owner == owner;
+        let Some(mut inside) = stack.open_ones().position(waits) else { return 0 };
+        inside -= stack.open_ones().take(inside).filter(|open| open.has_ended).count();
+        stack.forget(|_| {
+            let is_inside = inside > 0;
+            inside -= usize::from(is_inside);
+            is_inside
+        })
     })
     .unwrap_or(0)
 }
@@ -247,6 +246,45 @@ impl Stack {
         }
     }
 
+    #[inline(always)]
+    fn push(&self, owner: usize, level: u32, begin: impl FnOnce(&mut Open)) -> u32 {
+        let depth = self.depth.get();
+        let Some(slot) = self.open.get(depth) else { return self.push_beyond(level) };
+        // SAFETY: the slot is the calling thread's, and nothing is in it.
+        let open = unsafe { (*slot.get()).write(Open::new(owner, level)) };
+        self.depth.set(depth + 1);
+        begin(open);
+        level
+    }
+
+    #[cold]
+    fn push_beyond(&self, level: u32) -> u32 {
+        let beyond = self.beyond.get();
+        self.beyond.set(beyond + 1);
+        c::count_refusal();
+        level + beyond
+    }
+
+    #[inline(never)]
+    fn pop(&self, owner: usize) -> Option<Ended> {
+        let beyond = self.beyond.get();
+        if beyond > 0 {
+            self.beyond.set(beyond - 1);
+            let level = self.around(owner).map_or(0, |around| around.level + 1) + beyond - 1;
+            return Some(Ended { level, was_innermost: true });
+        }
+        let mut inside = 0;
+        let is_its = |open: &&mut Open| {
+            inside += 1;
+            open.owner == owner && !open.has_ended
+        };
+        let open = self.open_ones().find(is_its)?;
+        open.has_ended = true;
+        let level = open.level;
+        self.close();
+        Some(Ended { level, was_innermost: inside == 1 })
+    }
+
     /// From the innermost on.
     #[inline]
     fn open_ones(&self) -> impl Iterator<Item = &mut Open> {
@@ -262,21 +300,40 @@ impl Stack {
         self.open_ones().find(|open| open.owner == owner && !open.has_ended)
     }
 
-    /// Ends the innermost regions as far as their owners have.
-    #[inline]
-    fn close(&self) {
-        while let Some(last) = self.depth.get().checked_sub(1) {
-            // SAFETY: below the depth, and the calling thread's.
-            let open = unsafe { &mut *self.open[last].get() };
-            // SAFETY: as above: it is filled.
-            if !unsafe { open.assume_init_ref() }.has_ended {
-                break;
+    /// Gives up regions that have not ended, and those that have and wait for one of them, as
+    /// they would have its time.
+    fn forget(&self, mut is_gone: impl FnMut(&Open) -> bool) -> usize {
+        let mut forgotten = 0;
+        for open in self.open_ones() {
+            if open.has_ended {
+                if forgotten > 0 {
+                    open.give_up();
+                }
+            } else if is_gone(open) {
+                open.has_ended = true;
+                open.give_up();
+                forgotten += 1;
             }
-            // First: what a handler begins as this ends comes behind it.
-            // SAFETY: as above, and nobody reads it again.
-            unsafe { open.assume_init_drop() };
-            self.depth.set(last);
         }
+        self.close();
+        forgotten
+    }
+
+    /// Ends the innermost regions as far as their owners have.
+    #[inline(never)]
+    fn close(&self) {
+        while self.open_ones().next().is_some_and(|last| last.has_ended) {
+            self.end_last(self.depth.get() - 1);
+        }
+    }
+
+    /// Ends the innermost region, which is at this place.
+    #[inline(always)]
+    fn end_last(&self, last: usize) {
+        // First: what a handler begins as this ends comes behind it.
+        // SAFETY: below the depth: filled, the calling thread's, and nobody reads it again.
+        unsafe { (*self.open[last].get()).assume_init_drop() };
+        self.depth.set(last);
     }
 }
 
@@ -343,6 +400,28 @@ mod tests {
         assert_eq!([&KEPT, &LOST, &LAST].map(count), [1, 0, 1]);
         let [kept, last] = [&KEPT, &LAST].map(|point| point.stats().unwrap());
         assert!(kept.inclusive >= last.inclusive, "{kept:?} {last:?}");
+    }
+
+    #[test]
+    fn what_waits_for_a_forgotten_one_has_none_of_its_time() {
+        static TASK: Point = Point::new("task");
+        static HELD: Point = Point::new("held");
+        static OTHER: Point = Point::new("other task");
+        let _one = one_at_a_time();
+        let push = |owner, point| push(owner, |open| open.measure(point));
+        // A poll ends, and what it has entered does not; another task comes.
+        for polls in 1..=3 {
+            push(7, &TASK);
+            push(8, &HELD);
+            assert_eq!([pop(7), push(9, &OTHER), pop(9)], [Some(0); 3]);
+            if polls < 3 {
+                assert_eq!([super::forget_inside(7), super::forget_inside(7)], [1, 0]);
+            } else {
+                assert_eq!(forget(|owner| owner == 8), 1);
+            }
+            assert_eq!([pop(8), pop(7), innermost().map(|_| 0)], [None; 3]);
+            assert_eq!([&TASK, &HELD, &OTHER].map(count), [0, 0, polls]);
+        }
     }
 
     #[test]

@@ -59,7 +59,49 @@ pub(crate) struct Bucket {
     pub(crate) count: u64,
 }
 
+/// Buckets of several histograms as those of one.
+pub(crate) fn merged(mut buckets: Vec<Bucket>) -> Vec<Bucket> {
+    buckets.sort_unstable_by_key(|bucket| bucket.low);
+    buckets.dedup_by(|next, kept| {
+        let is_same = next.low == kept.low;
+        kept.count += if is_same { next.count } else { 0 };
+        is_same
+    });
+    buckets
+}
+
 impl Stats {
+    /// Adds the statistics of another point, as if one had measured all. Time of one inside the
+    /// other is in `inclusive` twice.
+    pub fn merge(&mut self, other: &Self) {
+        if other.count == 0 {
+            return;
+        }
+        if self.count == 0 {
+            self.clone_from(other);
+            return;
+        }
+        let [ours, theirs] = [self.count as f64, other.count as f64];
+        let total = ours + theirs;
+        let apart = other.mean - self.mean;
+        let squares = self.variance * (ours - 1.0)
+            + other.variance * (theirs - 1.0)
+            + apart * apart * ours * theirs / total;
+        self.variance = squares / (total - 1.0);
+        self.mean += apart * theirs / total;
+        self.average = (self.average * ours + other.average * theirs) / total;
+        self.count += other.count;
+        self.exclusive += other.exclusive;
+        self.inclusive += other.inclusive;
+        self.off_cpu += other.off_cpu;
+        self.switches += other.switches;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.last = other.last;
+        self.histogram.extend_from_slice(&other.histogram);
+        self.histogram = merged(std::mem::take(&mut self.histogram));
+    }
+
     /// Time of the regions themselves, on a CPU.
     #[must_use]
     pub fn exclusive(&self) -> Duration {
@@ -153,5 +195,48 @@ impl Stats {
     fn time(&self, ticks: f64) -> Duration {
         // Without a rate that is no number.
         Duration::try_from_secs_f64(ticks / self.rate).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a point has that measured these ticks.
+    fn of(ticks: &[u64]) -> Stats {
+        let count = ticks.len() as u64;
+        let total = ticks.iter().sum::<u64>();
+        let mean = total as f64 / ticks.len().max(1) as f64;
+        let squares = ticks.iter().map(|&ticks| (ticks as f64 - mean).powi(2)).sum::<f64>();
+        Stats {
+            count,
+            exclusive: total,
+            inclusive: total,
+            min: ticks.iter().copied().min().unwrap_or(0),
+            max: ticks.iter().copied().max().unwrap_or(0),
+            last: ticks.last().copied().unwrap_or(0),
+            mean,
+            variance: if count > 1 { squares / (count - 1) as f64 } else { 0.0 },
+            rate: 1e9,
+            histogram: merged(
+                ticks.iter().map(|&low| Bucket { low, width: 1, count: 1 }).collect(),
+            ),
+            ..Stats::default()
+        }
+    }
+
+    #[test]
+    fn two_points_are_as_one_that_measured_all() {
+        for [one, other] in
+            [[&[3, 7, 7][..], &[40, 7, 1, 9][..]], [&[5], &[6]], [&[], &[2, 4]], [&[2, 4], &[]]]
+        {
+            let all = of(&[one, other].concat());
+            let mut both = of(one);
+            both.merge(&of(other));
+            assert!((both.mean - all.mean).abs() < 1e-9, "{both:?} {all:?}");
+            assert!((both.variance - all.variance).abs() < 1e-9, "{both:?} {all:?}");
+            assert_eq!(both.quantile(0.5), all.quantile(0.5));
+            assert_eq!(Stats { mean: all.mean, variance: all.variance, ..both }, all);
+        }
     }
 }

@@ -1,11 +1,13 @@
-/* Children are forked while other threads are in the loader and in the environment, with the
- * locks of both. Each child measures for the first time; how many hung, died or miscounted is
- * said, for the test to judge.
+/* Children are forked while other threads are in the loader, in its list of objects and in the
+ * environment, with the locks of all three. Each child measures for the first time, and calls a
+ * function that its parent has not called; how many hung, died or miscounted is said, for the
+ * test to judge.
  *
  * beside_locks first|later CHILDREN: whether the parent has measured before. */
 #include <pfp.h>
 
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -17,7 +19,7 @@
 
 enum { CALLS = 3 };
 
-static atomic_int is_over, loads, changes;
+static atomic_int is_over, loads, lists, changes;
 
 static void *load(void *unused)
 {
@@ -27,6 +29,22 @@ static void *load(void *unused)
         if (library)
             dlclose(library);
         atomic_fetch_add(&loads, 1);
+    }
+    return NULL;
+}
+
+static int look(struct dl_phdr_info *object, size_t size, void *unused)
+{
+    (void)object, (void)size, (void)unused;
+    return 0;
+}
+
+static void *list(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&is_over)) {
+        dl_iterate_phdr(look, NULL);
+        atomic_fetch_add(&lists, 1);
     }
     return NULL;
 }
@@ -54,17 +72,24 @@ static unsigned long call(void)
     return pfp_get_stats(point, &stats) == PFP_OK ? (unsigned long)stats.n_count : 0;
 }
 
+/* Called by children alone. Where the compiler's hooks are called, it is a point. */
+__attribute__((noinline)) static int newcomer(int argument)
+{
+    return atomic_load(&is_over) + argument;
+}
+
 int main(int count, char **arguments)
 {
-    pthread_t loader, changer;
+    pthread_t loader, lister, changer;
     unsigned long hung = 0, died = 0, miscounted = 0;
     EXPECT(count == 3);
     if (!strcmp(arguments[1], "later"))
         EXPECT(call() == CALLS);
     EXPECT(setenv("NOTHING_OF_PFPS", "00", 1) == 0);
     EXPECT(pthread_create(&loader, NULL, load, NULL) == 0);
+    EXPECT(pthread_create(&lister, NULL, list, NULL) == 0);
     EXPECT(pthread_create(&changer, NULL, change, NULL) == 0);
-    while (!atomic_load(&loads) || !atomic_load(&changes))
+    while (!atomic_load(&loads) || !atomic_load(&lists) || !atomic_load(&changes))
         usleep(1000);
     for (int left = atoi(arguments[2]); left > 0; left--) {
         int status = 0;
@@ -72,7 +97,7 @@ int main(int count, char **arguments)
         EXPECT(child >= 0);
         if (child == 0) {
             alarm(20);
-            _exit(call() != CALLS);
+            _exit(newcomer(CALLS) != CALLS || call() != CALLS);
         }
         EXPECT(waitpid(child, &status, 0) == child);
         hung += WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM;
@@ -80,7 +105,8 @@ int main(int count, char **arguments)
         miscounted += WIFEXITED(status) && WEXITSTATUS(status);
     }
     atomic_store(&is_over, 1);
-    EXPECT(pthread_join(loader, NULL) == 0 && pthread_join(changer, NULL) == 0);
+    EXPECT(pthread_join(loader, NULL) == 0 && pthread_join(lister, NULL) == 0);
+    EXPECT(pthread_join(changer, NULL) == 0);
     say("hung %lu", hung);
     say("died %lu", died);
     say("miscounted %lu", miscounted);

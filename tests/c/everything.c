@@ -34,7 +34,7 @@ static const char *const ways[] = {"measures", "interrupt", "steers", "forks", "
 static unsigned long each, most, next = 1, steps, last;
 static unsigned long handlers, handlers_off, children, crashed, failed;
 static volatile sig_atomic_t is_child, is_off;
-static int hwi, swi, task, another_task;
+static int hwi, another_hwi, swi, task, another_task;
 static pfp_point_t *named, *named_of_handler, *steered, *with_amounts;
 
 static void handle(void)
@@ -201,6 +201,7 @@ static void tasks(void)
     WELL(pfpTaskCreate(&task));
     WELL(pfpTaskCreate(&another_task));
     WELL(pfpSwiCreate(&swi));
+    WELL(pfpHwiCreate(&another_hwi));
     WELL(pfpTaskReady(&task));
     WELL(pfpSwiReady(&swi));
     WELL(pfpHwiReady(&hwi));
@@ -219,6 +220,7 @@ static void tasks(void)
     WELL(pfpTaskDelete(&task));
     WELL(pfpTaskDelete(&another_task));
     WELL(pfpSwiDelete(&swi));
+    WELL(pfpHwiDelete(&another_hwi));
 }
 
 static void of_the_program(void)

@@ -4,10 +4,10 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "script.h"
+#include "waits.h"
 
 enum { CREATED = 200 };
 
@@ -39,13 +39,6 @@ static void *hold(void *unused)
     return NULL;
 }
 
-static unsigned long long cpu_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
-}
-
 int main(void)
 {
     pthread_t thread;
@@ -54,11 +47,14 @@ int main(void)
     while (!atomic_load(&is_held))
         usleep(1000);
     const unsigned long long before = cpu_us();
+    const long slept = sleeps();
     unsigned refused = 0;
     for (int i = 0; i < CREATED; i++)
         refused += pfpTaskCreate(&objects[i]) == PFP_EBUSY;
-    say("refused %u", refused);
+    const long slept_since = sleeps() - slept;
     say("us %llu", cpu_us() - before);
+    say("slept %ld", slept_since);
+    say("refused %u", refused);
     atomic_store(&may_go, 1);
     EXPECT(pthread_join(thread, NULL) == 0);
     /* It is as it was: all that were refused can be created now. */

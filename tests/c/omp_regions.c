@@ -55,9 +55,13 @@ static unsigned long nested(int regions)
     unsigned long members = 0;
     for (int i = 0; i < regions; i++) {
 #pragma omp parallel num_threads(2)
+        {
 #pragma omp parallel num_threads(2)
 #pragma omp atomic
-        members++;
+            members++;
+            /* Else the inner region is begun by a jump, and returns into the runtime. */
+            __asm__ volatile("" ::: "memory");
+        }
     }
     return members;
 }

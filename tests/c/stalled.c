@@ -8,10 +8,10 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "script.h"
+#include "waits.h"
 
 enum { CALLS = 1000 };
 
@@ -77,13 +77,6 @@ static void *call_some(void *unused)
     return NULL;
 }
 
-static unsigned long long cpu_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
-}
-
 static void join(pthread_t thread)
 {
     EXPECT(pthread_join(thread, NULL) == 0);
@@ -99,7 +92,9 @@ int main(int count, char **arguments)
         usleep(1000);
     /* Who waits keeps its CPU, so its CPU time has all of it. */
     const unsigned long long before = cpu_us();
+    const long slept = sleeps();
     call(CALLS);
+    EXPECT(sleeps() == slept);
     say("waited_us %llu", cpu_us() - before);
     /* Until the maker is believed to have left it. */
     usleep(1500 * 1000);

@@ -11,12 +11,12 @@
 //! ```
 //!
 //! All points start off, so nothing is measured until somebody asks. A function
-//! may be called for the first time in a signal handler, so nothing here takes a
-//! lock or allocates: memory is mapped, files are read, lists grow by one exchange.
+//! may be called for the first time in a signal handler or in a forked child, so nothing
+//! here takes a lock or allocates: memory is mapped, files are read, lists grow by one
+//! exchange.
 
 mod bounds;
 mod entry;
-mod file;
 mod frames;
 mod objects;
 mod symbols;

@@ -433,10 +433,11 @@ unsafe fn each_copy(start: usize, bytes: usize, mut found: impl FnMut(&'static C
     }
 }
 
-#[cfg(all(test, not(miri)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
+    #[cfg(not(miri))]
     #[test]
     fn the_note_of_this_copy_is_found() {
         unsafe extern "C" fn look(

@@ -15,7 +15,7 @@ use pfp_shm_layout::segment::Segment;
 use super::process;
 use super::thread::Thread;
 use crate::Point;
-use crate::stats::{Bucket, Stats};
+use crate::stats::{Bucket, Stats, merged};
 
 /// Whether a histogram is read beside the figures, which allocates.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -74,17 +74,6 @@ pub(crate) fn of_points(
         histogram: histogram.map_or_else(Vec::new, merged),
     };
     Some((stats, amounts))
-}
-
-/// Buckets of several cells as those of one.
-fn merged(mut buckets: Vec<Bucket>) -> Vec<Bucket> {
-    buckets.sort_unstable_by_key(|bucket| bucket.low);
-    buckets.dedup_by(|next, kept| {
-        let is_same = next.low == kept.low;
-        kept.count += if is_same { next.count } else { 0 };
-        is_same
-    });
-    buckets
 }
 
 /// What several cells have together.

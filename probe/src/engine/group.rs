@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::group::{Arrived, Place, PrivateGroup, SharedGroup};
@@ -31,17 +31,23 @@ impl Synced {
     }
 }
 
+/// How long a thread waits for one that joins or leaves a group at the same time.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+
 /// A lock that a panic of the program's does not spoil, and that a forked child, which
 /// may find it taken by a thread that it does not have, does not wait for for ever.
 fn locked<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    for _ in 0..100_000 {
+    let mut since = None;
+    loop {
         match lock.try_lock() {
             Ok(guard) => return Some(guard),
             Err(TryLockError::Poisoned(spoilt)) => return Some(spoilt.into_inner()),
             Err(TryLockError::WouldBlock) => std::thread::yield_now(),
         }
+        if since.get_or_insert_with(Instant::now).elapsed() > LOCK_PATIENCE {
+            return None;
+        }
     }
-    None
 }
 
 fn nanoseconds(time: Duration) -> u64 {

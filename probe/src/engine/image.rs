@@ -10,7 +10,7 @@ use std::mem::{self, MaybeUninit};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use super::{copies, process, thread};
-use crate::clock;
+use crate::{clock, loaded};
 
 // Miri runs it as well, and has no loader to ask.
 #[cfg(not(miri))]
@@ -32,6 +32,7 @@ extern "C" fn at_load() {
     // SAFETY: registers a function that may be called in any child.
     unsafe { libc::pthread_atfork(None, None, Some(process::in_child)) };
     clock::look_up();
+    loaded::look_up();
     pin();
     // From here on other copies of pfp may refer to this one.
     copies::settle();

@@ -3,10 +3,11 @@
 //! for no memory. What cannot be measured is counted.
 
 use pfp_shm_layout::reader::Picture;
+use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::Place;
-use pfp_tests::target::Said;
+use pfp_tests::target::{Said, Target};
 use pfp_tests::watch::{self, Watch};
-use pfp_tests::{figure, size};
+use pfp_tests::{figure, size, skipped};
 
 const STRICT: &str = env!("CARGO_BIN_EXE_strict");
 
@@ -74,6 +75,36 @@ fn signals_while_lanes_are_claimed_lose_nothing_uncounted() {
 fn signals_while_the_segment_is_made_lose_nothing_uncounted() {
     let claims = Claims::run(PROGRAMS, THREADS_OF_A_PROGRAM);
     figure(&format!("signals: segments made and first lanes claimed, {claims:?}"));
+}
+
+/// A handler that jumps out of a begin or end may jump out of the reading of the clock. What the
+/// thread measures next has its CPU time and not the time that it sleeps, after each jump.
+#[test]
+fn after_a_jump_a_thread_still_has_its_cpu_time() {
+    if cfg!(not(target_arch = "x86_64")) {
+        return skipped("jumps at single instructions", "they are for x86-64");
+    }
+    for link in [Link::Static, Link::Shared] {
+        let name = format!("jumped-{link:?}");
+        let program = c::compile(Compiler::C, &name, &["jumped.c"], link, [""; 0]);
+        for clock in ["rseq", "cputime"] {
+            let place = Place::new();
+            let mut command = place.command(program.to_str().expect("plain text"));
+            command.arg(size(61, 3).to_string()).env("PFP_CLOCK", clock);
+            let mut target = Target::start(&mut command);
+            let said = target.reach("done").clone();
+            let number = |key: &str| said.one::<u64>(key);
+            assert!(number("stepped") > 20, "{link:?} {clock}");
+            // It sleeps 5,000 us each time.
+            let (busy, asleep) = (number("busy_us"), number("asleep_us"));
+            assert!(busy < 1_000 && asleep < 1_000, "{link:?} {clock}: {busy}, {asleep} us off");
+            figure(&format!(
+                "signals: {} jumps on {clock}, CPU time off by {busy} us at most",
+                number("tried")
+            ));
+            target.end_well();
+        }
+    }
 }
 
 /// What came of programs whose threads claim lanes under signals.

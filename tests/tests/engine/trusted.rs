@@ -13,15 +13,15 @@ use pfp_shm_layout::reader::Reader;
 use pfp_shm_layout::segment::Segment;
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::Place;
-use pfp_tests::skipped;
 use pfp_tests::stand_in::StandIn;
 use pfp_tests::target::Target;
+use pfp_tests::{skipped, tools};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 const NOBODY: u32 = 65534;
 
 /// What the environment made a program do, by variable.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Effects {
     dir: bool,
     runtime_dir: bool,
@@ -35,10 +35,12 @@ struct Effects {
     run: bool,
     cuda_library: bool,
     tracing: bool,
+    fold_digits: bool,
 }
 
 impl Effects {
     const NONE: Self = Self::all(false);
+    const ALL: Self = Self::all(true);
 
     const fn all(yes: bool) -> Self {
         Self {
@@ -54,6 +56,7 @@ impl Effects {
             run: yes,
             cuda_library: yes,
             tracing: yes,
+            fold_digits: yes,
         }
     }
 }
@@ -71,14 +74,20 @@ fn mapped(pid: u32) -> Vec<(String, u64)> {
         .collect()
 }
 
+/// A program that measures.
+struct Program {
+    name: &'static str,
+    path: PathBuf,
+    arguments: Vec<String>,
+    /// What an interpreter needs.
+    variables: Vec<(&'static str, PathBuf)>,
+    /// What all variables do in it that its own user sets.
+    all: Effects,
+}
+
 /// Runs a program with every variable of pfp's, as another user if asked; none if it has
-/// not the rights of its owner although `secure` is asked for.
-fn effects(
-    program: &Path,
-    argument: Option<&str>,
-    cuda: &Path,
-    user: Option<u32>,
-) -> Option<Effects> {
+/// not the rights of its owner although it is another user's.
+fn effects(program: &Program, path: &Path, cuda: &Path, user: Option<u32>) -> Option<Effects> {
     let place = Place::new();
     let of = |name: &str| place.path(name);
     let runtime_dir = of("runtime");
@@ -87,8 +96,9 @@ fn effects(
     for with_dir in [false, true] {
         // A folder that the program's owner would take.
         let _ = fs::create_dir(&runtime_dir);
-        let mut command = Command::new(program);
-        command.env_clear().args(argument);
+        let mut command = Command::new(path);
+        command.env_clear().args(&program.arguments);
+        command.envs(program.variables.iter().map(|(name, value)| (name, value)));
         if with_dir {
             command.env("PFP_DIR", of("asked for"));
         }
@@ -104,7 +114,8 @@ fn effects(
             .env("PFP_ENABLE", "asked*")
             .env("PFP_RUN", "abcdef")
             .env("PFP_CUDA_LIBRARY", cuda)
-            .env("PFP_TRACING", "no=such=filter");
+            .env("PFP_TRACING", "no=such=filter")
+            .env("PFP_FOLD_DIGITS", "1");
         if let Some(user) = user {
             command.uid(user).gid(user);
         }
@@ -136,6 +147,7 @@ fn effects(
         let on = |name| points.iter().any(|at| at.name == name && at.control.enabled());
         assert!(on("asked for"), "{points:?}");
         effects.default_and_enable |= !on("work");
+        effects.fold_digits |= points.iter().any(|at| at.name == "step #");
         effects.fence |= points.iter().any(|at| at.control.fenced());
         effects.runtime_dir |= runtime_dir.join("pfp").exists();
         target.end_well();
@@ -149,20 +161,18 @@ fn effects(
 
 /// Each variable has its effect in a program that its own user starts, or this would show
 /// nothing, and none in a set-user-id program.
-fn check(name: &str, program: &Path, argument: Option<&str>) {
+fn check(program: &Program) {
+    let name = program.name;
     let stand_in = StandIn::new(name);
     let cuda = stand_in.path();
-    let plain = effects(program, argument, cuda, None).expect("no other rights");
-    // C has neither timers for devices nor spans.
-    let is_rust = argument.is_some();
-    let all = Effects { cuda_library: is_rust, tracing: is_rust, ..Effects::all(true) };
-    assert_eq!(plain, all, "{name}");
+    let plain = effects(program, &program.path, cuda, None).expect("no other rights");
+    assert_eq!(plain, program.all, "{name}");
 
     // Where another user may start it.
     let open: PathBuf = std::env::temp_dir().join(format!("pfp-{name}-{}", std::process::id()));
-    pfp_tests::os::copy_program(program, &open);
+    pfp_tests::os::copy_program(&program.path, &open);
     fs::set_permissions(&open, Permissions::from_mode(0o4755)).expect("it is ours");
-    let secure = effects(&open, argument, cuda, Some(NOBODY));
+    let secure = effects(program, &open, cuda, Some(NOBODY));
     fs::remove_file(&open).expect("it is ours");
     match secure {
         Some(secure) => assert_eq!(secure, Effects::NONE, "{name}"),
@@ -170,16 +180,72 @@ fn check(name: &str, program: &Path, argument: Option<&str>) {
     }
 }
 
+/// Whether set-user-id programs can be made here.
+fn may_make() -> bool {
+    // SAFETY: takes nothing and cannot fail.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    if !is_root {
+        skipped("a set-user-id program", "not root");
+    }
+    is_root
+}
+
 #[test]
 fn the_environment_of_a_set_user_id_program_has_no_effect() {
-    // SAFETY: takes nothing and cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
-        return skipped("a set-user-id program", "not root");
+    if !may_make() {
+        return;
     }
-    check("trusted-Rust", Path::new(TARGET), Some("trusted"));
-    for link in [Link::Static, Link::Shared] {
-        let name = format!("trusted-{link:?}");
-        let program = c::compile(Compiler::C, &name, &["trusted.c"], link, [""; 0]);
-        check(&name, &program, None);
+    // C has neither timers for devices nor spans, and only names of other tools are folded.
+    let of_c = Effects { cuda_library: false, tracing: false, fold_digits: false, ..Effects::ALL };
+    let program =
+        |name, path, all| Program { name, path, arguments: vec![], variables: vec![], all };
+    let arguments = vec!["trusted".to_owned()];
+    let all = Effects { fold_digits: false, ..Effects::ALL };
+    check(&Program { arguments, ..program("trusted-Rust", TARGET.into(), all) });
+    for (link, name) in [(Link::Static, "trusted-static"), (Link::Shared, "trusted-shared")] {
+        check(&program(name, c::compile(Compiler::C, name, &["trusted.c"], link, [""; 0]), of_c));
     }
+    let name = "trusted-annotated";
+    let flags = ["-DANNOTATED", "-ldl"];
+    let path = c::compile(Compiler::C, name, &["trusted.c"], Link::Without, flags);
+    let arguments = vec![c::inject().display().to_string()];
+    let all = Effects { fold_digits: true, ..of_c };
+    check(&Program { arguments, ..program(name, path, all) });
+}
+
+/// So it is in an interpreter that its owner has made one.
+#[test]
+fn the_environment_of_a_set_user_id_interpreter_has_no_effect() {
+    const SCRIPT: &str = "import ctypes, pfp, sys
+for name in ['work'] * 10 + ['asked for', 'step 17']:
+    with pfp.scope(name):
+        pass
+print('secure', ctypes.CDLL(None).getauxval(23))
+print('done', flush=True)
+sys.stdin.readline()";
+    if !may_make() {
+        return;
+    }
+    let what = "Python as a set-user-id program";
+    let Some(python) = tools::python(what, "python", "tests/python/requirements.txt") else {
+        return;
+    };
+    let folder = Place::new();
+    let package = folder.path("packages").join("pfp");
+    fs::create_dir_all(&package).expect("there is room");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../probe/python/pfp");
+    for entry in fs::read_dir(source).expect("it is there").flatten() {
+        if entry.path().extension().is_some_and(|extension| extension == "py") {
+            fs::copy(entry.path(), package.join(entry.file_name())).expect("there is room");
+        }
+    }
+    fs::copy(c::python(), package.join("_pfp.abi3.so")).expect("there is room");
+    check(&Program {
+        name: "trusted-Python",
+        // Beside it a copy would not find what an environment of its own has.
+        path: fs::canonicalize(python).expect("it is there"),
+        arguments: ["-B", "-c", SCRIPT].map(str::to_owned).to_vec(),
+        variables: vec![("PYTHONPATH", folder.path("packages"))],
+        all: Effects { cuda_library: false, tracing: false, fold_digits: false, ..Effects::ALL },
+    });
 }

@@ -2,7 +2,8 @@
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::Place;
-use pfp_tests::watch::Watch;
+use pfp_tests::skipped;
+use pfp_tests::watch::{self, Watch};
 
 /// A thread that holds the table of tasks may be preempted, stopped or gone: nobody waits
 /// for it longer than a millisecond, and that is counted.
@@ -17,7 +18,40 @@ fn nobody_waits_for_a_thread_that_has_stopped_while_it_creates_a_task() {
     // A millisecond in all, and what 200 calls take otherwise; before, it was many seconds.
     let us = said.one::<u64>("us");
     assert!(us < 50_000, "{us} us of a processor");
+    assert_eq!(said.one::<u64>("slept"), 0, "who waits keeps its CPU, or its time says nothing");
     let mut watch = Watch::attach(&place, &target);
     assert_eq!(watch.poll().losses.mismatched_ends, 200);
     target.end_well();
+}
+
+/// A real-time thread takes the CPU from the thread that makes the segment, which cannot go on
+/// before it sleeps: it waits no longer than for any other thread, and what it misses is counted.
+#[test]
+fn a_real_time_thread_does_not_wait_for_the_one_that_it_keeps_from_its_cpu() {
+    for link in [Link::Static, Link::Shared] {
+        let name = format!("real-time-{link:?}");
+        let program = c::compile(Compiler::C, &name, &["real_time.c"], link, ["-pthread"]);
+        for place_of_it in ["before", "within", "after", "point"] {
+            let place = Place::new();
+            let program = program.to_str().expect("it is plain text");
+            let mut target = place.start(program, &[place_of_it]);
+            let said = target.reach("done").clone();
+            if let Some(&errno) = said.all::<i32>("refused").first().and_then(|all| all.first()) {
+                let why = std::io::Error::from_raw_os_error(errno);
+                return skipped("a real-time thread", &why.to_string());
+            }
+            let what = format!("{link:?} {place_of_it}");
+            let us = said.one::<u64>("us");
+            assert!((500..10_000).contains(&us), "{what}: {us} us");
+            assert_eq!(said.one::<u64>("slept"), 0, "{what}");
+            let mut watch = Watch::attach(&place, &target);
+            let picture = watch.poll();
+            let measured = watch::named(picture, "real time").count;
+            let missed = picture.losses.begins_missed;
+            assert_eq!(measured + missed, said.one::<u64>("called"), "{what}");
+            // Once the other thread has gone on.
+            assert!(measured >= 1_000, "{what}: {measured}");
+            target.end_well();
+        }
+    }
 }

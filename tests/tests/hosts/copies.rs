@@ -248,6 +248,26 @@ fn the_last_snapshot_has_the_points_of_all_copies() {
     assert_named(&file, &[IN_C, IN_RUST, "outside", "inside"]);
 }
 
+/// Eight copies share, the program's among them; the ninth has a segment of its own, and loses
+/// nothing but the company.
+#[test]
+fn a_ninth_copy_keeps_to_itself() {
+    const PLUGINS: u64 = 8;
+    let place = Place::new();
+    let c = c::c_plugin();
+    let all: Vec<_> = (0..PLUGINS).map(|at| another(&place, &c, &format!("{at}.so"))).collect();
+    let all: Vec<_> = all.iter().map(PathBuf::as_path).collect();
+    let mut target = start(&place, "nested", &all);
+    target.reach("done");
+    let mut watches: Vec<_> = of(&place, target.pid()).iter().map(Watch::open).collect();
+    let counts = |watch: &mut Watch| [IN_C, "outside", "inside"].map(|it| sums(watch, &[it]).count);
+    let mut found: Vec<_> = watches.iter_mut().map(counts).collect();
+    found.sort_unstable();
+    let times = TIMES * PLUGINS;
+    assert_eq!(found, [[TIMES, 0, 0], [times - TIMES, times, times]]);
+    target.end_well();
+}
+
 /// Gives a library the number of a copy that fits with no other one.
 fn make_incompatible(library: &Path) {
     let mut bytes = std::fs::read(library).expect("it was copied");
@@ -271,7 +291,9 @@ fn copies_that_do_not_fit_stay_apart_and_are_told() {
     let other = another(&place, &c::rust_plugin(), "other.so");
     make_incompatible(&other);
     let c = c::c_plugin();
-    let mut target = start(&place, "nested", &[&other, &c]);
+    let file = folder(&place).join("last.json");
+    let arguments = ["copies", "nested", text(&other), text(&c)];
+    let mut target = place.start_with(TARGET, &arguments, "PFP_SNAPSHOT", &file);
     target.reach("done");
     let entries = of(&place, target.pid());
     assert_eq!(entries.len(), 2, "{entries:?}");
@@ -298,4 +320,11 @@ fn copies_that_do_not_fit_stay_apart_and_are_told() {
     let doctor = String::from_utf8(place.pfp_top(&["doctor"]).stdout).expect("it is text");
     assert!(doctor.contains("copies of pfp that do not fit together"), "{doctor}");
     target.end_well();
+    // One name has room for one of them: whichever ends first.
+    let taken: Value =
+        serde_json::from_slice(&std::fs::read(&file).expect("it was written")).expect("it is JSON");
+    let is_there = |name: &str| {
+        taken["points"].as_array().expect("it is a list").iter().any(|it| it["name"] == name)
+    };
+    assert_ne!(is_there(IN_RUST), is_there("outside"), "{taken}");
 }

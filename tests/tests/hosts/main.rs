@@ -1,6 +1,7 @@
 //! The program that links the library: what it never notices, where the system refuses,
 //! and in C and C++.
 
+mod beside_locks;
 mod c_functions;
 mod c_header;
 mod c_interface;

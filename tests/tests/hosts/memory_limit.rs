@@ -112,6 +112,30 @@ fn a_small_dev_shm_is_not_taken_for_oneself() {
     target.end_well();
 }
 
+/// The share is each process's own: several that live at once take one each, and what crashed
+/// takes one more.
+#[test]
+fn each_live_process_has_a_share() {
+    const LIMIT: u64 = 8 * MIB;
+    let place = Place::new();
+    let start = || {
+        let mut command = hungry(&place, 60);
+        limited(libc::RLIMIT_FSIZE, LIMIT)(&mut command);
+        let mut target = Target::start(&mut command);
+        target.reach("done");
+        target
+    };
+    start().kill();
+    let crashed = objects(&place);
+    let live: Vec<Target> = (0..3).map(|_| start()).collect();
+    let all = objects(&place);
+    assert_eq!((crashed.len(), all.len()), (1, 4));
+    assert!(all.iter().all(|&(len, backed)| backed <= LIMIT && len <= LIMIT), "{all:?}");
+    let backed: u64 = all.iter().map(|(_, backed)| backed).sum();
+    assert!(backed > 2 * LIMIT, "{backed} bytes: less than several shares, which show nothing");
+    live.into_iter().for_each(|target| drop(target.end_well()));
+}
+
 /// A hierarchy of control groups that is made of plain files, in a folder.
 struct Groups(PathBuf);
 

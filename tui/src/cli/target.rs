@@ -1,12 +1,16 @@
 //! Which process is meant, and where it is.
 
-use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
+use crate::input;
 use crate::source::{self, Finder, Members, Route, Together, Wanted, Which};
+
+/// Most bytes of a file of places.
+const MAX_VIA_BYTES: u64 = 1 << 20;
 
 /// Which process.
 #[derive(Args, Clone, Debug)]
@@ -55,6 +59,11 @@ impl Via {
         self.via.is_empty() && self.via_file.is_none() && !self.via_copy
     }
 
+    /// Finds the processes there, for a command.
+    pub(super) fn finder(&self) -> Result<Box<dyn Finder>> {
+        source::finder(&self.routes()?, false, source::IN_TIME_FOR_COMMANDS)
+    }
+
     /// The ways there; none for this place.
     ///
     /// # Errors
@@ -64,8 +73,11 @@ impl Via {
         let mut commands = self.via.clone();
         if let Some(path) = &self.via_file {
             let file = path.display();
-            let text = fs::read_to_string(path)
-                .with_context(|| format!("--via-file {file}: expected a file of commands"))?;
+            let text = input::read(path, MAX_VIA_BYTES).and_then(|bytes| {
+                String::from_utf8(bytes).map_err(|_| ErrorKind::InvalidData.into())
+            });
+            let text =
+                text.with_context(|| format!("--via-file {file}: expected a file of commands"))?;
             let lines = text.lines().map(str::trim);
             let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
             let before = commands.len();
@@ -103,7 +115,7 @@ impl Target {
 
     /// Finds the processes of these places.
     pub(super) fn finder(&self) -> Result<Box<dyn Finder>> {
-        source::finder(&self.via.routes()?, false)
+        self.via.finder()
     }
 
     pub(super) fn wanted(&self) -> Wanted {

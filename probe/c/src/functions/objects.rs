@@ -1,14 +1,13 @@
 //! The files that a program is loaded from, and the functions in them.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{
     AtomicPtr,
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use libc::{dl_phdr_info, size_t};
 use probe::Point;
+use probe::c::Loaded;
 
 use super::symbols::{self, Symbols};
 use crate::arena;
@@ -64,51 +63,6 @@ fn hex(mut number: usize, text: &mut [u8; 18]) -> &str {
     at -= 2;
     text[at..at + 2].copy_from_slice(b"0x");
     str::from_utf8(&text[at..]).unwrap_or_default()
-}
-
-/// What the loader knows of the object around an address.
-struct Loaded {
-    address: usize,
-    base: usize,
-    /// Empty for the program itself.
-    path: *const c_char,
-}
-
-impl Loaded {
-    fn around(address: usize) -> Option<Self> {
-        let mut found = Self { address, base: 0, path: ptr::null() };
-        // SAFETY: the function gets a pointer to what it expects.
-        let there = unsafe { libc::dl_iterate_phdr(Some(look_at), (&raw mut found).cast()) };
-        (there != 0).then_some(found)
-    }
-
-    fn path(&self) -> &CStr {
-        if self.path.is_null() {
-            return c"";
-        }
-        // SAFETY: a string of the loader's; the object is loaded, since one of its
-        // functions just runs.
-        unsafe { CStr::from_ptr(self.path) }
-    }
-}
-
-unsafe extern "C" fn look_at(info: *mut dl_phdr_info, _size: size_t, found: *mut c_void) -> c_int {
-    // SAFETY: as `dl_iterate_phdr` and `Loaded::around` promise.
-    let (info, found) = unsafe { (&*info, &mut *found.cast::<Loaded>()) };
-    let within = found.address.wrapping_sub(info.dlpi_addr as usize);
-    for number in 0..usize::from(info.dlpi_phnum) {
-        // SAFETY: there are that many.
-        let part = unsafe { &*info.dlpi_phdr.add(number) };
-        if part.p_type == libc::PT_LOAD
-            && part.p_flags & libc::PF_X != 0
-            && within.wrapping_sub(part.p_vaddr as usize) < part.p_memsz as usize
-        {
-            found.base = info.dlpi_addr as usize;
-            found.path = info.dlpi_name;
-            return 1;
-        }
-    }
-    0
 }
 
 /// The object that is loaded there, its symbols read if they were not.

@@ -11,7 +11,8 @@ use libc::{Elf32_Ehdr as Header, Elf32_Shdr as Section, Elf32_Sym as Symbol};
 #[cfg(target_pointer_width = "64")]
 use libc::{Elf64_Ehdr as Header, Elf64_Shdr as Section, Elf64_Sym as Symbol};
 
-use super::file::File;
+use probe::c::File;
+
 use crate::arena;
 
 // Of the format of object files.

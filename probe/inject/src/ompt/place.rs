@@ -1,11 +1,12 @@
 //! Points by the place in the program that a runtime names: an address of its code. Each is made
 //! once and kept.
 
-use std::ffi::{CStr, OsStr, c_int, c_void};
+use std::ffi::{OsStr, c_int, c_void};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use pfp::c::Loaded;
 use pfp::table::{Table, mix};
 use pfp::{Point, past};
 
@@ -95,49 +96,16 @@ fn make(address: usize, kind: Kind) -> Place {
 /// The object that an address is in, and the address as `objdump` has it there: no more is
 /// known here.
 fn locate(address: usize) -> (String, String) {
-    struct Search {
-        address: usize,
-        found: Option<(String, usize)>,
-    }
-
-    unsafe extern "C" fn look(
-        info: *mut libc::dl_phdr_info,
-        _size: libc::size_t,
-        search: *mut c_void,
-    ) -> c_int {
-        // SAFETY: as the loader calls it, with what it was given below.
-        let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
-        // SAFETY: the loader's table, of that length.
-        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
-        let within = search.address.wrapping_sub(info.dlpi_addr as usize);
-        let holds = |header: &libc::Elf64_Phdr| {
-            let offset = within.wrapping_sub(header.p_vaddr as usize);
-            header.p_type == libc::PT_LOAD && offset < header.p_memsz as usize
-        };
-        if !headers.iter().any(holds) {
-            return 0;
-        }
-        let name = match info.dlpi_name.is_null() {
-            true => c"",
-            // SAFETY: the loader's name of the object.
-            false => unsafe { CStr::from_ptr(info.dlpi_name) },
-        };
-        let path = match name.to_bytes() {
-            // The program itself.
-            [] => fs::read_link("/proc/self/exe").unwrap_or_default(),
-            name => Path::new(OsStr::from_bytes(name)).to_owned(),
-        };
-        search.found = Some((path.to_string_lossy().into_owned(), within));
-        1
-    }
-
-    let mut search = Search { address, found: None };
-    // SAFETY: the function takes what is given here.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
-    let Some((object, within)) = search.found else {
+    let Some(loaded) = Loaded::around(address) else {
         // Made as the program runs, or not said by the runtime.
         return (String::new(), format!("{address:#x}"));
     };
+    let path = match loaded.path().to_bytes() {
+        // The program itself.
+        [] => fs::read_link("/proc/self/exe").unwrap_or_default(),
+        path => Path::new(OsStr::from_bytes(path)).to_owned(),
+    };
+    let (object, within) = (path.to_string_lossy().into_owned(), address - loaded.base);
     let file = Path::new(&object).file_name().unwrap_or_default().to_string_lossy();
     let name = format!("{file}+{within:#x}");
     (object, name)

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::process::Command;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
@@ -116,6 +116,45 @@ pub(crate) fn while_calibrating(forks: u64) {
     STOP.store(true, Relaxed);
     calibrating.join().expect("it does not panic");
     say("bad", &[&bad]);
+}
+
+/// Forks so often while a thread changes the environment, and as often after a first region:
+/// each child measures, whoever has the lock of Rust's that changes take.
+pub(crate) fn beside_the_environment(forks: u64) {
+    const NAME: &str = "NOTHING_OF_PFPS";
+    static CHANGES: AtomicU64 = AtomicU64::new(0);
+    let change = || {
+        let number = CHANGES.fetch_add(1, Relaxed);
+        // SAFETY: nobody else looks at the environment but the children, each at a copy in which
+        // nothing moves.
+        unsafe { std::env::set_var(NAME, format!("{:02}", number % 100)) };
+    };
+    change();
+    let changing = thread::spawn(move || {
+        while !STOP.load(Relaxed) {
+            change();
+        }
+    });
+    while CHANGES.load(Relaxed) < 2 {
+        thread::yield_now();
+    }
+    let mut bad = 0;
+    for number in 0..2 * forks {
+        if number == forks {
+            call();
+        }
+        if fork() == 0 {
+            // SAFETY: takes a plain number.
+            unsafe { libc::alarm(20) };
+            measure_and_check();
+            quit(0);
+        }
+        bad += wait_for_all();
+    }
+    STOP.store(true, Relaxed);
+    changing.join().expect("it does not panic");
+    say("bad", &[&bad]);
+    pause("done");
 }
 
 /// Waits for each child and grandchild; how many of them did not end as they should.

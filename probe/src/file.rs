@@ -4,10 +4,13 @@
 use std::ffi::CStr;
 
 /// An open file.
-pub(super) struct File(libc::c_long);
+#[derive(Debug)]
+pub struct File(libc::c_long);
 
 impl File {
-    pub(super) fn open(path: &CStr) -> Option<Self> {
+    /// Opens a file to read it.
+    #[must_use]
+    pub fn open(path: &CStr) -> Option<Self> {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
         // SAFETY: opens to read.
         let file = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
@@ -15,14 +18,14 @@ impl File {
     }
 
     /// Reads on; how much that was, none on an error.
-    pub(super) fn read_next(&self, to: &mut [u8]) -> Option<usize> {
+    pub fn read_next(&self, to: &mut [u8]) -> Option<usize> {
         // SAFETY: fills at most that much.
         let got = unsafe { libc::syscall(libc::SYS_read, self.0, to.as_mut_ptr(), to.len()) };
         usize::try_from(got).ok()
     }
 
     /// Fills `to` from an offset; none if there is less.
-    pub(super) fn read(&self, offset: usize, mut to: &mut [u8]) -> Option<()> {
+    pub fn read(&self, offset: usize, mut to: &mut [u8]) -> Option<()> {
         let mut offset = libc::off_t::try_from(offset).ok()?;
         while !to.is_empty() {
             let (at, bytes) = (to.as_mut_ptr(), to.len());

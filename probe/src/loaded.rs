@@ -1,0 +1,293 @@
+//! What the program is loaded from, asked without a lock.
+//!
+//! `dl_iterate_phdr` takes one of the loader's, which in a forked child a thread that only the
+//! parent has may hold for ever. So the program itself is known by what the kernel said at its
+//! start, and the rest by the C library's `_dl_find_object`, which takes none; where that is
+//! missing, by the kernel's list of mappings.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::{self, MaybeUninit};
+use std::ptr;
+use std::slice;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+use crate::file::File;
+
+#[cfg(target_pointer_width = "32")]
+use libc::Elf32_Phdr as Part;
+#[cfg(target_pointer_width = "64")]
+use libc::Elf64_Phdr as Part;
+
+/// Longer paths are cut off where the list of mappings has them.
+const MAX_PATH: usize = 1024;
+
+/// The program, or a shared library.
+#[derive(Debug)]
+pub struct Loaded {
+    /// What its own addresses are moved by.
+    pub base: usize,
+    path: Path,
+}
+
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nothing here may allocate")]
+enum Path {
+    Program,
+    /// The loader's text, which is there as long as the object.
+    Lent(*const c_char),
+    Copied([u8; MAX_PATH]),
+}
+
+impl Loaded {
+    /// The object that some code is in, which must not be unloaded meanwhile; none for code that
+    /// was made as the program runs.
+    #[must_use]
+    pub fn around(code: usize) -> Option<Self> {
+        program(code).or_else(|| match FIND_OBJECT.load(Relaxed) {
+            find if find.is_null() => by_mappings(code),
+            find => by_loader(code, find),
+        })
+    }
+
+    /// Where it was loaded from; empty for the program itself.
+    #[must_use]
+    pub fn path(&self) -> &CStr {
+        match &self.path {
+            Path::Program => c"",
+            // SAFETY: a string of the loader's; the object is loaded, as the caller of `around`
+            // has promised.
+            Path::Lent(text) => unsafe { CStr::from_ptr(*text) },
+            Path::Copied(text) => CStr::from_bytes_until_nul(text).unwrap_or_default(),
+        }
+    }
+}
+
+/// The program, if the code is its own.
+fn program(code: usize) -> Option<Loaded> {
+    // SAFETY: take plain numbers.
+    let (headers, count, size) = unsafe {
+        (
+            libc::getauxval(libc::AT_PHDR) as usize,
+            libc::getauxval(libc::AT_PHNUM) as usize,
+            libc::getauxval(libc::AT_PHENT) as usize,
+        )
+    };
+    if headers == 0 || size != size_of::<Part>() {
+        return None;
+    }
+    // SAFETY: the kernel has loaded so many with the program, which stays.
+    let parts = unsafe { slice::from_raw_parts(ptr::with_exposed_provenance(headers), count) };
+    let is_loaded = |part: &&Part| part.p_type == libc::PT_LOAD;
+    // They follow the header of the file, in the page that it begins with.
+    let first = parts.iter().filter(is_loaded).find(|part| part.p_offset == 0)?;
+    let base = (headers & !0xfff).wrapping_sub(first.p_vaddr as usize);
+    let is_around = |part: &Part| {
+        let within = code.wrapping_sub(base).wrapping_sub(part.p_vaddr as usize);
+        part.p_flags & libc::PF_X != 0 && within < part.p_memsz as usize
+    };
+    let is_own = parts.iter().filter(is_loaded).any(is_around);
+    is_own.then_some(Loaded { base, path: Path::Program })
+}
+
+/// `_dl_find_object` of glibc from 2.35 on; null where there is none.
+static FIND_OBJECT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+type FindObject = unsafe extern "C" fn(*mut c_void, *mut Found) -> c_int;
+
+/// `struct dl_find_object` of `dlfcn.h`, as far as it is the same on all machines.
+#[repr(C)]
+struct Found {
+    flags: u64,
+    start: *mut c_void,
+    end: *mut c_void,
+    map: *const Map,
+    rest: [u64; 16],
+}
+
+/// The public part of the loader's `struct link_map`.
+#[repr(C)]
+struct Map {
+    base: usize,
+    path: *const c_char,
+}
+
+/// Asks for the function by its name: once, as the program is loaded, since that takes a lock.
+pub(crate) fn look_up() {
+    // SAFETY: a name that ends in zero.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
+    FIND_OBJECT.store(found, Relaxed);
+}
+
+fn by_loader(code: usize, find: *mut c_void) -> Option<Loaded> {
+    // SAFETY: the C library's function of that name has this type.
+    let find = unsafe { mem::transmute::<*mut c_void, FindObject>(find) };
+    let mut found = MaybeUninit::<Found>::uninit();
+    // SAFETY: any address will do, and there is room for what is found.
+    if unsafe { find(ptr::without_provenance_mut(code), found.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: filled as far as the pointer and more, which is valid as long as the object is
+    // loaded; so is what it points to.
+    let Map { base, path } = unsafe { ptr::read((*found.as_ptr()).map) };
+    // SAFETY: null, or a text that ends in zero.
+    let is_program = path.is_null() || unsafe { *path } == 0;
+    Some(Loaded { base, path: if is_program { Path::Program } else { Path::Lent(path) } })
+}
+
+/// An object begins with the last mapping of its file's start that is not above the code.
+#[cold]
+#[inline(never)]
+fn by_mappings(code: usize) -> Option<Loaded> {
+    let mut first = Loaded { base: 0, path: Path::Copied([0; MAX_PATH]) };
+    let mut is_found = false;
+    each_mapping(|&Mapping { start, end, offset, path }| {
+        let Path::Copied(text) = &mut first.path else { return };
+        let path = &path[..path.len().min(MAX_PATH - 1)];
+        let (known, rest) = text.split_at_mut(path.len());
+        if !is_found && start <= code && offset == 0 && path.starts_with(b"/") {
+            known.copy_from_slice(path);
+            rest.fill(0);
+            first.base = start;
+        }
+        is_found |=
+            (start..end).contains(&code) && !path.is_empty() && known == path && rest[0] == 0;
+    });
+    is_found.then_some(first)
+}
+
+/// A line of the kernel's list of mappings.
+#[derive(Clone, Copy, Debug)]
+pub struct Mapping<'a> {
+    /// Its first address.
+    pub start: usize,
+    /// The address behind its last one.
+    pub end: usize,
+    /// Where in the file it begins.
+    pub offset: usize,
+    /// The file, or a word in brackets for what the kernel has made; empty for plain memory.
+    pub path: &'a [u8],
+}
+
+impl<'a> Mapping<'a> {
+    /// Reads `start-end rights offset device inode   path`.
+    fn of(line: &'a [u8]) -> Option<Self> {
+        let mut fields = line.splitn(6, |&byte| byte == b' ');
+        let mut range = fields.next()?.splitn(2, |&byte| byte == b'-').map(number);
+        let (start, end) = (range.next()??, range.next()??);
+        let offset = number(fields.nth(1)?)?;
+        let path = fields.nth(2).unwrap_or_default().trim_ascii_start();
+        Some(Self { start, end, offset, path })
+    }
+}
+
+fn number(digits: &[u8]) -> Option<usize> {
+    usize::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// Goes over the mappings of the process.
+pub fn each_mapping(mut each: impl FnMut(&Mapping<'_>)) {
+    let Some(file) = File::open(c"/proc/self/maps") else { return };
+    let mut bytes = [0u8; 1024];
+    let mut line = [0u8; MAX_PATH + 128];
+    let mut length = 0;
+    while let Some(got @ 1..) = file.read_next(&mut bytes) {
+        for &byte in bytes.iter().take(got) {
+            if byte == b'\n' {
+                Mapping::of(&line[..length]).iter().for_each(&mut each);
+                length = 0;
+            } else if let Some(place) = line.get_mut(length) {
+                *place = byte;
+                length += 1;
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    /// Code of the program, of the C library and of one that is loaded later.
+    fn codes() -> [usize; 3] {
+        // SAFETY: names that end in zero.
+        let loaded = unsafe {
+            let library = libc::dlopen(c"libm.so.6".as_ptr(), libc::RTLD_NOW);
+            libc::dlsym(library, c"cbrt".as_ptr())
+        };
+        let own = codes as fn() -> [usize; 3];
+        [own as usize, libc::getpid as *const () as usize, loaded.addr()]
+    }
+
+    /// By the way that takes the lock.
+    fn by_list(code: usize) -> Option<(usize, Vec<u8>)> {
+        struct Search(usize, Option<(usize, Vec<u8>)>);
+        unsafe extern "C" fn look(
+            info: *mut libc::dl_phdr_info,
+            _: libc::size_t,
+            search: *mut c_void,
+        ) -> c_int {
+            // SAFETY: as `dl_iterate_phdr` and the caller promise.
+            let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
+            // SAFETY: there are so many, and the name ends in zero.
+            let (parts, path) = unsafe {
+                let count = usize::from(info.dlpi_phnum);
+                (slice::from_raw_parts(info.dlpi_phdr, count), CStr::from_ptr(info.dlpi_name))
+            };
+            let base = info.dlpi_addr as usize;
+            let within = search.0.wrapping_sub(base);
+            let is_around = |part: &Part| {
+                part.p_type == libc::PT_LOAD
+                    && within.wrapping_sub(part.p_vaddr as usize) < part.p_memsz as usize
+            };
+            if parts.iter().any(is_around) {
+                search.1 = Some((base, path.to_bytes().to_vec()));
+            }
+            0
+        }
+        let mut search = Search(code, None);
+        // SAFETY: the function gets a pointer to what it expects.
+        unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+        search.1
+    }
+
+    #[test]
+    fn every_way_finds_what_the_loader_has_listed() {
+        let of = |loaded: Loaded| (loaded.base, loaded.path().to_bytes().to_vec());
+        for (code, is_own) in codes().into_iter().zip([true, false, false]) {
+            let listed = by_list(code).expect("the loader knows it");
+            assert_eq!(listed.1.is_empty(), is_own);
+            assert_eq!(Loaded::around(code).map(of), Some(listed.clone()));
+            assert_eq!(program(code).map(of), is_own.then(|| listed.clone()));
+            let (base, path) = by_mappings(code).map(of).expect("it is mapped");
+            // The mappings name files as they are, and not as the program was told.
+            let real = |path: &[u8]| match str::from_utf8(path).expect("plain text") {
+                "" => std::env::current_exe().expect("it runs"),
+                path => std::fs::canonicalize(path).expect("it is there"),
+            };
+            assert_eq!((base, real(&path)), (listed.0, real(&listed.1)));
+            let find = FIND_OBJECT.load(Relaxed);
+            if !find.is_null() {
+                assert_eq!(by_loader(code, find).map(of), Some(listed));
+            }
+        }
+        for nowhere in [0, 1 << 12, (&raw const FIND_OBJECT).addr()] {
+            assert!(Loaded::around(nowhere).is_none_or(|it| it.path().is_empty()), "{nowhere:#x}");
+        }
+        let here = 0u8;
+        assert!(by_mappings((&raw const here).addr()).is_none(), "a stack is no object");
+    }
+
+    #[test]
+    fn lines_of_the_list_are_read() {
+        let line = b"7f00-8a00 r-xp 0000b000 fe:01 123456                     /a b/c (deleted)";
+        let mapping = Mapping::of(line).expect("it is one");
+        assert_eq!((mapping.start, mapping.end, mapping.offset), (0x7f00, 0x8a00, 0xb000));
+        assert_eq!(mapping.path, b"/a b/c (deleted)");
+        let anonymous = Mapping::of(b"7f00-8a00 rw-p 00000000 00:00 0 ").expect("it is one");
+        assert_eq!(anonymous.path, b"");
+        for end in 0..line.len() {
+            // None panics.
+            let _ = Mapping::of(&line[..end]);
+        }
+    }
+}

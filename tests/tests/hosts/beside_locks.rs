@@ -1,0 +1,38 @@
+//! Children that are forked while other threads hold locks: nothing of pfp waits for one.
+
+use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::place::Place;
+use pfp_tests::size;
+
+const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
+
+/// A function that only children call, in a program whose compiler calls a hook there: what it is
+/// called is found beside threads that load libraries and go over the loader's list.
+#[test]
+fn a_childs_own_functions_wait_for_no_lock_of_the_loader() {
+    for link in [Link::Static, Link::Shared] {
+        let name = format!("beside-locks-hooks-{link:?}");
+        let flags = ["-finstrument-functions", "-pthread", "-ldl"];
+        let program = c::compile(Compiler::C, &name, &["beside_locks.c"], link, flags);
+        for when in ["first", "later"] {
+            let place = Place::new();
+            let arguments = [when, &size(100, 3_000).to_string()];
+            let program = program.to_str().expect("plain text");
+            let mut target = place.start_with(program, &arguments, "PFP_ENABLE", "*");
+            let said = target.reach("done").clone();
+            let wrong = ["hung", "died", "miscounted"].map(|key| said.one::<u64>(key));
+            assert_eq!(wrong, [0; 3], "{link:?} {when}: hung, died, miscounted");
+            target.end_well();
+        }
+    }
+}
+
+/// Rust's own lock for the environment is not the C library's: `std::env::var` would wait for it.
+#[test]
+fn a_child_waits_for_nobody_who_changes_the_environment() {
+    let place = Place::new();
+    let mut target =
+        place.start(TARGET, &["forks-beside-the-environment", &size(200, 5_000).to_string()]);
+    assert_eq!(target.reach("done").one::<u64>("bad"), 0);
+    target.end_well();
+}
