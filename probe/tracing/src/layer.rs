@@ -1,5 +1,8 @@
 //! A layer beside others.
 
+use std::cell::Cell;
+use std::ptr;
+
 use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::subscriber::Interest;
 use tracing_core::{LevelFilter, Metadata, Subscriber};
@@ -7,13 +10,35 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, Filter};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::fields::{Amounts, MOST};
+use crate::fields::Amounts;
 use crate::site::Site;
 use crate::{live, settings, threads};
 
 /// Makes profile points of spans, beside other layers. See [`layer`](crate::layer).
 #[derive(Debug)]
-pub(crate) struct PointLayer;
+pub(crate) struct PointLayer {
+    /// Gives it an address that no other one has.
+    _place: u8,
+}
+
+/// The span that a thread made last, of which layer it is, and its site: most spans are entered as
+/// soon as they are made, and the registry takes longer to say what they are. Numbers come again,
+/// but a number is always given by the same thread while that runs.
+type Made = (usize, u64, Option<&'static Site>);
+
+thread_local! {
+    static LAST: Cell<Made> = const { Cell::new((0, 0, None)) };
+}
+
+impl PointLayer {
+    pub(crate) fn new() -> Self {
+        Self { _place: 0 }
+    }
+
+    fn place(&self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+}
 
 /// Lets spans pass whose points are on.
 #[derive(Debug)]
@@ -21,8 +46,10 @@ pub(crate) struct PointFilter;
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for PointLayer {
     fn on_new_span(&self, span: &Attributes<'_>, id: &Id, _: Context<'_, S>) {
-        if let Some(site) = Site::of(span.metadata()) {
-            live::keep(id.into_u64(), site, site.amounts(span).as_ref());
+        let (id, site) = (id.into_u64(), Site::of(span.metadata()));
+        LAST.set((self.place(), id, site));
+        if let Some(site) = site {
+            site.keep(span, id);
         }
     }
 
@@ -36,14 +63,12 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for PointLayer {
 
     fn on_enter(&self, span: &Id, context: Context<'_, S>) {
         let id = span.into_u64();
-        if let Some(live) = live::find(id)
-            && let Some(site) = live.site()
-        {
-            return threads::enter(id, site, || live.amounts());
-        }
-        // One of which nothing could be kept.
-        if let Some(site) = context.metadata(span).and_then(Site::of) {
-            threads::enter(id, site, || [0; MOST]);
+        let site = match LAST.get() {
+            (place, last, site) if last == id && place == self.place() => site,
+            _ => context.metadata(span).and_then(Site::of),
+        };
+        if let Some(site) = site {
+            threads::enter(id, site);
         }
     }
 
@@ -52,7 +77,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for PointLayer {
     }
 
     fn on_close(&self, span: Id, _: Context<'_, S>) {
-        if let Some(live) = live::find(span.into_u64()) {
+        if live::is_used()
+            && let Some(live) = live::find(span.into_u64())
+        {
             live.forget();
         }
     }
@@ -60,14 +87,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for PointLayer {
 
 impl<S> Filter<S> for PointFilter {
     fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
-        metadata.is_span() && settings().lets_pass(metadata)
+        Site::wants(metadata)
     }
 
     fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
-        match Site::register(metadata).is_some_and(Site::answer) {
-            true => Interest::always(),
-            false => Interest::never(),
-        }
+        Site::interest(metadata)
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {

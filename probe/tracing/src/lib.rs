@@ -54,13 +54,14 @@
 //!
 //! # What is not measured
 //!
-//! - A guard that is held across an `.await` leaves its span on another thread, or lets other tasks
-//!   run inside: use `Instrument` instead. Such an entry is not recorded, and counted as a mismatch,
-//!   which `pfp-top` shows.
+//! - A guard that is held across an `.await`: use `Instrument` instead. If the task goes on in another
+//!   thread, or has a span of its own, the entry is not recorded, and counted as a mismatch, which
+//!   `pfp-top` shows. In a task without a span, which the same thread goes on with, it looks as any
+//!   other: it is recorded with what the thread does between the polls.
 //! - A guard that is dropped before those that were made inside it: the region ends with the last of
 //!   them. Exclusive times stay right; the inclusive time is longer. It is counted as a mismatch.
 //! - More than 4,096 callsites, 1,024 spans inside one another, or 16,384 spans with amounts at a time:
-//!   what is beyond is counted as refused, callsites excepted.
+//!   what is beyond is counted as refused.
 
 mod fields;
 mod layer;
@@ -102,7 +103,7 @@ pub fn init() -> Result<(), InitError> {
 pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
     let settings = Options::default().settings();
     settings.unwrap_or_else(|_| Settings::off()).hold();
-    layer::PointLayer.with_filter(layer::PointFilter)
+    layer::PointLayer::new().with_filter(layer::PointFilter)
 }
 
 /// How spans are measured. The first ones that are used hold for the whole process.
@@ -178,7 +179,7 @@ impl Options {
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         self.settings()?.hold();
-        Ok(layer::PointLayer.with_filter(layer::PointFilter))
+        Ok(layer::PointLayer::new().with_filter(layer::PointFilter))
     }
 
     fn settings(self) -> Result<Settings, InitError> {

@@ -17,8 +17,10 @@ use crate::site::Site;
 
 /// Spans that can be kept; a power of two.
 const SPANS: usize = 1 << 14;
-/// Places to look at for one. Where all are taken nothing is kept of it, which is counted.
-const REACH: usize = 16;
+/// Places to look at for one: near the one before it, and then far from one another, as those that
+/// live long may lie in a row. Where all are taken nothing is kept of it, which is counted.
+const NEAR: usize = 4;
+const FAR: usize = 16;
 
 const FREE: u64 = 0;
 /// No span's number: the largest one.
@@ -54,14 +56,30 @@ static ALL: [Live; SPANS] = [const {
     }
 }; SPANS];
 
+static IS_USED: AtomicBool = AtomicBool::new(false);
+
 #[inline]
 fn places(id: u64) -> impl Iterator<Item = &'static Live> {
-    (0..REACH).map(move |step| &ALL[(mix(id) as usize).wrapping_add(step) % SPANS])
+    let from = |first: u64, places, apart| {
+        (0..places).map(move |step| &ALL[(first as usize).wrapping_add(step * apart) % SPANS])
+    };
+    // The low bits of numbers follow one another, or come again; those in the middle are a thread's.
+    let thread = (id >> 20) % (1 << 30);
+    from(id.wrapping_add(thread.wrapping_mul(5077)), NEAR, 1).chain(from(mix(id), FAR, 1021))
+}
+
+/// Whether a span was ever kept.
+#[inline]
+pub(crate) fn is_used() -> bool {
+    IS_USED.load(Relaxed)
 }
 
 /// Keeps a new span.
 #[inline]
-pub(crate) fn keep(id: u64, site: &'static Site, amounts: Option<&Amounts>) {
+pub(crate) fn keep(id: u64, site: &'static Site, amounts: &Amounts) {
+    if !is_used() {
+        IS_USED.store(true, Relaxed);
+    }
     let taken = places(id).find(|live| {
         // Acquire meets the release of `forget`.
         live.id.load(Relaxed) == FREE
@@ -73,10 +91,8 @@ pub(crate) fn keep(id: u64, site: &'static Site, amounts: Option<&Amounts>) {
     if settings().lifetimes {
         live.begun.store(pfp::ticks(), Relaxed);
     }
-    if let Some(amounts) = amounts {
-        for (to, value) in live.amounts.iter().zip(amounts.values) {
-            to.store(value, Relaxed);
-        }
+    for (to, value) in live.amounts.iter().zip(amounts.values) {
+        to.store(value, Relaxed);
     }
     // Meets `find`: all is there.
     live.id.store(id, Release);
@@ -85,7 +101,14 @@ pub(crate) fn keep(id: u64, site: &'static Site, amounts: Option<&Amounts>) {
 /// The live span of this id, with what it has measured.
 #[inline]
 pub(crate) fn find(id: u64) -> Option<&'static Live> {
-    places(id).find(|live| live.id.load(Acquire) == id)
+    let is_its = |live: &&'static Live| live.id.load(Acquire) == id;
+    // Nearly all are in the first place.
+    places(id).next().filter(is_its).or_else(|| find_further(id))
+}
+
+#[inline(never)]
+fn find_further(id: u64) -> Option<&'static Live> {
+    places(id).skip(1).find(|live| live.id.load(Acquire) == id)
 }
 
 /// Lends the parts of a span.

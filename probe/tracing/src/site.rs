@@ -11,6 +11,7 @@ use pfp::table::{Once, Table, mix};
 use pfp::{Point, Timed, past};
 use tracing_core::Metadata;
 use tracing_core::span::Attributes;
+use tracing_core::subscriber::Interest;
 
 use crate::fields::{Amounts, MOST, Said};
 use crate::{live, settings, watch};
@@ -39,19 +40,65 @@ pub(crate) struct Site {
 
 enum Measured {
     Point(Point),
-    Timed { timed: &'static Timed, names: &'static [&'static str] },
+    /// Something is kept of its spans, as the options say.
+    Kept(Point),
+    Timed {
+        timed: &'static Timed,
+        names: &'static [&'static str],
+    },
 }
 
 static BY_METADATA: Table<Site, { 4 * SITES }> = Table::new();
 static BY_NUMBER: [AtomicPtr<Site>; SITES] = [const { AtomicPtr::new(ptr::null_mut()) }; SITES];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether a callsite makes spans, and the filter lets them pass.
+fn passes(metadata: &Metadata<'_>) -> bool {
+    metadata.is_span() && settings().lets_pass(metadata)
+}
+
+#[inline]
+fn hash(metadata: &Metadata<'_>) -> u64 {
+    mix(ptr::from_ref(metadata).addr() as u64)
+}
+
 impl Site {
-    /// The site of spans, made if it is not there; none of what is no span, what the filter
-    /// keeps out, and one site too many.
+    /// Whether spans of a callsite are wanted, for its cache. Those for which there is no room are
+    /// asked for one by one, and counted.
     #[cold]
-    pub(crate) fn register(metadata: &'static Metadata<'static>) -> Option<&'static Self> {
-        if !metadata.is_span() || !settings().lets_pass(metadata) {
+    pub(crate) fn interest(metadata: &'static Metadata<'static>) -> Interest {
+        if !passes(metadata) {
+            return Interest::never();
+        }
+        match Self::register(metadata).map(Self::answer) {
+            Some(true) => Interest::always(),
+            Some(false) => Interest::never(),
+            None => Interest::sometimes(),
+        }
+    }
+
+    /// Whether a span is wanted, where its callsite's cache does not say so.
+    pub(crate) fn wants(metadata: &Metadata<'_>) -> bool {
+        if !passes(metadata) {
+            return false;
+        }
+        let is = |site: &Self| ptr::eq(site.metadata, metadata);
+        match BY_METADATA.get(hash(metadata), 0, is, || unreachable!("none is made")) {
+            Some(site) if site.is_numbered() => site.is_on() || site.notice(),
+            // Another thread registers it.
+            None if COUNT.load(Relaxed) < SITES => true,
+            _ => {
+                pfp::c::count_refusal();
+                false
+            }
+        }
+    }
+
+    /// The site of spans, made if it is not there; none of what the filter keeps out, and of one
+    /// site too many.
+    #[cold]
+    fn register(metadata: &'static Metadata<'static>) -> Option<&'static Self> {
+        if !passes(metadata) {
             return None;
         }
         let site = Self::find(metadata, SITES)?;
@@ -65,14 +112,23 @@ impl Site {
     /// once, one registers it, and the other goes on.
     #[inline]
     pub(crate) fn of(metadata: &'static Metadata<'static>) -> Option<&'static Self> {
-        Self::find(metadata, 0).or_else(|| Self::register(metadata))
+        match Self::find(metadata, 0) {
+            Some(site) if site.is_numbered() => Some(site),
+            _ => Self::register(metadata),
+        }
     }
 
     #[inline]
     fn find(metadata: &'static Metadata<'static>, most: usize) -> Option<&'static Self> {
         let is = |site: &Self| ptr::eq(site.metadata, metadata);
-        let hash = mix(ptr::from_ref(metadata).addr() as u64);
-        BY_METADATA.get(hash, most, is, || Self::new(metadata))
+        BY_METADATA.get(hash(metadata), most, is, || Self::new(metadata))
+    }
+
+    /// Whether it is one of those that can be points: threads that make one site at once take a
+    /// number each.
+    #[inline]
+    fn is_numbered(&self) -> bool {
+        self.number < SITES
     }
 
     /// The site of a number.
@@ -118,8 +174,8 @@ impl Site {
         })
     }
 
-    /// Whether spans are wanted, for the caches of callsites.
-    pub(crate) fn answer(&'static self) -> bool {
+    /// Whether spans are wanted, which callsites keep.
+    fn answer(&'static self) -> bool {
         let is_on = self.is_on();
         self.is_wanted.store(is_on, Relaxed);
         if !is_on {
@@ -145,10 +201,10 @@ impl Site {
         !self.is_wanted.load(Relaxed)
     }
 
-    /// The point of spans without amounts.
+    /// The point of spans that are kept and have no amounts.
     pub(crate) fn point(&'static self) -> Option<&'static Point> {
         match self.measured.get() {
-            Some(Measured::Point(point)) => Some(point),
+            Some(Measured::Kept(point)) => Some(point),
             _ => None,
         }
     }
@@ -166,21 +222,31 @@ impl Site {
         past::record_wall(point, begun, lived);
     }
 
-    /// The numbers of a new span that are amounts; none if nothing is kept of it.
+    /// Keeps a new span, if something is kept of it. Whether it is.
     #[inline]
-    pub(crate) fn amounts(&self, span: &Attributes<'_>) -> Option<Amounts> {
+    pub(crate) fn keep(&'static self, span: &Attributes<'_>, id: u64) -> bool {
+        match self.measured.get() {
+            Some(Measured::Point(_)) => false,
+            _ => self.keep_amounts(span, id),
+        }
+    }
+
+    #[inline(never)]
+    fn keep_amounts(&'static self, span: &Attributes<'_>, id: u64) -> bool {
         let measured = match self.measured.get() {
             None => self.make(span),
             Some(measured) => measured,
         };
         match measured {
-            Measured::Point(_) => settings().keep_spans().then(|| Amounts::of(&[])),
+            Measured::Point(_) => return false,
+            Measured::Kept(_) => live::keep(id, self, &Amounts::of(&[])),
             Measured::Timed { names, .. } => {
                 let mut amounts = Amounts::of(names);
                 span.record(&mut amounts);
-                Some(amounts)
+                live::keep(id, self, &amounts);
             }
         }
+        true
     }
 
     /// The names of amounts.
@@ -191,37 +257,52 @@ impl Site {
         }
     }
 
-    /// Begins a region of a span.
+    /// Begins a region of the span of this id.
     #[inline]
-    pub(crate) fn begin(&'static self, open: &mut Open, amounts: impl FnOnce() -> [u64; MOST]) {
-        match self.measured.get() {
-            Some(Measured::Point(point)) => {
-                match settings().per_span {
-                    false => open.measure(point),
-                    true => open.measure_part(point, live::lend),
-                }
-                if !open.is_measured() {
-                    self.notice();
-                }
+    pub(crate) fn begin(&'static self, open: &mut Open, id: u64) {
+        let is_measured = match self.measured.get() {
+            Some(Measured::Point(point)) if pfp::c::may_measure(point) => {
+                return open.measure(point);
             }
-            Some(Measured::Timed { timed, names }) => {
-                let amounts = amounts();
-                match names.len() {
-                    1 | 2 => open.measure_with(timed, [amounts[0], amounts[1]]),
-                    _ => open.measure_with(timed, amounts),
-                }
-            }
-            None => {}
+            Some(Measured::Point(_)) => false,
+            Some(Measured::Kept(point)) => begin_kept(open, point),
+            Some(Measured::Timed { timed, names }) => begin_timed(open, timed, names.len(), id),
+            None => true,
+        };
+        if !is_measured {
+            self.notice();
         }
     }
 
-    /// A span was not measured: its point was switched off a moment ago.
+    /// A span is not measured: its point was switched off a moment ago. False, for those who ask.
     #[cold]
-    fn notice(&'static self) {
+    fn notice(&'static self) -> bool {
         if self.is_wanted.load(Relaxed) && !self.is_on() {
             watch::begin();
         }
+        false
     }
+}
+
+/// Begins a region of a span of which something is kept. Whether its point is on.
+#[inline(never)]
+fn begin_kept(open: &mut Open, point: &'static Point) -> bool {
+    match settings().per_span {
+        false => open.measure(point),
+        true => open.measure_part(point, live::lend),
+    }
+    open.is_measured()
+}
+
+/// Begins a region with amounts. Whether its point is on.
+#[inline(never)]
+fn begin_timed(open: &mut Open, timed: &'static Timed, most: usize, id: u64) -> bool {
+    let amounts = live::find(id).map_or([0; MOST], live::Live::amounts);
+    match most {
+        1 | 2 => open.measure_with(timed, [amounts[0], amounts[1]]),
+        _ => open.measure_with(timed, amounts),
+    }
+    pfp::c::may_measure(timed.point())
 }
 
 impl Measured {
@@ -236,18 +317,16 @@ impl Measured {
             .collect();
         let file = metadata.file().unwrap_or("");
         let point = Point::at(name.leak(), file, metadata.line().unwrap_or(0));
-        match names.is_empty() {
-            true => Self::Point(point),
-            false => {
-                let names: &'static [&'static str] = names.leak();
-                Self::Timed { timed: Box::leak(Box::new(past::timed(point, names))), names }
-            }
+        if names.is_empty() {
+            return if settings().keep_spans() { Self::Kept(point) } else { Self::Point(point) };
         }
+        let names: &'static [&'static str] = names.leak();
+        Self::Timed { timed: Box::leak(Box::new(past::timed(point, names))), names }
     }
 
     fn point(&'static self) -> &'static Point {
         match self {
-            Self::Point(point) => point,
+            Self::Point(point) | Self::Kept(point) => point,
             Self::Timed { timed, .. } => timed.point(),
         }
     }

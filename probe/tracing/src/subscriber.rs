@@ -1,13 +1,14 @@
 //! A subscriber with nothing else behind it.
 
 use std::cell::Cell;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tracing_core::span::{Attributes, Current, Id, Record};
 use tracing_core::subscriber::Interest;
 use tracing_core::{Event, LevelFilter, Metadata, Subscriber};
 
-use crate::fields::{Amounts, MOST};
+use crate::fields::Amounts;
 use crate::site::{SITES, Site};
 use crate::{live, settings, threads};
 
@@ -22,10 +23,13 @@ impl PointSubscriber {
     }
 }
 
-/// A number of a span: its site in the low bits, whether something is kept of it, and which
-/// span of all it is.
-const SITE_BITS: u32 = SITES.trailing_zeros() + 1;
-const IS_KEPT: u64 = 1 << (SITE_BITS - 1);
+/// A number of a span: which of all it is in the low bits, then whether something is kept of it,
+/// and its site.
+const IS_KEPT: u64 = 1 << 50;
+const SITE_SHIFT: u32 = 51;
+/// In place of a site, where there are too many.
+const NO_SITE: u64 = SITES as u64;
+const _: () = assert!(NO_SITE < 1 << (u64::BITS - SITE_SHIFT));
 
 /// Numbers that a thread takes at once.
 const BLOCK: u64 = 1 << 20;
@@ -49,7 +53,7 @@ fn number() -> u64 {
 
 #[inline]
 fn site(id: &Id) -> Option<&'static Site> {
-    Site::numbered(id.into_u64() as usize % SITES)
+    Site::numbered((id.into_u64() >> SITE_SHIFT) as usize)
 }
 
 /// The span of this id, if it is alive and keeps measurements.
@@ -60,15 +64,11 @@ fn kept(id: &Id) -> Option<&'static live::Live> {
 
 impl Subscriber for PointSubscriber {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        match Site::register(metadata).is_some_and(Site::answer) {
-            true => Interest::always(),
-            false => Interest::never(),
-        }
+        Site::interest(metadata)
     }
 
-    /// Asked where several subscribers are at work.
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_span() && settings().lets_pass(metadata)
+        Site::wants(metadata)
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
@@ -77,16 +77,13 @@ impl Subscriber for PointSubscriber {
 
     #[inline]
     fn new_span(&self, span: &Attributes<'_>) -> Id {
-        // A number that is no site's, where there are too many: such a span is not measured.
-        let Some(site) = Site::of(span.metadata()) else { return Id::from_u64(u64::MAX - 1) };
-        let id = number() << SITE_BITS | site.number as u64;
-        match site.amounts(span) {
-            None => Id::from_u64(id),
-            Some(amounts) => {
-                live::keep(id | IS_KEPT, site, Some(&amounts));
-                Id::from_u64(id | IS_KEPT)
-            }
-        }
+        let Some(site) = Site::of(span.metadata()) else {
+            pfp::c::count_refusal();
+            return Id::from_u64(NO_SITE << SITE_SHIFT);
+        };
+        let id = (site.number as u64) << SITE_SHIFT | number();
+        let id = if site.keep(span, id | IS_KEPT) { id | IS_KEPT } else { id };
+        Id::from_non_zero_u64(NonZeroU64::new(id).unwrap_or(NonZeroU64::MIN))
     }
 
     fn record(&self, span: &Id, values: &Record<'_>) {
@@ -103,9 +100,9 @@ impl Subscriber for PointSubscriber {
 
     #[inline]
     fn enter(&self, span: &Id) {
-        let Some(site) = site(span) else { return };
-        let id = span.into_u64();
-        threads::enter(id, site, || live::find(id).map_or([0; MOST], live::Live::amounts));
+        if let Some(site) = site(span) {
+            threads::enter(span.into_u64(), site);
+        }
     }
 
     #[inline]

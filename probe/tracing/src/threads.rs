@@ -2,19 +2,20 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{
-    AtomicU64, AtomicUsize,
+    AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
 use pfp::stack;
 
-use crate::fields::MOST;
 use crate::site::Site;
 
 /// Spans that were left on another thread than the one that is in them, the last ones.
 static STRAYED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 /// How many there were, and how many of them are in the list.
 static STRAYS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// Whether a span was ever left on another thread, or before those inside.
+static IS_AMISS: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// How many of those this thread has looked at.
@@ -23,23 +24,30 @@ thread_local! {
 
 /// The calling thread enters a span.
 #[inline]
-pub(crate) fn enter(id: u64, site: &'static Site, amounts: impl FnOnce() -> [u64; MOST]) {
-    if STRAYS[1].load(Relaxed) != 0 {
-        look_for_strays();
+pub(crate) fn enter(id: u64, site: &'static Site) {
+    if IS_AMISS.load(Relaxed) {
+        look_for_strays(id);
     }
-    stack::push(id as usize, |open| site.begin(open, amounts));
+    stack::push_one(id as usize, |open| site.begin(open, id));
 }
 
-/// The calling thread leaves a span. One that it is not in was entered by another thread, as
-/// happens where a guard is held across an `await`: it is not recorded.
+/// The calling thread leaves a span. One that it is not in was entered by another thread, or given
+/// up, as happens where a guard is held across an `await`: it is not recorded.
 #[inline]
 pub(crate) fn exit(id: u64) {
     match stack::pop(id as usize) {
         None => stray(id),
-        // Guards that end in another order than they began.
-        Some(ended) if !ended.was_innermost => pfp::c::count_mismatch(),
+        Some(ended) if !ended.was_innermost => out_of_order(),
         Some(_) => {}
     }
+}
+
+/// Guards end in another order than they began, or one is held across an `await`, and what is
+/// around it ends with the poll.
+#[cold]
+fn out_of_order() {
+    pfp::c::count_mismatch();
+    IS_AMISS.store(true, Relaxed);
 }
 
 #[cold]
@@ -49,10 +57,13 @@ fn stray(id: u64) {
     STRAYED[place % STRAYED.len()].store(id, Relaxed);
     // Meets the load below: the number is there.
     STRAYS[1].fetch_add(1, Release);
+    IS_AMISS.store(true, Relaxed);
 }
 
 #[cold]
-fn look_for_strays() {
+fn look_for_strays(entered: u64) {
+    // A task is polled again while what it entered in the poll before is open.
+    stack::forget_inside(entered as usize);
     let all = STRAYS[1].load(Acquire);
     // None when the thread ends.
     let is_news = SEEN.try_with(|seen| seen.replace(all) != all).unwrap_or(false);

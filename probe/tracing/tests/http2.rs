@@ -11,5 +11,5 @@ fn every_entry_is_a_measurement() {
     let all = tracing_subscriber::registry().with(pfp_tracing::layer()).with(counter::Counter);
     tracing::subscriber::set_global_default(all).expect("it is the first");
     traffic::run();
-    counter::judge(10, 1000);
+    counter::judge(15, 50_000);
 }

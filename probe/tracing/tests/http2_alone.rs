@@ -8,5 +8,5 @@ fn every_entry_is_a_measurement() {
     let points = pfp_tracing::Options::default().subscriber().expect("there is no filter");
     tracing::subscriber::set_global_default(counter::Around::new(points)).expect("it is the first");
     traffic::run();
-    counter::judge(10, 1000);
+    counter::judge(15, 50_000);
 }

@@ -1,13 +1,21 @@
 //! What programs do wrong with spans, amounts, and what is switched off: counted and told, and
 //! never wrong figures.
 
-use std::panic;
-use std::sync::mpsc;
-use std::thread;
+mod apart;
+
+use std::future::poll_fn;
+use std::sync::{Mutex, OnceLock, mpsc};
+use std::task::Poll;
 use std::time::{Duration, Instant};
+use std::{mem, panic, thread};
 
 use pfp::Point;
-use tracing::{Span, info_span};
+use tracing::field::FieldSet;
+use tracing::metadata::Kind;
+use tracing::subscriber::Interest;
+use tracing::{Instrument, Level, Metadata, Span, info_span};
+use tracing_core::callsite::{Callsite, Identifier};
+use tracing_core::dispatcher;
 
 fn point(name: &str) -> &'static Point {
     let name = format!("misuse::{name}");
@@ -35,28 +43,44 @@ fn wait_for(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Mismatches that this process has counted, as a viewer sees them.
-fn mismatches() -> u64 {
+/// What this process has counted, as a viewer sees it.
+fn lost(what: &str) -> u64 {
     let file = std::env::temp_dir().join(format!("pfp-tracing-{}.json", std::process::id()));
     pfp::snapshot_over(&file).expect("it can be written");
     let text = std::fs::read_to_string(&file).expect("it was written");
     let _ = std::fs::remove_file(&file);
-    let (_, rest) = text.split_once("\"mismatched_ends\":").expect("a snapshot has it");
+    let (_, rest) = text.split_once(&format!("\"{what}\":")).expect("a snapshot has it");
     rest.trim_start().split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 
-/// All in one: the subscriber is the process's.
+fn mismatches() -> u64 {
+    lost("mismatched_ends")
+}
+
+fn refusals() -> u64 {
+    lost("begins_refused")
+}
+
 #[test]
 fn nothing_that_programs_do_makes_wrong_figures() {
-    pfp_tracing::Options::default().amounts(["bytes", "items"]).init().expect("it is the first");
+    let Some(way) = apart::way("nothing_that_programs_do_makes_wrong_figures") else { return };
+    let options = pfp_tracing::Options::default().amounts(["bytes", "items"]);
+    apart::set(&way, options).expect("it is the first");
     assert_eq!(pfp_tracing::init(), Err(pfp_tracing::InitError::NotTheFirst));
     spans_have_the_numbers_of_their_fields();
     guards_may_end_in_any_order();
     a_guard_may_end_on_another_thread();
+    a_guard_may_be_held_across_an_await();
+    a_task_may_go_to_another_thread_with_a_guard();
     a_span_that_panics_is_measured();
     a_span_may_never_close();
     the_current_span_is_the_innermost();
-    what_is_switched_off_is_not_asked();
+    // First the one with amounts: callsites are told of all while one is off.
+    what_is_switched_off_is_not_asked("switched amount", || {
+        info_span!("switched amount", bytes = 1u64)
+    });
+    what_is_switched_off_is_not_asked("switched", || info_span!("switched"));
+    spans_beyond_all_places_are_counted();
 }
 
 fn spans_have_the_numbers_of_their_fields() {
@@ -72,6 +96,14 @@ fn spans_have_the_numbers_of_their_fields() {
     span.in_scope(|| ());
     span.clone().in_scope(|| ());
     assert_eq!((count("later"), amounts("later")), (3, vec![("size", 14)]));
+    // Those that live long are in nobody's way.
+    let before = refusals();
+    let held: Vec<Span> = (0..1000).map(|_| info_span!("lives long", bytes = 1u64)).collect();
+    (0..20_000).for_each(|_| info_span!("passes by", bytes = 1u64).in_scope(|| ()));
+    held.iter().for_each(|span| span.in_scope(|| ()));
+    drop(held);
+    assert_eq!(["lives long", "passes by"].map(|name| amounts(name)[0].1), [1000, 20_000]);
+    assert_eq!(refusals(), before);
     // More than are kept at a time.
     let held: Vec<Span> = (0..20_000u64).map(|n| info_span!("held", bytes = n)).collect();
     held.iter().for_each(|span| span.in_scope(|| ()));
@@ -149,6 +181,59 @@ impl Strayed {
     }
 }
 
+/// Gives the thread to other tasks once.
+async fn give_way() {
+    let mut is_first = true;
+    poll_fn(|context| {
+        context.waker().wake_by_ref();
+        if mem::take(&mut is_first) { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+}
+
+fn a_guard_may_be_held_across_an_await() {
+    const POLLS: u64 = 10;
+    let before = mismatches();
+    let holds = async {
+        for _ in 0..POLLS {
+            let _held = info_span!("held across").entered();
+            give_way().await;
+        }
+    };
+    let other = async {
+        for _ in 0..2 * POLLS {
+            info_span!("other").in_scope(|| ());
+            give_way().await;
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let holds = tokio::task::spawn_local(holds.instrument(info_span!("holds")));
+        let other = tokio::task::spawn_local(other.instrument(info_span!("other task")));
+        holds.await.expect("it ends");
+        other.await.expect("it ends");
+    });
+    // Each poll that leaves one open, and each that ends one.
+    assert_eq!(mismatches() - before, 2 * POLLS);
+    assert_eq!(count("held across"), 0);
+    // The last poll, and the drop.
+    assert_eq!(count("holds"), 2);
+    assert_eq!((count("other"), count("other task")), (2 * POLLS, 2 * POLLS + 2));
+}
+
+fn a_task_may_go_to_another_thread_with_a_guard() {
+    let before = mismatches();
+    let task = info_span!("task that goes");
+    let held = task.in_scope(|| Strayed::begin(info_span!("goes along")));
+    let stays = || info_span!("task that stays").in_scope(|| ());
+    stays();
+    let there = thread::spawn(move || task.in_scope(|| held.end()));
+    there.join().unwrap();
+    stays();
+    assert_eq!((count("goes along"), count("task that goes"), count("task that stays")), (0, 1, 2));
+    assert_eq!(mismatches() - before, 2);
+}
+
 fn a_span_that_panics_is_measured() {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
@@ -163,15 +248,21 @@ fn a_span_that_panics_is_measured() {
 }
 
 fn a_span_may_never_close() {
-    for _ in 0..100 {
+    // More than are kept at a time; they take no places, and spans with amounts have theirs.
+    let before = refusals();
+    for _ in 0..20_000 {
         let span = info_span!("leaked");
         span.in_scope(|| ());
-        std::mem::forget(span);
+        mem::forget(span);
     }
-    assert_eq!(count("leaked"), 100);
+    for _ in 0..100 {
+        info_span!("after leaks", bytes = 3u64).in_scope(|| ());
+    }
+    assert_eq!((count("leaked"), count("after leaks")), (20_000, 100));
+    assert_eq!((amounts("after leaks")[0], refusals() - before), (("bytes", 300), 0));
     // Never left: it is open as the program ends, and what is inside is measured.
     let thread = thread::spawn(|| {
-        std::mem::forget(info_span!("never left").entered());
+        mem::forget(info_span!("never left").entered());
         info_span!("inside of it").in_scope(|| ());
     });
     thread.join().unwrap();
@@ -187,22 +278,85 @@ fn the_current_span_is_the_innermost() {
     assert_eq!(Span::current(), *outer);
 }
 
-fn what_is_switched_off_is_not_asked() {
+fn what_is_switched_off_is_not_asked(name: &str, make: fn() -> Span) {
     let call = || {
-        let span = info_span!("switched");
+        let span = make();
         span.in_scope(|| ());
         span.is_disabled()
     };
     assert!(!call());
-    point("switched").disable();
+    point(name).disable();
     wait_for("the callsite to be told that it is off", call);
-    let then = count("switched");
+    let then = count(name);
     assert!((0..100).all(|_| call()));
-    assert_eq!(count("switched"), then);
+    assert_eq!(count(name), then);
     // Others are as they were.
-    info_span!("beside").in_scope(|| ());
-    assert_eq!(count("beside"), 1);
-    point("switched").enable();
+    let beside = || info_span!("beside").in_scope(|| count("beside"));
+    assert_eq!(beside() + 1, beside());
+    point(name).enable();
     wait_for("the callsite to be told that it is on", || !call());
-    assert!(count("switched") > then);
+    assert!(count(name) > then);
+}
+
+/// A callsite that is made as the program runs.
+#[derive(Default)]
+struct Made {
+    metadata: OnceLock<Metadata<'static>>,
+    interest: Mutex<Option<Interest>>,
+}
+
+impl Callsite for Made {
+    fn set_interest(&self, interest: Interest) {
+        *self.interest.lock().unwrap() = Some(interest);
+    }
+    fn metadata(&self) -> &Metadata<'_> {
+        self.metadata.get().expect("it was made with the callsite")
+    }
+}
+
+impl Made {
+    fn new() -> &'static Self {
+        let made: &'static Self = Box::leak(Box::default());
+        made.metadata.get_or_init(|| {
+            let fields = FieldSet::new(&[], Identifier(made));
+            let (file, line) = (Some(file!()), Some(line!()));
+            Metadata::new("made", "misuse", Level::INFO, file, line, None, fields, Kind::SPAN)
+        });
+        tracing_core::callsite::register(made);
+        made
+    }
+
+    /// As the macros of `tracing` make a span.
+    fn span(&'static self) -> Span {
+        let metadata = self.metadata.get().expect("it was made with the callsite");
+        let interest = self.interest.lock().unwrap().take().expect("it was registered");
+        let is_wanted = interest.is_always()
+            || interest.is_sometimes() && dispatcher::get_default(|all| all.enabled(metadata));
+        self.set_interest(interest);
+        match is_wanted {
+            true => Span::new(metadata, &metadata.fields().value_set(&[])),
+            false => Span::none(),
+        }
+    }
+}
+
+fn spans_beyond_all_places_are_counted() {
+    let sites: Vec<_> = (0..4096).map(|_| Made::new()).collect();
+    let of_all = || {
+        let made = pfp::points().filter(|point| point.name() == "misuse::made");
+        made.filter_map(Point::stats).map(|stats| stats.count).sum::<u64>()
+    };
+    let refused = refusals();
+    let last = sites.last().expect("there are some");
+    for _ in 0..100 {
+        last.span().in_scope(|| ());
+        info_span!("one more").in_scope(|| ());
+    }
+    // A thread that has done nothing else counts, too.
+    let other = thread::spawn(|| last.span().in_scope(|| ()));
+    other.join().expect("it ends");
+    assert_eq!((refusals() - refused, of_all()), (201, 0));
+    // One that has a place is as it was.
+    sites[0].span().in_scope(|| ());
+    assert_eq!(of_all(), 1);
 }

@@ -1,5 +1,7 @@
 //! By option, a span is one measurement, whichever threads its future is polled on.
 
+mod apart;
+
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -29,7 +31,9 @@ async fn work() {
 
 #[test]
 fn a_span_is_one_measurement() {
-    pfp_tracing::Options::default().per_span().init().expect("it is the first");
+    let Some(way) = apart::way("a_span_is_one_measurement") else { return };
+    let options = pfp_tracing::Options::default().per_span();
+    apart::set(&way, options).expect("it is the first");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).build().unwrap();
     runtime.block_on(async {
         let tasks: Vec<_> =

@@ -6,7 +6,9 @@ use http::{Request, Response};
 use tokio::io::DuplexStream;
 use tracing::Instrument;
 
-const CLIENTS: usize = 4;
+const CLIENTS: usize = 8;
+/// Requests of a client that are under way at a time, and how many follow on each.
+const AT_ONCE: usize = 4;
 const REQUESTS: usize = 50;
 
 #[tracing::instrument(skip_all)]
@@ -28,12 +30,10 @@ async fn serve(stream: DuplexStream) {
     }
 }
 
-#[tracing::instrument]
-async fn ask(stream: DuplexStream) {
-    let (client, connection) = client::handshake(stream).await.expect("they speak the same");
-    let connection = tokio::spawn(connection);
-    let mut client = client.ready().await.expect("the server goes on");
+#[tracing::instrument(skip_all)]
+async fn ask(client: client::SendRequest<Bytes>) {
     for _ in 0..REQUESTS {
+        let mut client = client.clone().ready().await.expect("the server goes on");
         let request = Request::post("http://host/").body(()).expect("it is one");
         let (response, mut body) = client.send_request(request, false).expect("it goes on");
         body.send_data(Bytes::from(vec![7; 10_000]), true).expect("it goes on");
@@ -41,9 +41,18 @@ async fn ask(stream: DuplexStream) {
         while let Some(part) = body.data().await {
             body.flow_control().release_capacity(part.expect("it goes on").len()).expect("it was");
         }
-        client = client.ready().await.expect("the server goes on");
     }
+}
+
+#[tracing::instrument]
+async fn connect(stream: DuplexStream) {
+    let (client, connection) = client::handshake(stream).await.expect("they speak the same");
+    let connection = tokio::spawn(connection);
+    let asking = [(); AT_ONCE].map(|()| tokio::spawn(ask(client.clone()).in_current_span()));
     drop(client);
+    for asks in asking {
+        asks.await.expect("nobody panics");
+    }
     let _ = connection.await;
 }
 
@@ -55,7 +64,7 @@ pub(crate) fn run() {
         for _ in 0..CLIENTS {
             let (here, there) = tokio::io::duplex(4096);
             tasks.push(tokio::spawn(serve(there)));
-            tasks.push(tokio::spawn(ask(here)));
+            tasks.push(tokio::spawn(connect(here)));
         }
         for task in tasks {
             task.await.expect("nobody panics");

@@ -1,0 +1,46 @@
+//! Tests in processes of their own, since the subscriber and the options are the process's.
+
+#![allow(dead_code, reason = "each test uses a part")]
+
+use std::process::Command;
+
+use pfp_tracing::{InitError, Options};
+use tracing_subscriber::layer::SubscriberExt;
+
+/// Says which case a process is.
+const CASE: &str = "PFP_TRACING_TEST_CASE";
+
+/// The two ways in.
+pub(crate) const WAYS: [&str; 2] = ["init()", "layer()"];
+
+/// Runs a test once for each case, in a process that `prepare` may change. The result is the case
+/// in such a process, and none once all have ended well.
+pub(crate) fn case(test: &str, cases: &[&str], prepare: fn(&str, &mut Command)) -> Option<String> {
+    if let Ok(case) = std::env::var(CASE) {
+        return Some(case);
+    }
+    for case in cases {
+        let mut command = Command::new(std::env::current_exe().expect("the test is a file"));
+        command.args([test, "--exact", "--nocapture"]).env(CASE, case);
+        prepare(case, &mut command);
+        let status = command.status().expect("the test starts again");
+        assert!(status.success(), "{test} fails with {case}: {status}");
+    }
+    None
+}
+
+/// [`case`] for each way in.
+pub(crate) fn way(test: &str) -> Option<String> {
+    case(test, &WAYS, |_, _| ())
+}
+
+/// Sets the process's subscriber.
+pub(crate) fn set(way: &str, options: Options) -> Result<(), InitError> {
+    match way {
+        "init()" => options.init(),
+        _ => {
+            let all = tracing_subscriber::registry().with(options.layer()?);
+            tracing::subscriber::set_global_default(all).map_err(|_| InitError::NotTheFirst)
+        }
+    }
+}
