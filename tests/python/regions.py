@@ -1,12 +1,20 @@
-"""Regions and functions of all kinds, which count to one. Judges itself."""
+"""Regions and functions of all kinds, which count to one. Judges itself.
+
+Takes the file for a snapshot, and the name under which `python -m pfp` measures it, if that does.
+"""
 
 import asyncio
+import contextlib
+import dis
 import os
 import sys
 import threading
 import time
 
 import pfp
+
+
+watched_as = sys.argv[2] if len(sys.argv) > 2 else None
 
 
 def count(name):
@@ -38,9 +46,12 @@ try:
         raise KeyError
 except KeyError:
     pass
-for name, expected in [("outer", 100), ("inner", 100), ("kept", 10), ("by name", 1), ("raised", 1)]:
+for scope in [kept, pfp.scope("read", bytes=1, items=1)]:
+    with contextlib.ExitStack() as stack:
+        assert stack.enter_context(scope) is scope
+for name, expected in [("outer", 100), ("inner", 100), ("kept", 11), ("by name", 1), ("raised", 1)]:
     assert count(name) == expected, (name, count(name))
-assert sum(figures["count"] for name, figures in pfp.stats().items() if name.startswith("read")) == 10
+assert sum(figures["count"] for name, figures in pfp.stats().items() if name.startswith("read")) == 11
 
 # Wrong arguments raise an error, and begin nothing.
 for wrong, said in [
@@ -54,6 +65,8 @@ for wrong, said in [
     (lambda: pfp.function(3), "expected a function, found int"),
     (lambda: type(kept)(), "cannot create"),
     (lambda: object.__new__(type(kept)), "not safe"),
+    (lambda: type(kept).__enter__(3), "doesn't apply to a 'int'"),
+    (lambda: vars(type(kept))["__exit__"].__get__(3)(3), "doesn't apply to a 'int'"),
 ]:
     try:
         wrong()
@@ -85,10 +98,25 @@ def steps(count):
         yield step
 
 
+def burn():
+    end = time.thread_time() + 0.3
+    while time.thread_time() < end:
+        sum(range(1000))
+
+
 @pfp.function
-async def waits():
-    await asyncio.sleep(0.1)
+async def waits(done):
+    await done.wait()
     return 7
+
+
+async def burns_beside():
+    done = asyncio.Event()
+    waiting = asyncio.create_task(waits(done))
+    await asyncio.sleep(0)
+    burn()
+    done.set()
+    return await waiting
 
 
 class Thing:
@@ -106,7 +134,7 @@ for _ in range(5):
     except ValueError:
         pass
 assert list(steps(4)) == [0, 1, 2, 3]
-assert asyncio.run(waits()) == 7
+assert asyncio.run(burns_beside()) == 7
 thing = Thing()
 assert thing.method(by=2) == (thing, 2)
 threads = [threading.Thread(target=fib, args=(5,)) for _ in range(4)]
@@ -123,8 +151,51 @@ for name, expected in [
     ("__main__.Thing.method", 1),
 ]:
     assert count(name) == expected, (name, count(name))
-# Waiting is nobody's time.
-assert pfp.stats()["__main__.waits"]["exclusive"] < 0.05, pfp.stats()["__main__.waits"]
+for name in ["fib", "dive", "fails", "steps", "waits", "Thing.method", "method"]:
+    assert count(f"{watched_as}.{name}") == 0, name
+# What runs while a coroutine waits is not the coroutine's.
+assert pfp.stats()["__main__.waits"]["exclusive"] < 0.1, pfp.stats()["__main__.waits"]
+if watched_as:
+    assert pfp.stats()[f"{watched_as}.burn"]["exclusive"] > 0.2, pfp.stats()
+
+
+# Points that share a name have their figures together, and functions that share code do not.
+def closure(name):
+    @pfp.function(name=name)
+    def inner(): ...
+
+    return inner
+
+
+def late(): ...
+
+
+for function, calls in [(pfp.function(lambda: 1), 1), (pfp.function(lambda: 2), 2)]:
+    for _ in range(calls):
+        function()
+for name in ["first", "second", "first"]:
+    closure(name)()
+late()
+late = pfp.function(late, name="late")
+late()
+for name, expected in [("__main__.<lambda>", 3), ("first", 2), ("second", 1), ("late", 1)]:
+    assert count(name) == expected, (name, count(name))
+if watched_as:
+    assert count(f"{watched_as}.late") == 1
+
+# Two threads take turns at the interpreter's lock. Waiting for it is off the CPU.
+burn = pfp.function(burn, name="burn")
+start = threading.Barrier(2)
+threads = [threading.Thread(target=lambda: (start.wait(), burn())) for _ in range(2)]
+before = time.process_time()
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+spent = time.process_time() - before
+figures = pfp.stats()["burn"]
+assert 0.8 * 0.6 < figures["exclusive"] < 1.1 * spent, (figures, spent)
+assert figures["off_cpu"] > 0.2, figures
 
 # Off and on again. No thread of pfp's runs but for as long as something is off.
 until(lambda: len(os.listdir("/proc/self/task")) == 1)
@@ -142,6 +213,32 @@ while count("__main__.fib") == before:
 while len(os.listdir("/proc/self/task")) > 1:
     assert time.monotonic() - start < 60, "the watcher runs on"
     time.sleep(0.01)
+
+# From Python 3.12 on, what is off runs the instructions that it has without pfp.
+if hasattr(sys, "monitoring"):
+
+    def instructions(function):
+        found = dis.get_instructions(function, adaptive=True)
+        # Python 3.12 keeps pairs apart that it took apart once.
+        return [instruction.opname.partition("__")[0] for instruction in found]
+
+    source = "def busy(n):\n    total = 0\n    for i in range(n):\n        total += i\n    return total"
+    bare, busy = {}, {}
+    exec(source, bare)
+    exec(source, busy)
+    bare, busy = bare["busy"], pfp.function(busy["busy"], name="busy")
+
+    def run_both():
+        for _ in range(100):
+            bare(7)
+            busy(7)
+
+    run_both()
+    assert instructions(bare) != instructions(busy) and count("busy") == 100
+    pfp.disable("busy")
+    run_both()
+    assert instructions(bare) == instructions(busy) and count("busy") == 100
+    pfp.enable("busy")
 
 # A forked child has figures of its own, also of functions that are off as it is forked.
 pfp.disable("__main__.fib")

@@ -1,15 +1,18 @@
-"""Children that work, and a status at the end."""
+"""Children that work, made in the way that is named, and a status at the end."""
 
 import multiprocessing
 import sys
 
+import pfp
+
 
 def work(n):
-    return sum(i * i for i in range(n))
+    with pfp.scope("part"):
+        return sum(i * i for i in range(n))
 
 
 if __name__ == "__main__":
-    with multiprocessing.get_context("fork").Pool(3) as pool:
+    with multiprocessing.get_context(sys.argv[1]).Pool(3) as pool:
         print(sum(pool.map(work, range(40), chunksize=1)))
         pool.close()
         pool.join()

@@ -16,6 +16,10 @@
 
 import functools
 import inspect
+import sys
+
+if "t" in sys.abiflags:
+    raise ImportError("pfp: expected an interpreter with a GIL, found a free-threaded build")
 
 from . import _pfp
 from ._pfp import begin, end, scope
@@ -35,8 +39,7 @@ def function(wrapped=None, *, name=None):
     name = name or f"{wrapped.__module__}.{wrapped.__qualname__}"
     from . import _watch
 
-    if _watch.can_monitor() and inspect.isfunction(wrapped):
-        _watch.add_function(wrapped.__code__, name)
+    if inspect.isfunction(wrapped) and _watch.add_function(wrapped, name):
         return wrapped
     return _wrapped(wrapped, name)
 
@@ -108,7 +111,10 @@ class _Driven:
 
 
 def stats():
-    """The figures of all points that have measured, by name: times in seconds."""
+    """The figures of all points that have measured, by name: times in seconds.
+
+    Points that share a name, as lambdas do, have their figures together.
+    """
     fields = ("count", "exclusive", "inclusive", "off_cpu", "mean", "min", "max", "p50", "p99")
     return {name: dict(zip(fields, figures)) for name, *figures in _pfp.stats()}
 

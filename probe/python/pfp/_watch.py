@@ -2,6 +2,7 @@
 
 import _thread
 import fnmatch
+import functools
 import os
 import site
 import sys
@@ -14,14 +15,13 @@ from . import _pfp
 PERIOD = 0.1
 """Seconds between two looks at which points were switched on again."""
 
+MAIN = "__main__", "__mp_main__"
+"""What the program's first module is called, here and in new interpreters of multiprocessing."""
+
 _monitoring = getattr(sys, "monitoring", None)
 _tool = None
-_named = {}
-
-
-def can_monitor():
-    """Whether single functions can be watched: from Python 3.12 on."""
-    return _monitoring is not None and _use_tool() is not None
+_is_hooked = False
+_copies = {}
 
 
 def _use_tool():
@@ -76,23 +76,35 @@ def _tell_all_again():
     _monitoring.restart_events()
 
 
-def add_function(code, name):
-    """Has one function measured, from its next call on."""
-    _named[code] = name
-    if _pfp.decides() is None:
-        _pfp.decide_by(_decide_named)
-    _monitoring.set_local_events(_use_tool(), code, _local())
+def add_function(function, name):
+    """Has one function measured, from its next call on; false if the interpreter cannot tell of it.
 
-
-def _decide_named(code):
-    name = _named.get(code)
-    return name and (name, code.co_filename, code.co_firstlineno)
+    Before Python 3.12 it tells of all functions or of none.
+    """
+    code = function.__code__
+    place = code.co_filename, code.co_firstlineno
+    if not _is_hooked and (_monitoring is None or _use_tool() is None):
+        # A wrapper measures it, and a hook that comes later would do so again.
+        _pfp.name_function(code, None, *place)
+        return False
+    if not _pfp.name_function(code, name, *place):
+        # It was called before it had this name, or is a closure like one of another name.
+        # The code stays, so its address is nobody else's.
+        key = id(code), name
+        if key not in _copies:
+            _copies[key] = code.replace()
+            _pfp.name_function(_copies[key], name, *place)
+        function.__code__ = code = _copies[key]
+    if _monitoring is not None:
+        _monitoring.set_local_events(_tool, code, _local())
+    return True
 
 
 class Choice:
     """Which code is the program's own, or was asked for."""
 
     def __init__(self, include=(), exclude=(), main="__main__", package=None):
+        self.given = include, exclude, main, package
         self.include, self.exclude = tuple(include), tuple(exclude)
         self.main, self.package = main, package
         paths = sysconfig.get_paths()
@@ -111,7 +123,7 @@ class Choice:
         module = sys._getframe(1).f_globals.get("__name__") or "?"
         if not self.wants(module, code.co_filename):
             return None
-        if module == "__main__":
+        if module in MAIN:
             module = self.main
         name = getattr(code, "co_qualname", code.co_name)
         return f"{module}.{name}", code.co_filename, code.co_firstlineno
@@ -131,33 +143,82 @@ class Choice:
             return True
         if self.package and (module == self.package or module.startswith(self.package + ".")):
             return True
-        if module == "__main__":
+        if module in MAIN:
             return True
         return not file.startswith("<") and not os.path.realpath(file).startswith(self.others)
 
 
 def start(choice):
-    """Has all functions measured that are chosen, in all threads, from now on."""
-    decide = choice if not _named else lambda code: _decide_named(code) or choice(code)
-    _pfp.decide_by(decide)
+    """Has all functions measured that are chosen, in all threads and children, from now on."""
+    global _is_hooked
+    _pfp.decide_by(choice)
+    if _monitoring is not None and _use_tool() is None:
+        raise RuntimeError(
+            "expected a free place for a tool in sys.monitoring, found that others have all"
+        )
+    _follow_children(choice)
     if _monitoring is not None:
-        tool = _use_tool()
-        if tool is None:
-            raise RuntimeError(
-                "expected a free place for a tool in sys.monitoring, found that others have all"
-            )
         events = _monitoring.events
-        _monitoring.set_events(tool, _local() | events.PY_THROW | events.PY_UNWIND)
+        _monitoring.set_events(_tool, _local() | events.PY_THROW | events.PY_UNWIND)
     else:
         threading.setprofile(_pfp.profile_here)
         sys.setprofile(_pfp.profile_here)
+        _is_hooked = True
 
 
 def stop():
     """Measures no more functions that were only chosen."""
+    global _is_hooked
     if _monitoring is not None:
         events = _monitoring.events
         _monitoring.set_events(_tool, events.PY_THROW | events.PY_UNWIND)
     else:
         threading.setprofile(None)
         sys.setprofile(None)
+        _is_hooked = False
+
+
+# ---- children of multiprocessing that are new interpreters ----
+
+_IN_CHILD = """\
+try:
+    from pfp import _watch
+except ImportError:
+    pass
+else:
+    _watch.start_in_child({!r})
+"""
+
+
+class _InChild:
+    """Starts the measuring of a child that unpickles it, if the child finds this package."""
+
+    def __init__(self, choice):
+        self.choice = choice
+
+    def __reduce__(self):
+        return exec, (_IN_CHILD.format(self.choice.given), {})
+
+
+def _follow_children(choice):
+    """Puts that into what multiprocessing tells a new interpreter before it imports the program."""
+    try:
+        from multiprocessing import spawn
+    except ImportError:
+        # Some distributions have it in a package of its own.
+        return
+    prepare = spawn.get_preparation_data
+
+    @functools.wraps(prepare)
+    def get_preparation_data(name):
+        return {**prepare(name), "pfp": _InChild(choice)}
+
+    spawn.get_preparation_data = get_preparation_data
+
+
+def start_in_child(given):
+    try:
+        start(Choice(*given))
+    except RuntimeError:
+        # Other tools have all places in the child, and it runs without this one.
+        pass

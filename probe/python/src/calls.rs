@@ -14,7 +14,7 @@ use pyo3_ffi::{
     PyTuple_GetItem, PyTuple_Size,
 };
 
-use crate::object::{Owned, none, shared, text};
+use crate::object::{Error, Owned, fail, none, shared, text};
 
 /// Functions that can be known; of others nothing is measured.
 const FUNCTIONS: usize = 1 << 15;
@@ -25,6 +25,8 @@ struct Function {
     code: *mut PyObject,
     /// None if it is not to be measured.
     point: Option<Point>,
+    /// The name that the program gave it, if it did.
+    named: Option<&'static str>,
     /// Whether the interpreter was told that nobody asks for it.
     is_told_off: AtomicBool,
 }
@@ -45,23 +47,26 @@ static IS_ANY_OFF: AtomicBool = AtomicBool::new(false);
 impl Function {
     #[inline]
     fn of(code: *mut PyObject) -> Option<&'static Self> {
-        let hash = mix(code.addr() as u64 >> 4);
-        ALL.get(hash, FUNCTIONS, |known| ptr::eq(known.code, code), || Self::new(code))
+        Self::find(code, FUNCTIONS, || Self::new(code, decided(code), None))
     }
 
-    /// Asks Python whether a function is to be a point.
-    #[cold]
-    fn new(code: *mut PyObject) -> Self {
-        let point = decide(code);
-        // What went wrong there is not the program's.
-        // SAFETY: plain questions.
-        unsafe {
-            if !PyErr_Occurred().is_null() {
-                PyErr_WriteUnraisable(DECIDES.load(Relaxed));
-                PyErr_Clear();
-            }
-        }
-        Self { code: shared(code), point, is_told_off: AtomicBool::new(false) }
+    /// The function, if it is known.
+    fn known(code: *mut PyObject) -> Option<&'static Self> {
+        Self::find(code, 0, || Self::new(code, None, None))
+    }
+
+    #[inline]
+    fn find(
+        code: *mut PyObject,
+        most: usize,
+        make: impl FnOnce() -> Self,
+    ) -> Option<&'static Self> {
+        let hash = mix(code.addr() as u64 >> 4);
+        ALL.get(hash, most, |known| ptr::eq(known.code, code), make)
+    }
+
+    fn new(code: *mut PyObject, point: Option<Point>, named: Option<&'static str>) -> Self {
+        Self { code: shared(code), point, named, is_told_off: AtomicBool::new(false) }
     }
 
     /// What tells its regions from others on a thread.
@@ -74,7 +79,7 @@ impl Function {
     fn enter(&'static self) -> bool {
         let Some(point) = self.point.as_ref() else { return false };
         let mut is_on = true;
-        stack::push(self.owner(), |open| {
+        stack::push_one(self.owner(), |open| {
             open.measure(point);
             is_on = open.is_measured();
         });
@@ -87,6 +92,21 @@ impl Function {
             stack::pop(self.owner());
         }
     }
+}
+
+/// Asks Python whether a function is to be a point.
+#[cold]
+fn decided(code: *mut PyObject) -> Option<Point> {
+    let point = decide(code);
+    // What went wrong there is not the program's.
+    // SAFETY: plain questions.
+    unsafe {
+        if !PyErr_Occurred().is_null() {
+            PyErr_WriteUnraisable(DECIDES.load(Relaxed));
+            PyErr_Clear();
+        }
+    }
+    point
 }
 
 /// Name, file and line by the function that Python gave; none if it is not to be measured.
@@ -163,7 +183,7 @@ pub(crate) unsafe extern "C" fn throw(
     count: Py_ssize_t,
 ) -> *mut PyObject {
     // SAFETY: there is one.
-    if let Some(function) = (count > 0).then(|| Function::of(unsafe { *arguments })).flatten()
+    if let Some(function) = (count > 0).then(|| Function::known(unsafe { *arguments })).flatten()
         && !function.is_told_off.load(Relaxed)
     {
         function.enter();
@@ -201,7 +221,7 @@ pub(crate) unsafe extern "C" fn unwind(
     count: Py_ssize_t,
 ) -> *mut PyObject {
     // SAFETY: there is one.
-    if let Some(function) = (count > 0).then(|| Function::of(unsafe { *arguments })).flatten() {
+    if let Some(function) = (count > 0).then(|| Function::known(unsafe { *arguments })).flatten() {
         function.leave();
     }
     none()
@@ -217,10 +237,39 @@ pub(crate) unsafe extern "C" fn decide_by(
     none()
 }
 
-/// That function, or None.
-pub(crate) unsafe extern "C" fn decides(_: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
-    let decides = DECIDES.load(Relaxed);
-    if decides.is_null() { none() } else { shared(decides) }
+/// `name_function(code, name, file, line)`: makes a function a point of this name, or leaves it out
+/// if the name is None. False if the function is known already and has another name, or none.
+pub(crate) unsafe extern "C" fn name_function(
+    _: *mut PyObject,
+    arguments: *mut *mut PyObject,
+    count: Py_ssize_t,
+) -> *mut PyObject {
+    if count != 4 {
+        let said = "expected code, a name, a file and a line";
+        return fail(Error::Type, said).unwrap_or(ptr::null_mut());
+    }
+    // SAFETY: there are four.
+    let [code, name, file, line] = std::array::from_fn(|at| unsafe { *arguments.add(at) });
+    // SAFETY: it is always there.
+    let name = match ptr::eq(name, unsafe { Py_None() }) {
+        true => None,
+        false => match text(name, "a name") {
+            None => return ptr::null_mut(),
+            name => name,
+        },
+    };
+    // SAFETY: an object of the caller's.
+    let line = unsafe { PyLong_AsLong(line) }.max(0) as u32;
+    let Some(file) = text(file, "a file") else { return ptr::null_mut() };
+    let function = Function::find(code, FUNCTIONS, || {
+        let name = name.map(|name| &*name.to_owned().leak());
+        let point = name.map(|name| Point::at(name, file.to_owned().leak(), line));
+        Function::new(code, point, name)
+    });
+    // One too many is not measured under any name.
+    let is_that = function.is_none_or(|known| known.named == name);
+    // SAFETY: they are always there.
+    shared(unsafe { if is_that { Py_True() } else { Py_False() } })
 }
 
 /// Takes what a callback answers that is not to be called again, and what starts the watcher.

@@ -1,8 +1,10 @@
 //! What a program asks about its own figures.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::ptr;
 
+use pfp::Stats;
 use pyo3_ffi::{
     PyFloat_FromDouble, PyList_Append, PyList_New, PyLong_FromUnsignedLongLong, PyObject,
     PyObject_IsTrue, PyTuple_GetItem, PyTuple_New, PyTuple_SetItem, PyTuple_Size,
@@ -11,18 +13,26 @@ use pyo3_ffi::{
 
 use crate::object::{Error, Owned, fail, none, text};
 
-/// A list with name and figures of each point that has measured.
+/// A list with each name of points that have measured, and their figures together.
 pub(crate) unsafe extern "C" fn stats(_: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
     all().map_or(ptr::null_mut(), Owned::give)
 }
 
 fn all() -> Option<Owned> {
+    let mut by_name = Vec::<(_, Stats)>::new();
+    let mut places = HashMap::new();
+    for point in pfp::points() {
+        let Some(stats) = point.stats() else { continue };
+        let place = *places.entry(point.name()).or_insert(by_name.len());
+        match by_name.get_mut(place) {
+            Some((_, sum)) => sum.merge(&stats),
+            None => by_name.push((point.name(), stats)),
+        }
+    }
     // SAFETY: new objects, each given to what holds it.
     unsafe {
         let list = Owned::take(PyList_New(0))?;
-        for point in pfp::points() {
-            let Some(stats) = point.stats() else { continue };
-            let name = point.name();
+        for (name, stats) in by_name {
             let seconds = |ticks: u64| ticks as f64 / pfp::ticks_per_second();
             let tuple = Owned::take(PyTuple_New(10))?;
             let name = PyUnicode_FromStringAndSize(name.as_ptr().cast(), name.len() as isize);

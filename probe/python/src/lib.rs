@@ -74,7 +74,12 @@ static METHODS: Kept<[PyMethodDef; 18]> = {
             c"For pfp.enable and pfp.disable.",
         ),
         method(c"decide_by", Of { PyCFunction: calls::decide_by }, METH_O, c"For pfp._watch."),
-        method(c"decides", Of { PyCFunction: calls::decides }, METH_NOARGS, c"For pfp._watch."),
+        method(
+            c"name_function",
+            Of { PyCFunctionFast: calls::name_function },
+            METH_FASTCALL,
+            c"For pfp._watch.",
+        ),
         method(
             c"tell_off_by",
             Of { PyCFunction: calls::tell_off_by },
@@ -144,6 +149,7 @@ static MODULE: Kept<PyModuleDef> = Kept(UnsafeCell::new(PyModuleDef {
 pub extern "C" fn PyInit__pfp() -> *mut PyObject {
     // SAFETY: the interpreter calls this once, under its lock; what it is given is static.
     unsafe {
+        object::look_at_version();
         let module = PyModule_Create(MODULE.0.get());
         if !module.is_null() && regions::add_types(module).is_none() {
             Py_DecRef(module);

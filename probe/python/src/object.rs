@@ -1,10 +1,11 @@
 //! Objects of the interpreter: owned references, texts and errors.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use pyo3_ffi::{
-    Py_DecRef, Py_IncRef, Py_None, PyErr_SetString, PyExc_OSError, PyExc_TypeError,
+    Py_DecRef, Py_GetVersion, Py_IncRef, Py_None, PyErr_SetString, PyExc_OSError, PyExc_TypeError,
     PyExc_ValueError, PyObject, PyUnicode_AsUTF8AndSize, PyUnicode_Check,
 };
 
@@ -43,9 +44,28 @@ pub(crate) fn shared(object: *mut PyObject) -> *mut PyObject {
     object
 }
 
+/// Whether None, True and False need no references: from Python 3.12 on.
+static ARE_IMMORTAL: AtomicBool = AtomicBool::new(false);
+
+/// Asks the interpreter how it counts.
+pub(crate) fn look_at_version() {
+    // SAFETY: a text that ends, such as "3.12.1 (main)".
+    let version = unsafe { CStr::from_ptr(Py_GetVersion()) }.to_bytes();
+    let mut numbers = version.split(|byte| !byte.is_ascii_digit());
+    let minor = numbers.nth(1).and_then(|it| str::from_utf8(it).ok()?.parse::<u32>().ok());
+    ARE_IMMORTAL.store(minor.is_some_and(|minor| minor >= 12), Relaxed);
+}
+
+/// A new reference to None, True or False.
+#[inline]
+pub(crate) fn lasting(object: *mut PyObject) -> *mut PyObject {
+    if ARE_IMMORTAL.load(Relaxed) { object } else { shared(object) }
+}
+
+#[inline]
 pub(crate) fn none() -> *mut PyObject {
     // SAFETY: it is always there.
-    shared(unsafe { Py_None() })
+    lasting(unsafe { Py_None() })
 }
 
 /// The text of an object; none if it is no text, or none that UTF-8 has, with an error set.

@@ -1,24 +1,25 @@
 //! Regions that a program marks: scopes by name, with amounts or without.
 
 use std::cell::UnsafeCell;
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use pfp::stack::{self, Open};
+use pfp::stack;
 use pfp::{Point, Timed, past};
 use pyo3_ffi::{
     METH_FASTCALL, METH_NOARGS, Py_EQ, Py_False, Py_TPFLAGS_DEFAULT,
-    Py_TPFLAGS_DISALLOW_INSTANTIATION, Py_TYPE, Py_ssize_t, Py_tp_dealloc, Py_tp_doc,
-    Py_tp_methods, PyDict_GetItemWithError, PyDict_New, PyDict_SetItem, PyErr_Occurred,
-    PyEval_GetFrame, PyFloat_AsDouble, PyFrame_GetCode, PyFrame_GetLineNumber, PyLong_AsLong,
-    PyLong_AsUnsignedLongLong, PyLong_Check, PyMethodDef, PyMethodDefPointer as Of,
+    Py_TPFLAGS_DISALLOW_INSTANTIATION, Py_TYPE, Py_ssize_t, Py_tp_dealloc, Py_tp_descr_get,
+    Py_tp_doc, Py_tp_methods, PyCFunction_New, PyDict_GetItemWithError, PyDict_New, PyDict_SetItem,
+    PyErr_Occurred, PyEval_GetFrame, PyFloat_AsDouble, PyFrame_GetCode, PyFrame_GetLineNumber,
+    PyLong_AsLong, PyLong_AsUnsignedLongLong, PyLong_Check, PyMethodDef, PyMethodDefPointer as Of,
     PyModule_AddObjectRef, PyObject, PyObject_Free, PyObject_GetAttrString,
-    PyObject_RichCompareBool, PyTuple_GetItem, PyTuple_Size, PyType_FromSpec, PyType_GenericAlloc,
-    PyType_Slot, PyType_Spec, PyTypeObject, destructor,
+    PyObject_RichCompareBool, PyObject_SetAttrString, PyTuple_GetItem, PyTuple_Size,
+    PyType_FromSpec, PyType_GenericAlloc, PyType_Slot, PyType_Spec, PyTypeObject, descrgetfunc,
+    destructor,
 };
 
-use crate::object::{Error, Owned, fail, none, shared, text};
+use crate::object::{Error, Owned, fail, lasting, none, shared, text};
 use crate::{Kept, method};
 
 /// Amounts that a region can have.
@@ -38,13 +39,19 @@ impl Named {
     }
 
     #[inline]
-    fn begin(&'static self, amounts: [u64; MOST]) {
-        let begin = |open: &mut Open| match self {
-            Self::Plain(point) => open.measure(point),
-            Self::Timed(timed, 1 | 2, _) => open.measure_with(timed, [amounts[0], amounts[1]]),
-            Self::Timed(timed, ..) => open.measure_with(timed, amounts),
-        };
-        stack::push(self.owner(), begin);
+    fn begin(&'static self, amounts: &[u64; MOST]) {
+        match self {
+            Self::Plain(point) => stack::push_one(self.owner(), |open| open.measure(point)),
+            Self::Timed(timed, count, _) => self.begin_with(timed, *count, *amounts),
+        }
+    }
+
+    fn begin_with(&'static self, timed: &'static Timed, count: usize, amounts: [u64; MOST]) {
+        let [first, second, ..] = amounts;
+        stack::push_one(self.owner(), |open| match count {
+            1 | 2 => open.measure_with(timed, [first, second]),
+            _ => open.measure_with(timed, amounts),
+        });
     }
 
     #[inline]
@@ -61,6 +68,8 @@ struct Scope {
     base: PyObject,
     named: &'static Named,
     amounts: [u64; MOST],
+    /// Its methods, bound to it, if it is kept by its name; else null.
+    bound: [*mut PyObject; 2],
 }
 
 /// The type of scopes, and all that are known by name.
@@ -73,38 +82,103 @@ static METHODS: Kept<[PyMethodDef; 3]> = Kept(UnsafeCell::new([
     PyMethodDef::zeroed(),
 ]));
 
+/// Stands in the type for a method: each `with` asks for it, and would have it bound anew.
+#[repr(C)]
+struct Binding {
+    base: PyObject,
+    /// The type's own method.
+    method: *mut PyObject,
+    /// Which of [`METHODS`].
+    at: usize,
+}
+
 /// Makes the type of scopes; none if the interpreter could not.
 ///
 /// # Safety
 ///
 /// Once, with the interpreter's lock, and the module that it is for.
 pub(crate) unsafe fn add_types(module: *mut PyObject) -> Option<()> {
-    let mut slots = [
-        PyType_Slot {
-            slot: Py_tp_doc,
-            pfunc: c"A region of the program, for `with`.".as_ptr() as _,
-        },
-        PyType_Slot { slot: Py_tp_methods, pfunc: METHODS.0.get().cast() },
-        PyType_Slot { slot: Py_tp_dealloc, pfunc: free as destructor as _ },
-        PyType_Slot { slot: 0, pfunc: ptr::null_mut() },
-    ];
+    // SAFETY: the slots and the sizes are those of the types; as the caller says.
+    unsafe {
+        let scope = add_type::<Scope>(
+            c"pfp.Scope",
+            [
+                (Py_tp_doc, c"A region of the program, for `with`.".as_ptr() as _),
+                (Py_tp_methods, METHODS.0.get().cast()),
+                (Py_tp_dealloc, free as destructor as _),
+            ],
+        )?;
+        let binding = add_type::<Binding>(
+            c"pfp.Binding",
+            [
+                (Py_tp_doc, c"A method of scopes.".as_ptr() as _),
+                (Py_tp_descr_get, bound as descrgetfunc as _),
+                (Py_tp_dealloc, free as destructor as _),
+            ],
+        )?;
+        for (at, name) in [c"__enter__", c"__exit__"].into_iter().enumerate() {
+            let method = Owned::take(PyObject_GetAttrString(scope.get(), name.as_ptr()))?;
+            let made = Owned::take(PyType_GenericAlloc(binding.get().cast(), 0))?;
+            let its = made.get().cast::<Binding>();
+            (&raw mut (*its).method).write(method.give());
+            (&raw mut (*its).at).write(at);
+            if PyObject_SetAttrString(scope.get(), name.as_ptr(), made.get()) < 0 {
+                return None;
+            }
+        }
+        if PyModule_AddObjectRef(module, c"Scope".as_ptr(), scope.get()) < 0 {
+            return None;
+        }
+        TYPE.store(scope.give().cast(), Relaxed);
+        ALL.store(Owned::take(PyDict_New())?.give(), Relaxed);
+    }
+    Some(())
+}
+
+/// A new type, which nobody makes objects of but this library.
+///
+/// # Safety
+///
+/// With the interpreter's lock; each slot has what it is for, which lives as long as the library.
+unsafe fn add_type<T>(name: &'static CStr, slots: [(c_int, *mut c_void); 3]) -> Option<Owned> {
+    let [one, two, three] = slots.map(|(slot, pfunc)| PyType_Slot { slot, pfunc });
+    let mut slots = [one, two, three, PyType_Slot { slot: 0, pfunc: ptr::null_mut() }];
     let mut spec = PyType_Spec {
-        name: c"pfp.Scope".as_ptr(),
-        basicsize: size_of::<Scope>() as c_int,
+        name: name.as_ptr(),
+        basicsize: size_of::<T>() as c_int,
         itemsize: 0,
         flags: (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION) as _,
         slots: slots.as_mut_ptr(),
     };
-    // SAFETY: the type is made of what lives as long as the library; as the caller says.
+    // SAFETY: as the caller says.
+    Owned::take(unsafe { PyType_FromSpec(&raw mut spec) })
+}
+
+/// A method of a scope; the type's own without one.
+unsafe extern "C" fn bound(
+    binding: *mut PyObject,
+    object: *mut PyObject,
+    _: *mut PyObject,
+) -> *mut PyObject {
+    // SAFETY: an object of that type, which has been filled; null, or any object.
     unsafe {
-        let made = Owned::take(PyType_FromSpec(&raw mut spec))?;
-        if PyModule_AddObjectRef(module, c"Scope".as_ptr(), made.get()) < 0 {
-            return None;
+        let Binding { method, at, .. } = *binding.cast::<Binding>();
+        if object.is_null() || !ptr::eq(Py_TYPE(object), TYPE.load(Relaxed)) {
+            return shared(method);
         }
-        TYPE.store(made.give().cast(), Relaxed);
-        ALL.store(Owned::take(PyDict_New())?.give(), Relaxed);
+        let kept = (*object.cast::<Scope>()).bound[at];
+        if kept.is_null() { bind(object, at) } else { shared(kept) }
     }
-    Some(())
+}
+
+/// Binds a method to a scope.
+///
+/// # Safety
+///
+/// With the interpreter's lock, to an object of the type.
+unsafe fn bind(scope: *mut PyObject, at: usize) -> *mut PyObject {
+    // SAFETY: the methods are static; as the caller says.
+    unsafe { PyCFunction_New(METHODS.0.get().cast::<PyMethodDef>().add(at), scope) }
 }
 
 unsafe extern "C" fn free(object: *mut PyObject) {
@@ -126,6 +200,19 @@ fn new(named: &'static Named, amounts: [u64; MOST]) -> Option<Owned> {
         (&raw mut (*scope).amounts).write(amounts);
         Some(made)
     }
+}
+
+/// A new object that is kept for good: it and its methods have references to each other.
+fn kept(named: &'static Named) -> Option<Owned> {
+    let made = new(named, [0; MOST])?;
+    for at in 0..2 {
+        // SAFETY: as above.
+        unsafe {
+            let method = Owned::take(bind(made.get(), at))?;
+            (&raw mut (*made.get().cast::<Scope>()).bound[at]).write(method.give());
+        }
+    }
+    Some(made)
 }
 
 /// The scope that an object is, or is the name of.
@@ -185,7 +272,7 @@ fn make(
         let timed = Box::leak(Box::new(past::timed(point, all)));
         Named::Timed(timed, count, AtomicPtr::new(shared(names)))
     };
-    let made = new(Box::leak(Box::new(named)), [0; MOST])?;
+    let made = kept(Box::leak(Box::new(named)))?;
     // SAFETY: as above; the dictionary takes a reference of its own.
     unsafe {
         let all = ALL.load(Relaxed);
@@ -303,7 +390,7 @@ pub(crate) unsafe extern "C" fn scope_at(
 
 pub(crate) unsafe extern "C" fn begin(_: *mut PyObject, object: *mut PyObject) -> *mut PyObject {
     let Some(scope) = of(object) else { return ptr::null_mut() };
-    scope.named.begin(scope.amounts);
+    scope.named.begin(&scope.amounts);
     none()
 }
 
@@ -316,7 +403,7 @@ pub(crate) unsafe extern "C" fn end(_: *mut PyObject, object: *mut PyObject) -> 
 unsafe extern "C" fn enter(object: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
     // SAFETY: a method of this type.
     let scope = unsafe { &*object.cast::<Scope>() };
-    scope.named.begin(scope.amounts);
+    scope.named.begin(&scope.amounts);
     shared(object)
 }
 
@@ -329,5 +416,5 @@ unsafe extern "C" fn exit(
     unsafe { &*object.cast::<Scope>() }.named.end();
     // What was raised goes on.
     // SAFETY: it is always there.
-    shared(unsafe { Py_False() })
+    lasting(unsafe { Py_False() })
 }

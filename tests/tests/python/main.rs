@@ -1,8 +1,9 @@
 //! The Python package, with each interpreter that is there: the one that `.ci/run` gives packages
-//! to, and those from 3.10 on that are on the path.
+//! to, and those from 3.10 on that are on the path or that pyenv has installed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Once;
 
 use pfp_tests::c;
 use pfp_tests::place::{Place, pfp_top};
@@ -10,7 +11,7 @@ use pfp_tests::tools;
 use pfp_top::export::json;
 use pfp_top::snapshot::Snapshot;
 
-/// Later interpreters than Debian's own.
+/// Other interpreters than Debian's own.
 const OTHERS: [&str; 5] = ["python3.10", "python3.12", "python3.13", "python3.14", "python3.15"];
 
 /// Interpreters, and where the program of others is.
@@ -27,8 +28,27 @@ fn pythons(what: &str) -> Option<Pythons> {
         .expect("it starts");
     let pygments = String::from_utf8_lossy(&found.stdout).trim().into();
     let mut all = vec![own];
-    all.extend(OTHERS.iter().filter(|name| tools::is_there(name)).map(PathBuf::from));
+    let (found, missing): (Vec<_>, Vec<_>) =
+        OTHERS.iter().map(|name| (name, other(name))).partition(|(_, path)| path.is_some());
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        for (name, _) in missing {
+            tools::skipped("Python", &format!("there is no {name}, which Debian does not have"));
+        }
+    });
+    all.extend(found.into_iter().filter_map(|(_, path)| path));
     Some(Pythons { all, pygments })
+}
+
+/// An interpreter on the path; or one of pyenv's, whose own commands start only the one in use.
+fn other(name: &str) -> Option<PathBuf> {
+    if tools::is_there(name) {
+        return Some(name.into());
+    }
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".pyenv"));
+    let pyenv = std::env::var_os("PYENV_ROOT").map(PathBuf::from).or_else(home)?;
+    let versions = std::fs::read_dir(pyenv.join("versions")).ok()?;
+    versions.flatten().map(|its| its.path().join("bin").join(name)).find(|path| path.exists())
 }
 
 fn file(name: &str) -> PathBuf {
@@ -133,12 +153,14 @@ fn each_call_is_counted_as_cprofile_counts_it() {
 #[test]
 fn regions_and_functions_count_to_one() {
     let Some(pythons) = pythons("regions of Python") else { return };
-    for python in &pythons.all {
+    for (python, is_watched) in pythons.all.iter().flat_map(|it| [(it, false), (it, true)]) {
         let place = Place::new();
         let snapshot = place.path("snapshot.json");
         let mut command = pythons.command(&place, python, python);
-        let output = command.arg(file("regions.py")).arg(&snapshot).output().expect("it starts");
-        assert!(output.status.success(), "{python:?}: {}", said(&output));
+        command.args(is_watched.then_some(["-m", "pfp"]).into_iter().flatten());
+        command.arg(file("regions.py")).arg(&snapshot).args(is_watched.then_some("regions"));
+        let output = command.output().expect("it starts");
+        assert!(output.status.success(), "{python:?}, {is_watched}: {}", said(&output));
         assert!(said(&output).contains("all is as it was to be"), "{}", said(&output));
         let snapshot = json::read(&snapshot).expect("it can be read");
         let read = snapshot.points.iter().find(|point| point.name == "read").expect("it is there");
@@ -150,19 +172,26 @@ fn regions_and_functions_count_to_one() {
 #[test]
 fn children_are_a_group_and_the_status_is_the_programs() {
     let Some(pythons) = pythons("children of Python") else { return };
-    for python in &pythons.all {
+    let runs = pythons.all.iter().flat_map(|python| {
+        ["fork", "forkserver", "spawn"].map(|way| [(python, way, true), (python, way, false)])
+    });
+    for (python, way, is_watched) in runs.flatten() {
         let place = Place::new();
         let mut command = pythons.command(&place, pfp_top(), python);
-        let output = command.args(["-m", "pfp"]).arg(file("workers.py")).output();
-        let output = output.expect("it starts");
+        command.args(is_watched.then_some(["-m", "pfp"]).into_iter().flatten());
+        let output = command.arg(file("workers.py")).arg(way).output().expect("it starts");
         let log = std::fs::read_to_string(place.path("log")).unwrap_or_default();
-        assert_eq!(output.status.code(), Some(3), "{python:?}: {}\n{log}", said(&output));
+        let which = format!("{python:?}, {way}, {is_watched}");
+        assert_eq!(output.status.code(), Some(3), "{which}: {}\n{log}", said(&output));
         let sum: u64 = (0..40u64).map(|n| (0..n).map(|i| i * i).sum::<u64>()).sum();
         assert!(log.contains(&sum.to_string()), "{log}");
         let snapshot = json::read(&place.path("snapshot.json")).expect("it can be read");
         let calls = calls(&snapshot);
-        let works = calls.iter().filter(|(.., name, _)| name == "workers.work");
-        assert_eq!(works.map(|(.., count)| count).sum::<u64>(), 40, "{python:?}: {calls:?}");
+        let count = |name: &str| {
+            calls.iter().filter(|(.., its, _)| its == name).map(|(.., count)| count).sum::<u64>()
+        };
+        assert_eq!(count("part"), 40, "{which}: {calls:?}");
+        assert_eq!(count("workers.work"), if is_watched { 40 } else { 0 }, "{which}: {calls:?}");
     }
 }
 
@@ -187,6 +216,17 @@ fn what_cannot_be_run_is_said() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", said(&output));
         assert!(said(&output).contains(expected), "{arguments:?}: {}", said(&output));
     }
+}
+
+#[test]
+fn a_build_without_a_gil_is_refused() {
+    let Some(pythons) = pythons("free-threaded Python") else { return };
+    let place = Place::new();
+    let mut command = pythons.command(&place, &pythons.all[0], &pythons.all[0]);
+    // As such a build has it.
+    let output = command.args(["-c", "import sys; sys.abiflags = 't'; import pfp"]).output();
+    let said = said(&output.expect("it starts"));
+    assert!(said.contains("ImportError: pfp: expected an interpreter with a GIL"), "{said}");
 }
 
 #[test]
@@ -216,10 +256,14 @@ fn modules_are_included_and_excluded() {
     let Some(pythons) = pythons("--include and --exclude") else { return };
     for python in &pythons.all {
         let place = Place::new();
-        std::fs::write(place.path("helper.py"), "def help():\n    pass\n").unwrap();
+        std::fs::write(
+            place.path("helper.py"),
+            "import pfp\ndef help():\n    pass\n@pfp.function\ndef marked():\n    pass\n",
+        )
+        .unwrap();
         std::fs::write(
             place.path("script.py"),
-            "import helper, textwrap\nhelper.help()\ntextwrap.dedent('  x')\n",
+            "import helper, textwrap\nhelper.help()\nhelper.marked()\ntextwrap.dedent('  x')\n",
         )
         .unwrap();
         let points = |options: &[&str]| {
@@ -233,8 +277,10 @@ fn modules_are_included_and_excluded() {
             names.sort();
             names
         };
-        assert_eq!(points(&[]), ["helper.<module>", "helper.help", "script.<module>"]);
-        assert_eq!(points(&["--exclude", "help*"]), ["script.<module>"]);
+        let all = ["helper.<module>", "helper.help", "helper.marked", "script.<module>"];
+        assert_eq!(points(&[]), all, "{python:?}");
+        // What the program marks is measured wherever it is.
+        assert_eq!(points(&["--exclude", "help*"]), all[2..], "{python:?}");
         let included = points(&["--include", "textwrap", "--exclude", "helper"]);
         let has = |name: &str| included.iter().any(|its| its == name);
         assert!(has("textwrap.dedent") && !has("helper.help"), "{included:?}");
