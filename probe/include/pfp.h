@@ -21,7 +21,9 @@
  * pfp_ticks_per_second() converts. Of each region, per point and thread:
  *   - exclusive: ticks on a CPU between begin and end, minus the regions nested in
  *     it, minus the calibrated cost of measuring;
- *   - inclusive: the same with the nested regions; recursion counted once;
+ *   - inclusive: the same with the nested regions; recursion counted once. What is
+ *     called and has no region, or one that is off, belongs to the region around it,
+ *     in both figures;
  *   - off-CPU: the ticks in which the thread was blocked or pre-empted, or its task
  *     put aside;
  *   - count, switches, least, most, last, an exponential average where asked for,

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use crate::lacks;
+use crate::{lacks, tools};
 
 /// Where the sources of the tests' programs are.
 pub const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/c");
@@ -213,9 +213,11 @@ fn unique(name: &str) -> String {
     format!("{name}.{}.{}", std::process::id(), NEXT.fetch_add(1, Relaxed))
 }
 
-/// Whether a compiler builds an empty program with these flags.
+/// Whether a compiler builds an empty program with a flag, for which it needs a package; fails
+/// under `CI` if not.
+#[track_caller]
 #[must_use]
-pub fn builds_with(compiler: Compiler, flag: &str) -> bool {
+pub fn builds_with(compiler: Compiler, flag: &str, package: &str) -> bool {
     let folder = scratch().join("c");
     std::fs::create_dir_all(&folder).expect("there is room");
     let (source, program) = (folder.join(unique("empty.c")), folder.join(unique("empty")));
@@ -226,5 +228,16 @@ pub fn builds_with(compiler: Compiler, flag: &str) -> bool {
     for file in [source, program] {
         let _ = std::fs::remove_file(file);
     }
+    if !works {
+        let what = format!("{} with {flag}", compiler.name);
+        tools::missing(&what, "it does not build", &format!("apt-get install {package}"));
+    }
     works
+}
+
+/// Whether a compiler has OpenMP; fails under `CI` if not.
+#[track_caller]
+#[must_use]
+pub fn has_openmp(compiler: Compiler) -> bool {
+    builds_with(compiler, "-fopenmp", "libomp-dev")
 }

@@ -104,6 +104,12 @@ fn measure() {
     nothing();
 }
 
+fn fenced() {
+    static POINT: pfp::Point = pfp::Point::new("fenced").fenced();
+    let _guard = POINT.measure();
+    nothing();
+}
+
 fn by_hand() {
     HAND.begin();
     nothing();
@@ -249,6 +255,7 @@ pub(crate) fn rows() -> Vec<Row> {
         row(None, case!("with two amounts, of the rest", 1, of_the_rest, with_rest(9))),
         row(1.35, case!("enabled: #[pfp::function]", 1, attribute())),
         row(1.35, case!("enabled: Point::measure", 1, measure())),
+        row(None, case!("enabled: a fenced point", 1, fenced())),
         row(1.6, case!(BY_HAND, 1, by_hand())),
         row(1.6, case!(BY_NUMBER, 1, enable, by_number())),
         row(0.8, Case { name: "enabled: lap!", regions: 2, prepare: || (), batch: laps }),

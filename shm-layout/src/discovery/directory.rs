@@ -314,7 +314,8 @@ impl Directory {
     /// The names of at most `limit` files in it, and whether there were more.
     pub(crate) fn names(&self, limit: usize) -> io::Result<(Vec<CString>, bool)> {
         // A descriptor of its own, because reading moves its position.
-        let fd = open_at(self.fd.as_raw_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
+        let fd = open_at(self.fd.as_raw_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)
+            .map_err(|e| at(&self.path, e))?;
         let mut entries = Entries::over(fd)?;
         let mut names = Vec::new();
         while let Some(name) = entries.next()? {

@@ -131,15 +131,15 @@ pub fn remove_one(dir: &Directory, object: &Name) -> io::Result<bool> {
 }
 
 /// Looks at every beacon in all the places where this user's may be. A place
-/// that is not there is left out; one that is refused is reported.
-pub fn find_everywhere() -> (Vec<Found>, Vec<(PathBuf, String)>) {
+/// that is not there is left out; one that is refused is reported, by its path.
+pub fn find_everywhere() -> (Vec<Found>, Vec<String>) {
     let mut all = Vec::new();
     let mut refused = Vec::new();
     for path in Directory::candidates() {
         match Directory::open(&path).and_then(|dir| find(&dir)) {
             Ok(found) => all.push(found),
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => refused.push((path, e.to_string())),
+            Err(e) => refused.push(e.to_string()),
         }
     }
     (all, refused)

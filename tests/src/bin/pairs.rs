@@ -20,7 +20,7 @@
 use std::future::{Future, pending};
 use std::hint::black_box;
 use std::mem::ManuallyDrop;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::process::ExitCode;
 use std::task::{Context, Waker};
 
@@ -196,6 +196,19 @@ extern "C" fn pairs_poll() {
     black_box(future.poll(&mut Context::from_waker(Waker::noop())).is_pending());
 }
 
+#[pfp::function]
+async fn at_once() {
+    black_box(());
+}
+
+/// One call of a measured async function that is ready at once.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_ready() {
+    let future = pin!(at_once());
+    black_box(future.poll(&mut Context::from_waker(Waker::noop())).is_ready());
+}
+
 /// One reading of the on-CPU clock.
 #[unsafe(no_mangle)]
 #[inline(never)]
@@ -224,6 +237,7 @@ fn main() -> ExitCode {
     let [_, case, times @ ..] = &arguments[..] else { return ExitCode::FAILURE };
     let times: Result<Vec<u64>, _> = times.iter().map(|times| times.parse()).collect();
     let Ok(times) = times else { return ExitCode::FAILURE };
+    let all_off = case == "ready_off";
     let case = match case.as_str() {
         "enabled" => pairs_enabled,
         "amounts" => pairs_amounts,
@@ -241,6 +255,9 @@ fn main() -> ExitCode {
         "work" => pairs_work,
         "by_hand" => pairs_by_hand,
         "poll" => pairs_poll,
+        "ready" => pairs_ready,
+        // With all points off: see below.
+        "ready_off" => pairs_ready,
         "stamp" => pairs_stamp,
         "empty" => pairs_empty as extern "C" fn(),
         _ => return ExitCode::FAILURE,
@@ -251,6 +268,9 @@ fn main() -> ExitCode {
     pfp::Point::numbered(NUMBER).enable();
     if AVERAGE.set_alpha(0.1).is_err() {
         return ExitCode::FAILURE;
+    }
+    if all_off {
+        pfp::set_enabled(false);
     }
     // Registers, claims, and meets most of the durations there will be.
     for _ in 0..10_000 {

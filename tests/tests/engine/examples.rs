@@ -11,7 +11,7 @@ use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::stolen::Outside;
 use pfp_tests::target::{Target, wait_for};
 use pfp_tests::watch::{self, Watch};
-use pfp_tests::{figure, needs_a_screen, skipped};
+use pfp_tests::{figure, needs_a_screen};
 use serde_json::Value;
 
 const C_EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe/examples/c");
@@ -383,8 +383,7 @@ fn lorenz_over_openmp_gives_the_same() {
     let source = format!("{C_EXAMPLES}/lorenz.cpp");
     for compiler in Compiler::all().filter(|compiler| compiler.is_cxx()) {
         let place = Place::new();
-        if !c::builds_with(compiler, "-fopenmp") {
-            skipped("Lorenz over OpenMP", &format!("{} has no -fopenmp here", compiler.name));
+        if !c::has_openmp(compiler) {
             continue;
         }
         let flags = ["-fopenmp", "-ffp-contract=off"];

@@ -4,13 +4,20 @@
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use pfp_shm_layout::geometry::RING_SLOTS;
 use pfp_shm_layout::lane::LaneState;
 use pfp_shm_layout::ring::Slot;
 use pfp_tests::place::Place;
+use pfp_tests::target::wait_for;
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, os, size};
+use pfp_top::model::Model;
+use pfp_top::snapshot::Snapshot;
+use pfp_top::source;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
@@ -166,4 +173,65 @@ fn a_lane_outlives_its_thread_only_until_the_next_one_starts() {
     assert_eq!(watch::named(picture, "work").count, THREADS + 1);
     assert_eq!(picture.lanes[1].lane.state, LaneState::Ended);
     target.end_well();
+}
+
+/// What the viewer has from the kernel for a thread that works and rests by turns is what
+/// the thread's own clock says, and so is its share of a CPU between two polls.
+#[test]
+fn the_kernels_share_of_a_thread_is_what_its_own_clock_says() {
+    const WORK: Duration = Duration::from_millis(20);
+    let (say, said) = mpsc::channel();
+    let (wake, woken) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        pfp::register_thread("works and rests");
+        let tid = os::tid();
+        // What it has used before each rest, and after.
+        loop {
+            os::burn(WORK);
+            say.send((tid, os::thread_cpu())).expect("the test listens");
+            if woken.recv().is_err() {
+                return;
+            }
+            say.send((tid, os::thread_cpu())).expect("the test listens");
+        }
+    });
+    let found = source::discover().expect("the directory can be read").candidates;
+    let me = found.iter().find(|candidate| candidate.pid == std::process::id());
+    let mut viewer = source::attach(me.expect("this process measures")).expect("it can be watched");
+    let mut model = Model::new(1.0);
+    // By the thread before and after its rest, and when the poll began and had ended.
+    let mut polled = || {
+        let (tid, before) = said.recv().expect("it rests");
+        let of_thread = |snapshot: &Snapshot| {
+            let lane = snapshot.lanes.iter().find(|lane| lane.tid == tid)?;
+            lane.cpu_ns.map(Duration::from_nanos)
+        };
+        // The kernel counts up to when the thread has left the CPU.
+        let (began, snapshot) = wait_for("the thread to rest", || {
+            let began = os::wall();
+            let snapshot = viewer.poll().expect("it runs");
+            (of_thread(&snapshot)? >= before).then_some((began, snapshot))
+        });
+        let ended = os::wall();
+        wake.send(()).expect("it rests");
+        let (_, after) = said.recv().expect("it works");
+        assert!(of_thread(&snapshot) <= Some(after), "{snapshot:?}, {before:?} to {after:?}");
+        model.fold(snapshot);
+        let threads = model.thread_figures().iter();
+        let share = threads.filter(|it| it.lane.tid == tid).find_map(|thread| thread.cpu);
+        (share, [before, after], [began, ended])
+    };
+    let (none, used, polls) = polled();
+    assert_eq!(none, None, "since when is not known");
+    // It rests beside this one's work, too.
+    os::burn(WORK);
+    let (share, used_then, polls_then) = polled();
+    let share = share.expect("it was there before");
+    let least = (used_then[0] - used[1]).div_duration_f64(polls_then[1] - polls[0]);
+    let most = (used_then[1] - used[0]).div_duration_f64(polls_then[0] - polls[1]);
+    figure(&format!("threads: the kernel's share {share:.4}, by the thread {least:.4}..{most:.4}"));
+    // The rates of two clocks differ by what the network's time steers, 500 ppm.
+    assert!(least * 0.999 <= share && share <= most * 1.001, "{share}, {least} to {most}");
+    drop(wake);
+    thread.join().expect("it ends");
 }

@@ -10,6 +10,7 @@ use pfp_tests::faults::{own_files, own_shm};
 use pfp_tests::os::{burn, thread_cpu, wall};
 use pfp_tests::own::figures;
 use pfp_tests::place::Place;
+use pfp_tests::stand_in::StandIn;
 use pfp_tests::target::{Said, Target};
 use pfp_tests::{figure, size, skipped, stolen};
 
@@ -163,8 +164,9 @@ fn a_stamp_and_its_rate_belong_together() {
     for (given_up, read_only) in [(false, false), (false, true), (true, false), (true, true)] {
         let what = format!("the counter given up {given_up}, /dev/shm read-only {read_only}");
         let files = files.clone();
+        let stand_in = StandIn::new("timing");
         let mut command = place.command(TARGET);
-        command.arg("timing");
+        command.arg("timing").arg(stand_in.path());
         let change = move || {
             if read_only {
                 own_shm(libc::MS_RDONLY, c"size=1m")?;
@@ -180,7 +182,9 @@ fn a_stamp_and_its_rate_belong_together() {
         }
         let said = Target::start(&mut command).end_well();
         assert_eq!(said.one::<bool>("segment"), !read_only, "{what}");
-        for name in ["ticks", "stamps", "count", "wait", "sample"] {
+        let of_device: &[_] = if read_only { &[] } else { &["device", "recorded"] };
+        let all = ["ticks", "stamps", "count", "wait", "sample", "launch"];
+        for &name in all.iter().chain(of_device) {
             let times = said.all::<f64>(name);
             assert_eq!(times.len(), if name == "ticks" { 2 } else { 1 }, "{what}: {name}");
             for times in times {

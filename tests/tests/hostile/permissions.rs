@@ -423,9 +423,16 @@ fn a_folder_that_another_user_made_first_is_left_alone() {
         let before = [&folder, &victims[0], &victims[1]].map(|path| State::of(path));
         assert_eq!(run(&target, "host").expect("it can be started"), plain, "{what}");
         if size(u64::from(what.ends_with("folder")), 1) == 1 {
-            let told = run(&viewer, "doctor").expect("it can be started");
-            let told = String::from_utf8_lossy(&told.stdout).into_owned();
-            assert!(told.contains(&format!("{}: expected", folder.display())), "{what}: {told}");
+            // What is wrong, once, and what to do where the folder is another user's.
+            for command in ["doctor", "list"] {
+                let told = run(&viewer, command).expect("it can be started");
+                let told =
+                    String::from_utf8_lossy(&[told.stdout, told.stderr].concat()).into_owned();
+                let expected = format!("{}: expected", folder.display());
+                assert!(told.contains(&expected) && told.contains("PFP_DIR"), "{what}: {told}");
+                let twice = format!("{0}: {0}", folder.display());
+                assert!(!told.contains(&twice), "{command}, {what}: {told}");
+            }
         }
         assert_eq!(before, [&folder, &victims[0], &victims[1]].map(|path| State::of(path)));
         clear(&folder);

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 
 use pfp_tests::c::{self, Compiler};
 use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::target::Target;
 use pfp_tests::{figure, lacks};
 
 const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe");
@@ -134,6 +135,41 @@ fn cmake_finds_both_libraries_wherever_they_are_and_in_the_source() {
         for program in ["shared", "static"] {
             greet(&build.join(program));
         }
+    }
+}
+
+/// A prefix that no tool knows, by the lines that the page has for it.
+#[test]
+fn what_is_installed_at_home_is_found_as_the_page_says() {
+    const PAGE: &str = include_str!("../../../docs/installing.md");
+    if !are_there(&["cmake", "pkg-config", "cc"]) {
+        return;
+    }
+    let prefix = install("home/.local");
+    let home = prefix.parent().expect("it is in a folder");
+    let main = format!("#include \"{}/hello.c\"\n", c::SOURCES);
+    std::fs::write(home.join("main.c"), main).expect("there is room");
+    let lines = PAGE.lines().skip_while(|line| !line.starts_with("export PKG_CONFIG_PATH="));
+    let lines = lines.take_while(|line| *line != "```").filter(|line| !line.is_empty());
+    let [finds, builds, loads, builds_once] = lines.collect::<Vec<_>>()[..] else {
+        panic!("four lines for a prefix in {PAGE}")
+    };
+    let shell = |place: &Place, lines: &[&str]| {
+        let mut command = place.command("bash");
+        command.args(["-euc", &lines.join("\n")]).current_dir(home).env("HOME", home);
+        command.env_remove("PKG_CONFIG_PATH").env_remove("LD_LIBRARY_PATH");
+        command
+    };
+    for lines in [[finds, builds, loads], [finds, builds_once, ""]] {
+        let place = Place::new();
+        let [finds, builds, loads] = lines;
+        let mut target = Target::start(&mut shell(&place, &[finds, builds, loads, "exec ./main"]));
+        assert_eq!(target.reach("measured").one::<u64>("count"), 1000, "{lines:?}");
+        assert!(place.entry(target.pid()).is_some(), "{lines:?}");
+        target.end_well();
+        // It is by these lines that it is found.
+        let without = shell(&place, &["exec ./main </dev/null"]).output().expect("bash starts");
+        assert_eq!(without.status.success(), loads.is_empty(), "{lines:?}: {without:?}");
     }
 }
 

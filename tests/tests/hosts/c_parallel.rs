@@ -6,17 +6,16 @@ use std::path::Path;
 
 use pfp_shm_layout::liveness::Liveness;
 use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::figure;
 use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::watch::{self, Watch};
-use pfp_tests::{figure, skipped};
 use pfp_top::export::json;
 use pfp_top::snapshot::Snapshot;
 
 #[test]
 fn each_thread_of_openmp_is_a_lane() {
     for compiler in Compiler::all().filter(|compiler| !compiler.is_cxx()) {
-        if !c::builds_with(compiler, "-fopenmp") {
-            skipped("OpenMP", &format!("{} has no -fopenmp here", compiler.name));
+        if !c::has_openmp(compiler) {
             continue;
         }
         let program = c::compile(compiler, "openmp", &["openmp.c"], Link::Static, ["-fopenmp"]);

@@ -3,11 +3,9 @@
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::faults::Group;
 use pfp_tests::place::Place;
+use pfp_tests::stolen::SWITCH;
 use pfp_tests::target::Target;
 use pfp_tests::{figure, skipped};
-
-/// A switch may be told wrongly by that much.
-const SWITCH_US: f64 = 10.0;
 
 #[test]
 fn what_a_limit_of_the_cpu_takes_is_in_no_figure() {
@@ -25,7 +23,7 @@ fn what_a_limit_of_the_cpu_takes_is_in_no_figure() {
         let number = |key: &str| said.one::<f64>(key);
         let (cpu, measured, wall) = (number("cpu_us"), number("measured_us"), number("wall_us"));
         assert!(cpu < 0.3 * wall, "{clock}: {cpu} us of {wall}: it was not limited");
-        let error = SWITCH_US * number("switches");
+        let error = SWITCH.as_secs_f64() * 1e6 * number("switches");
         // Little is done outside of the regions.
         assert!(measured <= cpu * 1.001 + error, "{clock}: {measured} us of {cpu}");
         assert!(measured >= cpu * 0.97 - error, "{clock}: {measured} us of {cpu}");

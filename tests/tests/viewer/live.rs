@@ -1,14 +1,19 @@
 //! The viewer as a person has it: a terminal, keys, and real processes that come,
 //! change, end and crash.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Output, Stdio};
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pfp_tests::needs_a_screen;
 use pfp_tests::os::runs;
 use pfp_tests::place::{Place, count, pfp_top};
 use pfp_tests::screen::{PROMPT, Screen, heading, row, rows};
 use pfp_tests::target::{Target, wait_for};
+use pfp_tests::watch::Watch;
 use pfp_top::export::json;
 use pfp_top::snapshot::{PointState, ProcessState, Snapshot};
 use pfp_top::source;
@@ -116,6 +121,36 @@ fn a_point_is_switched_off_and_on_again_while_it_runs() {
     screen.wait_for("the count to go on", |text| {
         row(text, "tick").is_some_and(|row| row.on && row.exact_count() > Some(found + 2))
     });
+}
+
+/// By the key, into the control word of the running program, whose own account at its end has
+/// it, too.
+#[test]
+fn a_point_is_fenced_and_no_longer_while_it_runs() {
+    needs_a_screen!();
+    let place = Place::new();
+    let file = place.path("figures.json");
+    let target = place.start_with(STEADY, &[], "PFP_SNAPSHOT", &file);
+    let screen = place.screen(130, 34);
+    screen.pfp_top(&format!("{QUICK} --sort name"));
+    screen.wait_for_count("tick", 2);
+    let is_fenced = |snapshot: &Snapshot, name: &str| {
+        snapshot.points.iter().find(|point| point.name == name).expect("it is there").fenced
+    };
+    let press = |name: &str, expected: bool| {
+        screen.select(name);
+        screen.keys(&["F"]);
+        wait_for("the word of the point", || is_fenced(&place.snapshot(&target), name) == expected);
+        // Fenced or not, it goes on.
+        wait_for_ticks(&place, &target, 2);
+    };
+    for (name, expected) in [("tick", true), ("round", true), ("round", false)] {
+        press(name, expected);
+    }
+    target.end_well();
+    let snapshot = json::read(&file).expect("the program has written it");
+    let fenced = snapshot.points.iter().filter(|point| point.fenced).map(|point| &*point.name);
+    assert_eq!(fenced.collect::<Vec<_>>(), ["tick"]);
 }
 
 #[test]
@@ -570,6 +605,43 @@ fn what_a_crash_left_is_listed_read_and_removed() {
     assert!(said(&removed).contains("removed") && removed.status.success(), "{}", said(&removed));
     assert!(!object(beacon).exists());
     assert_eq!(place.lit(), [""; 0]);
+}
+
+/// Of a program whose segment says that it is a debug build and what a region costs there.
+#[test]
+fn the_doctor_says_what_pfp_costs_without_optimisation_and_what_to_do() {
+    let place = Place::new();
+    let target = place.start_watched(STEADY, &[]);
+    let watch = Watch::attach(&place, &target);
+    let segment = watch.reader().segment();
+    let ledger = segment.ledger();
+    let object = format!("/dev/shm{}", segment.name().expect("it is an object").as_str());
+    let object = File::options().write(true).open(object).expect("it is this user's");
+    let store = |word: &AtomicU64, value: u64| {
+        let at = ptr::from_ref(word).addr() - segment.base().addr();
+        object.write_all_at(&value.to_ne_bytes(), at as u64).expect("it is within the object");
+    };
+    let doctor = || said(&place.pfp_top(&["doctor"]));
+    let before = doctor();
+    assert!(!before.contains("without optimisation"), "{before}");
+    let pair_ns = |ns: f64| {
+        let rate = ledger.ticks_per_1000_s.load(Relaxed) as f64 / 1e12;
+        store(&ledger.overhead_pair, (rate * ns).round() as u64);
+    };
+    store(&ledger.debug, 1);
+    pair_ns(700.0);
+    let found = doctor();
+    for words in [
+        "pfp is built without optimisation: a region costs 700 ns",
+        "set opt-level = 3 for pfp-probe and pfp-shm-layout in [profile.dev.package.NAME]",
+    ] {
+        let found = found.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(found.contains(words), "{words:?} is not in: {found}");
+    }
+    // With the advice taken its debug assertions stay.
+    pair_ns(60.0);
+    let after = doctor();
+    assert!(!after.contains("without optimisation"), "{after}");
 }
 
 #[test]

@@ -1,21 +1,29 @@
 //! Everything that tells a time from stamps, each beside the system's own clock, read just
 //! inside and just outside of it.
 
+use std::mem::ManuallyDrop;
+use std::path::PathBuf;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
 use pfp_tests::os::{burn, thread_cpu, wall};
+use pfp_tests::own::figures;
 use pfp_tests::script::say;
+use pfp_tests::stand_in::StandIn;
 
 const STEP: Duration = Duration::from_millis(10);
+/// What the device does in that time.
+const DEVICE_MS: f64 = 12.5;
 
 static POINT: pfp::Point = pfp::Point::new("timing");
 
-pub(crate) fn run() {
+pub(crate) fn run(library: PathBuf) {
     // First of all, before anything else could have decided what a tick is.
     ticks();
-    say("segment", &[&pfp::init().is_ok()]);
+    let is_there = pfp::init().is_ok();
+    say("segment", &[&is_there]);
     ticks();
     let (before, stamp) = (wall(), pfp::cycle_stamp());
     let inside = work();
@@ -56,6 +64,28 @@ pub(crate) fn run() {
     });
     let around = clock() - before;
     say("sample", &[&(found.mean * 4.0), &inside.as_secs_f64(), &around.as_secs_f64()]);
+
+    // The device's time is its own clock's, and in the segment it is in ticks.
+    // The test takes the library away.
+    let stand_in = ManuallyDrop::new(StandIn::at(library));
+    let mut timer = pfp::GpuTimer::new(stand_in.gpu(), "timing");
+    let before = wall();
+    timer.start();
+    stand_in.launch(ptr::null_mut(), DEVICE_MS);
+    let inside = work();
+    timer.stop();
+    let around = wall() - before;
+    say("launch", &[&(timer.launch_ms() / 1e3), &inside.as_secs_f64(), &around.as_secs_f64()]);
+    stand_in.advance(DEVICE_MS);
+    let found = timer.elapsed_ms();
+    if is_there {
+        let device = Duration::from_secs_f64(DEVICE_MS / 1e3);
+        let found = found.expect("the device is done") / 1e3;
+        say("device", &[&found, &device.as_secs_f64(), &device.as_secs_f64()]);
+        say_times("recorded", figures("gpu:timing").exclusive, device, device);
+    } else {
+        assert_eq!(found, None, "a point is off without a segment, and then records no events");
+    }
 }
 
 fn ticks() {
