@@ -499,7 +499,7 @@ PFP_INLINE_ int pfp_is_on_(const pfp_point_t *point)
 
 PFP_INLINE_ void pfp_scope_begin_(pfp_scope_t *scope, pfp_site_t *site)
 {
-    if (pfp_is_on_(__atomic_load_n(&site->point, __ATOMIC_RELAXED)))
+    if (pfp_is_on_(__atomic_load_n(&site->point, __ATOMIC_ACQUIRE)))
         pfp_scope_begin_site(scope, site);
     else
         scope->tag = 0;
@@ -522,7 +522,7 @@ PFP_INLINE_ void pfp_scope_end_(pfp_scope_t *scope)
 PFP_INLINE_ int pfp_timed_is_on_(pfp_timed_t *scope, pfp_timed_site_t *site)
 {
     scope->tag = 0;
-    return pfp_is_on_(__atomic_load_n(&site->point, __ATOMIC_RELAXED));
+    return pfp_is_on_(__atomic_load_n(&site->point, __ATOMIC_ACQUIRE));
 }
 
 PFP_INLINE_ void pfp_timed_begin_(pfp_timed_t *scope, pfp_timed_site_t *site, uint64_t a,

@@ -19,14 +19,23 @@ pub(crate) const OFF: &str = "disabled: Point::measure";
 pub(crate) const EMPTY_LOOP: &str = "an empty loop";
 pub(crate) const ASYNC_OFF: &str = "disabled: async function, ready at once";
 pub(crate) const ASYNC_EMPTY: &str = "an async function without a region";
-pub(crate) const WORK: &str = "work";
-pub(crate) const WORK_IN_RDTSC: &str = "work between two rdtsc";
-pub(crate) const WORK_IN_REGION: &str = "work in a region";
+/// Work as it is, between two rdtsc, and in a region; of each [kind](WORK_KINDS).
+pub(crate) const WORK: [[&str; 3]; 3] = [
+    ["work", "work between two rdtsc", "work in a region"],
+    ["work in flight", "work in flight, between two rdtsc", "work in flight, in a region"],
+    ["fenced work", "fenced work between two rdtsc", "fenced work in a region"],
+];
+/// How work hangs together with the work before it, and the bar for what a region adds to it.
+pub(crate) const WORK_KINDS: [(&str, Option<f64>); 3] = [
+    ("one chain through all calls", None),
+    ("a chain of its own in each call, several in flight", Some(2.0)),
+    ("a fence on either side", Some(1.3)),
+];
 
 /// A row of the table.
 pub(crate) struct Row {
     pub(crate) case: Case,
-    /// The most that a region may cost, as a multiple of two bare rdtsc.
+    /// The most that a region may cost, as a multiple of two bare rdtsc, on a quiet machine.
     pub(crate) bar: Option<f64>,
 }
 
@@ -182,15 +191,37 @@ fn poll_once(future: impl Future<Output = u64>) {
     black_box(polled.is_ready());
 }
 
-/// About 70 ns of work that goes on from what the work before has come to, as a
-/// program's does: a chain of multiplications.
+/// About 70 ns of work of one of the [`WORK_KINDS`].
 #[inline(always)]
-fn work(value: u64) -> u64 {
-    let mut value = value;
+fn work<const KIND: usize>(value: u64) -> u64 {
+    let is_chained = KIND == 0;
+    let mut value = if is_chained { value } else { black_box_register(3) };
+    let is_fenced = KIND == 2;
+    if is_fenced {
+        fence();
+    }
     for _ in 0..85 {
         value = black_box_register(value.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     }
+    if is_fenced {
+        fence();
+    }
     value
+}
+
+/// Waits until all instructions before it are done.
+#[inline(always)]
+fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has it.
+    unsafe {
+        std::arch::x86_64::_mm_lfence();
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: changes nothing.
+    unsafe {
+        std::arch::asm!("isb", options(nostack, preserves_flags))
+    };
 }
 
 /// Keeps the compiler from seeing through, and the value in its register.
@@ -204,31 +235,43 @@ fn black_box_register(value: u64) -> u64 {
     value
 }
 
-fn works(calls: u64) {
+fn works<const KIND: usize>(calls: u64) {
     let mut value = black_box(3);
     for _ in 0..calls {
-        value = work(value);
+        value = work::<KIND>(value);
     }
     black_box(value);
 }
 
-fn works_in_rdtsc(calls: u64) {
+fn works_in_rdtsc<const KIND: usize>(calls: u64) {
     let mut value = black_box(3);
     for _ in 0..calls {
         let first = pfp::ticks();
-        value = work(value);
+        value = work::<KIND>(value);
         black_box(pfp::ticks().wrapping_sub(first));
     }
     black_box(value);
 }
 
-fn works_in_regions(calls: u64) {
+fn works_in_regions<const KIND: usize>(calls: u64) {
     let mut value = black_box(3);
     for _ in 0..calls {
         pfp::scope!("work");
-        value = work(value);
+        value = work::<KIND>(value);
     }
     black_box(value);
+}
+
+/// The three cases of one of the [`WORK_KINDS`].
+fn of_work<const KIND: usize>() -> [Case; 3] {
+    let batches = [works::<KIND>, works_in_rdtsc::<KIND>, works_in_regions::<KIND>];
+    let case = |place: usize| Case {
+        name: WORK[KIND][place],
+        regions: 1,
+        prepare: || (),
+        batch: batches[place],
+    };
+    [case(0), case(1), case(2)]
 }
 
 fn row(bar: impl Into<Option<f64>>, case: Case) -> Row {
@@ -244,7 +287,7 @@ pub(crate) fn rows() -> Vec<Row> {
         row(None, case!("two rdtsc, 200 instructions between", 1, two_rdtsc_and_instructions())),
         row(None, case!("one stamp of the on-CPU clock", 1, black_box(pfp::on_cpu_ticks()))),
         row(
-            1.35,
+            1.15,
             case!(SCOPE, 1, {
                 pfp::scope!("scope");
                 nothing();
@@ -253,14 +296,14 @@ pub(crate) fn rows() -> Vec<Row> {
         row(1.45, case!(TIMED, 1, with_amounts(100))),
         row(1.45, case!(TIMED_IN_TURN, 8, (1..9).for_each(with_amounts))),
         row(None, case!("with two amounts, of the rest", 1, of_the_rest, with_rest(9))),
-        row(1.35, case!("enabled: #[pfp::function]", 1, attribute())),
-        row(1.35, case!("enabled: Point::measure", 1, measure())),
+        row(1.15, case!("enabled: #[pfp::function]", 1, attribute())),
+        row(1.15, case!("enabled: Point::measure", 1, measure())),
         row(None, case!("enabled: a fenced point", 1, fenced())),
         row(1.6, case!(BY_HAND, 1, by_hand())),
         row(1.6, case!(BY_NUMBER, 1, enable, by_number())),
-        row(0.8, Case { name: "enabled: lap!", regions: 2, prepare: || (), batch: laps }),
+        row(0.7, Case { name: "enabled: lap!", regions: 2, prepare: || (), batch: laps }),
         row(1.4, case!("64 points in turn", 64, in_turn(&IN_TURN[..64]))),
-        row(2.0, case!("1,000 points in turn", 1000, in_turn(&IN_TURN))),
+        row(1.4, case!("1,000 points in turn", 1000, in_turn(&IN_TURN))),
         row(1.4, case!("four deep, per region", 4, four_deep())),
         row(
             1.6,
@@ -287,9 +330,9 @@ pub(crate) fn all() -> Vec<Case> {
         case!(BY_NUMBER_OFF, 1, || pfp::Point::numbered(NUMBER).disable(), by_number()),
         case!(ASYNC_OFF, 1, || pfp::set_enabled(false), poll_once(at_once(black_box(1)))),
         case!(ASYNC_EMPTY, 1, poll_once(at_once_without(black_box(1)))),
-        Case { name: WORK, regions: 1, prepare: || (), batch: works },
-        Case { name: WORK_IN_RDTSC, regions: 1, prepare: || (), batch: works_in_rdtsc },
-        Case { name: WORK_IN_REGION, regions: 1, prepare: || (), batch: works_in_regions },
     ])
+    .chain(of_work::<0>())
+    .chain(of_work::<1>())
+    .chain(of_work::<2>())
     .collect()
 }

@@ -142,12 +142,15 @@ fn table(plan: &Plan) -> io::Result<()> {
         "| disabled async function, more than one without a region | {:.2} ns | 2 ns |",
         off.max(0.0)
     );
-    let work = ns(cases::WORK);
-    let (rdtsc, region) = (ns(cases::WORK_IN_RDTSC) - work, ns(cases::WORK_IN_REGION) - work);
-    println!(
-        "| a region around {work:.0} ns of work adds {region:.1} ns, two rdtsc {rdtsc:.1} ns | x {:.2} | 1.2 |",
-        region / rdtsc
-    );
+    for ((kind, bar), names) in cases::WORK_KINDS.iter().zip(cases::WORK) {
+        let [work, rdtsc, region] = names.map(ns);
+        let (rdtsc, region) = (rdtsc - work, region - work);
+        let bar = bar.map_or(String::from("-"), |bar| bar.to_string());
+        println!(
+            "| {work:.0} ns of work, {kind}: a region adds {region:.1} ns, two rdtsc {rdtsc:.1} ns | x {:.2} | {bar} |",
+            region / rdtsc
+        );
+    }
 
     let scope = workers.iter_mut().filter(|worker| worker.name() == cases::SCOPE);
     let mut scope: Vec<Worker> =
@@ -157,7 +160,7 @@ fn table(plan: &Plan) -> io::Result<()> {
         Ok(worker.run(plan.regions_of_pair, 2)?.ns / one)
     })?;
     let two = median(&mut pairs.concat());
-    println!("| two threads at once, each against one alone | x {two:.2} | 1.05 |");
+    println!("| two threads at once, each against one alone | x {two:.2} | 1.03 |");
     drop(scope);
     drop(workers);
 
@@ -170,10 +173,10 @@ fn table(plan: &Plan) -> io::Result<()> {
         growth[1] / 1024
     );
     let starts = starts::measure(plan.starts)?;
-    println!("| start of the process, first region | {:.0} us | 1000 us |", starts.process);
-    println!("| first region of a thread, on a new lane | {:.0} us | 20 us |", starts.new_lane);
+    println!("| start of the process, first region | {:.0} us | 500 us |", starts.process);
+    println!("| first region of a thread, on a new lane | {:.0} us | 15 us |", starts.new_lane);
     println!(
-        "| first region of a thread, on a lane used before | {:.0} us | 20 us |",
+        "| first region of a thread, on a lane used before | {:.0} us | 15 us |",
         starts.old_lane
     );
     Ok(())

@@ -239,9 +239,10 @@ impl Point {
     /// The word that steers the point. Enabled also while not registered.
     #[inline(always)]
     pub(crate) fn control(&self) -> Control {
+        // Pairs with `lead_to`: whoever sees the word in the segment sees the point's number.
         // SAFETY: the pointer is to a static or into the segment, which is
         // never unmapped.
-        Control(unsafe { (*self.state.control.load(Relaxed)).load(Relaxed) })
+        Control(unsafe { (*self.state.control.load(Acquire)).load(Relaxed) })
     }
 
     /// Number of the point; 0 while not registered.
