@@ -116,8 +116,8 @@
 //! that a hypervisor steals, so a thread that measures reads its CPU time after each switch and once
 //! a millisecond. Where the kernel takes stolen time out, pfp takes it out of the region in which it
 //! fell. The exception is what falls within a millisecond of the last reading: a later region may
-//! lose it, and a short one may be left with nothing, so the shortest call is then 0. With the clock
-//! `wall`, where nothing reports switches, off-CPU time is inside the figures, and the viewer says
+//! lose it. One that is left with nothing so counts, as the shortest call and in the histogram, as
+//! the shortest that kept the CPU. With the clock `wall`, where nothing reports switches, off-CPU time is inside the figures, and the viewer says
 //! so.
 //!
 //! The cost of measuring is the time of a begin and end with nothing between. A processor overlaps

@@ -6,12 +6,15 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use pfp::Point;
+use pfp_shm_layout::calls::MAX_EDGES;
 use pfp_shm_layout::geometry::RING_SLOTS;
+use pfp_shm_layout::reader::{Call, PointPicture};
 use pfp_tests::faults::own_shm;
 use pfp_tests::place::Place;
 use pfp_tests::target::{Target, wait_for};
-use pfp_tests::watch::Watch;
-use pfp_tests::{figure, os, size, skipped};
+use pfp_tests::watch::{self, Watch};
+use pfp_tests::{figure, os, own, size, skipped};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
@@ -118,4 +121,42 @@ fn what_found_no_room_is_counted() {
         "loss: {tried} sizes of a full /dev/shm, {unmeasured} with begins not measured, \
          {without_record} with measurements that left no record, all of them counted"
     ));
+}
+
+/// More pairs of a caller and a callee than a lane has edges for: what found no edge is counted
+/// beside those that did, and in the points all the same.
+#[test]
+fn what_found_no_edge_is_counted() {
+    const CALLERS: usize = 30;
+    const TIMES: u64 = 5;
+    static OUTER: [Point; CALLERS] = [const { Point::new("a caller of many") }; CALLERS];
+    static INNER: [Point; CALLERS] = [const { Point::new("a callee of many") }; CALLERS];
+    const { assert!(CALLERS * CALLERS > MAX_EDGES) };
+    for _ in 0..TIMES {
+        for caller in &OUTER {
+            let _caller = caller.measure();
+            for callee in &INNER {
+                let _callee = callee.measure();
+            }
+        }
+    }
+    let mut watch = own::watch();
+    let mut counted = |name: &str| {
+        let is_named = |point: &&PointPicture| point.name == name;
+        let ids: Vec<u32> = watch.poll().points.iter().filter(is_named).map(|it| it.id).collect();
+        let counts = ids.iter().map(|&id| watch::total(watch.poll(), id).count).sum();
+        (ids, counts)
+    };
+    let ((outer, outer_count), (inner, inner_count)): ((_, u64), (_, u64)) =
+        (counted("a caller of many"), counted("a callee of many"));
+    let all = TIMES * CALLERS as u64;
+    assert_eq!((outer_count, inner_count), (all, all * CALLERS as u64));
+    let calls = watch.reader().calls();
+    let is_here = |call: &&Call| outer.contains(&call.callee) || inner.contains(&call.callee);
+    let edges = calls.iter().flat_map(|lane| &lane.edges).filter(is_here);
+    let placed: u64 = edges.map(|call| call.sums.count).sum();
+    // No other test has so many on its thread.
+    let unplaced: u64 = calls.iter().map(|lane| lane.unplaced).sum();
+    assert!(unplaced > 0, "there is no room for all");
+    assert_eq!(placed + unplaced, outer_count + inner_count, "{placed} placed");
 }
