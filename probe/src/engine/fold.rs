@@ -31,10 +31,9 @@ pub(super) fn fold(thread: &Thread) {
     if thread.written() == thread.folded.load(Relaxed) {
         return;
     }
-    // On the context's clock: the thread may be switched out in between.
-    let began = thread.on_cpu();
+    let began = thread.spent();
     fold_up_to_now(thread);
-    let took = (thread.on_cpu().wrapping_sub(began) as i64).max(0) as u64;
+    let took = (thread.spent().wrapping_sub(began) as i64).max(0) as u64;
     thread.cover(took);
     cell::add(&thread.tally().folding, took);
 }

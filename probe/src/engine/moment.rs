@@ -68,10 +68,11 @@ impl Thread {
         unreachable!("it returns when all tries are over")
     }
 
-    /// The clock of the current context.
-    pub(super) fn on_cpu(&self) -> u64 {
+    /// The clock of the current context, less what is covered: it stands still while the thread is
+    /// switched out, and while a handler measures.
+    pub(super) fn spent(&self) -> u64 {
         let (moment, ()) = self.moment(None, || ());
-        moment.now.wrapping_sub(moment.off)
+        moment.now.wrapping_sub(moment.off).wrapping_sub(moment.covered)
     }
 
     /// The stamp of an end that has read the counter already.

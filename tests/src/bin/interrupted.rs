@@ -44,6 +44,9 @@ mod stepping {
 
     /// A number of the numeric interface.
     const NUMBER: u32 = 7;
+    /// Records after which a page is folded.
+    const RECORDS_OF_A_PAGE: u32 = 128;
+
     /// Ticks that regions last, so that no price is more than one.
     const LONG: u64 = 4_000;
     /// Those of an outer one beside what is inside: more than a fold that is stepped and a
@@ -236,6 +239,8 @@ mod stepping {
     /// What is measured, and what a handler measures meanwhile: the same point and another.
     struct Case {
         name: &'static str,
+        /// What comes before each outer region.
+        prepare: fn(),
         run: fn(),
         handler: fn(),
         /// Measurements of a run: of [`POINT`], of the number and of [`TIMED`].
@@ -244,6 +249,28 @@ mod stepping {
         handled: [u64; 2],
         /// Whether nothing but handlers' regions are inside a region of [`POINT`].
         alone: bool,
+    }
+
+    /// Leaves the next record to be the first of a page, so that the end that writes it folds all of
+    /// the page before: of two points in turn.
+    fn fill_page() {
+        static FILLING: [Point; 2] = [Point::new("filling"), Point::new("filling, too")];
+        let mut filled = 0;
+        let mut folds = || {
+            let folded = pfp::c::folding();
+            drop(FILLING[filled % 2].measure());
+            filled += 1;
+            pfp::c::folding() != folded
+        };
+        // A region that ends on the long way folds, too: until a whole page lies between, and after
+        // that almost another one.
+        let mut since = 0;
+        while since != RECORDS_OF_A_PAGE || (1..RECORDS_OF_A_PAGE).any(|_| folds()) {
+            since = 1;
+            while !folds() {
+                since += 1;
+            }
+        }
     }
 
     fn by_scope() {
@@ -272,9 +299,19 @@ mod stepping {
         amounts_by_hand();
     }
 
-    const CASES: [Case; 9] = [
+    const CASES: [Case; 10] = [
         Case {
             name: "scope",
+            prepare: || (),
+            run: scope,
+            handler: by_scope,
+            counts: [1, 0],
+            handled: [1, 0],
+            alone: true,
+        },
+        Case {
+            name: "page",
+            prepare: fill_page,
             run: scope,
             handler: by_scope,
             counts: [1, 0],
@@ -283,6 +320,7 @@ mod stepping {
         },
         Case {
             name: "nested",
+            prepare: || (),
             run: nested,
             handler: by_scope,
             counts: [1, 1],
@@ -291,6 +329,7 @@ mod stepping {
         },
         Case {
             name: "laps",
+            prepare: || (),
             run: laps,
             handler: by_scope,
             counts: [1, 2],
@@ -299,6 +338,7 @@ mod stepping {
         },
         Case {
             name: "by_hand",
+            prepare: || (),
             run: by_hand,
             handler: handler_by_hand,
             counts: [1, 0],
@@ -307,6 +347,7 @@ mod stepping {
         },
         Case {
             name: "latched",
+            prepare: || (),
             run: latched,
             handler: handler_by_hand,
             counts: [1, 0],
@@ -315,6 +356,7 @@ mod stepping {
         },
         Case {
             name: "numbered",
+            prepare: || (),
             run: numbered,
             handler: handler_other,
             counts: [1, 0],
@@ -323,6 +365,7 @@ mod stepping {
         },
         Case {
             name: "amounts",
+            prepare: || (),
             run: amounts,
             handler: handler_amounts,
             counts: [1, 0],
@@ -331,6 +374,7 @@ mod stepping {
         },
         Case {
             name: "amounts_by_hand",
+            prepare: || (),
             run: amounts_by_hand,
             handler: handler_amounts_by_hand,
             counts: [1, 0],
@@ -339,6 +383,7 @@ mod stepping {
         },
         Case {
             name: "polls",
+            prepare: || (),
             run: polls,
             handler: by_scope,
             counts: [1, 0],
@@ -442,6 +487,7 @@ mod stepping {
     }
 
     fn measured(case: &Case, run: impl FnOnce()) -> Run {
+        (case.prepare)();
         let before = all(case);
         FOLDING[0].store(NONE_RUNS, Relaxed);
         FOLDING[1].store(0, Relaxed);
@@ -694,6 +740,7 @@ mod stepping {
         }
         let one = price_of_one();
         let base = uninterrupted(case);
+        assert_eq!(base.folding > 0, case.name == "page", "a page is folded: {base:?}");
         let mut bad = Bad { count: 0, first: None, last: 0 };
         // Not always the same ones: which of so many is another in each process.
         let (mut at, mut steps, mut missed) = (1 + u64::from(std::process::id()) % each, 0, 0);

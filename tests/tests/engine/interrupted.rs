@@ -10,8 +10,9 @@ use pfp_tests::{figure, size, skipped};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_interrupted");
 
-const CASES: [&str; 9] = [
+const CASES: [&str; 10] = [
     "scope",
+    "page",
     "nested",
     "laps",
     "by_hand",
@@ -29,7 +30,7 @@ struct Way {
     each: u64,
 }
 
-/// Regions that are short: each instruction of the short ways is tried.
+/// Regions that are short: each instruction of the short ways is tried, but for folds.
 const SHORT: Way = Way { lasts: 4_000, each: 1 };
 
 /// Regions that last longer than a thread goes without reading its CPU time, 2^21 ticks: all
@@ -110,6 +111,9 @@ fn each(action: &str, clocks: &[&str], short: Way, judge: impl Fn(&Outcome, Way,
     }
     let (mut steps, mut children, mut bad) = (0, 0, 0);
     for case in CASES {
+        // The fold of a page is thousands of instructions.
+        let more = if case == "page" { size(11, 1) } else { 1 };
+        let short = Way { each: short.each * more, ..short };
         for clock in clocks {
             let ends = [short, LATE].map(|way| {
                 let outcome = run(action, case, clock, way);
@@ -120,6 +124,7 @@ fn each(action: &str, clocks: &[&str], short: Way, judge: impl Fn(&Outcome, Way,
                 outcome.end
             });
             assert!(ends.iter().all(|end| *end > 140), "{action} {case} {clock}: {ends:?}");
+            assert!(case != "page" || ends[0] > 1_000, "{action} {clock}: {ends:?}");
             // A short region of the simplest kind goes the short way.
             assert!(case != "scope" || ends[1] > 2 * ends[0], "{action} {clock}: {ends:?}");
         }
