@@ -12,7 +12,6 @@ use std::process::{Child, Command, Stdio};
 
 use pfp_tests::place::Place;
 use pfp_tests::target::wait_for;
-use pfp_tests::tools::missing;
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, lacks, os, skipped};
 
