@@ -16,6 +16,12 @@ int main(int argc, char **argv)
             Kokkos::parallel_for("fill", 1000, KOKKOS_LAMBDA(int i) { values(i) = i; });
             Kokkos::parallel_reduce(
                 "add", 1000, KOKKOS_LAMBDA(int i, double &part) { part += values(i); }, sum);
+            Kokkos::parallel_scan(
+                "sum up", 1000, KOKKOS_LAMBDA(int i, double &part, bool last) {
+                    part += values(i);
+                    if (last)
+                        copy(i) = part;
+                });
             Kokkos::deep_copy(copy, values);
             Kokkos::fence();
             Kokkos::Profiling::popRegion();

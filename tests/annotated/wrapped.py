@@ -1,14 +1,13 @@
-"""Wraps text, and says how often functions of the module were called."""
+"""Formats calls with joblib, and says how often functions of its module were called."""
 import sys
-import textwrap
+
+from joblib.func_inspect import format_call
 
 rounds = int(sys.argv[1])
-words = "some words to be wrapped " * 20
 for _ in range(rounds):
-    textwrap.fill(words, 40)
-for _ in range(2 * rounds):
-    textwrap.shorten(words, 40)
-# By the module's source: each calls `fill` of the class once.
-print("fill", 3 * rounds)
-print("_wrap_chunks", 3 * rounds)
-print("_split_chunks", 3 * rounds)
+    text = format_call(sorted, ([3, 1, 2], "a word"), {"reverse": True})
+# By the module's source: each formats two arguments, and one that has a name.
+print("format_call", rounds)
+print("format_signature", rounds)
+print("_format_arg", 3 * rounds)
+print("text", text.splitlines()[-1])

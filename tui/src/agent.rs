@@ -1,24 +1,57 @@
 //! The far end of `--via`: shows the processes of this place to a viewer elsewhere.
 //!
 //! It is started by the viewer's command, reads requests from its standard input and answers on
-//! its standard output, one after the other: see [`wire`]. When the input ends without a goodbye,
-//! or the viewer is silent for longer than it promised, the line was lost, and points that were
-//! toggled over it are put back. So they are when a signal ends the agent.
+//! its standard output, one after the other: see [`wire`].
+//!
+//! ```text
+//! input  -> requests -> sessions, restored here -> replies -> output
+//! signal ------^            parts of a reply that went <------'
+//! ```
+//!
+//! When the input ends without a goodbye, or the viewer is silent for longer than it promised, the
+//! line was lost, and points that were toggled over it are put back. So they are when a signal ends
+//! the agent. Replies are written by a thread of their own: one that nobody reads keeps none of
+//! that from being seen.
 
-use std::collections::HashMap;
-use std::io::{BufReader, Read, Write};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, BufReader, Read, Write};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 
 use crate::app::Session;
 use crate::interrupt::Interrupt;
 use crate::model::Summing;
 use crate::snapshot::{Extent, PointState, Snapshot};
 use crate::source::via::wire::{self, Answer, Ask, Failure, Packer, Reply, Request};
-use crate::source::{Change, Finder, Refusal, Source};
+use crate::source::{Change, Finder, Looking, Refusal, Source};
+
+/// Bytes of a reply that are written at once. Each such part that goes is a sign of life.
+const PART: usize = 16 << 10;
+/// Requests that may wait while a reply is on its way: a viewer may switch many points meanwhile.
+const WAITING: usize = 1 << 18;
+/// How long a reply may take that is on its way when the line ends.
+const LAST: Duration = Duration::from_secs(1);
+
+/// Events that nobody has looked at yet; who has more waits.
+const UNSEEN: usize = 64;
+
+/// What the loop waits for.
+enum Event {
+    Request(Request),
+    /// The input has ended.
+    End,
+    /// A signal asks to end.
+    Signal,
+    /// A part of a reply went.
+    Part,
+    /// A reply went.
+    Written,
+    /// The line broke.
+    Broken(anyhow::Error),
+}
 
 /// Answers until the viewer says goodbye, or the line ends.
 ///
@@ -27,54 +60,59 @@ use crate::source::{Change, Finder, Refusal, Source};
 /// If the line breaks, or brings what is no request.
 pub(crate) fn run(
     input: impl Read + Send + 'static,
-    mut output: impl Write,
+    output: impl Write + Send + 'static,
     finder: &mut dyn Finder,
     interrupt: Interrupt,
 ) -> Result<()> {
-    output.write_all(&wire::MAGIC)?;
-    output.flush()?;
-    let mut agent = Agent { finder, watched: HashMap::new(), keep: false, within: None };
-    let (sender, requests) = mpsc::sync_channel(0);
-    let ends = sender.clone();
+    let (events, happens) = mpsc::sync_channel(UNSEEN);
+    let signals = events.clone();
     thread::spawn(move || {
         while interrupt.sleep(Duration::MAX) {}
-        ends.send(Ok(None))
+        signals.send(Event::Signal)
     });
+    let requests = events.clone();
+    thread::spawn(move || read(input, &requests));
+    let (replies, to_write) = mpsc::channel();
     thread::spawn(move || {
-        let mut input = BufReader::new(input);
-        let mut is_more = true;
-        while is_more {
-            let request = wire::read(&mut input);
-            is_more = matches!(request, Ok(Some(_)));
-            is_more &= sender.send(request).is_ok();
+        if let Err(error) = write(output, &to_write, &events) {
+            let _ = events.send(Event::Broken(error.into()));
         }
     });
-    loop {
-        let request = match agent.within {
-            Some(within) => requests.recv_timeout(within),
-            None => requests.recv().map_err(Into::into),
+    // Dropped however this ends, and with it what was toggled is put back.
+    let mut agent = Agent { finder, watched: HashMap::new(), keep: false, within: None };
+    agent.serve(&happens, &replies)
+}
+
+fn read(input: impl Read, requests: &SyncSender<Event>) {
+    let mut input = BufReader::new(input);
+    let mut is_more = true;
+    while is_more {
+        let event = match wire::read(&mut input) {
+            Ok(Some((request, _))) => Event::Request(request),
+            Ok(None) => Event::End,
+            Err(error) => Event::Broken(error),
         };
-        let Request { number, ask } = match request {
-            Ok(request) => match request? {
-                Some((request, _)) => request,
-                None => return Ok(()),
-            },
-            Err(RecvTimeoutError::Timeout) => {
-                agent.watched.values_mut().for_each(|watched| watched.session.restore());
-                agent.within = None;
-                continue;
-            }
-            Err(RecvTimeoutError::Disconnected) => return Ok(()),
-        };
-        if matches!(ask, Ask::Goodbye) {
-            agent.watched.values_mut().for_each(|watched| watched.session.leave_as_is());
-            return Ok(());
-        }
-        let answer = agent.answer(ask);
-        let (answer, rest) =
-            answer.unwrap_or_else(|error| (Answer::Failed(Failure::of(&error)), Vec::new()));
-        wire::write(&mut output, &Reply { number, answer }, &rest)?;
+        is_more = matches!(event, Event::Request(_));
+        is_more &= requests.send(event).is_ok();
     }
+}
+
+fn write(
+    mut output: impl Write,
+    replies: &Receiver<Vec<u8>>,
+    events: &SyncSender<Event>,
+) -> io::Result<()> {
+    output.write_all(&wire::MAGIC)?;
+    output.flush()?;
+    for reply in replies {
+        for part in reply.chunks(PART) {
+            output.write_all(part)?;
+            output.flush()?;
+            let _ = events.send(Event::Part);
+        }
+        let _ = events.send(Event::Written);
+    }
+    Ok(())
 }
 
 struct Agent<'a> {
@@ -82,7 +120,7 @@ struct Agent<'a> {
     watched: HashMap<u32, Watched>,
     /// Toggled points stay when the line is lost.
     keep: bool,
-    /// It counts as lost when no request comes within this time.
+    /// It counts as lost when it gives no sign of life within this time.
     within: Option<Duration>,
 }
 
@@ -97,6 +135,86 @@ struct Watched {
 }
 
 impl Agent<'_> {
+    fn serve(&mut self, happens: &Receiver<Event>, replies: &Sender<Vec<u8>>) -> Result<()> {
+        let mut waiting: VecDeque<Request> = VecDeque::new();
+        let mut is_writing = false;
+        let mut heard = Instant::now();
+        // Until when the last replies may go.
+        let mut end: Option<Instant> = None;
+        loop {
+            if end.is_some_and(|end| end <= Instant::now()) {
+                self.leave(waiting);
+                return Ok(());
+            }
+            if !is_writing {
+                match waiting.pop_front() {
+                    Some(Request { ask: Ask::Goodbye, .. }) => {
+                        self.watched.values_mut().for_each(|watched| watched.session.leave_as_is());
+                        return Ok(());
+                    }
+                    Some(request) => {
+                        let reply = self.reply(request)?;
+                        is_writing = true;
+                        let _ = replies.send(reply);
+                        heard = Instant::now();
+                        continue;
+                    }
+                    None if end.is_some() => return Ok(()),
+                    None => {}
+                }
+            }
+            let until = end.or(self.within.and_then(|within| heard.checked_add(within)));
+            let event = match until {
+                Some(until) => {
+                    happens.recv_timeout(until.saturating_duration_since(Instant::now()))
+                }
+                None => happens.recv().map_err(Into::into),
+            };
+            match event {
+                Ok(Event::Request(_)) if waiting.len() == WAITING => bail!(
+                    "expected a viewer that reads its answers, found {WAITING} requests behind one \
+                     that it does not read"
+                ),
+                Ok(Event::Request(request)) => {
+                    waiting.push_back(request);
+                    heard = Instant::now();
+                }
+                Ok(Event::Part) => heard = Instant::now(),
+                Ok(Event::Written) => is_writing = false,
+                Ok(Event::End) => end = Some(Instant::now() + LAST),
+                Ok(Event::Broken(error)) => return Err(error),
+                Ok(Event::Signal) => return Ok(()),
+                Err(_) if end.is_some() => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    self.watched.values_mut().for_each(|watched| watched.session.restore());
+                    self.within = None;
+                }
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+        }
+    }
+
+    /// Does what was asked for before a goodbye that waits behind a reply that nobody reads.
+    fn leave(&mut self, waiting: VecDeque<Request>) {
+        if !waiting.iter().any(|request| matches!(request.ask, Ask::Goodbye)) {
+            return;
+        }
+        for Request { ask, .. } in waiting {
+            if matches!(ask, Ask::Act { .. }) {
+                let _ = self.answer(ask);
+            }
+        }
+        self.watched.values_mut().for_each(|watched| watched.session.leave_as_is());
+    }
+
+    /// What is to be sent for a request.
+    fn reply(&mut self, Request { number, ask }: Request) -> Result<Vec<u8>> {
+        let (answer, rest) = self
+            .answer(ask)
+            .unwrap_or_else(|error| (Answer::Failed(Failure::of(&error)), Vec::new()));
+        Ok(wire::message(&Reply { number, answer }, &rest)?)
+    }
+
     fn answer(&mut self, ask: Ask) -> Result<(Answer, Vec<u8>)> {
         let answer = match ask {
             Ask::Hello { keep } => {
@@ -107,7 +225,7 @@ impl Agent<'_> {
             Ask::Discover => {
                 let mut discovery = self.finder.discover()?;
                 if discovery.candidates.is_empty() {
-                    discovery.instead = Some(discovery.nothing_found());
+                    discovery.instead = Some(discovery.nothing_here());
                 }
                 Answer::Found(discovery)
             }
@@ -133,7 +251,9 @@ impl Agent<'_> {
             }
             Ask::Picture { source, extent, within_s } => {
                 self.within = within_s.map(Duration::from_secs);
+                let within = self.within;
                 let watched = self.watched(source)?;
+                watched.session.look_at(Looking { extent: Extent::All, within });
                 let is_key = watched.last.is_none();
                 return Ok((Answer::Picture { is_key }, watched.picture(extent)?));
             }

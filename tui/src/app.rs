@@ -42,6 +42,7 @@ use crate::screens::{Points, SHOW, Screens, View};
 use crate::app::keys::{Binding, ChosenKeys};
 use crate::columns::{Column, Sorting};
 use crate::grid::Scroll;
+use crate::headline::ended_words;
 use crate::look::Look;
 use crate::model::compare::Baseline;
 use crate::model::{Basis, Figures, Model, News, TAU_SECONDS};
@@ -341,7 +342,9 @@ impl App {
                     News::Later => {}
                     News::Replaced => self.common.say(now, "another process took its place"),
                     News::Ended => {
-                        self.common.say(now, "the process has ended; its last figures stay");
+                        let state = self.common.model.snapshot().map(|it| it.process.state);
+                        let what = ended_words(state.unwrap_or_default());
+                        self.common.say(now, format!("{what}; its last figures stay"));
                     }
                 }
             }
@@ -396,7 +399,8 @@ impl App {
         view.update(common, now);
         let state = snapshot.process.state;
         if state != ProcessState::Running && self.common.ended_unseen.replace(state).is_none() {
-            self.common.say(now, "the process has ended; Space shows its last figures");
+            let what = ended_words(state);
+            self.common.say(now, format!("{what}; Space shows its last figures"));
         }
     }
 
@@ -542,6 +546,15 @@ impl App {
     /// Shows a message for a while.
     pub fn tell(&mut self, text: &str, now: Instant) {
         self.common.say(now, text);
+    }
+
+    /// Notes something in the log, as a problem or not.
+    pub fn note(&mut self, text: &str, is_problem: bool, now: Instant) {
+        let (unix_ns, text) = (self.common.unix_ns(now), crate::text::clean(text));
+        match is_problem {
+            true => self.common.log.problem(unix_ns, text),
+            false => self.common.log.note(unix_ns, text),
+        }
     }
 
     /// Compares with this baseline from now on.

@@ -10,6 +10,7 @@ mod gate;
 mod headless;
 mod kept;
 mod manual;
+mod missing;
 #[cfg(feature = "otlp")]
 mod push;
 mod record;

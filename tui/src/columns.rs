@@ -91,11 +91,10 @@ columns! {
     Trend = Spec::new("trend", "Trend", 8, Kind::Picture, Figures::load, "load of the last polls, on the same scale")
         .rank(9);
     /// All exclusive time.
-    Excl = Spec::new("excl", "Excl", 7, Kind::Sum, |f| used(f, f.total().exclusive), "all time, less that of nested regions that are on")
+    Excl = Spec::new("excl", "Excl", 7, Kind::Sum, exclusive, "all time, less that of nested regions that are on")
         .rank(10)
         .text(|f, scale| {
             let open = f.open().and_then(|open| open.exclusive);
-            // Spans of the clock are no thread's own time.
             let own = so_far(f, f.total().exclusive, open).filter(|_| !f.point().wall);
             own.map_or(NONE.into(), |sum| scale.ticks(sum))
         })
@@ -447,6 +446,11 @@ impl Column {
         let key = |figures| self.value_by(figures, quantiles).unwrap_or(f64::NEG_INFINITY);
         key(a).total_cmp(&key(b))
     }
+}
+
+/// Exclusive time; spans of the clock are no thread's own time.
+fn exclusive(figures: &Figures) -> Option<f64> {
+    used(figures, figures.total().exclusive).filter(|_| !figures.point().wall)
 }
 
 /// What stands behind the name of a point whose time is no CPU's.

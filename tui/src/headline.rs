@@ -89,6 +89,14 @@ pub fn clock_word(kind: ClockKind) -> &'static str {
     }
 }
 
+/// What has become of the process, in words.
+pub fn ended_words(state: ProcessState) -> &'static str {
+    match state {
+        ProcessState::Crashed => "the process crashed or was killed",
+        ProcessState::Running | ProcessState::Exited => "the process has ended",
+    }
+}
+
 /// What has become of the process, in a word; none while it runs.
 pub fn ended_word(state: ProcessState) -> Option<&'static str> {
     match state {

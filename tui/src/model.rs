@@ -165,7 +165,11 @@ impl Model {
         };
         // Without what was reset, nobody can tell what is an open region's own.
         let is_reset = !self.open.is_empty() && was_reset(&before, &snapshot);
+        let ends = ran(&before) && !ran(&snapshot);
         self.threads = match interval {
+            _ if ends && snapshot.summed.is_none() => {
+                threads::end(&snapshot, seconds(&snapshot, snapshot.elapsed_ticks))
+            }
             _ if snapshot.summed.is_some() => threads::keep(&snapshot, &self.threads),
             // Nobody knows what each thread did in between.
             Some(_) if before.summed.is_some() => {
@@ -195,6 +199,10 @@ impl Model {
                     figures.take_end();
                 }
                 Some(_) if joined => {}
+                Some(_) if figures.is_late() || old.as_ref().is_some_and(Figures::is_late) => {
+                    figures.keep(old);
+                    figures.take_gap();
+                }
                 Some(ticks) => {
                     let seconds = seconds(&snapshot, ticks);
                     let alpha = load_alpha(seconds, self.tau_seconds);
@@ -207,14 +215,14 @@ impl Model {
                 }
                 None => figures.keep(old),
             }
-            if ran(&before) && !ran(&snapshot) {
+            if ends {
                 figures.take_end();
             }
         }
         if interval.is_some() {
             self.remember_top();
         }
-        if ran(&before) && !ran(&snapshot) { News::Ended } else { News::Later }
+        if ends { News::Ended } else { News::Later }
     }
 
     /// Replaces the sums that were folded last by a whole snapshot of that moment or just after.
@@ -244,8 +252,11 @@ impl Model {
 
     fn remember_top(&mut self) {
         let newest = |figures: &Figures| figures.history().last(1).next()?.load;
-        let loads = self.points.iter().flat_map(|figures| [figures.load(), newest(figures)]);
-        self.busy.remember(loads.flatten().fold(0.0, f64::max));
+        let of_cpus = self.points.iter().filter(|figures| !figures.point().device);
+        let most = |load: &dyn Fn(&Figures) -> Option<f64>| {
+            of_cpus.clone().filter_map(load).fold(0.0, f64::max)
+        };
+        self.busy.remember(most(&newest), most(&Figures::load));
     }
 
     /// CPUs that the process keeps busy, smoothed, as the kernel counts them.
@@ -253,7 +264,7 @@ impl Model {
         self.busy.cpus
     }
 
-    /// The end of a scale that all loads of the last polls fit in.
+    /// The end of a scale that all loads shown fit in, and nearly all of the last polls.
     pub fn load_scale(&self) -> f64 {
         self.busy.scale()
     }
@@ -261,7 +272,8 @@ impl Model {
     /// The point that burns most now.
     pub fn hottest(&self) -> Option<&Figures> {
         let load = |figures: &&Figures| figures.load().unwrap_or(0.0);
-        let hottest = self.points.iter().max_by(|a, b| load(a).total_cmp(&load(b)))?;
+        let of_cpus = self.points.iter().filter(|figures| !figures.point().device);
+        let hottest = of_cpus.max_by(|a, b| load(a).total_cmp(&load(b)))?;
         (load(&hottest) > 0.0).then_some(hottest)
     }
 

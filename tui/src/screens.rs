@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 use crossterm::event::KeyCode;
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
+use ratatui::text::Line;
+use ratatui::widgets::Paragraph;
 
 pub use detail::{Detail, LoadView};
 pub use diff::Diff;
@@ -41,11 +43,22 @@ use crate::app::keys::Key::{Char, Named};
 use crate::app::keys::{Group, KeyMap, bind, common};
 use crate::app::mouse::Target;
 use crate::app::{Action, Common, Filter, Overlay, Prompt};
-use crate::grid::{SortColumn, Sorted};
+use crate::grid::{Chosen, Grid};
 use crate::look::Look;
 use crate::model::compare::Baseline;
 use crate::snapshot::Snapshot;
 use crate::source::{Candidate, Together};
+
+/// What a screen without rows says of the filter that hides them all.
+fn nothing_passes(common: &Common, width: usize, look: &Look) -> Paragraph<'static> {
+    let mut text = " no point passes the filter: / and Esc shows all".to_owned();
+    if let Some(why) = common.filter.unknown_words() {
+        text += &format!("; {why}");
+    }
+    let lines = crate::text::wrapped(&text, width.max(1)).into_iter();
+    let lines: Vec<Line> = lines.map(|line| Line::styled(line, look.theme.faint)).collect();
+    Paragraph::new(lines)
+}
 
 /// Declares the screens: their names, the one that each has a field of, and those of a
 /// watched process with what they are called, their keys and a line of help.
@@ -223,18 +236,25 @@ pub trait View {
         self.walk(lines, common, now);
     }
 
-    /// What its rows can be sorted by.
-    fn sort_columns(&self, _common: &Common) -> Vec<SortColumn> {
-        Vec::new()
-    }
-
-    /// What they are sorted by.
-    fn sorted(&self) -> Option<Sorted> {
+    /// What was chosen of its table; none where it has none.
+    fn table(&self) -> Option<&Chosen> {
         None
     }
 
-    /// Sorts by a column, in its natural direction or the one that is asked for.
-    fn sort_by(&mut self, _key: &str, _descending: Option<bool>) {}
+    /// The same, to be changed.
+    fn table_mut(&mut self) -> Option<&mut Chosen> {
+        None
+    }
+
+    /// Whether a column of the table says something of what is watched.
+    fn offers(&self, _key: &str, _common: &Common) -> bool {
+        true
+    }
+
+    /// The columns that its table has on a screen of this width.
+    fn grid(&self, _width: usize, _common: &Common) -> Option<Grid> {
+        None
+    }
 
     /// The row under the cursor as text, and what it is called; where there is none, the
     /// point that the keys mean is copied.
@@ -248,8 +268,9 @@ pub trait View {
     }
 
     /// The heading in this column of the line above the rows, if they can be sorted by it.
-    fn heading_at(&self, _x: u16, _body: Rect, _common: &Common) -> Option<&'static str> {
-        None
+    fn heading_at(&self, x: u16, body: Rect, common: &Common) -> Option<&'static str> {
+        let key = self.grid(body.width.into(), common)?.key_at(x.into());
+        key.filter(|key| self.table().is_some_and(|table| table.sorts(key)))
     }
 
     /// What lies at a place.
@@ -275,8 +296,9 @@ pub trait View {
             }
             Target::Row(place) => self.select(place, common, now),
             Target::Heading(key) => {
-                let same = self.sorted().filter(|sorted| sorted.key == key);
-                self.sort_by(key, same.map(|sorted| !sorted.descending));
+                if let Some(table) = self.table_mut() {
+                    table.click(key);
+                }
                 return Outcome::Arrange;
             }
             _ => return Outcome::Pass,

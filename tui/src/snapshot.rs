@@ -11,9 +11,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
+
+use crate::source::BadPlace;
 
 /// The name of the file format, the value of [`Snapshot::format`].
 pub const FORMAT: &str = "pfp-snapshot";
@@ -101,6 +104,20 @@ pub struct Usage {
 }
 
 impl Snapshot {
+    /// The places from which newer figures should have come.
+    pub(crate) fn late_places(&self) -> Vec<BadPlace> {
+        let mut places: Vec<BadPlace> = Vec::new();
+        for member in &self.process.members {
+            let Some(since) = member.late_since_unix_ns else { continue };
+            let name = member.place().unwrap_or(&member.name).to_owned();
+            let age = Duration::from_nanos(self.taken_unix_ns.saturating_sub(since));
+            if places.iter().all(|place| place.name != name) {
+                places.push(BadPlace { name, age, why: None });
+            }
+        }
+        places
+    }
+
     /// Whether this process was one of several in it.
     pub(crate) fn knows(&self, member: &Process) -> bool {
         self.process.members.iter().any(|known| known.segment_id == member.segment_id)
@@ -126,12 +143,21 @@ pub struct Process {
     pub started_unix_ns: u64,
     /// Whether it still ran.
     pub state: ProcessState,
+    /// When the last figures of one of several were taken, nanoseconds since the Unix epoch, if
+    /// newer ones should have come: the line to its place is late or down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_since_unix_ns: Option<u64>,
     /// The processes that this one stands for, where it stands for several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<Process>,
 }
 
 impl Process {
+    /// The place that it is at, of several.
+    pub(crate) fn place(&self) -> Option<&str> {
+        self.name.rsplit_once('@').map(|(_, place)| place)
+    }
+
     /// It is dead, as is known from elsewhere than its segment.
     pub(crate) fn died(&mut self) {
         if self.state == ProcessState::Running {

@@ -28,7 +28,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -39,10 +39,10 @@ pub use file::FileSource;
 pub use group::{Members, Together};
 pub use guard::guarded;
 pub use recording::{Moment, Recording};
-pub use refusal::Refusal;
+pub use refusal::{Refusal, change_each};
 use rooms::Rooms;
 pub use rooms::{Whereabouts, enter, whereabouts};
-pub use via::Route;
+pub use via::{IN_TIME_FOR_COMMANDS, IN_TIME_FOR_SCREENS, Route};
 use via::{Places, Via};
 pub use which::Which;
 
@@ -150,6 +150,8 @@ pub struct Line {
     pub late: Option<Duration>,
     /// Why no picture comes, where known.
     pub why: Option<String>,
+    /// How old the last picture is at most.
+    pub age: Duration,
 }
 
 /// A place that is late, or has no line.
@@ -157,8 +159,8 @@ pub struct Line {
 pub struct BadPlace {
     /// What it is called beside others.
     pub name: String,
-    /// Since when.
-    pub since: Instant,
+    /// For how long.
+    pub age: Duration,
     /// Why there is no line; none where it is late.
     pub why: Option<String>,
 }
@@ -300,12 +302,20 @@ impl Discovery {
 
     /// One sentence for a user who has nothing to watch.
     pub fn nothing_found(&self) -> String {
-        if let Some(instead) = &self.instead {
-            return match &self.via {
-                Some(via) => format!("{via}: {instead}"),
-                None => instead.clone(),
-            };
+        let mut text = match (&self.instead, &self.via) {
+            (Some(instead), Some(via)) => format!("{via}: {instead}"),
+            (Some(instead), None) => instead.clone(),
+            (None, Some(via)) => format!("{via}: no instrumented process"),
+            (None, None) => self.nothing_here(),
+        };
+        for why in self.not_shown() {
+            text.push_str(&format!("; {why}"));
         }
+        text
+    }
+
+    /// That there is nothing here, and where it was looked.
+    pub(crate) fn nothing_here(&self) -> String {
         // SAFETY: getuid has no preconditions and cannot fail.
         let uid = unsafe { libc::getuid() };
         let mut text = format!("no instrumented process for uid {uid}");
@@ -317,9 +327,6 @@ impl Discovery {
         if !self.searched.is_empty() {
             let places: Vec<_> = self.searched.iter().map(|p| p.display().to_string()).collect();
             text.push_str(&format!("; looked in {}", places.join(", ")));
-        }
-        for why in self.not_shown() {
-            text.push_str(&format!("; {why}"));
         }
         text
     }
@@ -422,16 +429,17 @@ impl Finder for Machine {
 }
 
 /// The finder of the processes of this machine, or of the places that commands lead to. With
-/// `keep`, points that were toggled there stay as they are when the line to it is lost.
+/// `keep`, points that were toggled there stay as they are when the line to it is lost. Of several
+/// places, those that are not open in time are left to be opened in the background.
 ///
 /// # Errors
 ///
 /// If there is no agent behind any of the commands.
-pub fn finder(via: &[Route], keep: bool) -> Result<Box<dyn Finder>> {
+pub fn finder(via: &[Route], keep: bool, in_time: Duration) -> Result<Box<dyn Finder>> {
     Ok(match via {
         [] => Box::new(Machine::all(keep)),
         [one] => Box::new(Via::open(one, keep)?),
-        several => Box::new(Places::open(several, keep)?),
+        several => Box::new(Places::open(several, keep, in_time)?),
     })
 }
 

@@ -255,6 +255,7 @@ fn the_documentation_has_every_field() {
     let mut snapshot = Synthetic::new().poll().unwrap();
     // All that may be left out.
     snapshot.process.members = vec![snapshot.process.clone()];
+    snapshot.process.members[0].late_since_unix_ns = Some(0);
     snapshot.records.push(pfp_top::snapshot::Record {
         lane: 0,
         point: 0,

@@ -16,14 +16,12 @@ use std::sync::atomic::{
 use abi::{Global, Id};
 
 use pfp::stack;
-use pfp::table::{Table, mix};
+use pfp::table::{Once, Table, mix};
 
 use crate::names::{Domain, Kind, Named, Text, named, paired};
 use crate::{get_ready, ompt, spans, this_thread};
 
 const SYSTEM: &str = "itt";
-/// Waiting for something shared.
-const SYNC: &str = "sync";
 /// LLVM's OpenMP tells its regions here too.
 const OF_OPENMP: &str = "$omp$";
 /// So do its locks and barriers.
@@ -38,9 +36,9 @@ const MOST: usize = 8192;
 ///
 /// The client's, which has not begun to use them.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn __itt_api_init(global: *mut Global, _groups: c_int) {
+pub(crate) unsafe extern "C" fn __itt_api_init(all: *mut Global, _groups: c_int) {
     // SAFETY: the client's, or null.
-    let Some(global) = (unsafe { global.as_ref() }) else { return };
+    let Some(global) = (unsafe { all.as_ref() }) else { return };
     if global.magic != abi::MAGIC {
         return;
     }
@@ -54,6 +52,21 @@ pub(crate) unsafe extern "C" fn __itt_api_init(global: *mut Global, _groups: c_i
         unsafe { *one.function = function(name.to_bytes()).unwrap_or(one.null) };
         // SAFETY: that was not the last one.
         info = unsafe { info.add(1) };
+    }
+    if global.version[2] >= abi::LATER {
+        // SAFETY: it is one of these.
+        adopt(unsafe { (*all.cast::<abi::Later>()).counters });
+    }
+}
+
+/// Takes over the counters that the client has made itself: the program has their addresses.
+fn adopt(mut info: *const abi::CounterInfo) {
+    // SAFETY: the client's list, which ends with null.
+    while let Some(one) = unsafe { info.as_ref() } {
+        // SAFETY: the client's texts.
+        let made = unsafe { counter_of(one.name, one.domain, one.kind) };
+        known(&COUNTERS, info.addr(), || made);
+        info = one.next;
     }
 }
 
@@ -106,6 +119,13 @@ functions! {
     "counter_inc_delta" => counter_inc_delta;
     "counter_inc_v3" => counter_inc_in;
     "counter_inc_delta_v3" => counter_inc_delta_in;
+    "counter_dec" => counter_dec;
+    "counter_dec_delta" => counter_dec_delta;
+    "counter_dec_v3" => counter_dec_in;
+    "counter_dec_delta_v3" => counter_dec_delta_in;
+    "counter_set_value" => counter_set_value;
+    "counter_set_value_ex" => counter_set_value_at;
+    "counter_set_value_v3" => counter_set_value;
     "thread_set_name" => thread_set_name;
     "thread_set_nameA" => thread_set_name;
     "sync_create" => sync_create;
@@ -133,7 +153,7 @@ struct Known<T: 'static> {
 
 static DOMAINS: Table<Known<Option<&'static Domain>>, { 2 * MOST }> = Table::new();
 static HANDLES: Table<Known<&'static Text>, { 2 * MOST }> = Table::new();
-static COUNTERS: Table<Known<Option<&'static Named>>, { 2 * MOST }> = Table::new();
+static COUNTERS: Table<Known<Option<&'static Counter>>, { 2 * MOST }> = Table::new();
 static SYNCS: Table<Known<AtomicPtr<Text>>, { 2 * MOST }> = Table::new();
 
 #[inline]
@@ -162,7 +182,8 @@ unsafe fn domain(its: *const abi::Domain) -> Option<&'static Domain> {
         let is_told_twice = ompt::is_on() && name.contains(OF_OPENMP);
         (!is_told_twice).then(|| Domain::of(SYSTEM, name))
     };
-    *known(&DOMAINS, ptr::from_ref(its).addr(), make)?
+    // One that has no room is found by its name each time.
+    known(&DOMAINS, ptr::from_ref(its).addr(), make).map_or_else(make, |known| *known)
 }
 
 /// The text of a handle.
@@ -174,7 +195,7 @@ unsafe fn domain(its: *const abi::Domain) -> Option<&'static Domain> {
 unsafe fn text(handle: *const abi::Handle) -> &'static Text {
     // SAFETY: as the caller says; the client's text, which stays.
     let make = || unsafe { handle.as_ref().map_or(Text::of(b""), |it| Text::of_c(it.name)) };
-    known(&HANDLES, handle.addr(), make).copied().unwrap_or_else(|| Text::of(b""))
+    known(&HANDLES, handle.addr(), make).copied().unwrap_or_else(make)
 }
 
 /// Something that clients look into, one for a text.
@@ -249,7 +270,7 @@ unsafe extern "C" fn task_begin(
     // One that is off now may be on later.
     // SAFETY: as above.
     let is_on = unsafe { its.as_ref() }.is_some_and(|its| its.flags != 0);
-    if is_on && let Some(named) = paired([its.addr(), name.addr()], find) {
+    if is_on && let Some(named) = paired([its.addr(), name.addr()], Kind::Region.number(), find) {
         stack::push(its.addr(), |open| named.begin(open, 0));
     }
 }
@@ -375,9 +396,13 @@ unsafe extern "C" fn event_create(name: *const c_char, _length: c_int) -> c_int 
 }
 
 unsafe extern "C" fn event_start(number: c_int) -> c_int {
-    let event = EVENTS.get((number as usize).wrapping_sub(1));
+    let Some(event) = EVENTS.get((number as usize).wrapping_sub(1)) else {
+        // There was no room when it was made.
+        pfp::c::count_refusal();
+        return 0;
+    };
     // SAFETY: null, or never freed. Acquire meets `event_create`.
-    if let Some(named) = event.and_then(|event| unsafe { event.load(Acquire).as_ref() }) {
+    if let Some(named) = unsafe { event.load(Acquire).as_ref() } {
         spans::begin(event_key(number), named);
     }
     0
@@ -394,53 +419,183 @@ fn event_key(number: c_int) -> u64 {
     spans::key(&[0x6576_656e, number as u64, unsafe { libc::gettid() } as u64])
 }
 
-fn counter(domain: &'static Domain, name: &'static Text) -> *const c_void {
-    let Some(named) = named(domain, name, Kind::Amount("value")) else { return ptr::null() };
-    let counter = ptr::from_ref(named).cast::<c_void>();
-    known(&COUNTERS, counter.addr(), || Some(named));
-    counter
+/// A counter of a program's. Its address is the handle that the program has.
+struct Counter {
+    domain: &'static Domain,
+    text: &'static Text,
+    kind: c_int,
+}
+
+fn counter(domain: &'static Domain, text: &'static Text, kind: c_int) -> Option<&'static Counter> {
+    static MADE: Table<Counter, { 2 * MOST }> = Table::new();
+    let address = |part: *const c_void| part.addr() as u64;
+    let hash = mix(address(ptr::from_ref(domain).cast()).rotate_left(20)
+        ^ address(ptr::from_ref(text).cast()).rotate_left(3)
+        ^ kind as u64);
+    let is = |it: &Counter| ptr::eq(it.domain, domain) && ptr::eq(it.text, text) && it.kind == kind;
+    MADE.get(hash, MOST, is, || Counter { domain, text, kind })
+}
+
+/// # Safety
+///
+/// Each is null or a text.
+unsafe fn counter_of(
+    name: *const c_char,
+    domain: *const c_char,
+    kind: c_int,
+) -> Option<&'static Counter> {
+    // SAFETY: as the caller says.
+    let (name, domain) = unsafe { (Text::of_c(name), domain.as_ref().map(|it| Text::of_c(it))) };
+    counter(Domain::of(SYSTEM, domain.map_or("", Text::name)), name, kind)
+}
+
+/// What the program has of a counter.
+fn handle_of(counter: Option<&'static Counter>) -> *const c_void {
+    let Some(made) = counter else { return ptr::null() };
+    let handle = ptr::from_ref(made);
+    known(&COUNTERS, handle.addr(), || Some(made));
+    handle.cast()
 }
 
 unsafe extern "C" fn counter_create(name: *const c_char, domain: *const c_char) -> *const c_void {
-    // SAFETY: the client's texts.
-    unsafe { counter(Domain::of(SYSTEM, Text::of_c(domain).name()), Text::of_c(name)) }
+    // SAFETY: as the client calls it.
+    unsafe { counter_create_typed(name, domain, abi::number::U64) }
 }
 
 unsafe extern "C" fn counter_create_typed(
     name: *const c_char,
     domain: *const c_char,
-    _kind: c_int,
+    kind: c_int,
 ) -> *const c_void {
     // SAFETY: the client's texts.
-    unsafe { counter_create(name, domain) }
+    handle_of(unsafe { counter_of(name, domain, kind) })
 }
 
 unsafe extern "C" fn counter_create_in(
     its: *const abi::Domain,
     name: *const c_char,
-    _kind: c_int,
+    kind: c_int,
 ) -> *const c_void {
     // SAFETY: as the client calls it.
     let (domain, name) = unsafe { (domain(its), Text::of_c(name)) };
-    domain.map_or(ptr::null(), |domain| counter(domain, name))
+    handle_of(domain.and_then(|domain| counter(domain, name, kind)))
+}
+
+/// What a program does to a counter. Amounts are whole numbers and not negative, so each has a
+/// point of its own.
+#[derive(Clone, Copy)]
+enum Change {
+    Up,
+    Down,
+    Set,
+}
+
+impl Change {
+    /// The amount's name.
+    fn amount(self) -> &'static str {
+        match self {
+            Self::Up => "value",
+            Self::Down => "down",
+            Self::Set => "set to",
+        }
+    }
+
+    /// The point of it; without an amount, of calls whose amount is none.
+    fn point(
+        self,
+        domain: &'static Domain,
+        text: &'static Text,
+        has_amount: bool,
+    ) -> Option<&'static Named> {
+        let marked = |mark: &str| Text::of([text.name(), mark].concat().as_bytes());
+        let text = match self {
+            Self::Up => text,
+            Self::Down => marked(" (down)"),
+            Self::Set => marked(" (set)"),
+        };
+        let kind = if has_amount { Kind::Amount(self.amount()) } else { Kind::Region };
+        named(domain, text, kind)
+    }
+
+    /// Measures one, of what two addresses stand for.
+    fn measure(
+        self,
+        addresses: [usize; 2],
+        of: impl Fn() -> Option<(&'static Domain, &'static Text)>,
+        amount: Option<u64>,
+    ) {
+        // Behind those of kinds.
+        let mark = self as u8 + if amount.is_some() { 8 } else { 16 };
+        let find = || {
+            let (domain, text) = of()?;
+            self.point(domain, text, amount.is_some())
+        };
+        if let Some(named) = paired(addresses, mark, find) {
+            stack::mark(|open| named.begin(open, amount.unwrap_or(0)));
+        }
+    }
+
+    /// Measures one of a counter; of another tool's, nothing is known.
+    fn of(self, id: *const c_void, amount: impl FnOnce(&Counter) -> Option<u64>) {
+        let is = |it: &Known<_>| it.address == id.addr();
+        let unknown = || Known { address: id.addr(), is: None };
+        // None is made.
+        let found = COUNTERS.get(mix(id.addr() as u64), 0, is, unknown);
+        if let Some(counter) = found.and_then(|known| known.is) {
+            let of = || Some((counter.domain, counter.text));
+            self.measure([id.addr(), 0], of, amount(counter));
+        }
+    }
+
+    /// Measures one of a counter that has a domain and a handle.
+    ///
+    /// # Safety
+    ///
+    /// As [`domain`] and [`text`].
+    unsafe fn within(self, its: *const abi::Domain, name: *const abi::Handle, amount: u64) {
+        // SAFETY: as the caller says.
+        if unsafe { its.as_ref() }.is_some_and(|its| its.flags != 0) {
+            // SAFETY: as above.
+            let of = || unsafe { Some((domain(its)?, text(name))) };
+            self.measure([its.addr(), name.addr()], of, Some(amount));
+        }
+    }
 }
 
 unsafe extern "C" fn counter_inc(id: *const c_void) {
-    // SAFETY: as the client calls it.
-    unsafe { counter_inc_delta(id, 1) }
+    Change::Up.of(id, |_| Some(1));
 }
 
 unsafe extern "C" fn counter_inc_delta(id: *const c_void, delta: u64) {
-    // One that was made before this library was there is not known.
-    let found = known(&COUNTERS, id.addr(), || None);
-    if let Some(named) = found.copied().flatten() {
-        stack::mark(|open| named.begin(open, delta));
-    }
+    Change::Up.of(id, |_| Some(delta));
+}
+
+unsafe extern "C" fn counter_dec(id: *const c_void) {
+    Change::Down.of(id, |_| Some(1));
+}
+
+unsafe extern "C" fn counter_dec_delta(id: *const c_void, delta: u64) {
+    Change::Down.of(id, |_| Some(delta));
+}
+
+unsafe extern "C" fn counter_set_value(id: *const c_void, value: *const c_void) {
+    // SAFETY: a value of the kind that the counter was made for.
+    Change::Set.of(id, |counter| unsafe { abi::number::read(counter.kind, value) });
+}
+
+unsafe extern "C" fn counter_set_value_at(
+    id: *const c_void,
+    _clock: *const c_void,
+    _time: u64,
+    value: *const c_void,
+) {
+    // SAFETY: as the client calls it.
+    unsafe { counter_set_value(id, value) }
 }
 
 unsafe extern "C" fn counter_inc_in(its: *const abi::Domain, name: *const abi::Handle) {
     // SAFETY: as the client calls it.
-    unsafe { counter_inc_delta_in(its, name, 1) }
+    unsafe { Change::Up.within(its, name, 1) }
 }
 
 unsafe extern "C" fn counter_inc_delta_in(
@@ -449,12 +604,21 @@ unsafe extern "C" fn counter_inc_delta_in(
     delta: u64,
 ) {
     // SAFETY: as the client calls it.
-    if let Some(domain) = unsafe { domain(its) }
-        // SAFETY: as above.
-        && let Some(named) = named(domain, unsafe { text(name) }, Kind::Amount("value"))
-    {
-        stack::mark(|open| named.begin(open, delta));
-    }
+    unsafe { Change::Up.within(its, name, delta) }
+}
+
+unsafe extern "C" fn counter_dec_in(its: *const abi::Domain, name: *const abi::Handle) {
+    // SAFETY: as the client calls it.
+    unsafe { Change::Down.within(its, name, 1) }
+}
+
+unsafe extern "C" fn counter_dec_delta_in(
+    its: *const abi::Domain,
+    name: *const abi::Handle,
+    delta: u64,
+) {
+    // SAFETY: as the client calls it.
+    unsafe { Change::Down.within(its, name, delta) }
 }
 
 unsafe extern "C" fn thread_set_name(name: *const c_char) {
@@ -476,6 +640,12 @@ fn name_sync(address: *const c_void, name: &str) {
 }
 
 const WAIT: &[u8] = b"wait";
+
+/// The domain of waiting for something shared.
+fn waiting() -> &'static Domain {
+    static WAITING: Once<&Domain> = Once::new();
+    WAITING.get_or_make(|| Domain::of(SYSTEM, "sync"))
+}
 
 unsafe extern "C" fn sync_create(
     address: *const c_void,
@@ -502,10 +672,12 @@ unsafe extern "C" fn sync_rename(address: *const c_void, name: *const c_char) {
 unsafe extern "C" fn sync_prepare(address: *const c_void) {
     let unnamed = || AtomicPtr::new(ptr::from_ref(Text::of(WAIT)).cast_mut());
     let name = known(&SYNCS, address.addr(), unnamed);
-    let Some(name) = name.map(|name| name.load(Acquire)) else { return };
+    let Some(name) = name.map(|name| name.load(Acquire)) else {
+        return pfp::c::count_refusal();
+    };
     // SAFETY: a text, never freed, or null for what is told twice. Acquire meets `name_sync`.
     if let Some(text) = unsafe { name.as_ref() }
-        && let Some(named) = named(Domain::of(SYSTEM, SYNC), text, Kind::Region)
+        && let Some(named) = named(waiting(), text, Kind::Region)
     {
         stack::push(address.addr(), |open| named.begin(open, 0));
     }

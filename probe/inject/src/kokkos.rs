@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use pfp::stack;
 use pfp::table::Once;
 
-use crate::names::{Domain, Kind, Text, named};
+use crate::names::{Domain, Kind, Text, named, named_by_c};
 use crate::{get_ready, spans};
 
 const SYSTEM: &str = "kokkos";
@@ -39,6 +39,14 @@ pub(crate) extern "C" fn kokkosp_init_library(
     get_ready();
 }
 
+/// The domain of this name, found once.
+macro_rules! domain {
+    ($name:literal) => {{
+        static FOUND: Once<&Domain> = Once::new();
+        *FOUND.get_or_make(|| Domain::of(SYSTEM, $name))
+    }};
+}
+
 /// Begins a region of the calling thread.
 ///
 /// # Safety
@@ -46,7 +54,7 @@ pub(crate) extern "C" fn kokkosp_init_library(
 /// The name is null or a text.
 unsafe fn begin(domain: &'static Domain, name: *const c_char) {
     // SAFETY: as the caller says.
-    if let Some(named) = named(domain, unsafe { Text::of_c(name) }, Kind::Region) {
+    if let Some(named) = unsafe { named_by_c(domain, name, Kind::Region) } {
         stack::push(owner(domain), |open| named.begin(open, 0));
     }
 }
@@ -69,12 +77,12 @@ macro_rules! kernels {
             // SAFETY: Kokkos's word for the kernel. The thread that begins it ends it.
             unsafe { *id = 0 }
             // SAFETY: as the caller says.
-            unsafe { begin(Domain::of(SYSTEM, $domain), name) }
+            unsafe { begin(domain!($domain), name) }
         }
 
         #[unsafe(no_mangle)]
         pub(crate) extern "C" fn $end(_id: u64) {
-            end(Domain::of(SYSTEM, $domain));
+            end(domain!($domain));
         }
     )*};
 }
@@ -92,12 +100,12 @@ kernels! {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn kokkosp_push_profile_region(name: *const c_char) {
     // SAFETY: as the caller says.
-    unsafe { begin(Domain::of(SYSTEM, "region"), name) }
+    unsafe { begin(domain!("region"), name) }
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn kokkosp_pop_profile_region() {
-    end(Domain::of(SYSTEM, "region"));
+    end(domain!("region"));
 }
 
 /// # Safety
@@ -113,17 +121,16 @@ pub(crate) unsafe extern "C" fn kokkosp_begin_deep_copy(
     _from_data: *const c_void,
     bytes: u64,
 ) {
+    let domain = domain!("copy");
     // SAFETY: as the caller says.
-    let text = unsafe { Text::of_c(to) };
-    let domain = Domain::of(SYSTEM, "copy");
-    if let Some(named) = named(domain, text, Kind::Amount("bytes")) {
+    if let Some(named) = unsafe { named_by_c(domain, to, Kind::Amount("bytes")) } {
         stack::push(owner(domain), |open| named.begin(open, bytes));
     }
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn kokkosp_end_deep_copy() {
-    end(Domain::of(SYSTEM, "copy"));
+    end(domain!("copy"));
 }
 
 /// # Safety
@@ -131,9 +138,9 @@ pub(crate) extern "C" fn kokkosp_end_deep_copy() {
 /// As Kokkos calls it.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn kokkosp_profile_event(name: *const c_char) {
+    let domain = domain!("event");
     // SAFETY: as the caller says.
-    let text = unsafe { Text::of_c(name) };
-    if let Some(named) = named(Domain::of(SYSTEM, "event"), text, Kind::Region) {
+    if let Some(named) = unsafe { named_by_c(domain, name, Kind::Region) } {
         stack::mark(|open| named.begin(open, 0));
     }
 }
@@ -159,8 +166,9 @@ pub(crate) unsafe extern "C" fn kokkosp_create_profile_section(name: *const c_ch
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn kokkosp_start_profile_section(id: u32) {
-    if let Some(text) = SECTIONS.get(id as usize).and_then(|section| section.get())
-        && let Some(named) = named(Domain::of(SYSTEM, "section"), text, Kind::Span)
+    let Some(section_of) = SECTIONS.get(id as usize) else { return pfp::c::count_refusal() };
+    if let Some(text) = section_of.get()
+        && let Some(named) = named(domain!("section"), text, Kind::Span)
     {
         spans::begin(section(id), named);
     }

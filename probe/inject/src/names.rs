@@ -11,6 +11,11 @@
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char};
+use std::ptr;
+use std::sync::atomic::{
+    AtomicPtr,
+    Ordering::{Acquire, Release},
+};
 
 use pfp::stack::Open;
 use pfp::table::{Once, Table, mix};
@@ -36,7 +41,7 @@ const FOLD: &CStr = c"PFP_FOLD_DIGITS";
 pub(crate) struct Text {
     hash: u64,
     name: &'static str,
-    /// The bytes that it was found by, which may be no UTF-8.
+    /// The bytes that it was found by, which may be no UTF-8, and a 0.
     bytes: Box<[u8]>,
 }
 
@@ -90,7 +95,7 @@ impl Text {
     #[inline]
     fn kept(bytes: &[u8]) -> &'static Self {
         let hash = hash_of(bytes);
-        let is = |text: &Self| text.hash == hash && *text.bytes == *bytes;
+        let is = |text: &Self| text.hash == hash && text.bytes[..text.bytes.len() - 1] == *bytes;
         ALL_TEXTS.get(hash, TEXTS, is, || Self::new(hash, bytes)).unwrap_or_else(|| Self::others())
     }
 
@@ -99,7 +104,7 @@ impl Text {
             [] => "(no name)",
             bytes => String::from_utf8_lossy(bytes).into_owned().leak(),
         };
-        Self { hash, name, bytes: bytes.into() }
+        Self { hash, name, bytes: [bytes, b"\0"].concat().into() }
     }
 
     fn others() -> &'static Self {
@@ -109,6 +114,17 @@ impl Text {
 
     pub(crate) fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// Whether a string of C is exactly this.
+    ///
+    /// # Safety
+    ///
+    /// It ends with 0.
+    #[inline]
+    unsafe fn is_c(&self, string: *const c_char) -> bool {
+        // SAFETY: both end with 0.
+        unsafe { libc::strcmp(string, self.bytes.as_ptr().cast()) == 0 }
     }
 }
 
@@ -203,7 +219,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     #[inline]
-    fn number(self) -> u64 {
+    pub(crate) fn number(self) -> u8 {
         match self {
             Self::Region => 0,
             Self::Amount(_) => 1,
@@ -251,12 +267,16 @@ struct Pair {
 
 static PAIRS: Table<Pair, { 4 * POINTS }> = Table::new();
 
-/// The name that two addresses stand for, found once.
+/// The name that two addresses stand for, found once. The mark tells names apart that the same two
+/// stand for.
 #[inline(always)]
 pub(crate) fn paired(
     addresses: [usize; 2],
+    mark: u8,
     find: impl Fn() -> Option<&'static Named>,
 ) -> Option<&'static Named> {
+    // In bits that no address has.
+    let addresses = [addresses[0] ^ usize::from(mark) << (usize::BITS - 8), addresses[1]];
     let hash = mix(addresses[0] as u64 ^ (addresses[1] as u64).rotate_left(20));
     let is = |pair: &Pair| pair.addresses == addresses;
     let found = PAIRS.get(hash, 2 * POINTS, is, || Pair { addresses, named: find() });
@@ -273,6 +293,43 @@ pub(crate) fn named(
     find(domain, text, kind, POINTS).or_else(|| find(domain, Text::others(), kind, 2 * POINTS))
 }
 
+/// The points of strings that were used last, by where these and their domains are.
+static LATEST: [AtomicPtr<Named>; 1024] = [const { AtomicPtr::new(ptr::null_mut()) }; 1024];
+
+/// The point of a name in a string of C; null is an empty one.
+///
+/// # Safety
+///
+/// It is null, or ends with 0.
+#[inline]
+pub(crate) unsafe fn named_by_c(
+    domain: &'static Domain,
+    string: *const c_char,
+    kind: Kind,
+) -> Option<&'static Named> {
+    let at = mix(string.addr() as u64 ^ (ptr::from_ref(domain).addr() as u64).rotate_left(20));
+    let place = &LATEST[at as usize % LATEST.len()];
+    // SAFETY: null, or never freed. Meets `Release` below.
+    let latest = unsafe { place.load(Acquire).as_ref() };
+    if let Some(named) = latest
+        && ptr::eq(named.domain, domain)
+        && named.kind == kind
+        && !string.is_null()
+        // Another text may be there by now.
+        // SAFETY: as the caller says; the text is never freed.
+        && unsafe { (*named.text).is_c(string) }
+    {
+        return latest;
+    }
+    // SAFETY: as the caller says.
+    let found = named(domain, unsafe { Text::of_c(string) }, kind)?;
+    if latest.is_none_or(|latest| !ptr::eq(latest, found)) {
+        // Meets `Acquire` above: it is filled.
+        place.store(ptr::from_ref(found).cast_mut(), Release);
+    }
+    Some(found)
+}
+
 #[inline]
 fn find(
     domain: &'static Domain,
@@ -281,10 +338,10 @@ fn find(
     most: usize,
 ) -> Option<&'static Named> {
     let is = |named: &Named| {
-        std::ptr::eq(named.text, text) && std::ptr::eq(named.domain, domain) && named.kind == kind
+        ptr::eq(named.text, text) && ptr::eq(named.domain, domain) && named.kind == kind
     };
-    let address = std::ptr::from_ref(domain).addr() as u64;
-    let hash = mix(text.hash ^ address.rotate_left(20) ^ kind.number());
+    let address = ptr::from_ref(domain).addr() as u64;
+    let hash = mix(text.hash ^ address.rotate_left(20) ^ u64::from(kind.number()));
     ALL_NAMED.get(hash, most, is, || make(domain, text, kind))
 }
 
@@ -360,6 +417,33 @@ mod tests {
         assert_ne!(point("a", Kind::Region), point("a", Kind::Amount("bytes")));
         assert_eq!(Domain::of("test", "a").part("io").label, "test:a/io");
         assert_eq!(Domain::of("test", "").label, "test");
+    }
+
+    #[test]
+    fn a_string_is_known_by_what_stands_in_it_now() {
+        let domain = Domain::of("test", "strings");
+        let mut place = *b"first\0";
+        let found = |place: &[u8], kind| {
+            // SAFETY: it ends with 0.
+            let named = unsafe { named_by_c(domain, place.as_ptr().cast(), kind) }.unwrap();
+            // SAFETY: a text that is never freed.
+            (ptr_of(named), unsafe { &*named.text }.name())
+        };
+        let first = found(&place, Kind::Region);
+        assert_eq!(first.1, "first");
+        assert_eq!(found(&place, Kind::Region), first);
+        assert_ne!(found(&place, Kind::Span), first);
+        // Shorter, longer at the same place, and the first again.
+        for (text, name) in [(b"fir\0t\0", "fir"), (b"other\0", "other"), (b"first\0", "first")] {
+            place = *text;
+            assert_eq!(found(&place, Kind::Region).1, name);
+            assert_eq!(found(&place, Kind::Region).1, name);
+        }
+        assert_eq!(found(&place, Kind::Region), first);
+        // SAFETY: null is an empty one.
+        let none = unsafe { named_by_c(domain, ptr::null(), Kind::Region) }.unwrap();
+        // SAFETY: a text that is never freed.
+        assert_eq!(unsafe { &*none.text }.name(), "(no name)");
     }
 
     fn ptr_of<T>(thing: &T) -> *const T {

@@ -16,7 +16,7 @@ use abi::{Ascii, Attributes, Callbacks, Function, GetExportTable, Wide};
 use pfp::stack;
 use pfp::table::{Once, Table, mix};
 
-use crate::names::{Domain, Kind, Named, Text, named};
+use crate::names::{Domain, Kind, Named, Text, named, named_by_c, paired};
 use crate::{get_ready, spans, this_thread};
 
 const SYSTEM: &str = "nvtx";
@@ -133,7 +133,36 @@ unsafe fn domain(handle: Handle) -> &'static Domain {
     unsafe { handle.as_ref() }.unwrap_or_else(|| OWN.get_or_make(|| Domain::of(SYSTEM, "")))
 }
 
-/// What an event is: its text, its domain with the category, and the payload if that is a
+/// How an event is named.
+#[derive(Clone, Copy)]
+enum Name {
+    /// A string, or null, which lives until the call returns.
+    Ascii(Ascii),
+    Text(&'static Text),
+}
+
+impl Name {
+    const NONE: Self = Self::Ascii(ptr::null());
+
+    fn wide(name: Wide) -> Self {
+        // SAFETY: as the program calls it.
+        Self::Text(unsafe { Text::of_wide(name) })
+    }
+
+    #[inline]
+    fn point(self, domain: &'static Domain, kind: Kind) -> Option<&'static Named> {
+        match self {
+            // SAFETY: a string of the program's, which calls now.
+            Self::Ascii(name) => unsafe { named_by_c(domain, name, kind) },
+            Self::Text(text) => {
+                let addresses = [ptr::from_ref(domain).addr(), ptr::from_ref(text).addr()];
+                paired(addresses, kind.number(), || named(domain, text, kind))
+            }
+        }
+    }
+}
+
+/// What an event is: its name, its domain with the category, and the payload if that is a
 /// number.
 ///
 /// # Safety
@@ -144,26 +173,26 @@ unsafe fn domain(handle: Handle) -> &'static Domain {
 unsafe fn event(
     handle: Handle,
     attributes: *const Attributes,
-) -> (&'static Text, &'static Domain, Option<u64>) {
+) -> (Name, &'static Domain, Option<u64>) {
     // SAFETY: as the caller says.
     let own = unsafe { domain(handle) };
     // SAFETY: null, or at least as long as what stands up to here.
     let Some(size) = (!attributes.is_null()).then(|| unsafe { (*attributes).size }) else {
-        return (Text::of(b""), own, None);
+        return (Name::NONE, own, None);
     };
     let has = |end: usize| usize::from(size) >= end;
-    let mut text = None;
+    let mut name = Name::NONE;
     if has(size_of::<Attributes>()) {
         // SAFETY: it is as long as that.
         let (kind, message) = unsafe { ((*attributes).message_kind, (*attributes).message) };
-        // SAFETY: what the kind says, as the caller says.
-        text = unsafe {
-            match kind {
-                abi::message::ASCII => Some(Text::of_c(message.cast())),
-                abi::message::WIDE => Some(Text::of_wide(message.cast())),
-                abi::message::REGISTERED => message.cast::<Text>().as_ref(),
-                _ => None,
+        name = match kind {
+            abi::message::ASCII => Name::Ascii(message.cast()),
+            abi::message::WIDE => Name::wide(message.cast()),
+            abi::message::REGISTERED => {
+                // SAFETY: what the kind says, as the caller says.
+                unsafe { message.cast::<Text>().as_ref() }.map_or(Name::NONE, Name::Text)
             }
+            _ => Name::NONE,
         };
     }
     let mut amount = None;
@@ -178,7 +207,7 @@ unsafe fn event(
         let category = unsafe { (*attributes).category };
         domain = part(own, category);
     }
-    (text.unwrap_or_else(|| Text::of(b"")), domain, amount)
+    (name, domain, amount)
 }
 
 /// A payload as an amount, which is a whole number and not negative.
@@ -224,21 +253,12 @@ fn name_category(domain: &'static Domain, number: u32, name: &'static Text) {
 }
 
 /// The point of an event that its thread has for itself.
-fn own_point(
-    text: &'static Text,
-    domain: &'static Domain,
-    amount: Option<u64>,
-) -> Option<&'static Named> {
-    named(domain, text, if amount.is_some() { Kind::Amount("payload") } else { Kind::Region })
+fn own_point(name: Name, domain: &'static Domain, amount: Option<u64>) -> Option<&'static Named> {
+    name.point(domain, if amount.is_some() { Kind::Amount("payload") } else { Kind::Region })
 }
 
-fn push(
-    handle: Handle,
-    text: &'static Text,
-    domain: &'static Domain,
-    amount: Option<u64>,
-) -> c_int {
-    let Some(named) = own_point(text, domain, amount) else { return NONE };
+fn push(handle: Handle, name: Name, domain: &'static Domain, amount: Option<u64>) -> c_int {
+    let Some(named) = own_point(name, domain, amount) else { return NONE };
     stack::push(owner(handle), |open| named.begin(open, amount.unwrap_or(0)))
         .map_or(NONE, |level| level as c_int)
 }
@@ -253,15 +273,15 @@ fn pop_of(handle: Handle) -> c_int {
     stack::pop(owner(handle)).map_or(NONE, |ended| ended.level as c_int)
 }
 
-fn mark(text: &'static Text, domain: &'static Domain, amount: Option<u64>) {
-    if let Some(named) = own_point(text, domain, amount) {
+fn mark(name: Name, domain: &'static Domain, amount: Option<u64>) {
+    if let Some(named) = own_point(name, domain, amount) {
         stack::mark(|open| named.begin(open, amount.unwrap_or(0)));
     }
 }
 
-fn start(text: &'static Text, domain: &'static Domain) -> u64 {
+fn start(name: Name, domain: &'static Domain) -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
-    let Some(named): Option<&'static Named> = named(domain, text, Kind::Span) else { return 0 };
+    let Some(named) = name.point(domain, Kind::Span) else { return 0 };
     let id = LAST.fetch_add(1, Relaxed) + 1;
     spans::begin(span(id), named);
     id
@@ -277,13 +297,13 @@ unsafe extern "C" fn mark_ex(attributes: *const Attributes) {
 }
 
 unsafe extern "C" fn mark_a(name: Ascii) {
-    // SAFETY: as the program calls it; null is a handle.
-    unsafe { mark(Text::of_c(name), domain(ptr::null()), None) }
+    // SAFETY: null is a handle.
+    mark(Name::Ascii(name), unsafe { domain(ptr::null()) }, None);
 }
 
 unsafe extern "C" fn mark_w(name: Wide) {
-    // SAFETY: as the program calls it; null is a handle.
-    unsafe { mark(Text::of_wide(name), domain(ptr::null()), None) }
+    // SAFETY: null is a handle.
+    mark(Name::wide(name), unsafe { domain(ptr::null()) }, None);
 }
 
 unsafe extern "C" fn start_ex(attributes: *const Attributes) -> u64 {
@@ -292,13 +312,13 @@ unsafe extern "C" fn start_ex(attributes: *const Attributes) -> u64 {
 }
 
 unsafe extern "C" fn start_a(name: Ascii) -> u64 {
-    // SAFETY: as the program calls it; null is a handle.
-    unsafe { start(Text::of_c(name), domain(ptr::null())) }
+    // SAFETY: null is a handle.
+    start(Name::Ascii(name), unsafe { domain(ptr::null()) })
 }
 
 unsafe extern "C" fn start_w(name: Wide) -> u64 {
-    // SAFETY: as the program calls it; null is a handle.
-    unsafe { start(Text::of_wide(name), domain(ptr::null())) }
+    // SAFETY: null is a handle.
+    start(Name::wide(name), unsafe { domain(ptr::null()) })
 }
 
 unsafe extern "C" fn end(id: u64) {
@@ -311,13 +331,13 @@ unsafe extern "C" fn push_ex(attributes: *const Attributes) -> c_int {
 }
 
 unsafe extern "C" fn push_a(name: Ascii) -> c_int {
-    // SAFETY: as the program calls it; null is a handle.
-    unsafe { push(ptr::null(), Text::of_c(name), domain(ptr::null()), None) }
+    // SAFETY: null is a handle.
+    push(ptr::null(), Name::Ascii(name), unsafe { domain(ptr::null()) }, None)
 }
 
 unsafe extern "C" fn push_w(name: Wide) -> c_int {
-    // SAFETY: as the program calls it; null is a handle.
-    unsafe { push(ptr::null(), Text::of_wide(name), domain(ptr::null()), None) }
+    // SAFETY: null is a handle.
+    push(ptr::null(), Name::wide(name), unsafe { domain(ptr::null()) }, None)
 }
 
 unsafe extern "C" fn pop() -> c_int {
@@ -346,14 +366,14 @@ unsafe extern "C" fn name_thread_w(thread: u32, name: Wide) {
 
 unsafe extern "C" fn domain_mark(handle: Handle, attributes: *const Attributes) {
     // SAFETY: as the program calls it.
-    let (text, domain, amount) = unsafe { event(handle, attributes) };
-    mark(text, domain, amount);
+    let (name, domain, amount) = unsafe { event(handle, attributes) };
+    mark(name, domain, amount);
 }
 
 unsafe extern "C" fn domain_start(handle: Handle, attributes: *const Attributes) -> u64 {
     // SAFETY: as the program calls it.
-    let (text, domain, _) = unsafe { event(handle, attributes) };
-    start(text, domain)
+    let (name, domain, _) = unsafe { event(handle, attributes) };
+    start(name, domain)
 }
 
 unsafe extern "C" fn domain_end(_: Handle, id: u64) {
@@ -362,8 +382,8 @@ unsafe extern "C" fn domain_end(_: Handle, id: u64) {
 
 unsafe extern "C" fn domain_push(handle: Handle, attributes: *const Attributes) -> c_int {
     // SAFETY: as the program calls it.
-    let (text, domain, amount) = unsafe { event(handle, attributes) };
-    push(handle, text, domain, amount)
+    let (name, domain, amount) = unsafe { event(handle, attributes) };
+    push(handle, name, domain, amount)
 }
 
 unsafe extern "C" fn domain_pop(handle: Handle) -> c_int {

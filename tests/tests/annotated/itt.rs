@@ -1,4 +1,4 @@
-//! ITT: OpenCV, and Python's package.
+//! ITT: OpenCV, and Python's package, whose native half has the stock client.
 
 use pfp_tests::tools;
 
@@ -41,4 +41,46 @@ fn what_a_script_annotates_is_counted_to_one() {
     let is_wall = |name: &str| ran.snapshot.points.iter().any(|it| it.name == name && it.wall);
     assert!(is_wall("overlapped") && is_wall("event") && !is_wall("outer"));
     ran.lost_nothing();
+}
+
+/// What the interface has besides tasks, called as the stock client's macros do.
+#[test]
+fn regions_frames_markers_counters_and_waiting_are_counted_to_one() {
+    const ROUNDS: u64 = 20;
+    const APP: &str = "itt:others.app";
+    const IO: &str = "itt:others.io";
+    let Some(python) = tools::annotated("ITT's client") else { return };
+    let script = file("others.py");
+    let arguments = [text(&script), &ROUNDS.to_string()];
+    let ran = run(&["--inject", "itt"], &python, &arguments);
+    assert_eq!(ran.printed, alone(&python, &arguments));
+    // An amount's name, and what it is in each round.
+    for (domain, name, each, is_wall, amount) in [
+        (APP, "region", 2, true, None),
+        (APP, "frame", 2, true, None),
+        ("itt:earlier", "early task", 1, false, None),
+        ("itt:others.later", "late", 1, false, None),
+        (IO, "rows", 1, false, Some(("value", 3))),
+        (IO, "bytes", 2, false, Some(("value", 100))),
+        (IO, "bytes (down)", 2, false, Some(("down", 10))),
+        (IO, "heat (set)", 2, false, Some(("set to", 2 * 37))),
+        (IO, "balance (set)", 1, false, None),
+        (APP, "count", 1, false, Some(("value", 7))),
+        (APP, "count (down)", 1, false, Some(("down", 1))),
+        ("itt:sync", "wait for the lock", 1, false, None),
+    ] {
+        assert_eq!(ran.count(domain, name), each * ROUNDS, "{name} in {domain}");
+        let point = ran.point(domain, name);
+        assert_eq!(point.wall, is_wall, "{name}");
+        let names: Vec<_> = amount.map(|(name, _)| name.to_owned()).into_iter().collect();
+        assert_eq!(point.amounts, names, "{name}");
+        assert_eq!(ran.amount(point), amount.map_or(0, |(_, each)| each * ROUNDS), "{name}");
+    }
+    assert_eq!(ran.count(APP, "marker"), ROUNDS + 1);
+    assert!(ran.snapshot.points.iter().all(|point| point.file != "itt:off"));
+    assert!(ran.snapshot.lanes.iter().any(|lane| lane.name == "a thread of ITT"));
+    // 1,024 events have room, and the others are counted.
+    let events = ran.snapshot.points.iter().filter(|point| point.name.starts_with("event "));
+    assert_eq!(events.map(|event| ran.count(&event.file, &event.name)).sum::<u64>(), 1024);
+    assert_eq!(ran.snapshot.losses.begins_refused, 6);
 }

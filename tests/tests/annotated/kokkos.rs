@@ -32,9 +32,37 @@ fn kernels_regions_and_copies_are_counted_to_one() {
         ("kokkos:region", "round"),
         ("kokkos:for", "fill"),
         ("kokkos:reduce", "add"),
+        ("kokkos:scan", "sum up"),
         ("kokkos:copy", "copy"),
     ] {
         assert_eq!(ran.count(domain, name), ROUNDS, "{name} in {domain}");
     }
     ran.lost_nothing();
+}
+
+/// By the variable of later versions, which `run` sets by itself, and what those tell besides.
+#[test]
+fn a_later_kokkos_loads_the_library_by_itself() {
+    const ROUNDS: u64 = 30;
+    let flags = ["-std=gnu11", "-ldl"];
+    let source = file("kernels.c");
+    let program = c::compile(Compiler::C, "kokkos_host", &[text(&source)], Link::Without, flags);
+    let ran = run(&[], &program, &[&ROUNDS.to_string()]);
+    for (domain, name) in [
+        ("kokkos:region", "round"),
+        ("kokkos:for", "fill"),
+        ("kokkos:reduce", "add"),
+        ("kokkos:scan", "sum up"),
+        ("kokkos:fence", "wait for all"),
+        ("kokkos:copy", "to"),
+        ("kokkos:event", "event"),
+        ("kokkos:section", "section"),
+    ] {
+        assert_eq!(ran.count(domain, name), ROUNDS, "{name} in {domain}");
+        assert_eq!(ran.point(domain, name).wall, name == "section", "{name}");
+    }
+    assert_eq!(ran.amount(ran.point("kokkos:copy", "to")), 800 * ROUNDS);
+    // 1,024 sections have room: the first, and 1,023 of the others.
+    assert_eq!(ran.count("kokkos:section", "other"), 23);
+    assert_eq!(ran.snapshot.losses.begins_refused, 77);
 }

@@ -1,6 +1,7 @@
 //! Programs that are annotated for other tools: stock packages, and programs against the stock
 //! headers. Nothing of pfp is in them; `pfp-top run` has their runtimes load libpfp_inject.
 
+mod found;
 mod itt;
 mod kokkos;
 mod nvtx;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use pfp_tests::c;
 use pfp_tests::place::{Place, pfp_top};
 use pfp_top::export::json;
-use pfp_top::snapshot::{Snapshot, Stats};
+use pfp_top::snapshot::{Point, Snapshot, Stats};
 
 /// What a program came to.
 struct Run {
@@ -49,14 +50,25 @@ fn alone(program: &Path, arguments: &[&str]) -> String {
 }
 
 impl Run {
-    /// The figures of a name in a domain, one of each thread.
-    fn threads(&self, domain: &str, name: &str) -> Vec<Stats> {
+    fn point(&self, domain: &str, name: &str) -> &Point {
         let points = &self.snapshot.points;
         let found = points.iter().find(|point| point.name == name && point.file == domain);
-        let Some(point) = found else {
+        found.unwrap_or_else(|| {
             let all: Vec<_> = points.iter().map(|point| (&point.file, &point.name)).collect();
-            panic!("no {name} in {domain}, but {all:?}");
-        };
+            panic!("no {name} in {domain}, but {all:?}")
+        })
+    }
+
+    /// What all measurements of a point have of its first amount.
+    fn amount(&self, point: &Point) -> u64 {
+        let cells = self.snapshot.cells.iter().filter(|cell| cell.point == point.id);
+        let sums = cells.flat_map(|cell| &cell.variants).map(|variant| variant.sum(0));
+        u64::try_from(sums.sum::<u128>()).expect("it is not so much")
+    }
+
+    /// The figures of a name in a domain, one of each thread.
+    fn threads(&self, domain: &str, name: &str) -> Vec<Stats> {
+        let point = self.point(domain, name);
         let cells = self.snapshot.cells.iter().filter(|cell| cell.point == point.id);
         cells.flat_map(|cell| [cell.stats.clone(), cell.retired.clone()]).collect()
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::Place;
-use pfp_tests::{size, tools};
+use pfp_tests::{figure, tools};
 use pfp_top::source;
 
 use crate::{alone, file, run, text};
@@ -47,17 +47,38 @@ fn what_a_script_annotates_is_counted_to_one() {
     // A payload is an amount.
     let inner = point("inner");
     assert_eq!(inner.amounts, ["payload"]);
-    let cells = ran.snapshot.cells.iter().filter(|cell| cell.point == inner.id);
-    let payload: u64 = cells
-        .flat_map(|cell| &cell.variants)
-        .map(|variant| variant.each[0] * variant.stats.count)
-        .sum();
-    assert_eq!(payload, 7 * ROUNDS);
+    assert_eq!(ran.amount(inner), 7 * ROUNDS);
     // Names are kept up to a limit, and none of the others is lost.
     let many = ran.snapshot.points.iter().filter(|point| point.file == "nvtx:many");
     let made_up = many.filter(|point| point.name.starts_with("made up")).count() as u64;
     assert!((3000..5000).contains(&made_up), "{made_up}");
     assert_eq!(made_up + ran.count("nvtx:many", "(other names)"), 6000);
+    ran.lost_nothing();
+}
+
+#[test]
+fn wide_strings_and_names_of_threads_are_taken() {
+    const ROUNDS: u64 = 30;
+    let Some(program) = compiled("names", Link::Without) else { return };
+    let ran = run(&["--inject", "nvtx"], &program, &[&ROUNDS.to_string()]);
+    const WIDE: &str = "nvtx:wide/\u{e4}";
+    for (domain, name, count) in [
+        ("nvtx", "pushed \u{df}", ROUNDS),
+        ("nvtx", "marked", ROUNDS),
+        ("nvtx", "started", ROUNDS),
+        ("nvtx", "of a named thread", 1),
+        (&format!("{WIDE}/part"), "unicode", ROUNDS),
+    ] {
+        assert_eq!(ran.count(domain, name), count, "{name} in {domain}");
+        assert_eq!(ran.point(domain, name).wall, name == "started");
+    }
+    // With a payload, and with one that is no amount.
+    let marks = ran.snapshot.points.iter().filter(|point| point.name == "registered \u{20ac}");
+    let mut marks: Vec<_> = marks.map(|point| (&point.file, ran.amount(point))).collect();
+    marks.sort();
+    assert_eq!(marks, [(&WIDE.to_owned(), 0), (&WIDE.to_owned(), 3 * ROUNDS)]);
+    let named = |name: &str| ran.snapshot.lanes.iter().any(|lane| lane.name == name);
+    assert!(named("the first") && named("wide thread") && !named("somebody else"));
     ran.lost_nothing();
 }
 
@@ -69,36 +90,46 @@ fn digits_fold_where_that_is_asked_for() {
     ran.lost_nothing();
 }
 
-/// Every function of a module that knows nothing of it is a range.
+/// Every function of a package that knows nothing of it is a range.
 #[test]
 fn functions_of_a_module_are_ranges_by_pythons_own_hook() {
     let Some(python) = tools::annotated("python -m nvtx") else { return };
-    let ran = run(&[], &python, &["-m", "nvtx", text(&file("wrapped.py")), "23"]);
-    // The module itself counts its calls.
+    let script = file("wrapped.py");
+    let ran = run(&[], &python, &["-m", "nvtx", text(&script), "23"]);
+    assert_eq!(ran.printed, alone(&python, &[text(&script), "23"]));
+    // The script says how often the package's functions were called.
     let counted = |name: &str| -> u64 {
         let found = ran.snapshot.points.iter().filter(|point| {
-            point.name.starts_with("textwrap.py:") && point.name.ends_with(&format!("({name})"))
+            point.name.starts_with("func_inspect.py:") && point.name.ends_with(&format!("({name})"))
         });
         found.map(|point| ran.count("nvtx:nvtx.py", &point.name)).max().unwrap_or(0)
     };
-    for (name, calls) in ran.printed.lines().filter_map(|line| line.split_once(' ')) {
-        assert_eq!(counted(name).to_string(), calls, "{name}");
+    let said: Vec<_> = ran.printed.lines().filter_map(|line| line.split_once(' ')).collect();
+    for (name, calls) in &said[..3] {
+        assert_eq!(counted(name).to_string(), *calls, "{name}");
     }
-    assert_eq!(ran.printed.lines().count(), 3, "{}", ran.printed);
 }
 
 /// Headers of this version have each thread that comes first start the library.
 #[test]
 fn threads_that_call_first_together_lose_no_call() {
     let Some(program) = compiled("race", Link::Without) else { return };
+    const ROUNDS: usize = 1_000;
+    let source = file("starts.c");
+    let flags = ["-std=gnu11", "-shared", "-fPIC", "-ldl"];
+    let counter = c::compile(Compiler::C, "starts.so", &[text(&source)], Link::Without, flags);
     let place = Place::new();
-    let copy = place.path("copy.pfp");
-    for round in 0..size(100, 1_000) {
+    let (copy, starts) = (place.path("copy.pfp"), place.path("starts"));
+    for round in 0..ROUNDS {
         let mut command = place.command(&program);
-        c::run(command.env("NVTX_INJECTION64_PATH", c::inject()).env("PFP_SNAPSHOT", &copy));
+        command.env("NVTX_INJECTION64_PATH", &counter).env("NVTX_REAL", c::inject());
+        c::run(command.env("NVTX_STARTS", &starts).env("PFP_SNAPSHOT", &copy));
         let mut source = source::open(&copy).expect("the program has left its figures");
         let snapshot = source.poll().expect("they can be read");
         assert_eq!(pfp_tests::place::count(&snapshot, "first"), 8, "round {round}");
         std::fs::remove_file(&copy).expect("it is there");
     }
+    let starts = std::fs::metadata(starts).expect("it was started").len();
+    figure(&format!("nvtx: {starts} starts of the tool in {ROUNDS} processes"));
+    assert!(starts > ROUNDS as u64, "no two threads have started it");
 }

@@ -2,13 +2,13 @@
 //! and scikit-learn. What a region is to show is planned in the program, or counted by another
 //! tool.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::Place;
-use pfp_tests::{figure, tools};
+use pfp_tests::{figure, lacks, tools};
 use pfp_top::snapshot::Stats;
 
 use crate::{Run, alone, file, run, text};
@@ -20,15 +20,17 @@ const REGIONS: u64 = 20;
 /// The program whose regions are planned; none where its compiler has no OpenMP.
 fn regions(compiler: Compiler) -> Option<PathBuf> {
     let flags = ["-std=gnu11", "-fopenmp"];
-    if !c::builds_with(compiler, "-fopenmp") {
-        let what = format!("OpenMP by {}", compiler.name);
-        tools::missing(&what, "it does not build with -fopenmp", "apt-get install libomp-dev");
-        return None;
-    }
-    Some(c::compile(compiler, "omp_regions", &["omp_regions.c"], Link::Without, flags))
+    c::has_openmp(compiler)
+        .then(|| c::compile(compiler, "omp_regions", &["omp_regions.c"], Link::Without, flags))
 }
 
-/// The same by gcc, which two tests run: one must not replace it while it runs for the other.
+/// The same, which several tests run: one must not replace it while it runs for another.
+fn regions_of_clangs() -> Option<PathBuf> {
+    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    BUILT.get_or_init(|| regions(CLANG)).clone()
+}
+
+/// By gcc.
 fn regions_of_gccs() -> Option<PathBuf> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     BUILT.get_or_init(|| regions(GCC)).clone()
@@ -47,10 +49,19 @@ fn runtime() -> Option<PathBuf> {
     found
 }
 
+const SOURCE: &str = include_str!("../../c/omp_regions.c");
+
+/// The first line that has this, from 1 on.
+fn line_of(construct: &str) -> usize {
+    SOURCE.lines().position(|line| line.contains(construct)).expect("it is there") + 1
+}
+
 /// Ends of names of points by what stands in the source, where the object knows it.
 fn of_line<'a>(ran: &'a Run, construct: &str, what: &str) -> &'a str {
-    let source = include_str!("../../c/omp_regions.c");
-    let line = source.lines().position(|line| line.contains(construct)).expect("it is there") + 1;
+    at_line(ran, line_of(construct), what)
+}
+
+fn at_line<'a>(ran: &'a Run, line: usize, what: &str) -> &'a str {
     // gcc has the call in the line before, where the loop around it begins.
     let ends = [line, line - 1].map(|line| format!(" omp_regions.c:{line}{what}"));
     let is_it = |name: &String| ends.iter().any(|end| name.ends_with(end));
@@ -70,9 +81,10 @@ fn sum(stats: &[Stats], part: fn(&Stats) -> u64) -> u64 {
     stats.iter().map(part).sum()
 }
 
+const UNEVEN: &str = "#pragma omp parallel num_threads(2) reduction(+ : all)";
+
 /// The planned imbalance, and that busy and wait are all of the time of a region's threads.
 fn judge(ran: &Run) {
-    const UNEVEN: &str = "#pragma omp parallel num_threads(2) reduction(+ : all)";
     let named = |what: &str| figures(ran, of_line(ran, UNEVEN, what));
     let (busy, wait, wall) = (named(" busy"), named(" wait"), named(""));
     assert_eq!(sum(&wall, |it| it.count), REGIONS);
@@ -99,7 +111,7 @@ fn arguments() -> [String; 3] {
 
 #[test]
 fn a_planned_imbalance_is_shown_and_pauses_are_no_wait() {
-    let Some(program) = regions(CLANG) else { return };
+    let Some(program) = regions_of_clangs() else { return };
     let arguments = arguments();
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     let ran = run(&[], &program, &arguments);
@@ -130,6 +142,69 @@ fn a_program_of_gccs_runs_on_llvms_runtime_where_that_is_asked_for() {
     judge(&ran);
     let alone = alone(&program, &arguments);
     assert!(ran.printed.lines().skip(1).eq(alone.lines().skip(1)), "{}{alone}", ran.printed);
+}
+
+#[test]
+fn a_region_in_a_region_is_counted_for_itself() {
+    let Some(program) = regions_of_clangs() else { return };
+    let ran = run(&[], &program, &[&REGIONS.to_string(), "1000"]);
+    let outer = line_of("static unsigned long nested") + 4;
+    for (line, regions, members) in [(outer, 1, 2), (outer + 2, 2, 2)] {
+        let count = |what: &str| sum(&figures(&ran, at_line(&ran, line, what)), |it| it.count);
+        assert_eq!(count(""), regions * REGIONS, "line {line}");
+        // The inner one has no threads for itself by default: a member for each region.
+        assert_eq!(count(" busy"), members * REGIONS, "line {line}");
+        assert_eq!(count(" wait"), members * REGIONS, "line {line}");
+    }
+    ran.lost_nothing();
+}
+
+/// A runtime that sleeps at once, and one that never does.
+#[test]
+fn what_a_wait_has_slept_is_off_the_cpu_and_what_it_has_spun_is_not() {
+    let Some(program) = regions_of_clangs() else { return };
+    let spun = |patience: &str| {
+        let patience = format!("KMP_BLOCKTIME={patience}");
+        // Spinning gives way to nobody, however busy the machine is.
+        let arguments = [&patience, "KMP_USE_YIELD=0", text(&program), "10", "400000"];
+        let ran = run(&[], Path::new("/usr/bin/env"), &arguments);
+        let wait = figures(&ran, of_line(&ran, UNEVEN, " wait"));
+        let on = sum(&wait, |it| it.exclusive) as f64;
+        on / (on + sum(&wait, |it| it.off_cpu) as f64)
+    };
+    let (slept, spun) = (spun("0"), spun("infinite"));
+    figure(&format!("openmp: of a wait, {slept:.3} and {spun:.3} spun"));
+    assert!(slept < spun / 2.0, "{slept} {spun}");
+}
+
+/// Without symbols, a region is the file and the address in it, by which they name it.
+#[test]
+fn without_symbols_a_region_has_its_address() {
+    let Some(program) = regions_of_clangs() else { return };
+    if lacks("regions without symbols", "strip") || lacks("their lines", "addr2line") {
+        return;
+    }
+    let place = Place::new();
+    let stripped = place.path("stripped");
+    c::run(Command::new("strip").arg("-s").arg("-o").arg(&stripped).arg(&program));
+    let ran = run(&[], &stripped, &[&REGIONS.to_string(), "1000"]);
+    let walls: Vec<_> = ran.snapshot.points.iter().filter(|point| point.wall).collect();
+    let mut lines = Vec::new();
+    for point in &walls {
+        let address = point.name.strip_prefix("stripped+0x");
+        let address = address.unwrap_or_else(|| panic!("no address: {}", point.name));
+        // What it returns to is behind the call.
+        let call = u64::from_str_radix(address, 16).expect("it is a number") - 1;
+        let mut lookup = Command::new("addr2line");
+        let found = c::run(lookup.arg("-e").arg(&program).arg(format!("{call:#x}")));
+        let found = found.trim().split(' ').next().unwrap_or_default().to_owned();
+        let line: usize = found.rsplit(':').next().unwrap().parse().expect("it has a line");
+        lines.push((line, ran.count(&point.file, &point.name)));
+    }
+    for (line, regions) in [(line_of(UNEVEN), 1), (line_of("static unsigned long nested") + 4, 1)] {
+        assert!(lines.contains(&(line, regions * REGIONS)), "line {line} in {lines:?}");
+    }
+    ran.lost_nothing();
 }
 
 #[test]

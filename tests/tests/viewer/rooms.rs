@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use pfp_tests::place::{Place, has_counted, pfp_top};
 use pfp_tests::screen::{Screen, row};
-use pfp_tests::target::{Target, wait_for};
+use pfp_tests::target::{Target, end_with_test, wait_for};
 use pfp_tests::{lacks, needs_a_screen, os, skipped};
 use pfp_top::export::json;
 use pfp_top::snapshot::{PointState, Snapshot};
@@ -398,6 +398,59 @@ fn others_are_told_how_many_they_cannot_see() {
     let text = said(&watched);
     assert_eq!(watched.status.code(), Some(4), "{text}");
     assert!(text.contains("sudo pfp-top -p"), "{text}");
+}
+
+/// What a process that crashed has left is nobody's to see.
+#[test]
+fn segments_without_a_process_are_not_counted_among_the_unseen() {
+    let Some(machine) = Machine::new("counted") else { return };
+    if lacks("segments of a machine of its own", "unshare") {
+        return;
+    }
+    if !works(Command::new("unshare").args(CONTAINER).arg("true")) {
+        return skipped("segments of a machine of its own", "this machine makes none");
+    }
+    // Two processes of one user, and one of another; each has made its segment when the next
+    // line is run. One of the first crashes.
+    let script = format!(
+        "mount -t tmpfs none /dev/shm && mount -t tmpfs none /tmp && chmod 1777 /dev/shm /tmp || exit\n\
+         mkfifo /tmp/input && exec 3<>/tmp/input\n\
+         start() {{\n\
+           before=$(ls /dev/shm | wc -l)\n\
+           setpriv --reuid $1 --regid $1 --clear-groups {steady} $2 <&3 &\n\
+           while [ $(ls /dev/shm | grep -c ^pfp-) -le $before ]; do sleep 0.05; done\n\
+         }}\n\
+         list() {{\n\
+           setpriv --reuid {STRANGER} --regid {STRANGER} --clear-groups {viewer} list\n\
+         }}\n\
+         start {USER} one; start {OWNER} three; start {USER} two\n\
+         list; kill -KILL $!; wait $!; list",
+        steady = machine.path("steady"),
+        viewer = machine.path("pfp-top"),
+    );
+    let mut command = Command::new("unshare");
+    let output = clear(&mut command).args(CONTAINER).args(["sh", "-c", &script]).output();
+    let text = said(&output.expect("unshare starts"));
+    let seen = |n: &str| format!("{n} segments of other users cannot be seen here");
+    assert!(text.contains(&seen("3")) && text.contains(&seen("2")), "{text}");
+}
+
+/// At the path of a library that is loaded may be anything by now.
+#[test]
+fn doctor_waits_for_no_pipe_at_the_path_of_a_library() {
+    let place = Place::new();
+    let program = place.path("pfp-sleep");
+    os::copy_program("/bin/sleep", &program);
+    let sleeper = Target::start(Command::new(&program).arg("600"));
+    fs::remove_file(&program).expect("it is there");
+    let path = std::ffi::CString::new(program.as_os_str().as_encoded_bytes()).expect("no zero");
+    // SAFETY: a NUL-terminated path that outlives the call.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    let mut doctor = place.command(pfp_top());
+    doctor.args(["doctor", &sleeper.pid().to_string()]).stdout(std::process::Stdio::null());
+    let mut doctor = end_with_test(&mut doctor).spawn().expect("pfp-top starts");
+    let status = wait_for("its end", || doctor.try_wait().expect("it is ours"));
+    assert_eq!(status.code(), Some(1));
 }
 
 #[test]

@@ -78,6 +78,7 @@ impl App {
             Action::SortLeft => self.move_sorting(false, now),
             Action::SortRight => self.move_sorting(true, now),
             Action::Invert => self.invert(now),
+            Action::Columns => self.choose_columns(),
             Action::Toggle => self.toggle(now),
             Action::Reset => self.reset(),
             Action::ToggleAll => self.toggle_all(now),

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::{Action, App, Filter, Overlay, Prompt};
 use crate::export::json::Overwrite;
+use crate::grid::Chosen;
 use crate::screens::Outcome;
 
 impl App {
@@ -25,12 +26,17 @@ impl App {
             }
             (Action::Invert, Overlay::Sort(_)) => self.invert(now),
             (Action::Check, Overlay::Columns(column)) => {
-                self.screens.points.check(column);
+                if let Some(table) = self.view_mut().0.table_mut() {
+                    table.check(column);
+                }
                 self.overlay = Some(Overlay::Columns(column));
             }
             (Action::ColumnLeft | Action::ColumnRight, Overlay::Columns(column)) => {
                 let right = action == Action::ColumnRight;
-                self.screens.points.move_column(column, right, &self.common);
+                let offered = self.columns_offered();
+                if let Some(table) = self.view_mut().0.table_mut() {
+                    table.move_column(column, right, &|key| offered.contains(&key));
+                }
                 self.overlay = Some(Overlay::Columns(column));
             }
             (action, overlay) => {
@@ -58,12 +64,11 @@ impl App {
             // Kept within the text when the size of the screen is next known.
             Overlay::Help(offset) => (Overlay::Help(offset.saturating_add_signed(by)), true),
             Overlay::Columns(column) => {
-                let all = self.screens.points.choices(&self.common);
-                (Overlay::Columns(further(&all, column, by)), true)
+                (Overlay::Columns(further(&self.columns_offered(), column, by)), true)
             }
             Overlay::Sort(key) => {
-                let all = self.view().sort_columns(&self.common);
-                let keys: Vec<_> = all.iter().map(|column| column.key).collect();
+                let mut keys = self.columns_offered();
+                keys.retain(|key| self.view().table().is_some_and(|table| table.sorts(key)));
                 (Overlay::Sort(further(&keys, key, by)), true)
             }
             other => (other, false),
@@ -77,6 +82,9 @@ impl App {
             Overlay::Replace(prompt) => self.write(prompt, Overwrite::Yes, now),
             // What was typed so far is in force already, unless it is no filter.
             Overlay::Filter(prompt) if prompt.trouble.is_none() => {
+                if let Some(why) = self.common.filter.unknown_words() {
+                    self.common.say(now, why);
+                }
                 self.remember_filter(prompt.text());
             }
             Overlay::Find(prompt) => {
@@ -93,28 +101,46 @@ impl App {
     }
 
     fn sort_by(&mut self, key: &str, descending: Option<bool>, now: Instant) {
-        self.view_mut().0.sort_by(key, descending);
+        if let Some(table) = self.view_mut().0.table_mut() {
+            table.sort_by(key, descending);
+        }
         self.carry_on(Outcome::Arrange, now);
     }
 
     /// Opens the menu of what to sort by.
     pub(super) fn choose_sorting(&mut self) {
-        self.overlay = self.view().sorted().map(|sorted| Overlay::Sort(sorted.key));
+        self.overlay = self.view().table().map(|table| Overlay::Sort(table.sorted().key));
+    }
+
+    /// Opens the menu of the columns that the table can have.
+    pub(super) fn choose_columns(&mut self) {
+        let offered = self.columns_offered();
+        let Some(table) = self.view().table() else { return };
+        let by = Some(table.sorted().key).filter(|key| offered.contains(key));
+        self.overlay = by.or(offered.first().copied()).map(Overlay::Columns);
+    }
+
+    /// The keys of the columns that the table on the screen can have.
+    fn columns_offered(&self) -> Vec<&'static str> {
+        let table = self.view().table().into_iter();
+        let keys = table.flat_map(|table| table.columns()).map(|(heading, _)| heading.key);
+        keys.filter(|key| self.view().offers(key, &self.common)).collect()
     }
 
     /// Sorts by the next column to the right, or to the left, that is there to be seen.
     pub(super) fn move_sorting(&mut self, right: bool, now: Instant) {
-        let Some(sorted) = self.view().sorted() else { return };
-        let mut columns = self.view().sort_columns(&self.common);
-        columns.retain(|column| column.is_shown);
-        let place = columns.iter().position(|column| column.key == sorted.key).unwrap_or(0);
-        let by = if right { 1 } else { columns.len() - 1 };
-        self.sort_by(columns[(place + by) % columns.len()].key, None, now);
+        let mut keys = self.columns_offered();
+        let Some(table) = self.view().table() else { return };
+        keys.retain(|key| table.shows(key) && table.sorts(key));
+        let Some(last) = keys.len().checked_sub(1) else { return };
+        let place = keys.iter().position(|key| *key == table.sorted().key).unwrap_or(0);
+        let by = if right { 1 } else { last };
+        self.sort_by(keys[(place + by) % keys.len()], None, now);
     }
 
     /// Sorts by the same column the other way round.
     pub(super) fn invert(&mut self, now: Instant) {
-        if let Some(sorted) = self.view().sorted() {
+        if let Some(sorted) = self.view().table().map(Chosen::sorted) {
             self.sort_by(sorted.key, Some(!sorted.descending), now);
         }
     }

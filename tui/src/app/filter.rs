@@ -103,6 +103,18 @@ impl Filter {
         })
     }
 
+    /// Says so where there is such a word.
+    pub fn unknown_words(&self) -> Option<String> {
+        let word = self.unknown()?;
+        Some(format!("{word} is none of {}; it counts as part of a name", Self::PREFIXES))
+    }
+
+    /// Whether a row of other things than points passes, which has these words.
+    pub fn admits_words(&self, words: &[&str]) -> bool {
+        let finds = |term: &Term| words.iter().any(|word| term.pattern.finds(word));
+        self.terms.iter().all(|term| finds(term) != term.excludes)
+    }
+
     /// Reads what the user typed. An error says what is wrong with it.
     pub fn new(text: &str) -> Result<Self, String> {
         let words = words(text);

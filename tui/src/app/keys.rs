@@ -160,27 +160,23 @@ pub(crate) const BACK: Group =
 
 /// Changes of the point that the keys mean.
 pub(crate) const POINT: Group = own(&[
-    bind(Action::Toggle, &[Char('e')], "on/off", "switch the point on or off in the program")
-        .more("on the timeline, these keys mean the point of the region under the cursor"),
+    bind(Action::Toggle, &[Char('e')], "on/off", "switch the point on or off in the program"),
     bind(Action::Reset, &[Char('r')], "reset", "reset the point's figures; asks first"),
 ]);
 
 /// How that point measures.
 pub(crate) const TUNE: Group = own(&[
     bind(Action::Weight, &[Char('a')], "", "set alpha of the point's average").more(
-        "alpha is the weight of a new value in the point's exponential average: 0.2, a period \
-         over a time constant as 100ms/500ms, or off; it stays so",
+        "the weight of a new value in EWMA: 0.2, a period over a time constant as 100ms/500ms, or off",
     ),
     bind(Action::Fence, &[Char('F')], "", "fence the point, or no longer").more(
-        "the stamps of a fenced point wait for the work before them, so that a short region has \
-         its own time; that costs the program some 50 ns a region, and stays so",
+        "its stamps wait for the work before them: short regions have their own time, for some 50 ns",
     ),
 ]);
 
 /// The row as text.
 pub(crate) const COPY: Group =
-    own(&[bind(Action::Copy, &[Char('y')], "", "copy the row to the clipboard")
-        .more("the terminal does the copying (OSC 52); in tmux with set-clipboard on")]);
+    own(&[bind(Action::Copy, &[Char('y')], "", "copy the row (OSC 52; tmux: set-clipboard on)")]);
 
 /// Which points are shown.
 pub(crate) const FILTER: Group = common(&[bind(
@@ -190,11 +186,9 @@ pub(crate) const FILTER: Group = common(&[bind(
     "show only some points, by name or figure",
 )
 .more(
-    "a filter is a part of the name or a regular expression, also /in slashes/, or all of the \
-     name \"in quotes\"; thread:NAME, tid:NUMBER and file:NAME look at those; load>5, /s>1k or \
-     avg<20us at a column's figure; a capital makes case count; of several terms all hold; \
-     !TERM excludes; Up brings earlier filters; on the timeline it finds the region of such a \
-     point",
+    "a part of the name, a regular expression (also /in slashes/) or the whole name \"in \
+     quotes\"; thread:NAME, tid:NUMBER, file:NAME; load>5, avg<20us; a capital makes case count; \
+     all terms hold, and !TERM excludes; Up brings earlier ones; the timeline finds such a region",
 )]);
 
 /// Files, units and processes.
@@ -202,6 +196,15 @@ pub(crate) const SAVE: Group = common(&[
     bind(Action::Write, &[Char('w')], "save", "save a snapshot of everything to a file"),
     bind(Action::Units, &[Char('u')], "cycles", "show time or cycles"),
     bind(Action::Processes, &[Char('P')], "process", "choose another process"),
+]);
+
+/// What a table has for columns, and what its rows are sorted by.
+pub(crate) const TABLE: Group = own(&[
+    bind(Action::SortLeft, &[Char('<')], "", "sort by the column to the left"),
+    bind(Action::Sort, &[Char('s'), Named(KeyCode::F(6))], "sort", "choose the column to sort by"),
+    bind(Action::SortRight, &[Char('>')], "", "sort by the column to the right"),
+    bind(Action::Invert, &[Char('I')], "invert", "sort the other way round"),
+    bind(Action::Columns, &[Char('c')], "columns", "choose the columns"),
 ]);
 
 /// How often figures are taken, where no keys zoom.

@@ -1,7 +1,6 @@
 //! What can lie over a screen.
 
 use super::{Prompt, Question};
-use crate::columns::Column;
 
 /// What lies over the body and takes the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,8 +11,8 @@ pub enum Overlay {
     Filter(Prompt),
     /// The weight of this point's exponential average is being typed.
     Weight(u32, Prompt),
-    /// The columns to choose from, with the cursor on this one.
-    Columns(Column),
+    /// The columns to choose from, with the cursor on the one of this key.
+    Columns(&'static str),
     /// The columns to sort by, with the cursor on the one of this key.
     Sort(&'static str),
     /// What the screen is to look for is being typed.

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::export::json::{Overwrite, WriteError};
 use crate::snapshot::{Drained, PointState, Snapshot};
-use crate::source::{BadPlace, Change, Line, Looking, Recording, Source};
+use crate::source::{BadPlace, Change, Line, Looking, Recording, Refusal, Source};
 
 /// A source, with a memory of the points toggled through it. Dropping it puts
 /// them back, however the viewer comes to its end.
@@ -126,10 +126,12 @@ impl Session {
             false => (Change::Disable(id), PointState::Off),
             true => (Change::Enable(id), PointState::On),
         };
-        self.source.act(change)?;
-        let entry = self.toggled.entry(id).or_insert(Toggled { found, left });
-        entry.left = left;
-        Ok(left)
+        let done = self.source.act(change);
+        if !matches!(&done, Err(error) if !Refusal::is_partly(error)) {
+            let entry = self.toggled.entry(id).or_insert(Toggled { found, left });
+            entry.left = left;
+        }
+        done.map(|()| left)
     }
 
     /// Whether the point was on before it was switched off through this.
@@ -174,22 +176,25 @@ impl Session {
 
     fn put_back(&mut self) -> Result<()> {
         let now = self.source.poll()?;
+        let mut failed = Ok(());
         for (id, toggled) in self.toggled.drain() {
             let state = now.points.iter().find(|point| point.id == id).map(|point| point.state);
             // Whoever changed it since meant it.
             if state != Some(toggled.left) {
                 continue;
             }
-            match (toggled.found, toggled.left) {
-                (PointState::On, PointState::Off) => self.source.act(Change::Enable(id))?,
+            let done = match (toggled.found, toggled.left) {
+                (PointState::On, PointState::Off) => self.source.act(Change::Enable(id)),
                 // An invalid point did not measure either.
                 (PointState::Off | PointState::InvalidBeginBegin, PointState::On) => {
-                    self.source.act(Change::Disable(id))?;
+                    self.source.act(Change::Disable(id))
                 }
-                _ => {}
-            }
+                _ => Ok(()),
+            };
+            // The others are put back all the same.
+            failed = failed.and(done);
         }
-        Ok(())
+        failed
     }
 }
 

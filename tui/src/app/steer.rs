@@ -7,6 +7,7 @@ use super::{App, Errand, Overlay, Prompt, weight};
 use crate::columns::{Column, There};
 use crate::model::Figures;
 use crate::snapshot::PointState;
+use crate::source::change_each;
 
 /// Something that changes more than one point, and waits for a yes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,10 +111,10 @@ impl App {
                     Ok(())
                 };
                 let word = if *on { "on" } else { "off" };
-                (ids.iter().try_for_each(&mut switch), format!("switched {word} {which}"))
+                (change_each(ids, &mut switch), format!("switched {word} {which}"))
             }
             Question::Reset { ids } => {
-                (ids.iter().try_for_each(|id| session.reset(*id)), format!("reset {which}"))
+                (change_each(ids, |id| session.reset(*id)), format!("reset {which}"))
             }
         };
         let unix_ns = self.common.unix_ns(now);
@@ -158,8 +159,10 @@ impl App {
             Ok(alpha) => {
                 let name = self.common.model.point(id).map_or(String::new(), Figures::name);
                 let text = match alpha {
-                    Some(alpha) => format!("{name} averages with alpha {}", weight::written(alpha)),
-                    None => format!("{name} averages no more"),
+                    Some(alpha) => {
+                        format!("{name} has an EWMA with alpha {}", weight::written(alpha))
+                    }
+                    None => format!("{name} has no EWMA from now on"),
                 };
                 self.common.say(now, text);
             }
@@ -190,7 +193,7 @@ impl App {
             parts.push(point.place());
         }
         let there = There::of(&self.common.model);
-        let columns = Column::shown(&self.screens.points.columns, there).into_iter();
+        let columns = Column::shown(&self.screens.points.columns(), there).into_iter();
         let figures_of = columns.filter(|c| *c != Column::Name && !c.is_drawn());
         parts.extend(figures_of.map(|c| format!("{} {}", c.title(), c.text(figures, &scale))));
         Some((figures.name(), parts.join("  ")))

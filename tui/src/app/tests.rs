@@ -35,7 +35,7 @@ pub(crate) fn every_key_map() -> Vec<(String, keys::KeyMap)> {
     let overlays = [
         Overlay::Help(0),
         Overlay::Filter(prompt.clone()),
-        Overlay::Columns(Column::Name),
+        Overlay::Columns("name"),
         Overlay::Sort("name"),
         Overlay::Find(prompt.clone()),
         Overlay::Ask(Question::Reset { ids: Vec::new() }),
@@ -175,7 +175,7 @@ fn rows_stand_still_while_the_cursor_moves_and_settle_after() {
     desk.press("k");
     let order = desk.app.common.order.clone();
     // What the rows are sorted by is turned upside down under the cursor.
-    desk.app.screens.points.sorting.descending ^= true;
+    desk.app.screens.points.table_mut().unwrap().click("on");
     desk.app.poll(desk.now + Duration::from_millis(1000));
     assert_eq!(desk.app.common.order, order);
     assert!(desk.app.settle(&look(), AREA, desk.now + FREEZE));
@@ -324,10 +324,10 @@ fn the_mouse_selects_opens_sorts_and_scrolls() {
     desk.app.mouse(MouseEventKind::ScrollUp, Target::Nothing, now);
     assert_eq!(desk.app.cursor().0, 0);
     desk.app.mouse(click, Target::Heading("avg"), now);
-    assert_eq!(desk.app.screens.points.sorting, Sorting::by(Column::Avg));
+    assert_eq!(desk.app.screens.points.sorting(), Sorting::by(Column::Avg));
     desk.app.mouse(click, Target::Heading("avg"), now);
     let inverted = Sorting { descending: false, ..Sorting::by(Column::Avg) };
-    assert_eq!(desk.app.screens.points.sorting, inverted);
+    assert_eq!(desk.app.screens.points.sorting(), inverted);
     assert!(!desk.app.mouse(MouseEventKind::Moved, Target::Row(1), now));
     // A question is answered by a key.
     desk.press("E");
@@ -338,32 +338,32 @@ fn the_mouse_selects_opens_sorts_and_scrolls() {
 fn columns_are_taken_left_and_moved() {
     let mut desk = desk();
     desk.press("c");
-    assert_eq!(desk.app.overlay, Some(Overlay::Columns(Column::Load)));
+    assert_eq!(desk.app.overlay, Some(Overlay::Columns("load")));
     desk.press(" ");
-    assert!(!desk.app.screens.points.columns.contains(&Column::Load));
+    assert!(!desk.app.screens.points.columns().contains(&Column::Load));
     // Taken again, it stands where it stood.
     desk.press(" ");
-    assert_eq!(desk.app.screens.points.columns, Column::DEFAULT);
+    assert_eq!(desk.app.screens.points.columns(), Column::DEFAULT);
     for _ in 0..30 {
         desk.press("K");
     }
     let first = |desk: &Desk| {
-        Column::shown(&desk.app.screens.points.columns, There::default())[..4].to_vec()
+        Column::shown(&desk.app.screens.points.columns(), There::default())[..4].to_vec()
     };
     let [on, load, name, bar] = [Column::On, Column::Load, Column::Name, Column::Bar];
     assert_eq!(first(&desk), [on, load, name, bar]);
     desk.press(">J<");
     assert_eq!(first(&desk), [on, name, load, bar]);
     desk.press("k ");
-    assert!(desk.app.screens.points.columns.contains(&Column::Name), "the name stays");
+    assert!(desk.app.screens.points.columns().contains(&Column::Name), "the name stays");
     desk.code(KeyCode::Enter);
     assert_eq!(desk.app.overlay, None);
     // Sorting walks through the columns as they stand.
     desk.press("<");
-    assert_eq!(desk.app.screens.points.sorting.column, Column::Name);
+    assert_eq!(desk.app.screens.points.sorting().column, Column::Name);
     desk.press(">>");
     assert_eq!(
-        desk.app.screens.points.sorting.column,
+        desk.app.screens.points.sorting().column,
         Column::Count,
         "what is drawn is passed over"
     );
@@ -371,10 +371,12 @@ fn columns_are_taken_left_and_moved() {
 
 #[test]
 fn sorting_walks_through_the_columns_of_every_table_and_returns() {
-    for (screen, columns) in [(Screen::Points, 11), (Screen::Threads, 7)] {
+    for (screen, columns) in
+        [(Screen::Points, 11), (Screen::Threads, 8), (Screen::Diff, 19), (Screen::Roofline, 5)]
+    {
         let mut desk = desk();
         desk.app.act(Action::Show(screen), desk.now);
-        let sorted = |desk: &Desk| desk.app.view().sorted().unwrap();
+        let sorted = |desk: &Desk| desk.app.view().table().unwrap().sorted();
         let (start, mut seen) = (sorted(&desk), Vec::new());
         for _ in 0..columns {
             let now = sorted(&desk);
@@ -401,7 +403,8 @@ fn threads_are_sorted_by_a_menu_and_by_their_headings_and_copied() {
     assert_eq!(desk.app.overlay, Some(Overlay::Sort("load")));
     desk.press("gg");
     desk.code(KeyCode::Enter);
-    let sorted = |desk: &Desk| desk.app.view().sorted().map(|it| (it.key, it.descending));
+    let table = |desk: &Desk| desk.app.view().table().unwrap().clone();
+    let sorted = |desk: &Desk| Some(table(desk).sorted()).map(|it| (it.key, it.descending));
     assert_eq!((desk.app.overlay.as_ref(), sorted(&desk)), (None, Some(("name", false))));
     let (click, now) = (MouseEventKind::Down(MouseButton::Left), desk.now);
     assert!(desk.app.mouse(click, Target::Heading("tid"), now));
@@ -409,10 +412,65 @@ fn threads_are_sorted_by_a_menu_and_by_their_headings_and_copied() {
     assert!(desk.app.mouse(click, Target::Heading("tid"), now));
     assert_eq!(desk.app.screens.threads.order, [2, 1, 0]);
     // The table of points has its own order.
-    assert_eq!(desk.app.screens.points.sorting, Sorting::by(Column::Load));
+    assert_eq!(desk.app.screens.points.sorting(), Sorting::by(Column::Load));
     desk.press("ggy");
     let Some(Errand::Copy(text)) = desk.app.common.errand.take() else { panic!("no row") };
     assert!(text.starts_with("Thread ") && text.contains("  Tid 471"), "{text}");
+}
+
+/// Columns are chosen in every table, and stay when another process is opened.
+#[test]
+fn every_table_has_columns_to_choose_and_keeps_them() {
+    for (screen, key) in [
+        (Screen::Points, "load"),
+        (Screen::Threads, "tid"),
+        (Screen::Diff, "dp90"),
+        (Screen::Roofline, "bytes"),
+    ] {
+        let mut desk = desk();
+        desk.app.act(Action::Show(screen), desk.now);
+        let shows = |desk: &Desk| desk.app.screens.get(screen).table().unwrap().shows(key);
+        assert!(shows(&desk), "{key}");
+        desk.press("cgg");
+        while desk.app.overlay != Some(Overlay::Columns(key)) {
+            desk.press("j");
+        }
+        desk.press(" ");
+        desk.code(KeyCode::Enter);
+        assert!(!shows(&desk) && desk.app.overlay.is_none(), "{key}");
+        let now = desk.now;
+        desk.app.watch(Box::new(desk.process.clone()), now);
+        assert!(!shows(&desk), "{key} is back");
+    }
+}
+
+#[test]
+fn threads_are_filtered_by_their_names_where_they_are() {
+    let mut desk = desk();
+    desk.press("3/pack");
+    desk.code(KeyCode::Enter);
+    assert_eq!((desk.app.screen, desk.app.screens.threads.order.len()), (Screen::Threads, 1));
+    desk.press("/");
+    let Some(Overlay::Find(prompt)) = &desk.app.overlay else { panic!("no line to type in") };
+    assert_eq!(prompt.text(), "pack");
+    desk.code(KeyCode::Esc);
+    // Esc shows all, and then goes back.
+    desk.code(KeyCode::Esc);
+    assert_eq!((desk.app.screen, desk.app.screens.threads.order.len()), (Screen::Threads, 3));
+    desk.code(KeyCode::Esc);
+    assert_eq!(desk.app.screen, Screen::Points);
+}
+
+#[test]
+fn a_word_that_is_no_prefix_is_said_on_every_screen() {
+    for screen in ["1", "2", "5", "8"] {
+        let mut desk = desk();
+        desk.press(screen);
+        desk.press("/!thraed:x");
+        desk.code(KeyCode::Enter);
+        let toast = desk.app.common.toast.clone().expect("it is said");
+        assert!(toast.text.starts_with("thraed: is none of thread:"), "{}", toast.text);
+    }
 }
 
 #[test]
@@ -424,17 +482,17 @@ fn a_column_to_sort_by_is_chosen_from_all() {
     assert_eq!(desk.app.overlay, Some(Overlay::Sort("count")), "no bar, no trend");
     desk.code(KeyCode::Enter);
     assert_eq!(
-        (desk.app.overlay.as_ref(), desk.app.screens.points.sorting.column),
+        (desk.app.overlay.as_ref(), desk.app.screens.points.sorting().column),
         (None, Column::Count)
     );
     desk.press("sI");
     assert_eq!(
-        (desk.app.overlay.as_ref(), desk.app.screens.points.sorting.descending),
+        (desk.app.overlay.as_ref(), desk.app.screens.points.sorting().descending),
         (None, false)
     );
     desk.press("sG");
     desk.code(KeyCode::Esc);
-    assert_eq!(desk.app.screens.points.sorting.column, Column::Count);
+    assert_eq!(desk.app.screens.points.sorting().column, Column::Count);
 }
 
 #[test]

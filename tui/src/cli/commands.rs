@@ -8,7 +8,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use super::control::{self, Deed};
-use super::kept::Kept;
+use super::kept::{Kept, tables};
+use super::missing::missing;
 use super::{
     Cli, Command, Show, Target, Via, demo, doctor, export, gate, headless, manual, roofline,
     run as program, serve,
@@ -17,7 +18,7 @@ use crate::app::{self, App};
 use crate::export::diff;
 use crate::export::json::{self, Overwrite, WriteError};
 use crate::export::list;
-use crate::interrupt::{INTERRUPTED, Interrupt};
+use crate::interrupt::Interrupt;
 use crate::model::compare::{Baseline, Comparison};
 use crate::snapshot::Snapshot;
 use crate::source::{
@@ -119,7 +120,7 @@ fn watch(show: &Show, target: &Target) -> Result<u8> {
     options.together = target.together();
     let finder: Box<dyn Finder> = match options.together {
         Some(_) if target.via.is_here() => Box::new(EveryProcess::from_now_on(show.keep)),
-        _ => source::finder(&target.via.routes()?, show.keep)?,
+        _ => source::finder(&target.via.routes()?, show.keep, source::IN_TIME_FOR_SCREENS)?,
     };
     let mut app = App::new(options, finder, Instant::now());
     if let Some(file) = &show.baseline {
@@ -131,8 +132,7 @@ fn watch(show: &Show, target: &Target) -> Result<u8> {
 /// Shows one source, on the screen or as text.
 pub(super) fn show_source(show: &Show, source: Box<dyn Source>) -> Result<u8> {
     if is_headless(show) {
-        let slept = headless::print(source, show, &Interrupt::install()?)?;
-        return Ok(if slept { 0 } else { INTERRUPTED });
+        return headless::print(source, show, &Interrupt::install()?);
     }
     let now = Instant::now();
     let mut app = App::new(show.options(Wanted::default()), Box::new(Machine::all(show.keep)), now);
@@ -174,14 +174,13 @@ fn interact(app: &mut App, show: &Show) -> Result<u8> {
 
 /// Runs the screen to its end, and keeps what was chosen there.
 pub(super) fn on_screen(app: &mut App, show: &Show, interrupt: &Interrupt) -> Result<()> {
-    let chosen = |app: &App| (app.screens.points.columns.clone(), app.screens.points.sorting);
-    let (columns, sorting) = chosen(app);
+    Kept::load().restore(app);
+    let before = tables(app);
     app::run(app, &show.look(), interrupt)?;
-    let after = chosen(app);
     if let Err(error) = Kept::read() {
         complain(&format!("{error:#}"));
     }
-    Kept::keep((&columns, sorting), (&after.0, after.1));
+    Kept::keep(&before, &tables(app));
     Ok(())
 }
 
@@ -243,7 +242,8 @@ fn snapshot(target: &Target, path: &Path, overwrite: Overwrite) -> Result<u8> {
     source.add_records(&mut snapshot);
     // What is begun is finished, if that does not take long.
     let _interrupt = Interrupt::install()?;
-    written(json::write(&snapshot, path, overwrite), path)
+    written(json::write(&snapshot, path, overwrite), path)?;
+    Ok(missing(source.as_ref()))
 }
 
 fn overwrite(force: bool) -> Overwrite {
@@ -318,7 +318,9 @@ fn diff_process(
             Baseline::of(source::read_sum(files, &span)?, Some(format!("{} files", files.len())))
         }
     };
-    let new = resolve(target)?.poll()?;
+    let mut source = resolve(target)?;
+    let new = source.poll()?;
+    let status = missing(source.as_ref());
     let (olds, news) = (ids(baseline.until()), ids(&new));
     let is_one = olds.len() == 1 && olds == news;
     if !is_one && news.iter().any(|id| olds.contains(id)) {
@@ -328,7 +330,7 @@ fn diff_process(
             shown(before.0)
         );
     }
-    compare(&baseline, &new, (&shown(before.0), "the process"), form, fail_over)
+    Ok(compare(&baseline, &new, (&shown(before.0), "the process"), form, fail_over)?.max(status))
 }
 
 fn compare(
@@ -411,7 +413,7 @@ fn sides(before: (&Path, Span), now: (&Path, Span)) -> Result<(Snapshot, Snapsho
 }
 
 fn list_processes(json: bool, via: &Via) -> Result<u8> {
-    let discovery = source::finder(&via.routes()?, false)?.discover()?;
+    let discovery = via.finder()?.discover()?;
     if json {
         say(&list::json(&discovery)?)?;
     }

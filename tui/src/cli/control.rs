@@ -6,10 +6,11 @@ use regex_lite::Regex;
 
 use super::Target;
 use super::commands::{resolve, say};
+use super::missing::missing;
 use crate::app::weight;
 use crate::model::{Figures, Model};
 use crate::snapshot::{PointState, ProcessState};
-use crate::source::{Change, Refusal};
+use crate::source::{Change, Refusal, change_each};
 
 /// Which points of which process.
 #[derive(Args, Clone, Debug)]
@@ -73,13 +74,18 @@ pub(super) fn run(points: &Points, deed: Deed) -> Result<u8> {
         Deed::Average(_) => true,
     };
     let changing: Vec<u32> = fitting.iter().filter(differs).map(|figures| figures.id()).collect();
-    for id in &changing {
+    let is_done = change_each(&changing, |id| {
         source.act(match deed {
             Deed::Enable => Change::Enable(*id),
             Deed::Disable => Change::Disable(*id),
             Deed::Reset => Change::Reset(*id),
             Deed::Average(weight) => Change::SetAlpha(*id, weight),
-        })?;
+        })
+    });
+    if let Err(error) = &is_done
+        && !Refusal::is_partly(error)
+    {
+        return is_done.map(|()| 0);
     }
     let changed = changing.len();
     let (done, rest) = match deed {
@@ -98,7 +104,7 @@ pub(super) fn run(points: &Points, deed: Deed) -> Result<u8> {
         n => format!(", {n} {} {rest} already", if n == 1 { "was" } else { "were" }),
     };
     say(&format!("{done} {changed} of {all} points{how}{already}\n"))?;
-    Ok(0)
+    is_done.map(|()| missing(source.as_ref()))
 }
 
 /// A pattern of a whole name, as PFP_ENABLE has them.

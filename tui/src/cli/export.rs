@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 
 use super::Target;
 use super::commands::resolve;
+use super::missing::missing;
 use crate::app::Filter;
 use crate::export::whole::{self, Overwrite, WriteError};
 use crate::export::{Format, Subject};
@@ -71,15 +72,16 @@ pub(super) fn run(export: &Export) -> Result<u8> {
         bail!("expected a recording to look for a moment in, found no file: name it");
     }
     // As long as nothing is written, a signal ends the process at once.
-    let snapshot = match &export.file {
+    let (snapshot, status) = match &export.file {
         Some(file) => {
-            source::read(file, &Span { from: export.from, to: export.to.or(export.at) }, true)?
+            let span = Span { from: export.from, to: export.to.or(export.at) };
+            (source::read(file, &span, true)?, 0)
         }
         None => {
             let mut source = resolve(&export.target)?;
             let mut snapshot = source.poll()?;
             source.add_records(&mut snapshot);
-            snapshot
+            (snapshot, missing(source.as_ref()))
         }
     };
     let mut model = Model::default();
@@ -97,7 +99,7 @@ pub(super) fn run(export: &Export) -> Result<u8> {
         true => print(export.format, &subject)?,
         false => write(export, &subject)?,
     }
-    Ok(if interrupt.raised() { INTERRUPTED } else { 0 })
+    Ok(if interrupt.raised() { INTERRUPTED } else { status })
 }
 
 fn print(format: Format, subject: &Subject<'_>) -> Result<()> {

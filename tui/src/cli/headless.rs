@@ -7,9 +7,10 @@ use anyhow::{Result, bail};
 
 use super::Show;
 use super::commands::baseline;
+use super::missing::Missing;
 use crate::columns::{Column, There};
 use crate::export::{diff, rows, table};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::model::compare::{Baseline, Comparison};
 use crate::model::{Figures, Model};
 use crate::snapshot::ProcessState;
@@ -26,16 +27,12 @@ pub(super) enum Form {
     Csv,
 }
 
-/// Prints the table as often as asked, once unless told otherwise. Returns
-/// whether it came to its end without being interrupted.
+/// Prints the table as often as asked, once unless told otherwise. Returns the exit status.
 ///
 /// Rates need two polls; a process that runs is polled once before the first
 /// table. Of a recording there is a table for each snapshot, from that of the cursor on.
-pub(super) fn print(
-    mut source: Box<dyn Source>,
-    show: &Show,
-    interrupt: &Interrupt,
-) -> Result<bool> {
+pub(super) fn print(mut source: Box<dyn Source>, show: &Show, interrupt: &Interrupt) -> Result<u8> {
+    let mut missing = Missing::default();
     let baseline = show.baseline.as_deref().map(baseline).transpose()?;
     let mut model = Model::new(show.tau.as_secs_f64());
     let mut show = show.clone();
@@ -64,7 +61,7 @@ pub(super) fn print(
                     break;
                 }
                 if interrupt.raised() {
-                    return Ok(false);
+                    return Ok(INTERRUPTED);
                 }
                 recording.seek(next);
                 printer.interval = recording.since_before(next);
@@ -72,17 +69,18 @@ pub(super) fn print(
             }
         } else if source.is_process() && runs {
             if !interrupt.sleep(show.interval) {
-                return Ok(false);
+                return Ok(INTERRUPTED);
             }
             model.fold(source.poll()?);
         } else if round > 0 {
             break;
         }
+        missing.look(source.as_ref(), || ());
         if !printer.print(&model)? {
             break;
         }
     }
-    Ok(true)
+    Ok(if source.is_process() { missing.status() } else { 0 })
 }
 
 /// Prints one update after the other.

@@ -1,6 +1,7 @@
-//! What a person chose on the screen, kept for next time: the columns of the table, and what it
+//! What a person chose on the screen, kept for next time: the columns of each table, and what it
 //! is sorted by. Settings, variables and options come before it; what is printed is not touched.
 
+use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -10,22 +11,70 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::state_folder;
+use crate::app::{App, Screen};
 use crate::columns::{Column, Sorting};
 use crate::export::whole::{self, Overwrite};
+use crate::grid::Chosen;
 use crate::{input, variables};
 
 const FILE: &str = "chosen.json";
 /// It is never longer.
-const MAX_BYTES: u64 = 4096;
+const MAX_BYTES: u64 = 16_384;
 
-/// What was chosen; what was never chosen is none.
+/// What was chosen of a table; what was never chosen is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Kept {
+struct KeptTable {
     columns: Option<Vec<String>>,
     sort: Option<String>,
     /// Greatest first; none for the way that the column has.
     descending: Option<bool>,
+}
+
+/// What was chosen of all tables.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Kept {
+    #[serde(flatten)]
+    points: KeptTable,
+    /// By the screens that they are on.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    tables: BTreeMap<String, KeptTable>,
+}
+
+/// What is chosen of the tables of all screens.
+pub(super) type Tables = Vec<(Screen, Chosen)>;
+
+/// What is chosen now.
+pub(super) fn tables(app: &App) -> Tables {
+    let table = |screen: &Screen| Some((*screen, app.screens.get(*screen).table()?.clone()));
+    Screen::ALL.iter().filter_map(table).collect()
+}
+
+fn name(screen: Screen) -> String {
+    format!("{screen:?}").to_lowercase()
+}
+
+impl KeptTable {
+    fn of(chosen: &Chosen) -> Self {
+        let (columns, sorted) = chosen.own();
+        Self {
+            columns: columns.map(|keys| keys.into_iter().map(str::to_owned).collect()),
+            sort: sorted.map(|sorted| sorted.key.to_owned()),
+            descending: sorted.map(|sorted| sorted.descending),
+        }
+    }
+
+    fn put(&self, chosen: &mut Chosen) {
+        let known = |key: &str| chosen.columns().any(|(heading, _)| heading.key == key);
+        let columns = self.columns.iter().flatten().map(String::as_str);
+        if columns.clone().next().is_some() && columns.clone().all(known) {
+            chosen.show(&columns.collect::<Vec<_>>());
+        }
+        if let Some(key) = &self.sort {
+            chosen.sort_by(key, self.descending);
+        }
+    }
 }
 
 impl Kept {
@@ -57,30 +106,42 @@ impl Kept {
         })
     }
 
-    /// The columns, if all of them are known.
+    /// The columns of the points, if all of them are known.
     pub(super) fn columns(&self) -> Option<Vec<Column>> {
-        let columns = self.columns.iter().flatten().map(|word| Column::of_word(word).ok());
+        let columns = self.points.columns.iter().flatten();
+        let columns = columns.map(|word| Column::of_word(word).ok());
         columns.collect::<Option<Vec<_>>>().filter(|columns| !columns.is_empty())
     }
 
+    /// What the points are sorted by.
     pub(super) fn sorting(&self) -> Option<Sorting> {
-        let column = Column::of_word(self.sort.as_ref()?).ok().filter(|column| column.sorts())?;
+        let word = self.points.sort.as_ref()?;
+        let column = Column::of_word(word).ok().filter(|column| column.sorts())?;
         let own = Sorting::by(column);
-        Some(Sorting { descending: self.descending.unwrap_or(own.descending), ..own })
+        Some(Sorting { descending: self.points.descending.unwrap_or(own.descending), ..own })
     }
 
-    /// Keeps what differs from how the screen began. Nobody is told where that fails: the next
-    /// screen begins as this one did.
-    pub(super) fn keep(before: (&[Column], Sorting), after: (&[Column], Sorting)) {
-        let mut kept = Self::load();
-        if after.0 != before.0 {
-            let words = || after.0.iter().map(|column| column.word().to_owned()).collect();
-            kept.columns = (after.0 != Column::DEFAULT).then(words);
+    /// Has the other tables begin as they were left.
+    pub(super) fn restore(&self, app: &mut App) {
+        for screen in Screen::ALL {
+            let table = app.screens.get_mut(*screen).table_mut();
+            if let Some((kept, table)) = self.tables.get(&name(*screen)).zip(table) {
+                kept.put(table);
+            }
         }
-        if after.1 != before.1 {
-            let Sorting { column, descending } = after.1;
-            kept.sort = Some(column.word().to_owned());
-            kept.descending = (after.1 != Sorting::by(column)).then_some(descending);
+    }
+
+    /// Keeps what differs from how the screens began. Nobody is told where that fails: the next
+    /// ones begin as these did.
+    pub(super) fn keep(before: &Tables, after: &Tables) {
+        let mut kept = Self::load();
+        for (screen, table) in after.iter().filter(|table| !before.contains(table)) {
+            let own = KeptTable::of(table);
+            match screen {
+                Screen::Points => kept.points = own,
+                _ if own == KeptTable::default() => drop(kept.tables.remove(&name(*screen))),
+                _ => drop(kept.tables.insert(name(*screen), own)),
+            }
         }
         if kept != Self::load() {
             let _ = kept.save();
@@ -106,6 +167,7 @@ fn place() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::screens::Screens;
 
     #[test]
     fn a_file_that_cannot_be_understood_is_told_of() {
@@ -119,6 +181,33 @@ mod tests {
             assert!(error.contains(why), "{error}");
         }
         std::fs::write(&path, "{\"sort\": \"count\"}").expect("it can be written");
-        assert_eq!(Kept::read_from(&path).expect("it is right").sort.as_deref(), Some("count"));
+        assert_eq!(
+            Kept::read_from(&path).expect("it is right").points.sort.as_deref(),
+            Some("count")
+        );
+    }
+
+    #[test]
+    fn what_was_chosen_of_a_table_comes_back_and_what_is_usual_is_not_kept() {
+        let mut screens = Screens::default();
+        let table = screens.get_mut(Screen::Threads).table_mut().expect("it has one");
+        assert_eq!(KeptTable::of(table), KeptTable::default());
+        table.check("clock");
+        table.sort_by("tid", Some(true));
+        let (kept, chosen) = (KeptTable::of(table), table.clone());
+        let text = serde_json::to_string(&Kept {
+            tables: BTreeMap::from([(name(Screen::Threads), kept)]),
+            ..Kept::default()
+        });
+        let read: Kept = serde_json::from_str(&text.expect("it can be written")).expect("and read");
+        let mut screens = Screens::default();
+        let table = screens.get_mut(Screen::Threads).table_mut().expect("it has one");
+        read.tables["threads"].put(table);
+        assert_eq!((table.shown(), table.sorted()), (chosen.shown(), chosen.sorted()));
+        // A column that this version does not know changes nothing.
+        let kept =
+            KeptTable { columns: Some(vec!["name".into(), "x".into()]), ..KeptTable::default() };
+        kept.put(table);
+        assert_eq!(table.shown(), chosen.shown());
     }
 }

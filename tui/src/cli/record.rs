@@ -11,6 +11,7 @@ use clap::Args;
 
 use super::Target;
 use super::commands::{complain, resolve};
+use super::missing::Missing;
 use crate::export::json::Overwrite;
 use crate::export::recording::Writer;
 use crate::interrupt::Interrupt;
@@ -71,6 +72,8 @@ pub(super) fn run(record: &Record) -> Result<u8> {
     let interval_ns = record.interval.as_nanos();
     let mut why = ended(&snapshot);
     let mut is_down = false;
+    let mut missing = Missing::default();
+    missing.look(source.as_ref(), || progress.clear());
     while why.is_none() {
         // The next moment of the grid; those that were missed are left out.
         let round = start.elapsed().as_nanos() / interval_ns + 1;
@@ -111,6 +114,7 @@ pub(super) fn run(record: &Record) -> Result<u8> {
                 is_down = true;
             }
         }
+        missing.look(source.as_ref(), || progress.clear());
         let is_over = record.duration.is_some_and(|end| start.elapsed() >= end);
         why = why.or(is_over.then_some("the time is over"));
     }
@@ -119,8 +123,8 @@ pub(super) fn run(record: &Record) -> Result<u8> {
     writer.finish().with_context(|| format!("{shown} was not brought to the disk"))?;
     let (n, bytes) = (writer.frames(), units::bytes(writer.bytes()));
     let why = why.unwrap_or_default();
-    complain(&format!("{shown}: {n} snapshots, {bytes}; {why}"));
-    Ok(0)
+    complain(&format!("{shown}: {n} snapshots, {bytes}; {why}{}", missing.words()));
+    Ok(missing.status())
 }
 
 /// A file that may not grow is an error of the write, as a full disk is, and no

@@ -10,6 +10,7 @@ use clap::Args;
 
 use super::Target;
 use super::commands::{complain, resolve, say};
+use super::missing::missing;
 use crate::app::Filter;
 use crate::export::whole::{self, Overwrite, WriteError};
 use crate::export::{Subject, svg_roofline};
@@ -96,6 +97,7 @@ impl Roofline {
         };
         let mut model = Model::default();
         model.fold(source.poll()?);
+        let _ = missing(source.as_ref());
         let subject = Subject::new(&model, |figures| self.filter.admits(figures), false)
             .context("the process showed nothing")?;
         let rate = subject.ticks_per_second();

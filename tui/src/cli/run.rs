@@ -34,7 +34,7 @@ use crate::source::{
     self, Candidate, Collecting, Discovery, Finder, Members, Source, Together, Wanted,
 };
 
-use inject::Inject;
+use inject::{Inject, Note};
 use log::Log;
 use program::{Output, Program};
 
@@ -129,9 +129,11 @@ pub(super) fn run(run: &Run) -> Result<u8> {
     let name = &run.command[0];
     let hooks = preload::library(name, run.preload.as_deref(), complain)?;
     let openmp = run.inject.openmp_runtime(name)?;
-    let mut environment = run.inject.environment(complain)?;
-    if let Some(told) = run.inject.replaced_runtime().filter(|_| headless) {
-        complain(&told);
+    let mut notes = Vec::new();
+    let mut environment = run.inject.environment(|note| notes.push(note))?;
+    if headless {
+        let told = run.inject.replaced_runtime();
+        notes.iter().map(Note::text).chain(told.as_deref()).for_each(complain);
     }
     let libraries: Vec<_> = hooks.into_iter().chain(openmp).collect();
     if !libraries.is_empty() {
@@ -156,7 +158,7 @@ pub(super) fn run(run: &Run) -> Result<u8> {
     let program = Rc::clone(&family.program);
     let watched = match headless {
         true => print(run, family, baseline.as_ref(), &interrupt),
-        false => on_screen(run, family, baseline, &interrupt),
+        false => on_screen(run, family, baseline, &notes, &interrupt),
     };
     let asked = program.borrow_mut().status().is_none();
     let status = program.borrow_mut().end()?;
@@ -193,6 +195,7 @@ fn on_screen(
     run: &Run,
     mut family: Family,
     baseline: Option<Baseline>,
+    notes: &[Note],
     interrupt: &Interrupt,
 ) -> Result<Watched> {
     let log = family.log.clone();
@@ -208,6 +211,9 @@ fn on_screen(
     }
     if let Some(source) = first {
         app.watch(source, now);
+    }
+    for note in notes {
+        app.note(note.text(), matches!(note, Note::Lacking(_)), now);
     }
     let printed = log.map(|path| format!("what it prints goes to {}", path.display()));
     let told: Vec<_> = run.inject.replaced_runtime().into_iter().chain(printed).collect();

@@ -159,7 +159,10 @@ fn domains_and_imbalance_have_columns_where_there_are_any() {
         (model.point(3).unwrap(), Scale { unit: units::Unit::Time, ticks_per_second: 1e9 });
     assert_eq!(Column::Domain.text(figures, &scale), "nvtx:a ~a domain");
     assert_eq!(Column::Name.text(figures, &scale), "work work.c:3 busy (wall)");
-    assert_eq!(Column::Excl.text(figures, &scale), NONE);
+    assert_eq!(
+        (Column::Excl.text(figures, &scale).as_str(), Column::Excl.value(figures)),
+        (NONE, None)
+    );
     let (model, is_shown) = shown(&of_domain("openmp:/usr/bin/work"));
     assert_eq!(is_shown, [true, true]);
     let figures = model.point(3).unwrap();

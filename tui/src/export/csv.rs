@@ -37,7 +37,8 @@ struct Row<'a> {
     calls: u64,
     calls_per_second: Option<f64>,
     load: Option<f64>,
-    exclusive_ns: f64,
+    /// None of spans of the clock.
+    exclusive_ns: Option<f64>,
     inclusive_ns: f64,
     off_cpu_ns: f64,
     switches: u64,
@@ -53,7 +54,7 @@ struct Row<'a> {
     average_ns: Option<f64>,
     alpha: Option<f64>,
     resets: u32,
-    exclusive_ticks: u64,
+    exclusive_ticks: Option<u64>,
     inclusive_ticks: u64,
     off_cpu_ticks: u64,
     min_ticks: Option<u64>,
@@ -184,6 +185,7 @@ fn row<'a>(
     let ns = |ticks: u64| subject.ns(ticks as f64);
     let measured = |ticks: u64| (sums.count > 0).then_some(ticks);
     let quantile = |place: usize| quantiles.map(|all| ns(all[place]));
+    let exclusive = (!point.wall).then_some(sums.exclusive);
     Row {
         process: cell(&process.name),
         pid: process.pid,
@@ -198,7 +200,7 @@ fn row<'a>(
         calls: sums.count,
         calls_per_second,
         load,
-        exclusive_ns: ns(sums.exclusive),
+        exclusive_ns: exclusive.map(ns),
         inclusive_ns: ns(sums.inclusive),
         off_cpu_ns: ns(sums.off_cpu),
         switches: sums.switches,
@@ -214,7 +216,7 @@ fn row<'a>(
         average_ns: point.alpha.and(measured(0)).map(|_| subject.ns(sums.average)),
         alpha: point.alpha,
         resets: point.resets,
-        exclusive_ticks: sums.exclusive,
+        exclusive_ticks: exclusive,
         inclusive_ticks: sums.inclusive,
         off_cpu_ticks: sums.off_cpu,
         min_ticks: measured(sums.min),
@@ -258,6 +260,27 @@ mod tests {
         let (_, text) = exported(false, |id| id == 1);
         let start = "my_app,4711,1,\"a \"\"b\"\", c\r\nd\u{1b}\",src/work.rs,88,on,,,,";
         assert!(text.split_once("\r\n").unwrap().1.starts_with(start), "{text}");
+    }
+
+    #[test]
+    fn spans_of_the_clock_have_no_exclusive_time() {
+        let (mut source, mut model) = (Synthetic::new(), Model::default());
+        let point = &mut source.snapshot_mut().points[1];
+        (point.device, point.wall) = (true, true);
+        model.fold(source.poll().unwrap());
+        let mut out = Vec::new();
+        let subject = Subject::new(&model, |figures| [1, 3].contains(&figures.id()), false);
+        write(&subject.unwrap(), &mut out).unwrap();
+        let mut reader = ::csv::Reader::from_reader(out.as_slice());
+        let rows: Vec<_> = reader.records().map(Result::unwrap).collect();
+        let field = |row: usize, title: &str| {
+            rows[row][TITLES.iter().position(|it| *it == title).unwrap()].to_owned()
+        };
+        for title in ["exclusive_ns", "exclusive_ticks"] {
+            assert_eq!(field(0, title), "");
+            assert_ne!(field(1, title), "");
+        }
+        assert_ne!((field(0, "inclusive_ns"), field(0, "load")), (String::new(), String::new()));
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::comparison::{COLUMNS, VERDICT, VERDICT_WIDTH, caption};
+use crate::comparison::{NAME, TABLE, caption};
+use crate::grid::Grid;
 use crate::model::Window;
 use crate::model::compare::{Baseline, Comparison, Row, TEST, Verdict};
 use crate::model::effect::Interval;
@@ -24,18 +25,24 @@ pub fn render(baseline: &Baseline, comparison: &Comparison) -> String {
     let rows = &comparison.rows;
     let name_width = rows.iter().map(|row| text::width(&row.name)).max().unwrap_or(0);
     let name_width = name_width.clamp("Name".len(), NAME_MAX);
-    let line = |name: &str, verdict: &str, cells: Vec<String>| {
-        let name = text::fit(name, name_width, '~');
-        format!("{name} {verdict:<VERDICT_WIDTH$} {}", cells.join(" "))
-    };
+    // All columns, the name as wide as it has to be.
+    let widths = TABLE.0.iter().map(|column| match column.heading.key {
+        NAME => name_width,
+        _ => column.least_width(),
+    });
+    let grid =
+        TABLE.0.iter().zip(widths).fold(Grid::new('~'), |grid, (column, width)| {
+            match column.is_left() {
+                true => grid.left(column.heading.title, width),
+                false => grid.right(column.heading.title, width),
+            }
+        });
     let mut out = caption(baseline, Some(comparison), TEST) + "\n";
-    let titles = COLUMNS.iter().map(|c| format!("{:>width$}", c.title, width = c.width));
     // Writing to a string cannot fail.
-    let _ = writeln!(out, "{}", line("Name", VERDICT, titles.collect()));
+    let _ = writeln!(out, "{}", grid.titles());
     for row in rows {
-        let cells =
-            COLUMNS.iter().map(|c| format!("{:>width$}", (c.cell)(row, &scale), width = c.width));
-        let _ = writeln!(out, "{}", line(&row.name, row.verdict.words(), cells.collect()));
+        let cells = TABLE.0.iter().map(|column| (column.cell)(row, &scale));
+        let _ = writeln!(out, "{}", grid.line(cells));
     }
     out
 }

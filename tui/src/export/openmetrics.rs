@@ -197,8 +197,8 @@ impl EncodeLabelSet for Labels {
         if let Some(point) = &self.point {
             [("point", point.as_str())].encode(encoder)?;
         }
-        if self.device {
-            [("device", "true")].encode(encoder)?;
+        if let Some(elsewhere) = self.elsewhere {
+            [(elsewhere, "true")].encode(encoder)?;
         }
         if let Some((thread, lane)) = &self.thread {
             [("thread", thread.as_str())].encode(encoder)?;
@@ -252,14 +252,16 @@ impl Exposition {
         &self,
         encoder: &mut DescriptorEncoder<'_>,
         family: &Family,
-        of: impl Fn(&Stats) -> u64,
+        of: impl Fn(&Labels, &Stats) -> Option<u64>,
     ) -> fmt::Result {
         let Family { name, help, unit } = family;
         let mut metric =
             encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
         for part in &self.parts {
             part.each(|labels, _, cells| {
-                let sum = of(&total(cells.iter().map(Arc::as_ref)));
+                let Some(sum) = of(labels, &total(cells.iter().map(Arc::as_ref))) else {
+                    return Ok(());
+                };
                 let series = metric.encode_family(labels)?;
                 match unit {
                     Some(_) => ConstCounter::new(part.seconds(sum)).encode(series),
@@ -447,15 +449,17 @@ impl Collector for Exposition {
         let family = |name, help| Family { name, help, unit: None };
         let seconds = |name, help| Family { name, help, unit: Some(Unit::Seconds) };
         let out = &mut encoder;
-        self.counter(out, &family("pfp_calls", "Finished measurements."), |s| s.count)?;
+        self.counter(out, &family("pfp_calls", "Finished measurements."), |_, s| Some(s.count))?;
         let exclusive = "Time on a CPU, nested regions taken out.";
-        self.counter(out, &seconds("pfp_exclusive", exclusive), |s| s.exclusive)?;
+        self.counter(out, &seconds("pfp_exclusive", exclusive), |labels, s| {
+            (!labels.is_wall()).then_some(s.exclusive)
+        })?;
         let inclusive = "Time on a CPU with nested regions; recursion counted once.";
-        self.counter(out, &seconds("pfp_inclusive", inclusive), |s| s.inclusive)?;
+        self.counter(out, &seconds("pfp_inclusive", inclusive), |_, s| Some(s.inclusive))?;
         let off_cpu = "Time between begin and end that the thread was not on a CPU.";
-        self.counter(out, &seconds("pfp_off_cpu", off_cpu), |s| s.off_cpu)?;
+        self.counter(out, &seconds("pfp_off_cpu", off_cpu), |_, s| Some(s.off_cpu))?;
         let switches = "Switches of the thread noticed between begin and end.";
-        self.counter(out, &family("pfp_switches", switches), |s| s.switches)?;
+        self.counter(out, &family("pfp_switches", switches), |_, s| Some(s.switches))?;
         self.of_amounts(out)?;
         self.histograms(out)?;
         self.of_points(out)?;
@@ -578,6 +582,27 @@ mod tests {
             text.lines().filter(|line| line.starts_with("pfp_exclusive_seconds_total{")).collect();
         let marked = counters.iter().filter(|line| line.contains(",device=\"true\"} "));
         assert!(counters.len() > 1 && marked.count() == 1, "{counters:#?}");
+    }
+
+    /// What is told of it is told as the clock's.
+    #[test]
+    fn spans_of_the_clock_have_no_exclusive_time_and_no_load() {
+        let (_, text) = exported(false, |snapshot| {
+            let point = snapshot.points.iter_mut().find(|point| point.id == 4).unwrap();
+            (point.device, point.wall) = (true, true);
+        });
+        let families: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains(",wall=\"true\""))
+            .filter_map(|line| line.split('{').next())
+            .collect();
+        for family in ["pfp_calls_total", "pfp_inclusive_seconds_total", "pfp_enabled"] {
+            assert_eq!(families.iter().filter(|it| **it == family).count(), 1, "{families:?}");
+        }
+        for family in ["pfp_exclusive_seconds_total", "pfp_load"] {
+            assert!(!families.contains(&family), "{families:?}");
+        }
+        assert!(!text.contains("device="), "{text}");
     }
 
     #[test]

@@ -22,8 +22,8 @@
 //! Sums are monotonic and cumulative. A process is a resource (`service.name`,
 //! `service.instance.id`, `process.pid`, `process.executable.name` and `.path`,
 //! `host.name`), whose instance is the random id of its segment. Attributes: `pfp.point`
-//! (and `pfp.device`), `thread.name` and `pfp.lane`, `pfp.amount.name`, `pfp.loss.kind`,
-//! `pfp.process.state`, `pfp.clock`.
+//! (and `pfp.device` or `pfp.wall`), `thread.name` and `pfp.lane`, `pfp.amount.name`,
+//! `pfp.loss.kind`, `pfp.process.state`, `pfp.clock`.
 //!
 //! Sums begin with the segment; of a point that had been reset before anybody looked,
 //! when that was first looked at (see [`Begin`](super::Begin)).
@@ -226,7 +226,8 @@ impl Told {
             (Of::Inclusive, stats.inclusive),
             (Of::OffCpu, stats.off_cpu),
         ];
-        for (of, ticks) in times {
+        let is_told = |of: Of| !(labels.is_wall() && matches!(of, Of::Exclusive));
+        for (of, ticks) in times.into_iter().filter(|(of, _)| is_told(*of)) {
             self.sum(of, begin, attributes.clone(), Number::AsDouble(part.seconds(ticks)));
         }
         for (name, sum) in part.amounts(cells) {
@@ -341,8 +342,8 @@ fn attributes(labels: &Labels) -> Vec<KeyValue> {
     if let Some(point) = &labels.point {
         attributes.push(text("pfp.point", point));
     }
-    if labels.device {
-        attributes.push(attribute("pfp.device", Value::BoolValue(true)));
+    if let Some(elsewhere) = labels.elsewhere {
+        attributes.push(attribute(&format!("pfp.{elsewhere}"), Value::BoolValue(true)));
     }
     if let Some((thread, lane)) = &labels.thread {
         attributes.push(text("thread.name", thread));

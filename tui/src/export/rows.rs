@@ -62,6 +62,14 @@ fn value(column: Column, figures: &Figures, snapshot: &Snapshot, unit: Unit) -> 
             Some(process) => Value::Text(format!("{}[{}]", process.name, process.pid)),
             None => Value::None,
         },
+        (Column::Host, _) => match figures.process() {
+            Some(process) => Value::Text(process.host.clone()),
+            None => Value::None,
+        },
+        (Column::Domain, _) => match figures.point().domain() {
+            Some(domain) => Value::Text(domain.to_owned()),
+            None => Value::None,
+        },
         (_, Kind::Text) => Value::Text(figures.name()),
         (_, Kind::Picture) => Value::None,
         (_, Kind::Count | Kind::Whole) => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Subject;
 use crate::model::amounts;
-use crate::snapshot::{Cell, ClockKind, PointState, Snapshot};
+use crate::snapshot::{self, Cell, ClockKind, PointState, Snapshot};
 
 /// One process, or one snapshot.
 #[derive(Debug)]
@@ -39,13 +39,30 @@ pub(super) struct Labels {
     pub(super) process: String,
     pub(super) pid: u32,
     pub(super) point: Option<String>,
-    /// Whether the point's time is a device's, and no CPU's.
-    pub(super) device: bool,
+    /// The word for what has spent the point's time, if that was no CPU.
+    pub(super) elsewhere: Option<&'static str>,
     /// A lane's last thread and the lane; several lanes together have no number.
     pub(super) thread: Option<(String, Option<u32>)>,
     pub(super) kind: Option<&'static str>,
     /// Name of an amount.
     pub(super) amount: Option<String>,
+}
+
+const WALL: &str = "wall";
+
+fn elsewhere(point: &snapshot::Point) -> Option<&'static str> {
+    match (point.wall, point.device) {
+        (true, _) => Some(WALL),
+        (false, true) => Some("device"),
+        (false, false) => None,
+    }
+}
+
+impl Labels {
+    /// Whether the point's time is the clock's: it has no exclusive time then.
+    pub(super) fn is_wall(&self) -> bool {
+        self.elsewhere == Some(WALL)
+    }
 }
 
 impl Part {
@@ -56,7 +73,7 @@ impl Part {
                 process: process.name.clone(),
                 pid: process.pid,
                 point: Some(shown.label.clone()),
-                device: shown.figures.point().device,
+                elsewhere: elsewhere(shown.figures.point()),
                 thread: None,
                 kind: None,
                 amount: None,
@@ -64,7 +81,8 @@ impl Part {
             Point {
                 labels,
                 cells: shown.cells.clone(),
-                load: shown.figures.load(),
+                // Sums of loads are of CPUs.
+                load: shown.figures.load().filter(|_| !shown.figures.point().device),
                 enabled: shown.figures.state() == PointState::On,
                 #[cfg(feature = "otlp")]
                 resets: shown.figures.point().resets,
@@ -98,7 +116,7 @@ impl Part {
             process: self.process.clone(),
             pid: self.snapshot.process.pid,
             point: None,
-            device: false,
+            elsewhere: None,
             thread: None,
             kind: None,
             amount: None,

@@ -7,6 +7,8 @@ use crate::snapshot::{ProcessState, Snapshot};
 
 /// Polls of which the greatest load is remembered.
 const POLLS: usize = 60;
+/// So many of them may be higher than the scale goes: one burst is not to flatten all others.
+const ODD: usize = 2;
 /// What the scale of loads may end at, below one CPU.
 const STEPS: [f64; 4] = [0.05, 0.1, 0.25, 0.5];
 
@@ -17,6 +19,8 @@ pub(super) struct Busy {
     pub(super) cpus: Option<f64>,
     /// The greatest load of a point in each of the last polls, newest last.
     tops: VecDeque<f64>,
+    /// The greatest load that is shown now, smoothed.
+    shown: f64,
 }
 
 impl Busy {
@@ -33,18 +37,21 @@ impl Busy {
         };
     }
 
-    /// Remembers the greatest load of a poll.
-    pub(super) fn remember(&mut self, top: f64) {
+    /// Remembers the greatest load of a poll, and that of those shown.
+    pub(super) fn remember(&mut self, top: f64, shown: f64) {
+        self.shown = shown;
         self.tops.push_back(top);
         if self.tops.len() > POLLS {
             self.tops.pop_front();
         }
     }
 
-    /// The end of a scale that all loads of the last polls fit in: some round share of a
-    /// CPU, or a number of whole CPUs.
+    /// The end of a scale that all loads shown fit in, and those of nearly all of the last
+    /// polls: some round share of a CPU, or a number of whole CPUs.
     pub(super) fn scale(&self) -> f64 {
-        let top = self.tops.iter().copied().fold(0.0, f64::max);
+        let mut tops: Vec<f64> = self.tops.iter().copied().collect();
+        tops.sort_by(|a, b| b.total_cmp(a));
+        let top = tops.get(ODD).or(tops.last()).copied().unwrap_or(0.0).max(self.shown);
         STEPS.into_iter().find(|step| top <= *step).unwrap_or_else(|| top.ceil().max(1.0))
     }
 }
@@ -65,12 +72,24 @@ mod tests {
     #[test]
     fn the_scale_is_round_and_holds_what_was_lately() {
         let mut busy = Busy::default();
-        for (load, end) in [(0.0, 0.05), (0.09, 0.1), (0.57, 1.0), (1.01, 2.0), (0.01, 2.0)] {
-            busy.remember(load);
+        for (load, end) in [(0.0, 0.05), (0.09, 0.1), (0.57, 1.0), (1.01, 2.0)] {
+            (0..=ODD).for_each(|_| busy.remember(load, load));
             assert_eq!(busy.scale(), end, "{load}");
         }
-        (0..POLLS).for_each(|_| busy.remember(0.2));
+        busy.remember(0.01, 0.01);
+        assert_eq!(busy.scale(), 2.0);
+        (0..POLLS).for_each(|_| busy.remember(0.2, 0.2));
         assert_eq!(busy.scale(), 0.25);
+    }
+
+    #[test]
+    fn one_odd_poll_does_not_set_the_scale_and_what_is_shown_fits() {
+        let mut busy = Busy::default();
+        (0..10).for_each(|_| busy.remember(0.3, 0.3));
+        busy.remember(1.9, 0.62);
+        assert_eq!(busy.scale(), 1.0, "the bar of the smoothed load fits");
+        busy.remember(0.3, 0.45);
+        assert_eq!(busy.scale(), 0.5);
     }
 
     #[test]

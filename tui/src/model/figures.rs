@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use pfp_shm_layout::cell;
 
+use super::threads::state_word;
 use super::{History, Length, OpenNow, Quantiles, Sample, histogram};
 use crate::snapshot::{
     AMOUNTS, Bucket, Cell, Lane, LaneKind, OPENMP, Point, PointState, Process, ProcessState,
@@ -143,8 +144,7 @@ impl Figures {
         };
         self.rate = Some(self.total.count as f64 / seconds);
         self.amount_rates = self.amounts.map(|sum| Some(sum as f64 / seconds));
-        // A device's time is no load of a CPU.
-        if !self.point().device {
+        if self.has_load() {
             let open = self.open.and_then(|open| open.exclusive).unwrap_or(0);
             self.load = Some(self.total.exclusive.saturating_add(open) as f64 / ticks);
         }
@@ -187,7 +187,7 @@ impl Figures {
             |now: u64, before: Option<u64>| before.and_then(|before| now.checked_sub(before));
         self.rate = grown(self.total.count, count_before).map(|n| n as f64 / seconds);
         let load = grown(self.total.exclusive, exclusive_before)
-            .filter(|_| !self.point().device)
+            .filter(|_| self.has_load())
             // A region that ends takes with it what it had come to: it is in the sums then.
             .and_then(|n| Some((n as f64 + open?).max(0.0) / (ticks as f64 * share)));
         let smoothed = old.as_ref().filter(|old| old.settled).and_then(|old| old.load);
@@ -220,15 +220,36 @@ impl Figures {
         self.amount_rates = [None; AMOUNTS];
         self.settled = false;
         let life = Length::collected(&self.snapshot, self.point());
-        self.load = life
-            .filter(|_| !self.point().device)
-            .map(|life| self.total.exclusive as f64 / life.ticks);
+        self.load =
+            life.filter(|_| self.has_load()).map(|life| self.total.exclusive as f64 / life.ticks);
+    }
+
+    /// Whether it has a load: not a device's time. That of spans of the clock may exceed 1, since
+    /// they overlap, and is in no sum of loads.
+    fn has_load(&self) -> bool {
+        !self.point().device || self.point().wall
     }
 
     /// Whether its process has ended.
     pub fn is_ended(&self) -> bool {
         let process = self.process().unwrap_or(&self.snapshot.process);
         process.state != ProcessState::Running
+    }
+
+    /// Whether newer figures of its process should have come.
+    pub(super) fn is_late(&self) -> bool {
+        self.process().is_some_and(|process| process.late_since_unix_ns.is_some())
+    }
+
+    /// Nobody knows what was done in this interval.
+    pub(super) fn take_gap(&mut self) {
+        (self.rate, self.load, self.amount_rates) = (None, None, [None; AMOUNTS]);
+        self.mark_gap();
+    }
+
+    /// What has become of a thread of its process, in a word.
+    pub fn state_of(&self, lane: &Lane) -> &'static str {
+        state_word(&self.snapshot, lane)
     }
 
     /// Takes over what `old` showed: nothing happened in between.

@@ -80,7 +80,22 @@ pub fn explained(snapshot: &Snapshot) -> Vec<String> {
         let on = threads(&snapshot.lanes, what);
         format!("{} {}{on}: {meaning}.", units::count(count), words(count, what))
     };
-    in_words(&lasting).into_iter().map(explain).collect()
+    in_words(&lasting).into_iter().map(explain).chain(without_caller(&snapshot.lanes)).collect()
+}
+
+/// What has no caller of its own, since a lane had no room for another pair of caller and
+/// callee. No figure of a point lacks anything by that.
+fn without_caller(lanes: &[Lane]) -> Option<String> {
+    let lanes: Vec<&Lane> = lanes.iter().filter(|lane| lane.unplaced > 0).collect();
+    let all: u64 = lanes.iter().map(|lane| lane.unplaced).fold(0, u64::saturating_add);
+    let on = named(lanes.iter().map(|lane| (lane.unplaced, lane.name.clone())).collect());
+    (all > 0).then(|| {
+        format!(
+            "callers of {} calls{on}: the thread had no room for more pairs of caller and callee; \
+             the calls are in all figures, and in callers and the tree under (other callers).",
+            units::count(all)
+        )
+    })
 }
 
 /// What went wrong on a lane, each kind in words with its count.
@@ -101,7 +116,10 @@ fn threads(lanes: &[Lane], what: &str) -> String {
         let found = on_lane(&lane.amiss).into_iter().find(|(_, words)| *words == what);
         found.map(|(count, _)| (count, lane.name.clone()))
     };
-    let mut found: Vec<(u64, String)> = lanes.iter().filter_map(of).collect();
+    named(lanes.iter().filter_map(of).collect())
+}
+
+fn named(mut found: Vec<(u64, String)>) -> String {
     found.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
     let named = |(count, name): &(u64, String)| format!("{name} {}", units::count(*count));
     let mut names: Vec<String> = found.iter().take(THREADS).map(named).collect();
@@ -153,5 +171,15 @@ mod tests {
         }
         assert!(said[4].starts_with("1.00k begins nested too deep (packer 800, main 200): more"));
         assert!(said[3].starts_with("4 ends not of the innermost region: an end"));
+    }
+
+    #[test]
+    fn calls_without_a_caller_are_explained_and_are_no_loss() {
+        let mut snapshot = Synthetic::new().poll().unwrap();
+        snapshot.lanes[1].unplaced = 12;
+        let said = explained(&snapshot);
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].starts_with("callers of 12 calls (reader 12): the thread had"), "{said:?}");
+        assert!(!is_any(&snapshot), "no figure lacks anything");
     }
 }

@@ -108,12 +108,16 @@ pub(super) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
         *calls = calls.saturating_add(edge.count);
         let Some(caller) = edge.caller else { continue };
         inside.callees.entry((edge.lane, caller)).or_default().push(edge);
-        if let Some(around) = around.get_mut(&(edge.lane, caller)) {
-            around.callees = around.callees.saturating_add(edge.inclusive);
-        }
+    }
+    for (place, around) in &mut around {
+        let edges = inside.callees.get(place).into_iter().flatten();
+        around.callees = edges.map(|edge| inside.whole(edge)).fold(0, u64::saturating_add);
     }
     let cost = snapshot.clock.overhead_pair as f64;
     let was_reset = snapshot.points.iter().any(|point| point.resets > 0);
+    // A region that began later has lost nothing by a reset.
+    let resets = snapshot.points.iter().filter(|point| point.resets > 0);
+    let last_reset = resets.map(|point| point.since_ticks.unwrap_or(u64::MAX)).max().unwrap_or(0);
     let mut regions = Vec::new();
     for lane in lanes() {
         for (level, open) in lane.open.iter().enumerate() {
@@ -130,7 +134,11 @@ pub(super) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
                     0 => calls,
                     all => calls * (callees / all as f64).clamp(0.0, 1.0),
                 };
-                Some(on_cpu as f64 - next as f64 - callees - calls * cost)
+                let all = on_cpu as f64 - next as f64;
+                let own = all - callees - calls * cost;
+                // What calls cost that have ended adds up over all of the program's life, and so
+                // does recursion through other points: it is never more than there was.
+                Some(if open.start < last_reset { own } else { own.clamp(0.0, all.max(0.0)) })
             });
             let Open { point, start, on_cpu } = *open;
             let span = snapshot.elapsed_ticks.saturating_sub(start);
@@ -169,6 +177,19 @@ struct Inside<'a> {
 }
 
 impl Inside<'_> {
+    /// Inclusive ticks of these calls with those of the same point inside them, which have
+    /// theirs for themselves. Each caller has the share of those that its calls are.
+    fn whole(&self, edge: &Edge) -> u64 {
+        let itself = (edge.lane, edge.point);
+        let mut callees = self.callees.get(&itself).into_iter().flatten();
+        let Some(nested) = callees.find(|callee| callee.point == edge.point) else {
+            return edge.inclusive;
+        };
+        let all = self.calls.get(&itself).copied().unwrap_or(0);
+        let share = edge.count as f64 / all.saturating_sub(nested.count).max(1) as f64;
+        edge.inclusive.saturating_add((nested.inclusive as f64 * share.min(1.0)) as u64)
+    }
+
     /// Inside those of a point, at any depth. Of what ended inside a point that several call,
     /// each has the share that its calls are.
     fn of(&mut self, place: (u32, u32)) -> f64 {
@@ -323,6 +344,44 @@ mod tests {
         costly.clock.overhead_pair = 1;
         let own = exclusive(costly);
         assert_eq!((own[0], own[1]), (Some(390 - 5), Some(28)));
+    }
+
+    /// Nested calls of one point have their time for themselves, in an edge from the point to
+    /// itself: it is not the caller's own.
+    #[test]
+    fn what_recursion_takes_is_not_its_callers() {
+        let program = Program { open: Some((100, 500)), two: [2, 40, 60], ..NOTHING };
+        let recursive = |program: Program| {
+            let mut snapshot = snapshot(program);
+            let count = 6;
+            let caller = Some(2);
+            let nested =
+                Edge { point: 2, caller, count, exclusive: 90, inclusive: 90, ..Edge::default() };
+            snapshot.edges.push(nested);
+            snapshot.edges.sort_unstable_by_key(Edge::key);
+            let cell = Arc::make_mut(&mut snapshot.cells[0]);
+            (cell.stats.count, cell.stats.inclusive) = (8, 150);
+            snapshot
+        };
+        assert_eq!(exclusive(recursive(program)), [Some(500 - 60 - 90)]);
+    }
+
+    /// Recursion through other points hides time in the edges; over a long life that would be
+    /// more than the region that is open has ever had.
+    #[test]
+    fn no_region_has_more_of_its_own_than_it_was_on_a_cpu() {
+        // Calls of 1 that have ended had 900,000 ticks inside that no edge from 1 has.
+        let program = Program {
+            now: 1_000_000,
+            open: Some((999_000, 500)),
+            one: [1_000, 10, 900_010],
+            ..NOTHING
+        };
+        assert_eq!(exclusive(snapshot(program)), [Some(500)]);
+        // It has just begun: that is no load of 90 CPUs, nor of one.
+        let before = Program { now: 999_000, open: None, ..program };
+        let (points, thread) = loads(&[before, program]);
+        assert_eq!((points[0], thread), (Some(0.5), Some(0.5)));
     }
 
     #[test]

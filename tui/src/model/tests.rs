@@ -99,6 +99,32 @@ fn rates_and_loads_are_differences_over_the_interval() {
     assert_eq!(figures.load(), Some(ticks / TICKS_PER_SECOND as f64));
 }
 
+/// Spans of the clock overlap, so that theirs may exceed one CPU, and it is in no sum; a device's
+/// time is none.
+#[test]
+fn spans_of_the_clock_have_a_load_that_counts_for_no_cpu() {
+    let (mut source, mut model) = (Synthetic::new(), Model::default());
+    let hottest = {
+        next(&mut source, &mut model);
+        next(&mut source, &mut model);
+        model.hottest().unwrap().id()
+    };
+    for (wall, expects) in [(true, true), (false, false)] {
+        let point = source.snapshot_mut().points.iter_mut().find(|it| it.id == hottest).unwrap();
+        (point.device, point.wall) = (true, wall);
+        let mut model = Model::default();
+        next(&mut source, &mut model);
+        assert_eq!(model.point(hottest).unwrap().load().is_some(), expects, "of a life");
+        let before = model.point(hottest).unwrap().total().exclusive;
+        next(&mut source, &mut model);
+        let figures = model.point(hottest).unwrap();
+        let ticks = (figures.total().exclusive - before) as f64;
+        let load = expects.then_some(ticks / TICKS_PER_SECOND as f64);
+        assert_eq!(figures.load(), load);
+        assert_ne!(model.hottest().unwrap().id(), hottest);
+    }
+}
+
 #[test]
 fn load_is_smoothed_by_the_time_that_really_passed() {
     let (mut source, mut model) = (Synthetic::new(), Model::new(4.0));

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::snapshot::{Cell, Lane, LaneKind, Point, Snapshot, Stats};
+use crate::snapshot::{Cell, Lane, LaneKind, Point, Process, ProcessState, Snapshot, Stats};
 
 use super::{Length, OpenRegion, off_share, total};
 
@@ -52,6 +52,13 @@ pub struct Part {
     pub point: u32,
     /// What it measured there.
     pub total: Stats,
+}
+
+impl Thread {
+    /// Its share of a CPU outside all regions.
+    pub fn outside(&self) -> Option<f64> {
+        Some((self.cpu? - self.load?).max(0.0))
+    }
 }
 
 impl Part {
@@ -128,8 +135,37 @@ pub(super) fn interval(
         let switches = thread.lane.switches.checked_sub(old.map_or(0, |old| old.lane.switches));
         thread.switch_rate = switches.map(|switches| switches as f64 / seconds);
         thread.top = top(&grown, old.and_then(|old| old.top));
+        if process_of(snapshot, &thread.lane).state != ProcessState::Running {
+            (thread.cpu, thread.switch_rate) = (None, None);
+        }
     }
     threads
+}
+
+/// The threads of a process that has just ended: shares of all its life, and no rates.
+pub(super) fn end(snapshot: &Snapshot, seconds: f64) -> Vec<Thread> {
+    let mut threads = life(snapshot, &[], seconds);
+    for thread in &mut threads {
+        thread.switch_rate = None;
+    }
+    threads
+}
+
+/// The process of a thread, also of one of several.
+pub fn process_of<'a>(snapshot: &'a Snapshot, lane: &Lane) -> &'a Process {
+    let process = &snapshot.process;
+    let place = lane.process.and_then(|place| process.members.get(place as usize));
+    place.unwrap_or(process)
+}
+
+/// What has become of a thread, in a word. None outlives its process, whatever its lane says.
+pub fn state_word(snapshot: &Snapshot, lane: &Lane) -> &'static str {
+    match (lane.kind, process_of(snapshot, lane).state) {
+        (LaneKind::Overflow, _) => "shared",
+        (LaneKind::Live, ProcessState::Crashed) => "crashed",
+        (LaneKind::Live, ProcessState::Running) => "live",
+        (LaneKind::Live, ProcessState::Exited) | (LaneKind::Ended, _) => "ended",
+    }
 }
 
 /// The threads of a snapshot between which and the one before nothing happened.
@@ -353,6 +389,33 @@ mod tests {
         now.lanes[0].tid += 1;
         assert_eq!(share(&mut now, Some(7_000_000_000)), None, "another thread");
         assert_eq!(share(&mut now, None), None);
+    }
+
+    #[test]
+    fn what_is_outside_of_all_points_is_a_figure_and_never_negative() {
+        let mut thread = folded([100, 0], [300, 260]).thread_figures()[0].clone();
+        assert_eq!(thread.outside(), None, "the kernel's share is not known");
+        thread.cpu = Some(0.5);
+        assert!((thread.outside().unwrap() - 0.04).abs() < 1e-9);
+        thread.cpu = Some(0.4);
+        assert_eq!(thread.outside(), Some(0.0));
+    }
+
+    #[test]
+    fn a_process_that_has_ended_leaves_its_threads_no_rates() {
+        let (first, mut second) = apart([100, 0], [300, 260]);
+        second.process.state = ProcessState::Crashed;
+        let mut model = Model::default();
+        model.fold(first.clone());
+        let mut between = first;
+        between.elapsed_ticks += 500;
+        model.fold(between);
+        assert!(model.thread_figures()[0].switch_rate.is_some());
+        model.fold(second.clone());
+        let thread = &model.thread_figures()[0];
+        assert_eq!((thread.switch_rate, thread.cpu), (None, None));
+        assert_eq!(thread.load, Some(0.28), "over all its life");
+        assert_eq!(state_word(&second, &thread.lane), "crashed");
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub enum Trouble {
     Overflow,
     /// Its time is a device's.
     Device,
+    /// Its time is the clock's.
+    Wall,
     /// Its measurements are so short that measuring them decides their length.
     Short,
 }
@@ -30,6 +32,7 @@ impl Trouble {
             Self::Invalid => "invalid",
             Self::Overflow => "shared lane",
             Self::Device => "device",
+            Self::Wall => "wall",
             Self::Short => "short",
         }
     }
@@ -40,6 +43,7 @@ impl Trouble {
             Self::Invalid => "invalid: begun twice",
             Self::Overflow => "shared lane",
             Self::Device => "device time",
+            Self::Wall => "wall time",
             Self::Short => "short: mean not exact",
         }
     }
@@ -57,9 +61,13 @@ impl Trouble {
                  stands together under (overflow) below: it is counted, but not by thread."
             }
             Self::Device => {
-                "Its times are a device's, such as a GPU's, by that device's own events, or \
-                 frames by the clock: no thread has spent them, so they are in no load and no \
-                 thread's share."
+                "Its times are a device's, such as a GPU's, by that device's own events: no \
+                 thread has spent them, so they are in no load and no thread's share."
+            }
+            Self::Wall => {
+                "Its times are the wall clock's, from each begin to its end, on whatever threads \
+                 these were. No thread has spent them, so there is no exclusive time. Where they \
+                 overlap, their load exceeds 100 %; the sum of loads leaves it out."
             }
             Self::Short => {
                 "Its mean is less than ten times what a begin and end cost. The processor does \
@@ -80,8 +88,10 @@ impl Figures {
     /// The same, and what is to be known of figures that are right as they stand.
     pub fn remarks(&self) -> Vec<Trouble> {
         let mut remarks = self.trouble();
-        if self.point().device {
-            remarks.push(Trouble::Device);
+        match (self.point().wall, self.point().device) {
+            (true, _) => remarks.push(Trouble::Wall),
+            (false, true) => remarks.push(Trouble::Device),
+            (false, false) => {}
         }
         if self.is_short() {
             remarks.push(Trouble::Short);

@@ -152,7 +152,7 @@ impl View for Detail {
     fn update(&mut self, common: &mut Common, now: Instant) -> Outcome {
         // The last figures of a process among several do not stay for ever.
         if common.selected.is_some() && common.selected().is_none() {
-            common.say(now, "the process of that point ended before and is shown no more");
+            common.say(now, "the process of that point ended a while ago: its rows are gone");
             return Outcome::Show(Screen::Points);
         }
         self.follow(common);
@@ -167,6 +167,11 @@ impl View for Detail {
     }
 
     fn holds_point(&self) -> bool {
+        true
+    }
+
+    /// The points above and below are those that pass.
+    fn is_filtered(&self) -> bool {
         true
     }
 
@@ -222,7 +227,10 @@ impl View for Detail {
     fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {
         let heading = match common.selected() {
             Some(figures) => heading(figures, look),
-            None => Line::styled(" no point", look.theme.faint),
+            None => Line::styled(
+                " no point yet: 1 shows the table, which has a row for each that is reached",
+                look.theme.faint,
+            ),
         };
         let text = Text::of(self, common, look, body.as_size());
         draw_scrolled(frame, body, heading, text.lines, self.offset);

@@ -11,8 +11,8 @@ use ratatui::text::{Line, Span};
 use super::{Outcome, Screen, View};
 use crate::app::keys::{self, KeyMap};
 use crate::app::{Action, Common};
-use crate::comparison::{COLUMNS, Column, VERDICT, VERDICT_WIDTH, caption};
-use crate::grid::{Grid, Scroll, Sorted};
+use crate::comparison::{LOAD_CHANGE, NAME, TABLE, VERDICT, caption, stresses};
+use crate::grid::{Chosen, Column, Grid, Scroll};
 use crate::look::Look;
 use crate::model::compare::{Baseline, Comparison, DIFFERS, Row, Verdict};
 use crate::snapshot::PointState;
@@ -21,19 +21,15 @@ use crate::units::Scale;
 
 /// Lines above the rows: what is compared, and the heading.
 const HEAD: u16 = 2;
-/// Room for a name, at least and at most.
-const NAME: (usize, usize) = (8, 32);
-/// The column that the rows are sorted by.
-const BY: &str = "dLoad";
-/// The cursor, the state and a blank.
-const MARK: usize = 3;
+/// The cursor and the state.
+const MARK: usize = 2;
 
 const SIGNS: &str = "what changed: of a load in points, else in per cent of the baseline";
 const VERDICTS: &str = "most measurements are, by 5 % or more, statistically significant: Mann-Whitney test, 1 % of \
                        what is found may be none (Benjamini-Hochberg)";
 
 /// What the figures are compared with, and how they do.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Diff {
     /// None until one is taken or read from a file.
     pub baseline: Option<Baseline>,
@@ -41,6 +37,15 @@ pub struct Diff {
     pub comparison: Option<Comparison>,
     /// Ids of the points in the order of the rows.
     pub order: Vec<u32>,
+    /// The columns, and what the rows are sorted by.
+    table: Chosen,
+}
+
+impl Default for Diff {
+    fn default() -> Self {
+        let table = TABLE.usual(LOAD_CHANGE);
+        Self { baseline: None, comparison: None, order: Vec::new(), table }
+    }
 }
 
 impl Diff {
@@ -55,7 +60,12 @@ impl Diff {
 
 impl View for Diff {
     fn keys(&self) -> KeyMap {
-        &[&[keys::RUN, keys::OPEN, keys::TO_TABLE], keys::CHANGE, keys::TAIL]
+        &[
+            &[keys::RUN, keys::OPEN, keys::BASELINE, keys::TO_TABLE],
+            keys::CHANGE,
+            &[keys::TABLE, keys::SAVE, keys::POLL, keys::WALK, keys::PAGE, super::SHOW],
+            &[keys::TURN, keys::LEAVE, keys::TERMINAL],
+        ]
     }
 
     fn compare_with(&mut self, baseline: &Baseline, _: &Common) {
@@ -98,7 +108,8 @@ impl View for Diff {
             Some(figures) => common.filter.admits(figures),
             None => !common.filter.is_on(),
         };
-        let rows: Vec<&Row> = all.iter().filter(passes).collect();
+        let mut rows: Vec<&Row> = all.iter().filter(passes).collect();
+        TABLE.sort(&self.table, &mut rows);
         if common.frozen_until.is_some() {
             let there: HashSet<u32> = rows.iter().map(|row| row.id).collect();
             self.order.retain(|id| there.contains(id));
@@ -138,6 +149,25 @@ impl View for Diff {
         true
     }
 
+    fn table(&self) -> Option<&Chosen> {
+        Some(&self.table)
+    }
+
+    fn table_mut(&mut self) -> Option<&mut Chosen> {
+        Some(&mut self.table)
+    }
+
+    fn grid(&self, width: usize, _: &Common) -> Option<Grid> {
+        Some(TABLE.fit(&self.table, MARK, width, ' ').1)
+    }
+
+    fn copied(&self, common: &Common) -> Option<(String, String)> {
+        let comparison = self.comparison.as_ref()?;
+        let row = comparison.row(common.selected?)?;
+        let text = TABLE.row(&self.table, row, &scale(comparison, common));
+        Some((row.name.clone(), text))
+    }
+
     fn rows(&self, body: Rect) -> Rect {
         Rect { y: body.y + HEAD, height: body.height.saturating_sub(HEAD), ..body }
     }
@@ -152,10 +182,9 @@ impl View for Diff {
         };
         let caption = text::cut(&caption, area.width.into(), look.glyphs.ellipsis);
         frame.render_widget(Line::styled(caption, look.theme.process), top);
-        let (columns, name_width) = fitting(area.width.into());
-        let grid = grid(&columns, name_width, look);
-        let sorted = Sorted { key: BY, descending: true };
-        frame.render_widget(grid.heading(Some(sorted), area.width.into(), look), head);
+        let (columns, grid) = TABLE.fit(&self.table, MARK, area.width.into(), look.glyphs.ellipsis);
+        let heading = grid.heading(Some(self.table.sorted()), area.width.into(), look);
+        frame.render_widget(heading, head);
         let Some(comparison) = &self.comparison else {
             let text = match &self.baseline {
                 None => " no baseline yet: b takes one, and what comes is compared with it",
@@ -166,8 +195,11 @@ impl View for Diff {
             };
             return frame.render_widget(Line::styled(text, look.theme.faint), body);
         };
-        let scale =
-            Scale { ticks_per_second: comparison.ticks_per_second, unit: common.scale().unit };
+        if self.order.is_empty() && common.filter.is_on() {
+            let text = super::nothing_passes(common, area.width.into(), look);
+            return frame.render_widget(text, body);
+        }
+        let scale = scale(comparison, common);
         let seen =
             self.order.iter().skip(common.scroll.offset).filter_map(|id| comparison.row(*id));
         for (area, row) in body.rows().zip(seen) {
@@ -180,34 +212,15 @@ impl View for Diff {
     }
 }
 
-/// The columns that a screen of this width has room for, and the room for names.
-fn fitting(width: usize) -> (Vec<&'static Column>, usize) {
-    let fixed = MARK + 1 + VERDICT_WIDTH;
-    let mut columns: Vec<&Column> = COLUMNS.iter().collect();
-    loop {
-        let used = fixed + columns.iter().map(|column| column.width + 1).sum::<usize>();
-        let last = columns.iter().map(|column| column.rank).max();
-        match width.checked_sub(used) {
-            Some(left) if left >= NAME.0 => return (columns, left.min(NAME.1)),
-            _ if last.is_none() => return (columns, width.saturating_sub(used)),
-            _ => columns.retain(|column| Some(column.rank) != last),
-        }
-    }
-}
-
-/// The mark, the name, the verdict, and what else there is room for.
-fn grid(columns: &[&Column], name_width: usize, look: &Look) -> Grid {
-    let grid = Grid::new(look.glyphs.ellipsis).left("", MARK - 1).left("Name", name_width);
-    columns.iter().fold(grid.left(VERDICT, VERDICT_WIDTH), |grid, column| {
-        let grid = grid.right(column.title, column.width);
-        if column.title == BY { grid.sorts(BY) } else { grid }
-    })
+/// How ticks of both sides are shown.
+fn scale(comparison: &Comparison, common: &Common) -> Scale {
+    Scale { ticks_per_second: comparison.ticks_per_second, unit: common.scale().unit }
 }
 
 fn line(
     common: &Common,
     row: &Row,
-    columns: &[&Column],
+    columns: &[&Column<Row, Scale>],
     grid: &Grid,
     scale: &Scale,
     look: &Look,
@@ -238,15 +251,16 @@ fn line(
     } else {
         theme.header
     };
-    let first = [String::from_iter(mark), row.name.clone(), row.verdict.words().to_owned()];
+    let styles = columns.iter().map(|column| match column.heading.key {
+        VERDICT => verdict_style,
+        NAME => plain,
+        key if stresses(key).contains(&row.verdict) => verdict_style,
+        _ => plain,
+    });
+    let styles = std::iter::once(theme.header).chain(styles);
     let figures = columns.iter().map(|column| (column.cell)(row, scale));
-    let reason = |column: &&Column| match column.stresses.contains(&row.verdict) {
-        true => verdict_style,
-        false => plain,
-    };
-    let styles = [theme.header, plain, verdict_style].into_iter();
-    let styles = styles.chain(columns.iter().map(reason));
-    let cells = grid.cells(first.into_iter().chain(figures)).into_iter();
+    let cells = std::iter::once(String::from_iter(mark)).chain(figures);
+    let cells = grid.cells(cells).into_iter();
     let spans = cells.zip(styles).map(|(cell, of)| Span::styled(cell + " ", style(of)));
     Line::from_iter(spans)
 }
@@ -257,15 +271,14 @@ mod tests {
 
     #[test]
     fn every_width_has_room_for_the_verdict_and_what_matters_most() {
+        let chosen = TABLE.usual(LOAD_CHANGE);
         for width in 0..320 {
-            let (columns, name) = fitting(width);
-            let used: usize = columns.iter().map(|column| column.width + 1).sum();
-            let all = MARK + name + 1 + VERDICT_WIDTH + used;
-            assert!(all <= width.max(MARK + 1 + VERDICT_WIDTH), "{width}");
-            if width >= 40 {
-                assert!(columns.iter().any(|column| column.title == "dLoad"), "{width}");
-            }
+            let (columns, grid) = TABLE.fit(&chosen, MARK, width, '~');
+            assert!(grid.width() <= (width + 1).max(MARK + 1 + 9 + 14), "{width}");
+            let has = |key: &str| columns.iter().any(|column| column.heading.key == key);
+            assert!(has(NAME) && has(VERDICT), "{width}");
+            assert!(width < 40 || has(LOAD_CHANGE), "{width}");
         }
-        assert_eq!(fitting(300).0.len(), COLUMNS.len());
+        assert_eq!(TABLE.fit(&chosen, MARK, 300, '~').0.len(), TABLE.0.len());
     }
 }

@@ -1,6 +1,5 @@
 //! The processes to choose from.
 
-use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::time::Instant;
 
@@ -12,11 +11,12 @@ use ratatui::widgets::{Paragraph, Wrap};
 use super::{Outcome, Screen, View};
 use crate::app::keys::Key::Char;
 use crate::app::keys::{self, Group, KeyMap, bind, own};
-use crate::app::{Action, Common};
-use crate::grid::{Grid, Scroll};
+use crate::app::{Action, Common, Filter, Overlay, Prompt};
+use crate::grid::{Chosen, Column, Grid, Scroll, Table};
+use crate::local_time::time_of_day;
 use crate::look::{Look, draw_scrolled};
 use crate::snapshot::ProcessState;
-use crate::source::{Candidate, Choice, Discovery, Members, Together, Wanted, choose};
+use crate::source::{Candidate, Choice, Discovery, Members, Together, choose};
 use crate::text;
 
 const MARK: Group = own(&[
@@ -24,8 +24,38 @@ const MARK: Group = own(&[
     bind(Action::OpenSummed, &[Char('S')], "summed", "the marked ones, points of one name summed"),
 ]);
 
+/// Columns of the cursor and of the mark.
+const MARKS: usize = 2;
+
+type Of = Column<Candidate, Discovery>;
+
+static TABLE: Table<Candidate, Discovery> = Table(&[
+    Of::new("number", "Number", 7, "the number that -p takes", |it, all| {
+        all.number_of(it).to_string()
+    })
+    .left(7)
+    .rank(3),
+    Of::new("pid", "PID", 7, "process id", |it, _| it.visible_pid().to_string())
+        .left(7)
+        .stays()
+        .least(|a, b| a.visible_pid().cmp(&b.visible_pid())),
+    Of::new("state", "State", 8, "whether it runs", |it, _| it.state.word().to_owned())
+        .left(8)
+        .rank(1)
+        .least(|a, b| a.state.word().cmp(b.state.word())),
+    Of::new("points", "Points", 6, "points that it has reached", |it, _| it.points.to_string())
+        .rank(2)
+        .greatest(|a, b| a.points.cmp(&b.points)),
+    Of::new("name", " Name", 10, "its name, and where it runs", |it, _| format!(" {}", it.label()))
+        .left(usize::MAX)
+        .stays()
+        .least(|a, b| a.label().cmp(&b.label())),
+    Of::new("started", "Started", 8, "when it started", |it, _| time_of_day(it.started_unix_ns))
+        .spare()
+        .greatest(|a, b| (a.runs(), a.started_unix_ns).cmp(&(b.runs(), b.started_unix_ns))),
+]);
+
 /// The processes to choose from.
-#[derive(Default)]
 pub struct Picker {
     /// The processes, in the order of the rows.
     pub candidates: Vec<Candidate>,
@@ -33,9 +63,37 @@ pub struct Picker {
     pub picked: Option<String>,
     /// Segment ids of the processes that are marked.
     pub marked: HashSet<String>,
+    /// The columns, and what the rows are sorted by: first those that run, the youngest first.
+    table: Chosen,
+    /// Which of them have a row.
+    filter: Filter,
+}
+
+impl Default for Picker {
+    fn default() -> Self {
+        Self {
+            candidates: Vec::new(),
+            picked: None,
+            marked: HashSet::new(),
+            table: TABLE.usual("started"),
+            filter: Filter::default(),
+        }
+    }
 }
 
 impl Picker {
+    /// Takes every process that fits, in the order of the rows.
+    fn fill(&mut self, common: &Common) {
+        let (found, wanted) = (&common.discovery.candidates, common.wanted());
+        let fits = |it: &&Candidate| wanted.is_any() || wanted.admits(it, found);
+        let passes = |it: &&Candidate| {
+            self.filter.admits_words(&[&it.label(), &it.visible_pid().to_string(), it.state.word()])
+        };
+        let mut all: Vec<&Candidate> = found.iter().filter(fits).filter(passes).collect();
+        TABLE.sort(&self.table, &mut all);
+        self.candidates = all.into_iter().cloned().collect();
+    }
+
     /// Marks the process under the cursor, or takes its mark away.
     fn mark(&mut self, common: &Common) {
         let (place, len) = self.cursor(common);
@@ -62,13 +120,59 @@ impl Picker {
 
 impl View for Picker {
     fn keys(&self) -> KeyMap {
-        &[&[keys::OPEN, keys::BACK, MARK, keys::WALK, keys::PAGE, keys::LEAVE, keys::TERMINAL]]
+        &[&[
+            keys::OPEN,
+            keys::BACK,
+            MARK,
+            keys::COPY,
+            keys::FILTER,
+            keys::TABLE,
+            keys::WALK,
+            keys::PAGE,
+            keys::LEAVE,
+            keys::TERMINAL,
+        ]]
     }
 
     fn begin(&mut self, common: &mut Common, _: Instant) {
         self.marked.clear();
         common.scroll = Scroll::default();
-        self.candidates = all_candidates(&common.discovery, common.wanted());
+        self.fill(common);
+    }
+
+    fn arrange(&mut self, common: &mut Common) {
+        common.select_among(&[]);
+        self.fill(common);
+    }
+
+    fn find(&mut self, mut typed: Prompt, _: &mut Common, _: Instant) -> Outcome {
+        match Filter::new(&typed.text()) {
+            Ok(filter) => {
+                self.filter = filter;
+                Outcome::Arrange
+            }
+            Err(why) => {
+                typed.trouble = Some(why);
+                Outcome::Ask(Overlay::Find(typed))
+            }
+        }
+    }
+
+    fn table(&self) -> Option<&Chosen> {
+        Some(&self.table)
+    }
+
+    fn table_mut(&mut self) -> Option<&mut Chosen> {
+        Some(&mut self.table)
+    }
+
+    fn grid(&self, width: usize, _: &Common) -> Option<Grid> {
+        Some(TABLE.fit(&self.table, MARKS, width, ' ').1)
+    }
+
+    fn copied(&self, common: &Common) -> Option<(String, String)> {
+        let candidate = self.candidates.get(self.cursor(common).0)?;
+        Some((candidate.label(), TABLE.row(&self.table, candidate, &common.discovery)))
     }
 
     fn forget(&mut self) {
@@ -84,13 +188,17 @@ impl View for Picker {
         match choose(&common.discovery, common.wanted()) {
             Choice::None => self.candidates.clear(),
             // They were offered for want of one that runs; now there is one.
-            Choice::One(only) if is_offered && !self.candidates.iter().any(Candidate::runs) => {
+            Choice::One(only)
+                if is_offered
+                    && !self.filter.is_on()
+                    && !self.candidates.iter().any(Candidate::runs) =>
+            {
                 return Outcome::Attach(only);
             }
             // The user asked to see what there is, so nothing is left out.
-            _ => self.candidates = all_candidates(&common.discovery, common.wanted()),
+            _ => self.fill(common),
         }
-        match self.candidates.is_empty() && is_offered {
+        match self.candidates.is_empty() && is_offered && !self.filter.is_on() {
             true => Outcome::Show(Screen::Waiting),
             false => Outcome::Done,
         }
@@ -108,6 +216,14 @@ impl View for Picker {
                 if let Some(candidate) = self.candidates.get(place) {
                     return Outcome::Attach(candidate.clone());
                 }
+            }
+            Action::Filter => {
+                let prompt = Prompt::new("processes", self.filter.text());
+                return Outcome::Ask(Overlay::Find(prompt));
+            }
+            Action::Back if self.filter.is_on() => {
+                self.filter = Filter::default();
+                return Outcome::Arrange;
             }
             Action::Back if common.session.is_none() => {
                 common.say(now, "Enter opens a process, q quits");
@@ -134,9 +250,11 @@ impl View for Picker {
 
     fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
         let width = usize::from(area.width);
-        let grid = Grid::new(look.glyphs.ellipsis).left("", 2).left("Number", 7).left("PID", 7);
-        let grid = grid.left("State", 8).right("Points", 6);
-        let grid = grid.clone().left(" Name", width.saturating_sub(grid.width()));
+        let (columns, grid) = TABLE.fit(&self.table, MARKS, width, look.glyphs.ellipsis);
+        if self.candidates.is_empty() && self.filter.is_on() {
+            let text = format!(" no process passes {}; Esc shows all", self.filter.text());
+            return frame.render_widget(Line::styled(text, look.theme.faint), area);
+        }
         if self.candidates.is_empty() {
             let text = format!(" {}", common.discovery.nothing_found());
             return frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }), area);
@@ -147,14 +265,8 @@ impl View for Picker {
             let marked = self.marked.contains(&candidate.segment_id);
             let mark = if selected { look.glyphs.cursor } else { ' ' };
             let star = if marked { '*' } else { ' ' };
-            let row = grid.line([
-                String::from_iter([mark, star]),
-                common.discovery.number_of(candidate).to_string(),
-                candidate.visible_pid().to_string(),
-                candidate.state.word().to_owned(),
-                candidate.points.to_string(),
-                format!(" {}", candidate.label()),
-            ]);
+            let cells = columns.iter().map(|column| (column.cell)(candidate, &common.discovery));
+            let row = grid.line(std::iter::once(String::from_iter([mark, star])).chain(cells));
             let row = text::fit(&row, width, look.glyphs.ellipsis);
             let style = match (selected, candidate.state) {
                 (true, _) => look.theme.selected,
@@ -167,17 +279,8 @@ impl View for Picker {
             let row = text::fit(&format!("  {why}"), width, look.glyphs.ellipsis);
             Line::styled(row, look.theme.faint)
         });
-        let heading = grid.heading(None, width, look);
+        let heading = grid.heading(Some(self.table.sorted()), width, look);
         let lines = lines.chain(not_shown).collect();
         draw_scrolled(frame, area, heading, lines, common.scroll.offset);
     }
-}
-
-/// Every process that fits, those that run first, then the youngest first.
-fn all_candidates(discovery: &Discovery, wanted: &Wanted) -> Vec<Candidate> {
-    let found = &discovery.candidates;
-    let fits = |candidate: &&Candidate| wanted.is_any() || wanted.admits(candidate, found);
-    let mut all: Vec<_> = found.iter().filter(fits).cloned().collect();
-    all.sort_by_key(|c| (!c.runs(), Reverse(c.started_unix_ns)));
-    all
 }

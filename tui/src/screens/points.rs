@@ -1,6 +1,5 @@
 //! The table of points.
 
-mod choose;
 mod draw;
 mod idle;
 
@@ -15,9 +14,9 @@ use self::idle::Idle;
 use super::{Outcome, Screen, View};
 use crate::app::keys::Key::{Char, Named};
 use crate::app::keys::{self, Group, KeyMap, bind, own};
-use crate::app::{Action, Common, Options, Overlay};
+use crate::app::{Action, Common, Options};
 use crate::columns::{self, Column, Fit, Sorting, There};
-use crate::grid::{SortColumn, Sorted};
+use crate::grid::{Chosen, Grid, Heading};
 use crate::look::Look;
 use crate::model::Figures;
 use crate::text;
@@ -31,20 +30,24 @@ const PID: usize = 8;
 const SCROLL: usize = 8;
 
 const ALL: Group = own(&[
-    bind(Action::ToggleAll, &[Char('E')], "", "switch all points shown off, or back on")
-        .more("E asks first, and switches on again only what it has switched off"),
+    bind(
+        Action::ToggleAll,
+        &[Char('E')],
+        "",
+        "switch all points shown off, or back on; asks first",
+    ),
     bind(Action::ResetAll, &[Char('R')], "", "reset all points shown; asks first"),
 ]);
 
-const IDLE: Group =
-    own(&[bind(Action::ShowIdle, &[Char('o')], "", "show idle points, or hide them")
-        .more("idle points are off and were never measured; a filter finds them, too")]);
+const IDLE: Group = own(&[bind(
+    Action::ShowIdle,
+    &[Char('o')],
+    "",
+    "show idle points (off, never measured), or hide them",
+)]);
 
-const TABLE: Group = own(&[
+const NAMES: Group = own(&[
     bind(Action::Unfilter, &[Named(KeyCode::Esc)], "", "show all points again"),
-    bind(Action::SortLeft, &[Char('<')], "", "sort by the column to the left"),
-    bind(Action::Sort, &[Char('s'), Named(KeyCode::F(6))], "sort", "choose the column to sort by"),
-    bind(Action::SortRight, &[Char('>')], "", "sort by the column to the right"),
     bind(
         Action::ScrollLeft,
         &[Named(KeyCode::Left), Char('h')],
@@ -57,8 +60,6 @@ const TABLE: Group = own(&[
         "",
         "more of the ends of long names",
     ),
-    bind(Action::Invert, &[Char('I')], "invert", "sort the other way round"),
-    bind(Action::Columns, &[Char('c')], "columns", "choose the columns"),
 ]);
 const LOAD: &str = "exclusive time as a share of one CPU, smoothed over --tau; of what has ended, \
                     over its whole life";
@@ -74,14 +75,10 @@ const SHORT: &str = "a mean below ten times the cost of measuring: up to all of 
 
 /// The table of points.
 pub struct Points {
-    /// The columns, from left to right.
-    pub columns: Vec<Column>,
-    /// What the rows are sorted by.
-    pub sorting: Sorting,
+    /// The columns, and what the rows are sorted by.
+    table: Chosen,
     /// Columns of long names that are scrolled out at the left.
     name_offset: usize,
-    /// All columns, in the order in which the chooser has them.
-    choices: Vec<Column>,
     /// Rows of points that are off and never measured.
     idle: Idle,
 }
@@ -95,13 +92,32 @@ impl Default for Points {
 impl Points {
     /// The table as the user wants it first.
     pub(crate) fn new(options: &Options) -> Self {
-        Self {
-            columns: options.columns.clone(),
-            sorting: options.sorting,
-            name_offset: 0,
-            choices: choose::choices(&options.columns),
-            idle: Idle::default(),
-        }
+        let headings = Column::ALL.map(|column| Heading {
+            key: column.word(),
+            title: column.title(),
+            meaning: column.meaning(),
+            stays: column.stays(),
+            sorts: column.sorts().then(|| column.greatest_first()),
+        });
+        let mut table =
+            Chosen::new(&headings, &Column::DEFAULT.map(Column::word), Column::Load.word());
+        table.show(&options.columns.iter().map(|column| column.word()).collect::<Vec<_>>());
+        let Sorting { column, descending } = options.sorting;
+        table.sort_by(column.word(), Some(descending));
+        Self { table, name_offset: 0, idle: Idle::default() }
+    }
+
+    /// The columns, from left to right.
+    pub fn columns(&self) -> Vec<Column> {
+        let columns = self.table.shown().into_iter().map(Column::of_word);
+        columns.filter_map(Result::ok).collect()
+    }
+
+    /// What the rows are sorted by.
+    pub fn sorting(&self) -> Sorting {
+        let sorted = self.table.sorted();
+        let column = Column::of_word(sorted.key).unwrap_or(Column::Load);
+        Sorting { column, descending: sorted.descending }
     }
 
     /// Puts the points in the order of the table, or keeps them where they are while the
@@ -117,7 +133,7 @@ impl Points {
             order.extend(model.points().iter().filter(new).map(Figures::id));
         } else {
             let shown = model.points().iter().filter(|figures| has_row(figures));
-            *order = self.sorting.order_at_once(shown);
+            *order = self.sorting().order_at_once(shown);
         }
     }
 
@@ -154,7 +170,7 @@ impl Points {
             let pid = if several { PID } else { 0 };
             text::width(&figures.point().name) + said + pid
         });
-        Fit::new(&self.columns, width, names.max().unwrap_or(0), There::of(&common.model))
+        Fit::new(&self.columns(), width, names.max().unwrap_or(0), There::of(&common.model))
     }
 }
 
@@ -162,7 +178,7 @@ impl View for Points {
     fn keys(&self) -> KeyMap {
         &[
             &[keys::RUN, keys::OPEN, keys::POINT, ALL, keys::TUNE, IDLE, keys::COPY],
-            &[keys::FILTER, TABLE],
+            &[keys::FILTER, keys::TABLE, NAMES],
             keys::TAIL,
         ]
     }
@@ -175,16 +191,13 @@ impl View for Points {
         let glyphs = &look.glyphs;
         let of = |signs: &[char]| signs.iter().map(char::to_string).collect::<Vec<_>>().join(" ");
         vec![
-            (of(&[glyphs.on]), "the point measures"),
-            (of(&[glyphs.off]), "the point is off"),
             (
-                of(&[glyphs.invalid]),
-                "the point is invalid: begun twice without an end; e makes it valid",
+                of(&[glyphs.on, glyphs.off, glyphs.invalid]),
+                "the point measures; is off; is invalid: begun twice without an end, e makes it valid",
             ),
             (of(&glyphs.changed), CHANGED),
             ("Load%".into(), LOAD),
             ("0   50%".into(), SCALE),
-            ("/s".into(), "measurements per second since the last poll"),
             ("<1ns".into(), NOTHING_LEFT),
             ("~20ns".into(), SHORT),
             ("#5".into(), "a point that the program gave a number and no name"),
@@ -211,11 +224,6 @@ impl View for Points {
                 self.name_offset += SCROLL;
                 Outcome::Done
             }
-            Action::Columns => {
-                let by = self.sorting.column;
-                let found = self.choices(common).contains(&by);
-                Outcome::Ask(Overlay::Columns(if found { by } else { Column::Name }))
-            }
             _ => Outcome::Pass,
         }
     }
@@ -240,31 +248,21 @@ impl View for Points {
         Rect { y: body.y + 1, height: body.height.saturating_sub(1 + self.totals(body)), ..body }
     }
 
-    fn heading_at(&self, x: u16, body: Rect, common: &Common) -> Option<&'static str> {
-        draw::grid(&self.fit(common, body.width.into()), ' ').key_at(x.into())
+    fn table(&self) -> Option<&Chosen> {
+        Some(&self.table)
     }
 
-    fn sort_columns(&self, common: &Common) -> Vec<SortColumn> {
-        let columns = self.choices(common).into_iter().filter(|column| column.sorts());
-        let sort_column = |column: Column| SortColumn {
-            key: column.word(),
-            title: column.title(),
-            meaning: column.meaning(),
-            is_shown: self.columns.contains(&column),
-        };
-        columns.map(sort_column).collect()
+    fn table_mut(&mut self) -> Option<&mut Chosen> {
+        Some(&mut self.table)
     }
 
-    fn sorted(&self) -> Option<Sorted> {
-        Some(Sorted { key: self.sorting.column.word(), descending: self.sorting.descending })
+    fn offers(&self, key: &str, common: &Common) -> bool {
+        let there = There::of(&common.model);
+        Column::of_word(key).is_ok_and(|column| !Column::shown(&[column], there).is_empty())
     }
 
-    fn sort_by(&mut self, key: &str, descending: Option<bool>) {
-        if let Ok(column) = Column::of_word(key) {
-            let sorting = Sorting::by(column);
-            let descending = descending.unwrap_or(sorting.descending);
-            self.sorting = Sorting { descending, ..sorting };
-        }
+    fn grid(&self, width: usize, common: &Common) -> Option<Grid> {
+        Some(draw::grid(&self.fit(common, width), ' '))
     }
 
     fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {

@@ -23,7 +23,7 @@ use super::{Outcome, Screen, View};
 use crate::app::keys::Key::Char;
 use crate::app::keys::{self, Group, KeyMap, bind, own};
 use crate::app::{Action, Common};
-use crate::grid::{Grid, Scroll};
+use crate::grid::{Chosen, Column, Grid, Scroll, Table};
 use crate::look::Look;
 use crate::model::{FLOPS, Figures};
 use crate::roofline::{self, Ceilings, Dot, Roof};
@@ -36,11 +36,51 @@ const HEADS: u16 = 2;
 const PICTURE_MIN: u16 = 6;
 /// Room for the labels of the upright axis.
 const LABELS: u16 = 6;
-/// Room for a name.
-const NAME: (usize, usize) = (8, 40);
-/// Columns behind the name: a blank and these.
-const COLUMNS: [(&str, usize); 5] =
-    [("FLOP/B", 7), ("FLOP/s", 7), ("B/s", 7), ("Roof%", 6), ("Below", 12)];
+/// Columns of the cursor and a letter.
+const MARK: usize = 3;
+
+/// What the cells are written with: the roof, if it is known.
+type Known = Option<Roof>;
+
+fn share(dot: &Dot, roof: &Known) -> Option<f64> {
+    roof.as_ref().map(|roof| dot.share_of(roof))
+}
+
+type Of = Column<(u32, Dot), Known>;
+
+static TABLE: Table<(u32, Dot), Known> = Table(&[
+    Of::new("name", "Name", 8, "its name", |(_, dot), _| dot.label.clone())
+        .left(40)
+        .stays()
+        .least(|(_, a), (_, b)| a.label.cmp(&b.label)),
+    Of::new("intensity", "FLOP/B", 7, "floating-point operations per byte", |(_, dot), _| {
+        units::si(dot.intensity)
+    })
+    .greatest(|(_, a), (_, b)| a.intensity.total_cmp(&b.intensity)),
+    Of::new("flops", "FLOP/s", 7, "of a thread, in its own time", |(_, dot), _| {
+        units::si(dot.flops_per_second)
+    })
+    .rank(2)
+    .greatest(|(_, a), (_, b)| a.flops_per_second.total_cmp(&b.flops_per_second)),
+    Of::new("bytes", "B/s", 7, "the same of bytes", |(_, dot), _| {
+        units::si(dot.bytes_per_second())
+    })
+    .rank(4)
+    .greatest(|(_, a), (_, b)| a.bytes_per_second().total_cmp(&b.bytes_per_second())),
+    Of::new("roof", "Roof%", 6, "share of what the machine can do there", |(_, dot), roof| {
+        share(dot, roof).map_or(NONE.into(), units::percent)
+    })
+    .rank(3),
+    Of::new("below", "Below", 12, "what bounds it", |(_, dot), roof| {
+        roof.as_ref().and_then(|roof| dot.limit(roof)).unwrap_or(NONE).to_owned()
+    })
+    .rank(5),
+    Of::new("time", "Time", 7, "exclusive time since the reset", |(_, dot), _| {
+        units::duration(dot.seconds)
+    })
+    .rank(6)
+    .greatest(|(_, a), (_, b)| a.seconds.total_cmp(&b.seconds)),
+]);
 
 const MEASURE: Group = own(&[bind(
     Action::MeasureCeilings,
@@ -51,7 +91,7 @@ const MEASURE: Group = own(&[bind(
 .more("measuring takes some seconds, on all processors")]);
 
 /// What the roofline shows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Roofline {
     /// None until they are measured, or read.
     pub ceilings: Option<Ceilings>,
@@ -60,9 +100,22 @@ pub struct Roofline {
     pub dots: Vec<(u32, Dot)>,
     /// Where the ceilings will come from.
     measuring: Option<Receiver<Ceilings>>,
+    /// The columns, and what the rows are sorted by: first those that took most time.
+    table: Chosen,
+}
+
+impl Default for Roofline {
+    fn default() -> Self {
+        Self { ceilings: None, dots: Vec::new(), measuring: None, table: TABLE.usual("time") }
+    }
 }
 
 impl Roofline {
+    /// What one thread can do at most, if that is known.
+    fn roof(&self) -> Known {
+        self.ceilings.as_ref().map(|ceilings| ceilings.alone.clone())
+    }
+
     /// The points in the order of the rows.
     fn order(&self) -> Vec<u32> {
         self.dots.iter().map(|(id, _)| *id).collect()
@@ -112,7 +165,12 @@ impl Roofline {
 
 impl View for Roofline {
     fn keys(&self) -> KeyMap {
-        &[&[keys::RUN, keys::OPEN, MEASURE, keys::TO_TABLE], keys::CHANGE, keys::TAIL]
+        &[
+            &[keys::RUN, keys::OPEN, MEASURE, keys::TO_TABLE],
+            keys::CHANGE,
+            &[keys::TABLE],
+            keys::TAIL,
+        ]
     }
 
     fn begin(&mut self, common: &mut Common, _: Instant) {
@@ -131,17 +189,17 @@ impl View for Roofline {
         let Some(snapshot) = common.model.snapshot() else { return };
         let rate = snapshot.clock.ticks_per_second;
         let shown = common.model.points().iter().filter(|figures| common.filter.admits(figures));
-        let mut dots: Vec<(u32, Dot)> =
+        let dots: Vec<(u32, Dot)> =
             shown.filter_map(|figures| Some((figures.id(), dot(figures, rate)?))).collect();
         let known = self.order();
         let place = |id: u32| match common.frozen_until {
             Some(_) => known.iter().position(|known| *known == id).unwrap_or(usize::MAX),
             None => 0,
         };
-        dots.sort_by(|(a, x), (b, y)| {
-            place(*a).cmp(&place(*b)).then(y.seconds.total_cmp(&x.seconds)).then(a.cmp(b))
-        });
-        self.dots = dots;
+        let mut sorted: Vec<&(u32, Dot)> = dots.iter().collect();
+        TABLE.sort(&self.table, &mut sorted);
+        sorted.sort_by_key(|(id, _)| place(*id));
+        self.dots = sorted.into_iter().cloned().collect();
         common.select_among(&self.order());
     }
 
@@ -164,6 +222,23 @@ impl View for Roofline {
 
     fn is_filtered(&self) -> bool {
         true
+    }
+
+    fn table(&self) -> Option<&Chosen> {
+        Some(&self.table)
+    }
+
+    fn table_mut(&mut self) -> Option<&mut Chosen> {
+        Some(&mut self.table)
+    }
+
+    fn grid(&self, width: usize, _: &Common) -> Option<Grid> {
+        Some(TABLE.fit(&self.table, MARK, width, ' ').1)
+    }
+
+    fn copied(&self, common: &Common) -> Option<(String, String)> {
+        let dot = self.dots.iter().find(|(id, _)| Some(*id) == common.selected)?;
+        Some((dot.1.label.clone(), TABLE.row(&self.table, dot, &self.roof())))
     }
 
     fn is_busy(&self) -> bool {
@@ -204,24 +279,29 @@ impl View for Roofline {
         {
             draw_picture(frame, picture, &self.dots, common.selected, ceilings, look);
         }
-        let grid = grid(width, look);
+        let (columns, grid) = TABLE.fit(&self.table, MARK, width, look.glyphs.ellipsis);
         let head = Rect { y: list.y.saturating_sub(1), height: body.height.min(1), ..list };
-        frame.render_widget(grid.heading(None, width, look), head);
+        frame.render_widget(grid.heading(Some(self.table.sorted()), width, look), head);
+        if self.dots.is_empty() && common.filter.is_on() {
+            return frame.render_widget(super::nothing_passes(common, width, look), list);
+        }
         if self.dots.is_empty() {
             let text =
                 " no points that report bytes and flops: scope!(\"name\", bytes = .., flops = ..)";
             let text = text::cut(text, width, look.glyphs.ellipsis);
             return frame.render_widget(Line::styled(text, look.theme.faint), list);
         }
-        let roof = self.ceilings.as_ref().map(|ceilings| &ceilings.alone);
+        let roof = self.roof();
         let seen = self.dots.iter().enumerate().skip(common.scroll.offset);
-        for (area, (place, (id, dot))) in list.rows().zip(seen) {
-            let is_selected = common.selected == Some(*id);
+        for (area, (place, dot)) in list.rows().zip(seen) {
+            let is_selected = common.selected == Some(dot.0);
             if is_selected {
                 frame.buffer_mut().set_style(area, look.theme.selected);
             }
             let cursor = if is_selected { look.glyphs.cursor } else { ' ' };
-            let line = grid.line(cells(place, dot, roof, cursor));
+            let mark = String::from_iter([cursor, ' ', letter(place)]);
+            let cells = columns.iter().map(|column| (column.cell)(dot, &roof));
+            let line = grid.line(std::iter::once(mark).chain(cells));
             frame.render_widget(text::cut(&line, width, look.glyphs.ellipsis), area);
         }
     }
@@ -248,26 +328,6 @@ fn told(ceilings: &Ceilings) -> String {
         units::si(roof.peak()),
         roof.ridge()
     )
-}
-
-/// The columns of the rows.
-fn grid(width: usize, look: &Look) -> Grid {
-    let behind: usize = COLUMNS.iter().map(|(_, width)| width + 1).sum();
-    let name = width.saturating_sub(4 + behind).clamp(NAME.0, NAME.1);
-    let grid = Grid::new(look.glyphs.ellipsis).left("", 3).left("Name", name);
-    COLUMNS.iter().fold(grid, |grid, (title, width)| grid.right(*title, *width))
-}
-
-fn cells(place: usize, dot: &Dot, roof: Option<&Roof>, cursor: char) -> [String; 7] {
-    [
-        String::from_iter([cursor, ' ', letter(place)]),
-        dot.label.clone(),
-        units::si(dot.intensity),
-        units::si(dot.flops_per_second),
-        units::si(dot.bytes_per_second()),
-        roof.map_or(NONE.into(), |roof| units::percent(dot.share_of(roof))),
-        roof.and_then(|roof| dot.limit(roof)).unwrap_or(NONE).to_owned(),
-    ]
 }
 
 /// What stands for a point in the picture.

@@ -5,24 +5,19 @@ mod list;
 
 use std::time::Instant;
 
-use crossterm::event::KeyCode;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 
-use self::list::{COLUMNS, Seen, name_of, order_of};
+use self::list::{TABLE, name_of};
 use super::{Outcome, View};
-use crate::app::keys::Key::{Char, Named};
+use crate::app::keys::Key::Char;
 use crate::app::keys::{self, Group, KeyMap, bind, own};
-use crate::app::{Action, Common, Filter};
-use crate::grid::{SortColumn, Sorted};
+use crate::app::{Action, Common, Filter, Overlay, Prompt};
+use crate::grid::{Chosen, Grid};
 use crate::look::Look;
 use crate::model::threads::{Thread, find};
 
-const CLOCK: &str = "of a thread: how its process learns of switches, for all its threads alike: rseq, perf, \
-                     cputime, or wall, which leaves time off the CPU in";
-
-const CPU: &str = "share of a CPU as the kernel counts it, smoothed; what it has more than Load% was spent \
-                   outside all regions";
+const CPU: &str = "share of a CPU as the kernel counts it, smoothed; - in files and recordings";
 
 const BELOW: Group = own(&[bind(
     Action::Below,
@@ -30,13 +25,6 @@ const BELOW: Group = own(&[bind(
     "its points below",
     "this thread's points below the list, or not",
 )]);
-
-const SORT: Group = own(&[
-    bind(Action::SortLeft, &[Char('<')], "", "sort by the column to the left"),
-    bind(Action::Sort, &[Char('s'), Named(KeyCode::F(6))], "sort", "choose the column to sort by"),
-    bind(Action::SortRight, &[Char('>')], "", "sort by the column to the right"),
-    bind(Action::Invert, &[Char('I')], "invert", "sort the other way round"),
-]);
 
 /// The threads, and the points of one.
 #[derive(Debug)]
@@ -47,7 +35,10 @@ pub struct Threads {
     pub selected: Option<u32>,
     /// The points of that thread are shown, too.
     pub opened: bool,
-    sorted: Sorted,
+    /// The columns, and what the rows are sorted by.
+    table: Chosen,
+    /// Which of them have a row.
+    filter: Filter,
     /// Lines scrolled out at the top of the opened thread.
     below: usize,
 }
@@ -58,7 +49,8 @@ impl Default for Threads {
             order: Vec::new(),
             selected: None,
             opened: false,
-            sorted: Sorted { key: "load", descending: true },
+            table: TABLE.usual("load"),
+            filter: Filter::default(),
             below: 0,
         }
     }
@@ -88,19 +80,22 @@ impl Threads {
 
 impl View for Threads {
     fn keys(&self) -> KeyMap {
-        &[&[keys::RUN, keys::OPEN, BELOW, keys::BACK, keys::COPY, keys::FILTER, SORT], keys::TAIL]
+        &[
+            &[keys::RUN, keys::OPEN, BELOW, keys::BACK, keys::COPY, keys::FILTER, keys::TABLE],
+            keys::TAIL,
+        ]
     }
 
     fn legend(&self, _: &Look) -> Vec<(String, &'static str)> {
         vec![
             ("CPU%".into(), CPU),
-            ("Load%".into(), "exclusive time of its points, as a share of one CPU, smoothed"),
-            ("Clock".into(), CLOCK),
+            ("Load%".into(), "the part of it in points, smoothed the same way"),
+            ("Outside%".into(), "the rest: CPU% less Load%"),
         ]
     }
 
     fn forget(&mut self) {
-        *self = Self::default();
+        *self = Self { table: self.table.clone(), ..Self::default() };
     }
 
     fn begin(&mut self, common: &mut Common, _: Instant) {
@@ -112,22 +107,21 @@ impl View for Threads {
     fn arrange(&mut self, common: &mut Common) {
         common.select_among(&[]);
         let threads = common.model.thread_figures();
+        let passes = |thread: &&Thread| {
+            self.filter.admits_words(&[&thread.lane.name, &thread.lane.tid.to_string()])
+        };
+        let mut shown: Vec<&Thread> = threads.iter().filter(passes).collect();
+        let is_shown = |lane: &u32| shown.iter().any(|thread| thread.lane.id == *lane);
         if common.frozen_until.is_some() {
-            self.order.retain(|lane| find(threads, *lane).is_some());
+            self.order.retain(is_shown);
             let known: Vec<u32> = self.order.clone();
-            let new = threads.iter().map(|thread| thread.lane.id);
+            let new = shown.iter().map(|thread| thread.lane.id);
             self.order.extend(new.filter(|lane| !known.contains(lane)));
         } else {
-            let mut sorted: Vec<&Thread> = threads.iter().collect();
-            if let Some(order) = order_of(self.sorted.key) {
-                sorted.sort_by(|a, b| match self.sorted.descending {
-                    true => (order.compare)(b, a),
-                    false => (order.compare)(a, b),
-                });
-            }
-            self.order = sorted.into_iter().map(|thread| thread.lane.id).collect();
+            TABLE.sort(&self.table, &mut shown);
+            self.order = shown.iter().map(|thread| thread.lane.id).collect();
         }
-        if self.selected.is_none_or(|lane| find(threads, lane).is_none()) {
+        if self.selected.is_none_or(|lane| !self.order.contains(&lane)) {
             self.selected = self.order.first().copied();
         }
     }
@@ -137,6 +131,14 @@ impl View for Threads {
             Action::Open => return self.show_points(common),
             Action::Below => (self.opened, self.below) = (!self.opened, 0),
             Action::Back if self.opened => self.opened = false,
+            Action::Back if self.filter.is_on() => {
+                self.filter = Filter::default();
+                return Outcome::Arrange;
+            }
+            Action::Filter => {
+                let prompt = Prompt::new("threads", self.filter.text());
+                return Outcome::Ask(Overlay::Find(prompt));
+            }
             Action::PageUp if self.opened => self.below = self.below.saturating_sub(common.rows),
             // Kept within the text when the size of the screen is next known.
             Action::PageDown if self.opened => self.below += common.rows,
@@ -155,43 +157,38 @@ impl View for Threads {
         common.freeze(now);
     }
 
-    fn sort_columns(&self, _: &Common) -> Vec<SortColumn> {
-        let column = |column: &list::Column| {
-            let order = column.order.as_ref()?;
-            let (key, meaning) = (order.key, order.meaning);
-            Some(SortColumn { key, title: column.title, meaning, is_shown: true })
-        };
-        COLUMNS.iter().filter_map(column).collect()
-    }
-
-    fn sorted(&self) -> Option<Sorted> {
-        Some(self.sorted)
-    }
-
-    fn sort_by(&mut self, key: &str, descending: Option<bool>) {
-        if let Some(order) = order_of(key) {
-            let descending = descending.unwrap_or(!order.least_first);
-            self.sorted = Sorted { key: order.key, descending };
+    fn find(&mut self, mut typed: Prompt, _: &mut Common, _: Instant) -> Outcome {
+        match Filter::new(&typed.text()) {
+            Ok(filter) => {
+                self.filter = filter;
+                Outcome::Arrange
+            }
+            Err(why) => {
+                typed.trouble = Some(why);
+                Outcome::Ask(Overlay::Find(typed))
+            }
         }
+    }
+
+    fn table(&self) -> Option<&Chosen> {
+        Some(&self.table)
+    }
+
+    fn table_mut(&mut self) -> Option<&mut Chosen> {
+        Some(&mut self.table)
+    }
+
+    fn grid(&self, width: usize, _: &Common) -> Option<Grid> {
+        Some(draw::grid(self, width))
     }
 
     fn copied(&self, common: &Common) -> Option<(String, String)> {
         let thread = find(common.model.thread_figures(), self.selected?)?;
-        // Pictures have no title, and are left out.
-        let look = &Look::new(false, true);
-        let seen = Seen { common, look };
-        let titled = COLUMNS.iter().filter(|column| !column.title.is_empty());
-        let cells =
-            titled.map(|column| format!("{} {}", column.title, (column.text)(&seen, thread)));
-        Some((name_of(thread), cells.collect::<Vec<_>>().join("  ")))
+        Some((name_of(thread), TABLE.row(&self.table, thread, common)))
     }
 
     fn rows(&self, body: Rect) -> Rect {
         draw::rows(self, body)
-    }
-
-    fn heading_at(&self, x: u16, body: Rect, _: &Common) -> Option<&'static str> {
-        draw::grid(body.width.into(), ' ').0.key_at(x.into())
     }
 
     fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {

@@ -92,7 +92,7 @@ impl View for Timeline {
             (of(&glyphs.ran), TIMELINE_RAN),
             (format!("{}name", glyphs.edge), "where a region begins; by its initials if short"),
             (format!("{}name{}9", glyphs.many, glyphs.times), TIMELINE_MANY),
-            (of(&[glyphs.lost]), "the thread's ring holds no more of this time"),
+            (of(&[glyphs.lost]), "newer records have overwritten this time in the thread's ring"),
         ]
     }
 

@@ -339,7 +339,7 @@ impl View for CallTree {
     fn legend(&self, look: &Look) -> Vec<(String, &'static str)> {
         vec![
             ("Total%".into(), "share of all that is shown, with what is called inside"),
-            ("Self%".into(), "share that was spent in the frame itself"),
+            ("Self%".into(), "share that was spent in the frame itself: the solid part of the bar"),
             (
                 look.glyphs.recursive.to_string(),
                 "the point is inside itself; its share counts once further out",
@@ -354,6 +354,12 @@ impl View for CallTree {
 
     fn samples_every(&self) -> Option<Duration> {
         (self.source == Source::Samples).then_some(SAMPLES_EVERY)
+    }
+
+    fn copied(&self, common: &Common) -> Option<(String, String)> {
+        let frame = *self.cursor.last()?;
+        let text = draw::selected(self, common).trim_start().to_owned();
+        Some((name(frame, &common.model), text))
     }
 
     fn sample(&mut self, stacks: &[(u32, Vec<u32>)], common: &Common) {
@@ -378,6 +384,11 @@ impl View for CallTree {
         self.baseline = Some(model);
         self.recent.see(&common.model);
         self.recent.mark(&common.model);
+        // The shares beside those of the baseline are of what came since; a baseline that is a
+        // file has no such moment here.
+        if baseline.file().is_none() || common.replay.is_some() {
+            (self.source, self.window) = (Source::Time, Window::Mark);
+        }
         self.look_at_baseline(common);
     }
 

@@ -347,7 +347,7 @@ mod tests {
 
         fn line(&self) -> Option<Line> {
             let late = self.1.get().then_some(Duration::from_secs(6));
-            Some(Line { via: "ssh node1".into(), late, why: None })
+            Some(Line { via: "ssh node1".into(), late, why: None, age: late.unwrap_or_default() })
         }
     }
 

@@ -8,7 +8,7 @@ use pfp_shm_layout::copy::{self, Note};
 use pfp_shm_layout::header::{Facts, FormatError};
 use pfp_shm_layout::segment::{OpenError, Segment};
 
-use super::{Change, Refusal, Source, live};
+use super::{BadPlace, Change, Refusal, Source, live};
 use crate::export::{json, packed};
 use crate::input::Input;
 use crate::snapshot::Snapshot;
@@ -122,5 +122,9 @@ impl Source for FileSource {
 
     fn read_only(&self) -> Option<&str> {
         Some(READ_ONLY)
+    }
+
+    fn bad_places(&self) -> Vec<BadPlace> {
+        self.snapshot.late_places()
     }
 }

@@ -470,7 +470,9 @@ impl Group {
             whole.taken_unix_ns = whole.taken_unix_ns.max(last.taken_unix_ns);
             whole.process.started_unix_ns =
                 whole.process.started_unix_ns.min(process.started_unix_ns);
-            whole.process.members.push(process.clone());
+            let is_late = running && member.source.line().is_some_and(|line| line.late.is_some());
+            let late_since_unix_ns = is_late.then_some(last.taken_unix_ns);
+            whole.process.members.push(Process { late_since_unix_ns, ..process.clone() });
         }
         whole.summed = summed.map(Arc::new);
         whole.points.sort_by_key(|point| point.id);
@@ -560,8 +562,10 @@ impl Source for Group {
             [one] => one.to_owned(),
             [..] => format!("{} places", places.len()),
         };
+        let age = lines.iter().map(|line| line.age).max().unwrap_or_default();
         let late = lines.iter().max_by_key(|line| line.late).filter(|line| line.late.is_some());
-        Some(late.cloned().unwrap_or(Line { via, late: None, why: None }))
+        let line = late.cloned().unwrap_or(Line { via, late: None, why: None, age });
+        Some(Line { age, ..line })
     }
 
     fn bad_places(&self) -> Vec<BadPlace> {
@@ -620,24 +624,32 @@ impl Source for Group {
 
     fn act(&mut self, change: Change) -> Result<()> {
         let routes = self.routes.get(&point_of(change)).cloned().unwrap_or_default();
-        let mut refused = None;
-        let mut done = false;
+        let mut refused = Vec::new();
+        let (mut done, mut is_over) = (0, false);
         for (place, id) in routes {
             let member = &mut self.members[place];
-            if member.is_kept {
-                refused = Some(anyhow!(ENDED));
+            // Of a sum, those that have ended cannot follow any more.
+            if member.last.process.state != ProcessState::Running {
+                is_over = true;
                 continue;
             }
             match member.source.act(change_of(change, id)) {
-                Ok(()) => done = true,
-                Err(error) => refused = Some(error),
+                Ok(()) => done += 1,
+                Err(error) => refused.push(error),
             }
         }
-        // Of a sum, those that have ended cannot follow any more.
-        match refused {
-            _ if done => Ok(()),
-            Some(error) => Err(error),
-            None => Err(anyhow!("no process has that point")),
+        let all = done + refused.len();
+        match (done, refused.into_iter().next()) {
+            (0, Some(error)) => Err(error),
+            (_, Some(error)) => {
+                let failed = all - done;
+                bail!(Refusal::Partly(format!(
+                    "{failed} of {all} processes did not follow: {error:#}"
+                )))
+            }
+            (0, None) if is_over => bail!(ENDED),
+            (0, None) => bail!("no process has that point"),
+            (_, None) => Ok(()),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The gate that everything from outside passes: text made fit to show,
 //! figures put into the order that the snapshot promises.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use anyhow::Result;
 use super::{BadPlace, Change, Discovery, Line, Looking, Recording, Source};
 use crate::export::json::{Overwrite, WriteError};
 use crate::snapshot::{AMOUNTS, Cell, Drained, Edge, Process, Snapshot};
-use crate::text::clean_in_place;
+use crate::text::{clean, clean_in_place};
 
 /// A source whose snapshots keep the promises of [`crate::snapshot`], whatever
 /// the source within yields.
@@ -99,6 +100,11 @@ pub(super) fn clean_discovery(discovery: &mut Discovery) {
     }
     for refused in &mut discovery.refused {
         clean_in_place(refused.why.words_mut());
+    }
+    for path in &mut discovery.searched {
+        if let Cow::Owned(clean) = clean(&path.to_string_lossy()) {
+            *path = clean.into();
+        }
     }
 }
 

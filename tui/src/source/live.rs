@@ -40,11 +40,9 @@ use crate::snapshot::{
 pub(super) fn discover() -> Result<Discovery> {
     let (found, unread) = find::find_everywhere();
     let mut discovery = Discovery { searched: Directory::candidates(), ..Discovery::default() };
-    for (path, why) in unread {
+    for why in unread {
         let why = Refusal::Permission(format!(
-            "{}: {why}; where it cannot be mended, PFP_DIR names another folder to programs and \
-             viewers",
-            path.display()
+            "{why}; where it cannot be mended, PFP_DIR names another folder to programs and viewers"
         ));
         discovery.refused.push(Refused { pid: None, why });
     }
@@ -621,6 +619,7 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
             host: facts.host.clone(),
             started_unix_ns: facts.created_unix_ns,
             state: state_of(picture, dead),
+            late_since_unix_ns: None,
             members: Vec::new(),
         },
         clock: Clock {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{Change, Source};
+use super::{BadPlace, Change, Source};
 use crate::local_time;
 use crate::recording::{FILE_HEADER, FRAME_HEADER, FileHeader, FrameHeader};
 use crate::snapshot::{Drained, Record, Snapshot};
@@ -102,6 +102,8 @@ pub struct Recording {
     cursor: usize,
     /// The key frame that was read last, and its place.
     key: Option<(usize, Snapshot)>,
+    /// Places that were late at the moment that was yielded last.
+    late: Vec<BadPlace>,
 }
 
 impl Recording {
@@ -124,6 +126,7 @@ impl Recording {
             rest: 0,
             cursor: 0,
             key: None,
+            late: Vec::new(),
         };
         recording.refresh().with_context(refused)?;
         // A loss of power may leave room for frames that were never filled.
@@ -389,7 +392,9 @@ const READ_ONLY: &str = "a recording cannot be changed; attach to the process in
 
 impl Source for Recording {
     fn poll(&mut self) -> Result<Snapshot> {
-        self.snapshot(self.cursor)
+        let snapshot = self.snapshot(self.cursor)?;
+        self.late = snapshot.late_places();
+        Ok(snapshot)
     }
 
     /// The last records of each lane by the moment of the cursor, as far as they were
@@ -430,5 +435,9 @@ impl Source for Recording {
 
     fn read_only(&self) -> Option<&str> {
         Some(READ_ONLY)
+    }
+
+    fn bad_places(&self) -> Vec<BadPlace> {
+        self.late.clone()
     }
 }

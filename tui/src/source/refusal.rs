@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 /// A reason that scripts may want to tell from others; each has an exit
@@ -14,6 +15,8 @@ pub enum Refusal {
     Permission(String),
     /// The segment or file is of a version that this program does not read.
     Version(String),
+    /// Some of several processes did not follow a change; the others did.
+    Partly(String),
 }
 
 impl Refusal {
@@ -23,20 +26,52 @@ impl Refusal {
             Self::NoTarget(_) => 3,
             Self::Permission(_) => 4,
             Self::Version(_) => 5,
+            Self::Partly(_) => 2,
         }
+    }
+
+    /// Whether a change was made by some of the processes.
+    pub fn is_partly(error: &anyhow::Error) -> bool {
+        matches!(error.downcast_ref(), Some(Self::Partly(_)))
     }
 
     pub(super) fn words_mut(&mut self) -> &mut String {
         match self {
-            Self::NoTarget(why) | Self::Permission(why) | Self::Version(why) => why,
+            Self::NoTarget(why)
+            | Self::Permission(why)
+            | Self::Version(why)
+            | Self::Partly(why) => why,
         }
     }
+}
+
+/// Changes one thing after the other. One that only some processes follow keeps nobody from the
+/// next.
+///
+/// # Errors
+///
+/// As the first that is not done at all, and else as the first that only some follow.
+pub fn change_each<'a>(
+    ids: impl IntoIterator<Item = &'a u32>,
+    mut change: impl FnMut(&u32) -> Result<()>,
+) -> Result<()> {
+    let mut partly = Ok(());
+    for id in ids {
+        match change(id) {
+            Err(error) if Refusal::is_partly(&error) => partly = partly.and(Err(error)),
+            result => result?,
+        }
+    }
+    partly
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoTarget(why) | Self::Permission(why) | Self::Version(why) => f.write_str(why),
+            Self::NoTarget(why)
+            | Self::Permission(why)
+            | Self::Version(why)
+            | Self::Partly(why) => f.write_str(why),
         }
     }
 }

@@ -380,19 +380,48 @@ fn user_name(user: u32) -> String {
     named.unwrap_or_else(|| format!("uid{user}"))
 }
 
-/// Segments of other users in this `/dev/shm` that none of the processes found has.
+/// Segments of other users in this `/dev/shm` that none of the processes found has, and that
+/// processes have: of those that crashed, segments may be left. Who has a segment holds the lock
+/// of a file, and the kernel tells everyone who does.
 fn count_unseen(found: &HashSet<String>) -> usize {
     // SAFETY: geteuid has no preconditions and cannot fail.
     let own = unsafe { libc::geteuid() };
-    let objects = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
-    let is_unseen = |object: &fs::DirEntry| {
+    let mut unseen: HashMap<u32, usize> = HashMap::new();
+    for object in fs::read_dir("/dev/shm").into_iter().flatten().flatten() {
         let name = object.file_name();
-        let Some(digits) = name.as_bytes().strip_prefix(b"pfp-") else { return false };
-        digits.len() == 32
+        let Some(digits) = name.as_bytes().strip_prefix(b"pfp-") else { continue };
+        if digits.len() == 32
             && !found.contains(&*String::from_utf8_lossy(digits))
-            && object.metadata().is_ok_and(|meta| meta.uid() != own)
+            && let Ok(about) = object.metadata()
+            && about.uid() != own
+        {
+            *unseen.entry(about.uid()).or_default() += 1;
+        }
+    }
+    if unseen.is_empty() {
+        return 0;
+    }
+    let Ok(locks) = fs::read_to_string("/proc/locks") else { return unseen.values().sum() };
+    let mut holders: HashMap<u32, usize> = HashMap::new();
+    for pid in holders_of(&locks) {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        if let Some(user) = user_of(&status) {
+            *holders.entry(user).or_default() += 1;
+        }
+    }
+    let living = |(user, count): (&u32, &usize)| holders.get(user).map_or(0, |it| *count.min(it));
+    unseen.iter().map(living).sum()
+}
+
+/// The processes that hold a file for themselves alone, by the kernel's list of locks.
+fn holders_of(locks: &str) -> HashSet<u32> {
+    let holder = |line: &str| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let is_lock =
+            [words.next()?, words.next()?, words.next()?] == ["FLOCK", "ADVISORY", "WRITE"];
+        words.next()?.parse().ok().filter(|_| is_lock)
     };
-    objects.filter(is_unseen).count()
+    locks.lines().filter_map(holder).collect()
 }
 
 #[cfg(test)]
@@ -411,6 +440,17 @@ mod tests {
             assert_eq!(container_of(&groups).as_deref(), Some("3f2a91c0b7de"), "{groups}");
         }
         assert_eq!(container_of("0::/user.slice/session-1.scope\n"), None);
+    }
+
+    #[test]
+    fn who_holds_a_lock_is_read() {
+        let locks = "1: FLOCK  ADVISORY  READ 20 fe:00:60 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 21 fe:00:61 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 22 fe:00:61 0 EOF\n\
+                     3: OFDLCK ADVISORY  WRITE -1 fe:00:62 0 EOF\n\
+                     4: POSIX  ADVISORY  WRITE 23 fe:00:63 0 EOF\n";
+        assert_eq!(holders_of(locks), HashSet::from([21]));
+        assert_eq!(holders_of("nonsense\n\n"), HashSet::new());
     }
 
     #[test]

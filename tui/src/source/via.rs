@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use self::agent::Agent;
+use self::agent::{Agent, Waiting};
 use self::far::{Asked, Far, State};
 pub(super) use self::places::Places;
 use self::remote::{Remote, What};
@@ -33,7 +33,9 @@ pub use self::way::Route;
 pub(super) use self::way::Way;
 use self::wire::{Answer, Ask, Unpacker};
 use super::guard::clean_discovery;
-use super::{BadPlace, Candidate, Discovery, Finder, Looking, Source, Together, guarded};
+use super::{
+    BadPlace, Candidate, Discovery, Finder, Looking, Refusal, Refused, Source, Together, guarded,
+};
 
 /// How long a line may owe an answer before the screen goes on without it.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -41,6 +43,13 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const TO_FIND: Duration = Duration::from_secs(3);
 /// After so long, a picture is late.
 const SILENT: Duration = Duration::from_secs(3);
+/// How long a command waits for several places to open.
+pub const IN_TIME_FOR_COMMANDS: Duration = Duration::from_secs(10);
+/// How long a screen does.
+pub const IN_TIME_FOR_SCREENS: Duration = Duration::from_secs(3);
+
+/// Processes, reasons and folders that a place may tell of.
+const MOST: usize = 4096;
 
 /// The finder of the processes of another place.
 pub(super) struct Via {
@@ -66,7 +75,7 @@ impl Via {
     /// If there is no agent, or none of this version.
     pub(super) fn open(route: &Route, keep: bool) -> Result<Self> {
         let way = Way::through(route);
-        let agent = Agent::open(&way, keep, true)?;
+        let agent = Agent::open(&way, keep, true, &Waiting::default())?;
         Ok(Self::of(Far::of(way, keep, Ok(agent)), None, false))
     }
 
@@ -92,7 +101,17 @@ impl Via {
         let mut far = self.far.borrow_mut();
         let (since, why) = far.bad()?;
         let name = self.place.clone().unwrap_or_else(|| far.way.name.clone());
-        Some(BadPlace { name, since, why })
+        Some(BadPlace { name, age: since.elapsed(), why })
+    }
+
+    /// Why it has found nothing yet: its agent is still to come. None where it has come.
+    fn still_opening(&self) -> Option<String> {
+        let far = self.far.borrow();
+        let is_opening = matches!(far.state, State::Opening(_, None));
+        is_opening.then(|| {
+            let late = far.down_since.elapsed().as_secs();
+            format!("{}: expected an agent, found none for {late} s", far.way.name)
+        })
     }
 
     /// Whether something is watched there.
@@ -146,6 +165,7 @@ impl Via {
                 candidate.name = places::at(&candidate.name, place);
             }
         }
+        bound(&mut discovery);
         clean_discovery(&mut discovery);
         self.found = Some(discovery.clone());
         Ok(Some(discovery))
@@ -174,6 +194,7 @@ impl Via {
             last: None,
             is_base: false,
             came: Instant::now(),
+            pictured: Instant::now(),
             read_only: None,
             has_died: false,
         };
@@ -191,6 +212,18 @@ impl Via {
         let mut remote = self.watch(what)?;
         remote.wait_until_attached()?;
         Ok(guarded(Box::new(remote)))
+    }
+}
+
+/// Leaves out what no place has so many of.
+fn bound(discovery: &mut Discovery) {
+    let found = discovery.candidates.len();
+    discovery.candidates.truncate(MOST);
+    discovery.searched.truncate(MOST);
+    discovery.refused.truncate(MOST);
+    if found > MOST {
+        let why = format!("expected at most {MOST} processes, found {found}: the rest is left out");
+        discovery.refused.push(Refused { pid: None, why: Refusal::NoTarget(why) });
     }
 }
 

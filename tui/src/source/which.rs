@@ -68,9 +68,13 @@ impl Discovery {
     /// The number of one of those found, as `-p` takes it.
     pub fn number_of(&self, candidate: &Candidate) -> String {
         let id = candidate.segment_id.as_str();
-        let others = self.candidates.iter().map(|other| other.segment_id.as_str());
-        let shared = others.filter(|other| *other != id).map(|other| common(id, other)).max();
-        let digits = (shared.unwrap_or(0) + 1).clamp(DIGITS, MOST);
+        let mut digits = DIGITS;
+        for other in self.candidates.iter().map(|other| other.segment_id.as_str()) {
+            // Few begin alike, and there may be thousands.
+            if other.get(..digits) == id.get(..digits) && other != id {
+                digits = (common(id, other) + 1).clamp(digits, MOST);
+            }
+        }
         format!("@{}", id.get(..digits).unwrap_or(id))
     }
 }

@@ -8,8 +8,7 @@ use ratatui::widgets::{Block, Clear};
 
 use super::{Look, draw_scrolled};
 use crate::app::{App, Overlay};
-use crate::columns::Column;
-use crate::grid::Sorted;
+use crate::grid::{Chosen, Heading, Sorted};
 use crate::text;
 
 /// A border for terminals without lines.
@@ -61,26 +60,25 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, overlay: &Overlay, 
     draw_scrolled(frame, body, heading, lines, (place + 1).saturating_sub(rows));
 }
 
-/// The columns that the table of points can have, and the place of the cursor.
-fn to_show(app: &App, cursor: Column, width: usize) -> (Vec<String>, usize) {
-    let points = &app.screens.points;
-    let fit = points.fit(&app.common, width);
-    let all = points.choices(&app.common);
-    let rows = all.iter().map(|column| {
-        let chosen = points.columns.contains(column);
-        let check = if chosen { 'x' } else { ' ' };
-        let has_room = !chosen || fit.columns.contains(column);
-        let room = if has_room { "" } else { "(no room) " };
-        format!("[{check}] {:<6} {room}{}", column.title(), column.meaning())
+/// The columns that the table on the screen can have, and the place of the cursor.
+fn to_show(app: &App, cursor: &str, width: usize) -> (Vec<String>, usize) {
+    let grid = app.view().grid(width, &app.common);
+    let has_room =
+        |key: &str| grid.as_ref().is_none_or(|grid| grid.slots.iter().any(|slot| slot.key == key));
+    let all: Vec<_> = columns(app).collect();
+    let rows = all.iter().map(|(column, is_shown)| {
+        let check = if *is_shown { 'x' } else { ' ' };
+        let room = if !is_shown || has_room(column.key) { "" } else { "(no room) " };
+        format!("[{check}] {:<6} {room}{}", column.title, column.meaning)
     });
-    (rows.collect(), all.iter().position(|column| *column == cursor).unwrap_or(0))
+    (rows.collect(), all.iter().position(|(column, _)| column.key == cursor).unwrap_or(0))
 }
 
 /// What the rows of the screen can be sorted by, and the place of the cursor.
 fn to_sort(app: &App, cursor: &str, look: &Look) -> (Vec<String>, usize) {
-    let all = app.view().sort_columns(&app.common);
-    let sorted = app.view().sorted();
-    let rows = all.iter().map(|column| {
+    let sorted = app.view().table().map(Chosen::sorted);
+    let all: Vec<_> = columns(app).filter(|(column, _)| column.sorts.is_some()).collect();
+    let rows = all.iter().map(|(column, _)| {
         let sign = match sorted.filter(|sorted| sorted.key == column.key) {
             Some(Sorted { descending: true, .. }) => look.glyphs.down,
             Some(_) => look.glyphs.up,
@@ -88,5 +86,12 @@ fn to_sort(app: &App, cursor: &str, look: &Look) -> (Vec<String>, usize) {
         };
         format!("{sign} {:<6} {}", column.title, column.meaning)
     });
-    (rows.collect(), all.iter().position(|column| column.key == cursor).unwrap_or(0))
+    (rows.collect(), all.iter().position(|(column, _)| column.key == cursor).unwrap_or(0))
+}
+
+/// The columns that say something of what is watched.
+fn columns(app: &App) -> impl Iterator<Item = (Heading, bool)> {
+    let table = app.view().table().into_iter();
+    let columns = table.flat_map(Chosen::columns);
+    columns.filter(|(column, _)| app.view().offers(column.key, &app.common))
 }

@@ -6,14 +6,14 @@ use ratatui::text::{Line, Span};
 
 use super::Look;
 use crate::app::keys::Binding;
-use crate::app::{Action, App, Overlay, Prompt, Replay, Toast};
+use crate::app::{Action, App, Overlay, Prompt, Replay, Status, Toast};
 use crate::text;
 
 /// Columns that a complaint about what was typed gets at least.
 const TROUBLE: usize = 20;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
-    let bindings: Vec<Binding> = app.bindings().collect();
+    let bindings = bindings(app);
     if let Some(prompt) = app.overlay.as_ref().and_then(Overlay::prompt) {
         return draw_prompt(frame, area, prompt, &bindings, look);
     }
@@ -96,13 +96,26 @@ fn draw_prompt(frame: &mut Frame, area: Rect, prompt: &Prompt, bindings: &[Bindi
     frame.set_cursor_position(Position::new(x, area.y));
 }
 
+/// The keys that do something now. What cannot be done in a process that has ended, in a file
+/// or in a recording is not hinted at.
+fn bindings(app: &App) -> Vec<Binding<'_>> {
+    let status = app.common.status();
+    let is_over = matches!(status, Status::File | Status::Exited | Status::Crashed);
+    let is_of_use = |binding: &Binding| match binding.action {
+        Action::Pause => !is_over,
+        Action::Toggle | Action::Reset | Action::Weight => !is_over && status != Status::Replay,
+        _ => status == Status::Replay || !binding.is_of_recordings(),
+    };
+    app.bindings().filter(|binding| app.overlay.is_some() || is_of_use(binding)).collect()
+}
+
 /// The key that is hinted at in a column of the line, where it shows hints.
 pub(super) fn hit(app: &App, width: usize, column: usize) -> Option<Action> {
     if app.common.toast.is_some() {
         return None;
     }
     let mut right = 1;
-    let bindings: Vec<Binding> = app.bindings().collect();
+    let bindings = bindings(app);
     let found = hinted(&bindings, width, app.common.replay.as_ref()).into_iter().find(|binding| {
         right += room(binding, app.common.replay.as_ref());
         (1..right).contains(&column)
@@ -134,15 +147,7 @@ fn hinted<'a>(
     width: usize,
     replay: Option<&Replay>,
 ) -> Vec<&'a Binding<'a>> {
-    // What cannot be done in a process, or in a recording; and what no key does.
-    let fits_in = |b: &&Binding| {
-        !b.hint.is_empty()
-            && !b.keys.is_empty()
-            && match replay {
-                None => !b.is_of_recordings(),
-                Some(_) => !matches!(b.action, Action::Toggle | Action::Reset | Action::Weight),
-            }
-    };
+    let fits_in = |b: &&Binding| !b.hint.is_empty() && !b.keys.is_empty();
     let last = |b: &&Binding| matches!(b.action, Action::Help | Action::Quit);
     let (must, may): (Vec<&Binding>, Vec<&Binding>) =
         bindings.iter().filter(fits_in).partition(last);

@@ -53,6 +53,13 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         (None, None) => (word.into(), style),
     };
     let mut words = vec![Span::styled(word, style)];
+    if let Some(line) = line.filter(|line| line.late.is_none())
+        && app.common.status() == Status::Live
+        && line.age > app.common.interval * 2
+    {
+        let age = format!("{:.1} s old  ", line.age.as_secs_f64());
+        words.insert(0, Span::styled(age, theme.warn));
+    }
     // The table is what one expects; of the others one is told even where there
     // is no line for it.
     if let Some(tab @ 1..) = app.screen.tab()
@@ -161,9 +168,9 @@ fn places(bad: &[BadPlace], room: usize, ellipsis: char) -> String {
     }
     let heads: Vec<String> = bad
         .iter()
-        .map(|BadPlace { name, since, why }| {
+        .map(|BadPlace { name, age: since, why }| {
             let word = if why.is_some() { "DOWN" } else { "LATE" };
-            format!("{name} {word} {}", age(since.elapsed()))
+            format!("{name} {word} {}", age(*since))
         })
         .collect();
     let used: usize = heads.iter().map(|head| text::width(head) + 2).sum();

@@ -6,11 +6,23 @@ use ratatui::text::{Line, Span};
 
 use super::{Look, draw_scrolled};
 use crate::app::keys::Binding;
-use crate::app::{App, Screen};
+use crate::app::{Action, App, Screen};
 use crate::text;
 
 /// Columns for the names of keys.
 const KEYS: usize = 12;
+/// Keys that have one line together.
+const TOGETHER: &[([Action; 2], &str)] = &[
+    ([Action::Up, Action::Down], "one row up, down; in Detail the point above, below"),
+    ([Action::PageUp, Action::PageDown], "one screen up, down"),
+    ([Action::Top, Action::Bottom], "to the first row, the last"),
+    ([Action::Faster, Action::Slower], "poll more often, less often"),
+    ([Action::SortLeft, Action::SortRight], "sort by the column to the left, right"),
+    ([Action::ScrollLeft, Action::ScrollRight], "more of the beginnings, ends of long names"),
+    ([Action::NextScreen, Action::PreviousScreen], "the next screen, the one before"),
+    ([Action::ToggleAll, Action::ResetAll], "switch, reset all points shown; asks first"),
+    ([Action::Suspend, Action::Redraw], "to the shell, fg brings back; draw anew"),
+];
 /// From this width on the keys stand in two columns.
 const WIDE: usize = 100;
 
@@ -37,12 +49,34 @@ pub(super) fn lines(app: &App, look: &Look, width: usize) -> Vec<Line<'static>> 
     let title = |text: &str| Line::styled(format!(" {text}"), look.theme.process);
     let column = if width >= WIDE { width / 2 } else { width };
     let entries = |is_common: bool| {
-        keys(is_common).flat_map(|b| entry(&names(&b), b.help, column, look)).collect::<Vec<_>>()
+        let all: Vec<Binding> = keys(is_common).collect();
+        let of = |action: Action| all.iter().find(|binding| binding.action == action);
+        let shows = || all.iter().filter(|it| matches!(it.action, Action::Show(_)));
+        let entries = all.iter().filter_map(|binding| match binding.action {
+            Action::Show(_) if shows().next().map(|it| it.action) == Some(binding.action) => {
+                let last = shows().next_back().map_or(String::new(), names);
+                Some((format!("{} .. {last}", binding.key_name()), "the screens, as named below"))
+            }
+            Action::Show(_) => None,
+            action => {
+                let group = TOGETHER.iter().find(|(actions, _)| actions.contains(&action));
+                match group.and_then(|([a, b], words)| Some((of(*a)?, of(*b)?, *words))) {
+                    Some((_, b, _)) if b.action == action => None,
+                    Some((a, b, words)) => {
+                        let long = format!("{} {}", names(a), names(b));
+                        let short = format!("{} {}", a.key_name(), b.key_name());
+                        Some((if long.len() <= KEYS { long } else { short }, words))
+                    }
+                    None => Some((names(binding), binding.help)),
+                }
+            }
+        });
+        entries.flat_map(|(keys, words)| entry(&keys, words, column, look)).collect::<Vec<_>>()
     };
     let mut lines = entries(false);
     let common = entries(true);
     if !lines.is_empty() && !common.is_empty() {
-        lines.extend([Line::default(), title("On all screens")]);
+        lines.push(title("On all screens"));
     }
     lines.extend(common);
     if width >= WIDE {
@@ -54,7 +88,7 @@ pub(super) fn lines(app: &App, look: &Look, width: usize) -> Vec<Line<'static>> 
         [("What stands there", app.view().legend(look)), ("More about keys", more)]
     {
         if !list.is_empty() {
-            lines.extend([Line::default(), title(heading)]);
+            lines.push(title(heading));
         }
         lines.extend(list.into_iter().flat_map(|(term, text)| entry(&term, text, width, look)));
     }

@@ -62,7 +62,8 @@ fn parts(app: &App, look: &Look) -> Vec<Vec<Span<'static>>> {
             Span::styled(rest, theme.faint),
         ]);
     }
-    let loads = app.common.model.points().iter().filter_map(Figures::load);
+    let of_cpus = app.common.model.points().iter().filter(|figures| !figures.point().device);
+    let loads = of_cpus.filter_map(Figures::load);
     let in_points = loads.reduce(|sum, more| sum + more);
     if parts.is_empty()
         && let Some(load) = in_points

@@ -113,6 +113,27 @@ fn a_point_in_full() {
 }
 
 #[test]
+fn a_point_of_the_clock_has_no_exclusive_time_and_its_detail_says_why() {
+    let mut desk = desk();
+    {
+        let mut process = desk.process.0.borrow_mut();
+        let point = &mut process.snapshot_mut().points[1];
+        (point.device, point.wall) = (true, true);
+    }
+    desk.wait(20);
+    desk.app.common.selected = Some(1);
+    desk.code(KeyCode::Enter);
+    let text = screen(&mut desk, false, (120, 40));
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("so there is no exclusive time"), "{text}");
+    assert!(text.contains("Wall time, all") && text.contains(" wall time "), "{text}");
+    assert!(text.contains("% of the time"), "{text}");
+    for absent in [" exclusive  ", " off CPU ", " switches ", "Exclusive", "one CPU"] {
+        assert!(!text.contains(absent), "{absent} in {text}");
+    }
+}
+
+#[test]
 fn the_histogram_of_the_last_seconds_and_since_a_mark() {
     let mut desk = desk();
     desk.app.common.selected = Some(1);
@@ -641,6 +662,39 @@ fn what_has_ended_has_a_load_over_its_life_and_no_rates() {
     desk.press("3");
     let threads = screen(&mut desk, false, (120, 30));
     assert!(!threads.contains(" live ") && threads.contains("crashed"), "{threads}");
+    // They have no rates any more, are dim, and are so in the detail of a point.
+    let mut row = words(&threads, "reader");
+    // A bar has no heading.
+    row.retain(|it| *it != "▏");
+    let heading = words(&threads, "Thread");
+    let cell = |title: &str| row[heading.iter().position(|it| *it == title).unwrap()];
+    assert_eq!([cell("CPU%"), cell("Outside%"), cell("Switch/s")], ["-"; 3], "{threads}");
+    let buffer = drawn(&mut desk.app, now, &Look::new(true, false), (120, 30));
+    let row = threads.lines().position(|line| line.contains("  reader")).unwrap();
+    assert!(buffer[(5, row as u16)].modifier.contains(Modifier::DIM));
+    desk.press("2");
+    let detail = screen(&mut desk, false, (120, 44));
+    assert!(detail.contains("crashed") && !detail.contains(" live "), "{detail}");
+    // What can be done no more is not offered.
+    let last = detail.lines().last().unwrap();
+    assert!(
+        !last.contains("pause") && !last.contains("on/off") && last.contains("w save"),
+        "{last}"
+    );
+}
+
+#[test]
+fn the_histogram_takes_the_lines_that_nothing_else_needs() {
+    let mut desk = desk();
+    desk.wait(20);
+    desk.app.common.selected = Some(1);
+    desk.code(KeyCode::Enter);
+    // A higher one has all the bars that there are.
+    for height in [34, 40] {
+        let text = screen(&mut desk, false, (120, height));
+        let blank = text.lines().rev().skip(2).take_while(|line| line.is_empty()).count();
+        assert!(blank <= 1, "{blank} at {height}: {text}");
+    }
 }
 
 #[test]
@@ -732,6 +786,18 @@ fn without_a_baseline_the_screen_says_how_to_take_one() {
     desk.press("5");
     for size in SIZES {
         assert!(screen(&mut desk, false, size).contains("b takes one"));
+    }
+    let text = screen(&mut desk, false, (100, 24));
+    assert!(text.lines().last().unwrap().contains(" b baseline "), "{text}");
+    // With one, and a filter that nothing passes, it is said.
+    desk.press("b");
+    desk.wait(2);
+    desk.press("/zzz");
+    desk.code(KeyCode::Enter);
+    for _ in 0..2 {
+        let text = screen(&mut desk, false, (80, 24));
+        assert!(text.contains("no point passes the filter"), "{text}");
+        desk.press("7");
     }
 }
 
@@ -900,7 +966,7 @@ impl Source for Far {
 fn bad_places_are_named_with_their_age_and_reason() {
     let bad = |name: &str, seconds: u64, why: Option<&str>| BadPlace {
         name: name.into(),
-        since: Instant::now().checked_sub(Duration::from_secs(seconds)).expect("it is not new"),
+        age: Duration::from_secs(seconds),
         why: why.map(str::to_owned),
     };
     let (mut desk, places) = (desk(), Rc::default());

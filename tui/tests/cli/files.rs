@@ -164,7 +164,7 @@ fn settings_are_a_small_file_or_a_warning() {
         let said = &ended.complaint;
         assert!(said.contains(path.to_str().unwrap()), "{}: {said}", path.display());
         assert!(ended.bytes < MOST, "{}: {} MiB", path.display(), ended.bytes / MIB);
-        assert!(ended.status.code().is_some(), "{}: {:?}", path.display(), ended.status);
+        assert!(ended.status.success(), "{}: {:?} {said}", path.display(), ended.status);
     }
 }
 
@@ -174,12 +174,19 @@ fn other_files_that_are_named_are_no_traps_either() {
     let pipe = folder.path().join("pipe");
     fifo(&pipe);
     let pipe = pipe.to_str().unwrap();
+    let [sparse_file, bytes] = ["sparse", "bytes"].map(|name| folder.path().join(name));
+    sparse(&sparse_file, b"true agent\n");
+    fs::write(&bytes, b"ssh \xff\n").unwrap();
     for arguments in [
         &["run", "--once", "--log", pipe, "true"][..],
         &["run", "--once", "/dev/zero"],
         &["run", "--once", pipe],
         &["record", "--append", "-o", pipe, "-p", "1"],
         &["export", "csv", "-o", pipe, "--force", &super::snapshot_file(folder.path())],
+        &["list", "--via-file", pipe],
+        &["list", "--via-file", "/dev/zero"],
+        &["list", "--via-file", sparse_file.to_str().unwrap()],
+        &["--once", "--all", "--sum", "--via-file", bytes.to_str().unwrap()],
     ] {
         let ended = end(bounded(arguments).spawn().unwrap());
         let code = ended.status.code();

@@ -5,11 +5,15 @@ use std::ffi::{c_char, c_int, c_long, c_ulong, c_void};
 /// What an `__itt_global` begins with.
 pub(super) const MAGIC: [u8; 8] = [0xed, 0xab, 0xab, 0xec, 0x0d, 0xee, 0xda, 0x30];
 
+/// The version of clients, a date, from which on they have [`Later`].
+pub(super) const LATER: c_ulong = 20_180_723;
+
 /// `__itt_global`, up to what all clients have.
 #[repr(C)]
 pub(crate) struct Global {
     pub(super) magic: [u8; 8],
-    version: [c_ulong; 3],
+    /// Major, minor, and a date.
+    pub(super) version: [c_ulong; 3],
     state: [c_long; 3],
     mutex: libc::pthread_mutex_t,
     library: *mut c_void,
@@ -17,6 +21,30 @@ pub(crate) struct Global {
     path: *mut c_void,
     /// Ends with one that has no name.
     pub(super) functions: *mut ApiInfo,
+}
+
+/// `__itt_global` of later clients, up to what is used.
+#[repr(C)]
+pub(super) struct Later {
+    global: Global,
+    lists: [*const c_void; 4],
+    collection: c_int,
+    /// Made before there was a tool.
+    pub(super) counters: *const CounterInfo,
+}
+
+/// `__itt_counter_info`.
+#[repr(C)]
+pub(super) struct CounterInfo {
+    pub(super) name: *const c_char,
+    wide_name: *const c_void,
+    pub(super) domain: *const c_char,
+    wide_domain: *const c_void,
+    pub(super) kind: c_int,
+    index: c_long,
+    extra: c_int,
+    more: *const c_void,
+    pub(super) next: *const CounterInfo,
 }
 
 /// `__itt_api_info`.
@@ -57,4 +85,44 @@ pub(crate) struct Handle {
 #[derive(Clone, Copy)]
 pub(crate) struct Id {
     pub(super) words: [u64; 3],
+}
+
+/// Kinds of numbers: `__itt_metadata_type`.
+pub(super) mod number {
+    use std::ffi::{c_int, c_void};
+
+    pub(in crate::itt) const U64: c_int = 1;
+    const I64: c_int = 2;
+    const U32: c_int = 3;
+    const I32: c_int = 4;
+    const U16: c_int = 5;
+    const I16: c_int = 6;
+    const F32: c_int = 7;
+    const F64: c_int = 8;
+
+    /// A number as an amount, which is a whole number and not negative.
+    ///
+    /// # Safety
+    ///
+    /// It is null, or points to one of that kind.
+    pub(in crate::itt) unsafe fn read(kind: c_int, number: *const c_void) -> Option<u64> {
+        let rounded = |number: f64| (number >= 0.0).then_some(number.round() as u64);
+        if number.is_null() {
+            return None;
+        }
+        // SAFETY: as the caller says.
+        unsafe {
+            match kind {
+                U64 => Some(number.cast::<u64>().read_unaligned()),
+                I64 => number.cast::<i64>().read_unaligned().try_into().ok(),
+                U32 => Some(number.cast::<u32>().read_unaligned().into()),
+                I32 => number.cast::<i32>().read_unaligned().try_into().ok(),
+                U16 => Some(number.cast::<u16>().read_unaligned().into()),
+                I16 => number.cast::<i16>().read_unaligned().try_into().ok(),
+                F32 => rounded(number.cast::<f32>().read_unaligned().into()),
+                F64 => rounded(number.cast::<f64>().read_unaligned()),
+                _ => None,
+            }
+        }
+    }
 }

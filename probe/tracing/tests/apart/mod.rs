@@ -15,6 +15,7 @@ pub(crate) const WAYS: [&str; 2] = ["init()", "layer()"];
 
 /// Runs a test once for each case, in a process that `prepare` may change. The result is the case
 /// in such a process, and none once all have ended well.
+#[expect(clippy::disallowed_methods, reason = "a test's own variable, asked for as it starts")]
 pub(crate) fn case(test: &str, cases: &[&str], prepare: fn(&str, &mut Command)) -> Option<String> {
     if let Ok(case) = std::env::var(CASE) {
         return Some(case);

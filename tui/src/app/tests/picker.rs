@@ -29,6 +29,37 @@ fn among_the_dead_the_first_that_lives_is_attached_to() {
 }
 
 #[test]
+fn the_list_of_processes_is_filtered_sorted_and_copied() {
+    let (stage, now) = (Stage::default(), Instant::now());
+    stage.0.borrow_mut().candidates = vec![candidate(1), candidate(2), candidate(13)];
+    let mut app = App::new(Options::default(), Box::new(stage.clone()), now);
+    app.poll(now);
+    let press = |app: &mut App, keys: &str| {
+        keys.chars().for_each(|c| app.key(KeyEvent::from(KeyCode::Char(c)), now));
+    };
+    let pids = |app: &App| -> Vec<u32> {
+        app.screens.picker.candidates.iter().map(|candidate| candidate.pid).collect()
+    };
+    assert_eq!(pids(&app), [13, 2, 1], "the youngest first");
+    app.mouse(
+        crossterm::event::MouseEventKind::Down(crossterm::event::MouseButton::Left),
+        super::mouse::Target::Heading("pid"),
+        now,
+    );
+    assert_eq!(pids(&app), [1, 2, 13]);
+    press(&mut app, "/app1");
+    app.key(KeyEvent::from(KeyCode::Enter), now);
+    assert_eq!(pids(&app), [1, 13]);
+    app.poll(now);
+    assert_eq!(pids(&app), [1, 13], "also when they are looked for again");
+    press(&mut app, "y");
+    let Some(Errand::Copy(text)) = app.common.errand.take() else { panic!("no row") };
+    assert!(text.contains("PID 1  State running"), "{text}");
+    app.key(KeyEvent::from(KeyCode::Esc), now);
+    assert_eq!((app.screen, pids(&app).len()), (Screen::Picker, 3));
+}
+
+#[test]
 fn several_processes_are_offered() {
     let (stage, now) = (Stage::default(), Instant::now());
     stage.0.borrow_mut().candidates = vec![candidate(1), candidate(2), candidate(3)];

@@ -29,19 +29,19 @@ fn members(desk: &Desk, change: impl Fn(&mut Vec<Process>)) {
 #[test]
 fn rows_are_sorted_by_process_where_there_are_several() {
     let mut desk = desk();
-    desk.app.screens.points.sorting = Sorting::by(Column::On);
+    desk.app.screens.points.table_mut().unwrap().sort_by("on", None);
     desk.press(">");
     assert_eq!(
-        desk.app.screens.points.sorting.column,
+        desk.app.screens.points.sorting().column,
         Column::Name,
         "of one process it is passed over"
     );
     let mut desk = desk_of_two();
     desk.wait(2);
     desk.press("o");
-    desk.app.screens.points.sorting = Sorting::by(Column::On);
+    desk.app.screens.points.table_mut().unwrap().sort_by("on", None);
     desk.press(">");
-    assert_eq!(desk.app.screens.points.sorting.column, Column::Process);
+    assert_eq!(desk.app.screens.points.sorting().column, Column::Process);
     let places = |desk: &Desk| -> Vec<u32> {
         let of = |id: &u32| desk.app.common.model.point(*id).unwrap().point().process.unwrap();
         desk.app.common.order.iter().map(of).collect()
@@ -61,7 +61,7 @@ fn rows_are_sorted_by_process_where_there_are_several() {
     assert_eq!(places(&desk), [0, 0, 0, 0, 0, 1, 1, 1, 1]);
     assert!(loads(&desk)[..5].is_sorted_by(|a, b| a >= b), "what burns stays on top");
     desk.press("<");
-    assert_eq!(desk.app.screens.points.sorting.column, Column::On);
+    assert_eq!(desk.app.screens.points.sorting().column, Column::On);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn the_detail_of_a_point_that_is_gone_closes() {
     desk.process.0.borrow_mut().snapshot_mut().points.pop();
     desk.wait(1);
     assert_eq!(desk.app.screen, Screen::Points);
-    assert!(desk.app.common.toast.clone().unwrap().text.contains("shown no more"));
+    assert!(desk.app.common.toast.clone().unwrap().text.contains("ended a while ago"));
     assert!(desk.app.common.selected.is_some_and(|id| desk.app.common.order.contains(&id)));
 }
 

@@ -280,10 +280,10 @@ fn threads_are_sorted_selected_and_opened() {
     desk.press("I");
     assert!(loads(&desk).is_sorted_by(|a, b| a <= b));
     desk.press("<<");
-    assert_eq!(desk.app.view().sorted().map(|sorted| sorted.key), Some("tid"));
+    assert_eq!(desk.app.view().table().unwrap().sorted().key, "tid");
     assert_eq!(desk.app.screens.threads.order, [0, 1, 2]);
     // The table of points has its own order.
-    assert_eq!(desk.app.screens.points.sorting, Sorting::by(Column::Load));
+    assert_eq!(desk.app.screens.points.sorting(), Sorting::by(Column::Load));
     desk.press("jj");
     assert_eq!(desk.app.screens.threads.selected, Some(2));
     desk.press("d");

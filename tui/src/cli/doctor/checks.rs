@@ -92,20 +92,17 @@ fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<Finding> {
 fn annotations() -> Vec<Finding> {
     const ABOUT: &str = "annotations";
     let libraries = [
-        ("libpfp_inject.so", "for annotated programs", inject::library()),
-        (
-            "libpfp.so",
-            "for -finstrument-functions",
-            preload::places().into_iter().find(|it| it.is_file()),
-        ),
+        ("libpfp_inject.so", "for annotated programs", inject::candidates(), "PFP_INJECT_LIBRARY"),
+        ("libpfp.so", "for -finstrument-functions", preload::places(), "PFP_LIBRARY"),
     ];
-    let library = |(name, what, found): (&str, &str, Option<PathBuf>)| {
-        match found {
-        Some(path) => Finding::ok(ABOUT, format!("{name}, {what}: {}", path.display())),
-        None => Finding::note(ABOUT, format!("{name}, {what}, was not found")).advice(
-            "install both ends, see docs/installing.md, or name it: PFP_INJECT_LIBRARY, PFP_LIBRARY",
-        ),
-    }
+    let library = |(name, what, places, variable): (&str, &str, Vec<PathBuf>, &str)| {
+        let looked = inject::list(&places);
+        match places.into_iter().find(|place| place.is_file()) {
+            Some(path) => Finding::ok(ABOUT, format!("{name}, {what}: {}", path.display())),
+            None => Finding::note(ABOUT, format!("{name}, {what}, is none of {looked}")).advice(
+                format!("install both ends, see docs/installing.md, or name it with {variable}"),
+            ),
+        }
     };
     let own = inject::library();
     let taken = |system: System| {

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use pfp_shm_layout::directory::Directory;
@@ -39,9 +40,10 @@ pub(super) fn all(pid: u32) -> Vec<Finding> {
     if inside != pid {
         who += &format!(", with the id {inside} there");
     }
-    let is_built_with_pfp = is_instrumented || has_sign(pid);
-    let mut findings =
-        vec![Finding::ok(ABOUT, who), instrumented(is_instrumented, is_built_with_pfp)];
+    let has_sign_itself =
+        is_instrumented || File::open(format!("/proc/{pid}/exe")).is_ok_and(has_sign);
+    let libraries = libraries_of(pid);
+    let mut findings = vec![Finding::ok(ABOUT, who)];
     findings.extend(variables.iter().filter_map(|(name, value)| {
         let value = value.as_ref()?.to_string_lossy();
         let is_ours = std::env::var_os(name).is_some_and(|own| own.to_string_lossy() == value);
@@ -53,10 +55,15 @@ pub(super) fn all(pid: u32) -> Vec<Finding> {
     if room.is_some()
         && let Err(error) = source::enter(pid)
     {
+        findings.extend(has_sign_itself.then(|| instrumented(is_instrumented, true)));
         let finding = Finding::problem("room", format!("{error:#}"));
         findings.push(finding.advice(format!("`sudo pfp-top doctor {pid}`")));
         return findings;
     }
+    // With the rights of that user, and under their root.
+    let has_sign_inside = || libraries.iter().filter_map(|path| open(path)).any(has_sign);
+    let is_built_with_pfp = has_sign_itself || has_sign_inside();
+    findings.insert(1, instrumented(is_instrumented, is_built_with_pfp));
     for (name, value) in variables {
         // SAFETY: this process has no other thread.
         unsafe {
@@ -109,15 +116,24 @@ fn told_by(inside: u32, segments: &[String]) -> Vec<Finding> {
     findings
 }
 
-/// Whether the program was built with pfp, or has a library loaded that was.
-fn has_sign(pid: u32) -> bool {
+/// Paths of what a process has loaded that may be pfp's, as it sees them.
+fn libraries_of(pid: u32) -> Vec<String> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let is_ours = |line: &&str| line.contains(" r-xp ") && line.contains("pfp");
     let ours = maps.lines().filter(is_ours).filter_map(|line| line.split_ascii_whitespace().nth(5));
-    let ours = ours.map(|path| format!("/proc/{pid}/root{path}"));
-    std::iter::once(format!("/proc/{pid}/exe")).chain(ours).any(|path| {
-        File::open(path).is_ok_and(|file| contains(BufReader::with_capacity(1 << 20, file), SIGN))
-    })
+    ours.map(str::to_owned).collect()
+}
+
+/// Opens a file. Something else may be there by now, such as a pipe that nobody writes to.
+fn open(path: &str) -> Option<File> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
+    file.metadata().is_ok_and(|about| about.is_file()).then_some(file)
+}
+
+/// Whether a program or library was built with pfp.
+fn has_sign(file: File) -> bool {
+    contains(BufReader::with_capacity(1 << 20, file), SIGN)
 }
 
 /// Whether these bytes have those in them.

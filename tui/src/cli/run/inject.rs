@@ -17,7 +17,7 @@ use crate::input;
 use crate::variables;
 
 /// The library, as it is found where programs are built, and where they run.
-const NAMES: [&str; 1] = ["libpfp_inject.so"];
+const LIBRARY: &str = "libpfp_inject.so";
 /// Read by the library.
 const FOLD_DIGITS: &str = "PFP_FOLD_DIGITS";
 
@@ -71,11 +71,27 @@ impl System {
     }
 }
 
+/// What the user is told of what is set up.
+pub(super) enum Note {
+    /// As it should be.
+    Fine(String),
+    /// Something is not measured.
+    Lacking(String),
+}
+
+impl Note {
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::Fine(text) | Self::Lacking(text) => text,
+        }
+    }
+}
+
 impl Inject {
     /// What to add to a program's environment. Says what is done, and what is not.
     pub(super) fn environment(
         &self,
-        mut say: impl FnMut(&str),
+        mut say: impl FnMut(Note),
     ) -> Result<Vec<(&'static str, OsString)>> {
         if self.no_inject {
             return Ok(Vec::new());
@@ -83,12 +99,16 @@ impl Inject {
         let Some(library) = library() else {
             if !self.inject.is_empty() || self.fold_digits {
                 bail!(
-                    "annotations for other tools need libpfp_inject.so, which is none of {}; name \
-                     it with {}",
+                    "annotations for other tools need {LIBRARY}, which is none of {}; name it \
+                     with {}",
                     list(&candidates()),
                     variables::INJECT_LIBRARY
                 );
             }
+            say(Note::Fine(format!(
+                "annotations for other tools are not measured: {LIBRARY} was not found, see \
+                 `pfp-top doctor`"
+            )));
             return Ok(Vec::new());
         };
         let systems = match self.inject.is_empty() {
@@ -102,10 +122,10 @@ impl Inject {
                 None => added.push((variable, library.clone().into_os_string())),
                 Some(value) if is_the_same(&value, &library) => {}
                 // Each loads one tool.
-                Some(value) if self.inject.is_empty() => say(&format!(
+                Some(value) if self.inject.is_empty() => say(Note::Lacking(format!(
                     "{variable} names {} already, which is left so: pfp does not see what it sees",
                     value.display()
-                )),
+                ))),
                 Some(value) => bail!(
                     "{variable} names {} already, and a program loads one tool: unset it to have \
                      pfp instead",
@@ -113,9 +133,9 @@ impl Inject {
                 ),
             }
         }
-        if !added.is_empty() && !self.inject.is_empty() {
+        if !added.is_empty() {
             let variables: Vec<_> = added.iter().map(|(variable, _)| *variable).collect();
-            say(&format!("{} set to {}", variables.join(", "), library.display()));
+            say(Note::Fine(format!("{} set to {}", variables.join(", "), library.display())));
         }
         if self.fold_digits {
             added.push((FOLD_DIGITS, "1".into()));
@@ -194,14 +214,14 @@ pub(in crate::cli) fn library() -> Option<PathBuf> {
 
 /// Where it may be.
 pub(in crate::cli) fn candidates() -> Vec<PathBuf> {
-    places::of(&NAMES, variables::INJECT_LIBRARY)
+    places::of(&[LIBRARY], variables::INJECT_LIBRARY)
 }
 
 fn is_the_same(value: &OsStr, library: &Path) -> bool {
     fs::canonicalize(value).is_ok_and(|value| value == library)
 }
 
-fn list(places: &[PathBuf]) -> String {
+pub(in crate::cli) fn list(places: &[PathBuf]) -> String {
     let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
     places.join(", ")
 }

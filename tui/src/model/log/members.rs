@@ -72,7 +72,7 @@ pub(super) fn turns(known: &[Member], snapshot: &Snapshot) -> Vec<Turn> {
         turn(
             gone.map(|old| old.name.clone()).collect(),
             false,
-            ["ended before and is shown no more", "ended before and are shown no more"],
+            ["ended a while ago: its rows are gone", "ended a while ago: their rows are gone"],
         ),
     ]
     .into_iter()

@@ -11,7 +11,7 @@ use crate::look::{Look, chart};
 use crate::model::histogram::{self, Bar};
 use crate::model::lost;
 use crate::model::{Calls, Figures, Lately, Since, Who, mean, off_share};
-use crate::snapshot::{LaneKind, PointState, ProcessState};
+use crate::snapshot::{PointState, ProcessState};
 use crate::text;
 use crate::units::{self, NONE, Scale};
 
@@ -23,8 +23,6 @@ const FIGURES: usize = 35;
 const SUMS: usize = 60;
 /// Lines of the histogram, and at most where there is more height.
 const BARS: (usize, usize) = (13, 24);
-/// Lines of all that stands beside and below it.
-const OTHERS: usize = 26;
 /// The quantiles told of a point.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
@@ -83,21 +81,30 @@ impl Text {
     ) {
         let (width, height) = (usize::from(size.width), usize::from(size.height));
         let lines = &mut self.lines;
-        let pane = Pane {
+        let mut pane = Pane {
             figures,
             look,
             scale: common.scale(),
             quantiles: figures.quantiles_at(QUANTILES.map(|(_, quantile)| quantile)),
             since: detail.since,
             lately: detail.lately(common),
-            bars: height.saturating_sub(OTHERS).clamp(BARS.0, BARS.1),
+            bars: 0,
         };
         for trouble in figures.remarks() {
             lines.extend(warning(trouble.explanation(), width, look));
         }
         lines.extend(losses(common, width, look));
+        let left = pane.figures();
+        let load = load::lines(&detail.load, common, figures, look, width);
+        let below = [pane.amounts(width), load, pane.lanes(width), pane.calls(common, width)];
+        // What else there is leaves it so many lines; the point's heading has one more.
+        let others = 1 + lines.len() + below.iter().map(Vec::len).sum::<usize>();
+        let around = 1 + usize::from(pane.lately.is_some());
+        let room = height.saturating_sub(others);
+        let room =
+            if width >= WIDE { room.max(left.len()) } else { room.saturating_sub(left.len()) };
+        pane.bars = room.saturating_sub(around).clamp(BARS.0, BARS.1);
         if width >= WIDE {
-            let left = pane.figures();
             let right = pane.histogram(width - FIGURES - 1);
             for row in 0..left.len().max(right.len()) {
                 let left = left.get(row).cloned().unwrap_or_default();
@@ -108,15 +115,15 @@ impl Text {
                 lines.push(Line::from(spans));
             }
         } else {
-            lines.extend(pane.figures());
+            lines.extend(left);
             lines.extend(pane.histogram(width));
         }
-        lines.extend(pane.amounts(width));
-        self.load.0 = lines.len();
-        lines.extend(load::lines(&detail.load, common, figures, look, width));
-        self.load.1 = lines.len();
-        lines.extend(pane.lanes(width));
-        lines.extend(pane.calls(common, width));
+        let [amounts, load, lanes, calls] = below;
+        lines.extend(amounts);
+        self.load = (lines.len(), lines.len() + load.len());
+        lines.extend(load);
+        lines.extend(lanes);
+        lines.extend(calls);
     }
 }
 
@@ -183,22 +190,28 @@ impl Pane<'_> {
         let fenced = if figures.point().fenced { ", fenced" } else { "" };
         let rate = format!("  {rate}/s{fenced}");
         let load = figures.load().map_or(NONE.into(), |load| format!("{}%", units::percent(load)));
+        let is_wall = figures.point().wall;
+        // What no thread has for itself.
+        let of_threads = ["exclusive", "off CPU", "switches"];
+        let (of, inclusive) =
+            if is_wall { (" of the time", "wall time") } else { (" of one CPU", "inclusive") };
         let rows = [
             ("count", units::count(total.count), rate),
-            ("load", load, " of one CPU".into()),
+            ("load", load, of.into()),
             ("exclusive", used(total.exclusive), share(inside, "incl")),
-            ("inclusive", used(total.inclusive), String::new()),
+            (inclusive, used(total.inclusive), String::new()),
             ("off CPU", used(total.off_cpu), share(figures.off_share(), "span")),
             ("switches", units::count(total.switches), String::new()),
             ("average", self.single(figures.mean()), deviation),
-            ("exp. average", smoothed, String::new()),
+            ("EWMA", smoothed, String::new()),
             ("min / max", format!("{} / {}", single(total.min), single(total.max)), String::new()),
             ("last", single(total.last), String::new()),
             ("p50 / p90", format!("{} / {}", quantile(0), quantile(1)), String::new()),
             ("p99 / p99.9", format!("{} / {}", quantile(2), quantile(3)), String::new()),
         ];
         let mut lines = vec![self.title("Figures")];
-        lines.extend(rows.into_iter().map(|(name, value, more)| {
+        let rows = rows.into_iter().filter(|(name, ..)| !is_wall || !of_threads.contains(name));
+        lines.extend(rows.map(|(name, value, more)| {
             Line::from(vec![
                 Span::styled(format!(" {name:<13}"), self.look.theme.faint),
                 Span::raw(value),
@@ -277,7 +290,8 @@ impl Pane<'_> {
         let bars = histogram::bulk_bars(&buckets, self.bars);
         let sums = width >= SUMS;
         let shares = if sums { "share, cumulative" } else { "share" };
-        let mut lines = vec![self.title(&format!("Exclusive, {}: {shares}", self.window()))];
+        let of = if self.figures.point().wall { "Wall time" } else { "Exclusive" };
+        let mut lines = vec![self.title(&format!("{of}, {}: {shares}", self.window()))];
         let most = bars.iter().map(|bar| bar.count).max().unwrap_or(0).max(1) as f64;
         let all = bars.iter().map(|bar| bar.count as f64).sum::<f64>();
         // Range, shares, marks and blanks between them.
@@ -434,7 +448,7 @@ impl Pane<'_> {
         let mut lines = vec![self.head(&grid)];
         lines.extend(self.figures.lanes().map(|lane| {
             let (name, state) = match lane.lane {
-                Some(found) => (found.name.clone(), lane_word(found.kind)),
+                Some(found) => (found.name.clone(), self.figures.state_of(found)),
                 None => (format!("lane {}", lane.id), NONE),
             };
             let total = &lane.total;
@@ -461,12 +475,4 @@ fn marks(bar: &Bar, quantiles: Option<[u64; 4]>) -> String {
         .filter(|(_, value)| (bar.low..bar.high).contains(&(*value as f64)))
         .map(|((name, _), _)| format!(" {name}"))
         .collect()
-}
-
-fn lane_word(kind: LaneKind) -> &'static str {
-    match kind {
-        LaneKind::Live => "live",
-        LaneKind::Ended => "ended",
-        LaneKind::Overflow => "overflow",
-    }
 }

@@ -7,8 +7,8 @@ use ratatui::style::Style;
 use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
-use super::{Points, View};
-use crate::app::{Common, Filter};
+use super::Points;
+use crate::app::Common;
 use crate::columns::{Column, Fit, Kind};
 use crate::grid::Grid;
 use crate::look::{Look, chart};
@@ -29,17 +29,14 @@ pub(super) fn draw(points: &Points, frame: &mut Frame, area: Rect, common: &Comm
         common.order.iter().skip(common.scroll.offset).filter_map(|id| common.model.point(*id));
     let seen: Vec<&Figures> = seen.take(rows).collect();
     if seen.is_empty() {
-        let text = match common.filter.is_on() {
-            true => match common.filter.unknown() {
-                None => " no point passes the filter; Esc shows all".to_owned(),
-                Some(word) => format!(
-                    " no point passes the filter, and {word} is none of {}; Esc shows all",
-                    Filter::PREFIXES
-                ),
-            },
-            false => " the program has not reached a point yet".into(),
-        };
-        let mut lines = vec![Line::styled(text, look.theme.faint)];
+        if common.filter.is_on() {
+            let text = crate::screens::nothing_passes(common, area.width.into(), look);
+            return frame.render_widget(text, body);
+        }
+        let text = " the program has not reached a point yet: each has a row here then; pfp-top \
+                    doctor PID says what may be missing";
+        let lines = text::wrapped(text, usize::from(area.width).max(1)).into_iter();
+        let mut lines: Vec<Line> = lines.map(|line| Line::styled(line, look.theme.faint)).collect();
         lines.extend(crate::screens::detail::losses(common, area.width.into(), look));
         frame.render_widget(Paragraph::new(lines), body);
     }
@@ -62,7 +59,7 @@ fn grid_of(fit: &Fit, ellipsis: char, title: impl Fn(Column) -> String) -> Grid 
         let (title, width) = (title(*column), fit.width(*column));
         let grid =
             if column.is_text() { grid.left(title, width) } else { grid.right(title, width) };
-        if column.sorts() { grid.sorts(column.word()) } else { grid }
+        grid.sorts(column.word())
     })
 }
 
@@ -81,7 +78,7 @@ impl Table<'_> {
     fn heading(&self, width: usize, rows: usize) -> Line<'static> {
         let titled = |column| self.title(column, rows);
         grid_of(&self.fit, self.look.glyphs.ellipsis, titled).heading(
-            self.points.sorted(),
+            Some(self.points.table.sorted()),
             width,
             self.look,
         )
@@ -229,8 +226,9 @@ impl Table<'_> {
         }
         let scale = self.common.scale();
         let cells = self.fit.columns.iter().map(|column| {
-            // What devices took is no CPU's.
-            let counts = |row: &&Figures| *column != Column::Excl || !row.point().device;
+            // What devices took, or the clock, is no CPU's.
+            let is_of_cpus = matches!(column, Column::Excl | Column::Load);
+            let counts = |row: &&Figures| !is_of_cpus || !row.point().device;
             let values = rows().filter(counts).filter_map(|row| column.value(row));
             match (column, column.kind()) {
                 (Column::Name, _) => name.clone(),

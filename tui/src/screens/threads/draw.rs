@@ -3,15 +3,16 @@
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::Line;
+use ratatui::widgets::Paragraph;
 
-use super::list::{COLUMNS, Column, Seen, name_of};
-use super::{Threads, View};
+use super::Threads;
+use super::list::{BAR, TABLE, name_of};
 use crate::app::Common;
 use crate::grid::Grid;
-use crate::look::{Look, draw_scrolled};
+use crate::look::{Look, chart, draw_scrolled};
 use crate::model::lost;
 use crate::model::mean;
-use crate::model::threads::{Part, Thread, find, parts};
+use crate::model::threads::{Part, Thread, find, parts, process_of, state_word};
 use crate::snapshot::{LaneKind, Open, ProcessState};
 use crate::text;
 use crate::units::{self, NONE};
@@ -61,81 +62,59 @@ pub(super) fn draw(view: &Threads, frame: &mut Frame, area: Rect, common: &Commo
     }
 }
 
-/// Columns of the mark, and of the names at least.
+/// Columns of the mark with the blank behind it, and of names.
 const MARK: usize = 2;
 const LEAST_NAME: usize = 12;
-/// Columns of where a thread is, at least.
-const LEAST_INNER: usize = 10;
 /// Columns of the names at most, where there is something else to show.
 const MOST_NAME: usize = 24;
+
+/// The columns that a list of this width has.
+pub(super) fn grid(view: &Threads, width: usize) -> Grid {
+    TABLE.fit(&view.table, MARK - 1, width, ' ').1
+}
 
 fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
     let width = usize::from(area.width);
     let theme = &look.theme;
-    let (grid, columns, inner_width) = grid(width, look.glyphs.ellipsis);
+    let (columns, grid) = TABLE.fit(&view.table, MARK - 1, width, look.glyphs.ellipsis);
     let threads = common.model.thread_figures();
-    let seen = Seen { common, look };
+    let Some(snapshot) = common.model.snapshot() else { return };
     let lines = view.order.iter().filter_map(|lane| find(threads, *lane)).map(|thread| {
         let is_selected = view.selected == Some(thread.lane.id);
         let mark = if is_selected { look.glyphs.cursor } else { ' ' };
-        let cells = columns.iter().map(|column| (column.text)(&seen, thread));
-        let mut line = grid.line(std::iter::once(mark.to_string()).chain(cells));
-        // What is seldom and matters comes first.
-        let amiss = amiss(thread);
-        if !amiss.is_empty() {
-            line += &format!("  ! {amiss}");
-        }
-        if inner_width > 0 {
-            let inner = innermost(common, thread);
-            line += &format!("  {}", text::fit(&inner, inner_width, look.glyphs.ellipsis));
-        }
-        line += &format!("  {}", top(common, thread));
+        let cells = columns.iter().map(|column| match column.heading.key {
+            // Of one CPU.
+            BAR => chart::bar(thread.load.unwrap_or(0.0), 10, &look.glyphs),
+            _ => (column.cell)(thread, common),
+        });
+        let line = grid.line(std::iter::once(mark.to_string()).chain(cells));
         let line = text::fit(&line, width, look.glyphs.ellipsis);
-        let style = match thread.lane.kind {
+        let style = match state_word(snapshot, &thread.lane) {
             _ if is_selected => theme.selected,
-            _ if !amiss.is_empty() => theme.warn,
-            LaneKind::Ended => theme.faint,
-            LaneKind::Live | LaneKind::Overflow => theme.header,
+            _ if !amiss(thread).is_empty() => theme.warn,
+            "live" | "shared" => theme.header,
+            _ => theme.faint,
         };
         Line::styled(line, style)
     });
     let lines: Vec<Line> = lines.collect();
     if lines.is_empty() {
-        let text = " no thread yet: none has reached a point";
-        return frame.render_widget(Line::styled(text, theme.faint), area);
+        let text = match view.filter.is_on() {
+            true => format!(" no thread passes {}; Esc shows all", view.filter.text()),
+            false => " no thread has reached a point yet: it has a row here as soon as one does; \
+                      pfp-top doctor PID says what may be missing"
+                .into(),
+        };
+        let text = text::wrapped(&text, width).into_iter();
+        let lines: Vec<Line> = text.map(|line| Line::styled(line, theme.faint)).collect();
+        return frame.render_widget(Paragraph::new(lines), area);
     }
-    let rest = match inner_width {
-        0 => " Burns most".to_owned(),
-        width => format!(" {:width$}  Burns most", "In"),
-    };
-    let used = grid.width();
-    let heading = grid.left(rest, width.saturating_sub(used));
-    let heading = heading.heading(view.sorted(), width, look);
+    let heading = grid.heading(Some(view.table.sorted()), width, look);
     draw_scrolled(frame, area, heading, lines, common.scroll.offset);
 }
 
-/// The columns that a list of this width has, and the room for where a thread is.
-pub(super) fn grid(width: usize, ellipsis: char) -> (Grid, Vec<&'static Column>, usize) {
-    let columns: Vec<&Column> = COLUMNS.iter().filter(|column| width >= column.from).collect();
-    let fixed: usize = columns.iter().skip(1).map(|column| column.width + 1).sum();
-    // The name, the open region and the point that burns most share the rest.
-    let left = width.saturating_sub(MARK + fixed);
-    let name_width = (left / 3).clamp(LEAST_NAME, MOST_NAME).min(left);
-    let inner_width = left.saturating_sub(name_width) / 2;
-    let inner_width = inner_width.saturating_sub(2).min(MOST_NAME + 8);
-    let inner_width = if inner_width < LEAST_INNER { 0 } else { inner_width };
-    let grid = columns.iter().fold(Grid::new(ellipsis).left("", 1), |grid, column| {
-        let grid = match column.width {
-            0 => grid.left(column.title, name_width),
-            width => grid.right(column.title, width),
-        };
-        column.order.as_ref().map_or(grid.clone(), |order| grid.sorts(order.key))
-    });
-    (grid, columns, inner_width)
-}
-
 /// What went wrong on a thread; empty where nothing did.
-fn amiss(thread: &Thread) -> String {
+pub(super) fn amiss(thread: &Thread) -> String {
     let found = lost::on_lane(&thread.lane.amiss).into_iter();
     let said =
         found.map(|(count, what)| format!("{} {}", units::count(count), lost::words(count, what)));
@@ -143,7 +122,7 @@ fn amiss(thread: &Thread) -> String {
 }
 
 /// The point that takes most of a thread's time, and how much of it.
-fn top(common: &Common, thread: &Thread) -> String {
+pub(super) fn top(common: &Common, thread: &Thread) -> String {
     let Some(top) = thread.top else {
         return String::new();
     };
@@ -152,9 +131,7 @@ fn top(common: &Common, thread: &Thread) -> String {
 
 /// When a thread left its open regions; none while it runs.
 fn ended(common: &Common, thread: &Thread) -> Option<&'static str> {
-    let process = &common.model.snapshot()?.process;
-    let place = thread.lane.process.map(|place| place as usize);
-    let process = place.and_then(|place| process.members.get(place)).unwrap_or(process);
+    let process = process_of(common.model.snapshot()?, &thread.lane);
     match (process.state, thread.lane.kind) {
         (ProcessState::Crashed, _) => Some("when the process died"),
         (ProcessState::Exited, _) => Some("when the process ended"),
@@ -170,7 +147,7 @@ fn open_for(common: &Common, open: &Open) -> String {
 }
 
 /// The innermost open region of a thread, and how long it has been open.
-fn innermost(common: &Common, thread: &Thread) -> String {
+pub(super) fn innermost(common: &Common, thread: &Thread) -> String {
     let Some(open) = thread.lane.open.last() else { return String::new() };
     let name = common.point_name(open.point);
     match ended(common, thread) {

@@ -215,7 +215,8 @@ impl Picture<'_> {
             }
         }
         if place == 0 {
-            let text = " no thread has measured anything yet";
+            let text =
+                " no region has ended yet: each has a bar here then; 8 and v show what is open";
             buffer.set_stringn(area.x, area.y, text, area.width.into(), self.look.theme.faint);
         }
     }

@@ -122,7 +122,7 @@ fn told(tree: &CallTree, common: &Common) -> String {
 }
 
 /// The frame under the cursor, in full.
-fn selected(tree: &CallTree, common: &Common) -> String {
+pub(super) fn selected(tree: &CallTree, common: &Common) -> String {
     let Some(id) = tree.node() else { return String::new() };
     let node = tree.tree.node(id);
     let share = |weight: u64| units::percent(weight as f64 / tree.tree.total().max(1) as f64);
@@ -220,7 +220,7 @@ fn line(
                 };
                 (units::percent(was), style)
             }
-            Column::Bar => (chart::bar(share, BAR, glyphs), theme.heat(share)),
+            Column::Bar => (bar(tree, share, node.exclusive as f64 / all, look), theme.heat(share)),
             Column::TotalTime => (common.scale().ticks(node.inclusive as f64), theme.header),
             Column::OwnTime => (common.scale().ticks(node.exclusive as f64), theme.header),
             Column::Calls if node.count == 0 => (NONE.into(), theme.faint),
@@ -243,6 +243,17 @@ fn line(
     let name = text::cut_middle(&name(node, common, look), left, glyphs.ellipsis);
     spans.push(Span::styled(name, style(theme.header)));
     Line::from(spans)
+}
+
+/// The share of a frame, the part of it that is its own solid.
+fn bar(tree: &CallTree, share: f64, own: f64, look: &Look) -> String {
+    let whole = chart::bar(share, BAR, &look.glyphs);
+    if tree.direction == Direction::Callers {
+        return whole;
+    }
+    let solid = chart::bar(own, BAR, &look.glyphs);
+    let light = text::width(&whole).saturating_sub(text::width(&solid));
+    solid + &look.glyphs.rest.to_string().repeat(light)
 }
 
 /// The name, with a mark for recursion.

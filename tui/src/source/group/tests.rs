@@ -9,7 +9,12 @@ use crate::source::synthetic::Synthetic;
 /// Made-up processes by their ids, which the test can change. Those with odd ids are here,
 /// and the others behind a line.
 #[derive(Clone, Default)]
-struct Machines(Rc<RefCell<Vec<(u32, Shared)>>>, Rc<std::cell::Cell<bool>>);
+struct Machines(
+    Rc<RefCell<Vec<(u32, Shared)>>>,
+    Rc<std::cell::Cell<bool>>,
+    /// Those behind a line refuse all changes.
+    Rc<std::cell::Cell<bool>>,
+);
 
 type Shared = Rc<RefCell<Synthetic>>;
 
@@ -37,6 +42,7 @@ impl Source for Made {
 struct Distant {
     made: Shared,
     is_late: Rc<std::cell::Cell<bool>>,
+    refuses: Rc<std::cell::Cell<bool>>,
     looking: Looking,
     summing: Summing,
     last: Option<Snapshot>,
@@ -60,6 +66,9 @@ impl Source for Distant {
     }
 
     fn act(&mut self, change: Change) -> Result<()> {
+        if self.refuses.get() {
+            bail!("the line is late");
+        }
         self.made.borrow_mut().act(change)
     }
 
@@ -69,7 +78,7 @@ impl Source for Distant {
 
     fn line(&self) -> Option<Line> {
         let late = self.is_late.get().then_some(Duration::ZERO);
-        Some(Line { via: "far".into(), late, why: None })
+        Some(Line { via: "far".into(), late, why: None, age: late.unwrap_or_default() })
     }
 }
 
@@ -109,8 +118,8 @@ impl Finder for Machines {
             return Ok(Box::new(Made(made)));
         }
         let (is_late, summing) = (Rc::clone(&self.1), Summing::default());
-        let looking = Looking::default();
-        Ok(Box::new(Distant { made, is_late, looking, summing, last: None }))
+        let (refuses, looking) = (Rc::clone(&self.2), Looking::default());
+        Ok(Box::new(Distant { made, is_late, refuses, looking, summing, last: None }))
     }
 
     fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
@@ -286,6 +295,68 @@ fn changes_reach_the_right_process() {
     assert!(both.fenced, "one of them is");
     group.act(Change::Fence(both.id, false)).unwrap();
     assert_eq!((fenced(&a), fenced(&b)), (false, false));
+}
+
+/// Figures that stand still are not those of a process that does nothing.
+#[test]
+fn what_is_late_has_no_rates_and_leaps_nowhere_when_it_is_back() {
+    let machines = Machines::default();
+    let _made = [7, 8].map(|pid| machines.start(pid));
+    let (mut group, mut model) = (machines.group(false), Model::default());
+    // Whether the processes are late, and some of their points have rates.
+    let mut look = |late: bool| {
+        machines.1.set(late);
+        std::thread::sleep(Duration::from_millis(2));
+        let snapshot = group.poll().unwrap();
+        let lates = [0, 1].map(|it| snapshot.process.members[it].late_since_unix_ns.is_some());
+        let names: Vec<String> = snapshot.late_places().into_iter().map(|it| it.name).collect();
+        model.fold(snapshot);
+        let has_rates = [0, 1].map(|it| {
+            let points = model.points().iter().filter(|point| point.point().process == Some(it));
+            points.filter_map(Figures::rate).any(|rate| rate > 0.0)
+        });
+        (lates, has_rates, names.len())
+    };
+    look(false);
+    assert_eq!(look(false), ([false, false], [true, true], 0));
+    for _ in 0..2 {
+        assert_eq!(look(true), ([false, true], [true, false], 1));
+    }
+    assert_eq!(look(false), ([false, false], [true, false], 0));
+    assert_eq!(look(false), ([false, false], [true, true], 0));
+}
+
+/// Some processes of a sum may not be reached: the user is told how many.
+#[test]
+fn a_change_that_not_all_follow_says_how_many_did_not() {
+    let machines = Machines::default();
+    let [here, far] = [7, 8].map(|pid| machines.start(pid));
+    let mut group = machines.group(true);
+    let snapshot = group.poll().unwrap();
+    let id = snapshot.points.iter().find(|point| point.state == PointState::On).unwrap().id;
+    machines.2.set(true);
+    let error = group.act(Change::Disable(id)).unwrap_err();
+    assert!(Refusal::is_partly(&error), "{error:#}");
+    assert_eq!(format!("{error:#}"), "1 of 2 processes did not follow: the line is late");
+    let state = |made: &Shared| made.borrow_mut().snapshot_mut().points[id as usize].state;
+    assert_eq!((state(&here), state(&far)), (PointState::Off, PointState::On));
+
+    // What was switched in some is put back in them.
+    let mut session = crate::app::Session::new(Box::new(group), false);
+    assert!(session.switch(id, PointState::Off, true).is_err());
+    assert_eq!(state(&here), PointState::On);
+    drop(session);
+    assert_eq!(state(&here), PointState::Off);
+
+    // Nobody expects it of one that has ended.
+    let mut group = machines.group(true);
+    group.poll().unwrap();
+    far.borrow_mut().snapshot_mut().process.state = ProcessState::Exited;
+    group.poll().unwrap();
+    group.act(Change::Enable(id)).unwrap();
+    here.borrow_mut().snapshot_mut().process.state = ProcessState::Exited;
+    group.poll().unwrap();
+    assert_eq!(group.act(Change::Enable(id)).unwrap_err().to_string(), ENDED);
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! A running agent: what it is asked, and what it answers.
 
 use std::collections::{HashSet, VecDeque};
+use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -18,7 +20,9 @@ use crate::source::Refusal;
 use crate::text::clean;
 
 /// How long a command may take until the agent answers: somebody may have to type a password.
-const TO_OPEN: Duration = Duration::from_secs(120);
+pub(super) const TO_OPEN: Duration = Duration::from_secs(120);
+/// Between two looks whether that is still waited for.
+const LOOK: Duration = Duration::from_millis(10);
 /// Replies that nobody has looked at yet; the agent waits with more.
 const UNREAD: usize = 2;
 /// Bytes of a line of complaint that are kept.
@@ -29,6 +33,22 @@ const TO_BE_SAID: Duration = Duration::from_millis(500);
 const TO_END: Duration = Duration::from_secs(1);
 /// How long the screen waits for a command that nobody needs any more.
 const TO_SAY_GOODBYE: Duration = Duration::from_millis(300);
+
+/// An agent that is being started is waited for as long as this is not set.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Waiting(Arc<AtomicBool>);
+
+impl Waiting {
+    /// Ends it.
+    pub(super) fn give_up(&self) {
+        // Relaxed: the flag alone is the message.
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// A running agent.
 pub(super) struct Agent {
@@ -67,9 +87,9 @@ pub(super) enum Heard {
 }
 
 impl Agent {
-    /// Starts an agent, and makes sure that it speaks as this program does. Where the screen is
-    /// shown, the command may not ask for a password.
-    pub(super) fn open(way: &Way, keep: bool, may_ask: bool) -> Result<Self> {
+    /// Starts an agent, and makes sure that it speaks as this program does. Where the screen may
+    /// be shown, the command may not ask for a password.
+    pub(super) fn open(way: &Way, keep: bool, may_ask: bool, waiting: &Waiting) -> Result<Self> {
         let via = way.name.as_str();
         let mut command = way.command().with_context(|| via.to_owned())?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -148,7 +168,15 @@ impl Agent {
         let asked = line.next;
         let _ = line.ask(Ask::Hello { keep });
         line.asked.insert(asked);
-        match line.wait(asked, TO_OPEN) {
+        let start = Instant::now();
+        let answer = loop {
+            let is_over = waiting.is_over() || start.elapsed() >= TO_OPEN;
+            match line.wait(asked, start.elapsed() + LOOK) {
+                Ok(None) if !is_over => {}
+                answer => break answer,
+            }
+        };
+        match answer {
             Ok(Some((Answer::Hello { version: wire::VERSION, .. }, _))) => Ok(line),
             Ok(Some((Answer::Hello { version, program }, _))) => bail!(Refusal::Version(format!(
                 "{via}: expected an agent that speaks version {} as pfp-top {} does, found version \
@@ -158,7 +186,10 @@ impl Agent {
                 program = clean(&program),
             ))),
             Ok(Some(_)) => bail!("{via}: expected a greeting, found another message"),
-            Ok(None) => Err(line.why_not(via, &anyhow!("expected an agent, found silence"))),
+            Ok(None) => {
+                line.terminate_all();
+                Err(line.why_not(via, &anyhow!("expected an agent, found silence")))
+            }
             Err(error) => Err(line.why_not(via, &error)),
         }
     }
@@ -200,7 +231,7 @@ impl Agent {
         let number = self.next;
         self.next += 1;
         let requests = self.requests.as_mut().ok_or_else(|| anyhow!("it has ended"))?;
-        match wire::write(requests, &Request { number, ask }, &[]) {
+        match wire::write(requests, &Request { number, ask }) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => bail!("it has ended"),
             result => result?,
         }
@@ -303,6 +334,19 @@ impl Agent {
     pub(super) fn terminate(&self) {
         // SAFETY: to send a signal touches no memory; nobody has waited for the child.
         unsafe { libc::kill(self.id(), libc::SIGTERM) };
+    }
+
+    /// Ends the command with what its shell has started, where no agent is known to be among that.
+    fn terminate_all(&self) {
+        let id = self.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+        for child in children.unwrap_or_default().split_whitespace() {
+            if let Ok(child) = child.parse::<libc::pid_t>() {
+                // SAFETY: as above; the shell waits for its children.
+                unsafe { libc::kill(child, libc::SIGTERM) };
+            }
+        }
+        self.terminate();
     }
 }
 

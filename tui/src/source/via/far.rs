@@ -7,19 +7,46 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 
 use super::SILENT;
-use super::agent::Agent;
+use super::agent::{Agent, Waiting};
 use super::way::Way;
 use super::wire::{Answer, Ask};
 
+/// How long it may take to tell a command to end that is being started.
+const TO_GIVE_UP: Duration = Duration::from_millis(100);
 /// Time between two tries to open a line again.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Starts an agent in the background.
-pub(super) fn open_later(way: &Way, keep: bool) -> Receiver<Result<Agent>> {
-    let (sender, opened) = mpsc::channel();
-    let way = way.clone();
-    thread::spawn(move || sender.send(Agent::open(&way, keep, false)).ok());
-    opened
+/// An agent that is being started in the background. Dropping it ends that.
+pub(super) struct Opening {
+    opened: Receiver<Result<Agent>>,
+    waiting: Waiting,
+}
+
+impl Opening {
+    pub(super) fn start(way: &Way, keep: bool, may_ask: bool) -> Self {
+        let (sender, opened) = mpsc::channel();
+        let (way, waiting) = (way.clone(), Waiting::default());
+        let until = waiting.clone();
+        thread::spawn(move || sender.send(Agent::open(&way, keep, may_ask, &until)).ok());
+        Self { opened, waiting }
+    }
+
+    /// The agent, or why there is none, if either comes in time.
+    pub(super) fn wait(&self, patience: Duration) -> Option<Result<Agent>> {
+        self.opened.recv_timeout(patience).ok()
+    }
+
+    pub(super) fn give_up(&self) {
+        self.waiting.give_up();
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.give_up();
+        // What was started is not to outlive this program.
+        self.wait(TO_GIVE_UP);
+    }
 }
 
 /// The line to an agent, which is opened again when it is lost.
@@ -38,7 +65,7 @@ pub(super) struct Far {
 pub(super) enum State {
     Up(Agent),
     /// It is being opened, again if there is a reason for that.
-    Opening(Receiver<Result<Agent>>, Option<String>),
+    Opening(Opening, Option<String>),
     Lost {
         why: String,
         until: Instant,
@@ -60,14 +87,14 @@ impl Far {
 
     /// The line by an agent that is being started.
     pub(super) fn opening(way: Way, keep: bool) -> Self {
-        let state = State::Opening(open_later(&way, keep), None);
+        let state = State::Opening(Opening::start(&way, keep, false), None);
         Self { way, keep, state, opened: 0, down_since: Instant::now(), next: 0 }
     }
 
     /// Waits until it is open, or is known not to be.
     pub(super) fn wait_until_open(&mut self, patience: Duration) {
         if let State::Opening(opening, _) = &self.state
-            && let Ok(opened) = opening.recv_timeout(patience)
+            && let Some(opened) = opening.wait(patience)
         {
             self.take(opened);
         }
@@ -89,7 +116,7 @@ impl Far {
             && *until <= Instant::now()
         {
             let why = std::mem::take(why);
-            self.state = State::Opening(open_later(&self.way, self.keep), Some(why));
+            self.state = State::Opening(Opening::start(&self.way, self.keep, false), Some(why));
         }
         self.wait_until_open(Duration::ZERO);
         match &mut self.state {
@@ -175,7 +202,8 @@ impl Far {
             State::Lost { why: found, .. } => (self.down_since, Some(why(found))),
         };
         // A room whose last process has just ended is none a moment later.
-        (since.elapsed() >= SILENT).then_some((since, why))
+        let is_certain = why.is_some() && !self.way.is_here();
+        (is_certain || since.elapsed() >= SILENT).then_some((since, why))
     }
 }
 

@@ -5,6 +5,8 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
@@ -12,7 +14,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
-use super::{Agent, Far, Route, Via, Way};
+use super::agent::{Agent, TO_OPEN};
+use super::far::{Far, Opening};
+use super::{Route, Via, Way};
 use crate::snapshot::{Cell, Drained, Record, Snapshot, Stats, Summed};
 use crate::source::group::Group;
 use crate::source::{
@@ -35,32 +39,67 @@ struct Place {
 }
 
 impl Places {
-    /// Starts an agent by each command. Places that cannot be reached are tried again.
+    /// Starts an agent by each command. Places that cannot be reached are tried again; those that
+    /// are late are tried again without a terminal, which a screen may have by then.
     ///
     /// # Errors
     ///
     /// If none can be reached: why the first was not.
-    pub(in crate::source) fn open(routes: &[Route], keep: bool) -> Result<Self> {
+    pub(in crate::source) fn open(routes: &[Route], keep: bool, in_time: Duration) -> Result<Self> {
         let ways: Vec<Way> = routes.iter().map(Way::through).collect();
-        let agents: Vec<Result<Agent>> = thread::scope(|scope| {
-            let open = |way| scope.spawn(move || Agent::open(way, keep, true));
-            let opening: Vec<_> = ways.iter().map(open).collect();
-            let opened = opening.into_iter().map(|agent| agent.join());
-            opened.map(|agent| agent.unwrap_or_else(|_| Err(anyhow!(NONE)))).collect()
-        });
-        if !agents.iter().any(Result::is_ok) {
-            return Err(agents.into_iter().find_map(Result::err).unwrap_or_else(|| anyhow!(NONE)));
+        let start = Instant::now();
+        let agents = open_in_time(&ways, keep, in_time);
+        if agents.iter().all(|agent| matches!(agent, Some(Err(_)))) {
+            let why = agents.into_iter().flatten().find_map(Result::err);
+            return Err(why.unwrap_or_else(|| anyhow!("expected places, found none")));
         }
-        let places = ways.into_iter().zip(agents).map(|(way, agent)| {
-            let name = name_of(&way.name);
-            let via = Via::of(Far::of(way, keep, agent), Some(name), true);
+        let names = names_of(&ways.iter().map(|way| way.name.as_str()).collect::<Vec<_>>());
+        let places = ways.into_iter().zip(agents).zip(names).map(|((way, agent), name)| {
+            let far = match agent {
+                Some(agent) => Far::of(way, keep, agent),
+                None => Far { down_since: start, ..Far::opening(way, keep) },
+            };
+            let mut via = Via::of(far, Some(name), true);
+            if via.still_opening().is_some() {
+                via.until = start;
+            }
             Place { via, found: Discovery::default(), looked: None }
         });
         Ok(Self(Rc::new(RefCell::new(places.collect()))))
     }
 }
 
-const NONE: &str = "expected places, found none";
+/// Starts an agent for each way, and waits for them; none for those that are late. As long as a
+/// command asks for a password, which hides what is typed, all have time.
+fn open_in_time(ways: &[Way], keep: bool, in_time: Duration) -> Vec<Option<Result<Agent>>> {
+    let had_echo = has_echo();
+    let start = Instant::now();
+    let opening: Vec<_> = ways.iter().map(|way| Opening::start(way, keep, true)).collect();
+    let mut agents: Vec<Option<Result<Agent>>> = ways.iter().map(|_| None).collect();
+    loop {
+        for (agent, opening) in agents.iter_mut().zip(&opening) {
+            *agent = agent.take().or_else(|| opening.wait(Duration::ZERO));
+        }
+        let is_asking = || had_echo && !has_echo() && start.elapsed() < TO_OPEN;
+        let is_late = start.elapsed() >= in_time && !is_asking();
+        if is_late || agents.iter().all(Option::is_some) {
+            break;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    opening.iter().for_each(Opening::give_up);
+    agents
+}
+
+/// Whether the terminal shows what is typed; false where there is none.
+fn has_echo() -> bool {
+    let Ok(terminal) = File::open("/dev/tty") else { return false };
+    // SAFETY: plain numbers, for which zeros stand as well as any.
+    let mut settings: libc::termios = unsafe { std::mem::zeroed() };
+    // SAFETY: an open descriptor, and a place for its settings.
+    let asked = unsafe { libc::tcgetattr(terminal.as_raw_fd(), &raw mut settings) };
+    asked == 0 && settings.c_lflag & libc::ECHO != 0
+}
 
 impl Place {
     /// Whether it is to be looked for processes, now or since the answer is to come.
@@ -75,16 +114,21 @@ impl Place {
             return;
         }
         match self.via.look() {
-            Ok(Some(found)) => self.found = found,
-            Ok(None) => return,
-            // What was found before may be there again.
-            Err(error) => {
-                let why = Refusal::NoTarget(format!("{error:#}"));
-                self.found.refused = vec![Refused { pid: None, why }];
-                return;
+            Ok(Some(found)) => {
+                (self.found, self.looked) = (found, Some(Instant::now()));
             }
+            Ok(None) => {
+                if let Some(why) = self.via.still_opening() {
+                    self.refuse(why);
+                }
+            }
+            Err(error) => self.refuse(format!("{error:#}")),
         }
-        self.looked = Some(Instant::now());
+    }
+
+    /// Says why nothing new was found. What was found before may be there again.
+    fn refuse(&mut self, why: String) {
+        self.found.refused = vec![Refused { pid: None, why: Refusal::NoTarget(why) }];
     }
 }
 
@@ -107,6 +151,7 @@ impl Finder for Places {
             all.candidates.extend(new.cloned());
             all.refused.extend(place.found.refused.iter().cloned());
             all.stale += place.found.stale;
+            all.unseen += place.found.unseen;
             let name = place.via.place.as_deref().unwrap_or_default();
             nothing.extend(place.found.instead.as_ref().map(|why| format!("{name}: {why}")));
         }
@@ -137,12 +182,27 @@ impl Finder for Places {
     }
 }
 
-/// What a place is called: the last word of its command that is no option, as `node1` of
-/// `ssh -p 22 node1`.
-fn name_of(command: &str) -> String {
-    let words = || command.split_whitespace();
+/// What places are called: each by the last word of its command that is no option, as `node1` of
+/// `ssh -p 22 node1`. Where several end alike, the words before go along by which they differ, as
+/// `n1.svc` of `ssh n1 sudo -u svc`; where none does, they are numbered.
+fn names_of(commands: &[&str]) -> Vec<String> {
     let is_name = |word: &&str| !word.starts_with('-') && !word.contains('=');
-    words().rfind(is_name).unwrap_or(command).to_owned()
+    let words = |command: &str| -> Vec<String> {
+        command.split_whitespace().rev().filter(is_name).map(str::to_owned).collect()
+    };
+    let all: Vec<Vec<String>> = commands.iter().map(|command| words(command)).collect();
+    let mut names: Vec<String> = Vec::new();
+    for (command, words) in commands.iter().zip(&all) {
+        let alike: Vec<_> = all.iter().filter(|it| it.first() == words.first()).collect();
+        let differs = |place: usize| alike.iter().any(|it| it.get(place) != words.get(place));
+        let own = words.iter().enumerate().filter(|(place, _)| *place == 0 || differs(*place));
+        let own: Vec<&str> = own.map(|(_, word)| word.as_str()).rev().collect();
+        let name = if own.is_empty() { (*command).to_owned() } else { own.join(".") };
+        let numbered = (2..).map(|number| format!("{name}.{number}"));
+        let mut free = std::iter::once(name.clone()).chain(numbered);
+        names.extend(free.find(|name| !names.contains(name)));
+    }
+    names
 }
 
 /// How a process is called that is at a place.
@@ -247,7 +307,7 @@ mod tests {
     use crate::source::synthetic::Synthetic;
 
     #[test]
-    fn a_place_is_called_by_its_command() {
+    fn places_are_called_by_their_commands() {
         for (command, name) in [
             ("ssh node1", "node1"),
             ("ssh -p 22 node1 PATH=/opt/bin", "node1"),
@@ -257,7 +317,19 @@ mod tests {
             ("env", "env"),
             ("-", "-"),
         ] {
-            assert_eq!(name_of(command), name);
+            assert_eq!(names_of(&[command]), [name]);
+        }
+        for (commands, names) in [
+            (
+                &["ssh n1 sudo -u svc", "ssh n2 sudo -u svc", "ssh n3"][..],
+                &["n1.svc", "n2.svc", "n3"][..],
+            ),
+            (&["env", "nice env"], &["env", "nice.env"]),
+            (&["ssh -p 22 h", "ssh -p 23 h"], &["22.h", "23.h"]),
+            (&["A=1 env", "A=2 env", "env.2"], &["env", "env.2", "env.2.2"]),
+            (&["-", "-"], &["-", "-.2"]),
+        ] {
+            assert_eq!(names_of(commands), names);
         }
     }
 

@@ -63,6 +63,8 @@ pub(super) struct Remote {
     pub(super) is_base: bool,
     /// When it came.
     pub(super) came: Instant,
+    /// When it was asked for: no picture is older.
+    pub(super) pictured: Instant,
     pub(super) read_only: Option<String>,
     pub(super) has_died: bool,
 }
@@ -147,6 +149,7 @@ impl Remote {
             return Ok(None);
         };
         self.asked = None;
+        self.pictured = asked.since;
         let unpacked = far.with(|_| {
             let Answer::Picture { is_key } = answer else {
                 bail!("expected a picture, found another message");
@@ -336,7 +339,8 @@ impl Source for Remote {
         let late = is_late.then(|| self.came.elapsed());
         // A room of this machine is as near as any process, as long as all is well.
         let via = || far.way.name.clone();
-        (late.is_some() || !far.way.is_here()).then(|| Line { via: via(), late, why })
+        let age = self.pictured.elapsed();
+        (late.is_some() || !far.way.is_here()).then(|| Line { via: via(), late, why, age })
     }
 }
 

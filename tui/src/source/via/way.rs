@@ -1,6 +1,7 @@
 //! How an agent is started: by a command of the user's, or in another room of this machine.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
@@ -18,6 +19,15 @@ pub struct Route {
 
 /// This program, whatever became of its file.
 pub(super) const THIS: &str = "/proc/self/exe";
+
+/// The path, and behind it this program's folder: a command that stays on this machine finds it
+/// there where no other is installed.
+fn path_with_this() -> Option<OsString> {
+    let this = std::env::current_exe().ok().filter(|this| this.ends_with("pfp-top"))?;
+    let path = std::env::var_os("PATH")?;
+    let folders = std::env::split_paths(&path).chain(this.parent().map(Path::to_owned));
+    std::env::join_paths(folders).ok()
+}
 
 /// How an agent is started.
 #[derive(Clone, Debug)]
@@ -39,7 +49,8 @@ impl Way {
     pub(super) fn through(Route { command, copies }: &Route) -> Self {
         let agent = if *copies { "sh" } else { "pfp-top agent" };
         let arguments = vec!["-c".to_owned(), format!("{command} {agent}")];
-        let (variables, copies) = (Vec::new(), *copies);
+        let path = path_with_this().map(|path| ("PATH", Some(path)));
+        let (variables, copies) = (path.into_iter().collect(), *copies);
         let name = command.clone();
         Self { name, program: "sh", arguments, variables, copies, room: None }
     }

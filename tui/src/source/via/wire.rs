@@ -52,8 +52,8 @@ pub(crate) enum Ask {
     AttachTogether { source: u32, together: Together },
     /// To watch it no more.
     Detach { source: u32 },
-    /// The next picture, of which this is enough. If no request follows
-    /// within so many seconds, the line counts as lost until one does.
+    /// The next picture, of which this is enough. If no request follows, and nothing of a reply
+    /// goes, within so many seconds, the line counts as lost until a request comes.
     Picture { source: u32, extent: Extent, within_s: Option<u64> },
     /// The last finished measurements, as of the last picture.
     Records { source: u32 },
@@ -275,8 +275,12 @@ impl Failure {
     }
 }
 
-/// Writes a message, and what stands behind its head.
-pub(crate) fn write(out: &mut impl Write, head: &impl Serialize, rest: &[u8]) -> io::Result<()> {
+/// A message, and what stands behind its head.
+///
+/// # Errors
+///
+/// If it is longer than a message may be.
+pub(crate) fn message(head: &impl Serialize, rest: &[u8]) -> io::Result<Vec<u8>> {
     let head = serde_json::to_vec(head)?;
     let whole = u32::try_from(head.len() + rest.len()).ok().filter(|whole| *whole <= LIMIT);
     let Some(whole) = whole else {
@@ -291,7 +295,12 @@ pub(crate) fn write(out: &mut impl Write, head: &impl Serialize, rest: &[u8]) ->
     message.extend_from_slice(&(head.len() as u32).to_le_bytes());
     message.extend_from_slice(&head);
     message.extend_from_slice(rest);
-    out.write_all(&message)?;
+    Ok(message)
+}
+
+/// Writes a message that nothing stands behind.
+pub(crate) fn write(out: &mut impl Write, head: &impl Serialize) -> io::Result<()> {
+    out.write_all(&message(head, &[])?)?;
     out.flush()
 }
 

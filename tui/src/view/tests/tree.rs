@@ -148,6 +148,7 @@ fn shares_of_the_baseline_stand_beside_those_of_now() {
     desk.wait(10);
     let lines = shown(&mut desk);
     assert!(lines[2].contains("Was%"), "{}", lines[2]);
+    assert!(lines[1].starts_with(" CPU time since the mark, "), "of the same window: {}", lines[1]);
     let now = figures(&lines[3]);
     assert_eq!(now[2], before[0], "the share that it had: {}", lines[3]);
     assert_ne!(now[0], before[0], "the share that it has: {}", lines[3]);

@@ -1,0 +1,259 @@
+//! The far end of a line, spoken with byte by byte: what it says, and what it puts back.
+
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::process::{Child, ChildStdin, Output, Stdio};
+
+use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::target::{Target, end_with_test, wait_for};
+use pfp_tests::{figure, os};
+use pfp_top::snapshot::PointState;
+use pfp_top::source;
+use serde_json::{Value, json};
+
+use super::{MAGIC, Near, STEADY, complaint};
+
+/// An agent that is spoken with byte by byte.
+struct Agent {
+    child: Child,
+    input: Option<ChildStdin>,
+    number: u32,
+    /// Bytes of the last answer.
+    came: usize,
+}
+
+impl Agent {
+    fn start(place: &Place) -> Self {
+        let mut command = place.command(pfp_top());
+        command.arg("agent").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = end_with_test(&mut command).spawn().expect("pfp-top starts");
+        let input = child.stdin.take();
+        let mut magic = [0; 9];
+        child.stdout.as_mut().unwrap().read_exact(&mut magic).expect("it speaks");
+        assert_eq!(magic, MAGIC);
+        Self { child, input, number: 0, came: 0 }
+    }
+
+    /// Asks, and waits for the answer.
+    fn ask(&mut self, ask: Value) -> Value {
+        self.send(ask);
+        let reply = self.read();
+        assert_eq!(reply["number"], self.number - 1);
+        reply["answer"].clone()
+    }
+
+    /// Asks, and reads no answer.
+    fn send(&mut self, ask: Value) {
+        let head = json!({ "number": self.number, "ask": ask }).to_string();
+        let len = (head.len() as u32).to_le_bytes();
+        let input = self.input.as_mut().unwrap();
+        input.write_all(&[&len[..], &len[..], head.as_bytes()].concat()).expect("it reads");
+        self.number += 1;
+    }
+
+    /// Reads the next reply.
+    fn read(&mut self) -> Value {
+        let mut lengths = [0; 8];
+        let output = self.child.stdout.as_mut().unwrap();
+        output.read_exact(&mut lengths).expect("it answers");
+        let at = |at: usize| u32::from_le_bytes(lengths[at..at + 4].try_into().unwrap()) as usize;
+        let mut message = vec![0; at(0)];
+        self.came = lengths.len() + message.len();
+        output.read_exact(&mut message).expect("it answers");
+        serde_json::from_slice(&message[..at(4)]).expect("it is JSON")
+    }
+
+    /// Bytes that it has written and nobody has read.
+    fn unread(&self) -> libc::c_int {
+        let output = self.child.stdout.as_ref().unwrap();
+        let mut bytes = 0;
+        // SAFETY: an open descriptor, and a place for the number.
+        assert_eq!(unsafe { libc::ioctl(output.as_raw_fd(), libc::FIONREAD, &raw mut bytes) }, 0);
+        bytes
+    }
+
+    /// Asks for a picture, and promises the next request within so many seconds.
+    fn picture(&mut self, extent: &str, within_s: Option<u64>) -> Value {
+        self.ask(json!({ "Picture": { "source": 0, "extent": extent, "within_s": within_s } }))
+    }
+
+    /// Watches a process, and switches one of its points off.
+    fn switch_off(&mut self, place: &Place, target: &Target, name: &str, keep: bool) {
+        let hello = self.ask(json!({ "Hello": { "keep": keep } }));
+        assert_eq!(hello["Hello"]["version"], 3, "{hello}");
+        let snapshot = place.snapshot(target);
+        let segment = &snapshot.process.segment_id;
+        let point = snapshot.points.iter().find(|point| point.name == name).unwrap().id;
+        let attach = json!({ "Attach": { "source": 0, "segment_id": segment } });
+        let attached = self.ask(attach);
+        assert!(attached["Attached"].is_object(), "{attached}");
+        assert!(self.picture("All", None)["Picture"].is_object());
+        let act = json!({ "Act": { "source": 0, "change": { "Disable": point } } });
+        assert_eq!(self.ask(act), "Done");
+    }
+
+    /// Cuts the line, after these last words.
+    fn cut(mut self, last: &[u8]) -> Output {
+        let mut input = self.input.take().unwrap();
+        // It may have gone already.
+        let _ = input.write_all(last);
+        drop(input);
+        self.child.wait_with_output().expect("it ends")
+    }
+}
+
+#[test]
+fn what_was_switched_is_put_back_when_the_line_breaks_and_only_then() {
+    let near = Near::new();
+    let target = near.0.start_watched(STEADY, &["far"]);
+    wait_for("the point", || {
+        near.0.snapshot(&target).points.iter().any(|point| point.name == "tick")
+    });
+    let goodbye = br#"{"number":9,"ask":"Goodbye"}"#;
+    let len = (goodbye.len() as u32).to_le_bytes();
+    let goodbye = [&len[..], &len[..], goodbye].concat();
+    for (keep, last, left) in [
+        (false, &b""[..], PointState::On),
+        (false, &goodbye[..7], PointState::On),
+        (false, &b"\xff\xff\xff\xff\xff\xff\xff\xff"[..], PointState::On),
+        (true, &b""[..], PointState::Off),
+        (false, &goodbye[..], PointState::Off),
+    ] {
+        let enabled = near.0.pfp_top(&["enable", "tick"]);
+        assert!(enabled.status.success(), "{}", complaint(&enabled));
+        let mut agent = Agent::start(&near.0);
+        agent.switch_off(&near.0, &target, "tick", keep);
+        assert_eq!(near.state(&target, "tick"), PointState::Off);
+        let ended = agent.cut(last);
+        assert!(!complaint(&ended).contains("panicked"), "{}", complaint(&ended));
+        assert_eq!(near.state(&target, "tick"), left, "{keep} {last:?}");
+    }
+    // A signal ends it as the end of the line does; that of a key is for the viewer.
+    let enabled = near.0.pfp_top(&["enable", "tick"]);
+    assert!(enabled.status.success(), "{}", complaint(&enabled));
+    for signal in [libc::SIGTERM, libc::SIGHUP] {
+        let mut agent = Agent::start(&near.0);
+        agent.switch_off(&near.0, &target, "tick", false);
+        os::signal(agent.child.id(), libc::SIGINT);
+        assert!(agent.ask(json!("Discover"))["Found"].is_object());
+        assert_eq!(near.state(&target, "tick"), PointState::Off);
+        os::signal(agent.child.id(), signal);
+        wait_for("it to be put back", || near.state(&target, "tick") == PointState::On);
+        assert!(agent.child.wait().expect("it is ours").success());
+    }
+    // A command says goodbye.
+    let output = near.run(&near.via(), &["disable", "tick"]);
+    assert!(output.status.success(), "{}", complaint(&output));
+    assert_eq!(near.state(&target, "tick"), PointState::Off);
+    let output = near.run(&near.via(), &["enable", "tick"]);
+    assert!(output.status.success(), "{}", complaint(&output));
+    assert_eq!(near.state(&target, "tick"), PointState::On);
+}
+
+/// A line that falls silent need not end: a network may be gone for hours before anybody is told.
+#[test]
+fn what_was_switched_is_put_back_when_the_viewer_breaks_its_promise() {
+    let near = Near::new();
+    let target = near.0.start_watched(STEADY, &["far"]);
+    wait_for("the point", || {
+        near.0.snapshot(&target).points.iter().any(|point| point.name == "tick")
+    });
+    let mut agent = Agent::start(&near.0);
+    agent.switch_off(&near.0, &target, "tick", false);
+    assert!(agent.picture("Sums", Some(3600))["Picture"].is_object());
+    assert_eq!(near.state(&target, "tick"), PointState::Off);
+    assert!(agent.picture("Sums", Some(1))["Picture"].is_object());
+    wait_for("it to be put back", || near.state(&target, "tick") == PointState::On);
+    // The line goes on as if nothing had been.
+    assert!(agent.picture("Sums", Some(3600))["Picture"].is_object());
+    assert!(agent.child.try_wait().expect("it is ours").is_none());
+
+    let mut agent = Agent::start(&near.0);
+    agent.switch_off(&near.0, &target, "tick", true);
+    assert!(agent.picture("Sums", Some(0))["Picture"].is_object());
+    assert!(agent.ask(json!("Discover"))["Found"].is_object());
+    assert_eq!(near.state(&target, "tick"), PointState::Off, "it was to stay");
+}
+
+/// What the agent says for a table is a small part of what it says for all.
+#[test]
+fn the_table_is_sent_as_sums() {
+    let near = Near::new();
+    let _target = near.0.start_watched(env!("CARGO_BIN_EXE_hundred"), &["far", "8", "100"]);
+    let snapshot = || {
+        let output = near.run("env", &["snapshot", "-o", "far.json", "--force"]);
+        output.status.success().then(|| source::open(&near.0.path("far.json")).unwrap().poll())
+    };
+    let snapshot = wait_for("all threads in all points", || {
+        let snapshot = snapshot()?.ok()?;
+        (snapshot.cells.len() >= 800).then_some(snapshot)
+    });
+    let mut bytes = [0, 0, 0];
+    for (extent, bytes) in ["Sums", "Histograms", "All"].into_iter().zip(&mut bytes) {
+        let mut agent = Agent::start(&near.0);
+        agent.ask(json!({ "Hello": { "keep": false } }));
+        let segment = &snapshot.process.segment_id;
+        agent.ask(json!({ "Attach": { "source": 0, "segment_id": segment } }));
+        let mut counted = 0;
+        for _ in 0..10 {
+            agent.picture(extent, None);
+            counted += agent.came;
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        *bytes = counted;
+    }
+    figure(&format!("via: ten pictures of 100 points x 8 threads: {bytes:?} bytes"));
+    assert!(bytes[0] * 8 < bytes[2] && bytes[1] * 2 < bytes[2], "{bytes:?}");
+}
+
+/// A viewer that stands still reads nothing either, and one reply can be more than a pipe holds.
+#[test]
+fn what_was_switched_is_put_back_while_nobody_reads_the_replies() {
+    let near = Near::new();
+    let target = near.0.start_watched(env!("CARGO_BIN_EXE_hundred"), &["far", "8", "1000"]);
+    let point = "io.0";
+    wait_for("all threads in all points", || near.0.snapshot(&target).cells.len() >= 8000);
+    // As much as a pipe takes: a page of it may be in part empty.
+    let full = (64 << 10) - 4096;
+    let picture = |within_s: u64| json!({ "Picture": { "source": 1, "extent": "All", "within_s": within_s } });
+    // Watches, switches the point off, and leaves a reply unread.
+    let stuck = |within_s: u64| {
+        let mut agent = Agent::start(&near.0);
+        let enabled = near.0.pfp_top(&["enable", point]);
+        assert!(enabled.status.success(), "{}", complaint(&enabled));
+        agent.switch_off(&near.0, &target, point, false);
+        assert_eq!(near.state(&target, point), PointState::Off);
+        // The first picture of a source is whole.
+        let segment = near.0.snapshot(&target).process.segment_id;
+        agent.ask(json!({ "Attach": { "source": 1, "segment_id": segment } }));
+        agent.send(picture(within_s));
+        wait_for("a reply that stops", || agent.unread() >= full);
+        agent
+    };
+    let is_back = || near.state(&target, point) == PointState::On;
+
+    let agent = stuck(1);
+    wait_for("it to be put back when the promise is broken", is_back);
+    drop(agent);
+    let mut agent = stuck(3600);
+    agent.input = None;
+    wait_for("it to be put back at the end of the input", is_back);
+    wait_for("its end", || agent.child.try_wait().expect("it is ours").is_some());
+    let agent = stuck(3600);
+    os::signal(agent.child.id(), libc::SIGTERM);
+    wait_for("it to be put back by a signal", is_back);
+    drop(agent);
+
+    // The line goes on as if nothing had been.
+    let mut agent = stuck(1);
+    wait_for("it to be put back", is_back);
+    assert!(agent.read()["answer"]["Picture"].is_object());
+    assert!(agent.picture("Sums", Some(3600))["Picture"].is_object());
+
+    // A goodbye behind it leaves all as it is.
+    let mut agent = stuck(3600);
+    agent.send(json!("Goodbye"));
+    agent.input = None;
+    wait_for("its end", || agent.child.try_wait().expect("it is ours").is_some());
+    assert_eq!(near.state(&target, point), PointState::Off);
+}
