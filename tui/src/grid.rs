@@ -287,17 +287,24 @@ impl<R: 'static, C: 'static> Table<R, C> {
                 (None, _, None) => break 0,
             }
         };
-        let mut others = columns.iter().filter(|it| it.width.1 > it.width.0).count();
-        let grid = columns.iter().fold(Grid::new(ellipsis).left("", mark), |grid, column| {
-            let (least, most) = column.width;
-            let more = if most > least { (left / others).min(most - least) } else { 0 };
-            left -= more;
-            others -= usize::from(most > least);
-            let (title, width) = (column.heading.title, least + more);
-            let grid =
-                if column.is_left { grid.left(title, width) } else { grid.right(title, width) };
-            grid.sorts(column.heading.key)
-        });
+        // What is needed most grows first.
+        let mut widths: Vec<usize> = columns.iter().map(|it| it.width.0).collect();
+        let mut places: Vec<usize> = (0..columns.len()).collect();
+        places.sort_by_key(|place| columns[*place].rank);
+        for place in places {
+            let (least, most) = columns[place].width;
+            widths[place] += left.min(most - least);
+            left -= left.min(most - least);
+        }
+        let grid = columns.iter().zip(widths).fold(
+            Grid::new(ellipsis).left("", mark),
+            |grid, (column, width)| {
+                let title = column.heading.title;
+                let grid =
+                    if column.is_left { grid.left(title, width) } else { grid.right(title, width) };
+                grid.sorts(column.heading.key)
+            },
+        );
         (columns, grid)
     }
 

@@ -740,7 +740,7 @@ mod stepping {
         }
         let one = price_of_one();
         let base = uninterrupted(case);
-        assert_eq!(base.folding > 0, case.name == "page", "a page is folded: {base:?}");
+        assert!(base.folding > 0 || case.name != "page", "a page is folded: {base:?}");
         let mut bad = Bad { count: 0, first: None, last: 0 };
         // Not always the same ones: which of so many is another in each process.
         let (mut at, mut steps, mut missed) = (1 + u64::from(std::process::id()) % each, 0, 0);

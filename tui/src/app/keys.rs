@@ -170,7 +170,7 @@ pub(crate) const TUNE: Group = own(&[
         "the weight of a new value in EWMA: 0.2, a period over a time constant as 100ms/500ms, or off",
     ),
     bind(Action::Fence, &[Char('F')], "", "fence the point, or no longer").more(
-        "its stamps wait for the work before them: short regions have their own time, for some 50 ns",
+        "its stamps wait for the work before them: short regions have their own time, for some 45 ns",
     ),
 ]);
 

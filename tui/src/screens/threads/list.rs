@@ -21,6 +21,7 @@ type Of = Column<Thread, Common>;
 pub(super) static TABLE: Table<Thread, Common> = Table(&[
     Of::new("name", "Thread", 12, "its name", |thread, _| name_of(thread))
         .left(24)
+        .rank(2)
         .stays()
         .least(|a, b| a.lane.name.cmp(&b.lane.name)),
     Of::new("tid", "Tid", 7, "kernel thread id", |thread, _| match thread.lane.tid {
@@ -102,7 +103,7 @@ pub(super) static TABLE: Table<Thread, Common> = Table(&[
         |thread, common| top(common, thread),
     )
     .left(40)
-    .rank(2),
+    .rank(1),
 ]);
 
 pub(super) fn name_of(thread: &Thread) -> String {
