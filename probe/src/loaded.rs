@@ -207,7 +207,17 @@ pub fn each_mapping(mut each: impl FnMut(&Mapping<'_>)) {
 mod tests {
     use super::*;
 
+    #[test]
+    fn code_of_the_program_is_known_as_such() {
+        let own = code_of_the_program_is_known_as_such as fn() as usize;
+        assert!(Loaded::around(own).is_some_and(|it| it.path().is_empty()));
+        let path = by_mappings(own).expect("it is mapped").path().to_bytes().to_vec();
+        let program = std::env::current_exe().expect("it runs");
+        assert_eq!(str::from_utf8(&path).map(std::path::PathBuf::from), Ok(program));
+    }
+
     /// Code of the program, of the C library and of one that is loaded later.
+    #[cfg(target_env = "gnu")]
     fn codes() -> [usize; 3] {
         // SAFETY: names that end in zero.
         let loaded = unsafe {
@@ -219,6 +229,7 @@ mod tests {
     }
 
     /// By the way that takes the lock.
+    #[cfg(target_env = "gnu")]
     fn by_list(code: usize) -> Option<(usize, Vec<u8>)> {
         struct Search(usize, Option<(usize, Vec<u8>)>);
         unsafe extern "C" fn look(
@@ -250,6 +261,8 @@ mod tests {
         search.1
     }
 
+    /// A static program has no loader.
+    #[cfg(target_env = "gnu")]
     #[test]
     fn every_way_finds_what_the_loader_has_listed() {
         let of = |loaded: Loaded| (loaded.base, loaded.path().to_bytes().to_vec());

@@ -66,10 +66,11 @@ fn to_show(app: &App, cursor: &str, width: usize) -> (Vec<String>, usize) {
     let has_room =
         |key: &str| grid.as_ref().is_none_or(|grid| grid.slots.iter().any(|slot| slot.key == key));
     let all: Vec<_> = columns(app).collect();
+    let titles = titles(&all);
     let rows = all.iter().map(|(column, is_shown)| {
         let check = if *is_shown { 'x' } else { ' ' };
         let room = if !is_shown || has_room(column.key) { "" } else { "(no room) " };
-        format!("[{check}] {:<6} {room}{}", column.title, column.meaning)
+        format!("[{check}] {:<titles$} {room}{}", column.title, column.meaning)
     });
     (rows.collect(), all.iter().position(|(column, _)| column.key == cursor).unwrap_or(0))
 }
@@ -78,15 +79,21 @@ fn to_show(app: &App, cursor: &str, width: usize) -> (Vec<String>, usize) {
 fn to_sort(app: &App, cursor: &str, look: &Look) -> (Vec<String>, usize) {
     let sorted = app.view().table().map(Chosen::sorted);
     let all: Vec<_> = columns(app).filter(|(column, _)| column.sorts.is_some()).collect();
+    let titles = titles(&all);
     let rows = all.iter().map(|(column, _)| {
         let sign = match sorted.filter(|sorted| sorted.key == column.key) {
             Some(Sorted { descending: true, .. }) => look.glyphs.down,
             Some(_) => look.glyphs.up,
             None => ' ',
         };
-        format!("{sign} {:<6} {}", column.title, column.meaning)
+        format!("{sign} {:<titles$} {}", column.title, column.meaning)
     });
     (rows.collect(), all.iter().position(|(column, _)| column.key == cursor).unwrap_or(0))
+}
+
+/// How wide the titles of some columns are.
+fn titles(columns: &[(Heading, bool)]) -> usize {
+    columns.iter().map(|(column, _)| text::width(column.title)).max().unwrap_or(0)
 }
 
 /// The columns that say something of what is watched.

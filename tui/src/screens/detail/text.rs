@@ -23,6 +23,8 @@ const FIGURES: usize = 35;
 const SUMS: usize = 60;
 /// Lines of the histogram, and at most where there is more height.
 const BARS: (usize, usize) = (13, 24);
+/// Columns of a thread's bar, at most.
+const BAR_OF_LANE: usize = 30;
 /// The quantiles told of a point.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
@@ -445,6 +447,10 @@ impl Pane<'_> {
         let name_width = width.saturating_sub(1 + 9 + 4 * 8 + 6).clamp(8, 24);
         let grid = self.table("Thread", name_width).left("State", 8).right("Count", 6);
         let grid = grid.right("Excl", 7).right("Avg", 7).right("Max", 7).right("Off%", 5);
+        // How evenly they share the work.
+        let bar = width.saturating_sub(grid.width()).min(BAR_OF_LANE);
+        let grid = grid.left("", bar);
+        let most = self.figures.lanes().map(|lane| lane.total.exclusive).max().unwrap_or(0);
         let mut lines = vec![self.head(&grid)];
         lines.extend(self.figures.lanes().map(|lane| {
             let (name, state) = match lane.lane {
@@ -461,6 +467,7 @@ impl Pane<'_> {
                 self.single(mean(total)),
                 self.single((total.count > 0).then_some(total.max as f64)),
                 off_share(total).map_or(NONE.into(), units::percent),
+                chart::bar(total.exclusive as f64 / most.max(1) as f64, bar, &self.look.glyphs),
             ]))
         }));
         lines
