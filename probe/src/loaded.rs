@@ -277,7 +277,9 @@ mod tests {
                 "" => std::env::current_exe().expect("it runs"),
                 path => std::fs::canonicalize(path).expect("it is there"),
             };
-            assert_eq!((base, real(&path)), (listed.0, real(&listed.1)));
+            // An emulator has them below a folder of its own.
+            let is_same = real(&path) == real(&listed.1) || path.ends_with(&listed.1);
+            assert!(is_same && base == listed.0, "{path:?} at {base:#x}, and not {listed:?}");
             let find = FIND_OBJECT.load(Relaxed);
             if !find.is_null() {
                 assert_eq!(by_loader(code, find).map(of), Some(listed));
