@@ -12,6 +12,8 @@ pub(crate) struct Slot {
     pub(crate) title: Cow<'static, str>,
     width: usize,
     is_left: bool,
+    /// What is too long is cut at its end; names differ there, so they are cut in the middle.
+    is_text: bool,
     /// By which it is named; empty where it is not.
     pub(crate) key: &'static str,
 }
@@ -167,6 +169,7 @@ pub(crate) struct Column<R, C> {
     /// Columns of the screen at least, and at most where there is room.
     width: (usize, usize),
     is_left: bool,
+    is_text: bool,
     /// Where room is short, those with the greatest go first.
     rank: u8,
     is_usual: bool,
@@ -185,7 +188,16 @@ impl<R, C> Column<R, C> {
     ) -> Self {
         let heading = Heading { key, title, meaning, stays: false, sorts: None };
         let width = (width, width);
-        Self { heading, width, is_left: false, rank: 1, is_usual: true, cell, compare: None }
+        Self {
+            heading,
+            width,
+            is_left: false,
+            is_text: false,
+            rank: 1,
+            is_usual: true,
+            cell,
+            compare: None,
+        }
     }
 
     /// Columns of the screen at least.
@@ -203,6 +215,12 @@ impl<R, C> Column<R, C> {
         self.is_left = true;
         self.width.1 = most;
         self
+    }
+
+    /// As [`Self::left`], and cells that are too long are cut at their end.
+    pub(crate) const fn text(mut self, most: usize) -> Self {
+        self.is_text = true;
+        self.left(most)
     }
 
     /// The table always has it.
@@ -296,13 +314,17 @@ impl<R: 'static, C: 'static> Table<R, C> {
             widths[place] += left.min(most - least);
             left -= left.min(most - least);
         }
+        if let (Some(width), Some(true)) = (widths.last_mut(), columns.last().map(|it| it.is_left))
+        {
+            *width += left;
+        }
         let grid = columns.iter().zip(widths).fold(
             Grid::new(ellipsis).left("", mark),
             |grid, (column, width)| {
                 let title = column.heading.title;
                 let grid =
                     if column.is_left { grid.left(title, width) } else { grid.right(title, width) };
-                grid.sorts(column.heading.key)
+                grid.cuts_end(column.is_text).sorts(column.heading.key)
             },
         );
         (columns, grid)
@@ -333,7 +355,7 @@ impl Grid {
     }
 
     fn with(mut self, title: Cow<'static, str>, width: usize, is_left: bool) -> Self {
-        self.slots.push(Slot { title, width, is_left, key: "" });
+        self.slots.push(Slot { title, width, is_left, is_text: false, key: "" });
         self
     }
 
@@ -346,6 +368,14 @@ impl Grid {
     /// With one more column, whose cells are figures and end at the right.
     pub fn right(self, title: impl Into<Cow<'static, str>>, width: usize) -> Self {
         self.with(title.into(), width, false)
+    }
+
+    /// Whether cells of the last column that are too long are cut at their end.
+    fn cuts_end(mut self, is_text: bool) -> Self {
+        if let Some(slot) = self.slots.last_mut() {
+            slot.is_text = is_text;
+        }
+        self
     }
 
     /// The last column has this name.
@@ -362,8 +392,10 @@ impl Grid {
     }
 
     pub(crate) fn aligned(&self, slot: &Slot, content: &str) -> String {
+        if slot.is_left && slot.is_text {
+            return text::fit(content, slot.width, self.ellipsis);
+        }
         if slot.is_left {
-            // Names differ at their end.
             let cut = text::cut_middle(content, slot.width, self.ellipsis);
             return text::fit(&cut, slot.width, self.ellipsis);
         }

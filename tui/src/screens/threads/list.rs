@@ -21,7 +21,7 @@ type Of = Column<Thread, Common>;
 pub(super) static TABLE: Table<Thread, Common> = Table(&[
     Of::new("name", "Thread", 12, "its name", |thread, _| name_of(thread))
         .left(24)
-        .rank(2)
+        .rank(3)
         .stays()
         .least(|a, b| a.lane.name.cmp(&b.lane.name)),
     Of::new("tid", "Tid", 7, "kernel thread id", |thread, _| match thread.lane.tid {
@@ -93,8 +93,8 @@ pub(super) static TABLE: Table<Thread, Common> = Table(&[
             (false, false) => format!("! {amiss}  {inner}"),
         }
     })
-    .left(32)
-    .rank(3),
+    .text(32)
+    .rank(2),
     Of::new(
         "most",
         "Burns most",
@@ -102,7 +102,7 @@ pub(super) static TABLE: Table<Thread, Common> = Table(&[
         "the point that it burns most in, and the part of its load",
         |thread, common| top(common, thread),
     )
-    .left(40)
+    .left(24)
     .rank(1),
 ]);
 
