@@ -207,7 +207,7 @@ impl Agent<'_> {
         self.watched.values_mut().for_each(|watched| watched.session.leave_as_is());
     }
 
-    /// What is to be sent for a request.
+    /// The reply to a request.
     fn reply(&mut self, Request { number, ask }: Request) -> Result<Vec<u8>> {
         let (answer, rest) = self
             .answer(ask)

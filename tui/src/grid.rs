@@ -12,7 +12,7 @@ pub(crate) struct Slot {
     pub(crate) title: Cow<'static, str>,
     width: usize,
     is_left: bool,
-    /// What is too long is cut at its end; names differ there, so they are cut in the middle.
+    /// Long cells are cut at their end; names differ there, so they are cut in the middle.
     is_text: bool,
     /// By which it is named; empty where it is not.
     pub(crate) key: &'static str,
@@ -35,7 +35,7 @@ pub struct Sorted {
     pub descending: bool,
 }
 
-/// What is known of a column, whatever its rows are.
+/// A column without its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heading {
     /// By which it is named.
@@ -305,7 +305,7 @@ impl<R: 'static, C: 'static> Table<R, C> {
                 (None, _, None) => break 0,
             }
         };
-        // What is needed most grows first.
+        // The most needed columns grow first.
         let mut widths: Vec<usize> = columns.iter().map(|it| it.width.0).collect();
         let mut places: Vec<usize> = (0..columns.len()).collect();
         places.sort_by_key(|place| columns[*place].rank);

@@ -241,7 +241,7 @@ pub trait View {
         None
     }
 
-    /// The same, to be changed.
+    /// The choices, to be changed.
     fn table_mut(&mut self) -> Option<&mut Chosen> {
         None
     }

@@ -49,7 +49,7 @@ mod stepping {
 
     /// Ticks that regions last, so that no price is more than one.
     const LONG: u64 = 4_000;
-    /// Those of an outer one beside what is inside: more than a fold that is stepped and a
+    /// Ticks of an outer region beside what is inside: more than a fold that is stepped and a
     /// handler in it take, since both are taken out of the outer region's own.
     const LONG_OUTSIDE: u64 = 100_000;
 
@@ -748,7 +748,7 @@ mod stepping {
         STEPPED[1].store(index as u64, Relaxed);
         while steps < 50_000 {
             STEPPED[0].store(at, Relaxed);
-            // What is wrong, and the run that shows it.
+            // The fault, and the run that shows it.
             let (wrong, run) = match action {
                 "measure" => {
                     let run = run(case, || stepped(at, case.handler, case.run));

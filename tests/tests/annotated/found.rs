@@ -15,7 +15,7 @@ const ALL: [&str; 4] =
 struct Prefix {
     place: Place,
     viewer: PathBuf,
-    library: PathBuf,
+    injected: PathBuf,
 }
 
 impl Prefix {
@@ -33,7 +33,7 @@ impl Prefix {
         if has_library {
             std::fs::copy(c::inject(), &library).expect("there is room");
         }
-        Self { place, viewer, library }
+        Self { place, viewer, injected: library }
     }
 
     fn command(&self) -> Command {
@@ -61,7 +61,7 @@ impl Prefix {
 #[test]
 fn the_library_of_the_prefix_is_found_by_itself() {
     let prefix = Prefix::new(true);
-    let library = prefix.library.canonicalize().expect("it is there");
+    let library = prefix.injected.canonicalize().expect("it is there");
     let library = library.to_str().expect("it is plain text");
     let (out, err) = prefix.variables(&[], None);
     for variable in ALL {
@@ -93,8 +93,8 @@ fn another_tool_is_left_alone_unless_it_was_asked_to_give_way() {
     let (out, err) = prefix.variables(&["--no-inject"], Some(other));
     assert_eq!(out, format!("{VARIABLE}={other}\n"));
     assert!(!err.contains(other), "{err}");
-    // The same library is no other tool.
-    let own = prefix.library.to_str().expect("it is plain text");
+    // This very library is no other tool.
+    let own = prefix.injected.to_str().expect("it is plain text");
     let (_, err) = prefix.variables(&["--inject", "itt"], Some(own));
     assert!(!err.contains("already"), "{err}");
 }

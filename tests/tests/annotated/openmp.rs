@@ -24,7 +24,7 @@ fn regions(compiler: Compiler) -> Option<PathBuf> {
         .then(|| c::compile(compiler, "omp_regions", &["omp_regions.c"], Link::Without, flags))
 }
 
-/// The same, which several tests run: one must not replace it while it runs for another.
+/// A program that several tests run: one must not replace it while it runs for another.
 fn regions_of_clangs() -> Option<PathBuf> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     BUILT.get_or_init(|| regions(CLANG)).clone()

@@ -37,7 +37,7 @@ const SHORT: Way = Way { lasts: 4_000, each: 1 };
 /// their ends go the long way, and so do most begins.
 const LATE: Way = Way { lasts: (1 << 21) * 9 / 8, each: size(19, 1) };
 
-/// The same where each instruction costs a child.
+/// Short regions where each instruction costs a child.
 const SHORT_FOR_CHILDREN: Way = Way { each: size(3, 1), ..SHORT };
 
 /// Instructions between the last test of whether this is a forked child and the end of a

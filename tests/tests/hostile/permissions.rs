@@ -423,7 +423,7 @@ fn a_folder_that_another_user_made_first_is_left_alone() {
         let before = [&folder, &victims[0], &victims[1]].map(|path| State::of(path));
         assert_eq!(run(&target, "host").expect("it can be started"), plain, "{what}");
         if size(u64::from(what.ends_with("folder")), 1) == 1 {
-            // What is wrong, once, and what to do where the folder is another user's.
+            // The fault, once, and what to do where the folder is another user's.
             for command in ["doctor", "list"] {
                 let told = run(&viewer, command).expect("it can be started");
                 let told =

@@ -42,10 +42,10 @@ pub(super) struct Kept {
     tables: BTreeMap<String, KeptTable>,
 }
 
-/// What is chosen of the tables of all screens.
+/// The choices for the tables of all screens.
 pub(super) type Tables = Vec<(Screen, Chosen)>;
 
-/// What is chosen now.
+/// The choices now.
 pub(super) fn tables(app: &App) -> Tables {
     let table = |screen: &Screen| Some((*screen, app.screens.get(*screen).table()?.clone()));
     Screen::ALL.iter().filter_map(table).collect()

@@ -584,7 +584,7 @@ mod tests {
         assert!(counters.len() > 1 && marked.count() == 1, "{counters:#?}");
     }
 
-    /// What is told of it is told as the clock's.
+    /// Its figures are told as the clock's.
     #[test]
     fn spans_of_the_clock_have_no_exclusive_time_and_no_load() {
         let (_, text) = exported(false, |snapshot| {

@@ -88,7 +88,7 @@ pub(super) static TABLE: Table<Thread, Common> = Table(&[
         let (amiss, inner) = (amiss(thread), innermost(common, thread));
         match (amiss.is_empty(), inner.is_empty()) {
             (true, _) => inner,
-            // What is seldom and matters comes first.
+            // A rare problem comes first.
             (false, true) => format!("! {amiss}"),
             (false, false) => format!("! {amiss}  {inner}"),
         }
