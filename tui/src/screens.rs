@@ -391,3 +391,17 @@ pub trait View {
         common.scroll.settle(common.rows, self.cursor(common))
     }
 }
+
+/// Filters a screen's own rows by what was typed, or says why it cannot.
+fn filter_by(filter: &mut Filter, mut typed: Prompt) -> Outcome {
+    match Filter::new(&typed.text()) {
+        Ok(new) => {
+            *filter = new;
+            Outcome::Arrange
+        }
+        Err(why) => {
+            typed.trouble = Some(why);
+            Outcome::Ask(Overlay::Find(typed))
+        }
+    }
+}

@@ -157,17 +157,8 @@ impl View for Threads {
         common.freeze(now);
     }
 
-    fn find(&mut self, mut typed: Prompt, _: &mut Common, _: Instant) -> Outcome {
-        match Filter::new(&typed.text()) {
-            Ok(filter) => {
-                self.filter = filter;
-                Outcome::Arrange
-            }
-            Err(why) => {
-                typed.trouble = Some(why);
-                Outcome::Ask(Overlay::Find(typed))
-            }
-        }
+    fn find(&mut self, typed: Prompt, _: &mut Common, _: Instant) -> Outcome {
+        super::filter_by(&mut self.filter, typed)
     }
 
     fn table(&self) -> Option<&Chosen> {
