@@ -239,7 +239,12 @@ impl<'a> Thread<'a> {
         let edge = shown.edge(0)?;
         edge.set_key(calls::key(parse.number as u32, compress.number as u32));
         let sums = CallSums { count: 2, exclusive: 3_000, inclusive: 3_000 };
-        edge.add(compress.control().epoch(), sums, self.lane.tally.written.load(Relaxed));
+        edge.add(
+            edge.stage(),
+            compress.control().epoch(),
+            sums,
+            self.lane.tally.written.load(Relaxed),
+        );
         calls::announce(&self.lane.tally.edges, 1);
         self.lane.tally.unplaced.store(1, Relaxed);
         self.lane.set_calls_block(block);

@@ -107,8 +107,7 @@ fn fold_again(thread: &Thread) {
         let Addition { point, caller, exclusive, inclusive } = addition;
         let cell = (u64::from(point) < points).then(|| thread.cell(point as usize)).flatten();
         let is_missing = cell.is_some_and(|cell| cell.folded() <= number);
-        let one = slice::from_ref(slot);
-        if is_missing && !fold_point(thread, point, Callers::One(caller), one, number + 1) {
+        if is_missing && !fold_one(thread, point, caller, slot, number + 1) {
             return;
         }
         // The cell was first.
@@ -141,7 +140,28 @@ fn fold_some(thread: &Thread, from: u64, end: u64) -> bool {
         let callers = Callers::of(differ.caller() == 0, first.caller(), slots);
         return fold_point(thread, point, callers, slots, end);
     }
-    fold_sorted(thread, slots, end)
+    // The points of some of them, as far as six bits tell those apart.
+    let some = slots.iter().take(SOME);
+    let seen = some.fold(0u64, |seen, slot| seen | 1 << (slot.point() % u64::BITS));
+    match seen.count_ones() > MANY {
+        true => fold_in_turn(thread, slots, from),
+        false => fold_sorted(thread, slots, end),
+    }
+}
+
+/// Where so many records have more points than that, it does not pay to sort a page of them.
+const MANY: u32 = 32;
+const SOME: usize = 64;
+
+/// Folds records of many points, one by one.
+#[inline(never)]
+fn fold_in_turn(thread: &Thread, slots: &[Slot], from: u64) -> bool {
+    let known = thread.points.load(Relaxed);
+    (from..).zip(slots).all(|(number, slot)| {
+        let (point, caller) = (slot.point(), slot.caller());
+        // Another process may have written there.
+        u64::from(point) >= known || fold_one(thread, point, caller, slot, number + 1)
+    })
 }
 
 /// The records of a page, sorted by point.
@@ -173,7 +193,7 @@ fn fold_sorted(thread: &Thread, slots: &[Slot], end: u64) -> bool {
     differ.fill(false);
     let mut distinct = 0;
     for (slot, of) in slots.iter().zip(&mut *of) {
-        let what = slot.what();
+        let what = What { names: slot.names(), place: 0 };
         // Another process may have written there.
         let point = if u64::from(what.point()) < known { what.point() } else { 0 };
         let entry = thread.entry(point as usize);
@@ -209,6 +229,9 @@ fn fold_sorted(thread: &Thread, slots: &[Slot], end: u64) -> bool {
         let added;
         (added, rest) = rest.split_at(count.min(rest.len()));
         thread.entry(point as usize).batch.store(0, Relaxed);
+        if let ([one], false) = (added, differ[number]) {
+            return fold_one(thread, point, callers[number], one, end);
+        }
         let callers = Callers::of(!differ[number], callers[number], slots);
         fold_point(thread, point, callers, added, end)
     })
@@ -240,10 +263,10 @@ fn add_calls(thread: &Thread, point: u32, slots: &[Slot], end: u64) -> bool {
     let mut left = bits.fold(0, |bits, bit| bits | bit);
     while left != 0 {
         let first = left.trailing_zeros() as usize;
-        let caller = slots[first].what().caller();
+        let caller = slots[first].caller();
         let mut sums = CallSums::default();
         for (at, slot) in slots.iter().enumerate().skip(first) {
-            if left >> at & 1 != 0 && slot.what().caller() == caller {
+            if left >> at & 1 != 0 && slot.caller() == caller {
                 left &= !(1 << at);
                 let added = slot.added();
                 let (exclusive, inclusive) = (added.exclusive(), added.inclusive());
@@ -259,7 +282,7 @@ fn add_calls(thread: &Thread, point: u32, slots: &[Slot], end: u64) -> bool {
 
 /// Adds to the cell of a point; the lane's records up to `end` are in it then. False in a child
 /// that a signal handler has forked in here.
-#[inline(always)]
+#[inline(never)]
 fn fold_point<T>(thread: &Thread, point: u32, callers: Callers<'_>, records: &[T], end: u64) -> bool
 where
     for<'a> &'a T: Source,
@@ -267,19 +290,17 @@ where
     let entry = thread.entry(point as usize);
     // In a forked child the table reads zero.
     let Some(cell) = entry.cell() else { return thread.is_alive() };
-    let mut live = cell.stage();
-    cell.keep_minimum(&mut live);
+    let staged = cell.stage_more();
+    let Some(mut more) = add_up(thread, cell, records) else { return false };
     let control = entry.follows();
     if control.alpha_fixed() != 0 {
-        let mut is_first = live.count == 0;
-        for record in records {
-            live.take_into_average(control, is_first, record.added().exclusive());
-            is_first = false;
+        let (count, average) = cell.averaged(staged);
+        more.average_fixed = average;
+        for (at, record) in records.iter().enumerate() {
+            more.take_into_average(control, count == 0 && at == 0, record.added().exclusive());
         }
     }
-    let Some(more) = add_up(thread, cell, records) else { return false };
-    live.append(&more);
-    cell.put_in_force(&live, sums(cell), end);
+    cell.append(staged, &more, sums(cell), end);
     let Sums { count, exclusive, inclusive, .. } = more;
     match callers {
         Callers::One(caller) => {
@@ -287,6 +308,41 @@ where
         }
         Callers::Of(slots) => add_calls(thread, point, slots, end),
     }
+}
+
+/// As [`fold_point`], of one record.
+#[inline(always)]
+fn fold_one<T>(thread: &Thread, point: u32, caller: u32, record: &T, end: u64) -> bool
+where
+    for<'a> &'a T: Source,
+{
+    let (entry, added) = (thread.entry(point as usize), record.added());
+    let exclusive = added.exclusive();
+    let (part, bucket) = histogram::locate(exclusive);
+    let is_simple = |cell: &&Cell| cell.amounts() == 0 && entry.follows().alpha_fixed() == 0;
+    let chunk_of = |cell| Some((cell, thread.chunk(Cell::part(cell, part))?));
+    let Some((cell, chunk)) = entry.cell().filter(is_simple).and_then(chunk_of) else {
+        return fold_point(thread, point, Callers::One(caller), slice::from_ref(record), end);
+    };
+    let staged = cell.stage_more();
+    // As late as that: the histogram has no copy that a child could write to.
+    if !thread.is_still_alive() {
+        return false;
+    }
+    cell::add(&chunk.0[bucket], 1);
+    let inclusive = added.inclusive();
+    let more = Sums {
+        count: 1,
+        exclusive,
+        inclusive,
+        min: exclusive,
+        max: exclusive,
+        last: exclusive,
+        squares: u128::from(exclusive * exclusive),
+        ..Sums::default()
+    };
+    cell.append(staged, &more, None, end);
+    thread.add_call(caller, point, CallSums { count: 1, exclusive, inclusive }, end)
 }
 
 /// What a record of one point is found in.
@@ -315,14 +371,6 @@ fn add_up<T>(thread: &Thread, cell: &Cell, records: &[T]) -> Option<Sums>
 where
     for<'a> &'a T: Source,
 {
-    // Where many points take turns, each has few records in a page.
-    if records.len() <= FEW {
-        let mut all = Sums::default();
-        for record in records {
-            all.append(&add_one(thread, cell, record.added())?);
-        }
-        return Some(all);
-    }
     let mut sum = Sum::NONE;
     let mut rest = records.iter();
     loop {
@@ -348,33 +396,6 @@ where
     let last = records.last().map_or(0, |record| record.added().exclusive());
     let count = records.len() as u64;
     Some(Sums { count, exclusive, inclusive, min, max, last, squares, ..Sums::default() })
-}
-
-/// So many records are added up one by one.
-const FEW: usize = 4;
-
-/// As [`add_up`], of one record.
-#[inline(always)]
-fn add_one(thread: &Thread, cell: &Cell, added: Added) -> Option<Sums> {
-    let exclusive = added.exclusive();
-    let (part, bucket) = histogram::locate(exclusive);
-    let chunk = thread.part_for(cell, part);
-    if !thread.is_still_alive() {
-        return None;
-    }
-    if let Some(chunk) = chunk {
-        cell::add(&chunk.0[bucket], 1);
-    }
-    Some(Sums {
-        count: 1,
-        exclusive,
-        inclusive: added.inclusive(),
-        min: exclusive,
-        max: exclusive,
-        last: exclusive,
-        squares: u128::from(exclusive).pow(2),
-        ..Sums::default()
-    })
 }
 
 /// What records add up to.

@@ -102,6 +102,12 @@ pub struct OpenRegion {
     spare: [AtomicU32; 3],
 }
 
+/// Which copy of an edge's sums is in force.
+#[derive(Clone, Copy, Debug)]
+pub struct Staged {
+    seq: u64,
+}
+
 /// What a point measured inside another one.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
@@ -325,6 +331,13 @@ impl Edge {
         self.key.load(Ordering::Relaxed)
     }
 
+    /// Whether a point is the caller, where the callee is known.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_from(&self, caller: u32) -> bool {
+        (self.key() ^ u64::from(caller)) & POINT == 0
+    }
+
     /// Gives a fresh edge its key, before it is announced.
     pub fn set_key(&self, key: u64) {
         self.key.store(key, Ordering::Relaxed);
@@ -336,25 +349,38 @@ impl Edge {
         self.seq.load(Ordering::Relaxed) >> 1
     }
 
-    /// Adds sums of an epoch; the records below `folded` are in it then.
+    /// Which copy of the sums is in force, for [`Self::add`].
     #[inline(always)]
-    pub fn add(&self, epoch: u32, more: CallSums, folded: u64) {
-        let seq = self.seq.load(Ordering::Relaxed);
-        let (mut sums, before) = sums(self.sums[(seq & 1) as usize].each_ref().map(get));
-        if before != short_epoch(epoch) {
-            sums = CallSums::default();
-        }
-        sums.add(more);
-        let staged = (seq & 1) ^ 1;
+    #[must_use]
+    pub fn stage(&self) -> Staged {
+        Staged { seq: get(&self.seq) }
+    }
+
+    /// Adds sums of an epoch; the records below `folded` are in it then. Whoever does it again, as a
+    /// forked child does what its parent does, writes the same.
+    #[inline(always)]
+    pub fn add(&self, Staged { seq }: Staged, epoch: u32, more: CallSums, folded: u64) {
+        let words = self.sums[(seq & 1) as usize].each_ref().map(get);
+        let epoch = u64::from(short_epoch(epoch)) << COUNT_BITS;
         // Meets `edge-recheck`.
         fence_at!("edge-open", Release);
-        let [count, exclusive, inclusive] = &self.sums[staged as usize];
-        let epoch = u64::from(short_epoch(epoch)) << COUNT_BITS;
-        count.store(sums.count & ((1 << COUNT_BITS) - 1) | epoch, Ordering::Relaxed);
-        exclusive.store(sums.exclusive, Ordering::Relaxed);
-        inclusive.store(sums.inclusive, Ordering::Relaxed);
+        let after = seq & 1 ^ 1;
+        match (words[0] ^ epoch) >> COUNT_BITS {
+            0 => self.put(after, words, more),
+            _ => self.put(after, [epoch, 0, 0], more),
+        }
         // Meets `edge-enter`.
-        self.seq.store(folded << 1 | staged, ord!("edge-close", Release));
+        self.seq.store(folded << 1 | after, ord!("edge-close", Release));
+    }
+
+    /// Writes a copy: these sums and more.
+    #[inline(always)]
+    fn put(&self, copy: u64, before: [u64; 3], more: CallSums) {
+        // No thread counts to 2^52.
+        let more = [more.count, more.exclusive, more.inclusive];
+        for ((word, before), more) in self.sums[copy as usize].iter().zip(before).zip(more) {
+            word.store(before.wrapping_add(more), Ordering::Relaxed);
+        }
     }
 
     // ---- reader ----

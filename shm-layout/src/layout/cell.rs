@@ -105,6 +105,12 @@ struct Live {
     owner: AtomicU64,
 }
 
+/// That something is staged, and beside which copy.
+#[derive(Clone, Copy, Debug)]
+pub struct Staged {
+    seq: u64,
+}
+
 /// In `seq`: something is staged.
 const STAGED: u64 = 1;
 /// What a copy in force adds to `seq`.
@@ -242,6 +248,12 @@ impl Live {
         }
     }
 
+    #[inline(always)]
+    fn squares(&self) -> u128 {
+        let get = |word: &AtomicU64| u128::from(word.load(Ordering::Relaxed));
+        get(&self.squares_high) << 64 | get(&self.squares_low)
+    }
+
     /// The figures.
     #[inline(always)]
     fn sums(&self) -> Sums {
@@ -255,7 +267,7 @@ impl Live {
             min: get(&self.min),
             max: get(&self.max),
             last: get(&self.last),
-            squares: u128::from(get(&self.squares_high)) << 64 | u128::from(get(&self.squares_low)),
+            squares: self.squares(),
             average_fixed: get(&self.average),
         }
     }
@@ -358,11 +370,17 @@ impl Cell {
 
     /// The live figures, to be added to and put in force by [`Self::put_in_force`]. What is
     /// added meanwhile to the histogram belongs to them.
-    #[inline(always)]
     pub fn stage(&self) -> Sums {
+        let Staged { seq } = self.stage_more();
+        self.in_force(seq).sums()
+    }
+
+    /// Has [`Self::append`] follow. What is added meanwhile to the histogram belongs to it.
+    #[inline(always)]
+    pub fn stage_more(&self) -> Staged {
         let seq = self.seq.load(Ordering::Relaxed);
         self.mark_staged(seq);
-        self.in_force(seq).sums()
+        Staged { seq }
     }
 
     #[inline(always)]
@@ -376,7 +394,6 @@ impl Cell {
     /// Puts figures in force, which hold the lane's records up to a number.
     ///
     /// `sums` are the sums of amounts of a cell that has them.
-    #[inline(always)]
     pub fn put_in_force(&self, live: &Sums, sums: Option<&SumWords>, folded: u64) {
         let seq = self.seq.load(Ordering::Relaxed);
         if let Some(sums) = sums {
@@ -384,6 +401,51 @@ impl Cell {
         }
         let (commit, owner) = self.window(seq);
         self.put(seq, live, folded, (commit, owner));
+    }
+
+    /// Puts in force what the live figures and those of some later regions are together, which
+    /// kept the CPU; they hold the lane's records up to a number. The average is that of `more`.
+    ///
+    /// Word by word, since a fold of many points has only a few for each. Whoever does it again,
+    /// as a forked child does what its parent does, writes the same.
+    #[inline(always)]
+    pub fn append(
+        &self,
+        Staged { seq }: Staged,
+        more: &Sums,
+        sums: Option<&SumWords>,
+        folded: u64,
+    ) {
+        if let Some(sums) = sums {
+            amounts::stage(sums, seq / FLIP);
+        }
+        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let put = |word: &AtomicU64, value: u64| word.store(value, Ordering::Relaxed);
+        let [first, second] = &self.live;
+        let (from, to) = if seq & FLIP == 0 { (first, second) } else { (second, first) };
+        put(&to.count, get(&from.count).wrapping_add(more.count));
+        put(&to.exclusive, get(&from.exclusive).wrapping_add(more.exclusive));
+        put(&to.inclusive, get(&from.inclusive).wrapping_add(more.inclusive));
+        let squares = from.squares().wrapping_add(more.squares);
+        put(&to.squares_low, squares as u64);
+        put(&to.squares_high, (squares >> 64) as u64);
+        put(&to.last, more.last);
+        put(&to.average, more.average_fixed);
+        put(&to.min, self.least(get(&from.min)).min(more.min));
+        put(&to.max, get(&from.max).max(more.max));
+        put(&to.off_cpu, get(&from.off_cpu));
+        put(&to.switches, get(&from.switches));
+        put(&to.folded, folded);
+        put(&to.version, get(&from.version));
+        put(&to.owner, get(&from.owner));
+        self.close(seq);
+    }
+
+    /// The count and the average, for whoever takes more into that.
+    #[must_use]
+    pub fn averaged(&self, Staged { seq }: Staged) -> (u64, u64) {
+        let live = self.in_force(seq);
+        (live.count.load(Ordering::Relaxed), live.average.load(Ordering::Relaxed))
     }
 
     /// The number of restarts that the figures in force belong to, and their owner.
@@ -401,6 +463,12 @@ impl Cell {
         staged.folded.store(folded, Ordering::Relaxed);
         staged.version.store(version, Ordering::Relaxed);
         staged.owner.store(owner, Ordering::Relaxed);
+        self.close(seq);
+    }
+
+    /// Puts in force what is staged.
+    #[inline(always)]
+    fn close(&self, seq: u64) {
         self.seq.store((seq | STAGED) + STAGED, ord!("cell-close", Release));
     }
 
@@ -421,14 +489,16 @@ impl Cell {
         if is_near || exclusive == 0 { least } else { exclusive }
     }
 
-    /// A region that kept the CPU comes: from the first one on, the minimum is of such.
+    /// The least ticks so far of regions that kept the CPU, where one comes that did: from the first
+    /// one on, the minimum is of such.
     #[inline(always)]
-    pub fn keep_minimum(&self, live: &mut Sums) {
+    fn least(&self, min: u64) -> u64 {
         let point = self.point.load(Ordering::Relaxed);
         if point & KEPT_CPU == 0 {
             self.point.store(point | KEPT_CPU, Ordering::Relaxed);
-            live.min = u64::MAX;
+            return u64::MAX;
         }
+        min
     }
 
     /// Records one measurement, in its bucket too if it has one; the lane's records up to
@@ -449,7 +519,7 @@ impl Cell {
     }
 
     /// Records a measurement that may count by other ticks in the extremes and the histogram than
-    /// it was told; and whether it kept the CPU, see [`Self::keep_minimum`].
+    /// it was told; and whether it kept the CPU, which makes the minimum one of such.
     pub fn record_as(
         &self,
         measured: Measurement,
@@ -462,7 +532,7 @@ impl Cell {
         self.mark_staged(seq);
         let mut live = self.in_force(seq).sums();
         if kept_cpu {
-            self.keep_minimum(&mut live);
+            live.min = self.least(live.min);
         }
         // Sums have what was told; extremes, last and average what can be believed.
         let (min, max) = (live.min.min(credible), live.max.max(credible));

@@ -226,7 +226,14 @@ impl Slot {
     #[inline(always)]
     #[must_use]
     pub fn point(&self) -> u32 {
-        self.what().point()
+        What { names: self.names(), place: 0 }.point()
+    }
+
+    /// The point around it.
+    #[inline(always)]
+    #[must_use]
+    pub fn caller(&self) -> u32 {
+        What { names: self.names(), place: 0 }.caller()
     }
 
     /// The points that it names; see [`What`].
@@ -250,7 +257,7 @@ impl Slot {
     pub fn addition(&self) -> Option<Addition> {
         (!self.is_counted()).then(|| Addition {
             point: self.point(),
-            caller: self.what().caller(),
+            caller: self.caller(),
             exclusive: self.added().exclusive(),
             inclusive: self.added().inclusive(),
         })

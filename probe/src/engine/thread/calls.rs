@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use pfp_shm_layout::calls::{
     self, CallSums, Calls, ELSEWHERE, Edge, MAX_EDGES, OpenRegion, UNKNOWN,
 };
+use pfp_shm_layout::cell;
 use pfp_shm_layout::geometry::PAGE;
 use pfp_shm_layout::ring::{DEPTH_SHIFT, POINT_SHIFT};
 use pfp_shm_layout::segment::Segment;
@@ -123,21 +124,22 @@ impl Thread {
             return true;
         }
         let entry = self.entry(callee as usize);
-        let key = calls::key(caller, callee);
         let known = entry.edge.load(Relaxed) as usize;
-        let edge = self.edge(known.wrapping_sub(1)).filter(|edge| edge.key() == key);
-        let Some(edge) = edge.or_else(|| self.find_edge(key)) else {
-            if self.is_alive() {
-                self.tally().unplaced.fetch_add(more.count, Relaxed);
+        let edge = self.edge(known.wrapping_sub(1)).filter(|edge| edge.is_from(caller));
+        let Some(edge) = edge.or_else(|| self.find_edge(calls::key(caller, callee))) else {
+            if self.is_still_alive() {
+                // Only a fold counts there, and no handler folds meanwhile.
+                cell::add(&self.tally().unplaced, more.count);
             }
             return self.is_alive();
         };
+        let staged = edge.stage();
         // As late as that: a child that a signal handler has forked writes nothing.
-        if !self.is_alive() {
+        if !self.is_still_alive() {
             return false;
         }
         // A fold that was cut off may have added them.
-        edge.add(entry.follows().epoch(), more, folded);
+        edge.add(staged, entry.follows().epoch(), more, folded);
         true
     }
 

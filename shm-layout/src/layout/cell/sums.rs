@@ -79,15 +79,6 @@ impl Sums {
         self.squares = self.squares.wrapping_add(square);
     }
 
-    /// Adds what comes after these; the average has it already.
-    #[inline(always)]
-    pub fn append(&mut self, later: &Self) {
-        self.merge(later);
-        if later.count > 0 {
-            self.last = later.last;
-        }
-    }
-
     /// Takes a minimum that is above the mean down to that: it leaves out measurements that are in
     /// the sum, see [`Cell::credible`](super::Cell::credible).
     #[inline(always)]

@@ -19,7 +19,12 @@ pub(super) fn edge_is_whole() {
             let edge = Arc::clone(&edge);
             thread::spawn(move || {
                 for folded in 1..=2 {
-                    edge.add(0, CallSums { count: 1, exclusive: 10, inclusive: 0 }, folded);
+                    edge.add(
+                        edge.stage(),
+                        0,
+                        CallSums { count: 1, exclusive: 10, inclusive: 0 },
+                        folded,
+                    );
                 }
             })
         };

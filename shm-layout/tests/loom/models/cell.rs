@@ -262,11 +262,11 @@ pub(super) fn cell_fold() {
         let writer = {
             let cell = Arc::clone(&cell);
             thread::spawn(move || {
-                let mut live = cell.stage();
-                live.add(ON, 1, 1);
-                live.add(ON, 2, 2);
-                cell.put_in_force(&live, None, 2);
-                cell.stage();
+                let (staged, mut more) = (cell.stage_more(), Sums::default());
+                more.add(ON, 1, 1);
+                more.add(ON, 2, 2);
+                cell.append(staged, &more, None, 2);
+                cell.stage_more();
                 assert_eq!(cell.mend(None, |_| 0, |_| unreachable!()).0, 0);
                 cell.mended(None);
             })

@@ -9,7 +9,7 @@ use super::{
     whole, with_amounts,
 };
 use crate::amounts::MOST;
-use crate::cell::add;
+use crate::cell::{Sums, add};
 use crate::sync::{self, AtomicU64, Ordering, watch};
 
 /// A picture of what the writer may leave when it is killed.
@@ -150,12 +150,12 @@ pub(super) fn cell_death_in_fold() {
         let writer = {
             let (cell, bucket) = (Arc::clone(&cell), Arc::clone(&bucket));
             thread::spawn(move || {
-                let mut live = cell.stage();
+                let (staged, mut more) = (cell.stage_more(), Sums::default());
                 for ticks in [20, 30] {
-                    live.add(ON, ticks, ticks);
+                    more.add(ON, ticks, ticks);
                     add(&bucket, 1);
                 }
-                cell.put_in_force(&live, None, 2);
+                cell.append(staged, &more, None, 2);
             })
         };
         let copy = || {

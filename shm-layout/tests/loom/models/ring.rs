@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loom::thread;
 
 use super::{check, whole};
-use crate::cell::Cell;
+use crate::cell::{Cell, Sums};
 use crate::control::Control;
 use crate::ring::{self, Slot, What};
 use crate::sync::{AtomicU64, watch};
@@ -70,10 +70,10 @@ impl Log {
     }
 
     fn fold(&self, n: u64) {
-        let mut live = self.cell.stage();
+        let (staged, mut more) = (self.cell.stage_more(), Sums::default());
         let addition = self.slots[n as usize % 2].addition().unwrap();
-        live.add(Control(1), addition.exclusive, addition.inclusive);
-        self.cell.put_in_force(&live, None, n + 1);
+        more.add(Control(1), addition.exclusive, addition.inclusive);
+        self.cell.append(staged, &more, None, n + 1);
         ring::announce_folded(&self.folded, n + 1);
     }
 
