@@ -25,7 +25,7 @@ use crate::errno;
 
 /// A mark is an address times this: below zero, as no other value of the words that are marked,
 /// and its lowest bits are 0, since the address is a multiple of 8.
-const SCALE: i64 = -16;
+const SCALE: i64 = -512;
 /// The lowest bits of a mark, which are 0.
 pub(crate) const NO_MARK: u64 = SCALE.unsigned_abs() * align_of::<u64>() as u64 - 1;
 
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn a_mark_on_memory_that_is_gone_is_no_fault() {
         assert!(!is_live(of(0x1000)));
-        assert!(!is_live(of(u64::MAX >> 5)));
+        assert!(!is_live(of(u64::MAX >> 10)));
         assert!(!is_live(u64::MAX));
     }
 }

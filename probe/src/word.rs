@@ -190,6 +190,33 @@ pub(crate) fn minus_further<T, const WORD: usize>(of: *const T, further: u64, va
     value.wrapping_sub(word::<T, WORD>(of, further).load(Relaxed))
 }
 
+/// A word some bytes behind a place, whoever writes its halves.
+#[inline(always)]
+pub(crate) fn of_halves<const BYTES: usize>(place: *const u8) -> u64 {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        let found: u64;
+        // SAFETY: reads a word of ours, in memory that other processes may read.
+        unsafe {
+            std::arch::asm!(
+                "mov {found}, qword ptr [{place} + {bytes}]",
+                place = in(reg) place,
+                bytes = const BYTES,
+                found = lateout(reg) found,
+                options(nostack, readonly, preserves_flags)
+            );
+        }
+        found
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    {
+        use std::sync::atomic::AtomicU32;
+        // SAFETY: as above.
+        let [low, high] = unsafe { &*place.add(BYTES).cast::<[AtomicU32; 2]>() };
+        u64::from(low.load(Relaxed)) | u64::from(high.load(Relaxed)) << u32::BITS
+    }
+}
+
 /// Adds to a word.
 #[inline(always)]
 pub(crate) fn add<T, const WORD: usize>(of: *const T, more: u64) {

@@ -67,7 +67,7 @@ impl Guard {
         let begun = unsafe { self.begun.assume_init_mut() };
         let slot = thread.slot_at(position);
         slot.fill_place(tag as u32);
-        slot.fill_names(offset, thread.caller(tag));
+        slot.fill_names(thread.names(offset, tag));
         slot.fill_times(begun.start, not_below_zero(elapsed));
         let (net, span) = overhead::less_inside(elapsed);
         let inclusive = span.wrapping_add(inside);

@@ -4,7 +4,7 @@
 //!    0 +-----------------------------------------------------------+
 //!      | resumed | cpu | -                                         |  slow path
 //!   32 | root                                                      |
-//!   64 | open[256]: start | off | point | -                        |  every begin
+//!   64 | open[256]: start | off | - | point | -                    |  every begin
 //! 8256 | edges[639]: key | seq | sums[2]: count, epoch | exclusive |  a fold
 //!      |                                      | inclusive          |
 //!      +-----------------------------------------------------------+
@@ -98,8 +98,10 @@ fn is_since(moment: u64, since: u64) -> bool {
 pub struct OpenRegion {
     start: AtomicU64,
     off: AtomicU64,
+    /// Stays zero, so that the word that begins here is a caller's in [`What::names`](crate::layout::ring::What).
+    blank: AtomicU32,
     point: AtomicU32,
-    spare: [AtomicU32; 3],
+    spare: [AtomicU32; 2],
 }
 
 /// Which copy of an edge's sums is in force.
@@ -201,6 +203,9 @@ impl Calls {
 
     /// Bytes from the start of the calls to the entry of level 0.
     pub const OPEN_OFFSET: usize = std::mem::offset_of!(Self, open);
+    /// Bytes from the start of the calls to the caller of a region of level 0, as it stands in a record's names.
+    pub const CALLER_OFFSET: usize =
+        std::mem::offset_of!(Self, root) + std::mem::offset_of!(OpenRegion, blank);
 
     /// An edge; `number` is below [`MAX_EDGES`].
     #[must_use]

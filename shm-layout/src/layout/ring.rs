@@ -160,7 +160,7 @@ impl Slot {
         self.fill_times(start, elapsed);
         self.fill_figures(exclusive, inclusive);
         self.fill_place(what.place);
-        self.names.store(what.names, Ordering::Relaxed);
+        self.fill_names(what.names);
     }
 
     /// The first part of [`Self::fill`].
@@ -183,10 +183,10 @@ impl Slot {
         self.place.store(place, Ordering::Relaxed);
     }
 
-    /// The fourth part of [`Self::fill`], as offsets.
+    /// The fourth part of [`Self::fill`]; see [`What`].
     #[inline(always)]
-    pub fn fill_names(&self, point: u32, caller: u32) {
-        self.names.store(What::at(point, caller, 0).names, Ordering::Relaxed);
+    pub fn fill_names(&self, names: u64) {
+        self.names.store(names, Ordering::Relaxed);
     }
 
     /// Fills the slot with a measurement of any length that its cell has already. Ticks of more than
@@ -315,6 +315,12 @@ pub fn reuse() {
 #[inline(always)]
 pub fn publish(position: &AtomicU64, written: u64) {
     position.store(written, ord!("ring-publish", Release));
+}
+
+/// Announces that one more record is complete.
+#[inline(always)]
+pub fn publish_next(position: &AtomicU64) {
+    publish(position, position.load(Ordering::Relaxed).wrapping_add(1));
 }
 
 /// What a reader got out of a ring.

@@ -22,6 +22,7 @@ use std::hint::black_box;
 use std::mem::ManuallyDrop;
 use std::pin::{Pin, pin};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Waker};
 
 const NUMBER: u32 = 5;
@@ -166,6 +167,18 @@ fn work() {
     }
 }
 
+/// One region, of many points in turn.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_in_turn() {
+    static IN_TURN: [pfp::Point; 64] = [const { pfp::Point::new("in turn") }; 64];
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let next = NEXT.load(Relaxed);
+    NEXT.store(next.wrapping_add(1), Relaxed);
+    let _guard = IN_TURN[next % IN_TURN.len()].measure();
+    black_box(());
+}
+
 /// One region of a point that averages exponentially.
 #[unsafe(no_mangle)]
 #[inline(never)]
@@ -264,6 +277,7 @@ fn main() -> ExitCode {
         "one_lap" => pairs_one_lap,
         "work" => pairs_work,
         "by_hand" => pairs_by_hand,
+        "in_turn" => pairs_in_turn,
         "poll" => pairs_poll,
         "ready" => pairs_ready,
         // With all points off: see below.

@@ -34,13 +34,19 @@ impl EdgeIndex {
     }
 }
 
+/// Bytes of the open regions before that of a place.
+#[inline(always)]
+fn open_bytes(place: u64) -> u64 {
+    const BYTES: u64 = size_of::<OpenRegion>() as u64;
+    const { assert!(LEVELS / LEVEL + 1 == calls::MAX_OPEN as u64) };
+    (place & LEVELS) / (LEVEL / BYTES)
+}
+
 impl Thread {
     /// Where a region shows that it is open which begins at a place. The thread has a lane.
     #[inline(always)]
     pub(crate) fn open_region(&self, place: u64) -> &OpenRegion {
-        const BYTES: u64 = size_of::<OpenRegion>() as u64;
-        const _: () = assert!(LEVELS / LEVEL + 1 == calls::MAX_OPEN as u64);
-        self.open_at((place & LEVELS) / (LEVEL / BYTES))
+        self.open_at(open_bytes(place))
     }
 
     /// How many regions are open, modulo 256.
@@ -70,6 +76,14 @@ impl Thread {
         let region = ptr::from_ref(self.open_region(place));
         // SAFETY: before the entry of level 0 is the root's.
         unsafe { &*region.sub(1) }.point()
+    }
+
+    /// What a record names: a point, and the one around a region of a place.
+    #[inline(always)]
+    pub(crate) fn names(&self, point: u32, place: u64) -> u64 {
+        let calls = word::plus::<Self, { offset_of!(Self, calls) }>(self, open_bytes(place));
+        let calls = ptr::with_exposed_provenance(calls as usize);
+        u64::from(point) | word::of_halves::<{ Calls::CALLER_OFFSET }>(calls)
     }
 
     /// The calls of a thread that has a lane.

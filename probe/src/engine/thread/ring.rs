@@ -18,6 +18,8 @@ use crate::engine::{fold, process, process::Process};
 use crate::mark;
 use crate::word;
 
+/// Bytes of a slot.
+const SLOT: u64 = size_of::<Slot>() as u64;
 /// Slots of a ring in a page.
 pub(in crate::engine) const SLOTS_PER_PAGE: usize = PAGE / size_of::<Slot>();
 const _: () = assert!(RING_SLOTS / SLOTS_PER_PAGE <= 64);
@@ -27,13 +29,13 @@ pub(in crate::engine) fn begins_page(number: u64) -> bool {
     (number as usize).is_multiple_of(SLOTS_PER_PAGE)
 }
 
-/// The number of the next record; or how many latched parts wait in the current context, which
-/// the next end must look for.
+/// Bytes of all records before the next one; or how many latched parts wait in the current context,
+/// which the next end must look for.
 #[derive(Clone, Copy)]
 pub(crate) struct Position(u64);
 
 impl Position {
-    /// In what is no number.
+    /// In what is no count of bytes.
     const NONE: u64 = 1 << 62;
     /// One latched part that waits. The bits below it are 0, as those of a [`mark`].
     const WAITING: u64 = mark::NO_MARK + 1;
@@ -47,7 +49,7 @@ impl Position {
     /// Whether it is also not the first one of its page: one test of the lowest bits.
     #[inline(always)]
     pub(crate) fn is_in_page(self) -> bool {
-        const { assert!(SLOTS_PER_PAGE as u64 == mark::NO_MARK + 1) };
+        const { assert!(PAGE as u64 == mark::NO_MARK + 1) };
         self.0 & mark::NO_MARK != 0
     }
 }
@@ -61,7 +63,7 @@ impl Thread {
     /// Where it is while nothing is under way.
     fn position_at_rest(&self) -> Position {
         match self.regions().waiting() {
-            0 => Position(self.written()),
+            0 => Position(self.written().wrapping_mul(SLOT)),
             waiting => Position(Position::NONE + waiting * Position::WAITING),
         }
     }
@@ -88,10 +90,9 @@ impl Thread {
     /// Announces that a record is complete, and takes the mark of the caller away.
     #[inline(always)]
     pub(in crate::engine) fn publish(&self, position: Position) {
-        let next = position.0.wrapping_add(1);
-        ring::publish(&self.tally().written, next);
+        ring::publish_next(&self.tally().written);
         compiler_fence(SeqCst);
-        self.position.store(next, Relaxed);
+        self.position.store(position.0.wrapping_add(SLOT), Relaxed);
     }
 
     /// Takes the mark of the caller away.
@@ -144,7 +145,7 @@ impl Thread {
             return self.count(|tally| &tally.unrecorded);
         }
         self.slot(written).fill_counted(start, elapsed, exclusive, what);
-        ring::publish(&self.tally().written, written.wrapping_add(1));
+        ring::publish_next(&self.tally().written);
         // So that the next one has nothing to fold.
         fold::announce(self, written.wrapping_add(1));
     }
@@ -175,18 +176,24 @@ impl Thread {
     /// The slot of a record, which may be written over from now on.
     #[inline(always)]
     pub(in crate::engine) fn slot(&self, number: u64) -> &Slot {
-        ring::reuse();
-        let bytes = number % RING_SLOTS as u64 * size_of::<Slot>() as u64;
-        let slot = word::plus::<Self, { offset_of!(Self, ring) }>(self, bytes);
-        // SAFETY: a thread that has cells has a ring of so many slots, in the
-        // segment.
-        unsafe { &*ptr::with_exposed_provenance::<Slot>(slot as usize) }
+        self.slot_after(number.wrapping_mul(SLOT))
     }
 
     /// The slot at a position, which may be written over from now on.
     #[inline(always)]
     pub(in crate::engine) fn slot_at(&self, position: Position) -> &Slot {
-        self.slot(position.0)
+        self.slot_after(position.0)
+    }
+
+    /// The slot behind so many bytes of records.
+    #[inline(always)]
+    fn slot_after(&self, bytes: u64) -> &Slot {
+        ring::reuse();
+        let bytes = bytes % (RING_SLOTS as u64 * SLOT);
+        let slot = word::plus::<Self, { offset_of!(Self, ring) }>(self, bytes);
+        // SAFETY: a thread that has cells has a ring of so many slots, in the
+        // segment.
+        unsafe { &*ptr::with_exposed_provenance::<Slot>(slot as usize) }
     }
 
     /// The slots of some records of one page.
