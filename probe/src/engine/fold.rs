@@ -371,22 +371,11 @@ fn add_up<T>(thread: &Thread, cell: &Cell, records: &[T]) -> Option<Sums>
 where
     for<'a> &'a T: Source,
 {
-    let mut sum = Sum::NONE;
-    let mut rest = records.iter();
-    loop {
-        match sum.add(thread, cell, &mut rest) {
-            Progress::All => break,
-            Progress::Forked => return None,
-            Progress::NoPart { part, bucket } => {
-                let chunk = thread.part_for(cell, part);
-                if !thread.is_still_alive() {
-                    return None;
-                }
-                if let Some(chunk) = chunk {
-                    cell::add(&chunk.0[bucket], 1);
-                }
-            }
-        }
+    let (mut sum, mut rest) = (Sum::NONE, records);
+    // All but what is to be counted where there is no memory yet, or in a forked child.
+    while let Some((record, after)) = rest.get(sum.add(thread, cell, rest)..)?.split_first() {
+        count(thread, cell, record.added().exclusive())?;
+        rest = after;
     }
     let Sum { exclusive, inclusive, squares, min, max } = sum;
     let squares = match max < Sum::SMALL {
@@ -407,16 +396,18 @@ struct Sum {
     max: u64,
 }
 
-/// How far [`Sum::add`] has come.
-enum Progress {
-    All,
-    /// In a child that a signal handler has forked.
-    Forked,
-    /// Only that a record is to be counted is left of it: its histogram part has no memory yet.
-    NoPart {
-        part: usize,
-        bucket: usize,
-    },
+/// Counts a record in the histogram of its cell, which is given a part if need be. None in a child
+/// that a signal handler has forked in here.
+fn count(thread: &Thread, cell: &Cell, exclusive: u64) -> Option<()> {
+    let (part, bucket) = histogram::locate(exclusive);
+    let chunk = thread.part_for(cell, part);
+    if !thread.is_still_alive() {
+        return None;
+    }
+    if let Some(chunk) = chunk {
+        cell::add(&chunk.0[bucket], 1);
+    }
+    Some(())
 }
 
 impl Sum {
@@ -424,25 +415,20 @@ impl Sum {
     /// Squares of less, a page of them, add up to less than 2^64.
     const SMALL: u64 = 1 << 28;
 
-    /// Adds records and counts them in the histogram of their cell, until a part of that is
-    /// missing. It calls nothing, so that all that the loop goes on with has a register.
+    /// Adds records and counts them in the histogram of their cell; up to one that is added and
+    /// cannot be counted, whose number is returned. It calls nothing, so that all that the loop goes
+    /// on with has a register.
     #[inline(never)]
-    fn add<'a, T>(
-        &mut self,
-        thread: &Thread,
-        cell: &Cell,
-        rest: &mut slice::Iter<'a, T>,
-    ) -> Progress
+    fn add<T>(&mut self, thread: &Thread, cell: &Cell, records: &[T]) -> usize
     where
-        &'a T: Source,
+        for<'a> &'a T: Source,
     {
         const { assert!(Self::SMALL.pow(2) as u128 * SLOTS_PER_PAGE as u128 <= 1 << 63) };
         let Self { mut exclusive, mut inclusive, mut squares, mut min, mut max } = *self;
         // The histogram part that was last added to, and the octave number of its first bucket.
         let (mut chunk, mut first) = (&NO_CHUNK, 0);
-        let mut progress = Progress::All;
-        let mut left = rest.clone();
-        for record in &mut left {
+        let mut done = 0;
+        while let Some(record) = records.get(done) {
             let added = record.added();
             let own = added.exclusive();
             exclusive = exclusive.wrapping_add(own);
@@ -453,23 +439,20 @@ impl Sum {
             let number = histogram::octave_number(own);
             if number.wrapping_sub(first) >= BUCKETS {
                 first = number / BUCKETS * BUCKETS;
-                let part = (first - FIRST_OCTAVE_NUMBER) / BUCKETS;
-                let Some(found) = thread.chunk(cell.part(part)) else {
-                    progress = Progress::NoPart { part, bucket: number % BUCKETS };
-                    break;
-                };
-                chunk = found;
+                match thread.chunk(cell.part((first - FIRST_OCTAVE_NUMBER) / BUCKETS)) {
+                    Some(found) => chunk = found,
+                    None => break,
+                }
             }
             // As late as that: the histogram has no copy that a child could write to.
             if !thread.is_still_alive() {
-                progress = Progress::Forked;
                 break;
             }
             cell::add(&chunk.0[number % BUCKETS], 1);
+            done += 1;
         }
         *self = Self { exclusive, inclusive, squares, min, max };
-        *rest = left;
-        progress
+        done
     }
 }
 
