@@ -108,6 +108,10 @@ impl Collected {
     }
 }
 
+/// How often a histogram is read again that was added to meanwhile. Of a thread that is interrupted
+/// in the middle of that, it stays so.
+const EXACT_TRIES: u32 = 20;
+
 /// Copies a cell while its thread may write it, with the records of the thread that it lacks,
 /// and adds the buckets of its histogram; none if it has nothing of this epoch.
 fn read(
@@ -119,7 +123,8 @@ fn read(
     let mut picture = CellPicture::default();
     // Bounded, so that a caller on the writing thread itself, in a signal
     // handler, cannot hang.
-    for _ in 0..1000 {
+    for tried in 0..1000 {
+        let sequence = cell.sequence();
         // Before the cell: that holds no less.
         let ring = thread.and_then(|thread| Some((thread.ring()?, thread.tally())));
         let folded = ring.map(|(_, tally)| ring::folded(&tally.folded));
@@ -155,11 +160,14 @@ fn read(
             }
             _ => true,
         };
-        if visited && !cell.restarted_since(picture.restarts) {
+        // Else a histogram part may have come while it was read, with some of the records.
+        let is_exact = histogram.is_none() || !picture.staged && cell.is_still(sequence);
+        let is_enough = is_exact || tried >= EXACT_TRIES;
+        if visited && is_enough && !cell.restarted_since(picture.restarts) {
             picture.live = live;
             return Some(picture);
         }
-        // Of the next window, in part.
+        // In part of the next window, or of a fold.
         if let Some(buckets) = &mut histogram {
             buckets.truncate(before);
         }

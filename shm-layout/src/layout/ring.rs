@@ -317,12 +317,6 @@ pub fn publish(position: &AtomicU64, written: u64) {
     position.store(written, ord!("ring-publish", Release));
 }
 
-/// Announces that one more record is complete.
-#[inline(always)]
-pub fn publish_next(position: &AtomicU64) {
-    publish(position, position.load(Ordering::Relaxed).wrapping_add(1));
-}
-
 /// What a reader got out of a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {

@@ -54,10 +54,10 @@ const RECORDED: [(&str, f64); 19] = [
 /// Begin and end without the fold, as all but one in 128 are, less the empty loop's; and a lap,
 /// as what two regions of laps have more than one.
 const WITHOUT_FOLD: [(&str, &str, f64); 4] = [
-    ("enabled", "empty", 119.0),
-    ("numeric", "empty", 159.0),
-    ("by_hand", "empty", 153.0),
-    ("laps", "one_lap", 131.0),
+    ("enabled", "empty", 120.0),
+    ("numeric", "empty", 160.0),
+    ("by_hand", "empty", 154.0),
+    ("laps", "one_lap", 132.0),
 ];
 const COMPILER: &str = "rustc 1.95.";
 /// What a recorded number may be off by, in percent. Adding a record to a histogram takes 12
@@ -130,10 +130,19 @@ fn a_region_takes_as_many_instructions_as_recorded() {
         }
     }
     for (case, base, recorded) in WITHOUT_FOLD {
-        let found = without_fold(case) - without_fold(base);
+        // Nothing here depends on the clock, if no run of some waited for a CPU.
+        let is_off = |found: f64| (found - recorded).abs() > 2.0;
+        let (mut counts, mut found) = ([Vec::new(), Vec::new()], f64::NAN);
+        for _ in 0..=AGAIN {
+            counts[0].extend(count_few(case));
+            counts[1].extend(count_few(base));
+            found = without_fold(&counts[0]) - without_fold(&counts[1]);
+            if !is_off(found) {
+                break;
+            }
+        }
         figure(&format!("instructions without the fold, {case}: {found}"));
-        // Nothing here depends on the clock.
-        if (found - recorded).abs() > 2.0 || !is_recorded_compiler() {
+        if is_off(found) || !is_recorded_compiler() {
             wrong.push(format!("{case} without the fold: expected {recorded}, found {found}"));
         }
     }
@@ -144,12 +153,15 @@ fn a_region_takes_as_many_instructions_as_recorded() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+fn count_few(case: &str) -> Vec<u64> {
+    count(case, &[FEW, 2 * FEW].repeat(RUNS_OF_FEW))
+}
+
 /// Instructions of one call of a few among which there is no fold, nor a region that is longer
 /// than any before.
-fn without_fold(case: &str) -> f64 {
-    let counts = count(case, &[FEW, 2 * FEW].repeat(RUNS_OF_FEW));
+fn without_fold(counts: &[u64]) -> f64 {
     let least = |runs: usize| counts.chunks(2).map(|pair| pair[runs]).min().unwrap_or(0);
-    (least(1) - least(0)) as f64 / FEW as f64
+    (least(1) as f64 - least(0) as f64) / FEW as f64
 }
 
 /// Instructions of one call, counted until two counts agree, and the least of those: what goes

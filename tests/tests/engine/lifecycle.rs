@@ -76,6 +76,14 @@ fn a_program_and_its_viewer_read_the_same() {
     target.end_well();
 }
 
+#[test]
+fn the_quantiles_of_threads_that_have_just_ended_are_theirs() {
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["just_ended"]);
+    assert_eq!(target.reach("done").one::<u32>("differ"), 0);
+    target.end_well();
+}
+
 /// The program's times and quantiles are those of the histogram and the sums that a reader
 /// finds, over all lanes since the reset.
 #[test]

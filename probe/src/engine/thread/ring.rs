@@ -90,9 +90,11 @@ impl Thread {
     /// Announces that a record is complete, and takes the mark of the caller away.
     #[inline(always)]
     pub(in crate::engine) fn publish(&self, position: Position) {
-        ring::publish_next(&self.tally().written);
+        let next = position.0.wrapping_add(SLOT);
+        // Not one more than what is there: a forked child may have come first.
+        ring::publish(&self.tally().written, next / SLOT);
         compiler_fence(SeqCst);
-        self.position.store(position.0.wrapping_add(SLOT), Relaxed);
+        self.position.store(next, Relaxed);
     }
 
     /// Takes the mark of the caller away.
@@ -145,7 +147,7 @@ impl Thread {
             return self.count(|tally| &tally.unrecorded);
         }
         self.slot(written).fill_counted(start, elapsed, exclusive, what);
-        ring::publish_next(&self.tally().written);
+        ring::publish(&self.tally().written, written.wrapping_add(1));
         // So that the next one has nothing to fold.
         fold::announce(self, written.wrapping_add(1));
     }

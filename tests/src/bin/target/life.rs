@@ -147,6 +147,40 @@ pub(crate) fn spread() {
     pause("done");
 }
 
+/// Asks for the figures of threads that have just ended, and again a moment later: says how often
+/// they differed.
+pub(crate) fn just_ended() {
+    static POINT: pfp::Point = pfp::Point::new("just ended");
+    const REGIONS: u64 = 100;
+    let quantiles = || {
+        let stats = POINT.stats().expect("it was measured");
+        let of = |percent| stats.quantile(f64::from(percent) / 100.0);
+        (stats.count, (0..=100).map(of).collect::<Vec<_>>())
+    };
+    let mut differ = 0;
+    for round in 0..2000 {
+        POINT.reset();
+        thread::scope(|scope| {
+            for thread in 0..2 {
+                scope.spawn(move || {
+                    let mut random = Random::new(1 + 2 * round + thread);
+                    for _ in 0..REGIONS {
+                        let _guard = POINT.measure();
+                        let most = 1 << random.below(13);
+                        (0..random.below(most)).for_each(|at| drop(hint::black_box(at)));
+                    }
+                });
+            }
+        });
+        let at_once = quantiles();
+        // What a thread does at its end goes on after it was joined.
+        thread::sleep(Duration::from_micros(300));
+        differ += u32::from(at_once != quantiles());
+    }
+    say("differ", &[&differ]);
+    pause("done");
+}
+
 /// Meets points of all kinds and lists them.
 pub(crate) fn listed() {
     static LITERAL: pfp::Point = pfp::Point::new("a literal");

@@ -69,6 +69,7 @@ fn main() -> ExitCode {
         "listed" => life::listed(),
         "frames" => life::frames(),
         "spread" => life::spread(),
+        "just_ended" => life::just_ended(),
         "steered" => life::steered(),
         "reset" => life::reset(),
         "brief" => life::brief(number(1), number(2)),
