@@ -275,16 +275,7 @@ pub trait View {
 
     /// What lies at a place.
     fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
-        let rows = self.rows(body);
-        if at.y + 1 == rows.y && rows.height > 0 {
-            let heading = self.heading_at(at.x - body.x, body, common);
-            return heading.map_or(Target::Nothing, Target::Heading);
-        }
-        let place = common.scroll.offset + usize::from(at.y.saturating_sub(rows.y));
-        match rows.contains(at) && place < self.cursor(common).1 {
-            true => Target::Row(place),
-            false => Target::Nothing,
-        }
+        hit_table(self, at, body, common)
     }
 
     /// Takes a click: one on a row selects it, one on the selected row opens it, one on a
@@ -389,6 +380,20 @@ pub trait View {
     fn settle(&mut self, body: Rect, common: &mut Common, _look: &Look) -> bool {
         common.rows = usize::from(self.rows(body).height).max(1);
         common.scroll.settle(common.rows, self.cursor(common))
+    }
+}
+
+/// What lies at a place of a screen that is a table: a heading, or a row.
+fn hit_table<V: View + ?Sized>(view: &V, at: Position, body: Rect, common: &Common) -> Target {
+    let rows = view.rows(body);
+    if at.y + 1 == rows.y && rows.height > 0 {
+        let heading = view.heading_at(at.x - body.x, body, common);
+        return heading.map_or(Target::Nothing, Target::Heading);
+    }
+    let place = common.scroll.offset + usize::from(at.y.saturating_sub(rows.y));
+    match rows.contains(at) && place < view.cursor(common).1 {
+        true => Target::Row(place),
+        false => Target::Nothing,
     }
 }
 

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::{Errand, FREEZE, Filter, Options, Replay, Session, Status, TOAST, Toast};
-use crate::grid::Scroll;
+use crate::grid::{Scroll, Written};
 use crate::model::log::Log;
 use crate::model::{Figures, Model};
 use crate::snapshot::{ProcessState, Snapshot};
@@ -51,6 +51,12 @@ pub struct Common {
     pub(crate) rows: usize,
     /// One moment by both clocks: the wall's in nanoseconds since the Unix epoch.
     began: (Instant, u64),
+}
+
+impl Written for Common {
+    fn scale(&self) -> Scale {
+        Self::scale(self)
+    }
 }
 
 impl Common {

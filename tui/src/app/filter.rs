@@ -199,7 +199,7 @@ fn figure(word: &str) -> Option<Pattern> {
     let is_named = |column: &Column| {
         [column.word().into(), column.title().to_lowercase()].contains(&name.to_lowercase())
     };
-    let column = Column::ALL.into_iter().find(is_named)?;
+    let column = Column::ALL.iter().copied().find(is_named)?;
     let measure = column.measure()?;
     if !["<", ">", "=", "<=", ">="].contains(&signs.as_str()) {
         return None;

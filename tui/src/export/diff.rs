@@ -7,7 +7,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::comparison::{NAME, TABLE, caption};
-use crate::grid::Grid;
+use crate::grid::{Column, grid_of};
 use crate::model::Window;
 use crate::model::compare::{Baseline, Comparison, Row, TEST, Verdict};
 use crate::model::effect::Interval;
@@ -26,22 +26,16 @@ pub fn render(baseline: &Baseline, comparison: &Comparison) -> String {
     let name_width = rows.iter().map(|row| text::width(&row.name)).max().unwrap_or(0);
     let name_width = name_width.clamp("Name".len(), NAME_MAX);
     // All columns, the name as wide as it has to be.
-    let widths = TABLE.0.iter().map(|column| match column.heading.key {
+    let width = |column: &Column<Row, Scale>| match column.heading.key {
         NAME => name_width,
-        _ => column.least_width(),
-    });
-    let grid =
-        TABLE.0.iter().zip(widths).fold(Grid::new('~'), |grid, (column, width)| {
-            match column.is_left() {
-                true => grid.left(column.heading.title, width),
-                false => grid.right(column.heading.title, width),
-            }
-        });
+        _ => column.width.0,
+    };
+    let grid = grid_of(TABLE.0.iter().map(|column| (column, width(column))), 0, '~');
     let mut out = caption(baseline, Some(comparison), TEST) + "\n";
     // Writing to a string cannot fail.
     let _ = writeln!(out, "{}", grid.titles());
     for row in rows {
-        let cells = TABLE.0.iter().map(|column| (column.cell)(row, &scale));
+        let cells = TABLE.0.iter().map(|column| column.cell(row, &scale));
         let _ = writeln!(out, "{}", grid.line(cells));
     }
     out

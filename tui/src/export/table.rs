@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use crate::columns::Column;
-use crate::grid::Grid;
+use crate::grid::grid_of;
 use crate::headline::{Headline, ended_word, rhythm};
 use crate::model::{Figures, Model, losses, lost};
 use crate::text;
@@ -49,14 +49,11 @@ pub fn render(
         .max()
         .unwrap_or(0)
         .clamp(Column::Name.title().len(), NAME_MAX);
-    let grid = columns.iter().fold(Grid::new('~'), |grid, column| {
-        let width = column.width().unwrap_or(name_width);
-        if column.is_text() {
-            grid.left(column.title(), width)
-        } else {
-            grid.right(column.title(), width)
-        }
-    });
+    let width = |column: &Column| match column {
+        Column::Name => name_width,
+        other => other.width(),
+    };
+    let grid = grid_of(columns.iter().map(|column| (column.spec(), width(column))), 0, '~');
     let _ = writeln!(out, "{}", grid.titles());
     let cell = |column: &Column, row: &Figures| match column {
         // Names that begin alike differ in their ends.

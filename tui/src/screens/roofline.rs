@@ -23,7 +23,7 @@ use super::{Outcome, Screen, View};
 use crate::app::keys::Key::Char;
 use crate::app::keys::{self, Group, KeyMap, bind, own};
 use crate::app::{Action, Common};
-use crate::grid::{Chosen, Column, Grid, Scroll, Table};
+use crate::grid::{Chosen, Grid, Scroll, Table, Written, table};
 use crate::look::Look;
 use crate::model::{FLOPS, Figures};
 use crate::roofline::{self, Ceilings, Dot, Roof};
@@ -42,45 +42,27 @@ const MARK: usize = 3;
 /// What the cells are written with: the roof, if it is known.
 type Known = Option<Roof>;
 
-fn share(dot: &Dot, roof: &Known) -> Option<f64> {
-    roof.as_ref().map(|roof| dot.share_of(roof))
+static TABLE: Table<(u32, Dot), Known> = table! {
+    (u32, Dot), Known;
+    "name", "Name", 8, Text(|(_, dot), _| dot.label.clone()).left(40).stays(), "its name";
+    "intensity", "FLOP/B", 7, Rate(|(_, dot), _| Some(dot.intensity)).rank(1),
+        "floating-point operations per byte";
+    "flops", "FLOP/s", 7, Rate(|(_, dot), _| Some(dot.flops_per_second)).rank(2),
+        "of a thread, in its own time";
+    "bytes", "B/s", 7, Rate(|(_, dot), _| Some(dot.bytes_per_second())).rank(4),
+        "the same of bytes";
+    "roof", "Roof%", 6, Share(|(_, dot), roof| Some(dot.share_of(roof.as_ref()?))).rank(3),
+        "share of what the machine can do there";
+    "below", "Below", 12, Text(limit).right().rank(5), "what bounds it";
+    "time", "Time", 7, Sum(|(_, dot), _| Some(dot.seconds)).rank(6),
+        "exclusive time since the reset";
+};
+
+impl Written for Known {}
+
+fn limit((_, dot): &(u32, Dot), roof: &Known) -> String {
+    roof.as_ref().and_then(|roof| dot.limit(roof)).unwrap_or(NONE).to_owned()
 }
-
-type Of = Column<(u32, Dot), Known>;
-
-static TABLE: Table<(u32, Dot), Known> = Table(&[
-    Of::new("name", "Name", 8, "its name", |(_, dot), _| dot.label.clone())
-        .left(40)
-        .stays()
-        .least(|(_, a), (_, b)| a.label.cmp(&b.label)),
-    Of::new("intensity", "FLOP/B", 7, "floating-point operations per byte", |(_, dot), _| {
-        units::si(dot.intensity)
-    })
-    .greatest(|(_, a), (_, b)| a.intensity.total_cmp(&b.intensity)),
-    Of::new("flops", "FLOP/s", 7, "of a thread, in its own time", |(_, dot), _| {
-        units::si(dot.flops_per_second)
-    })
-    .rank(2)
-    .greatest(|(_, a), (_, b)| a.flops_per_second.total_cmp(&b.flops_per_second)),
-    Of::new("bytes", "B/s", 7, "the same of bytes", |(_, dot), _| {
-        units::si(dot.bytes_per_second())
-    })
-    .rank(4)
-    .greatest(|(_, a), (_, b)| a.bytes_per_second().total_cmp(&b.bytes_per_second())),
-    Of::new("roof", "Roof%", 6, "share of what the machine can do there", |(_, dot), roof| {
-        share(dot, roof).map_or(NONE.into(), units::percent)
-    })
-    .rank(3),
-    Of::new("below", "Below", 12, "what bounds it", |(_, dot), roof| {
-        roof.as_ref().and_then(|roof| dot.limit(roof)).unwrap_or(NONE).to_owned()
-    })
-    .rank(5),
-    Of::new("time", "Time", 7, "exclusive time since the reset", |(_, dot), _| {
-        units::duration(dot.seconds)
-    })
-    .rank(6)
-    .greatest(|(_, a), (_, b)| a.seconds.total_cmp(&b.seconds)),
-]);
 
 const MEASURE: Group = own(&[bind(
     Action::MeasureCeilings,
@@ -197,7 +179,7 @@ impl View for Roofline {
             None => 0,
         };
         let mut sorted: Vec<&(u32, Dot)> = dots.iter().collect();
-        TABLE.sort(&self.table, &mut sorted);
+        TABLE.sort(&self.table, &mut sorted, &self.roof());
         sorted.sort_by_key(|(id, _)| place(*id));
         self.dots = sorted.into_iter().cloned().collect();
         common.select_among(&self.order());
@@ -300,7 +282,7 @@ impl View for Roofline {
             }
             let cursor = if is_selected { look.glyphs.cursor } else { ' ' };
             let mark = String::from_iter([cursor, ' ', letter(place)]);
-            let cells = columns.iter().map(|column| (column.cell)(dot, &roof));
+            let cells = columns.iter().map(|column| column.cell(dot, &roof));
             let line = grid.line(std::iter::once(mark).chain(cells));
             frame.render_widget(text::cut(&line, width, look.glyphs.ellipsis), area);
         }

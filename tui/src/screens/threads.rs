@@ -118,7 +118,7 @@ impl View for Threads {
             let new = shown.iter().map(|thread| thread.lane.id);
             self.order.extend(new.filter(|lane| !known.contains(lane)));
         } else {
-            TABLE.sort(&self.table, &mut shown);
+            TABLE.sort(&self.table, &mut shown, common);
             self.order = shown.iter().map(|thread| thread.lane.id).collect();
         }
         if self.selected.is_none_or(|lane| !self.order.contains(&lane)) {

@@ -85,7 +85,7 @@ fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, loo
         let cells = columns.iter().map(|column| match column.heading.key {
             // Of one CPU.
             BAR => chart::bar(thread.load.unwrap_or(0.0), 10, &look.glyphs),
-            _ => (column.cell)(thread, common),
+            _ => column.cell(thread, common),
         });
         let line = grid.line(std::iter::once(mark.to_string()).chain(cells));
         let line = text::fit(&line, width, look.glyphs.ellipsis);
