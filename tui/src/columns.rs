@@ -438,7 +438,7 @@ impl Fit {
             true => (least, names.min(NAME_MOST)),
             false => column.width,
         };
-        let (columns, grid) = fitting(columns, by_rank, 0, width, ellipsis, widths);
+        let (columns, grid) = fitting(columns, by_rank, None, width, ellipsis, widths);
         let columns = columns.iter().filter_map(|it| Column::of_word(it.heading.key).ok());
         Self { columns: columns.collect(), grid }
     }

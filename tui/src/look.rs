@@ -53,7 +53,7 @@ impl Grid {
             spans.push(Span::styled(text, style));
         };
         for slot in &self.slots {
-            let sorted = sorted.filter(|sorted| sorted.key == slot.key);
+            let sorted = sorted.filter(|sorted| sorted.key == slot.key && !slot.key.is_empty());
             let (title, style) = match sorted {
                 None => (slot.title.to_string(), theme.heading),
                 Some(Sorted { descending: true, .. }) => {

@@ -14,6 +14,7 @@ mod log;
 mod picker;
 mod points;
 mod roofline;
+mod sums;
 mod threads;
 mod timeline;
 mod tree;
@@ -281,20 +282,7 @@ pub trait View {
     /// Takes a click: one on a row selects it, one on the selected row opens it, one on a
     /// heading sorts by it.
     fn click(&mut self, target: Target, common: &mut Common, now: Instant) -> Outcome {
-        match target {
-            Target::Row(place) if place == self.cursor(common).0 => {
-                return self.act(Action::Open, common, now);
-            }
-            Target::Row(place) => self.select(place, common, now),
-            Target::Heading(key) => {
-                if let Some(table) = self.table_mut() {
-                    table.click(key);
-                }
-                return Outcome::Arrange;
-            }
-            _ => return Outcome::Pass,
-        }
-        Outcome::Done
+        click_table(self, target, common, now)
     }
 
     /// The point that the keys mean.
@@ -395,6 +383,29 @@ fn hit_table<V: View + ?Sized>(view: &V, at: Position, body: Rect, common: &Comm
         true => Target::Row(place),
         false => Target::Nothing,
     }
+}
+
+/// Takes a click on a screen that is a table.
+fn click_table<V: View + ?Sized>(
+    view: &mut V,
+    target: Target,
+    common: &mut Common,
+    now: Instant,
+) -> Outcome {
+    match target {
+        Target::Row(place) if place == view.cursor(common).0 => {
+            return view.act(Action::Open, common, now);
+        }
+        Target::Row(place) => view.select(place, common, now),
+        Target::Heading(key) => {
+            if let Some(table) = view.table_mut() {
+                table.click(key);
+            }
+            return Outcome::Arrange;
+        }
+        _ => return Outcome::Pass,
+    }
+    Outcome::Done
 }
 
 /// Filters a screen's own rows by what was typed, or says why it cannot.

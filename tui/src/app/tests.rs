@@ -430,6 +430,8 @@ fn every_table_has_columns_to_choose_and_keeps_them() {
         (Screen::Threads, "tid"),
         (Screen::Diff, "dp90"),
         (Screen::Roofline, "bytes"),
+        (Screen::Tree, "calls"),
+        (Screen::Detail, "thread-max"),
     ] {
         let mut desk = desk();
         desk.app.act(Action::Show(screen), desk.now);

@@ -30,7 +30,7 @@ pub fn render(baseline: &Baseline, comparison: &Comparison) -> String {
         NAME => name_width,
         _ => column.width.0,
     };
-    let grid = grid_of(TABLE.0.iter().map(|column| (column, width(column))), 0, '~');
+    let grid = grid_of(TABLE.0.iter().map(|column| (column, width(column))), None, '~');
     let mut out = caption(baseline, Some(comparison), TEST) + "\n";
     // Writing to a string cannot fail.
     let _ = writeln!(out, "{}", grid.titles());

@@ -53,7 +53,7 @@ pub fn render(
         Column::Name => name_width,
         other => other.width(),
     };
-    let grid = grid_of(columns.iter().map(|column| (column.spec(), width(column))), 0, '~');
+    let grid = grid_of(columns.iter().map(|column| (column.spec(), width(column))), None, '~');
     let _ = writeln!(out, "{}", grid.titles());
     let cell = |column: &Column, row: &Figures| match column {
         // Names that begin alike differ in their ends.

@@ -300,7 +300,7 @@ impl<R, C: Written> Table<R, C> {
     pub(crate) fn fit(
         &self,
         chosen: &Chosen,
-        mark: usize,
+        mark: impl Into<Option<usize>>,
         width: usize,
         ellipsis: char,
     ) -> (Vec<&'static Column<R, C>>, Grid) {
@@ -312,7 +312,7 @@ impl<R, C: Written> Table<R, C> {
         &self,
         chosen: &Chosen,
         is_offered: impl Fn(&str) -> bool,
-        mark: usize,
+        mark: impl Into<Option<usize>>,
         width: usize,
         ellipsis: char,
     ) -> (Vec<&'static Column<R, C>>, Grid) {
@@ -348,12 +348,13 @@ impl<R, C: Written> Table<R, C> {
 pub(crate) fn fitting<R: 'static, C: 'static>(
     mut columns: Vec<&'static Column<R, C>>,
     by_rank: bool,
-    mark: usize,
+    mark: impl Into<Option<usize>>,
     width: usize,
     ellipsis: char,
     widths: impl Fn(&Column<R, C>) -> (usize, usize),
 ) -> (Vec<&'static Column<R, C>>, Grid) {
-    let before = if mark == 0 { 0 } else { mark + 1 };
+    let mark = mark.into();
+    let before = mark.map_or(0, |mark| mark + 1);
     let mut left = loop {
         let used = before + columns.iter().map(|it| widths(it).0 + 1).sum::<usize>();
         let ranks = columns.iter().filter(|it| !it.heading.stays).map(|it| it.rank);
@@ -387,11 +388,14 @@ pub(crate) fn fitting<R: 'static, C: 'static>(
 /// The grid of columns that are so wide, behind so many for a mark.
 pub(crate) fn grid_of<R: 'static, C: 'static>(
     columns: impl IntoIterator<Item = (&'static Column<R, C>, usize)>,
-    mark: usize,
+    mark: impl Into<Option<usize>>,
     ellipsis: char,
 ) -> Grid {
     let grid = Grid::new(ellipsis);
-    let grid = if mark == 0 { grid } else { grid.left("", mark) };
+    let grid = match mark.into() {
+        Some(mark) => grid.left("", mark),
+        None => grid,
+    };
     columns.into_iter().fold(grid, |grid, (column, width)| {
         let title = column.heading.title;
         let grid = if column.is_left { grid.left(title, width) } else { grid.right(title, width) };

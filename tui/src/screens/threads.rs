@@ -6,12 +6,13 @@ mod list;
 use std::time::Instant;
 
 use ratatui::Frame;
-use ratatui::layout::Rect;
+use ratatui::layout::{Position, Rect};
 
 use self::list::{TABLE, name_of};
-use super::{Outcome, View};
+use super::{Outcome, View, sums};
 use crate::app::keys::Key::Char;
 use crate::app::keys::{self, Group, KeyMap, bind, own};
+use crate::app::mouse::Target;
 use crate::app::{Action, Common, Filter, Overlay, Prompt};
 use crate::grid::{Chosen, Grid};
 use crate::look::Look;
@@ -41,6 +42,8 @@ pub struct Threads {
     filter: Filter,
     /// Lines scrolled out at the top of the opened thread.
     below: usize,
+    /// What was chosen of the table of its points.
+    parts: Chosen,
 }
 
 impl Default for Threads {
@@ -52,6 +55,7 @@ impl Default for Threads {
             table: TABLE.usual("load"),
             filter: Filter::default(),
             below: 0,
+            parts: sums::unsorted(&sums::POINTS),
         }
     }
 }
@@ -95,7 +99,8 @@ impl View for Threads {
     }
 
     fn forget(&mut self) {
-        *self = Self { table: self.table.clone(), ..Self::default() };
+        let (table, parts) = (self.table.clone(), self.parts.clone());
+        *self = Self { table, parts, ..Self::default() };
     }
 
     fn begin(&mut self, common: &mut Common, _: Instant) {
@@ -180,6 +185,20 @@ impl View for Threads {
 
     fn rows(&self, body: Rect) -> Rect {
         draw::rows(self, body)
+    }
+
+    fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
+        match draw::heading_of_parts(self, at, body, common) {
+            Some(key) => Target::Heading(key),
+            None => super::hit_table(self, at, body, common),
+        }
+    }
+
+    fn click(&mut self, target: Target, common: &mut Common, now: Instant) -> Outcome {
+        if let Target::Heading(key) = target {
+            self.parts.click(key);
+        }
+        super::click_table(self, target, common, now)
     }
 
     fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {

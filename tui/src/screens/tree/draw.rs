@@ -66,7 +66,7 @@ pub(super) fn fit(
     width: usize,
     ellipsis: char,
 ) -> (Vec<&'static Column<Cells, Scale>>, Grid) {
-    TABLE.fit_offered(&tree.table.0, |key| offers(tree, key), 0, width, ellipsis)
+    TABLE.fit_offered(&tree.table.0, |key| offers(tree, key), None, width, ellipsis)
 }
 
 /// Puts the nodes of each level in the order that was chosen.
