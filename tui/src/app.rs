@@ -41,10 +41,10 @@ use crate::screens::{Points, SHOW, Screens, View};
 
 use crate::app::keys::{Binding, ChosenKeys};
 use crate::columns::{Column, Sorting};
+use crate::compare::Baseline;
 use crate::grid::Scroll;
 use crate::headline::ended_words;
 use crate::look::Look;
-use crate::model::compare::Baseline;
 use crate::model::{Basis, Figures, Model, News, TAU_SECONDS};
 use crate::snapshot::{Extent, ProcessState, Snapshot};
 use crate::source::{Candidate, Finder, Looking, Source, Together, Wanted};

@@ -40,7 +40,7 @@ pub use target::{Target, Via};
 
 use crate::app::{Filter, Options};
 use crate::columns::{Column, Sorting};
-use crate::input;
+use crate::files::input;
 use crate::look::{Look, Terminal, Theme, ThemeName};
 use crate::source::{Moment, Wanted, Which};
 use crate::text::clean_lines;

@@ -18,9 +18,7 @@
 mod between;
 mod busy;
 mod calls;
-pub mod compare;
 pub mod cost;
-pub mod effect;
 mod figures;
 pub mod gate;
 pub mod histogram;
@@ -60,7 +58,7 @@ pub(crate) use summing::Summing;
 pub use trouble::Trouble;
 pub use window::{Length, Window};
 
-use crate::snapshot::{LaneKind, Losses, PointState, ProcessState, Snapshot};
+use crate::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
 
 /// Time constant of the smoothed load unless told otherwise, seconds.
 pub const TAU_SECONDS: f64 = 5.0;
@@ -380,40 +378,6 @@ fn load_alpha(interval_seconds: f64, tau_seconds: f64) -> f64 {
 
 fn seconds(snapshot: &Snapshot, ticks: u64) -> f64 {
     ticks as f64 / snapshot.clock.ticks_per_second
-}
-
-/// What was lost, refused or repaired, each kind in words with its count;
-/// empty while nothing was.
-pub fn losses(snapshot: &Snapshot) -> Vec<(u64, &'static str)> {
-    in_words(&snapshot.losses)
-}
-
-const NO_PLACE: &str = "points without a place";
-const NO_SPACE: &str = "cells not recorded: no space";
-const SHARED: &str = "threads share the overflow lane";
-const MISMATCHED: &str = "ends not of the innermost region";
-const TOO_DEEP: &str = "begins nested too deep";
-const BACKWARDS: &str = "times the clock went astray";
-const MISSED: &str = "begins not measured";
-const NO_RECORD: &str = "measurements without a record";
-
-fn in_words(l: &Losses) -> Vec<(u64, &'static str)> {
-    [
-        (l.points_refused, NO_PLACE),
-        (l.space_refused, NO_SPACE),
-        (l.lanes_overflowed, SHARED),
-        (l.mismatched_ends, MISMATCHED),
-        (l.begins_refused, TOO_DEEP),
-        (l.clock_anomalies, BACKWARDS),
-        (l.begins_missed, MISSED),
-        (l.records_missed, NO_RECORD),
-        // Not the records: a ring keeps the last of them, and overwriting the
-        // rest is what it is for.
-        (l.cells_busy, "cells not read whole just now"),
-    ]
-    .into_iter()
-    .filter(|(count, _)| *count > 0)
-    .collect()
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use measure::measure;
 
-use crate::export::whole::{self, Overwrite, WriteError};
+use crate::files::whole::{self, Overwrite, WriteError};
 
 /// What a machine can do at most.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,7 +83,7 @@ impl Ceilings {
     /// Those that were kept, if they are of this machine's processor.
     #[must_use]
     pub fn load(path: &Path) -> Option<Self> {
-        let text = crate::input::read(path, MAX_BYTES).ok()?;
+        let text = crate::files::input::read(path, MAX_BYTES).ok()?;
         let kept: Self = serde_json::from_slice(&text).ok()?;
         (kept.cpu == machine::cpu() && kept.is_sound()).then_some(kept)
     }

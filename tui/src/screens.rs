@@ -44,9 +44,9 @@ use crate::app::keys::Key::{Char, Named};
 use crate::app::keys::{Group, KeyMap, bind, common};
 use crate::app::mouse::Target;
 use crate::app::{Action, Common, Filter, Overlay, Prompt};
+use crate::compare::Baseline;
 use crate::grid::{Chosen, Grid};
 use crate::look::Look;
-use crate::model::compare::Baseline;
 use crate::snapshot::Snapshot;
 use crate::source::{Candidate, Together};
 

@@ -8,6 +8,8 @@
 //! All times are **ticks** of the process's clock (time-stamp-counter cycles)
 //! unless the name ends in another unit; [`Clock::ticks_per_second`] converts.
 
+mod loss;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use std::time::Duration;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use crate::source::BadPlace;
+pub use self::loss::{Loss, Losses};
 
 /// The name of the file format, the value of [`Snapshot::format`].
 pub const FORMAT: &str = "pfp-snapshot";
@@ -122,6 +124,17 @@ impl Snapshot {
     pub(crate) fn knows(&self, member: &Process) -> bool {
         self.process.members.iter().any(|known| known.segment_id == member.segment_id)
     }
+}
+
+/// A place that is late, or has no line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadPlace {
+    /// What it is called beside others.
+    pub name: String,
+    /// For how long.
+    pub age: Duration,
+    /// Why there is no line; none where it is late.
+    pub why: Option<String>,
 }
 
 /// The watched process.
@@ -374,8 +387,8 @@ pub struct Lane {
     #[serde(skip)]
     pub cpu_ns: Option<u64>,
     /// What its threads counted that should not be.
-    #[serde(default, skip_serializing_if = "Amiss::is_nothing")]
-    pub amiss: Amiss,
+    #[serde(default, skip_serializing_if = "Losses::is_nothing", with = "loss::of_lane")]
+    pub amiss: Losses,
 }
 
 /// A region that is open.
@@ -421,30 +434,6 @@ impl Edge {
 
 fn is_zero(number: &u64) -> bool {
     *number == 0
-}
-
-/// What went wrong on one lane: its part of the [`Losses`] of the same names.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Amiss {
-    /// Ends that matched no open region, or not the innermost one.
-    #[serde(default)]
-    pub mismatched_ends: u64,
-    /// Begins refused because too many regions were open.
-    #[serde(default)]
-    pub begins_refused: u64,
-    /// Stamps at which the counter had run backwards, stood still or jumped.
-    #[serde(default)]
-    pub clock_anomalies: u64,
-    /// Measurements of which there is no record.
-    #[serde(default)]
-    pub records_missed: u64,
-}
-
-impl Amiss {
-    /// Whether all went well.
-    pub fn is_nothing(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// What a lane is.
@@ -617,37 +606,6 @@ impl Drained {
     pub fn next(&self) -> u64 {
         self.from.saturating_add(self.lost).saturating_add(self.records.len() as u64)
     }
-}
-
-/// What was lost, refused or repaired since the process began. All counts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Losses {
-    /// Points that found no place in the point table.
-    pub points_refused: u64,
-    /// Cells, rings and histogram parts that found no space: their
-    /// measurements are not recorded.
-    pub space_refused: u64,
-    /// Threads that found no lane and share the overflow lane.
-    pub lanes_overflowed: u64,
-    /// Ends that matched no open region, or not the innermost one.
-    pub mismatched_ends: u64,
-    /// Begins refused because too many regions were open.
-    pub begins_refused: u64,
-    /// Stamps at which the counter had run backwards, stood still or jumped.
-    pub clock_anomalies: u64,
-    /// Records of rings that this reader came too late for.
-    pub records_lost: u64,
-    /// Cells that could not be read whole this time; their figures are those
-    /// of the reading before.
-    pub cells_busy: u64,
-    /// Begins that could not be measured: there was no memory, or a signal handler
-    /// came while its thread claimed its lane.
-    #[serde(default)]
-    pub begins_missed: u64,
-    /// Measurements of which there is no record: there was no memory for the ring,
-    /// or none to write to. They are in all figures.
-    #[serde(default)]
-    pub records_missed: u64,
 }
 
 /// Records of one lane as rows of numbers.

@@ -16,7 +16,6 @@ mod namespaces;
 mod newcomers;
 mod place;
 mod recording;
-mod refusal;
 mod rooms;
 mod symbol;
 pub mod synthetic;
@@ -38,18 +37,19 @@ pub use collecting::{Collecting, EveryProcess};
 pub use file::FileSource;
 pub use group::{Members, Together};
 pub use guard::guarded;
-pub use recording::{Moment, Recording};
-pub use refusal::{Refusal, change_each};
 use rooms::Rooms;
 pub use rooms::{Whereabouts, enter, whereabouts};
 pub use via::{IN_TIME_FOR_COMMANDS, IN_TIME_FOR_SCREENS, Route};
 use via::{Places, Via};
 pub use which::Which;
 
-use crate::export::json::{Overwrite, WriteError, unreadable};
-use crate::input::Input;
+pub use crate::files::Refusal;
+use crate::files::input::Input;
+use crate::files::json::{Overwrite, WriteError, unreadable};
+use crate::files::recording::MAGIC;
+pub use crate::files::recording::{Moment, Recording};
 use crate::model::between;
-use crate::recording::MAGIC;
+pub use crate::snapshot::BadPlace;
 use crate::snapshot::{Drained, Extent, ProcessState, Snapshot};
 
 /// A watched process, or what is left of one.
@@ -152,17 +152,6 @@ pub struct Line {
     pub why: Option<String>,
     /// How old the last picture is at most.
     pub age: Duration,
-}
-
-/// A place that is late, or has no line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadPlace {
-    /// What it is called beside others.
-    pub name: String,
-    /// For how long.
-    pub age: Duration,
-    /// Why there is no line; none where it is late.
-    pub why: Option<String>,
 }
 
 /// Something the user wants changed in the process.
@@ -613,6 +602,26 @@ pub fn read_parts(path: &Path, span: &Span, long: Duration) -> Result<Vec<Snapsh
         source.poll()
     };
     places.into_iter().map(&mut at).collect()
+}
+
+/// Changes one thing after the other. One that only some processes follow keeps nobody from the
+/// next.
+///
+/// # Errors
+///
+/// As the first that is not done at all, and else as the first that only some follow.
+pub fn change_each<'a>(
+    ids: impl IntoIterator<Item = &'a u32>,
+    mut change: impl FnMut(&u32) -> Result<()>,
+) -> Result<()> {
+    let mut partly = Ok(());
+    for id in ids {
+        match change(id) {
+            Err(error) if Refusal::is_partly(&error) => partly = partly.and(Err(error)),
+            result => result?,
+        }
+    }
+    partly
 }
 
 /// Removes what processes that have ended left behind; returns one line for

@@ -10,7 +10,7 @@ use pfp_tests::place::{Place, has_counted, pfp_top};
 use pfp_tests::screen::{Screen, row};
 use pfp_tests::target::{Target, end_with_test, wait_for};
 use pfp_tests::{lacks, needs_a_screen, os, skipped};
-use pfp_top::export::json;
+use pfp_top::files::json;
 use pfp_top::snapshot::{PointState, Snapshot};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::{Action, App, Errand, Filter, Overlay, Prompt, Screen, Status, default_file_name};
-use crate::export::json::{self, Overwrite, WriteError};
-use crate::export::packed;
+use crate::compare::Baseline;
+use crate::files::json::{self, Overwrite, WriteError};
+use crate::files::packed;
 use crate::grid::Scroll;
-use crate::model::compare::Baseline;
 use crate::screens::Outcome;
 use crate::snapshot::{PointState, Snapshot};
 use crate::units::Unit;

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use super::{Action, App, Filter, Overlay, Prompt};
-use crate::export::json::Overwrite;
+use crate::files::json::Overwrite;
 use crate::grid::Chosen;
 use crate::screens::Outcome;
 

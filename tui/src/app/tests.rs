@@ -18,7 +18,7 @@ use crossterm::event::{KeyCode, KeyModifiers};
 
 use super::*;
 use crate::columns::There;
-use crate::export::json::read;
+use crate::files::json::read;
 use crate::snapshot::{PointState, Process, Snapshot};
 use crate::source::synthetic::Synthetic;
 use crate::source::{Change, Discovery, Members};

@@ -15,11 +15,11 @@ use super::{
     run as program, serve,
 };
 use crate::app::{self, App};
-use crate::export::diff;
-use crate::export::json::{self, Overwrite, WriteError};
+use crate::compare::report;
+use crate::compare::{Baseline, Comparison};
 use crate::export::list;
+use crate::files::json::{self, Overwrite, WriteError};
 use crate::interrupt::Interrupt;
-use crate::model::compare::{Baseline, Comparison};
 use crate::snapshot::Snapshot;
 use crate::source::{
     self, Candidate, Choice, EveryProcess, Finder, Machine, Moment, Refusal, Source, Span, Wanted,
@@ -278,15 +278,15 @@ fn baseline_of(file: &Path, snapshot: Snapshot) -> Baseline {
 }
 
 fn diff_table(baseline: &Baseline, comparison: &Comparison) -> Result<String> {
-    Ok(diff::render(baseline, comparison))
+    Ok(report::render(baseline, comparison))
 }
 
 fn diff_json(baseline: &Baseline, comparison: &Comparison) -> Result<String> {
-    Ok(diff::json(baseline, comparison)?)
+    Ok(report::json(baseline, comparison)?)
 }
 
 fn diff_markdown(baseline: &Baseline, comparison: &Comparison) -> Result<String> {
-    Ok(diff::markdown(baseline, comparison))
+    Ok(report::markdown(baseline, comparison))
 }
 
 fn diff(
@@ -348,7 +348,7 @@ fn compare(
     };
     say(&form(baseline, &comparison)?)?;
     let fails = fail_over
-        .is_some_and(|percent| diff::slower_than(&comparison, percent / 100.0).next().is_some());
+        .is_some_and(|percent| report::slower_than(&comparison, percent / 100.0).next().is_some());
     Ok(if fails { SLOWER } else { 0 })
 }
 

@@ -25,10 +25,10 @@ use super::commands::{complain, is_headless};
 use super::headless::Printer;
 use super::{Show, commands};
 use crate::app::App;
-use crate::export::json::{self, Overwrite};
+use crate::compare::Baseline;
+use crate::files::json::{self, Overwrite};
 use crate::interrupt::Interrupt;
 use crate::model::Model;
-use crate::model::compare::Baseline;
 use crate::snapshot::{ProcessState, Snapshot};
 use crate::source::{
     self, Candidate, Collecting, Discovery, Finder, Members, Source, Together, Wanted,

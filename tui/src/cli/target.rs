@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
-use crate::input;
+use crate::files::input;
 use crate::source::{self, Finder, Members, Route, Together, Wanted, Which};
 
 /// Most bytes of a file of places.

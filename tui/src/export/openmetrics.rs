@@ -53,7 +53,7 @@ use prometheus_client::registry::{Registry, Unit};
 use super::Subject;
 use super::series::{Labels, Part, clock, losses};
 use crate::model::total;
-use crate::snapshot::{Bucket, Cell, Snapshot, Stats};
+use crate::snapshot::{Bucket, Cell, Loss, Snapshot, Stats};
 
 /// Where the first bucket ends, seconds.
 const FIRST: f64 = 1e-8;
@@ -379,7 +379,7 @@ impl Exposition {
         )?;
         for part in &self.parts {
             let labels = part.of_process();
-            let busy = part.snapshot.losses.cells_busy;
+            let busy = part.snapshot.losses[Loss::CellsBusy];
             ConstGauge::new(busy as f64).encode(metric.encode_family(&labels)?)?;
         }
         let mut metric = encoder.encode_descriptor(

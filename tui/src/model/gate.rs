@@ -30,8 +30,8 @@ use std::collections::{BTreeMap, HashSet};
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use super::Window;
-use super::compare::{LEVEL, adjusted, common_move, name_of};
-use super::effect::{FEWEST, mean_variance, quantile_resolution, quantile_variance};
+use crate::compare::effect::{FEWEST, mean_variance, quantile_resolution, quantile_variance};
+use crate::compare::{LEVEL, adjusted, common_move, name_of};
 use crate::snapshot::Snapshot;
 
 /// The test, for reports.

@@ -13,7 +13,6 @@ pub use members::Turn;
 
 use members::Member;
 
-use super::in_words;
 use crate::headline::{self, clock_word};
 use crate::snapshot::{ClockKind, Losses, Point, PointState, ProcessState, Snapshot};
 use crate::units;
@@ -58,7 +57,7 @@ struct Known {
     state: ProcessState,
     clock: ClockKind,
     ticks_per_second: f64,
-    losses: Vec<(u64, &'static str)>,
+    losses: Losses,
     /// In the order of their ids.
     points: Vec<KnownPoint>,
     members: Vec<Member>,
@@ -85,7 +84,7 @@ impl Known {
             state: snapshot.process.state,
             clock: snapshot.clock.kind,
             ticks_per_second: snapshot.clock.ticks_per_second,
-            losses: lasting(snapshot),
+            losses: snapshot.losses.clone(),
             points: snapshot.points.iter().map(point).collect(),
             members: snapshot.process.members.iter().map(Member::of).collect(),
         }
@@ -169,8 +168,8 @@ impl Log {
         for point in snapshot.points.iter().filter(|p| p.state == PointState::InvalidBeginBegin) {
             self.problem(unix_ns, invalid(snapshot, point));
         }
-        for (count, what) in lasting(snapshot) {
-            self.lose(unix_ns, what, count, count);
+        for (kind, count) in snapshot.losses.lasting() {
+            self.lose(unix_ns, kind.words(), count, count);
         }
         self.tell_state(unix_ns, snapshot);
         // Who watches them from the first on knows that they are there.
@@ -216,10 +215,10 @@ impl Log {
                 },
             );
         }
-        for (count, what) in lasting(snapshot) {
-            let before = known.losses.iter().find(|(_, w)| *w == what).map_or(0, |(n, _)| *n);
+        for (kind, count) in snapshot.losses.lasting() {
+            let before = known.losses[kind];
             if count > before {
-                self.lose(unix_ns, what, count - before, count);
+                self.lose(unix_ns, kind.words(), count - before, count);
             }
         }
         if known.state != snapshot.process.state {
@@ -323,11 +322,6 @@ impl Log {
     }
 }
 
-/// What was lost for good; a cell that is busy is read the next time.
-fn lasting(snapshot: &Snapshot) -> Vec<(u64, &'static str)> {
-    in_words(&Losses { cells_busy: 0, ..snapshot.losses.clone() })
-}
-
 fn word(state: PointState) -> &'static str {
     if state == PointState::On { "on" } else { "off" }
 }
@@ -349,6 +343,7 @@ fn invalid(snapshot: &Snapshot, point: &Point) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::Loss;
     use crate::source::synthetic::Synthetic;
     use crate::source::{Change, Source};
 
@@ -412,17 +407,17 @@ mod tests {
     fn losses_are_counted_together_for_a_minute() {
         let mut watch = Watch::new();
         for round in 1..=50 {
-            watch.source.snapshot_mut().losses.begins_refused += 2;
+            watch.source.snapshot_mut().losses[Loss::BeginsRefused] += 2;
             assert_eq!(watch.poll().len(), usize::from(round == 1));
         }
         assert_eq!(watch.log.unread(), 1);
         assert_eq!(watch.log.entries().back().unwrap().text, "lost: 100 begins nested too deep");
         watch.now += 60 * SECOND;
-        watch.source.snapshot_mut().losses.begins_refused += 1;
+        watch.source.snapshot_mut().losses[Loss::BeginsRefused] += 1;
         assert_eq!(watch.poll(), ["!lost: 1 more begins nested too deep, 101 in all"]);
         assert_eq!(watch.log.unread(), 2);
         watch.log.read();
-        watch.source.snapshot_mut().losses.cells_busy = 5;
+        watch.source.snapshot_mut().losses[Loss::CellsBusy] = 5;
         assert_eq!(watch.poll(), [""; 0]);
         assert_eq!(watch.log.unread(), 0);
     }
@@ -454,7 +449,7 @@ mod tests {
         let snapshot = watch.source.snapshot_mut();
         snapshot.process.state = ProcessState::Running;
         snapshot.process.segment_id = "f".repeat(32);
-        snapshot.losses.lanes_overflowed = 2;
+        snapshot.losses[Loss::LanesOverflowed] = 2;
         assert_eq!(
             watch.poll(),
             [

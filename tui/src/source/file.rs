@@ -9,8 +9,8 @@ use pfp_shm_layout::header::{Facts, FormatError};
 use pfp_shm_layout::segment::{OpenError, Segment};
 
 use super::{BadPlace, Change, Refusal, Source, live};
-use crate::export::{json, packed};
-use crate::input::Input;
+use crate::files::input::Input;
+use crate::files::{json, packed};
 use crate::snapshot::Snapshot;
 
 /// A snapshot that was written to a file, or a copy of a segment.

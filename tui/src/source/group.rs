@@ -458,7 +458,7 @@ impl Group {
                     whole.cells.push(Arc::clone(&kept[1]));
                 }
             }
-            add_losses(&mut whole.losses, &last.losses);
+            whole.losses.add(&last.losses);
             if running {
                 add_usage(&mut whole.usage, last.usage);
             }
@@ -699,35 +699,6 @@ fn add_usage(sum: &mut Option<Usage>, more: Option<Usage>) {
         }),
         (sum, more) => sum.or(more),
     };
-}
-
-fn add_losses(sum: &mut Losses, more: &Losses) {
-    let Losses {
-        points_refused,
-        space_refused,
-        lanes_overflowed,
-        mismatched_ends,
-        begins_refused,
-        clock_anomalies,
-        records_lost,
-        cells_busy,
-        begins_missed,
-        records_missed,
-    } = more;
-    for (sum, more) in [
-        (&mut sum.points_refused, points_refused),
-        (&mut sum.space_refused, space_refused),
-        (&mut sum.lanes_overflowed, lanes_overflowed),
-        (&mut sum.mismatched_ends, mismatched_ends),
-        (&mut sum.begins_refused, begins_refused),
-        (&mut sum.clock_anomalies, clock_anomalies),
-        (&mut sum.records_lost, records_lost),
-        (&mut sum.cells_busy, cells_busy),
-        (&mut sum.begins_missed, begins_missed),
-        (&mut sum.records_missed, records_missed),
-    ] {
-        *sum = sum.saturating_add(*more);
-    }
 }
 
 fn point_of(change: Change) -> u32 {

@@ -29,11 +29,11 @@ use super::place::locate;
 use super::symbol::readable;
 use super::usage;
 use super::{Candidate, Change, Discovery, Refusal, Refused, Source};
-use crate::export::packed;
-use crate::export::whole::{self, Overwrite, WriteError};
+use crate::files::packed;
+use crate::files::whole::{self, Overwrite, WriteError};
 use crate::snapshot::{
-    Amiss, Bucket, Cell, Clock, ClockKind, Drained, Edge, FORMAT, Lane, LaneKind, Losses, Open,
-    Point, PointState, Process, ProcessState, Record, Snapshot, Stats, VERSION, Variant,
+    Bucket, Cell, Clock, ClockKind, Drained, Edge, FORMAT, Lane, LaneKind, Loss, Open, Point,
+    PointState, Process, ProcessState, Record, Snapshot, Stats, VERSION, Variant,
 };
 
 /// Looks for segments.
@@ -683,12 +683,14 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
                 open: Vec::new(),
                 unplaced: 0,
                 cpu_ns: None,
-                amiss: Amiss {
-                    mismatched_ends: lane.amiss.mismatched_ends,
-                    begins_refused: lane.amiss.begins_refused,
-                    clock_anomalies: lane.amiss.clock_anomalies,
-                    records_missed: lane.amiss.records_missed,
-                },
+                amiss: [
+                    (Loss::MismatchedEnds, lane.amiss.mismatched_ends),
+                    (Loss::BeginsRefused, lane.amiss.begins_refused),
+                    (Loss::ClockAnomalies, lane.amiss.clock_anomalies),
+                    (Loss::RecordsMissed, lane.amiss.records_missed),
+                ]
+                .into_iter()
+                .collect(),
             })
             .collect(),
         cells,
@@ -696,21 +698,7 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
         records: Vec::new(),
         usage: None,
         summed: None,
-        losses: {
-            let losses = &picture.losses;
-            Losses {
-                points_refused: losses.points_refused,
-                space_refused: losses.space_refused,
-                lanes_overflowed: losses.lanes_overflowed,
-                mismatched_ends: losses.mismatched_ends,
-                begins_refused: losses.begins_refused,
-                clock_anomalies: losses.clock_anomalies,
-                records_lost: losses.records_lost,
-                cells_busy: losses.cells_busy,
-                begins_missed: losses.begins_missed,
-                records_missed: losses.records_missed,
-            }
-        },
+        losses: (&picture.losses).into(),
     }
 }
 

@@ -22,7 +22,7 @@ use crate::app::mouse::Target;
 use crate::app::tests::{Desk, Stage, candidate, desk};
 use crate::app::{Action, App, Options, Screen};
 use crate::snapshot::{
-    Cell, ClockKind, Edge, Open, PointState, ProcessState, Snapshot, Stats, Usage,
+    Cell, ClockKind, Edge, Loss, Open, PointState, ProcessState, Snapshot, Stats, Usage,
 };
 use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
 use crate::source::{BadPlace, Change, Source};
@@ -348,8 +348,8 @@ fn trouble_is_said_in_words() {
         let snapshot = process.snapshot_mut();
         snapshot.clock.kind = ClockKind::Wall;
         snapshot.points[2].state = PointState::InvalidBeginBegin;
-        snapshot.losses.begins_refused = 12;
-        snapshot.losses.mismatched_ends = 3;
+        snapshot.losses[Loss::BeginsRefused] = 12;
+        snapshot.losses[Loss::MismatchedEnds] = 3;
     }
     desk.wait(1);
     desk.process.0.borrow_mut().snapshot_mut().process.state = ProcessState::Crashed;
@@ -471,9 +471,9 @@ fn what_was_lost_is_said_on_the_table_and_explained_by_enter() {
     {
         let mut process = desk.process.0.borrow_mut();
         let snapshot = process.snapshot_mut();
-        snapshot.losses.space_refused = 12;
-        snapshot.losses.begins_refused = 3;
-        snapshot.lanes[1].amiss.begins_refused = 3;
+        snapshot.losses[Loss::SpaceRefused] = 12;
+        snapshot.losses[Loss::BeginsRefused] = 3;
+        snapshot.lanes[1].amiss[Loss::BeginsRefused] = 3;
     }
     desk.wait(1);
     check_all("losses", &mut desk);
@@ -497,7 +497,7 @@ fn what_was_lost_is_said_on_the_table_and_explained_by_enter() {
         let snapshot = process.snapshot_mut();
         snapshot.process.state = ProcessState::Exited;
         (snapshot.points, snapshot.cells) = (Vec::new(), Vec::new());
-        snapshot.losses.points_refused = 9;
+        snapshot.losses[Loss::PointsRefused] = 9;
     }
     desk.press("1");
     desk.wait(1);
@@ -838,7 +838,7 @@ fn the_log_and_what_measuring_costs() {
     desk.press("e");
     desk.process.0.borrow_mut().snapshot_mut().points[8].state = PointState::On;
     desk.wait(1);
-    desk.process.0.borrow_mut().snapshot_mut().losses.begins_refused = 12;
+    desk.process.0.borrow_mut().snapshot_mut().losses[Loss::BeginsRefused] = 12;
     desk.process.0.borrow_mut().snapshot_mut().clock.kind = ClockKind::Cputime;
     desk.wait(1);
     let notice = screen(&mut desk, false, (80, 24));

@@ -115,9 +115,9 @@ fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, loo
 
 /// What went wrong on a thread; empty where nothing did.
 pub(super) fn amiss(thread: &Thread) -> String {
-    let found = lost::on_lane(&thread.lane.amiss).into_iter();
+    let found = thread.lane.amiss.iter();
     let said =
-        found.map(|(count, what)| format!("{} {}", units::count(count), lost::words(count, what)));
+        found.map(|(kind, count)| format!("{} {}", units::count(count), lost::words(kind, count)));
     said.collect::<Vec<_>>().join(", ")
 }
 

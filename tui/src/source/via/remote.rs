@@ -13,7 +13,7 @@ use super::far::{Asked, Far, State};
 use super::places::{self, Scale};
 use super::wire::{Answer, Ask, Unpacker};
 use super::{PATIENCE, SILENT};
-use crate::export::json::{Overwrite, WriteError};
+use crate::files::json::{Overwrite, WriteError};
 use crate::snapshot::{Drained, Snapshot};
 use crate::source::{Change, Line, Looking, Source, Together};
 

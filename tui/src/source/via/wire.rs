@@ -20,7 +20,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::recording;
+use crate::files::recording;
 use crate::snapshot::{Extent, Snapshot, Summed, Usage};
 use crate::source::{Change, Discovery, Refusal, Together};
 

@@ -42,11 +42,16 @@
 //! neighbours, which makes chance look too small; the sizes asked for are what
 //! keeps verdicts honest then.
 
+pub(crate) mod columns;
+pub mod effect;
+mod markdown;
+pub mod report;
+
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::{BUCKETS_AT_ONCE, Window};
+use crate::model::{BUCKETS_AT_ONCE, Window};
 use crate::snapshot::{Point, Snapshot};
 
 /// The test, by the names of those who found it.

@@ -1,9 +1,9 @@
 //! The columns of a comparison with a baseline: what they show, for the screen and
 //! the text export alike.
 
+use super::{Baseline, Comparison, Row, Verdict};
 use crate::grid::{Table, table};
 use crate::local_time::time_of_day;
-use crate::model::compare::{Baseline, Comparison, Row, Verdict};
 use crate::units::{self, Scale};
 
 /// Keys of the columns that a screen colours.
@@ -54,7 +54,7 @@ pub(crate) static TABLE: Table<Row, Scale> = table! {
 };
 
 /// The two sides of the comparison, and how a difference is judged.
-pub fn caption(baseline: &Baseline, comparison: Option<&Comparison>, test: &str) -> String {
+pub(crate) fn caption(baseline: &Baseline, comparison: Option<&Comparison>, test: &str) -> String {
     let until = baseline.until();
     let mut text = match baseline.file() {
         Some(file) => format!("{file}: {}[{}]", until.process.name, until.process.pid),

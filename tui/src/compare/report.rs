@@ -1,20 +1,18 @@
 //! A comparison as text, as JSON and as Markdown, for scripts, logs and pull requests.
 
-mod markdown;
-
 use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::comparison::{NAME, TABLE, caption};
+use super::columns::{NAME, TABLE, caption};
+use super::effect::Interval;
+use super::{Baseline, Comparison, Row, TEST, Verdict};
 use crate::grid::{Column, grid_of};
 use crate::model::Window;
-use crate::model::compare::{Baseline, Comparison, Row, TEST, Verdict};
-use crate::model::effect::Interval;
 use crate::text;
 use crate::units::{Scale, Unit};
 
-pub use markdown::markdown;
+pub use super::markdown::markdown;
 
 /// The longest name that is not cut.
 const NAME_MAX: usize = 48;
