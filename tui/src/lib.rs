@@ -14,6 +14,7 @@
 //! | [`snapshot`] | an immutable picture of one process, plain data | everything else |
 //! | [`files`] | snapshots and recordings, read and written | where snapshots come from |
 //! | [`model`] | snapshots folded into the figures that are shown | terminals, shared memory |
+//! | [`pattern`] | how points, threads and processes are named | what has names |
 //! | [`columns`] | the columns of the table: what they show, how they sort | who draws them |
 //! | [`compare`] | figures beside a baseline: verdicts, columns, as text | the screen |
 //! | [`app`] | what the user does: keys, actions, prompts, the session | how it is drawn |
@@ -40,6 +41,7 @@ pub mod interrupt;
 pub mod local_time;
 pub mod look;
 pub mod model;
+pub mod pattern;
 #[cfg(feature = "otlp")]
 pub mod push;
 pub mod roofline;

@@ -2,11 +2,7 @@
 //! point.
 //!
 //! ```text
-//! parse          the name contains it, upper and lower case alike
-//! Parse          with a capital in it, case counts
-//! ^io\.|crc$     what can be a regular expression is one
-//! /parse a/      this is one in any case, and may have blanks
-//! "parse a"      this is the whole name, to the letter
+//! parse          a pattern of its name, as all names are typed: see [`crate::pattern`]
 //! thread:pack    the same, of the names of the threads that were in the point
 //! tid:4711       a thread by its id
 //! file:io.rs     the same, of its source file
@@ -18,16 +14,10 @@
 //! io !thread:ui  all terms have to hold
 //! ```
 
-use regex_lite::{Regex, RegexBuilder};
-
 use crate::columns::{Column, Measure};
 use crate::model::Figures;
+use crate::pattern::Pattern;
 use crate::units;
-
-/// What makes a text a regular expression, if it can be read as one.
-const META: &[char] = &['\\', '.', '+', '*', '?', '(', ')', '|', '[', ']', '{', '}', '^', '$'];
-/// Bytes that a regular expression may take when made ready to be used.
-const MOST_BYTES: usize = 1 << 20;
 
 /// A test that points pass or fail.
 #[derive(Clone, Debug, Default)]
@@ -43,7 +33,7 @@ struct Term {
     /// It must not.
     excludes: bool,
     of: Field,
-    pattern: Pattern,
+    test: Test,
 }
 
 /// What of a point is looked at.
@@ -67,15 +57,10 @@ const FIELDS: [(&str, Field); 6] = [
     ("host:", Field::Host),
 ];
 
+/// What is asked of it.
 #[derive(Clone, Debug)]
-enum Pattern {
-    Anything,
-    Whole(String),
-    Part {
-        text: String,
-        case_counts: bool,
-    },
-    Regex(Regex),
+enum Test {
+    Name(Pattern),
     /// A figure that is above, below or just that, as the signs say.
     Figure {
         column: Column,
@@ -111,7 +96,7 @@ impl Filter {
 
     /// Whether a row of other things than points passes, which has these words.
     pub fn admits_words(&self, words: &[&str]) -> bool {
-        let finds = |term: &Term| words.iter().any(|word| term.pattern.finds(word));
+        let finds = |term: &Term| words.iter().any(|word| term.test.finds(word));
         self.terms.iter().all(|term| finds(term) != term.excludes)
     }
 
@@ -124,7 +109,7 @@ impl Filter {
             Term::new(word).map_err(|why| if several { format!("{word}: {why}") } else { why })
         };
         let terms = words.into_iter().map(term).collect::<Result<Vec<_>, _>>()?;
-        let says_something = |term: &Term| !matches!(term.pattern, Pattern::Anything);
+        let says_something = |term: &Term| !matches!(term.test, Test::Name(Pattern::Anything));
         let terms = terms.into_iter().filter(says_something).collect();
         Ok(Self { text: text.to_owned(), terms })
     }
@@ -137,7 +122,7 @@ impl Filter {
             true => (format!("thread:\"{name}\""), Field::Thread, name.to_owned()),
             false => (format!("tid:{tid}"), Field::Tid, tid.to_string()),
         };
-        let term = Term { excludes: false, of, pattern: Pattern::Whole(whole) };
+        let term = Term { excludes: false, of, test: Test::Name(Pattern::Whole(whole)) };
         Self { text, terms: vec![term] }
     }
 
@@ -191,7 +176,7 @@ fn to_blank(value: &str) -> usize {
 }
 
 /// A column, signs and a figure: `load>5`, `avg<=20us`; nothing yet without the figure.
-fn figure(word: &str) -> Option<Pattern> {
+fn figure(word: &str) -> Option<Test> {
     let start = word.find(['<', '>', '='])?;
     let (name, rest) = word.split_at(start);
     let signs: String = rest.chars().take_while(|c| matches!(c, '<' | '>' | '=')).collect();
@@ -205,14 +190,14 @@ fn figure(word: &str) -> Option<Pattern> {
         return None;
     }
     if value.is_empty() {
-        return Some(Pattern::Anything);
+        return Some(Test::Name(Pattern::Anything));
     }
     let value = match measure {
         Measure::Percent => units::parse_si(value.strip_suffix('%').unwrap_or(value)),
         Measure::Seconds => units::parse_duration(value).ok().map(|time| time.as_secs_f64()),
         Measure::Number => units::parse_si(value),
     }?;
-    Some(Pattern::Figure { column, signs, value })
+    Some(Test::Figure { column, signs, value })
 }
 
 impl Term {
@@ -223,17 +208,17 @@ impl Term {
         };
         let field = |(name, field): &(&str, Field)| Some((*field, value.strip_prefix(name)?));
         let (of, value) = FIELDS.iter().find_map(field).unwrap_or((Field::Name, value));
-        let pattern = match of {
-            Field::Name if figure(value).is_some() => figure(value).unwrap_or(Pattern::Anything),
-            Field::Tid if !value.is_empty() => Pattern::Whole(value.to_owned()),
-            _ => Pattern::new(value)?,
+        let test = match (of, figure(value)) {
+            (Field::Name, Some(figure)) => figure,
+            (Field::Tid, _) if !value.is_empty() => Test::Name(Pattern::Whole(value.to_owned())),
+            _ => Test::Name(Pattern::new(value)?),
         };
-        Ok(Self { excludes, of, pattern })
+        Ok(Self { excludes, of, test })
     }
 
     fn finds(&self, figures: &Figures) -> bool {
-        let pattern = &self.pattern;
-        if let Pattern::Figure { column, signs, value } = pattern {
+        let pattern = &self.test;
+        if let Test::Figure { column, signs, value } = pattern {
             return column.figure(figures).is_some_and(|it| {
                 it > *value && signs.contains('>')
                     || it < *value && signs.contains('<')
@@ -257,65 +242,10 @@ impl Term {
     }
 }
 
-impl Pattern {
-    fn new(text: &str) -> Result<Self, String> {
-        if text.is_empty() {
-            return Ok(Self::Anything);
-        }
-        if let Some(inner) = text.strip_prefix('"') {
-            return Ok(match inner.strip_suffix('"') {
-                Some(whole) if !whole.is_empty() => Self::Whole(whole.to_owned()),
-                _ if inner.is_empty() || inner == "\"" => Self::Anything,
-                // Not closed yet.
-                _ => Self::Part { text: inner.to_owned(), case_counts: true },
-            });
-        }
-        if let Some(inner) = text.strip_prefix('/') {
-            let inner = inner.strip_suffix('/').unwrap_or(inner);
-            // Typed as far as the first slash, it says nothing yet.
-            return if inner.is_empty() { Ok(Self::Anything) } else { regex(inner) };
-        }
-        if text.contains(META)
-            && let Ok(pattern) = regex(text)
-        {
-            return Ok(pattern);
-        }
-        let case_counts = case_counts(text);
-        let text = if case_counts { text.to_owned() } else { text.to_lowercase() };
-        Ok(Self::Part { text, case_counts })
+impl Test {
+    fn finds(&self, name: &str) -> bool {
+        matches!(self, Self::Name(pattern) if pattern.finds(name))
     }
-
-    fn finds(&self, text: &str) -> bool {
-        match self {
-            Self::Anything => true,
-            Self::Whole(whole) => text == whole,
-            Self::Part { text: part, case_counts: true } => text.contains(part),
-            Self::Part { text: part, case_counts: false } => text.to_lowercase().contains(part),
-            Self::Regex(regex) => regex.is_match(text),
-            Self::Figure { .. } => false,
-        }
-    }
-}
-
-fn regex(text: &str) -> Result<Pattern, String> {
-    let built =
-        RegexBuilder::new(text).case_insensitive(!case_counts(text)).size_limit(MOST_BYTES).build();
-    // The crate draws the place over several lines; the last one says it.
-    built.map(Pattern::Regex).map_err(|error| {
-        let error = error.to_string();
-        let last = error.lines().last().unwrap_or_default().trim();
-        last.strip_prefix("error: ").unwrap_or(last).to_owned()
-    })
-}
-
-/// Whoever takes the trouble of a capital means it. `\S` and the like are none.
-fn case_counts(text: &str) -> bool {
-    let mut before = ' ';
-    text.chars().any(|c| {
-        let counts = c.is_uppercase() && before != '\\';
-        before = if before == '\\' { ' ' } else { c };
-        counts
-    })
 }
 
 #[cfg(test)]
@@ -352,6 +282,8 @@ mod tests {
             // No regular expression, and no point's name either.
             ("io(", vec![]),
             ("#8", vec![8]),
+            ("io.*", vec![1, 2, 3]),
+            ("*r*d", vec![0, 2]),
             ("thread:pack", vec![4, 5, 7]),
             ("thread:^(main|x)$", vec![1, 3]),
             ("file:net", vec![7]),

@@ -29,6 +29,7 @@ use super::{
     Which,
 };
 use crate::model::Summing;
+use crate::pattern::Pattern;
 use crate::snapshot::{
     Cell, ClockKind, Drained, Edge, Extent, Lane, LaneKind, Losses, Open, Point, PointState,
     Process, ProcessState, Snapshot, Summed, Usage,
@@ -56,7 +57,7 @@ pub struct Together {
 /// Which processes are shown as one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Members {
-    /// All that run, now or later, and whose name contains this.
+    /// All that run, now or later, and whose names this pattern finds.
     All(String),
     /// Those that the user has named.
     Named(Vec<Which>),
@@ -69,7 +70,7 @@ impl Together {
     pub fn admits(&self, candidate: &Candidate, among: &[Candidate]) -> bool {
         match &self.members {
             Members::All(name) => {
-                (candidate.runs() || candidate.awaited) && candidate.name.contains(name.as_str())
+                (candidate.runs() || candidate.awaited) && Pattern::means(name, &candidate.name)
             }
             Members::Named(all) => all.iter().any(|which| which.admits(candidate, among)),
             Members::Segments(ids) => ids.contains(&candidate.segment_id),
