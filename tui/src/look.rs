@@ -8,6 +8,7 @@ mod theme;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
@@ -37,6 +38,11 @@ pub(crate) fn draw_scrolled(
     }
     let seen: Vec<Line> = lines.into_iter().skip(offset).take(rows).collect();
     frame.render_widget(Paragraph::new(seen), body);
+}
+
+/// A text in lines of this style, as many as it takes.
+pub(crate) fn wrapped(text: &str, width: usize, style: Style) -> Vec<Line<'static>> {
+    text::wrapped(text, width).into_iter().map(|line| Line::styled(line, style)).collect()
 }
 
 impl Grid {

@@ -25,7 +25,6 @@ use std::time::{Duration, Instant};
 use crossterm::event::KeyCode;
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
-use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
 pub use detail::{Detail, LoadView};
@@ -46,7 +45,7 @@ use crate::app::mouse::Target;
 use crate::app::{Action, Common, Filter, Overlay, Prompt};
 use crate::compare::Baseline;
 use crate::grid::{Chosen, Grid};
-use crate::look::Look;
+use crate::look::{Look, wrapped};
 use crate::snapshot::Snapshot;
 use crate::source::{Candidate, Together};
 
@@ -56,9 +55,7 @@ fn nothing_passes(common: &Common, width: usize, look: &Look) -> Paragraph<'stat
     if let Some(why) = common.filter.unknown_words() {
         text += &format!("; {why}");
     }
-    let lines = crate::text::wrapped(&text, width.max(1)).into_iter();
-    let lines: Vec<Line> = lines.map(|line| Line::styled(line, look.theme.faint)).collect();
-    Paragraph::new(lines)
+    Paragraph::new(wrapped(&text, width, look.theme.faint))
 }
 
 /// Declares the screens: their names, the one that each has a field of, and those of a

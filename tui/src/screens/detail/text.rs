@@ -139,7 +139,7 @@ impl Text {
 }
 
 fn warning(text: &str, width: usize, look: &Look) -> Vec<Line<'static>> {
-    let text = text::wrapped(text, width.saturating_sub(2).max(1));
+    let text = text::wrapped(text, width.saturating_sub(2));
     text.into_iter().map(|line| Line::styled(format!(" {line}"), look.theme.warn)).collect()
 }
 

@@ -10,7 +10,7 @@ use ratatui::widgets::Paragraph;
 use super::Points;
 use crate::app::Common;
 use crate::columns::{Column, Fit, Kind};
-use crate::look::{Look, chart};
+use crate::look::{Look, chart, wrapped};
 use crate::model::{Figures, Trouble};
 use crate::snapshot::PointState;
 use crate::text;
@@ -34,8 +34,7 @@ pub(super) fn draw(points: &Points, frame: &mut Frame, area: Rect, common: &Comm
         }
         let text = " the program has not reached a point yet: each has a row here then; pfp-top \
                     doctor PID says what may be missing";
-        let lines = text::wrapped(text, usize::from(area.width).max(1)).into_iter();
-        let mut lines: Vec<Line> = lines.map(|line| Line::styled(line, look.theme.faint)).collect();
+        let mut lines = wrapped(text, area.width.into(), look.theme.faint);
         lines.extend(crate::screens::detail::losses(common, area.width.into(), look));
         frame.render_widget(Paragraph::new(lines), body);
     }

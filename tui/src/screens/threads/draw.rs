@@ -10,7 +10,7 @@ use super::Threads;
 use super::list::{BAR, TABLE, name_of};
 use crate::app::Common;
 use crate::grid::Grid;
-use crate::look::{Look, chart, draw_scrolled};
+use crate::look::{Look, chart, draw_scrolled, wrapped};
 use crate::model::lost;
 use crate::model::threads::{Thread, find, parts, process_of, state_word};
 use crate::snapshot::{LaneKind, Open, ProcessState};
@@ -105,8 +105,7 @@ fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, loo
                       pfp-top doctor PID says what may be missing"
                 .into(),
         };
-        let text = text::wrapped(&text, width).into_iter();
-        let lines: Vec<Line> = text.map(|line| Line::styled(line, theme.faint)).collect();
+        let lines = wrapped(&text, width, theme.faint);
         return frame.render_widget(Paragraph::new(lines), area);
     }
     let heading = grid.heading(Some(view.table.sorted()), width, look);
