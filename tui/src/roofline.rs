@@ -10,6 +10,7 @@
 //! exclusive on-CPU time, so they are those of **one thread**, and so are the roofs:
 //! that of a thread that is alone, and a thread's share where all work at once.
 
+pub(crate) mod columns;
 mod kernels;
 mod machine;
 mod measure;

@@ -33,7 +33,6 @@ pub use log::LogView;
 pub use picker::Picker;
 pub use points::Points;
 pub use roofline::Roofline;
-pub(crate) use roofline::dot as roofline_dot;
 pub use threads::Threads;
 pub use timeline::{TimeView, Timeline};
 pub use tree::CallTree;

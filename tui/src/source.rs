@@ -2,7 +2,7 @@
 //!
 //! A [`Source`] yields one [`Snapshot`] after the other and passes on what the
 //! user changes. Nothing above this module knows which kind it watches, and
-//! nothing below it is trusted: [`discover`], [`attach`] and [`open`] are the
+//! nothing below it is trusted: [`discover`], [`attach`] and [`open()`] are the
 //! only ways in, and all that comes through them has been made fit to show
 //! (see [`crate::text`]) and put in order.
 

@@ -11,8 +11,8 @@ use super::control::{self, Deed};
 use super::kept::{Kept, tables};
 use super::missing::missing;
 use super::{
-    Cli, Command, Show, Target, Via, demo, doctor, export, gate, headless, manual, roofline,
-    run as program, serve,
+    Cli, Command, Saving, Show, Target, Via, demo, doctor, export, gate, headless, manual,
+    roofline, run as program, serve,
 };
 use crate::app::{self, App};
 use crate::compare::report;
@@ -41,10 +41,8 @@ pub fn run(cli: Cli) -> Result<u8> {
         Some(Command::Run(run)) => program::run(&run),
         Some(Command::Open { files, sum, at, show }) => open(&files, sum, at.as_ref(), &show),
         Some(Command::Record(record)) => super::record::run(&record),
-        Some(Command::Snapshot { target, output, force }) => {
-            snapshot(&target, &output, overwrite(force))
-        }
-        Some(Command::SaveRaw { target, output, force }) => {
+        Some(Command::Snapshot(saving)) => snapshot(&saving),
+        Some(Command::SaveRaw(Saving { target, output, force })) => {
             let saved = resolve(&target)?.save_raw(&output, overwrite(force));
             written(saved, &output)
         }
@@ -236,30 +234,39 @@ pub(super) fn resolve(target: &Target) -> Result<Box<dyn Source>> {
     }
 }
 
-fn snapshot(target: &Target, path: &Path, overwrite: Overwrite) -> Result<u8> {
+fn snapshot(Saving { target, output, force }: &Saving) -> Result<u8> {
     let mut source = resolve(target)?;
     let mut snapshot = source.poll()?;
     source.add_records(&mut snapshot);
     // What is begun is finished, if that does not take long.
     let _interrupt = Interrupt::install()?;
-    written(json::write(&snapshot, path, overwrite), path)?;
+    written(json::write(&snapshot, output, overwrite(*force)), output)?;
     Ok(missing(source.as_ref()))
 }
 
-fn overwrite(force: bool) -> Overwrite {
+pub(super) fn overwrite(force: bool) -> Overwrite {
     if force { Overwrite::Yes } else { Overwrite::No }
 }
 
 /// The exit status of writing a file.
-fn written(result: Result<(), WriteError>, path: &Path) -> Result<u8> {
-    let shown = path.display();
+pub(super) fn written(result: Result<(), WriteError>, path: &Path) -> Result<u8> {
     match result {
         Ok(()) => Ok(0),
-        Err(WriteError::Exists) => bail!("{shown} exists already: give another name, or --force"),
+        Err(WriteError::Exists) => Err(exists(path)),
         Err(WriteError::Io(error)) => {
-            Err(error).with_context(|| format!("{shown} was not written"))
+            Err(error).with_context(|| format!("{} was not written", path.display()))
         }
     }
+}
+
+/// Refuses a file that is there and not to be replaced: a name that cannot be used costs nobody a
+/// wait.
+pub(super) fn check_new(path: &Path, force: bool) -> Result<()> {
+    if force || path.symlink_metadata().is_err() { Ok(()) } else { Err(exists(path)) }
+}
+
+fn exists(path: &Path) -> anyhow::Error {
+    anyhow::anyhow!("{} exists already: give another name, or --force", path.display())
 }
 
 /// A snapshot file as what is compared with.

@@ -1,15 +1,11 @@
 //! A comparison as text, as JSON and as Markdown, for scripts, logs and pull requests.
 
-use std::fmt::Write;
-
 use serde::Serialize;
 
-use super::columns::{NAME, TABLE, caption};
+use super::columns::{TABLE, caption};
 use super::effect::Interval;
 use super::{Baseline, Comparison, Row, TEST, Verdict};
-use crate::grid::{Column, grid_of};
 use crate::model::Window;
-use crate::text;
 use crate::units::{Scale, Unit};
 
 pub use super::markdown::markdown;
@@ -20,23 +16,9 @@ const NAME_MAX: usize = 48;
 /// What is compared, and a line for each point, as the screen shows them.
 pub fn render(baseline: &Baseline, comparison: &Comparison) -> String {
     let scale = Scale { ticks_per_second: comparison.ticks_per_second, unit: Unit::Time };
-    let rows = &comparison.rows;
-    let name_width = rows.iter().map(|row| text::width(&row.name)).max().unwrap_or(0);
-    let name_width = name_width.clamp("Name".len(), NAME_MAX);
-    // All columns, the name as wide as it has to be.
-    let width = |column: &Column<Row, Scale>| match column.heading.key {
-        NAME => name_width,
-        _ => column.width.0,
-    };
-    let grid = grid_of(TABLE.0.iter().map(|column| (column, width(column))), None, '~');
-    let mut out = caption(baseline, Some(comparison), TEST) + "\n";
-    // Writing to a string cannot fail.
-    let _ = writeln!(out, "{}", grid.titles());
-    for row in rows {
-        let cells = TABLE.0.iter().map(|column| column.cell(row, &scale));
-        let _ = writeln!(out, "{}", grid.line(cells));
-    }
-    out
+    caption(baseline, Some(comparison), TEST)
+        + "\n"
+        + &TABLE.text(&comparison.rows, &scale, NAME_MAX)
 }
 
 /// The same for programs. Times are nanoseconds; what is not known is null.
@@ -147,6 +129,7 @@ mod tests {
     use super::*;
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
+    use crate::text;
 
     fn comparison() -> (Baseline, Comparison) {
         let mut source = Synthetic::new();

@@ -4,6 +4,7 @@
 use std::cmp::Ordering;
 
 use super::{Chosen, Grid, Heading, Sorted};
+use crate::text;
 use crate::units::{self, NONE, Scale, Unit};
 
 /// What the cells of a column hold, and with that how they are written.
@@ -330,6 +331,20 @@ impl<R, C: Written> Table<R, C> {
                 false => column.compare(a, b, with),
             });
         }
+    }
+
+    /// All columns of some rows as text below their titles, the first as wide as it has to be.
+    pub(crate) fn text(&self, rows: &[R], with: &C, most: usize) -> String {
+        let name = self.0.first().into_iter().flat_map(|column| {
+            let title = text::width(column.heading.title);
+            rows.iter().map(|row| text::width(&column.cell(row, with))).chain([title])
+        });
+        let name = name.max().unwrap_or(0).min(most);
+        let widths = self.0.iter().map(|column| column.width.0);
+        let widths = std::iter::once(name).chain(widths.skip(1));
+        let grid = grid_of(self.0.iter().zip(widths), None, '~');
+        let line = |row| grid.line(self.0.iter().map(|column| column.cell(row, with)));
+        std::iter::once(grid.titles()).chain(rows.iter().map(line)).map(|it| it + "\n").collect()
     }
 
     /// A row as text, with the titles of its cells.

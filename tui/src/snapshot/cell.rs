@@ -28,7 +28,7 @@ pub struct Cell {
 /// The measurements of a cell that have certain amounts, or the rest of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Variant {
-    /// What each measurement has, in the order of [`Point::amounts`]; empty for the
+    /// What each measurement has, in the order of [`super::Point::amounts`]; empty for the
     /// rest, whose amounts differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<u64>,

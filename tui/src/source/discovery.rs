@@ -29,7 +29,7 @@ pub struct Candidate {
     pub points: u32,
     /// Which `pfp-top run` started it or an ancestor of it; 0 for none.
     pub run: u64,
-    /// It has ended while [`Collecting`] waited for it.
+    /// It has ended while [`super::Collecting`] waited for it.
     pub awaited: bool,
 }
 
@@ -61,7 +61,7 @@ pub struct Discovery {
     pub candidates: Vec<Candidate>,
     /// Where it was looked for.
     pub searched: Vec<PathBuf>,
-    /// Segments of processes that have ended, which [`gc`] would remove.
+    /// Segments of processes that have ended, which [`super::gc`] would remove.
     pub stale: usize,
     /// Segments that could not be used, and why.
     pub refused: Vec<Refused>,
