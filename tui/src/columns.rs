@@ -144,7 +144,7 @@ columns! {
     Switches = Spec::new("switches", "Switch", 7, Kind::Count, |f| Some(f.total().switches as f64), "times its threads were off the CPU")
         .summed();
     /// Threads that were in it.
-    Threads = Spec::new("thr", "Thr", 5, Kind::Whole, |f| Some(f.lanes().count() as f64), "threads that were in it")
+    Threads = Spec::new("thr", "Thr", 5, Kind::Whole, |f| f.threads().map(|threads| threads as f64), "threads that were in it")
         .exported("threads");
     /// Bytes in a second of exclusive time, of a point that tells of bytes.
     Bytes = Spec::new("bytes", "B/s", 7, Kind::Rate, |f| f.amount(BYTES)?.per_cpu_second, "bytes in a second of its time")
@@ -376,7 +376,7 @@ impl Column {
     /// What it shows of a point. The state and the pictures are the drawer's own:
     /// they are glyphs.
     pub fn text(self, figures: &Figures, scale: &Scale) -> String {
-        if let Some(text) = self.spec().text {
+        if let Some(text) = self.spec().text.filter(|_| self.is_known(figures)) {
             return text(figures, scale);
         }
         let Some(value) = self.value(figures) else { return NONE.into() };
@@ -402,6 +402,14 @@ impl Column {
         }
     }
 
+    /// Whether the snapshot says it of a point, of which it may have left out the rest.
+    fn is_known(self, figures: &Figures) -> bool {
+        let of_few = matches!(self, Self::Count | Self::Rate | Self::Load | Self::Excl | Self::Avg);
+        let says_nothing_of_time =
+            self == Self::On || self == Self::Id || self.kind() == Kind::Text;
+        of_few || says_nothing_of_time || self.is_drawn() || !figures.is_left_out()
+    }
+
     /// The figure of a point: a share, ticks or a number.
     pub fn value(self, figures: &Figures) -> Option<f64> {
         self.value_by(figures, Figures::quantiles)
@@ -412,6 +420,9 @@ impl Column {
         figures: &Figures,
         quantiles: fn(&Figures) -> Option<Quantiles>,
     ) -> Option<f64> {
+        if !self.is_known(figures) {
+            return None;
+        }
         match self.spec().value {
             Value::Of(value) => value(figures),
             Value::Quantile(of) => quantiles(figures).map(|q| of(q) as f64),

@@ -22,6 +22,7 @@ pub mod compare;
 pub mod cost;
 pub mod effect;
 mod figures;
+mod filter;
 pub mod gate;
 pub mod histogram;
 mod history;
@@ -47,6 +48,7 @@ pub use figures::{
     Amount, BYTES, FLOPS, Figures, LaneFigures, VariantFigures, amounts, intensity, mean,
     off_share, total, variance,
 };
+pub use filter::Filter;
 pub use histogram::Quantiles;
 pub use history::{History, Sample, Slice};
 pub use lifetime::Lifetime;
@@ -56,6 +58,7 @@ pub use past::{Lately, Past, Since};
 pub use recent::{Recent, RecentWindow};
 pub(crate) use stacks::share_out;
 pub use stacks::{Frame, Stacks, Weight};
+pub use summing::Sight;
 pub(crate) use summing::Summing;
 pub use trouble::Trouble;
 pub use window::{Length, Window};
@@ -166,13 +169,14 @@ impl Model {
         // Without what was reset, nobody can tell what is an open region's own.
         let is_reset = !self.open.is_empty() && was_reset(&before, &snapshot);
         let ends = ran(&before) && !ran(&snapshot);
+        let has_threads = snapshot.has_threads();
         self.threads = match interval {
-            _ if ends && snapshot.summed.is_none() => {
+            _ if ends && has_threads => {
                 threads::end(&snapshot, seconds(&snapshot, snapshot.elapsed_ticks))
             }
-            _ if snapshot.summed.is_some() => threads::keep(&snapshot, &self.threads),
+            _ if !has_threads => threads::keep(&snapshot, &self.threads),
             // Nobody knows what each thread did in between.
-            Some(_) if before.summed.is_some() => {
+            Some(_) if !before.has_threads() => {
                 let seconds = seconds(&snapshot, snapshot.elapsed_ticks);
                 threads::life(&snapshot, &self.open, seconds)
             }
@@ -225,7 +229,8 @@ impl Model {
         if ends { News::Ended } else { News::Later }
     }
 
-    /// Replaces the sums that were folded last by a whole snapshot of that moment or just after.
+    /// Replaces the sums that were folded last by a snapshot of that moment or just after that
+    /// has more.
     /// Rates and loads stay.
     pub fn complete(&mut self, snapshot: Snapshot) {
         let is_same = |before: &Snapshot| {
@@ -246,8 +251,12 @@ impl Model {
         }
         self.open = open_regions(&snapshot);
         self.show_open();
-        self.threads =
-            threads::life(&snapshot, &self.open, seconds(&snapshot, snapshot.elapsed_ticks));
+        self.threads = match snapshot.has_threads() {
+            true => {
+                threads::life(&snapshot, &self.open, seconds(&snapshot, snapshot.elapsed_ticks))
+            }
+            false => threads::keep(&snapshot, &self.threads),
+        };
     }
 
     fn remember_top(&mut self) {

@@ -19,6 +19,7 @@ mod timeline;
 mod tree;
 mod waiting;
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use crossterm::event::KeyCode;
@@ -45,9 +46,10 @@ use crate::app::mouse::Target;
 use crate::app::{Action, Common, Filter, Overlay, Prompt};
 use crate::grid::{Chosen, Grid};
 use crate::look::Look;
+use crate::model::Sight;
 use crate::model::compare::Baseline;
-use crate::snapshot::Snapshot;
-use crate::source::{Candidate, Together};
+use crate::snapshot::{Extent, Snapshot};
+use crate::source::{Candidate, Looking, Together};
 
 /// What a screen without rows says of the filter that hides them all.
 fn nothing_passes(common: &Common, width: usize, look: &Look) -> Paragraph<'static> {
@@ -201,9 +203,9 @@ pub trait View {
         Vec::new()
     }
 
-    /// Whether it shows more than sums over threads, with their quantiles.
-    fn shows_more_than_sums(&self, _common: &Common) -> bool {
-        true
+    /// What it shows of a snapshot, for a line that brings no more.
+    fn looks_at(&self, _common: &Common) -> Looking {
+        Looking::default()
     }
 
     /// Does what a key asks for, if that is its own.
@@ -390,6 +392,24 @@ pub trait View {
         common.rows = usize::from(self.rows(body).height).max(1);
         common.scroll.settle(common.rows, self.cursor(common))
     }
+}
+
+/// What the table of points shows.
+fn sight_of_rows(common: &Common) -> Sight {
+    Sight {
+        extent: Extent::Sums,
+        filter: common.filter.without_figures(),
+        by_thread: common.filter.asks_for_threads(),
+        whole: BTreeSet::new(),
+    }
+}
+
+/// What goes on where no point is shown: the lines above and the loads.
+fn sight_of_none(common: &Common) -> Sight {
+    let sight = sight_of_rows(common);
+    // Which points pass is not known without their threads.
+    let extent = if sight.by_thread { Extent::Sums } else { Extent::Loads };
+    Sight { extent, ..sight }
 }
 
 /// Filters a screen's own rows by what was typed, or says why it cannot.

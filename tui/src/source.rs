@@ -48,9 +48,9 @@ pub use which::Which;
 
 use crate::export::json::{Overwrite, WriteError, unreadable};
 use crate::input::Input;
-use crate::model::between;
+use crate::model::{Sight, between};
 use crate::recording::MAGIC;
-use crate::snapshot::{Drained, Extent, ProcessState, Snapshot};
+use crate::snapshot::{Drained, ProcessState, Snapshot};
 
 /// A watched process, or what is left of one.
 pub trait Source {
@@ -60,7 +60,8 @@ pub trait Source {
     /// state that says so, as often as asked.
     fn poll(&mut self) -> Result<Snapshot>;
 
-    /// Says what is looked at from now on, to a source that sends for its snapshots.
+    /// Says what is looked at from now on, to a source that sends for its snapshots. Whoever is
+    /// not told sends for everything.
     fn look_at(&mut self, _looking: Looking) {}
 
     /// Does what a poll can do ahead: called for all of several before the first is polled.
@@ -133,10 +134,12 @@ pub trait Source {
 }
 
 /// What a viewer looks at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Looking {
     /// What is enough of each snapshot.
-    pub extent: Extent,
+    pub sight: Sight,
+    /// The lanes whose records are looked at; none where all are.
+    pub lanes: Option<Vec<u32>>,
     /// The next poll comes within this time; none where nothing is promised.
     pub within: Option<Duration>,
 }

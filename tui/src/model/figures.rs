@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use pfp_shm_layout::cell;
 
+use super::filter::Row;
 use super::threads::state_word;
 use super::{History, Length, OpenNow, Quantiles, Sample, histogram};
 use crate::snapshot::{
@@ -20,6 +21,7 @@ pub struct Figures {
     index: usize,
     cells: Range<usize>,
     total: Stats,
+    left_out: bool,
     pub(super) state: PointState,
     pub(super) open: Option<OpenNow>,
     rate: Option<f64>,
@@ -106,6 +108,7 @@ impl Figures {
     pub(super) fn all(snapshot: &Arc<Snapshot>) -> Vec<Self> {
         let mut first = 0;
         let cells = &snapshot.cells;
+        let left_out = snapshot.summed.as_ref().map(|summed| &summed.left_out);
         let of_point = |(index, point): (usize, &Point)| {
             // Points and cells come in the same order.
             // One after the other: a search would look at cells far away.
@@ -121,6 +124,7 @@ impl Figures {
                 index,
                 total: total(cells[range.clone()].iter().map(Arc::as_ref)),
                 cells: range.clone(),
+                left_out: left_out.is_some_and(|left_out| left_out.contains(&point.id)),
                 state: point.state,
                 open: None,
                 rate: None,
@@ -176,7 +180,8 @@ impl Figures {
             _ => Some(([0; AMOUNTS], 0, 0)),
         };
         let before = before.filter(|_| share > 0.0);
-        let amounts_before = before.map(|(amounts, ..)| amounts);
+        let was_left_out = old.as_ref().is_some_and(Self::is_left_out);
+        let amounts_before = before.filter(|_| !was_left_out).map(|(amounts, ..)| amounts);
         self.amount_rates = std::array::from_fn(|place| {
             let more = self.amounts[place].checked_sub(amounts_before?[place])?;
             Some(more as f64 / seconds)
@@ -289,8 +294,7 @@ impl Figures {
 
     /// Its name; `#5` for a point that was only given a number.
     pub fn name(&self) -> String {
-        let name = &self.point().name;
-        if name.is_empty() { format!("#{}", self.number()) } else { name.clone() }
+        self.point().shown_name()
     }
 
     /// The id by which its process knows it.
@@ -305,13 +309,17 @@ impl Figures {
 
     /// The processes that it is of: its own, or all that it is summed over.
     pub fn processes(&self) -> impl Iterator<Item = &Process> {
-        let whole = &self.snapshot.process;
-        let (one, several) = match self.process() {
-            None if whole.members.is_empty() => (Some(whole), &[][..]),
-            None => (None, whole.members.as_slice()),
-            one => (one, &[][..]),
-        };
-        one.into_iter().chain(several)
+        self.row().processes()
+    }
+
+    /// As a filter looks at it.
+    pub(super) fn row(&self) -> Row<'_> {
+        Row { snapshot: &self.snapshot, point: self.point(), cells: self.cells() }
+    }
+
+    /// Whether the snapshot has its count and exclusive time alone.
+    pub fn is_left_out(&self) -> bool {
+        self.left_out
     }
 
     /// Its state, with changes that the user has just made.
@@ -527,7 +535,12 @@ impl Figures {
 
     /// Its figures lane by lane; nothing where they are known as sums over lanes.
     pub fn lanes(&self) -> impl Iterator<Item = LaneFigures<'_>> {
-        self.parts().filter(|_| self.snapshot.summed.is_none())
+        self.parts().filter(|_| self.snapshot.has_threads_of(self.id()))
+    }
+
+    /// How many threads were in it, where that is known.
+    pub fn threads(&self) -> Option<usize> {
+        self.snapshot.has_threads_of(self.id()).then(|| self.lanes().count())
     }
 
     /// Whether threads that found no lane of their own share one for it.
@@ -545,9 +558,7 @@ impl Figures {
     }
 
     fn lane(&self, id: u32) -> Option<&Lane> {
-        let lanes = &self.snapshot.lanes;
-        let place = lanes.binary_search_by_key(&id, |lane| lane.id);
-        place.ok().map(|place| &lanes[place])
+        self.snapshot.lane(id)
     }
 
     fn cells(&self) -> &[Arc<Cell>] {

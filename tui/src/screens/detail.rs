@@ -20,6 +20,7 @@ use crate::app::keys::{self, Group, KeyMap, bind, own};
 use crate::app::{Action, Common};
 use crate::look::{Look, draw_scrolled};
 use crate::model::{Lately, Model, Past, Since};
+use crate::source::Looking;
 
 /// The windows of a histogram, the longest first.
 const WINDOWS: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10)];
@@ -76,10 +77,17 @@ pub struct Detail {
     shown: Option<u32>,
 }
 
+/// Whether all of the point has come; over a slow line that may take longer.
+fn is_whole(common: &Common) -> bool {
+    let is_whole = |id| common.model.snapshot().is_some_and(|snapshot| snapshot.has_whole(id));
+    common.selected.is_none_or(is_whole)
+}
+
 impl Detail {
     /// Remembers how the point is now.
     fn follow(&mut self, common: &Common) {
-        if let (Some(figures), Some(snapshot)) = (common.selected(), common.model.snapshot()) {
+        let snapshot = common.model.snapshot().filter(|_| is_whole(common));
+        if let (Some(figures), Some(snapshot)) = (common.selected(), snapshot) {
             let rate = snapshot.clock.ticks_per_second;
             self.past.follow(figures, snapshot.elapsed_ticks, rate);
         }
@@ -88,7 +96,8 @@ impl Detail {
     /// Counts the point's measurements from now on.
     fn mark(&mut self, common: &Common) {
         self.follow(common);
-        if let (Some(figures), Some(snapshot)) = (common.selected(), common.model.snapshot()) {
+        let snapshot = common.model.snapshot().filter(|_| is_whole(common));
+        if let (Some(figures), Some(snapshot)) = (common.selected(), snapshot) {
             self.past.mark(figures, snapshot.elapsed_ticks);
             self.since = Since::Mark;
         }
@@ -97,7 +106,7 @@ impl Detail {
     /// What the point measured in the window; none for all of it, and where that is not
     /// known.
     pub fn lately(&self, common: &Common) -> Option<Lately> {
-        let snapshot = common.model.snapshot()?;
+        let snapshot = common.model.snapshot().filter(|_| is_whole(common))?;
         let rate = snapshot.clock.ticks_per_second;
         self.past.lately(self.since, common.selected()?, snapshot.elapsed_ticks, rate)
     }
@@ -135,6 +144,13 @@ impl View for Detail {
             &[keys::SAVE, WINDOW, keys::BASELINE, keys::WALK, PAGE, super::SHOW],
             &[keys::TURN, keys::LEAVE, keys::TERMINAL],
         ]
+    }
+
+    /// The points around it are walked through in the order of the table.
+    fn looks_at(&self, common: &Common) -> Looking {
+        let mut sight = super::sight_of_rows(common);
+        sight.whole.extend(common.selected);
+        Looking { sight, ..Looking::default() }
     }
 
     fn forget(&mut self) {

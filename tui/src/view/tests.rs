@@ -868,6 +868,7 @@ fn long_entries_of_the_log_are_seen_to_their_end() {
     }
 }
 
+mod far;
 mod load;
 mod timeline;
 mod tree;

@@ -58,9 +58,9 @@ impl Source for Distant {
             return Ok(last);
         }
         let all = self.made.borrow_mut().poll()?;
-        let snapshot = match self.looking.extent {
+        let snapshot = match self.looking.sight.extent {
             Extent::All => all,
-            extent => self.summing.sum(&all, extent),
+            _ => self.summing.sum(&all, &self.looking.sight),
         };
         Ok(self.last.insert(snapshot).clone())
     }
@@ -207,7 +207,8 @@ fn sums_of_places_are_shown_as_all_of_them_is() {
     for sum in [true, false] {
         let ((mut of_all, _), (mut of_sums, machines)) = (group(sum), group(sum));
         let (mut all, mut sums) = (Model::default(), Model::default());
-        let looking = |extent| Looking { extent, within: None };
+        let looking =
+            |extent| Looking { sight: Sight { extent, ..Sight::default() }, ..Looking::default() };
         of_sums.look_at(looking(Extent::Sums));
         for _ in 0..3 {
             let (whole, summed) = (of_all.poll().unwrap(), of_sums.poll().unwrap());

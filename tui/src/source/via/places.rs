@@ -244,7 +244,7 @@ impl Scale {
             self.cell(Arc::make_mut(cell));
         }
         if let Some(summed) = &mut snapshot.summed {
-            let Summed { quantiles, open } = Arc::make_mut(summed);
+            let Summed { quantiles, open, .. } = Arc::make_mut(summed);
             for ticks in quantiles.values_mut().flatten() {
                 *ticks = self.ticks(*ticks);
             }

@@ -18,10 +18,14 @@
 //! io !thread:ui  all terms have to hold
 //! ```
 
-use regex_lite::{Regex, RegexBuilder};
+use std::sync::Arc;
 
+use regex_lite::{Regex, RegexBuilder};
+use serde::{Deserialize, Serialize};
+
+use super::Figures;
 use crate::columns::{Column, Measure};
-use crate::model::Figures;
+use crate::snapshot::{Cell, Lane, Point, Process, Snapshot};
 use crate::units;
 
 /// What makes a text a regular expression, if it can be read as one.
@@ -29,8 +33,12 @@ const META: &[char] = &['\\', '.', '+', '*', '?', '(', ')', '|', '[', ']', '{', 
 /// Bytes that a regular expression may take when made ready to be used.
 const MOST_BYTES: usize = 1 << 20;
 
-/// A test that points pass or fail.
-#[derive(Clone, Debug, Default)]
+/// What nothing passes.
+const NOTHING: &str = "!/^/";
+
+/// A test that points pass or fail. A text is as good as it: that is what goes over a line.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Filter {
     text: String,
     /// All of them have to hold.
@@ -40,6 +48,8 @@ pub struct Filter {
 /// One thing that has to hold.
 #[derive(Clone, Debug)]
 struct Term {
+    /// As it was typed.
+    word: String,
     /// It must not.
     excludes: bool,
     of: Field,
@@ -82,6 +92,54 @@ enum Pattern {
         signs: String,
         value: f64,
     },
+}
+
+/// A point of a snapshot, and its cells.
+#[derive(Clone, Copy)]
+pub(super) struct Row<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) point: &'a Point,
+    pub(super) cells: &'a [Arc<Cell>],
+}
+
+impl<'a> Row<'a> {
+    /// The processes that it is of: its own, or all that it is summed over.
+    pub(super) fn processes(self) -> impl Iterator<Item = &'a Process> {
+        let whole = &self.snapshot.process;
+        let own = self.point.process.and_then(|place| whole.members.get(place as usize));
+        let (one, several) = match own {
+            None if whole.members.is_empty() => (Some(whole), &[][..]),
+            None => (None, whole.members.as_slice()),
+            one => (one, &[][..]),
+        };
+        one.into_iter().chain(several)
+    }
+
+    /// The threads that were in it, where they are known.
+    fn lanes(self) -> impl Iterator<Item = &'a Lane> {
+        let cells = if self.snapshot.has_threads_of(self.point.id) { self.cells } else { &[] };
+        cells.iter().filter_map(move |cell| self.snapshot.lane(cell.lane))
+    }
+}
+
+impl PartialEq for Filter {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl TryFrom<String> for Filter {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::new(&text)
+    }
+}
+
+impl From<Filter> for String {
+    fn from(filter: Filter) -> Self {
+        filter.text
+    }
 }
 
 impl Filter {
@@ -137,7 +195,8 @@ impl Filter {
             true => (format!("thread:\"{name}\""), Field::Thread, name.to_owned()),
             false => (format!("tid:{tid}"), Field::Tid, tid.to_string()),
         };
-        let term = Term { excludes: false, of, pattern: Pattern::Whole(whole) };
+        let pattern = Pattern::Whole(whole);
+        let term = Term { word: text.clone(), excludes: false, of, pattern };
         Self { text, terms: vec![term] }
     }
 
@@ -153,12 +212,52 @@ impl Filter {
 
     /// Whether it depends on the threads that a point was in.
     pub fn asks_for_threads(&self) -> bool {
-        self.terms.iter().any(|term| matches!(term.of, Field::Thread | Field::Tid))
+        let counts =
+            |term: &Term| matches!(term.pattern, Pattern::Figure { column: Column::Threads, .. });
+        self.terms.iter().any(|term| term.is_of_threads() || counts(term))
     }
 
     /// Whether a point passes.
     pub fn admits(&self, figures: &Figures) -> bool {
         self.terms.iter().all(|term| term.finds(figures) != term.excludes)
+    }
+
+    /// Whether a point passes whose rates nobody knows.
+    pub(super) fn admits_row(&self, row: Row) -> bool {
+        self.terms.iter().all(|term| term.finds_in(row) != term.excludes)
+    }
+
+    /// What can be said without figures, whose rates and loads depend on who looks.
+    #[must_use]
+    pub fn without_figures(&self) -> Self {
+        self.only(|term| !matches!(term.pattern, Pattern::Figure { .. }))
+    }
+
+    /// What can be said of a part of a sum over processes: not which those are, nor their threads.
+    #[must_use]
+    pub fn of_part(&self) -> Self {
+        self.only(|term| matches!(term.of, Field::Name | Field::File | Field::Domain))
+    }
+
+    /// What is left to say where all points are of one process, which goes by another name there.
+    /// Without a process, that cannot be told yet.
+    #[must_use]
+    pub fn within(&self, process: Option<&Process>) -> Self {
+        let is_of_process = |term: &Term| matches!(term.of, Field::Process | Field::Host);
+        let fails = |process: &Process| {
+            let mut terms = self.terms.iter().filter(|term| is_of_process(term));
+            terms.any(|term| term.finds_process(process) == term.excludes)
+        };
+        if process.is_some_and(fails) {
+            return Self::new(NOTHING).unwrap_or_default();
+        }
+        self.only(|term| !is_of_process(term))
+    }
+
+    fn only(&self, stays: impl Fn(&Term) -> bool) -> Self {
+        let terms: Vec<Term> = self.terms.iter().filter(|term| stays(term)).cloned().collect();
+        let words: Vec<&str> = terms.iter().map(|term| term.word.as_str()).collect();
+        Self { text: words.join(" "), terms }
     }
 }
 
@@ -228,31 +327,49 @@ impl Term {
             Field::Tid if !value.is_empty() => Pattern::Whole(value.to_owned()),
             _ => Pattern::new(value)?,
         };
-        Ok(Self { excludes, of, pattern })
+        Ok(Self { word: word.to_owned(), excludes, of, pattern })
     }
 
     fn finds(&self, figures: &Figures) -> bool {
-        let pattern = &self.pattern;
-        if let Pattern::Figure { column, signs, value } = pattern {
-            return column.figure(figures).is_some_and(|it| {
+        match &self.pattern {
+            Pattern::Figure { column, signs, value } => column.figure(figures).is_some_and(|it| {
                 it > *value && signs.contains('>')
                     || it < *value && signs.contains('<')
                     || it == *value && signs.contains('=')
-            });
+            }),
+            // It was left out for this reason, or is not known to pass.
+            _ if self.is_of_threads() && figures.is_left_out() => self.excludes,
+            _ => self.finds_in(figures.row()),
         }
-        let mut lanes = figures.lanes().filter_map(|lane| lane.lane);
+    }
+
+    fn is_of_threads(&self) -> bool {
+        matches!(self.of, Field::Thread | Field::Tid)
+    }
+
+    fn finds_in(&self, row: Row) -> bool {
+        let (pattern, point) = (&self.pattern, row.point);
         match self.of {
-            Field::Name if figures.point().name.is_empty() => pattern.finds(&figures.name()),
-            Field::Name => pattern.finds(&figures.point().name),
-            Field::File => pattern.finds(&figures.point().file),
-            Field::Domain => figures.point().domain().is_some_and(|it| pattern.finds(it)),
-            Field::Thread => lanes.any(|lane| pattern.finds(&lane.name)),
-            Field::Tid => lanes.any(|lane| pattern.finds(&lane.tid.to_string())),
-            Field::Process => figures.processes().any(|process| pattern.finds(&process.name)),
-            Field::Host => figures.processes().any(|process| {
+            Field::Name if point.name.is_empty() => pattern.finds(&point.shown_name()),
+            Field::Name => pattern.finds(&point.name),
+            Field::File => pattern.finds(&point.file),
+            Field::Domain => point.domain().is_some_and(|it| pattern.finds(it)),
+            Field::Thread => row.lanes().any(|lane| pattern.finds(&lane.name)),
+            Field::Tid => row.lanes().any(|lane| pattern.finds(&lane.tid.to_string())),
+            Field::Process | Field::Host => {
+                row.processes().any(|process| self.finds_process(process))
+            }
+        }
+    }
+
+    fn finds_process(&self, process: &Process) -> bool {
+        let pattern = &self.pattern;
+        match self.of {
+            Field::Host => {
                 let place = process.name.rsplit_once('@').map(|(_, place)| place);
                 pattern.finds(&process.host) || place.is_some_and(|place| pattern.finds(place))
-            }),
+            }
+            _ => pattern.finds(&process.name),
         }
     }
 }
