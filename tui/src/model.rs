@@ -40,6 +40,7 @@ pub mod tree;
 mod trouble;
 mod window;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use between::between;
@@ -188,9 +189,14 @@ impl Model {
             }
             None => threads::keep(&snapshot, &self.threads),
         };
+        let own = own_intervals(&before, &snapshot);
         for figures in &mut self.points {
             while old.next_if(|old| old.id() < figures.id()).is_some() {}
             let old = old.next_if(|old| old.id() == figures.id());
+            // Places send at times of their own.
+            let place = figures.point().process.map(|place| place as usize);
+            let of_process = place.and_then(|place| own.get(place).copied().flatten());
+            let interval = interval.map(|ticks| of_process.unwrap_or(ticks));
             // What a process did before it joined did not happen in this interval.
             let joined = old.is_none() && figures.process().is_some_and(|p| !before.knows(p));
             // What a process that has ended burned is known of its life alone.
@@ -207,6 +213,8 @@ impl Model {
                     figures.keep(old);
                     figures.take_gap();
                 }
+                // The same figures as before: it goes on as it did.
+                Some(0) => figures.keep(old),
                 Some(ticks) => {
                     let seconds = seconds(&snapshot, ticks);
                     let alpha = load_alpha(seconds, self.tau_seconds);
@@ -215,7 +223,7 @@ impl Model {
                         true => None,
                         false => Some(of_point.map(|(_, ticks)| ticks).sum()),
                     };
-                    figures.take_interval(old, open, ticks, seconds, alpha);
+                    figures.take_interval(old, open, &own, ticks, seconds, alpha);
                 }
                 None => figures.keep(old),
             }
@@ -371,6 +379,13 @@ impl Model {
     fn place(&self, id: u32) -> Result<usize, usize> {
         self.points.binary_search_by_key(&id, Figures::id)
     }
+}
+
+/// How many ticks are between the figures of each of several processes, where that is known.
+fn own_intervals(before: &Snapshot, now: &Snapshot) -> Vec<Option<u64>> {
+    let then: HashMap<&str, u64> = before.aged().collect();
+    let own = |(id, age): (&str, u64)| age.checked_sub(*then.get(id)?);
+    now.aged().map(own).collect()
 }
 
 /// Whether a point was reset between two snapshots.

@@ -37,6 +37,9 @@ pub struct Snapshot {
     pub elapsed_ticks: u64,
     /// Who was watched.
     pub process: Process,
+    /// Of several processes: how old each was when its figures were taken, ticks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ages: Vec<u64>,
     /// What its clock is and how far it can be trusted.
     pub clock: Clock,
     /// The points, in the order of their ids.
@@ -153,6 +156,27 @@ impl Snapshot {
     pub(crate) fn lane(&self, id: u32) -> Option<&Lane> {
         let place = self.lanes.binary_search_by_key(&id, |lane| lane.id).ok()?;
         Some(&self.lanes[place])
+    }
+
+    /// Of several processes, each by its segment, and how old it was; none where that is not known.
+    pub(crate) fn aged(&self) -> impl Iterator<Item = (&str, u64)> {
+        let members = self.process.members.iter();
+        members.map(|member| member.segment_id.as_str()).zip(self.ages.iter().copied())
+    }
+
+    /// Whether any of its processes runs.
+    pub(crate) fn runs(&self) -> bool {
+        let is_running = |process: &Process| process.state == ProcessState::Running;
+        let members = &self.process.members;
+        is_running(&self.process) && (members.is_empty() || members.iter().any(is_running))
+    }
+
+    /// Its process, or each of several.
+    pub(crate) fn processes(&self) -> &[Process] {
+        match self.process.members.as_slice() {
+            [] => std::slice::from_ref(&self.process),
+            members => members,
+        }
     }
 
     /// Whether this process was one of several in it.

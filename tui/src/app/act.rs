@@ -11,6 +11,8 @@ use crate::grid::Scroll;
 use crate::model::compare::Baseline;
 use crate::screens::Outcome;
 use crate::snapshot::{PointState, Snapshot};
+use crate::source::Refusal;
+use crate::text;
 use crate::units::Unit;
 
 /// Said where what is asked for needs more than sums, and that did not come in time.
@@ -211,9 +213,15 @@ impl App {
             return;
         };
         match self.common.session.as_mut().map(|session| session.toggle(id, found)) {
+            Some(Err(error)) if Refusal::is_partly(&error) => {
+                let state = if found == PointState::On { PointState::Off } else { PointState::On };
+                let (unix_ns, why) = (self.common.unix_ns(now), format!("{error:#}"));
+                self.common.log.toggled(unix_ns, id, &name, state, Some(&text::clean(&why)));
+                self.common.fail(now, why);
+            }
             Some(Ok(state)) => {
                 self.common.model.expect_state(id, state);
-                self.common.log.toggled(self.common.unix_ns(now), id, &name, state);
+                self.common.log.toggled(self.common.unix_ns(now), id, &name, state, None);
                 let word = if state == PointState::On { "on" } else { "off" };
                 self.common.say(now, format!("{name} is {word}"));
             }

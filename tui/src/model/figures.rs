@@ -30,6 +30,8 @@ pub struct Figures {
     amounts: [u128; AMOUNTS],
     /// The same per second.
     amount_rates: [Option<f64>; AMOUNTS],
+    /// Of a sum over processes, what each does in a tick.
+    paces: Vec<Pace>,
     /// Whether `load` has seen an interval, and may be smoothed on from.
     settled: bool,
     history: History,
@@ -54,6 +56,14 @@ pub struct LaneFigures<'a> {
     pub id: u32,
     /// The lane's threads, past and present, together.
     pub total: Stats,
+}
+
+/// What one of several processes does in a tick.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    count: f64,
+    exclusive: f64,
+    amounts: [f64; AMOUNTS],
 }
 
 /// The amount that is shown as bytes per second.
@@ -131,6 +141,7 @@ impl Figures {
                 load: None,
                 amounts: amounts(&cells[range.clone()]),
                 amount_rates: [None; AMOUNTS],
+                paces: Vec::new(),
                 settled: false,
                 history: History::default(),
                 quantiles: OnceCell::new(),
@@ -156,12 +167,13 @@ impl Figures {
 
     /// Rates over the interval since `old`, which is none for a point that
     /// appeared within it; `alpha` is the weight of its load in the smoothed one,
-    /// and `open` what its open regions have grown by, ticks, none where a reset hides
-    /// that. Of a point that was reset in the interval, they are those since the reset.
+    /// `open` what its open regions have grown by, ticks, none where a reset hides that, and
+    /// `own` how long the interval is of each of several processes, where that is known. Of a point that was reset in the interval, they are those since the reset.
     pub(super) fn take_interval(
         &mut self,
         old: Option<Self>,
         open: Option<f64>,
+        own: &[Option<u64>],
         ticks: u64,
         seconds: f64,
         alpha: f64,
@@ -181,20 +193,31 @@ impl Figures {
         };
         let before = before.filter(|_| share > 0.0);
         let was_left_out = old.as_ref().is_some_and(Self::is_left_out);
-        let amounts_before = before.filter(|_| !was_left_out).map(|(amounts, ..)| amounts);
+        let same = old.as_ref().filter(|_| is_same);
+        self.paces = same.and_then(|old| self.paces(old, own)).unwrap_or_default();
+        let of_interval = |of: &dyn Fn(&Pace) -> f64| {
+            (!self.paces.is_empty()).then(|| self.paces.iter().map(of).sum::<f64>() * ticks as f64)
+        };
         self.amount_rates = std::array::from_fn(|place| {
-            let more = self.amounts[place].checked_sub(amounts_before?[place])?;
-            Some(more as f64 / seconds)
+            let (amounts_before, ..) = before.filter(|_| !was_left_out)?;
+            let more = match of_interval(&|pace| pace.amounts[place]) {
+                Some(more) => more,
+                None => self.amounts[place].checked_sub(amounts_before[place])? as f64,
+            };
+            Some(more / seconds)
         });
+        let grown = |now: u64, before: Option<u64>| Some(now.checked_sub(before?)? as f64);
         let (count_before, exclusive_before) =
             before.map(|(_, count, exclusive)| (count, exclusive)).unzip();
-        let grown =
-            |now: u64, before: Option<u64>| before.and_then(|before| now.checked_sub(before));
-        self.rate = grown(self.total.count, count_before).map(|n| n as f64 / seconds);
-        let load = grown(self.total.exclusive, exclusive_before)
+        let count =
+            of_interval(&|pace| pace.count).or_else(|| grown(self.total.count, count_before));
+        let exclusive = of_interval(&|pace| pace.exclusive)
+            .or_else(|| grown(self.total.exclusive, exclusive_before));
+        self.rate = count.map(|count| count / seconds);
+        let load = exclusive
             .filter(|_| self.has_load())
             // A region that ends takes with it what it had come to: it is in the sums then.
-            .and_then(|n| Some((n as f64 + open?).max(0.0) / (ticks as f64 * share)));
+            .and_then(|n| Some((n + open?).max(0.0) / (ticks as f64 * share)));
         let smoothed = old.as_ref().filter(|old| old.settled).and_then(|old| old.load);
         let is_at_rest = self.point().state != PointState::On && load == Some(0.0);
         self.load = match (load, smoothed) {
@@ -217,6 +240,55 @@ impl Figures {
         }
         let at_ticks = self.snapshot.elapsed_ticks;
         self.history.push(at_ticks.saturating_sub(ticks), Sample { at_ticks, load });
+    }
+
+    /// What each process does in a tick of a sum that was `old`. One whose figures are the same as
+    /// before goes on as it did, and one that is late does nothing. None where there is no sum, or
+    /// nobody knows how old its processes were.
+    fn paces(&self, old: &Self, own: &[Option<u64>]) -> Option<Vec<Pace>> {
+        if !self.is_of_sum() {
+            return None;
+        }
+        let (before, now) = (old.of_each()?, self.of_each()?);
+        let members = self.snapshot.process.members.iter().enumerate();
+        let pace = |(place, process): (usize, &Process)| {
+            let ticks = (*own.get(place)?)?;
+            let zero = (0, 0, [0; AMOUNTS]);
+            let ((count, exclusive, amounts), then) =
+                (now[place], before.get(place).copied().unwrap_or(zero));
+            Some(match ticks {
+                _ if process.late_since_unix_ns.is_some() => Pace::default(),
+                0 if process.state != ProcessState::Running => Pace::default(),
+                0 => old.paces.get(place).copied().unwrap_or_default(),
+                ticks => Pace {
+                    count: count.saturating_sub(then.0) as f64 / ticks as f64,
+                    exclusive: exclusive.saturating_sub(then.1) as f64 / ticks as f64,
+                    amounts: std::array::from_fn(|place| {
+                        amounts[place].saturating_sub(then.2[place]) as f64 / ticks as f64
+                    }),
+                },
+            })
+        };
+        members.map(pace).collect()
+    }
+
+    /// Count, exclusive time and amounts of each process of a sum; none where it is not known
+    /// whose a cell is.
+    fn of_each(&self) -> Option<Vec<(u64, u64, [u128; AMOUNTS])>> {
+        let mut of_each =
+            vec![(0_u64, 0_u64, [0_u128; AMOUNTS]); self.snapshot.process.members.len()];
+        for cell in self.cells() {
+            let place = self.lane(cell.lane)?.process?;
+            let (count, exclusive, sums) = of_each.get_mut(place as usize)?;
+            for stats in [&cell.stats, &cell.retired] {
+                *count = count.saturating_add(stats.count);
+                *exclusive = exclusive.saturating_add(stats.exclusive);
+            }
+            for (sum, more) in sums.iter_mut().zip(amounts(std::slice::from_ref(cell))) {
+                *sum = sum.saturating_add(more);
+            }
+        }
+        Some(of_each)
     }
 
     /// The process has ended: its load is that over its life, and nothing has a rate.
@@ -265,6 +337,7 @@ impl Figures {
             self.amount_rates = old.amount_rates;
             self.settled = old.settled;
             self.history = old.history;
+            self.paces = old.paces;
         }
     }
 
@@ -397,17 +470,9 @@ impl Figures {
     /// Processes that have not come to the point count too: the others do their part. Of a
     /// parallel region the work counts, and not the wait.
     pub fn imbalance(&self) -> Option<f64> {
-        let members = self.snapshot.process.members.len();
-        let of_each = match self.point() {
+        let of_each: Vec<u128> = match self.point() {
             _ if self.is_of_sum() => {
-                let mut of_each = vec![0; members];
-                for cell in self.cells() {
-                    let place = self.lane(cell.lane)?.process?;
-                    let ticks =
-                        u128::from(cell.stats.exclusive) + u128::from(cell.retired.exclusive);
-                    *of_each.get_mut(place as usize)? += ticks;
-                }
-                of_each
+                self.of_each()?.iter().map(|(_, exclusive, _)| u128::from(*exclusive)).collect()
             }
             point if point.domain() == Some(OPENMP) && point.name.ends_with(" busy") => {
                 let totals = self.parts().map(|part| part.total);

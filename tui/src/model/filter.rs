@@ -535,4 +535,28 @@ mod tests {
         let error = Filter::new("io !file:/a(/ crc").unwrap_err();
         assert!(error.starts_with("!file:/a(/: found open group"), "{error}");
     }
+
+    #[test]
+    fn what_can_be_decided_elsewhere_is_a_filter_of_its_own() {
+        let filter =
+            Filter::new("io !load>5 thread:\"a b\" host:node3 !process:web /x y/").unwrap();
+        assert_eq!(
+            filter.without_figures().text(),
+            "io thread:\"a b\" host:node3 !process:web /x y/"
+        );
+        assert_eq!(filter.of_part().without_figures().text(), "io /x y/");
+        let process = |name: &str| Process { name: name.into(), ..Process::default() };
+        let within = |name: &str| filter.without_figures().within(Some(&process(name)));
+        assert_eq!(within("app@node3").text(), "io thread:\"a b\" /x y/");
+        assert_eq!(filter.within(None).of_part().without_figures().text(), "io /x y/");
+        for other in ["app@node4", "web@node3"] {
+            let nothing = within(other);
+            let again = Filter::try_from(String::from(nothing.clone())).unwrap();
+            assert_eq!(again, nothing);
+            let mut model = Model::default();
+            model.fold(Synthetic::new().poll().unwrap());
+            assert!(!model.points().iter().any(|figures| again.admits(figures)), "{other}");
+        }
+        assert_eq!(admitted("thr>1 load>0"), admitted("load>0 thr>1"));
+    }
 }

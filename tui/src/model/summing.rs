@@ -148,6 +148,7 @@ impl Summing {
             taken_unix_ns: snapshot.taken_unix_ns,
             elapsed_ticks: snapshot.elapsed_ticks,
             process: snapshot.process.clone(),
+            ages: snapshot.ages.clone(),
             clock: snapshot.clock.clone(),
             points: snapshot.points.clone(),
             lanes: snapshot.lanes.clone(),

@@ -40,6 +40,8 @@ const STAYS: Duration = Duration::from_secs(60);
 const SAME_RATE: f64 = 0.01;
 /// Of a place that has sent sums and is late, the id of a lane for all threads.
 const OF_ALL: u32 = u32::MAX;
+/// So many processes are named that did not follow a change.
+const NAMES: usize = 4;
 const ENDED: &str = "the process has ended; nothing can be changed in it";
 /// Of those that died, the rows of so many stay.
 const DEAD: usize = 3;
@@ -341,6 +343,7 @@ impl Group {
         let mut whole = Snapshot {
             elapsed_ticks,
             process: Process { segment_id: self.id.clone(), ..first.process.clone() },
+            ages: Vec::new(),
             points: Vec::new(),
             lanes: Vec::new(),
             cells: Vec::new(),
@@ -489,6 +492,7 @@ impl Group {
             let is_late = running && member.source.line().is_some_and(|line| line.late.is_some());
             let late_since_unix_ns = is_late.then_some(last.taken_unix_ns);
             whole.process.members.push(Process { late_since_unix_ns, ..process.clone() });
+            whole.ages.push(age);
         }
         whole.summed = summed.map(Arc::new);
         whole.points.sort_by_key(|point| point.id);
@@ -658,16 +662,21 @@ impl Source for Group {
             }
             match member.source.act(change_of(change, id)) {
                 Ok(()) => done += 1,
-                Err(error) => refused.push(error),
+                Err(error) => {
+                    let Process { name, pid, .. } = &member.last.process;
+                    refused.push((format!("{name}[{pid}]"), error));
+                }
             }
         }
-        let all = done + refused.len();
+        let (failed, all) = (refused.len(), done + refused.len());
+        let more = if failed > NAMES { ", ..." } else { "" };
+        let names: Vec<String> = refused.iter().take(NAMES).map(|(name, _)| name.clone()).collect();
         match (done, refused.into_iter().next()) {
-            (0, Some(error)) => Err(error),
-            (_, Some(error)) => {
-                let failed = all - done;
+            (0, Some((_, error))) => Err(error),
+            (_, Some((_, error))) => {
+                let names = names.join(", ");
                 bail!(Refusal::Partly(format!(
-                    "{failed} of {all} processes did not follow: {error:#}"
+                    "{failed} of {all} processes did not follow ({names}{more}): {error:#}"
                 )))
             }
             (0, None) if is_over => bail!(ENDED),

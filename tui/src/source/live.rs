@@ -100,7 +100,7 @@ pub(super) fn announced() -> BTreeSet<PathBuf> {
 fn candidate(entry: &Entry, reader: &mut Reader, facts: &Facts) -> Candidate {
     let dead = entry.state != Liveness::Alive;
     let run = reader.segment().ledger().run.load(Relaxed);
-    let picture = reader.poll();
+    let picture = reader.outline();
     Candidate {
         name: name_of(picture, facts),
         exe: facts.exe.clone(),
@@ -692,6 +692,7 @@ fn convert(picture: &Picture, cells: Vec<Arc<Cell>>, facts: &Facts, dead: bool) 
             })
             .collect(),
         cells,
+        ages: Vec::new(),
         edges: Vec::new(),
         records: Vec::new(),
         usage: None,

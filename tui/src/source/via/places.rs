@@ -229,6 +229,7 @@ impl Scale {
         clock.overhead_inside = self.ticks(clock.overhead_inside);
         clock.overhead_pair = self.ticks(clock.overhead_pair);
         snapshot.elapsed_ticks = self.ticks(snapshot.elapsed_ticks);
+        snapshot.ages.iter_mut().for_each(|age| *age = self.ticks(*age));
         for point in &mut snapshot.points {
             point.since_ticks = point.since_ticks.map(|ticks| self.ticks(ticks));
         }
