@@ -153,7 +153,7 @@ columns! {
     Switches = "switches", "Switch", 7, Count(|f, _| Some(f.total().switches as f64)).summed(),
         "times its threads were off the CPU";
     /// Threads that were in it.
-    Threads = "thr", "Thr", 5, Whole(|f, _| Some(f.lanes().count() as f64)).exported("threads"),
+    Threads = "thr", "Thr", 5, Whole(|f, _| f.threads().map(|threads| threads as f64)).exported("threads"),
         "threads that were in it";
     /// Bytes in a second of exclusive time, of a point that tells of bytes.
     Bytes = "bytes", "B/s", 7, Rate(|f, _| f.amount(BYTES)?.per_cpu_second)
@@ -375,7 +375,10 @@ impl Column {
     /// What it shows of a point. The state and the pictures are the drawer's own:
     /// they are glyphs.
     pub fn text(self, figures: &Figures, scale: &Scale) -> String {
-        self.spec().cell(figures, &With { scale: *scale, ..RAW })
+        match self.is_known(figures) {
+            true => self.spec().cell(figures, &With { scale: *scale, ..RAW }),
+            false => self.kind().written(None, scale),
+        }
     }
 
     /// What its figures are, for a comparison with one that is typed; none where they are
@@ -389,9 +392,17 @@ impl Column {
         }
     }
 
+    /// Whether the snapshot says it of a point, of which it may have left out the rest.
+    fn is_known(self, figures: &Figures) -> bool {
+        let of_few = matches!(self, Self::Count | Self::Rate | Self::Load | Self::Excl | Self::Avg);
+        let says_nothing_of_time =
+            self == Self::On || self == Self::Id || self.kind() == Kind::Text;
+        of_few || says_nothing_of_time || self.is_drawn() || !figures.is_left_out()
+    }
+
     /// The figure of a point: a share, ticks or a number.
     pub fn value(self, figures: &Figures) -> Option<f64> {
-        self.spec().value(figures, &RAW)
+        self.spec().value(figures, &RAW).filter(|_| self.is_known(figures))
     }
 
     /// The figure of a point, per cent or seconds where it is of that kind.

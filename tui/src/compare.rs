@@ -391,7 +391,7 @@ fn kept(mut buckets: usize, known: Option<Comparison>, now: &Snapshot) -> HashMa
 }
 
 pub(super) fn name_of(point: &Point) -> String {
-    if point.name.is_empty() { format!("#{}", point.id) } else { point.name.clone() }
+    point.shown_name()
 }
 
 /// Finds the point of the baseline that is the same: in one process by its id, in

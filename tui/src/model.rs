@@ -20,6 +20,7 @@ mod busy;
 mod calls;
 pub mod cost;
 mod figures;
+mod filter;
 pub mod gate;
 pub mod histogram;
 mod history;
@@ -37,6 +38,7 @@ pub mod tree;
 mod trouble;
 mod window;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use between::between;
@@ -45,6 +47,7 @@ pub use figures::{
     Amount, BYTES, FLOPS, Figures, LaneFigures, VariantFigures, amounts, intensity, mean,
     off_share, total, variance,
 };
+pub use filter::Filter;
 pub use histogram::Quantiles;
 pub use history::{History, Sample, Slice};
 pub use lifetime::Lifetime;
@@ -54,6 +57,7 @@ pub use past::{Lately, Past, Since};
 pub use recent::{Recent, RecentWindow};
 pub(crate) use stacks::share_out;
 pub use stacks::{Frame, Stacks, Weight};
+pub use summing::Sight;
 pub(crate) use summing::Summing;
 pub use trouble::Trouble;
 pub use window::{Length, Window};
@@ -164,13 +168,14 @@ impl Model {
         // Without what was reset, nobody can tell what is an open region's own.
         let is_reset = !self.open.is_empty() && was_reset(&before, &snapshot);
         let ends = ran(&before) && !ran(&snapshot);
+        let has_threads = snapshot.has_threads();
         self.threads = match interval {
-            _ if ends && snapshot.summed.is_none() => {
+            _ if ends && has_threads => {
                 threads::end(&snapshot, seconds(&snapshot, snapshot.elapsed_ticks))
             }
-            _ if snapshot.summed.is_some() => threads::keep(&snapshot, &self.threads),
+            _ if !has_threads => threads::keep(&snapshot, &self.threads),
             // Nobody knows what each thread did in between.
-            Some(_) if before.summed.is_some() => {
+            Some(_) if !before.has_threads() => {
                 let seconds = seconds(&snapshot, snapshot.elapsed_ticks);
                 threads::life(&snapshot, &self.open, seconds)
             }
@@ -182,9 +187,14 @@ impl Model {
             }
             None => threads::keep(&snapshot, &self.threads),
         };
+        let own = own_intervals(&before, &snapshot);
         for figures in &mut self.points {
             while old.next_if(|old| old.id() < figures.id()).is_some() {}
             let old = old.next_if(|old| old.id() == figures.id());
+            // Places send at times of their own.
+            let place = figures.point().process.map(|place| place as usize);
+            let of_process = place.and_then(|place| own.get(place).copied().flatten());
+            let interval = interval.map(|ticks| of_process.unwrap_or(ticks));
             // What a process did before it joined did not happen in this interval.
             let joined = old.is_none() && figures.process().is_some_and(|p| !before.knows(p));
             // What a process that has ended burned is known of its life alone.
@@ -201,6 +211,8 @@ impl Model {
                     figures.keep(old);
                     figures.take_gap();
                 }
+                // The same figures as before: it goes on as it did.
+                Some(0) => figures.keep(old),
                 Some(ticks) => {
                     let seconds = seconds(&snapshot, ticks);
                     let alpha = load_alpha(seconds, self.tau_seconds);
@@ -209,7 +221,7 @@ impl Model {
                         true => None,
                         false => Some(of_point.map(|(_, ticks)| ticks).sum()),
                     };
-                    figures.take_interval(old, open, ticks, seconds, alpha);
+                    figures.take_interval(old, open, &own, ticks, seconds, alpha);
                 }
                 None => figures.keep(old),
             }
@@ -223,7 +235,8 @@ impl Model {
         if ends { News::Ended } else { News::Later }
     }
 
-    /// Replaces the sums that were folded last by a whole snapshot of that moment or just after.
+    /// Replaces the sums that were folded last by a snapshot of that moment or just after that
+    /// has more.
     /// Rates and loads stay.
     pub fn complete(&mut self, snapshot: Snapshot) {
         let is_same = |before: &Snapshot| {
@@ -244,8 +257,12 @@ impl Model {
         }
         self.open = open_regions(&snapshot);
         self.show_open();
-        self.threads =
-            threads::life(&snapshot, &self.open, seconds(&snapshot, snapshot.elapsed_ticks));
+        self.threads = match snapshot.has_threads() {
+            true => {
+                threads::life(&snapshot, &self.open, seconds(&snapshot, snapshot.elapsed_ticks))
+            }
+            false => threads::keep(&snapshot, &self.threads),
+        };
     }
 
     fn remember_top(&mut self) {
@@ -360,6 +377,13 @@ impl Model {
     fn place(&self, id: u32) -> Result<usize, usize> {
         self.points.binary_search_by_key(&id, Figures::id)
     }
+}
+
+/// How many ticks are between the figures of each of several processes, where that is known.
+fn own_intervals(before: &Snapshot, now: &Snapshot) -> Vec<Option<u64>> {
+    let then: HashMap<&str, u64> = before.aged().collect();
+    let own = |(id, age): (&str, u64)| age.checked_sub(*then.get(id)?);
+    now.aged().map(own).collect()
 }
 
 /// Whether a point was reset between two snapshots.

@@ -20,6 +20,7 @@ mod timeline;
 mod tree;
 mod waiting;
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use crossterm::event::KeyCode;
@@ -45,8 +46,9 @@ use crate::app::{Action, Common, Filter, Overlay, Prompt};
 use crate::compare::Baseline;
 use crate::grid::{Chosen, Grid};
 use crate::look::{Look, wrapped};
-use crate::snapshot::Snapshot;
-use crate::source::{Candidate, Together};
+use crate::model::Sight;
+use crate::snapshot::{Extent, Snapshot};
+use crate::source::{Candidate, Looking, Together};
 
 /// What a screen without rows says of the filter that hides them all.
 fn nothing_passes(common: &Common, width: usize, look: &Look) -> Paragraph<'static> {
@@ -198,9 +200,9 @@ pub trait View {
         Vec::new()
     }
 
-    /// Whether it shows more than sums over threads, with their quantiles.
-    fn shows_more_than_sums(&self, _common: &Common) -> bool {
-        true
+    /// What it shows of a snapshot, for a line that brings no more.
+    fn looks_at(&self, _common: &Common) -> Looking {
+        Looking::default()
     }
 
     /// Does what a key asks for, if that is its own.
@@ -402,6 +404,24 @@ fn click_table<V: View + ?Sized>(
         _ => return Outcome::Pass,
     }
     Outcome::Done
+}
+
+/// What the table of points shows.
+fn sight_of_rows(common: &Common) -> Sight {
+    Sight {
+        extent: Extent::Sums,
+        filter: common.filter.without_figures(),
+        by_thread: common.filter.asks_for_threads(),
+        whole: BTreeSet::new(),
+    }
+}
+
+/// What goes on where no point is shown: the lines above and the loads.
+fn sight_of_none(common: &Common) -> Sight {
+    let sight = sight_of_rows(common);
+    // Which points pass is not known without their threads.
+    let extent = if sight.by_thread { Extent::Sums } else { Extent::Loads };
+    Sight { extent, ..sight }
 }
 
 /// Filters a screen's own rows by what was typed, or says why it cannot.

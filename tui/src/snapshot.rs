@@ -11,7 +11,7 @@
 mod cell;
 mod loss;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +39,9 @@ pub struct Snapshot {
     pub elapsed_ticks: u64,
     /// Who was watched.
     pub process: Process,
+    /// Of several processes: how old each was when its figures were taken, ticks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ages: Vec<u64>,
     /// What its clock is and how far it can be trusted.
     pub clock: Clock,
     /// The points, in the order of their ids.
@@ -76,16 +79,32 @@ pub enum Extent {
     Histograms,
     /// Sums over the threads of each process, and three quantiles of a point.
     Sums,
+    /// What each thread has in each point, without histograms.
+    Threads,
+    /// What the loads of the points follow from.
+    Loads,
 }
 
 /// What a snapshot of sums over threads has in place of histograms and edges.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summed {
+    /// It has what a table shows.
+    #[serde(default)]
+    pub has_rows: bool,
     /// Exclusive ticks that 50, 90 and 99 in a hundred measurements of a point do not exceed,
-    /// by the point's id.
+    /// by the point's id; none where there are histograms.
     pub quantiles: BTreeMap<u32, [u64; 3]>,
     /// Those of the open regions by their lane's id, the outermost first.
     pub open: BTreeMap<u32, Vec<OwnTicks>>,
+    /// Points whose cells are there thread by thread all the same.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub by_thread: BTreeSet<u32>,
+    /// Points whose histograms and edges are there, too.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub whole: BTreeSet<u32>,
+    /// Points of which counts and exclusive times are there alone.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub left_out: BTreeSet<u32>,
 }
 
 /// Exclusive ticks of an open region, where known: one number whose growth is right, and one that
@@ -118,6 +137,48 @@ impl Snapshot {
             }
         }
         places
+    }
+
+    /// Whether it says of this point what each thread has in it.
+    pub(crate) fn has_threads_of(&self, point: u32) -> bool {
+        self.summed.as_ref().is_none_or(|summed| summed.by_thread.contains(&point))
+    }
+
+    /// Whether it says that of all points.
+    pub(crate) fn has_threads(&self) -> bool {
+        self.summed.is_none() || self.points.iter().all(|point| self.has_threads_of(point.id))
+    }
+
+    /// Whether it has all that there is of this point.
+    pub(crate) fn has_whole(&self, point: u32) -> bool {
+        self.summed.as_ref().is_none_or(|summed| summed.whole.contains(&point))
+    }
+
+    /// A lane by its id.
+    pub(crate) fn lane(&self, id: u32) -> Option<&Lane> {
+        let place = self.lanes.binary_search_by_key(&id, |lane| lane.id).ok()?;
+        Some(&self.lanes[place])
+    }
+
+    /// Of several processes, each by its segment, and how old it was; none where that is not known.
+    pub(crate) fn aged(&self) -> impl Iterator<Item = (&str, u64)> {
+        let members = self.process.members.iter();
+        members.map(|member| member.segment_id.as_str()).zip(self.ages.iter().copied())
+    }
+
+    /// Whether any of its processes runs.
+    pub(crate) fn runs(&self) -> bool {
+        let is_running = |process: &Process| process.state == ProcessState::Running;
+        let members = &self.process.members;
+        is_running(&self.process) && (members.is_empty() || members.iter().any(is_running))
+    }
+
+    /// Its process, or each of several.
+    pub(crate) fn processes(&self) -> &[Process] {
+        match self.process.members.as_slice() {
+            [] => std::slice::from_ref(&self.process),
+            members => members,
+        }
     }
 
     /// Whether this process was one of several in it.
@@ -307,6 +368,14 @@ impl Point {
         }
         (self.line == 0 && ["nvtx", "itt", "kokkos"].into_iter().any(of_system))
             .then_some(self.file.as_str())
+    }
+
+    /// Its name; `#5` for a point that was only given a number.
+    pub fn shown_name(&self) -> String {
+        match self.name.as_str() {
+            "" => format!("#{}", self.number.unwrap_or(self.id)),
+            name => name.to_owned(),
+        }
     }
 
     /// Its place in the source, or its domain; empty where neither is known.

@@ -47,8 +47,9 @@ pub use which::Which;
 pub use crate::files::Refusal;
 use crate::files::json::{Overwrite, WriteError};
 pub use crate::files::recording::{Moment, Recording};
+use crate::model::Sight;
 pub use crate::snapshot::BadPlace;
-use crate::snapshot::{Drained, Extent, Snapshot};
+use crate::snapshot::{Drained, Snapshot};
 use discovery::foreign;
 pub use discovery::{Candidate, Discovery, Refused};
 pub use open::{Span, open, open_at, open_together, read, read_parts, read_sum};
@@ -61,7 +62,8 @@ pub trait Source {
     /// state that says so, as often as asked.
     fn poll(&mut self) -> Result<Snapshot>;
 
-    /// Says what is looked at from now on, to a source that sends for its snapshots.
+    /// Says what is looked at from now on, to a source that sends for its snapshots. Whoever is
+    /// not told sends for everything.
     fn look_at(&mut self, _looking: Looking) {}
 
     /// Does what a poll can do ahead: called for all of several before the first is polled.
@@ -134,10 +136,12 @@ pub trait Source {
 }
 
 /// What a viewer looks at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Looking {
     /// What is enough of each snapshot.
-    pub extent: Extent,
+    pub sight: Sight,
+    /// The lanes whose records are looked at; none where all are.
+    pub lanes: Option<Vec<u32>>,
     /// The next poll comes within this time; none where nothing is promised.
     pub within: Option<Duration>,
 }

@@ -256,6 +256,7 @@ fn the_documentation_has_every_field() {
     // All that may be left out.
     snapshot.process.members = vec![snapshot.process.clone()];
     snapshot.process.members[0].late_since_unix_ns = Some(0);
+    snapshot.ages = vec![0];
     snapshot.records.push(pfp_top::snapshot::Record {
         lane: 0,
         point: 0,

@@ -222,6 +222,11 @@ impl Common {
     /// What a key asked for did not work.
     pub(crate) fn complain(&mut self, now: Instant, text: impl AsRef<str>) {
         self.log.note(self.unix_ns(now), crate::text::clean(text.as_ref()));
+        self.fail(now, text);
+    }
+
+    /// The same, of what the log has been told of.
+    pub(crate) fn fail(&mut self, now: Instant, text: impl AsRef<str>) {
         self.say(now, text);
         if let Some(toast) = &mut self.toast {
             toast.is_error = true;

@@ -97,11 +97,6 @@ impl Via {
 }
 
 impl Target {
-    /// This process.
-    pub(super) fn of(which: Which, via: Via) -> Self {
-        Self { pid: vec![which], name: None, all: false, sum: false, via }
-    }
-
     /// Whether a process is meant, here or elsewhere, where files could be as well.
     pub(super) fn is_given(&self) -> bool {
         self.names_any() || !self.via.is_here()

@@ -22,6 +22,7 @@ use crate::app::{Action, Common};
 use crate::grid::{Chosen, Grid};
 use crate::look::{Look, draw_scrolled};
 use crate::model::{Lately, Model, Past, Since};
+use crate::source::Looking;
 
 /// The windows of a histogram, the longest first.
 const WINDOWS: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10)];
@@ -92,10 +93,17 @@ impl Default for Detail {
     }
 }
 
+/// Whether all of the point has come; over a slow line that may take longer.
+fn is_whole(common: &Common) -> bool {
+    let is_whole = |id| common.model.snapshot().is_some_and(|snapshot| snapshot.has_whole(id));
+    common.selected.is_none_or(is_whole)
+}
+
 impl Detail {
     /// Remembers how the point is now.
     fn follow(&mut self, common: &Common) {
-        if let (Some(figures), Some(snapshot)) = (common.selected(), common.model.snapshot()) {
+        let snapshot = common.model.snapshot().filter(|_| is_whole(common));
+        if let (Some(figures), Some(snapshot)) = (common.selected(), snapshot) {
             let rate = snapshot.clock.ticks_per_second;
             self.past.follow(figures, snapshot.elapsed_ticks, rate);
         }
@@ -104,7 +112,8 @@ impl Detail {
     /// Counts the point's measurements from now on.
     fn mark(&mut self, common: &Common) {
         self.follow(common);
-        if let (Some(figures), Some(snapshot)) = (common.selected(), common.model.snapshot()) {
+        let snapshot = common.model.snapshot().filter(|_| is_whole(common));
+        if let (Some(figures), Some(snapshot)) = (common.selected(), snapshot) {
             self.past.mark(figures, snapshot.elapsed_ticks);
             self.since = Since::Mark;
         }
@@ -113,7 +122,7 @@ impl Detail {
     /// What the point measured in the window; none for all of it, and where that is not
     /// known.
     pub fn lately(&self, common: &Common) -> Option<Lately> {
-        let snapshot = common.model.snapshot()?;
+        let snapshot = common.model.snapshot().filter(|_| is_whole(common))?;
         let rate = snapshot.clock.ticks_per_second;
         self.past.lately(self.since, common.selected()?, snapshot.elapsed_ticks, rate)
     }
@@ -151,6 +160,13 @@ impl View for Detail {
             &[keys::SAVE, keys::TABLE, WINDOW, keys::BASELINE, keys::WALK, PAGE, super::SHOW],
             &[keys::TURN, keys::LEAVE, keys::TERMINAL],
         ]
+    }
+
+    /// The points around it are walked through in the order of the table.
+    fn looks_at(&self, common: &Common) -> Looking {
+        let mut sight = super::sight_of_rows(common);
+        sight.whole.extend(common.selected);
+        Looking { sight, ..Looking::default() }
     }
 
     fn forget(&mut self) {

@@ -13,6 +13,7 @@ use crate::local_time::time_of_day;
 use crate::look::Look;
 use crate::model::cost::{Cost, Costs};
 use crate::model::log::Entry;
+use crate::source::Looking;
 use crate::text;
 use crate::units;
 
@@ -58,6 +59,11 @@ impl LogView {
 impl View for LogView {
     fn keys(&self) -> KeyMap {
         &[&[keys::RUN, keys::TO_TABLE, keys::FILTER], keys::TAIL]
+    }
+
+    /// What measuring costs follows from the counts.
+    fn looks_at(&self, common: &Common) -> Looking {
+        Looking { sight: super::sight_of_none(common), ..Looking::default() }
     }
 
     fn begin(&mut self, common: &mut Common, _: Instant) {

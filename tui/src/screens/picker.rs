@@ -16,7 +16,7 @@ use crate::grid::{Chosen, Grid, Scroll, Table, Written, table};
 use crate::local_time::time_of_day;
 use crate::look::{Look, draw_scrolled};
 use crate::snapshot::ProcessState;
-use crate::source::{Candidate, Choice, Discovery, Members, Together, choose};
+use crate::source::{Candidate, Choice, Discovery, Looking, Members, Together, choose};
 use crate::text;
 
 const MARK: Group = own(&[
@@ -109,6 +109,10 @@ impl Picker {
 }
 
 impl View for Picker {
+    fn looks_at(&self, common: &Common) -> Looking {
+        Looking { sight: super::sight_of_none(common), ..Looking::default() }
+    }
+
     fn keys(&self) -> KeyMap {
         &[&[
             keys::OPEN,

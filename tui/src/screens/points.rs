@@ -19,6 +19,7 @@ use crate::columns::{self, Column, Fit, Sorting, TABLE, There};
 use crate::grid::{Chosen, Grid};
 use crate::look::Look;
 use crate::model::Figures;
+use crate::source::Looking;
 use crate::text;
 
 /// Lines from which on the table also has one for its sums.
@@ -177,8 +178,11 @@ impl View for Points {
         ]
     }
 
-    fn shows_more_than_sums(&self, common: &Common) -> bool {
-        common.filter.asks_for_threads()
+    fn looks_at(&self, common: &Common) -> Looking {
+        let mut sight = super::sight_of_rows(common);
+        sight.by_thread |=
+            self.table.shows(Column::Threads.word()) || self.sorting().column == Column::Threads;
+        Looking { sight, ..Looking::default() }
     }
 
     fn legend(&self, look: &Look) -> Vec<(String, &'static str)> {

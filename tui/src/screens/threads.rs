@@ -16,7 +16,10 @@ use crate::app::mouse::Target;
 use crate::app::{Action, Common, Filter, Overlay, Prompt};
 use crate::grid::{Chosen, Grid};
 use crate::look::Look;
+use crate::model::Sight;
 use crate::model::threads::{Thread, find};
+use crate::snapshot::Extent;
+use crate::source::Looking;
 
 const CPU: &str = "share of a CPU as the kernel counts it, smoothed; - in files and recordings";
 
@@ -96,6 +99,11 @@ impl View for Threads {
             ("Load%".into(), "the part of it in points, smoothed the same way"),
             ("Outside%".into(), "the rest: CPU% less Load%"),
         ]
+    }
+
+    fn looks_at(&self, _: &Common) -> Looking {
+        let sight = Sight { extent: Extent::Threads, ..Sight::default() };
+        Looking { sight, ..Looking::default() }
     }
 
     fn forget(&mut self) {

@@ -113,6 +113,7 @@ impl Synthetic {
                 points: points.collect(),
                 lanes: lanes.collect(),
                 cells: Vec::new(),
+                ages: Vec::new(),
                 edges: Vec::new(),
                 records: Vec::new(),
                 losses: Losses::default(),

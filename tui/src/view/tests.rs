@@ -495,6 +495,7 @@ fn without_times(text: &str) -> String {
 
 mod detail;
 mod diff;
+mod far;
 mod load;
 mod log;
 mod roofline;

@@ -22,6 +22,9 @@ const WIDE: usize = 80;
 const FIGURES: usize = 35;
 /// From this width on the histogram also sums its shares up.
 const SUMS: usize = 60;
+/// Said while the line has not brought all of a point.
+const STILL_TO_COME: &str =
+    "The line is slow: the histogram, the threads and the calls of this point are still to come.";
 /// Lines of the histogram, and at most where there is more height.
 const BARS: (usize, usize) = (13, 24);
 /// The tables below the figures: the first is the one whose columns can be chosen.
@@ -86,6 +89,14 @@ impl Text {
     ) {
         let (width, height) = (usize::from(size.width), usize::from(size.height));
         let lines = &mut self.lines;
+        if !super::is_whole(common) {
+            lines.extend(warning(STILL_TO_COME, width, look));
+        }
+        if figures.is_left_out() {
+            let load = load::lines(&detail.load, common, figures, look, width);
+            self.load = (lines.len(), lines.len() + load.len());
+            return lines.extend(load);
+        }
         let mut pane = Pane {
             figures,
             look,

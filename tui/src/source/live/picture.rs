@@ -353,6 +353,7 @@ pub(super) fn convert(
             })
             .collect(),
         cells,
+        ages: Vec::new(),
         edges: Vec::new(),
         records: Vec::new(),
         usage: None,

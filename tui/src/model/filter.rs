@@ -14,13 +14,22 @@
 //! io !thread:ui  all terms have to hold
 //! ```
 
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::Figures;
 use crate::columns::{Column, Measure};
-use crate::model::Figures;
 use crate::pattern::Pattern;
+use crate::snapshot::{Cell, Lane, Point, Process, Snapshot};
 use crate::units;
 
-/// A test that points pass or fail.
-#[derive(Clone, Debug, Default)]
+/// What nothing passes.
+const NOTHING: &str = "!/^/";
+
+/// A test that points pass or fail. A text is as good as it: that is what goes over a line.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Filter {
     text: String,
     /// All of them have to hold.
@@ -30,6 +39,8 @@ pub struct Filter {
 /// One thing that has to hold.
 #[derive(Clone, Debug)]
 struct Term {
+    /// As it was typed.
+    word: String,
     /// It must not.
     excludes: bool,
     of: Field,
@@ -67,6 +78,54 @@ enum Test {
         signs: String,
         value: f64,
     },
+}
+
+/// A point of a snapshot, and its cells.
+#[derive(Clone, Copy)]
+pub(super) struct Row<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) point: &'a Point,
+    pub(super) cells: &'a [Arc<Cell>],
+}
+
+impl<'a> Row<'a> {
+    /// The processes that it is of: its own, or all that it is summed over.
+    pub(super) fn processes(self) -> impl Iterator<Item = &'a Process> {
+        let whole = &self.snapshot.process;
+        let own = self.point.process.and_then(|place| whole.members.get(place as usize));
+        let (one, several) = match own {
+            None if whole.members.is_empty() => (Some(whole), &[][..]),
+            None => (None, whole.members.as_slice()),
+            one => (one, &[][..]),
+        };
+        one.into_iter().chain(several)
+    }
+
+    /// The threads that were in it, where they are known.
+    fn lanes(self) -> impl Iterator<Item = &'a Lane> {
+        let cells = if self.snapshot.has_threads_of(self.point.id) { self.cells } else { &[] };
+        cells.iter().filter_map(move |cell| self.snapshot.lane(cell.lane))
+    }
+}
+
+impl PartialEq for Filter {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl TryFrom<String> for Filter {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::new(&text)
+    }
+}
+
+impl From<Filter> for String {
+    fn from(filter: Filter) -> Self {
+        filter.text
+    }
 }
 
 impl Filter {
@@ -122,7 +181,8 @@ impl Filter {
             true => (format!("thread:\"{name}\""), Field::Thread, name.to_owned()),
             false => (format!("tid:{tid}"), Field::Tid, tid.to_string()),
         };
-        let term = Term { excludes: false, of, test: Test::Name(Pattern::Whole(whole)) };
+        let test = Test::Name(Pattern::Whole(whole));
+        let term = Term { word: text.clone(), excludes: false, of, test };
         Self { text, terms: vec![term] }
     }
 
@@ -138,12 +198,52 @@ impl Filter {
 
     /// Whether it depends on the threads that a point was in.
     pub fn asks_for_threads(&self) -> bool {
-        self.terms.iter().any(|term| matches!(term.of, Field::Thread | Field::Tid))
+        let counts =
+            |term: &Term| matches!(term.test, Test::Figure { column: Column::Threads, .. });
+        self.terms.iter().any(|term| term.is_of_threads() || counts(term))
     }
 
     /// Whether a point passes.
     pub fn admits(&self, figures: &Figures) -> bool {
         self.terms.iter().all(|term| term.finds(figures) != term.excludes)
+    }
+
+    /// Whether a point passes whose rates nobody knows.
+    pub(super) fn admits_row(&self, row: Row) -> bool {
+        self.terms.iter().all(|term| term.finds_in(row) != term.excludes)
+    }
+
+    /// What can be said without figures, whose rates and loads depend on who looks.
+    #[must_use]
+    pub fn without_figures(&self) -> Self {
+        self.only(|term| !matches!(term.test, Test::Figure { .. }))
+    }
+
+    /// What can be said of a part of a sum over processes: not which those are, nor their threads.
+    #[must_use]
+    pub fn of_part(&self) -> Self {
+        self.only(|term| matches!(term.of, Field::Name | Field::File | Field::Domain))
+    }
+
+    /// What is left to say where all points are of one process, which goes by another name there.
+    /// Without a process, that cannot be told yet.
+    #[must_use]
+    pub fn within(&self, process: Option<&Process>) -> Self {
+        let is_of_process = |term: &Term| matches!(term.of, Field::Process | Field::Host);
+        let fails = |process: &Process| {
+            let mut terms = self.terms.iter().filter(|term| is_of_process(term));
+            terms.any(|term| term.finds_process(process) == term.excludes)
+        };
+        if process.is_some_and(fails) {
+            return Self::new(NOTHING).unwrap_or_default();
+        }
+        self.only(|term| !is_of_process(term))
+    }
+
+    fn only(&self, stays: impl Fn(&Term) -> bool) -> Self {
+        let terms: Vec<Term> = self.terms.iter().filter(|term| stays(term)).cloned().collect();
+        let words: Vec<&str> = terms.iter().map(|term| term.word.as_str()).collect();
+        Self { text: words.join(" "), terms }
     }
 }
 
@@ -213,31 +313,49 @@ impl Term {
             (Field::Tid, _) if !value.is_empty() => Test::Name(Pattern::Whole(value.to_owned())),
             _ => Test::Name(Pattern::new(value)?),
         };
-        Ok(Self { excludes, of, test })
+        Ok(Self { word: word.to_owned(), excludes, of, test })
     }
 
     fn finds(&self, figures: &Figures) -> bool {
-        let pattern = &self.test;
-        if let Test::Figure { column, signs, value } = pattern {
-            return column.figure(figures).is_some_and(|it| {
+        match &self.test {
+            Test::Figure { column, signs, value } => column.figure(figures).is_some_and(|it| {
                 it > *value && signs.contains('>')
                     || it < *value && signs.contains('<')
                     || it == *value && signs.contains('=')
-            });
+            }),
+            // It was left out for this reason, or is not known to pass.
+            _ if self.is_of_threads() && figures.is_left_out() => self.excludes,
+            _ => self.finds_in(figures.row()),
         }
-        let mut lanes = figures.lanes().filter_map(|lane| lane.lane);
+    }
+
+    fn is_of_threads(&self) -> bool {
+        matches!(self.of, Field::Thread | Field::Tid)
+    }
+
+    fn finds_in(&self, row: Row) -> bool {
+        let (pattern, point) = (&self.test, row.point);
         match self.of {
-            Field::Name if figures.point().name.is_empty() => pattern.finds(&figures.name()),
-            Field::Name => pattern.finds(&figures.point().name),
-            Field::File => pattern.finds(&figures.point().file),
-            Field::Domain => figures.point().domain().is_some_and(|it| pattern.finds(it)),
-            Field::Thread => lanes.any(|lane| pattern.finds(&lane.name)),
-            Field::Tid => lanes.any(|lane| pattern.finds(&lane.tid.to_string())),
-            Field::Process => figures.processes().any(|process| pattern.finds(&process.name)),
-            Field::Host => figures.processes().any(|process| {
+            Field::Name if point.name.is_empty() => pattern.finds(&point.shown_name()),
+            Field::Name => pattern.finds(&point.name),
+            Field::File => pattern.finds(&point.file),
+            Field::Domain => point.domain().is_some_and(|it| pattern.finds(it)),
+            Field::Thread => row.lanes().any(|lane| pattern.finds(&lane.name)),
+            Field::Tid => row.lanes().any(|lane| pattern.finds(&lane.tid.to_string())),
+            Field::Process | Field::Host => {
+                row.processes().any(|process| self.finds_process(process))
+            }
+        }
+    }
+
+    fn finds_process(&self, process: &Process) -> bool {
+        let pattern = &self.test;
+        match self.of {
+            Field::Host => {
                 let place = process.name.rsplit_once('@').map(|(_, place)| place);
                 pattern.finds(&process.host) || place.is_some_and(|place| pattern.finds(place))
-            }),
+            }
+            _ => pattern.finds(&process.name),
         }
     }
 }
@@ -349,5 +467,29 @@ mod tests {
         }
         let error = Filter::new("io !file:/a(/ crc").unwrap_err();
         assert!(error.starts_with("!file:/a(/: found open group"), "{error}");
+    }
+
+    #[test]
+    fn what_can_be_decided_elsewhere_is_a_filter_of_its_own() {
+        let filter =
+            Filter::new("io !load>5 thread:\"a b\" host:node3 !process:web /x y/").unwrap();
+        assert_eq!(
+            filter.without_figures().text(),
+            "io thread:\"a b\" host:node3 !process:web /x y/"
+        );
+        assert_eq!(filter.of_part().without_figures().text(), "io /x y/");
+        let process = |name: &str| Process { name: name.into(), ..Process::default() };
+        let within = |name: &str| filter.without_figures().within(Some(&process(name)));
+        assert_eq!(within("app@node3").text(), "io thread:\"a b\" /x y/");
+        assert_eq!(filter.within(None).of_part().without_figures().text(), "io /x y/");
+        for other in ["app@node4", "web@node3"] {
+            let nothing = within(other);
+            let again = Filter::try_from(String::from(nothing.clone())).unwrap();
+            assert_eq!(again, nothing);
+            let mut model = Model::default();
+            model.fold(Synthetic::new().poll().unwrap());
+            assert!(!model.points().iter().any(|figures| again.admits(figures)), "{other}");
+        }
+        assert_eq!(admitted("thr>1 load>0"), admitted("load>0 thr>1"));
     }
 }
