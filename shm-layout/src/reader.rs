@@ -323,6 +323,25 @@ impl<S: Borrow<Segment>> Reader<S> {
 
     /// Takes a picture.
     pub fn poll(&mut self) -> &Picture {
+        self.poll_process();
+        self.poll_points();
+        self.poll_lanes();
+        self.poll_overflow();
+        self.sum_variants();
+        self.backed.rest();
+        &self.picture
+    }
+
+    /// Takes a picture of the process and its points, which takes a moment however much its
+    /// threads have measured: that is left out.
+    pub fn outline(&mut self) -> &Picture {
+        self.poll_process();
+        self.poll_points();
+        self.backed.rest();
+        &self.picture
+    }
+
+    fn poll_process(&mut self) {
         let segment: &Segment = self.segment.borrow();
         let ledger = segment.ledger();
         let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
@@ -350,12 +369,6 @@ impl<S: Borrow<Segment>> Reader<S> {
             begins_missed: get(&ledger.begins_missed),
             ..Losses::default()
         };
-        self.poll_points();
-        self.poll_lanes();
-        self.poll_overflow();
-        self.sum_variants();
-        self.backed.rest();
-        &self.picture
     }
 
     /// Sums what variants have measured for the points that they are variants of.

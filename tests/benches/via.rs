@@ -1,6 +1,6 @@
-//! What a line to another place takes: bytes a second at one picture a second, of the table and
-//! of the threads' screen, the time to the first picture, and the viewer's CPU time with 64
-//! places on one screen. The agents run on this machine.
+//! What a line to another place takes: bytes a second at one picture a second on each screen, the
+//! time to the first picture, and the viewer's CPU time with 64 places on one screen, beside the
+//! bars. The agents run on this machine. The bytes of the table are held by a test, too.
 //!
 //! `cargo bench -p pfp-tests --bench via`
 
@@ -16,6 +16,8 @@ use pfp_tests::{lacks, os};
 
 const HUNDRED: &str = env!("CARGO_BIN_EXE_hundred");
 const PLACES: usize = 64;
+/// Seconds until the first picture, and a share of a CPU.
+const BARS: (f64, f64) = (0.3, 0.1);
 const WARM_UP: Duration = Duration::from_secs(4);
 const MEASURED: Duration = Duration::from_secs(10);
 
@@ -23,11 +25,11 @@ fn main() {
     if lacks("what a line costs", "tmux") {
         return;
     }
-    for (threads, points) in [(8, 100), (64, 1000)] {
-        bytes(threads, points, "");
+    for (threads, points, bar) in [(8, 100, 4.0), (64, 1000, 60.0)] {
+        bytes(threads, points, "", Some(bar));
     }
     for with_others in ["--all", "--all --sum"] {
-        bytes(8, 100, with_others);
+        bytes(8, 100, with_others, None);
         places(with_others);
     }
 }
@@ -50,34 +52,42 @@ fn near() -> (Place, String) {
     (place, count)
 }
 
-/// What one place says, alone or shown with another one by these options.
-fn bytes(threads: usize, points: usize, with_others: &str) {
+/// What one place says, alone or shown with another one by these options; the table has a bar.
+fn bytes(threads: usize, points: usize, with_others: &str, bar: Option<f64>) {
     let (place, count) = near();
     let target = place.start(HUNDRED, &["far", &threads.to_string(), &points.to_string()]);
     let _ = place.segment(target.pid());
     let screen = place.screen(120, 40);
-    let start = Instant::now();
     // What the second finds is known already.
     let (others, words) = match with_others {
         "" => (format!("-p {}", target.pid()), String::new()),
         options => (format!("--via '{count} env' {options}"), format!(", two places {options}")),
     };
+    let start = Instant::now();
     screen.pfp_top(&format!("-i 1 --via {count} {others}"));
     screen.wait_for("the table", |text| row(text, "io.0").is_some());
     println!(
-        "{points} points x {threads} threads{words}: first picture after {:.2} s",
-        start.elapsed().as_secs_f64()
+        "{points} points x {threads} threads{words}: first picture after {:.2} s (bar {:.2})",
+        start.elapsed().as_secs_f64(),
+        BARS.0
     );
     let said = || fs::metadata(place.path("bytes")).expect("the agent speaks").len();
-    for (keys, what) in [("", "the table"), ("3", "the threads"), ("4", "the timeline")] {
-        if !keys.is_empty() {
-            screen.keys(&[keys]);
-        }
+    for (keys, what) in [
+        (&[][..], "the table"),
+        (&["/", "i", "o", ".", "1", "Enter"], "filtered"),
+        (&["Escape", "Enter"], "a point"),
+        (&["3"], "the threads"),
+        (&["4"], "the timeline"),
+        (&["8"], "the tree"),
+    ] {
+        screen.keys(keys);
         thread::sleep(WARM_UP);
         let (start, before) = (Instant::now(), said());
         thread::sleep(MEASURED);
         let rate = (said() - before) as f64 / start.elapsed().as_secs_f64();
-        println!("  {what:<12} {:>8.1} KB/s", rate / 1000.0);
+        let bar = bar.filter(|_| keys.is_empty());
+        let bar = bar.map_or(String::new(), |bar| format!(" (bar {bar:.1})"));
+        println!("  {what:<12} {:>8.1} KB/s{bar}", rate / 1000.0);
     }
 }
 
@@ -109,6 +119,10 @@ fn places(options: &str) {
     let (start, before) = (Instant::now(), cpu());
     thread::sleep(MEASURED);
     let share = (cpu() - before).as_secs_f64() / start.elapsed().as_secs_f64();
-    println!("{PLACES} places of 10 points {options}: {:.2} % of a CPU", 100.0 * share);
+    println!(
+        "{PLACES} places of 10 points {options}: {:.2} % of a CPU (bar {:.0})",
+        100.0 * share,
+        100.0 * BARS.1
+    );
     drop(programs);
 }

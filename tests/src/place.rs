@@ -13,7 +13,7 @@ use pfp_shm_layout::find::{self, Entry};
 use pfp_shm_layout::header::Facts;
 use pfp_shm_layout::object;
 use pfp_shm_layout::segment::Segment;
-use pfp_top::export::json;
+use pfp_top::files::json;
 use pfp_top::snapshot::Snapshot;
 
 use crate::screen::Screen;

@@ -14,9 +14,9 @@ use pfp_shm_layout::geometry::{CELLS_PER_BLOCK, CHUNK, Config};
 use pfp_shm_layout::header::Facts;
 use pfp_shm_layout::histogram;
 use pfp_shm_layout::segment::Segment;
-use pfp_top::export::json::{self, Overwrite};
-use pfp_top::export::packed;
-use pfp_top::export::whole::write_file;
+use pfp_top::files::json::{self, Overwrite};
+use pfp_top::files::packed;
+use pfp_top::files::whole::write_file;
 use pfp_top::snapshot::Snapshot;
 use pfp_top::source;
 

@@ -16,7 +16,7 @@ use crossterm::event::{KeyCode, KeyEvent};
 use pfp_top::app::{App, Options, Screen};
 use pfp_top::columns::{Column, Sorting};
 use pfp_top::snapshot::{
-    Amiss, Bucket, Cell, Lane, LaneKind, Point, PointState, Record, Snapshot, Stats,
+    Bucket, Cell, Lane, LaneKind, Losses, Point, PointState, Record, Snapshot, Stats,
 };
 use pfp_top::source::synthetic::{Synthetic, bucket_of};
 use pfp_top::source::{Change, Machine, Source};
@@ -75,7 +75,7 @@ impl Busy {
             open: Vec::new(),
             unplaced: 0,
             cpu_ns: None,
-            amiss: Amiss::default(),
+            amiss: Losses::default(),
         };
         snapshot.lanes = (0..LANES).map(lane).collect();
         let cell = |point, lane| {

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use pfp_top::app::{self, App, Options};
-use pfp_top::export::json::{self, Overwrite};
+use pfp_top::files::json::{self, Overwrite};
 use pfp_top::interrupt::Interrupt;
 use pfp_top::source::synthetic::Synthetic;
 use pfp_top::source::{Machine, Source};

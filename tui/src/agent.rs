@@ -23,7 +23,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 
 use crate::app::Session;
 use crate::interrupt::Interrupt;
-use crate::model::Summing;
+use crate::model::{Sight, Summing};
 use crate::snapshot::{Extent, PointState, Snapshot};
 use crate::source::via::wire::{self, Answer, Ask, Failure, Packer, Reply, Request};
 use crate::source::{Change, Finder, Looking, Refusal, Source};
@@ -128,7 +128,7 @@ struct Agent<'a> {
 struct Watched {
     session: Session,
     packer: Packer,
-    /// Makes sums while the viewer looks at nothing else.
+    /// Makes sums while the viewer does not look at all.
     summing: Option<Summing>,
     /// The last picture that was sent.
     last: Option<Snapshot>,
@@ -249,25 +249,19 @@ impl Agent<'_> {
                 }
                 Answer::Done
             }
-            Ask::Picture { source, extent, within_s } => {
+            Ask::Picture { source, sight, within_s } => {
                 self.within = within_s.map(Duration::from_secs);
                 let within = self.within;
                 let watched = self.watched(source)?;
-                watched.session.look_at(Looking { extent: Extent::All, within });
+                watched.session.look_at(Looking { within, ..Looking::default() });
                 let is_key = watched.last.is_none();
-                return Ok((Answer::Picture { is_key }, watched.picture(extent)?));
-            }
-            Ask::Records { source } => {
-                let watched = self.watched(source)?;
-                let last = watched.last.clone().context("there is no picture yet")?;
-                let records = watched.session.whole(&last).records;
-                return Ok((Answer::Records, Packer::pack_one(&records)?));
+                return Ok((Answer::Picture { is_key }, watched.picture(&sight)?));
             }
             Ask::NewRecords { source, from } => {
                 let watched = self.watched(source)?;
                 let last = watched.last.as_ref().context("there is no picture yet")?;
                 let from: HashMap<u32, u64> = from.into_iter().collect();
-                let first = |lane| from.get(&lane).copied().unwrap_or(0);
+                let first = |lane| from.get(&lane).copied().unwrap_or(u64::MAX);
                 let lanes = watched.session.new_records(last, &first);
                 return Ok((Answer::Records, Packer::pack_one(&lanes)?));
             }
@@ -295,11 +289,11 @@ impl Agent<'_> {
 
 impl Watched {
     /// The next picture: the first whole, and any other as what is different from the one before.
-    fn picture(&mut self, extent: Extent) -> Result<Vec<u8>> {
+    fn picture(&mut self, sight: &Sight) -> Result<Vec<u8>> {
         let mut snapshot = self.session.poll()?;
-        match extent {
+        match sight.extent {
             Extent::All => self.summing = None,
-            _ => snapshot = self.summing.get_or_insert_default().sum(&snapshot, extent),
+            _ => snapshot = self.summing.get_or_insert_default().sum(&snapshot, sight),
         }
         let has_died = self.session.has_died();
         let packed = self.packer.pack(&snapshot, self.last.as_ref(), has_died)?;

@@ -9,7 +9,6 @@ mod action;
 mod answers;
 mod common;
 mod event_loop;
-mod filter;
 pub mod keys;
 pub mod mouse;
 mod overlay;
@@ -29,29 +28,29 @@ use ratatui::layout::Rect;
 pub use action::Action;
 pub use common::Common;
 pub use event_loop::run;
-pub use filter::Filter;
 pub use overlay::Overlay;
 pub use prompt::{Prompt, default_file_name};
 pub use replay::Replay;
 pub use session::Session;
 pub use steer::Question;
 
+pub use crate::model::Filter;
 pub use crate::screens::Screen;
 use crate::screens::{Points, SHOW, Screens, View};
 
 use crate::app::keys::{Binding, ChosenKeys};
 use crate::columns::{Column, Sorting};
+use crate::compare::Baseline;
 use crate::grid::Scroll;
 use crate::headline::ended_words;
 use crate::look::Look;
-use crate::model::compare::Baseline;
-use crate::model::{Basis, Figures, Model, News, TAU_SECONDS};
+use crate::model::{Basis, Figures, Model, News, Sight, TAU_SECONDS};
 use crate::snapshot::{Extent, ProcessState, Snapshot};
 use crate::source::{Candidate, Finder, Looking, Source, Together, Wanted};
 use crate::units::Unit;
 use crate::view;
 
-/// How many polls may pass until a whole snapshot comes in place of sums.
+/// How many polls may pass until a snapshot comes that has what is looked at.
 const COMPLETING: usize = 3;
 /// How long the rows stand still after the cursor moved.
 const FREEZE: Duration = Duration::from_millis(1500);
@@ -178,6 +177,8 @@ pub struct App {
     next_poll: Instant,
     next_sample: Instant,
     updates: u64,
+    /// What was said last to be looked at.
+    looking: Looking,
 }
 
 impl App {
@@ -197,6 +198,7 @@ impl App {
             next_poll: now,
             next_sample: now,
             updates: 0,
+            looking: Looking::default(),
         }
     }
 
@@ -297,15 +299,14 @@ impl App {
     }
 
     fn take_snapshot(&mut self, now: Instant) {
-        let is_more = self.is_busy() || self.view().shows_more_than_sums(&self.common);
-        let extent = if is_more { Extent::All } else { Extent::Sums };
+        let mut looking = self.looking();
         let wants_records = self.view().wants_records();
         // The first snapshot is waited for.
-        let within = self.common.model.snapshot().map(|_| self.common.interval);
+        looking.within = self.common.model.snapshot().map(|_| self.common.interval);
+        self.look_at(looking);
         let Some(session) = &mut self.common.session else {
             return;
         };
-        session.look_at(Looking { extent, within });
         match session.poll_after(self.common.model.snapshot()) {
             Ok(mut snapshot) => {
                 if wants_records {
@@ -353,30 +354,87 @@ impl App {
         self.update(now);
     }
 
-    /// Polls for a whole snapshot if the last has sums alone. Returns whether it is there now; a
-    /// slow line may take longer.
-    fn complete(&mut self, now: Instant) -> bool {
-        let has_all = |snapshot: &Snapshot| snapshot.summed.is_none();
+    /// What the screen looks at.
+    fn looking(&self) -> Looking {
         let within = Some(self.common.interval);
-        for _ in 0..COMPLETING {
-            if self.common.model.snapshot().is_none_or(has_all) {
+        match self.is_busy() {
+            true => Looking { within, ..Looking::default() },
+            false => Looking { within, ..self.view().looks_at(&self.common) },
+        }
+    }
+
+    fn look_at(&mut self, looking: Looking) {
+        if let Some(session) = &mut self.common.session {
+            session.look_at(looking.clone());
+        }
+        self.looking = looking;
+    }
+
+    /// Whether the last snapshot lacks what is looked at.
+    fn lacks(&self, sight: &Sight) -> bool {
+        let Some(snapshot) = self.common.model.snapshot() else { return false };
+        let Some(summed) = &snapshot.summed else { return false };
+        let lacks_rows = || {
+            // Which threads a point was in that was left out, nobody here knows.
+            let filter = sight.filter.of_part();
+            let lacks = |figures: &Figures| {
+                figures.is_left_out() || sight.by_thread && figures.threads().is_none()
+            };
+            let mut points = self.common.model.points().iter();
+            points.any(|figures| lacks(figures) && filter.admits(figures))
+        };
+        sight.whole.iter().any(|id| !snapshot.has_whole(*id))
+            || match sight.extent {
+                Extent::All => true,
+                Extent::Threads => !snapshot.has_threads(),
+                Extent::Sums | Extent::Histograms => !summed.has_rows || lacks_rows(),
+                Extent::Loads => false,
+            }
+    }
+
+    /// Sends for all figures. Returns whether they are there now; a slow line may take longer.
+    fn complete(&mut self, now: Instant) -> bool {
+        let within = Some(self.common.interval);
+        self.complete_to(Looking { within, ..Looking::default() }, now)
+    }
+
+    /// Sends for what the screen looks at from now on, unless it was sent for before.
+    fn complete_screen(&mut self, now: Instant) {
+        let looking = self.looking();
+        if self.looking == looking || self.common.status() == Status::Paused {
+            return;
+        }
+        let has_other_lanes = self.looking.lanes != looking.lanes;
+        self.look_at(looking.clone());
+        self.complete_to(looking, now);
+        if has_other_lanes && self.view().wants_records() {
+            self.look_at_records(now);
+            self.update(now);
+        }
+    }
+
+    fn complete_to(&mut self, looking: Looking, now: Instant) -> bool {
+        let sight = looking.sight.clone();
+        if !self.lacks(&sight) {
+            return true;
+        }
+        if self.common.status() == Status::Paused {
+            return false;
+        }
+        self.look_at(looking);
+        // Where their threads decide, what is left out then stays so.
+        let polls = if sight.by_thread { 2 } else { COMPLETING };
+        for _ in 0..polls {
+            let Some(session) = &mut self.common.session else { return false };
+            let Ok(snapshot) = session.poll() else { return false };
+            self.common.model.complete(snapshot);
+            if !self.lacks(&sight) {
+                self.update(now);
                 return true;
             }
-            let is_paused = self.common.status() == Status::Paused;
-            let Some(session) = self.common.session.as_mut().filter(|_| !is_paused) else {
-                return false;
-            };
-            session.look_at(Looking { extent: Extent::All, within });
-            match session.poll() {
-                Ok(snapshot) if has_all(&snapshot) => {
-                    self.common.model.complete(snapshot);
-                    self.update(now);
-                }
-                Ok(_) => {}
-                Err(_) => return false,
-            }
         }
-        self.common.model.snapshot().is_none_or(has_all)
+        self.update(now);
+        false
     }
 
     /// Brings the screen up to date with the figures.
@@ -389,6 +447,9 @@ impl App {
 
     /// While the figures stand still: notices if the process ends.
     fn look_after_it(&mut self, now: Instant) {
+        let sight = Sight { extent: Extent::Loads, ..Sight::default() };
+        let (lanes, within) = (Some(Vec::new()), Some(self.common.interval));
+        self.look_at(Looking { sight, lanes, within });
         let snapshot = match self.common.session.as_mut().map(Session::poll) {
             Some(Ok(snapshot)) => snapshot,
             Some(Err(error)) => return self.common.trouble(now, format!("{error:#}")),

@@ -40,7 +40,7 @@ pub use target::{Target, Via};
 
 use crate::app::{Filter, Options};
 use crate::columns::{Column, Sorting};
-use crate::input;
+use crate::files::input;
 use crate::look::{Look, Terminal, Theme, ThemeName};
 use crate::source::{Moment, Wanted, Which};
 use crate::text::clean_lines;
@@ -152,6 +152,20 @@ const EXIT_CODES: &str = "Settings: $XDG_CONFIG_HOME/pfp-top/config.toml, or the
                           defaults: interval, tau, columns, sort, theme, unit, mouse, ascii, keep; and [keys] and [colors].\n\nExit status: 0 fine, 1 a gate failed, slower than --fail-over allows or `doctor` found a problem, 2 usage or trouble, 3 no process, point or file of that name, \
                           4 no permission, 5 a layout or format version that this pfp-top does not read; of `run` the program's own.";
 
+/// What to save, and where.
+#[derive(clap::Args, Debug)]
+pub struct Saving {
+    /// Which process.
+    #[command(flatten)]
+    target: Target,
+    /// The file to write; compressed if its name ends in .zst.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Replace the file if it exists.
+    #[arg(long)]
+    force: bool,
+}
+
 /// What to do instead of watching.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -181,29 +195,9 @@ pub enum Command {
         show: Show,
     },
     /// Write a snapshot of a process to a file.
-    Snapshot {
-        /// Which process.
-        #[command(flatten)]
-        target: Target,
-        /// The file to write; compressed if its name ends in .zst.
-        #[arg(short, long, value_name = "FILE")]
-        output: PathBuf,
-        /// Replace the file if it exists.
-        #[arg(long)]
-        force: bool,
-    },
+    Snapshot(Saving),
     /// Copy the segment of a process itself to a file, also of one that has crashed.
-    SaveRaw {
-        /// Which process.
-        #[command(flatten)]
-        target: Target,
-        /// The file to write; compressed if its name ends in .zst.
-        #[arg(short, long, value_name = "FILE")]
-        output: PathBuf,
-        /// Replace the file if it exists.
-        #[arg(long)]
-        force: bool,
-    },
+    SaveRaw(Saving),
     /// Record a process: append a snapshot to a file again and again.
     Record(Record),
     /// Compare snapshot files: what became slower or faster, beyond chance.

@@ -2,9 +2,7 @@
 //! they give way on a narrow screen. The screen, the text exports and the filter read this
 //! list; a column is declared here and nowhere else.
 
-mod fit;
 mod sorting;
-mod spec;
 
 use std::cmp::Ordering;
 use std::sync::LazyLock;
@@ -12,18 +10,61 @@ use std::sync::LazyLock;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
-pub use self::fit::Fit;
 pub use self::sorting::Sorting;
-pub use self::spec::Kind;
-use self::spec::{Spec, Value};
+pub use crate::grid::Kind;
+use crate::grid::{self, Grid, Table, Written, fitting, table};
 use crate::model::{BYTES, FLOPS, Figures, Model, Quantiles};
-use crate::snapshot::{OPENMP, PointState, Process, ProcessState};
+use crate::snapshot::{OPENMP, PointState, ProcessState};
 use crate::text;
 use crate::units::{self, NONE, Scale};
 
+type Of = grid::Column<Figures, With>;
+
+/// What the cells of a point are written with.
+pub(crate) struct With {
+    scale: Scale,
+    /// Where quantiles come from.
+    quantiles: fn(&Figures) -> Option<Quantiles>,
+}
+
+impl With {
+    fn quantile(&self, figures: &Figures, of: fn(Quantiles) -> u64) -> Option<f64> {
+        (self.quantiles)(figures).map(|quantiles| of(quantiles) as f64)
+    }
+}
+
+impl Written for With {
+    fn scale(&self) -> Scale {
+        self.scale
+    }
+}
+
+/// For values: they are not written.
+const RAW: With = by(Figures::quantiles);
+
+const fn by(quantiles: fn(&Figures) -> Option<Quantiles>) -> With {
+    With { scale: Scale { ticks_per_second: 1.0, unit: units::Unit::Time }, quantiles }
+}
+
+/// From this width on processes have a column.
+const PROCESS_MIN: usize = 60;
+/// Room that the name gets at least.
+const NAME_MIN: usize = 10;
+/// Names get this part of the width at least, if they need it.
+const NAME_SHARE: usize = 5;
+/// Room for a name at most: figures far away from their name are hard to read.
+const NAME_MOST: usize = 64;
+/// Columns that the bar and the trend get at most in addition to their least.
+const BAR_MORE: usize = 12;
+const TREND_MORE: usize = 100;
+
 /// Declares the columns, their list and what is known of each.
 macro_rules! columns {
-    ($($(#[$doc:meta])* $name:ident = $spec:expr;)*) => {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident = $key:expr, $title:expr, $width:expr, $kind:ident($of:expr)
+            $(.$more:ident($($argument:expr),*))*, $meaning:expr;
+    )*) => {
         /// One column of the table.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Column {
@@ -32,139 +73,107 @@ macro_rules! columns {
 
         impl Column {
             /// All there are.
-            pub const ALL: [Self; SPECS.len()] = [$(Self::$name,)*];
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
         }
 
-        static SPECS: &[Spec] = &[$($spec,)*];
+        pub(crate) static TABLE: Table<Figures, With> = table! {
+            Figures, With;
+            $($key, $title, $width, $kind($of)$(.$more($($argument),*))*, $meaning;)*
+        };
     };
 }
 
 columns! {
     /// Whether the point measures.
-    On = Spec::new("on", "On", 3, Kind::Text, |_| None, "whether it measures")
-        .rank(0)
-        .text(|f, _| state_word(f.state()).into())
-        .order(|a, b| state_rank(a.state()).cmp(&state_rank(b.state())));
+    On = "on", "On", 3, Text(|f, _| state_word(f.state()).into()).right().rank(0).stays()
+        .order(|a, b| state_rank(a.state()).cmp(&state_rank(b.state()))), "whether it measures";
     /// Its id.
-    Id = Spec::new("id", "ID", 5, Kind::Whole, |f| Some(f.number().into()), "its number")
-        .order(|a, b| a.id().cmp(&b.id()));
+    Id = "id", "ID", 5, Whole(|f, _| Some(f.number().into())).order(|a, b| a.id().cmp(&b.id())),
+        "its number";
     /// Its process; shown only where there are several.
-    Process = Spec::new("process", "Process", 20, Kind::Text, |_| None, "its process, where there are several")
-        .rank(0)
-        .text(|f, _| f.process().map_or(String::new(), process_text))
-        .order(|a, b| process_key(a).cmp(&process_key(b)));
+    Process = "process", "Process", 20, Text(process_text).rank(0).stays()
+        .order(|a, b| process_key(a).cmp(&process_key(b))), "its process, where there are several";
     /// Where that runs; shown only where there are several machines.
-    Host = Spec::new("host", "Host", 16, Kind::Text, |_| None, "the machine of its process, where there are several")
-        .rank(8)
-        .text(|f, _| f.process().map_or(String::new(), |process| text::cut_middle(&process.host, 16, '~')))
-        .order(|a, b| host_of(a).cmp(&host_of(b)));
+    Host = "host", "Host", 16, Text(|f, _| short(host_of(f))).rank(10)
+        .order(|a, b| host_of(a).cmp(&host_of(b))),
+        "the machine of its process, where there are several";
     /// Its name.
-    Name = Spec::new("name", "Name", 0, Kind::Text, |_| None, "its name")
-        .rank(0)
-        .text(name_text)
-        .order(|a, b| name_key(a).cmp(&name_key(b)));
+    Name = "name", "Name", NAME_MIN, Text(name_text).rank(0).stays()
+        .order(|a, b| name_key(a).cmp(&name_key(b))), "its name";
     /// What its name is in; shown only where any point is in one.
-    Domain = Spec::new("domain", "Domain", 16, Kind::Text, |_| None, "what a tool's annotation is in, such as nvtx:app")
-        .rank(6)
-        .text(|f, _| f.point().domain().map_or(String::new(), |domain| text::cut_middle(domain, 16, '~')))
-        .order(|a, b| a.point().domain().cmp(&b.point().domain()));
+    Domain = "domain", "Domain", 16, Text(|f, _| short(f.point().domain())).rank(6)
+        .order(|a, b| a.point().domain().cmp(&b.point().domain())),
+        "what a tool's annotation is in, such as nvtx:app";
     /// Measurements.
-    Count = Spec::new("count", "Count", 6, Kind::Count, |f| Some(f.total().count as f64), "measurements")
-        .rank(4)
-        .summed();
+    Count = "count", "Count", 6, Count(|f, _| Some(f.total().count as f64)).rank(4).summed(),
+        "measurements";
     /// Measurements per second.
-    Rate = Spec::new("rate", "/s", 5, Kind::Rate, Figures::rate, "measurements per second")
-        .rank(2)
-        .exported("rate_per_s")
-        .text(|f, _| f.rate().filter(|rate| *rate > 0.0).map_or(NONE.into(), units::si))
-        .summed();
+    Rate = "rate", "/s", 5, Rate(|f, _| f.rate()).rank(2)
+        .exported("rate_per_s").text(rate_text).summed(), "measurements per second";
     /// Share of one CPU.
-    Load = Spec::new("load", "Load%", 6, Kind::Share, Figures::load, "share of one CPU, smoothed")
-        .rank(1)
-        .exported("load_cpus")
-        .text(|f, _| load_text(f))
-        .summed();
+    Load = "load", "Load%", 6, Share(|f, _| f.load()).rank(1)
+        .exported("load_cpus").text(load_text).summed(), "share of one CPU, smoothed";
     /// The load as a bar.
-    Bar = Spec::new("bar", "Bar", 8, Kind::Picture, Figures::load, "its load as a bar, on one scale for all rows")
-        .rank(5);
+    Bar = "bar", "Bar", 8, Picture(|f, _| f.load()).rank(5).left(8 + BAR_MORE),
+        "its load as a bar, on one scale for all rows";
     /// Load of the last intervals.
-    Trend = Spec::new("trend", "Trend", 8, Kind::Picture, Figures::load, "load of the last polls, on the same scale")
-        .rank(9);
+    Trend = "trend", "Trend", 8, Picture(|f, _| f.load()).rank(12).left(8 + TREND_MORE),
+        "load of the last polls, on the same scale";
     /// All exclusive time.
-    Excl = Spec::new("excl", "Excl", 7, Kind::Sum, exclusive, "all time, less that of nested regions that are on")
-        .rank(10)
-        .text(|f, scale| {
-            let open = f.open().and_then(|open| open.exclusive);
-            let own = so_far(f, f.total().exclusive, open).filter(|_| !f.point().wall);
-            own.map_or(NONE.into(), |sum| scale.ticks(sum))
-        })
-        .summed();
+    Excl = "excl", "Excl", 7, Sum(|f, _| exclusive(f)).rank(13).text(exclusive_text).summed(),
+        "all time, less that of nested regions that are on";
     /// Mean exclusive time.
-    Avg = Spec::new("avg", "Avg", 7, Kind::Time, Figures::mean, "mean of a measurement")
-        .rank(3)
-        .text(|f, scale| {
-            let mark = if f.is_short() { SHORT } else { "" };
-            mark.to_owned() + &f.mean().map_or(NONE.into(), |mean| scale.single(mean))
-        });
+    Avg = "avg", "Avg", 7, Time(|f, _| f.mean()).rank(3).text(mean_text), "mean of a measurement";
     /// Least exclusive time.
-    Min = Spec::new("min", "Min", 7, Kind::Time, |f| used(f, f.total().min), "shortest measurement");
+    Min = "min", "Min", 7, Time(|f, _| used(f, f.total().min)), "shortest measurement";
     /// Most exclusive time.
-    Max = Spec::new("max", "Max", 7, Kind::Time, |f| used(f, f.total().max), "longest measurement")
-        .rank(8);
+    Max = "max", "Max", 7, Time(|f, _| used(f, f.total().max)).rank(11), "longest measurement";
     /// Median of exclusive time.
-    P50 = Spec::quantile("p50", |q| q.p50, "half are shorter").rank(11);
+    P50 = "p50", "p50", 7, Time(|f, with| with.quantile(f, |q| q.p50)).rank(14), "half are shorter";
     /// 90th percentile of exclusive time.
-    P90 = Spec::quantile("p90", |q| q.p90, "90 of 100 are shorter");
+    P90 = "p90", "p90", 7, Time(|f, with| with.quantile(f, |q| q.p90)), "90 of 100 are shorter";
     /// 99th percentile of exclusive time.
-    P99 = Spec::quantile("p99", |q| q.p99, "99 of 100 are shorter").rank(6);
+    P99 = "p99", "p99", 7, Time(|f, with| with.quantile(f, |q| q.p99)).rank(7),
+        "99 of 100 are shorter";
     /// Share of the span off the CPU.
-    Off = Spec::new("off", "Off%", 5, Kind::Share, Figures::off_share, "share of its span off the CPU")
-        .rank(7)
-        .exported("off_share");
+    Off = "off", "Off%", 5, Share(|f, _| f.off_share()).rank(8).exported("off_share"),
+        "share of its span off the CPU";
     /// All time with nested regions.
-    Incl = Spec::new("incl", "Incl", 7, Kind::Sum, |f| used(f, f.total().inclusive), "all time, with nested regions and their measuring")
-        .text(|f, scale| {
-            let open = f.open().and_then(|open| open.on_cpu);
-            so_far(f, f.total().inclusive, open).map_or(NONE.into(), |sum| scale.ticks(sum))
-        });
+    Incl = "incl", "Incl", 7, Sum(|f, _| used(f, f.total().inclusive)).text(inclusive_text),
+        "all time, with nested regions and their measuring";
     /// Standard deviation of exclusive time.
-    Dev = Spec::new("dev", "Dev", 7, Kind::Time, Figures::deviation, "standard deviation");
+    Dev = "dev", "Dev", 7, Time(|f, _| f.deviation()), "standard deviation";
     /// Exclusive time of the last measurement.
-    Last = Spec::new("last", "Last", 7, Kind::Time, |f| used(f, f.total().last), "last measurement");
+    Last = "last", "Last", 7, Time(|f, _| used(f, f.total().last)), "last measurement";
     /// Exponential average of exclusive time.
-    Smooth = Spec::new(
-        "smooth",
-        "EWMA",
-        7,
-        Kind::Time,
-        |f| (f.is_used() && f.point().alpha.is_some()).then(|| f.total().average),
-        "exponential average of a measurement (alpha)",
-    );
+    Smooth = "smooth", "EWMA", 7,
+        Time(|f, _| (f.is_used() && f.point().alpha.is_some()).then(|| f.total().average)),
+        "exponential average of a measurement (alpha)";
     /// Switches between begin and end.
-    Switches = Spec::new("switches", "Switch", 7, Kind::Count, |f| Some(f.total().switches as f64), "times its threads were off the CPU")
-        .summed();
+    Switches = "switches", "Switch", 7, Count(|f, _| Some(f.total().switches as f64)).summed(),
+        "times its threads were off the CPU";
     /// Threads that were in it.
-    Threads = Spec::new("thr", "Thr", 5, Kind::Whole, |f| Some(f.lanes().count() as f64), "threads that were in it")
-        .exported("threads");
+    Threads = "thr", "Thr", 5, Whole(|f, _| f.threads().map(|threads| threads as f64)).exported("threads"),
+        "threads that were in it";
     /// Bytes in a second of exclusive time, of a point that tells of bytes.
-    Bytes = Spec::new("bytes", "B/s", 7, Kind::Rate, |f| f.amount(BYTES)?.per_cpu_second, "bytes in a second of its time")
-        .exported("bytes_per_cpu_s");
+    Bytes = "bytes", "B/s", 7, Rate(|f, _| f.amount(BYTES)?.per_cpu_second)
+        .exported("bytes_per_cpu_s"), "bytes in a second of its time";
     /// Floating-point operations in a second of exclusive time.
-    Flops = Spec::new("flops", "FLOP/s", 7, Kind::Rate, |f| f.amount(FLOPS)?.per_cpu_second, "floating-point operations in a second")
-        .exported("flops_per_cpu_s");
+    Flops = "flops", "FLOP/s", 7, Rate(|f, _| f.amount(FLOPS)?.per_cpu_second)
+        .exported("flops_per_cpu_s"), "floating-point operations in a second";
     /// Floating-point operations for each byte.
-    Intensity = Spec::new("intensity", "FLOP/B", 7, Kind::Rate, Figures::intensity, "floating-point operations per byte")
-        .exported("flops_per_byte");
+    Intensity = "intensity", "FLOP/B", 7, Rate(|f, _| f.intensity()).exported("flops_per_byte"),
+        "floating-point operations per byte";
     /// What else the point counts, in a second of exclusive time.
-    Items = Spec::new("items", "Item/s", 7, Kind::Rate, |f| f.own_amount()?.per_cpu_second, "what else it counts, in a second")
-        .exported("items_per_cpu_s");
+    Items = "items", "Item/s", 7, Rate(|f, _| f.own_amount()?.per_cpu_second)
+        .exported("items_per_cpu_s"), "what else it counts, in a second";
     /// Exclusive time of one of those.
-    PerItem = Spec::new("per-item", "/Item", 7, Kind::Sum, Figures::per_item, "time of one of what it counts")
-        .exported("per_item");
+    PerItem = "per-item", "/Item", 7, Sum(|f, _| f.per_item()).exported("per_item"),
+        "time of one of what it counts";
     /// The greatest exclusive time of a process over the mean, of a point that is summed
     /// over several.
-    Imbalance = Spec::new("imbalance", "Imbal", 7, Kind::Rate, Figures::imbalance, "of a sum or a parallel region: the busiest over the mean")
-        .rank(7);
+    Imbalance = "imbalance", "Imbal", 7, Rate(|f, _| f.imbalance()).rank(9),
+        "of a sum or a parallel region: the busiest over the mean";
 }
 
 /// What the figures of a column are.
@@ -213,7 +222,7 @@ const SHORT: &str = "~";
 impl ValueEnum for Column {
     fn value_variants<'a>() -> &'a [Self] {
         static SORTABLE: LazyLock<Vec<Column>> =
-            LazyLock::new(|| Column::ALL.into_iter().filter(|column| column.sorts()).collect());
+            LazyLock::new(|| Column::ALL.iter().copied().filter(|column| column.sorts()).collect());
         &SORTABLE
     }
 
@@ -265,23 +274,23 @@ impl Column {
         Self::Imbalance,
     ];
 
-    fn spec(self) -> &'static Spec {
-        &SPECS[self as usize]
+    pub(crate) fn spec(self) -> &'static Of {
+        &TABLE.0[self as usize]
     }
 
     /// What stands over it.
     pub fn title(self) -> &'static str {
-        self.spec().title
+        self.spec().heading.title
     }
 
     /// What it shows, in a few words.
     pub fn meaning(self) -> &'static str {
-        self.spec().meaning
+        self.spec().heading.meaning
     }
 
     /// Its name on the command line and in the settings file.
     pub fn word(self) -> &'static str {
-        self.spec().word
+        self.spec().heading.key
     }
 
     /// Its name in CSV and JSON; a time's gets its unit as well.
@@ -296,8 +305,9 @@ impl Column {
 
     /// The column of that name.
     pub fn of_word(word: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|column| column.word() == word).ok_or_else(|| {
-            let all = Self::ALL.map(Self::word).join(", ");
+        Self::ALL.iter().copied().find(|column| column.word() == word).ok_or_else(|| {
+            let all: Vec<_> = Self::ALL.iter().map(|column| column.word()).collect();
+            let all = all.join(", ");
             format!("expected columns among {all}, found {word}")
         })
     }
@@ -332,20 +342,9 @@ impl Column {
         columns.iter().copied().filter(says_something).collect()
     }
 
-    /// Whether the table always has it.
-    pub fn stays(self) -> bool {
-        self.spec().rank == 0
-    }
-
-    /// Its width on the screen, with room for the sorting mark behind the
-    /// title; none for the name, which takes what is left.
-    pub fn width(self) -> Option<usize> {
-        Some(self.spec().width).filter(|width| *width > 0)
-    }
-
-    /// Its rank when room is short: what is greater goes first.
-    fn dispensable(self) -> u8 {
-        self.spec().rank
+    /// Its width on the screen at least, with room for the sorting mark behind the title.
+    pub fn width(self) -> usize {
+        self.spec().width.0
     }
 
     /// Whether it is a picture, and of use on the screen alone.
@@ -355,17 +354,17 @@ impl Column {
 
     /// Whether the user can sort by it.
     pub fn sorts(self) -> bool {
-        !self.is_drawn()
+        self.spec().heading.sorts.is_some()
     }
 
     /// Whether its natural order is the greatest first.
     pub fn greatest_first(self) -> bool {
-        self.spec().order.is_none()
+        self.spec().heading.sorts == Some(true)
     }
 
     /// Whether it starts at the left.
     pub fn is_text(self) -> bool {
-        self != Self::On && matches!(self.kind(), Kind::Text | Kind::Picture)
+        self.spec().is_left
     }
 
     /// Whether the sum of all rows says anything.
@@ -376,18 +375,9 @@ impl Column {
     /// What it shows of a point. The state and the pictures are the drawer's own:
     /// they are glyphs.
     pub fn text(self, figures: &Figures, scale: &Scale) -> String {
-        if let Some(text) = self.spec().text {
-            return text(figures, scale);
-        }
-        let Some(value) = self.value(figures) else { return NONE.into() };
-        match self.kind() {
-            Kind::Text | Kind::Picture => String::new(),
-            Kind::Share => units::percent(value),
-            Kind::Time => scale.single(value),
-            Kind::Sum => scale.ticks(value),
-            Kind::Count => units::count(value as u64),
-            Kind::Whole => value.to_string(),
-            Kind::Rate => units::si(value),
+        match self.is_known(figures) {
+            true => self.spec().cell(figures, &With { scale: *scale, ..RAW }),
+            false => self.kind().written(None, scale),
         }
     }
 
@@ -396,26 +386,23 @@ impl Column {
     pub fn measure(self) -> Option<Measure> {
         match self.kind() {
             Kind::Text | Kind::Picture => None,
-            Kind::Share => Some(Measure::Percent),
+            Kind::Share | Kind::Points | Kind::Change => Some(Measure::Percent),
             Kind::Time | Kind::Sum => Some(Measure::Seconds),
-            Kind::Count | Kind::Whole | Kind::Rate => Some(Measure::Number),
+            Kind::Count | Kind::Whole | Kind::Rate | Kind::Odds => Some(Measure::Number),
         }
+    }
+
+    /// Whether the snapshot says it of a point, of which it may have left out the rest.
+    fn is_known(self, figures: &Figures) -> bool {
+        let of_few = matches!(self, Self::Count | Self::Rate | Self::Load | Self::Excl | Self::Avg);
+        let says_nothing_of_time =
+            self == Self::On || self == Self::Id || self.kind() == Kind::Text;
+        of_few || says_nothing_of_time || self.is_drawn() || !figures.is_left_out()
     }
 
     /// The figure of a point: a share, ticks or a number.
     pub fn value(self, figures: &Figures) -> Option<f64> {
-        self.value_by(figures, Figures::quantiles)
-    }
-
-    fn value_by(
-        self,
-        figures: &Figures,
-        quantiles: fn(&Figures) -> Option<Quantiles>,
-    ) -> Option<f64> {
-        match self.spec().value {
-            Value::Of(value) => value(figures),
-            Value::Quantile(of) => quantiles(figures).map(|q| of(q) as f64),
-        }
+        self.spec().value(figures, &RAW).filter(|_| self.is_known(figures))
     }
 
     /// The figure of a point, per cent or seconds where it is of that kind.
@@ -431,20 +418,46 @@ impl Column {
     /// Compares two points by this column, the natural way up. What has no
     /// figure counts as less than every figure.
     pub fn compare(self, a: &Figures, b: &Figures) -> Ordering {
-        self.compare_by(a, b, Figures::quantiles)
+        self.spec().compare(a, b, &RAW)
+    }
+}
+
+/// The columns that a screen has room for.
+#[derive(Clone, Debug)]
+pub struct Fit {
+    /// The columns, from left to right.
+    pub columns: Vec<Column>,
+    pub(crate) grid: Grid,
+}
+
+impl Fit {
+    /// What of these columns fits into `width`, one blank between them, for points whose
+    /// names take up to `names` columns, and of what there is. What the names do not need
+    /// goes to the bar and the trend.
+    pub fn new(
+        columns: &[Column],
+        width: usize,
+        names: usize,
+        mut there: There,
+        ellipsis: char,
+    ) -> Self {
+        let by_rank = columns == Column::DEFAULT;
+        there.processes &= width >= PROCESS_MIN;
+        let least = names.clamp(NAME_MIN, NAME_MIN.max(width / NAME_SHARE));
+        let columns = Column::shown(columns, there).into_iter().map(Column::spec).collect();
+        let widths = |column: &Of| match column.heading.key == Column::Name.word() {
+            true => (least, names.min(NAME_MOST)),
+            false => column.width,
+        };
+        let (columns, grid) = fitting(columns, by_rank, None, width, ellipsis, widths);
+        let columns = columns.iter().filter_map(|it| Column::of_word(it.heading.key).ok());
+        Self { columns: columns.collect(), grid }
     }
 
-    fn compare_by(
-        self,
-        a: &Figures,
-        b: &Figures,
-        quantiles: fn(&Figures) -> Option<Quantiles>,
-    ) -> Ordering {
-        if let Some(order) = self.spec().order {
-            return order(a, b);
-        }
-        let key = |figures| self.value_by(figures, quantiles).unwrap_or(f64::NEG_INFINITY);
-        key(a).total_cmp(&key(b))
+    /// The room of one of them.
+    pub fn width(&self, column: Column) -> usize {
+        let place = self.columns.iter().position(|it| *it == column);
+        place.map_or(0, |place| self.grid.slots[place].width)
     }
 }
 
@@ -462,14 +475,34 @@ pub(crate) fn clock_mark(figures: &Figures) -> &'static str {
     }
 }
 
-fn name_text(figures: &Figures, scale: &Scale) -> String {
+fn exclusive_text(figures: &Figures, with: &With) -> String {
+    let open = figures.open().and_then(|open| open.exclusive);
+    let own = so_far(figures, figures.total().exclusive, open);
+    Kind::Sum.written(own.filter(|_| !figures.point().wall), &with.scale)
+}
+
+fn inclusive_text(figures: &Figures, with: &With) -> String {
+    let open = figures.open().and_then(|open| open.on_cpu);
+    Kind::Sum.written(so_far(figures, figures.total().inclusive, open), &with.scale)
+}
+
+fn mean_text(figures: &Figures, with: &With) -> String {
+    let mark = if figures.is_short() { SHORT } else { "" };
+    mark.to_owned() + &Kind::Time.written(figures.mean(), &with.scale)
+}
+
+fn rate_text(figures: &Figures, with: &With) -> String {
+    Kind::Rate.written(figures.rate().filter(|rate| *rate > 0.0), &with.scale)
+}
+
+fn name_text(figures: &Figures, with: &With) -> String {
     let name = figures.name();
     match (figures.trouble().as_slice(), figures.open().filter(|_| !figures.is_used())) {
         ([], _) if figures.point().device => format!("{name}{}", clock_mark(figures)),
         ([], None) => name,
         ([], Some(open)) => {
             let wall = if open.on_cpu.is_none() { " wall" } else { "" };
-            format!("{name} open {}{wall}", scale.ticks(open.span as f64))
+            format!("{name} open {}{wall}", with.scale.ticks(open.span as f64))
         }
         (trouble, _) => {
             let words: Vec<_> = trouble.iter().map(|trouble| trouble.words()).collect();
@@ -487,7 +520,7 @@ fn process_key(figures: &Figures) -> Option<(&str, u32)> {
     figures.process().map(|process| (process.name.as_str(), process.pid))
 }
 
-fn load_text(figures: &Figures) -> String {
+fn load_text(figures: &Figures, _: &With) -> String {
     match (figures.state(), figures.load()) {
         (PointState::Off, load) if load.is_none_or(|load| load < 0.0005) => "off".into(),
         (PointState::InvalidBeginBegin, _) => "INVAL".into(),
@@ -500,16 +533,22 @@ fn host_of(figures: &Figures) -> Option<&str> {
     figures.process().map(|process| process.host.as_str())
 }
 
+/// Words in a column of 16.
+fn short(words: Option<&str>) -> String {
+    text::cut_middle(words.unwrap_or_default(), 16, '~')
+}
+
 /// A process in its column: the id whole, the name as far as there is room, and
 /// what has become of it.
-fn process_text(process: &Process) -> String {
+fn process_text(figures: &Figures, _: &With) -> String {
+    let Some(process) = figures.process() else { return String::new() };
     let ended = match process.state {
         ProcessState::Running => "",
         ProcessState::Exited => " ended",
         ProcessState::Crashed => " died",
     };
     let rest = format!("[{}]{ended}", process.pid);
-    let room = Column::Process.width().unwrap_or(0).saturating_sub(rest.len());
+    let room = Column::Process.width().saturating_sub(rest.len());
     format!("{}{rest}", crate::text::cut(&process.name, room, '~'))
 }
 

@@ -3,23 +3,19 @@
 
 pub mod chrome;
 pub mod csv;
-pub mod diff;
 pub mod folded;
 mod format;
 pub mod gate;
 mod hdr;
 pub mod hgrm;
 pub mod hlog;
-pub mod json;
 pub mod list;
 #[cfg(any(feature = "native-histograms", feature = "otlp"))]
 mod native;
 pub mod openmetrics;
 #[cfg(feature = "otlp")]
 pub mod otlp;
-pub mod packed;
 pub mod perfetto;
-pub mod recording;
 pub mod rows;
 mod series;
 pub mod speedscope;
@@ -30,7 +26,6 @@ pub mod svg_roofline;
 pub mod svg_trace;
 pub mod table;
 mod tracks;
-pub mod whole;
 
 pub use format::Format;
 pub use subject::{Begin, Subject};

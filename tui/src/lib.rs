@@ -12,10 +12,11 @@
 //! |---|---|---|
 //! | [`source`] | processes and files that snapshots come from | the screen |
 //! | [`snapshot`] | an immutable picture of one process, plain data | everything else |
-//! | [`recording`] | many snapshots as frames of one file | who records, who replays |
+//! | [`files`] | snapshots and recordings, read and written | where snapshots come from |
 //! | [`model`] | snapshots folded into the figures that are shown | terminals, shared memory |
+//! | [`pattern`] | how points, threads and processes are named | what has names |
 //! | [`columns`] | the columns of the table: what they show, how they sort | who draws them |
-//! | [`comparison`] | the columns of a comparison with a baseline | who draws them |
+//! | [`compare`] | figures beside a baseline: verdicts, columns, as text | the screen |
 //! | [`app`] | what the user does: keys, actions, prompts, the session | how it is drawn |
 //! | [`screens`] | one type a screen: its state, keys, clicks, rows and drawing | one another |
 //! | [`view`] | what stands around a screen | how anything changes |
@@ -31,18 +32,18 @@ mod agent;
 pub mod app;
 pub mod cli;
 pub mod columns;
-pub mod comparison;
+pub mod compare;
 pub mod export;
+pub mod files;
 pub mod grid;
 pub mod headline;
-pub mod input;
 pub mod interrupt;
 pub mod local_time;
 pub mod look;
 pub mod model;
+pub mod pattern;
 #[cfg(feature = "otlp")]
 pub mod push;
-pub mod recording;
 pub mod roofline;
 pub mod screens;
 pub mod serve;

@@ -8,6 +8,7 @@ mod theme;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
@@ -39,6 +40,11 @@ pub(crate) fn draw_scrolled(
     frame.render_widget(Paragraph::new(seen), body);
 }
 
+/// A text in lines of this style, as many as it takes.
+pub(crate) fn wrapped(text: &str, width: usize, style: Style) -> Vec<Line<'static>> {
+    text::wrapped(text, width).into_iter().map(|line| Line::styled(line, style)).collect()
+}
+
 impl Grid {
     /// The row of the titles over all of the width, with a sign at what the rows are sorted
     /// by.
@@ -53,7 +59,7 @@ impl Grid {
             spans.push(Span::styled(text, style));
         };
         for slot in &self.slots {
-            let sorted = sorted.filter(|sorted| sorted.key == slot.key);
+            let sorted = sorted.filter(|sorted| sorted.key == slot.key && !slot.key.is_empty());
             let (title, style) = match sorted {
                 None => (slot.title.to_string(), theme.heading),
                 Some(Sorted { descending: true, .. }) => {

@@ -18,10 +18,9 @@
 mod between;
 mod busy;
 mod calls;
-pub mod compare;
 pub mod cost;
-pub mod effect;
 mod figures;
+mod filter;
 pub mod gate;
 pub mod histogram;
 mod history;
@@ -39,6 +38,7 @@ pub mod tree;
 mod trouble;
 mod window;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use between::between;
@@ -47,6 +47,7 @@ pub use figures::{
     Amount, BYTES, FLOPS, Figures, LaneFigures, VariantFigures, amounts, intensity, mean,
     off_share, total, variance,
 };
+pub use filter::Filter;
 pub use histogram::Quantiles;
 pub use history::{History, Sample, Slice};
 pub use lifetime::Lifetime;
@@ -56,11 +57,12 @@ pub use past::{Lately, Past, Since};
 pub use recent::{Recent, RecentWindow};
 pub(crate) use stacks::share_out;
 pub use stacks::{Frame, Stacks, Weight};
+pub use summing::Sight;
 pub(crate) use summing::Summing;
 pub use trouble::Trouble;
 pub use window::{Length, Window};
 
-use crate::snapshot::{LaneKind, Losses, PointState, ProcessState, Snapshot};
+use crate::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
 
 /// Time constant of the smoothed load unless told otherwise, seconds.
 pub const TAU_SECONDS: f64 = 5.0;
@@ -166,13 +168,14 @@ impl Model {
         // Without what was reset, nobody can tell what is an open region's own.
         let is_reset = !self.open.is_empty() && was_reset(&before, &snapshot);
         let ends = ran(&before) && !ran(&snapshot);
+        let has_threads = snapshot.has_threads();
         self.threads = match interval {
-            _ if ends && snapshot.summed.is_none() => {
+            _ if ends && has_threads => {
                 threads::end(&snapshot, seconds(&snapshot, snapshot.elapsed_ticks))
             }
-            _ if snapshot.summed.is_some() => threads::keep(&snapshot, &self.threads),
+            _ if !has_threads => threads::keep(&snapshot, &self.threads),
             // Nobody knows what each thread did in between.
-            Some(_) if before.summed.is_some() => {
+            Some(_) if !before.has_threads() => {
                 let seconds = seconds(&snapshot, snapshot.elapsed_ticks);
                 threads::life(&snapshot, &self.open, seconds)
             }
@@ -184,9 +187,14 @@ impl Model {
             }
             None => threads::keep(&snapshot, &self.threads),
         };
+        let own = own_intervals(&before, &snapshot);
         for figures in &mut self.points {
             while old.next_if(|old| old.id() < figures.id()).is_some() {}
             let old = old.next_if(|old| old.id() == figures.id());
+            // Places send at times of their own.
+            let place = figures.point().process.map(|place| place as usize);
+            let of_process = place.and_then(|place| own.get(place).copied().flatten());
+            let interval = interval.map(|ticks| of_process.unwrap_or(ticks));
             // What a process did before it joined did not happen in this interval.
             let joined = old.is_none() && figures.process().is_some_and(|p| !before.knows(p));
             // What a process that has ended burned is known of its life alone.
@@ -203,6 +211,8 @@ impl Model {
                     figures.keep(old);
                     figures.take_gap();
                 }
+                // The same figures as before: it goes on as it did.
+                Some(0) => figures.keep(old),
                 Some(ticks) => {
                     let seconds = seconds(&snapshot, ticks);
                     let alpha = load_alpha(seconds, self.tau_seconds);
@@ -211,7 +221,7 @@ impl Model {
                         true => None,
                         false => Some(of_point.map(|(_, ticks)| ticks).sum()),
                     };
-                    figures.take_interval(old, open, ticks, seconds, alpha);
+                    figures.take_interval(old, open, &own, ticks, seconds, alpha);
                 }
                 None => figures.keep(old),
             }
@@ -225,7 +235,8 @@ impl Model {
         if ends { News::Ended } else { News::Later }
     }
 
-    /// Replaces the sums that were folded last by a whole snapshot of that moment or just after.
+    /// Replaces the sums that were folded last by a snapshot of that moment or just after that
+    /// has more.
     /// Rates and loads stay.
     pub fn complete(&mut self, snapshot: Snapshot) {
         let is_same = |before: &Snapshot| {
@@ -246,8 +257,12 @@ impl Model {
         }
         self.open = open_regions(&snapshot);
         self.show_open();
-        self.threads =
-            threads::life(&snapshot, &self.open, seconds(&snapshot, snapshot.elapsed_ticks));
+        self.threads = match snapshot.has_threads() {
+            true => {
+                threads::life(&snapshot, &self.open, seconds(&snapshot, snapshot.elapsed_ticks))
+            }
+            false => threads::keep(&snapshot, &self.threads),
+        };
     }
 
     fn remember_top(&mut self) {
@@ -364,6 +379,13 @@ impl Model {
     }
 }
 
+/// How many ticks are between the figures of each of several processes, where that is known.
+fn own_intervals(before: &Snapshot, now: &Snapshot) -> Vec<Option<u64>> {
+    let then: HashMap<&str, u64> = before.aged().collect();
+    let own = |(id, age): (&str, u64)| age.checked_sub(*then.get(id)?);
+    now.aged().map(own).collect()
+}
+
 /// Whether a point was reset between two snapshots.
 fn was_reset(before: &Snapshot, now: &Snapshot) -> bool {
     let mut old = before.points.iter().peekable();
@@ -380,40 +402,6 @@ fn load_alpha(interval_seconds: f64, tau_seconds: f64) -> f64 {
 
 fn seconds(snapshot: &Snapshot, ticks: u64) -> f64 {
     ticks as f64 / snapshot.clock.ticks_per_second
-}
-
-/// What was lost, refused or repaired, each kind in words with its count;
-/// empty while nothing was.
-pub fn losses(snapshot: &Snapshot) -> Vec<(u64, &'static str)> {
-    in_words(&snapshot.losses)
-}
-
-const NO_PLACE: &str = "points without a place";
-const NO_SPACE: &str = "cells not recorded: no space";
-const SHARED: &str = "threads share the overflow lane";
-const MISMATCHED: &str = "ends not of the innermost region";
-const TOO_DEEP: &str = "begins nested too deep";
-const BACKWARDS: &str = "times the clock went astray";
-const MISSED: &str = "begins not measured";
-const NO_RECORD: &str = "measurements without a record";
-
-fn in_words(l: &Losses) -> Vec<(u64, &'static str)> {
-    [
-        (l.points_refused, NO_PLACE),
-        (l.space_refused, NO_SPACE),
-        (l.lanes_overflowed, SHARED),
-        (l.mismatched_ends, MISMATCHED),
-        (l.begins_refused, TOO_DEEP),
-        (l.clock_anomalies, BACKWARDS),
-        (l.begins_missed, MISSED),
-        (l.records_missed, NO_RECORD),
-        // Not the records: a ring keeps the last of them, and overwriting the
-        // rest is what it is for.
-        (l.cells_busy, "cells not read whole just now"),
-    ]
-    .into_iter()
-    .filter(|(count, _)| *count > 0)
-    .collect()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! exclusive on-CPU time, so they are those of **one thread**, and so are the roofs:
 //! that of a thread that is alone, and a thread's share where all work at once.
 
+pub(crate) mod columns;
 mod kernels;
 mod machine;
 mod measure;
@@ -21,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 pub use measure::measure;
 
-use crate::export::whole::{self, Overwrite, WriteError};
+use crate::files::whole::{self, Overwrite, WriteError};
 
 /// What a machine can do at most.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,7 +84,7 @@ impl Ceilings {
     /// Those that were kept, if they are of this machine's processor.
     #[must_use]
     pub fn load(path: &Path) -> Option<Self> {
-        let text = crate::input::read(path, MAX_BYTES).ok()?;
+        let text = crate::files::input::read(path, MAX_BYTES).ok()?;
         let kept: Self = serde_json::from_slice(&text).ok()?;
         (kept.cpu == machine::cpu() && kept.is_sound()).then_some(kept)
     }

@@ -14,17 +14,18 @@ mod log;
 mod picker;
 mod points;
 mod roofline;
+mod sums;
 mod threads;
 mod timeline;
 mod tree;
 mod waiting;
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use crossterm::event::KeyCode;
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
-use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
 pub use detail::{Detail, LoadView};
@@ -33,7 +34,6 @@ pub use log::LogView;
 pub use picker::Picker;
 pub use points::Points;
 pub use roofline::Roofline;
-pub(crate) use roofline::dot as roofline_dot;
 pub use threads::Threads;
 pub use timeline::{TimeView, Timeline};
 pub use tree::CallTree;
@@ -43,11 +43,12 @@ use crate::app::keys::Key::{Char, Named};
 use crate::app::keys::{Group, KeyMap, bind, common};
 use crate::app::mouse::Target;
 use crate::app::{Action, Common, Filter, Overlay, Prompt};
+use crate::compare::Baseline;
 use crate::grid::{Chosen, Grid};
-use crate::look::Look;
-use crate::model::compare::Baseline;
-use crate::snapshot::Snapshot;
-use crate::source::{Candidate, Together};
+use crate::look::{Look, wrapped};
+use crate::model::Sight;
+use crate::snapshot::{Extent, Snapshot};
+use crate::source::{Candidate, Looking, Together};
 
 /// What a screen without rows says of the filter that hides them all.
 fn nothing_passes(common: &Common, width: usize, look: &Look) -> Paragraph<'static> {
@@ -55,9 +56,7 @@ fn nothing_passes(common: &Common, width: usize, look: &Look) -> Paragraph<'stat
     if let Some(why) = common.filter.unknown_words() {
         text += &format!("; {why}");
     }
-    let lines = crate::text::wrapped(&text, width.max(1)).into_iter();
-    let lines: Vec<Line> = lines.map(|line| Line::styled(line, look.theme.faint)).collect();
-    Paragraph::new(lines)
+    Paragraph::new(wrapped(&text, width, look.theme.faint))
 }
 
 /// Declares the screens: their names, the one that each has a field of, and those of a
@@ -201,9 +200,9 @@ pub trait View {
         Vec::new()
     }
 
-    /// Whether it shows more than sums over threads, with their quantiles.
-    fn shows_more_than_sums(&self, _common: &Common) -> bool {
-        true
+    /// What it shows of a snapshot, for a line that brings no more.
+    fn looks_at(&self, _common: &Common) -> Looking {
+        Looking::default()
     }
 
     /// Does what a key asks for, if that is its own.
@@ -275,35 +274,13 @@ pub trait View {
 
     /// What lies at a place.
     fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
-        let rows = self.rows(body);
-        if at.y + 1 == rows.y && rows.height > 0 {
-            let heading = self.heading_at(at.x - body.x, body, common);
-            return heading.map_or(Target::Nothing, Target::Heading);
-        }
-        let place = common.scroll.offset + usize::from(at.y.saturating_sub(rows.y));
-        match rows.contains(at) && place < self.cursor(common).1 {
-            true => Target::Row(place),
-            false => Target::Nothing,
-        }
+        hit_table(self, at, body, common)
     }
 
     /// Takes a click: one on a row selects it, one on the selected row opens it, one on a
     /// heading sorts by it.
     fn click(&mut self, target: Target, common: &mut Common, now: Instant) -> Outcome {
-        match target {
-            Target::Row(place) if place == self.cursor(common).0 => {
-                return self.act(Action::Open, common, now);
-            }
-            Target::Row(place) => self.select(place, common, now),
-            Target::Heading(key) => {
-                if let Some(table) = self.table_mut() {
-                    table.click(key);
-                }
-                return Outcome::Arrange;
-            }
-            _ => return Outcome::Pass,
-        }
-        Outcome::Done
+        click_table(self, target, common, now)
     }
 
     /// The point that the keys mean.
@@ -390,6 +367,61 @@ pub trait View {
         common.rows = usize::from(self.rows(body).height).max(1);
         common.scroll.settle(common.rows, self.cursor(common))
     }
+}
+
+/// What lies at a place of a screen that is a table: a heading, or a row.
+fn hit_table<V: View + ?Sized>(view: &V, at: Position, body: Rect, common: &Common) -> Target {
+    let rows = view.rows(body);
+    if at.y + 1 == rows.y && rows.height > 0 {
+        let heading = view.heading_at(at.x - body.x, body, common);
+        return heading.map_or(Target::Nothing, Target::Heading);
+    }
+    let place = common.scroll.offset + usize::from(at.y.saturating_sub(rows.y));
+    match rows.contains(at) && place < view.cursor(common).1 {
+        true => Target::Row(place),
+        false => Target::Nothing,
+    }
+}
+
+/// Takes a click on a screen that is a table.
+fn click_table<V: View + ?Sized>(
+    view: &mut V,
+    target: Target,
+    common: &mut Common,
+    now: Instant,
+) -> Outcome {
+    match target {
+        Target::Row(place) if place == view.cursor(common).0 => {
+            return view.act(Action::Open, common, now);
+        }
+        Target::Row(place) => view.select(place, common, now),
+        Target::Heading(key) => {
+            if let Some(table) = view.table_mut() {
+                table.click(key);
+            }
+            return Outcome::Arrange;
+        }
+        _ => return Outcome::Pass,
+    }
+    Outcome::Done
+}
+
+/// What the table of points shows.
+fn sight_of_rows(common: &Common) -> Sight {
+    Sight {
+        extent: Extent::Sums,
+        filter: common.filter.without_figures(),
+        by_thread: common.filter.asks_for_threads(),
+        whole: BTreeSet::new(),
+    }
+}
+
+/// What goes on where no point is shown: the lines above and the loads.
+fn sight_of_none(common: &Common) -> Sight {
+    let sight = sight_of_rows(common);
+    // Which points pass is not known without their threads.
+    let extent = if sight.by_thread { Extent::Sums } else { Extent::Loads };
+    Sight { extent, ..sight }
 }
 
 /// Filters a screen's own rows by what was typed, or says why it cannot.

@@ -8,15 +8,17 @@
 //! All times are **ticks** of the process's clock (time-stamp-counter cycles)
 //! unless the name ends in another unit; [`Clock::ticks_per_second`] converts.
 
-use std::collections::BTreeMap;
-use std::fmt;
+mod cell;
+mod loss;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use crate::source::BadPlace;
+pub use self::cell::{Bucket, Cell, Stats, Variant};
+pub use self::loss::{Loss, Losses};
 
 /// The name of the file format, the value of [`Snapshot::format`].
 pub const FORMAT: &str = "pfp-snapshot";
@@ -37,6 +39,9 @@ pub struct Snapshot {
     pub elapsed_ticks: u64,
     /// Who was watched.
     pub process: Process,
+    /// Of several processes: how old each was when its figures were taken, ticks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ages: Vec<u64>,
     /// What its clock is and how far it can be trusted.
     pub clock: Clock,
     /// The points, in the order of their ids.
@@ -74,16 +79,32 @@ pub enum Extent {
     Histograms,
     /// Sums over the threads of each process, and three quantiles of a point.
     Sums,
+    /// What each thread has in each point, without histograms.
+    Threads,
+    /// What the loads of the points follow from.
+    Loads,
 }
 
 /// What a snapshot of sums over threads has in place of histograms and edges.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summed {
+    /// It has what a table shows.
+    #[serde(default)]
+    pub has_rows: bool,
     /// Exclusive ticks that 50, 90 and 99 in a hundred measurements of a point do not exceed,
-    /// by the point's id.
+    /// by the point's id; none where there are histograms.
     pub quantiles: BTreeMap<u32, [u64; 3]>,
     /// Those of the open regions by their lane's id, the outermost first.
     pub open: BTreeMap<u32, Vec<OwnTicks>>,
+    /// Points whose cells are there thread by thread all the same.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub by_thread: BTreeSet<u32>,
+    /// Points whose histograms and edges are there, too.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub whole: BTreeSet<u32>,
+    /// Points of which counts and exclusive times are there alone.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub left_out: BTreeSet<u32>,
 }
 
 /// Exclusive ticks of an open region, where known: one number whose growth is right, and one that
@@ -118,10 +139,63 @@ impl Snapshot {
         places
     }
 
+    /// Whether it says of this point what each thread has in it.
+    pub(crate) fn has_threads_of(&self, point: u32) -> bool {
+        self.summed.as_ref().is_none_or(|summed| summed.by_thread.contains(&point))
+    }
+
+    /// Whether it says that of all points.
+    pub(crate) fn has_threads(&self) -> bool {
+        self.summed.is_none() || self.points.iter().all(|point| self.has_threads_of(point.id))
+    }
+
+    /// Whether it has all that there is of this point.
+    pub(crate) fn has_whole(&self, point: u32) -> bool {
+        self.summed.as_ref().is_none_or(|summed| summed.whole.contains(&point))
+    }
+
+    /// A lane by its id.
+    pub(crate) fn lane(&self, id: u32) -> Option<&Lane> {
+        let place = self.lanes.binary_search_by_key(&id, |lane| lane.id).ok()?;
+        Some(&self.lanes[place])
+    }
+
+    /// Of several processes, each by its segment, and how old it was; none where that is not known.
+    pub(crate) fn aged(&self) -> impl Iterator<Item = (&str, u64)> {
+        let members = self.process.members.iter();
+        members.map(|member| member.segment_id.as_str()).zip(self.ages.iter().copied())
+    }
+
+    /// Whether any of its processes runs.
+    pub(crate) fn runs(&self) -> bool {
+        let is_running = |process: &Process| process.state == ProcessState::Running;
+        let members = &self.process.members;
+        is_running(&self.process) && (members.is_empty() || members.iter().any(is_running))
+    }
+
+    /// Its process, or each of several.
+    pub(crate) fn processes(&self) -> &[Process] {
+        match self.process.members.as_slice() {
+            [] => std::slice::from_ref(&self.process),
+            members => members,
+        }
+    }
+
     /// Whether this process was one of several in it.
     pub(crate) fn knows(&self, member: &Process) -> bool {
         self.process.members.iter().any(|known| known.segment_id == member.segment_id)
     }
+}
+
+/// A place that is late, or has no line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadPlace {
+    /// What it is called beside others.
+    pub name: String,
+    /// For how long.
+    pub age: Duration,
+    /// Why there is no line; none where it is late.
+    pub why: Option<String>,
 }
 
 /// The watched process.
@@ -296,6 +370,14 @@ impl Point {
             .then_some(self.file.as_str())
     }
 
+    /// Its name; `#5` for a point that was only given a number.
+    pub fn shown_name(&self) -> String {
+        match self.name.as_str() {
+            "" => format!("#{}", self.number.unwrap_or(self.id)),
+            name => name.to_owned(),
+        }
+    }
+
     /// Its place in the source, or its domain; empty where neither is known.
     pub fn place(&self) -> String {
         match self.line {
@@ -374,8 +456,8 @@ pub struct Lane {
     #[serde(skip)]
     pub cpu_ns: Option<u64>,
     /// What its threads counted that should not be.
-    #[serde(default, skip_serializing_if = "Amiss::is_nothing")]
-    pub amiss: Amiss,
+    #[serde(default, skip_serializing_if = "Losses::is_nothing", with = "loss::of_lane")]
+    pub amiss: Losses,
 }
 
 /// A region that is open.
@@ -423,30 +505,6 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// What went wrong on one lane: its part of the [`Losses`] of the same names.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Amiss {
-    /// Ends that matched no open region, or not the innermost one.
-    #[serde(default)]
-    pub mismatched_ends: u64,
-    /// Begins refused because too many regions were open.
-    #[serde(default)]
-    pub begins_refused: u64,
-    /// Stamps at which the counter had run backwards, stood still or jumped.
-    #[serde(default)]
-    pub clock_anomalies: u64,
-    /// Measurements of which there is no record.
-    #[serde(default)]
-    pub records_missed: u64,
-}
-
-impl Amiss {
-    /// Whether all went well.
-    pub fn is_nothing(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 /// What a lane is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -458,117 +516,6 @@ pub enum LaneKind {
     Ended,
     /// Shared by all threads that found no lane of their own.
     Overflow,
-}
-
-/// The statistics of one point on one lane since the point's last reset.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Cell {
-    /// Id of the point.
-    pub point: u32,
-    /// Id of the lane.
-    pub lane: u32,
-    /// Figures of the thread that owns the lane now.
-    pub stats: Stats,
-    /// Figures of threads that owned the lane before and have ended.
-    pub retired: Stats,
-    /// Exclusive ticks of every measurement since the last reset, of `stats`
-    /// and `retired` together, by bucket, in the order of the buckets.
-    #[serde(deserialize_with = "buckets")]
-    pub histogram: Vec<Bucket>,
-    /// The same measurements by their amounts, where the point has amounts.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub variants: Vec<Variant>,
-}
-
-/// The measurements of a cell that have certain amounts, or the rest of them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Variant {
-    /// What each measurement has, in the order of [`Point::amounts`]; empty for the
-    /// rest, whose amounts differ.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub each: Vec<u64>,
-    /// What the measurements of the rest have together; empty for others.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sums: Vec<u64>,
-    /// Its figures, of all threads that have owned the lane.
-    pub stats: Stats,
-}
-
-impl Variant {
-    /// What its measurements have together of the amount at that place.
-    pub fn sum(&self, place: usize) -> u128 {
-        let each =
-            self.each.get(place).map(|each| u128::from(*each) * u128::from(self.stats.count));
-        each.or_else(|| self.sums.get(place).map(|sum| u128::from(*sum))).unwrap_or(0)
-    }
-}
-
-/// A bucket of a histogram: measurements of `low..low + width` ticks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "[u64; 3]", into = "[u64; 3]")]
-pub struct Bucket {
-    /// Least value in the bucket, ticks.
-    pub low: u64,
-    /// Number of different values in the bucket, ticks.
-    pub width: u64,
-    /// Measurements in it.
-    pub count: u64,
-}
-
-impl From<[u64; 3]> for Bucket {
-    fn from([low, width, count]: [u64; 3]) -> Self {
-        Self { low, width, count }
-    }
-}
-
-impl From<Bucket> for [u64; 3] {
-    fn from(bucket: Bucket) -> Self {
-        [bucket.low, bucket.width, bucket.count]
-    }
-}
-
-/// Sums over measurements.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Stats {
-    /// Finished measurements.
-    pub count: u64,
-    /// Ticks of the regions themselves, on a CPU.
-    pub exclusive: u64,
-    /// Ticks with nested regions, on a CPU; recursion counted once.
-    pub inclusive: u64,
-    /// Ticks between begin and end in which the thread did not run.
-    pub off_cpu: u64,
-    /// Switches noticed between begin and end.
-    pub switches: u64,
-    /// Least exclusive ticks of one measurement; `u64::MAX` while none.
-    pub min: u64,
-    /// Most exclusive ticks of one measurement.
-    pub max: u64,
-    /// Exclusive ticks of the last measurement.
-    pub last: u64,
-    /// Sum of the squares of exclusive ticks, exact. A decimal string in the
-    /// file, since JSON's numbers are too short for it.
-    #[serde(with = "decimal")]
-    pub squares: u128,
-    /// Exponential average of exclusive ticks; 0 while averaging is off.
-    pub average: f64,
-}
-
-impl Default for Stats {
-    fn default() -> Self {
-        Self {
-            count: 0,
-            exclusive: 0,
-            inclusive: 0,
-            off_cpu: 0,
-            switches: 0,
-            min: u64::MAX,
-            max: 0,
-            last: 0,
-            squares: 0,
-            average: 0.0,
-        }
-    }
 }
 
 /// One finished measurement out of a lane's ring.
@@ -619,37 +566,6 @@ impl Drained {
     }
 }
 
-/// What was lost, refused or repaired since the process began. All counts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Losses {
-    /// Points that found no place in the point table.
-    pub points_refused: u64,
-    /// Cells, rings and histogram parts that found no space: their
-    /// measurements are not recorded.
-    pub space_refused: u64,
-    /// Threads that found no lane and share the overflow lane.
-    pub lanes_overflowed: u64,
-    /// Ends that matched no open region, or not the innermost one.
-    pub mismatched_ends: u64,
-    /// Begins refused because too many regions were open.
-    pub begins_refused: u64,
-    /// Stamps at which the counter had run backwards, stood still or jumped.
-    pub clock_anomalies: u64,
-    /// Records of rings that this reader came too late for.
-    pub records_lost: u64,
-    /// Cells that could not be read whole this time; their figures are those
-    /// of the reading before.
-    pub cells_busy: u64,
-    /// Begins that could not be measured: there was no memory, or a signal handler
-    /// came while its thread claimed its lane.
-    #[serde(default)]
-    pub begins_missed: u64,
-    /// Measurements of which there is no record: there was no memory for the ring,
-    /// or none to write to. They are in all figures.
-    #[serde(default)]
-    pub records_missed: u64,
-}
-
 /// Records of one lane as rows of numbers.
 mod rows {
     use serde::{Deserialize, Deserializer, Serializer};
@@ -677,66 +593,5 @@ mod rows {
             context,
         };
         Ok(rows.into_iter().map(record).collect())
-    }
-}
-
-/// Buckets, in no more memory than they need: a large file has very many.
-fn buckets<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Bucket>, D::Error> {
-    struct Buckets;
-
-    impl<'de> Visitor<'de> for Buckets {
-        type Value = Vec<Bucket>;
-
-        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-            out.write_str("a list of buckets")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Bucket>, A::Error> {
-            // Most histograms have fewer.
-            let mut first = [Bucket { low: 0, width: 0, count: 0 }; 64];
-            for count in 0..first.len() {
-                match list.next_element()? {
-                    Some(bucket) => first[count] = bucket,
-                    None => return Ok(first[..count].to_vec()),
-                }
-            }
-            let mut all = first.to_vec();
-            while let Some(bucket) = list.next_element()? {
-                all.push(bucket);
-            }
-            Ok(all)
-        }
-    }
-
-    input.deserialize_seq(Buckets)
-}
-
-/// `u128` as a decimal string.
-mod decimal {
-    use std::fmt;
-
-    use serde::de::{Deserializer, Error, Visitor};
-    use serde::ser::Serializer;
-
-    pub(super) fn serialize<S: Serializer>(value: &u128, out: S) -> Result<S::Ok, S::Error> {
-        out.collect_str(value)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<u128, D::Error> {
-        input.deserialize_str(Decimal)
-    }
-
-    struct Decimal;
-
-    impl Visitor<'_> for Decimal {
-        type Value = u128;
-
-        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-            out.write_str("a decimal number in a string")
-        }
-
-        fn visit_str<E: Error>(self, text: &str) -> Result<u128, E> {
-            text.parse().map_err(|_| E::custom("expected a decimal number in a string"))
-        }
     }
 }

@@ -151,17 +151,16 @@ pub fn cut(text: &str, columns: usize, ellipsis: char) -> String {
 
 /// The text in lines of at most so many columns, broken between words.
 pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if width(line) + 1 + width(word) <= columns => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
+    wrapped_behind("", "", text, columns)
+}
+
+/// The same, with something before the first line and before the others.
+pub fn wrapped_behind(first: &str, others: &str, text: &str, columns: usize) -> Vec<String> {
+    let options = textwrap::Options::new(columns.max(1))
+        .word_splitter(textwrap::WordSplitter::NoHyphenation)
+        .initial_indent(first)
+        .subsequent_indent(others);
+    textwrap::wrap(text, options).into_iter().map(Cow::into_owned).collect()
 }
 
 #[cfg(test)]

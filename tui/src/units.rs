@@ -190,6 +190,30 @@ pub fn percent(share: f64) -> String {
     }
 }
 
+/// Points of a percentage with their sign, in at most six columns: `+3.2`.
+pub fn points(change: f64) -> String {
+    let points = change * 100.0;
+    match points.abs() {
+        _ if !points.is_finite() => NONE.into(),
+        ..0.05 => "0.0".into(),
+        0.05..999.95 => format!("{points:+.1}"),
+        0.0..99_999.5 => format!("{points:+.0}"),
+        _ => if points > 0.0 { ">+99k" } else { "<-99k" }.into(),
+    }
+}
+
+/// A change as a share of what was before, in at most six columns: `+3.2%`, `-41%`, `x12`.
+pub fn change(change: f64) -> String {
+    match change.abs() {
+        _ if !change.is_finite() => NONE.into(),
+        ..0.0005 => "0.0%".into(),
+        0.0005..0.0995 => format!("{:+.1}%", change * 100.0),
+        0.0..9.995 => format!("{:+.0}%", change * 100.0),
+        9.995..9999.0 => format!("x{:.0}", change + 1.0),
+        _ => ">x9999".into(),
+    }
+}
+
 /// A frequency: `2.60GHz`.
 pub fn hertz(value: f64) -> String {
     match si(value) {
@@ -315,6 +339,21 @@ mod tests {
             assert!(percent(value).len() <= 5, "{value} {}", percent(value));
             value *= 1.0137;
         }
+    }
+
+    #[test]
+    fn no_change_bursts_its_column() {
+        for sign in [1.0, -1.0] {
+            let mut size = 1e-6;
+            while size < 1e9 {
+                assert!(points(sign * size).len() <= 6, "{}", points(sign * size));
+                let share = (sign * size).max(-1.0);
+                assert!(change(share).len() <= 6, "{}", change(share));
+                size *= 1.07;
+            }
+        }
+        assert_eq!([0.25, -0.031, 11.0].map(change), ["+25%", "-3.1%", "x12"]);
+        assert_eq!([-0.1234, f64::NAN].map(points), ["-12.3", NONE]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use pfp_top::export::json::{self, Overwrite};
+use pfp_top::files::json::{self, Overwrite};
 use pfp_top::source::Source;
 use pfp_top::source::synthetic::Synthetic;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use pfp_top::export::json::{self, Overwrite};
+use pfp_top::files::json::{self, Overwrite};
 use pfp_top::model::Model;
 use pfp_top::snapshot::Snapshot;
 use serde_json::Value;

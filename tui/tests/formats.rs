@@ -7,10 +7,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pfp_top::export::json;
+use pfp_top::files::json;
 use pfp_top::model::Model;
 use pfp_top::snapshot::{
-    ClockKind, Edge, LaneKind, Open, Point, PointState, ProcessState, Snapshot,
+    ClockKind, Edge, LaneKind, Loss, Open, Point, PointState, ProcessState, Snapshot,
 };
 use pfp_top::source::synthetic::Synthetic;
 use pfp_top::source::{self, Refusal, Source};
@@ -256,6 +256,7 @@ fn the_documentation_has_every_field() {
     // All that may be left out.
     snapshot.process.members = vec![snapshot.process.clone()];
     snapshot.process.members[0].late_since_unix_ns = Some(0);
+    snapshot.ages = vec![0];
     snapshot.records.push(pfp_top::snapshot::Record {
         lane: 0,
         point: 0,
@@ -265,7 +266,7 @@ fn the_documentation_has_every_field() {
         depth: 0,
         context: 0,
     });
-    snapshot.lanes[0].amiss.mismatched_ends = 1;
+    snapshot.lanes[0].amiss[Loss::MismatchedEnds] = 1;
     snapshot.lanes[0].open = vec![Open { point: 0, start: 0, on_cpu: Some(1) }];
     snapshot.lanes[0].unplaced = 1;
     snapshot.edges.push(Edge { caller: Some(0), ..Edge::default() });

@@ -10,7 +10,7 @@ use anyhow::Result;
 use crossterm::event::{KeyCode, KeyEvent};
 use pfp_top::app::{App, Options};
 use pfp_top::snapshot::{
-    Amiss, Bucket, Cell, Lane, LaneKind, Point, PointState, Record, Snapshot, Stats,
+    Bucket, Cell, Lane, LaneKind, Loss, Losses, Point, PointState, Record, Snapshot, Stats,
 };
 use pfp_top::source::synthetic::{Synthetic, bucket_of};
 use pfp_top::source::{Change, Machine, Source};
@@ -106,7 +106,7 @@ impl Source for Restless {
                 open: Vec::new(),
                 unplaced: 0,
                 cpu_ns: None,
-                amiss: Amiss::default(),
+                amiss: Losses::default(),
             }
         };
         snapshot.lanes = (0..LANES).map(lane).collect();
@@ -115,8 +115,8 @@ impl Source for Restless {
             let is_off = poll / 50 % u64::from(POINTS) == id;
             point.state = if is_off { PointState::Off } else { PointState::On };
         }
-        snapshot.losses.begins_refused = poll / 3;
-        snapshot.losses.lanes_overflowed = poll / 7;
+        snapshot.losses[Loss::BeginsRefused] = poll / 3;
+        snapshot.losses[Loss::LanesOverflowed] = poll / 7;
         let cell = |point: u32, lane: u32| {
             let low = 480 << (poll.wrapping_add(u64::from(point)) % 7);
             let bucket = bucket_of(low);

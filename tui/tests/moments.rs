@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use pfp_top::export::json::{self, Overwrite};
-use pfp_top::export::recording::Writer;
+use pfp_top::files::json::{self, Overwrite};
+use pfp_top::files::recording::Writer;
 use pfp_top::snapshot::{Record, Snapshot};
 use pfp_top::source::Source;
 use pfp_top::source::synthetic::Synthetic;

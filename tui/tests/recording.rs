@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pfp_top::export::json::Overwrite;
-use pfp_top::export::recording::Writer;
-use pfp_top::recording::{FILE_HEADER, FRAME_HEADER};
-use pfp_top::snapshot::{Drained, LaneKind, ProcessState, Record, Snapshot};
+use pfp_top::files::json::Overwrite;
+use pfp_top::files::recording::Writer;
+use pfp_top::files::recording::{FILE_HEADER, FRAME_HEADER};
+use pfp_top::snapshot::{Drained, LaneKind, Loss, ProcessState, Record, Snapshot};
 use pfp_top::source::synthetic::Synthetic;
 use pfp_top::source::{self, Change, Moment, Recording, Refusal, Source};
 
@@ -37,7 +37,7 @@ fn life(n: usize) -> Vec<(Snapshot, Vec<Drained>)> {
             1 => made.act(Change::Disable(1 + random.below(7) as u32)).unwrap(),
             2 => made.act(Change::Enable(1 + random.below(7) as u32)).unwrap(),
             3 => made.act(Change::SetAlpha(2, Some(0.1 + random.below(9) as f64 / 10.0))).unwrap(),
-            4 => made.snapshot_mut().losses.mismatched_ends += 1,
+            4 => made.snapshot_mut().losses[Loss::MismatchedEnds] += 1,
             5 => {
                 // A lane and a point come, and go at the next turn of this.
                 let snapshot = made.snapshot_mut();
@@ -429,7 +429,7 @@ fn version_1_with_amounts_is_read() {
         assert_eq!(u128::from(rest.stats.count), now - 8);
         assert_eq!((rest.sum(0), rest.sum(1)), (now * (now + 1) / 2 - 36, now - 8));
         // Once the cell could not be read whole, and the figures are those of before.
-        let is_busy = snapshot.losses.cells_busy > 0;
+        let is_busy = snapshot.losses[Loss::CellsBusy] > 0;
         assert_eq!(is_busy, place == 4);
         assert!(now > count || is_busy && now == count, "{now} after {count}");
         count = now;

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use pfp_shm_layout::header::Ledger;
-use pfp_top::export::packed;
+use pfp_top::files::packed;
 use pfp_top::source;
 
 const MIB: u64 = 1 << 20;

@@ -1,6 +1,7 @@
 //! ITT: OpenCV, and Python's package, whose native half has the stock client.
 
 use pfp_tests::tools;
+use pfp_top::snapshot::Loss;
 
 use crate::{alone, file, run, text};
 
@@ -82,5 +83,5 @@ fn regions_frames_markers_counters_and_waiting_are_counted_to_one() {
     // 1,024 events have room, and the others are counted.
     let events = ran.snapshot.points.iter().filter(|point| point.name.starts_with("event "));
     assert_eq!(events.map(|event| ran.count(&event.file, &event.name)).sum::<u64>(), 1024);
-    assert_eq!(ran.snapshot.losses.begins_refused, 6);
+    assert_eq!(ran.snapshot.losses[Loss::BeginsRefused], 6);
 }

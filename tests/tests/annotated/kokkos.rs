@@ -4,6 +4,7 @@ use std::path::Path;
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::tools;
+use pfp_top::snapshot::Loss;
 
 use crate::{alone, file, run, text};
 
@@ -64,5 +65,5 @@ fn a_later_kokkos_loads_the_library_by_itself() {
     assert_eq!(ran.amount(ran.point("kokkos:copy", "to")), 800 * ROUNDS);
     // 1,024 sections have room: the first, and 1,023 of the others.
     assert_eq!(ran.count("kokkos:section", "other"), 23);
-    assert_eq!(ran.snapshot.losses.begins_refused, 77);
+    assert_eq!(ran.snapshot.losses[Loss::BeginsRefused], 77);
 }

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use pfp_tests::c;
 use pfp_tests::place::{Place, pfp_top};
-use pfp_top::export::json;
-use pfp_top::snapshot::{Point, Snapshot, Stats};
+use pfp_top::files::json;
+use pfp_top::snapshot::{Loss, Point, Snapshot, Stats};
 
 /// What a program came to.
 struct Run {
@@ -81,8 +81,9 @@ impl Run {
     fn lost_nothing(&self) {
         let losses = &self.snapshot.losses;
         assert_eq!(
-            (losses.begins_missed, losses.begins_refused, losses.mismatched_ends),
-            (0, 0, 0)
+            [Loss::BeginsMissed, Loss::BeginsRefused, Loss::MismatchedEnds]
+                .map(|kind| losses[kind]),
+            [0; 3]
         );
     }
 }

@@ -8,7 +8,7 @@ use pfp_tests::figure;
 use pfp_tests::os::thread_cpu;
 use pfp_tests::own::figures;
 use pfp_tests::place::{Place, count};
-use pfp_top::export::json;
+use pfp_top::files::json;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 /// More than any cache has.

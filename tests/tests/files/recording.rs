@@ -15,7 +15,7 @@ use pfp_tests::os::{process_cpu, signal};
 use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::target::{Target, wait_for};
 use pfp_tests::{figure, size};
-use pfp_top::export::json;
+use pfp_top::files::json;
 use pfp_top::snapshot::{ProcessState, Record, Snapshot};
 use pfp_top::source::{Recording, Source};
 

@@ -9,7 +9,7 @@ use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::figure;
 use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::watch::{self, Watch};
-use pfp_top::export::json;
+use pfp_top::files::json;
 use pfp_top::snapshot::Snapshot;
 
 #[test]

@@ -8,8 +8,8 @@ use std::sync::Once;
 use pfp_tests::c;
 use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::tools;
-use pfp_top::export::json;
-use pfp_top::snapshot::Snapshot;
+use pfp_top::files::json;
+use pfp_top::snapshot::{Loss, Snapshot};
 
 /// Other interpreters than Debian's own.
 const OTHERS: [&str; 5] = ["python3.10", "python3.12", "python3.13", "python3.14", "python3.15"];
@@ -165,7 +165,7 @@ fn regions_and_functions_count_to_one() {
         let snapshot = json::read(&snapshot).expect("it can be read");
         let read = snapshot.points.iter().find(|point| point.name == "read").expect("it is there");
         assert!(read.file.ends_with("regions.py") && read.line > 0, "{read:?}");
-        assert_eq!(snapshot.losses.mismatched_ends, 0, "{python:?}");
+        assert_eq!(snapshot.losses[Loss::MismatchedEnds], 0, "{python:?}");
     }
 }
 

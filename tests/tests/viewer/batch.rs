@@ -196,7 +196,7 @@ fn every_failure_has_its_status_and_says_what_to_do() {
     let mut target = steady(&place);
     let pid = target.pid().to_string();
     fails(&["disable", "-p", &pid, "tock*"], 3, "points has such a name");
-    fails(&["enable", "-p", &pid], 2, "GLOB");
+    fails(&["enable", "-p", &pid], 2, "NAME");
     fails(&["alpha", "-p", &pid, "2", "tick"], 2, "expected above 0, up to 1");
     fails(&["--json", "--csv", "-p", &pid], 2, "cannot be used with");
     fails(&["--once", "-p", &pid, "--filter", "/io(/"], 2, "open group");

@@ -14,7 +14,7 @@ use pfp_tests::place::{Place, count, pfp_top};
 use pfp_tests::screen::{PROMPT, Screen, heading, row, rows};
 use pfp_tests::target::{Target, wait_for};
 use pfp_tests::watch::Watch;
-use pfp_top::export::json;
+use pfp_top::files::json;
 use pfp_top::snapshot::{PointState, ProcessState, Snapshot};
 use pfp_top::source;
 

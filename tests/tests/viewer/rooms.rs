@@ -10,7 +10,7 @@ use pfp_tests::place::{Place, has_counted, pfp_top};
 use pfp_tests::screen::{Screen, row};
 use pfp_tests::target::{Target, end_with_test, wait_for};
 use pfp_tests::{lacks, needs_a_screen, os, skipped};
-use pfp_top::export::json;
+use pfp_top::files::json;
 use pfp_top::snapshot::{PointState, Snapshot};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
@@ -491,4 +491,129 @@ fn doctor_says_why_a_process_cannot_be_watched() {
 
     check(&machine.by_root(&["doctor", "4194305"]), 1, &["there is no process 4194305"]);
     check(&machine.by_root(&["doctor", "clock"]), 2, &["expected clocks, or a process id"]);
+}
+
+impl Machine {
+    /// A root of its own, with the program, the viewer and their libraries. No file system is
+    /// mounted in it.
+    fn root(&self, name: &str) -> PathBuf {
+        let root = self.folder.join(name);
+        for folder in ["dev/shm", "tmp", "proc", "usr/bin"] {
+            fs::create_dir_all(root.join(folder)).expect("there is room");
+        }
+        for folder in ["dev/shm", "tmp"] {
+            let mode = Permissions::from_mode(0o1777);
+            fs::set_permissions(root.join(folder), mode).expect("it was just made");
+        }
+        for (program, called) in [(Path::new(STEADY), "steady"), (pfp_top(), "pfp-top")] {
+            os::copy_program(program, &root.join("usr/bin").join(called));
+            let libraries = Command::new("ldd").arg(program).output().expect("ldd starts");
+            let text = String::from_utf8_lossy(&libraries.stdout).into_owned();
+            for library in text.split_whitespace().filter(|word| word.starts_with('/')) {
+                let to = root.join(&library[1..]);
+                fs::create_dir_all(to.parent().expect("it is in a folder")).expect("there is room");
+                // Where a link is, its file goes.
+                fs::copy(library, to).expect("there is room");
+            }
+        }
+        root
+    }
+}
+
+/// Whether `doctor` finds that a process can be watched, and says where that is.
+#[track_caller]
+fn can_be_watched(machine: &Machine, pid: u32, place: &str) {
+    let output = machine.by_root(&["doctor", &pid.to_string()]);
+    let text = said(&output);
+    assert!(output.status.success() && text.contains("runs and can be watched"), "{text}");
+    assert!(text.contains(&format!("in a container: {place}")), "{text}");
+}
+
+#[test]
+fn root_watches_what_has_another_root() {
+    let Some(machine) = Machine::new("chroot") else { return };
+    if lacks("processes with another root", "chroot") || lacks("their libraries", "ldd") {
+        return;
+    }
+    let roots = ["one", "two"].map(|name| machine.root(&format!("{}-{name}", machine.name)));
+    let targets = roots.each_ref().map(|root| {
+        let mut command = Command::new("chroot");
+        Target::start(clear(&mut command).arg(root).args(["/usr/bin/steady", &machine.name]))
+    });
+    for (root, target) in roots.iter().zip(&targets) {
+        let place = root.file_name().expect("it has one").to_string_lossy();
+        let (row, pid) = (machine.row(target.pid()), target.pid().to_string());
+        assert!(row.contains(&format!("{}@{place}", machine.name)), "{row}");
+        wait_for("figures", || has_counted(&machine.snapshot(&["-p", &pid]), "tick", 3));
+        let output = machine.by_root(&["disable", "-p", &pid, "tick"]);
+        assert!(output.status.success(), "{}", said(&output));
+        assert_eq!(machine.state(target.pid(), "tick"), PointState::Off, "{row}");
+        can_be_watched(&machine, target.pid(), &place);
+    }
+    let sum = machine.snapshot(&["--all", "--sum", "--name", &machine.name]);
+    assert_eq!(sum.process.members.len(), 2, "{:?}", sum.process.members);
+}
+
+/// A container of podman's, which goes with the test.
+struct Podman<'a>(&'a str);
+
+impl Podman<'_> {
+    /// What its commands begin with: it is asked for as little as there may be here.
+    const ALL: [&'static str; 3] = ["podman", "--runtime", "runc"];
+}
+
+impl Drop for Podman<'_> {
+    fn drop(&mut self) {
+        let mut command = Command::new(Self::ALL[0]);
+        let _ = command.args(&Self::ALL[1..]).args(["rm", "--force", "--time=0", self.0]).output();
+    }
+}
+
+#[test]
+fn root_watches_a_container_of_podman_from_outside_and_by_a_command() {
+    let Some(machine) = Machine::new("podman") else { return };
+    let [podman, with @ ..] = Podman::ALL;
+    if !works(Command::new(podman).args(with).arg("version")) {
+        return skipped("a container of podman", "there is no podman with runc");
+    }
+    let (root, container) = (machine.root("root"), Podman(&machine.name));
+    let run = |more: &[&str]| {
+        let mut command = Command::new(podman);
+        command.args(with).args(["--cgroup-manager=cgroupfs", "run", "--interactive"]);
+        command.args(["--network=none", "--ulimit=nofile=1024:1024", "--ulimit=nproc=512:512"]);
+        command.args(["--name", &machine.name]).args(more);
+        command
+    };
+    let tried = run(&["--rm", "--rootfs"]).arg(&root).args(["/usr/bin/pfp-top", "-V"]).output();
+    let tried = tried.expect("podman starts");
+    if !tried.status.success() {
+        return skipped("a container of podman", &said(&tried));
+    }
+    let mut command = run(&["--rootfs"]);
+    command.arg(&root).args(["/usr/bin/steady", &machine.name]);
+    let _target = Target::start(clear(&mut command));
+    let named = format!("{}@", machine.name);
+    let row = wait_for("the process to be listed", || {
+        let list = said(&machine.by_root(&["list"]));
+        list.lines().find(|row| row.contains(&named)).map(str::to_owned)
+    });
+    let pid: u32 = row.split_whitespace().nth(1).and_then(|it| it.parse().ok()).expect("an id");
+    // It is called by podman's own short id.
+    let id = Command::new(podman)
+        .args(with)
+        .args(["inspect", "--format", "{{.Id}}", container.0])
+        .output()
+        .expect("podman starts");
+    let short = String::from_utf8_lossy(&id.stdout).chars().take(12).collect::<String>();
+    assert!(row.contains(&format!("{named}{short}")), "{row} {short}");
+    wait_for("figures", || has_counted(&machine.snapshot(&["-p", &pid.to_string()]), "tick", 3));
+    can_be_watched(&machine, pid, &short);
+
+    let via = format!("{} exec --interactive {}", Podman::ALL.join(" "), container.0);
+    let output = machine.by_root(&["list", "--via", &via]);
+    let text = said(&output);
+    assert!(output.status.success() && text.contains(&machine.name), "{text}");
+    let output = machine.by_root(&["disable", "--via", &via, "tick"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(machine.state(pid, "tick"), PointState::Off);
 }

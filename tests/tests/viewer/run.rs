@@ -7,7 +7,7 @@ use pfp_tests::os::runs;
 use pfp_tests::place::{Place, count, pfp_top};
 use pfp_tests::screen::row;
 use pfp_tests::target::wait_for;
-use pfp_top::export::json;
+use pfp_top::files::json;
 use pfp_top::snapshot::ProcessState;
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use pfp_tests::figure;
 use pfp_tests::place::{Place, count, pfp_top};
 use pfp_tests::target::{end_with_test, wait_for};
-use pfp_top::export::json;
+use pfp_top::files::json;
 use pfp_top::snapshot::Snapshot;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");

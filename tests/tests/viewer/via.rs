@@ -179,9 +179,28 @@ fn a_process_of_another_place_is_compared_with_files() {
     let gate = [&["gate", "--baseline", "before.json"], &limits[..], &["-p", &pid]].concat();
     let (status, said) = run(&gate);
     assert!(status == Some(0) && said.contains("work"), "{said}");
+    // A job is one run, whatever it is made of.
+    let output = near.0.pfp_top(&["snapshot", "--all", "-o", "job.json"]);
+    assert!(output.status.success(), "{}", complaint(&output));
+    let job = |more: &[&str]| {
+        run(&[&["gate", "--baseline", "job.json", "--json"], &limits[..], more].concat())
+    };
+    for which in [&["--all"][..], &["--sum"], &["-p", &pid, "-p", &before.pid().to_string()]] {
+        let (status, said) = job(which);
+        assert!(status == Some(2) && said.contains("is on both sides"), "{said}");
+        let (status, said) = job(&[which, &["-d", "100ms", "-n", "3"]].concat());
+        assert_eq!(status, Some(0), "{said}");
+        assert!(said.contains("\"work\""), "{said}");
+        assert!(!said.contains("pfp.overhead"), "{said}");
+    }
+    let (status, said) = job(&["--all", "far.json"]);
+    assert!(status == Some(2) && said.contains("cannot be used with"), "{said}");
     let files = [&["gate", "--baseline", "before.json"], &limits[..], &["far.json"]].concat();
     let (status, said) = run(&files);
-    assert!(status == Some(2) && said.contains("expected -p PID with --via"), "{said}");
+    assert!(
+        status == Some(2) && said.contains("expected -p PID, --name, --all or --sum with --via"),
+        "{said}"
+    );
     // Of another process all, of the same one what it has more.
     let counts = |baseline: &str| {
         let (status, said) = run(&["diff", baseline, "-p", &pid, "--json"]);

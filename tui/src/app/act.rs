@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::{Action, App, Errand, Filter, Overlay, Prompt, Screen, Status, default_file_name};
-use crate::export::json::{self, Overwrite, WriteError};
-use crate::export::packed;
+use crate::compare::Baseline;
+use crate::files::json::{self, Overwrite, WriteError};
+use crate::files::packed;
 use crate::grid::Scroll;
-use crate::model::compare::Baseline;
 use crate::screens::Outcome;
 use crate::snapshot::{PointState, Snapshot};
+use crate::source::Refusal;
+use crate::text;
 use crate::units::Unit;
 
 /// Said where what is asked for needs more than sums, and that did not come in time.
@@ -28,14 +30,14 @@ fn is_raw(path: &Path) -> bool {
 impl App {
     /// Does what the user asked for.
     pub fn act(&mut self, action: Action, now: Instant) {
-        if self.act_on_overlay(action, now) {
-            return;
+        if !self.act_on_overlay(action, now) {
+            let (view, common) = self.view_mut();
+            match view.act(action, common, now) {
+                Outcome::Pass => self.act_anywhere(action, now),
+                outcome => self.carry_on(outcome, now),
+            }
         }
-        let (view, common) = self.view_mut();
-        match view.act(action, common, now) {
-            Outcome::Pass => self.act_anywhere(action, now),
-            outcome => self.carry_on(outcome, now),
-        }
+        self.complete_screen(now);
     }
 
     /// Does what the screen has left to do.
@@ -155,9 +157,9 @@ impl App {
         self.scrolls[self.screen as usize] = self.common.scroll;
         self.common.scroll = self.scrolls[screen as usize];
         self.screen = screen;
-        if self.view().shows_more_than_sums(&self.common) {
-            self.complete(now);
-        }
+        let looking = self.looking();
+        self.complete_to(looking.clone(), now);
+        self.look_at(looking);
         if self.view().wants_records() {
             self.look_at_records(now);
         }
@@ -168,7 +170,7 @@ impl App {
 
     /// Gives the screens what the rings hold now. In a pause they have what the rings
     /// held when that began.
-    fn look_at_records(&mut self, now: Instant) {
+    pub(super) fn look_at_records(&mut self, now: Instant) {
         let status = self.common.status();
         let (Some(snapshot), Some(session)) =
             (self.common.model.snapshot(), &mut self.common.session)
@@ -211,9 +213,15 @@ impl App {
             return;
         };
         match self.common.session.as_mut().map(|session| session.toggle(id, found)) {
+            Some(Err(error)) if Refusal::is_partly(&error) => {
+                let state = if found == PointState::On { PointState::Off } else { PointState::On };
+                let (unix_ns, why) = (self.common.unix_ns(now), format!("{error:#}"));
+                self.common.log.toggled(unix_ns, id, &name, state, Some(&text::clean(&why)));
+                self.common.fail(now, why);
+            }
             Some(Ok(state)) => {
                 self.common.model.expect_state(id, state);
-                self.common.log.toggled(self.common.unix_ns(now), id, &name, state);
+                self.common.log.toggled(self.common.unix_ns(now), id, &name, state, None);
                 let word = if state == PointState::On { "on" } else { "off" };
                 self.common.say(now, format!("{name} is {word}"));
             }

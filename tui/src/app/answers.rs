@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use super::{Action, App, Filter, Overlay, Prompt};
-use crate::export::json::Overwrite;
+use crate::files::json::Overwrite;
 use crate::grid::Chosen;
 use crate::screens::Outcome;
 
@@ -184,9 +184,7 @@ impl App {
 
     pub(super) fn filter_by(&mut self, filter: Filter, now: Instant) {
         self.common.filter = filter;
-        if self.common.filter.asks_for_threads() {
-            self.complete(now);
-        }
+        self.complete_screen(now);
         self.carry_on(Outcome::Arrange, now);
     }
 }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::{Errand, FREEZE, Filter, Options, Replay, Session, Status, TOAST, Toast};
-use crate::grid::Scroll;
+use crate::grid::{Scroll, Written};
 use crate::model::log::Log;
 use crate::model::{Figures, Model};
 use crate::snapshot::{ProcessState, Snapshot};
@@ -51,6 +51,12 @@ pub struct Common {
     pub(crate) rows: usize,
     /// One moment by both clocks: the wall's in nanoseconds since the Unix epoch.
     began: (Instant, u64),
+}
+
+impl Written for Common {
+    fn scale(&self) -> Scale {
+        Self::scale(self)
+    }
 }
 
 impl Common {
@@ -216,6 +222,11 @@ impl Common {
     /// What a key asked for did not work.
     pub(crate) fn complain(&mut self, now: Instant, text: impl AsRef<str>) {
         self.log.note(self.unix_ns(now), crate::text::clean(text.as_ref()));
+        self.fail(now, text);
+    }
+
+    /// The same, of what the log has been told of.
+    pub(crate) fn fail(&mut self, now: Instant, text: impl AsRef<str>) {
         self.say(now, text);
         if let Some(toast) = &mut self.toast {
             toast.is_error = true;

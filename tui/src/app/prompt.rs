@@ -1,31 +1,38 @@
 //! A line of text that the user types.
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
+use tui_input::Input;
+use tui_input::backend::crossterm::EventHandler;
 
 use crate::local_time::file_stamp;
 use crate::snapshot::Snapshot;
 
 /// The line and the cursor in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Prompt {
     /// What it asks for.
     pub label: &'static str,
     /// What is wrong with what was typed.
     pub trouble: Option<String>,
-    text: Vec<char>,
-    cursor: usize,
+    input: Input,
     /// What was typed at other times, the last one last.
     earlier: Vec<String>,
     /// Which of that stands there now, counted from the last.
     recalled: usize,
 }
 
+impl PartialEq for Prompt {
+    fn eq(&self, other: &Self) -> bool {
+        (self.label, self.halves()) == (other.label, other.halves())
+    }
+}
+
+impl Eq for Prompt {}
+
 impl Prompt {
     /// A prompt with a default, the cursor behind it.
     pub fn new(label: &'static str, default: &str) -> Self {
-        let text: Vec<char> = default.chars().collect();
-        let cursor = text.len();
-        Self { label, trouble: None, text, cursor, earlier: Vec::new(), recalled: 0 }
+        Self { label, trouble: None, input: default.into(), earlier: Vec::new(), recalled: 0 }
     }
 
     /// With what was typed at other times, which [`Self::recall`] brings back.
@@ -44,46 +51,30 @@ impl Prompt {
             false => self.recalled.saturating_sub(1),
         };
         if let Some(text) = self.earlier.get(last - self.recalled) {
-            self.text = text.chars().collect();
-            self.cursor = self.text.len();
+            self.input = text.as_str().into();
         }
     }
 
     /// What has been typed.
     pub fn text(&self) -> String {
-        self.text.iter().collect()
+        self.input.value().to_owned()
     }
 
     /// What stands before and behind the cursor.
     pub fn halves(&self) -> (String, String) {
-        let (before, behind) = self.text.split_at(self.cursor);
-        (before.iter().collect(), behind.iter().collect())
+        let chars = || self.input.value().chars();
+        let cursor = self.input.cursor();
+        (chars().take(cursor).collect(), chars().skip(cursor).collect())
     }
 
     /// Edits the line the way shells do.
     pub fn key(&mut self, key: KeyEvent) {
-        let ctrl = key.modifiers.contains(KeyModifiers::CONTROL);
-        match key.code {
-            // Escape and a letter close together look like this; it is no text.
-            KeyCode::Char(_) if key.modifiers.contains(KeyModifiers::ALT) => {}
-            KeyCode::Char('u') if ctrl => drop(self.text.drain(..std::mem::take(&mut self.cursor))),
-            KeyCode::Char('k') if ctrl => self.text.truncate(self.cursor),
-            KeyCode::Char('a') if ctrl => self.cursor = 0,
-            KeyCode::Char('e') if ctrl => self.cursor = self.text.len(),
-            KeyCode::Char(c) if !ctrl => {
-                self.text.insert(self.cursor, c);
-                self.cursor += 1;
+        match (key.code, key.modifiers) {
+            // The library deletes all of the line.
+            (KeyCode::Char('u'), KeyModifiers::CONTROL) => {
+                self.input = Input::new(self.halves().1).with_cursor(0);
             }
-            KeyCode::Backspace if self.cursor > 0 => {
-                self.cursor -= 1;
-                self.text.remove(self.cursor);
-            }
-            KeyCode::Delete if self.cursor < self.text.len() => drop(self.text.remove(self.cursor)),
-            KeyCode::Left => self.cursor = self.cursor.saturating_sub(1),
-            KeyCode::Right => self.cursor = (self.cursor + 1).min(self.text.len()),
-            KeyCode::Home => self.cursor = 0,
-            KeyCode::End => self.cursor = self.text.len(),
-            _ => {}
+            _ => drop(self.input.handle_event(&Event::Key(key))),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
-use crate::export::json::{Overwrite, WriteError};
+use crate::files::json::{Overwrite, WriteError};
 use crate::snapshot::{Drained, PointState, Snapshot};
 use crate::source::{BadPlace, Change, Line, Looking, Recording, Refusal, Source};
 

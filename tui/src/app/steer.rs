@@ -7,7 +7,7 @@ use super::{App, Errand, Overlay, Prompt, weight};
 use crate::columns::{Column, There};
 use crate::model::Figures;
 use crate::snapshot::PointState;
-use crate::source::change_each;
+use crate::source::{Refusal, change_each};
 
 /// Something that changes more than one point, and waits for a yes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,38 +100,49 @@ impl App {
             [id] => name(*id),
             ids => format!("{} points", ids.len()),
         };
-        let (done, text) = match &question {
-            Question::Switch { ids, on } => {
-                let mut switch = |id: &u32| {
+        let text = match &question {
+            Question::Switch { on: true, .. } => format!("switched on {which}"),
+            Question::Switch { .. } => format!("switched off {which}"),
+            Question::Reset { .. } => format!("reset {which}"),
+        };
+        // What was changed, and why not everywhere.
+        let mut changed = Vec::new();
+        let done = change_each(question.ids(), |id| {
+            let done = match &question {
+                Question::Switch { on, .. } => {
                     let Some(found) = self.common.model.point(*id).map(Figures::state) else {
                         return Ok(());
                     };
-                    let left = session.switch(*id, found, *on)?;
-                    self.common.model.expect_state(*id, left);
-                    Ok(())
-                };
-                let word = if *on { "on" } else { "off" };
-                (change_each(ids, &mut switch), format!("switched {word} {which}"))
+                    let left = session.switch(*id, found, *on);
+                    left.map(|left| self.common.model.expect_state(*id, left))
+                }
+                Question::Reset { .. } => session.reset(*id),
+            };
+            match &done {
+                Ok(()) => changed.push((*id, None)),
+                Err(error) if Refusal::is_partly(error) => {
+                    changed
+                        .push((*id, Some(crate::text::clean(&format!("{error:#}")).into_owned())));
+                }
+                Err(_) => {}
             }
-            Question::Reset { ids } => {
-                (change_each(ids, |id| session.reset(*id)), format!("reset {which}"))
-            }
-        };
+            done
+        });
         let unix_ns = self.common.unix_ns(now);
-        for id in question.ids().iter().filter(|_| done.is_ok()) {
-            let name = self.common.model.point(*id).map_or_else(String::new, Figures::name);
+        for (id, but) in &changed {
+            let (name, but) = (self.common.point_name(*id), but.as_deref());
+            let log = &mut self.common.log;
             match &question {
-                Question::Switch { on: true, .. } => {
-                    self.common.log.toggled(unix_ns, *id, &name, PointState::On);
+                Question::Switch { on, .. } => {
+                    let state = if *on { PointState::On } else { PointState::Off };
+                    log.toggled(unix_ns, *id, &name, state, but);
                 }
-                Question::Switch { .. } => {
-                    self.common.log.toggled(unix_ns, *id, &name, PointState::Off)
-                }
-                Question::Reset { .. } => self.common.log.reset(unix_ns, *id, &name),
+                Question::Reset { .. } => log.reset(unix_ns, *id, &name, but),
             }
         }
         match done {
             Ok(()) => self.common.say(now, text),
+            Err(error) if Refusal::is_partly(&error) => self.common.fail(now, format!("{error:#}")),
             Err(error) => self.common.complain(now, format!("{error:#}")),
         }
     }

@@ -18,7 +18,7 @@ use crossterm::event::{KeyCode, KeyModifiers};
 
 use super::*;
 use crate::columns::There;
-use crate::export::json::read;
+use crate::files::json::read;
 use crate::snapshot::{PointState, Process, Snapshot};
 use crate::source::synthetic::Synthetic;
 use crate::source::{Change, Discovery, Members};
@@ -371,9 +371,13 @@ fn columns_are_taken_left_and_moved() {
 
 #[test]
 fn sorting_walks_through_the_columns_of_every_table_and_returns() {
-    for (screen, columns) in
-        [(Screen::Points, 11), (Screen::Threads, 8), (Screen::Diff, 19), (Screen::Roofline, 5)]
-    {
+    for (screen, columns) in [
+        (Screen::Points, 11),
+        (Screen::Threads, 10),
+        (Screen::Diff, 19),
+        (Screen::Roofline, 7),
+        (Screen::Tree, 6),
+    ] {
         let mut desk = desk();
         desk.app.act(Action::Show(screen), desk.now);
         let sorted = |desk: &Desk| desk.app.view().table().unwrap().sorted();
@@ -426,6 +430,8 @@ fn every_table_has_columns_to_choose_and_keeps_them() {
         (Screen::Threads, "tid"),
         (Screen::Diff, "dp90"),
         (Screen::Roofline, "bytes"),
+        (Screen::Tree, "calls"),
+        (Screen::Detail, "thread-max"),
     ] {
         let mut desk = desk();
         desk.app.act(Action::Show(screen), desk.now);

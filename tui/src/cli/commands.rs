@@ -11,15 +11,15 @@ use super::control::{self, Deed};
 use super::kept::{Kept, tables};
 use super::missing::missing;
 use super::{
-    Cli, Command, Show, Target, Via, demo, doctor, export, gate, headless, manual, roofline,
-    run as program, serve,
+    Cli, Command, Saving, Show, Target, Via, demo, doctor, export, gate, headless, manual,
+    roofline, run as program, serve,
 };
 use crate::app::{self, App};
-use crate::export::diff;
-use crate::export::json::{self, Overwrite, WriteError};
+use crate::compare::report;
+use crate::compare::{Baseline, Comparison};
 use crate::export::list;
+use crate::files::json::{self, Overwrite, WriteError};
 use crate::interrupt::Interrupt;
-use crate::model::compare::{Baseline, Comparison};
 use crate::snapshot::Snapshot;
 use crate::source::{
     self, Candidate, Choice, EveryProcess, Finder, Machine, Moment, Refusal, Source, Span, Wanted,
@@ -41,10 +41,8 @@ pub fn run(cli: Cli) -> Result<u8> {
         Some(Command::Run(run)) => program::run(&run),
         Some(Command::Open { files, sum, at, show }) => open(&files, sum, at.as_ref(), &show),
         Some(Command::Record(record)) => super::record::run(&record),
-        Some(Command::Snapshot { target, output, force }) => {
-            snapshot(&target, &output, overwrite(force))
-        }
-        Some(Command::SaveRaw { target, output, force }) => {
+        Some(Command::Snapshot(saving)) => snapshot(&saving),
+        Some(Command::SaveRaw(Saving { target, output, force })) => {
             let saved = resolve(&target)?.save_raw(&output, overwrite(force));
             written(saved, &output)
         }
@@ -236,30 +234,39 @@ pub(super) fn resolve(target: &Target) -> Result<Box<dyn Source>> {
     }
 }
 
-fn snapshot(target: &Target, path: &Path, overwrite: Overwrite) -> Result<u8> {
+fn snapshot(Saving { target, output, force }: &Saving) -> Result<u8> {
     let mut source = resolve(target)?;
     let mut snapshot = source.poll()?;
     source.add_records(&mut snapshot);
     // What is begun is finished, if that does not take long.
     let _interrupt = Interrupt::install()?;
-    written(json::write(&snapshot, path, overwrite), path)?;
+    written(json::write(&snapshot, output, overwrite(*force)), output)?;
     Ok(missing(source.as_ref()))
 }
 
-fn overwrite(force: bool) -> Overwrite {
+pub(super) fn overwrite(force: bool) -> Overwrite {
     if force { Overwrite::Yes } else { Overwrite::No }
 }
 
 /// The exit status of writing a file.
-fn written(result: Result<(), WriteError>, path: &Path) -> Result<u8> {
-    let shown = path.display();
+pub(super) fn written(result: Result<(), WriteError>, path: &Path) -> Result<u8> {
     match result {
         Ok(()) => Ok(0),
-        Err(WriteError::Exists) => bail!("{shown} exists already: give another name, or --force"),
+        Err(WriteError::Exists) => Err(exists(path)),
         Err(WriteError::Io(error)) => {
-            Err(error).with_context(|| format!("{shown} was not written"))
+            Err(error).with_context(|| format!("{} was not written", path.display()))
         }
     }
+}
+
+/// Refuses a file that is there and not to be replaced: a name that cannot be used costs nobody a
+/// wait.
+pub(super) fn check_new(path: &Path, force: bool) -> Result<()> {
+    if force || path.symlink_metadata().is_err() { Ok(()) } else { Err(exists(path)) }
+}
+
+fn exists(path: &Path) -> anyhow::Error {
+    anyhow::anyhow!("{} exists already: give another name, or --force", path.display())
 }
 
 /// A snapshot file as what is compared with.
@@ -278,15 +285,15 @@ fn baseline_of(file: &Path, snapshot: Snapshot) -> Baseline {
 }
 
 fn diff_table(baseline: &Baseline, comparison: &Comparison) -> Result<String> {
-    Ok(diff::render(baseline, comparison))
+    Ok(report::render(baseline, comparison))
 }
 
 fn diff_json(baseline: &Baseline, comparison: &Comparison) -> Result<String> {
-    Ok(diff::json(baseline, comparison)?)
+    Ok(report::json(baseline, comparison)?)
 }
 
 fn diff_markdown(baseline: &Baseline, comparison: &Comparison) -> Result<String> {
-    Ok(diff::markdown(baseline, comparison))
+    Ok(report::markdown(baseline, comparison))
 }
 
 fn diff(
@@ -348,7 +355,7 @@ fn compare(
     };
     say(&form(baseline, &comparison)?)?;
     let fails = fail_over
-        .is_some_and(|percent| diff::slower_than(&comparison, percent / 100.0).next().is_some());
+        .is_some_and(|percent| report::slower_than(&comparison, percent / 100.0).next().is_some());
     Ok(if fails { SLOWER } else { 0 })
 }
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer, de::Error};
 
 use crate::app::keys::ChosenKeys;
 use crate::columns::Column;
-use crate::input;
+use crate::files::input;
 use crate::look::{ChosenColors, ThemeName};
 use crate::units::Unit;
 use crate::variables;

@@ -2,12 +2,11 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
-use regex_lite::Regex;
 
 use super::Target;
 use super::commands::{resolve, say};
 use super::missing::missing;
-use crate::app::weight;
+use crate::app::{Filter, weight};
 use crate::model::{Figures, Model};
 use crate::snapshot::{PointState, ProcessState};
 use crate::source::{Change, Refusal, change_each};
@@ -17,10 +16,11 @@ use crate::source::{Change, Refusal, change_each};
 pub struct Points {
     #[command(flatten)]
     target: Target,
-    /// The points, by name: `*` stands for any text, `?` for one character; `#3` is
-    /// the point with that number and no name.
-    #[arg(value_name = "GLOB", required = true, value_parser = glob)]
-    names: Vec<Regex>,
+    /// The points: a name, as it is; else each is a filter, as on the screen: a part of a name,
+    /// `io.*` with `*` for any text and `?` for a character, `file:io.rs`, `load>5`. `#3` is the
+    /// point with that number and no name.
+    #[arg(value_name = "NAME", required = true, value_parser = named)]
+    names: Vec<Filter>,
 }
 
 /// What to do with them.
@@ -56,8 +56,13 @@ pub(super) fn run(points: &Points, deed: Deed) -> Result<u8> {
     model.fold(snapshot);
     let all = model.points().len();
     let fits = |figures: &&Figures| {
-        let name = figures.name();
-        points.names.iter().any(|glob| glob.is_match(&name))
+        points.names.iter().any(|named| {
+            let is_named = |figures: &Figures| figures.name() == named.text();
+            match model.points().iter().any(is_named) {
+                true => is_named(figures),
+                false => named.admits(figures),
+            }
+        })
     };
     let fitting: Vec<&Figures> = model.points().iter().filter(fits).collect();
     if fitting.is_empty() {
@@ -107,41 +112,9 @@ pub(super) fn run(points: &Points, deed: Deed) -> Result<u8> {
     is_done.map(|()| missing(source.as_ref()))
 }
 
-/// A pattern of a whole name, as PFP_ENABLE has them.
-fn glob(text: &str) -> Result<Regex, String> {
-    if text.is_empty() {
-        return Err("expected a name or a pattern such as 'io.*', found nothing".into());
-    }
-    let mut pattern = String::from("(?s)^");
-    for c in text.chars() {
-        match c {
-            '*' => pattern.push_str(".*"),
-            '?' => pattern.push('.'),
-            c => pattern.push_str(&regex_lite::escape(c.encode_utf8(&mut [0; 4]))),
-        }
-    }
-    pattern.push('$');
-    Regex::new(&pattern).map_err(|error| error.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn globs_are_of_whole_names_and_nothing_in_them_is_an_expression() {
-        for (text, fitting, other) in [
-            ("io.*", &["io.", "io.read"][..], &["iox", "my io.read", "Io.read"][..]),
-            ("*", &["", "a b", "#3"], &[]),
-            ("#3", &["#3"], &["#33", "3"]),
-            ("p?rse", &["parse", "pärse"], &["prse", "paarse"]),
-            ("a(b|c)[d]$", &["a(b|c)[d]$"], &["abd"]),
-            ("*tail*end", &["tailend", "a tail and an end"], &["tail", "tail end."]),
-        ] {
-            let glob = glob(text).unwrap();
-            assert!(fitting.iter().all(|name| glob.is_match(name)), "{text}");
-            assert!(!other.iter().any(|name| glob.is_match(name)), "{text}");
-        }
-        assert!(glob("").is_err());
+fn named(text: &str) -> Result<Filter, String> {
+    match Filter::new(text)? {
+        filter if filter.is_on() => Ok(filter),
+        _ => Err("expected a name or a pattern such as 'io.*', found nothing".into()),
     }
 }

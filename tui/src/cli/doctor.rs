@@ -7,6 +7,7 @@
 mod checks;
 mod clocks;
 mod one;
+mod processes;
 
 use std::fmt::Write;
 use std::str::FromStr;

@@ -8,11 +8,11 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 
 use super::Target;
-use super::commands::resolve;
+use super::commands::{check_new, overwrite, resolve, written};
 use super::missing::missing;
 use crate::app::Filter;
-use crate::export::whole::{self, Overwrite, WriteError};
 use crate::export::{Format, Subject};
+use crate::files::whole;
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::model::Model;
 use crate::source::{self, Moment, Span};
@@ -64,9 +64,8 @@ pub(super) fn run(export: &Export) -> Result<u8> {
     if to_stdout && export.format.is_binary() && io::stdout().is_terminal() {
         bail!("{} is not text for a terminal: give -o FILE, or a pipe", word(export.format));
     }
-    // A name that cannot be used costs nobody a wait.
-    if !to_stdout && !export.force && export.output.symlink_metadata().is_ok() {
-        return Err(exists(&export.output));
+    if !to_stdout {
+        check_new(&export.output, export.force)?;
     }
     if export.file.is_none() && export.at.or(export.from).or(export.to).is_some() {
         bail!("expected a recording to look for a moment in, found no file: name it");
@@ -112,19 +111,9 @@ fn print(format: Format, subject: &Subject<'_>) -> Result<()> {
 }
 
 fn write(export: &Export, subject: &Subject<'_>) -> Result<()> {
-    let overwrite = if export.force { Overwrite::Yes } else { Overwrite::No };
-    let path = &export.output;
-    match whole::write(path, overwrite, |out| export.format.write(subject, out)) {
-        Ok(()) => Ok(()),
-        Err(WriteError::Exists) => Err(exists(path)),
-        Err(WriteError::Io(error)) => {
-            Err(error).with_context(|| format!("{} was not written", path.display()))
-        }
-    }
-}
-
-fn exists(path: &Path) -> anyhow::Error {
-    anyhow::anyhow!("{} exists already: give another name, or --force", path.display())
+    let (path, overwrite) = (&export.output, overwrite(export.force));
+    written(whole::write(path, overwrite, |out| export.format.write(subject, out)), path)?;
+    Ok(())
 }
 
 /// A format as it is asked for.

@@ -9,19 +9,23 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use super::commands::{resolve, say};
-use super::target::Via;
+use super::missing::Missing;
 use super::{Target, interval, percent};
 use crate::app::Filter;
 use crate::export::gate as export;
+use crate::headline;
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::model::Model;
 use crate::model::gate::{self, Finding, Limit, Run};
 use crate::snapshot::Snapshot;
-use crate::source::{self, Moment, Refusal, Span, Which};
+use crate::source::{self, Moment, Refusal, Span};
 use crate::units;
 
 /// Exit status of a gate that failed.
 const FAILED: u8 = 1;
+
+/// The options that name processes which run.
+const LIVE: [&str; 4] = ["pid", "name", "all", "sum"];
 
 /// What is compared, and how much worse it may be.
 #[derive(Args, Clone, Debug)]
@@ -41,11 +45,11 @@ pub struct Gate {
     )]
     max_regress: Vec<Limit>,
     /// Snapshots of the runs now.
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", conflicts_with_all = LIVE)]
     files: Vec<PathBuf>,
     /// Where the runs now begin, in recordings: 12:03:41, +34s behind the first snapshot,
     /// or #34.
-    #[arg(long, value_name = "MOMENT", value_parser = Moment::parse, conflicts_with = "pid")]
+    #[arg(long, value_name = "MOMENT", value_parser = Moment::parse, conflicts_with_all = LIVE)]
     from: Option<Moment>,
     /// Where they end; else at the last moment.
     #[arg(
@@ -53,7 +57,7 @@ pub struct Gate {
         visible_alias = "at",
         value_name = "MOMENT",
         value_parser = Moment::parse,
-        conflicts_with = "pid"
+        conflicts_with_all = LIVE
     )]
     to: Option<Moment>,
     /// Where the runs before begin, in recordings.
@@ -64,16 +68,14 @@ pub struct Gate {
     baseline_to: Option<Moment>,
     /// Cut recordings into parts about so long, and take each for a run: 10s, 1m. Parts
     /// of one process differ less than runs do.
-    #[arg(long, value_name = "TIME", value_parser = part, conflicts_with = "pid")]
+    #[arg(long, value_name = "TIME", value_parser = part, conflicts_with_all = LIVE)]
     split: Option<Duration>,
-    /// Instead of files, the process with this id or number: all that it has measured.
-    #[arg(short, long, value_name = "PID", conflicts_with = "files")]
-    pid: Option<Which>,
-    /// Where that process runs.
+    /// Instead of files: all that processes which run have measured. Those of a job are one run,
+    /// and points of one name are one.
     #[command(flatten)]
-    via: Via,
-    /// What the process measures from now on, in windows of this length: 10s.
-    #[arg(short = 'd', long, value_name = "TIME", requires = "pid", value_parser = interval)]
+    target: Target,
+    /// What the processes measure from now on, in windows of this length: 10s.
+    #[arg(short = 'd', long, value_name = "TIME", value_parser = interval)]
     window: Option<Duration>,
     /// In so many windows.
     #[arg(
@@ -105,15 +107,26 @@ fn part(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn run(gate: &Gate) -> Result<u8> {
-    if gate.pid.is_none() && !gate.via.is_here() {
-        bail!("expected -p PID with --via, which leads to a process, found files");
+    let is_live = gate.target.names_any();
+    if !is_live && gate.target.is_given() {
+        bail!(
+            "expected -p PID, --name, --all or --sum with --via, which leads to processes, found \
+             files"
+        );
     }
+    if !is_live && gate.window.is_some() {
+        bail!("expected -p PID, --name, --all or --sum with --window, found files");
+    }
+    let mut missing = 0;
     let (baseline, files) = sides(gate)?;
     let before = read(baseline, &Span { from: gate.baseline_from, to: gate.baseline_to }, gate)?;
-    let now = match &gate.pid {
-        None => read(files, &Span { from: gate.from, to: gate.to }, gate)?,
-        Some(which) => match watch(gate, which)? {
-            Some(run) => vec![run],
+    let now = match is_live {
+        false => read(files, &Span { from: gate.from, to: gate.to }, gate)?,
+        true => match watch(gate)? {
+            Some((run, status)) => {
+                missing = status;
+                vec![run]
+            }
             None => return Ok(INTERRUPTED),
         },
     };
@@ -156,14 +169,14 @@ pub(super) fn run(gate: &Gate) -> Result<u8> {
         true => export::json(&judgement)?,
         false => export::render(&judgement),
     })?;
-    Ok(if judgement.count(Finding::Failed) > 0 { FAILED } else { 0 })
+    Ok(if judgement.count(Finding::Failed) > 0 { FAILED } else { missing })
 }
 
 /// The files of both sides. `--baseline A B` at the end is one file for each, as anybody
 /// would read it; of more, nobody could say which is which.
 fn sides(gate: &Gate) -> Result<(&[PathBuf], &[PathBuf])> {
     match gate.baseline.as_slice() {
-        all if gate.pid.is_some() || !gate.files.is_empty() => Ok((all, &gate.files)),
+        all if gate.target.names_any() || !gate.files.is_empty() => Ok((all, &gate.files)),
         [before, now] => Ok((std::slice::from_ref(before), std::slice::from_ref(now))),
         [_] => bail!("expected the runs now as well, found those before alone: name their files"),
         several => bail!(
@@ -201,12 +214,15 @@ fn read(files: &[PathBuf], span: &Span, gate: &Gate) -> Result<Vec<Run>> {
     Ok(runs)
 }
 
-/// What a process measured, or measures from now on; none if a signal came first.
-fn watch(gate: &Gate, which: &Which) -> Result<Option<Run>> {
-    let mut source = resolve(&Target::of(which.clone(), gate.via.clone()))?;
+/// What processes measured, or measure from now on, and the exit status for places that are
+/// missing; none if a signal came first.
+fn watch(gate: &Gate) -> Result<Option<(Run, u8)>> {
+    let mut source = resolve(&gate.target)?;
+    let mut missing = Missing::default();
     let first = source.poll()?;
+    missing.look(source.as_ref(), || ());
     let Some(window) = gate.window else {
-        return Ok(Run::all(vec![first]).pop());
+        return Ok(Run::all(vec![first]).pop().map(|run| (run, missing.status())));
     };
     let interrupt = Interrupt::install()?;
     let mut steps: Vec<Snapshot> = Vec::new();
@@ -215,15 +231,20 @@ fn watch(gate: &Gate, which: &Which) -> Result<Option<Run>> {
             return Ok(None);
         }
         let next = source.poll()?;
-        if steps.last().unwrap_or(&first).elapsed_ticks >= next.elapsed_ticks {
-            // It has ended.
+        missing.look(source.as_ref(), || ());
+        let last = steps.last().unwrap_or(&first);
+        if last.elapsed_ticks >= next.elapsed_ticks || !last.runs() {
+            // All have ended.
             break;
         }
         steps.push(next);
     }
-    let ended =
-        || Refusal::NoTarget(format!("{which}: the process ended before it could be measured"));
-    Run::since(first, steps).map(Some).ok_or_else(|| ended().into())
+    let ended = || {
+        let process = headline::process(&first.process);
+        Refusal::NoTarget(format!("{process} ended before it could be measured"))
+    };
+    let run = Run::since(first.clone(), steps).ok_or_else(ended)?;
+    Ok(Some((run, missing.status())))
 }
 
 /// Names of the points that pass.

@@ -9,9 +9,10 @@ use super::Show;
 use super::commands::baseline;
 use super::missing::Missing;
 use crate::columns::{Column, There};
-use crate::export::{diff, rows, table};
+use crate::compare::report;
+use crate::compare::{Baseline, Comparison};
+use crate::export::{rows, table};
 use crate::interrupt::{INTERRUPTED, Interrupt};
-use crate::model::compare::{Baseline, Comparison};
 use crate::model::{Figures, Model};
 use crate::snapshot::ProcessState;
 use crate::source::Source;
@@ -140,8 +141,8 @@ impl<'a> Printer<'a> {
                     comparison.rows.retain(|row| rows.iter().any(|shown| shown.id() == row.id));
                 }
                 match form {
-                    Form::Json => diff::json_line(baseline, &comparison)?,
-                    Form::Table | Form::Csv => diff::render(baseline, &comparison),
+                    Form::Json => report::json_line(baseline, &comparison)?,
+                    Form::Table | Form::Csv => report::render(baseline, &comparison),
                 }
             }
             (None, Form::Table) => {

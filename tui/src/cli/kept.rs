@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 use super::state_folder;
 use crate::app::{App, Screen};
 use crate::columns::{Column, Sorting};
-use crate::export::whole::{self, Overwrite};
+use crate::files::input;
+use crate::files::whole::{self, Overwrite};
 use crate::grid::Chosen;
-use crate::{input, variables};
+use crate::variables;
 
 const FILE: &str = "chosen.json";
 /// It is never longer.

@@ -5,20 +5,23 @@ use std::io::{IsTerminal, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 
 use super::Target;
-use super::commands::{complain, resolve, say};
+use super::commands::{check_new, complain, overwrite, resolve, say, written};
 use super::missing::missing;
 use crate::app::Filter;
-use crate::export::whole::{self, Overwrite, WriteError};
 use crate::export::{Subject, svg_roofline};
+use crate::files::whole;
 use crate::model::Model;
+use crate::roofline::columns::{TABLE, dot};
 use crate::roofline::{self, Ceilings, Dot, Roof};
-use crate::screens::roofline_dot;
 use crate::source::{self, Source};
 use crate::units;
+
+/// The longest name that is not cut.
+const NAME_MAX: usize = 48;
 
 /// What to measure, whose points to set below it, and where to write it.
 #[derive(Args, Clone, Debug)]
@@ -50,11 +53,8 @@ pub struct Roofline {
 }
 
 pub(super) fn run(asked: &Roofline) -> Result<u8> {
-    if let Some(path) = &asked.output
-        && !asked.force
-        && path.symlink_metadata().is_ok()
-    {
-        bail!("{} exists already: give another name, or --force", path.display());
+    if let Some(path) = &asked.output {
+        check_new(path, asked.force)?;
     }
     // What the program has done is looked at before this disturbs it.
     let points = asked.points()?;
@@ -65,17 +65,9 @@ pub(super) fn run(asked: &Roofline) -> Result<u8> {
         false => say(&(table(&ceilings) + &points_table(&ceilings.alone, points.as_ref())))?,
     }
     if let Some(path) = &asked.output {
-        let overwrite = if asked.force { Overwrite::Yes } else { Overwrite::No };
         let whose = points.as_ref().map(|points| points.whose.as_str());
-        let drawn =
-            whole::write(path, overwrite, |out| svg_roofline::write(&ceilings, dots, whose, out));
-        match drawn {
-            Ok(()) => {}
-            Err(WriteError::Exists) => {
-                bail!("{} exists already: give another name, or --force", path.display())
-            }
-            Err(WriteError::Io(error)) => bail!("{} was not written: {error}", path.display()),
-        }
+        let draw = |out: &mut dyn Write| svg_roofline::write(&ceilings, dots, whose, out);
+        written(whole::write(path, overwrite(asked.force), draw), path)?;
     }
     Ok(0)
 }
@@ -101,12 +93,12 @@ impl Roofline {
         let subject = Subject::new(&model, |figures| self.filter.admits(figures), false)
             .context("the process showed nothing")?;
         let rate = subject.ticks_per_second();
-        let dot = |label: &str, figures| {
-            roofline_dot(figures, rate).map(|dot| Dot { label: label.to_owned(), ..dot })
+        let labelled = |label: &str, figures| {
+            dot(figures, rate).map(|dot| Dot { label: label.to_owned(), ..dot })
         };
         let shown = subject.points().iter();
         let mut dots: Vec<Dot> =
-            shown.filter_map(|shown| dot(&shown.label, shown.figures)).collect();
+            shown.filter_map(|shown| labelled(&shown.label, shown.figures)).collect();
         dots.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
         let process = &subject.snapshot().process;
         Ok(Some(Points { whose: format!("{}[{}]", process.name, process.pid), dots }))
@@ -174,32 +166,8 @@ fn points_table(roof: &Roof, points: Option<&Points>) -> String {
             "\n{whose}: no points that report bytes and flops: scope!(\"name\", bytes = .., flops = ..)\n"
         );
     }
-    let width = dots.iter().map(|dot| crate::text::width(&dot.label)).max().unwrap_or(0);
-    let width = width.max(whose.len()).min(48);
-    let name = |text: &str| crate::text::fit(text, width, '~');
-    let mut text = format!(
-        "\n{} {:>7} {:>9} {:>7} {:>6} {:>6}  below\n",
-        name(whose),
-        "FLOP/B",
-        "FLOP/s",
-        "B/s",
-        "Roof%",
-        "Time"
-    );
-    for dot in dots {
-        let line = format!(
-            "{} {:>7} {:>9} {:>7} {:>6} {:>6}  {}",
-            name(&dot.label),
-            units::si(dot.intensity),
-            units::si(dot.flops_per_second),
-            units::si(dot.bytes_per_second()),
-            units::percent(dot.share_of(roof)),
-            units::duration(dot.seconds),
-            dot.limit(roof).unwrap_or(units::NONE)
-        );
-        text += line.trim_end();
-        text.push('\n');
-    }
+    let rows: Vec<(u32, Dot)> = (0..).zip(dots.iter().cloned()).collect();
+    let text = format!("\n{whose}\n") + &TABLE.text(&rows, &Some(roof.clone()), NAME_MAX);
     text + "\nRoof%: of what is to be had from memory; more than 100 comes out of the caches.\n"
 }
 

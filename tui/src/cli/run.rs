@@ -21,14 +21,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::commands::{complain, is_headless};
+use super::commands::{check_new, complain, is_headless};
 use super::headless::Printer;
 use super::{Show, commands};
 use crate::app::App;
-use crate::export::json::{self, Overwrite};
+use crate::compare::Baseline;
+use crate::files::json::{self, Overwrite};
 use crate::interrupt::Interrupt;
 use crate::model::Model;
-use crate::model::compare::Baseline;
 use crate::snapshot::{ProcessState, Snapshot};
 use crate::source::{
     self, Candidate, Collecting, Discovery, Finder, Members, Source, Together, Wanted,
@@ -111,8 +111,8 @@ pub(super) fn run(run: &Run) -> Result<u8> {
     if run.inherit && !headless {
         bail!("--inherit would let the program write across the screen: add --once");
     }
-    if let Some(path) = run.output.as_ref().filter(|path| !run.force && path.exists()) {
-        bail!("{} exists already: give another name, or --force", path.display());
+    if let Some(path) = &run.output {
+        check_new(path, run.force)?;
     }
     let baseline = run.show.baseline.as_deref().map(commands::baseline).transpose()?;
     // What cannot be printed is said before the program has done its work.

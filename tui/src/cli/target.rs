@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
-use crate::input;
+use crate::files::input;
 use crate::source::{self, Finder, Members, Route, Together, Wanted, Which};
 
 /// Most bytes of a file of places.
@@ -19,11 +19,10 @@ pub struct Target {
     /// @3f2a; given several times, all of them as one. `pfp-top 4711` does the same.
     #[arg(short, long, value_name = "PID")]
     pub(super) pid: Vec<Which>,
-    /// Watch a process whose name contains this.
+    /// Watch a process that this names: a part of the name, or a pattern as in a filter.
     #[arg(long, value_name = "NAME", conflicts_with = "pid")]
     pub(super) name: Option<String>,
-    /// Watch all processes as one, those to come as well; with --name, all whose
-    /// name contains it.
+    /// Watch all processes as one, those to come as well; with --name, all that it names.
     #[arg(long, conflicts_with = "pid")]
     pub(super) all: bool,
     /// The same, with points of the same name summed, as for the ranks of a
@@ -98,11 +97,6 @@ impl Via {
 }
 
 impl Target {
-    /// This process.
-    pub(super) fn of(which: Which, via: Via) -> Self {
-        Self { pid: vec![which], name: None, all: false, sum: false, via }
-    }
-
     /// Whether a process is meant, here or elsewhere, where files could be as well.
     pub(super) fn is_given(&self) -> bool {
         self.names_any() || !self.via.is_here()

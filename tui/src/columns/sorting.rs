@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::Column;
+use super::{Column, by};
 use crate::model::{BUCKETS_AT_ONCE, Figures, Quantiles};
 
 /// What the table is sorted by.
@@ -54,8 +54,9 @@ impl Sorting {
         mut sorted: Vec<&Figures>,
         quantiles: fn(&Figures) -> Option<Quantiles>,
     ) -> Vec<u32> {
+        let (column, with) = (self.column.spec(), by(quantiles));
         sorted.sort_by(|a, b| {
-            let order = self.column.compare_by(a, b, quantiles);
+            let order = column.compare(a, b, &with);
             let order = if self.descending { order.reverse() } else { order };
             // What burns now stands above what has ended.
             let order = match self.column {
@@ -63,7 +64,7 @@ impl Sorting {
                 _ => order,
             };
             match self.column {
-                Column::Process => order.then_with(|| Column::Load.compare_by(b, a, quantiles)),
+                Column::Process => order.then_with(|| Column::Load.compare(b, a)),
                 _ => order,
             }
         });

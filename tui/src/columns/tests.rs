@@ -20,7 +20,7 @@ fn model() -> Model {
 #[test]
 fn columns_always_fit_and_the_most_needed_stay() {
     for width in 24..200 {
-        for all in [&Column::DEFAULT[..], &Column::ALL] {
+        for all in [&Column::DEFAULT[..], Column::ALL] {
             for is_there in [false, true] {
                 let there = There {
                     processes: is_there,
@@ -28,7 +28,7 @@ fn columns_always_fit_and_the_most_needed_stay() {
                     domains: is_there,
                     imbalance: is_there,
                 };
-                let fit = Fit::new(all, width, width % 70, there);
+                let fit = Fit::new(all, width, width % 70, there, '~');
                 assert_eq!(fit.columns.contains(&Column::Process), is_there && width >= 60);
                 assert!(is_there || !fit.columns.contains(&Column::Domain));
                 let used: usize = fit.columns.iter().map(|column| fit.width(*column)).sum();
@@ -37,14 +37,14 @@ fn columns_always_fit_and_the_most_needed_stay() {
             }
         }
     }
-    let narrow = Fit::new(&Column::DEFAULT, 38, 20, There::default());
+    let narrow = Fit::new(&Column::DEFAULT, 38, 20, There::default(), '~');
     assert!(narrow.columns.contains(&Column::Load));
-    assert_eq!(Fit::new(&Column::DEFAULT, 120, 20, There::default()).columns.len(), 13);
+    assert_eq!(Fit::new(&Column::DEFAULT, 120, 20, There::default(), '~').columns.len(), 13);
     // The user's own order is kept, and gives way from its end.
     let own = [Column::On, Column::P99, Column::Name, Column::Dev, Column::Load];
-    assert_eq!(Fit::new(&own, 60, 20, There::default()).columns, own);
-    assert_eq!(Fit::new(&own, 32, 10, There::default()).columns, own[..4]);
-    let wide = Fit::new(&Column::DEFAULT, 300, 20, There::default());
+    assert_eq!(Fit::new(&own, 60, 20, There::default(), '~').columns, own);
+    assert_eq!(Fit::new(&own, 32, 10, There::default(), '~').columns, own[..4]);
+    let wide = Fit::new(&Column::DEFAULT, 300, 20, There::default(), '~');
     assert!(wide.width(Column::Trend) > 40 && wide.width(Column::Bar) > 16);
     assert_eq!(wide.width(Column::Name), 20);
 }
@@ -52,7 +52,7 @@ fn columns_always_fit_and_the_most_needed_stay() {
 #[test]
 fn every_sorting_orders_every_point() {
     let model = model();
-    for column in Column::ALL {
+    for column in Column::ALL.iter().copied() {
         let sorting = Sorting::by(column);
         let order = sorting.order(model.points());
         assert_eq!(order.len(), model.points().len());

@@ -21,9 +21,19 @@ use crate::model::{Length, amounts, histogram, mean, total, variance};
 use crate::snapshot::Stats;
 use crate::text::{self, cell};
 
-/// A row; the names of its fields are the [`TITLES`].
-#[derive(Debug, Serialize)]
-struct Row<'a> {
+/// Declares a row, and the titles: the names of its fields.
+macro_rules! row {
+    ($($(#[$about:meta])* $field:ident: $type:ty,)*) => {
+        #[derive(Debug, Serialize)]
+        struct Row<'a> {
+            $($(#[$about])* $field: $type,)*
+        }
+
+        const TITLES: &[&str] = &[$(stringify!($field),)*];
+    };
+}
+
+row! {
     process: Cow<'a, str>,
     pid: u32,
     id: u32,
@@ -66,50 +76,6 @@ struct Row<'a> {
     amounts_per_cpu_second: String,
     amounts_per_second: String,
 }
-
-/// The line of titles.
-const TITLES: [&str; 40] = [
-    "process",
-    "pid",
-    "id",
-    "point",
-    "file",
-    "line",
-    "state",
-    "lane",
-    "tid",
-    "thread",
-    "calls",
-    "calls_per_second",
-    "load",
-    "exclusive_ns",
-    "inclusive_ns",
-    "off_cpu_ns",
-    "switches",
-    "min_ns",
-    "mean_ns",
-    "p50_ns",
-    "p90_ns",
-    "p99_ns",
-    "p99_9_ns",
-    "max_ns",
-    "last_ns",
-    "deviation_ns",
-    "average_ns",
-    "alpha",
-    "resets",
-    "exclusive_ticks",
-    "inclusive_ticks",
-    "off_cpu_ticks",
-    "min_ticks",
-    "max_ticks",
-    "last_ticks",
-    "squares_ticks2",
-    "ticks_per_second",
-    "amounts",
-    "amounts_per_cpu_second",
-    "amounts_per_second",
-];
 
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 

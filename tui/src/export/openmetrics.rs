@@ -43,7 +43,7 @@ use prometheus_client::collector::Collector;
 #[cfg(not(feature = "native-histograms"))]
 use prometheus_client::encoding::NoLabelSet;
 use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeLabelSet, EncodeMetric, LabelSetEncoder, MetricEncoder, text,
+    DescriptorEncoder, EncodeLabelSet, EncodeMetric, LabelSetEncoder, text,
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
@@ -51,9 +51,9 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::Subject;
-use super::series::{Labels, Part, clock, losses};
+use super::series::{Labels, Part, Point, clock, losses};
 use crate::model::total;
-use crate::snapshot::{Bucket, Cell, Snapshot, Stats};
+use crate::snapshot::{Bucket, Cell, Loss, Snapshot, Stats};
 
 /// Where the first bucket ends, seconds.
 const FIRST: f64 = 1e-8;
@@ -320,68 +320,60 @@ impl Exposition {
         Ok(())
     }
 
-    fn of_points(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let gauge = |metric: &mut MetricEncoder<'_>, labels: &Labels, value: f64| {
-            ConstGauge::new(value).encode(metric.encode_family(labels)?)
-        };
-        let mut metric = encoder.encode_descriptor(
-            "pfp_load",
-            "Share of one CPU that the point takes, nested regions taken out.",
-            None,
-            MetricType::Gauge,
-        )?;
-        for point in self.parts.iter().flat_map(|part| &part.points) {
-            if let Some(load) = point.load {
-                gauge(&mut metric, &point.labels, load)?;
+    /// A family of figures that each process has, or each of its points.
+    fn figures<'a>(
+        &'a self,
+        encoder: &mut DescriptorEncoder<'_>,
+        (name, help): (&str, &str),
+        (unit, kind): (Option<&Unit>, MetricType),
+        of: impl Fn(&'a Part) -> Vec<(Labels, f64)>,
+    ) -> fmt::Result {
+        let mut metric = encoder.encode_descriptor(name, help, unit, kind)?;
+        for (labels, value) in self.parts.iter().flat_map(of) {
+            let series = metric.encode_family(&labels)?;
+            match kind {
+                MetricType::Counter => ConstCounter::new(value).encode(series)?,
+                _ => ConstGauge::new(value).encode(series)?,
             }
-        }
-        let mut metric = encoder.encode_descriptor(
-            "pfp_enabled",
-            "Whether the point measures.",
-            None,
-            MetricType::Gauge,
-        )?;
-        for point in self.parts.iter().flat_map(|part| &part.points) {
-            gauge(&mut metric, &point.labels, f64::from(u8::from(point.enabled)))?;
         }
         Ok(())
     }
 
+    fn of_points(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let load = ("pfp_load", "Share of one CPU that the point takes, nested regions taken out.");
+        self.figures(encoder, load, (None, MetricType::Gauge), |part| {
+            let points = part.points.iter();
+            points.filter_map(|point| Some((point.labels.clone(), point.load?))).collect()
+        })?;
+        let enabled = ("pfp_enabled", "Whether the point measures.");
+        self.figures(encoder, enabled, (None, MetricType::Gauge), |part| {
+            let value = |point: &Point| f64::from(u8::from(point.enabled));
+            part.points.iter().map(|point| (point.labels.clone(), value(point))).collect()
+        })
+    }
+
     fn of_processes(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let mut metric = encoder.encode_descriptor(
-            "pfp_elapsed",
-            "Time since the process's segment was created.",
-            Some(&Unit::Seconds),
-            MetricType::Gauge,
-        )?;
-        for part in &self.parts {
-            let labels = part.of_process();
-            let elapsed = part.seconds(part.snapshot.elapsed_ticks);
-            ConstGauge::new(elapsed).encode(metric.encode_family(&labels)?)?;
-        }
-        let mut metric = encoder.encode_descriptor(
+        let seconds = Some(&Unit::Seconds);
+        let elapsed = ("pfp_elapsed", "Time since the process's segment was created.");
+        self.figures(encoder, elapsed, (seconds, MetricType::Gauge), |part| {
+            vec![(part.of_process(), part.seconds(part.snapshot.elapsed_ticks))]
+        })?;
+        let overhead = (
             "pfp_overhead",
             "Time that measuring took: calls by the calibrated time of a begin and end.",
-            Some(&Unit::Seconds),
-            MetricType::Counter,
-        )?;
-        for part in &self.parts {
-            let labels = part.of_process();
+        );
+        self.figures(encoder, overhead, (seconds, MetricType::Counter), |part| {
             let pair = part.seconds(part.snapshot.clock.overhead_pair);
             let calls = total(part.snapshot.cells.iter().map(Arc::as_ref)).count;
-            ConstCounter::new(calls as f64 * pair).encode(metric.encode_family(&labels)?)?;
-        }
-        let mut metric = encoder.encode_descriptor(
+            vec![(part.of_process(), calls as f64 * pair)]
+        })?;
+        let busy = (
             "pfp_cells_busy",
             "Cells that could not be read whole; their figures are those of before.",
-            None,
-            MetricType::Gauge,
-        )?;
-        for part in &self.parts {
-            let labels = part.of_process();
-            let busy = part.snapshot.losses.cells_busy;
-            ConstGauge::new(busy as f64).encode(metric.encode_family(&labels)?)?;
-        }
+        );
+        self.figures(encoder, busy, (None, MetricType::Gauge), |part| {
+            vec![(part.of_process(), part.snapshot.losses[Loss::CellsBusy] as f64)]
+        })?;
         let mut metric = encoder.encode_descriptor(
             "pfp_losses",
             "What was lost, refused or repaired.",

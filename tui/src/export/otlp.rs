@@ -46,7 +46,7 @@ use super::Subject;
 use super::native::{Native, SCHEMA, ZERO};
 use super::series::{Labels, Part, clock, losses};
 use crate::model::total;
-use crate::snapshot::{Cell, Process};
+use crate::snapshot::{Cell, Loss, Process};
 
 /// Data points that travel in one request: about a megabyte, where receivers take four
 /// and more.
@@ -267,7 +267,7 @@ impl Told {
         for (kind, count) in losses(snapshot) {
             self.sum(Of::Losses, begin, vec![text("pfp.loss.kind", kind)], whole(count));
         }
-        self.gauge(Of::CellsBusy, Vec::new(), whole(snapshot.losses.cells_busy));
+        self.gauge(Of::CellsBusy, Vec::new(), whole(snapshot.losses[Loss::CellsBusy]));
         let elapsed = part.seconds(snapshot.elapsed_ticks);
         self.gauge(Of::Elapsed, Vec::new(), Number::AsDouble(elapsed));
         let what = vec![

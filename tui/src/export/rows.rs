@@ -78,7 +78,7 @@ fn value(column: Column, figures: &Figures, snapshot: &Snapshot, unit: Unit) -> 
         (_, Kind::Time | Kind::Sum) if unit == Unit::Time => {
             Value::number(value.map(|ticks| ticks / snapshot.clock.ticks_per_second))
         }
-        (_, Kind::Time | Kind::Sum | Kind::Share | Kind::Rate) => Value::number(value),
+        _ => Value::number(value),
     }
 }
 

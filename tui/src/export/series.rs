@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Subject;
 use crate::model::amounts;
-use crate::snapshot::{self, Cell, ClockKind, PointState, Snapshot};
+use crate::snapshot::{self, Cell, ClockKind, Loss, PointState, Snapshot};
 
 /// One process, or one snapshot.
 #[derive(Debug)]
@@ -164,20 +164,10 @@ impl Part {
     }
 }
 
-/// What was lost, by kind.
-pub(super) fn losses(snapshot: &Snapshot) -> [(&'static str, u64); 9] {
-    let losses = &snapshot.losses;
-    [
-        ("points_refused", losses.points_refused),
-        ("space_refused", losses.space_refused),
-        ("lanes_overflowed", losses.lanes_overflowed),
-        ("mismatched_ends", losses.mismatched_ends),
-        ("begins_refused", losses.begins_refused),
-        ("clock_anomalies", losses.clock_anomalies),
-        ("records_lost", losses.records_lost),
-        ("begins_missed", losses.begins_missed),
-        ("records_missed", losses.records_missed),
-    ]
+/// What was lost, by kind. Cells that are busy have a figure of their own.
+pub(super) fn losses(snapshot: &Snapshot) -> impl Iterator<Item = (&'static str, u64)> {
+    let kinds = Loss::ALL.into_iter().filter(|kind| *kind != Loss::CellsBusy);
+    kinds.map(|kind| (kind.name(), snapshot.losses[kind]))
 }
 
 pub(super) fn clock(kind: ClockKind) -> &'static str {

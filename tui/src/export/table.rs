@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use crate::columns::Column;
-use crate::grid::Grid;
+use crate::grid::grid_of;
 use crate::headline::{Headline, ended_word, rhythm};
-use crate::model::{Figures, Model, losses, lost};
+use crate::model::{Figures, Model, lost};
 use crate::text;
 use crate::units::{Scale, Unit};
 
@@ -38,9 +38,9 @@ pub fn render(
     parts.retain(|part| !part.is_empty());
     out.push_str(&parts.join("  "));
     out.push('\n');
-    for (count, what) in losses(snapshot) {
+    for (kind, count) in lost::told(&snapshot.losses) {
         // Writing to a string cannot fail.
-        let _ = writeln!(out, "lost: {count} {}", lost::words(count, what));
+        let _ = writeln!(out, "lost: {count} {}", lost::words(kind, count));
     }
 
     let name_width = rows
@@ -49,14 +49,11 @@ pub fn render(
         .max()
         .unwrap_or(0)
         .clamp(Column::Name.title().len(), NAME_MAX);
-    let grid = columns.iter().fold(Grid::new('~'), |grid, column| {
-        let width = column.width().unwrap_or(name_width);
-        if column.is_text() {
-            grid.left(column.title(), width)
-        } else {
-            grid.right(column.title(), width)
-        }
-    });
+    let width = |column: &Column| match column {
+        Column::Name => name_width,
+        other => other.width(),
+    };
+    let grid = grid_of(columns.iter().map(|column| (column.spec(), width(column))), None, '~');
     let _ = writeln!(out, "{}", grid.titles());
     let cell = |column: &Column, row: &Figures| match column {
         // Names that begin alike differ in their ends.
@@ -73,7 +70,7 @@ pub fn render(
 mod tests {
     use super::*;
     use crate::columns::{Sorting, There};
-    use crate::snapshot::{ClockKind, ProcessState};
+    use crate::snapshot::{ClockKind, Loss, ProcessState};
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
 
@@ -110,7 +107,7 @@ mod tests {
             let snapshot = source.snapshot_mut();
             snapshot.clock.kind = ClockKind::Wall;
             snapshot.process.state = ProcessState::Crashed;
-            snapshot.losses.space_refused = 3;
+            snapshot.losses[Loss::SpaceRefused] = 3;
         });
         for said in ["WALL CLOCK", "CRASHED", "lost: 3 cells", "whole life"] {
             assert!(text.contains(said), "{said} in {text}");

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::total;
-use crate::snapshot::{Bucket, Cell, Edge, Losses, Snapshot, Stats};
+use crate::snapshot::{Bucket, Cell, Edge, Snapshot, Stats};
 
 /// The window, or none where `to` is of another process, or not later.
 pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
@@ -69,7 +69,7 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
         }
         .filter(|since| *since > 0 || point.resets > 0);
     }
-    to.losses = lost(&from.losses, &to.losses);
+    to.losses = to.losses.since(&from.losses);
     to.records.retain_mut(|record| {
         let start = record.start.checked_sub(from.elapsed_ticks);
         record.start = start.unwrap_or_default();
@@ -105,22 +105,6 @@ fn since(before: &Cell, now: &Cell) -> Option<Cell> {
         ..sum
     };
     Some(Cell { stats, retired: Stats::default(), histogram, ..now.clone() })
-}
-
-fn lost(before: &Losses, now: &Losses) -> Losses {
-    Losses {
-        points_refused: now.points_refused.saturating_sub(before.points_refused),
-        space_refused: now.space_refused.saturating_sub(before.space_refused),
-        lanes_overflowed: now.lanes_overflowed.saturating_sub(before.lanes_overflowed),
-        mismatched_ends: now.mismatched_ends.saturating_sub(before.mismatched_ends),
-        begins_refused: now.begins_refused.saturating_sub(before.begins_refused),
-        clock_anomalies: now.clock_anomalies.saturating_sub(before.clock_anomalies),
-        records_lost: now.records_lost.saturating_sub(before.records_lost),
-        begins_missed: now.begins_missed.saturating_sub(before.begins_missed),
-        records_missed: now.records_missed.saturating_sub(before.records_missed),
-        // Of the last look alone.
-        cells_busy: now.cells_busy,
-    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use pfp_shm_layout::cell;
 
+use super::filter::Row;
 use super::threads::state_word;
 use super::{History, Length, OpenNow, Quantiles, Sample, histogram};
 use crate::snapshot::{
@@ -20,6 +21,7 @@ pub struct Figures {
     index: usize,
     cells: Range<usize>,
     total: Stats,
+    left_out: bool,
     pub(super) state: PointState,
     pub(super) open: Option<OpenNow>,
     rate: Option<f64>,
@@ -28,6 +30,8 @@ pub struct Figures {
     amounts: [u128; AMOUNTS],
     /// The same per second.
     amount_rates: [Option<f64>; AMOUNTS],
+    /// Of a sum over processes, what each does in a tick.
+    paces: Vec<Pace>,
     /// Whether `load` has seen an interval, and may be smoothed on from.
     settled: bool,
     history: History,
@@ -52,6 +56,14 @@ pub struct LaneFigures<'a> {
     pub id: u32,
     /// The lane's threads, past and present, together.
     pub total: Stats,
+}
+
+/// What one of several processes does in a tick.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    count: f64,
+    exclusive: f64,
+    amounts: [f64; AMOUNTS],
 }
 
 /// The amount that is shown as bytes per second.
@@ -106,6 +118,7 @@ impl Figures {
     pub(super) fn all(snapshot: &Arc<Snapshot>) -> Vec<Self> {
         let mut first = 0;
         let cells = &snapshot.cells;
+        let left_out = snapshot.summed.as_ref().map(|summed| &summed.left_out);
         let of_point = |(index, point): (usize, &Point)| {
             // Points and cells come in the same order.
             // One after the other: a search would look at cells far away.
@@ -121,12 +134,14 @@ impl Figures {
                 index,
                 total: total(cells[range.clone()].iter().map(Arc::as_ref)),
                 cells: range.clone(),
+                left_out: left_out.is_some_and(|left_out| left_out.contains(&point.id)),
                 state: point.state,
                 open: None,
                 rate: None,
                 load: None,
                 amounts: amounts(&cells[range.clone()]),
                 amount_rates: [None; AMOUNTS],
+                paces: Vec::new(),
                 settled: false,
                 history: History::default(),
                 quantiles: OnceCell::new(),
@@ -152,12 +167,13 @@ impl Figures {
 
     /// Rates over the interval since `old`, which is none for a point that
     /// appeared within it; `alpha` is the weight of its load in the smoothed one,
-    /// and `open` what its open regions have grown by, ticks, none where a reset hides
-    /// that. Of a point that was reset in the interval, they are those since the reset.
+    /// `open` what its open regions have grown by, ticks, none where a reset hides that, and
+    /// `own` how long the interval is of each of several processes, where that is known. Of a point that was reset in the interval, they are those since the reset.
     pub(super) fn take_interval(
         &mut self,
         old: Option<Self>,
         open: Option<f64>,
+        own: &[Option<u64>],
         ticks: u64,
         seconds: f64,
         alpha: f64,
@@ -176,20 +192,32 @@ impl Figures {
             _ => Some(([0; AMOUNTS], 0, 0)),
         };
         let before = before.filter(|_| share > 0.0);
-        let amounts_before = before.map(|(amounts, ..)| amounts);
+        let was_left_out = old.as_ref().is_some_and(Self::is_left_out);
+        let same = old.as_ref().filter(|_| is_same);
+        self.paces = same.and_then(|old| self.paces(old, own)).unwrap_or_default();
+        let of_interval = |of: &dyn Fn(&Pace) -> f64| {
+            (!self.paces.is_empty()).then(|| self.paces.iter().map(of).sum::<f64>() * ticks as f64)
+        };
         self.amount_rates = std::array::from_fn(|place| {
-            let more = self.amounts[place].checked_sub(amounts_before?[place])?;
-            Some(more as f64 / seconds)
+            let (amounts_before, ..) = before.filter(|_| !was_left_out)?;
+            let more = match of_interval(&|pace| pace.amounts[place]) {
+                Some(more) => more,
+                None => self.amounts[place].checked_sub(amounts_before[place])? as f64,
+            };
+            Some(more / seconds)
         });
+        let grown = |now: u64, before: Option<u64>| Some(now.checked_sub(before?)? as f64);
         let (count_before, exclusive_before) =
             before.map(|(_, count, exclusive)| (count, exclusive)).unzip();
-        let grown =
-            |now: u64, before: Option<u64>| before.and_then(|before| now.checked_sub(before));
-        self.rate = grown(self.total.count, count_before).map(|n| n as f64 / seconds);
-        let load = grown(self.total.exclusive, exclusive_before)
+        let count =
+            of_interval(&|pace| pace.count).or_else(|| grown(self.total.count, count_before));
+        let exclusive = of_interval(&|pace| pace.exclusive)
+            .or_else(|| grown(self.total.exclusive, exclusive_before));
+        self.rate = count.map(|count| count / seconds);
+        let load = exclusive
             .filter(|_| self.has_load())
             // A region that ends takes with it what it had come to: it is in the sums then.
-            .and_then(|n| Some((n as f64 + open?).max(0.0) / (ticks as f64 * share)));
+            .and_then(|n| Some((n + open?).max(0.0) / (ticks as f64 * share)));
         let smoothed = old.as_ref().filter(|old| old.settled).and_then(|old| old.load);
         let is_at_rest = self.point().state != PointState::On && load == Some(0.0);
         self.load = match (load, smoothed) {
@@ -212,6 +240,55 @@ impl Figures {
         }
         let at_ticks = self.snapshot.elapsed_ticks;
         self.history.push(at_ticks.saturating_sub(ticks), Sample { at_ticks, load });
+    }
+
+    /// What each process does in a tick of a sum that was `old`. One whose figures are the same as
+    /// before goes on as it did, and one that is late does nothing. None where there is no sum, or
+    /// nobody knows how old its processes were.
+    fn paces(&self, old: &Self, own: &[Option<u64>]) -> Option<Vec<Pace>> {
+        if !self.is_of_sum() {
+            return None;
+        }
+        let (before, now) = (old.of_each()?, self.of_each()?);
+        let members = self.snapshot.process.members.iter().enumerate();
+        let pace = |(place, process): (usize, &Process)| {
+            let ticks = (*own.get(place)?)?;
+            let zero = (0, 0, [0; AMOUNTS]);
+            let ((count, exclusive, amounts), then) =
+                (now[place], before.get(place).copied().unwrap_or(zero));
+            Some(match ticks {
+                _ if process.late_since_unix_ns.is_some() => Pace::default(),
+                0 if process.state != ProcessState::Running => Pace::default(),
+                0 => old.paces.get(place).copied().unwrap_or_default(),
+                ticks => Pace {
+                    count: count.saturating_sub(then.0) as f64 / ticks as f64,
+                    exclusive: exclusive.saturating_sub(then.1) as f64 / ticks as f64,
+                    amounts: std::array::from_fn(|place| {
+                        amounts[place].saturating_sub(then.2[place]) as f64 / ticks as f64
+                    }),
+                },
+            })
+        };
+        members.map(pace).collect()
+    }
+
+    /// Count, exclusive time and amounts of each process of a sum; none where it is not known
+    /// whose a cell is.
+    fn of_each(&self) -> Option<Vec<(u64, u64, [u128; AMOUNTS])>> {
+        let mut of_each =
+            vec![(0_u64, 0_u64, [0_u128; AMOUNTS]); self.snapshot.process.members.len()];
+        for cell in self.cells() {
+            let place = self.lane(cell.lane)?.process?;
+            let (count, exclusive, sums) = of_each.get_mut(place as usize)?;
+            for stats in [&cell.stats, &cell.retired] {
+                *count = count.saturating_add(stats.count);
+                *exclusive = exclusive.saturating_add(stats.exclusive);
+            }
+            for (sum, more) in sums.iter_mut().zip(amounts(std::slice::from_ref(cell))) {
+                *sum = sum.saturating_add(more);
+            }
+        }
+        Some(of_each)
     }
 
     /// The process has ended: its load is that over its life, and nothing has a rate.
@@ -260,6 +337,7 @@ impl Figures {
             self.amount_rates = old.amount_rates;
             self.settled = old.settled;
             self.history = old.history;
+            self.paces = old.paces;
         }
     }
 
@@ -289,8 +367,7 @@ impl Figures {
 
     /// Its name; `#5` for a point that was only given a number.
     pub fn name(&self) -> String {
-        let name = &self.point().name;
-        if name.is_empty() { format!("#{}", self.number()) } else { name.clone() }
+        self.point().shown_name()
     }
 
     /// The id by which its process knows it.
@@ -305,13 +382,17 @@ impl Figures {
 
     /// The processes that it is of: its own, or all that it is summed over.
     pub fn processes(&self) -> impl Iterator<Item = &Process> {
-        let whole = &self.snapshot.process;
-        let (one, several) = match self.process() {
-            None if whole.members.is_empty() => (Some(whole), &[][..]),
-            None => (None, whole.members.as_slice()),
-            one => (one, &[][..]),
-        };
-        one.into_iter().chain(several)
+        self.row().processes()
+    }
+
+    /// As a filter looks at it.
+    pub(super) fn row(&self) -> Row<'_> {
+        Row { snapshot: &self.snapshot, point: self.point(), cells: self.cells() }
+    }
+
+    /// Whether the snapshot has its count and exclusive time alone.
+    pub fn is_left_out(&self) -> bool {
+        self.left_out
     }
 
     /// Its state, with changes that the user has just made.
@@ -389,17 +470,9 @@ impl Figures {
     /// Processes that have not come to the point count too: the others do their part. Of a
     /// parallel region the work counts, and not the wait.
     pub fn imbalance(&self) -> Option<f64> {
-        let members = self.snapshot.process.members.len();
-        let of_each = match self.point() {
+        let of_each: Vec<u128> = match self.point() {
             _ if self.is_of_sum() => {
-                let mut of_each = vec![0; members];
-                for cell in self.cells() {
-                    let place = self.lane(cell.lane)?.process?;
-                    let ticks =
-                        u128::from(cell.stats.exclusive) + u128::from(cell.retired.exclusive);
-                    *of_each.get_mut(place as usize)? += ticks;
-                }
-                of_each
+                self.of_each()?.iter().map(|(_, exclusive, _)| u128::from(*exclusive)).collect()
             }
             point if point.domain() == Some(OPENMP) && point.name.ends_with(" busy") => {
                 let totals = self.parts().map(|part| part.total);
@@ -527,7 +600,12 @@ impl Figures {
 
     /// Its figures lane by lane; nothing where they are known as sums over lanes.
     pub fn lanes(&self) -> impl Iterator<Item = LaneFigures<'_>> {
-        self.parts().filter(|_| self.snapshot.summed.is_none())
+        self.parts().filter(|_| self.snapshot.has_threads_of(self.id()))
+    }
+
+    /// How many threads were in it, where that is known.
+    pub fn threads(&self) -> Option<usize> {
+        self.snapshot.has_threads_of(self.id()).then(|| self.lanes().count())
     }
 
     /// Whether threads that found no lane of their own share one for it.
@@ -545,9 +623,7 @@ impl Figures {
     }
 
     fn lane(&self, id: u32) -> Option<&Lane> {
-        let lanes = &self.snapshot.lanes;
-        let place = lanes.binary_search_by_key(&id, |lane| lane.id);
-        place.ok().map(|place| &lanes[place])
+        self.snapshot.lane(id)
     }
 
     fn cells(&self) -> &[Arc<Cell>] {

@@ -30,9 +30,9 @@ use std::collections::{BTreeMap, HashSet};
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use super::Window;
-use super::compare::{LEVEL, adjusted, common_move, name_of};
-use super::effect::{FEWEST, mean_variance, quantile_resolution, quantile_variance};
-use crate::snapshot::Snapshot;
+use crate::compare::effect::{FEWEST, mean_variance, quantile_resolution, quantile_variance};
+use crate::compare::{LEVEL, adjusted, common_move, name_of};
+use crate::snapshot::{Process, Snapshot};
 
 /// The test, for reports.
 pub const TEST: &str =
@@ -206,13 +206,19 @@ impl Run {
         runs
     }
 
-    /// Whether both are of one process and of one time in it.
+    /// Whether both are of one process, or of jobs that have one, and of one time in it.
     pub fn overlaps(&self, other: &Self) -> bool {
-        let begin = |run: &Self| run.from.as_ref().map_or(0, |from| from.elapsed_ticks);
-        let end = |run: &Self| run.last().elapsed_ticks;
-        self.last().process.segment_id == other.last().process.segment_id
-            && begin(self) < end(other)
-            && begin(other) < end(self)
+        let [this, that] = [self, other].map(Self::last);
+        // Jobs have no clock in common but the one on the wall.
+        let time: fn(&Snapshot) -> u64 = match this.process.segment_id == that.process.segment_id {
+            true => |snapshot| snapshot.elapsed_ticks,
+            false => |snapshot| snapshot.taken_unix_ns,
+        };
+        let begin = |run: &Self| run.from.as_ref().map_or(0, time);
+        let is_in = |process: &Process| {
+            that.processes().iter().any(|it| it.segment_id == process.segment_id)
+        };
+        this.processes().iter().any(is_in) && begin(self) < time(that) && begin(other) < time(this)
     }
 
     /// Its last snapshot.
@@ -226,7 +232,7 @@ impl Run {
     fn measured(&self) -> BTreeMap<String, Measured> {
         let mut ids: BTreeMap<String, Vec<u32>> = BTreeMap::new();
         // Point 0 is that of the calibration.
-        for point in self.last().points.iter().filter(|point| point.id != 0) {
+        for point in self.last().points.iter().filter(|it| it.number.unwrap_or(it.id) != 0) {
             ids.entry(name_of(point)).or_default().push(point.id);
         }
         let rate = self.last().clock.ticks_per_second;

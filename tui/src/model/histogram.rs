@@ -57,7 +57,7 @@ const NUMBERS: u64 = 2047;
 /// The number of the bucket that a value lies in, in the segment's order: 32
 /// an octave of `value + 32`.
 #[inline]
-pub(super) fn number_of(value: u64) -> u64 {
+pub(crate) fn number_of(value: u64) -> u64 {
     let shifted = value.saturating_add(OCTAVE);
     let octave = u64::from(shifted.ilog2() - OCTAVE.ilog2());
     octave * OCTAVE + (shifted >> octave) % OCTAVE
@@ -70,7 +70,7 @@ fn middle_of(number: u64) -> u64 {
 }
 
 /// Least value and first value beyond of the bucket with this number.
-pub(super) fn edges_of(number: u64) -> (f64, f64) {
+pub(crate) fn edges_of(number: u64) -> (f64, f64) {
     let (octave, place) = (number / OCTAVE, number % OCTAVE);
     let width = 2_f64.powi(octave as i32);
     let low = (OCTAVE + place) as f64 * width - OCTAVE as f64;

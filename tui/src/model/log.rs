@@ -7,13 +7,12 @@
 
 mod members;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 pub use members::Turn;
 
 use members::Member;
 
-use super::in_words;
 use crate::headline::{self, clock_word};
 use crate::snapshot::{ClockKind, Losses, Point, PointState, ProcessState, Snapshot};
 use crate::units;
@@ -49,6 +48,16 @@ pub struct Log {
     pushed: u64,
     unread: usize,
     known: Option<Known>,
+    /// What this viewer changed, and no snapshot has confirmed yet, by the point's id.
+    own: HashMap<u32, Own>,
+}
+
+/// A change of this viewer's, which a slow line or one of several places may bring late.
+#[derive(Debug, Default)]
+struct Own {
+    state: Option<PointState>,
+    resets: u32,
+    until_unix_ns: u64,
 }
 
 /// What the last snapshot said.
@@ -58,7 +67,7 @@ struct Known {
     state: ProcessState,
     clock: ClockKind,
     ticks_per_second: f64,
-    losses: Vec<(u64, &'static str)>,
+    losses: Losses,
     /// In the order of their ids.
     points: Vec<KnownPoint>,
     members: Vec<Member>,
@@ -70,6 +79,23 @@ struct KnownPoint {
     state: PointState,
     resets: u32,
     alpha: Option<f64>,
+}
+
+impl Own {
+    /// Whether a state is what this viewer set. It is so once.
+    fn take_state(&mut self, state: PointState, unix_ns: u64) -> bool {
+        self.state.take_if(|own| *own == state && unix_ns < self.until_unix_ns).is_some()
+    }
+
+    /// Whether so many resets are this viewer's; of a sum, whose parts follow one by one, any are.
+    fn take_resets(&mut self, resets: u32, is_sum: bool, unix_ns: u64) -> bool {
+        if unix_ns >= self.until_unix_ns || self.resets == 0 {
+            return false;
+        }
+        let own = resets.min(self.resets);
+        self.resets -= if is_sum { 0 } else { own };
+        is_sum || own == resets
+    }
 }
 
 impl Known {
@@ -85,15 +111,10 @@ impl Known {
             state: snapshot.process.state,
             clock: snapshot.clock.kind,
             ticks_per_second: snapshot.clock.ticks_per_second,
-            losses: lasting(snapshot),
+            losses: snapshot.losses.clone(),
             points: snapshot.points.iter().map(point).collect(),
             members: snapshot.process.members.iter().map(Member::of).collect(),
         }
-    }
-
-    fn point_mut(&mut self, id: u32) -> Option<&mut KnownPoint> {
-        let place = self.points.binary_search_by_key(&id, |point| point.id).ok()?;
-        Some(&mut self.points[place])
     }
 }
 
@@ -128,20 +149,36 @@ impl Log {
         self.say(unix_ns, true, text.into());
     }
 
-    /// This viewer switched a point.
-    pub fn toggled(&mut self, unix_ns: u64, id: u32, name: &str, state: PointState) {
-        if let Some(point) = self.known.as_mut().and_then(|known| known.point_mut(id)) {
-            point.state = state;
-        }
-        self.note(unix_ns, format!("{name} switched {} by this viewer", word(state)));
+    /// This viewer switched a point; says which processes did not follow.
+    pub fn toggled(
+        &mut self,
+        unix_ns: u64,
+        id: u32,
+        name: &str,
+        state: PointState,
+        but: Option<&str>,
+    ) {
+        self.own(unix_ns, id).state = Some(state);
+        self.changed(unix_ns, format!("{name} switched {} by this viewer", word(state)), but);
     }
 
-    /// This viewer reset a point.
-    pub fn reset(&mut self, unix_ns: u64, id: u32, name: &str) {
-        if let Some(point) = self.known.as_mut().and_then(|known| known.point_mut(id)) {
-            point.resets = point.resets.wrapping_add(1);
+    /// This viewer reset a point; says which processes did not follow.
+    pub fn reset(&mut self, unix_ns: u64, id: u32, name: &str, but: Option<&str>) {
+        self.own(unix_ns, id).resets += 1;
+        self.changed(unix_ns, format!("{name} reset by this viewer"), but);
+    }
+
+    fn own(&mut self, unix_ns: u64, id: u32) -> &mut Own {
+        let own = self.own.entry(id).or_default();
+        own.until_unix_ns = unix_ns + SAME_NS;
+        own
+    }
+
+    fn changed(&mut self, unix_ns: u64, text: String, but: Option<&str>) {
+        match but {
+            None => self.note(unix_ns, text),
+            Some(why) => self.problem(unix_ns, format!("{text}, but {why}")),
         }
-        self.note(unix_ns, format!("{name} reset by this viewer"));
     }
 
     /// Compares a snapshot with the one before. Returns which of several processes
@@ -153,6 +190,7 @@ impl Log {
             None => self.greet(unix_ns, snapshot),
         };
         self.known = Some(Known::of(snapshot));
+        self.own.retain(|_, own| unix_ns < own.until_unix_ns);
         turns
     }
 
@@ -169,8 +207,8 @@ impl Log {
         for point in snapshot.points.iter().filter(|p| p.state == PointState::InvalidBeginBegin) {
             self.problem(unix_ns, invalid(snapshot, point));
         }
-        for (count, what) in lasting(snapshot) {
-            self.lose(unix_ns, what, count, count);
+        for (kind, count) in snapshot.losses.lasting() {
+            self.lose(unix_ns, kind.words(), count, count);
         }
         self.tell_state(unix_ns, snapshot);
         // Who watches them from the first on knows that they are there.
@@ -216,10 +254,10 @@ impl Log {
                 },
             );
         }
-        for (count, what) in lasting(snapshot) {
-            let before = known.losses.iter().find(|(_, w)| *w == what).map_or(0, |(n, _)| *n);
+        for (kind, count) in snapshot.losses.lasting() {
+            let before = known.losses[kind];
             if count > before {
-                self.lose(unix_ns, what, count - before, count);
+                self.lose(unix_ns, kind.words(), count - before, count);
             }
         }
         if known.state != snapshot.process.state {
@@ -245,13 +283,21 @@ impl Log {
     ) {
         const OTHERS: &str = "by another viewer or the program";
         let name = name_of(snapshot, point);
-        if old.state != point.state {
+        let is_sum = point.process.is_none() && !snapshot.process.members.is_empty();
+        let own = self.own.get_mut(&point.id);
+        let (is_own_state, is_own_reset) = own.map_or((false, false), |own| {
+            let is_own_state = old.state != point.state && own.take_state(point.state, unix_ns);
+            let resets = point.resets.wrapping_sub(old.resets);
+            let is_own_reset = resets != 0 && own.take_resets(resets, is_sum, unix_ns);
+            (is_own_state, is_own_reset)
+        });
+        if old.state != point.state && !is_own_state {
             match point.state {
                 PointState::InvalidBeginBegin => self.problem(unix_ns, invalid(snapshot, point)),
                 state => self.note(unix_ns, format!("{name} switched {} {OTHERS}", word(state))),
             }
         }
-        if old.resets != point.resets {
+        if old.resets != point.resets && !is_own_reset {
             self.note(unix_ns, format!("{name} reset {OTHERS}"));
         }
         if old.alpha != point.alpha {
@@ -323,11 +369,6 @@ impl Log {
     }
 }
 
-/// What was lost for good; a cell that is busy is read the next time.
-fn lasting(snapshot: &Snapshot) -> Vec<(u64, &'static str)> {
-    in_words(&Losses { cells_busy: 0, ..snapshot.losses.clone() })
-}
-
 fn word(state: PointState) -> &'static str {
     if state == PointState::On { "on" } else { "off" }
 }
@@ -349,6 +390,7 @@ fn invalid(snapshot: &Snapshot, point: &Point) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::Loss;
     use crate::source::synthetic::Synthetic;
     use crate::source::{Change, Source};
 
@@ -384,9 +426,9 @@ mod tests {
         let mut watch = Watch::new();
         assert_eq!(watch.poll(), [""; 0]);
         watch.source.act(Change::Disable(3)).unwrap();
-        watch.log.toggled(watch.now, 3, "io.crc", PointState::Off);
+        watch.log.toggled(watch.now, 3, "io.crc", PointState::Off, None);
         watch.source.act(Change::Reset(4)).unwrap();
-        watch.log.reset(watch.now, 4, "lz.compress");
+        watch.log.reset(watch.now, 4, "lz.compress", None);
         assert_eq!(watch.poll(), [""; 0], "its own doing is told as it happens");
         let texts: Vec<_> = watch.log.entries().iter().skip(1).map(|e| e.text.as_str()).collect();
         let own = ["io.crc switched off by this viewer", "lz.compress reset by this viewer"];
@@ -404,25 +446,51 @@ mod tests {
         // Two at once: one of them was another's.
         watch.source.act(Change::Reset(4)).unwrap();
         watch.source.act(Change::Reset(4)).unwrap();
-        watch.log.reset(watch.now, 4, "lz.compress");
+        watch.log.reset(watch.now, 4, "lz.compress", None);
         assert_eq!(watch.poll(), [others[1]]);
+    }
+
+    /// Places answer at different times, and each adds its own to the resets of a sum.
+    #[test]
+    fn what_only_some_places_follow_is_told_with_which() {
+        let mut watch = Watch::new();
+        let process = &mut watch.source.snapshot_mut().process;
+        process.members = vec![crate::snapshot::Process::default(); 2];
+        let but = "1 of 2 processes did not follow (two@n2[7]): it is late";
+        watch.log.toggled(watch.now, 3, "io.crc", PointState::Off, Some(but));
+        watch.log.reset(watch.now, 4, "lz.compress", None);
+        assert_eq!(watch.log.unread(), 1);
+        let told = &watch.log.entries().iter().rev().nth(1).unwrap().text;
+        assert_eq!(*told, format!("io.crc switched off by this viewer, but {but}"));
+        let quiet = |watch: &mut Watch| {
+            let texts = watch.poll().into_iter();
+            texts.filter(|text| text.contains("another viewer")).collect::<Vec<_>>()
+        };
+        for _ in 0..2 {
+            watch.source.act(Change::Reset(4)).unwrap();
+            assert_eq!(quiet(&mut watch), [""; 0]);
+        }
+        watch.source.act(Change::Disable(3)).unwrap();
+        assert_eq!(quiet(&mut watch), [""; 0], "it follows late");
+        watch.source.act(Change::Enable(3)).unwrap();
+        assert_eq!(quiet(&mut watch).len(), 1);
     }
 
     #[test]
     fn losses_are_counted_together_for_a_minute() {
         let mut watch = Watch::new();
         for round in 1..=50 {
-            watch.source.snapshot_mut().losses.begins_refused += 2;
+            watch.source.snapshot_mut().losses[Loss::BeginsRefused] += 2;
             assert_eq!(watch.poll().len(), usize::from(round == 1));
         }
         assert_eq!(watch.log.unread(), 1);
         assert_eq!(watch.log.entries().back().unwrap().text, "lost: 100 begins nested too deep");
         watch.now += 60 * SECOND;
-        watch.source.snapshot_mut().losses.begins_refused += 1;
+        watch.source.snapshot_mut().losses[Loss::BeginsRefused] += 1;
         assert_eq!(watch.poll(), ["!lost: 1 more begins nested too deep, 101 in all"]);
         assert_eq!(watch.log.unread(), 2);
         watch.log.read();
-        watch.source.snapshot_mut().losses.cells_busy = 5;
+        watch.source.snapshot_mut().losses[Loss::CellsBusy] = 5;
         assert_eq!(watch.poll(), [""; 0]);
         assert_eq!(watch.log.unread(), 0);
     }
@@ -454,7 +522,7 @@ mod tests {
         let snapshot = watch.source.snapshot_mut();
         snapshot.process.state = ProcessState::Running;
         snapshot.process.segment_id = "f".repeat(32);
-        snapshot.losses.lanes_overflowed = 2;
+        snapshot.losses[Loss::LanesOverflowed] = 2;
         assert_eq!(
             watch.poll(),
             [

@@ -116,6 +116,7 @@ impl Moment {
             taken_unix_ns: whole.taken_unix_ns,
             elapsed_ticks: whole.elapsed_ticks,
             process: whole.process.clone(),
+            ages: whole.ages.clone(),
             clock: whole.clock.clone(),
             points: whole.points.clone(),
             lanes: whole.lanes.clone(),

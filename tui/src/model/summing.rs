@@ -1,4 +1,5 @@
-//! Sums over threads: what the table of points shows, in a hundredth of the bytes.
+//! What a viewer elsewhere looks at, and no more: what the table of points shows, in a hundredth
+//! of the bytes.
 //!
 //! ```text
 //! all     a cell for each point and thread, a histogram in each; edges
@@ -6,21 +7,52 @@
 //!         what open regions have of their own
 //! ```
 //!
-//! Points with amounts and parallel regions keep their cells, since the table shows more of them
-//! than sums.
+//! A point that is looked at by itself stays whole. Of one that passes no filter there is what its
+//! load follows from: the lines above the table are of all points. Points with amounts and
+//! parallel regions keep their cells, since the table shows more of them than sums.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
+use super::filter::Row;
 use super::open::open_regions;
-use super::{BUCKETS_AT_ONCE, histogram, total};
-use crate::snapshot::{Cell, Extent, LaneKind, OPENMP, Point, Snapshot, Summed};
+use super::{BUCKETS_AT_ONCE, Filter, histogram, total};
+use crate::snapshot::{Cell, Edge, Extent, LaneKind, OPENMP, Point, Snapshot, Stats, Summed};
+
+/// What is looked at of a snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sight {
+    /// How much of each point.
+    pub extent: Extent,
+    /// The points that so much is looked at of; of others, what their loads follow from.
+    pub filter: Filter,
+    /// Each thread's part in those is looked at.
+    pub by_thread: bool,
+    /// Points that are looked at whole, whether they pass or not.
+    pub whole: BTreeSet<u32>,
+}
+
+/// How much there is of a point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Shown {
+    #[default]
+    Load,
+    Sum {
+        histogram: bool,
+    },
+    Threads {
+        histogram: bool,
+    },
+    Whole,
+}
 
 /// Makes sums of one snapshot after the other.
 #[derive(Default)]
 pub(crate) struct Summing {
     known: HashMap<u32, Known>,
-    extent: Extent,
     /// The points whose quantiles are worked out first next time, from this id on.
     next: u32,
 }
@@ -29,19 +61,34 @@ pub(crate) struct Summing {
 #[derive(Default)]
 struct Known {
     from: Vec<Arc<Cell>>,
+    shown: Shown,
     sums: Vec<Arc<Cell>>,
     quantiles: Option<[u64; 3]>,
     /// The quantiles are from an earlier snapshot.
     is_late: bool,
 }
 
-impl Summing {
-    /// Makes a snapshot of sums to this extent. Where many points change at once, some keep the
-    /// quantiles of the snapshot before, and get theirs with the next.
-    pub(crate) fn sum(&mut self, snapshot: &Snapshot, extent: Extent) -> Snapshot {
-        if self.extent != extent {
-            *self = Self { extent, ..Self::default() };
+impl Sight {
+    fn shows(&self, row: Row) -> Shown {
+        let histogram = self.extent == Extent::Histograms;
+        let tells_more = row.point.domain() == Some(OPENMP)
+            || row.cells.iter().any(|cell| !cell.variants.is_empty());
+        match self.extent {
+            _ if self.whole.contains(&row.point.id) => Shown::Whole,
+            Extent::All => Shown::Whole,
+            Extent::Loads => Shown::Load,
+            _ if self.filter.is_on() && !self.filter.admits_row(row) => Shown::Load,
+            Extent::Threads => Shown::Threads { histogram: false },
+            _ if self.by_thread || tells_more => Shown::Threads { histogram },
+            Extent::Histograms | Extent::Sums => Shown::Sum { histogram },
         }
+    }
+}
+
+impl Summing {
+    /// Makes a snapshot of what is looked at. Where many points change at once, some keep the
+    /// quantiles of the snapshot before, and get theirs with the next.
+    pub(crate) fn sum(&mut self, snapshot: &Snapshot, sight: &Sight) -> Snapshot {
         let mut cells = Vec::new();
         let mut rest = snapshot.cells.as_slice();
         self.known
@@ -52,34 +99,56 @@ impl Summing {
             let (own, behind) = rest[before..].split_at(of_point);
             rest = behind;
             let known = self.known.entry(point.id).or_default();
+            let shown = sight.shows(Row { snapshot, point, cells: own });
             let is_same = known.from.len() == own.len()
                 && known.from.iter().zip(own).all(|(old, new)| Arc::ptr_eq(old, new));
             if !is_same {
                 known.from = own.to_vec();
-                known.sums = sums(snapshot, point, own, extent);
                 known.is_late = true;
+            }
+            if !is_same || shown != known.shown {
+                known.shown = shown;
+                known.sums = sums(snapshot, point, own, shown);
             }
             cells.extend(known.sums.iter().cloned());
         }
-        if extent == Extent::Sums {
+        if sight.extent == Extent::Sums {
             self.work_out_quantiles(&snapshot.points);
         }
-        let quantiles: BTreeMap<_, _> =
-            self.known.iter().filter_map(|(id, known)| Some((*id, known.quantiles?))).collect();
+        let ids = |is_it: fn(Shown) -> bool| -> BTreeSet<u32> {
+            self.known.iter().filter(|(_, known)| is_it(known.shown)).map(|(id, _)| *id).collect()
+        };
+        let has_quantiles =
+            |known: &Known| sight.extent == Extent::Sums && known.shown != Shown::Load;
+        let quantiles = self.known.iter().filter(|(_, known)| has_quantiles(known));
         let mut open: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for region in open_regions(snapshot) {
             open.entry(region.lane).or_default().push(region.told());
         }
+        let whole = ids(|shown| shown == Shown::Whole);
+        let is_looked_at = |edge: &&Edge| {
+            whole.contains(&edge.point) || edge.caller.is_some_and(|it| whole.contains(&it))
+        };
+        let edges = snapshot.edges.iter().filter(is_looked_at).copied().collect();
+        let summed = Summed {
+            has_rows: matches!(sight.extent, Extent::Sums | Extent::Histograms),
+            quantiles: quantiles.filter_map(|(id, known)| Some((*id, known.quantiles?))).collect(),
+            open,
+            by_thread: ids(|shown| matches!(shown, Shown::Threads { .. } | Shown::Whole)),
+            whole,
+            left_out: ids(|shown| shown == Shown::Load),
+        };
         Snapshot {
             cells,
-            edges: Vec::new(),
+            edges,
             records: Vec::new(),
-            summed: Some(Arc::new(Summed { quantiles, open })),
+            summed: Some(Arc::new(summed)),
             format: snapshot.format.clone(),
             version: snapshot.version,
             taken_unix_ns: snapshot.taken_unix_ns,
             elapsed_ticks: snapshot.elapsed_ticks,
             process: snapshot.process.clone(),
+            ages: snapshot.ages.clone(),
             clock: snapshot.clock.clone(),
             points: snapshot.points.clone(),
             lanes: snapshot.lanes.clone(),
@@ -93,7 +162,8 @@ impl Summing {
         let first = points.partition_point(|point| point.id < self.next);
         let mut left = BUCKETS_AT_ONCE;
         for point in points[first..].iter().chain(&points[..first]) {
-            let Some(known) = self.known.get_mut(&point.id).filter(|known| known.is_late) else {
+            let Some(known) = self.known.get_mut(&point.id) else { continue };
+            if !known.is_late || known.shown == Shown::Load {
                 continue;
             };
             if left == 0 {
@@ -110,23 +180,19 @@ impl Summing {
     }
 }
 
-/// The cells of a point, summed over the threads of each process.
-fn sums(snapshot: &Snapshot, point: &Point, cells: &[Arc<Cell>], extent: Extent) -> Vec<Arc<Cell>> {
-    let has_histograms = extent == Extent::Histograms;
-    let lane = |cell: &Cell| {
-        let place = snapshot.lanes.binary_search_by_key(&cell.lane, |lane| lane.id).ok()?;
-        Some(&snapshot.lanes[place])
+/// The cells of a point, as they are shown.
+fn sums(snapshot: &Snapshot, point: &Point, cells: &[Arc<Cell>], shown: Shown) -> Vec<Arc<Cell>> {
+    let lane = |cell: &Cell| snapshot.lane(cell.lane);
+    let histogram = match shown {
+        Shown::Whole | Shown::Threads { histogram: true } => return cells.to_vec(),
+        Shown::Threads { histogram: false } => {
+            let without =
+                |cell: &Arc<Cell>| Arc::new(Cell { histogram: Vec::new(), ..Cell::clone(cell) });
+            return cells.iter().map(without).collect();
+        }
+        Shown::Sum { histogram } => histogram,
+        Shown::Load => false,
     };
-    let tells_more =
-        point.domain() == Some(OPENMP) || cells.iter().any(|cell| !cell.variants.is_empty());
-    if tells_more && has_histograms {
-        return cells.to_vec();
-    }
-    if tells_more {
-        let without =
-            |cell: &Arc<Cell>| Arc::new(Cell { histogram: Vec::new(), ..Cell::clone(cell) });
-        return cells.iter().map(without).collect();
-    }
     let mut of_processes: BTreeMap<Option<u32>, Vec<&Cell>> = BTreeMap::new();
     for cell in cells {
         let process = lane(cell).and_then(|lane| lane.process);
@@ -137,11 +203,15 @@ fn sums(snapshot: &Snapshot, point: &Point, cells: &[Arc<Cell>], extent: Extent)
         let is_shared =
             |cell: &&&Cell| lane(cell).is_some_and(|lane| lane.kind == LaneKind::Overflow);
         let lane = cells.iter().find(is_shared).or(cells.first()).map_or(0, |cell| cell.lane);
-        let histogram = match has_histograms {
+        let histogram = match histogram {
             true => histogram::merge(cells.iter().map(|cell| cell.histogram.as_slice())),
             false => Vec::new(),
         };
-        let (stats, point) = (total(cells.into_iter()), point.id);
+        let (mut stats, point) = (total(cells.into_iter()), point.id);
+        if shown == Shown::Load {
+            let Stats { count, exclusive, .. } = stats;
+            stats = Stats { count, exclusive, ..Stats::default() };
+        }
         Arc::new(Cell { point, lane, stats, histogram, ..Cell::default() })
     };
     let mut sums: Vec<_> = of_processes.into_values().map(sum).collect();
@@ -176,7 +246,7 @@ mod tests {
             let snapshot = source.poll().unwrap();
             let has_histograms = poll > 2;
             let extent = if has_histograms { Extent::Histograms } else { Extent::Sums };
-            let summed = summing.sum(&snapshot, extent);
+            let summed = summing.sum(&snapshot, &Sight { extent, ..Sight::default() });
             let quantiles = &summed.summed.as_ref().unwrap().quantiles;
             assert_eq!(quantiles.is_empty(), has_histograms);
             let empty = |cell: &&Arc<Cell>| cell.histogram.is_empty() && cell.stats.count > 0;
@@ -198,7 +268,7 @@ mod tests {
             let snapshot = source.poll().unwrap();
             let is_summed = (2..4).contains(&poll);
             at_times.fold(if is_summed {
-                summing.sum(&snapshot, Extent::Sums)
+                summing.sum(&snapshot, &Sight { extent: Extent::Sums, ..Sight::default() })
             } else {
                 snapshot.clone()
             });

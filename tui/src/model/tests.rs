@@ -2,7 +2,7 @@
 //! everything that can happen to a process between two polls.
 
 use super::*;
-use crate::snapshot::{Cell, Stats};
+use crate::snapshot::{Cell, Loss, Stats};
 use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
 use crate::source::{Change, Source};
 
@@ -281,7 +281,9 @@ fn a_pause_is_a_gap_in_the_history() {
 #[test]
 fn losses_are_told_in_words_and_only_when_there_are_any() {
     let mut snapshot = Synthetic::new().poll().unwrap();
-    assert!(losses(&snapshot).is_empty());
-    snapshot.losses.begins_refused = 7;
-    assert_eq!(losses(&snapshot), [(7, "begins nested too deep")]);
+    let told = |snapshot: &Snapshot| lost::told(&snapshot.losses).collect::<Vec<_>>();
+    assert_eq!(told(&snapshot), []);
+    snapshot.losses[Loss::BeginsRefused] = 7;
+    snapshot.losses[Loss::RecordsLost] = 1;
+    assert_eq!(told(&snapshot), [(Loss::BeginsRefused, 7)]);
 }

@@ -87,8 +87,9 @@ pub(super) fn life(snapshot: &Snapshot, open: &[OpenRegion], seconds: f64) -> Ve
             grown[place].add_open(region.point, own as f64, None);
         }
     }
+    let has_threads = snapshot.has_threads();
     for (thread, grown) in threads.iter_mut().zip(grown) {
-        if snapshot.summed.is_some() {
+        if !has_threads {
             continue;
         }
         thread.load = (ticks > 0).then(|| grown.exclusive as f64 / ticks as f64);
@@ -171,9 +172,10 @@ pub fn state_word(snapshot: &Snapshot, lane: &Lane) -> &'static str {
 /// The threads of a snapshot between which and the one before nothing happened.
 pub(super) fn keep(snapshot: &Snapshot, old: &[Thread]) -> Vec<Thread> {
     let (mut threads, _) = sums(snapshot, None, &[]);
+    let has_threads = snapshot.has_threads();
     for thread in &mut threads {
         if let Some(old) = find(old, thread.lane.id) {
-            if snapshot.summed.is_some() {
+            if !has_threads {
                 (thread.points, thread.exclusive) = (old.points, old.exclusive);
             }
             thread.load = old.load;
@@ -223,7 +225,7 @@ fn sums(
     };
     let mut threads: Vec<Thread> = snapshot.lanes.iter().map(thread).collect();
     // Sums belong to no thread.
-    let all = if snapshot.summed.is_some() { &[][..] } else { &snapshot.cells };
+    let all = if snapshot.has_threads() { snapshot.cells.as_slice() } else { &[] };
     let mut grown = vec![Grown::default(); snapshot.lanes.len()];
     let tops: Vec<Option<u32>> = snapshot.lanes.iter().map(|lane| top_of(old, lane.id)).collect();
     let key = |cell: &Cell| (cell.point, cell.lane);

@@ -207,7 +207,10 @@ impl Timeline {
     /// any are lost.
     pub fn reach(&self) -> u64 {
         let back = |to: u64| self.taken.saturating_sub(to);
-        let lost = self.tracks.iter().filter_map(|track| track.lost_until).map(back).min();
+        // Of a thread out of sight none need be there.
+        let is_known = |track: &&Track| track.levels.iter().any(|it| !it.regions.is_empty());
+        let known = self.tracks.iter().filter(is_known);
+        let lost = known.filter_map(|track| track.lost_until).map(back).min();
         let regions = self.tracks.iter().flat_map(|t| &t.levels).flat_map(|l| &l.regions);
         lost.or_else(|| regions.map(|region| back(region.start)).max()).unwrap_or(0)
     }

@@ -6,6 +6,7 @@
 //! from callees   lex 8 [parse 6 [main 6], main 2]
 //! ```
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use super::Frame;
@@ -117,14 +118,24 @@ impl Tree {
     pub fn sort(&mut self) {
         let weights: Vec<_> =
             self.nodes.iter().map(|node| (node.inclusive, node.count, node.frame)).collect();
-        let by_weight = |id: &u32| {
-            let (inclusive, count, frame) = weights[*id as usize];
-            (std::cmp::Reverse((inclusive, count)), frame)
-        };
+        self.sort_by(|a, b| {
+            let [a, b] = [a, b].map(|id| weights[id as usize]);
+            (b.0, b.1).cmp(&(a.0, a.1)).then(a.2.cmp(&b.2))
+        });
+    }
+
+    /// Puts the nodes of each level in order; equals stay as they are.
+    pub fn sort_by(&mut self, order: impl Fn(u32, u32) -> Ordering) {
         for node in &mut self.nodes {
-            node.children.sort_by_key(by_weight);
+            node.children.sort_by(|a, b| order(*a, *b));
         }
-        self.roots.sort_by_key(by_weight);
+        self.roots.sort_by(|a, b| order(*a, *b));
+    }
+
+    /// All nodes; the place of each is its number.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
     }
 
     /// Which end of the paths the roots are.

@@ -65,7 +65,7 @@ impl Window {
     }
 
     /// The same, with all that the point had measured up to `from` known.
-    pub(super) fn since(from: Option<(&Snapshot, &Self)>, to: &Snapshot, id: u32) -> Option<Self> {
+    pub(crate) fn since(from: Option<(&Snapshot, &Self)>, to: &Snapshot, id: u32) -> Option<Self> {
         let point = find(to, id)?;
         let mut window = Self::life(to, id);
         let old = from.and_then(|(from, _)| find(from, id));
@@ -90,7 +90,7 @@ impl Window {
     }
 
     /// Everything since the point's last reset.
-    pub(super) fn life(snapshot: &Snapshot, id: u32) -> Self {
+    pub(crate) fn life(snapshot: &Snapshot, id: u32) -> Self {
         let cells = cells_of(snapshot, id);
         let Stats { count, exclusive, .. } = total(cells.iter().map(Arc::as_ref));
         let spread = spread(cells.iter().flat_map(|cell| &cell.histogram));
@@ -98,7 +98,7 @@ impl Window {
     }
 
     /// Buckets that have to be looked at to know what a point measured.
-    pub(super) fn buckets(snapshot: &Snapshot, id: u32) -> usize {
+    pub(crate) fn buckets(snapshot: &Snapshot, id: u32) -> usize {
         cells_of(snapshot, id).iter().map(|cell| cell.histogram.len()).sum()
     }
 

@@ -8,18 +8,21 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::KeyCode;
 use ratatui::Frame;
-use ratatui::layout::Rect;
+use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 
 pub use self::load_view::LoadView;
 pub(crate) use self::text::losses;
-use self::text::{Text, heading};
-use super::{Outcome, Screen, View};
+use self::text::{TABLES, Text, heading};
+use super::{Outcome, Screen, View, sums};
 use crate::app::keys::Key::{Char, Ctrl, Named, Twice};
 use crate::app::keys::{self, Group, KeyMap, bind, own};
+use crate::app::mouse::Target;
 use crate::app::{Action, Common};
+use crate::grid::{Chosen, Grid};
 use crate::look::{Look, draw_scrolled};
 use crate::model::{Lately, Model, Past, Since};
+use crate::source::Looking;
 
 /// The windows of a histogram, the longest first.
 const WINDOWS: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10)];
@@ -62,7 +65,6 @@ const PAGE: Group = own(&[
 ]);
 
 /// One point in full.
-#[derive(Default)]
 pub struct Detail {
     /// Lines scrolled out at the top.
     pub offset: usize,
@@ -74,12 +76,34 @@ pub struct Detail {
     past: Past,
     /// The point that was shown last.
     shown: Option<u32>,
+    /// What was chosen of its tables.
+    tables: [Chosen; 3],
+}
+
+impl Default for Detail {
+    fn default() -> Self {
+        Self {
+            offset: 0,
+            load: LoadView::default(),
+            since: Since::default(),
+            past: Past::default(),
+            shown: None,
+            tables: TABLES.map(sums::unsorted),
+        }
+    }
+}
+
+/// Whether all of the point has come; over a slow line that may take longer.
+fn is_whole(common: &Common) -> bool {
+    let is_whole = |id| common.model.snapshot().is_some_and(|snapshot| snapshot.has_whole(id));
+    common.selected.is_none_or(is_whole)
 }
 
 impl Detail {
     /// Remembers how the point is now.
     fn follow(&mut self, common: &Common) {
-        if let (Some(figures), Some(snapshot)) = (common.selected(), common.model.snapshot()) {
+        let snapshot = common.model.snapshot().filter(|_| is_whole(common));
+        if let (Some(figures), Some(snapshot)) = (common.selected(), snapshot) {
             let rate = snapshot.clock.ticks_per_second;
             self.past.follow(figures, snapshot.elapsed_ticks, rate);
         }
@@ -88,7 +112,8 @@ impl Detail {
     /// Counts the point's measurements from now on.
     fn mark(&mut self, common: &Common) {
         self.follow(common);
-        if let (Some(figures), Some(snapshot)) = (common.selected(), common.model.snapshot()) {
+        let snapshot = common.model.snapshot().filter(|_| is_whole(common));
+        if let (Some(figures), Some(snapshot)) = (common.selected(), snapshot) {
             self.past.mark(figures, snapshot.elapsed_ticks);
             self.since = Since::Mark;
         }
@@ -97,7 +122,7 @@ impl Detail {
     /// What the point measured in the window; none for all of it, and where that is not
     /// known.
     pub fn lately(&self, common: &Common) -> Option<Lately> {
-        let snapshot = common.model.snapshot()?;
+        let snapshot = common.model.snapshot().filter(|_| is_whole(common))?;
         let rate = snapshot.clock.ticks_per_second;
         self.past.lately(self.since, common.selected()?, snapshot.elapsed_ticks, rate)
     }
@@ -132,9 +157,16 @@ impl View for Detail {
     fn keys(&self) -> KeyMap {
         &[
             &[keys::RUN, CLOSE, keys::POINT, LOAD, keys::TUNE, keys::COPY, keys::FILTER],
-            &[keys::SAVE, WINDOW, keys::BASELINE, keys::WALK, PAGE, super::SHOW],
+            &[keys::SAVE, keys::TABLE, WINDOW, keys::BASELINE, keys::WALK, PAGE, super::SHOW],
             &[keys::TURN, keys::LEAVE, keys::TERMINAL],
         ]
+    }
+
+    /// The points around it are walked through in the order of the table.
+    fn looks_at(&self, common: &Common) -> Looking {
+        let mut sight = super::sight_of_rows(common);
+        sight.whole.extend(common.selected);
+        Looking { sight, ..Looking::default() }
     }
 
     fn forget(&mut self) {
@@ -210,6 +242,33 @@ impl View for Detail {
     fn scroll(&mut self, lines: isize, _: &mut Common, _: Instant) {
         // Kept within the text when the size of the screen is next known.
         self.offset = self.offset.saturating_add_signed(lines);
+    }
+
+    /// That of the threads: its columns can be chosen.
+    fn table(&self) -> Option<&Chosen> {
+        self.tables.first()
+    }
+
+    fn table_mut(&mut self) -> Option<&mut Chosen> {
+        self.tables.first_mut()
+    }
+
+    fn grid(&self, width: usize, _: &Common) -> Option<Grid> {
+        Some(TABLES[0].fit(&self.tables[0], 0, width, ' ').1)
+    }
+
+    fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
+        let line = self.offset + usize::from(at.y.saturating_sub(body.y + 1));
+        let text = Text::of(self, common, &Look::new(false, true), body.as_size());
+        let head = text.heads.iter().find(|(head, _)| at.y > body.y && *head == line);
+        let key = head.and_then(|(_, grid)| grid.key_at(usize::from(at.x - body.x)));
+        key.map_or(Target::Nothing, Target::Heading)
+    }
+
+    fn click(&mut self, target: Target, _: &mut Common, _: Instant) -> Outcome {
+        let Target::Heading(key) = target else { return Outcome::Pass };
+        self.tables.iter_mut().for_each(|table| table.click(key));
+        Outcome::Done
     }
 
     fn settle(&mut self, body: Rect, common: &mut Common, look: &Look) -> bool {

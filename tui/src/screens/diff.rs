@@ -11,10 +11,10 @@ use ratatui::text::{Line, Span};
 use super::{Outcome, Screen, View};
 use crate::app::keys::{self, KeyMap};
 use crate::app::{Action, Common};
-use crate::comparison::{LOAD_CHANGE, NAME, TABLE, VERDICT, caption, stresses};
+use crate::compare::columns::{LOAD_CHANGE, NAME, TABLE, VERDICT, caption, stresses};
+use crate::compare::{Baseline, Comparison, DIFFERS, Row, Verdict};
 use crate::grid::{Chosen, Column, Grid, Scroll};
 use crate::look::Look;
-use crate::model::compare::{Baseline, Comparison, DIFFERS, Row, Verdict};
 use crate::snapshot::PointState;
 use crate::text;
 use crate::units::Scale;
@@ -109,7 +109,9 @@ impl View for Diff {
             None => !common.filter.is_on(),
         };
         let mut rows: Vec<&Row> = all.iter().filter(passes).collect();
-        TABLE.sort(&self.table, &mut rows);
+        if let Some(comparison) = &self.comparison {
+            TABLE.sort(&self.table, &mut rows, &scale(comparison, common));
+        }
         if common.frozen_until.is_some() {
             let there: HashSet<u32> = rows.iter().map(|row| row.id).collect();
             self.order.retain(|id| there.contains(id));
@@ -258,7 +260,7 @@ fn line(
         _ => plain,
     });
     let styles = std::iter::once(theme.header).chain(styles);
-    let figures = columns.iter().map(|column| (column.cell)(row, scale));
+    let figures = columns.iter().map(|column| column.cell(row, scale));
     let cells = std::iter::once(String::from_iter(mark)).chain(figures);
     let cells = grid.cells(cells).into_iter();
     let spans = cells.zip(styles).map(|(cell, of)| Span::styled(cell + " ", style(of)));

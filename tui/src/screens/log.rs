@@ -13,6 +13,7 @@ use crate::local_time::time_of_day;
 use crate::look::Look;
 use crate::model::cost::{Cost, Costs};
 use crate::model::log::Entry;
+use crate::source::Looking;
 use crate::text;
 use crate::units;
 
@@ -58,6 +59,11 @@ impl LogView {
 impl View for LogView {
     fn keys(&self) -> KeyMap {
         &[&[keys::RUN, keys::TO_TABLE, keys::FILTER], keys::TAIL]
+    }
+
+    /// What measuring costs follows from the counts.
+    fn looks_at(&self, common: &Common) -> Looking {
+        Looking { sight: super::sight_of_none(common), ..Looking::default() }
     }
 
     fn begin(&mut self, common: &mut Common, _: Instant) {
@@ -158,35 +164,7 @@ fn wrapped(entry: &Entry, width: usize, look: &Look) -> Vec<String> {
     let mark = if entry.is_problem { look.glyphs.invalid } else { ' ' };
     let head = format!(" {} {mark} ", time_of_day(entry.unix_ns));
     let indent = if width >= WIDE { text::width(&head) } else { 2 };
-    let mut lines = vec![head];
-    for word in entry.text.split(' ') {
-        let mut word = word;
-        loop {
-            let last = lines.len() - 1;
-            let line = &mut lines[last];
-            let is_begun = !line.ends_with(' ');
-            let room = width.saturating_sub(text::width(line) + usize::from(is_begun));
-            if text::width(word) <= room {
-                line.push_str(if is_begun { " " } else { "" });
-                line.push_str(word);
-                break;
-            }
-            if is_begun {
-                lines.push(" ".repeat(indent));
-                continue;
-            }
-            // A path, say, that is longer than a line.
-            let cut = word.char_indices().map(|(at, c)| at + c.len_utf8());
-            let Some(at) = cut.take_while(|at| text::width(&word[..*at]) <= room).last() else {
-                line.push_str(&text::cut(word, room, look.glyphs.ellipsis));
-                break;
-            };
-            line.push_str(&word[..at]);
-            word = &word[at..];
-            lines.push(" ".repeat(indent));
-        }
-    }
-    lines
+    text::wrapped_behind(&head, &" ".repeat(indent), &entry.text, width)
 }
 
 fn draw_costs(frame: &mut Frame, area: Rect, costs: &[Cost], look: &Look) {

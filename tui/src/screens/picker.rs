@@ -12,11 +12,11 @@ use super::{Outcome, Screen, View};
 use crate::app::keys::Key::Char;
 use crate::app::keys::{self, Group, KeyMap, bind, own};
 use crate::app::{Action, Common, Filter, Overlay, Prompt};
-use crate::grid::{Chosen, Column, Grid, Scroll, Table};
+use crate::grid::{Chosen, Grid, Scroll, Table, Written, table};
 use crate::local_time::time_of_day;
 use crate::look::{Look, draw_scrolled};
 use crate::snapshot::ProcessState;
-use crate::source::{Candidate, Choice, Discovery, Members, Together, choose};
+use crate::source::{Candidate, Choice, Discovery, Looking, Members, Together, choose};
 use crate::text;
 
 const MARK: Group = own(&[
@@ -27,33 +27,23 @@ const MARK: Group = own(&[
 /// Columns of the cursor and of the mark.
 const MARKS: usize = 2;
 
-type Of = Column<Candidate, Discovery>;
+impl Written for Discovery {}
 
-static TABLE: Table<Candidate, Discovery> = Table(&[
-    Of::new("number", "Number", 7, "the number that -p takes", |it, all| {
-        all.number_of(it).to_string()
-    })
-    .left(7)
-    .rank(3),
-    Of::new("pid", "PID", 7, "process id", |it, _| it.visible_pid().to_string())
-        .left(7)
-        .stays()
-        .least(|a, b| a.visible_pid().cmp(&b.visible_pid())),
-    Of::new("state", "State", 8, "whether it runs", |it, _| it.state.word().to_owned())
-        .left(8)
-        .rank(1)
-        .least(|a, b| a.state.word().cmp(b.state.word())),
-    Of::new("points", "Points", 6, "points that it has reached", |it, _| it.points.to_string())
-        .rank(2)
-        .greatest(|a, b| a.points.cmp(&b.points)),
-    Of::new("name", " Name", 10, "its name, and where it runs", |it, _| format!(" {}", it.label()))
-        .left(usize::MAX)
-        .stays()
-        .least(|a, b| a.label().cmp(&b.label())),
-    Of::new("started", "Started", 8, "when it started", |it, _| time_of_day(it.started_unix_ns))
-        .spare()
-        .greatest(|a, b| (a.runs(), a.started_unix_ns).cmp(&(b.runs(), b.started_unix_ns))),
-]);
+static TABLE: Table<Candidate, Discovery> = table! {
+    Candidate, Discovery;
+    "number", "Number", 7, Text(|it, all| all.number_of(it).to_string()).rank(3).unsorted(),
+        "the number that -p takes";
+    "pid", "PID", 7, Whole(|it, _| Some(it.visible_pid().into())).left(7).stays().least(),
+        "process id";
+    "state", "State", 8, Text(|it, _| it.state.word().to_owned()).rank(1), "whether it runs";
+    "points", "Points", 6, Whole(|it, _| Some(it.points.into())).rank(2),
+        "points that it has reached";
+    "name", " Name", 10, Text(|it, _| format!(" {}", it.label())).left(usize::MAX).stays(),
+        "its name, and where it runs";
+    "started", "Started", 8, Text(|it, _| time_of_day(it.started_unix_ns)).right().spare()
+        .order(|a, b| (a.runs(), a.started_unix_ns).cmp(&(b.runs(), b.started_unix_ns))).greatest(),
+        "when it started";
+};
 
 /// The processes to choose from.
 pub struct Picker {
@@ -90,7 +80,7 @@ impl Picker {
             self.filter.admits_words(&[&it.label(), &it.visible_pid().to_string(), it.state.word()])
         };
         let mut all: Vec<&Candidate> = found.iter().filter(fits).filter(passes).collect();
-        TABLE.sort(&self.table, &mut all);
+        TABLE.sort(&self.table, &mut all, &common.discovery);
         self.candidates = all.into_iter().cloned().collect();
     }
 
@@ -119,6 +109,10 @@ impl Picker {
 }
 
 impl View for Picker {
+    fn looks_at(&self, common: &Common) -> Looking {
+        Looking { sight: super::sight_of_none(common), ..Looking::default() }
+    }
+
     fn keys(&self) -> KeyMap {
         &[&[
             keys::OPEN,
@@ -256,7 +250,7 @@ impl View for Picker {
             let marked = self.marked.contains(&candidate.segment_id);
             let mark = if selected { look.glyphs.cursor } else { ' ' };
             let star = if marked { '*' } else { ' ' };
-            let cells = columns.iter().map(|column| (column.cell)(candidate, &common.discovery));
+            let cells = columns.iter().map(|column| column.cell(candidate, &common.discovery));
             let row = grid.line(std::iter::once(String::from_iter([mark, star])).chain(cells));
             let row = text::fit(&row, width, look.glyphs.ellipsis);
             let style = match (selected, candidate.state) {

@@ -15,10 +15,11 @@ use super::{Outcome, Screen, View};
 use crate::app::keys::Key::{Char, Named};
 use crate::app::keys::{self, Group, KeyMap, bind, own};
 use crate::app::{Action, Common, Options};
-use crate::columns::{self, Column, Fit, Sorting, There};
-use crate::grid::{Chosen, Grid, Heading};
+use crate::columns::{self, Column, Fit, Sorting, TABLE, There};
+use crate::grid::{Chosen, Grid};
 use crate::look::Look;
 use crate::model::Figures;
+use crate::source::Looking;
 use crate::text;
 
 /// Lines from which on the table also has one for its sums.
@@ -92,15 +93,8 @@ impl Default for Points {
 impl Points {
     /// The table as the user wants it first.
     pub(crate) fn new(options: &Options) -> Self {
-        let headings = Column::ALL.map(|column| Heading {
-            key: column.word(),
-            title: column.title(),
-            meaning: column.meaning(),
-            stays: column.stays(),
-            sorts: column.sorts().then(|| column.greatest_first()),
-        });
-        let mut table =
-            Chosen::new(&headings, &Column::DEFAULT.map(Column::word), Column::Load.word());
+        let default = Column::DEFAULT.map(Column::word);
+        let mut table = Chosen::new(&TABLE.headings(), &default, Column::Load.word());
         table.show(&options.columns.iter().map(|column| column.word()).collect::<Vec<_>>());
         let Sorting { column, descending } = options.sorting;
         table.sort_by(column.word(), Some(descending));
@@ -158,7 +152,7 @@ impl Points {
     }
 
     /// The columns of the table, and the room of each.
-    pub(crate) fn fit(&self, common: &Common, width: usize) -> Fit {
+    pub(crate) fn fit(&self, common: &Common, width: usize, ellipsis: char) -> Fit {
         let several = common.model.has_processes();
         let names = common.model.points().iter().map(|figures| {
             let said = match figures.trouble().is_empty() {
@@ -170,7 +164,8 @@ impl Points {
             let pid = if several { PID } else { 0 };
             text::width(&figures.point().name) + said + pid
         });
-        Fit::new(&self.columns(), width, names.max().unwrap_or(0), There::of(&common.model))
+        let (names, there) = (names.max().unwrap_or(0), There::of(&common.model));
+        Fit::new(&self.columns(), width, names, there, ellipsis)
     }
 }
 
@@ -183,8 +178,11 @@ impl View for Points {
         ]
     }
 
-    fn shows_more_than_sums(&self, common: &Common) -> bool {
-        common.filter.asks_for_threads()
+    fn looks_at(&self, common: &Common) -> Looking {
+        let mut sight = super::sight_of_rows(common);
+        sight.by_thread |=
+            self.table.shows(Column::Threads.word()) || self.sorting().column == Column::Threads;
+        Looking { sight, ..Looking::default() }
     }
 
     fn legend(&self, look: &Look) -> Vec<(String, &'static str)> {
@@ -262,7 +260,7 @@ impl View for Points {
     }
 
     fn grid(&self, width: usize, common: &Common) -> Option<Grid> {
-        Some(draw::grid(&self.fit(common, width), ' '))
+        Some(self.fit(common, width, ' ').grid)
     }
 
     fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {

@@ -23,12 +23,12 @@ use super::{Outcome, Screen, View};
 use crate::app::keys::Key::Char;
 use crate::app::keys::{self, Group, KeyMap, bind, own};
 use crate::app::{Action, Common};
-use crate::grid::{Chosen, Column, Grid, Scroll, Table};
+use crate::grid::{Chosen, Grid, Scroll};
 use crate::look::Look;
-use crate::model::{FLOPS, Figures};
+use crate::roofline::columns::{Known, TABLE, dot};
 use crate::roofline::{self, Ceilings, Dot, Roof};
 use crate::text;
-use crate::units::{self, NONE};
+use crate::units;
 
 /// The heading, and the titles of the rows.
 const HEADS: u16 = 2;
@@ -38,49 +38,6 @@ const PICTURE_MIN: u16 = 6;
 const LABELS: u16 = 6;
 /// Columns of the cursor and a letter.
 const MARK: usize = 3;
-
-/// What the cells are written with: the roof, if it is known.
-type Known = Option<Roof>;
-
-fn share(dot: &Dot, roof: &Known) -> Option<f64> {
-    roof.as_ref().map(|roof| dot.share_of(roof))
-}
-
-type Of = Column<(u32, Dot), Known>;
-
-static TABLE: Table<(u32, Dot), Known> = Table(&[
-    Of::new("name", "Name", 8, "its name", |(_, dot), _| dot.label.clone())
-        .left(40)
-        .stays()
-        .least(|(_, a), (_, b)| a.label.cmp(&b.label)),
-    Of::new("intensity", "FLOP/B", 7, "floating-point operations per byte", |(_, dot), _| {
-        units::si(dot.intensity)
-    })
-    .greatest(|(_, a), (_, b)| a.intensity.total_cmp(&b.intensity)),
-    Of::new("flops", "FLOP/s", 7, "of a thread, in its own time", |(_, dot), _| {
-        units::si(dot.flops_per_second)
-    })
-    .rank(2)
-    .greatest(|(_, a), (_, b)| a.flops_per_second.total_cmp(&b.flops_per_second)),
-    Of::new("bytes", "B/s", 7, "the same of bytes", |(_, dot), _| {
-        units::si(dot.bytes_per_second())
-    })
-    .rank(4)
-    .greatest(|(_, a), (_, b)| a.bytes_per_second().total_cmp(&b.bytes_per_second())),
-    Of::new("roof", "Roof%", 6, "share of what the machine can do there", |(_, dot), roof| {
-        share(dot, roof).map_or(NONE.into(), units::percent)
-    })
-    .rank(3),
-    Of::new("below", "Below", 12, "what bounds it", |(_, dot), roof| {
-        roof.as_ref().and_then(|roof| dot.limit(roof)).unwrap_or(NONE).to_owned()
-    })
-    .rank(5),
-    Of::new("time", "Time", 7, "exclusive time since the reset", |(_, dot), _| {
-        units::duration(dot.seconds)
-    })
-    .rank(6)
-    .greatest(|(_, a), (_, b)| a.seconds.total_cmp(&b.seconds)),
-]);
 
 const MEASURE: Group = own(&[bind(
     Action::MeasureCeilings,
@@ -197,7 +154,7 @@ impl View for Roofline {
             None => 0,
         };
         let mut sorted: Vec<&(u32, Dot)> = dots.iter().collect();
-        TABLE.sort(&self.table, &mut sorted);
+        TABLE.sort(&self.table, &mut sorted, &self.roof());
         sorted.sort_by_key(|(id, _)| place(*id));
         self.dots = sorted.into_iter().cloned().collect();
         common.select_among(&self.order());
@@ -300,21 +257,11 @@ impl View for Roofline {
             }
             let cursor = if is_selected { look.glyphs.cursor } else { ' ' };
             let mark = String::from_iter([cursor, ' ', letter(place)]);
-            let cells = columns.iter().map(|column| (column.cell)(dot, &roof));
+            let cells = columns.iter().map(|column| column.cell(dot, &roof));
             let line = grid.line(std::iter::once(mark).chain(cells));
             frame.render_widget(text::cut(&line, width, look.glyphs.ellipsis), area);
         }
     }
-}
-
-/// A point below the roof, if it tells of bytes and of floating-point operations.
-pub(crate) fn dot(figures: &Figures, ticks_per_second: f64) -> Option<Dot> {
-    Some(Dot {
-        label: figures.name(),
-        intensity: figures.intensity()?,
-        flops_per_second: figures.amount(FLOPS)?.per_cpu_second?,
-        seconds: figures.total().exclusive as f64 / ticks_per_second,
-    })
 }
 
 /// What one thread has at best.

@@ -6,16 +6,20 @@ mod list;
 use std::time::Instant;
 
 use ratatui::Frame;
-use ratatui::layout::Rect;
+use ratatui::layout::{Position, Rect};
 
 use self::list::{TABLE, name_of};
-use super::{Outcome, View};
+use super::{Outcome, View, sums};
 use crate::app::keys::Key::Char;
 use crate::app::keys::{self, Group, KeyMap, bind, own};
+use crate::app::mouse::Target;
 use crate::app::{Action, Common, Filter, Overlay, Prompt};
 use crate::grid::{Chosen, Grid};
 use crate::look::Look;
+use crate::model::Sight;
 use crate::model::threads::{Thread, find};
+use crate::snapshot::Extent;
+use crate::source::Looking;
 
 const CPU: &str = "share of a CPU as the kernel counts it, smoothed; - in files and recordings";
 
@@ -41,6 +45,8 @@ pub struct Threads {
     filter: Filter,
     /// Lines scrolled out at the top of the opened thread.
     below: usize,
+    /// What was chosen of the table of its points.
+    parts: Chosen,
 }
 
 impl Default for Threads {
@@ -52,6 +58,7 @@ impl Default for Threads {
             table: TABLE.usual("load"),
             filter: Filter::default(),
             below: 0,
+            parts: sums::unsorted(&sums::POINTS),
         }
     }
 }
@@ -94,8 +101,14 @@ impl View for Threads {
         ]
     }
 
+    fn looks_at(&self, _: &Common) -> Looking {
+        let sight = Sight { extent: Extent::Threads, ..Sight::default() };
+        Looking { sight, ..Looking::default() }
+    }
+
     fn forget(&mut self) {
-        *self = Self { table: self.table.clone(), ..Self::default() };
+        let (table, parts) = (self.table.clone(), self.parts.clone());
+        *self = Self { table, parts, ..Self::default() };
     }
 
     fn begin(&mut self, common: &mut Common, _: Instant) {
@@ -118,7 +131,7 @@ impl View for Threads {
             let new = shown.iter().map(|thread| thread.lane.id);
             self.order.extend(new.filter(|lane| !known.contains(lane)));
         } else {
-            TABLE.sort(&self.table, &mut shown);
+            TABLE.sort(&self.table, &mut shown, common);
             self.order = shown.iter().map(|thread| thread.lane.id).collect();
         }
         if self.selected.is_none_or(|lane| !self.order.contains(&lane)) {
@@ -180,6 +193,20 @@ impl View for Threads {
 
     fn rows(&self, body: Rect) -> Rect {
         draw::rows(self, body)
+    }
+
+    fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
+        match draw::heading_of_parts(self, at, body, common) {
+            Some(key) => Target::Heading(key),
+            None => super::hit_table(self, at, body, common),
+        }
+    }
+
+    fn click(&mut self, target: Target, common: &mut Common, now: Instant) -> Outcome {
+        if let Target::Heading(key) = target {
+            self.parts.click(key);
+        }
+        super::click_table(self, target, common, now)
     }
 
     fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {

@@ -19,6 +19,7 @@ use crate::app::{Action, Common, Filter, Overlay, Prompt};
 use crate::look::Look;
 use crate::model::Figures;
 use crate::snapshot::Snapshot;
+use crate::source::Looking;
 
 const TIMELINE_RAN: &str = "its thread ran nearly always, at times, hardly; the rest it \
                             was off the CPU, or in another context";
@@ -57,11 +58,27 @@ const TIME: Group = own(&[
 pub struct Timeline {
     /// Where the user looks.
     pub at: TimeView,
+    /// What is to be done when the records of all threads have come.
+    then: Option<Action>,
+    /// It followed the newest when that was asked for.
+    followed: bool,
 }
 
 impl Timeline {
+    /// Puts off what looks at all threads until their records have come. Returns whether it does.
+    fn puts_off(&mut self, action: Action) -> bool {
+        if self.at.is_partial() {
+            (self.then, self.followed) = (Some(action), self.at.follows());
+            self.at.freeze();
+        }
+        self.at.is_partial()
+    }
+
     /// To the next earlier region of what is looked for, or else to the newest.
     fn find_next(&mut self, common: &mut Common, now: Instant) {
+        if self.puts_off(Action::FindNext) {
+            return;
+        }
         let text = self.at.sought().to_owned();
         let Ok(filter) = Filter::new(&text) else { return };
         if !filter.is_on() {
@@ -96,6 +113,19 @@ impl View for Timeline {
         ]
     }
 
+    /// The records of the lanes that are seen. Where the picture is held, all: whoever looks back
+    /// may look anywhere.
+    fn looks_at(&self, common: &Common) -> Looking {
+        let sight = super::sight_of_none(common);
+        let lanes = match (self.at.follows(), common.model.snapshot()) {
+            (true, Some(snapshot)) if snapshot.summed.is_some() => {
+                Some(self.at.lanes_seen(snapshot, common.scroll.offset, common.rows))
+            }
+            _ => None,
+        };
+        Looking { sight, lanes, ..Looking::default() }
+    }
+
     fn forget(&mut self) {
         *self = Self::default();
     }
@@ -125,6 +155,7 @@ impl View for Timeline {
                 self.at.hold();
                 return Outcome::Pass;
             }
+            (Action::Slowest, Some(_)) if self.puts_off(action) => {}
             (Action::Slowest, Some(point)) => {
                 self.at.go_to_slowest(point);
                 let name =
@@ -162,6 +193,16 @@ impl View for Timeline {
         self.at.seek(&text);
         self.find_next(common, now);
         Outcome::Done
+    }
+
+    fn update(&mut self, common: &mut Common, now: Instant) -> Outcome {
+        let Some(action) = self.then.take_if(|_| !self.at.is_partial()) else {
+            return Outcome::Done;
+        };
+        if action == Action::FindNext && self.followed {
+            self.at.follow();
+        }
+        self.act(action, common, now)
     }
 
     fn cursor(&self, _: &Common) -> (usize, usize) {

@@ -26,9 +26,9 @@ use crate::app::keys::Key::{Char, Named};
 use crate::app::keys::{self, Group, KeyMap, bind, own};
 use crate::app::mouse::Target;
 use crate::app::{Action, Common, Filter};
-use crate::grid::Scroll;
+use crate::compare::Baseline;
+use crate::grid::{Chosen, Grid, Scroll};
 use crate::look::Look;
-use crate::model::compare::Baseline;
 use crate::model::tree::{Direction, Row, Samples, Tree};
 use crate::model::{Figures, Frame, Model, OpenRegion, Recent, Stacks};
 use crate::snapshot::Snapshot;
@@ -118,6 +118,18 @@ pub struct CallTree {
     samples: Samples,
     /// Stacks were looked at since the last poll.
     has_sampled: bool,
+    /// The columns, and what the nodes of each level are sorted by.
+    table: ChosenColumns,
+}
+
+/// What was chosen of its table.
+#[derive(Clone, Debug)]
+struct ChosenColumns(Chosen);
+
+impl Default for ChosenColumns {
+    fn default() -> Self {
+        Self(draw::TABLE.usual(draw::TOTAL))
+    }
 }
 
 impl CallTree {
@@ -151,6 +163,9 @@ impl CallTree {
         }
         tree.sort();
         self.tree = tree;
+        if self.table.0.sorted() != ChosenColumns::default().0.sorted() {
+            draw::sort(self, common);
+        }
         self.lay_out();
     }
 
@@ -333,7 +348,12 @@ fn name(frame: Frame, model: &Model) -> String {
 
 impl View for CallTree {
     fn keys(&self) -> KeyMap {
-        &[&[keys::RUN, keys::OPEN, TREE, FOLD, keys::BACK], keys::CHANGE, keys::TAIL]
+        &[
+            &[keys::RUN, keys::OPEN, TREE, FOLD, keys::BACK],
+            keys::CHANGE,
+            &[keys::TABLE],
+            keys::TAIL,
+        ]
     }
 
     fn legend(&self, look: &Look) -> Vec<(String, &'static str)> {
@@ -375,7 +395,8 @@ impl View for CallTree {
 
     fn forget(&mut self) {
         let Self { direction, source, by_thread, is_flame, .. } = *self;
-        *self = Self { direction, source, by_thread, is_flame, ..Self::default() };
+        let table = std::mem::take(&mut self.table);
+        *self = Self { direction, source, by_thread, is_flame, table, ..Self::default() };
     }
 
     fn compare_with(&mut self, baseline: &Baseline, common: &Common) {
@@ -506,17 +527,30 @@ impl View for CallTree {
         Rect { y: body.y + heads, height: body.height - heads, ..body }
     }
 
+    fn table(&self) -> Option<&Chosen> {
+        Some(&self.table.0)
+    }
+
+    fn table_mut(&mut self) -> Option<&mut Chosen> {
+        Some(&mut self.table.0)
+    }
+
+    fn offers(&self, key: &str, _: &Common) -> bool {
+        draw::offers(self, key)
+    }
+
+    fn grid(&self, width: usize, _: &Common) -> Option<Grid> {
+        (!self.is_flame).then(|| draw::fit(self, width, ' ').1)
+    }
+
     fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
         let rows = self.rows(body);
-        if !rows.contains(at) {
-            return Target::Nothing;
+        if !self.is_flame || !rows.contains(at) {
+            return super::hit_table(self, at, body, common);
         }
         let line = common.scroll.offset + usize::from(at.y - rows.y);
-        let place = match self.is_flame {
-            false => Some(line).filter(|line| *line < self.rows.len()),
-            true => flame::at(self, at.x - rows.x, line, rows.width)
-                .and_then(|node| self.rows.iter().position(|row| row.node == node)),
-        };
+        let place = flame::at(self, at.x - rows.x, line, rows.width)
+            .and_then(|node| self.rows.iter().position(|row| row.node == node));
         place.map_or(Target::Nothing, Target::Row)
     }
 

@@ -1,12 +1,14 @@
 //! Which of the processes found to watch, when the user has not picked one.
 
 use super::{Candidate, Discovery, Which};
+use crate::pattern::Pattern;
+
 /// What the user asked to watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// Only this process.
     pub which: Option<Which>,
-    /// Only processes whose name contains this.
+    /// Only processes whose names this pattern finds.
     pub name: Option<String>,
 }
 
@@ -14,7 +16,7 @@ impl Wanted {
     /// Whether it asks for this process, which is one of these.
     pub fn admits(&self, candidate: &Candidate, among: &[Candidate]) -> bool {
         self.which.as_ref().is_none_or(|which| which.admits(candidate, among))
-            && self.name.as_ref().is_none_or(|name| candidate.name.contains(name.as_str()))
+            && self.name.as_ref().is_none_or(|name| Pattern::means(name, &candidate.name))
     }
 
     /// Whether it leaves anything open.

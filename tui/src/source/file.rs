@@ -9,8 +9,8 @@ use pfp_shm_layout::header::{Facts, FormatError};
 use pfp_shm_layout::segment::{OpenError, Segment};
 
 use super::{BadPlace, Change, Refusal, Source, live};
-use crate::export::{json, packed};
-use crate::input::Input;
+use crate::files::input::Input;
+use crate::files::{json, packed};
 use crate::snapshot::Snapshot;
 
 /// A snapshot that was written to a file, or a copy of a segment.
@@ -87,7 +87,7 @@ fn of_copy(
 ) -> Snapshot {
     let changed = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let changed = changed.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
-    live::of_copy(segment, facts, note, changed)
+    live::picture::of_copy(segment, facts, note, changed)
 }
 
 /// Says of a copy of a segment that cannot be read what to do.

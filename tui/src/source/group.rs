@@ -28,7 +28,8 @@ use super::{
     BadPlace, Candidate, Change, Discovery, FileSource, Finder, Line, Looking, Refusal, Source,
     Which,
 };
-use crate::model::Summing;
+use crate::model::{Sight, Summing};
+use crate::pattern::Pattern;
 use crate::snapshot::{
     Cell, ClockKind, Drained, Edge, Extent, Lane, LaneKind, Losses, Open, Point, PointState,
     Process, ProcessState, Snapshot, Summed, Usage,
@@ -40,6 +41,8 @@ const STAYS: Duration = Duration::from_secs(60);
 const SAME_RATE: f64 = 0.01;
 /// Of a place that has sent sums and is late, the id of a lane for all threads.
 const OF_ALL: u32 = u32::MAX;
+/// So many processes are named that did not follow a change.
+const NAMES: usize = 4;
 const ENDED: &str = "the process has ended; nothing can be changed in it";
 /// Of those that died, the rows of so many stay.
 const DEAD: usize = 3;
@@ -56,7 +59,7 @@ pub struct Together {
 /// Which processes are shown as one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Members {
-    /// All that run, now or later, and whose name contains this.
+    /// All that run, now or later, and whose names this pattern finds.
     All(String),
     /// Those that the user has named.
     Named(Vec<Which>),
@@ -69,7 +72,7 @@ impl Together {
     pub fn admits(&self, candidate: &Candidate, among: &[Candidate]) -> bool {
         match &self.members {
             Members::All(name) => {
-                (candidate.runs() || candidate.awaited) && candidate.name.contains(name.as_str())
+                (candidate.runs() || candidate.awaited) && Pattern::means(name, &candidate.name)
             }
             Members::Named(all) => all.iter().any(|which| which.admits(candidate, among)),
             Members::Segments(ids) => ids.contains(&candidate.segment_id),
@@ -197,6 +200,7 @@ struct Member {
     cells: HashMap<(u32, u32), [Arc<Cell>; 2]>,
     /// Makes sums where others send nothing else.
     summing: Summing,
+    looking: Looking,
 }
 
 impl Member {
@@ -260,7 +264,7 @@ impl Group {
         for candidate in new {
             // One that has ended meanwhile is no reason to lose the others.
             let Ok(mut source) = self.finder.attach(&candidate) else { continue };
-            source.look_at(self.looking);
+            source.look_at(of_member(&self.looking, &HashMap::new(), &HashMap::new()));
             self.coming.push((candidate.segment_id, source));
         }
         for (segment_id, mut source) in std::mem::take(&mut self.coming) {
@@ -284,6 +288,7 @@ impl Group {
                 began: None,
                 cells: HashMap::new(),
                 summing: Summing::default(),
+                looking: Looking::default(),
             });
         }
         self.bad = self.finder.bad_places();
@@ -332,13 +337,14 @@ impl Group {
         let state = self.state();
         let elapsed_ticks = self.age(state);
         // A place that is late keeps nobody from seeing all that the others send.
-        let sums = self.looking.extent != Extent::All;
+        let sums = self.looking.sight.extent != Extent::All;
         let is_summed = |m: &Member| m.last.summed.is_some() && (sums || !m.is_late());
         let mut summed = self.members.iter().any(is_summed).then(Summed::default);
         let first = &self.members[0].last;
         let mut whole = Snapshot {
             elapsed_ticks,
             process: Process { segment_id: self.id.clone(), ..first.process.clone() },
+            ages: Vec::new(),
             points: Vec::new(),
             lanes: Vec::new(),
             cells: Vec::new(),
@@ -354,7 +360,13 @@ impl Group {
         let mut places: HashMap<u32, usize> = HashMap::new();
         for (place, member) in self.members.iter_mut().enumerate() {
             let last = match (&summed, &member.last.summed) {
-                (Some(_), None) => &member.summing.sum(&member.last, Extent::Histograms),
+                (Some(_), None) => {
+                    let Sight { extent, by_thread, whole, .. } = &member.looking.sight;
+                    let by_thread = *by_thread || *extent == Extent::Threads;
+                    let (extent, whole) = (Extent::Histograms, whole.clone());
+                    let sight = Sight { extent, by_thread, whole, ..Sight::default() };
+                    &member.summing.sum(&member.last, &sight)
+                }
                 _ => &member.last,
             };
             let process = &last.process;
@@ -423,6 +435,7 @@ impl Group {
                 whole.lanes.push(Lane { id, name, kind, process, ..Lane::default() });
             }
             if let (Some(whole), Some(summed)) = (&mut summed, &last.summed) {
+                whole.has_rows |= summed.has_rows;
                 let quantiles = summed.quantiles.iter();
                 whole.quantiles.extend(
                     quantiles.filter_map(|(id, ticks)| Some((*member.points.get(id)?, *ticks))),
@@ -431,6 +444,13 @@ impl Group {
                 whole.open.extend(
                     open.filter_map(|(id, own)| Some((*member.lanes.get(id)?, own.clone()))),
                 );
+                for (all, own) in [
+                    (&mut whole.by_thread, &summed.by_thread),
+                    (&mut whole.whole, &summed.whole),
+                    (&mut whole.left_out, &summed.left_out),
+                ] {
+                    all.extend(own.iter().filter_map(|id| member.points.get(id)));
+                }
             }
             whole.edges.extend(last.edges.iter().filter_map(|edge| {
                 Some(Edge {
@@ -458,7 +478,7 @@ impl Group {
                     whole.cells.push(Arc::clone(&kept[1]));
                 }
             }
-            add_losses(&mut whole.losses, &last.losses);
+            whole.losses.add(&last.losses);
             if running {
                 add_usage(&mut whole.usage, last.usage);
             }
@@ -473,6 +493,7 @@ impl Group {
             let is_late = running && member.source.line().is_some_and(|line| line.late.is_some());
             let late_since_unix_ns = is_late.then_some(last.taken_unix_ns);
             whole.process.members.push(Process { late_since_unix_ns, ..process.clone() });
+            whole.ages.push(age);
         }
         whole.summed = summed.map(Arc::new);
         whole.points.sort_by_key(|point| point.id);
@@ -518,19 +539,26 @@ impl Group {
 
 impl Source for Group {
     fn look_at(&mut self, looking: Looking) {
-        let extent = match looking.extent {
+        let mut sight = looking.sight;
+        if self.together.sum {
             // The quantiles of a sum over processes cannot be made from theirs.
-            Extent::Sums if self.together.sum => Extent::Histograms,
-            extent => extent,
-        };
-        self.looking = Looking { extent, ..looking };
-        for (_, source) in &mut self.coming {
-            source.look_at(self.looking);
+            if sight.extent == Extent::Sums {
+                sight.extent = Extent::Histograms;
+            }
+            sight.filter = sight.filter.of_part();
         }
-        for Member { source, .. } in &mut self.members {
+        self.looking = Looking { sight, ..looking };
+        for (_, source) in &mut self.coming {
+            // What it has is not known yet.
+            source.look_at(of_member(&self.looking, &HashMap::new(), &HashMap::new()));
+        }
+        for Member { source, points, lanes, looking, .. } in &mut self.members {
+            *looking = of_member(&self.looking, points, lanes);
             // The last picture of a process is kept whole.
-            let extent = if source.has_died() { Extent::All } else { extent };
-            source.look_at(Looking { extent, ..looking });
+            source.look_at(match source.has_died() {
+                true => Looking { sight: Sight::default(), ..looking.clone() },
+                false => looking.clone(),
+            });
         }
     }
 
@@ -635,16 +663,21 @@ impl Source for Group {
             }
             match member.source.act(change_of(change, id)) {
                 Ok(()) => done += 1,
-                Err(error) => refused.push(error),
+                Err(error) => {
+                    let Process { name, pid, .. } = &member.last.process;
+                    refused.push((format!("{name}[{pid}]"), error));
+                }
             }
         }
-        let all = done + refused.len();
+        let (failed, all) = (refused.len(), done + refused.len());
+        let more = if failed > NAMES { ", ..." } else { "" };
+        let names: Vec<String> = refused.iter().take(NAMES).map(|(name, _)| name.clone()).collect();
         match (done, refused.into_iter().next()) {
-            (0, Some(error)) => Err(error),
-            (_, Some(error)) => {
-                let failed = all - done;
+            (0, Some((_, error))) => Err(error),
+            (_, Some((_, error))) => {
+                let names = names.join(", ");
                 bail!(Refusal::Partly(format!(
-                    "{failed} of {all} processes did not follow: {error:#}"
+                    "{failed} of {all} processes did not follow ({names}{more}): {error:#}"
                 )))
             }
             (0, None) if is_over => bail!(ENDED),
@@ -656,6 +689,18 @@ impl Source for Group {
     fn is_process(&self) -> bool {
         true
     }
+}
+
+/// What is looked at of a member, by its own ids.
+fn of_member(looking: &Looking, points: &HashMap<u32, u32>, lanes: &HashMap<u32, u32>) -> Looking {
+    let mut own = looking.clone();
+    let whole = &looking.sight.whole;
+    own.sight.whole =
+        points.iter().filter(|(_, id)| whole.contains(id)).map(|(own, _)| *own).collect();
+    own.lanes = looking.lanes.as_ref().map(|looked_at| {
+        lanes.iter().filter(|(_, id)| looked_at.contains(id)).map(|(own, _)| *own).collect()
+    });
+    own
 }
 
 fn shared_key(point: &Point, names: &mut HashMap<(String, String), usize>) -> Key {
@@ -699,35 +744,6 @@ fn add_usage(sum: &mut Option<Usage>, more: Option<Usage>) {
         }),
         (sum, more) => sum.or(more),
     };
-}
-
-fn add_losses(sum: &mut Losses, more: &Losses) {
-    let Losses {
-        points_refused,
-        space_refused,
-        lanes_overflowed,
-        mismatched_ends,
-        begins_refused,
-        clock_anomalies,
-        records_lost,
-        cells_busy,
-        begins_missed,
-        records_missed,
-    } = more;
-    for (sum, more) in [
-        (&mut sum.points_refused, points_refused),
-        (&mut sum.space_refused, space_refused),
-        (&mut sum.lanes_overflowed, lanes_overflowed),
-        (&mut sum.mismatched_ends, mismatched_ends),
-        (&mut sum.begins_refused, begins_refused),
-        (&mut sum.clock_anomalies, clock_anomalies),
-        (&mut sum.records_lost, records_lost),
-        (&mut sum.cells_busy, cells_busy),
-        (&mut sum.begins_missed, begins_missed),
-        (&mut sum.records_missed, records_missed),
-    ] {
-        *sum = sum.saturating_add(*more);
-    }
 }
 
 fn point_of(change: Change) -> u32 {

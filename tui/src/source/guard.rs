@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use super::{BadPlace, Change, Discovery, Line, Looking, Recording, Source};
-use crate::export::json::{Overwrite, WriteError};
+use crate::files::json::{Overwrite, WriteError};
 use crate::snapshot::{AMOUNTS, Cell, Drained, Edge, Process, Snapshot};
 use crate::text::{clean, clean_in_place};
 

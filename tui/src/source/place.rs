@@ -13,7 +13,7 @@ use object::read::{ReadCache, ReadRef};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
 use super::symbol::readable;
-use crate::input;
+use crate::files::input;
 use crate::snapshot::{OPENMP, Point};
 
 /// Gives points of parallel regions their places as names; each object is read once. The

@@ -14,6 +14,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -331,8 +332,18 @@ impl Key {
         };
         match container_of(&groups) {
             Some(container) => user(true) + &container,
-            None => format!("{}mnt{}", user(false), self.files.space),
+            None => user(false) + &self.place(pid),
         }
+    }
+
+    /// What the place is called that is no container's: a root in the file system here, or a mount
+    /// namespace.
+    fn place(&self, pid: u32) -> String {
+        let is_here = Files::of("self").is_some_and(|own| own.space == self.files.space);
+        let root = fs::read_link(format!("/proc/{pid}/root")).ok().filter(|_| is_here);
+        let name = root.as_deref().and_then(Path::file_name);
+        let name = name.map(|name| name.to_string_lossy().into_owned());
+        name.unwrap_or_else(|| format!("mnt{}", self.files.space))
     }
 }
 

@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 
 use super::{Change, Source};
 use crate::snapshot::{
-    Amiss, Bucket, Cell, Clock, ClockKind, Edge, FORMAT, Lane, LaneKind, Losses, Point, PointState,
+    Bucket, Cell, Clock, ClockKind, Edge, FORMAT, Lane, LaneKind, Losses, Point, PointState,
     Process, ProcessState, Snapshot, Stats, VERSION,
 };
 
@@ -82,7 +82,7 @@ impl Synthetic {
             open: Vec::new(),
             unplaced: 0,
             cpu_ns: None,
-            amiss: Amiss::default(),
+            amiss: Losses::default(),
         });
         Self {
             polls: 0,
@@ -113,6 +113,7 @@ impl Synthetic {
                 points: points.collect(),
                 lanes: lanes.collect(),
                 cells: Vec::new(),
+                ages: Vec::new(),
                 edges: Vec::new(),
                 records: Vec::new(),
                 losses: Losses::default(),

@@ -20,6 +20,7 @@ mod way;
 pub(crate) mod wire;
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -182,6 +183,7 @@ impl Via {
             is_elsewhere: self.is_elsewhere,
             unpacker: Unpacker::new()?,
             looking: Looking::default(),
+            rings: HashMap::new(),
             scale: None,
             missed: 0,
             id,

@@ -11,7 +11,7 @@ use ratatui::text::{Line, Span};
 use super::Look;
 use crate::app::{App, Screen, Session, Status};
 use crate::headline::{Headline, ended_word, rhythm};
-use crate::model::{losses, lost};
+use crate::model::lost;
 use crate::source::BadPlace;
 use crate::text;
 
@@ -136,11 +136,9 @@ fn parts(app: &App, look: &Look, height: u16) -> Vec<Part> {
 /// Which places are bad, how many problems nobody has looked at, and what was lost, in one line
 /// of so many columns; none while there is nothing of all that.
 pub(super) fn notice(app: &App, width: usize, ellipsis: char) -> Option<String> {
-    let losses = losses(app.common.model.snapshot()?);
-    let parts: Vec<_> = losses
-        .iter()
-        .map(|(count, what)| format!("{count} {}", lost::words(*count, what)))
-        .collect();
+    let losses = lost::told(&app.common.model.snapshot()?.losses);
+    let parts: Vec<_> =
+        losses.map(|(kind, count)| format!("{count} {}", lost::words(kind, count))).collect();
     let lost = (!parts.is_empty()).then(|| format!("lost: {}", parts.join("; ")));
     let key = app.key_to(Screen::Log);
     let unread = match app.common.log.unread() {

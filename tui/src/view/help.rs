@@ -109,7 +109,7 @@ fn in_two_columns(mut lines: Vec<Line<'static>>, column: usize) -> Vec<Line<'sta
 /// Keys at the left, words at the right, both broken where they do not fit.
 fn entry(keys: &str, words: &str, width: usize, look: &Look) -> Vec<Line<'static>> {
     let keys = text::wrapped(keys, KEYS);
-    let words = text::wrapped(words, width.saturating_sub(KEYS + 3).max(1));
+    let words = text::wrapped(words, width.saturating_sub(KEYS + 3));
     let line = |lines: &[String], row: usize| lines.get(row).cloned().unwrap_or_default();
     (0..keys.len().max(words.len()))
         .map(|row| {

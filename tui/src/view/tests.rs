@@ -9,10 +9,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossterm::event::KeyCode;
+use crossterm::event::{KeyCode, MouseButton, MouseEventKind};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
+use ratatui::layout::Position;
 use ratatui::style::{Color, Modifier};
 
 use super::*;
@@ -21,7 +22,7 @@ use crate::app::mouse::Target;
 use crate::app::tests::{Desk, Stage, candidate, desk};
 use crate::app::{Action, App, Options, Screen};
 use crate::snapshot::{
-    Cell, ClockKind, Edge, Open, PointState, ProcessState, Snapshot, Stats, Usage,
+    Cell, ClockKind, Edge, Loss, Open, PointState, ProcessState, Snapshot, Stats, Usage,
 };
 use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
 use crate::source::{BadPlace, Change, Source};
@@ -87,6 +88,40 @@ fn check_all(name: &str, desk: &mut Desk) {
     }
 }
 
+/// What a line of the screen says that begins with this.
+fn words<'a>(text: &'a str, first: &str) -> Vec<&'a str> {
+    let line = text.lines().find(|line| line.trim_start().starts_with(first));
+    line.unwrap_or_else(|| panic!("{first} in {text}")).split_whitespace().collect()
+}
+
+/// A process that has become slower in one point since its baseline.
+fn changed() -> Desk {
+    let mut desk = desk();
+    desk.wait(20);
+    desk.press("b");
+    desk.wait(20);
+    {
+        let mut process = desk.process.0.borrow_mut();
+        // Half of what io.parse measured since took twice as long.
+        let snapshot = process.snapshot_mut();
+        for cell in snapshot.cells.iter_mut().filter(|cell| cell.point == 1) {
+            let cell = std::sync::Arc::make_mut(cell);
+            let mut longer = crate::source::synthetic::bucket_of(400_000);
+            longer.count = cell.stats.count / 4;
+            cell.stats.count += longer.count;
+            cell.stats.exclusive += longer.count * 400_000;
+            let place = cell.histogram.partition_point(|bucket| bucket.low < longer.low);
+            match cell.histogram.get_mut(place) {
+                Some(same) if same.low == longer.low => same.count += longer.count,
+                _ => cell.histogram.insert(place, longer),
+            }
+        }
+    }
+    desk.wait(1);
+    desk.press("5");
+    desk
+}
+
 #[test]
 fn the_table() {
     let mut desk = desk();
@@ -101,185 +136,6 @@ fn the_table_in_ascii() {
     let text = screen(&mut desk(), true, (120, 30));
     assert!(text.is_ascii());
     check("points-ascii", &text, (120, 30));
-}
-
-#[test]
-fn a_point_in_full() {
-    let mut desk = desk();
-    desk.wait(20);
-    desk.app.common.selected = Some(1);
-    desk.code(KeyCode::Enter);
-    check_all("detail", &mut desk);
-}
-
-#[test]
-fn a_point_of_the_clock_has_no_exclusive_time_and_its_detail_says_why() {
-    let mut desk = desk();
-    {
-        let mut process = desk.process.0.borrow_mut();
-        let point = &mut process.snapshot_mut().points[1];
-        (point.device, point.wall) = (true, true);
-    }
-    desk.wait(20);
-    desk.app.common.selected = Some(1);
-    desk.code(KeyCode::Enter);
-    let text = screen(&mut desk, false, (120, 40));
-    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(flat.contains("so there is no exclusive time"), "{text}");
-    assert!(text.contains("Wall time, all") && text.contains(" wall time "), "{text}");
-    assert!(text.contains("% of the time"), "{text}");
-    for absent in [" exclusive  ", " off CPU ", " switches ", "Exclusive", "one CPU"] {
-        assert!(!text.contains(absent), "{absent} in {text}");
-    }
-}
-
-#[test]
-fn the_histogram_of_the_last_seconds_and_since_a_mark() {
-    let mut desk = desk();
-    desk.app.common.selected = Some(1);
-    desk.code(KeyCode::Enter);
-    desk.wait(20);
-    let all = screen(&mut desk, false, (120, 30));
-    assert!(all.contains("Exclusive, all"), "{all}");
-    // Since the mark that nobody has set: since the detail was opened.
-    desk.press("H");
-    let opened = screen(&mut desk, false, (120, 30));
-    assert!(opened.contains("last 20.0s, since opened"), "{opened}");
-    desk.press("H");
-    check("detail-window", &screen(&mut desk, false, (120, 30)), (120, 30));
-    let lately = desk.app.screens.detail.lately(&desk.app.common).expect("the last ten seconds");
-    let in_all = desk.app.common.selected().expect("it is").total().count;
-    assert_eq!(lately.seconds, 10.0);
-    assert!(lately.count * 2 < in_all && lately.count > 0, "{} of {in_all}", lately.count);
-    let counted: u64 = lately.buckets.iter().map(|bucket| bucket.count).sum();
-    assert_eq!(counted, lately.count);
-    // Of the last minute not all is known.
-    desk.press("H");
-    assert!(screen(&mut desk, false, (120, 30)).contains("last 20.0s: "));
-    desk.press("m");
-    let marked = screen(&mut desk, false, (120, 30));
-    assert!(marked.contains("Exclusive, from now on"), "{marked}");
-    assert!(marked.contains("nothing measured yet"), "{marked}");
-    desk.wait(5);
-    let lately = desk.app.screens.detail.lately(&desk.app.common).expect("since the mark");
-    assert_eq!(lately.seconds, 5.0);
-    // Another point has another past.
-    desk.press("j");
-    assert_eq!(
-        desk.app.screens.detail.lately(&desk.app.common).map(|lately| lately.count),
-        Some(0)
-    );
-}
-
-/// What a line of the screen says that begins with this.
-fn words<'a>(text: &'a str, first: &str) -> Vec<&'a str> {
-    let line = text.lines().find(|line| line.trim_start().starts_with(first));
-    line.unwrap_or_else(|| panic!("{first} in {text}")).split_whitespace().collect()
-}
-
-#[test]
-fn callers_and_callees() {
-    let mut desk = desk();
-    {
-        let mut process = desk.process.0.borrow_mut();
-        let mut snapshot = process.snapshot_mut().clone();
-        // So much of a million, by io.parse, by nobody, and in no edge.
-        let stats =
-            Stats { count: 100, exclusive: 1_000_000, inclusive: 2_000_000, ..Stats::default() };
-        let cell = |point| Arc::new(Cell { point, stats: stats.clone(), ..Cell::default() });
-        snapshot.cells = vec![cell(1), cell(2), cell(3)];
-        let edge = |point, caller, lane, count, exclusive, inclusive| Edge {
-            point,
-            caller,
-            lane,
-            count,
-            exclusive,
-            inclusive,
-        };
-        snapshot.edges = vec![
-            edge(2, None, 0, 10, 200_000, 500_000),
-            edge(2, Some(1), 0, 30, 300_000, 400_000),
-            edge(2, Some(1), 1, 20, 200_000, 600_000),
-            edge(3, Some(2), 1, 100, 1_000_000, 1_000_000),
-        ];
-        // It has ended, so that nothing is added.
-        snapshot.process.state = ProcessState::Exited;
-        *process.snapshot_mut() = snapshot;
-    }
-    desk.wait(1);
-    desk.app.common.unit = Unit::Cycles;
-    desk.app.common.selected = Some(2);
-    desk.code(KeyCode::Enter);
-    let text = screen(&mut desk, false, (120, 60));
-    assert_eq!(words(&text, "io.parse"), ["io.parse", "50", "500kcy", "1.00Mcy", "50.0%"]);
-    assert_eq!(words(&text, "(top level)")[2..], ["10", "200kcy", "500kcy", "25.0%"]);
-    assert_eq!(words(&text, "(other callers)")[2..], ["40", "300kcy", "500kcy", "25.0%"]);
-    assert_eq!(words(&text, "io.crc"), ["io.crc", "100", "1.00Mcy", "1.00Mcy", "50.0%"]);
-}
-
-/// Two regions open on the first thread, the outer one of a point that has never ended.
-fn with_open() -> Desk {
-    let desk = desk();
-    {
-        let mut process = desk.process.0.borrow_mut();
-        let snapshot = process.snapshot_mut();
-        let second = TICKS_PER_SECOND;
-        let now = snapshot.elapsed_ticks;
-        let open = |point, ago, on_cpu| Open {
-            point,
-            start: now - ago * second,
-            on_cpu: Some(on_cpu * second),
-        };
-        snapshot.clock.overhead_pair = 0;
-        snapshot.points[8].name = "loop".into();
-        snapshot.lanes[0].open = vec![open(8, 12, 6), open(2, 2, 1)];
-    }
-    desk
-}
-
-#[test]
-fn open_regions_are_in_the_table_and_with_their_threads() {
-    let mut desk = with_open();
-    desk.wait(1);
-    let text = screen(&mut desk, false, (120, 30));
-    assert!(text.contains("loop open 13.0s"), "{text}");
-    desk.press("3");
-    let text = screen(&mut desk, false, (120, 30));
-    assert!(
-        text.lines().any(|line| line.contains(" main") && line.contains("3.00s io.read")),
-        "{text}"
-    );
-    desk.app.screens.threads.selected = Some(0);
-    desk.press("d");
-    let text = screen(&mut desk, false, (120, 30));
-    assert_eq!(words(&text, "loop"), ["loop", "13.0s", "6.00s"]);
-    assert_eq!(words(&text, "io.read")[..3], ["io.read", "3.00s", "1.00s"]);
-    // After a crash they were the last thing that it was in.
-    desk.process.0.borrow_mut().snapshot_mut().process.state = ProcessState::Crashed;
-    desk.wait(1);
-    let text = screen(&mut desk, false, (120, 30));
-    assert!(text.contains("was in io.read"), "{text}");
-    assert!(text.contains("Was in when the process died"), "{text}");
-}
-
-#[test]
-fn the_detail_of_a_region_that_is_open() {
-    let mut desk = with_open();
-    desk.wait(1);
-    desk.app.common.selected = Some(8);
-    desk.code(KeyCode::Enter);
-    let text = screen(&mut desk, false, (120, 40));
-    assert!(text.contains("1 for 13.0s"), "{text}");
-    assert!(text.contains("6.00s so far") && text.contains("5.00s so far"), "{text}");
-    // Without its time on a CPU there is only how long it is open.
-    desk.process.0.borrow_mut().snapshot_mut().lanes[0].open[0].on_cpu = None;
-    desk.wait(1);
-    let text = screen(&mut desk, false, (120, 40));
-    assert!(text.contains("1 for 14.0s") && text.contains("not known"), "{text}");
-    assert!(!text.contains("so far"), "{text}");
-    desk.press("1");
-    let text = screen(&mut desk, false, (120, 40));
-    assert!(text.contains("loop open 14.0s wall"), "{text}");
 }
 
 /// The table in docs/keys.md: what a person can choose keys for.
@@ -335,8 +191,8 @@ fn trouble_is_said_in_words() {
         let snapshot = process.snapshot_mut();
         snapshot.clock.kind = ClockKind::Wall;
         snapshot.points[2].state = PointState::InvalidBeginBegin;
-        snapshot.losses.begins_refused = 12;
-        snapshot.losses.mismatched_ends = 3;
+        snapshot.losses[Loss::BeginsRefused] = 12;
+        snapshot.losses[Loss::MismatchedEnds] = 3;
     }
     desk.wait(1);
     desk.process.0.borrow_mut().snapshot_mut().process.state = ProcessState::Crashed;
@@ -421,79 +277,6 @@ fn the_mouse_hits_what_is_drawn_there() {
     }
     let last = hit(&desk.app, Rect::new(0, 0, 80, 24), (5, 20).into());
     assert_eq!(last, Target::Nothing);
-}
-
-#[test]
-fn what_is_wrong_with_a_point_is_explained_in_its_detail() {
-    let mut desk = desk();
-    {
-        let mut process = desk.process.0.borrow_mut();
-        let snapshot = process.snapshot_mut();
-        snapshot.points[5].state = PointState::InvalidBeginBegin;
-        snapshot.lanes[1].kind = crate::snapshot::LaneKind::Overflow;
-    }
-    desk.wait(1);
-    check_all("anomalies", &mut desk);
-    for (id, said) in [
-        (5, "Switch it on to make it valid again."),
-        (1, "More threads ran than the segment has lanes."),
-    ] {
-        desk.app.common.selected = Some(id);
-        desk.code(KeyCode::Enter);
-        for size in SIZES {
-            let mut text = screen(&mut desk, false, size);
-            desk.app.screens.detail.offset = 3;
-            text += &screen(&mut desk, false, size);
-            desk.app.screens.detail.offset = 0;
-            let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            assert!(flat.contains(said), "{said} in {text}");
-        }
-        desk.code(KeyCode::Esc);
-    }
-}
-
-#[test]
-fn what_was_lost_is_said_on_the_table_and_explained_by_enter() {
-    let mut desk = desk();
-    {
-        let mut process = desk.process.0.borrow_mut();
-        let snapshot = process.snapshot_mut();
-        snapshot.losses.space_refused = 12;
-        snapshot.losses.begins_refused = 3;
-        snapshot.lanes[1].amiss.begins_refused = 3;
-    }
-    desk.wait(1);
-    check_all("losses", &mut desk);
-    let text = screen(&mut desk, false, (120, 30));
-    let notice = text.lines().nth(2).unwrap();
-    assert!(notice.ends_with("3 begins nested too deep: Enter explains"), "{text}");
-    let narrow = screen(&mut desk, false, (60, 12));
-    assert!(narrow.lines().nth(1).unwrap().ends_with("…: Enter explains"), "{narrow}");
-    desk.code(KeyCode::Enter);
-    check("losses-detail", &screen(&mut desk, false, (80, 24)), (80, 24));
-    let text = screen(&mut desk, false, (120, 30));
-    for said in ["3 begins nested too deep (reader 3): more regions", "no memory left for them"] {
-        assert!(text.contains(said), "{said} in {text}");
-    }
-    desk.press("3");
-    check("losses-threads", &screen(&mut desk, false, (120, 30)), (120, 30));
-
-    // Where no point has a place there is no row to open: it stands there at once.
-    {
-        let mut process = desk.process.0.borrow_mut();
-        let snapshot = process.snapshot_mut();
-        snapshot.process.state = ProcessState::Exited;
-        (snapshot.points, snapshot.cells) = (Vec::new(), Vec::new());
-        snapshot.losses.points_refused = 9;
-    }
-    desk.press("1");
-    desk.wait(1);
-    let text = screen(&mut desk, false, (80, 24));
-    assert!(
-        text.contains(" Lost: 9 points without a place: the table of points was full"),
-        "{text}"
-    );
-    assert!(!text.contains("Enter explains"), "{text}");
 }
 
 #[test]
@@ -684,20 +467,6 @@ fn what_has_ended_has_a_load_over_its_life_and_no_rates() {
 }
 
 #[test]
-fn the_histogram_takes_the_lines_that_nothing_else_needs() {
-    let mut desk = desk();
-    desk.wait(20);
-    desk.app.common.selected = Some(1);
-    desk.code(KeyCode::Enter);
-    // A higher one has all the bars that there are.
-    for height in [34, 40] {
-        let text = screen(&mut desk, false, (120, height));
-        let blank = text.lines().rev().skip(2).take_while(|line| line.is_empty()).count();
-        assert!(blank <= 1, "{blank} at {height}: {text}");
-    }
-}
-
-#[test]
 fn one_scale_serves_all_rows() {
     let mut desk = desk();
     desk.wait(20);
@@ -709,34 +478,6 @@ fn one_scale_serves_all_rows() {
     // The process has 49 % in one and 9 % in another.
     let (most, less) = (bar("lz.compress"), bar("io.read"));
     assert!(most >= 3 && less * 4 <= most, "{text}");
-}
-
-/// A process that has become slower in one point since its baseline.
-fn changed() -> Desk {
-    let mut desk = desk();
-    desk.wait(20);
-    desk.press("b");
-    desk.wait(20);
-    {
-        let mut process = desk.process.0.borrow_mut();
-        // Half of what io.parse measured since took twice as long.
-        let snapshot = process.snapshot_mut();
-        for cell in snapshot.cells.iter_mut().filter(|cell| cell.point == 1) {
-            let cell = std::sync::Arc::make_mut(cell);
-            let mut longer = crate::source::synthetic::bucket_of(400_000);
-            longer.count = cell.stats.count / 4;
-            cell.stats.count += longer.count;
-            cell.stats.exclusive += longer.count * 400_000;
-            let place = cell.histogram.partition_point(|bucket| bucket.low < longer.low);
-            match cell.histogram.get_mut(place) {
-                Some(same) if same.low == longer.low => same.count += longer.count,
-                _ => cell.histogram.insert(place, longer),
-            }
-        }
-    }
-    desk.wait(1);
-    desk.press("5");
-    desk
 }
 
 /// Times of day depend on where the test runs.
@@ -752,194 +493,14 @@ fn without_times(text: &str) -> String {
     text
 }
 
-#[test]
-fn the_comparison_with_a_baseline() {
-    let mut desk = changed();
-    for size in [(180, 30), (120, 30), (80, 24), (40, 8)] {
-        check("diff", &without_times(&screen(&mut desk, false, size)), size);
-    }
-    assert!(screen(&mut desk, true, (180, 30)).is_ascii());
-}
-
-#[test]
-fn only_a_difference_has_a_colour() {
-    let mut desk = changed();
-    // Away from the rows that are looked at.
-    desk.code(KeyCode::End);
-    let now = desk.now;
-    let buffer = drawn(&mut desk.app, now, &Look::new(true, false), (180, 30));
-    let lines = text(&buffer);
-    let mut seen = [0, 0];
-    let rows = lines.lines().zip(buffer.content().chunks(180)).skip(3);
-    for (line, cells) in rows.filter(|(line, _)| line.contains('●') && !line.starts_with('>')) {
-        let differs = line.contains("slower") || line.contains("faster");
-        let coloured = cells.iter().any(|cell| cell.fg != Color::Reset);
-        assert_eq!(coloured, differs, "{line}");
-        seen[usize::from(differs)] += 1;
-    }
-    assert!(seen[0] > 0 && seen[1] > 0, "{lines}");
-}
-
-#[test]
-fn without_a_baseline_the_screen_says_how_to_take_one() {
-    let mut desk = desk();
-    desk.press("5");
-    for size in SIZES {
-        assert!(screen(&mut desk, false, size).contains("b takes one"));
-    }
-    let text = screen(&mut desk, false, (100, 24));
-    assert!(text.lines().last().unwrap().contains(" b baseline "), "{text}");
-    // With one, and a filter that nothing passes, it is said.
-    desk.press("b");
-    desk.wait(2);
-    desk.press("/zzz");
-    desk.code(KeyCode::Enter);
-    for _ in 0..2 {
-        let text = screen(&mut desk, false, (80, 24));
-        assert!(text.contains("no point passes the filter"), "{text}");
-        desk.press("7");
-    }
-}
-
-/// The log, its times made equal.
-fn log_text(desk: &mut Desk, ascii: bool, size: (u16, u16)) -> String {
-    let text = screen(desk, ascii, size);
-    let is_time = |line: &str| {
-        let time = line.get(1..9).unwrap_or("");
-        time.bytes().enumerate().all(|(at, byte)| match at {
-            2 | 5 => byte == b':',
-            _ => byte.is_ascii_digit(),
-        }) && time.len() == 8
-    };
-    let line = |line: &str| match is_time(line) {
-        true => format!(" HH:MM:SS{}\n", &line[9..]),
-        false => format!("{line}\n"),
-    };
-    text.lines().map(line).collect()
-}
-
-#[test]
-fn the_log_and_what_measuring_costs() {
-    let mut desk = desk();
-    desk.app.common.selected = Some(3);
-    desk.press("e");
-    desk.process.0.borrow_mut().snapshot_mut().points[8].state = PointState::On;
-    desk.wait(1);
-    desk.process.0.borrow_mut().snapshot_mut().losses.begins_refused = 12;
-    desk.process.0.borrow_mut().snapshot_mut().clock.kind = ClockKind::Cputime;
-    desk.wait(1);
-    let notice = screen(&mut desk, false, (80, 24));
-    assert!(notice.contains(" 2 new problems (press 6); lost: 12 begins"), "{notice}");
-    desk.press("6");
-    for size in SIZES {
-        check("log", &log_text(&mut desk, false, size), size);
-    }
-    assert!(screen(&mut desk, true, (120, 30)).is_ascii());
-}
-
-#[test]
-fn long_entries_of_the_log_are_seen_to_their_end() {
-    let mut desk = desk();
-    let path = "/a/very/long/path".repeat(6);
-    for n in 0..30 {
-        let text = format!("entry {n} was not written to {path}: there is no room, end {n}");
-        desk.app.common.log.problem(1_000_000_000 * n, text);
-    }
-    desk.press("6");
-    for size in [(40, 12), (62, 24), (80, 24), (130, 34), (300, 100)] {
-        let now = desk.now;
-        let press = |desk: &mut Desk, code: KeyCode| desk.app.key(code.into(), now);
-        press(&mut desk, KeyCode::End);
-        let mut seen = String::new();
-        // From the newest to the oldest, each read to its end on the way.
-        for _ in 0..40 {
-            let text = screen(&mut desk, false, size);
-            assert!(text.lines().all(|line| crate::text::width(line) <= usize::from(size.0)));
-            seen += &text.split_whitespace().collect::<String>();
-            press(&mut desk, KeyCode::Up);
-        }
-        for n in 0..30 {
-            assert!(seen.contains(&format!("noroom,end{n}")), "{n} at {size:?}");
-        }
-        // No further than the oldest, which is at the top.
-        let text = screen(&mut desk, false, size);
-        let mut entries = text.lines().skip_while(|line| !line.contains("  What was"));
-        assert!(entries.nth(1).unwrap().contains("watching my_app"), "{text}");
-    }
-}
-
+mod detail;
+mod diff;
+mod far;
 mod load;
+mod log;
+mod roofline;
 mod timeline;
 mod tree;
-
-/// A desk that shows the roofline of a made-up machine, and points that were never
-/// measured.
-fn roofline_desk(ceilings: bool) -> Desk {
-    let mut desk = desk();
-    desk.press("7");
-    if ceilings {
-        desk.app.screens.roofline.ceilings = Some(crate::roofline::tests::ceilings());
-    }
-    let dot = |label: &str, intensity, flops_per_second| crate::roofline::Dot {
-        label: label.into(),
-        intensity,
-        flops_per_second,
-        seconds: 1.0,
-    };
-    desk.app.screens.roofline.dots = vec![
-        (1, dot("triad", 1.0 / 12.0, 1.5e9)),
-        (2, dot("matrix.multiply", 8.0, 42e9)),
-        (3, dot("stencil", 0.5, 6e9)),
-    ];
-    desk.app.common.selected = Some(2);
-    desk
-}
-
-#[test]
-fn the_roofline() {
-    check_all("roofline", &mut roofline_desk(true));
-    check("roofline-unmeasured", &screen(&mut roofline_desk(false), false, SIZES[1]), SIZES[1]);
-}
-
-/// Letters stand where their points are: each as high below the roof as its share is
-/// below all of it.
-#[test]
-fn letters_of_the_roofline_stand_where_their_points_are() {
-    let lines = screen(&mut roofline_desk(true), true, (200, 60));
-    let lines: Vec<&str> = lines.lines().skip(2).collect();
-    // The roofs have names, whose letters have others beside them.
-    let alone = |line: &str, letter: char| {
-        let around = |place: usize| line.as_bytes().get(place).is_some_and(u8::is_ascii_alphabetic);
-        line.match_indices(letter)
-            .map(|(place, _)| place)
-            .find(|&place| !around(place + 1) && !place.checked_sub(1).is_some_and(around))
-    };
-    let at = |letter: char| {
-        let mut found = lines.iter().enumerate();
-        found.find_map(|(row, line)| Some((row, alone(line, letter)?))).unwrap()
-    };
-    let roof = |column: usize| {
-        let is_roof = |line: &&str| matches!(line.as_bytes().get(column), Some(b'/' | b'-'));
-        lines.iter().position(is_roof).unwrap()
-    };
-    let [triad, multiply, stencil] = ['a', 'b', 'c'].map(at);
-    assert!(triad.1 < stencil.1 && stencil.1 < multiply.1, "by intensity");
-    assert!(multiply.0 < stencil.0 && stencil.0 < triad.0, "by operations a second");
-    // 90 % of 20 GB/s, 60 % of it, and 84 % of 50 Gflop/s.
-    let below = |(row, column): (usize, usize)| row - roof(column);
-    assert!(below(triad) <= below(stencil), "{lines:#?}");
-    assert!(below(multiply) <= below(stencil), "{lines:#?}");
-    assert!(below(stencil) > 0, "{lines:#?}");
-}
-
-#[test]
-fn without_amounts_the_roofline_says_how_to_have_them() {
-    let mut desk = desk();
-    desk.press("7");
-    let text = screen(&mut desk, false, (100, 30));
-    assert!(text.contains("m measures what this machine can do"), "{text}");
-    assert!(text.contains("no points that report bytes and flops"), "{text}");
-}
 
 /// A process that is watched at several places, some of which are bad.
 struct Far(Synthetic, Rc<RefCell<Vec<BadPlace>>>);

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::{Command, Output, Stdio};
 
-use pfp_top::export::json::{self, Overwrite};
+use pfp_top::files::json::{self, Overwrite};
 use pfp_top::source::Source;
 use pfp_top::source::synthetic::Synthetic;
 

@@ -13,6 +13,7 @@ use pfp_shm_layout::find;
 use pfp_tests::script::{in_turn, pause, say};
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{os, own};
+use pfp_top::snapshot::Loss;
 use pfp_top::source;
 
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -163,6 +164,6 @@ pub(crate) fn short_of_room(pages: u64) {
     let me = found.candidates.iter().find(|found| found.pid == std::process::id());
     let mut viewer = source::attach(me.expect("the program runs")).expect("it can be watched");
     let seen = viewer.poll().expect("it can be read").losses;
-    say("viewer", &[&seen.begins_missed, &seen.records_missed]);
+    say("viewer", &[&seen[Loss::BeginsMissed], &seen[Loss::RecordsMissed]]);
     pause("done");
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use pfp_tests::os;
 use pfp_tests::stepper::{stop_here, trace_me};
 use pfp_tests::witness::{self, NAMES, RUN, SEATS, Witness, point, stage};
-use pfp_top::export::json::{self, Overwrite};
+use pfp_top::files::json::{self, Overwrite};
 use pfp_top::snapshot::Snapshot;
 use pfp_top::source::{self, Change, Source};
 

@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 
 use super::{MAGIC, Near, STEADY, complaint};
 
+/// Pictures that a mean is of.
+const PICTURES: usize = 4;
+
 /// An agent that is spoken with byte by byte.
 struct Agent {
     child: Child,
@@ -77,10 +80,18 @@ impl Agent {
         self.ask(json!({ "Picture": { "source": 0, "extent": extent, "within_s": within_s } }))
     }
 
+    /// Takes a picture of this.
+    fn look(&mut self, sight: &Value) {
+        let mut ask = sight.clone();
+        (ask["source"], ask["within_s"]) = (json!(0), Value::Null);
+        let answer = self.ask(json!({ "Picture": ask }));
+        assert!(answer["Picture"].is_object(), "{answer}");
+    }
+
     /// Watches a process, and switches one of its points off.
     fn switch_off(&mut self, place: &Place, target: &Target, name: &str, keep: bool) {
         let hello = self.ask(json!({ "Hello": { "keep": keep } }));
-        assert_eq!(hello["Hello"]["version"], 3, "{hello}");
+        assert_eq!(hello["Hello"]["version"], 4, "{hello}");
         let snapshot = place.snapshot(target);
         let segment = &snapshot.process.segment_id;
         let point = snapshot.points.iter().find(|point| point.name == name).unwrap().id;
@@ -204,6 +215,47 @@ fn the_table_is_sent_as_sums() {
     }
     figure(&format!("via: ten pictures of 100 points x 8 threads: {bytes:?} bytes"));
     assert!(bytes[0] * 8 < bytes[2] && bytes[1] * 2 < bytes[2], "{bytes:?}");
+}
+
+/// At one picture a second, as a screen takes them.
+#[test]
+fn a_line_takes_no_more_bytes_than_it_may() {
+    for (threads, points, most) in [(8, 100, 4_000), (64, 1000, 60_000)] {
+        let near = Near::new();
+        let arguments = ["far", &threads.to_string(), &points.to_string()];
+        let target = near.0.start_watched(env!("CARGO_BIN_EXE_hundred"), &arguments);
+        wait_for("all threads in all points", || {
+            near.0.snapshot(&target).cells.len() >= threads * points * 9 / 10
+        });
+        let segment = near.0.snapshot(&target).process.segment_id;
+        let point = near.0.snapshot(&target).points[1].id;
+        let mut agent = Agent::start(&near.0);
+        agent.ask(json!({ "Hello": { "keep": false } }));
+        agent.ask(json!({ "Attach": { "source": 0, "segment_id": segment } }));
+        let mut taken = |sight: Value| {
+            // What is looked at from now on comes whole at first.
+            agent.look(&sight);
+            agent.look(&sight);
+            let mut bytes = 0;
+            for _ in 0..PICTURES {
+                std::thread::sleep(std::time::Duration::from_secs(1));
+                agent.look(&sight);
+                bytes += agent.came;
+            }
+            bytes / PICTURES
+        };
+        let table = taken(json!({ "extent": "Sums" }));
+        let filtered = taken(json!({ "extent": "Sums", "filter": "io.1" }));
+        let detail = taken(json!({ "extent": "Sums", "filter": "io.1", "whole": [point] }));
+        let loads = taken(json!({ "extent": "Loads" }));
+        let all = taken(json!({ "extent": "All" }));
+        figure(&format!(
+            "via: bytes a picture of {points} points x {threads} threads: {table} of the table, \
+             {filtered} of a filter, {detail} of a point, {loads} of loads, {all} of all"
+        ));
+        assert!(table <= most, "{table}");
+        assert!(filtered * 2 < table && loads * 2 < table && detail * 4 < all);
+    }
 }
 
 /// A viewer that stands still reads nothing either, and one reply can be more than a pipe holds.

@@ -1,5 +1,6 @@
 //! Lines that are slow, and far ends that mean ill.
 
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -19,12 +20,14 @@ use serde_json::{Value, json};
 use super::{MAGIC, Near, STEADY, complaint};
 
 /// What a line carried.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Carried {
     pictures: usize,
     /// Pictures that were asked for and have not come, now and at most.
     owed: usize,
     most_owed: usize,
+    /// For each time that records were asked for, of which lanes, and from which on.
+    records: Vec<BTreeMap<u64, u64>>,
 }
 
 /// A line to an agent here that is the test's, and takes so long for each picture: the command
@@ -46,6 +49,11 @@ fn slow_line(place: &Place, takes: Duration) -> (String, Arc<Mutex<Carried>>) {
                 let mut asked = asked.lock().unwrap();
                 asked.owed += 1;
                 asked.most_owed = asked.most_owed.max(asked.owed);
+            }
+            if let Some(from) = head["ask"]["NewRecords"]["from"].as_array() {
+                let number = |value: &Value| value.as_u64().expect("a number");
+                let from = from.iter().map(|lane| (number(&lane[0]), number(&lane[1])));
+                asked.lock().unwrap().records.push(from.collect());
             }
             requests.write_all(&bytes).expect("it reads");
         }
@@ -98,12 +106,46 @@ fn a_slow_line_gets_fewer_pictures_and_nothing_piles_up() {
     let mut viewer = near.0.command(pfp_top());
     viewer.args(["-b", "--json", "-i", "0.1", "--via", &via]);
     let mut viewer = Target::start(&mut viewer);
-    let now = || *carried.lock().unwrap();
+    let now = || carried.lock().unwrap().clone();
     wait_for("more updates than pictures", || {
         let updates = viewer.lines_so_far().len();
         now().pictures >= 2 && updates > now().pictures + 10
     });
     assert_eq!(now().most_owed, 1, "{:?}", now());
+}
+
+/// Of 16 threads, ten lines have room; and each record comes once.
+#[test]
+fn the_timeline_sends_for_the_records_that_are_seen() {
+    needs_a_screen!();
+    let near = Near::new();
+    let target = near.0.start_watched(env!("CARGO_BIN_EXE_hundred"), &["far", "16", "20"]);
+    wait_for("all threads", || near.0.snapshot(&target).cells.len() >= 16 * 18);
+    let (via, carried) = slow_line(&near.0, Duration::ZERO);
+    let screen = near.0.screen(120, 16);
+    screen.pfp_top(&format!("-i 0.2 --via '{via}'"));
+    screen.wait_for("the table", |text| row(text, "io.1").is_some());
+    let asked = || carried.lock().unwrap().records.clone();
+    assert!(asked().is_empty(), "{:?}", asked());
+    screen.keys(&["4"]);
+    let first = wait_for("records", || asked().into_iter().next());
+    assert!((1..16).contains(&first.len()), "{first:?}");
+    wait_for("newer ones alone", || {
+        let later = asked().into_iter().skip(1);
+        later.flatten().any(|(lane, from)| first.contains_key(&lane) && from > 0).then_some(())
+    });
+    assert!(asked().iter().all(|lanes| lanes.len() < 16), "{:?}", asked());
+    // Whoever looks back may look anywhere.
+    let before = asked().len();
+    screen.keys(&["x"]);
+    wait_for("those of all", || {
+        let lanes = asked().into_iter().skip(before).flat_map(BTreeMap::into_keys);
+        let lanes: std::collections::BTreeSet<u64> = lanes.chain(first.keys().copied()).collect();
+        (lanes.len() == 16).then_some(())
+    });
+    screen.wait_for("the slowest call", |text| text.contains("the slowest call of "));
+    screen.keys(&["q"]);
+    screen.wait_for_shell();
 }
 
 #[test]
@@ -134,7 +176,7 @@ fn reply(number: u32, answer: Value) -> Vec<u8> {
 }
 
 fn hello() -> Vec<u8> {
-    [MAGIC, &reply(0, json!({ "Hello": { "version": 3, "program": "0" } }))].concat()
+    [MAGIC, &reply(0, json!({ "Hello": { "version": 4, "program": "0" } }))].concat()
 }
 
 fn found(candidates: Vec<Value>, more: Value) -> Value {

@@ -31,13 +31,13 @@ fn the_log_tells_what_this_viewer_and_others_did() {
 fn problems_are_counted_until_the_log_is_looked_at_also_in_a_pause() {
     let mut desk = desk();
     desk.press(" ");
-    desk.process.0.borrow_mut().snapshot_mut().losses.space_refused = 5;
+    desk.process.0.borrow_mut().snapshot_mut().losses[crate::snapshot::Loss::SpaceRefused] = 5;
     desk.wait(2);
     assert_eq!((desk.app.common.status(), desk.app.common.log.unread()), (Status::Paused, 1));
     desk.press("6");
     assert_eq!((desk.app.screen, desk.app.common.log.unread()), (Screen::Log, 0));
     // What comes while it is looked at is seen.
-    desk.process.0.borrow_mut().snapshot_mut().losses.begins_refused = 5;
+    desk.process.0.borrow_mut().snapshot_mut().losses[crate::snapshot::Loss::BeginsRefused] = 5;
     desk.wait(2);
     assert_eq!(desk.app.common.log.unread(), 0);
     desk.code(KeyCode::Esc);

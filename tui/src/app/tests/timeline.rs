@@ -279,7 +279,7 @@ fn threads_are_sorted_selected_and_opened() {
     assert!(loads(&desk).is_sorted_by(|a, b| a >= b));
     desk.press("I");
     assert!(loads(&desk).is_sorted_by(|a, b| a <= b));
-    desk.press("<<");
+    desk.press("<<<");
     assert_eq!(desk.app.view().table().unwrap().sorted().key, "tid");
     assert_eq!(desk.app.screens.threads.order, [0, 1, 2]);
     // The table of points has its own order.

@@ -1,25 +1,17 @@
 //! The checks, in the order in which a person would look.
 
-use std::collections::{BTreeMap, HashSet};
 use std::ffi::{CString, OsString};
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Relaxed;
 
-use pfp_shm_layout::beacon::Info;
 use pfp_shm_layout::directory::Directory;
-use pfp_shm_layout::failure::{self, Failure, Stage};
-use pfp_shm_layout::find::{self, Entry};
-use pfp_shm_layout::liveness::{Identity, Liveness};
-use pfp_shm_layout::name::Name;
-use pfp_shm_layout::segment::{OpenError, Segment};
 use pfp_shm_layout::share::Share;
-use pfp_shm_layout::truncation;
 
 use super::Finding;
+use super::processes::{containers, objects, other_users, processes};
 use crate::cli::run::inject::{self, System};
 use crate::cli::run::preload;
 use crate::cli::{demo, locale_has_unicode};
@@ -209,266 +201,6 @@ fn share(share: Share) -> Finding {
     }
 }
 
-fn processes() -> Vec<Finding> {
-    const ABOUT: &str = "processes";
-    // Folders that cannot be read have been told of.
-    let (found, _) = find::find_everywhere();
-    let mut findings = Vec::new();
-    let here = Identity::of_this_process();
-    for place in found {
-        if place.truncated {
-            let shown = place.looked_in.display();
-            findings.push(
-                Finding::problem(ABOUT, format!("{shown} has more files than are looked at"))
-                    .advice("`pfp-top gc` removes what ended programs left"),
-            );
-        }
-        for (path, why) in &place.unreadable {
-            findings.push(
-                Finding::problem(ABOUT, format!("{}: {why}", path.display()))
-                    .advice("of another version of pfp, or damaged: then `pfp-top gc` removes it"),
-            );
-        }
-        findings.extend(place.entries.iter().map(|entry| process(ABOUT, entry, &here)));
-        findings.extend(several_copies(ABOUT, &place.entries));
-        let failures = Directory::open(&place.looked_in).and_then(|dir| failure::find(&dir));
-        findings.extend(failures.unwrap_or_default().iter().map(|note| failed(ABOUT, note)));
-    }
-    if findings.is_empty() {
-        findings.push(
-            Finding::note(ABOUT, "none is instrumented and runs")
-                .advice("`pfp-top demo` shows one; `pfp-top run -- CMD` starts one"),
-        );
-    }
-    findings
-}
-
-/// What has the name of a segment, and is none: a program that comes to that name
-/// measures nothing. And segments of this user's to which nothing leads from here.
-fn objects(shm: &Path) -> Vec<Finding> {
-    const ABOUT: &str = "segments";
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    let own = unsafe { libc::geteuid() };
-    let (found, _) = find::find_everywhere();
-    let known: HashSet<Name> =
-        found.iter().flat_map(|place| &place.entries).map(|entry| entry.info.object).collect();
-    let (mut findings, mut lost, mut bytes) = (Vec::new(), 0, 0);
-    for file in fs::read_dir(shm).into_iter().flatten().flatten() {
-        let name = file.file_name();
-        let Some(name) = Name::parse(&format!("/{}", name.to_string_lossy())) else { continue };
-        let Ok(meta) = fs::symlink_metadata(file.path()) else { continue };
-        let kind = meta.file_type();
-        let shown = file.path().display().to_string();
-        if !kind.is_file() || meta.nlink() > 1 {
-            let what = if kind.is_symlink() {
-                "a symbolic link"
-            } else if kind.is_file() {
-                "a file with a second name"
-            } else if kind.is_dir() {
-                "a folder"
-            } else {
-                "neither a file nor a folder"
-            };
-            let found = format!("{shown}: expected a segment, found {what} of uid {}", meta.uid());
-            findings
-                .push(Finding::problem(ABOUT, found).advice(
-                    "somebody has put it there: remove it; no program follows or opens it",
-                ));
-        } else if meta.uid() == own && !known.contains(&name) {
-            lost += 1;
-            bytes += meta.blocks() * 512;
-        }
-    }
-    if lost > 0 {
-        let found =
-            format!("{lost} in {}, {} KiB, without a beacon here", shm.display(), bytes >> 10);
-        findings.push(Finding::note(ABOUT, found).advice(
-            "of programs that look elsewhere for the folder of beacons, such as with PFP_DIR or \
-             in a container; of none that runs, remove them by hand",
-        ));
-    }
-    findings
-}
-
-/// A program whose last start came to nothing, why, and what to do.
-pub(super) fn failed(about: &'static str, note: &Failure) -> Finding {
-    let exe = note.exe.file_name().unwrap_or(note.exe.as_os_str()).to_string_lossy();
-    let what = match note.stage {
-        Stage::Segment => "could not measure: no segment in /dev/shm",
-        Stage::Process => "could not measure: no private memory",
-        Stage::Beacon => "measures and cannot be found: no beacon",
-    };
-    let why = match note.errno {
-        0 => String::new(),
-        errno => format!(" ({})", io::Error::from_raw_os_error(errno)),
-    };
-    Finding::problem(about, format!("{exe} [{}] {what}{why}", note.pid))
-        .advice(note.stage.advice(note.errno))
-}
-
-/// Processes that have several segments: the copies of pfp in them share one if they can.
-fn several_copies(about: &'static str, entries: &[Entry]) -> Vec<Finding> {
-    let mut copies: BTreeMap<(u64, u32, u64), Vec<&Entry>> = BTreeMap::new();
-    for entry in entries.iter().filter(|entry| entry.state == Liveness::Alive) {
-        let process = &entry.info.process;
-        copies.entry((process.pidns, process.pid, process.start)).or_default().push(entry);
-    }
-    let several = copies.values().filter(|entries| entries.len() > 1).map(|entries| {
-        let info = &entries[0].info;
-        let exe = info.exe.file_name().unwrap_or(info.exe.as_os_str()).to_string_lossy();
-        let (pid, n) = (info.process.pid, entries.len());
-        let found =
-            format!("{exe} [{pid}] has {n} segments, of copies of pfp that do not fit together");
-        Finding::note(about, found).advice(
-            "the program and its libraries were linked with different versions of pfp: link all \
-             with the same one, or choose a segment with -p and its number in `pfp-top list`",
-        )
-    });
-    several.collect()
-}
-
-pub(super) fn process(about: &'static str, entry: &Entry, here: &Identity) -> Finding {
-    let info = &entry.info;
-    let exe = info.exe.file_name().unwrap_or(info.exe.as_os_str()).to_string_lossy();
-    let name = if info.name.is_empty() { &exe } else { info.name.as_str() };
-    let who = format!("{name} [{}]", info.process.pid);
-    match (entry.state, entry.object_bytes) {
-        (Liveness::Dead | Liveness::Gone, Some(bytes)) => {
-            let found = format!("{who} has crashed or was killed; {} KiB are kept", bytes >> 10);
-            Finding::note(about, found)
-                .advice("`pfp-top -p PID` shows its last figures; `pfp-top gc` removes them")
-        }
-        (Liveness::Dead | Liveness::Gone, None) => {
-            Finding::note(about, format!("{who} is gone and so are its figures"))
-                .advice("`pfp-top gc` removes the beacon")
-        }
-        (Liveness::Alive, None) => Finding::note(
-            about,
-            format!("{who} runs, but its segment is not in /dev/shm"),
-        )
-        .advice(
-            "it is just starting or ending, or has another /dev/shm: share that of its container",
-        ),
-        (Liveness::Alive, Some(bytes)) => match open(info) {
-            Ok(segment) => {
-                let mut found = format!("{who} runs and can be watched; {} KiB", bytes >> 10);
-                if info.process.pidns != here.pidns {
-                    found.push_str("; its id counts in another pid namespace");
-                }
-                of_clock(about, &segment, found)
-            }
-            Err(error) => Finding::problem(about, format!("{who} cannot be read: {error}"))
-                .advice("use the pfp-top of the version that the program was built with"),
-        },
-    }
-}
-
-/// Opens a segment; that it is cut short meanwhile is no reason to die.
-fn open(info: &Info) -> Result<Segment, OpenError> {
-    truncation::survive()?;
-    Ok(Segment::open(&info.object)?.0)
-}
-
-/// A process that can be watched: is its clock one to trust?
-fn of_clock(about: &'static str, segment: &Segment, mut found: String) -> Finding {
-    let ledger = segment.ledger();
-    let astray: u64 = (0..=segment.overflow_lane())
-        .take(usize::try_from(ledger.lanes_used.load(Relaxed)).unwrap_or(usize::MAX))
-        .filter_map(|lane| Some(segment.lane(lane)?.tally.anomalies.load(Relaxed)))
-        .fold(0, u64::saturating_add);
-    let rate = ledger.ticks_per_1000_s.load(Relaxed) as f64 / 1000.0;
-    let pair_ns = ledger.overhead_pair.load(Relaxed) as f64 / rate * 1e9;
-    if ledger.debug.load(Relaxed) == 1 && is_unoptimised(pair_ns) {
-        found.push_str(&format!(
-            "; pfp is built without optimisation: a region costs {pair_ns:.0} ns"
-        ));
-        return Finding::note(about, found).advice(OPTIMISE);
-    }
-    let replaced = ledger.system_clock.load(Relaxed) == 1;
-    if astray > 0 {
-        found.push_str(&format!("; its tick counter went astray {astray} times"));
-    }
-    if replaced {
-        found.push_str("; the system's clock is read in place of the tick counter");
-    }
-    if astray == 0 && !replaced {
-        return Finding::ok(about, found);
-    }
-    Finding::note(about, found).advice(
-        "the kernel's log tells of an unstable clock source; its on-CPU time is right all the same",
-    )
-}
-
-const OPTIMISE: &str = "set opt-level = 3 for pfp-probe and pfp-shm-layout in \
-     [profile.dev.package.NAME] of the program's Cargo.toml: its other code stays as it is";
-
-/// Whether a probe with debug assertions costs what it does without optimisation: some 700 ns
-/// for a begin and end. With the advice taken it is 20 to 60, and keeps its assertions.
-fn is_unoptimised(pair_ns: f64) -> bool {
-    pair_ns.is_finite() && pair_ns > 200.0
-}
-
-/// Segments of others are seen by their owners and root alone: that is worth knowing
-/// before one looks for them for an hour.
-fn other_users() -> Vec<Finding> {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    let own = unsafe { libc::geteuid() };
-    if own == 0 {
-        return Vec::new();
-    }
-    let list = |path: &str| fs::read_dir(path).into_iter().flatten().flatten();
-    let temporary = list("/tmp")
-        .filter(|entry| entry.file_name().as_bytes().starts_with(b"pfp-"))
-        .map(|entry| entry.path());
-    let runtime = list("/run/user").map(|entry| entry.path().join("pfp"));
-    let theirs = |path: PathBuf| {
-        let meta = fs::symlink_metadata(&path).ok()?;
-        (meta.is_dir() && meta.uid() != own).then_some((meta.uid(), path))
-    };
-    let finding = |(uid, path): (u32, PathBuf)| {
-        let found = format!(
-            "{} is of uid {uid}, whose programs only they and root can watch",
-            path.display()
-        );
-        Finding::note("other users", found).advice("`sudo pfp-top`")
-    };
-    temporary.chain(runtime).filter_map(theirs).map(finding).collect()
-}
-
-fn containers() -> Vec<Finding> {
-    const ABOUT: &str = "container";
-    let mut findings = Vec::new();
-    let marks = ["/.dockerenv", "/run/.containerenv"];
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
-    let is_nested = ids.split_whitespace().count() > 1;
-    if let Some(mark) = marks.iter().find(|mark| Path::new(mark).exists()) {
-        findings.push(Finding::note(ABOUT, format!("this is a container ({mark})")).advice(
-            "programs outside are seen only if /dev/shm and the folder of beacons are shared",
-        ));
-    } else if is_nested {
-        findings.push(Finding::note(ABOUT, "this is a pid namespace of its own").advice(
-            "programs outside are seen only if /dev/shm and the folder of beacons are shared",
-        ));
-    }
-    let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
-    if let (Some(own), Some(first)) = (namespace("self"), namespace("1"))
-        && own != first
-    {
-        findings.push(Finding::note(
-            ABOUT,
-            "the file systems seen here are not those of process 1 (a mount namespace)",
-        ));
-    }
-    if !Path::new("/proc/self/stat").exists() {
-        findings.push(
-            Finding::problem(ABOUT, "/proc is not mounted")
-                .advice("mount it: processes are told apart by it"),
-        );
-    }
-    findings
-}
-
 fn clock() -> Vec<Finding> {
     const ABOUT: &str = "clock";
     let read = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned());
@@ -594,15 +326,6 @@ mod tests {
     }
 
     #[test]
-    fn a_build_without_optimisation_is_known_by_what_a_region_costs() {
-        for (pair_ns, expected) in
-            [(705.0, true), (23.1, false), (67.0, false), (f64::NAN, false), (f64::INFINITY, false)]
-        {
-            assert_eq!(is_unoptimised(pair_ns), expected, "{pair_ns}");
-        }
-    }
-
-    #[test]
     fn shared_memory_that_is_not_there_is_a_problem() {
         let found = shared_memory(Path::new("/no/such/place"));
         assert_eq!(found[0].verdict, Verdict::Problem);
@@ -624,26 +347,6 @@ mod tests {
         assert!(group.advice.contains("PFP_MEMORY_MB"), "{group:?}");
         let free = told(250 << 20, None);
         assert_eq!((free.verdict, free.found.contains("250 MiB")), (Verdict::Ok, true), "{free:?}");
-    }
-
-    #[test]
-    fn a_start_that_failed_is_told_with_its_cause_and_what_to_do() {
-        let of = |stage, errno| {
-            failed("processes", &Failure { pid: 42, exe: "/usr/bin/app".into(), stage, errno })
-        };
-        for (errno, cause, advice) in [
-            (libc::ENOSPC, "No space left", "make room in /dev/shm"),
-            (libc::EMFILE, "Too many open files", "ulimit -n"),
-            (libc::EACCES, "Permission denied", "must be writable"),
-            (libc::ENOMEM, "Cannot allocate memory", "PFP_MEMORY_MB"),
-            (libc::EINTR, "Interrupted", "start it anew"),
-        ] {
-            let found = of(Stage::Segment, errno);
-            assert_eq!(found.verdict, Verdict::Problem);
-            assert!(found.found.starts_with("app [42] could not measure"), "{found:?}");
-            assert!(found.found.contains(cause) && found.advice.contains(advice), "{found:?}");
-        }
-        assert!(of(Stage::Beacon, libc::ENOSPC).advice.contains("folder of the beacons"));
     }
 
     #[test]

@@ -10,7 +10,8 @@ use pfp_shm_layout::failure;
 use pfp_shm_layout::find;
 use pfp_shm_layout::liveness::Identity;
 
-use super::checks::{directories, failed, process, shared_memory};
+use super::checks::{directories, shared_memory};
+use super::processes::{failed, process};
 use super::{Finding, Verdict};
 use crate::source::{self, Whereabouts};
 

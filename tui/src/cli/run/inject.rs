@@ -13,7 +13,7 @@ use object::read::ReadCache;
 use object::{Object, ObjectSymbol};
 
 use super::{places, preload};
-use crate::input;
+use crate::files::input;
 use crate::variables;
 
 /// The library, as it is found where programs are built, and where they run.

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use pfp_shm_layout::directory::Directory;
 
 use crate::cli::state_folder;
-use crate::input;
+use crate::files::input;
 
 /// As many files of earlier programs are kept.
 const KEPT: usize = 20;

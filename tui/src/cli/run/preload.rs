@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 use super::places;
-use crate::input;
+use crate::files::input;
 use crate::variables;
 
 /// What such a program looks for.

@@ -3,15 +3,16 @@
 use ratatui::layout::Size;
 use ratatui::text::{Line, Span};
 
+use super::super::sums::{self, Sums, SumsTable, TextLine};
 use super::{Detail, load};
 use crate::app::Common;
 use crate::columns::state_word;
-use crate::grid::Grid;
+use crate::grid::{Chosen, Grid};
 use crate::look::{Look, chart};
 use crate::model::histogram::{self, Bar};
 use crate::model::lost;
-use crate::model::{Calls, Figures, Lately, Since, Who, mean, off_share};
-use crate::snapshot::{PointState, ProcessState};
+use crate::model::{Calls, Figures, Lately, Related, Since, Who};
+use crate::snapshot::{PointState, ProcessState, Stats};
 use crate::text;
 use crate::units::{self, NONE, Scale};
 
@@ -21,10 +22,13 @@ const WIDE: usize = 80;
 const FIGURES: usize = 35;
 /// From this width on the histogram also sums its shares up.
 const SUMS: usize = 60;
+/// Said while the line has not brought all of a point.
+const STILL_TO_COME: &str =
+    "The line is slow: the histogram, the threads and the calls of this point are still to come.";
 /// Lines of the histogram, and at most where there is more height.
 const BARS: (usize, usize) = (13, 24);
-/// Columns of a thread's bar, at most.
-const BAR_OF_LANE: usize = 30;
+/// The tables below the figures: the first is the one whose columns can be chosen.
+pub(super) const TABLES: [&SumsTable; 3] = [&sums::THREADS, &sums::VARIANTS, &sums::CALLS];
 /// The quantiles told of a point.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
@@ -61,6 +65,8 @@ pub(super) struct Text {
     pub(super) lines: Vec<Line<'static>>,
     /// Which of them the load history has: the first, and behind the last.
     pub(super) load: (usize, usize),
+    /// Which of them are headings of tables, with their columns.
+    pub(super) heads: Vec<(usize, Grid)>,
 }
 
 impl Text {
@@ -83,6 +89,14 @@ impl Text {
     ) {
         let (width, height) = (usize::from(size.width), usize::from(size.height));
         let lines = &mut self.lines;
+        if !super::is_whole(common) {
+            lines.extend(warning(STILL_TO_COME, width, look));
+        }
+        if figures.is_left_out() {
+            let load = load::lines(&detail.load, common, figures, look, width);
+            self.load = (lines.len(), lines.len() + load.len());
+            return lines.extend(load);
+        }
         let mut pane = Pane {
             figures,
             look,
@@ -91,6 +105,7 @@ impl Text {
             since: detail.since,
             lately: detail.lately(common),
             bars: 0,
+            tables: &detail.tables,
         };
         for trouble in figures.remarks() {
             lines.extend(warning(trouble.explanation(), width, look));
@@ -98,6 +113,7 @@ impl Text {
         lines.extend(losses(common, width, look));
         let left = pane.figures();
         let load = load::lines(&detail.load, common, figures, look, width);
+        let load: Vec<TextLine> = load.into_iter().map(|line| (line, None)).collect();
         let below = [pane.amounts(width), load, pane.lanes(width), pane.calls(common, width)];
         // What else there is leaves it so many lines; the point's heading has one more.
         let others = 1 + lines.len() + below.iter().map(Vec::len).sum::<usize>();
@@ -120,17 +136,21 @@ impl Text {
             lines.extend(left);
             lines.extend(pane.histogram(width));
         }
-        let [amounts, load, lanes, calls] = below;
-        lines.extend(amounts);
-        self.load = (lines.len(), lines.len() + load.len());
-        lines.extend(load);
-        lines.extend(lanes);
-        lines.extend(calls);
+        let load = below[1].len();
+        for (place, block) in below.into_iter().enumerate() {
+            if place == 1 {
+                self.load = (lines.len(), lines.len() + load);
+            }
+            for (line, head) in block {
+                self.heads.extend(head.map(|grid| (lines.len(), grid)));
+                lines.push(line);
+            }
+        }
     }
 }
 
 fn warning(text: &str, width: usize, look: &Look) -> Vec<Line<'static>> {
-    let text = text::wrapped(text, width.saturating_sub(2).max(1));
+    let text = text::wrapped(text, width.saturating_sub(2));
     text.into_iter().map(|line| Line::styled(format!(" {line}"), look.theme.warn)).collect()
 }
 
@@ -152,6 +172,8 @@ struct Pane<'a> {
     lately: Option<Lately>,
     /// Lines of the histogram.
     bars: usize,
+    /// What was chosen of [`TABLES`].
+    tables: &'a [Chosen; 3],
 }
 
 impl Pane<'_> {
@@ -327,27 +349,28 @@ impl Pane<'_> {
         lines
     }
 
-    /// A table of this title, which stands over its names.
-    fn table(&self, title: &'static str, name_width: usize) -> Grid {
-        Grid::new(self.look.glyphs.ellipsis).left("", 0).left(title, name_width)
-    }
-
-    /// The titles of a table among the text.
-    fn head(&self, grid: &Grid) -> Line<'static> {
-        Line::from(Span::styled(grid.titles(), self.look.theme.process))
+    /// One of the tables, in the order that was chosen.
+    fn table(
+        &self,
+        place: usize,
+        rows: &[Sums],
+        renamed: Option<(&str, &str)>,
+        width: usize,
+    ) -> Vec<TextLine> {
+        let chosen = &self.tables[place];
+        let (blanks, table) = (0, TABLES[place]);
+        sums::lines(table, chosen, rows, renamed, (blanks, width), &self.scale, self.look)
     }
 
     /// What its regions carry, and their figures by that.
-    fn amounts(&self, width: usize) -> Vec<Line<'static>> {
+    fn amounts(&self, width: usize) -> Vec<TextLine> {
         let rate = |rate: Option<f64>| rate.map_or(NONE.into(), units::si);
         let amounts: Vec<_> = self.figures.amounts().collect();
-        if amounts.is_empty() {
-            return Vec::new();
-        }
+        let Some(first) = amounts.first() else { return Vec::new() };
         let name_width = width.saturating_sub(2 + 3 * 9).clamp(8, 40);
-        let grid = self.table("Amounts", name_width);
+        let grid = Grid::new(self.look.glyphs.ellipsis).left("", 0).left("Amounts", name_width);
         let grid = grid.right("Sum", 8).right("/CPU s", 8).right("/s", 8);
-        let mut lines = vec![self.head(&grid)];
+        let mut lines = vec![grid.heading(None, width, self.look)];
         lines.extend(amounts.iter().map(|amount| {
             let sum = units::si(amount.sum as f64);
             let [cpu, wall] = [rate(amount.per_cpu_second), rate(amount.per_second)];
@@ -356,65 +379,57 @@ impl Pane<'_> {
         if let Some(intensity) = self.figures.intensity() {
             lines.push(Line::raw(grid.line(["", "flops per byte", &units::si(intensity), "", ""])));
         }
-        // The first is what bounds most.
-        let of = format!("{}/s", amounts[0].name);
-        let of = text::fit(&of, 7, self.look.glyphs.ellipsis);
-        let grid = self.table("By amounts", name_width).right("Count", 6).right("Avg", 7);
-        let grid = grid.right("Min", 7).right("Max", 7).right(of.trim_end().to_owned(), 7);
-        lines.push(self.head(&grid));
-        for variant in self.figures.variants() {
+        let rows = self.figures.variants().into_iter().map(|variant| {
             let each = amounts.iter().zip(&variant.each);
             let each: Vec<String> =
                 each.map(|(amount, each)| format!("{}={each}", amount.name)).collect();
             let name = if each.is_empty() { "other".into() } else { each.join(" ") };
-            let total = &variant.total;
-            lines.push(Line::raw(grid.line([
-                String::new(),
-                name,
-                units::count(total.count),
-                self.single(mean(total)),
-                self.single(Some(total.min as f64)),
-                self.single(Some(total.max as f64)),
-                rate(variant.rates[0]),
-            ])));
-        }
-        lines
+            Sums { name, rate: variant.rates[0], total: variant.total, ..Sums::default() }
+        });
+        // The first is what bounds most.
+        let of = format!("{}/s", first.name);
+        let variants = self.table(1, &rows.collect::<Vec<_>>(), Some((sums::RATE, &of)), width);
+        lines.into_iter().map(|line| (line, None)).chain(variants).collect()
     }
 
     /// Who calls the point and whom it calls.
-    fn calls(&self, common: &Common, width: usize) -> Vec<Line<'static>> {
+    fn calls(&self, common: &Common, width: usize) -> Vec<TextLine> {
         let calls = Calls::of(self.figures);
         let name = |who: Who| match who {
-            Who::Point(id) => {
-                common.model.point(id).map_or_else(|| format!("#{id}"), Figures::name)
-            }
+            Who::Point(id) => common.point_name(id),
             Who::Top => "(top level)".into(),
             Who::Others => "(other callers)".into(),
         };
-        let name_width = width.saturating_sub(2 + 4 * 9).clamp(8, 40);
         // Regions that are open have called already.
         let open = self.figures.open().and_then(|open| open.on_cpu).unwrap_or(0);
         let all = self.figures.total().inclusive.saturating_add(open);
-        let mut lines = Vec::new();
-        for (title, related) in [("Callers", &calls.callers), ("Callees", &calls.callees)] {
-            if related.is_empty() {
-                continue;
-            }
-            let grid = self.table(title, name_width).right("Calls", 8).right("Excl", 8);
-            let grid = grid.right("Incl", 8).right("Share", 8);
-            lines.push(self.head(&grid));
-            lines.extend(related.iter().map(|one| {
-                let share = match all {
-                    0 => NONE.into(),
-                    all => format!("{}%", units::percent(one.inclusive as f64 / all as f64)),
-                };
-                let ticks = |ticks: u64| self.scale.ticks(ticks as f64);
-                let [excl, incl] = [ticks(one.exclusive), ticks(one.inclusive)];
-                let (name, count) = (name(one.who), units::count(one.count));
-                Line::raw(grid.line(["", &name, &count, &excl, &incl, &share]))
-            }));
-        }
+        let row = |one: &Related| {
+            let &Related { who, count, exclusive, inclusive } = one;
+            let share = (all > 0).then(|| inclusive as f64 / all as f64);
+            let total = Stats { count, exclusive, inclusive, ..Stats::default() };
+            Sums { name: name(who), total, share, ..Sums::default() }
+        };
+        let table = |title, related: &[Related]| {
+            let rows: Vec<Sums> = related.iter().map(row).collect();
+            self.table(2, &rows, Some((sums::WHO, title)), width)
+        };
+        let mut lines = table("Callers", &calls.callers);
+        lines.extend(table("Callees", &calls.callees));
         lines
+    }
+
+    fn lanes(&self, width: usize) -> Vec<TextLine> {
+        let most = self.figures.lanes().map(|lane| lane.total.exclusive).max().unwrap_or(0);
+        let rows = self.figures.lanes().map(|lane| {
+            let (name, state) = match lane.lane {
+                Some(found) => (found.name.clone(), self.figures.state_of(found)),
+                None => (format!("lane {}", lane.id), NONE),
+            };
+            // How evenly they share the work.
+            let share = Some(lane.total.exclusive as f64 / most.max(1) as f64);
+            Sums { name, state, total: lane.total, share, rate: None }
+        });
+        self.table(0, &rows.collect::<Vec<_>>(), None, width)
     }
 
     /// What its open regions have come to.
@@ -441,36 +456,6 @@ impl Pane<'_> {
             ])
         };
         rows.into_iter().map(line).collect()
-    }
-
-    fn lanes(&self, width: usize) -> Vec<Line<'static>> {
-        let name_width = width.saturating_sub(1 + 9 + 4 * 8 + 6).clamp(8, 24);
-        let grid = self.table("Thread", name_width).left("State", 8).right("Count", 6);
-        let grid = grid.right("Excl", 7).right("Avg", 7).right("Max", 7).right("Off%", 5);
-        // How evenly they share the work.
-        let bar = width.saturating_sub(grid.width()).min(BAR_OF_LANE);
-        let grid = grid.left("", bar);
-        let most = self.figures.lanes().map(|lane| lane.total.exclusive).max().unwrap_or(0);
-        let mut lines = vec![self.head(&grid)];
-        lines.extend(self.figures.lanes().map(|lane| {
-            let (name, state) = match lane.lane {
-                Some(found) => (found.name.clone(), self.figures.state_of(found)),
-                None => (format!("lane {}", lane.id), NONE),
-            };
-            let total = &lane.total;
-            Line::raw(grid.line([
-                String::new(),
-                name,
-                state.to_owned(),
-                units::count(total.count),
-                self.scale.ticks(total.exclusive as f64),
-                self.single(mean(total)),
-                self.single((total.count > 0).then_some(total.max as f64)),
-                off_share(total).map_or(NONE.into(), units::percent),
-                chart::bar(total.exclusive as f64 / most.max(1) as f64, bar, &self.look.glyphs),
-            ]))
-        }));
-        lines
     }
 }
 

@@ -10,8 +10,7 @@ use ratatui::widgets::Paragraph;
 use super::Points;
 use crate::app::Common;
 use crate::columns::{Column, Fit, Kind};
-use crate::grid::Grid;
-use crate::look::{Look, chart};
+use crate::look::{Look, chart, wrapped};
 use crate::model::{Figures, Trouble};
 use crate::snapshot::PointState;
 use crate::text;
@@ -21,7 +20,7 @@ pub(super) fn draw(points: &Points, frame: &mut Frame, area: Rect, common: &Comm
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
     let below = points.totals(area);
     let rows = usize::from(body.height.saturating_sub(below));
-    let fit = points.fit(common, area.width.into());
+    let fit = points.fit(common, area.width.into(), look.glyphs.ellipsis);
     let table =
         Table { points, common, look, fit, top: common.model.load_scale(), has_totals: below > 0 };
     frame.render_widget(table.heading(usize::from(area.width), rows), head);
@@ -35,8 +34,7 @@ pub(super) fn draw(points: &Points, frame: &mut Frame, area: Rect, common: &Comm
         }
         let text = " the program has not reached a point yet: each has a row here then; pfp-top \
                     doctor PID says what may be missing";
-        let lines = text::wrapped(text, usize::from(area.width).max(1)).into_iter();
-        let mut lines: Vec<Line> = lines.map(|line| Line::styled(line, look.theme.faint)).collect();
+        let mut lines = wrapped(text, area.width.into(), look.theme.faint);
         lines.extend(crate::screens::detail::losses(common, area.width.into(), look));
         frame.render_widget(Paragraph::new(lines), body);
     }
@@ -47,20 +45,6 @@ pub(super) fn draw(points: &Points, frame: &mut Frame, area: Rect, common: &Comm
         let foot = Rect { y: body.y + seen.len() as u16, height: below, ..body };
         frame.render_widget(Paragraph::new(vec![table.totals(seen.len()), table.hidden()]), foot);
     }
-}
-
-/// The columns that there is room for.
-pub(super) fn grid(fit: &Fit, ellipsis: char) -> Grid {
-    grid_of(fit, ellipsis, |column| column.title().to_owned())
-}
-
-fn grid_of(fit: &Fit, ellipsis: char, title: impl Fn(Column) -> String) -> Grid {
-    fit.columns.iter().fold(Grid::new(ellipsis), |grid, column| {
-        let (title, width) = (title(*column), fit.width(*column));
-        let grid =
-            if column.is_text() { grid.left(title, width) } else { grid.right(title, width) };
-        grid.sorts(column.word())
-    })
 }
 
 struct Table<'a> {
@@ -76,12 +60,11 @@ struct Table<'a> {
 impl Table<'_> {
     /// The titles of the columns, above this many rows.
     fn heading(&self, width: usize, rows: usize) -> Line<'static> {
-        let titled = |column| self.title(column, rows);
-        grid_of(&self.fit, self.look.glyphs.ellipsis, titled).heading(
-            Some(self.points.table.sorted()),
-            width,
-            self.look,
-        )
+        let mut grid = self.fit.grid.clone();
+        for (slot, column) in grid.slots.iter_mut().zip(&self.fit.columns) {
+            slot.title = self.title(*column, rows).into();
+        }
+        grid.heading(Some(self.points.table.sorted()), width, self.look)
     }
 
     /// What stands over a column: of the bar, what fills it.
@@ -242,10 +225,7 @@ impl Table<'_> {
                 },
             }
         });
-        Line::styled(
-            grid(&self.fit, self.look.glyphs.ellipsis).line(cells),
-            self.look.theme.process,
-        )
+        Line::styled(self.fit.grid.line(cells), self.look.theme.process)
     }
 
     fn trend(&self, figures: &Figures) -> String {

@@ -1,18 +1,18 @@
 //! The threads, and below them the points of the one under the cursor, drawn.
 
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::{Constraint, Layout, Position, Rect};
 use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
+use super::super::sums::{self, Sums, TextLine};
 use super::Threads;
 use super::list::{BAR, TABLE, name_of};
 use crate::app::Common;
 use crate::grid::Grid;
-use crate::look::{Look, chart, draw_scrolled};
+use crate::look::{Look, chart, draw_scrolled, wrapped};
 use crate::model::lost;
-use crate::model::mean;
-use crate::model::threads::{Part, Thread, find, parts, process_of, state_word};
+use crate::model::threads::{Thread, find, parts, process_of, state_word};
 use crate::snapshot::{LaneKind, Open, ProcessState};
 use crate::text;
 use crate::units::{self, NONE};
@@ -85,7 +85,7 @@ fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, loo
         let cells = columns.iter().map(|column| match column.heading.key {
             // Of one CPU.
             BAR => chart::bar(thread.load.unwrap_or(0.0), 10, &look.glyphs),
-            _ => (column.cell)(thread, common),
+            _ => column.cell(thread, common),
         });
         let line = grid.line(std::iter::once(mark.to_string()).chain(cells));
         let line = text::fit(&line, width, look.glyphs.ellipsis);
@@ -105,8 +105,7 @@ fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, loo
                       pfp-top doctor PID says what may be missing"
                 .into(),
         };
-        let text = text::wrapped(&text, width).into_iter();
-        let lines: Vec<Line> = text.map(|line| Line::styled(line, theme.faint)).collect();
+        let lines = wrapped(&text, width, theme.faint);
         return frame.render_widget(Paragraph::new(lines), area);
     }
     let heading = grid.heading(Some(view.table.sorted()), width, look);
@@ -115,9 +114,9 @@ fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, loo
 
 /// What went wrong on a thread; empty where nothing did.
 pub(super) fn amiss(thread: &Thread) -> String {
-    let found = lost::on_lane(&thread.lane.amiss).into_iter();
+    let found = thread.lane.amiss.iter();
     let said =
-        found.map(|(count, what)| format!("{} {}", units::count(count), lost::words(count, what)));
+        found.map(|(kind, count)| format!("{} {}", units::count(count), lost::words(kind, count)));
     said.collect::<Vec<_>>().join(", ")
 }
 
@@ -187,56 +186,51 @@ fn stack(common: &Common, thread: &Thread, width: usize, look: &Look) -> Vec<Lin
     lines
 }
 
-/// A column of an opened thread: heading, width, text.
-type PartColumn<'a> = (&'static str, usize, &'a dyn Fn(&Part) -> String);
-
 fn draw_parts(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
-    let thread = view.selected.and_then(|lane| find(common.model.thread_figures(), lane));
-    let (Some(thread), Some(snapshot)) = (thread, common.model.snapshot()) else {
-        return;
-    };
+    let Some((said, lines)) = part_lines(view, common, area.width.into(), look) else { return };
+    let lines = lines.into_iter().map(|(line, _)| line).collect();
+    draw_scrolled(frame, area, Line::styled(said, look.theme.process), lines, view.below);
+}
+
+/// The heading of the table of points at a place of the opened thread.
+pub(super) fn heading_of_parts(
+    view: &Threads,
+    at: Position,
+    body: Rect,
+    common: &Common,
+) -> Option<&'static str> {
+    let below = halves(view, body)[1];
+    let line = at.y.checked_sub(below.y + 1)?;
+    let (_, lines) = part_lines(view, common, below.width.into(), &Look::new(false, true))?;
+    let (_, grid) = lines.get(view.below + usize::from(line))?;
+    grid.as_ref()?.key_at((at.x - below.x).into())
+}
+
+/// What is said of the opened thread, its open regions and its points.
+fn part_lines(
+    view: &Threads,
+    common: &Common,
+    width: usize,
+    look: &Look,
+) -> Option<(String, Vec<TextLine>)> {
+    let thread = find(common.model.thread_figures(), view.selected?)?;
+    let snapshot = common.model.snapshot()?;
     let mut said =
         format!(" {} [{}], its points since their reset", name_of(thread), thread.lane.tid);
     let amiss = amiss(thread);
     if !amiss.is_empty() {
         said += &format!("; {amiss}");
     }
-    let said = text::cut(&said, area.width.into(), look.glyphs.ellipsis);
-
-    let width = usize::from(area.width);
-    let scale = common.scale();
-    // The share of the thread's time and the name always, then what fits.
-    let columns: [PartColumn; 6] = [
-        ("Excl%", 6, &|part| {
-            let all = thread.exclusive.max(1) as f64;
-            units::percent(part.total.exclusive as f64 / all)
-        }),
-        ("Count", 7, &|part| units::count(part.total.count)),
-        ("Avg", 8, &|part| mean(&part.total).map_or(NONE.into(), |mean| scale.single(mean))),
-        ("Max", 8, &|part| scale.single(part.total.max as f64)),
-        ("Excl", 8, &|part| scale.ticks(part.total.exclusive as f64)),
-        ("Off%", 6, &|part| part.off_share().map_or(NONE.into(), units::percent)),
-    ];
-    let mut name_width = width.saturating_sub(MARK);
-    let mut shown = 0;
-    for (place, (_, width, _)) in columns.iter().enumerate() {
-        if name_width < width + 1 + LEAST_NAME {
-            break;
-        }
-        name_width -= width + 1;
-        shown = place + 1;
-    }
-    let name_width = name_width.min(MOST_NAME * 2);
-    let columns = &columns[..shown];
-    let grid = Grid::new(look.glyphs.ellipsis).left("", 1).left("Point", name_width);
-    let grid = columns.iter().fold(grid, |grid, (title, width, _)| grid.right(*title, *width));
-    let mut lines = stack(common, thread, width, look);
-    lines.push(grid.heading(None, width, look));
-    lines.extend(parts(snapshot, thread.lane.id).into_iter().map(|part| {
-        let texts = columns.iter().map(|(_, _, text)| text(&part));
-        let named = [String::new(), common.point_name(part.point)];
-        let line = grid.line(named.into_iter().chain(texts));
-        Line::from(text::fit(&line, width, look.glyphs.ellipsis))
-    }));
-    draw_scrolled(frame, area, Line::styled(said, look.theme.process), lines, view.below);
+    let all = thread.exclusive.max(1) as f64;
+    let rows = parts(snapshot, thread.lane.id).into_iter().map(|part| Sums {
+        name: common.point_name(part.point),
+        share: Some(part.total.exclusive as f64 / all),
+        total: part.total,
+        ..Sums::default()
+    });
+    let rows: Vec<Sums> = rows.collect();
+    let (table, scale) = (&sums::POINTS, common.scale());
+    let stack = stack(common, thread, width, look).into_iter().map(|line| (line, None));
+    let parts = sums::lines(table, &view.parts, &rows, None, (MARK - 1, width), &scale, look);
+    Some((text::cut(&said, width, look.glyphs.ellipsis), stack.chain(parts).collect()))
 }

@@ -4,10 +4,10 @@
 //! The picture follows the newest until the user moves back in time. Then it is
 //! held as it is, so that what is looked at is not overwritten meanwhile.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use crate::model::timeline::{Line, Region, Timeline, Window};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Lane, LaneKind, Snapshot};
 
 /// The least and the greatest part of the time that is looked at, nanoseconds.
 const SHORTEST_NS: u64 = 1_000;
@@ -28,15 +28,21 @@ pub struct TimeView {
     line: Option<Line>,
     /// What was looked for last.
     sought: String,
+    /// The picture has records of the lanes alone that were seen.
+    is_partial: bool,
 }
 
 impl TimeView {
     /// Takes the records of a snapshot in, unless the picture is held.
     pub(super) fn take(&mut self, snapshot: &Snapshot) {
         let same = |picture: &Timeline| picture.segment_id == snapshot.process.segment_id;
-        if !self.follows() && self.picture.as_ref().is_some_and(same) {
+        if !self.follows() && !self.is_partial && self.picture.as_ref().is_some_and(same) {
             return;
         }
+        let known: HashSet<u32> = snapshot.records.iter().map(|record| record.lane).collect();
+        let is_missing = |lane: &Lane| lane.records_written > 0 && !known.contains(&lane.id);
+        self.is_partial =
+            snapshot.summed.is_some() && (self.follows() || snapshot.lanes.iter().any(is_missing));
         let picture = Timeline::of(snapshot, self.picture.as_ref());
         let reach_ns = picture.reach() as f64 / picture.ticks_per_second * 1e9;
         let (least, most) = FIRST_NS;
@@ -44,6 +50,32 @@ impl TimeView {
         self.span_ns.get_or_insert_with(|| step_above((reach_ns as u64).clamp(least, most)));
         self.picture = Some(picture);
         self.line = self.line.or_else(|| self.first_line());
+    }
+
+    /// The lanes of these lines. What a thread left that has ended is sent for once: it may be
+    /// nothing, and then it has no line.
+    pub(super) fn lanes_seen(&self, snapshot: &Snapshot, first: usize, lines: usize) -> Vec<u32> {
+        let (live, ended): (Vec<&Lane>, Vec<&Lane>) =
+            snapshot.lanes.iter().partition(|lane| lane.kind == LaneKind::Live);
+        let mut lanes: BTreeSet<u32> = ended.into_iter().map(|lane| lane.id).collect();
+        match &self.picture {
+            Some(picture) => {
+                lanes.extend(picture.lines().skip(first).take(lines).map(|line| line.lane));
+            }
+            None => lanes.extend(live.into_iter().take(lines).map(|lane| lane.id)),
+        }
+        lanes.into_iter().collect()
+    }
+
+    /// Whether more would be there if the picture were held.
+    pub(super) fn is_partial(&self) -> bool {
+        self.is_partial
+    }
+
+    /// Holds the picture as it is seen.
+    pub(super) fn freeze(&mut self) {
+        self.hold();
+        self.right = Some(self.right());
     }
 
     /// What is known; none before the first look.

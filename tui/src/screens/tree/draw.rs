@@ -7,76 +7,98 @@ use ratatui::text::{Line, Span};
 
 use super::{CallTree, Source, Window};
 use crate::app::Common;
-use crate::grid::Grid;
+use crate::grid::{Column, Grid, Sorted, Table, table};
 use crate::look::{Look, chart};
 use crate::model::tree::{Direction, Node, Row};
 use crate::text;
-use crate::units::{self, NONE};
+use crate::units::{self, Scale};
 
-/// Columns of the bar.
-const BAR: usize = 10;
 /// A share that has changed by this much since the baseline is coloured.
 const CHANGED: f64 = 0.05;
-/// Columns left of the names, at least.
-const NAME: usize = 16;
 
-/// A column left of the names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Column {
-    Total,
-    Own,
-    Was,
-    Bar,
-    TotalTime,
-    OwnTime,
-    Calls,
-    Samples,
+/// Keys of the columns that are drawn here.
+pub(super) const TOTAL: &str = "total";
+const WAS: &str = "was";
+const BAR: &str = "bar";
+const CALLS: &str = "calls";
+const NAME: &str = "name";
+
+/// A frame, as its columns show it.
+pub(super) struct Cells {
+    /// Shares of all that is shown: with what is called inside, of its own, in the baseline.
+    share: f64,
+    own: f64,
+    was: f64,
+    inclusive: u64,
+    exclusive: u64,
+    count: u64,
+    name: String,
 }
 
-impl Column {
-    fn title(self) -> &'static str {
-        match self {
-            Self::Total => "Total%",
-            Self::Own => "Self%",
-            Self::Was => "Was%",
-            Self::Bar => "",
-            Self::TotalTime => "Total",
-            Self::OwnTime => "Self",
-            Self::Calls => "Calls",
-            Self::Samples => "Samples",
-        }
-    }
+pub(super) static TABLE: Table<Cells, Scale> = table! {
+    Cells, Scale;
+    TOTAL, "Total%", 7, Share(|it, _| Some(it.share)).stays(), "share, with what is called inside";
+    "self", "Self%", 6, Share(|it, _| Some(it.own)).rank(1), "share that was spent in the frame itself";
+    WAS, "Was%", 6, Share(|it, _| Some(it.was)).rank(0), "share in the baseline";
+    BAR, "", 10, Picture(|_, _| None).left(10).rank(3), "the shares as a bar";
+    "time", "Total", 7, Sum(|it, _| Some(it.inclusive as f64)).rank(2), "CPU time, with what is called inside";
+    "self-time", "Self", 7, Sum(|it, _| Some(it.exclusive as f64)).rank(5), "CPU time of the frame itself";
+    CALLS, "Calls", 7, Rate(|it, _| Some(it.count as f64).filter(|count| *count > 0.0)).rank(4), "calls";
+    "samples", "Samples", 8, Count(|it, _| Some(it.inclusive as f64)).rank(0), "samples, with those further inside";
+    NAME, "   Name", 16, Text(|it, _| it.name.clone()).left(usize::MAX).stays(), "its name";
+};
 
-    fn width(self) -> usize {
-        match self {
-            Self::Total | Self::Own | Self::Was => 6,
-            Self::Bar => BAR,
-            Self::TotalTime | Self::OwnTime | Self::Calls | Self::Samples => 7,
-        }
+/// Whether a column says something.
+pub(super) fn offers(tree: &CallTree, key: &str) -> bool {
+    match key {
+        WAS => tree.was.is_some(),
+        "self" => tree.direction == Direction::Callees,
+        "self-time" => tree.direction == Direction::Callees && tree.source == Source::Time,
+        "time" | CALLS => tree.source == Source::Time,
+        "samples" => tree.source == Source::Samples,
+        _ => true,
     }
 }
 
-/// The columns that a body of this width has room for, the least important left out first.
-fn columns(tree: &CallTree, width: usize) -> Vec<Column> {
-    use Column::{Bar, Calls, Own, OwnTime, Samples, Total, TotalTime, Was};
-    let mut columns = match (tree.source, tree.direction) {
-        (Source::Samples, Direction::Callees) => vec![Total, Own, Was, Bar, Samples],
-        (Source::Samples, Direction::Callers) => vec![Total, Was, Bar, Samples],
-        (Source::Time, Direction::Callees) => {
-            vec![Total, Own, Was, Bar, TotalTime, OwnTime, Calls]
-        }
-        (Source::Time, Direction::Callers) => vec![Total, Was, Bar, TotalTime, Calls],
-    };
-    if tree.was.is_none() {
-        columns.retain(|column| *column != Was);
+/// The columns that there is room for, and their grid.
+pub(super) fn fit(
+    tree: &CallTree,
+    width: usize,
+    ellipsis: char,
+) -> (Vec<&'static Column<Cells, Scale>>, Grid) {
+    TABLE.fit_offered(&tree.table.0, |key| offers(tree, key), None, width, ellipsis)
+}
+
+/// Puts the nodes of each level in the order that was chosen.
+pub(super) fn sort(tree: &mut CallTree, common: &Common) {
+    let Sorted { key, descending } = tree.table.0.sorted();
+    let Some(column) = TABLE.column(key) else { return };
+    let all = 0..tree.tree.nodes().len() as u32;
+    let cells: Vec<Cells> = all.map(|id| cells(tree, id, common)).collect();
+    let scale = common.scale();
+    tree.tree.sort_by(|a, b| {
+        let (a, b) = if descending { (b, a) } else { (a, b) };
+        column.compare(&cells[a as usize], &cells[b as usize], &scale)
+    });
+}
+
+fn cells(tree: &CallTree, id: u32, common: &Common) -> Cells {
+    let node = tree.tree.node(id);
+    let all = tree.tree.total().max(1) as f64;
+    let was = tree.was.as_ref().map_or(0.0, |was| {
+        let path = tree.tree.path(id);
+        let names: Vec<_> = path.iter().map(|frame| super::name(*frame, &common.model)).collect();
+        was.get(&names).copied().unwrap_or(0.0)
+    });
+    Cells {
+        share: node.inclusive as f64 / all,
+        own: node.exclusive as f64 / all,
+        was,
+        inclusive: node.inclusive,
+        exclusive: node.exclusive,
+        count: node.count,
+        name: super::name(node.frame, &common.model),
     }
-    for spare in [OwnTime, Calls, Bar, TotalTime, Own] {
-        let used: usize = columns.iter().map(|column| column.width() + 1).sum();
-        if used + NAME > width {
-            columns.retain(|column| *column != spare);
-        }
-    }
-    columns
 }
 
 /// Where the weights come from, and the titles of the columns or the frame under the cursor.
@@ -86,7 +108,10 @@ pub(super) fn head(tree: &CallTree, canvas: &mut Canvas, body: Rect, common: &Co
         Line::styled(told(tree, common), look.theme.process),
         match tree.is_flame {
             true => Line::styled(selected(tree, common), look.theme.header),
-            false => titles(tree, width, look),
+            false => {
+                let grid = fit(tree, width, look.glyphs.ellipsis).1;
+                grid.heading(Some(tree.table.0.sorted()), width, look)
+            }
         },
     ];
     for (line, area) in lines.into_iter().zip(body.rows()) {
@@ -145,17 +170,6 @@ pub(super) fn selected(tree: &CallTree, common: &Common) -> String {
     told
 }
 
-fn titles(tree: &CallTree, width: usize, look: &Look) -> Line<'static> {
-    grid(&columns(tree, width), look).left("   Name", NAME).heading(None, width, look)
-}
-
-fn grid(columns: &[Column], look: &Look) -> Grid {
-    columns.iter().fold(Grid::new(look.glyphs.ellipsis), |grid, column| match column {
-        Column::Bar => grid.left(column.title(), column.width()),
-        _ => grid.right(column.title(), column.width()),
-    })
-}
-
 /// Why there are no lines, and what to do.
 pub(super) fn empty(
     tree: &CallTree,
@@ -175,15 +189,14 @@ pub(super) fn empty(
 
 /// The lines.
 pub(super) fn rows(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Common, look: &Look) {
-    let columns = columns(tree, area.width.into());
+    let fit = fit(tree, area.width.into(), look.glyphs.ellipsis);
     let cursor = tree.node();
     for (area, row) in area.rows().zip(tree.rows.iter().skip(common.scroll.offset)) {
         let is_selected = cursor == Some(row.node);
         if is_selected {
             canvas.buffer_mut().set_style(area, look.theme.selected);
         }
-        let line = line(tree, row, is_selected, &columns, area.width.into(), common, look);
-        canvas.render_widget(line, area);
+        canvas.render_widget(line(tree, row, is_selected, &fit, common, look), area);
     }
 }
 
@@ -191,67 +204,57 @@ fn line(
     tree: &CallTree,
     row: &Row,
     is_selected: bool,
-    columns: &[Column],
-    width: usize,
+    (columns, grid): &(Vec<&Column<Cells, Scale>>, Grid),
     common: &Common,
     look: &Look,
 ) -> Line<'static> {
     let (theme, glyphs) = (&look.theme, &look.glyphs);
     let node = tree.tree.node(row.node);
-    let all = tree.tree.total().max(1) as f64;
-    let share = node.inclusive as f64 / all;
-    let was = tree.was.as_ref().map(|was| {
-        let path = tree.tree.path(row.node);
-        let names: Vec<_> = path.iter().map(|frame| super::name(*frame, &common.model)).collect();
-        was.get(&names).copied().unwrap_or(0.0)
-    });
+    let cells = cells(tree, row.node, common);
     let style = |style: Style| if is_selected { theme.selected } else { style };
-    let (texts, styles): (Vec<String>, Vec<Style>) = columns
-        .iter()
-        .map(|column| match column {
-            Column::Total => (units::percent(share), theme.heat(share)),
-            Column::Own => (units::percent(node.exclusive as f64 / all), theme.header),
-            Column::Was => {
-                let was = was.unwrap_or(0.0);
-                let style = match share - was {
-                    more if more >= CHANGED => theme.warn,
-                    less if less <= -CHANGED => theme.live,
-                    _ => theme.faint,
+    let mut spans = Vec::new();
+    for (column, slot) in columns.iter().zip(&grid.slots) {
+        let (text, own) = match column.heading.key {
+            NAME => {
+                let mark = match node.children.is_empty() {
+                    true => ' ',
+                    false if row.is_open => glyphs.unfolded,
+                    false => glyphs.folded,
                 };
-                (units::percent(was), style)
+                let cursor = if is_selected { glyphs.cursor } else { ' ' };
+                let indent = "  ".repeat(row.depth.min(slot.width / 2));
+                let before = text::cut(&format!("{cursor}{indent}{mark} "), slot.width, ' ');
+                let left = slot.width - text::width(&before);
+                spans.push(Span::styled(before, style(theme.faint)));
+                let name = text::cut_middle(&name(node, common, look), left, glyphs.ellipsis);
+                (text::fit(&name, left, glyphs.ellipsis), theme.header)
             }
-            Column::Bar => (bar(tree, share, node.exclusive as f64 / all, look), theme.heat(share)),
-            Column::TotalTime => (common.scale().ticks(node.inclusive as f64), theme.header),
-            Column::OwnTime => (common.scale().ticks(node.exclusive as f64), theme.header),
-            Column::Calls if node.count == 0 => (NONE.into(), theme.faint),
-            Column::Calls => (units::si(node.count as f64), theme.header),
-            Column::Samples => (units::count(node.inclusive), theme.header),
-        })
-        .unzip();
-    let cells = grid(columns, look).cells(texts).into_iter().zip(styles);
-    let mut spans: Vec<Span<'static>> =
-        cells.map(|(text, own)| Span::styled(text + " ", style(own))).collect();
-    let mark = match node.children.is_empty() {
-        true => ' ',
-        false if row.is_open => glyphs.unfolded,
-        false => glyphs.folded,
-    };
-    let cursor = if is_selected { glyphs.cursor } else { ' ' };
-    let indent = "  ".repeat(row.depth.min(width / 4));
-    spans.push(Span::styled(format!("{cursor}{indent}{mark} "), style(theme.faint)));
-    let left = width.saturating_sub(spans.iter().map(Span::width).sum());
-    let name = text::cut_middle(&name(node, common, look), left, glyphs.ellipsis);
-    spans.push(Span::styled(name, style(theme.header)));
+            BAR => (bar(tree, cells.share, cells.own, look), theme.heat(cells.share)),
+            key => {
+                let style = match key {
+                    TOTAL => theme.heat(cells.share),
+                    WAS if cells.share - cells.was >= CHANGED => theme.warn,
+                    WAS if cells.share - cells.was <= -CHANGED => theme.live,
+                    WAS => theme.faint,
+                    CALLS if cells.count == 0 => theme.faint,
+                    _ => theme.header,
+                };
+                (column.cell(&cells, &common.scale()), style)
+            }
+        };
+        let text = if column.heading.key == NAME { text } else { grid.aligned(slot, &text) };
+        spans.push(Span::styled(text + " ", style(own)));
+    }
     Line::from(spans)
 }
 
 /// The share of a frame, the part of it that is its own solid.
 fn bar(tree: &CallTree, share: f64, own: f64, look: &Look) -> String {
-    let whole = chart::bar(share, BAR, &look.glyphs);
+    let whole = chart::bar(share, 10, &look.glyphs);
     if tree.direction == Direction::Callers {
         return whole;
     }
-    let solid = chart::bar(own, BAR, &look.glyphs);
+    let solid = chart::bar(own, 10, &look.glyphs);
     let light = text::width(&whole).saturating_sub(text::width(&solid));
     solid + &look.glyphs.rest.to_string().repeat(light)
 }

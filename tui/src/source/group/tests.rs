@@ -2,7 +2,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::*;
-use crate::model::{Figures, Model};
+use crate::model::{Calls, Figures, Filter, Model};
 use crate::snapshot::Stats;
 use crate::source::synthetic::Synthetic;
 
@@ -58,9 +58,9 @@ impl Source for Distant {
             return Ok(last);
         }
         let all = self.made.borrow_mut().poll()?;
-        let snapshot = match self.looking.extent {
+        let snapshot = match self.looking.sight.extent {
             Extent::All => all,
-            extent => self.summing.sum(&all, extent),
+            _ => self.summing.sum(&all, &self.looking.sight),
         };
         Ok(self.last.insert(snapshot).clone())
     }
@@ -207,7 +207,8 @@ fn sums_of_places_are_shown_as_all_of_them_is() {
     for sum in [true, false] {
         let ((mut of_all, _), (mut of_sums, machines)) = (group(sum), group(sum));
         let (mut all, mut sums) = (Model::default(), Model::default());
-        let looking = |extent| Looking { extent, within: None };
+        let looking =
+            |extent| Looking { sight: Sight { extent, ..Sight::default() }, ..Looking::default() };
         of_sums.look_at(looking(Extent::Sums));
         for _ in 0..3 {
             let (whole, summed) = (of_all.poll().unwrap(), of_sums.poll().unwrap());
@@ -220,6 +221,51 @@ fn sums_of_places_are_shown_as_all_of_them_is() {
             assert!(!own(&sums).is_empty() && own(&sums).iter().all(|open| open.2.is_some()));
             assert!(sum || own(&all) == own(&sums), "{:?} {:?}", own(&all), own(&sums));
         }
+
+        // Of what does not pass, the loads go on; one that is looked at is whole.
+        let filter = Filter::new("lz process:my_app").unwrap();
+        let selected = all.points().iter().find(|it| it.name() == "io.crc").unwrap().id();
+        let mut sight = looking(Extent::Sums).sight;
+        (sight.filter, sight.whole) = (filter.clone(), [selected].into());
+        of_sums.look_at(Looking { sight, ..Looking::default() });
+        for _ in 0..2 {
+            all.fold(of_all.poll().unwrap());
+            sums.fold(of_sums.poll().unwrap());
+            let passing = |model: &Model| {
+                let ids: Vec<u32> = model
+                    .points()
+                    .iter()
+                    .filter(|it| filter.admits(it) || it.id() == selected)
+                    .map(Figures::id)
+                    .collect();
+                let mut rows = rows(model);
+                rows.retain(|(id, ..)| ids.contains(id));
+                rows
+            };
+            assert!(passing(&all).len() > 2);
+            assert_eq!(passing(&all), passing(&sums));
+            let loads = |model: &Model| -> Vec<_> {
+                model.points().iter().filter_map(|it| it.rate().zip(it.load())).collect()
+            };
+            let near = |(one, other): (f64, f64)| (one - other).abs() <= 0.01 * one.max(0.01);
+            let pairs: Vec<_> = loads(&all).into_iter().zip(loads(&sums)).collect();
+            assert!(
+                pairs.len() > 5
+                    && pairs.iter().all(|((rate, load), (rate_too, load_too))| {
+                        near((*rate, *rate_too)) && near((*load, *load_too))
+                    }),
+                "{pairs:?}"
+            );
+            assert!(sums.points().iter().any(Figures::is_left_out));
+            let [here, there] = [&all, &sums].map(|model| model.point(selected).unwrap());
+            assert_eq!(here.buckets(), there.buckets());
+            assert_eq!(here.lanes().count(), there.lanes().count());
+            assert_eq!(Calls::of(here), Calls::of(there));
+        }
+        of_sums.look_at(looking(Extent::Sums));
+        all.fold(of_all.poll().unwrap());
+        sums.fold(of_sums.poll().unwrap());
+        assert_eq!(rows(&all), rows(&sums), "they are back");
         if sum {
             continue;
         }
@@ -337,7 +383,10 @@ fn a_change_that_not_all_follow_says_how_many_did_not() {
     machines.2.set(true);
     let error = group.act(Change::Disable(id)).unwrap_err();
     assert!(Refusal::is_partly(&error), "{error:#}");
-    assert_eq!(format!("{error:#}"), "1 of 2 processes did not follow: the line is late");
+    assert_eq!(
+        format!("{error:#}"),
+        "1 of 2 processes did not follow (my_app[8]): the line is late"
+    );
     let state = |made: &Shared| made.borrow_mut().snapshot_mut().points[id as usize].state;
     assert_eq!((state(&here), state(&far)), (PointState::Off, PointState::On));
 
@@ -483,4 +532,32 @@ fn rows_of_the_ended_make_room_but_not_those_of_the_last_that_died() {
     }
     group.poll().unwrap();
     assert_eq!(pids(&mut group, now + STAYS * 100), [3, 4, 5, 6, 7]);
+}
+
+/// Whoever comes back brings what it did in all the time that it was away.
+#[test]
+fn the_rates_of_a_sum_are_those_of_its_parts_each_over_its_own_time() {
+    let machines = Machines::default();
+    let [_, far] = [7, 8].map(|pid| machines.start(pid));
+    let (mut group, mut model) = (machines.group(true), Model::new(0.0));
+    // A second goes by. The far one goes on when it is late, too.
+    let mut look = |late: bool| {
+        machines.1.set(late);
+        if late {
+            far.borrow_mut().poll().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(2));
+        model.fold(group.poll().unwrap());
+        let read = model.points().iter().find(|it| it.name() == "io.read").unwrap();
+        [read.rate(), read.load()].map(|figure| figure.expect("it goes on"))
+    };
+    look(false);
+    let most = (0..16)
+        .map(|_| look(false))
+        .fold([0.0, 0.0], |[rate, load], now| [f64::max(rate, now[0]), f64::max(load, now[1])]);
+    for late in [true, true, true, true, true, true, false, false] {
+        let [rate, load] = look(late);
+        assert!(rate > 0.0 && rate <= 1.001 * most[0], "{rate} {most:?}");
+        assert!(load > 0.0 && load <= 1.2 * most[1], "{load} {most:?}");
+    }
 }

@@ -229,6 +229,7 @@ impl Scale {
         clock.overhead_inside = self.ticks(clock.overhead_inside);
         clock.overhead_pair = self.ticks(clock.overhead_pair);
         snapshot.elapsed_ticks = self.ticks(snapshot.elapsed_ticks);
+        snapshot.ages.iter_mut().for_each(|age| *age = self.ticks(*age));
         for point in &mut snapshot.points {
             point.since_ticks = point.since_ticks.map(|ticks| self.ticks(ticks));
         }
@@ -244,7 +245,7 @@ impl Scale {
             self.cell(Arc::make_mut(cell));
         }
         if let Some(summed) = &mut snapshot.summed {
-            let Summed { quantiles, open } = Arc::make_mut(summed);
+            let Summed { quantiles, open, .. } = Arc::make_mut(summed);
             for ticks in quantiles.values_mut().flatten() {
                 *ticks = self.ticks(*ticks);
             }

@@ -1,20 +1,21 @@
 //! A process of another place, or several, as a source of pictures.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use serde::de::DeserializeOwned;
+use pfp_shm_layout::geometry::RING_SLOTS;
 
 use super::far::{Asked, Far, State};
 use super::places::{self, Scale};
 use super::wire::{Answer, Ask, Unpacker};
 use super::{PATIENCE, SILENT};
-use crate::export::json::{Overwrite, WriteError};
-use crate::snapshot::{Drained, Snapshot};
+use crate::files::json::{Overwrite, WriteError};
+use crate::snapshot::{Drained, Lane, Process, Record, Snapshot};
 use crate::source::{Change, Line, Looking, Source, Together};
 
 /// How long whoever has no screen waits for a picture that is not the first.
@@ -41,6 +42,8 @@ pub(super) struct Remote {
     pub(super) is_elsewhere: bool,
     pub(super) unpacker: Unpacker,
     pub(super) looking: Looking,
+    /// What rings have brought, lane by lane.
+    pub(super) rings: HashMap<u32, Ring>,
     /// Where it is elsewhere, what its ticks are; none before the first picture.
     pub(super) scale: Option<Scale>,
     /// Polls since the last picture came.
@@ -69,6 +72,28 @@ pub(super) struct Remote {
     pub(super) has_died: bool,
 }
 
+/// What a ring has brought.
+#[derive(Default)]
+pub(super) struct Ring {
+    /// The records that it had when it was looked at last, as they came.
+    records: Vec<Record>,
+    /// How many were ever written to it by then.
+    next: u64,
+}
+
+impl Ring {
+    fn add(&mut self, drained: Drained) {
+        // What it had before has been overwritten.
+        if drained.lost > 0 || drained.from != self.next {
+            self.records.clear();
+        }
+        self.next = drained.next();
+        self.records.extend(drained.records);
+        let too_many = self.records.len().saturating_sub(RING_SLOTS);
+        self.records.drain(..too_many);
+    }
+}
+
 impl Remote {
     /// Attaches by the line as it is now, unless that was done, without waiting for it.
     pub(super) fn attach(&mut self) -> Result<()> {
@@ -86,6 +111,8 @@ impl Remote {
         self.attaching = Some(far.ask(ask)?);
         self.opened = far.opened;
         (self.asked, self.asked_for_records, self.is_base) = (None, None, false);
+        // Lanes of several processes may have other ids there now.
+        self.rings.clear();
         let unanswered = std::mem::take(&mut self.acts);
         if !unanswered.is_empty() {
             bail!(
@@ -164,9 +191,17 @@ impl Remote {
     }
 
     pub(super) fn ask_for_picture(&mut self) -> Result<Asked> {
-        let Looking { extent, within } = self.looking;
-        let within_s = within.map(|within| (within + FORGIVEN).as_secs());
-        let ask = Ask::Picture { source: self.id, extent, within_s };
+        let within_s = self.looking.within.map(|within| (within + FORGIVEN).as_secs());
+        let mut sight = self.looking.sight.clone();
+        if let Some(place) = &self.place {
+            let process = self.last.as_ref().map(|last| &last.process);
+            let process = process.map(|process| Process {
+                name: places::at(&process.name, place),
+                ..process.clone()
+            });
+            sight.filter = sight.filter.within(process.as_ref());
+        }
+        let ask = Ask::Picture { source: self.id, sight, within_s };
         Ok(*self.asked.insert(self.far.borrow_mut().ask(ask)?))
     }
 
@@ -196,7 +231,7 @@ impl Remote {
     }
 
     /// Records that the agent sends for this; none if they are still to come.
-    pub(super) fn records<T: DeserializeOwned>(&mut self, ask: Ask) -> Result<Option<T>> {
+    pub(super) fn records(&mut self, ask: Ask) -> Result<Option<Vec<Drained>>> {
         self.attach()?;
         let patience = self.more_patience();
         let mut far = self.far.borrow_mut();
@@ -206,7 +241,14 @@ impl Remote {
         };
         self.asked_for_records = None;
         match far.answer(asked, patience)? {
-            Some((Answer::Records, packed)) => Unpacker::unpack_one(&packed).map(Some),
+            Some((Answer::Records, packed)) => {
+                let mut lanes: Vec<Drained> = Unpacker::unpack_one(&packed)?;
+                lanes.iter_mut().for_each(Drained::own);
+                if let Some(scale) = self.scale {
+                    scale.drained(&mut lanes);
+                }
+                Ok(Some(lanes))
+            }
             Some(_) => bail!("expected records, found another message"),
             None => {
                 self.asked_for_records = Some(asked);
@@ -272,25 +314,40 @@ impl Source for Remote {
         self.has_died
     }
 
+    /// Asks for what is new alone, and of the lanes that are looked at.
     fn add_records(&mut self, snapshot: &mut Snapshot) {
-        if let Ok(Some(records)) = self.records(Ask::Records { source: self.id }) {
-            snapshot.records = records;
-            if let Some(scale) = self.scale {
-                scale.records(&mut snapshot.records);
-            }
+        // Before it is asked, a line that was opened again has emptied them.
+        if self.attach().is_err() {
+            return;
         }
+        let is_looked_at = |lane: &Lane| match &self.looking.lanes {
+            Some(lanes) => lanes.contains(&lane.id),
+            None => true,
+        };
+        let next = |lane: &Lane| self.rings.get(&lane.id).map_or(0, |ring| ring.next);
+        let lanes = snapshot.lanes.iter().filter(|lane| is_looked_at(lane));
+        let from: Vec<(u32, u64)> = lanes
+            .map(|lane| (lane.id, next(lane), lane.records_written))
+            .filter(|(_, next, written)| next < written)
+            .map(|(lane, next, _)| (lane, next))
+            .collect();
+        if !from.is_empty() {
+            let new = self.records(Ask::NewRecords { source: self.id, from });
+            for drained in new.ok().flatten().unwrap_or_default() {
+                self.rings.entry(drained.lane).or_default().add(drained);
+            }
+            self.rings.retain(|lane, _| snapshot.lane(*lane).is_some());
+        }
+        let ended =
+            |record: &&Record| record.start.saturating_add(record.span) <= snapshot.elapsed_ticks;
+        let known = snapshot.lanes.iter().filter_map(|lane| self.rings.get(&lane.id));
+        snapshot.records = known.flat_map(|ring| &ring.records).filter(ended).cloned().collect();
     }
 
     fn new_records(&mut self, snapshot: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
         let from = snapshot.lanes.iter().map(|lane| (lane.id, from(lane.id))).collect();
-        let ask = Ask::NewRecords { source: self.id, from };
-        let lanes: Result<Option<Vec<Drained>>> = self.records(ask);
-        let mut lanes = lanes.ok().flatten().unwrap_or_default();
-        lanes.iter_mut().for_each(Drained::own);
-        if let Some(scale) = self.scale {
-            scale.drained(&mut lanes);
-        }
-        lanes
+        let new = self.records(Ask::NewRecords { source: self.id, from });
+        new.ok().flatten().unwrap_or_default()
     }
 
     fn save_raw(&mut self, _path: &Path, _overwrite: Overwrite) -> Result<(), WriteError> {

@@ -20,14 +20,15 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::recording;
-use crate::snapshot::{Extent, Snapshot, Summed, Usage};
+use crate::files::recording;
+use crate::model::Sight;
+use crate::snapshot::{Snapshot, Summed, Usage};
 use crate::source::{Change, Discovery, Refusal, Together};
 
 /// What an agent says first. Before it may stand what a shell prints as it starts.
 pub(crate) const MAGIC: [u8; 9] = *b"\x89PFPVIA\r\n";
 /// The version of all that follows; both ends have to have the same.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 
 /// Bytes that a message has at most.
 const LIMIT: u32 = 64 << 20;
@@ -54,10 +55,13 @@ pub(crate) enum Ask {
     Detach { source: u32 },
     /// The next picture, of which this is enough. If no request follows, and nothing of a reply
     /// goes, within so many seconds, the line counts as lost until a request comes.
-    Picture { source: u32, extent: Extent, within_s: Option<u64> },
-    /// The last finished measurements, as of the last picture.
-    Records { source: u32 },
-    /// What rings brought since these records of these lanes, up to the last picture.
+    Picture {
+        source: u32,
+        #[serde(flatten)]
+        sight: Sight,
+        within_s: Option<u64>,
+    },
+    /// What rings of these lanes brought since these records, up to the last picture.
     NewRecords { source: u32, from: Vec<(u32, u64)> },
     /// To change something.
     Act { source: u32, change: Change },
@@ -118,15 +122,16 @@ impl Extra {
         let of_lane = |lane: &crate::snapshot::Lane| Some((lane.id, lane.cpu_ns?));
         let summed = snapshot.summed.as_deref().map(|summed| {
             let mut new = summed.clone();
-            if let Some(before) = before.and_then(|last| last.summed.as_deref()) {
+            let before = before.and_then(|last| last.summed.as_deref());
+            if let Some(before) = before.filter(|before| before.has_rows) {
                 new.quantiles.retain(|id, now| before.quantiles.get(id) != Some(now));
             }
             new
         });
         // Only the threads' screen shows it.
-        let cpu_ns = match summed {
-            Some(_) => Vec::new(),
-            None => snapshot.lanes.iter().filter_map(of_lane).collect(),
+        let cpu_ns = match snapshot.has_threads() {
+            true => snapshot.lanes.iter().filter_map(of_lane).collect(),
+            false => Vec::new(),
         };
         Self { usage: snapshot.usage, cpu_ns, has_died, summed }
     }
@@ -137,7 +142,8 @@ impl Extra {
         snapshot.summed = self.summed.map(|mut summed| {
             let points = &snapshot.points;
             let is_there = |id: &u32| points.binary_search_by_key(id, |point| point.id).is_ok();
-            if let Some(before) = before.and_then(|before| before.summed.as_deref()) {
+            let before = before.and_then(|before| before.summed.as_deref());
+            if let Some(before) = before.filter(|_| summed.has_rows) {
                 for (id, quantiles) in &before.quantiles {
                     summed.quantiles.entry(*id).or_insert(*quantiles);
                 }

@@ -130,8 +130,12 @@ fn samples_tell_where_threads_are() {
     desk.wait(1);
     let lines = shown(&mut desk);
     assert!(lines[1].starts_with(" where threads are, waiting or not: "), "{}", lines[1]);
-    assert!(lines[3].starts_with(" 100.0    0.0") && lines[3].contains("io.parse"), "{}", lines[3]);
-    assert!(lines[4].starts_with(" 100.0  100.0") && lines[4].contains("io.read"), "{}", lines[4]);
+    assert!(
+        lines[3].starts_with("  100.0    0.0") && lines[3].contains("io.parse"),
+        "{}",
+        lines[3]
+    );
+    assert!(lines[4].starts_with("  100.0  100.0") && lines[4].contains("io.read"), "{}", lines[4]);
     desk.press("v");
     assert_eq!(desk.app.next_sample(), None, "nobody looks any more");
 }
@@ -152,6 +156,24 @@ fn shares_of_the_baseline_stand_beside_those_of_now() {
     let now = figures(&lines[3]);
     assert_eq!(now[2], before[0], "the share that it had: {}", lines[3]);
     assert_ne!(now[0], before[0], "the share that it has: {}", lines[3]);
+}
+
+#[test]
+fn each_level_is_sorted_by_any_column_and_columns_can_be_left_out() {
+    let mut desk = tree(">>>>");
+    let names = |desk: &mut Desk| -> Vec<String> {
+        let lines = shown(desk).into_iter().skip(3).take(7);
+        lines.map(|line| line.split_whitespace().last().unwrap().to_owned()).collect()
+    };
+    assert!(shown(&mut desk)[2].contains("Calls▼"), "{}", shown(&mut desk)[2]);
+    let by_calls = ["io.parse", "io.crc", "io.read", "lz.compress"];
+    assert_eq!(names(&mut desk)[..4], by_calls);
+    desk.press("I");
+    assert_eq!(names(&mut desk)[0], "sort.recursive");
+    // The bar is the third on offer.
+    desk.press("cggjj ");
+    desk.code(KeyCode::Esc);
+    assert!(!shown(&mut desk)[3].contains('█'), "{}", shown(&mut desk)[3]);
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 /// A reason that scripts may want to tell from others; each has an exit
@@ -35,7 +34,7 @@ impl Refusal {
         matches!(error.downcast_ref(), Some(Self::Partly(_)))
     }
 
-    pub(super) fn words_mut(&mut self) -> &mut String {
+    pub(crate) fn words_mut(&mut self) -> &mut String {
         match self {
             Self::NoTarget(why)
             | Self::Permission(why)
@@ -43,26 +42,6 @@ impl Refusal {
             | Self::Partly(why) => why,
         }
     }
-}
-
-/// Changes one thing after the other. One that only some processes follow keeps nobody from the
-/// next.
-///
-/// # Errors
-///
-/// As the first that is not done at all, and else as the first that only some follow.
-pub fn change_each<'a>(
-    ids: impl IntoIterator<Item = &'a u32>,
-    mut change: impl FnMut(&u32) -> Result<()>,
-) -> Result<()> {
-    let mut partly = Ok(());
-    for id in ids {
-        match change(id) {
-            Err(error) if Refusal::is_partly(&error) => partly = partly.and(Err(error)),
-            result => result?,
-        }
-    }
-    partly
 }
 
 impl fmt::Display for Refusal {

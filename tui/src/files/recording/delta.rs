@@ -19,6 +19,8 @@ pub(super) struct Delta {
     elapsed_ticks: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     process: Option<Process>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    ages: Vec<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     clock: Option<Clock>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,6 +100,7 @@ impl Delta {
             taken_unix_ns: now.taken_unix_ns,
             elapsed_ticks: now.elapsed_ticks,
             process: other(key.process != now.process).map(|()| now.process.clone()),
+            ages: now.ages.clone(),
             clock: other(key.clock != now.clock).map(|()| now.clock.clone()),
             losses: other(key.losses != now.losses).map(|()| now.losses.clone()),
             points: Changes::between(&key.points, &now.points, |point| point.id),
@@ -124,6 +127,7 @@ impl Delta {
             taken_unix_ns: self.taken_unix_ns,
             elapsed_ticks: self.elapsed_ticks,
             process: self.process.unwrap_or_else(|| key.process.clone()),
+            ages: self.ages,
             clock: self.clock.unwrap_or_else(|| key.clock.clone()),
             points: self.points.apply(&key.points, |point| point.id),
             lanes: self.lanes.apply(&key.lanes, |lane| lane.id),

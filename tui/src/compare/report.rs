@@ -1,20 +1,14 @@
 //! A comparison as text, as JSON and as Markdown, for scripts, logs and pull requests.
 
-mod markdown;
-
-use std::fmt::Write;
-
 use serde::Serialize;
 
-use crate::comparison::{NAME, TABLE, caption};
-use crate::grid::Grid;
+use super::columns::{TABLE, caption};
+use super::effect::Interval;
+use super::{Baseline, Comparison, Row, TEST, Verdict};
 use crate::model::Window;
-use crate::model::compare::{Baseline, Comparison, Row, TEST, Verdict};
-use crate::model::effect::Interval;
-use crate::text;
 use crate::units::{Scale, Unit};
 
-pub use markdown::markdown;
+pub use super::markdown::markdown;
 
 /// The longest name that is not cut.
 const NAME_MAX: usize = 48;
@@ -22,29 +16,9 @@ const NAME_MAX: usize = 48;
 /// What is compared, and a line for each point, as the screen shows them.
 pub fn render(baseline: &Baseline, comparison: &Comparison) -> String {
     let scale = Scale { ticks_per_second: comparison.ticks_per_second, unit: Unit::Time };
-    let rows = &comparison.rows;
-    let name_width = rows.iter().map(|row| text::width(&row.name)).max().unwrap_or(0);
-    let name_width = name_width.clamp("Name".len(), NAME_MAX);
-    // All columns, the name as wide as it has to be.
-    let widths = TABLE.0.iter().map(|column| match column.heading.key {
-        NAME => name_width,
-        _ => column.least_width(),
-    });
-    let grid =
-        TABLE.0.iter().zip(widths).fold(Grid::new('~'), |grid, (column, width)| {
-            match column.is_left() {
-                true => grid.left(column.heading.title, width),
-                false => grid.right(column.heading.title, width),
-            }
-        });
-    let mut out = caption(baseline, Some(comparison), TEST) + "\n";
-    // Writing to a string cannot fail.
-    let _ = writeln!(out, "{}", grid.titles());
-    for row in rows {
-        let cells = TABLE.0.iter().map(|column| (column.cell)(row, &scale));
-        let _ = writeln!(out, "{}", grid.line(cells));
-    }
-    out
+    caption(baseline, Some(comparison), TEST)
+        + "\n"
+        + &TABLE.text(&comparison.rows, &scale, NAME_MAX)
 }
 
 /// The same for programs. Times are nanoseconds; what is not known is null.
@@ -155,6 +129,7 @@ mod tests {
     use super::*;
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
+    use crate::text;
 
     fn comparison() -> (Baseline, Comparison) {
         let mut source = Synthetic::new();

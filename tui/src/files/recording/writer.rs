@@ -14,11 +14,10 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use pfp_shm_layout::atomic_file::check_replaceable;
 
-use super::json::Overwrite;
-use crate::input;
-use crate::recording::{Encoder, FileHeader};
+use super::{Encoder, FileHeader, Recording};
+use crate::files::input;
+use crate::files::json::Overwrite;
 use crate::snapshot::{Drained, ProcessState, Snapshot};
-use crate::source::Recording;
 
 /// A key frame comes after so many others at the latest.
 const KEY_EVERY: u32 = 60;
@@ -146,7 +145,7 @@ impl Writer {
         let mut known = Recording::read(file.try_clone()?, path)?;
         let (len, frames) = (known.whole_bytes(), known.len() as u64);
         let since_first = known.since_first(known.cursor()).as_nanos() as u64;
-        let last = crate::source::Source::poll(&mut known)?;
+        let last = known.shown()?;
         let found = file.metadata()?.len();
         ensure!(
             !known.is_damaged(),

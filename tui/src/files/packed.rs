@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use zstd::stream::{read::Decoder, write::Encoder};
 
-use crate::input;
+use super::input;
 
 /// What every frame of Zstandard begins with (RFC 8878, 3.1.1).
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];

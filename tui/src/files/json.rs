@@ -7,12 +7,12 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
 
+use super::Refusal;
+use super::input;
 use super::packed;
 use super::whole;
 pub use super::whole::{Overwrite, WriteError};
-use crate::input;
 use crate::snapshot::{FORMAT, Snapshot, VERSION};
-use crate::source::Refusal;
 use crate::text::clean;
 
 /// Writes the snapshot to `path`, whole or not at all; see [`whole::write`]. With a

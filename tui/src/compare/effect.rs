@@ -3,7 +3,7 @@
 //!
 //! They know the chance of drawing these measurements and no others, which is the
 //! error within two runs. How much the program differs from one run to the next they
-//! cannot know; [`super::gate`] does.
+//! cannot know; [`crate::model::gate`] does.
 //!
 //! - Mean: the variance over the count, on the logarithm (delta method).
 //! - Quantile: the quantiles at `q -+ sqrt(q (1 - q) / n)` are one standard error away
@@ -12,12 +12,12 @@
 //! - Probability of superiority: the variance of the placements of each side in the
 //!   other (E. DeLong, D. DeLong, D. Clarke-Pearson, Biometrics 44, 1988).
 
-use super::Window;
-use super::compare::{NINETY_FIVE, Row, side_by_side};
-use super::histogram::edges_of;
+use super::{NINETY_FIVE, Row, side_by_side};
+use crate::model::Window;
+use crate::model::histogram::edges_of;
 
 /// Fewer measurements than this in a window have no error that could be told.
-pub(super) const FEWEST: f64 = 20.0;
+pub(crate) const FEWEST: f64 = 20.0;
 
 /// Between these the true value lies, in 95 of 100 cases.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,7 +77,7 @@ impl Row {
 }
 
 /// Relative variance of a mean, by the buckets.
-pub(super) fn mean_variance(window: &Window) -> f64 {
+pub(crate) fn mean_variance(window: &Window) -> f64 {
     let middle = |number: u64| {
         let (low, high) = edges_of(number);
         (low + high) / 2.0
@@ -92,7 +92,7 @@ pub(super) fn mean_variance(window: &Window) -> f64 {
 }
 
 /// Relative variance that chance gives a quantile.
-pub(super) fn quantile_variance(window: &Window, share: f64) -> f64 {
+pub(crate) fn quantile_variance(window: &Window, share: f64) -> f64 {
     let reach = (share * (1.0 - share) / window.in_buckets()).sqrt();
     let at = |share: f64| window.quantile(share.clamp(0.0, 1.0)).unwrap_or(0.0);
     let error = (at(share + reach) - at(share - reach)) / 2.0 / at(share);
@@ -101,7 +101,7 @@ pub(super) fn quantile_variance(window: &Window, share: f64) -> f64 {
 
 /// Relative variance of where in its bucket a quantile lies. Nothing is known of that
 /// where all measurements are in one bucket; where they are in many, next to all.
-pub(super) fn quantile_resolution(window: &Window, share: f64) -> f64 {
+pub(crate) fn quantile_resolution(window: &Window, share: f64) -> f64 {
     let Some(value) = window.quantile(share).filter(|value| *value > 0.0) else { return 0.0 };
     let inside = window.spread.iter().find_map(|(number, count)| {
         let (low, high) = edges_of(*number);
@@ -116,7 +116,7 @@ pub(super) fn quantile_resolution(window: &Window, share: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::compare::Verdict;
+    use crate::compare::Verdict;
     use crate::model::histogram::number_of;
 
     fn window(durations: impl Iterator<Item = u64>) -> Window {

@@ -42,12 +42,20 @@
 //! neighbours, which makes chance look too small; the sizes asked for are what
 //! keeps verdicts honest then.
 
+pub(crate) mod columns;
+pub mod effect;
+mod markdown;
+pub mod report;
+mod statistics;
+
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::{BUCKETS_AT_ONCE, Window};
+use crate::model::{BUCKETS_AT_ONCE, Window};
 use crate::snapshot::{Point, Snapshot};
+use statistics::{RankTest, TailTest, rank_test, tail_test};
+pub(crate) use statistics::{adjusted, side_by_side};
 
 /// The test, by the names of those who found it.
 pub const TEST: &str = "Mann-Whitney, Benjamini-Hochberg 1%, A beyond .56 and 5%";
@@ -383,7 +391,7 @@ fn kept(mut buckets: usize, known: Option<Comparison>, now: &Snapshot) -> HashMa
 }
 
 pub(super) fn name_of(point: &Point) -> String {
-    if point.name.is_empty() { format!("#{}", point.id) } else { point.name.clone() }
+    point.shown_name()
 }
 
 /// Finds the point of the baseline that is the same: in one process by its id, in
@@ -540,102 +548,6 @@ fn tail_shifted(row: &Row, tail: &TailTest) -> Option<Verdict> {
     } else {
         None
     }
-}
-
-/// Measurements of both windows in each bucket that either has, shortest first.
-pub(super) fn side_by_side(before: &Window, since: &Window) -> Vec<(f64, f64)> {
-    let mut both = Vec::with_capacity(before.spread.len().max(since.spread.len()));
-    let (mut a, mut b) = (before.spread.iter().peekable(), since.spread.iter().peekable());
-    loop {
-        let next = [a.peek(), b.peek()].into_iter().flatten().map(|(number, _)| *number).min();
-        let Some(number) = next else { return both };
-        let a = a.next_if(|(at, _)| *at == number).map_or(0.0, |(_, count)| *count);
-        let b = b.next_if(|(at, _)| *at == number).map_or(0.0, |(_, count)| *count);
-        both.push((a, b));
-    }
-}
-
-/// What the test of Mann and Whitney found.
-#[derive(Clone, Copy, Debug)]
-struct RankTest {
-    /// Probability that one of the second takes longer than one of the first.
-    superiority: f64,
-    /// Standard deviation of that if there is no difference.
-    deviation: f64,
-    /// Probability of so much of a difference, or more, if there is none.
-    p: f64,
-}
-
-/// Of counts in each bucket, first and second window; none while either is empty.
-fn rank_test(counts: &[(f64, f64)]) -> Option<RankTest> {
-    let (mut a, mut b, mut u, mut ties) = (0.0, 0.0, 0.0, 0.0);
-    for (in_a, in_b) in counts {
-        u += in_b * (a + in_a / 2.0);
-        a += in_a;
-        b += in_b;
-        let tied = in_a + in_b;
-        ties += tied * tied * tied - tied;
-    }
-    if a <= 0.0 || b <= 0.0 {
-        return None;
-    }
-    let (n, pairs) = (a + b, a * b);
-    let variance = pairs / 12.0 * (n + 1.0 - ties / (n * (n - 1.0)));
-    let deviation = variance.max(0.0).sqrt();
-    let distance = ((u - pairs / 2.0).abs() - 0.5).max(0.0);
-    // All in one bucket: there is nothing to tell them apart by.
-    let p = if deviation > 0.0 { two_sided(distance / deviation) } else { 1.0 };
-    Some(RankTest { superiority: u / pairs, deviation: deviation / pairs, p })
-}
-
-/// How the shares beyond a common bound compare.
-#[derive(Clone, Copy, Debug)]
-struct TailTest {
-    before: f64,
-    since: f64,
-    p: f64,
-}
-
-/// Of the longest hundredth of both windows together, or a little less: buckets
-/// are not divided. None where too few are to be expected in either.
-fn tail_test(counts: &[(f64, f64)]) -> Option<TailTest> {
-    let (a, b) = counts.iter().fold((0.0, 0.0), |(a, b), (x, y)| (a + x, b + y));
-    let (mut tail_a, mut tail_b) = (0.0, 0.0);
-    for (in_a, in_b) in counts.iter().rev() {
-        if tail_a + tail_b + in_a + in_b > TAIL * (a + b) {
-            break;
-        }
-        tail_a += in_a;
-        tail_b += in_b;
-    }
-    let share = (tail_a + tail_b) / (a + b);
-    if share * a.min(b) < FEWEST_IN_TAIL {
-        return None;
-    }
-    let (before, since) = (tail_a / a, tail_b / b);
-    let deviation = (share * (1.0 - share) * (1.0 / a + 1.0 / b)).sqrt();
-    Some(TailTest { before, since, p: two_sided((since - before).abs() / deviation) })
-}
-
-/// Probability that a normal variable lies so many standard deviations from its
-/// mean, or more, to either side.
-fn two_sided(deviations: f64) -> f64 {
-    libm::erfc(deviations / std::f64::consts::SQRT_2)
-}
-
-/// P-values adjusted for their number, after Benjamini and Hochberg: the `i`th
-/// least of `m` times `m / i`, and no greater than that of any that is greater.
-pub(super) fn adjusted(p_values: &[f64]) -> Vec<f64> {
-    let m = p_values.len();
-    let mut order: Vec<usize> = (0..m).collect();
-    order.sort_by(|a, b| p_values[*b].total_cmp(&p_values[*a]));
-    let mut adjusted = vec![1.0; m];
-    let mut least: f64 = 1.0;
-    for (place, index) in order.into_iter().enumerate() {
-        least = least.min(p_values[index] * m as f64 / (m - place) as f64);
-        adjusted[index] = least;
-    }
-    adjusted
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 
 use std::fmt::Write;
 
-use crate::comparison::caption;
-use crate::model::compare::{Baseline, Comparison, Row, TEST, Verdict};
-use crate::model::effect::Interval;
+use super::columns::caption;
+use super::effect::Interval;
+use super::{Baseline, Comparison, Row, TEST, Verdict};
 use crate::units::{self, Scale, Unit};
 
 /// The verdicts that are shown at once, as opposed to those folded away.
@@ -113,7 +113,6 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::compare::TEST;
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
 

@@ -12,17 +12,21 @@
 //! describes every byte.
 
 mod delta;
+mod reader;
+mod writer;
 
 use std::io::{self, Read};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::de::DeserializeOwned;
 
-use crate::export::json;
-use crate::input::MAX_BYTES;
+use super::input::MAX_BYTES;
+use super::{Refusal, json};
 use crate::snapshot::{Drained, Snapshot};
-use crate::source::Refusal;
 use delta::Delta;
+
+pub use reader::{Moment, Recording};
+pub use writer::Writer;
 
 /// What a recording begins with. A byte that is no text, and a line's end that copying
 /// as text would change.

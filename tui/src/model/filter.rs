@@ -2,11 +2,7 @@
 //! point.
 //!
 //! ```text
-//! parse          the name contains it, upper and lower case alike
-//! Parse          with a capital in it, case counts
-//! ^io\.|crc$     what can be a regular expression is one
-//! /parse a/      this is one in any case, and may have blanks
-//! "parse a"      this is the whole name, to the letter
+//! parse          a pattern of its name, as all names are typed: see [`crate::pattern`]
 //! thread:pack    the same, of the names of the threads that were in the point
 //! tid:4711       a thread by its id
 //! file:io.rs     the same, of its source file
@@ -18,19 +14,22 @@
 //! io !thread:ui  all terms have to hold
 //! ```
 
-use regex_lite::{Regex, RegexBuilder};
+use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
+use super::Figures;
 use crate::columns::{Column, Measure};
-use crate::model::Figures;
+use crate::pattern::Pattern;
+use crate::snapshot::{Cell, Lane, Point, Process, Snapshot};
 use crate::units;
 
-/// What makes a text a regular expression, if it can be read as one.
-const META: &[char] = &['\\', '.', '+', '*', '?', '(', ')', '|', '[', ']', '{', '}', '^', '$'];
-/// Bytes that a regular expression may take when made ready to be used.
-const MOST_BYTES: usize = 1 << 20;
+/// What nothing passes.
+const NOTHING: &str = "!/^/";
 
-/// A test that points pass or fail.
-#[derive(Clone, Debug, Default)]
+/// A test that points pass or fail. A text is as good as it: that is what goes over a line.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Filter {
     text: String,
     /// All of them have to hold.
@@ -40,10 +39,12 @@ pub struct Filter {
 /// One thing that has to hold.
 #[derive(Clone, Debug)]
 struct Term {
+    /// As it was typed.
+    word: String,
     /// It must not.
     excludes: bool,
     of: Field,
-    pattern: Pattern,
+    test: Test,
 }
 
 /// What of a point is looked at.
@@ -67,21 +68,64 @@ const FIELDS: [(&str, Field); 6] = [
     ("host:", Field::Host),
 ];
 
+/// What is asked of it.
 #[derive(Clone, Debug)]
-enum Pattern {
-    Anything,
-    Whole(String),
-    Part {
-        text: String,
-        case_counts: bool,
-    },
-    Regex(Regex),
+enum Test {
+    Name(Pattern),
     /// A figure that is above, below or just that, as the signs say.
     Figure {
         column: Column,
         signs: String,
         value: f64,
     },
+}
+
+/// A point of a snapshot, and its cells.
+#[derive(Clone, Copy)]
+pub(super) struct Row<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) point: &'a Point,
+    pub(super) cells: &'a [Arc<Cell>],
+}
+
+impl<'a> Row<'a> {
+    /// The processes that it is of: its own, or all that it is summed over.
+    pub(super) fn processes(self) -> impl Iterator<Item = &'a Process> {
+        let whole = &self.snapshot.process;
+        let own = self.point.process.and_then(|place| whole.members.get(place as usize));
+        let (one, several) = match own {
+            None if whole.members.is_empty() => (Some(whole), &[][..]),
+            None => (None, whole.members.as_slice()),
+            one => (one, &[][..]),
+        };
+        one.into_iter().chain(several)
+    }
+
+    /// The threads that were in it, where they are known.
+    fn lanes(self) -> impl Iterator<Item = &'a Lane> {
+        let cells = if self.snapshot.has_threads_of(self.point.id) { self.cells } else { &[] };
+        cells.iter().filter_map(move |cell| self.snapshot.lane(cell.lane))
+    }
+}
+
+impl PartialEq for Filter {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl TryFrom<String> for Filter {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::new(&text)
+    }
+}
+
+impl From<Filter> for String {
+    fn from(filter: Filter) -> Self {
+        filter.text
+    }
 }
 
 impl Filter {
@@ -111,7 +155,7 @@ impl Filter {
 
     /// Whether a row of other things than points passes, which has these words.
     pub fn admits_words(&self, words: &[&str]) -> bool {
-        let finds = |term: &Term| words.iter().any(|word| term.pattern.finds(word));
+        let finds = |term: &Term| words.iter().any(|word| term.test.finds(word));
         self.terms.iter().all(|term| finds(term) != term.excludes)
     }
 
@@ -124,7 +168,7 @@ impl Filter {
             Term::new(word).map_err(|why| if several { format!("{word}: {why}") } else { why })
         };
         let terms = words.into_iter().map(term).collect::<Result<Vec<_>, _>>()?;
-        let says_something = |term: &Term| !matches!(term.pattern, Pattern::Anything);
+        let says_something = |term: &Term| !matches!(term.test, Test::Name(Pattern::Anything));
         let terms = terms.into_iter().filter(says_something).collect();
         Ok(Self { text: text.to_owned(), terms })
     }
@@ -137,7 +181,8 @@ impl Filter {
             true => (format!("thread:\"{name}\""), Field::Thread, name.to_owned()),
             false => (format!("tid:{tid}"), Field::Tid, tid.to_string()),
         };
-        let term = Term { excludes: false, of, pattern: Pattern::Whole(whole) };
+        let test = Test::Name(Pattern::Whole(whole));
+        let term = Term { word: text.clone(), excludes: false, of, test };
         Self { text, terms: vec![term] }
     }
 
@@ -153,12 +198,52 @@ impl Filter {
 
     /// Whether it depends on the threads that a point was in.
     pub fn asks_for_threads(&self) -> bool {
-        self.terms.iter().any(|term| matches!(term.of, Field::Thread | Field::Tid))
+        let counts =
+            |term: &Term| matches!(term.test, Test::Figure { column: Column::Threads, .. });
+        self.terms.iter().any(|term| term.is_of_threads() || counts(term))
     }
 
     /// Whether a point passes.
     pub fn admits(&self, figures: &Figures) -> bool {
         self.terms.iter().all(|term| term.finds(figures) != term.excludes)
+    }
+
+    /// Whether a point passes whose rates nobody knows.
+    pub(super) fn admits_row(&self, row: Row) -> bool {
+        self.terms.iter().all(|term| term.finds_in(row) != term.excludes)
+    }
+
+    /// What can be said without figures, whose rates and loads depend on who looks.
+    #[must_use]
+    pub fn without_figures(&self) -> Self {
+        self.only(|term| !matches!(term.test, Test::Figure { .. }))
+    }
+
+    /// What can be said of a part of a sum over processes: not which those are, nor their threads.
+    #[must_use]
+    pub fn of_part(&self) -> Self {
+        self.only(|term| matches!(term.of, Field::Name | Field::File | Field::Domain))
+    }
+
+    /// What is left to say where all points are of one process, which goes by another name there.
+    /// Without a process, that cannot be told yet.
+    #[must_use]
+    pub fn within(&self, process: Option<&Process>) -> Self {
+        let is_of_process = |term: &Term| matches!(term.of, Field::Process | Field::Host);
+        let fails = |process: &Process| {
+            let mut terms = self.terms.iter().filter(|term| is_of_process(term));
+            terms.any(|term| term.finds_process(process) == term.excludes)
+        };
+        if process.is_some_and(fails) {
+            return Self::new(NOTHING).unwrap_or_default();
+        }
+        self.only(|term| !is_of_process(term))
+    }
+
+    fn only(&self, stays: impl Fn(&Term) -> bool) -> Self {
+        let terms: Vec<Term> = self.terms.iter().filter(|term| stays(term)).cloned().collect();
+        let words: Vec<&str> = terms.iter().map(|term| term.word.as_str()).collect();
+        Self { text: words.join(" "), terms }
     }
 }
 
@@ -191,7 +276,7 @@ fn to_blank(value: &str) -> usize {
 }
 
 /// A column, signs and a figure: `load>5`, `avg<=20us`; nothing yet without the figure.
-fn figure(word: &str) -> Option<Pattern> {
+fn figure(word: &str) -> Option<Test> {
     let start = word.find(['<', '>', '='])?;
     let (name, rest) = word.split_at(start);
     let signs: String = rest.chars().take_while(|c| matches!(c, '<' | '>' | '=')).collect();
@@ -199,20 +284,20 @@ fn figure(word: &str) -> Option<Pattern> {
     let is_named = |column: &Column| {
         [column.word().into(), column.title().to_lowercase()].contains(&name.to_lowercase())
     };
-    let column = Column::ALL.into_iter().find(is_named)?;
+    let column = Column::ALL.iter().copied().find(is_named)?;
     let measure = column.measure()?;
     if !["<", ">", "=", "<=", ">="].contains(&signs.as_str()) {
         return None;
     }
     if value.is_empty() {
-        return Some(Pattern::Anything);
+        return Some(Test::Name(Pattern::Anything));
     }
     let value = match measure {
         Measure::Percent => units::parse_si(value.strip_suffix('%').unwrap_or(value)),
         Measure::Seconds => units::parse_duration(value).ok().map(|time| time.as_secs_f64()),
         Measure::Number => units::parse_si(value),
     }?;
-    Some(Pattern::Figure { column, signs, value })
+    Some(Test::Figure { column, signs, value })
 }
 
 impl Term {
@@ -223,99 +308,62 @@ impl Term {
         };
         let field = |(name, field): &(&str, Field)| Some((*field, value.strip_prefix(name)?));
         let (of, value) = FIELDS.iter().find_map(field).unwrap_or((Field::Name, value));
-        let pattern = match of {
-            Field::Name if figure(value).is_some() => figure(value).unwrap_or(Pattern::Anything),
-            Field::Tid if !value.is_empty() => Pattern::Whole(value.to_owned()),
-            _ => Pattern::new(value)?,
+        let test = match (of, figure(value)) {
+            (Field::Name, Some(figure)) => figure,
+            (Field::Tid, _) if !value.is_empty() => Test::Name(Pattern::Whole(value.to_owned())),
+            _ => Test::Name(Pattern::new(value)?),
         };
-        Ok(Self { excludes, of, pattern })
+        Ok(Self { word: word.to_owned(), excludes, of, test })
     }
 
     fn finds(&self, figures: &Figures) -> bool {
-        let pattern = &self.pattern;
-        if let Pattern::Figure { column, signs, value } = pattern {
-            return column.figure(figures).is_some_and(|it| {
+        match &self.test {
+            Test::Figure { column, signs, value } => column.figure(figures).is_some_and(|it| {
                 it > *value && signs.contains('>')
                     || it < *value && signs.contains('<')
                     || it == *value && signs.contains('=')
-            });
+            }),
+            // It was left out for this reason, or is not known to pass.
+            _ if self.is_of_threads() && figures.is_left_out() => self.excludes,
+            _ => self.finds_in(figures.row()),
         }
-        let mut lanes = figures.lanes().filter_map(|lane| lane.lane);
+    }
+
+    fn is_of_threads(&self) -> bool {
+        matches!(self.of, Field::Thread | Field::Tid)
+    }
+
+    fn finds_in(&self, row: Row) -> bool {
+        let (pattern, point) = (&self.test, row.point);
         match self.of {
-            Field::Name if figures.point().name.is_empty() => pattern.finds(&figures.name()),
-            Field::Name => pattern.finds(&figures.point().name),
-            Field::File => pattern.finds(&figures.point().file),
-            Field::Domain => figures.point().domain().is_some_and(|it| pattern.finds(it)),
-            Field::Thread => lanes.any(|lane| pattern.finds(&lane.name)),
-            Field::Tid => lanes.any(|lane| pattern.finds(&lane.tid.to_string())),
-            Field::Process => figures.processes().any(|process| pattern.finds(&process.name)),
-            Field::Host => figures.processes().any(|process| {
+            Field::Name if point.name.is_empty() => pattern.finds(&point.shown_name()),
+            Field::Name => pattern.finds(&point.name),
+            Field::File => pattern.finds(&point.file),
+            Field::Domain => point.domain().is_some_and(|it| pattern.finds(it)),
+            Field::Thread => row.lanes().any(|lane| pattern.finds(&lane.name)),
+            Field::Tid => row.lanes().any(|lane| pattern.finds(&lane.tid.to_string())),
+            Field::Process | Field::Host => {
+                row.processes().any(|process| self.finds_process(process))
+            }
+        }
+    }
+
+    fn finds_process(&self, process: &Process) -> bool {
+        let pattern = &self.test;
+        match self.of {
+            Field::Host => {
                 let place = process.name.rsplit_once('@').map(|(_, place)| place);
                 pattern.finds(&process.host) || place.is_some_and(|place| pattern.finds(place))
-            }),
+            }
+            _ => pattern.finds(&process.name),
         }
     }
 }
 
-impl Pattern {
-    fn new(text: &str) -> Result<Self, String> {
-        if text.is_empty() {
-            return Ok(Self::Anything);
-        }
-        if let Some(inner) = text.strip_prefix('"') {
-            return Ok(match inner.strip_suffix('"') {
-                Some(whole) if !whole.is_empty() => Self::Whole(whole.to_owned()),
-                _ if inner.is_empty() || inner == "\"" => Self::Anything,
-                // Not closed yet.
-                _ => Self::Part { text: inner.to_owned(), case_counts: true },
-            });
-        }
-        if let Some(inner) = text.strip_prefix('/') {
-            let inner = inner.strip_suffix('/').unwrap_or(inner);
-            // Typed as far as the first slash, it says nothing yet.
-            return if inner.is_empty() { Ok(Self::Anything) } else { regex(inner) };
-        }
-        if text.contains(META)
-            && let Ok(pattern) = regex(text)
-        {
-            return Ok(pattern);
-        }
-        let case_counts = case_counts(text);
-        let text = if case_counts { text.to_owned() } else { text.to_lowercase() };
-        Ok(Self::Part { text, case_counts })
+impl Test {
+    fn finds(&self, name: &str) -> bool {
+        matches!(self, Self::Name(pattern) if pattern.finds(name))
     }
-
-    fn finds(&self, text: &str) -> bool {
-        match self {
-            Self::Anything => true,
-            Self::Whole(whole) => text == whole,
-            Self::Part { text: part, case_counts: true } => text.contains(part),
-            Self::Part { text: part, case_counts: false } => text.to_lowercase().contains(part),
-            Self::Regex(regex) => regex.is_match(text),
-            Self::Figure { .. } => false,
-        }
-    }
-}
-
-fn regex(text: &str) -> Result<Pattern, String> {
-    let built =
-        RegexBuilder::new(text).case_insensitive(!case_counts(text)).size_limit(MOST_BYTES).build();
-    // The crate draws the place over several lines; the last one says it.
-    built.map(Pattern::Regex).map_err(|error| {
-        let error = error.to_string();
-        let last = error.lines().last().unwrap_or_default().trim();
-        last.strip_prefix("error: ").unwrap_or(last).to_owned()
-    })
-}
-
-/// Whoever takes the trouble of a capital means it. `\S` and the like are none.
-fn case_counts(text: &str) -> bool {
-    let mut before = ' ';
-    text.chars().any(|c| {
-        let counts = c.is_uppercase() && before != '\\';
-        before = if before == '\\' { ' ' } else { c };
-        counts
-    })
 }
 
 #[cfg(test)]
@@ -352,6 +400,8 @@ mod tests {
             // No regular expression, and no point's name either.
             ("io(", vec![]),
             ("#8", vec![8]),
+            ("io.*", vec![1, 2, 3]),
+            ("*r*d", vec![0, 2]),
             ("thread:pack", vec![4, 5, 7]),
             ("thread:^(main|x)$", vec![1, 3]),
             ("file:net", vec![7]),
@@ -417,5 +467,29 @@ mod tests {
         }
         let error = Filter::new("io !file:/a(/ crc").unwrap_err();
         assert!(error.starts_with("!file:/a(/: found open group"), "{error}");
+    }
+
+    #[test]
+    fn what_can_be_decided_elsewhere_is_a_filter_of_its_own() {
+        let filter =
+            Filter::new("io !load>5 thread:\"a b\" host:node3 !process:web /x y/").unwrap();
+        assert_eq!(
+            filter.without_figures().text(),
+            "io thread:\"a b\" host:node3 !process:web /x y/"
+        );
+        assert_eq!(filter.of_part().without_figures().text(), "io /x y/");
+        let process = |name: &str| Process { name: name.into(), ..Process::default() };
+        let within = |name: &str| filter.without_figures().within(Some(&process(name)));
+        assert_eq!(within("app@node3").text(), "io thread:\"a b\" /x y/");
+        assert_eq!(filter.within(None).of_part().without_figures().text(), "io /x y/");
+        for other in ["app@node4", "web@node3"] {
+            let nothing = within(other);
+            let again = Filter::try_from(String::from(nothing.clone())).unwrap();
+            assert_eq!(again, nothing);
+            let mut model = Model::default();
+            model.fold(Synthetic::new().poll().unwrap());
+            assert!(!model.points().iter().any(|figures| again.admits(figures)), "{other}");
+        }
+        assert_eq!(admitted("thr>1 load>0"), admitted("load>0 thr>1"));
     }
 }

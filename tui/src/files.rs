@@ -1,0 +1,11 @@
+//! What is read from files and written to them: whole or not at all, compressed where the name
+//! says so, and never more than fits into memory. It knows snapshots and nothing above them.
+
+pub mod input;
+pub mod json;
+pub mod packed;
+pub mod recording;
+mod refusal;
+pub mod whole;
+
+pub use refusal::Refusal;

@@ -1,0 +1,475 @@
+//! Tables as they are declared: a list of columns, each with all that is known of it. From its
+//! kind follow how its cells are written, filtered, exported, sorted and summed.
+
+use std::cmp::Ordering;
+
+use super::{Chosen, Grid, Heading, Sorted};
+use crate::text;
+use crate::units::{self, NONE, Scale, Unit};
+
+/// What the cells of a column hold, and with that how they are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Words.
+    Text,
+    /// A picture, of use on the screen alone.
+    Picture,
+    /// A share, written in per cent.
+    Share,
+    /// The time of one measurement, in ticks.
+    Time,
+    /// A sum of such times, in ticks.
+    Sum,
+    /// How often something happened.
+    Count,
+    /// A number that is written in full.
+    Whole,
+    /// A rate or a ratio.
+    Rate,
+    /// A probability.
+    Odds,
+    /// How a share has changed, in points of a percentage.
+    Points,
+    /// A change as a share of what was before.
+    Change,
+}
+
+impl Kind {
+    /// A figure of this kind in words.
+    pub fn written(self, value: Option<f64>, scale: &Scale) -> String {
+        let Some(value) = value.filter(|_| self != Self::Picture) else {
+            return if self == Self::Picture { "" } else { NONE }.into();
+        };
+        match self {
+            Self::Text | Self::Picture => String::new(),
+            Self::Share => units::percent(value),
+            Self::Time => scale.single(value),
+            Self::Sum => scale.ticks(value),
+            Self::Count => units::count(value as u64),
+            Self::Whole => value.to_string(),
+            Self::Rate => units::si(value),
+            Self::Odds => format!("{value:.2}"),
+            Self::Points => units::points(value),
+            Self::Change => units::change(value),
+        }
+    }
+
+    /// Less is less; of a change it is the size that counts. What has no figure is less than
+    /// every figure.
+    fn order(self, value: Option<f64>) -> f64 {
+        let size = |value: f64| match self {
+            Self::Points | Self::Change => value.abs(),
+            _ => value,
+        };
+        value.map_or(f64::NEG_INFINITY, size)
+    }
+}
+
+/// What the cells of a table are written with.
+pub(crate) trait Written {
+    /// How ticks are shown; where there are none, times are seconds.
+    fn scale(&self) -> Scale {
+        Scale { ticks_per_second: 1.0, unit: Unit::Time }
+    }
+}
+
+impl Written for Scale {
+    fn scale(&self) -> Scale {
+        *self
+    }
+}
+
+/// Declares the columns of a table: key, title, width, kind with the figure or, of
+/// [`Kind::Text`], the words of a row, what else is to be known of it, and what it shows.
+macro_rules! table {
+    (
+        $row:ty, $with:ty;
+        $($key:expr, $title:expr, $width:expr, $kind:ident($of:expr)
+            $(.$more:ident($($argument:expr),*))*, $meaning:expr;)*
+    ) => {
+        $crate::grid::Table(&[$(
+            $crate::grid::table!(@column $row, $with; $key, $title, $width, $kind, $of, $meaning)
+                $(.$more($($argument),*))*,
+        )*])
+    };
+    (@column $row:ty, $with:ty; $key:expr, $title:expr, $width:expr, Text, $of:expr, $meaning:expr) => {
+        $crate::grid::Column::<$row, $with>::words($key, $title, $width, $of, $meaning)
+    };
+    (@column $row:ty, $with:ty; $key:expr, $title:expr, $width:expr, $kind:ident, $of:expr, $meaning:expr) => {{
+        use $crate::grid::{Column, Kind};
+        Column::<$row, $with>::new($key, $title, $width, Kind::$kind, $of, $meaning)
+    }};
+}
+pub(crate) use table;
+
+/// A column of rows `R`, whose cells are written with `C`.
+pub(crate) struct Column<R: 'static, C: 'static> {
+    pub(crate) heading: Heading,
+    pub(crate) kind: Kind,
+    /// Columns of the screen at least, and at most where there is room.
+    pub(crate) width: (usize, usize),
+    pub(crate) is_left: bool,
+    /// Long cells are cut at their end.
+    cuts_end: bool,
+    /// Where room is short, those with the greatest go first.
+    rank: u8,
+    is_usual: bool,
+    /// Its name in CSV and JSON, without the unit of times.
+    pub(crate) exported: &'static str,
+    /// The sum of all rows says something.
+    pub(crate) is_summed: bool,
+    value: fn(&R, &C) -> Option<f64>,
+    /// Where the kind does not say it.
+    text: Option<fn(&R, &C) -> String>,
+    /// Where it is not that of the figures, or of the words.
+    order: Option<fn(&R, &R) -> Ordering>,
+}
+
+impl<R, C: Written> Column<R, C> {
+    /// A column of figures, which end at the right. Rows are sorted by it the greatest first.
+    pub(crate) const fn new(
+        key: &'static str,
+        title: &'static str,
+        width: usize,
+        kind: Kind,
+        value: fn(&R, &C) -> Option<f64>,
+        meaning: &'static str,
+    ) -> Self {
+        let sorts = if matches!(kind, Kind::Picture) { None } else { Some(true) };
+        let heading = Heading { key, title, meaning, stays: false, sorts };
+        let (width, exported) = ((width, width), key);
+        let (is_left, cuts_end, is_usual, is_summed) = (false, false, true, false);
+        let (rank, text, order) = (u8::MAX, None, None);
+        Self {
+            heading,
+            kind,
+            width,
+            is_left,
+            cuts_end,
+            rank,
+            is_usual,
+            exported,
+            is_summed,
+            value,
+            text,
+            order,
+        }
+    }
+
+    /// A column of words, which begin at the left. Rows are sorted by it the least first.
+    pub(crate) const fn words(
+        key: &'static str,
+        title: &'static str,
+        width: usize,
+        text: fn(&R, &C) -> String,
+        meaning: &'static str,
+    ) -> Self {
+        Self::new(key, title, width, Kind::Text, |_, _| None, meaning)
+            .text(text)
+            .left(width)
+            .least()
+    }
+
+    /// Its cells begin at the left, and take up to so many columns where there is room.
+    pub(crate) const fn left(mut self, most: usize) -> Self {
+        self.is_left = true;
+        self.width.1 = most;
+        self
+    }
+
+    /// Its cells end at the right.
+    pub(crate) const fn right(mut self) -> Self {
+        self.is_left = false;
+        self
+    }
+
+    /// Cells that are too long are cut at their end, where names are cut in the middle.
+    pub(crate) const fn cut(mut self) -> Self {
+        self.cuts_end = true;
+        self
+    }
+
+    /// The table always has it.
+    pub(crate) const fn stays(mut self) -> Self {
+        self.heading.stays = true;
+        self
+    }
+
+    /// When room is short, the greatest rank goes first.
+    pub(crate) const fn rank(mut self, rank: u8) -> Self {
+        self.rank = rank;
+        self
+    }
+
+    /// The table has it only if somebody chooses it.
+    pub(crate) const fn spare(mut self) -> Self {
+        self.is_usual = false;
+        self
+    }
+
+    /// Its cells are written like this.
+    pub(crate) const fn text(mut self, text: fn(&R, &C) -> String) -> Self {
+        self.text = Some(text);
+        self
+    }
+
+    /// Rows are sorted by it like this, the least first.
+    pub(crate) const fn order(mut self, order: fn(&R, &R) -> Ordering) -> Self {
+        self.order = Some(order);
+        self.least()
+    }
+
+    /// Rows are sorted by it the least first.
+    pub(crate) const fn least(mut self) -> Self {
+        self.heading.sorts = Some(false);
+        self
+    }
+
+    /// Rows are sorted by it the greatest first.
+    pub(crate) const fn greatest(mut self) -> Self {
+        self.heading.sorts = Some(true);
+        self
+    }
+
+    /// Rows cannot be sorted by it.
+    pub(crate) const fn unsorted(mut self) -> Self {
+        self.heading.sorts = None;
+        self
+    }
+
+    /// It has this name in CSV and JSON.
+    pub(crate) const fn exported(mut self, exported: &'static str) -> Self {
+        self.exported = exported;
+        self
+    }
+
+    /// The sum of all rows says something.
+    pub(crate) const fn summed(mut self) -> Self {
+        self.is_summed = true;
+        self
+    }
+
+    /// The figure of a row: a share, ticks or a number.
+    pub(crate) fn value(&self, row: &R, with: &C) -> Option<f64> {
+        (self.value)(row, with)
+    }
+
+    /// The cell of a row; empty where the drawer draws it.
+    pub(crate) fn cell(&self, row: &R, with: &C) -> String {
+        match self.text {
+            Some(text) => text(row, with),
+            None => self.kind.written(self.value(row, with), &with.scale()),
+        }
+    }
+
+    /// Compares two rows by it.
+    pub(crate) fn compare(&self, a: &R, b: &R, with: &C) -> Ordering {
+        match (self.order, self.kind) {
+            (Some(order), _) => order(a, b),
+            (None, Kind::Text) => self.cell(a, with).cmp(&self.cell(b, with)),
+            (None, kind) => {
+                let order = |row| kind.order(self.value(row, with));
+                order(a).total_cmp(&order(b))
+            }
+        }
+    }
+}
+
+/// A table as it is declared: all its columns.
+pub(crate) struct Table<R: 'static, C: 'static>(pub(crate) &'static [Column<R, C>]);
+
+impl<R, C: Written> Table<R, C> {
+    pub(crate) fn headings(&self) -> Vec<Heading> {
+        self.0.iter().map(|column| column.heading).collect()
+    }
+
+    /// What it has unless somebody chooses, sorted by this column.
+    pub(crate) fn usual(&self, key: &'static str) -> Chosen {
+        let usual = self.0.iter().filter(|column| column.is_usual).map(|it| it.heading.key);
+        Chosen::new(&self.headings(), &usual.collect::<Vec<_>>(), key)
+    }
+
+    pub(crate) fn column(&self, key: &str) -> Option<&'static Column<R, C>> {
+        self.0.iter().find(|column| column.heading.key == key)
+    }
+
+    fn shown(&self, chosen: &Chosen) -> Vec<&'static Column<R, C>> {
+        chosen.shown().into_iter().filter_map(|key| self.column(key)).collect()
+    }
+
+    /// The columns that there is room for, behind so many for a mark, and their grid.
+    pub(crate) fn fit(
+        &self,
+        chosen: &Chosen,
+        mark: impl Into<Option<usize>>,
+        width: usize,
+        ellipsis: char,
+    ) -> (Vec<&'static Column<R, C>>, Grid) {
+        self.fit_offered(chosen, |_| true, mark, width, ellipsis)
+    }
+
+    /// As [`Self::fit`], of the columns that say something.
+    pub(crate) fn fit_offered(
+        &self,
+        chosen: &Chosen,
+        is_offered: impl Fn(&str) -> bool,
+        mark: impl Into<Option<usize>>,
+        width: usize,
+        ellipsis: char,
+    ) -> (Vec<&'static Column<R, C>>, Grid) {
+        let mut shown = self.shown(chosen);
+        shown.retain(|column| is_offered(column.heading.key));
+        fitting(shown, chosen.is_usual(), mark, width, ellipsis, |column| column.width)
+    }
+
+    /// Puts rows in order; equals stay as they are.
+    pub(crate) fn sort(&self, chosen: &Chosen, rows: &mut [&R], with: &C) {
+        let Sorted { key, descending } = chosen.sorted();
+        if let Some(column) = self.column(key) {
+            rows.sort_by(|a, b| match descending {
+                true => column.compare(b, a, with),
+                false => column.compare(a, b, with),
+            });
+        }
+    }
+
+    /// All columns of some rows as text below their titles, the first as wide as it has to be.
+    pub(crate) fn text(&self, rows: &[R], with: &C, most: usize) -> String {
+        let name = self.0.first().into_iter().flat_map(|column| {
+            let title = text::width(column.heading.title);
+            rows.iter().map(|row| text::width(&column.cell(row, with))).chain([title])
+        });
+        let name = name.max().unwrap_or(0).min(most);
+        let widths = self.0.iter().map(|column| column.width.0);
+        let widths = std::iter::once(name).chain(widths.skip(1));
+        let grid = grid_of(self.0.iter().zip(widths), None, '~');
+        let line = |row| grid.line(self.0.iter().map(|column| column.cell(row, with)));
+        std::iter::once(grid.titles()).chain(rows.iter().map(line)).map(|it| it + "\n").collect()
+    }
+
+    /// A row as text, with the titles of its cells.
+    pub(crate) fn row(&self, chosen: &Chosen, row: &R, with: &C) -> String {
+        let columns = self.shown(chosen).into_iter();
+        let cells = columns.map(|it| (it.heading.title, it.cell(row, with)));
+        // Pictures have no words.
+        let cells = cells.filter(|(_, cell)| !cell.is_empty());
+        cells.map(|(title, cell)| format!("{title} {cell}")).collect::<Vec<_>>().join("  ")
+    }
+}
+
+/// Those of some columns that there is room for, behind so many for a mark, and their grid. By
+/// rank the least needed give way first; else, where somebody has put them in their order, the
+/// last. The most needed grow first.
+pub(crate) fn fitting<R: 'static, C: 'static>(
+    mut columns: Vec<&'static Column<R, C>>,
+    by_rank: bool,
+    mark: impl Into<Option<usize>>,
+    width: usize,
+    ellipsis: char,
+    widths: impl Fn(&Column<R, C>) -> (usize, usize),
+) -> (Vec<&'static Column<R, C>>, Grid) {
+    let mark = mark.into();
+    let before = mark.map_or(0, |mark| mark + 1);
+    let mut left = loop {
+        let used = before + columns.iter().map(|it| widths(it).0 + 1).sum::<usize>();
+        let ranks = columns.iter().filter(|it| !it.heading.stays).map(|it| it.rank);
+        let (most, last) = (ranks.max(), columns.iter().rposition(|it| !it.heading.stays));
+        // There is no blank behind the last one.
+        match ((width + 1).checked_sub(used), most, last) {
+            (Some(left), ..) => break left,
+            (None, Some(most), _) if by_rank => {
+                columns.retain(|it| it.heading.stays || it.rank != most);
+            }
+            (None, _, Some(last)) => drop(columns.remove(last)),
+            (None, _, None) => break 0,
+        }
+    };
+    let mut grown: Vec<usize> = columns.iter().map(|it| widths(it).0).collect();
+    let mut places: Vec<usize> = (0..columns.len()).collect();
+    places.sort_by_key(|place| columns[*place].rank);
+    for place in places {
+        let (least, most) = widths(columns[place]);
+        let more = left.min(most.saturating_sub(least));
+        grown[place] += more;
+        left -= more;
+    }
+    if let (Some(width), Some(true)) = (grown.last_mut(), columns.last().map(|it| it.is_left)) {
+        *width += left;
+    }
+    let grid = grid_of(columns.iter().copied().zip(grown), mark, ellipsis);
+    (columns, grid)
+}
+
+/// The grid of columns that are so wide, behind so many for a mark.
+pub(crate) fn grid_of<R: 'static, C: 'static>(
+    columns: impl IntoIterator<Item = (&'static Column<R, C>, usize)>,
+    mark: impl Into<Option<usize>>,
+    ellipsis: char,
+) -> Grid {
+    let grid = Grid::new(ellipsis);
+    let grid = match mark.into() {
+        Some(mark) => grid.left("", mark),
+        None => grid,
+    };
+    columns.into_iter().fold(grid, |grid, (column, width)| {
+        let title = column.heading.title;
+        let grid = if column.is_left { grid.left(title, width) } else { grid.right(title, width) };
+        grid.cuts_end(column.cuts_end).sorts(column.heading.key)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCALE: Scale = Scale { ticks_per_second: 1.0, unit: Unit::Time };
+
+    static TABLE: Table<(u32, &str), Scale> = table! {
+        (u32, &str), Scale;
+        "name", "Name", 4, Text(|row, _| row.1.into()).left(8).stays(), "";
+        "size", "Size", 4, Whole(|row, _| Some(row.0.into())).rank(1), "";
+        "more", "More", 4, Text(|_, _| String::new()).right().rank(2).unsorted(), "";
+        "spare", "Spare", 5, Text(|_, _| "x".into()).right().spare(), "";
+    };
+
+    #[test]
+    fn a_table_has_what_was_chosen_in_its_order_as_far_as_there_is_room() {
+        let mut chosen = TABLE.usual("size");
+        let titles = |chosen: &Chosen, width| TABLE.fit(chosen, 1, width, '~').1.titles();
+        assert_eq!(titles(&chosen, 30), "  Name     Size More");
+        assert_eq!(titles(&chosen, 18), "  Name   Size More");
+        assert_eq!(titles(&chosen, 14), "  Name    Size", "the one of the greatest rank goes");
+        assert_eq!(titles(&chosen, 3), "  Name", "what stays stays");
+        chosen.check("spare");
+        chosen.check("name");
+        chosen.move_column("spare", false, &|key| key != "more");
+        assert_eq!(chosen.shown(), ["name", "spare", "more", "size"]);
+        assert_eq!(titles(&chosen, 16), "  Name     Spare", "now the last goes first");
+        chosen.move_column("spare", false, &|_| true);
+        assert_eq!(chosen.shown()[0], "name", "the first stays first");
+        let (columns, sorted) = chosen.own();
+        assert_eq!((columns.map(|it| it.len()), sorted), (Some(4), None));
+        chosen.show(&["size"]);
+        assert_eq!(chosen.shown(), ["name", "size"]);
+    }
+
+    #[test]
+    fn rows_are_sorted_and_copied_by_what_was_chosen() {
+        let mut chosen = TABLE.usual("size");
+        let (a, b) = ((1, "b"), (2, "a"));
+        let sorted = |chosen: &Chosen| {
+            let mut rows = [&a, &b];
+            TABLE.sort(chosen, &mut rows, &SCALE);
+            rows.map(|row| row.0)
+        };
+        assert_eq!(sorted(&chosen), [2, 1]);
+        chosen.click("size");
+        assert_eq!(sorted(&chosen), [1, 2]);
+        chosen.click("name");
+        assert_eq!(sorted(&chosen), [2, 1]);
+        chosen.click("more");
+        assert_eq!(chosen.sorted().key, "name", "it cannot be sorted by that");
+        chosen.check("spare");
+        assert_eq!(TABLE.row(&chosen, &a, &SCALE), "Name b  Size 1  Spare x");
+    }
+}

@@ -1,0 +1,160 @@
+//! How points, threads, files and processes are named, wherever a name is asked for: in the
+//! filter, in commands, in `--name`.
+//!
+//! ```text
+//! parse          what contains it, upper and lower case alike
+//! Parse          with a capital in it, case counts
+//! io.*  wait?    all of the name, with * for any text and ? for a character
+//! ^io\.|crc$     what else can be a regular expression is one, and is found as it stands
+//! /parse a/      this is one in any case, and may have blanks
+//! "parse a"      the whole name, to the letter
+//! ```
+
+use regex_lite::{Regex, RegexBuilder};
+
+/// What makes a text a regular expression, if it can be read as one.
+const META: &[char] = &['\\', '.', '+', '*', '?', '(', ')', '|', '[', ']', '{', '}', '^', '$'];
+/// Bytes that a regular expression may take when made ready to be used.
+const MOST_BYTES: usize = 1 << 20;
+
+/// A test that names pass or fail.
+#[derive(Clone, Debug)]
+pub enum Pattern {
+    /// Every name.
+    Anything,
+    /// This name.
+    Whole(String),
+    /// Names with this in them.
+    Part {
+        /// In small letters where case does not count.
+        text: String,
+        /// Upper and lower case differ.
+        case_counts: bool,
+    },
+    /// Names that a regular expression finds, or that contain what was typed.
+    Regex(Regex, String),
+}
+
+impl Pattern {
+    /// Reads what somebody typed.
+    ///
+    /// # Errors
+    ///
+    /// In a line, if it has to be an expression and is none.
+    pub fn new(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Ok(Self::Anything);
+        }
+        if let Some(inner) = text.strip_prefix('"') {
+            return Ok(match inner.strip_suffix('"') {
+                Some(whole) if !whole.is_empty() => Self::Whole(whole.to_owned()),
+                _ if inner.is_empty() || inner == "\"" => Self::Anything,
+                // Not closed yet.
+                _ => Self::Part { text: inner.to_owned(), case_counts: true },
+            });
+        }
+        if let Some(inner) = text.strip_prefix('/') {
+            let inner = inner.strip_suffix('/').unwrap_or(inner);
+            // Typed as far as the first slash, it says nothing yet.
+            return if inner.is_empty() { Ok(Self::Anything) } else { regex(inner, inner) };
+        }
+        if let Some(glob) = glob(text) {
+            return regex(&glob, text);
+        }
+        if text.contains(META)
+            && let Ok(pattern) = regex(text, text)
+        {
+            return Ok(pattern);
+        }
+        let case_counts = case_counts(text);
+        let text = if case_counts { text.to_owned() } else { text.to_lowercase() };
+        Ok(Self::Part { text, case_counts })
+    }
+
+    /// Whether it finds a name.
+    pub fn finds(&self, name: &str) -> bool {
+        match self {
+            Self::Anything => true,
+            Self::Whole(whole) => name == whole,
+            Self::Part { text, case_counts: true } => name.contains(text),
+            Self::Part { text, case_counts: false } => name.to_lowercase().contains(text),
+            Self::Regex(regex, text) => regex.is_match(name) || name.contains(text),
+        }
+    }
+
+    /// Whether somebody who typed this means a process of this name. What is no expression is
+    /// looked for as it stands.
+    pub fn means(text: &str, name: &str) -> bool {
+        Self::new(text).map_or_else(|_| name.contains(text), |pattern| pattern.finds(name))
+    }
+}
+
+/// An expression for a pattern of a whole name, as PFP_ENABLE has them; none for what is no such
+/// pattern, as `.*crc`.
+fn glob(text: &str) -> Option<String> {
+    let is_other = |c: char| META.contains(&c) && !"*?.".contains(c);
+    if !text.contains(['*', '?']) || text.starts_with('.') || text.contains(is_other) {
+        return None;
+    }
+    let mut pattern = String::from("(?s)^");
+    for c in text.chars() {
+        match c {
+            '*' => pattern.push_str(".*"),
+            '?' => pattern.push('.'),
+            c => pattern.push_str(&regex_lite::escape(c.encode_utf8(&mut [0; 4]))),
+        }
+    }
+    Some(pattern + "$")
+}
+
+/// Case counts by what was typed.
+fn regex(pattern: &str, text: &str) -> Result<Pattern, String> {
+    let built = RegexBuilder::new(pattern)
+        .case_insensitive(!case_counts(text))
+        .size_limit(MOST_BYTES)
+        .build();
+    // The crate draws the place over several lines; the last one says it.
+    built.map(|regex| Pattern::Regex(regex, text.to_owned())).map_err(|error| {
+        let error = error.to_string();
+        let last = error.lines().last().unwrap_or_default().trim();
+        last.strip_prefix("error: ").unwrap_or(last).to_owned()
+    })
+}
+
+/// Whoever takes the trouble of a capital means it. `\S` and the like are none.
+fn case_counts(text: &str) -> bool {
+    let mut before = ' ';
+    text.chars().any(|c| {
+        let counts = c.is_uppercase() && before != '\\';
+        before = if before == '\\' { ' ' } else { c };
+        counts
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_by_parts_patterns_and_expressions() {
+        for (text, found, other) in [
+            ("io.*", &["io.", "io.read", "Io.read"][..], &["iox", "my io.read"][..]),
+            ("*", &["", "a b", "#3"], &[]),
+            ("#3", &["#3", "#33"], &["3"]),
+            ("p?rse", &["parse", "pärse"], &["prse", "paarse"]),
+            ("*tail*end", &["tailend", "a tail and an end"], &["tail", "tail end."]),
+            ("Io*", &["Io.read"], &["io.read"]),
+            (".*crc", &["io.crc", "crc32"], &["io.read"]),
+            ("^io|net$", &["io.x", "a.net"], &["my io", "net.wait"]),
+            ("run(int)", &["run(int)", "runint"], &["run()"]),
+            ("\"io.read\"", &["io.read"], &["io.read.x"]),
+            ("/IO.r/", &["aIO.re"], &["io.re"]),
+        ] {
+            let pattern = Pattern::new(text).unwrap();
+            assert!(found.iter().all(|name| pattern.finds(name)), "{text}");
+            assert!(!other.iter().any(|name| pattern.finds(name)), "{text}");
+        }
+        assert!(Pattern::new("/io(/").unwrap_err().contains("open group"));
+        assert!(Pattern::means("/io(", "a/io(b"));
+    }
+}

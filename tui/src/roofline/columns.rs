@@ -1,0 +1,41 @@
+//! The columns of points below a roofline.
+
+use super::{Dot, Roof};
+use crate::grid::{Table, Written, table};
+use crate::model::{FLOPS, Figures};
+use crate::units::NONE;
+
+/// What the cells are written with: the roof, if it is known.
+pub(crate) type Known = Option<Roof>;
+
+pub(crate) static TABLE: Table<(u32, Dot), Known> = table! {
+    (u32, Dot), Known;
+    "name", "Name", 8, Text(|(_, dot), _| dot.label.clone()).left(40).stays(), "its name";
+    "intensity", "FLOP/B", 7, Rate(|(_, dot), _| Some(dot.intensity)).rank(1),
+        "floating-point operations per byte";
+    "flops", "FLOP/s", 7, Rate(|(_, dot), _| Some(dot.flops_per_second)).rank(2),
+        "of a thread, in its own time";
+    "bytes", "B/s", 7, Rate(|(_, dot), _| Some(dot.bytes_per_second())).rank(4),
+        "the same of bytes";
+    "roof", "Roof%", 6, Share(|(_, dot), roof| Some(dot.share_of(roof.as_ref()?))).rank(3),
+        "share of what the machine can do there";
+    "below", "Below", 12, Text(limit).right().rank(5), "what bounds it";
+    "time", "Time", 7, Sum(|(_, dot), _| Some(dot.seconds)).rank(6),
+        "exclusive time since the reset";
+};
+
+impl Written for Known {}
+
+fn limit((_, dot): &(u32, Dot), roof: &Known) -> String {
+    roof.as_ref().and_then(|roof| dot.limit(roof)).unwrap_or(NONE).to_owned()
+}
+
+/// A point below the roof, if it tells of bytes and of floating-point operations.
+pub(crate) fn dot(figures: &Figures, ticks_per_second: f64) -> Option<Dot> {
+    Some(Dot {
+        label: figures.name(),
+        intensity: figures.intensity()?,
+        flops_per_second: figures.amount(FLOPS)?.per_cpu_second?,
+        seconds: figures.total().exclusive as f64 / ticks_per_second,
+    })
+}

@@ -1,0 +1,148 @@
+//! Tables of sums among the text of a screen: of a point by thread, by amounts, by caller, and of
+//! a thread by point. Each has its own order; a click on a heading changes it.
+
+use ratatui::text::Line;
+
+use crate::grid::{Chosen, Grid, Kind, Table, table};
+use crate::look::{Look, chart};
+use crate::model::{mean, off_share};
+use crate::snapshot::Stats;
+use crate::text;
+use crate::units::Scale;
+
+/// Columns of a bar, at most.
+const BAR_MOST: usize = 30;
+
+/// A row of such a table.
+#[derive(Default)]
+pub(super) struct Sums {
+    pub(super) name: String,
+    pub(super) state: &'static str,
+    pub(super) total: Stats,
+    /// Of the whole, or of the greatest.
+    pub(super) share: Option<f64>,
+    /// Amounts in a second of its time.
+    pub(super) rate: Option<f64>,
+}
+
+pub(super) type SumsTable = Table<Sums, Scale>;
+
+/// A point by thread.
+pub(super) static THREADS: SumsTable = table! {
+    Sums, Scale;
+    "thread", "Thread", 8, Text(|it, _| it.name.clone()).left(24).rank(0).stays(), "its name";
+    "thread-state", "State", 8, Text(|it, _| it.state.into()).rank(6), "whether it lives";
+    "thread-count", "Count", 6, Count(count).rank(2), "measurements";
+    "thread-excl", "Excl", 7, Sum(exclusive).rank(1), "all time, less that of regions inside";
+    "thread-avg", "Avg", 7, Time(average).rank(3), "mean of a measurement";
+    "thread-max", "Max", 7, Time(max).rank(4), "longest measurement";
+    "thread-off", "Off%", 5, Share(off).rank(5), "share of its span off the CPU";
+    "thread-bar", "", 4, Picture(|it, _| it.share).left(BAR_MOST).rank(7), "how evenly they share it";
+};
+
+/// A thread by point.
+pub(super) static POINTS: SumsTable = table! {
+    Sums, Scale;
+    "point", "Point", 12, Text(|it, _| it.name.clone()).left(48).rank(0).stays(), "its name";
+    "point-share", "Excl%", 6, Share(|it, _| it.share).rank(1), "share of the thread's time in points";
+    "point-count", "Count", 7, Count(count).rank(2), "measurements";
+    "point-avg", "Avg", 8, Time(average).rank(3), "mean of a measurement";
+    "point-max", "Max", 8, Time(max).rank(4), "longest measurement";
+    "point-excl", "Excl", 8, Sum(exclusive).rank(5), "all time, less that of regions inside";
+    "point-off", "Off%", 6, Share(off).rank(6), "share of its span off the CPU";
+};
+
+/// A point by the amounts of its measurements.
+pub(super) static VARIANTS: SumsTable = table! {
+    Sums, Scale;
+    "by", "By amounts", 8, Text(|it, _| it.name.clone()).left(40).rank(0).stays(), "what each has";
+    "by-count", "Count", 6, Count(count).rank(1), "measurements";
+    "by-avg", "Avg", 7, Time(average).rank(2), "mean of a measurement";
+    "by-min", "Min", 7, Time(min).rank(4), "shortest measurement";
+    "by-max", "Max", 7, Time(max).rank(3), "longest measurement";
+    RATE, "/s", 7, Rate(|it, _| it.rate).rank(5), "of the first amount, in a second of its time";
+};
+
+/// Who calls a point, or whom it calls.
+pub(super) static CALLS: SumsTable = table! {
+    Sums, Scale;
+    WHO, "Callers", 8, Text(|it, _| it.name.clone()).left(40).rank(0).stays(), "the one on the other side";
+    "call-count", "Calls", 8, Count(count).rank(2), "calls";
+    "call-excl", "Excl", 8, Sum(exclusive).rank(3), "time of the one inside, less that of regions inside it";
+    "call-incl", "Incl", 8, Sum(|it, _| Some(it.total.inclusive as f64)).rank(1), "all time of the one inside";
+    "call-share", "Share%", 8, Share(|it, _| it.share).rank(4), "share of the point's time";
+};
+
+/// Keys of columns whose titles are another one's.
+pub(super) const RATE: &str = "by-rate";
+pub(super) const WHO: &str = "call";
+
+fn count(row: &Sums, _: &Scale) -> Option<f64> {
+    Some(row.total.count as f64)
+}
+
+fn exclusive(row: &Sums, _: &Scale) -> Option<f64> {
+    Some(row.total.exclusive as f64)
+}
+
+fn average(row: &Sums, _: &Scale) -> Option<f64> {
+    mean(&row.total)
+}
+
+fn min(row: &Sums, _: &Scale) -> Option<f64> {
+    (row.total.count > 0).then_some(row.total.min as f64)
+}
+
+fn max(row: &Sums, _: &Scale) -> Option<f64> {
+    (row.total.count > 0).then_some(row.total.max as f64)
+}
+
+fn off(row: &Sums, _: &Scale) -> Option<f64> {
+    off_share(&row.total)
+}
+
+/// A line of a text, and the columns if it is the heading of a table.
+pub(super) type TextLine = (Line<'static>, Option<Grid>);
+
+/// The heading of a table and its rows in order, behind blanks; none without rows. The column
+/// `renamed` has another title.
+pub(super) fn lines(
+    table: &'static SumsTable,
+    chosen: &Chosen,
+    rows: &[Sums],
+    renamed: Option<(&str, &str)>,
+    (blanks, width): (usize, usize),
+    scale: &Scale,
+    look: &Look,
+) -> Vec<TextLine> {
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let ellipsis = look.glyphs.ellipsis;
+    let (columns, mut grid) = table.fit(chosen, blanks, width, ellipsis);
+    for slot in &mut grid.slots {
+        if let Some((_, title)) = renamed.filter(|(key, _)| *key == slot.key) {
+            slot.title = text::fit(title, slot.width, ellipsis).trim_end().to_owned().into();
+        }
+    }
+    let mut sorted: Vec<&Sums> = rows.iter().collect();
+    table.sort(chosen, &mut sorted, scale);
+    let head = grid.heading(Some(chosen.sorted()), width, look);
+    let line = |row: &Sums| {
+        let cells = columns.iter().zip(&grid.slots[1..]).map(|(column, slot)| match column.kind {
+            Kind::Picture => {
+                chart::bar(row.share.unwrap_or(0.0), slot.width.min(BAR_MOST), &look.glyphs)
+            }
+            _ => column.cell(row, scale),
+        });
+        let line = grid.line(std::iter::once(String::new()).chain(cells));
+        (Line::raw(text::fit(&line, width, ellipsis)), None)
+    };
+    let rows: Vec<TextLine> = sorted.into_iter().map(line).collect();
+    std::iter::once((head, Some(grid))).chain(rows).collect()
+}
+
+/// The order of the rows of each table; at first that in which they come.
+pub(super) fn unsorted(table: &'static SumsTable) -> Chosen {
+    table.usual("")
+}

@@ -1,0 +1,178 @@
+//! The statistics of a point on a lane.
+
+use std::fmt;
+
+use serde::de::{Deserializer, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+
+/// The statistics of one point on one lane since the point's last reset.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Id of the point.
+    pub point: u32,
+    /// Id of the lane.
+    pub lane: u32,
+    /// Figures of the thread that owns the lane now.
+    pub stats: Stats,
+    /// Figures of threads that owned the lane before and have ended.
+    pub retired: Stats,
+    /// Exclusive ticks of every measurement since the last reset, of `stats`
+    /// and `retired` together, by bucket, in the order of the buckets.
+    #[serde(deserialize_with = "buckets")]
+    pub histogram: Vec<Bucket>,
+    /// The same measurements by their amounts, where the point has amounts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<Variant>,
+}
+
+/// The measurements of a cell that have certain amounts, or the rest of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Variant {
+    /// What each measurement has, in the order of [`super::Point::amounts`]; empty for the
+    /// rest, whose amounts differ.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub each: Vec<u64>,
+    /// What the measurements of the rest have together; empty for others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sums: Vec<u64>,
+    /// Its figures, of all threads that have owned the lane.
+    pub stats: Stats,
+}
+
+impl Variant {
+    /// What its measurements have together of the amount at that place.
+    pub fn sum(&self, place: usize) -> u128 {
+        let each =
+            self.each.get(place).map(|each| u128::from(*each) * u128::from(self.stats.count));
+        each.or_else(|| self.sums.get(place).map(|sum| u128::from(*sum))).unwrap_or(0)
+    }
+}
+
+/// A bucket of a histogram: measurements of `low..low + width` ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "[u64; 3]", into = "[u64; 3]")]
+pub struct Bucket {
+    /// Least value in the bucket, ticks.
+    pub low: u64,
+    /// Number of different values in the bucket, ticks.
+    pub width: u64,
+    /// Measurements in it.
+    pub count: u64,
+}
+
+impl From<[u64; 3]> for Bucket {
+    fn from([low, width, count]: [u64; 3]) -> Self {
+        Self { low, width, count }
+    }
+}
+
+impl From<Bucket> for [u64; 3] {
+    fn from(bucket: Bucket) -> Self {
+        [bucket.low, bucket.width, bucket.count]
+    }
+}
+
+/// Sums over measurements.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stats {
+    /// Finished measurements.
+    pub count: u64,
+    /// Ticks of the regions themselves, on a CPU.
+    pub exclusive: u64,
+    /// Ticks with nested regions, on a CPU; recursion counted once.
+    pub inclusive: u64,
+    /// Ticks between begin and end in which the thread did not run.
+    pub off_cpu: u64,
+    /// Switches noticed between begin and end.
+    pub switches: u64,
+    /// Least exclusive ticks of one measurement; `u64::MAX` while none.
+    pub min: u64,
+    /// Most exclusive ticks of one measurement.
+    pub max: u64,
+    /// Exclusive ticks of the last measurement.
+    pub last: u64,
+    /// Sum of the squares of exclusive ticks, exact. A decimal string in the
+    /// file, since JSON's numbers are too short for it.
+    #[serde(with = "decimal")]
+    pub squares: u128,
+    /// Exponential average of exclusive ticks; 0 while averaging is off.
+    pub average: f64,
+}
+
+impl Default for Stats {
+    fn default() -> Self {
+        Self {
+            count: 0,
+            exclusive: 0,
+            inclusive: 0,
+            off_cpu: 0,
+            switches: 0,
+            min: u64::MAX,
+            max: 0,
+            last: 0,
+            squares: 0,
+            average: 0.0,
+        }
+    }
+}
+
+/// Buckets, in no more memory than they need: a large file has very many.
+pub(super) fn buckets<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Bucket>, D::Error> {
+    struct Buckets;
+
+    impl<'de> Visitor<'de> for Buckets {
+        type Value = Vec<Bucket>;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str("a list of buckets")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Bucket>, A::Error> {
+            // Most histograms have fewer.
+            let mut first = [Bucket { low: 0, width: 0, count: 0 }; 64];
+            for count in 0..first.len() {
+                match list.next_element()? {
+                    Some(bucket) => first[count] = bucket,
+                    None => return Ok(first[..count].to_vec()),
+                }
+            }
+            let mut all = first.to_vec();
+            while let Some(bucket) = list.next_element()? {
+                all.push(bucket);
+            }
+            Ok(all)
+        }
+    }
+
+    input.deserialize_seq(Buckets)
+}
+
+/// `u128` as a decimal string.
+mod decimal {
+    use std::fmt;
+
+    use serde::de::{Deserializer, Error, Visitor};
+    use serde::ser::Serializer;
+
+    pub(super) fn serialize<S: Serializer>(value: &u128, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(value)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<u128, D::Error> {
+        input.deserialize_str(Decimal)
+    }
+
+    struct Decimal;
+
+    impl Visitor<'_> for Decimal {
+        type Value = u128;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str("a decimal number in a string")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<u128, E> {
+            text.parse().map_err(|_| E::custom("expected a decimal number in a string"))
+        }
+    }
+}

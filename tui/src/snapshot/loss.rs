@@ -1,0 +1,194 @@
+//! What was lost, refused or repaired since a process began.
+
+use std::collections::BTreeMap;
+use std::ops::{Index, IndexMut};
+
+use pfp_shm_layout::reader;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Declares the kinds: name here, name in files and in the segment, words for a count, and what
+/// it means and what can be done.
+macro_rules! losses {
+    ($($(#[doc = $doc:literal])* $(#[serde($serde:ident)])? $kind:ident $name:ident $words:literal, $meaning:literal;)*) => {
+        /// A kind of loss.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Loss {
+            $($(#[doc = $doc])* $kind,)*
+        }
+
+        impl Loss {
+            /// All there are.
+            pub const ALL: [Self; [$(stringify!($kind)),*].len()] = [$(Self::$kind,)*];
+
+            /// Its name in files and exports.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$kind => stringify!($name),)* }
+            }
+
+            /// In words, of several.
+            pub fn words(self) -> &'static str {
+                match self { $(Self::$kind => $words,)* }
+            }
+
+            /// What it means, and what can be done.
+            pub fn meaning(self) -> &'static str {
+                match self { $(Self::$kind => $meaning,)* }
+            }
+        }
+
+        /// As it stands in a file.
+        #[derive(Serialize, Deserialize)]
+        struct Written {
+            $($(#[serde($serde)])? $name: u64,)*
+        }
+
+        impl From<Written> for Losses {
+            fn from(written: Written) -> Self {
+                Self([$(written.$name,)*])
+            }
+        }
+
+        impl From<Losses> for Written {
+            fn from(losses: Losses) -> Self {
+                Self { $($name: losses[Loss::$kind],)* }
+            }
+        }
+
+        impl From<&reader::Losses> for Losses {
+            fn from(losses: &reader::Losses) -> Self {
+                Self([$(losses.$name,)*])
+            }
+        }
+    };
+}
+
+losses! {
+    /// Points that found no place in the point table.
+    PointsRefused points_refused "points without a place",
+        "the table of points was full, so they are not measured and have no row; PFP_POINTS=N \
+         gives the program's next start room for N";
+    /// Cells, rings and histogram parts that found no space: their measurements are not recorded.
+    SpaceRefused space_refused "cells not recorded: no space",
+        "there was no memory left for them in /dev/shm or within PFP_MEMORY_MB; what was \
+         measured there is missing from the figures, or from their histograms";
+    /// Threads that found no lane and share the overflow lane.
+    LanesOverflowed lanes_overflowed "threads share the overflow lane",
+        "more threads ran than there are lanes; what they measured is counted, but together; \
+         PFP_LANES=N gives the program's next start room for N";
+    /// Ends that matched no open region, or not the innermost one.
+    MismatchedEnds mismatched_ends "ends not of the innermost region",
+        "an end without its begin measures nothing; one that comes before the ends of the \
+         regions inside gives those up, so they are not counted";
+    /// Begins refused because too many regions were open.
+    BeginsRefused begins_refused "begins nested too deep",
+        "more regions were open than a thread has room for, as in deep recursion or by begins \
+         without an end; those further in are not measured";
+    /// Stamps at which the counter had run backwards, stood still or jumped.
+    ClockAnomalies clock_anomalies "times the clock went astray",
+        "the time-stamp counter was less than before, stood still or jumped, as on a machine \
+         whose cores disagree or that was suspended or moved; such a measurement counts with \
+         the CPU time, or as no time";
+    /// Records of rings that this reader came too late for. Nothing is missing by that: a ring
+    /// keeps the last ones, and overwriting the others is what it is for.
+    RecordsLost records_lost "records overwritten", "a ring keeps the last ones";
+    /// Cells that could not be read whole this time; their figures are those of the reading
+    /// before.
+    CellsBusy cells_busy "cells not read whole just now", "they are read at the next poll";
+    /// Begins that could not be measured: there was no memory, or a signal handler came while
+    /// its thread claimed its lane.
+    #[serde(default)]
+    BeginsMissed begins_missed "begins not measured",
+        "there was no memory for the thread's lane or for a cell of it, or a signal handler \
+         came while its thread claimed its lane; they are missing from the figures";
+    /// Measurements that have no record: there was no memory for the ring, or none to write to.
+    /// They are in all figures.
+    #[serde(default)]
+    RecordsMissed records_missed "measurements without a record",
+        "there was no memory for the ring, or the thread has none, or a signal handler \
+         interrupted pfp itself; they are in the figures, and missing from timeline and traces";
+}
+
+/// How often each kind happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Written", into = "Written")]
+pub struct Losses([u64; Loss::ALL.len()]);
+
+impl Index<Loss> for Losses {
+    type Output = u64;
+
+    fn index(&self, kind: Loss) -> &u64 {
+        &self.0[kind as usize]
+    }
+}
+
+impl IndexMut<Loss> for Losses {
+    fn index_mut(&mut self, kind: Loss) -> &mut u64 {
+        &mut self.0[kind as usize]
+    }
+}
+
+impl FromIterator<(Loss, u64)> for Losses {
+    fn from_iter<T: IntoIterator<Item = (Loss, u64)>>(counts: T) -> Self {
+        let mut losses = Self::default();
+        counts.into_iter().for_each(|(kind, count)| losses[kind] = count);
+        losses
+    }
+}
+
+impl Losses {
+    /// Those that happened.
+    pub fn iter(&self) -> impl Iterator<Item = (Loss, u64)> {
+        Loss::ALL.into_iter().map(|kind| (kind, self[kind])).filter(|(_, count)| *count > 0)
+    }
+
+    /// Those that mean something for the figures: rings overwrite their records for good reason,
+    /// and a cell that is busy is read the next time.
+    pub fn lasting(&self) -> impl Iterator<Item = (Loss, u64)> {
+        self.iter().filter(|(kind, _)| !matches!(kind, Loss::RecordsLost | Loss::CellsBusy))
+    }
+
+    /// Whether nothing happened.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Adds those of another process.
+    pub fn add(&mut self, more: &Self) {
+        self.change_by(more, u64::saturating_add);
+    }
+
+    /// What happened since; of busy cells those of the last look.
+    pub fn since(&self, before: &Self) -> Self {
+        let mut since = self.clone();
+        since.change_by(before, u64::saturating_sub);
+        since[Loss::CellsBusy] = self[Loss::CellsBusy];
+        since
+    }
+
+    fn change_by(&mut self, other: &Self, put: fn(u64, u64) -> u64) {
+        self.0.iter_mut().zip(other.0).for_each(|(own, other)| *own = put(*own, other));
+    }
+}
+
+/// Those of one lane: a few kinds, by their names.
+pub(super) mod of_lane {
+    use super::*;
+
+    const KINDS: [Loss; 4] =
+        [Loss::MismatchedEnds, Loss::BeginsRefused, Loss::ClockAnomalies, Loss::RecordsMissed];
+
+    pub(in super::super) fn serialize<S: Serializer>(
+        losses: &Losses,
+        out: S,
+    ) -> Result<S::Ok, S::Error> {
+        out.collect_map(KINDS.map(|kind| (kind.name(), losses[kind])))
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        input: D,
+    ) -> Result<Losses, D::Error> {
+        let found = BTreeMap::<String, u64>::deserialize(input)?;
+        let count = |kind: Loss| Some((kind, *found.get(kind.name())?));
+        Ok(KINDS.into_iter().filter_map(count).collect())
+    }
+}

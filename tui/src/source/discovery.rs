@@ -1,0 +1,191 @@
+//! What looking for processes brought, and why something is not among it.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Refusal, Wanted, Which};
+use crate::snapshot::ProcessState;
+
+/// A process that could be watched.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// The name the program gave itself, else its executable's file name.
+    pub name: String,
+    /// Path of the executable.
+    pub exe: String,
+    /// Process id, as the process itself knows it.
+    pub pid: u32,
+    /// Its id here, if it has a pid namespace of its own.
+    pub pid_here: Option<u32>,
+    /// Random id of the segment, 32 hex digits.
+    pub segment_id: String,
+    /// Whether it still runs.
+    pub state: ProcessState,
+    /// When its segment was created, nanoseconds since the Unix epoch.
+    pub started_unix_ns: u64,
+    /// Points it has registered so far.
+    pub points: u32,
+    /// Which `pfp-top run` started it or an ancestor of it; 0 for none.
+    pub run: u64,
+    /// It has ended while [`super::Collecting`] waited for it.
+    pub awaited: bool,
+}
+
+impl Candidate {
+    /// Whether the process still runs.
+    pub fn runs(&self) -> bool {
+        self.state == ProcessState::Running
+    }
+
+    /// The process id that `ps` shows here, as far as that is known.
+    pub fn visible_pid(&self) -> u32 {
+        self.pid_here.unwrap_or(self.pid)
+    }
+
+    /// Its name and program, and its id inside a container.
+    pub fn label(&self) -> String {
+        let Self { name, exe, pid, .. } = self;
+        match self.pid_here {
+            Some(_) => format!("{name}  {exe}  (pid {pid} in its namespace)"),
+            None => format!("{name}  {exe}"),
+        }
+    }
+}
+
+/// What looking for processes brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Discovery {
+    /// What can be watched, in no particular order.
+    pub candidates: Vec<Candidate>,
+    /// Where it was looked for.
+    pub searched: Vec<PathBuf>,
+    /// Segments of processes that have ended, which [`super::gc`] would remove.
+    pub stale: usize,
+    /// Segments that could not be used, and why.
+    pub refused: Vec<Refused>,
+    /// Segments of other users here that this one has no right to see.
+    #[serde(default)]
+    pub unseen: usize,
+    /// What to say where nothing is found, if the finder knows better than that
+    /// there is nothing.
+    pub instead: Option<String>,
+    /// Whether nothing will come any more.
+    pub is_over: bool,
+    /// The command that leads to the place where it was looked; none for this machine.
+    pub via: Option<String>,
+}
+
+/// A segment that was found but cannot be watched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// Process id of its owner, where that is known.
+    pub pid: Option<u32>,
+    /// Why not.
+    pub why: Refusal,
+}
+
+/// Processes that are named where the one that was asked for is not found.
+pub(super) const OTHERS: usize = 3;
+
+impl Discovery {
+    /// Why there is nothing that fits what was asked for.
+    pub fn why_none(&self, wanted: &Wanted) -> Refusal {
+        let asked = match wanted.which {
+            Some(Which::Pid(pid)) => Some(pid),
+            _ => None,
+        };
+        let concerns = |refused: &&Refused| match wanted.which {
+            Some(_) => asked.is_some() && refused.pid == asked,
+            None => true,
+        };
+        if let Some(refused) = self.refused.iter().find(concerns) {
+            return refused.why.clone();
+        }
+        if let Some(pid) = asked.filter(|_| self.via.is_none())
+            && let Some(why) = foreign(pid)
+        {
+            return why;
+        }
+        if wanted.is_any() {
+            return Refusal::NoTarget(self.nothing_found());
+        }
+        if self.candidates.is_empty() {
+            let why = self.nothing_found();
+            return Refusal::NoTarget(format!("{why}; `pfp-top doctor` tells why one is missing"));
+        }
+        let wanted = wanted.describe();
+        let others = self.candidates.iter().map(|it| format!("{}[{}]", it.name, it.visible_pid()));
+        let others: Vec<String> = others.take(OTHERS).collect();
+        let more = self.candidates.len() - others.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        Refusal::NoTarget(format!(
+            "no instrumented process with {wanted}, but {}{more}; `pfp-top list` shows them, \
+             `pfp-top doctor` tells why one is missing",
+            others.join(", ")
+        ))
+    }
+
+    /// One sentence for a user who has nothing to watch.
+    pub fn nothing_found(&self) -> String {
+        let mut text = match (&self.instead, &self.via) {
+            (Some(instead), Some(via)) => format!("{via}: {instead}"),
+            (Some(instead), None) => instead.clone(),
+            (None, Some(via)) => format!("{via}: no instrumented process"),
+            (None, None) => self.nothing_here(),
+        };
+        for why in self.not_shown() {
+            text.push_str(&format!("; {why}"));
+        }
+        text
+    }
+
+    /// That there is nothing here, and where it was looked.
+    pub(crate) fn nothing_here(&self) -> String {
+        // SAFETY: getuid has no preconditions and cannot fail.
+        let uid = unsafe { libc::getuid() };
+        let mut text = format!("no instrumented process for uid {uid}");
+        match self.stale {
+            0 => {}
+            1 => text.push_str("; 1 stale segment (`pfp-top gc`)"),
+            n => text.push_str(&format!("; {n} stale segments (`pfp-top gc`)")),
+        }
+        if !self.searched.is_empty() {
+            let places: Vec<_> = self.searched.iter().map(|p| p.display().to_string()).collect();
+            text.push_str(&format!("; looked in {}", places.join(", ")));
+        }
+        text
+    }
+
+    /// Why each of the others is not among the candidates.
+    pub fn not_shown(&self) -> impl Iterator<Item = String> {
+        self.refused.iter().map(|refused| refused.why.to_string()).chain(self.unseen())
+    }
+
+    /// What there is that this user may not see, and what would let them; none if all is seen.
+    pub fn unseen(&self) -> Option<String> {
+        let segments = match self.unseen {
+            0 => return None,
+            1 => "1 segment".into(),
+            n => format!("{n} segments"),
+        };
+        Some(format!("{segments} of other users cannot be seen here: `sudo pfp-top` shows them"))
+    }
+}
+
+/// Why a process cannot be watched whatever it is: there is none of this id, or
+/// it is another user's. None for one of this user's.
+pub(super) fn foreign(pid: u32) -> Option<Refusal> {
+    let Ok(process) = std::fs::metadata(format!("/proc/{pid}")) else {
+        return Some(Refusal::NoTarget(format!("there is no process {pid}")));
+    };
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    let (owner, own) = (process.uid(), unsafe { libc::geteuid() });
+    (owner != own).then(|| {
+        Refusal::Permission(format!(
+            "process {pid} belongs to uid {owner}, and this is uid {own}; a process shows its \
+             figures to its own user and to root: try `sudo pfp-top -p {pid}`"
+        ))
+    })
+}

@@ -1,0 +1,156 @@
+//! Files as sources: which one it is its content tells, not its name.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::{FileSource, Members, Source, Together, file, group, guarded};
+use crate::files::input::Input;
+use crate::files::json::unreadable;
+use crate::files::recording::{MAGIC, Moment, Recording};
+use crate::model::between;
+use crate::snapshot::Snapshot;
+
+/// Opens a snapshot file, a copy of a segment, compressed or not, or a recording at
+/// its last moment: what it is its content tells, not its name. `-` is standard input.
+pub fn open(path: &Path) -> Result<Box<dyn Source>> {
+    let unreadable = |error| unreadable(path, error);
+    let input = Input::open(path, file::is_known).map_err(unreadable)?;
+    let is_recording = input.start().map_err(unreadable)?.starts_with(&MAGIC);
+    match input {
+        Input::File(file) if is_recording => Ok(guarded(Box::new(Recording::read(file, path)?))),
+        Input::Stdin(_) if is_recording => {
+            bail!("expected a file, since a recording is read here and there, found a pipe")
+        }
+        input => Ok(guarded(Box::new(FileSource::read(&input, path)?))),
+    }
+}
+
+/// Opens a recording at a moment of it, or a snapshot file where none is asked for.
+///
+/// # Errors
+///
+/// Also if a moment is asked for that a recording does not have, or of a file that is
+/// none.
+pub fn open_at(path: &Path, moment: Option<&Moment>) -> Result<Box<dyn Source>> {
+    let mut source = open(path)?;
+    let Some(moment) = moment else { return Ok(source) };
+    let shown = path.display();
+    match source.recording() {
+        Some(recording) => {
+            let place = recording.find(moment).with_context(|| shown.to_string())?;
+            recording.seek(place);
+            Ok(source)
+        }
+        None => bail!(
+            "expected a recording to look for {moment} in, found that {shown} is a snapshot, of \
+             one moment only; leave the moment out"
+        ),
+    }
+}
+
+/// Opens several files as one, each at its last moment or that which is asked for; with
+/// `sum`, points of one name become one.
+///
+/// # Errors
+///
+/// As of [`open_at`]; also if two are of one process, or their clocks cannot be summed.
+pub fn open_together(
+    paths: &[PathBuf],
+    sum: bool,
+    moment: Option<&Moment>,
+) -> Result<Box<dyn Source>> {
+    let mut files = group::Files::default();
+    for path in paths {
+        let mut source = open_at(path, moment)?;
+        let mut snapshot = source.poll()?;
+        source.add_records(&mut snapshot);
+        files.add(path, snapshot)?;
+    }
+    let together = Together { members: Members::Segments(files.ids()), sum };
+    let mut group = group::Group::new(together, Box::new(files))?;
+    let mut snapshot = group.poll()?;
+    group.add_records(&mut snapshot);
+    Ok(guarded(Box::new(FileSource::of(snapshot))))
+}
+
+/// Reads several files, each as [`read`] does, and sums them: points of one name become one.
+///
+/// # Errors
+///
+/// As of [`read`] and [`open_together`].
+pub fn read_sum(paths: &[PathBuf], span: &Span) -> Result<Snapshot> {
+    let mut files = group::Files::default();
+    for path in paths {
+        files.add(path, read(path, span, false)?)?;
+    }
+    let together = Together { members: Members::Segments(files.ids()), sum: true };
+    guarded(Box::new(group::Group::new(together, Box::new(files))?)).poll()
+}
+
+/// A part of what a file tells: a recording has many moments, a snapshot but one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// When it begins; without it, when the process did.
+    pub from: Option<Moment>,
+    /// When it ends; without it, at the last moment.
+    pub to: Option<Moment>,
+}
+
+/// Reads a file: all that was measured up to a moment, or between two. With the records
+/// where they are wanted.
+///
+/// # Errors
+///
+/// As of [`open_at`]; also if the span has no time in it.
+pub fn read(path: &Path, span: &Span, with_records: bool) -> Result<Snapshot> {
+    let mut source = open_at(path, span.to.as_ref())?;
+    let mut to = source.poll()?;
+    if with_records {
+        source.add_records(&mut to);
+    }
+    let Some(from) = &span.from else { return Ok(to) };
+    let first = open_at(path, Some(from))?.poll()?;
+    between(&first, to).with_context(|| {
+        format!(
+            "expected a moment behind {from} to look at what was measured since, found none in {}",
+            path.display()
+        )
+    })
+}
+
+/// The moments that a recording is cut at, so that each part is about so long, from one
+/// moment to another. What is left behind the last of them is too short.
+///
+/// # Errors
+///
+/// As of [`open_at`]; also if it is no recording, or shorter than one part.
+pub fn read_parts(path: &Path, span: &Span, long: Duration) -> Result<Vec<Snapshot>> {
+    let mut source = open_at(path, span.to.as_ref())?;
+    let shown = path.display();
+    let Some(recording) = source.recording() else {
+        bail!("expected a recording to cut in parts, found that {shown} is a snapshot");
+    };
+    let last = recording.cursor();
+    let first = match &span.from {
+        Some(from) => recording.find(from).with_context(|| shown.to_string())?,
+        None => 0,
+    };
+    let places = recording.cut(first, last, long);
+    if places.len() < 2 {
+        let found = recording.since_first(last).saturating_sub(recording.since_first(first));
+        bail!(
+            "expected at least {}s of {shown}, found {}s there",
+            long.as_secs_f64(),
+            found.as_secs_f64()
+        );
+    }
+    let mut at = |place: usize| {
+        if let Some(recording) = source.recording() {
+            recording.seek(place);
+        }
+        source.poll()
+    };
+    places.into_iter().map(&mut at).collect()
+}

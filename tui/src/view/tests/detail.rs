@@ -1,0 +1,275 @@
+//! A point in full.
+
+use super::*;
+
+#[test]
+fn a_point_in_full() {
+    let mut desk = desk();
+    desk.wait(20);
+    desk.app.common.selected = Some(1);
+    desk.code(KeyCode::Enter);
+    check_all("detail", &mut desk);
+}
+
+#[test]
+fn a_point_of_the_clock_has_no_exclusive_time_and_its_detail_says_why() {
+    let mut desk = desk();
+    {
+        let mut process = desk.process.0.borrow_mut();
+        let point = &mut process.snapshot_mut().points[1];
+        (point.device, point.wall) = (true, true);
+    }
+    desk.wait(20);
+    desk.app.common.selected = Some(1);
+    desk.code(KeyCode::Enter);
+    let text = screen(&mut desk, false, (120, 40));
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("so there is no exclusive time"), "{text}");
+    assert!(text.contains("Wall time, all") && text.contains(" wall time "), "{text}");
+    assert!(text.contains("% of the time"), "{text}");
+    for absent in [" exclusive  ", " off CPU ", " switches ", "Exclusive", "one CPU"] {
+        assert!(!text.contains(absent), "{absent} in {text}");
+    }
+}
+
+#[test]
+fn the_histogram_of_the_last_seconds_and_since_a_mark() {
+    let mut desk = desk();
+    desk.app.common.selected = Some(1);
+    desk.code(KeyCode::Enter);
+    desk.wait(20);
+    let all = screen(&mut desk, false, (120, 30));
+    assert!(all.contains("Exclusive, all"), "{all}");
+    // Since the mark that nobody has set: since the detail was opened.
+    desk.press("H");
+    let opened = screen(&mut desk, false, (120, 30));
+    assert!(opened.contains("last 20.0s, since opened"), "{opened}");
+    desk.press("H");
+    check("detail-window", &screen(&mut desk, false, (120, 30)), (120, 30));
+    let lately = desk.app.screens.detail.lately(&desk.app.common).expect("the last ten seconds");
+    let in_all = desk.app.common.selected().expect("it is").total().count;
+    assert_eq!(lately.seconds, 10.0);
+    assert!(lately.count * 2 < in_all && lately.count > 0, "{} of {in_all}", lately.count);
+    let counted: u64 = lately.buckets.iter().map(|bucket| bucket.count).sum();
+    assert_eq!(counted, lately.count);
+    // Of the last minute not all is known.
+    desk.press("H");
+    assert!(screen(&mut desk, false, (120, 30)).contains("last 20.0s: "));
+    desk.press("m");
+    let marked = screen(&mut desk, false, (120, 30));
+    assert!(marked.contains("Exclusive, from now on"), "{marked}");
+    assert!(marked.contains("nothing measured yet"), "{marked}");
+    desk.wait(5);
+    let lately = desk.app.screens.detail.lately(&desk.app.common).expect("since the mark");
+    assert_eq!(lately.seconds, 5.0);
+    // Another point has another past.
+    desk.press("j");
+    assert_eq!(
+        desk.app.screens.detail.lately(&desk.app.common).map(|lately| lately.count),
+        Some(0)
+    );
+}
+
+#[test]
+fn callers_and_callees() {
+    let mut desk = desk();
+    {
+        let mut process = desk.process.0.borrow_mut();
+        let mut snapshot = process.snapshot_mut().clone();
+        // So much of a million, by io.parse, by nobody, and in no edge.
+        let stats =
+            Stats { count: 100, exclusive: 1_000_000, inclusive: 2_000_000, ..Stats::default() };
+        let cell = |point| Arc::new(Cell { point, stats: stats.clone(), ..Cell::default() });
+        snapshot.cells = vec![cell(1), cell(2), cell(3)];
+        let edge = |point, caller, lane, count, exclusive, inclusive| Edge {
+            point,
+            caller,
+            lane,
+            count,
+            exclusive,
+            inclusive,
+        };
+        snapshot.edges = vec![
+            edge(2, None, 0, 10, 200_000, 500_000),
+            edge(2, Some(1), 0, 30, 300_000, 400_000),
+            edge(2, Some(1), 1, 20, 200_000, 600_000),
+            edge(3, Some(2), 1, 100, 1_000_000, 1_000_000),
+        ];
+        // It has ended, so that nothing is added.
+        snapshot.process.state = ProcessState::Exited;
+        *process.snapshot_mut() = snapshot;
+    }
+    desk.wait(1);
+    desk.app.common.unit = Unit::Cycles;
+    desk.app.common.selected = Some(2);
+    desk.code(KeyCode::Enter);
+    let text = screen(&mut desk, false, (120, 60));
+    assert_eq!(words(&text, "io.parse"), ["io.parse", "50", "500kcy", "1.00Mcy", "50.0"]);
+    assert_eq!(words(&text, "(top level)")[2..], ["10", "200kcy", "500kcy", "25.0"]);
+    assert_eq!(words(&text, "(other callers)")[2..], ["40", "300kcy", "500kcy", "25.0"]);
+    assert_eq!(words(&text, "io.crc"), ["io.crc", "100", "1.00Mcy", "1.00Mcy", "50.0"]);
+    // At first the longest calls come first; a click on a heading sorts each table by its own.
+    let place = |text: &str, word: &str| {
+        let found = text.lines().enumerate().find_map(|(y, line)| Some((line.find(word)?, y)));
+        found.map(|(x, y)| Position { x: x as u16, y: y as u16 }).unwrap()
+    };
+    let above = |text: &str| place(text, "(top level)").y < place(text, "(other callers)").y;
+    for (heading, is_above) in [("Calls", false), ("Calls", true), ("Callers", false)] {
+        let target = hit(&desk.app, Rect::new(0, 0, 120, 60), place(&text, heading));
+        let now = desk.now;
+        desk.app.mouse(MouseEventKind::Down(MouseButton::Left), target, now);
+        assert_eq!(above(&screen(&mut desk, false, (120, 60))), is_above, "{heading}");
+    }
+}
+
+/// Two regions open on the first thread, the outer one of a point that has never ended.
+fn with_open() -> Desk {
+    let desk = desk();
+    {
+        let mut process = desk.process.0.borrow_mut();
+        let snapshot = process.snapshot_mut();
+        let second = TICKS_PER_SECOND;
+        let now = snapshot.elapsed_ticks;
+        let open = |point, ago, on_cpu| Open {
+            point,
+            start: now - ago * second,
+            on_cpu: Some(on_cpu * second),
+        };
+        snapshot.clock.overhead_pair = 0;
+        snapshot.points[8].name = "loop".into();
+        snapshot.lanes[0].open = vec![open(8, 12, 6), open(2, 2, 1)];
+    }
+    desk
+}
+
+#[test]
+fn open_regions_are_in_the_table_and_with_their_threads() {
+    let mut desk = with_open();
+    desk.wait(1);
+    let text = screen(&mut desk, false, (120, 30));
+    assert!(text.contains("loop open 13.0s"), "{text}");
+    desk.press("3");
+    let text = screen(&mut desk, false, (120, 30));
+    assert!(
+        text.lines().any(|line| line.contains(" main") && line.contains("3.00s io.read")),
+        "{text}"
+    );
+    desk.app.screens.threads.selected = Some(0);
+    desk.press("d");
+    let text = screen(&mut desk, false, (120, 30));
+    assert_eq!(words(&text, "loop"), ["loop", "13.0s", "6.00s"]);
+    assert_eq!(words(&text, "io.read")[..3], ["io.read", "3.00s", "1.00s"]);
+    // After a crash they were the last thing that it was in.
+    desk.process.0.borrow_mut().snapshot_mut().process.state = ProcessState::Crashed;
+    desk.wait(1);
+    let text = screen(&mut desk, false, (120, 30));
+    assert!(text.contains("was in io.read"), "{text}");
+    assert!(text.contains("Was in when the process died"), "{text}");
+}
+
+#[test]
+fn the_detail_of_a_region_that_is_open() {
+    let mut desk = with_open();
+    desk.wait(1);
+    desk.app.common.selected = Some(8);
+    desk.code(KeyCode::Enter);
+    let text = screen(&mut desk, false, (120, 40));
+    assert!(text.contains("1 for 13.0s"), "{text}");
+    assert!(text.contains("6.00s so far") && text.contains("5.00s so far"), "{text}");
+    // Without its time on a CPU there is only how long it is open.
+    desk.process.0.borrow_mut().snapshot_mut().lanes[0].open[0].on_cpu = None;
+    desk.wait(1);
+    let text = screen(&mut desk, false, (120, 40));
+    assert!(text.contains("1 for 14.0s") && text.contains("not known"), "{text}");
+    assert!(!text.contains("so far"), "{text}");
+    desk.press("1");
+    let text = screen(&mut desk, false, (120, 40));
+    assert!(text.contains("loop open 14.0s wall"), "{text}");
+}
+
+#[test]
+fn what_is_wrong_with_a_point_is_explained_in_its_detail() {
+    let mut desk = desk();
+    {
+        let mut process = desk.process.0.borrow_mut();
+        let snapshot = process.snapshot_mut();
+        snapshot.points[5].state = PointState::InvalidBeginBegin;
+        snapshot.lanes[1].kind = crate::snapshot::LaneKind::Overflow;
+    }
+    desk.wait(1);
+    check_all("anomalies", &mut desk);
+    for (id, said) in [
+        (5, "Switch it on to make it valid again."),
+        (1, "More threads ran than the segment has lanes."),
+    ] {
+        desk.app.common.selected = Some(id);
+        desk.code(KeyCode::Enter);
+        for size in SIZES {
+            let mut text = screen(&mut desk, false, size);
+            desk.app.screens.detail.offset = 3;
+            text += &screen(&mut desk, false, size);
+            desk.app.screens.detail.offset = 0;
+            let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(flat.contains(said), "{said} in {text}");
+        }
+        desk.code(KeyCode::Esc);
+    }
+}
+
+#[test]
+fn what_was_lost_is_said_on_the_table_and_explained_by_enter() {
+    let mut desk = desk();
+    {
+        let mut process = desk.process.0.borrow_mut();
+        let snapshot = process.snapshot_mut();
+        snapshot.losses[Loss::SpaceRefused] = 12;
+        snapshot.losses[Loss::BeginsRefused] = 3;
+        snapshot.lanes[1].amiss[Loss::BeginsRefused] = 3;
+    }
+    desk.wait(1);
+    check_all("losses", &mut desk);
+    let text = screen(&mut desk, false, (120, 30));
+    let notice = text.lines().nth(2).unwrap();
+    assert!(notice.ends_with("3 begins nested too deep: Enter explains"), "{text}");
+    let narrow = screen(&mut desk, false, (60, 12));
+    assert!(narrow.lines().nth(1).unwrap().ends_with("…: Enter explains"), "{narrow}");
+    desk.code(KeyCode::Enter);
+    check("losses-detail", &screen(&mut desk, false, (80, 24)), (80, 24));
+    let text = screen(&mut desk, false, (120, 30));
+    for said in ["3 begins nested too deep (reader 3): more regions", "no memory left for them"] {
+        assert!(text.contains(said), "{said} in {text}");
+    }
+    desk.press("3");
+    check("losses-threads", &screen(&mut desk, false, (120, 30)), (120, 30));
+
+    // Where no point has a place there is no row to open: it stands there at once.
+    {
+        let mut process = desk.process.0.borrow_mut();
+        let snapshot = process.snapshot_mut();
+        snapshot.process.state = ProcessState::Exited;
+        (snapshot.points, snapshot.cells) = (Vec::new(), Vec::new());
+        snapshot.losses[Loss::PointsRefused] = 9;
+    }
+    desk.press("1");
+    desk.wait(1);
+    let text = screen(&mut desk, false, (80, 24));
+    assert!(
+        text.contains(" Lost: 9 points without a place: the table of points was full"),
+        "{text}"
+    );
+    assert!(!text.contains("Enter explains"), "{text}");
+}
+
+#[test]
+fn the_histogram_takes_the_lines_that_nothing_else_needs() {
+    let mut desk = desk();
+    desk.wait(20);
+    desk.app.common.selected = Some(1);
+    desk.code(KeyCode::Enter);
+    // A higher one has all the bars that there are.
+    for height in [34, 40] {
+        let text = screen(&mut desk, false, (120, height));
+        let blank = text.lines().rev().skip(2).take_while(|line| line.is_empty()).count();
+        assert!(blank <= 1, "{blank} at {height}: {text}");
+    }
+}

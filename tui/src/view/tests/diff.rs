@@ -1,0 +1,52 @@
+//! The points beside a baseline.
+
+use super::*;
+
+#[test]
+fn the_comparison_with_a_baseline() {
+    let mut desk = changed();
+    for size in [(180, 30), (120, 30), (80, 24), (40, 8)] {
+        check("diff", &without_times(&screen(&mut desk, false, size)), size);
+    }
+    assert!(screen(&mut desk, true, (180, 30)).is_ascii());
+}
+
+#[test]
+fn only_a_difference_has_a_colour() {
+    let mut desk = changed();
+    // Away from the rows that are looked at.
+    desk.code(KeyCode::End);
+    let now = desk.now;
+    let buffer = drawn(&mut desk.app, now, &Look::new(true, false), (180, 30));
+    let lines = text(&buffer);
+    let mut seen = [0, 0];
+    let rows = lines.lines().zip(buffer.content().chunks(180)).skip(3);
+    for (line, cells) in rows.filter(|(line, _)| line.contains('●') && !line.starts_with('>')) {
+        let differs = line.contains("slower") || line.contains("faster");
+        let coloured = cells.iter().any(|cell| cell.fg != Color::Reset);
+        assert_eq!(coloured, differs, "{line}");
+        seen[usize::from(differs)] += 1;
+    }
+    assert!(seen[0] > 0 && seen[1] > 0, "{lines}");
+}
+
+#[test]
+fn without_a_baseline_the_screen_says_how_to_take_one() {
+    let mut desk = desk();
+    desk.press("5");
+    for size in SIZES {
+        assert!(screen(&mut desk, false, size).contains("b takes one"));
+    }
+    let text = screen(&mut desk, false, (100, 24));
+    assert!(text.lines().last().unwrap().contains(" b baseline "), "{text}");
+    // With one, and a filter that nothing passes, it is said.
+    desk.press("b");
+    desk.wait(2);
+    desk.press("/zzz");
+    desk.code(KeyCode::Enter);
+    for _ in 0..2 {
+        let text = screen(&mut desk, false, (80, 24));
+        assert!(text.contains("no point passes the filter"), "{text}");
+        desk.press("7");
+    }
+}

@@ -1,0 +1,231 @@
+//! A process behind a line that brings what is looked at, and no more: every screen is as of one
+//! that is here.
+
+use anyhow::Result;
+
+use super::*;
+use crate::model::Summing;
+use crate::snapshot::Extent;
+use crate::source::Looking;
+
+const SIZE: (u16, u16) = (120, 30);
+
+/// A made-up process that goes on when the test says so. What it sends can be looked into.
+#[derive(Clone, Default)]
+struct Line {
+    now: Rc<RefCell<Option<Snapshot>>>,
+    sent: Rc<RefCell<Option<Snapshot>>>,
+    is_far: bool,
+    /// The last picture comes again.
+    is_silent: Rc<std::cell::Cell<bool>>,
+    summing: Rc<RefCell<Summing>>,
+    looking: Looking,
+}
+
+impl Source for Line {
+    fn look_at(&mut self, looking: Looking) {
+        self.looking = looking;
+    }
+
+    fn poll(&mut self) -> Result<Snapshot> {
+        if self.is_silent.get() {
+            return Ok(self.sent.borrow().clone().expect("it has spoken"));
+        }
+        let all = self.now.borrow().clone().expect("it is there");
+        let snapshot = match self.looking.sight.extent {
+            Extent::All => all,
+            _ if !self.is_far => all,
+            _ => self.summing.borrow_mut().sum(&all, &self.looking.sight),
+        };
+        Ok(self.sent.borrow_mut().insert(snapshot).clone())
+    }
+
+    fn act(&mut self, _: Change) -> Result<()> {
+        Ok(())
+    }
+
+    fn is_process(&self) -> bool {
+        true
+    }
+}
+
+/// The same process here and behind a line.
+struct Both {
+    made: Synthetic,
+    line: Line,
+    apps: [App; 2],
+    now: Instant,
+}
+
+impl Both {
+    fn new() -> Self {
+        let (now, mut made) = (Instant::now(), Synthetic::new());
+        // Points of which the table shows more than sums.
+        made.snapshot_mut().points[4].file = "openmp".into();
+        made.snapshot_mut().points[4].line = 0;
+        made.snapshot_mut().usage =
+            Some(Usage { cpu_ns: 0, memory_bytes: 1 << 20, threads: 3, cpus: 4 });
+        let open = |point| Open { point, start: 5, on_cpu: Some(3) };
+        made.snapshot_mut().lanes[1].open = vec![open(4), open(5)];
+        let line = Line::default();
+        *line.now.borrow_mut() = Some(made.poll().unwrap());
+        let apps = [true, false].map(|is_far| {
+            let mut app = App::new(Options::default(), Box::new(Stage::default()), now);
+            let sent = if is_far { Rc::clone(&line.sent) } else { Rc::default() };
+            app.watch(Box::new(Line { is_far, sent, ..line.clone() }), now);
+            app
+        });
+        let mut both = Self { made, line, apps, now };
+        both.wait();
+        both.wait();
+        both
+    }
+
+    fn wait(&mut self) {
+        self.now += Duration::from_secs(2);
+        *self.line.now.borrow_mut() = Some(self.made.poll().unwrap());
+        for app in &mut self.apps {
+            app.poll(self.now);
+        }
+    }
+
+    fn press(&mut self, keys: &str) {
+        for key in keys.chars() {
+            let code = match key {
+                '\n' => KeyCode::Enter,
+                '\x1b' => KeyCode::Esc,
+                key => KeyCode::Char(key),
+            };
+            for app in &mut self.apps {
+                app.key(code.into(), self.now);
+            }
+        }
+    }
+
+    /// Both screens show the same; returns it.
+    fn check(&mut self, why: &str) -> String {
+        let look = Look::new(true, false);
+        let [far, near] =
+            [0, 1].map(|app| text(&drawn(&mut self.apps[app], self.now, &look, SIZE)));
+        assert_eq!(far, near, "{why}");
+        far
+    }
+
+    /// What was sent last: the names of the points of which all was, all that a table shows,
+    /// and of which their loads alone.
+    fn sent(&self) -> [Vec<String>; 3] {
+        let sent = self.line.sent.borrow();
+        let snapshot = sent.as_ref().unwrap();
+        let summed = snapshot.summed.as_ref().expect("sums");
+        let (mut whole, mut shown, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
+        for point in &snapshot.points {
+            let cells = || snapshot.cells.iter().filter(|cell| cell.point == point.id);
+            let has_histogram = cells().any(|cell| !cell.histogram.is_empty());
+            let list = match summed.left_out.contains(&point.id) {
+                true => {
+                    assert!(cells().all(|cell| cell.stats.inclusive == 0), "{}", point.name);
+                    &mut left_out
+                }
+                false if has_histogram => &mut whole,
+                false => &mut shown,
+            };
+            list.push(point.name.clone());
+        }
+        [whole, shown, left_out]
+    }
+}
+
+#[test]
+fn every_screen_is_as_of_a_process_that_is_here() {
+    let mut both = Both::new();
+    both.check("the table");
+    let keys = "/io\n|\x1b|/thread:pack\n|\x1b|/!thread:reader\n|\x1b|/thr>1\n|\x1b|/load>5 io\n|\
+                \x1b|2|jj|H|k|\x1b|/domain:openmp\n|2|1|\x1b|4|1|6|8|7|5|1|>>>>|IP|\x1b|1";
+    for keys in keys.split('|') {
+        both.press(keys);
+        both.check(&format!("{keys:?}, at once"));
+        for poll in 0..2 {
+            both.wait();
+            both.check(&format!("{keys:?}, poll {poll}"));
+        }
+    }
+}
+
+/// Of what each thread did before it was looked at, nobody knows.
+#[test]
+fn threads_go_on_from_when_they_are_looked_at() {
+    let mut both = Both::new();
+    both.press("3d");
+    for _ in 0..40 {
+        both.wait();
+    }
+    both.check("the threads and the points of one");
+    both.press("1");
+    both.check("the table");
+}
+
+#[test]
+fn no_more_is_sent_than_is_looked_at() {
+    let mut both = Both::new();
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let [whole, shown, left_out] = both.sent();
+    assert!(whole.is_empty() && left_out.is_empty() && shown.len() == 9, "{whole:?} {left_out:?}");
+
+    both.press("/io\n");
+    both.wait();
+    let [whole, shown, left_out] = both.sent();
+    assert_eq!((whole, shown), (names(&[]), names(&["io.parse", "io.read", "io.crc"])));
+    assert_eq!(left_out.len(), 6);
+    // A figure of a rate is the viewer's own: what else the filter says is not sent.
+    both.press("/ load>100\n");
+    both.wait();
+    assert_eq!(both.sent()[1].len(), 3);
+    both.press("\x1b");
+    both.wait();
+    assert_eq!(both.sent()[1].len(), 9, "they are back");
+
+    // The point that is shown in full, and then the next one.
+    both.press("/io\n");
+    for keys in ["2", "j"] {
+        both.press(keys);
+        let shown = both.apps[0].common.selected().unwrap().name();
+        assert_eq!(both.sent()[0], [shown]);
+        both.wait();
+        assert_eq!(both.sent()[0].len(), 1);
+    }
+    let sent = both.line.sent.borrow().clone().unwrap();
+    let selected = both.apps[0].common.selected;
+    assert!(!sent.edges.is_empty());
+    let is_its = |edge: &Edge| Some(edge.point) == selected || edge.caller == selected;
+    assert!(sent.edges.iter().all(is_its));
+
+    // No point is looked at on these, and no histogram here.
+    for keys in ["4", "6"] {
+        both.press(keys);
+        both.wait();
+        assert_eq!(both.sent()[2].len(), 9, "{keys}");
+    }
+    both.press("3");
+    both.wait();
+    let [whole, shown, left_out] = both.sent();
+    assert!(whole.is_empty() && left_out.is_empty() && shown.len() == 9);
+    assert!(both.line.sent.borrow().as_ref().unwrap().edges.is_empty());
+}
+
+#[test]
+fn what_has_not_come_yet_is_not_shown_as_nothing() {
+    let mut both = Both::new();
+    both.press("/io\n");
+    both.wait();
+    both.line.is_silent.set(true);
+    both.press("\x1b");
+    let look = Look::new(true, false);
+    let table = text(&drawn(&mut both.apps[0], both.now, &look, SIZE));
+    let row = table.lines().find(|line| line.contains("lz.compress")).expect("it has a row");
+    assert!(row.contains(" - "), "{row}");
+    assert!(!row.contains(" 0ns"), "{row}");
+    let place = both.apps[0].common.order.iter().position(|id| *id == 4).unwrap();
+    both.press(&("k".repeat(9) + &"j".repeat(place) + "\n"));
+    let detail = text(&drawn(&mut both.apps[0], both.now, &look, SIZE));
+    assert!(detail.contains("still to come") && detail.contains("Load, "), "{detail}");
+}
