@@ -119,6 +119,11 @@ pub fn get_ready() {
     });
 }
 
+/// Names a thread of this process, which may have measured nothing so far.
+pub fn name_thread(tid: u32, name: &str) {
+    keeping_errno(|| thread::name_thread(tid, name));
+}
+
 /// Counts a region for which there was no room on the calling thread.
 #[cold]
 pub fn count_refusal() {

@@ -19,7 +19,7 @@ use pfp::stack;
 use pfp::table::{Once, Table, mix};
 
 use crate::names::{Domain, Kind, Named, Text, named, paired};
-use crate::{get_ready, ompt, spans, this_thread};
+use crate::{get_ready, name_thread, ompt, spans};
 
 const SYSTEM: &str = "itt";
 /// LLVM's OpenMP tells its regions here too.
@@ -304,7 +304,7 @@ unsafe fn begin(its: *const abi::Domain, id: [u64; 3], text: &'static Text) {
     if let Some(domain) = unsafe { domain(its) }
         && let Some(named) = named(domain, text, Kind::Span)
     {
-        spans::begin(span(its, id), named);
+        spans::begin(span(its, id), named, 0);
     }
 }
 
@@ -356,7 +356,7 @@ unsafe extern "C" fn frame_submit(its: *const abi::Domain, _id: *const Id, begin
     if let Some(domain) = unsafe { domain(its) }.filter(|_| begin != NONE)
         && let Some(named) = named(domain, Text::of(FRAME), Kind::Span)
     {
-        spans::record(named, begin, end);
+        spans::record(named, 0, begin, end);
     }
 }
 
@@ -403,7 +403,7 @@ unsafe extern "C" fn event_start(number: c_int) -> c_int {
     };
     // SAFETY: null, or never freed. Acquire meets `event_create`.
     if let Some(named) = unsafe { event.load(Acquire).as_ref() } {
-        spans::begin(event_key(number), named);
+        spans::begin(event_key(number), named, 0);
     }
     0
 }
@@ -623,7 +623,7 @@ unsafe extern "C" fn counter_dec_delta_in(
 
 unsafe extern "C" fn thread_set_name(name: *const c_char) {
     // SAFETY: the client's text; asks for a number.
-    unsafe { this_thread(libc::gettid() as u32, Text::of_c(name)) }
+    unsafe { name_thread(libc::gettid() as u32, Text::of_c(name)) }
 }
 
 /// What a name of something shared is waited for by.

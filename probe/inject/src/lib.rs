@@ -19,10 +19,11 @@ mod spans;
 use names::Text;
 use pfp::c::get_ready;
 
-/// Names a thread, if it is the calling one.
-fn this_thread(thread: u32, name: &'static Text) {
+/// Names a thread of the program.
+fn name_thread(thread: u32, name: &'static Text) {
     // SAFETY: asks for a number.
-    if unsafe { libc::gettid() } as u32 == thread {
-        pfp::c::keeping_errno(|| pfp::register_thread(name.name()));
+    match unsafe { libc::gettid() } as u32 == thread {
+        true => pfp::c::keeping_errno(|| pfp::register_thread(name.name())),
+        false => pfp::c::name_thread(thread, name.name()),
     }
 }

@@ -215,6 +215,8 @@ pub(crate) enum Kind {
     Amount(&'static str),
     /// Spans of the wall clock, which no thread has for itself.
     Span,
+    /// Such spans with an amount, and what that is called.
+    SpanAmount(&'static str),
 }
 
 impl Kind {
@@ -224,6 +226,7 @@ impl Kind {
             Self::Region => 0,
             Self::Amount(_) => 1,
             Self::Span => 2,
+            Self::SpanAmount(_) => 3,
         }
     }
 }
@@ -350,13 +353,16 @@ fn make(domain: &'static Domain, text: &'static Text, kind: Kind) -> Named {
     let (name, file) = (text.name(), domain.label);
     let measured = match kind {
         Kind::Region => Measured::Point(Point::at(name, file, 0)),
-        Kind::Amount(amount) => {
-            let names: &'static [&'static str] = Box::leak(Box::new([amount]));
-            Measured::Timed(Box::leak(Box::new(past::timed(Point::at(name, file, 0), names))))
-        }
+        Kind::Amount(amount) => with_amount(Point::at(name, file, 0), amount),
+        Kind::SpanAmount(amount) => with_amount(past::wall_point(name, file, 0), amount),
         Kind::Span => Measured::Point(past::wall_point(name, file, 0)),
     };
     Named { domain, text, kind, measured }
+}
+
+fn with_amount(point: Point, amount: &'static str) -> Measured {
+    let names: &'static [&'static str] = Box::leak(Box::new([amount]));
+    Measured::Timed(Box::leak(Box::new(past::timed(point, names))))
 }
 
 #[cfg(test)]

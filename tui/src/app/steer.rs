@@ -111,7 +111,12 @@ impl App {
                     Ok(())
                 };
                 let word = if *on { "on" } else { "off" };
-                (change_each(ids, &mut switch), format!("switched {word} {which}"))
+                let done = change_each(ids, &mut switch);
+                if !on && done.is_ok() {
+                    let all = self.common.model.points().iter().map(Figures::point);
+                    session.keep_off(ids, all);
+                }
+                (done, format!("switched {word} {which}"))
             }
             Question::Reset { ids } => {
                 (change_each(ids, |id| session.reset(*id)), format!("reset {which}"))
