@@ -12,6 +12,7 @@ use pfp_shm_layout::control::Control;
 
 use crate::engine::context::{self, Switched};
 use crate::engine::figures::Histogram;
+pub use crate::engine::process::Switch;
 use crate::engine::{by_hand, calibrate, cold, measure, numeric, process, thread};
 use crate::errno;
 pub use crate::file::File;
@@ -129,8 +130,9 @@ pub fn name_thread(tid: u32, name: &str) {
 pub fn count_refusal() {
     // It may be the first thing that the thread does.
     let thread = thread::current().filter(|thread| thread.is_alive()).or_else(thread::get);
-    if let Some(thread) = thread {
-        thread.count(|tally| &tally.refused);
+    match thread {
+        Some(thread) => thread.count(|tally| &tally.refused),
+        None => process::miss(),
     }
 }
 

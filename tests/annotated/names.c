@@ -31,6 +31,7 @@ static void *named_by_another(void *of)
     sem_wait(&other->named);
     if (!other->is_late)
         nvtxMarkA("of another thread");
+    sem_post(&other->ready);
     sem_wait(&other->done);
     return NULL;
 }
@@ -45,6 +46,7 @@ static void name_another(struct other *other, const char *name)
     sem_wait(&other->ready);
     nvtxNameOsThreadA(other->id, name);
     sem_post(&other->named);
+    sem_wait(&other->ready);
 }
 
 int main(int argc, char **argv)

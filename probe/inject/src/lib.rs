@@ -17,7 +17,12 @@ mod ompt;
 mod spans;
 
 use names::Text;
-use pfp::c::get_ready;
+
+/// Makes the segment, and what names come to for which there is no memory later.
+fn get_ready() {
+    pfp::c::get_ready();
+    names::prepare();
+}
 
 /// Names a thread of the program.
 fn name_thread(thread: u32, name: &'static Text) {

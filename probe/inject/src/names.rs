@@ -128,6 +128,12 @@ impl Text {
     }
 }
 
+/// Makes what all further names come to.
+pub(crate) fn prepare() {
+    Text::others();
+    Domain::others();
+}
+
 fn folds_digits() -> bool {
     static FOLDS: Once<bool> = Once::new();
     *FOLDS
@@ -194,16 +200,24 @@ impl Domain {
         let hash = hash_of(label.as_bytes());
         let make = || Self { label: label.clone().into_owned().leak() };
         let found = ALL_DOMAINS.get(hash, DOMAINS, |domain| domain.label == label, make);
-        found.unwrap_or_else(|| {
-            static REST: Once<Domain> = Once::new();
-            REST.get_or_make(|| Self { label: "(other domains)" })
-        })
+        found.unwrap_or_else(Self::others)
+    }
+
+    fn others() -> &'static Self {
+        static REST: Once<Domain> = Once::new();
+        REST.get_or_make(|| Self { label: "(other domains)" })
     }
 
     /// A part of this domain.
     pub(crate) fn part(&'static self, name: &str) -> &'static Self {
         Self::within(self.label, '/', name)
     }
+}
+
+/// Whether no point of a domain measures.
+#[cold]
+pub(crate) fn are_off(domain: &'static Domain) -> bool {
+    !ALL_NAMED.iter().any(|named| ptr::eq(named.domain, domain) && named.is_on())
 }
 
 /// How a name is measured; one name may be measured in several ways.
@@ -245,6 +259,15 @@ unsafe impl Sync for Named {}
 unsafe impl Send for Named {}
 
 impl Named {
+    /// Whether its point measures, or may.
+    #[inline]
+    pub(crate) fn is_on(&'static self) -> bool {
+        pfp::c::may_measure(match &self.measured {
+            Measured::Point(point) => point,
+            Measured::Timed(timed) => timed.point(),
+        })
+    }
+
     /// Begins a region, with an amount if the name has such.
     #[inline]
     pub(crate) fn begin(&'static self, open: &mut Open, amount: u64) {
@@ -286,14 +309,19 @@ pub(crate) fn paired(
     found.map_or_else(&find, |pair| pair.named)
 }
 
-/// The point of a name.
+/// The point of a name. None if there is no memory for it, which is counted.
 #[inline]
 pub(crate) fn named(
     domain: &'static Domain,
     text: &'static Text,
     kind: Kind,
 ) -> Option<&'static Named> {
-    find(domain, text, kind, POINTS).or_else(|| find(domain, Text::others(), kind, 2 * POINTS))
+    let others = || find(domain, Text::others(), kind, 2 * POINTS);
+    let found = find(domain, text, kind, POINTS).or_else(others);
+    if found.is_none() {
+        c::count_refusal();
+    }
+    found
 }
 
 /// The points of strings that were used last, by where these and their domains are.

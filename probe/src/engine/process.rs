@@ -11,6 +11,7 @@ mod making;
 mod memory;
 mod name;
 mod pausing;
+mod switches;
 
 use std::mem::offset_of;
 use std::path::PathBuf;
@@ -30,6 +31,7 @@ pub(crate) use name::set_name;
 pub(super) use name::{pass_name_on, set_name_here};
 pub(super) use pausing::pause_here;
 pub(crate) use pausing::{is_enabled, pause, pause_latecomer};
+pub use switches::Switch;
 
 use self::gate::Gate;
 use super::point::Kind;
@@ -166,6 +168,7 @@ fn leave_parents() {
     // SAFETY: null, or a process that is never freed.
     let newest = unsafe { NEWEST.load(Acquire).as_ref() };
     if let Some(parents) = newest.filter(|process| !process.is_callers()) {
+        switches::leave_parents();
         parents.detach();
     }
 }
@@ -179,6 +182,7 @@ pub(super) extern "C" fn in_child() {
     errno::kept(|| {
         // None of the parent's threads is here.
         MAKING.forget(|_| true);
+        switches::leave_parents();
         super::calibrate::forget();
         // A handler of another copy, or of the host, may have measured already.
         if current().is_some() {

@@ -88,6 +88,25 @@ fn wide_strings_and_names_of_threads_are_taken() {
     ran.lost_nothing();
 }
 
+/// A program that has no memory left goes on; what cannot be measured is counted.
+#[test]
+fn a_program_without_memory_lives() {
+    const ROUNDS: u64 = 1000;
+    let Some(program) = compiled("limited", Link::Without) else { return };
+    let ran = run(&["--inject", "nvtx"], &program, &[]);
+    assert_eq!(ran.printed, "well\n");
+    // Its thread had all that it needs, and another one waits until there is memory again.
+    assert_eq!(ran.count("nvtx", "known"), 1 + 2 * ROUNDS);
+    let another = ran.count("nvtx", "another");
+    assert!((ROUNDS..=2 * ROUNDS).contains(&another), "{another}");
+    let all = ran.snapshot.points.iter().filter(|point| point.file == "nvtx");
+    let counted: u64 = all.map(|point| ran.count("nvtx", &point.name)).sum();
+    let losses = &ran.snapshot.losses;
+    let lost = losses.begins_missed + losses.begins_refused;
+    assert!(lost > 0, "there was no memory");
+    assert_eq!(counted + lost, 2 + 3 * 4 * ROUNDS);
+}
+
 #[test]
 fn digits_fold_where_that_is_asked_for() {
     let Some(python) = tools::annotated("a script with NVTX") else { return };
