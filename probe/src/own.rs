@@ -71,7 +71,8 @@ impl<T> Own<T> {
     fn first(&'static self, make: fn() -> Option<Box<T>>) -> Option<&'static T> {
         let made = || {
             LEFT.try_with(|left| {
-                let own = Box::into_raw(make()?);
+                // That may have been the last.
+                let own = Box::into_raw(make().filter(|_| has_memory())?);
                 self.0.set(own);
                 left.0.borrow_mut().push(Box::new(move || {
                     self.0.set(ptr::null_mut());

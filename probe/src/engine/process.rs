@@ -41,6 +41,7 @@ use super::turn::Turn;
 use super::{cold, copies, image, owner};
 use crate::clock::{self, calibrate, counter};
 use crate::errno;
+use crate::own::has_memory;
 use crate::snapshot;
 use crate::{InitError, Point};
 
@@ -139,8 +140,9 @@ fn make_or_wait() -> Option<&'static Process> {
         }
         return Some(process);
     }
-    // A handler on a small stack leaves it to whoever comes next.
-    let turn = turn.filter(|_| FAILED.load(Relaxed) == 0 && !cold::has_less_stack(STACK))?;
+    // A handler on a small stack leaves it to whoever comes next, and so does who has no memory.
+    let can_be = || FAILED.load(Relaxed) == 0 && !cold::has_less_stack(STACK) && has_memory();
+    let turn = turn.filter(|_| can_be())?;
     // Before another copy refers to this one.
     image::prepare();
     if let Some(joined) = copies::join() {
