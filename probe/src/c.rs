@@ -12,6 +12,7 @@ use pfp_shm_layout::control::Control;
 
 use crate::engine::context::{self, Switched};
 use crate::engine::figures::Histogram;
+pub use crate::engine::process::Switch;
 use crate::engine::{by_hand, calibrate, cold, measure, numeric, process, thread};
 use crate::errno;
 pub use crate::file::File;
@@ -119,13 +120,19 @@ pub fn get_ready() {
     });
 }
 
+/// Names a thread of this process, which may have measured nothing so far.
+pub fn name_thread(tid: u32, name: &str) {
+    keeping_errno(|| thread::name_thread(tid, name));
+}
+
 /// Counts a region for which there was no room on the calling thread.
 #[cold]
 pub fn count_refusal() {
     // It may be the first thing that the thread does.
     let thread = thread::current().filter(|thread| thread.is_alive()).or_else(thread::get);
-    if let Some(thread) = thread {
-        thread.count(|tally| &tally.refused);
+    match thread {
+        Some(thread) => thread.count(|tally| &tally.refused),
+        None => process::miss(),
     }
 }
 

@@ -1,12 +1,40 @@
 //! What a thread has for itself, on the heap: a library that is loaded into a program that runs
 //! has some hundred bytes of thread-local storage left.
 
+use std::alloc::{Layout, alloc, dealloc};
 use std::cell::{Cell, RefCell};
+use std::hint::black_box;
+use std::mem::MaybeUninit;
 use std::ptr;
 
 /// A place in thread-local storage for something that is made when it is first used, and goes
 /// with the thread. It has nothing to drop itself, so a use need not ask whether it was.
 pub struct Own<T: 'static>(Cell<*mut T>);
+
+/// Memory for something large, which is not filled; none where there is no more.
+#[must_use]
+pub fn room<T>() -> Option<Box<MaybeUninit<T>>> {
+    let layout = Layout::new::<T>();
+    assert!(layout.size() > 0, "it takes memory");
+    // SAFETY: of a size that is not 0.
+    let room = unsafe { alloc(layout) };
+    // SAFETY: allocated just now as a box is, and nothing need be filled.
+    (!room.is_null()).then(|| unsafe { Box::from_raw(room.cast()) })
+}
+
+/// Whether there is heap memory for some small things. Rust ends a program that asks for more
+/// than there is; that must not be the host's end.
+pub(crate) fn has_memory() -> bool {
+    const SPARE: Layout = Layout::new::<[u64; 2048]>();
+    // SAFETY: of a size that is not 0; given back as it was taken.
+    unsafe {
+        let spare = black_box(alloc(SPARE));
+        if !spare.is_null() {
+            dealloc(spare, SPARE);
+        }
+        !spare.is_null()
+    }
+}
 
 /// What goes as the thread ends.
 struct Left(RefCell<Vec<Box<dyn FnOnce()>>>);
@@ -28,9 +56,9 @@ impl<T> Own<T> {
         Self(Cell::new(ptr::null_mut()))
     }
 
-    /// The thread's; none when it ends.
+    /// The thread's; none when it ends, and while there is no memory for it.
     #[inline(always)]
-    pub fn get(&'static self, make: fn() -> Box<T>) -> Option<&'static T> {
+    pub fn get(&'static self, make: fn() -> Option<Box<T>>) -> Option<&'static T> {
         let own = self.0.get();
         // SAFETY: null, or made below and freed only as the thread ends.
         match unsafe { own.as_ref() } {
@@ -40,10 +68,11 @@ impl<T> Own<T> {
     }
 
     #[cold]
-    fn first(&'static self, make: fn() -> Box<T>) -> Option<&'static T> {
-        crate::c::keeping_errno(|| {
+    fn first(&'static self, make: fn() -> Option<Box<T>>) -> Option<&'static T> {
+        let made = || {
             LEFT.try_with(|left| {
-                let own = Box::into_raw(make());
+                // That may have been the last.
+                let own = Box::into_raw(make().filter(|_| has_memory())?);
                 self.0.set(own);
                 left.0.borrow_mut().push(Box::new(move || {
                     self.0.set(ptr::null_mut());
@@ -51,10 +80,11 @@ impl<T> Own<T> {
                     drop(unsafe { Box::from_raw(own) });
                 }));
                 // SAFETY: made just now.
-                unsafe { &*own }
+                Some(unsafe { &*own })
             })
-            .ok()
-        })
+        };
+        // The C library, too, ends a program that has no memory for what is to end with a thread.
+        crate::c::keeping_errno(|| has_memory().then(made))?.ok().flatten()
     }
 }
 

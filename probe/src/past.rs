@@ -49,6 +49,11 @@ pub fn record_wall(point: &'static Point, start: u64, elapsed: u64) {
     elsewhere::record_of_a_device(point, start, elapsed, NUMBER);
 }
 
+/// [`record_wall`] for a point that [`timed`] has made of a [`wall_point`], with its first amount.
+pub fn record_wall_with(timed: &'static Timed, start: u64, elapsed: u64, amount: u64) {
+    elsewhere::record_with(timed, (start, elapsed, NUMBER), &[amount, 0, 0, 0]);
+}
+
 /// Records what the calling thread has spent outside its regions, once it is over. The region
 /// that is open around it has it as a child, if `is_inside`.
 pub fn record(point: &'static Point, past: &Past, is_inside: bool) {

@@ -8,7 +8,7 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr;
 
 use crate::engine::polls::{Polls, end_poll};
-use crate::own::Own;
+use crate::own::{self, Own};
 use crate::{Amount, Guard, Point, Timed, TimedGuard, c};
 
 /// Regions that can be open on a thread; one more is not measured, and that is counted.
@@ -144,7 +144,7 @@ thread_local! {
     static STACK: Own<Stack> = const { Own::new() };
 }
 
-/// Does something with the calling thread's; nothing when it ends.
+/// Does something with the calling thread's; nothing when it ends, or there is no memory.
 #[inline]
 fn with<R>(work: impl FnOnce(&Stack) -> R) -> Option<R> {
     // SAFETY: of the calling thread, which uses it before it ends.
@@ -153,19 +153,25 @@ fn with<R>(work: impl FnOnce(&Stack) -> R) -> Option<R> {
 }
 
 /// Begins a region of an owner. The result is how many of this owner are around it; none when
-/// the thread ends.
+/// the thread ends, or there is no memory, which is counted.
 #[inline]
 pub fn push(owner: usize, begin: impl FnOnce(&mut Open)) -> Option<u32> {
-    with(|stack| {
+    let level = with(|stack| {
         let level = stack.around(owner).map_or(0, |around| around.level + 1);
         stack.push(owner, level, begin)
-    })
+    });
+    if level.is_none() {
+        c::count_refusal();
+    }
+    level
 }
 
 /// [`push`] for owners that need not know how many of them are around: nothing is looked for.
 #[inline]
 pub fn push_one(owner: usize, begin: impl FnOnce(&mut Open)) {
-    with(|stack| stack.push(owner, 0, begin));
+    if with(|stack| stack.push(owner, 0, begin)).is_none() {
+        c::count_refusal();
+    }
 }
 
 /// A region that its owner has ended.
@@ -234,15 +240,15 @@ pub fn forget_inside(owner: usize) -> usize {
 }
 
 impl Stack {
-    fn new() -> Box<Self> {
+    fn new() -> Option<Box<Self>> {
         // Where it stays: it is larger than what may be left of a small stack.
-        let mut stack = Box::<Self>::new_uninit();
+        let mut stack = own::room::<Self>()?;
         let words = stack.as_mut_ptr();
         // SAFETY: memory for it; places for regions need not be filled.
         unsafe {
             (&raw mut (*words).depth).write(Cell::new(0));
             (&raw mut (*words).beyond).write(Cell::new(0));
-            stack.assume_init()
+            Some(stack.assume_init())
         }
     }
 

@@ -6,6 +6,8 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
+use crate::own::has_memory;
+
 /// Things that are made once and kept, found by a hash. `SLOTS` is a power of two, and more
 /// than are ever made.
 pub struct Table<T: 'static, const SLOTS: usize> {
@@ -30,7 +32,7 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
     }
 
     /// The thing with this hash that `is` the one, made if it is not there. None if it would be
-    /// one more than `most`.
+    /// one more than `most`, or there is no memory for it.
     #[inline(always)]
     pub fn get(
         &self,
@@ -70,7 +72,7 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
             let mut found = slot.load(Acquire);
             if found.is_null() {
                 if made.is_none() {
-                    if self.count.fetch_add(1, Relaxed) >= most {
+                    if self.count.fetch_add(1, Relaxed) >= most || !has_memory() {
                         self.count.fetch_sub(1, Relaxed);
                         return None;
                     }

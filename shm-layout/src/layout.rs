@@ -13,3 +13,4 @@ pub mod point;
 pub mod ring;
 pub mod segment;
 pub(crate) mod shared_cell;
+pub mod switch;

@@ -309,10 +309,14 @@ impl<S: Borrow<Segment>> Reader<S> {
         let time = sparse.reset_time(point as usize);
         self.backed.rest();
         let word = word?;
-        Some(match (change, time) {
+        let before = match (change, time) {
             (Change::Reset, Some(time)) => control::reset(word, time, monotonic_ns),
             _ => control::apply(word, change),
-        })
+        };
+        if change == Change::Enable {
+            segment.wake();
+        }
+        Some(before)
     }
 
     /// The last picture.

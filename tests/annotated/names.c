@@ -1,6 +1,7 @@
 /* Names of threads, and everything that NVTX takes as wide strings. Says nothing. */
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -12,12 +13,49 @@ static void *named(void *name)
     return NULL;
 }
 
+/* A thread that the first one names, before it measures or after that. */
+struct other {
+    int is_late;
+    uint32_t id;
+    pthread_t thread;
+    sem_t ready, named, done;
+};
+
+static void *named_by_another(void *of)
+{
+    struct other *other = of;
+    if (other->is_late)
+        nvtxMarkA("of another thread");
+    other->id = (uint32_t)syscall(SYS_gettid);
+    sem_post(&other->ready);
+    sem_wait(&other->named);
+    if (!other->is_late)
+        nvtxMarkA("of another thread");
+    sem_post(&other->ready);
+    sem_wait(&other->done);
+    return NULL;
+}
+
+static void name_another(struct other *other, const char *name)
+{
+    sem_init(&other->ready, 0, 0);
+    sem_init(&other->named, 0, 0);
+    sem_init(&other->done, 0, 0);
+    if (pthread_create(&other->thread, NULL, named_by_another, other) != 0)
+        exit(1);
+    sem_wait(&other->ready);
+    nvtxNameOsThreadA(other->id, name);
+    sem_post(&other->named);
+    sem_wait(&other->ready);
+}
+
 int main(int argc, char **argv)
 {
     int rounds = argc > 1 ? atoi(argv[1]) : 1;
     nvtxDomainHandle_t domain = nvtxDomainCreateW(L"wide/\u00e4");
     nvtxStringHandle_t registered = nvtxDomainRegisterStringW(domain, L"registered \u20ac");
     nvtxEventAttributes_t event = {0};
+    struct other early = {.is_late = 0}, late = {.is_late = 1};
     pthread_t thread;
     static wchar_t name[] = L"wide thread";
 
@@ -25,7 +63,7 @@ int main(int argc, char **argv)
     event.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
     nvtxDomainNameCategoryW(domain, 3, L"part");
     nvtxNameOsThreadA((uint32_t)syscall(SYS_gettid), "the first");
-    /* Of another thread, whose name it does not become. */
+    /* Of a thread of another program. */
     nvtxNameOsThreadA(1, "somebody else");
     for (int round = 0; round < rounds; round++) {
         nvtxRangePushW(L"pushed \u00df");
@@ -46,10 +84,20 @@ int main(int argc, char **argv)
         /* No amount: it is negative. */
         event.payload.dValue = -2.6;
         nvtxDomainMarkEx(domain, &event);
+        event.payloadType = NVTX_PAYLOAD_TYPE_UNSIGNED_INT64;
+        event.payload.ullValue = (uint64_t)round;
+        nvtxDomainRangeEnd(domain, nvtxDomainRangeStartEx(domain, &event));
         event.payloadType = NVTX_PAYLOAD_UNKNOWN;
     }
+    /* All at a time: no thread takes the place of another one. */
+    name_another(&early, "named before it measures");
+    name_another(&late, "named later");
     if (pthread_create(&thread, NULL, named, name) != 0)
         return 1;
     pthread_join(thread, NULL);
+    sem_post(&early.done);
+    sem_post(&late.done);
+    pthread_join(early.thread, NULL);
+    pthread_join(late.thread, NULL);
     return 0;
 }

@@ -2,9 +2,10 @@
 //!
 //! Each object of a program has a copy of the client, which loads this library when it is first
 //! used and hands over a list of functions to be filled. Its macros look at the flags of a
-//! domain before they call; ours are always on, and a point that is off costs one test.
+//! domain before they call; [`rest`] clears them while all points of a domain are off.
 
 mod abi;
+mod rest;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
@@ -19,7 +20,7 @@ use pfp::stack;
 use pfp::table::{Once, Table, mix};
 
 use crate::names::{Domain, Kind, Named, Text, named, paired};
-use crate::{get_ready, ompt, spans, this_thread};
+use crate::{get_ready, name_thread, ompt, spans};
 
 const SYSTEM: &str = "itt";
 /// LLVM's OpenMP tells its regions here too.
@@ -175,15 +176,21 @@ fn known<T, const SLOTS: usize>(
 #[inline]
 unsafe fn domain(its: *const abi::Domain) -> Option<&'static Domain> {
     // SAFETY: as the caller says.
-    let its = unsafe { its.as_ref() }.filter(|its| its.flags != 0)?;
+    let its = unsafe { its.as_ref() }.filter(|its| is_on(its))?;
     let make = || {
         // SAFETY: the client's text, which stays.
-        let name = unsafe { Text::of_c(its.name) }.name();
+        let name = unsafe { Text::of_c(its.rest.name) }.name();
         let is_told_twice = ompt::is_on() && name.contains(OF_OPENMP);
         (!is_told_twice).then(|| Domain::of(SYSTEM, name))
     };
     // One that has no room is found by its name each time.
     known(&DOMAINS, ptr::from_ref(its).addr(), make).map_or_else(make, |known| *known)
+}
+
+/// Whether the program has left a domain on.
+#[inline]
+fn is_on(its: &abi::Domain) -> bool {
+    its.flags.load(Relaxed) != 0 || rest::of(its).is_some_and(|rest| rest.rests())
 }
 
 /// The text of a handle.
@@ -198,12 +205,12 @@ unsafe fn text(handle: *const abi::Handle) -> &'static Text {
     known(&HANDLES, handle.addr(), make).copied().unwrap_or_else(make)
 }
 
-/// Something that clients look into, one for a text.
+/// Something that clients look into, one for a text, for good.
 struct Made<T> {
     text: &'static Text,
     /// The text as C has it.
     _name: CString,
-    is: T,
+    is: *const T,
 }
 
 // SAFETY: the client's functions say that nobody writes but the flags, which are a word.
@@ -215,7 +222,7 @@ impl<T> Made<T> {
     fn of(
         table: &Table<Self, { 2 * MOST }>,
         name: *const c_char,
-        make: impl FnOnce(*const c_char) -> T,
+        make: impl FnOnce(*const c_char, &'static Text) -> *const T,
     ) -> *const T {
         // SAFETY: the client's text.
         let text = unsafe { Text::of_c(name) };
@@ -226,37 +233,49 @@ impl<T> Made<T> {
             |it| ptr::eq(it.text, text),
             || {
                 let name = CString::new(text.name()).unwrap_or_default();
-                let is = make(name.as_ptr());
+                let is = make(name.as_ptr(), text);
                 Self { text, _name: name, is }
             },
         );
-        made.map_or(ptr::null(), |made| &raw const made.is)
+        made.map_or(ptr::null(), |made| made.is)
     }
 }
 
 unsafe extern "C" fn domain_create(name: *const c_char) -> *const abi::Domain {
     static MADE: Table<Made<abi::Domain>, { 2 * MOST }> = Table::new();
-    let none = ptr::null();
-    Made::of(&MADE, name, |name| abi::Domain {
-        flags: 1,
-        name,
-        wide_name: none,
-        extra: 0,
-        more: none,
-        next: ptr::null(),
-    })
+    Made::of(&MADE, name, |name, text| rest::make(name, Domain::of(SYSTEM, text.name())))
 }
 
 unsafe extern "C" fn string_handle_create(name: *const c_char) -> *const abi::Handle {
     static MADE: Table<Made<abi::Handle>, { 2 * MOST }> = Table::new();
     let none = ptr::null();
-    Made::of(&MADE, name, |name| abi::Handle {
-        name,
-        wide_name: none,
-        extra: 0,
-        more: none,
-        next: ptr::null(),
+    Made::of(&MADE, name, |name, _| {
+        Box::into_raw(Box::new(abi::Handle {
+            name,
+            wide_name: none,
+            extra: 0,
+            more: none,
+            next: ptr::null(),
+        }))
     })
+}
+
+/// Begins a task of a name.
+#[inline]
+fn begin_task(its: &abi::Domain, named: &'static Named) {
+    let owner = ptr::from_ref(its).addr();
+    let rest = rest::of(its);
+    if let Some(rest) = rest {
+        if !named.is_on() && rest.is_off() {
+            return;
+        }
+        rest.task_begins();
+    }
+    if stack::push(owner, |open| named.begin(open, 0)).is_none()
+        && let Some(rest) = rest
+    {
+        rest.task_ends();
+    }
 }
 
 unsafe extern "C" fn task_begin(
@@ -269,9 +288,10 @@ unsafe extern "C" fn task_begin(
     let find = || unsafe { named(domain(its)?, text(name), Kind::Region) };
     // One that is off now may be on later.
     // SAFETY: as above.
-    let is_on = unsafe { its.as_ref() }.is_some_and(|its| its.flags != 0);
-    if is_on && let Some(named) = paired([its.addr(), name.addr()], Kind::Region.number(), find) {
-        stack::push(its.addr(), |open| named.begin(open, 0));
+    if let Some(domain) = unsafe { its.as_ref() }.filter(|its| is_on(its))
+        && let Some(named) = paired([its.addr(), name.addr()], Kind::Region.number(), find)
+    {
+        begin_task(domain, named);
     }
 }
 
@@ -282,16 +302,21 @@ unsafe extern "C" fn task_begin_function(
     function: *const c_void,
 ) {
     // SAFETY: as the client calls it.
-    if let Some(domain) = unsafe { domain(its) }
+    if let Some((its, domain)) = unsafe { its.as_ref().zip(domain(its)) }
         && let Some(named) =
             named(domain, Text::of(format!("{function:p}").as_bytes()), Kind::Region)
     {
-        stack::push(its.addr(), |open| named.begin(open, 0));
+        begin_task(its, named);
     }
 }
 
 unsafe extern "C" fn task_end(its: *const abi::Domain) {
-    stack::pop(its.addr());
+    if stack::pop(its.addr()).is_some()
+        // SAFETY: as the client calls it.
+        && let Some(rest) = unsafe { its.as_ref() }.and_then(rest::of)
+    {
+        rest.task_ends();
+    }
 }
 
 /// Begins a span of a domain, found again by an id of the client's.
@@ -301,10 +326,35 @@ unsafe extern "C" fn task_end(its: *const abi::Domain) {
 /// As [`domain`].
 unsafe fn begin(its: *const abi::Domain, id: [u64; 3], text: &'static Text) {
     // SAFETY: as the caller says.
-    if let Some(domain) = unsafe { domain(its) }
+    if let Some((known, domain)) = unsafe { its.as_ref().zip(domain(its)) }
         && let Some(named) = named(domain, text, Kind::Span)
     {
-        spans::begin(span(its, id), named);
+        let rest = rest::of(known);
+        if let Some(rest) = rest {
+            if !named.is_on() && rest.is_off() {
+                return;
+            }
+            rest.span_begins();
+        }
+        if !spans::begin(span(its, id), named, 0)
+            && let Some(rest) = rest
+        {
+            rest.span_ends();
+        }
+    }
+}
+
+/// Ends a span of a domain.
+///
+/// # Safety
+///
+/// As [`domain`].
+unsafe fn end(its: *const abi::Domain, id: [u64; 3]) {
+    if spans::end(span(its, id))
+        // SAFETY: as the caller says.
+        && let Some(rest) = unsafe { its.as_ref() }.and_then(rest::of)
+    {
+        rest.span_ends();
     }
 }
 
@@ -323,7 +373,8 @@ unsafe extern "C" fn span_begin(
 }
 
 unsafe extern "C" fn span_end(its: *const abi::Domain, id: Id) {
-    spans::end(span(its, id.words));
+    // SAFETY: as the client calls it.
+    unsafe { end(its, id.words) }
 }
 
 /// A frame is named by its domain.
@@ -346,17 +397,19 @@ unsafe extern "C" fn frame_begin(its: *const abi::Domain, id: *const Id) {
 
 unsafe extern "C" fn frame_end(its: *const abi::Domain, id: *const Id) {
     // SAFETY: as the client calls it.
-    spans::end(span(its, unsafe { id_of(id) }));
+    unsafe { end(its, id_of(id)) }
 }
 
 unsafe extern "C" fn frame_submit(its: *const abi::Domain, _id: *const Id, begin: u64, end: u64) {
     const NONE: u64 = u64::MAX;
     let end = if end == NONE { pfp::ticks() } else { end };
     // SAFETY: as the client calls it.
-    if let Some(domain) = unsafe { domain(its) }.filter(|_| begin != NONE)
+    if let Some((its, domain)) = unsafe { its.as_ref().zip(domain(its)) }
+        && begin != NONE
         && let Some(named) = named(domain, Text::of(FRAME), Kind::Span)
     {
-        spans::record(named, begin, end);
+        rest::calls(its, named);
+        spans::record(named, 0, begin, end);
     }
 }
 
@@ -371,10 +424,11 @@ unsafe extern "C" fn marker(
     _scope: c_int,
 ) {
     // SAFETY: as the client calls it.
-    if let Some(domain) = unsafe { domain(its) }
+    if let Some((its, domain)) = unsafe { its.as_ref().zip(domain(its)) }
         // SAFETY: as above.
         && let Some(named) = named(domain, unsafe { text(name) }, Kind::Region)
     {
+        rest::calls(its, named);
         stack::mark(|open| named.begin(open, 0));
     }
 }
@@ -403,7 +457,7 @@ unsafe extern "C" fn event_start(number: c_int) -> c_int {
     };
     // SAFETY: null, or never freed. Acquire meets `event_create`.
     if let Some(named) = unsafe { event.load(Acquire).as_ref() } {
-        spans::begin(event_key(number), named);
+        spans::begin(event_key(number), named, 0);
     }
     0
 }
@@ -523,16 +577,16 @@ impl Change {
         addresses: [usize; 2],
         of: impl Fn() -> Option<(&'static Domain, &'static Text)>,
         amount: Option<u64>,
-    ) {
+    ) -> Option<&'static Named> {
         // Behind those of kinds.
         let mark = self as u8 + if amount.is_some() { 8 } else { 16 };
         let find = || {
             let (domain, text) = of()?;
             self.point(domain, text, amount.is_some())
         };
-        if let Some(named) = paired(addresses, mark, find) {
-            stack::mark(|open| named.begin(open, amount.unwrap_or(0)));
-        }
+        let named = paired(addresses, mark, find)?;
+        stack::mark(|open| named.begin(open, amount.unwrap_or(0)));
+        Some(named)
     }
 
     /// Measures one of a counter; of another tool's, nothing is known.
@@ -554,10 +608,12 @@ impl Change {
     /// As [`domain`] and [`text`].
     unsafe fn within(self, its: *const abi::Domain, name: *const abi::Handle, amount: u64) {
         // SAFETY: as the caller says.
-        if unsafe { its.as_ref() }.is_some_and(|its| its.flags != 0) {
+        if let Some(known) = unsafe { its.as_ref() }.filter(|its| is_on(its)) {
             // SAFETY: as above.
             let of = || unsafe { Some((domain(its)?, text(name))) };
-            self.measure([its.addr(), name.addr()], of, Some(amount));
+            if let Some(named) = self.measure([its.addr(), name.addr()], of, Some(amount)) {
+                rest::calls(known, named);
+            }
         }
     }
 }
@@ -623,7 +679,7 @@ unsafe extern "C" fn counter_dec_delta_in(
 
 unsafe extern "C" fn thread_set_name(name: *const c_char) {
     // SAFETY: the client's text; asks for a number.
-    unsafe { this_thread(libc::gettid() as u32, Text::of_c(name)) }
+    unsafe { name_thread(libc::gettid() as u32, Text::of_c(name)) }
 }
 
 /// What a name of something shared is waited for by.

@@ -170,7 +170,7 @@ pub(crate) extern "C" fn kokkosp_start_profile_section(id: u32) {
     if let Some(text) = section_of.get()
         && let Some(named) = named(domain!("section"), text, Kind::Span)
     {
-        spans::begin(section(id), named);
+        spans::begin(section(id), named, 0);
     }
 }
 

@@ -17,12 +17,18 @@ mod ompt;
 mod spans;
 
 use names::Text;
-use pfp::c::get_ready;
 
-/// Names a thread, if it is the calling one.
-fn this_thread(thread: u32, name: &'static Text) {
+/// Makes the segment, and what names come to for which there is no memory later.
+fn get_ready() {
+    pfp::c::get_ready();
+    names::prepare();
+}
+
+/// Names a thread of the program.
+fn name_thread(thread: u32, name: &'static Text) {
     // SAFETY: asks for a number.
-    if unsafe { libc::gettid() } as u32 == thread {
-        pfp::c::keeping_errno(|| pfp::register_thread(name.name()));
+    match unsafe { libc::gettid() } as u32 == thread {
+        true => pfp::c::keeping_errno(|| pfp::register_thread(name.name())),
+        false => pfp::c::name_thread(thread, name.name()),
     }
 }

@@ -128,6 +128,12 @@ impl Text {
     }
 }
 
+/// Makes what all further names come to.
+pub(crate) fn prepare() {
+    Text::others();
+    Domain::others();
+}
+
 fn folds_digits() -> bool {
     static FOLDS: Once<bool> = Once::new();
     *FOLDS
@@ -194,16 +200,24 @@ impl Domain {
         let hash = hash_of(label.as_bytes());
         let make = || Self { label: label.clone().into_owned().leak() };
         let found = ALL_DOMAINS.get(hash, DOMAINS, |domain| domain.label == label, make);
-        found.unwrap_or_else(|| {
-            static REST: Once<Domain> = Once::new();
-            REST.get_or_make(|| Self { label: "(other domains)" })
-        })
+        found.unwrap_or_else(Self::others)
+    }
+
+    fn others() -> &'static Self {
+        static REST: Once<Domain> = Once::new();
+        REST.get_or_make(|| Self { label: "(other domains)" })
     }
 
     /// A part of this domain.
     pub(crate) fn part(&'static self, name: &str) -> &'static Self {
         Self::within(self.label, '/', name)
     }
+}
+
+/// Whether no point of a domain measures.
+#[cold]
+pub(crate) fn are_off(domain: &'static Domain) -> bool {
+    !ALL_NAMED.iter().any(|named| ptr::eq(named.domain, domain) && named.is_on())
 }
 
 /// How a name is measured; one name may be measured in several ways.
@@ -215,6 +229,8 @@ pub(crate) enum Kind {
     Amount(&'static str),
     /// Spans of the wall clock, which no thread has for itself.
     Span,
+    /// Such spans with an amount, and what that is called.
+    SpanAmount(&'static str),
 }
 
 impl Kind {
@@ -224,6 +240,7 @@ impl Kind {
             Self::Region => 0,
             Self::Amount(_) => 1,
             Self::Span => 2,
+            Self::SpanAmount(_) => 3,
         }
     }
 }
@@ -242,6 +259,15 @@ unsafe impl Sync for Named {}
 unsafe impl Send for Named {}
 
 impl Named {
+    /// Whether its point measures, or may.
+    #[inline]
+    pub(crate) fn is_on(&'static self) -> bool {
+        pfp::c::may_measure(match &self.measured {
+            Measured::Point(point) => point,
+            Measured::Timed(timed) => timed.point(),
+        })
+    }
+
     /// Begins a region, with an amount if the name has such.
     #[inline]
     pub(crate) fn begin(&'static self, open: &mut Open, amount: u64) {
@@ -283,14 +309,19 @@ pub(crate) fn paired(
     found.map_or_else(&find, |pair| pair.named)
 }
 
-/// The point of a name.
+/// The point of a name. None if there is no memory for it, which is counted.
 #[inline]
 pub(crate) fn named(
     domain: &'static Domain,
     text: &'static Text,
     kind: Kind,
 ) -> Option<&'static Named> {
-    find(domain, text, kind, POINTS).or_else(|| find(domain, Text::others(), kind, 2 * POINTS))
+    let others = || find(domain, Text::others(), kind, 2 * POINTS);
+    let found = find(domain, text, kind, POINTS).or_else(others);
+    if found.is_none() {
+        c::count_refusal();
+    }
+    found
 }
 
 /// The points of strings that were used last, by where these and their domains are.
@@ -350,13 +381,16 @@ fn make(domain: &'static Domain, text: &'static Text, kind: Kind) -> Named {
     let (name, file) = (text.name(), domain.label);
     let measured = match kind {
         Kind::Region => Measured::Point(Point::at(name, file, 0)),
-        Kind::Amount(amount) => {
-            let names: &'static [&'static str] = Box::leak(Box::new([amount]));
-            Measured::Timed(Box::leak(Box::new(past::timed(Point::at(name, file, 0), names))))
-        }
+        Kind::Amount(amount) => with_amount(Point::at(name, file, 0), amount),
+        Kind::SpanAmount(amount) => with_amount(past::wall_point(name, file, 0), amount),
         Kind::Span => Measured::Point(past::wall_point(name, file, 0)),
     };
     Named { domain, text, kind, measured }
+}
+
+fn with_amount(point: Point, amount: &'static str) -> Measured {
+    let names: &'static [&'static str] = Box::leak(Box::new([amount]));
+    Measured::Timed(Box::leak(Box::new(past::timed(point, names))))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use pfp::stack;
 use pfp::table::{Once, Table, mix};
 
 use crate::names::{Domain, Kind, Named, Text, named, named_by_c, paired};
-use crate::{get_ready, spans, this_thread};
+use crate::{get_ready, name_thread, spans};
 
 const SYSTEM: &str = "nvtx";
 /// A pop without a push.
@@ -252,9 +252,12 @@ fn name_category(domain: &'static Domain, number: u32, name: &'static Text) {
     category_of(domain, number, CATEGORIES, || domain.part(name.name()));
 }
 
+/// What a payload is called.
+const AMOUNT: &str = "payload";
+
 /// The point of an event that its thread has for itself.
 fn own_point(name: Name, domain: &'static Domain, amount: Option<u64>) -> Option<&'static Named> {
-    name.point(domain, if amount.is_some() { Kind::Amount("payload") } else { Kind::Region })
+    name.point(domain, if amount.is_some() { Kind::Amount(AMOUNT) } else { Kind::Region })
 }
 
 fn push(handle: Handle, name: Name, domain: &'static Domain, amount: Option<u64>) -> c_int {
@@ -279,11 +282,12 @@ fn mark(name: Name, domain: &'static Domain, amount: Option<u64>) {
     }
 }
 
-fn start(name: Name, domain: &'static Domain) -> u64 {
+fn start(name: Name, domain: &'static Domain, amount: Option<u64>) -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
-    let Some(named) = name.point(domain, Kind::Span) else { return 0 };
+    let kind = if amount.is_some() { Kind::SpanAmount(AMOUNT) } else { Kind::Span };
+    let Some(named) = name.point(domain, kind) else { return 0 };
     let id = LAST.fetch_add(1, Relaxed) + 1;
-    spans::begin(span(id), named);
+    spans::begin(span(id), named, amount.unwrap_or(0));
     id
 }
 
@@ -313,12 +317,12 @@ unsafe extern "C" fn start_ex(attributes: *const Attributes) -> u64 {
 
 unsafe extern "C" fn start_a(name: Ascii) -> u64 {
     // SAFETY: null is a handle.
-    start(Name::Ascii(name), unsafe { domain(ptr::null()) })
+    start(Name::Ascii(name), unsafe { domain(ptr::null()) }, None)
 }
 
 unsafe extern "C" fn start_w(name: Wide) -> u64 {
     // SAFETY: null is a handle.
-    start(Name::wide(name), unsafe { domain(ptr::null()) })
+    start(Name::wide(name), unsafe { domain(ptr::null()) }, None)
 }
 
 unsafe extern "C" fn end(id: u64) {
@@ -356,12 +360,12 @@ unsafe extern "C" fn name_category_w(number: u32, name: Wide) {
 
 unsafe extern "C" fn name_thread_a(thread: u32, name: Ascii) {
     // SAFETY: as the program calls it.
-    this_thread(thread, unsafe { Text::of_c(name) });
+    name_thread(thread, unsafe { Text::of_c(name) });
 }
 
 unsafe extern "C" fn name_thread_w(thread: u32, name: Wide) {
     // SAFETY: as the program calls it.
-    this_thread(thread, unsafe { Text::of_wide(name) });
+    name_thread(thread, unsafe { Text::of_wide(name) });
 }
 
 unsafe extern "C" fn domain_mark(handle: Handle, attributes: *const Attributes) {
@@ -372,8 +376,8 @@ unsafe extern "C" fn domain_mark(handle: Handle, attributes: *const Attributes) 
 
 unsafe extern "C" fn domain_start(handle: Handle, attributes: *const Attributes) -> u64 {
     // SAFETY: as the program calls it.
-    let (name, domain, _) = unsafe { event(handle, attributes) };
-    start(name, domain)
+    let (name, domain, amount) = unsafe { event(handle, attributes) };
+    start(name, domain, amount)
 }
 
 unsafe extern "C" fn domain_end(_: Handle, id: u64) {

@@ -19,10 +19,13 @@ const REACH: usize = 64;
 const FREE: u64 = 0;
 const BUSY: u64 = 1;
 
+/// What was begun, its amount, and when.
+type Begun = (&'static Named, u64, u64);
+
 struct Span {
     /// What it is found by, or one of the above.
     key: AtomicU64,
-    begun: UnsafeCell<Option<(&'static Named, u64)>>,
+    begun: UnsafeCell<Option<Begun>>,
 }
 
 // SAFETY: who has put `BUSY` into the key is alone with the rest.
@@ -40,42 +43,49 @@ pub(crate) fn key(words: &[u64]) -> u64 {
     words.iter().fold(0u64, |key, &word| mix(key.rotate_left(7) ^ word)) | 2
 }
 
-/// Begins a span.
-pub(crate) fn begin(key: u64, named: &'static Named) {
+/// Begins a span, with an amount if the name has such; false if there is no room.
+pub(crate) fn begin(key: u64, named: &'static Named, amount: u64) -> bool {
     let taken = places(key).find(|span| {
         // Acquire meets the release of `end`: who had it before is done.
         span.key.load(Relaxed) == FREE
             && span.key.compare_exchange(FREE, BUSY, Acquire, Relaxed).is_ok()
     });
-    let Some(span) = taken else { return pfp::c::count_refusal() };
+    let Some(span) = taken else {
+        pfp::c::count_refusal();
+        return false;
+    };
     // SAFETY: it is busy, by this thread.
-    unsafe { *span.begun.get() = Some((named, pfp::ticks())) };
+    unsafe { *span.begun.get() = Some((named, amount, pfp::ticks())) };
     // Meets `end`: what was begun is there.
     span.key.store(key, Release);
+    true
 }
 
-/// Ends the span that was begun with this key, if there is one.
-pub(crate) fn end(key: u64) {
+/// Ends the span that was begun with this key; false if there is none.
+pub(crate) fn end(key: u64) -> bool {
     let now = pfp::ticks();
     let found = places(key).find(|span| {
         // Acquire meets `begin`.
         span.key.load(Relaxed) == key
             && span.key.compare_exchange(key, BUSY, Acquire, Relaxed).is_ok()
     });
-    let Some(span) = found else { return };
+    let Some(span) = found else { return false };
     // SAFETY: it is busy, by this thread.
     let begun = unsafe { (*span.begun.get()).take() };
     // Meets `begin` of the next one.
     span.key.store(FREE, Release);
-    if let Some((named, start)) = begun {
-        record(named, start, now);
+    if let Some((named, amount, start)) = begun {
+        record(named, amount, start, now);
     }
+    true
 }
 
 /// Records a span that is over. 0 if another CPU's counter is behind.
-pub(crate) fn record(named: &'static Named, start: u64, end: u64) {
-    if let Measured::Point(point) = &named.measured {
-        past::record_wall(point, start, (end.wrapping_sub(start) as i64).max(0) as u64);
+pub(crate) fn record(named: &'static Named, amount: u64, start: u64, end: u64) {
+    let elapsed = (end.wrapping_sub(start) as i64).max(0) as u64;
+    match &named.measured {
+        Measured::Point(point) => past::record_wall(point, start, elapsed),
+        Measured::Timed(timed) => past::record_wall_with(timed, start, elapsed, amount),
     }
 }
 
@@ -92,16 +102,13 @@ mod tests {
         let span = named(Domain::of("test", "spans"), Text::of(b"span"), Kind::Span).unwrap();
         let Measured::Point(point) = &span.measured else { unreachable!("it has no amount") };
         let keys: Vec<u64> = (0..500).map(|number| key(&[7, number])).collect();
-        for &key in &keys {
-            begin(key, span);
-        }
+        assert!(keys.iter().all(|&key| begin(key, span, 0)));
         thread::scope(|scope| {
             for half in keys.chunks(250) {
-                scope.spawn(|| half.iter().for_each(|&key| end(key)));
+                scope.spawn(|| assert!(half.iter().all(|&key| end(key))));
             }
         });
-        keys.iter().for_each(|&key| end(key));
-        end(key(&[8]));
+        assert!(!keys.iter().any(|&key| end(key)) && !end(key(&[8])));
         let stats = point.stats().expect("it has measured");
         assert_eq!((stats.count, stats.off_cpu, stats.switches), (500, 0, 0));
     }

@@ -1,5 +1,6 @@
 //! Measurements of time that was not in a region: a device's, the clock's, or time that is over.
 
+use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::calls::ELSEWHERE;
 use pfp_shm_layout::cell::Measurement;
 use pfp_shm_layout::histogram::LIMIT;
@@ -12,11 +13,33 @@ use super::regions::Sum;
 use super::thread::{self, Unready};
 use crate::past::Past;
 use crate::point::Point;
+use crate::timed::Timed;
 
 /// Records `ticks` from `start` on that a device or the clock has measured, for a point of its
 /// own. The record has a number of the timer's where others have a context, since the thread
 /// was elsewhere.
 pub(crate) fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, number: u32) {
+    record(point, (start, ticks, number), None);
+}
+
+/// [`record_of_a_device`] for a point with amounts.
+pub(crate) fn record_with(
+    timed: &'static Timed,
+    (start, ticks, number): (u64, u64, u32),
+    amounts: &Amounts,
+) {
+    // None: switched off meanwhile.
+    if let Some((variant, is_rest)) = timed.choose(amounts) {
+        record(variant, (start, ticks, number), is_rest.then_some(amounts));
+    }
+}
+
+/// The amounts are what its regions do not have in common.
+fn record(
+    point: &'static Point,
+    (start, ticks, number): (u64, u64, u32),
+    amounts: Option<&Amounts>,
+) {
     let ready = match measure::ready(point, point.control()) {
         Some(ready) => Some(Ok(ready)),
         None => thread::prepare(point),
@@ -29,7 +52,7 @@ pub(crate) fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, 
             let measured = Measurement { exclusive, inclusive: exclusive, away: None };
             let recorded = thread.busy(|| {
                 let what = What::new(point.index() as u32, 0, ELSEWHERE, number);
-                thread.record_counted(entry, measured, (start, exclusive, what), None);
+                thread.record_counted(entry, measured, (start, exclusive, what), amounts);
             });
             if recorded.is_some() {
                 return;
@@ -41,9 +64,8 @@ pub(crate) fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, 
         Some(Err(Unready::Never)) => return process::miss(),
     };
     let Some(cell) = thread.shared_cell(point) else { return process::miss() };
-    let bucket = thread.shared_bucket(&cell, exclusive);
-    cell.record_shared(Measurement { exclusive, inclusive: exclusive, away: None }, bucket);
-    thread.count(|tally| &tally.unrecorded);
+    let measured = Measurement { exclusive, inclusive: exclusive, away: None };
+    thread.record_shared(&cell, measured, amounts);
 }
 
 /// Records what the calling thread has spent outside its regions, once it is over. The region

@@ -141,14 +141,7 @@ pub(super) fn finish_with(
     };
     if !is_recorded {
         match thread.shared_cell(point) {
-            Some(cell) => {
-                if let (Some(sums), Some(amounts)) = (thread.sums(&cell), amounts) {
-                    Cell::add_amounts_shared(sums, amounts);
-                }
-                let bucket = thread.shared_bucket(&cell, exclusive);
-                cell.record_shared(measured, bucket);
-                thread.count(|tally| &tally.unrecorded);
-            }
+            Some(cell) => thread.record_shared(&cell, measured, amounts),
             None => process::miss(),
         }
     }

@@ -368,6 +368,11 @@ impl Point {
             Some(time) => control::reset(word, time, monotonic_ns()),
             None => control::apply(word, change),
         };
+        if change == Change::Enable
+            && let Some(process) = process::current()
+        {
+            process.segment.wake();
+        }
     }
 
     /// Where a reset leaves its time; none where the word is not of this process's segment.

@@ -11,6 +11,7 @@ mod making;
 mod memory;
 mod name;
 mod pausing;
+mod switches;
 
 use std::mem::offset_of;
 use std::path::PathBuf;
@@ -30,6 +31,7 @@ pub(crate) use name::set_name;
 pub(super) use name::{pass_name_on, set_name_here};
 pub(super) use pausing::pause_here;
 pub(crate) use pausing::{is_enabled, pause, pause_latecomer};
+pub use switches::Switch;
 
 use self::gate::Gate;
 use super::point::Kind;
@@ -39,6 +41,7 @@ use super::turn::Turn;
 use super::{cold, copies, image, owner};
 use crate::clock::{self, calibrate, counter};
 use crate::errno;
+use crate::own::has_memory;
 use crate::snapshot;
 use crate::{InitError, Point};
 
@@ -137,8 +140,9 @@ fn make_or_wait() -> Option<&'static Process> {
         }
         return Some(process);
     }
-    // A handler on a small stack leaves it to whoever comes next.
-    let turn = turn.filter(|_| FAILED.load(Relaxed) == 0 && !cold::has_less_stack(STACK))?;
+    // A handler on a small stack leaves it to whoever comes next, and so does who has no memory.
+    let can_be = || FAILED.load(Relaxed) == 0 && !cold::has_less_stack(STACK) && has_memory();
+    let turn = turn.filter(|_| can_be())?;
     // Before another copy refers to this one.
     image::prepare();
     if let Some(joined) = copies::join() {
@@ -166,6 +170,7 @@ fn leave_parents() {
     // SAFETY: null, or a process that is never freed.
     let newest = unsafe { NEWEST.load(Acquire).as_ref() };
     if let Some(parents) = newest.filter(|process| !process.is_callers()) {
+        switches::leave_parents();
         parents.detach();
     }
 }
@@ -179,6 +184,7 @@ pub(super) extern "C" fn in_child() {
     errno::kept(|| {
         // None of the parent's threads is here.
         MAKING.forget(|_| true);
+        switches::leave_parents();
         super::calibrate::forget();
         // A handler of another copy, or of the host, may have measured already.
         if current().is_some() {

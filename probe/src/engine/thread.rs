@@ -15,6 +15,7 @@
 //! [`prepare`].
 
 mod calls;
+mod given;
 mod lane;
 mod ring;
 mod space;
@@ -47,6 +48,7 @@ use crate::errno;
 use crate::word;
 use calls::EdgeIndex;
 
+pub(crate) use given::name_thread;
 pub(super) use lane::{at_thread_exit, forget, forget_claim, of_follower};
 pub(crate) use lane::{get, prepare, set_name};
 pub(super) use ring::{SLOTS_PER_PAGE, begins_page};

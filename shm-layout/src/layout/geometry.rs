@@ -24,6 +24,9 @@ const _: () = assert!(size_of::<Calls>().is_multiple_of(BLOCK));
 /// Cells in a block of cells.
 pub const CELLS_PER_BLOCK: usize = (BLOCK - 1) / size_of::<Cell>();
 
+/// Control words in a page. The last one is no point's, but a [switch](crate::switch).
+pub(super) const CONTROL_WORDS: usize = PAGE / size_of::<AtomicU64>();
+
 /// How large a segment is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -154,6 +157,11 @@ impl Geometry {
     #[must_use]
     pub const fn points(&self) -> usize {
         self.points
+    }
+
+    /// Switches, which are at the ends of whole pages of control words.
+    pub(super) const fn switches(&self) -> usize {
+        self.points / CONTROL_WORDS
     }
 
     /// Lanes, the overflow lane not counted.

@@ -107,6 +107,8 @@ pub struct Ledger {
     /// 1 if the probe was built with debug assertions, as a rule without optimisation. Zero in
     /// segments of before there was this word.
     pub debug: AtomicU64,
+    /// [Switches](crate::switch) in use. Zero in segments of before there was this word.
+    pub switches_used: AtomicU64,
 }
 
 // SAFETY: both are `repr(C)` and nothing but atomics, so any bytes are a valid

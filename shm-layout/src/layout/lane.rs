@@ -194,7 +194,7 @@ impl Lane {
     }
 
     /// Names the lane; what is beyond [`NAME_BYTES`] is cut off at a character
-    /// boundary of UTF-8. Only the owner calls this.
+    /// boundary of UTF-8. Of two at the same time, parts of both may stay.
     pub fn set_name(&self, name: &[u8]) {
         let mut end = name.len().min(NAME_BYTES);
         while end < name.len() && end > 0 && name[end] & 0xc0 == 0x80 {

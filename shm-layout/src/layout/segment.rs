@@ -6,7 +6,7 @@
 //!         | header                          1 page        |  before the magic
 //!    4096 | ledger                          1 page        |  process, rarely
 //!    8192 +-----------------------------------------------+
-//!         | control words                   8 B a point   |  viewer, application
+//!         | control words, switches         8 B a point   |  viewer, application
 //!         | times of resets                 8 B a point   |  viewer, application
 //!         +-----------------------------------------------+
 //!         | point table                    64 B a point   |  process, once each
@@ -38,12 +38,13 @@ use crate::layout::amounts::SumWords;
 use crate::layout::calls::Calls;
 use crate::layout::cell::Cell;
 pub use crate::layout::chain::CellBlock;
-use crate::layout::geometry::{BLOCK, CHUNK, Config, Geometry, PAGE, RING_SLOTS};
+use crate::layout::geometry::{BLOCK, CHUNK, CONTROL_WORDS, Config, Geometry, PAGE, RING_SLOTS};
 use crate::layout::header::{Facts, FormatError, Header, Ledger};
 use crate::layout::lane::Lane;
 use crate::layout::point::{Entry, VariantOf};
 use crate::layout::ring::Slot;
-use crate::sync::{AtomicU64, Ordering};
+use crate::layout::switch;
+use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Types that may be laid over shared bytes.
 ///
@@ -410,6 +411,12 @@ impl Segment {
             .then(|| self.at(self.geometry.reset_times() + point * size_of::<AtomicU64>()))?
     }
 
+    /// A [switch](crate::switch) by its number; none beyond the last one.
+    fn switch(&self, number: usize) -> Option<&AtomicU64> {
+        let is_there = number < self.geometry.switches();
+        is_there.then(|| self.control((number + 1) * CONTROL_WORDS - 1))?
+    }
+
     /// The entry of a point; none beyond the table.
     #[must_use]
     pub fn entry(&self, point: usize) -> Option<&Entry> {
@@ -584,6 +591,12 @@ impl Segment {
         entry.announce_variant(known.name, known.file, u64::from(known.line), variant);
     }
 
+    /// The number of the next point, from `first_free` on; there may be no place for it.
+    #[must_use]
+    pub fn next_point(&self, first_free: usize) -> usize {
+        next_point(self.ledger().points_used.load(Ordering::Relaxed), first_free)
+    }
+
     /// Reserves a number in the table of points: the wanted one, or the next that is free.
     /// Readers see nothing of it until it is announced. None if the table is full, or
     /// there is no memory for it.
@@ -596,7 +609,7 @@ impl Segment {
         let used = &ledger.points_used;
         loop {
             let before = used.load(Ordering::Relaxed);
-            let point = wanted.unwrap_or((before as usize).max(first_free));
+            let point = wanted.unwrap_or(next_point(before, first_free));
             if point >= self.geometry.points() {
                 return refuse();
             }
@@ -617,6 +630,26 @@ impl Segment {
                 return Some(point);
             }
         }
+    }
+
+    /// Takes the next switch, which has memory; none if there is no more.
+    pub fn take_switch(&self) -> Option<&AtomicU64> {
+        let used = &self.ledger().switches_used;
+        let next = |number: u64| (number < self.geometry.switches() as u64).then_some(number + 1);
+        let number = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
+        let number = usize::try_from(number).ok()?;
+        let at = ((number + 1) * CONTROL_WORDS - 1) * size_of::<AtomicU64>();
+        self.back_or_count(self.geometry.control() + at, size_of::<AtomicU64>()).ok()?;
+        self.switch(number)
+    }
+
+    /// Wakes the switches that rest, after a point was switched on.
+    pub fn wake(&self) {
+        // Meets the fence of whoever puts one to rest: that sees the point, or this the switch.
+        fence(Ordering::SeqCst);
+        let used = self.ledger().switches_used.load(Ordering::Relaxed);
+        let used = usize::try_from(used).unwrap_or(usize::MAX).min(self.geometry.switches());
+        (0..used).filter_map(|number| self.switch(number)).for_each(switch::wake);
     }
 
     /// Gives a point that is in the table another name; false if there is no such point,
@@ -673,6 +706,13 @@ impl Segment {
         }
         Ok(self.lane(lane))
     }
+}
+
+/// The number of the next point, where so many are used: the word of each last one of a page is a
+/// switch.
+fn next_point(used: u64, first_free: usize) -> usize {
+    let next = (used as usize).max(first_free);
+    next + usize::from(next % CONTROL_WORDS == CONTROL_WORDS - 1)
 }
 
 /// As much of a text as is kept: longer names only serve to hide what is behind them.

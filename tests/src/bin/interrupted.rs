@@ -3,9 +3,12 @@
 //!
 //! ```text
 //! interrupted ACTION CASE EACH LASTS  a handler at every so manyth instruction of the case
+//! interrupted vfork CASE EACH LASTS   a child in the same memory, from inside the handler
 //! interrupted switch CASE EACH LASTS  another fibre at each of them, from inside the handler
 //! interrupted storm TIMES             jumps out of a handler at random instructions
 //! ```
+//!
+//! With `NO_LANE` in the environment and one lane, another thread has that lane.
 //!
 //! LASTS is how many ticks whatever is interrupted works in each of its regions.
 //!
@@ -29,8 +32,8 @@ mod stepping {
     use std::cell::UnsafeCell;
     use std::future::Future;
     use std::pin::pin;
-    use std::sync::LazyLock;
     use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering::Relaxed};
+    use std::sync::{Barrier, LazyLock};
     use std::task::{Context, Poll, Waker};
 
     use pfp::{Point, Timed};
@@ -231,9 +234,52 @@ mod stepping {
     }
 
     fn polls() {
-        let mut future = pin!(POINT.measure_async(Twice(false)));
+        poll(POINT.measure_async(Twice(false)));
+    }
+
+    /// As programs have it most: the point is the macro's.
+    fn by_macro() {
+        pfp::scope!("by a macro", items = 3u64);
+        work();
+    }
+
+    #[pfp::function]
+    fn by_attribute() {
+        work();
+    }
+
+    #[pfp::function]
+    async fn by_attribute_in_polls() {
+        Twice(false).await;
+    }
+
+    fn poll(future: impl Future<Output = ()>) {
+        let mut future = pin!(future);
         let mut context = Context::from_waker(Waker::noop());
         while future.as_mut().poll(&mut context).is_pending() {}
+    }
+
+    fn lap_with_amounts() {
+        let mut guard = INNER.measure();
+        work();
+        guard.lap_with(&TIMED, [3u64]);
+        work();
+    }
+
+    fn latched_amounts() {
+        TIMED.begin();
+        work();
+        TIMED.end_latched([4u64]);
+        amounts_by_hand();
+    }
+
+    /// Of a context that the thread puts on and takes off.
+    fn in_context() {
+        static CONTEXT: LazyLock<pfp::ExecutionContext> = LazyLock::new(Default::default);
+        let entered = CONTEXT.enter();
+        // A child that comes back into that was in none.
+        assert!(entered.is_some() || IS_CHILD.load(Relaxed), "it is nobody else's");
+        scope();
     }
 
     /// What is measured, and what a handler measures meanwhile: the same point and another.
@@ -249,6 +295,14 @@ mod stepping {
         handled: [u64; 2],
         /// Whether nothing but handlers' regions are inside a region of [`POINT`].
         alone: bool,
+    }
+
+    impl Case {
+        /// Whether the outer region is off the CPU meanwhile, as another context is current:
+        /// how much of a handler that is, nobody knows.
+        fn is_elsewhere(&self) -> bool {
+            self.name == "in_context"
+        }
     }
 
     static FILLING: [Point; 50] = [const { Point::new("filling") }; 50];
@@ -300,7 +354,7 @@ mod stepping {
         amounts_by_hand();
     }
 
-    const CASES: [Case; 11] = [
+    const CASES: [Case; 18] = [
         Case {
             name: "scope",
             prepare: || (),
@@ -401,7 +455,81 @@ mod stepping {
             handled: [1, 0],
             alone: false,
         },
+        Case {
+            name: "polls_with_amounts",
+            prepare: || (),
+            run: || poll(TIMED.measure_async([3u64], Twice(false))),
+            handler: handler_amounts,
+            counts: [1, 0],
+            handled: [1, 0],
+            alone: false,
+        },
+        Case {
+            name: "by_macro",
+            prepare: || (),
+            run: by_macro,
+            handler: || {
+                handler_other();
+                by_macro();
+            },
+            counts: [1, 0],
+            handled: [1, 0],
+            alone: true,
+        },
+        Case {
+            name: "by_attribute",
+            prepare: || (),
+            run: by_attribute,
+            handler: || {
+                handler_other();
+                by_attribute();
+            },
+            counts: [1, 0],
+            handled: [1, 0],
+            alone: true,
+        },
+        Case {
+            name: "by_attribute_in_polls",
+            prepare: || (),
+            run: || poll(by_attribute_in_polls()),
+            handler: handler_other,
+            counts: [1, 0],
+            handled: [0, 0],
+            alone: false,
+        },
+        Case {
+            name: "lap_with_amounts",
+            prepare: || (),
+            run: lap_with_amounts,
+            handler: handler_amounts,
+            counts: [1, 1],
+            handled: [1, 0],
+            alone: true,
+        },
+        Case {
+            name: "latched_amounts",
+            prepare: || (),
+            run: latched_amounts,
+            handler: handler_amounts_by_hand,
+            counts: [1, 0],
+            handled: [1, 0],
+            alone: false,
+        },
+        Case {
+            name: "in_context",
+            prepare: || (),
+            run: in_context,
+            handler: by_scope,
+            counts: [1, 0],
+            handled: [1, 0],
+            alone: true,
+        },
     ];
+
+    /// The point of this name, which is none of the statics above.
+    fn by_name(name: &str) -> Figures {
+        pfp::points().find(|point| point.name() == name).map_or_else(Figures::default, of)
+    }
 
     // ---- figures ----
 
@@ -441,7 +569,9 @@ mod stepping {
         };
         let point = match case.name {
             "numbered" => figures(Point::numbered(NUMBER).stats()),
-            "amounts" | "amounts_by_hand" => figures(TIMED.point().stats()),
+            name if name.contains("by_macro") => by_name("by a macro"),
+            name if name.contains("by_attribute") => by_name(name),
+            name if name.contains("amounts") => figures(TIMED.point().stats()),
             _ => of(&POINT),
         };
         All { outer: of(&OUTER), point, inner: of(&INNER), other: of(&OTHER) }
@@ -541,9 +671,16 @@ mod stepping {
         if run.of.outer.count != outer || found != wanted {
             return Some(format!("counts {found:?} and not {wanted:?}"));
         }
+        if case.is_elsewhere() {
+            return None;
+        }
         let prices = h * (1 + case.handled[0] as i64) * one;
         // A lap that is interrupted may become an end and a begin, at their price.
-        let laps = if case.name == "laps" { 2 } else { 0 };
+        let laps = match case.name {
+            "laps" => 2,
+            "lap_with_amounts" => 1,
+            _ => 0,
+        };
         let more = if laps > 0 { one - (base.price - one) / laps } else { 0 };
         let off = run.price - prices - base.price;
         if (0..=laps).all(|slow| off != slow * more) {
@@ -564,7 +701,9 @@ mod stepping {
     /// A run that nobody interrupts, at its price: more than that is of a run that was.
     fn uninterrupted(case: &Case) -> Run {
         let runs = (0..16).map(|_| run(case, case.run));
-        runs.filter(|run| !is_disturbed(run)).min_by_key(|run| run.price).expect("one goes well")
+        runs.filter(|run| !is_disturbed(case, run))
+            .min_by_key(|run| run.price)
+            .expect("one goes well")
     }
 
     fn price_of_one() -> i64 {
@@ -573,8 +712,8 @@ mod stepping {
 
     /// Whether a run's figures need not be exact: time off the CPU that is learnt late, or the
     /// kernel's time in a fold, is taken out of the outer region, as far as that has it.
-    fn is_disturbed(run: &Run) -> bool {
-        run.of.outer.off_cpu != 0 || run.of.outer.exclusive == 0
+    fn is_disturbed(case: &Case, run: &Run) -> bool {
+        run.of.outer.off_cpu != 0 && !case.is_elsewhere() || run.of.outer.exclusive == 0
     }
 
     struct Bad {
@@ -636,6 +775,27 @@ mod stepping {
             // SAFETY: ends the process at once.
             unsafe { libc::_exit(i32::from(!measured)) }
         }
+    }
+
+    /// What a handler does in a child that has its parent's memory, on a stack of its own.
+    static IN_CHILD: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+    extern "C" fn child_in_same_memory(_: *mut libc::c_void) -> i32 {
+        let action = IN_CHILD.load(Relaxed);
+        // SAFETY: `vforks` has put a function there.
+        unsafe { std::mem::transmute::<*mut (), fn()>(action)() };
+        0
+    }
+
+    fn vforks() {
+        let case = &CASES[STEPPED[1].load(Relaxed) as usize];
+        IN_CHILD.store(case.handler as *mut (), Relaxed);
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+        // SAFETY: the parent waits until the child has ended, so nobody else is on that stack.
+        fork_by(|| unsafe {
+            let top = STACKS.0.get().cast::<[u8; STACK]>().add(1).cast::<libc::c_void>();
+            libc::clone(child_in_same_memory, top, flags, std::ptr::null_mut())
+        });
     }
 
     // ---- fibres ----
@@ -725,6 +885,18 @@ mod stepping {
     }
 
     pub(super) fn main() {
+        if std::env::var_os("NO_LANE").is_some() {
+            // Its thread has the only lane as long as the program lasts.
+            static MEASURED: Barrier = Barrier::new(2);
+            std::thread::spawn(|| {
+                handler_other();
+                MEASURED.wait();
+                loop {
+                    std::thread::park();
+                }
+            });
+            MEASURED.wait();
+        }
         let arguments: Vec<String> = std::env::args().collect();
         let arguments: Vec<&str> = arguments.iter().skip(1).map(String::as_str).collect();
         for at in 0..pfp::NUMERIC {
@@ -772,6 +944,13 @@ mod stepping {
                     let came = breakpoint::came();
                     (judge_in(1 + u64::from(came), case, base, one, came, run), run)
                 }
+                "vfork" => {
+                    let run = run(case, || stepped(at, vforks, case.run));
+                    // It counts as its parent, or not at all.
+                    let wrong = [true, false]
+                        .map(|counts| judge(case, base, one, counts && breakpoint::came(), run));
+                    (wrong.into_iter().reduce(|one, other| other.and(one)).flatten(), run)
+                }
                 "fork" | "clone" => {
                     let action = if action == "fork" { forks } else { clones };
                     let run = run(case, || {
@@ -802,7 +981,7 @@ mod stepping {
                 }
             };
             let outcome = breakpoint::outcome();
-            if wrong.is_some() && is_disturbed(&run) {
+            if wrong.is_some() && is_disturbed(case, &run) {
                 disturbed += 1;
                 assert!(disturbed < 100, "it is off the CPU all the time, at {at}: {wrong:?}");
                 continue;
@@ -893,7 +1072,8 @@ mod stepping {
                 bad += 1;
                 first = format!("counts {counts:?} and not {wanted:?}");
             }
-            let undisturbed = (0..100).map(|_| run(case, scope)).find(|run| !is_disturbed(run));
+            let undisturbed =
+                (0..100).map(|_| run(case, scope)).find(|run| !is_disturbed(case, run));
             let Some(run) = undisturbed else { panic!("it is off the CPU all the time") };
             if let Some(what) = judge(case, base, one, false, run) {
                 bad += 1;

@@ -1,6 +1,10 @@
 //! ITT: OpenCV, and Python's package, whose native half has the stock client.
 
+use pfp_shm_layout::control::Change;
+use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::place::Place;
 use pfp_tests::tools;
+use pfp_tests::watch::{self, Watch};
 use pfp_top::snapshot::Loss;
 
 use crate::{alone, file, run, text};
@@ -84,4 +88,42 @@ fn regions_frames_markers_counters_and_waiting_are_counted_to_one() {
     let events = ran.snapshot.points.iter().filter(|point| point.name.starts_with("event "));
     assert_eq!(events.map(|event| ran.count(&event.file, &event.name)).sum::<u64>(), 1024);
     assert_eq!(ran.snapshot.losses[Loss::BeginsRefused], 6);
+}
+
+/// A domain whose points are all off is called by nobody: not before what is open in it has ended,
+/// and as soon as a viewer switches a point on again.
+#[test]
+fn a_domain_that_is_off_costs_the_program_nothing() {
+    const MANY: u64 = 400_000;
+    let source = file("rests.c");
+    let flags = ["-std=gnu11", "-ldl", "-pthread"];
+    let program = c::compile(Compiler::C, "itt_rests", &[text(&source)], Link::Without, flags);
+    let place = Place::new();
+    let mut target = place.start(text(&program), &[text(&c::inject())]);
+    target.reach("begun");
+    let mut watch = Watch::attach(&place, &target);
+    let all = ["work", "of a thread", "span"].map(|name| watch::id(watch.poll(), name));
+    all.iter().for_each(|point| watch.change(*point, Change::Disable));
+    target.go();
+    let said = target.reach("rested").clone();
+    let called = |key: &str| said.one::<u64>(key);
+    assert_eq!(["on", "open", "span"].map(called), [10, MANY, MANY]);
+    // It is noticed after some ten thousand calls.
+    assert!(called("closed") < MANY / 4, "{said:?}");
+    assert_eq!(["rests", "forked"].map(called), [0, 0]);
+    watch.change(all[0], Change::Enable);
+    target.go();
+    let said = target.reach("awoken").clone();
+    // The program itself has switched the other domain off.
+    assert_eq!(said.all::<u64>("awake"), [[1000, 0]]);
+    watch.change(all[0], Change::Disable);
+    target.go();
+    let said = target.reach("done").clone();
+    assert_eq!(said.one::<u64>("again"), 0);
+    let picture = watch.poll();
+    let counts = ["work", "of a thread", "span"].map(|name| watch::named(picture, name).count);
+    // The second span has ended while its point was off.
+    assert_eq!(counts, [1010, 1, 1]);
+    assert_eq!(picture.losses.mismatched_ends, 0);
+    target.end_well();
 }

@@ -68,7 +68,11 @@ impl Run {
 
     /// The figures of a name in a domain, one of each thread.
     fn threads(&self, domain: &str, name: &str) -> Vec<Stats> {
-        let point = self.point(domain, name);
+        self.all_of(self.point(domain, name))
+    }
+
+    /// The figures of a point, one of each thread.
+    fn all_of(&self, point: &Point) -> Vec<Stats> {
         let cells = self.snapshot.cells.iter().filter(|cell| cell.point == point.id);
         cells.flat_map(|cell| [cell.stats.clone(), cell.retired.clone()]).collect()
     }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::Place;
 use pfp_tests::{figure, tools};
+use pfp_top::snapshot::Loss;
+use pfp_top::snapshot::Point;
 use pfp_top::source;
 
 use crate::{alone, file, run, text};
@@ -67,19 +69,43 @@ fn wide_strings_and_names_of_threads_are_taken() {
         ("nvtx", "marked", ROUNDS),
         ("nvtx", "started", ROUNDS),
         ("nvtx", "of a named thread", 1),
+        ("nvtx", "of another thread", 2),
         (&format!("{WIDE}/part"), "unicode", ROUNDS),
     ] {
         assert_eq!(ran.count(domain, name), count, "{name} in {domain}");
         assert_eq!(ran.point(domain, name).wall, name == "started");
     }
-    // With a payload, and with one that is no amount.
-    let marks = ran.snapshot.points.iter().filter(|point| point.name == "registered \u{20ac}");
-    let mut marks: Vec<_> = marks.map(|point| (&point.file, ran.amount(point))).collect();
-    marks.sort();
-    assert_eq!(marks, [(&WIDE.to_owned(), 0), (&WIDE.to_owned(), 3 * ROUNDS)]);
+    // With a payload, with one that is no amount, and spans whose payloads differ.
+    let all = ran.snapshot.points.iter().filter(|point| point.name == "registered \u{20ac}");
+    assert!(all.clone().all(|point| point.file == WIDE));
+    let count = |it: &Point| ran.all_of(it).iter().map(|stats| stats.count).sum::<u64>();
+    let mut all: Vec<_> = all.map(|it| (it.wall, ran.amount(it), count(it))).collect();
+    all.sort_unstable();
+    let rounds = (0..ROUNDS).sum();
+    assert_eq!(all, [(false, 0, ROUNDS), (false, 3 * ROUNDS, ROUNDS), (true, rounds, ROUNDS)]);
     let named = |name: &str| ran.snapshot.lanes.iter().any(|lane| lane.name == name);
     assert!(named("the first") && named("wide thread") && !named("somebody else"));
+    assert!(named("named before it measures") && named("named later"));
     ran.lost_nothing();
+}
+
+/// A program that has no memory left goes on; what cannot be measured is counted.
+#[test]
+fn a_program_without_memory_lives() {
+    const ROUNDS: u64 = 1000;
+    let Some(program) = compiled("limited", Link::Without) else { return };
+    let ran = run(&["--inject", "nvtx"], &program, &[]);
+    assert_eq!(ran.printed, "well\n");
+    // Its thread had all that it needs, and another one waits until there is memory again.
+    assert_eq!(ran.count("nvtx", "known"), 1 + 2 * ROUNDS);
+    let another = ran.count("nvtx", "another");
+    assert!((ROUNDS..=2 * ROUNDS).contains(&another), "{another}");
+    let all = ran.snapshot.points.iter().filter(|point| point.file == "nvtx");
+    let counted: u64 = all.map(|point| ran.count("nvtx", &point.name)).sum();
+    let losses = &ran.snapshot.losses;
+    let lost = losses[Loss::BeginsMissed] + losses[Loss::BeginsRefused];
+    assert!(lost > 0, "there was no memory");
+    assert_eq!(counted + lost, 2 + 3 * 4 * ROUNDS);
 }
 
 #[test]

@@ -231,7 +231,25 @@ fn a_runtime_that_lacks_what_the_program_needs_is_refused() {
     let lacking = write("lacking.c", code);
     let flags = ["-Wl,--no-as-needed", text(&later)];
     let lacking = c::compile(GCC, "omp_lacking", &[text(&lacking)], Link::Without, flags);
-    refused(text(&runtime), text(&lacking), "GOMP_of_tomorrow");
+    let why = "lacks GOMP_of_tomorrow, which";
+    refused(text(&runtime), text(&lacking), why);
+    // A library calls it, which a library of the program's needs.
+    let code = "void GOMP_of_tomorrow(void);\nvoid inner(void);\n\
+        void inner(void) { GOMP_of_tomorrow(); }\n";
+    let shared = |library| ["-shared", "-fPIC", "-Wl,--no-as-needed", library];
+    let inner = write("inner.c", code);
+    let inner =
+        c::compile(GCC, "libomp_inner.so", &[text(&inner)], Link::Without, shared(text(&later)));
+    let code = "void inner(void);\nvoid outer(void);\nvoid outer(void) { inner(); }\n";
+    let flags = shared(text(&inner));
+    let outer = write("outer.c", code);
+    let outer = c::compile(GCC, "libomp_outer.so", &[text(&outer)], Link::Without, flags);
+    let flags = ["-Wl,--no-as-needed", text(&outer)];
+    let code = "void outer(void);\nint main(void) { outer(); return 0; }\n";
+    let lacking = write("far.c", code);
+    let lacking = c::compile(GCC, "omp_far", &[text(&lacking)], Link::Without, flags);
+    let why = format!("lacks GOMP_of_tomorrow, which {} calls", inner.display());
+    refused(text(&runtime), text(&lacking), &why);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::target::Target;
 use pfp_tests::watch::{self, Watch};
-use pfp_tests::{figure, lacks, skipped};
+use pfp_tests::{figure, lacks, size, skipped};
 
 const FLAG: &str = "-finstrument-functions";
 
@@ -47,12 +47,16 @@ fn build(compiler: Compiler, source: &str, way: Hooked, name: &str, flags: &[&st
 
 impl Program {
     fn start(&self, place: &Place, scenario: &str, enable: &str) -> Target {
+        Target::start(self.command(place, scenario).env("PFP_ENABLE", enable))
+    }
+
+    fn command(&self, place: &Place, scenario: &str) -> Command {
         let mut command = place.command(self.path.to_str().expect("it is plain text"));
-        command.arg(scenario).env("PFP_ENABLE", enable);
+        command.arg(scenario);
         if self.way == Hooked::Preloaded {
             command.env("LD_PRELOAD", c::library().join("libpfp.so"));
         }
-        Target::start(&mut command)
+        command
     }
 
     /// Runs a scenario with what is named switched on, and judges the points.
@@ -366,4 +370,51 @@ fn a_function_that_is_off_costs_a_few_instructions() {
         figure(&format!("{WHAT}: {more:.1} with {enable:?} on"));
         assert!(more > 2.0 && more <= 33.0, "{more} more instructions");
     }
+}
+
+/// A handler at each instruction of a measured function, its hooks included.
+#[test]
+fn hooks_can_be_interrupted_at_each_instruction() {
+    if cfg!(not(target_arch = "x86_64")) {
+        return skipped("single steps", "they are for x86-64");
+    }
+    // The harness is not measured.
+    const PLAIN: &str =
+        "-finstrument-functions-exclude-file-list=breakpoint.h,single_step.h,script.h";
+    const GCC: Compiler = Compiler { name: "gcc", ..Compiler::C };
+    let mut all = 0;
+    for way in WAYS {
+        let program = build(GCC, "hooked.c", way, "interrupted", &[PLAIN]);
+        for (how, each) in [("measures", 1), ("forks", 5), ("vforks", 5), ("jumps", 1)] {
+            let each = if size(0, 1) == 1 { 1 } else { each };
+            let place = Place::new();
+            let mut command = program.command(&place, how);
+            command.arg(each.to_string()).env("PFP_ENABLE", "*").env("PFP_CLOCK", "wall");
+            let mut target = Target::start(&mut command);
+            let said = target.reach("done").clone();
+            let what = format!("{how} {way:?}");
+            let tried = said.all::<u64>("tried")[0][0];
+            let [outer, inner, handled, vforked] = said.all::<u64>("calls")[0][..] else {
+                panic!("{said:?}")
+            };
+            assert_eq!(said.one::<u64>("harmed"), 0, "{what}");
+            assert!(tried * each > 200, "{what}: {tried}");
+            let mut watch = Watch::attach(&place, &target);
+            let picture = watch.poll();
+            // What a jump leaves counts or not, and so does what a child in the same memory does.
+            let left = if how == "jumps" { tried } else { 0 };
+            for (name, least, most) in [
+                ("outer", outer.saturating_sub(left), outer),
+                ("inner", inner.saturating_sub(left), inner),
+                ("in_handler", handled, handled + vforked),
+            ] {
+                let found = watch::named(picture, name).count;
+                assert!((least..=most).contains(&found), "{what}: {name} {found}, {least} {most}");
+            }
+            assert_eq!(picture.losses.begins_refused, 0, "{what}");
+            all += tried;
+            target.end_well();
+        }
+    }
+    figure(&format!("hooks: {all} handlers at each instruction"));
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 use crate::files::json::{Overwrite, WriteError};
-use crate::snapshot::{Drained, PointState, Snapshot};
+use crate::snapshot::{Drained, Point, PointState, Snapshot};
 use crate::source::{BadPlace, Change, Line, Looking, Recording, Refusal, Source};
 
 /// A source, with a memory of the points toggled through it. Dropping it puts
@@ -15,6 +15,8 @@ pub struct Session {
     source: Box<dyn Source>,
     keep: bool,
     toggled: HashMap<u32, Toggled>,
+    /// Domains that were switched off as one, and the last point that each had by then.
+    off: HashMap<String, u32>,
 }
 
 /// One point that the viewer toggled.
@@ -28,12 +30,51 @@ struct Toggled {
 impl Session {
     /// Watches a source; `keep` leaves toggled points as they are in the end.
     pub fn new(source: Box<dyn Source>, keep: bool) -> Self {
-        Self { source, keep, toggled: HashMap::new() }
+        Self { source, keep, toggled: HashMap::new(), off: HashMap::new() }
     }
 
     /// The next snapshot.
     pub fn poll(&mut self) -> Result<Snapshot> {
-        self.source.poll()
+        let mut snapshot = self.source.poll()?;
+        self.switch_new_names(&mut snapshot);
+        Ok(snapshot)
+    }
+
+    /// Domains of which these points are, and that have no other point that is on, are off as one:
+    /// what comes up in them from now on is switched off, until one of these is on again.
+    pub fn keep_off<'a>(&mut self, switched: &[u32], all: impl Iterator<Item = &'a Point> + Clone) {
+        let is_switched = |point: &&Point| switched.contains(&point.id);
+        for domain in all.clone().filter(is_switched).filter_map(Point::domain) {
+            let its = all.clone().filter(|point| point.domain() == Some(domain));
+            let is_off = |point: &Point| point.state != PointState::On || is_switched(&point);
+            if its.clone().all(is_off) {
+                let last = its.map(|point| point.id).max().unwrap_or(0);
+                self.off.insert(domain.to_owned(), last);
+            }
+        }
+    }
+
+    fn switch_new_names(&mut self, snapshot: &mut Snapshot) {
+        if self.off.is_empty() {
+            return;
+        }
+        let on = |point: &&mut Point| point.state == PointState::On;
+        for point in snapshot.points.iter().filter(|point| point.state == PointState::On) {
+            // Whoever has switched it on meant that.
+            self.off.retain(|domain, last| point.domain() != Some(domain) || point.id > *last);
+        }
+        for point in snapshot.points.iter_mut().filter(on) {
+            if point.domain().is_some_and(|domain| self.off.contains_key(domain))
+                && let Ok(left) = self.switch(point.id, point.state, false)
+            {
+                point.state = left;
+            }
+        }
+        for point in &snapshot.points {
+            if let Some(last) = point.domain().and_then(|domain| self.off.get_mut(domain)) {
+                *last = point.id.max(*last);
+            }
+        }
     }
 
     /// The same where `last` was the one before: of a process that has died and left
@@ -107,6 +148,7 @@ impl Session {
     /// Leaves toggled points as they are now.
     pub fn leave_as_is(&mut self) {
         self.toggled.clear();
+        self.off.clear();
     }
 
     /// Whether it is a process, be it running or ended, and not a file.

@@ -128,6 +128,10 @@ impl App {
             }
             done
         });
+        if let (Question::Switch { on: false, ids, .. }, Ok(())) = (&question, &done) {
+            let all = self.common.model.points().iter().map(Figures::point);
+            session.keep_off(ids, all);
+        }
         let unix_ns = self.common.unix_ns(now);
         for (id, but) in &changed {
             let (name, but) = (self.common.point_name(*id), but.as_deref());

@@ -131,9 +131,9 @@ pub(super) fn run(run: &Run) -> Result<u8> {
     let openmp = run.inject.openmp_runtime(name)?;
     let mut notes = Vec::new();
     let mut environment = run.inject.environment(|note| notes.push(note))?;
+    notes.extend(run.inject.replaced_runtime().map(Note::Fine));
     if headless {
-        let told = run.inject.replaced_runtime();
-        notes.iter().map(Note::text).chain(told.as_deref()).for_each(complain);
+        notes.iter().map(Note::text).for_each(complain);
     }
     let libraries: Vec<_> = hooks.into_iter().chain(openmp).collect();
     if !libraries.is_empty() {

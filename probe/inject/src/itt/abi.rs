@@ -1,6 +1,7 @@
 //! ITT: the part of `ittnotify.h` and `ittnotify_config.h` that is used.
 
 use std::ffi::{c_char, c_int, c_long, c_ulong, c_void};
+use std::sync::atomic::AtomicI32;
 
 /// What an `__itt_global` begins with.
 pub(super) const MAGIC: [u8; 8] = [0xed, 0xab, 0xab, 0xec, 0x0d, 0xee, 0xda, 0x30];
@@ -62,9 +63,16 @@ pub(super) struct ApiInfo {
 #[repr(C)]
 pub(crate) struct Domain {
     /// 0 switches it off in the client.
-    pub(super) flags: c_int,
+    pub(super) flags: AtomicI32,
+    pub(super) rest: Behind,
+}
+
+/// An `__itt_domain` behind its flags.
+#[repr(C, align(8))]
+pub(crate) struct Behind {
     pub(super) name: *const c_char,
     pub(super) wide_name: *const c_void,
+    /// This and the next are the collector's.
     pub(super) extra: c_int,
     pub(super) more: *const c_void,
     pub(super) next: *const Domain,

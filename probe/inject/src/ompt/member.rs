@@ -91,12 +91,12 @@ pub(super) fn with(work: impl FnOnce(&Member)) {
 }
 
 impl Member {
-    fn new() -> Box<Self> {
-        Box::new(Self {
+    fn new() -> Option<Box<Self>> {
+        Some(Box::new(Self {
             parts: [const { Cell::new(None) }; DEPTH],
             depth: Cell::new(0),
             fork: Cell::new(Moment::default()),
-        })
+        }))
     }
 
     /// The thread meets a region: when.

@@ -32,9 +32,10 @@ impl Process {
     /// that may try again, and is not told to each time.
     fn reserve(&self, wanted: Option<u32>) -> Result<usize, NotEntered> {
         let wanted = wanted.map(|number| number as usize);
-        let used = self.segment.ledger().points_used.load(Relaxed) as usize;
         let reserve = |segment: &Segment| segment.reserve_point(wanted, FIRST_NAMED);
-        if wanted.unwrap_or(used.max(FIRST_NAMED)) >= self.segment.geometry().points() {
+        if wanted.unwrap_or(self.segment.next_point(FIRST_NAMED))
+            >= self.segment.geometry().points()
+        {
             return reserve(&self.segment).ok_or(NotEntered::NoPlace);
         }
         self.ask_for_space(reserve).ok_or(NotEntered::NoMemory)

@@ -219,6 +219,7 @@ fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
         // Meets the load in `bury`.
         thread.holder.store(u64::from(generation) << 32 | u64::from(tid()), Release);
         lane.announce(generation, tid(), stamp(), &thread_name());
+        super::given::take_name(tid(), lane);
         return Some(thread);
     }
 }

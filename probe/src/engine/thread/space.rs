@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use pfp_shm_layout::cell::{Cell, Entered};
+use pfp_shm_layout::amounts::Amounts;
+use pfp_shm_layout::cell::{Cell, Entered, Measurement};
 use pfp_shm_layout::control::{self, Control};
 use pfp_shm_layout::geometry::{BLOCK, CELLS_PER_BLOCK, CHUNK, PAGE};
 use pfp_shm_layout::histogram;
@@ -182,8 +183,28 @@ impl Thread {
         None
     }
 
+    /// Adds a measurement to a shared cell, where no record of the thread's is.
+    pub(in crate::engine) fn record_shared(
+        &self,
+        cell: &Cell,
+        measured: Measurement,
+        amounts: Option<&Amounts>,
+    ) {
+        let bucket = self.shared_bucket(cell, measured.exclusive);
+        let sums = amounts.and_then(|amounts| Some((self.sums(cell)?, amounts)));
+        // As late as that: a child that a signal handler has forked writes nothing.
+        if !self.is_alive() {
+            return;
+        }
+        if let Some((sums, amounts)) = sums {
+            Cell::add_amounts_shared(sums, amounts);
+        }
+        cell.record_shared(measured, bucket);
+        self.count(|tally| &tally.unrecorded);
+    }
+
     /// The bucket's counter in a shared cell; none if there is no space.
-    pub(crate) fn shared_bucket(&self, cell: &Cell, ticks: u64) -> Option<&AtomicU64> {
+    fn shared_bucket(&self, cell: &Cell, ticks: u64) -> Option<&AtomicU64> {
         let ticks = ticks.min(histogram::LIMIT - 1);
         let (part, _) = histogram::locate(ticks);
         if cell.part(part) == 0 {

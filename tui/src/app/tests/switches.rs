@@ -1,6 +1,7 @@
 //! Points switched and reset, and put back.
 
 use super::*;
+use crate::snapshot::Point;
 
 #[test]
 fn toggles_reach_the_process_and_are_put_back() {
@@ -198,4 +199,47 @@ fn nothing_is_hidden_where_nothing_else_is_there() {
     app.watch(Box::new(process.clone()), Instant::now());
     let all = process.0.borrow_mut().snapshot_mut().points.len();
     assert_eq!((app.common.order.len(), app.screens.points.hidden()), (all, 0));
+}
+
+/// What a domain brings later is off too, until a point in it is switched on again.
+#[test]
+fn a_domain_that_is_off_as_one_stays_off_as_names_come() {
+    use PointState::{Off, On};
+    const DOMAIN: &str = "nvtx:app";
+    let bring = |desk: &mut Desk, state| {
+        let mut process = desk.process.0.borrow_mut();
+        let points = &mut process.snapshot_mut().points;
+        let id = points.len() as u32;
+        let (name, file) = (format!("name {id}"), DOMAIN.to_owned());
+        points.push(Point { id, name, file, line: 0, state, ..points[1].clone() });
+        id as usize
+    };
+    let mut desk = desk();
+    let before = [bring(&mut desk, On), bring(&mut desk, On)];
+    desk.wait(1);
+    // One that is off by itself says nothing about its domain.
+    desk.app.common.selected = Some(before[0] as u32);
+    desk.press("e");
+    let alone = bring(&mut desk, On);
+    desk.wait(2);
+    assert_eq!(desk.process.state(alone), On);
+    desk.press(&format!("/domain:^{DOMAIN}$"));
+    desk.code(KeyCode::Enter);
+    desk.press("Ey");
+    assert_eq!(before.map(|id| desk.process.state(id)), [Off, Off]);
+    let (later, is_off) = (bring(&mut desk, On), bring(&mut desk, Off));
+    desk.wait(1);
+    assert_eq!([later, is_off].map(|id| desk.process.state(id)), [Off, Off]);
+    let other = desk.process.0.borrow_mut().snapshot_mut().points[1].state;
+    assert_eq!(other, On, "of no domain");
+    desk.app.common.selected = Some(later as u32);
+    desk.press("e");
+    desk.wait(1);
+    let last = bring(&mut desk, On);
+    desk.wait(1);
+    assert_eq!([later, last].map(|id| desk.process.state(id)), [On, On]);
+    let process = desk.process.clone();
+    drop(desk);
+    let all = [before[0], before[1], alone, later, is_off, last];
+    assert_eq!(all.map(|id| process.state(id)), [On, On, On, On, Off, On]);
 }

@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use object::read::ReadCache;
-use object::{Object, ObjectSymbol};
+use object::{Object, ObjectSection, ObjectSymbol};
 
 use super::{places, preload};
 use crate::files::input;
@@ -148,7 +150,7 @@ impl Inject {
     /// What the user is told of another runtime than the program's own.
     pub(super) fn replaced_runtime(&self) -> Option<String> {
         let runtime = self.openmp_runtime.as_ref()?;
-        Some(format!("the program runs on LLVM's OpenMP, {}", runtime.display()))
+        Some(format!("the program runs on the OpenMP runtime {}", resolved(runtime).display()))
     }
 
     /// The runtime to load with a program, if one was asked for.
@@ -163,30 +165,59 @@ impl Inject {
                  LLVM's libomp.so, found no GOMP_parallel in it"
             );
         }
-        // What a script's interpreter loads later is not known here.
-        let program = preload::find(program).and_then(|program| Symbols::of(&program).ok());
-        let needed = program.map(|program| program.needed).unwrap_or_default();
-        let is_openmp = |symbol: &&String| {
-            ["GOMP_", "GOACC_", "omp_"].iter().any(|prefix| symbol.starts_with(prefix))
-        };
-        let lacking: Vec<_> = needed
-            .iter()
-            .filter(is_openmp)
-            .filter(|symbol| !defined.defined.contains(*symbol))
-            .cloned()
-            .collect();
-        if !lacking.is_empty() {
-            bail!(
-                "--openmp-runtime {name} lacks {}, which the program calls: it runs on the \
-                 runtime that it was built for alone",
-                lacking.join(", ")
-            );
+        let Some(program) = preload::find(program) else { return Ok(Some(resolved(runtime))) };
+        // What the program, or a script's interpreter, loads later is not known here.
+        for object in [vec![program.clone()], libraries(&program)].concat() {
+            let Ok(symbols) = Symbols::of(&object) else { continue };
+            // Another runtime has what it calls.
+            if symbols.defined.contains("GOMP_parallel") {
+                continue;
+            }
+            let is_openmp = |symbol: &&String| {
+                ["GOMP_", "GOACC_", "omp_"].iter().any(|prefix| symbol.starts_with(prefix))
+            };
+            let lacking = symbols.needed.difference(&defined.defined).filter(is_openmp);
+            let lacking: Vec<_> = lacking.map(String::as_str).collect();
+            if !lacking.is_empty() {
+                bail!(
+                    "--openmp-runtime {name} lacks {}, which {} calls: it runs on the runtime \
+                     that it was built for alone",
+                    lacking.join(", "),
+                    object.display()
+                );
+            }
         }
-        Ok(Some(fs::canonicalize(runtime).unwrap_or_else(|_| runtime.clone())))
+        Ok(Some(resolved(runtime)))
     }
 }
 
-/// Symbols of an object for its loader.
+fn resolved(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// The libraries that a program's loader loads with it, as that lists them; none of a program
+/// that has no loader, such as a script.
+fn libraries(program: &Path) -> Vec<PathBuf> {
+    let list = || -> Result<Vec<u8>> {
+        let cache = ReadCache::new(input::file(program)?);
+        let object = object::File::parse(&cache)?;
+        let loader = object.section_by_name(".interp").context("it has no loader")?;
+        let loader = loader.data()?.split(|&byte| byte == 0).next().unwrap_or_default();
+        let mut loader = Command::new(OsStr::from_bytes(loader));
+        Ok(loader.arg("--list").arg(resolved(program)).stdin(Stdio::null()).output()?.stdout)
+    };
+    let list = list().unwrap_or_default();
+    // "name => path (address)", or the path alone.
+    let path = |line: &[u8]| {
+        let line = String::from_utf8_lossy(line);
+        let found = line.split_once(" => ").map_or(line.trim(), |(_, found)| found);
+        let (path, _) = found.rsplit_once(" (")?;
+        path.starts_with('/').then(|| PathBuf::from(path))
+    };
+    list.split(|&byte| byte == b'\n').filter_map(path).collect()
+}
+
+/// Symbols of an object for its loader. What is needed weakly may be missing.
 struct Symbols {
     defined: BTreeSet<String>,
     needed: BTreeSet<String>,
@@ -198,7 +229,11 @@ impl Symbols {
         let object = object::File::parse(&cache)?;
         let (mut defined, mut needed) = (BTreeSet::new(), BTreeSet::new());
         for symbol in object.dynamic_symbols() {
-            let of_kind = if symbol.is_undefined() { &mut needed } else { &mut defined };
+            let of_kind = match symbol.is_undefined() {
+                true if symbol.is_weak() => continue,
+                true => &mut needed,
+                false => &mut defined,
+            };
             of_kind.extend(symbol.name().map(str::to_owned));
         }
         Ok(Self { defined, needed })

@@ -1,0 +1,167 @@
+//! [Switches](pfp_shm_layout::switch) of the segment, each mapped in front of private memory.
+
+use std::ptr;
+use std::sync::atomic::{
+    AtomicPtr, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+    fence,
+};
+
+use pfp_shm_layout::switch;
+
+use super::{PAGE, Process, current};
+use crate::errno;
+
+/// Switches of a process and of those that it was forked from.
+const MOST: usize = 64;
+
+/// The page of each that is mapped; null for none.
+static MAPPED: [AtomicPtr<u8>; MOST] = [const { AtomicPtr::new(ptr::null_mut()) }; MOST];
+
+const REGISTER: libc::c_int = 1 << 4;
+const EXPEDITED: libc::c_int = 1 << 3;
+
+fn page_size() -> usize {
+    // SAFETY: takes a plain number.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(0)
+}
+
+/// Has all threads of the process see what they have written until now; false where the system
+/// cannot.
+fn order_threads(command: libc::c_int) -> bool {
+    // SAFETY: plain numbers; no memory is involved.
+    errno::kept(|| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 })
+}
+
+/// A switch: a flag, and behind its word private memory.
+#[derive(Debug)]
+pub struct Switch {
+    word: &'static AtomicU64,
+    /// Whose it is, only compared: a forked child has the memory, and another process.
+    process: *const Process,
+}
+
+// SAFETY: the pointer is only compared.
+unsafe impl Send for Switch {}
+// SAFETY: as above.
+unsafe impl Sync for Switch {}
+
+impl Switch {
+    /// One of its own for the caller, for good; none if there is no more, or no memory.
+    #[must_use]
+    pub fn new() -> Option<Self> {
+        errno::kept(|| {
+            let process = current()?;
+            if page_size() != PAGE || !order_threads(REGISTER) {
+                return None;
+            }
+            let own = process.segment.take_switch()?;
+            let page = map_before_private(own)?;
+            let take = |slot: &AtomicPtr<u8>| {
+                slot.compare_exchange(ptr::null_mut(), page, Relaxed, Relaxed).is_ok()
+            };
+            if !MAPPED.iter().any(take) {
+                // SAFETY: mapped just now, and nobody has seen it.
+                unsafe { libc::munmap(page.cast(), 2 * PAGE) };
+                return None;
+            }
+            own.store(switch::ON, SeqCst);
+            // SAFETY: mapped for good, and aligned.
+            let word = unsafe { &*page.add(PAGE - size_of::<AtomicU64>()).cast() };
+            Some(Self { word, process })
+        })
+    }
+
+    /// Where the flag is, an `int`. From eight bytes on, a page of private memory follows.
+    #[must_use]
+    pub fn place(&self) -> *mut u8 {
+        ptr::from_ref(self.word).cast_mut().cast()
+    }
+
+    /// Whether it rests.
+    #[inline]
+    #[must_use]
+    pub fn rests(&self) -> bool {
+        switch::rests(self.word)
+    }
+
+    /// Puts it to rest while nothing needs it, if it is so; whether it rests now.
+    #[cold]
+    pub fn rest(&self, is_idle: impl Fn() -> bool) -> bool {
+        if !self.is_of_this_process() || !is_idle() || !switch::rest(self.word) {
+            return false;
+        }
+        // Whoever begins something now sees that it rests, or is seen to have begun; and so for
+        // whoever switches a point on.
+        let is_ordered = order_threads(EXPEDITED);
+        fence(SeqCst);
+        if is_ordered && is_idle() {
+            return true;
+        }
+        self.wake();
+        false
+    }
+
+    /// Wakes it, if it rests.
+    #[cold]
+    pub fn wake(&self) {
+        if self.is_of_this_process() {
+            switch::wake(self.word);
+        }
+    }
+
+    fn is_of_this_process(&self) -> bool {
+        current().is_some_and(|process| ptr::eq(process, self.process))
+    }
+}
+
+/// Maps the page of a word once more, with a private page behind it.
+fn map_before_private(word: &AtomicU64) -> Option<*mut u8> {
+    const PRIVATE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
+    const OVER: libc::c_int = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    let from = ptr::from_ref(word).addr() & !(PAGE - 1);
+    let from = ptr::from_ref(word).cast_mut().with_addr(from).cast();
+    // SAFETY: a new mapping, at an address of the kernel's choice.
+    let pages = unsafe { libc::mmap(ptr::null_mut(), 2 * PAGE, ACCESS, PRIVATE, -1, 0) };
+    if pages == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: a page of the segment, of whose shared mapping no bytes (0) are moved, but there
+    // is one more; over one that was mapped just now.
+    if unsafe { libc::mremap(from, 0, PAGE, OVER, pages) } == libc::MAP_FAILED {
+        // SAFETY: mapped above, and nobody has seen it.
+        unsafe { libc::munmap(pages, 2 * PAGE) };
+        return None;
+    }
+    Some(pages.cast())
+}
+
+/// In a forked child: its flags are its own from now on, and none rests. Only what a signal
+/// handler may do.
+pub(super) fn leave_parents() {
+    const PRIVATE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
+    const OVER: libc::c_int = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    for slot in &MAPPED {
+        let page = slot.load(Relaxed);
+        if page.is_null() {
+            continue;
+        }
+        // SAFETY: a new mapping, at an address of the kernel's choice.
+        let new = unsafe { libc::mmap(ptr::null_mut(), PAGE, ACCESS, PRIVATE, -1, 0) };
+        if new == libc::MAP_FAILED {
+            continue;
+        }
+        let at = PAGE - size_of::<AtomicU64>();
+        // SAFETY: aligned words of two mappings; nobody has seen the new one. It takes the place
+        // of the other in one step.
+        unsafe {
+            let parents = &*page.add(at).cast::<AtomicU64>();
+            let is_off = !switch::rests(parents) && parents.load(Relaxed) as u32 == 0;
+            new.cast::<u8>().add(at).cast::<u64>().write(if is_off { 0 } else { switch::ON });
+            libc::mremap(new, PAGE, PAGE, OVER, page);
+        }
+        slot.store(ptr::null_mut(), Relaxed);
+    }
+}

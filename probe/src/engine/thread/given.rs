@@ -1,0 +1,88 @@
+//! Names that threads give to one another. One that comes before its thread has a lane waits here.
+
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    fence,
+};
+
+use pfp_shm_layout::lane::{Lane, LaneState, NAME_BYTES};
+
+use crate::engine::process;
+
+/// Names that can wait; one more is lost.
+const WAITING: usize = 128;
+const FREE: u32 = 0;
+/// No thread has this id.
+const BUSY: u32 = u32::MAX;
+
+struct Given {
+    /// The thread's id, or one of the above.
+    tid: AtomicU32,
+    name: [AtomicU64; NAME_BYTES / 8],
+}
+
+static GIVEN: [Given; WAITING] = [const {
+    Given { tid: AtomicU32::new(FREE), name: [const { AtomicU64::new(0) }; NAME_BYTES / 8] }
+}; WAITING];
+
+/// Names a thread of this process, now or as it comes to its lane.
+pub(crate) fn name_thread(tid: u32, name: &str) {
+    if tid == FREE || tid == BUSY {
+        return;
+    }
+    let Some(process) = process::current() else { return };
+    let given = put(tid, name);
+    // Meets the fence in `take_name`: it finds the name, or this its lane.
+    fence(SeqCst);
+    let lanes = process.segment.ledger().lanes_used.load(Acquire) as usize;
+    let is_its = |lane: &&Lane| {
+        lane.read().is_some_and(|picture| picture.state == LaneState::Live && picture.tid == tid)
+    };
+    let mut lanes = (0..lanes).filter_map(|number| process.segment.lane(number));
+    if let Some(lane) = lanes.find(is_its) {
+        lane.set_name(name.as_bytes());
+        if let Some(given) = given {
+            let _ = given.tid.compare_exchange(tid, FREE, Relaxed, Relaxed);
+        }
+    }
+}
+
+fn put(tid: u32, name: &str) -> Option<&'static Given> {
+    let is_taken = |given: &&Given, from| {
+        given.tid.load(Relaxed) == from
+            && given.tid.compare_exchange(from, BUSY, Acquire, Relaxed).is_ok()
+    };
+    let again = GIVEN.iter().find(|given| is_taken(given, tid));
+    let given = again.or_else(|| GIVEN.iter().find(|given| is_taken(given, FREE)))?;
+    let mut bytes = [0; NAME_BYTES];
+    let mut end = name.len().min(NAME_BYTES);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    bytes[..end].copy_from_slice(&name.as_bytes()[..end]);
+    for (word, bytes) in given.name.iter().zip(bytes.as_chunks().0) {
+        word.store(u64::from_ne_bytes(*bytes), Relaxed);
+    }
+    // Meets `take_name`.
+    given.tid.store(tid, Release);
+    Some(given)
+}
+
+/// Gives a thread's lane, which everybody can see by now, the name that waits for it.
+pub(super) fn take_name(tid: u32, lane: &Lane) {
+    // Meets the fence in `name_thread`.
+    fence(SeqCst);
+    let is_its = |given: &&Given| {
+        given.tid.load(Relaxed) == tid
+            && given.tid.compare_exchange(tid, BUSY, Acquire, Relaxed).is_ok()
+    };
+    let Some(given) = GIVEN.iter().find(is_its) else { return };
+    let mut bytes = [0; NAME_BYTES];
+    for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(&given.name) {
+        *bytes = word.load(Relaxed).to_ne_bytes();
+    }
+    given.tid.store(FREE, Release);
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(NAME_BYTES);
+    lane.set_name(&bytes[..end]);
+}
