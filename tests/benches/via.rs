@@ -11,7 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pfp_tests::place::{Place, pfp_top};
-use pfp_tests::screen::row;
+use pfp_tests::screen::rows;
+use pfp_tests::target::wait_for;
 use pfp_tests::{lacks, os};
 
 const HUNDRED: &str = env!("CARGO_BIN_EXE_hundred");
@@ -57,6 +58,9 @@ fn bytes(threads: usize, points: usize, with_others: &str, bar: Option<f64>) {
     let (place, count) = near();
     let target = place.start(HUNDRED, &["far", &threads.to_string(), &points.to_string()]);
     let _ = place.segment(target.pid());
+    wait_for("all threads in nearly all points", || {
+        place.snapshot(&target).cells.len() >= threads * points * 9 / 10
+    });
     let screen = place.screen(120, 40);
     // What the second finds is known already.
     let (others, words) = match with_others {
@@ -65,7 +69,7 @@ fn bytes(threads: usize, points: usize, with_others: &str, bar: Option<f64>) {
     };
     let start = Instant::now();
     screen.pfp_top(&format!("-i 1 --via {count} {others}"));
-    screen.wait_for("the table", |text| row(text, "io.0").is_some());
+    screen.wait_for("the table", |text| !rows(text).is_empty());
     println!(
         "{points} points x {threads} threads{words}: first picture after {:.2} s (bar {:.2})",
         start.elapsed().as_secs_f64(),
@@ -112,7 +116,7 @@ fn places(options: &str) {
     fs::write(place.path("hosts"), file).expect("the folder is new");
     let screen = place.screen(120, 40);
     screen.pfp_top(&format!("-i 1 --via-file hosts {options}"));
-    screen.wait_for("the table", |text| row(text, "io.0").is_some());
+    screen.wait_for("the table", |text| !rows(text).is_empty());
     thread::sleep(WARM_UP);
     let viewer = screen.viewer();
     let cpu = || os::process_cpu(viewer).expect("the viewer runs");

@@ -169,6 +169,7 @@ impl Model {
         let is_reset = !self.open.is_empty() && was_reset(&before, &snapshot);
         let ends = ran(&before) && !ran(&snapshot);
         let has_threads = snapshot.has_threads();
+        let own = own_intervals(&before, &snapshot);
         self.threads = match interval {
             _ if ends && has_threads => {
                 threads::end(&snapshot, seconds(&snapshot, snapshot.elapsed_ticks))
@@ -183,11 +184,10 @@ impl Model {
                 let seconds = seconds(&snapshot, ticks);
                 let alpha = load_alpha(seconds, self.tau_seconds);
                 let grown = if is_reset { &[][..] } else { &grown };
-                threads::interval(&snapshot, &before, &self.threads, grown, ticks, seconds, alpha)
+                threads::interval(&snapshot, &before, &self.threads, grown, &own, ticks, alpha)
             }
             None => threads::keep(&snapshot, &self.threads),
         };
-        let own = own_intervals(&before, &snapshot);
         for figures in &mut self.points {
             while old.next_if(|old| old.id() < figures.id()).is_some() {}
             let old = old.next_if(|old| old.id() == figures.id());

@@ -60,14 +60,19 @@ pub(super) struct Near {
     pub(super) line: u8,
 }
 
+/// A bit for each count that is not nothing. Which are cannot be predicted: all are asked at once,
+/// without a branch. Not inlined: readers need not be compiled for speed.
+#[inline(never)]
+fn full(counts: &[u64]) -> u64 {
+    counts.iter().enumerate().fold(0, |full, (at, count)| full | u64::from(*count != 0) << at)
+}
+
 impl Histogram {
     /// The buckets that are not empty, by value.
     pub fn iter(&self) -> impl Iterator<Item = BucketCount> + '_ {
         self.parts.iter().flat_map(|(part, counts)| {
-            // Which are empty cannot be predicted: all are asked at once, without a branch.
             let counts = counts.0.as_flattened();
-            let full = (0..BUCKETS).fold(0, |full, at| full | u64::from(counts[at] != 0) << at);
-            ones(full).map(move |bucket| {
+            ones(full(counts)).map(move |bucket| {
                 let (low, width) = histogram::bounds(part, bucket);
                 BucketCount { low, width, count: counts[bucket] }
             })

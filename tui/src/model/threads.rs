@@ -61,6 +61,17 @@ impl Thread {
     }
 }
 
+impl Thread {
+    /// Takes over what it did before.
+    fn go_on(&mut self, old: &Self) {
+        self.load = old.load;
+        self.cpu = old.cpu;
+        self.switch_rate = old.switch_rate;
+        self.top = old.top;
+        self.settled = old.settled;
+    }
+}
+
 impl Part {
     /// Share of its span that the thread did not run.
     pub fn off_share(&self) -> Option<f64> {
@@ -100,15 +111,15 @@ pub(super) fn life(snapshot: &Snapshot, open: &[OpenRegion], seconds: f64) -> Ve
 }
 
 /// The threads of a snapshot that follows on another; `alpha` is the weight of
-/// the interval in the smoothed share, and `open` what open regions have grown by, by
-/// lane and point.
+/// the interval in the smoothed share, `open` what open regions have grown by, by lane and
+/// point, and `own` how long the interval is of each of several processes, where that is known.
 pub(super) fn interval(
     snapshot: &Snapshot,
     before: &Snapshot,
     old: &[Thread],
     open: &[((u32, u32), f64)],
+    own: &[Option<u64>],
     ticks: u64,
-    seconds: f64,
     alpha: f64,
 ) -> Vec<Thread> {
     let (mut threads, mut grown) = sums(snapshot, Some(before), old);
@@ -119,6 +130,17 @@ pub(super) fn interval(
     }
     for (thread, grown) in threads.iter_mut().zip(grown) {
         let old = find(old, thread.lane.id).filter(|old| old.lane.tid == thread.lane.tid);
+        let process = thread.lane.process.map(|place| place as usize);
+        let of_process = process.and_then(|place| own.get(place).copied().flatten());
+        let ticks = match (of_process, old) {
+            // The same figures as before: it goes on as it did.
+            (Some(0), Some(old)) => {
+                thread.go_on(old);
+                continue;
+            }
+            (own, _) => own.filter(|own| *own > 0).unwrap_or(ticks),
+        };
+        let seconds = super::seconds(snapshot, ticks);
         let now = grown.exclusive as f64 / ticks as f64;
         thread.load = Some(match old.filter(|old| old.settled).and_then(|old| old.load) {
             // A thread that has ended burns nothing that could fade out.
@@ -178,11 +200,7 @@ pub(super) fn keep(snapshot: &Snapshot, old: &[Thread]) -> Vec<Thread> {
             if !has_threads {
                 (thread.points, thread.exclusive) = (old.points, old.exclusive);
             }
-            thread.load = old.load;
-            thread.cpu = old.cpu;
-            thread.switch_rate = old.switch_rate;
-            thread.top = old.top;
-            thread.settled = old.settled;
+            thread.go_on(old);
         }
     }
     threads

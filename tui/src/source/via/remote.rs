@@ -316,8 +316,8 @@ impl Source for Remote {
 
     /// Asks for what is new alone, and of the lanes that are looked at.
     fn add_records(&mut self, snapshot: &mut Snapshot) {
-        // Before it is asked, a line that was opened again has emptied them.
-        if self.attach().is_err() {
+        // A line that was opened again has not been asked for the picture.
+        if self.opened != self.far.borrow().opened {
             return;
         }
         let is_looked_at = |lane: &Lane| match &self.looking.lanes {
