@@ -105,10 +105,25 @@ struct Live {
     owner: AtomicU64,
 }
 
-/// That something is staged, and beside which copy.
+/// Which copy is in force, beside which something is staged.
 #[derive(Clone, Copy, Debug)]
 pub struct Staged {
     seq: u64,
+}
+
+/// A bucket of a histogram, and what it holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Held<'a> {
+    bucket: &'a AtomicU64,
+    count: u64,
+}
+
+impl<'a> Held<'a> {
+    /// What a bucket holds now.
+    #[must_use]
+    pub fn new(bucket: &'a AtomicU64) -> Self {
+        Self { bucket, count: bucket.load(Ordering::Relaxed) }
+    }
 }
 
 /// In `seq`: something is staged.
@@ -378,9 +393,16 @@ impl Cell {
     /// Has [`Self::append`] follow. What is added meanwhile to the histogram belongs to it.
     #[inline(always)]
     pub fn stage_more(&self) -> Staged {
-        let seq = self.seq.load(Ordering::Relaxed);
-        self.mark_staged(seq);
-        Staged { seq }
+        let staged = self.staged();
+        self.mark_staged(staged.seq);
+        staged
+    }
+
+    /// What [`Self::record_as`] starts from.
+    #[inline(always)]
+    #[must_use]
+    pub fn staged(&self) -> Staged {
+        Staged { seq: self.seq.load(Ordering::Relaxed) }
     }
 
     #[inline(always)]
@@ -515,20 +537,22 @@ impl Cell {
         sums: Option<(&SumWords, &Amounts)>,
         folded: u64,
     ) {
-        self.record_as(measured, (measured.exclusive, false), bucket, sums, folded);
+        let bucket = bucket.map(Held::new);
+        self.record_as(self.staged(), measured, (measured.exclusive, false), bucket, sums, folded);
     }
 
     /// Records a measurement that may count by other ticks in the extremes and the histogram than
-    /// it was told; and whether it kept the CPU, which makes the minimum one of such.
+    /// it was told; and whether it kept the CPU, which makes the minimum one of such. Whoever does it
+    /// again from the same start, as a forked child does what its parent does, writes the same.
     pub fn record_as(
         &self,
+        Staged { seq }: Staged,
         measured: Measurement,
         (credible, kept_cpu): (u64, bool),
-        bucket: Option<&AtomicU64>,
+        bucket: Option<Held<'_>>,
         sums: Option<(&SumWords, &Amounts)>,
         folded: u64,
     ) {
-        let seq = self.seq.load(Ordering::Relaxed);
         self.mark_staged(seq);
         let mut live = self.in_force(seq).sums();
         if kept_cpu {
@@ -550,8 +574,8 @@ impl Cell {
         }
         // Before the bucket, for `mend`.
         self.in_force(seq + FLIP).last.store(live.last, Ordering::Relaxed);
-        if let Some(bucket) = bucket {
-            add(bucket, 1);
+        if let Some(Held { bucket, count }) = bucket {
+            bucket.store(count.wrapping_add(1), Ordering::Relaxed);
         }
         self.put(seq, &live, folded, self.window(seq));
     }

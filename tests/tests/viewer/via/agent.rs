@@ -254,7 +254,9 @@ fn a_line_takes_no_more_bytes_than_it_may() {
              {filtered} of a filter, {detail} of a point, {loads} of loads, {all} of all"
         ));
         assert!(table <= most, "{table}");
-        assert!(filtered * 2 < table && loads * 2 < table && detail * 4 < all);
+        // Points that do not pass still send what sums are made of.
+        let what = format!("{table} {filtered} {detail} {loads} {all}");
+        assert!(filtered * 4 < table * 3 && loads * 2 < table && detail * 4 < all, "{what}");
     }
 }
 
