@@ -281,7 +281,7 @@ fn what_was_off_the_cpu_does_not_lower_the_minimum() {
     let record = |exclusive, kept_cpu| {
         let measured = Measurement { exclusive, inclusive: exclusive, away: None };
         let credible = if kept_cpu { exclusive } else { cell.credible(exclusive, 10) };
-        cell.record_as(measured, (credible, kept_cpu), None, None, 0);
+        cell.record_as(cell.staged(), measured, (credible, kept_cpu), None, None, 0);
         let mut picture = CellPicture::default();
         assert_eq!(cell.read(&mut picture), CellRead::Whole);
         assert_eq!(picture.point, 3);
