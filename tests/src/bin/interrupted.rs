@@ -994,7 +994,7 @@ mod stepping {
                 Outcome::Came => (at, steps, over) = (at + each, steps + 1, 0),
                 Outcome::Missed => missed += 1,
                 // A single run may be shorter than others are.
-                Outcome::Over if over < 3 => over += 1,
+                Outcome::Over if over < 10 => over += 1,
                 Outcome::Over => break,
             }
             // Whoever waits sees it go on.

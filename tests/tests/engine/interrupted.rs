@@ -40,15 +40,16 @@ struct Way {
     each: u64,
 }
 
-/// Regions that are short: each instruction of the short ways is tried, but for folds.
-const SHORT: Way = Way { lasts: 4_000, each: 1 };
+/// Regions that are short: every other instruction of the short ways is tried, wherever the first one
+/// falls, and fewer of folds.
+const SHORT: Way = Way { lasts: 4_000, each: size(2, 1) };
 
 /// Regions that last longer than a thread goes without reading its CPU time, 2^21 ticks: all
 /// their ends go the long way, and so do most begins.
 const LATE: Way = Way { lasts: (1 << 21) * 9 / 8, each: size(19, 1) };
 
 /// Short regions where each instruction costs a child.
-const SHORT_FOR_CHILDREN: Way = Way { each: size(3, 1), ..SHORT };
+const SHORT_FOR_CHILDREN: Way = Way { each: size(5, 1), ..SHORT };
 
 /// Instructions between the last test of whether this is a forked child and the end of a
 /// record, at most: a child that is forked among them finishes the record.
