@@ -190,7 +190,7 @@ pub(crate) fn minus_further<T, const WORD: usize>(of: *const T, further: u64, va
     value.wrapping_sub(word::<T, WORD>(of, further).load(Relaxed))
 }
 
-/// A word some bytes behind a place, whoever writes its halves.
+/// A word some bytes behind a place. Its halves may be written one by one.
 #[inline(always)]
 pub(crate) fn of_halves<const BYTES: usize>(place: *const u8) -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -1,5 +1,5 @@
-//! What is read from files and written to them: whole or not at all, compressed where the name
-//! says so, and never more than fits into memory. It knows snapshots and nothing above them.
+//! Files, read and written: whole or not at all, compressed where the name says so, and never more
+//! than fits into memory. This floor knows snapshots and nothing above them.
 
 pub mod input;
 pub mod json;

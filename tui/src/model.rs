@@ -211,7 +211,7 @@ impl Model {
                     figures.keep(old);
                     figures.take_gap();
                 }
-                // The same figures as before: it goes on as it did.
+                // Nothing was measured since: loads and rates stay.
                 Some(0) => figures.keep(old),
                 Some(ticks) => {
                     let seconds = seconds(&snapshot, ticks);

@@ -154,7 +154,7 @@ pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
     wrapped_behind("", "", text, columns)
 }
 
-/// The same, with something before the first line and before the others.
+/// Wraps a text, with a prefix for the first line and one for the others.
 pub fn wrapped_behind(first: &str, others: &str, text: &str, columns: usize) -> Vec<String> {
     let options = textwrap::Options::new(columns.max(1))
         .word_splitter(textwrap::WordSplitter::NoHyphenation)

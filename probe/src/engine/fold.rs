@@ -140,7 +140,7 @@ fn fold_some(thread: &Thread, from: u64, end: u64) -> bool {
         let callers = Callers::of(differ.caller() == 0, first.caller(), slots);
         return fold_point(thread, point, callers, slots, end);
     }
-    // The points of some of them, as far as six bits tell those apart.
+    // The lowest six bits of a point tell most points apart.
     let some = slots.iter().take(SOME);
     let seen = some.fold(0u64, |seen, slot| seen | 1 << (slot.point() % u64::BITS));
     match seen.count_ones() > MANY {
@@ -149,7 +149,7 @@ fn fold_some(thread: &Thread, from: u64, end: u64) -> bool {
     }
 }
 
-/// Where so many records have more points than that, it does not pay to sort a page of them.
+/// If [`SOME`] records have more points than that, sorting a page of them does not pay.
 const MANY: u32 = 32;
 const SOME: usize = 64;
 

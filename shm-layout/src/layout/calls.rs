@@ -98,7 +98,7 @@ fn is_since(moment: u64, since: u64) -> bool {
 pub struct OpenRegion {
     start: AtomicU64,
     off: AtomicU64,
-    /// Stays zero, so that the word that begins here is a caller's in [`What::names`](crate::layout::ring::What).
+    /// Stays zero: a record's [names](crate::layout::ring::What) take this and `point` as one word.
     blank: AtomicU32,
     point: AtomicU32,
     spare: [AtomicU32; 2],
@@ -203,7 +203,8 @@ impl Calls {
 
     /// Bytes from the start of the calls to the entry of level 0.
     pub const OPEN_OFFSET: usize = std::mem::offset_of!(Self, open);
-    /// Bytes from the start of the calls to the caller of a region of level 0, as it stands in a record's names.
+    /// Bytes from the start of the calls to the caller of a region of level 0, in the form of a
+    /// record's names.
     pub const CALLER_OFFSET: usize =
         std::mem::offset_of!(Self, root) + std::mem::offset_of!(OpenRegion, blank);
 
@@ -361,8 +362,8 @@ impl Edge {
         Staged { seq: get(&self.seq) }
     }
 
-    /// Adds sums of an epoch; the records below `folded` are in it then. Whoever does it again, as a
-    /// forked child does what its parent does, writes the same.
+    /// Adds sums of an epoch; the records below `folded` are in it then. A forked child that
+    /// repeats this for its parent writes the same words.
     #[inline(always)]
     pub fn add(&self, Staged { seq }: Staged, epoch: u32, more: CallSums, folded: u64) {
         let words = self.sums[(seq & 1) as usize].each_ref().map(get);

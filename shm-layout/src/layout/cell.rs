@@ -390,7 +390,7 @@ impl Cell {
         self.in_force(seq).sums()
     }
 
-    /// Has [`Self::append`] follow. What is added meanwhile to the histogram belongs to it.
+    /// Marks the cell as staged, for [`Self::append`]. Until then, the histogram may be added to.
     #[inline(always)]
     pub fn stage_more(&self) -> Staged {
         let staged = self.staged();
@@ -398,7 +398,7 @@ impl Cell {
         staged
     }
 
-    /// What [`Self::record_as`] starts from.
+    /// The copy in force, from which [`Self::record_as`] starts.
     #[inline(always)]
     #[must_use]
     pub fn staged(&self) -> Staged {
@@ -425,11 +425,11 @@ impl Cell {
         self.put(seq, live, folded, (commit, owner));
     }
 
-    /// Puts in force what the live figures and those of some later regions are together, which
-    /// kept the CPU; they hold the lane's records up to a number. The average is that of `more`.
+    /// Adds `more`, of regions that kept the CPU, to the live figures, and puts the sum in force. It
+    /// holds the lane's records up to `folded`, and the average of `more`.
     ///
-    /// Word by word, since a fold of many points has only a few for each. Whoever does it again,
-    /// as a forked child does what its parent does, writes the same.
+    /// Word by word, since a fold of many points has only a few records for each. A forked child that
+    /// repeats this for its parent writes the same words.
     #[inline(always)]
     pub fn append(
         &self,
@@ -542,8 +542,8 @@ impl Cell {
     }
 
     /// Records a measurement that may count by other ticks in the extremes and the histogram than
-    /// it was told; and whether it kept the CPU, which makes the minimum one of such. Whoever does it
-    /// again from the same start, as a forked child does what its parent does, writes the same.
+    /// it was told; and whether it kept the CPU, which makes the minimum one of such. A forked child
+    /// that repeats this from the same start writes the same words.
     pub fn record_as(
         &self,
         Staged { seq }: Staged,

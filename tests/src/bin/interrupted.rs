@@ -354,176 +354,83 @@ mod stepping {
         amounts_by_hand();
     }
 
+    /// One region of [`POINT`], with a scope of it in the handler.
+    const PLAIN: Case = Case {
+        name: "",
+        prepare: || (),
+        run: scope,
+        handler: by_scope,
+        counts: [1, 0],
+        handled: [1, 0],
+        alone: true,
+    };
+
     const CASES: [Case; 18] = [
-        Case {
-            name: "scope",
-            prepare: || (),
-            run: scope,
-            handler: by_scope,
-            counts: [1, 0],
-            handled: [1, 0],
-            alone: true,
-        },
-        Case {
-            name: "page",
-            prepare: fill_page::<2>,
-            run: scope,
-            handler: by_scope,
-            counts: [1, 0],
-            handled: [1, 0],
-            alone: true,
-        },
+        Case { name: "scope", run: scope, ..PLAIN },
+        Case { name: "page", prepare: fill_page::<2>, run: scope, ..PLAIN },
         // So many points that their records are not sorted.
-        Case {
-            name: "page of many",
-            prepare: fill_page::<50>,
-            run: scope,
-            handler: by_scope,
-            counts: [1, 0],
-            handled: [1, 0],
-            alone: true,
-        },
-        Case {
-            name: "nested",
-            prepare: || (),
-            run: nested,
-            handler: by_scope,
-            counts: [1, 1],
-            handled: [1, 0],
-            alone: true,
-        },
-        Case {
-            name: "laps",
-            prepare: || (),
-            run: laps,
-            handler: by_scope,
-            counts: [1, 2],
-            handled: [1, 0],
-            alone: true,
-        },
-        Case {
-            name: "by_hand",
-            prepare: || (),
-            run: by_hand,
-            handler: handler_by_hand,
-            counts: [1, 0],
-            handled: [1, 0],
-            alone: true,
-        },
-        Case {
-            name: "latched",
-            prepare: || (),
-            run: latched,
-            handler: handler_by_hand,
-            counts: [1, 0],
-            handled: [1, 0],
-            alone: false,
-        },
-        Case {
-            name: "numbered",
-            prepare: || (),
-            run: numbered,
-            handler: handler_other,
-            counts: [1, 0],
-            handled: [0, 0],
-            alone: true,
-        },
-        Case {
-            name: "amounts",
-            prepare: || (),
-            run: amounts,
-            handler: handler_amounts,
-            counts: [1, 0],
-            handled: [1, 0],
-            alone: true,
-        },
+        Case { name: "page of many", prepare: fill_page::<50>, run: scope, ..PLAIN },
+        Case { name: "nested", run: nested, counts: [1, 1], ..PLAIN },
+        Case { name: "laps", run: laps, counts: [1, 2], ..PLAIN },
+        Case { name: "by_hand", run: by_hand, handler: handler_by_hand, ..PLAIN },
+        Case { name: "latched", run: latched, handler: handler_by_hand, alone: false, ..PLAIN },
+        Case { name: "numbered", run: numbered, handler: handler_other, handled: [0, 0], ..PLAIN },
+        Case { name: "amounts", run: amounts, handler: handler_amounts, ..PLAIN },
         Case {
             name: "amounts_by_hand",
-            prepare: || (),
             run: amounts_by_hand,
             handler: handler_amounts_by_hand,
-            counts: [1, 0],
-            handled: [1, 0],
-            alone: true,
+            ..PLAIN
         },
-        Case {
-            name: "polls",
-            prepare: || (),
-            run: polls,
-            handler: by_scope,
-            counts: [1, 0],
-            handled: [1, 0],
-            alone: false,
-        },
+        Case { name: "polls", run: polls, alone: false, ..PLAIN },
         Case {
             name: "polls_with_amounts",
-            prepare: || (),
             run: || poll(TIMED.measure_async([3u64], Twice(false))),
             handler: handler_amounts,
-            counts: [1, 0],
-            handled: [1, 0],
             alone: false,
+            ..PLAIN
         },
         Case {
             name: "by_macro",
-            prepare: || (),
             run: by_macro,
             handler: || {
                 handler_other();
                 by_macro();
             },
-            counts: [1, 0],
-            handled: [1, 0],
-            alone: true,
+            ..PLAIN
         },
         Case {
             name: "by_attribute",
-            prepare: || (),
             run: by_attribute,
             handler: || {
                 handler_other();
                 by_attribute();
             },
-            counts: [1, 0],
-            handled: [1, 0],
-            alone: true,
+            ..PLAIN
         },
         Case {
             name: "by_attribute_in_polls",
-            prepare: || (),
             run: || poll(by_attribute_in_polls()),
             handler: handler_other,
-            counts: [1, 0],
             handled: [0, 0],
             alone: false,
+            ..PLAIN
         },
         Case {
             name: "lap_with_amounts",
-            prepare: || (),
             run: lap_with_amounts,
             handler: handler_amounts,
             counts: [1, 1],
-            handled: [1, 0],
-            alone: true,
+            ..PLAIN
         },
         Case {
             name: "latched_amounts",
-            prepare: || (),
             run: latched_amounts,
             handler: handler_amounts_by_hand,
-            counts: [1, 0],
-            handled: [1, 0],
             alone: false,
+            ..PLAIN
         },
-        Case {
-            name: "in_context",
-            prepare: || (),
-            run: in_context,
-            handler: by_scope,
-            counts: [1, 0],
-            handled: [1, 0],
-            alone: true,
-        },
+        Case { name: "in_context", run: in_context, ..PLAIN },
     ];
 
     /// The point of this name, which is none of the statics above.

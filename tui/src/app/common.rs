@@ -225,7 +225,7 @@ impl Common {
         self.fail(now, text);
     }
 
-    /// The same, of what the log has been told of.
+    /// Shows a failure that is in the log already.
     pub(crate) fn fail(&mut self, now: Instant, text: impl AsRef<str>) {
         self.say(now, text);
         if let Some(toast) = &mut self.toast {

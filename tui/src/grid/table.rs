@@ -357,9 +357,9 @@ impl<R, C: Written> Table<R, C> {
     }
 }
 
-/// Those of some columns that there is room for, behind so many for a mark, and their grid. By
-/// rank the least needed give way first; else, where somebody has put them in their order, the
-/// last. The most needed grow first.
+/// Chooses the columns that fit behind a mark of some width, and makes their grid. The least needed
+/// give way first, by rank; where somebody has ordered the columns, the last do. The most needed grow
+/// first.
 pub(crate) fn fitting<R: 'static, C: 'static>(
     mut columns: Vec<&'static Column<R, C>>,
     by_rank: bool,

@@ -68,7 +68,7 @@ const FIELDS: [(&str, Field); 6] = [
     ("host:", Field::Host),
 ];
 
-/// What is asked of it.
+/// A test of a point.
 #[derive(Clone, Debug)]
 enum Test {
     Name(Pattern),
@@ -225,8 +225,8 @@ impl Filter {
         self.only(|term| matches!(term.of, Field::Name | Field::File | Field::Domain))
     }
 
-    /// What is left to say where all points are of one process, which goes by another name there.
-    /// Without a process, that cannot be told yet.
+    /// The filter without its terms on processes, which are decided here: elsewhere the process goes by
+    /// another name. Without a process they cannot be decided yet.
     #[must_use]
     pub fn within(&self, process: Option<&Process>) -> Self {
         let is_of_process = |term: &Term| matches!(term.of, Field::Process | Field::Host);

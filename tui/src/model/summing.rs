@@ -21,7 +21,7 @@ use super::open::open_regions;
 use super::{BUCKETS_AT_ONCE, Filter, histogram, total};
 use crate::snapshot::{Cell, Edge, Extent, LaneKind, OPENMP, Point, Snapshot, Stats, Summed};
 
-/// What is looked at of a snapshot.
+/// The parts of a snapshot that somebody looks at.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sight {

@@ -133,7 +133,7 @@ pub(super) fn interval(
         let process = thread.lane.process.map(|place| place as usize);
         let of_process = process.and_then(|place| own.get(place).copied().flatten());
         let ticks = match (of_process, old) {
-            // The same figures as before: it goes on as it did.
+            // Nothing was measured since: loads and rates stay.
             (Some(0), Some(old)) => {
                 thread.go_on(old);
                 continue;

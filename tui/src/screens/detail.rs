@@ -244,7 +244,7 @@ impl View for Detail {
         self.offset = self.offset.saturating_add_signed(lines);
     }
 
-    /// That of the threads: its columns can be chosen.
+    /// The threads' table, whose columns can be chosen.
     fn table(&self) -> Option<&Chosen> {
         self.tables.first()
     }

@@ -58,7 +58,7 @@ const TIME: Group = own(&[
 pub struct Timeline {
     /// Where the user looks.
     pub at: TimeView,
-    /// What is to be done when the records of all threads have come.
+    /// An action that waits for the records of all threads.
     then: Option<Action>,
     /// It followed the newest when that was asked for.
     followed: bool,

@@ -20,7 +20,7 @@ pub struct Cell {
     /// and `retired` together, by bucket, in the order of the buckets.
     #[serde(deserialize_with = "buckets")]
     pub histogram: Vec<Bucket>,
-    /// The same measurements by their amounts, where the point has amounts.
+    /// The measurements by their amounts, of a point that has amounts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
 }

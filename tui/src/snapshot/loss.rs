@@ -170,7 +170,7 @@ impl Losses {
     }
 }
 
-/// Those of one lane: a few kinds, by their names.
+/// Losses of one lane: a few kinds, by their names.
 pub(super) mod of_lane {
     use super::*;
 

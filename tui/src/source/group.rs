@@ -691,7 +691,7 @@ impl Source for Group {
     }
 }
 
-/// What is looked at of a member, by its own ids.
+/// Maps what somebody looks at to a member's own ids.
 fn of_member(looking: &Looking, points: &HashMap<u32, u32>, lanes: &HashMap<u32, u32>) -> Looking {
     let mut own = looking.clone();
     let whole = &looking.sight.whole;

@@ -233,7 +233,7 @@ fn a_line_takes_no_more_bytes_than_it_may() {
         agent.ask(json!({ "Hello": { "keep": false } }));
         agent.ask(json!({ "Attach": { "source": 0, "segment_id": segment } }));
         let mut taken = |sight: Value| {
-            // What is looked at from now on comes whole at first.
+            // A changed look comes whole at first.
             agent.look(&sight);
             agent.look(&sight);
             let mut bytes = 0;

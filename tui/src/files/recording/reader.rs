@@ -214,7 +214,7 @@ impl Recording {
         locked
     }
 
-    /// What is to be said of a recording that does not end with a whole frame.
+    /// A remark on a recording that does not end with a whole frame.
     pub fn remark(&self) -> Option<String> {
         let (rest, n) = (self.rest, self.index.len());
         if n == MAX_FRAMES {

@@ -206,7 +206,7 @@ pub(super) fn heading_of_parts(
     grid.as_ref()?.key_at((at.x - below.x).into())
 }
 
-/// What is said of the opened thread, its open regions and its points.
+/// Lines on the opened thread: its open regions and its points.
 fn part_lines(
     view: &Threads,
     common: &Common,

@@ -49,7 +49,7 @@ impl Source for Line {
     }
 }
 
-/// The same process here and behind a line.
+/// One process, watched here and behind a line.
 struct Both {
     made: Synthetic,
     line: Line,
