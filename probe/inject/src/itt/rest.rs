@@ -26,7 +26,7 @@ const MOST: usize = 64;
 /// Calls of a thread that find their point off until one sees whether the domain can rest.
 const CALLS: u32 = 1 << 16;
 
-/// Of a domain that can rest.
+/// State of a domain that can rest.
 pub(super) struct Rest {
     switch: Switch,
     number: usize,
@@ -57,7 +57,7 @@ pub(super) fn make(name: *const c_char, domain: &'static Domain) -> *const abi::
     place
 }
 
-/// What a domain that can rest has; none of others.
+/// The state of a domain that can rest; none of others.
 #[inline]
 pub(super) fn of(its: &abi::Domain) -> Option<&'static Rest> {
     // SAFETY: `make` has put it there, for good.
@@ -82,7 +82,7 @@ fn all() -> impl Iterator<Item = &'static Open> {
     std::iter::successors(first, |open| unsafe { open.next.as_ref() })
 }
 
-/// The thread's one, until the thread ends.
+/// The open tasks of a thread, until it ends.
 struct Mine(&'static Open);
 
 impl Mine {
@@ -120,7 +120,7 @@ thread_local! {
     static OPEN: Own<Mine> = const { Own::new() };
 }
 
-/// The calling thread's; none when it ends.
+/// The open tasks of the calling thread; none when it ends.
 #[inline]
 fn mine() -> Option<&'static Open> {
     // SAFETY: of the calling thread, which uses it before it ends.
