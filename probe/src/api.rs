@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::marker::PhantomData;
 use std::path::Path;
 
-use crate::engine::snapshot::{self, Existing};
-use crate::engine::{calibrate, context, process, reading, thread};
+use crate::engine::program::Existing;
+use crate::engine::{context, program, reading};
 use crate::{InitError, Point};
 
 /// Makes the segment now instead of at the first region.
@@ -23,18 +23,18 @@ use crate::{InitError, Point};
 ///
 /// The process cannot be measured, or not yet: [`InitError`] says why and what to do.
 pub fn init() -> Result<(), InitError> {
-    process::init()
+    program::init()
 }
 
 /// Names the program as the viewer shows it; the executable's name otherwise.
 pub fn set_program_name(name: &str) {
-    process::set_name(name);
+    program::set_name(name);
 }
 
 /// Names the calling thread as the viewer shows it; up to 32 bytes. The thread's
 /// name in the kernel otherwise.
 pub fn register_thread(name: &str) {
-    thread::set_name(name);
+    program::set_thread_name(name);
 }
 
 /// All points that the program has met, the newest first.
@@ -56,7 +56,7 @@ pub fn register_thread(name: &str) {
 /// assert!(pfp::points().any(|point| point.name() == "parse"));
 /// ```
 pub fn points() -> impl Iterator<Item = &'static Point> {
-    process::listed()
+    program::listed()
 }
 
 /// Switches all measuring off, and on again. Off takes effect at each point's next
@@ -75,20 +75,20 @@ pub fn points() -> impl Iterator<Item = &'static Point> {
 /// pfp::set_enabled(true);
 /// ```
 pub fn set_enabled(on: bool) {
-    process::pause(!on);
+    program::pause(!on);
 }
 
 /// Whether [`set_enabled`] has not switched all measuring off.
 #[must_use]
 pub fn is_enabled() -> bool {
-    process::is_enabled()
+    program::is_enabled()
 }
 
 /// [`ticks`] per second, as calibrated: more exactly the longer the program runs. Also
 /// where nothing can be measured, for want of shared memory, say.
 #[must_use]
 pub fn ticks_per_second() -> f64 {
-    process::ticks_per_second()
+    program::ticks_per_second()
 }
 
 /// The time-stamp counter, or what stands in for it where it cannot be relied on.
@@ -124,7 +124,7 @@ pub struct Overhead {
 /// only for doing it again: on a machine that was busy then, say. None if
 /// nothing can be measured.
 pub fn calibrate(pairs: u32) -> Option<Overhead> {
-    calibrate::again(pairs)
+    program::calibrate(pairs)
 }
 
 /// An execution object of the program's own: a task, a fibre, an interrupt
@@ -243,7 +243,7 @@ pub fn task_switch(prev: &ExecutionContext, next: &ExecutionContext) -> bool {
 /// it; `Unsupported` if nothing can be measured here, or pfp is compiled out; else
 /// what the system answered, `StorageFull` say.
 pub fn snapshot_to(path: impl AsRef<Path>) -> io::Result<()> {
-    snapshot::write(path.as_ref(), Existing::Keep)
+    program::write_snapshot(path.as_ref(), Existing::Keep)
 }
 
 /// As [`snapshot_to`], in place of the file that is there, if there is one; that
@@ -253,7 +253,7 @@ pub fn snapshot_to(path: impl AsRef<Path>) -> io::Result<()> {
 ///
 /// As of [`snapshot_to`], but for `AlreadyExists`.
 pub fn snapshot_over(path: impl AsRef<Path>) -> io::Result<()> {
-    snapshot::write(path.as_ref(), Existing::Replace)
+    program::write_snapshot(path.as_ref(), Existing::Replace)
 }
 
 /// Writes the figures of this process as JSON: an array of threads, of each an object
@@ -282,5 +282,5 @@ pub fn snapshot_over(path: impl AsRef<Path>) -> io::Result<()> {
 /// `Unsupported` if nothing can be measured here, or pfp is compiled out; else what
 /// writing to `out` has answered.
 pub fn show(out: &mut impl Write) -> io::Result<()> {
-    snapshot::show(out)
+    program::show(out)
 }

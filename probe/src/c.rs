@@ -12,8 +12,11 @@ use pfp_shm_layout::control::Control;
 
 use crate::engine::context::{self, Switched};
 use crate::engine::figures::Histogram;
-pub use crate::engine::process::Switch;
-use crate::engine::{by_hand, calibrate, cold, measure, numeric, process, thread};
+use crate::engine::process::memory;
+pub use crate::engine::process::switches::Switch;
+pub use crate::engine::state::UNREGISTERED;
+use crate::engine::thread::given;
+use crate::engine::{by_hand, calibrate, current, door, measure, numeric, patience, process};
 use crate::errno;
 pub use crate::file::File;
 pub use crate::loaded::{Loaded, Mapping, each_mapping};
@@ -95,7 +98,7 @@ pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
 /// Maps memory of zeros, which reads as zeros again in a forked child.
 #[must_use]
 pub fn private_pages(bytes: usize) -> Option<*mut u8> {
-    process::private_pages(bytes)
+    memory::private_pages(bytes)
 }
 
 /// Whether the point is on, or is not known yet, as while other threads make points.
@@ -122,26 +125,23 @@ pub fn get_ready() {
 
 /// Names a thread of this process, which may have measured nothing so far.
 pub fn name_thread(tid: u32, name: &str) {
-    keeping_errno(|| thread::name_thread(tid, name));
+    keeping_errno(|| given::name_thread(tid, name));
 }
 
 /// Counts a region for which there was no room on the calling thread.
 #[cold]
 pub fn count_refusal() {
     // It may be the first thing that the thread does.
-    let thread = thread::current().filter(|thread| thread.is_alive()).or_else(thread::get);
+    let thread = current::thread().filter(|thread| thread.is_alive()).or_else(door::thread);
     match thread {
         Some(thread) => thread.count(|tally| &tally.refused),
         None => process::miss(),
     }
 }
 
-/// The word of a point that is not registered yet; of no other one.
-pub const UNREGISTERED: u64 = u64::MAX;
-
 /// The turns for which a thread may wait for another one: for a millisecond at most.
 pub fn brief_wait() -> impl Iterator<Item = ()> {
-    cold::brief_wait()
+    patience::brief_wait()
 }
 
 /// Counts a hook or handle that does not fit what is current on the calling
@@ -206,6 +206,6 @@ pub fn renew(context: &ExecutionContext) -> bool {
 /// exclusive time. For tests.
 #[must_use]
 pub fn folding() -> u64 {
-    let thread = thread::current().filter(|thread| thread.is_alive());
+    let thread = current::thread().filter(|thread| thread.is_alive());
     thread.map_or(0, |thread| thread.tally().folding.load(Relaxed))
 }

@@ -1,29 +1,30 @@
 //! What happens between `begin` and `end`, and what has to be there for it.
 //!
+//! In the order of imports: each module uses what stands above it.
+//!
 //! ```text
-//! process: one segment, its beacon          made at the first point, or by `init`
-//! thread:  one lane, private state           claimed at the thread's first region
-//!          its ring, the space of its cells, its calls, how it comes to its lane
-//! current: the word that leads to it
-//! measure: begin, end                        the hot path
-//! guard:   regions that last as long as a value; lap: one after the other in one guard
-//! fold:    what the thread's ring holds, added to its cells
-//! calibrate, overhead: what measuring costs
-//! ending:  the ends of guards that the hot path leaves to its doors
-//! by_hand: regions that are begun and ended by hand
-//! polls:   regions of futures, one a poll
-//! elsewhere: what a device or the clock has measured
-//! finish:  the end of all of these that are not on the hot path
-//! moment, busy: how a thread reads its clock, and keeps its handlers out
-//! regions: what a context keeps
-//! context: tasks of the program's own
-//! copies:  several copies of pfp in one process, which share all of this
-//! settings, names: what the environment says
-//! cold, turn: how what is done once is done, and by one thread
-//! point, figures, future, numeric, reading, named, group, gpu: behind the public types
-//! image:   what is done as the program is loaded, and as it ends
-//! owner:   whose memory this is
+//! gate, owner: whose memory this is     settings, names: what the environment says
+//! section, patience, turn, cold: what is done once, by one thread, with no handler in between
+//! state, facts: what a point keeps, and what is read of it
+//! region, regions: what a begin notes and an end reads; what a context keeps of that
+//! thread: the private state that leads to a lane     current: the word that leads to it
+//! common, copies: what several copies of pfp in one process share, and how they see each other
+//! process: one segment, its beacon, its memory
+//! thread::{ring, calls}: records and edges as they are written
+//! overhead, moment, measure: the hot path
+//! fold, thread::{record, space}, busy: what the ring holds, added to cells
+//! suspend: putting a context aside     thread::lane: how a thread comes to its lane
+//! registry, process::making: how a point and the process are made
+//! guard, lap: a region that lasts as long as a value
+//! calibrate, leader, image: what is done as this copy of pfp is loaded
+//! door: makes what a begin has missed
+//! finish, by_hand, ending, scope: begins and ends, and the ways out of the hot path
+//! elsewhere, polls, future: regions of devices, of the clock, and of futures
+//! context, point, figures, numeric, named, reading, group, gpu, program: behind the public types
 //! ```
+//!
+//! Only one way leads back up: to make the process calls [`copies::Copy`]'s `calibrate`, which
+//! runs regions.
 //!
 //! The public types call what is here by the names that `none.rs` has too: the engine of a
 //! build that does not measure.
@@ -31,23 +32,27 @@
 mod busy;
 pub(crate) mod by_hand;
 pub(crate) mod calibrate;
-
 pub(crate) mod cold;
+mod common;
 pub(crate) mod context;
 pub(crate) mod copies;
-mod current;
+pub(crate) mod current;
+pub(crate) mod door;
 pub(crate) mod elsewhere;
 mod ending;
+mod facts;
 pub(crate) mod figures;
 mod finish;
 mod fold;
 pub(crate) mod future;
+mod gate;
 #[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 pub(crate) mod group;
 pub(crate) mod guard;
 mod image;
 mod lap;
+mod leader;
 pub(crate) mod measure;
 mod moment;
 pub(crate) mod named;
@@ -57,12 +62,20 @@ pub(crate) mod numeric;
 pub(crate) mod oracle;
 pub(crate) mod overhead;
 mod owner;
+pub(crate) mod patience;
 pub(crate) mod point;
 pub(crate) mod polls;
 pub(crate) mod process;
+pub(crate) mod program;
 pub(crate) mod reading;
+mod region;
 mod regions;
+mod registry;
+mod scope;
+mod section;
 pub(crate) mod settings;
+pub(crate) mod state;
+mod suspend;
 pub(crate) mod thread;
 pub(crate) mod turn;
 
@@ -70,7 +83,6 @@ pub use self::guard::Guard;
 #[cfg(feature = "cuda")]
 pub(crate) use crate::errno;
 pub use crate::frame::__finish_frame;
-pub(crate) use crate::snapshot;
 pub use crate::timed::{Timed, TimedGuard};
 
 /// What to do where the system refuses shared memory, or private memory.

@@ -87,11 +87,7 @@ nothing! {
     fn advice(_is_private: bool, _errno: i32) -> String = String::new();
 }
 
-pub(crate) mod point {
-    use std::borrow::Cow;
-
-    use crate::{Point, Stats};
-
+pub(crate) mod state {
     #[derive(Debug)]
     pub(crate) struct State;
 
@@ -107,6 +103,12 @@ pub(crate) mod point {
             fn line(&self) -> u32 = 0;
         }
     }
+}
+
+pub(crate) mod point {
+    use std::borrow::Cow;
+
+    use crate::{Point, Stats};
 
     #[expect(dead_code, reason = "nothing is changed")]
     pub(crate) enum Change {
@@ -197,8 +199,10 @@ pub(crate) mod future {
     }
 }
 
-pub(crate) mod process {
+pub(crate) mod program {
+    use std::io::{self, ErrorKind::Unsupported};
     use std::iter::{Empty, empty};
+    use std::path::Path;
 
     use crate::{InitError, Point};
 
@@ -208,19 +212,22 @@ pub(crate) mod process {
         fn pause(_pause: bool);
         fn is_enabled() -> bool = false;
         fn ticks_per_second() -> f64 = 1e9;
+        fn set_thread_name(_name: &str);
+        fn calibrate(_pairs: u32) -> Option<crate::Overhead> = None;
         fn listed() -> Empty<&'static Point> = empty();
     }
-}
 
-pub(crate) mod thread {
-    nothing! {
-        fn set_name(_name: &str);
+    pub(crate) enum Existing {
+        Keep,
+        Replace,
     }
-}
 
-pub(crate) mod calibrate {
-    nothing! {
-        fn again(_pairs: u32) -> Option<crate::Overhead> = None;
+    pub(crate) fn write_snapshot(_path: &Path, _existing: Existing) -> io::Result<()> {
+        Err(Unsupported.into())
+    }
+
+    pub(crate) fn show(_out: &mut impl io::Write) -> io::Result<()> {
+        Err(Unsupported.into())
     }
 }
 
@@ -244,7 +251,7 @@ pub(crate) mod context {
     }
     #[cfg(feature = "cuda")]
     nothing! {
-        fn next_number() -> u32 = 1;
+        fn next_context() -> u32 = 1;
     }
 }
 
@@ -258,24 +265,6 @@ pub(crate) mod reading {
         fn wall_ns() -> u64 = 0;
         fn cpu_time() -> (u64, u64) = (0, 0);
         fn core_hz(_rate: f64) -> Option<f64> = None;
-    }
-}
-
-pub(crate) mod snapshot {
-    use std::io::{self, ErrorKind::Unsupported};
-    use std::path::Path;
-
-    pub(crate) enum Existing {
-        Keep,
-        Replace,
-    }
-
-    pub(crate) fn write(_path: &Path, _existing: Existing) -> io::Result<()> {
-        Err(Unsupported.into())
-    }
-
-    pub(crate) fn show(_out: &mut impl io::Write) -> io::Result<()> {
-        Err(Unsupported.into())
     }
 }
 

@@ -7,6 +7,8 @@ use std::hint::black_box;
 use std::mem::MaybeUninit;
 use std::ptr;
 
+use crate::errno;
+
 /// A place in thread-local storage for something that is made when it is first used, and goes
 /// with the thread. It has nothing to drop itself, so a use need not ask whether it was.
 pub struct Own<T: 'static>(Cell<*mut T>);
@@ -84,7 +86,7 @@ impl<T> Own<T> {
             })
         };
         // The C library, too, ends a program that has no memory for what is to end with a thread.
-        crate::c::keeping_errno(|| has_memory().then(made))?.ok().flatten()
+        errno::kept(|| has_memory().then(made))?.ok().flatten()
     }
 }
 

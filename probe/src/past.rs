@@ -1,24 +1,12 @@
 //! Measurements that are over when they are recorded, points of the wall clock, and begins and
 //! ends that say when they were.
 
+pub use crate::engine::elsewhere::Past;
 use crate::engine::{by_hand, elsewhere};
 use crate::{Point, Timed};
 
 /// Stands in records where a device's have the number of its timer.
 const NUMBER: u32 = 2;
-
-/// What a thread has spent, all in ticks.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Past {
-    /// When it began.
-    pub start: u64,
-    /// How long it went on.
-    pub span: u64,
-    /// All that is recorded, by the clock: more than the span, if there was something before.
-    pub ticks: u64,
-    /// How much of this the thread was on a CPU.
-    pub on_cpu: u64,
-}
 
 /// A point whose time is the clock's and no CPU's.
 #[must_use]

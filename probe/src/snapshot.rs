@@ -7,11 +7,8 @@ mod show;
 
 pub(crate) use show::show;
 
-use std::env;
-use std::ffi::{OsStr, OsString};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use pfp_shm_layout::amounts::Amounts;
 pub(crate) use pfp_shm_layout::atomic_file::Existing;
@@ -28,19 +25,15 @@ use pfp_shm_layout::segment::Segment;
 
 use crate::clock::calibrate;
 use crate::engine::cold;
-use crate::engine::process::{self, Process};
+use crate::engine::process::Process;
 
 use json::Json;
 
 /// Polls for cells that are not whole, at most.
 const POLLS: u64 = 8;
 
-/// For [`crate::snapshot_to`] and [`crate::snapshot_over`].
-pub(crate) fn write(path: &Path, existing: Existing) -> io::Result<()> {
-    write_of(process::get().ok_or_else(unsupported)?, path, existing)
-}
-
-fn unsupported() -> io::Error {
+/// There is no process.
+pub(crate) fn unsupported() -> io::Error {
     let why = "expected a process that can be measured, found no shared memory to measure in";
     io::Error::new(io::ErrorKind::Unsupported, why)
 }
@@ -55,52 +48,10 @@ fn polled(process: &Process) -> io::Result<Reader<&Segment>> {
     Ok(reader)
 }
 
-/// What `PFP_SNAPSHOT` asks for: where the last figures of processes go.
-#[derive(Debug)]
-pub(crate) struct Asked {
-    /// Where the program starts: paths are from there, wherever it goes.
-    from: PathBuf,
-    path: OsString,
-}
-
-impl Asked {
-    pub(crate) fn new(path: &OsStr) -> Option<Self> {
-        let asked = || Self { from: env::current_dir().unwrap_or_default(), path: path.into() };
-        (!path.is_empty()).then(asked)
-    }
-
-    /// The path for this process: `%p` stands for its id and `%%` for a per cent sign.
-    pub(crate) fn path_at_exit(&self) -> Option<PathBuf> {
-        std::path::absolute(self.from.join(named_after(&self.path, process_id()))).ok()
-    }
-}
-
-fn process_id() -> libc::pid_t {
-    // SAFETY: no preconditions.
-    unsafe { libc::getpid() }
-}
-
-fn named_after(path: &OsStr, pid: libc::pid_t) -> OsString {
-    let mut named = Vec::new();
-    let mut bytes = path.as_bytes().iter().copied().peekable();
-    while let Some(byte) = bytes.next() {
-        match (byte, bytes.peek()) {
-            (b'%', Some(b'p')) => named.extend(pid.to_string().bytes()),
-            (b'%', Some(b'%')) => named.push(b'%'),
-            _ => {
-                named.push(byte);
-                continue;
-            }
-        }
-        bytes.next();
-    }
-    OsString::from_vec(named)
-}
-
 /// Writes the last figures of a process that ends; it ends in the same way if they
 /// cannot be written.
 pub(crate) fn write_at_exit(process: &Process, path: &Path) {
-    let _ = write_of(process, path, Existing::Keep);
+    let _ = write(process, path, Existing::Keep);
 }
 
 /// A file that only this process writes to, and no child that it is forked into meanwhile.
@@ -126,7 +77,7 @@ impl Write for Own<'_> {
     }
 }
 
-fn write_of(process: &Process, path: &Path, existing: Existing) -> io::Result<()> {
+pub(crate) fn write(process: &Process, path: &Path, existing: Existing) -> io::Result<()> {
     // Signals may come, which write nothing: it may take long.
     cold::uncancelled(|| write_uncancelled(process, path, existing))
 }
@@ -402,17 +353,4 @@ fn stats<W: Write>(json: &mut Json<W>, sums: &Sums) -> io::Result<()> {
     json.plain("last", sums.last)?;
     json.word("squares", sums.squares)?;
     json.plain("average", sums.average())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_path_names_the_process() {
-        let named = |path: &str| named_after(path.as_ref(), 47).into_string().unwrap();
-        assert_eq!(named("/tmp/run-%p.json"), "/tmp/run-47.json");
-        assert_eq!(named("%p/%p%%p%"), "47/47%p%");
-        assert_eq!(named("100%a"), "100%a");
-    }
 }

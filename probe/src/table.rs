@@ -6,6 +6,7 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
+use crate::errno;
 use crate::own::has_memory;
 
 /// Things that are made once and kept, found by a hash. `SLOTS` is a power of two, and more
@@ -77,7 +78,7 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
                         return None;
                     }
                     let make = make.take()?;
-                    made = Some(crate::c::keeping_errno(|| Box::new(make())));
+                    made = Some(errno::kept(|| Box::new(make())));
                 }
                 let new = made.take().map_or(ptr::null_mut(), Box::into_raw);
                 match slot.compare_exchange(ptr::null_mut(), new, Release, Acquire) {
@@ -137,7 +138,7 @@ impl<T: Send + Sync> Once<T> {
     #[cold]
     #[inline(never)]
     fn make(&self, make: impl FnOnce() -> T) -> &'static T {
-        crate::c::keeping_errno(|| {
+        errno::kept(|| {
             let new = Box::into_raw(Box::new(make()));
             match self.0.compare_exchange(ptr::null_mut(), new, AcqRel, Acquire) {
                 // SAFETY: made from a box just now, and never freed.

@@ -4,48 +4,14 @@
 //! starts, and more exactly whenever a cold path comes by later: the first instant is kept, so
 //! the error of two readings shrinks with the time between them.
 
-use std::sync::atomic::{
-    AtomicBool, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::arch;
 use super::counter::{self, stamp};
+use super::shared::{self, Calibration};
 
-/// The rate, and since when it is measured.
-#[repr(C)]
-#[derive(Debug)]
-pub(super) struct State {
-    /// Ticks per nanosecond, in 2^-32.
-    ticks_per_ns: AtomicU64,
-    /// Ticks per second, the bits of an `f64`; 0 while nobody has measured that.
-    rate: AtomicU64,
-    /// The instant since which the rate is measured; there once `has_origin` says so.
-    origin_ticks: AtomicU64,
-    origin_ns: AtomicU64,
-    has_origin: AtomicBool,
-    /// Whether some thread sees to that.
-    claimed: AtomicBool,
-    /// How long after it the rate was made more exact for the last time.
-    refined_ns: AtomicU64,
-}
-
-impl State {
-    pub(super) const fn new() -> Self {
-        Self {
-            ticks_per_ns: AtomicU64::new(1 << 32),
-            rate: AtomicU64::new(0),
-            origin_ticks: AtomicU64::new(0),
-            origin_ns: AtomicU64::new(0),
-            has_origin: AtomicBool::new(false),
-            claimed: AtomicBool::new(false),
-            refined_ns: AtomicU64::new(0),
-        }
-    }
-}
-
-fn state() -> &'static State {
-    &super::state().calibration
+fn state() -> &'static Calibration {
+    &shared::state().calibration
 }
 
 /// How far a more exact rate may be from the one before: what is further away shows
@@ -199,15 +165,6 @@ pub(crate) fn core_hz(ticks_per_second: f64) -> Option<f64> {
     }
     let cycles = f64::from(ROUNDS) * 64.0;
     (arch::HAS_DEPENDENT_ADDS && best < u64::MAX).then(|| cycles / best as f64 * ticks_per_second)
-}
-
-/// The rate that CPU time is converted with, in ticks per 2^-32 nanoseconds.
-pub(super) fn ticks_per_ns_fixed() -> u64 {
-    #[cfg(test)]
-    if super::mock::is_running() {
-        return 1 << 32;
-    }
-    state().ticks_per_ns.load(Relaxed)
 }
 
 pub(crate) use arch::{is_invariant, monotonic_ns, reported_rate, unix_ns};

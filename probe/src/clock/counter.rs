@@ -6,12 +6,10 @@
 //! path, and the cold path reads here.
 
 use std::fs;
-use std::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU32, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::{arch, calibrate};
+use super::arch;
+use super::shared::{self, Counter};
 use crate::errno;
 
 /// What is known of the counter before it is used.
@@ -63,47 +61,14 @@ fn is_steady_here() -> bool {
     })
 }
 
-/// Nobody has read a stamp yet.
+/// Nobody has read a stamp yet: what a source is at first.
 const UNDECIDED: u8 = 0;
 const COUNTER: u8 = 1;
 /// The system's clock stands in for the counter.
 const STAND_IN: u8 = 2;
 
-/// What stamps are read of, and why.
-#[repr(C)]
-#[derive(Debug)]
-pub(super) struct State {
-    /// What stamps are read of: one of those below.
-    source: AtomicU8,
-    /// Whether somebody sees to the stand-in.
-    starting: AtomicBool,
-    /// How often the counter went astray.
-    astray: AtomicU32,
-    last_astray_ns: AtomicU64,
-    /// It goes on where the counter was given up, and at its rate, so that what was
-    /// measured before and after adds up.
-    from_ticks: AtomicU64,
-    from_ns: AtomicU64,
-    /// Ticks per nanosecond, in 2^-32.
-    rate: AtomicU64,
-}
-
-impl State {
-    pub(super) const fn new() -> Self {
-        Self {
-            source: AtomicU8::new(UNDECIDED),
-            starting: AtomicBool::new(false),
-            astray: AtomicU32::new(0),
-            last_astray_ns: AtomicU64::new(0),
-            from_ticks: AtomicU64::new(0),
-            from_ns: AtomicU64::new(0),
-            rate: AtomicU64::new(0),
-        }
-    }
-}
-
-fn state() -> &'static State {
-    &super::state().counter
+fn state() -> &'static Counter {
+    &shared::state().counter
 }
 
 /// Whether the system's clock stands in for the counter.
@@ -113,7 +78,7 @@ pub(crate) fn is_replaced() -> bool {
     state().source.load(Acquire) == STAND_IN
 }
 
-/// The counter, or what stands in for it; [`calibrate::ticks_per_second`] is its rate.
+/// The counter, or what stands in for it; [`super::calibrate::ticks_per_second`] is its rate.
 /// With or without a segment, this is how everything but the hot path reads a stamp.
 #[inline]
 pub(crate) fn stamp() -> u64 {
@@ -170,10 +135,10 @@ pub(crate) fn replace(ticks: u64) {
     }
     state.from_ticks.store(ticks, Relaxed);
     state.from_ns.store(arch::system_ns(), Relaxed);
-    state.rate.store(calibrate::ticks_per_ns_fixed(), Relaxed);
+    state.rate.store(shared::ticks_per_ns_fixed(), Relaxed);
     // stand-in: whoever sees it sees from where and how fast it goes.
     state.source.store(STAND_IN, Release);
-    super::thread::watch_closely();
+    shared::watch_closely();
 }
 
 /// How often the counter may go astray, and how long that is one time: a machine that

@@ -57,22 +57,47 @@ impl State {
     pub(super) const fn new() -> Self {
         Self { offset: AtomicIsize::new(0), section: &SECTION }
     }
-}
 
-/// The value that an armed word has.
-pub(super) fn armed() -> u64 {
-    ptr::from_ref(super::state().rseq.section).addr() as u64
-}
+    /// The value that an armed word has.
+    pub(super) fn armed(&self) -> u64 {
+        ptr::from_ref(self.section).addr() as u64
+    }
 
-/// The calling thread's `rseq_cs` word; none where nobody has registered an
-/// area.
-pub(super) fn word() -> Option<&'static AtomicU64> {
-    let offset = super::state().rseq.offset.load(Relaxed);
-    let pointer = thread_pointer().filter(|_| offset != 0)?;
-    // SAFETY: glibc says that the thread's area is there, it lives as long as
-    // the thread, and the word is an aligned u64 that only this thread and the
-    // kernel on its behalf access. The caller keeps the reference to the thread.
-    Some(unsafe { &*pointer.wrapping_offset(offset).cast::<AtomicU64>() })
+    /// The calling thread's `rseq_cs` word; none where nobody has registered an
+    /// area.
+    pub(super) fn word(&self) -> Option<&'static AtomicU64> {
+        let offset = self.offset.load(Relaxed);
+        let pointer = thread_pointer().filter(|_| offset != 0)?;
+        // SAFETY: glibc says that the thread's area is there, it lives as long as
+        // the thread, and the word is an aligned u64 that only this thread and the
+        // kernel on its behalf access. The caller keeps the reference to the thread.
+        Some(unsafe { &*pointer.wrapping_offset(offset).cast::<AtomicU64>() })
+    }
+
+    /// Looks for the area and tries out whether blocking is noticed: newer kernels
+    /// may leave the pointer alone for some kinds of registration.
+    pub(super) fn works(&self) -> bool {
+        self.offset.store(found(), Relaxed);
+        let Some(word) = self.word() else { return false };
+        // Somebody else's critical section is none of ours to disturb.
+        if word.load(Relaxed) != 0 && word.load(Relaxed) != self.armed() {
+            return false;
+        }
+        // The shortest sleep may be over before the thread is switched out: a real-time
+        // thread's timers have no slack.
+        let noticed = [1, 100_000, 2_000_000].into_iter().any(|tv_nsec| {
+            word.store(self.armed(), Relaxed);
+            let moment = libc::timespec { tv_sec: 0, tv_nsec };
+            // SAFETY: sleeps for a moment; the structure is ours.
+            unsafe { libc::nanosleep(&raw const moment, ptr::null_mut()) };
+            word.load(Relaxed) == 0
+        });
+        word.store(0, Relaxed);
+        if !noticed {
+            self.offset.store(0, Relaxed);
+        }
+        noticed
+    }
 }
 
 /// What [`look_up`] has found, once: 0 for nothing. In a forked child nobody asks again,
@@ -93,32 +118,6 @@ fn found() -> isize {
 /// Looks for the area, so that nobody has to later.
 pub(super) fn prepare() {
     found();
-}
-
-/// Looks for the area and tries out whether blocking is noticed: newer kernels
-/// may leave the pointer alone for some kinds of registration.
-pub(super) fn works() -> bool {
-    let state = &super::state().rseq;
-    state.offset.store(found(), Relaxed);
-    let Some(word) = word() else { return false };
-    // Somebody else's critical section is none of ours to disturb.
-    if word.load(Relaxed) != 0 && word.load(Relaxed) != armed() {
-        return false;
-    }
-    // The shortest sleep may be over before the thread is switched out: a real-time
-    // thread's timers have no slack.
-    let noticed = [1, 100_000, 2_000_000].into_iter().any(|tv_nsec| {
-        word.store(armed(), Relaxed);
-        let moment = libc::timespec { tv_sec: 0, tv_nsec };
-        // SAFETY: sleeps for a moment; the structure is ours.
-        unsafe { libc::nanosleep(&raw const moment, ptr::null_mut()) };
-        word.load(Relaxed) == 0
-    });
-    word.store(0, Relaxed);
-    if !noticed {
-        state.offset.store(0, Relaxed);
-    }
-    noticed
 }
 
 fn look_up() -> Option<isize> {

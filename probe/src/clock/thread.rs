@@ -11,14 +11,11 @@ use std::sync::atomic::{
 use pfp_shm_layout::header::ClockKind;
 
 use super::counter::{self, stamp};
-use super::{arch, calibrate, perf, rseq, state};
+use super::ladder;
+use super::shared::{self, state};
+use super::{arch, perf};
 use crate::mark::{self, Holder};
 use crate::word;
-
-/// Has every stamp of those that watch nothing take the cold path.
-pub(super) fn watch_closely() {
-    state().still.store(2, Relaxed);
-}
 
 /// Off-CPU time below this is jitter of reading two clocks: no switch is as
 /// short as 500 ns.
@@ -65,7 +62,7 @@ const LONG: u64 = 1 << 36;
 const LEAST_MISSED_NS: u128 = 1_000_000;
 const MISSED_SHARE: u128 = 20;
 
-/// Bits of the count of switches that count; those above have the stretch.
+/// Bits of the count of switches that count; those above have the run.
 const COUNTING: u32 = 40;
 
 /// A thread's clock. All words are private to the thread; they are atomics
@@ -84,8 +81,7 @@ pub(crate) struct ThreadClock {
     /// not to be believed.
     looked: AtomicU64,
     /// Switches that the current context has seen, and above [`COUNTING`] bits the
-    /// stretch in which it runs: a number that is another one each time that a
-    /// context is resumed.
+    /// number of its run: another one each time that a context is resumed.
     switches: AtomicU64,
     /// Switches of the thread.
     all_switches: AtomicU64,
@@ -171,7 +167,7 @@ impl Reading {
 /// What the CPU time and the counter may disagree by after so much of the former, in
 /// 2^-32 ticks, before one of them is not believed.
 fn tolerance(ran_ns: u64) -> u128 {
-    let rate = u128::from(calibrate::ticks_per_ns_fixed());
+    let rate = u128::from(shared::ticks_per_ns_fixed());
     rate * LEAST_MISSED_NS.max(u128::from(ran_ns) / MISSED_SHARE)
 }
 
@@ -242,7 +238,7 @@ impl ThreadClock {
         self.off.load(Relaxed)
     }
 
-    /// Switches that the current context has seen so far, with the stretch.
+    /// Switches that the current context has seen so far, with the run.
     #[inline(always)]
     pub(crate) fn switches(&self) -> u64 {
         self.switches.load(Relaxed)
@@ -262,7 +258,7 @@ impl ThreadClock {
     /// hypervisor has taken meanwhile, how far apart the two clocks are read, and what was taken
     /// from regions before and is found only now.
     pub(crate) fn error(&self, off: u64) -> u64 {
-        let switch = u128::from(SWITCH_ERROR_NS) * u128::from(calibrate::ticks_per_ns_fixed());
+        let switch = u128::from(SWITCH_ERROR_NS) * u128::from(shared::ticks_per_ns_fixed());
         let switch = (switch >> 32) as u64;
         let stolen = (off >> STOLEN_SHIFT).min(10 * switch);
         let width = LEAST_WIDTH.load(Relaxed).saturating_mul(WIDEST).min(STALE);
@@ -270,10 +266,10 @@ impl ThreadClock {
     }
 
     /// Sets the switches that the context which becomes current has seen, and the
-    /// stretch that it begins.
-    pub(crate) fn set_switches(&self, switches: u64, stretch: u64) {
+    /// number of the run that it begins.
+    pub(crate) fn set_switches(&self, switches: u64, run: u64) {
         let counted = switches & ((1 << COUNTING) - 1);
-        self.switches.store(counted | stretch << COUNTING, Relaxed);
+        self.switches.store(counted | run << COUNTING, Relaxed);
     }
 
     /// Shifts the clock, so that a context that was put aside reads on from
@@ -299,8 +295,8 @@ impl ThreadClock {
     /// Stops watching.
     pub(crate) fn stop(&self) {
         if self.kind.load(Relaxed) == ClockKind::Rseq as u64
-            && let Some(word) = rseq::word()
-            && word.load(Relaxed) == rseq::armed()
+            && let Some(word) = state().rseq.word()
+            && word.load(Relaxed) == state().rseq.armed()
         {
             // The section must not be named by a thread whose library may go.
             word.store(0, Relaxed);
@@ -406,7 +402,7 @@ impl ThreadClock {
 
     /// `again` after one that was cut off, which may have seen a switch.
     fn refresh_alone(&self, verify: bool, again: bool) -> Stamps {
-        if self.asked.load(Relaxed) != super::kind() as u64 {
+        if self.asked.load(Relaxed) != shared::kind() as u64 {
             self.take_rung();
         }
         if self.kind.load(Relaxed) == ClockKind::Wall as u64 {
@@ -432,7 +428,7 @@ impl ThreadClock {
         }
         let passed = stamps.early.wrapping_sub(last_ticks);
         let ran_ns = cpu_ns.saturating_sub(last_ns);
-        let rate = calibrate::ticks_per_ns_fixed();
+        let rate = shared::ticks_per_ns_fixed();
         // In 2^-32 ticks, and signed: the two clocks are not read at one moment.
         let ran = i128::from(ran_ns) * i128::from(rate);
         let away = (i128::from(passed as i64) << 32) - ran;
@@ -448,7 +444,7 @@ impl ThreadClock {
             && away > tolerance(ran_ns) as i128
             && !(switched || self.was_switched());
         if missed {
-            super::demote(kind);
+            ladder::demote(kind);
         }
         let off = away + i128::from(residue as i64);
         let whole = (off >> 32).clamp(0, i128::from(i64::MAX)) as u64;
@@ -519,7 +515,8 @@ impl ThreadClock {
         match ClockKind::from_word(self.kind.load(Relaxed)) {
             // In one instruction: a switch before it is told, one after it is in the word.
             ClockKind::Rseq => {
-                rseq::word().is_some_and(|word| word.swap(rseq::armed(), Relaxed) != rseq::armed())
+                let rseq = &state().rseq;
+                rseq.word().is_some_and(|word| word.swap(rseq.armed(), Relaxed) != rseq.armed())
             }
             ClockKind::Perf => {
                 let word = self.watched();
@@ -534,16 +531,16 @@ impl ThreadClock {
     fn take_rung(&self) {
         self.watch_nothing(0);
         self.release_page();
-        let mut kind = super::kind();
+        let mut kind = shared::kind();
         self.asked.store(kind as u64, Relaxed);
         if counter::is_replaced() && matches!(kind, ClockKind::Rseq | ClockKind::Perf) {
             kind = ClockKind::Cputime;
         }
         if kind == ClockKind::Rseq {
-            match rseq::word() {
+            match state().rseq.word() {
                 Some(word) => {
-                    word.store(rseq::armed(), Relaxed);
-                    self.armed.store(rseq::armed(), Relaxed);
+                    word.store(state().rseq.armed(), Relaxed);
+                    self.armed.store(state().rseq.armed(), Relaxed);
                     self.watch.store((&raw const *word).addr() as u64, Relaxed);
                 }
                 None => kind = ClockKind::Cputime,

@@ -11,13 +11,15 @@ use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::control::{Change, Control};
 
 use super::busy;
-use super::ending::{fenced_end, turn_page};
+use super::current;
 use super::finish::{Ending, Inclusive, finish};
 use super::guard::Guard;
-use super::measure::{self, Begun, Door, End, Region, begin_noted, end_at};
-use super::moment::{TRIES, note_long};
+use super::measure::{self, begin_noted, end_at};
+use super::moment::{TRIES, fenced_end, note_long, turn_page};
+use super::region::{Begun, Door, End, Region};
 use super::regions::{Regions, Slot};
-use super::thread::{self, FENCED, IS_PLACE, LEVEL, LEVELS, Thread};
+use super::thread::ring::begins_page;
+use super::thread::{FENCED, IS_PLACE, LEVEL, LEVELS, Thread};
 use crate::clock::ticks;
 use crate::mark;
 use crate::point::Point;
@@ -43,7 +45,7 @@ pub(crate) fn begin_in(point: &'static Point, once: bool) -> Option<u64> {
     if !control.enabled() {
         return None;
     }
-    let Some(thread) = thread::current() else { return begin_slow(point, once) };
+    let Some(thread) = current::thread() else { return begin_slow(point, once) };
     let (offset, regions) = (point.offset(), thread.regions());
     let at = regions.open.load(Relaxed) as usize;
     let Some(mut slot) = regions.slots.get(at) else { return begin_slow(point, once) };
@@ -72,7 +74,7 @@ fn begin_late(thread: &Thread, at: usize, point: &'static Point, tag: u64) -> Op
 #[inline(never)]
 fn begin_slow(point: &'static Point, once: bool) -> Option<u64> {
     if once
-        && let Some(thread) = thread::current()
+        && let Some(thread) = current::thread()
         && let Some(at) = thread.regions().innermost(point)
     {
         invalidate(thread, point, at);
@@ -81,7 +83,7 @@ fn begin_slow(point: &'static Point, once: bool) -> Option<u64> {
     let guard = ManuallyDrop::new(Guard::begin_slow(point));
     // Else it is off, or kept already.
     let begun = guard.begun()?;
-    keep_noted(thread::current()?, point, Region::tag(&*guard), begun, None)
+    keep_noted(current::thread()?, point, Region::tag(&*guard), begun, None)
 }
 
 /// Notes a region among those of the context, and returns when it began; none if there is no room.
@@ -272,7 +274,7 @@ fn end_by(
     point: &'static Point,
     mut slow: impl FnMut(&'static Thread, usize, Door),
 ) -> Option<u64> {
-    let thread = thread::current()?;
+    let thread = current::thread()?;
     let regions = thread.regions();
     // Nothing is open where all points are off.
     let at = (regions.open.load(Relaxed) as usize).checked_sub(1)?;
@@ -357,7 +359,7 @@ fn unmark(thread: &Thread, marked: u64) {
 
 /// Turns the page for the record of the innermost region, if that will be the first of one.
 fn turned(thread: &Thread, recorded: &Point, tag: u64) -> Option<(u64, u64)> {
-    let is_first = thread.inner_place() == tag && thread::begins_page(thread.written());
+    let is_first = thread.inner_place() == tag && begins_page(thread.written());
     is_first.then(|| turn_page(thread, recorded)).flatten()
 }
 
@@ -369,7 +371,7 @@ pub(crate) fn end_latched(point: &'static Point) {
 /// Ends the innermost region of a point with amounts, which the region has: on the short way of its
 /// variant, if that is known.
 pub(crate) fn end_with(timed: &'static Timed, latch: bool, amounts: &Amounts) {
-    let Some(thread) = thread::current() else { return };
+    let Some(thread) = current::thread() else { return };
     let (point, regions) = (timed.point(), thread.regions());
     let Some(at) = regions.innermost(point) else { return };
     let end = stamp(thread);
@@ -479,7 +481,7 @@ pub(super) fn end_kept(point: &'static Point, amounts: Option<&Amounts>) {
 /// Ends the innermost region of a point, if there is one, on the long way.
 #[cold]
 fn end_long_now(point: &'static Point, latch: bool, amounts: Option<&Amounts>) {
-    let Some(thread) = thread::current() else { return };
+    let Some(thread) = current::thread() else { return };
     let Some(at) = thread.regions().innermost(point) else { return };
     end_long(thread, point, at, stamp(thread), Extra { latch, amounts, variant: None });
 }
@@ -512,7 +514,7 @@ fn end_long(
     let place = place & LEVELS;
     let (mut moment, mut inside) = thread.moment(Some(end), || match &variant {
         Some(variant) => variant.added(thread),
-        None => slot.added(thread, point),
+        None => slot.added(thread.entry(point.index()).total()),
     });
     if thread.inner_place() & LEVELS != place {
         // Regions inside were not ended: they are given up.

@@ -3,52 +3,24 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::guard::Guard;
-use super::overhead::overhead;
-use super::thread::{self, Entry, Thread};
-use super::turn::Turn;
-use super::{cold, copies, process};
+use super::overhead::{CALIBRATING, Costs, overhead};
+use super::thread::{Entry, Thread};
+use super::{cold, copies, current, process};
 use crate::Point;
 use crate::clock::counter::stamp;
 
-/// Held by the thread that calibrates.
-static CALIBRATING: Turn = Turn::new();
-
-/// What calibration has found, in ticks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Costs {
-    /// What falls inside a region.
-    pub(crate) inside: u64,
-    /// A begin and end pair.
-    pub(crate) pair: u64,
-    /// What falls inside a region that a lap began.
-    pub(crate) lap: u64,
-}
-
-impl Costs {
-    pub(crate) const NONE: Self = Self { inside: 0, pair: 0, lap: 0 };
-    const UNKNOWN: Self = Self { inside: u64::MAX, pair: u64::MAX, lap: u64::MAX };
-
-    /// The lower of each.
-    fn least(self, other: Self) -> Self {
-        Self {
-            inside: self.inside.min(other.inside),
-            pair: self.pair.min(other.pair),
-            lap: self.lap.min(other.lap),
-        }
-    }
-}
-
-/// For [`crate::calibrate`].
-pub(crate) fn again(pairs: u32) -> Option<crate::Overhead> {
-    process::get()?;
-    let Costs { inside, pair, lap } = calibrate(pairs)?;
-    Some(crate::Overhead { inside, pair, lap })
-}
+/// Pairs that the automatic calibration runs.
+const CALIBRATION_PAIRS: u32 = 512;
 
 /// Measures what measuring costs and takes it out of all figures from now on;
 /// see [`crate::calibrate`].
 pub(crate) fn calibrate(pairs: u32) -> Option<Costs> {
     alone(|| calibrate_alone(&super::numeric::POINTS[0], pairs))?
+}
+
+/// For [`super::leader`]: measures what measuring costs in this copy.
+pub(super) extern "C" fn calibrate_here() {
+    calibrate(CALIBRATION_PAIRS);
 }
 
 /// Does what only one thread may do at a time: a second one would take the zeros of the
@@ -58,11 +30,6 @@ fn alone<R>(work: impl FnOnce() -> R) -> Option<R> {
         let _turn = CALIBRATING.take_at_once().ok()?;
         Some(work())
     })
-}
-
-/// In a forked child: nobody calibrates.
-pub(super) fn forget() {
-    CALIBRATING.forget(|_| true);
 }
 
 fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
@@ -103,7 +70,7 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
 
 /// The calling thread, if it has a ring and there is memory for that.
 fn recording() -> Option<&'static Thread> {
-    thread::current().filter(|thread| !thread.overflows() && thread.written() > 0)
+    current::thread().filter(|thread| !thread.overflows() && thread.written() > 0)
 }
 
 /// Measures what fences cost beyond what a scope does, and takes that out from now on.

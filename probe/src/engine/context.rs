@@ -18,54 +18,22 @@
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
+    AtomicBool, AtomicPtr, AtomicU32,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-use super::copies;
-use super::process::{self, Process};
-use super::regions::{Paused, Regions};
-use super::thread::{self, LEVELS, NOTHING_COVERED, Thread};
-use crate::clock::counter::stamp;
-use crate::mark;
-
-/// A context that the program names.
-#[repr(C)]
-#[derive(Debug)]
-pub(crate) struct Shared {
-    number: AtomicU32,
-    pub(super) regions: Regions,
-    /// Kernel id of the thread whose it is, 0 for none, or [`RENEWING`].
-    held_by: AtomicU32,
-    /// Whether it has put something aside, as an interrupt does.
-    entered: AtomicBool,
-    /// That: null for the thread's own context.
-    interrupted: AtomicPtr<Shared>,
-    /// The process that it last ran in: a forked child has copies.
-    process: AtomicPtr<Process>,
-    /// Lets go of it: another copy of pfp may have another allocator.
-    drop: unsafe extern "C" fn(*const Shared),
-}
+pub(crate) use super::common::next_context;
+use super::current;
+use super::door;
+use super::owner;
+use super::process;
+pub(crate) use super::regions::Shared;
+use super::regions::{NOTHING_COVERED, Paused, Regions};
+use super::suspend::{put_aside, release, resume, undisturbed};
+use super::thread::Thread;
 
 /// In [`Shared::held_by`]: it becomes that of another execution object.
 const RENEWING: u32 = u32::MAX;
-
-/// What is counted of all contexts.
-#[repr(C)]
-#[derive(Debug)]
-pub(super) struct Counts {
-    /// Contexts made so far; 0 stands for a thread's own.
-    made: AtomicU32,
-    /// Times that a context was resumed, by any thread. A thread's clock notes it, so
-    /// that a region knows whether its context has run without a break.
-    stretches: AtomicU64,
-}
-
-impl Counts {
-    pub(super) const fn new() -> Self {
-        Self { made: AtomicU32::new(0), stretches: AtomicU64::new(0) }
-    }
-}
 
 /// How a program holds a context.
 pub(crate) type Handle = Arc<Shared>;
@@ -73,7 +41,7 @@ pub(crate) type Handle = Arc<Shared>;
 impl Shared {
     pub(crate) fn new() -> Handle {
         Arc::new(Self {
-            number: AtomicU32::new(next_number()),
+            number: AtomicU32::new(next_context()),
             regions: Regions::new(),
             held_by: AtomicU32::new(0),
             entered: AtomicBool::new(false),
@@ -98,7 +66,7 @@ impl Shared {
         if !self.hold(RENEWING) {
             return false;
         }
-        self.number.store(next_number(), Relaxed);
+        self.number.store(next_context(), Relaxed);
         self.forget();
         // Meets the exchange in `hold`.
         self.held_by.store(0, Release);
@@ -111,7 +79,7 @@ impl Shared {
             return false;
         }
         // What was open in the parent is the parent's.
-        let here = process::current().map_or(ptr::null(), ptr::from_ref).cast_mut();
+        let here = process::current().map_or(ptr::null(), ptr::from_ref).cast_mut().cast();
         let before = self.process.swap(here, Relaxed);
         if !before.is_null() && before != here {
             self.forget();
@@ -127,7 +95,7 @@ impl Shared {
         // A thread of the parent's that this process was forked from holds nothing
         // here.
         holder != RENEWING
-            && !thread::exists(holder)
+            && !owner::exists(holder)
             && self.held_by.compare_exchange(holder, by, AcqRel, Acquire).is_ok()
             && {
                 self.forget();
@@ -149,26 +117,9 @@ impl Shared {
     }
 }
 
-/// A number that no context has yet.
-pub(crate) fn next_number() -> u32 {
-    copies::common().contexts.made.fetch_add(1, Relaxed).wrapping_add(1).max(1)
-}
-
-/// A number that no stretch of a context has yet.
-pub(super) fn next_stretch() -> u64 {
-    copies::common().contexts.stretches.fetch_add(1, Relaxed).wrapping_add(1)
-}
-
 /// The calling thread's state, if it has any in this process.
 fn alive() -> Option<&'static Thread> {
-    thread::current().filter(|thread| thread.is_alive())
-}
-
-/// Does something while no signal handler of this thread can come in between:
-/// what it would find is neither the one context nor the other, and a hook in it
-/// would put that aside.
-fn undisturbed<R>(work: impl FnOnce() -> R) -> R {
-    super::cold::section(work)
+    current::thread().filter(|thread| thread.is_alive())
 }
 
 /// Where in the thread's chain a context stands, null for the thread's own. If it
@@ -210,7 +161,7 @@ pub(crate) fn switch_to(prev: &Arc<Shared>, next: &Arc<Shared>) -> bool {
 /// Puts `next` in the place of `prev`, or of what runs instead of it; none is the
 /// thread's own context.
 pub(crate) fn switch(prev: Option<&Arc<Shared>>, next: Option<&Arc<Shared>>) -> Switched {
-    let Some(thread) = thread::get() else { return Switched::Refused };
+    let Some(thread) = door::thread() else { return Switched::Refused };
     undisturbed(|| {
         let link = link(thread, pointer(prev));
         let from = link.load(Relaxed);
@@ -237,65 +188,6 @@ pub(crate) fn switch(prev: Option<&Arc<Shared>>, next: Option<&Arc<Shared>>) -> 
     })
 }
 
-/// Keeps what the thread holds of its current context; the moment at which that
-/// stopped.
-fn put_aside(thread: &Thread) -> u64 {
-    let now = thread.stamp();
-    keep(thread, now);
-    now
-}
-
-fn keep(thread: &Thread, now: u64) {
-    let regions = thread.regions();
-    let paused = &regions.paused;
-    regions.keep_added(thread);
-    paused.clock.store(now.wrapping_sub(thread.clock.off()), Relaxed);
-    paused.switches.store(thread.clock.switches(), Relaxed);
-    paused.covered.store(thread.covered(), Relaxed);
-    let level = thread.place.load(Relaxed) & LEVELS;
-    paused.place.store(level, Relaxed);
-    thread.keep_open(&paused.open, level);
-    mark::put_aside(&thread.position, &paused.at_work);
-    mark::put_aside(&thread.clock.refreshing, &paused.refreshing);
-}
-
-/// Goes on with the context that has become current, from the moment `now`.
-fn resume(thread: &Thread, now: u64) {
-    let current = thread.current.load(Relaxed);
-    // SAFETY: null, or a context that being current keeps alive.
-    let number = unsafe { current.as_ref() }.map_or(0, Shared::number);
-    let regions = thread.regions();
-    let paused = &regions.paused;
-    thread.clock.set_off(now.wrapping_sub(paused.clock.load(Relaxed)));
-    let stretch = next_stretch();
-    thread.clock.set_switches(paused.switches.load(Relaxed), stretch);
-    thread.set_covered(paused.covered.load(Relaxed));
-    thread.begin_stretch(stretch, number);
-    regions.go_on_in(thread);
-    let level = paused.place.load(Relaxed);
-    thread.set_level(level);
-    thread.show_again(now, &paused.open, level);
-    thread.rest();
-    let suspended = mark::resume(&thread.position, &paused.at_work);
-    thread.suspended.store(suspended, Relaxed);
-    mark::resume(&thread.clock.refreshing, &paused.refreshing);
-    // A begin or end that a handler's hooks have interrupted starts again.
-    thread.clock.disturb();
-}
-
-/// Gives up a context that has left a chain; null is nobody's.
-fn release(context: *const Shared) {
-    // SAFETY: null, or a context that is counted until the call below.
-    if let Some(held) = unsafe { context.as_ref() } {
-        let drop = held.drop;
-        // Meets the exchange in `hold`.
-        held.held_by.store(0, Release);
-        // SAFETY: whoever put it into the chain made the pointer from an `Arc` and
-        // left it counted.
-        unsafe { drop(context) };
-    }
-}
-
 unsafe extern "C" fn drop_shared(context: *const Shared) {
     // SAFETY: as `release` has it; it was made by this copy of pfp.
     drop(unsafe { Arc::from_raw(context) });
@@ -304,7 +196,7 @@ unsafe extern "C" fn drop_shared(context: *const Shared) {
 /// Puts the current context aside for an interrupt's; [`leave`] resumes it. False
 /// if the interrupt is some thread's already.
 pub(crate) fn enter(to: &Arc<Shared>) -> bool {
-    let Some(thread) = thread::get() else { return false };
+    let Some(thread) = door::thread() else { return false };
     undisturbed(|| {
         // One that was entered and then put aside by a switch still keeps what it
         // has interrupted.
@@ -349,25 +241,7 @@ pub(crate) fn leave(from: &Arc<Shared>) -> bool {
 
 /// Counts a hook that does not fit what is current on the calling thread.
 pub(crate) fn count_mismatch() {
-    if let Some(thread) = thread::get() {
+    if let Some(thread) = door::thread() {
         thread.count(|tally| &tally.mismatched);
     }
-}
-
-/// The thread ends: the contexts that are its own can go on elsewhere.
-pub(crate) fn leave_all(thread: &Thread) {
-    undisturbed(|| {
-        if !thread.current.load(Relaxed).is_null() {
-            // Its clock was stopped.
-            keep(thread, stamp());
-        }
-        let mut at = thread.set_current(ptr::null_mut());
-        // SAFETY: null, or a context that its place in the chain keeps alive.
-        while let Some(context) = unsafe { at.as_ref() } {
-            let around = context.interrupted.swap(ptr::null_mut(), Relaxed);
-            context.entered.store(false, Relaxed);
-            release(at);
-            at = around;
-        }
-    });
 }

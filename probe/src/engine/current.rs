@@ -84,10 +84,13 @@ mod word {
     }
 }
 
-/// The calling thread's state; null before its first region.
+/// The calling thread's state, which may be a wiped copy of a parent's; none before its first
+/// region.
 #[inline(always)]
-pub(super) fn get() -> *const Thread {
-    word::get()
+pub(crate) fn thread() -> Option<&'static Thread> {
+    // SAFETY: null, or the pages of a lane of this process or of the parent it
+    // was forked from; those are never unmapped while a thread refers to them.
+    unsafe { word::get().as_ref() }
 }
 
 /// Sets it, and returns what was there.

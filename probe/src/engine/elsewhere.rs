@@ -6,14 +6,26 @@ use pfp_shm_layout::cell::Measurement;
 use pfp_shm_layout::histogram::LIMIT;
 use pfp_shm_layout::ring::What;
 
+use super::door::{self, Unready};
 use super::finish::finish_with;
 use super::measure;
 use super::process;
 use super::regions::Sum;
-use super::thread::{self, Unready};
-use crate::past::Past;
 use crate::point::Point;
 use crate::timed::Timed;
+
+/// What a thread has spent, all in ticks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Past {
+    /// When it began.
+    pub start: u64,
+    /// How long it went on.
+    pub span: u64,
+    /// All that is recorded, by the clock: more than the span, if there was something before.
+    pub ticks: u64,
+    /// How much of this the thread was on a CPU.
+    pub on_cpu: u64,
+}
 
 /// Records `ticks` from `start` on that a device or the clock has measured, for a point of its
 /// own. The record has a number of the timer's where others have a context, since the thread
@@ -42,7 +54,7 @@ fn record(
 ) {
     let ready = match measure::ready(point, point.control()) {
         Some(ready) => Some(Ok(ready)),
-        None => thread::prepare(point),
+        None => door::prepare(point),
     };
     let exclusive = ticks.min(LIMIT - 1);
     let thread = match ready {
@@ -73,7 +85,7 @@ fn record(
 pub(crate) fn record_past(point: &'static Point, past: &Past, is_inside: bool) {
     let ready = match measure::ready(point, point.control()) {
         Some(ready) => Some(Ok(ready)),
-        None => thread::prepare(point),
+        None => door::prepare(point),
     };
     let thread = match ready {
         // Switched off meanwhile.
@@ -100,7 +112,7 @@ mod tests {
         static DEVICE: Point = Point::new("device").of_the_clock();
         let _one = crate::engine::oracle::one_at_a_time();
         record_of_a_device(&DEVICE, 0, 5, 1);
-        let thread = thread::get().expect("there is a lane");
+        let thread = door::thread().expect("there is a lane");
         thread.busy(|| record_of_a_device(&DEVICE, 0, 7, 1));
         let stats = DEVICE.stats().expect("it has measured");
         assert_eq!((stats.count, stats.exclusive, stats.min, stats.max), (2, 12, 5, 7));

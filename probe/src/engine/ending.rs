@@ -1,38 +1,19 @@
 //! The ends of guards that the hot path of [`super::measure`] leaves to its doors.
 
-use std::sync::atomic::{
-    Ordering::{Relaxed, SeqCst},
-    compiler_fence,
-};
+use std::sync::atomic::Ordering::Relaxed;
 
 use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::control::Control;
 
 use super::by_hand::end_kept;
+use super::current;
 use super::finish::{Ending, Inclusive, finish};
 use super::guard::Guard;
-use super::measure::{Begun, End, Region, end_at};
-use super::moment::TRIES;
-use super::thread::{self, Entry, LEVEL, LEVELS, Thread};
-use crate::clock::fenced_ticks;
+use super::measure::end_at;
+use super::moment::{fenced_end, turn_page};
+use super::region::{Begun, End, Region};
+use super::thread::{Entry, LEVEL, LEVELS, Thread};
 use crate::point::Point;
-
-/// Turns the page for the record of a region of a point. Returns what was covered meanwhile, and
-/// what was added to the point's inclusive total: none of it is in the region, nor is a handler that
-/// came in between.
-pub(super) fn turn_page(thread: &Thread, point: &Point) -> Option<(u64, u64)> {
-    let entry = thread.entry_at(point.offset());
-    // What is covered, and the point's inclusive total at the same moment.
-    let read = || {
-        (0..TRIES).find_map(|_| {
-            let (covered, total) = (thread.covered(), entry.total());
-            thread.has_covered(covered).then_some((covered, total))
-        })
-    };
-    let (covered, total) = read().filter(|_| thread.turn_page())?;
-    let (now_covered, now_total) = read()?;
-    Some((now_covered.wrapping_sub(covered), now_total.wrapping_sub(total)))
-}
 
 /// Ends a region on the short way whose record is the first of a page.
 pub(super) fn end_turned(thread: &Thread, guard: &mut Guard, end: End) -> bool {
@@ -55,7 +36,7 @@ pub(super) fn end_turned(thread: &Thread, guard: &mut Guard, end: End) -> bool {
 #[cold]
 #[inline(never)]
 pub(crate) fn end_guard(guard: &mut Guard, end: End, amounts: Option<&Amounts>) {
-    let Some(thread) = thread::current().filter(|thread| thread.is_alive()) else { return };
+    let Some(thread) = current::thread().filter(|thread| thread.is_alive()) else { return };
     let point = guard.point();
     if guard.begun().is_none() {
         let kept = guard.kept_amounts();
@@ -119,13 +100,6 @@ pub(super) fn noted<'a>(thread: &'a Thread, point: &Point, begun: &Begun) -> Opt
 /// What was added to an inclusive total since a guard has noted it; 0 if none was noted.
 pub(super) fn added_since(noted: Option<&Entry>, begun: &Begun) -> u64 {
     noted.map_or(0, |entry| entry.total().wrapping_sub(begun.inclusive))
-}
-
-/// The end of a region of a fenced point.
-pub(super) fn fenced_end(thread: &Thread) -> End {
-    let covered = thread.covered();
-    compiler_fence(SeqCst);
-    End { now: fenced_ticks(), covered }
 }
 
 impl Thread {

@@ -12,9 +12,10 @@ use pfp_shm_layout::histogram::{self, BUCKETS, PARTS};
 use pfp_shm_layout::ring;
 use pfp_shm_layout::segment::Segment;
 
-use super::process;
+use super::process::{self, Process};
 use super::thread::Thread;
-use crate::Point;
+use crate::clock::calibrate;
+use crate::point::Point;
 use crate::stats::{Bucket, Stats, merged};
 
 /// Whether a histogram is read beside the figures, which allocates.
@@ -70,10 +71,16 @@ pub(crate) fn of_points(
         mean: sums.mean().unwrap_or(0.0),
         variance: sums.variance().unwrap_or(0.0),
         // C has no times, and asks in signal handlers.
-        rate: histogram.as_ref().map_or(0.0, |_| process::ticks_per_second()),
+        rate: histogram.as_ref().map_or(0.0, |_| rate(process)),
         histogram: histogram.map_or_else(Vec::new, merged),
     };
     Some((stats, amounts))
+}
+
+/// Ticks per second, as exactly as they are known now.
+fn rate(process: &Process) -> f64 {
+    process.refine_rate();
+    calibrate::ticks_per_second()
 }
 
 /// What several cells have together.

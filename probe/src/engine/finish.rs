@@ -7,11 +7,13 @@ use pfp_shm_layout::cell::{Away, Cell, Measurement};
 use pfp_shm_layout::control::Control;
 use pfp_shm_layout::histogram::LIMIT;
 
-use super::measure::{self, Begun};
+use super::door;
+use super::measure;
 use super::moment::Moment;
 use super::process;
+use super::region::Begun;
 use super::regions::Sum;
-use super::thread::{self, Thread};
+use super::thread::Thread;
 use crate::point::Point;
 use crate::timed::Timed;
 
@@ -130,7 +132,7 @@ pub(super) fn finish_with(
     // A context that came from another thread may not have a cell here yet.
     let missing = !busy && !thread.overflows() && thread.cell(index).is_none();
     if missing {
-        let _ = thread::prepare(point);
+        let _ = door::prepare(point);
     }
     let entry = thread.entry(index);
     let is_recorded = !busy && entry.cell().is_some() && {

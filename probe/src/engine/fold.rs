@@ -22,8 +22,11 @@ use pfp_shm_layout::histogram::{self, BUCKETS, FIRST_OCTAVE_NUMBER};
 use pfp_shm_layout::ring::{self, Added, Addition, Slot, What};
 use pfp_shm_layout::segment::{Chunk, Segment};
 
+use super::process::memory::clear_chunk;
 use super::process::{self, Process};
-use super::thread::{self, SLOTS_PER_PAGE, Thread};
+use super::thread::Thread;
+use super::thread::calls::EdgeIndex;
+use super::thread::ring::SLOTS_PER_PAGE;
 
 /// Adds what was recorded to the cells of the calling thread, and takes the time out of the
 /// regions that are open.
@@ -60,7 +63,7 @@ fn mend(segment: &Segment, thread: &Thread, index: usize, cell: &Cell) {
         let Some(chunk) = segment.chunk(chunk) else { return 0 };
         chunk.0.iter().fold(0, |sum: u64, bucket| sum.wrapping_add(bucket.load(Relaxed)))
     };
-    let clear = |chunk| thread::clear_chunk(segment, chunk);
+    let clear = |chunk| clear_chunk(segment, chunk);
     let (counted, last) = cell.mend(segment.sums(cell.amounts()), held, clear);
     if counted > 0 {
         let not_folded = first(thread).max(cell.folded())..thread.written();
@@ -463,5 +466,12 @@ fn sums(cell: &Cell) -> Option<&SumWords> {
     match cell.amounts() {
         0 => None,
         chunk => process::current()?.segment.sums(chunk),
+    }
+}
+
+impl Thread {
+    /// Where a fold sorts: behind the table, since a signal handler's stack may be small.
+    fn sorting(&self) -> *mut Sorting {
+        self.behind_table().wrapping_add(size_of::<EdgeIndex>()).cast()
     }
 }

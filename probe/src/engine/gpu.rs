@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use pfp_shm_layout::environment;
 
-use super::cold;
+use super::patience;
 use crate::{NoGpu, Stream};
 
 /// Names the driver's library, if it is not the system's.
@@ -44,7 +44,7 @@ static LOADED: Mutex<Vec<(CString, &'static Driver)>> = Mutex::new(Vec::new());
 /// millisecond: a driver takes long, and a forked child may find that it is a thread which
 /// only its parent has.
 fn loaded() -> Option<MutexGuard<'static, Vec<(CString, &'static Driver)>>> {
-    cold::brief_wait().find_map(|()| match LOADED.try_lock() {
+    patience::brief_wait().find_map(|()| match LOADED.try_lock() {
         Ok(loaded) => Some(loaded),
         // Nothing is done to it that could be left half done.
         Err(TryLockError::Poisoned(loaded)) => Some(loaded.into_inner()),

@@ -5,12 +5,13 @@
 //! by a thread that only the parent has.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::io;
 use std::mem::{self, MaybeUninit};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::{copies, process, thread};
-use crate::{clock, loaded};
+use super::process::{self, making, switches};
+use super::thread::lane;
+use super::{cold, copies, leader, overhead};
+use crate::{clock, errno, loaded, snapshot};
 
 // Miri runs it as well, and has no loader to ask.
 #[cfg(not(miri))]
@@ -20,7 +21,7 @@ static AT_LOAD: extern "C" fn() = at_load;
 
 #[used]
 #[unsafe(link_section = ".fini_array")]
-static AT_END: extern "C" fn() = process::at_process_exit;
+static AT_END: extern "C" fn() = at_process_exit;
 
 /// Whether that was done: a linker may have left it out.
 static IS_READY: AtomicBool = AtomicBool::new(false);
@@ -30,12 +31,12 @@ extern "C" fn at_load() {
         return;
     }
     // SAFETY: registers a function that may be called in any child.
-    unsafe { libc::pthread_atfork(None, None, Some(process::in_child)) };
+    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     clock::look_up();
     loaded::look_up();
     pin();
     // From here on other copies of pfp may refer to this one.
-    copies::settle();
+    leader::settle();
 }
 
 /// Does it now if nobody has done so.
@@ -43,35 +44,35 @@ pub(super) fn prepare() {
     if !IS_READY.load(Relaxed) {
         at_load();
         // SAFETY: registers a function that may be called at any time.
-        unsafe { libc::atexit(process::at_process_exit) };
+        unsafe { libc::atexit(at_process_exit) };
     }
 }
 
-/// One more than the key whose destructor releases a thread's lane; 0 before there is
-/// one.
-static KEY: AtomicU32 = AtomicU32::new(0);
+/// In a forked child, before it comes back: whatever its thread was in the middle of, it
+/// writes to its parent's segment no more. Only what signal handlers may do.
+extern "C" fn in_child() {
+    errno::kept(|| {
+        // None of the parent's threads is here.
+        making::forget();
+        switches::leave_parents();
+        overhead::CALIBRATING.forget(|_| true);
+        // A handler of another copy, or of the host, may have measured already.
+        if process::current().is_some() {
+            return;
+        }
+        // Only the copy that made it has it.
+        if let Some(parents) = process::newest() {
+            parents.detach();
+        }
+        lane::forget();
+    });
+}
 
-/// The key whose destructor releases a thread's lane. Made once, later than the keys
-/// whose destructors may measure.
-pub(super) fn exit_key() -> io::Result<libc::pthread_key_t> {
-    let known = KEY.load(Relaxed);
-    if known != 0 {
-        return Ok(known - 1);
+extern "C" fn at_process_exit() {
+    // Those that follow leave it to the copy that made it.
+    if let Some(process) = process::current().filter(|_| !copies::follows()) {
+        cold::section(|| process.end(snapshot::write_at_exit));
     }
-    let mut key = 0;
-    // SAFETY: makes a key with a destructor of the right type.
-    let refused = unsafe { libc::pthread_key_create(&raw mut key, Some(thread::at_thread_exit)) };
-    if refused != 0 {
-        return Err(io::Error::from_raw_os_error(refused));
-    }
-    KEY.compare_exchange(0, key + 1, Relaxed, Relaxed).map_or_else(
-        |found| {
-            // SAFETY: made just now, and nobody's.
-            unsafe { libc::pthread_key_delete(key) };
-            Ok(found - 1)
-        },
-        |_| Ok(key),
-    )
 }
 
 type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;

@@ -7,9 +7,10 @@ use pfp_shm_layout::control::Control;
 use pfp_shm_layout::ring::MOST_TICKS;
 
 use super::guard::Guard;
-use super::measure::{Region, not_below_zero};
 use super::overhead::{self, overhead};
-use super::{busy, ending, thread};
+use super::region::{Region, not_below_zero};
+use super::thread::ring::begins_page;
+use super::{busy, current, moment};
 use crate::clock::ticks;
 use crate::point::Point;
 use crate::timed::Timed;
@@ -28,7 +29,7 @@ impl Guard {
 
     #[inline(never)]
     fn lap_on<const TURNED: bool>(&mut self, next: &'static Point, next_control: Control) {
-        let Some(thread) = thread::current() else { return self.lap_slow(next) };
+        let Some(thread) = current::thread() else { return self.lap_slow(next) };
         let tag = self.tag;
         let next_offset = next.offset();
         if !thread.follows(next_offset, next_control) || !thread.is_in(tag) {
@@ -108,10 +109,10 @@ impl Guard {
     #[cold]
     #[inline(never)]
     fn lap_turned(&mut self, next: &'static Point, next_control: Control) {
-        if let Some(thread) = thread::current()
+        if let Some(thread) = current::thread()
             && thread.inner_place() == self.tag
-            && thread::begins_page(thread.written())
-            && let Some((took, added)) = ending::turn_page(thread, self.point())
+            && begins_page(thread.written())
+            && let Some((took, added)) = moment::turn_page(thread, self.point())
         {
             self.leave_out(took, added);
             // As if it had begun that much later.

@@ -29,62 +29,14 @@ use pfp_shm_layout::cell::Measurement;
 use pfp_shm_layout::control::Control;
 use pfp_shm_layout::ring::What;
 
+use super::current;
 use super::moment;
 use super::overhead::{self, overhead};
-use super::thread::{self, Entry, Thread};
+use super::region::{Begun, Door, End, Notes, Region, not_below_zero};
+use super::state::UNREGISTERED;
+use super::thread::{Entry, Thread};
 use crate::clock::{fenced_ticks, ticks};
 use crate::point::Point;
-
-/// What `begin` notes of a region, for `end`.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub(crate) struct Begun {
-    /// The counter.
-    pub(crate) start: u64,
-    /// What was covered.
-    pub(crate) covered: u64,
-    /// The clock's offset, to know the time off the CPU.
-    pub(crate) off: u64,
-    /// Switches until then.
-    pub(crate) switches: u64,
-    /// The inclusive total; see [`Entry`].
-    pub(crate) inclusive: u64,
-}
-
-impl Begun {
-    /// With what the hooks of a function cost taken out.
-    #[inline(always)]
-    pub(super) fn of_a_function(mut self) -> Self {
-        self.start = self.start.wrapping_add(overhead().hooks_inside.load(Relaxed));
-        self
-    }
-}
-
-/// Where a begin notes its region word by word, each where it stays as soon as it is known, so
-/// that few registers are needed: a guard, or a slot of a context.
-pub(super) trait Notes {
-    fn point(&mut self, point: &'static Point);
-    fn covered(&mut self, ticks: u64);
-    fn clock(&mut self, off: u64, switches: u64);
-    fn inclusive(&mut self, ticks: u64);
-    /// All else is there: when it began, and its tag.
-    fn whole(&mut self, start: u64, tag: u64);
-}
-
-/// What an end reads of its region, which was noted; see [`Notes`].
-pub(super) trait Region {
-    fn tag(&self) -> u64;
-    fn point(&self) -> &'static Point;
-    fn start(&self) -> u64;
-    fn covered(&self) -> u64;
-    fn inclusive(&self) -> u64;
-    /// Has a word of the caller's frame hold its own [mark](crate::mark).
-    fn prepare_mark(&mut self) -> u64;
-    /// The mark is not used.
-    fn drop_mark(&mut self, tag: u64);
-    /// All was read of it, and it will be recorded.
-    fn was_read(&mut self);
-}
 
 /// The calling thread and its entry of a point, if there is a cell that follows the
 /// control word.
@@ -93,7 +45,7 @@ pub(crate) fn ready(
     point: &'static Point,
     control: Control,
 ) -> Option<(&'static Thread, &'static Entry)> {
-    let thread = thread::current()?;
+    let thread = current::thread()?;
     let offset = point.offset();
     if thread.follows(offset, control) { Some((thread, thread.entry_at(offset))) } else { None }
 }
@@ -101,7 +53,7 @@ pub(crate) fn ready(
 /// [`ready`] for a fenced point: no cell equals its word.
 pub(crate) fn ready_fenced(point: &'static Point) -> Option<(&'static Thread, &'static Entry)> {
     let control = point.control();
-    let is_fenced = control.fenced() && control.enabled() && control.0 != crate::c::UNREGISTERED;
+    let is_fenced = control.fenced() && control.enabled() && control.0 != UNREGISTERED;
     if is_fenced { ready(point, control.meant()) } else { None }
 }
 
@@ -283,65 +235,10 @@ pub(super) fn end_at<const TURNED: bool, R: Region>(
     thread.publish(position);
 }
 
-/// What the short way of an end leaves to the long one.
-#[derive(Clone, Copy)]
-pub(super) struct Door {
-    /// Ticks since the region began.
-    pub(super) elapsed: u64,
-    /// What was covered before the counter was read.
-    pub(super) covered: u64,
-    /// The region's tag, if a mark was set, which a guard holds instead; else 0.
-    pub(super) marked: u64,
-}
-
-/// What an end reads first.
-#[derive(Clone, Copy)]
-pub(crate) struct End {
-    /// The counter.
-    pub(crate) now: u64,
-    /// What was covered before that.
-    pub(crate) covered: u64,
-}
-
 /// What a record says of a region of a place beside its ticks.
 #[inline(always)]
 pub(crate) fn what(thread: &Thread, point: &Point, place: u64) -> What {
     What::at(point.offset(), thread.caller(place), place as u32)
-}
-
-/// A difference of two stamps, or 0 if it is negative: what calibration takes
-/// out may be a tick more than a short region took.
-#[inline(always)]
-pub(super) fn not_below_zero(ticks: u64) -> u64 {
-    (ticks as i64).max(0) as u64
-}
-
-/// What one begin and end measured.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Part {
-    /// On-CPU ticks from begin to end, less what measuring costs: below zero where that is more.
-    pub(crate) net: u64,
-    /// Ticks of the regions inside.
-    pub(crate) child: u64,
-    /// Ticks off the CPU.
-    pub(crate) off: u64,
-    /// Switches.
-    pub(crate) switches: u64,
-}
-
-impl Part {
-    /// Exclusive ticks. Never negative: what calibration takes out may be a
-    /// tick more than a short region took.
-    #[inline(always)]
-    pub(crate) fn own(&self) -> u64 {
-        not_below_zero(self.net.wrapping_sub(self.child))
-    }
-
-    /// Ticks with those of the regions inside.
-    #[inline(always)]
-    pub(crate) fn span(&self) -> u64 {
-        not_below_zero(self.net)
-    }
 }
 
 /// Closes the innermost region, which has had `child` ticks of regions inside, for the
@@ -350,12 +247,4 @@ impl Part {
 pub(crate) fn give_back(thread: &Thread, child: u64, net: u64) {
     thread.cover(net.wrapping_add(overhead().pair()).wrapping_sub(child));
     thread.rise();
-}
-
-/// Whether this many ticks from begin to end say that the counter ran backwards,
-/// not only that a region that a lap or a hook began was left at once.
-pub(crate) fn ran_backwards(elapsed: u64) -> bool {
-    let late = overhead().hooks_inside.load(Relaxed) + overhead().fence_inside.load(Relaxed);
-    let late = late.max(overhead().late());
-    (elapsed as i64) < -(late as i64)
 }

@@ -3,11 +3,11 @@
 use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
 use super::cold;
-use super::measure::{self, Begun, End, Part};
 use super::overhead::overhead;
 use super::process;
+use super::region::{Begun, End, Part, ran_backwards};
 use super::thread::Thread;
-use crate::clock::{self, Stamps, ticks};
+use crate::clock::{self, Stamps, fenced_ticks, ticks};
 use crate::point::Point;
 
 /// How often a stamp is taken again that a signal handler came in between of.
@@ -121,7 +121,7 @@ impl Thread {
     /// What a region measured that ends at a moment.
     pub(super) fn part(&self, begun: &Begun, at: Moment) -> Part {
         let elapsed = at.now.wrapping_sub(begun.start);
-        if measure::ran_backwards(elapsed) {
+        if ran_backwards(elapsed) {
             self.note_anomaly();
         }
         // Below zero although the counter went on: of time that the kernel has
@@ -167,4 +167,28 @@ pub(super) fn note_long(
         }
     }
     unreachable!("it returns when all tries are over")
+}
+
+/// The end of a region of a fenced point.
+pub(super) fn fenced_end(thread: &Thread) -> End {
+    let covered = thread.covered();
+    compiler_fence(SeqCst);
+    End { now: fenced_ticks(), covered }
+}
+
+/// Turns the page for the record of a region of a point. Returns what was covered meanwhile, and
+/// what was added to the point's inclusive total: none of it is in the region, nor is a handler that
+/// came in between.
+pub(super) fn turn_page(thread: &Thread, point: &Point) -> Option<(u64, u64)> {
+    let entry = thread.entry_at(point.offset());
+    // What is covered, and the point's inclusive total at the same moment.
+    let read = || {
+        (0..TRIES).find_map(|_| {
+            let (covered, total) = (thread.covered(), entry.total());
+            thread.has_covered(covered).then_some((covered, total))
+        })
+    };
+    let (covered, total) = read().filter(|_| thread.turn_page())?;
+    let (now_covered, now_total) = read()?;
+    Some((now_covered.wrapping_sub(covered), now_total.wrapping_sub(total)))
 }

@@ -14,9 +14,8 @@ use pfp_shm_layout::lane::LaneState::Live;
 use pfp_shm_layout::reader::Reader;
 use pfp_shm_layout::segment::Segment;
 
-use super::calibrate::Costs;
 use super::context::{self, Shared, Switched};
-use super::overhead::overhead;
+use super::overhead::{Costs, overhead};
 use crate::clock::mock;
 use crate::{Point, Stats};
 
@@ -270,7 +269,7 @@ impl Reference {
         }
         let mut reader = reader();
         reader.poll();
-        let tid = super::thread::tid();
+        let tid = super::owner::tid();
         let lanes = &reader.picture().lanes;
         let lane = lanes.iter().find(|lane| lane.lane.tid == tid && lane.lane.state == Live);
         let lane = lane.map(|lane| lane.id);

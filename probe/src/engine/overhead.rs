@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::calibrate::Costs;
+use super::turn::Turn;
 
 /// What measuring costs, in ticks.
 #[repr(C)]
@@ -27,6 +27,34 @@ pub(crate) struct Overhead {
     /// such a region takes from the one around.
     pub(super) fence_inside: AtomicU64,
     pub(super) fence_pair: AtomicU64,
+}
+
+/// Held by the thread that calibrates.
+pub(super) static CALIBRATING: Turn = Turn::new();
+
+/// What calibration has found, in ticks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Costs {
+    /// What falls inside a region.
+    pub(crate) inside: u64,
+    /// A begin and end pair.
+    pub(crate) pair: u64,
+    /// What falls inside a region that a lap began.
+    pub(crate) lap: u64,
+}
+
+impl Costs {
+    pub(crate) const NONE: Self = Self { inside: 0, pair: 0, lap: 0 };
+    pub(super) const UNKNOWN: Self = Self { inside: u64::MAX, pair: u64::MAX, lap: u64::MAX };
+
+    /// The lower of each.
+    pub(super) fn least(self, other: Self) -> Self {
+        Self {
+            inside: self.inside.min(other.inside),
+            pair: self.pair.min(other.pair),
+            lap: self.lap.min(other.lap),
+        }
+    }
 }
 
 /// In assembly, so that a region subtracts from memory: the compiler would look up where a static

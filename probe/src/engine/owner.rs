@@ -5,7 +5,7 @@
 //! child's id; a lane would be that of a thread that is no more. So whatever ties
 //! memory to the calling process or thread asks here first.
 //!
-//! Memory that has a [`Process`] knows its own: in a copy of it the way to that reads
+//! Memory that has a [`super::process::Process`] knows its own: in a copy of it the way to that reads
 //! as zeros. Before there is one, the C library is asked. It keeps each thread's
 //! kernel id in the thread's memory, and brings it up to date in a child of `fork`.
 //! Where it is not the caller's, the caller is in that thread's memory, or in a copy
@@ -16,8 +16,7 @@ use std::ffi::CStr;
 use std::io::{self, Write};
 use std::ptr;
 
-use super::process::Process;
-use super::thread::tid;
+use super::gate;
 use crate::errno;
 
 /// Whether the calling process lives in the memory of another one.
@@ -28,20 +27,26 @@ pub(super) fn is_anothers() -> bool {
     })
 }
 
-impl Process {
-    /// Whether it is the calling process, and not one whose memory that lives in. Where a
-    /// filter refuses to tell, it is taken for that.
-    pub(crate) fn is_callers(&self) -> bool {
-        // SAFETY: no preconditions.
-        let pid = errno::kept(|| unsafe { libc::getpid() });
-        pid == self.pid() || pid <= 0
-    }
+/// Kernel id of the calling thread.
+pub(crate) fn tid() -> u32 {
+    // A filter may refuse even this, and would set `errno`.
+    // SAFETY: no preconditions.
+    let told = errno::kept(|| unsafe { libc::syscall(libc::SYS_gettid) });
+    // What stands for "done" and "failed" is nobody's id.
+    if told > 0 { told as u32 } else { library_tid().unwrap_or(1) }
+}
 
-    /// The same for whatever ties memory to a thread, which has asked for its id anyway:
-    /// a thread that the C library knows by it is no child in its parent's memory.
-    pub(crate) fn is_callers_threads(&self, tid: u32) -> bool {
-        library_tid() == Some(tid) || self.is_callers()
-    }
+/// Whether a thread that shares the caller's memory has that kernel id. Asked by a
+/// child in its parent's memory, it is about the parent's threads.
+pub(crate) fn exists(tid: u32) -> bool {
+    errno::kept(|| {
+        // SAFETY: signal 0 is not sent, only asked about; getpid has no preconditions.
+        let refused = unsafe {
+            let process = gate::pid().unwrap_or_else(|| libc::getpid());
+            libc::syscall(libc::SYS_tgkill, process, tid, 0) != 0
+        };
+        !refused || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+    })
 }
 
 /// What the C library takes for the calling thread's kernel id; none if it does not

@@ -4,13 +4,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pfp_shm_layout::amounts::Amounts;
 
+use super::current;
+use super::door;
 use super::ending::{added_since, noted};
 use super::finish::{finish_timed, finish_with};
 use super::guard::Guard;
 use super::measure;
 use super::process;
 use super::regions::{Slot, Sum};
-use super::thread::{self, LEVEL, LEVELS, Thread};
+use super::thread::{LEVEL, LEVELS, Thread};
 use crate::point::Point;
 
 /// What the polls of a future have measured so far and nobody has recorded; none before
@@ -40,7 +42,7 @@ pub(crate) fn end_poll(
     last: bool,
     amounts: Option<&Amounts>,
 ) {
-    let Some(thread) = thread::current().filter(|thread| thread.is_alive()) else { return };
+    let Some(thread) = current::thread().filter(|thread| thread.is_alive()) else { return };
     let regions = thread.regions();
     let noted_by_guard = guard.begun().copied();
     // Where the context keeps the region.
@@ -53,7 +55,7 @@ pub(crate) fn end_poll(
     let place = slot.map_or_else(|| guard.place() & LEVELS, |slot| slot.place.load(Relaxed));
     let (moment, inside) = thread.moment(None, || match slot {
         None => added_since(noted(thread, point, &begun), &begun),
-        Some(slot) => slot.added(thread, point),
+        Some(slot) => slot.added(thread.entry(point.index()).total()),
     });
     if let Some(at) = kept {
         regions.give_up(at);
@@ -104,7 +106,7 @@ impl Polls {
     pub(crate) fn record(&mut self, point: &'static Point, amounts: Option<&Amounts>) {
         let Some(Unrecorded { sum, start }) = self.0.take() else { return };
         let Some(thread) =
-            thread::current().filter(|thread| thread.is_alive()).or_else(thread::get)
+            current::thread().filter(|thread| thread.is_alive()).or_else(door::thread)
         else {
             return process::miss();
         };

@@ -1,6 +1,6 @@
 //! What the public types read of the clock.
 
-use super::thread;
+use super::{current, door, owner};
 pub(crate) use crate::clock::calibrate::core_hz;
 pub(crate) use crate::clock::counter::{stamp, stamp_and_cpu};
 pub(crate) use crate::clock::wall_ns;
@@ -8,13 +8,13 @@ use crate::{clock, errno};
 
 /// The calling thread, by the kernel's id.
 pub(crate) fn thread_id() -> u32 {
-    let known = thread::current().filter(|thread| thread.is_alive()).map(|it| it.kernel_id());
-    known.unwrap_or_else(thread::tid)
+    let known = current::thread().filter(|thread| thread.is_alive()).map(|it| it.kernel_id());
+    known.unwrap_or_else(owner::tid)
 }
 
 /// For [`crate::on_cpu_ticks`].
 pub(crate) fn on_cpu_ticks() -> Option<u64> {
-    let thread = thread::current().filter(|thread| thread.is_alive()).or_else(thread::get)?;
+    let thread = current::thread().filter(|thread| thread.is_alive()).or_else(door::thread)?;
     Some(thread.stamp_beside().wrapping_sub(thread.clock.off()))
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn now() -> Option<u64> {
 /// The calling thread's id and its CPU time in nanoseconds; zeros where that cannot be read.
 pub(crate) fn cpu_time() -> (u64, u64) {
     match errno::kept(clock::cpu_time_ns) {
-        Some(ns) => (u64::from(thread::tid()), ns),
+        Some(ns) => (u64::from(owner::tid()), ns),
         None => (0, 0),
     }
 }

@@ -4,14 +4,17 @@
 //! All words are the thread's on which the context is current; they are atomic
 //! because a signal handler of that thread may come in between.
 
+use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use super::context::Shared;
-use super::measure::{Begun, Notes};
-use super::thread::{NOTHING_COVERED, Thread};
-use crate::point::Point;
 use pfp_shm_layout::amounts::{Amounts, MOST};
+
+use super::region::{Begun, Notes};
+use crate::point::Point;
+
+/// What is covered in a context in which no region has ended.
+pub(super) const NOTHING_COVERED: u64 = 1;
 
 /// Regions begun by hand that can be open in one context.
 const REGIONS: usize = 32;
@@ -30,6 +33,24 @@ pub(crate) struct Regions {
     latched: [Latched; LATCHED],
     /// What the thread holds while the context is current.
     pub(super) paused: Paused,
+}
+
+/// A context that the program names.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(super) number: AtomicU32,
+    pub(super) regions: Regions,
+    /// Kernel id of the thread whose it is, 0 for none, or a number that is no thread's.
+    pub(super) held_by: AtomicU32,
+    /// Whether it has put something aside, as an interrupt does.
+    pub(super) entered: AtomicBool,
+    /// That: null for the thread's own context.
+    pub(super) interrupted: AtomicPtr<Shared>,
+    /// The process that it last ran in: a forked child has copies.
+    pub(super) process: AtomicPtr<c_void>,
+    /// Lets go of it: another copy of pfp may have another allocator.
+    pub(super) drop: unsafe extern "C" fn(*const Shared),
 }
 
 /// A region that was begun by hand.
@@ -150,26 +171,8 @@ impl Regions {
     }
 
     /// The slots of open regions, and the next one: a begin that was interrupted may have filled it.
-    fn noted(&self) -> impl Iterator<Item = &Slot> {
+    pub(super) fn noted(&self) -> impl Iterator<Item = &Slot> {
         self.slots.iter().take(self.open() + 1)
-    }
-
-    /// Keeps what was added to inclusive totals: the next thread has others.
-    pub(super) fn keep_added(&self, thread: &Thread) {
-        for slot in self.noted() {
-            if let Some(total) = slot.total(thread) {
-                slot.kept.store(total.wrapping_sub(slot.inclusive.load(Relaxed)), Relaxed);
-            }
-        }
-    }
-
-    /// Has the regions go on with the totals of a thread.
-    pub(super) fn go_on_in(&self, thread: &Thread) {
-        for slot in self.noted() {
-            if let Some(total) = slot.total(thread) {
-                slot.inclusive.store(total.wrapping_sub(slot.kept.load(Relaxed)), Relaxed);
-            }
-        }
     }
 
     /// Gives up the regions from a place on.
@@ -275,18 +278,9 @@ impl Slot {
         }
     }
 
-    /// What the point's inclusive total is now; none of a point with amounts, whose word `kept` is
-    /// in use.
-    fn total(&self, thread: &Thread) -> Option<u64> {
-        // SAFETY: null, or a point, which is never freed.
-        let point = unsafe { self.point.load(Relaxed).as_ref() };
-        let point = point.filter(|point| point.timed().is_none())?;
-        Some(thread.entry(point.index()).total())
-    }
-
-    /// What was added to the inclusive total of its point since the region began.
-    pub(super) fn added(&self, thread: &Thread, point: &Point) -> u64 {
-        thread.entry(point.index()).total().wrapping_sub(self.inclusive.load(Relaxed))
+    /// What was added to the inclusive total of its point since the region began; now it is that.
+    pub(super) fn added(&self, total: u64) -> u64 {
+        total.wrapping_sub(self.inclusive.load(Relaxed))
     }
 
     /// Puts a region into it.
@@ -334,22 +328,5 @@ impl Notes for &Slot {
     fn whole(&mut self, start: u64, tag: u64) {
         self.start.store(start, Relaxed);
         self.place.store(tag, Relaxed);
-    }
-}
-
-impl Thread {
-    /// The regions of the context that is current on this thread.
-    #[inline(always)]
-    pub(super) fn regions(&self) -> &Regions {
-        // SAFETY: the thread's own, or of a context that being current keeps alive.
-        unsafe { &*self.regions.load(Relaxed) }
-    }
-
-    /// Has a context become current, null for the thread's own. Returns the one that was.
-    pub(super) fn set_current(&self, context: *mut Shared) -> *mut Shared {
-        // SAFETY: null, or a context that the caller keeps alive while it is current.
-        let regions = unsafe { context.as_ref() }.map_or(&self.own, |context| &context.regions);
-        self.regions.store(ptr::from_ref(regions).cast_mut(), Relaxed);
-        self.current.swap(context, Relaxed)
     }
 }

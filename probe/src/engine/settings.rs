@@ -1,6 +1,10 @@
 //! What the environment says, read once for a program: forked children inherit it.
 
+use std::env;
+use std::ffi::{OsStr, OsString};
 use std::mem::offset_of;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::PathBuf;
 use std::ptr;
 use std::sync::atomic::{
     AtomicPtr,
@@ -12,7 +16,6 @@ use pfp_shm_layout::geometry::Config;
 use pfp_shm_layout::share::Share;
 
 use super::names::Names;
-use crate::snapshot;
 
 /// The variables `PFP_*` of the program, but for those that name folders.
 #[repr(C)]
@@ -33,7 +36,7 @@ pub(crate) struct Settings {
     /// Which do in any case, by name.
     pub(super) enabled_names: Names,
     /// Where the last figures go when a process ends in order.
-    pub(super) snapshot: Option<snapshot::Asked>,
+    pub(super) snapshot: Option<Asked>,
     /// The `pfp-top run` that started the program or an ancestor; 0 for none.
     pub(super) run: u64,
 }
@@ -91,7 +94,62 @@ fn read() -> Settings {
         on_by_default: variable(c"PFP_DEFAULT").is_none_or(|value| value != "off"),
         fence: text(c"PFP_FENCE").is_some_and(|value| value == "1"),
         enabled_names: Names::new(text(c"PFP_ENABLE").unwrap_or_default()),
-        snapshot: variable(c"PFP_SNAPSHOT").and_then(snapshot::Asked::new),
+        snapshot: variable(c"PFP_SNAPSHOT").and_then(Asked::new),
         run: text(c"PFP_RUN").and_then(|run| u64::from_str_radix(run, 16).ok()).unwrap_or(0),
+    }
+}
+
+/// What `PFP_SNAPSHOT` asks for: where the last figures of processes go.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// Where the program starts: paths are from there, wherever it goes.
+    from: PathBuf,
+    path: OsString,
+}
+
+impl Asked {
+    pub(crate) fn new(path: &OsStr) -> Option<Self> {
+        let asked = || Self { from: env::current_dir().unwrap_or_default(), path: path.into() };
+        (!path.is_empty()).then(asked)
+    }
+
+    /// The path for this process: `%p` stands for its id and `%%` for a per cent sign.
+    pub(crate) fn path_at_exit(&self) -> Option<PathBuf> {
+        std::path::absolute(self.from.join(named_after(&self.path, process_id()))).ok()
+    }
+}
+
+fn process_id() -> libc::pid_t {
+    // SAFETY: no preconditions.
+    unsafe { libc::getpid() }
+}
+
+fn named_after(path: &OsStr, pid: libc::pid_t) -> OsString {
+    let mut named = Vec::new();
+    let mut bytes = path.as_bytes().iter().copied().peekable();
+    while let Some(byte) = bytes.next() {
+        match (byte, bytes.peek()) {
+            (b'%', Some(b'p')) => named.extend(pid.to_string().bytes()),
+            (b'%', Some(b'%')) => named.push(b'%'),
+            _ => {
+                named.push(byte);
+                continue;
+            }
+        }
+        bytes.next();
+    }
+    OsString::from_vec(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_names_the_process() {
+        let named = |path: &str| named_after(path.as_ref(), 47).into_string().unwrap();
+        assert_eq!(named("/tmp/run-%p.json"), "/tmp/run-47.json");
+        assert_eq!(named("%p/%p%%p%"), "47/47%p%");
+        assert_eq!(named("100%a"), "100%a");
     }
 }

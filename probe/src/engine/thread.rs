@@ -12,12 +12,13 @@
 //! region, since what is covered reads zero too, and that is asked for before anything
 //! is written. An entry of zeros is also how a point without a cell and a
 //! thread without a lane look. All of these leave by one door, to
-//! [`prepare`].
+//! [`super::door::prepare`].
 
-mod calls;
-mod given;
-mod lane;
-mod ring;
+pub(super) mod calls;
+pub(crate) mod given;
+pub(crate) mod lane;
+pub(crate) mod record;
+pub(crate) mod ring;
 mod space;
 
 use std::mem::offset_of;
@@ -37,22 +38,12 @@ use pfp_shm_layout::lane::Tally;
 use pfp_shm_layout::ring::{DEPTH_SHIFT, POINT_SHIFT, Slot};
 use pfp_shm_layout::segment::Chunk;
 
-use super::copies;
-use super::current as state;
-use super::fold::Sorting;
-use super::owner;
-use super::process::{self, Process};
-use super::regions::Regions;
+use super::regions::{Regions, Shared};
 use crate::clock::ThreadClock;
-use crate::errno;
 use crate::word;
-use calls::EdgeIndex;
 
-pub(crate) use given::name_thread;
-pub(super) use lane::{at_thread_exit, forget, forget_claim, of_follower};
-pub(crate) use lane::{get, prepare, set_name};
-pub(super) use ring::{SLOTS_PER_PAGE, begins_page};
-pub(super) use space::clear_chunk;
+/// Most copies of pfp that can follow another one.
+pub(super) const FOLLOWERS: usize = 7;
 
 /// The private state of a thread. Everything is atomic because a signal handler
 /// of the same thread may come in between. Nothing is ordered, because no other
@@ -104,11 +95,11 @@ pub(crate) struct Thread {
     /// nobody's. See `bury` in `lane`.
     holder: AtomicU64,
     /// Where copies of pfp that follow this one keep a pointer to this.
-    followers: [AtomicPtr<*const Thread>; copies::FOLLOWERS],
+    followers: [AtomicPtr<*const Thread>; FOLLOWERS],
     /// Regions of the thread's own context that were begun by hand.
     pub(crate) own: Regions,
     /// The context that is current, null for the thread's own; see [`Thread::set_current`].
-    pub(crate) current: AtomicPtr<super::context::Shared>,
+    pub(crate) current: AtomicPtr<Shared>,
     /// Its regions.
     pub(super) regions: AtomicPtr<Regions>,
 
@@ -121,7 +112,7 @@ pub(crate) struct Thread {
     /// Where the thread is:
     ///
     /// ```text
-    /// | is place 1 | fenced 1 | stretch 17 | generation 13 | open regions 8 | context 24 |
+    /// | is place 1 | fenced 1 | run 17     | generation 13 | open regions 8 | context 24 |
     /// ```
     ///
     /// A region notes it as it begins, and a difference at its end says that the thread may have
@@ -165,7 +156,7 @@ impl Entry {
         self.total.load(Relaxed)
     }
 
-    /// The thread's cell of the point; none where [`prepare`] must be asked.
+    /// The thread's cell of the point; none where [`super::door::prepare`] must be asked.
     #[inline(always)]
     pub(crate) fn cell(&self) -> Option<&Cell> {
         let cell = self.cell.load(Relaxed);
@@ -208,26 +199,6 @@ const TABLE: usize = offset_of!(Thread, table);
 const FIRST: usize = (PAGE - 4 * size_of::<u64>()) / size_of::<Entry>();
 const _: () = assert!(size_of::<Entry>() == 1 << POINT_SHIFT);
 const _: () = assert!(TABLE + FIRST * size_of::<Entry>() == size_of::<Thread>());
-/// [`Thread::covered`] of a context in which no region has ended.
-pub(super) const NOTHING_COVERED: u64 = 1;
-
-/// The calling thread's state, which may be a wiped copy of a parent's.
-#[inline(always)]
-pub(crate) fn current() -> Option<&'static Thread> {
-    // SAFETY: null, or the pages of a lane of this process or of the parent it
-    // was forked from; those are never unmapped while a thread refers to them.
-    unsafe { state::get().as_ref() }
-}
-
-/// Kernel id of the calling thread.
-pub(crate) fn tid() -> u32 {
-    // A filter may refuse even this, and would set `errno`.
-    // SAFETY: no preconditions.
-    let told = errno::kept(|| unsafe { libc::syscall(libc::SYS_gettid) });
-    // What stands for "done" and "failed" is nobody's id.
-    if told > 0 { told as u32 } else { owner::library_tid().unwrap_or(1) }
-}
-
 /// In every [`Thread::place`], so that none is 0.
 pub(crate) const IS_PLACE: u64 = 1 << 63;
 /// In the tag of a guard, beside its place: the point is fenced.
@@ -243,33 +214,10 @@ const GENERATION: u64 = 1 << 32;
 /// The highest bit that counts those. They come round in no less than a millisecond, after which
 /// an end looks at the clock in any case.
 const GENERATIONS: u64 = 1 << 44;
-/// Above this many bits is the number of the stretch in which the current context runs, modulo
-/// 2^17: no other one of the last stretches in the process has it.
-const STRETCH: u32 = 45;
-const STRETCHES: u64 = FENCED - (1 << STRETCH);
-
-/// Whether a thread that shares the caller's memory has that kernel id. Asked by a
-/// child in its parent's memory, it is about the parent's threads.
-pub(crate) fn exists(tid: u32) -> bool {
-    errno::kept(|| {
-        // SAFETY: signal 0 is not sent, only asked about; getpid has no preconditions.
-        let refused = unsafe {
-            let process = process::current().map_or_else(|| libc::getpid(), Process::pid);
-            libc::syscall(libc::SYS_tgkill, process, tid, 0) != 0
-        };
-        !refused || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
-    })
-}
-
-/// Why a thread cannot record a measurement into a cell of its own.
-pub(crate) enum Unready {
-    /// Not now: before there is a process, inside the claiming itself, or when
-    /// there is no memory. The region is not measured.
-    Never,
-    /// The region goes the long way: all lanes are taken, and it is recorded on the
-    /// overflow lane; or it is only known at its end where it is recorded.
-    Overflow(&'static Thread),
-}
+/// Above this many bits is the number of the run of the current context, modulo
+/// 2^17: no other one of the last runs in the process has it.
+const RUN: u32 = 45;
+const RUNS: u64 = FENCED - (1 << RUN);
 
 impl Thread {
     /// Where another copy of pfp must expect what it uses.
@@ -285,7 +233,7 @@ impl Thread {
         offset_of!(Self, regions),
     ];
 
-    /// The calling thread's cell of a point; none where [`prepare`] must be
+    /// The calling thread's cell of a point; none where [`super::door::prepare`] must be
     /// asked.
     pub(crate) fn cell(&self, index: usize) -> Option<&Cell> {
         self.entry(index).cell()
@@ -316,17 +264,12 @@ impl Thread {
         unsafe { &*table.add(index) }
     }
 
-    /// Where a fold sorts: behind the table, since a signal handler's stack may be small.
-    pub(super) fn sorting(&self) -> *mut Sorting {
+    /// What follows the table in the mapping.
+    pub(super) fn behind_table(&self) -> *mut u8 {
         let points = self.points.load(Relaxed) as usize;
-        let sorting = ptr::from_ref(self).addr() + TABLE + points * size_of::<Entry>();
+        let behind = ptr::from_ref(self).addr() + TABLE + points * size_of::<Entry>();
         // By the address that `map_pages` has exposed, as in `entry`.
-        ptr::with_exposed_provenance_mut(sorting)
-    }
-
-    /// The numbers of its edges: behind that.
-    pub(super) fn edge_index(&self) -> *const EdgeIndex {
-        self.sorting().wrapping_add(1).cast()
+        ptr::with_exposed_provenance_mut(behind)
     }
 
     /// The entry of a point's [offset](crate::Point::offset).
@@ -423,10 +366,10 @@ impl Thread {
         word::is::<Self, PLACE>(self, place.wrapping_add(LEVEL))
     }
 
-    /// Begins a stretch of a context in which no region is open.
-    pub(super) fn begin_stretch(&self, stretch: u64, context: u32) {
-        let stretch = stretch << STRETCH & STRETCHES;
-        self.place.store(IS_PLACE | stretch | u64::from(context) & CONTEXT, Relaxed);
+    /// Begins a run of a context in which no region is open.
+    pub(super) fn begin_run(&self, run: u64, context: u32) {
+        let run = run << RUN & RUNS;
+        self.place.store(IS_PLACE | run | u64::from(context) & CONTEXT, Relaxed);
     }
 
     /// The counter of the histogram bucket of a duration; none where the cell
@@ -438,13 +381,6 @@ impl Thread {
         }
         let (part, bucket) = histogram::locate(ticks);
         self.chunk(cell.part(part)).map(|chunk| &chunk.0[bucket])
-    }
-
-    /// The counters of a histogram part, which is given some if it has none; none if there is
-    /// no space.
-    #[inline(always)]
-    pub(super) fn part_for(&self, cell: &Cell, part: usize) -> Option<&Chunk> {
-        self.chunk(cell.part(part)).or_else(|| self.new_part(cell, part))
     }
 
     /// A chunk of the segment; none if there is none of that number.
@@ -509,6 +445,13 @@ impl Thread {
         if !self.overflows() && self.is_alive() {
             self.tally().switches.store(self.clock.all_switches(), Relaxed);
         }
+    }
+
+    /// The regions of the context that is current on this thread.
+    #[inline(always)]
+    pub(super) fn regions(&self) -> &Regions {
+        // SAFETY: the thread's own, or of a context that being current keeps alive.
+        unsafe { &*self.regions.load(Relaxed) }
     }
 
     /// Counts in the lane's tally, also where several threads share it.

@@ -1,4 +1,4 @@
-//! Turns: what one thread at a time does, in a [cold section](cold::section).
+//! Turns: what one thread at a time does, in a [cold section](super::cold::section).
 //!
 //! A word says which thread is at it, and since when:
 //!
@@ -21,7 +21,8 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use super::{cold, thread};
+use super::owner::{exists, tid};
+use super::{patience, section};
 use crate::clock::calibrate::monotonic_ns;
 
 const FREE: u32 = 0;
@@ -102,7 +103,7 @@ impl Turn {
     /// Whether there is no use in asking: a thread is at it, and the calling one has
     /// waited enough. Asks the system now and then.
     pub(crate) fn is_hopeless(&self) -> bool {
-        !cold::is_patient() && self.is_held() && !is_old(self.0.load(Relaxed))
+        !patience::is_patient() && self.is_held() && !is_old(self.0.load(Relaxed))
     }
 
     /// Whether a thread is at it, as far as is known without asking the system; which is to be
@@ -141,7 +142,7 @@ impl Turn {
 
     fn take_from(&'static self, also: u32, others: Others) -> Result<Taken, Denied> {
         let is_left = |word| others != Others::LeftAlone && is_old(word);
-        let me = thread::tid() & IDS;
+        let me = tid() & IDS;
         let word = (moment() as u32) << ID_BITS | me;
         let mut turns = None;
         let mut asked = None;
@@ -151,11 +152,11 @@ impl Turn {
                 FREE => true,
                 DONE if also == DONE => true,
                 DONE => return Err(Denied::Done),
-                _ if found & IDS == me => cold::is_outermost() || is_left(found),
+                _ if found & IDS == me => section::is_outermost() || is_left(found),
                 // Asked once: who is there now is so for longer than one waits.
                 _ if asked != Some(found) => {
                     asked = Some(found);
-                    is_left(found) || !thread::exists(found & IDS)
+                    is_left(found) || !exists(found & IDS)
                 }
                 _ => false,
             };
@@ -170,7 +171,7 @@ impl Turn {
                 return Err(Denied::Own);
             }
             let waits = others == Others::WaitedFor;
-            if !waits || turns.get_or_insert_with(cold::patience).next().is_none() {
+            if !waits || turns.get_or_insert_with(patience::patience).next().is_none() {
                 return Err(Denied::Others);
             }
         }
@@ -221,10 +222,9 @@ impl Drop for Taken {
 /// The calling thread has jumped out of a section, and out of the turn that it had there.
 pub(super) fn give_back_what_was_left() {
     let last = LAST.replace(ptr::null());
-    thread::forget_claim();
     // SAFETY: null, or a static.
     if let Some(turn) = unsafe { last.as_ref() } {
-        let me = thread::tid() & IDS;
+        let me = tid() & IDS;
         turn.forget(|thread| thread == me);
     }
 }

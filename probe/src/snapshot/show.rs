@@ -8,15 +8,15 @@ use pfp_shm_layout::reader::{CellReading, Picture, PointPicture};
 
 use super::Part;
 use super::json::Json;
-use crate::engine::{cold, process};
+use crate::engine::cold;
+use crate::engine::process::Process;
 
-/// For [`crate::show`].
-pub(crate) fn show(out: &mut impl Write) -> io::Result<()> {
-    cold::uncancelled(|| show_uncancelled(out))
+/// Shows the figures of a process.
+pub(crate) fn show(process: &Process, out: &mut impl Write) -> io::Result<()> {
+    cold::uncancelled(|| show_uncancelled(process, out))
 }
 
-fn show_uncancelled(out: &mut impl Write) -> io::Result<()> {
-    let process = process::get().ok_or_else(super::unsupported)?;
+fn show_uncancelled(process: &Process, out: &mut impl Write) -> io::Result<()> {
     process.refine_rate();
     let reader = super::polled(process)?;
     let picture = reader.picture();

@@ -167,7 +167,7 @@ impl GpuTimer {
             device: named::device_point(&format!("gpu:{name}")),
             launch: named::point(&format!("launch:{name}")),
             host: CpuTimer::new(),
-            number: context::next_number(),
+            number: context::next_context(),
             idle: Vec::new(),
             open: None,
             pending: VecDeque::new(),

@@ -5,10 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use pfp_shm_layout::control::{self, Change, Control};
 use pfp_shm_layout::segment::Segment;
 
-use super::{Process, pausing};
-use crate::Point;
+use super::{FAILED, MISSED, Process, current, miss};
 use crate::clock::calibrate;
-use crate::engine::point::FIRST_NAMED;
+use crate::engine::common;
+use crate::point::{NUMERIC, Point};
+
+/// The first number of a point that is named in the source.
+const FIRST_NAMED: usize = NUMERIC as usize;
 
 /// Why a point is not in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +26,7 @@ pub(crate) enum NotEntered {
 
 impl Process {
     /// Whether a point measures without being switched on.
-    pub(super) fn starts_on(&self, point: &Point) -> bool {
+    fn starts_on(&self, point: &Point) -> bool {
         let (name, ..) = point.description();
         (point.starts_on() && self.settings.on_by_default) || self.settings.enabled_names.have(name)
     }
@@ -64,7 +67,7 @@ impl Process {
         };
         let is_fenced = !calibration && (self.settings.fence || point.is_fenced());
         let initial = if is_fenced { initial.with(Change::Fence(true)) } else { initial };
-        let initial = if initial.enabled() && !calibration && pausing::paused().load(Relaxed) {
+        let initial = if initial.enabled() && !calibration && common::paused().load(Relaxed) {
             point.start_paused();
             initial.with(Change::Disable)
         } else {
@@ -105,5 +108,20 @@ impl Process {
             return Err(NotEntered::Forked);
         }
         Ok(point.decide_number(reserved as u32) as usize)
+    }
+}
+
+/// Counts a begin whose point could not be registered: a signal handler has
+/// interrupted that, or the making of the process, on its own thread. Nobody can have
+/// switched the point on or off by then.
+#[cold]
+pub(crate) fn miss_unregistered(point: &'static Point) {
+    match current() {
+        Some(process) if process.starts_on(point) => miss(),
+        Some(_) => {}
+        None if point.starts_on() && FAILED.load(Relaxed) == 0 => {
+            MISSED.fetch_add(1, Relaxed);
+        }
+        None => {}
     }
 }

@@ -4,9 +4,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pfp_shm_layout::failure::Stage;
 
-use super::{FAILED, STACK};
+use super::FAILED;
 use crate::InitError;
 use crate::engine::{cold, owner};
+
+/// Stack that making the process takes, with room to spare: 8 KiB as it is built for a
+/// release, half of it in what makes and opens objects.
+pub(super) const STACK: usize = 16 << 10;
 
 /// What failed as the process was made, and the system's error.
 pub(super) struct Failed {
@@ -28,7 +32,7 @@ impl Failed {
 }
 
 /// Why there is no process, for a caller that has just asked for it in vain.
-pub(super) fn why_none() -> InitError {
+pub(in crate::engine) fn why_none() -> InitError {
     match FAILED.load(Relaxed) {
         0 if owner::is_anothers() => InitError::BorrowedMemory,
         0 if cold::has_less_stack(STACK) => InitError::SmallStack,

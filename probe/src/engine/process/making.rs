@@ -1,10 +1,12 @@
 //! Making the process: the segment, its beacon, and a note if that fails.
+//!
+//! A thread that needs the process while another one is making it waits a millisecond at most.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{Relaxed, Release},
 };
 
 use pfp_shm_layout::beacon::{Beacon, Info, MAX_NAME};
@@ -17,19 +19,140 @@ use pfp_shm_layout::name::Name;
 use pfp_shm_layout::segment::Segment;
 use pfp_shm_layout::share::Share;
 
-use super::failed::Failed;
-use super::gate::Gate;
+use super::failed::{Failed, STACK};
+use super::memory::uninterrupted;
 use super::name::program_name;
-use super::{FAILED, GATE, MISSED, NEWEST, Process, current, enter_again};
+use super::opening::Gate;
+use super::switches;
+use super::{FAILED, MISSED, NEWEST, Process, current, newest, thousand_seconds};
 use crate::clock::{self, calibrate, counter};
 use crate::engine::settings::{self, Settings};
+use crate::engine::state::Kind;
+use crate::engine::thread::lane;
 use crate::engine::turn::Turn;
-use crate::engine::{copies, image};
-use crate::snapshot;
+use crate::engine::{cold, copies, gate, owner, registry};
+use crate::own::has_memory;
+use crate::point::Point;
+
+/// Held by the thread that makes the process.
+static MAKING: Turn = Turn::new();
+/// The process, made if need be; none if it cannot be or must not be now. `prepare` does before
+/// what is done once for the program.
+pub(in crate::engine) fn get(prepare: fn()) -> Option<&'static Process> {
+    if let Some(process) = current() {
+        return Some(process);
+    }
+    if FAILED.load(Relaxed) != 0 || MAKING.is_hopeless() {
+        return None;
+    }
+    cold::section(|| make_or_wait(prepare))
+}
+
+#[cold]
+#[inline(never)]
+fn make_or_wait(prepare: fn()) -> Option<&'static Process> {
+    if owner::is_anothers() {
+        return None;
+    }
+    leave_parents();
+    // Done without a process behind the gate: this is a forked child.
+    let turn = MAKING.take_anew().ok();
+    if let Some(process) = current() {
+        // Whoever has made it was waited for, or taken the turn from.
+        if let Some(turn) = turn {
+            turn.done();
+        }
+        return Some(process);
+    }
+    // A handler on a small stack leaves it to whoever comes next, and so does who has no memory.
+    let can_be = || FAILED.load(Relaxed) == 0 && !cold::has_less_stack(STACK) && has_memory();
+    let turn = turn.filter(|_| can_be())?;
+    // Before another copy refers to this one.
+    prepare();
+    if let Some(joined) = join() {
+        match joined {
+            Some(_) => turn.done(),
+            None => FAILED.store(copies::failure(), Relaxed),
+        }
+        return joined;
+    }
+    let gate = Gate::map();
+    if let (Some(process), Ok(gate)) = (make(&gate), gate) {
+        // A child that was forked meanwhile, and has come back into this, has no process.
+        let is_ours = gate.is_ours();
+        gate.keep();
+        turn.done();
+        return is_ours.then_some(process);
+    }
+    // Another thread may have taken the turn over, and been faster.
+    current()
+}
+
+/// Puts private memory in the place of a parent's segment, if there is one in this
+/// process: a copy of the parent's memory.
+fn leave_parents() {
+    if let Some(parents) = newest().filter(|process| !process.is_callers()) {
+        switches::leave_parents();
+        parents.detach();
+    }
+}
+
+/// In a forked child: none of the parent's threads is here, and nobody makes the process.
+pub(in crate::engine) fn forget() {
+    MAKING.forget(|_| true);
+}
+
+/// The process of the copy that leads; outer none if that is this one, which has to make
+/// it.
+fn join() -> Option<Option<&'static Process>> {
+    if copies::leads() {
+        return None;
+    }
+    // Unknown as long as another thread loads this copy.
+    let Some(page) = copies::page_of_leader() else { return Some(None) };
+    if page.is_null() {
+        return Some(None);
+    }
+    if follow(page) {
+        copies::calibrate_own();
+    }
+    Some(current())
+}
+
+/// For [`copies`]: the process behind this gate becomes that of this copy too. False if
+/// it was.
+pub(in crate::engine) extern "C" fn follow(page: *mut gate::Page) -> bool {
+    if !gate::follow(page) {
+        return false;
+    }
+    if let Some(process) = current() {
+        let missed = MISSED.swap(0, Relaxed);
+        if process.settings.on_by_default {
+            process.segment.ledger().begins_missed.fetch_add(missed, Relaxed);
+        }
+        enter_again(process);
+    }
+    true
+}
+
+/// Points of the parent this process was forked from keep their numbers.
+fn enter_again(process: &'static Process) {
+    // Variants after what they are variants of.
+    for variants in [false, true] {
+        let which = |point: &&Point| matches!(point.kind(), Kind::Variant { .. }) == variants;
+        registry::all().filter(which).for_each(|point| point.enter_again(process));
+    }
+}
+
+/// For [`copies`]: why there will be no process, however often it is asked for; 0 while
+/// there may be one.
+pub(in crate::engine) extern "C" fn failure_here() -> u64 {
+    FAILED.load(Relaxed)
+}
 
 /// Makes the process; a note is left if it cannot be made. None in a forked child that comes
 /// back into this, and where another thread was faster.
-pub(super) fn make(gate: &io::Result<Gate>) -> Option<&'static Process> {
+fn make(gate: &io::Result<Gate>) -> Option<&'static Process> {
     let settings = settings::get();
     let origin = calibrate::begin();
     let directory = uninterrupted(Directory::for_this_process);
@@ -132,7 +255,7 @@ fn make_as_named(
         process.segment.ledger().begins_missed.fetch_add(missed, Relaxed);
     }
     enter_again(process);
-    copies::lead(GATE.load(Acquire));
+    copies::lead(gate::in_force());
     copies::calibrate();
     Ok(Some(process))
 }
@@ -143,7 +266,7 @@ fn make_as_named(
 ///
 /// What the system answered: it has no key for threads.
 fn of_segment(segment: Segment, settings: &'static Settings) -> io::Result<&'static Process> {
-    let exit_key = image::exit_key()?;
+    let exit_key = lane::exit_key()?;
     let lanes = (0..=segment.geometry().lanes()).map(|_| AtomicPtr::default()).collect();
     Ok(Box::leak(Box::new(Process {
         segment,
@@ -157,7 +280,7 @@ fn of_segment(segment: Segment, settings: &'static Settings) -> io::Result<&'sta
         spare_block: AtomicU64::new(0),
         settings,
         _inherited: AtomicPtr::new(NEWEST.load(Relaxed)),
-        snapshot: settings.snapshot.as_ref().and_then(snapshot::Asked::path_at_exit),
+        snapshot: settings.snapshot.as_ref().and_then(settings::Asked::path_at_exit),
         clearing: Turn::new(),
     })))
 }
@@ -177,11 +300,6 @@ fn fill(ledger: &Ledger, settings: &Settings, name: &str) {
     let reported = calibrate::reported_rate().map_or(0, thousand_seconds);
     ledger.reported_ticks_per_1000_s.store(reported, Relaxed);
     ledger.core_hz.store(calibrate::core_hz(rate).map_or(0, |hz| hz as u64), Relaxed);
-}
-
-/// A rate as the segment has it.
-pub(super) fn thousand_seconds(rate: f64) -> u64 {
-    (rate * 1000.0) as u64
 }
 
 fn facts(id: u128, origin: calibrate::Instant) -> Facts {
@@ -213,19 +331,6 @@ fn light_beacon(directory: &Directory, info: &Info, left: u64) -> io::Result<Bea
 
 fn this_exe() -> PathBuf {
     std::env::current_exe().unwrap_or_default()
-}
-
-/// Repeats a call that a signal interrupted. A call that fails must leave nothing behind.
-pub(super) fn uninterrupted<R>(mut ask: impl FnMut() -> io::Result<R>) -> io::Result<R> {
-    /// None of these waits for anything, so no signal can keep it from its end for long.
-    const TRIES: u32 = 16;
-    for _ in 1..TRIES {
-        match ask() {
-            Err(error) if failure::errno_of(&error) == libc::EINTR => {}
-            result => return result,
-        }
-    }
-    ask()
 }
 
 /// Leaves a note of a start that came to nothing, or of a beacon that could not be made:

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::{io, ptr};
 
+use pfp_shm_layout::failure;
 use pfp_shm_layout::segment::Segment;
 
 use super::Process;
@@ -46,6 +47,28 @@ pub(super) fn map_private(bytes: usize) -> io::Result<*mut u8> {
         return Err(error);
     }
     Ok(pages.cast())
+}
+
+/// Repeats a call that a signal interrupted. A call that fails must leave nothing behind.
+pub(super) fn uninterrupted<R>(mut ask: impl FnMut() -> io::Result<R>) -> io::Result<R> {
+    /// None of these waits for anything, so no signal can keep it from its end for long.
+    const TRIES: u32 = 16;
+    for _ in 1..TRIES {
+        match ask() {
+            Err(error) if failure::errno_of(&error) == libc::EINTR => {}
+            result => return result,
+        }
+    }
+    ask()
+}
+
+/// Sets all counters of a chunk to 0.
+pub(in crate::engine) fn clear_chunk(segment: &Segment, chunk: u32) {
+    if let Some(chunk) = segment.chunk(chunk) {
+        for bucket in &chunk.0 {
+            bucket.store(0, Relaxed);
+        }
+    }
 }
 
 impl Process {

@@ -22,7 +22,7 @@ pub(crate) fn set_name(name: &str) {
     }
 }
 
-/// For [`copies`].
+/// For [`crate::engine::leader`].
 ///
 /// # Safety
 ///
@@ -32,7 +32,7 @@ pub(in crate::engine) unsafe extern "C" fn set_name_here(name: *const u8, bytes:
     keep_name(unsafe { str::from_utf8_unchecked(std::slice::from_raw_parts(name, bytes)) });
 }
 
-/// For [`copies`]: hands the name over that was given before there was a leader.
+/// For [`crate::engine::leader`]: hands the name over that was given before there was a leader.
 pub(in crate::engine) fn pass_name_on() {
     let mut name = [0; MAX_NAME];
     let name = program_name(&mut name);

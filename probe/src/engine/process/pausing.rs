@@ -1,20 +1,25 @@
 //! Switching all points off and on again.
 
 use std::sync::atomic::{
-    AtomicBool,
     Ordering::{Relaxed, SeqCst},
     fence,
 };
 
-use super::points;
-use crate::Point;
+use pfp_shm_layout::control::{self, Change, Control};
+
+use super::current;
+use crate::engine::common::paused;
 use crate::engine::copies;
-use crate::engine::point::Kind;
+use crate::engine::registry;
+use crate::engine::state::Kind;
+use crate::point::Point;
 
 /// Switches off every point that is on, or back on those that it switched off; points that are
 /// registered meanwhile wait too.
 pub(crate) fn pause(pause: bool) {
-    copies::pause(pause);
+    if !copies::pause(pause) {
+        pause_here(pause);
+    }
 }
 
 /// Pauses the points of this copy of pfp, or lets them go on.
@@ -22,7 +27,7 @@ pub(in crate::engine) extern "C" fn pause_here(pause: bool) {
     paused().store(pause, Relaxed);
     // Meets `pause_latecomer`: the point is in the list, or finds this.
     fence(SeqCst);
-    points().filter(is_paused_with_all).for_each(|point| point.pause(pause));
+    registry::all().filter(is_paused_with_all).for_each(|point| pause_one(point, pause));
 }
 
 /// Switches a point off or on that has just come into the list, if [`pause`] has gone
@@ -37,7 +42,7 @@ pub(crate) fn pause_latecomer(point: &'static Point) {
         // Meets `pause`.
         fence(SeqCst);
         let was_paused = paused().load(Relaxed);
-        point.pause(was_paused);
+        pause_one(point, was_paused);
         // It may have gone through the list before this was done.
         fence(SeqCst);
         if paused().load(Relaxed) == was_paused {
@@ -46,9 +51,21 @@ pub(crate) fn pause_latecomer(point: &'static Point) {
     }
 }
 
-/// Whether [`pause`] has switched everything off.
-pub(super) fn paused() -> &'static AtomicBool {
-    &copies::common().paused
+/// Switches a registered point off, or on again if this had switched it off.
+fn pause_one(point: &'static Point, pause: bool) {
+    let Some(word) = point.known_word() else { return };
+    let was_paused = &point.state.paused;
+    if !pause {
+        if was_paused.swap(false, Relaxed) {
+            control::apply(word, Change::Enable);
+            if let Some(process) = current() {
+                process.segment.wake();
+            }
+        }
+    } else if Control(word.load(Relaxed)).enabled() {
+        was_paused.store(true, Relaxed);
+        control::apply(word, Change::Disable);
+    }
 }
 
 /// Whether a point is switched off with all others: variants follow their whole, and the calibration

@@ -139,7 +139,7 @@ fn map_before_private(word: &AtomicU64) -> Option<*mut u8> {
 
 /// In a forked child: its flags are its own from now on, and none rests. Only what a signal
 /// handler may do.
-pub(super) fn leave_parents() {
+pub(in crate::engine) fn leave_parents() {
     const PRIVATE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
     const OVER: libc::c_int = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;

@@ -172,7 +172,7 @@ impl Thread {
     fn find_edge(&self, key: u64) -> Option<&Edge> {
         let calls = self.calls().filter(|_| self.is_alive())?;
         // SAFETY: the thread's own, zeros at first, behind its table.
-        let index = unsafe { &*self.edge_index() };
+        let index = unsafe { &*self.behind_table().cast::<EdgeIndex>() };
         let remember = |number: usize| {
             let callee = (key >> 24) as usize & 0xff_ffff;
             self.entry(callee).edge.store(number as u32 + 1, Relaxed);

@@ -1,8 +1,12 @@
 //! How a thread comes to its lane, and leaves it: cold.
 
 use std::cell::Cell as LocalCell;
+use std::io;
 use std::ptr;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use pfp_shm_layout::calls::Calls;
 use pfp_shm_layout::geometry::{CALLS_BLOCKS, RING_BLOCKS};
@@ -10,14 +14,18 @@ use pfp_shm_layout::lane::Lane;
 use pfp_shm_layout::segment::Segment;
 
 use super::calls::EdgeIndex;
-use super::{Entry, KEPT, NOTHING_COVERED, TABLE, Thread, Unready, current, exists, tid};
+use super::given;
+use super::{Entry, KEPT, TABLE, Thread};
 use crate::clock;
 use crate::clock::counter::stamp;
+use crate::engine::current::{self as word, thread as current};
 use crate::engine::fold::{self, Sorting};
+use crate::engine::owner::{exists, tid};
+use crate::engine::process::memory::private_pages;
 use crate::engine::process::{self, Process};
-use crate::engine::{cold, context, copies, current as word, measure};
+use crate::engine::regions::NOTHING_COVERED;
+use crate::engine::{cold, common, copies, section, suspend};
 use crate::errno;
-use crate::point::Point;
 
 thread_local! {
     /// True while this thread claims a lane.
@@ -28,9 +36,8 @@ thread_local! {
     static MOVING_IN: LocalCell<*const Thread> = const { LocalCell::new(ptr::null()) };
 }
 
-/// The calling thread has jumped out of whatever claimed a lane for it.
-pub(in crate::engine) fn forget_claim() {
-    CLAIMING.set(false);
+/// The calling thread has jumped out of whatever claimed a lane for it: gives that back.
+fn give_back() {
     let (lane, generation) = CLAIMED.replace((0, 0));
     let process = process::current().filter(|_| lane != 0);
     if let Some(lane) = process.and_then(|process| process.segment.lane(lane - 1)) {
@@ -49,60 +56,8 @@ pub(in crate::engine) fn forget() {
     }
 }
 
-/// Brings a begin that found something missing to the point where it can be
-/// tried again: a registered point that is on, a thread with a lane, a cell that
-/// follows the control word. None if the point is off.
-#[cold]
-pub(crate) fn prepare(
-    point: &'static Point,
-) -> Option<Result<(&'static Thread, &'static Entry), Unready>> {
-    if !point.register() {
-        process::miss_unregistered(point);
-        return None;
-    }
-    // Read once: a viewer may switch the point off this very moment. Of another
-    // process's bits only those that mean something: where the others are to be 0,
-    // tags have the place of a region. A word that has them equals no cell's, so all
-    // its regions begin on this long way.
-    let control = point.control().meant();
-    if !control.enabled() {
-        return None;
-    }
-    // Of a fenced point, or of a word that somebody has written who means ill: no cell ever
-    // equals it.
-    if point.timed().is_none()
-        && let Some(ready) = measure::ready(point, control)
-    {
-        return Some(Ok(ready));
-    }
-    let Some(process) = process::current() else { return Some(Err(Unready::Never)) };
-    process.refine_rate();
-    let thread = match current().filter(|thread| thread.is_alive()) {
-        Some(thread) => thread,
-        None => match claim(process) {
-            Some(thread) => thread,
-            None => return Some(Err(Unready::Never)),
-        },
-    };
-    // A signal handler must not take space while its thread does.
-    if thread.overflows() || thread.is_busy() || point.timed().is_some() {
-        return Some(Err(Unready::Overflow(thread)));
-    }
-    thread.outdate();
-    if thread.clock.refresh_and_verify(true).missed {
-        process.take_rung();
-    }
-    match thread.busy(|| thread.ready_cell(process, point, control)) {
-        Some(Some(entry)) => Some(Ok((thread, entry))),
-        Some(None) => Some(Err(Unready::Never)),
-        None => Some(Err(Unready::Overflow(thread))),
-    }
-}
-
 /// The calling thread's state, with a lane claimed if need be.
-pub(crate) fn get() -> Option<&'static Thread> {
-    let process = process::get()?;
-    // Asked after that: making the process calibrates, which claims a lane.
+pub(in crate::engine) fn of(process: &'static Process) -> Option<&'static Thread> {
     match current().filter(|thread| thread.is_alive()) {
         Some(thread) => Some(thread),
         None => claim(process),
@@ -124,8 +79,11 @@ fn claim_alone(process: &'static Process) -> Option<&'static Thread> {
         return Some(thread);
     }
     // The handler of a fault in the middle of the claiming measures nothing.
-    if CLAIMING.replace(true) && !cold::is_outermost() {
-        return None;
+    if CLAIMING.replace(true) {
+        if !section::is_outermost() {
+            return None;
+        }
+        give_back();
     }
     // The thread has one lane for all copies: the leader's.
     let claimed = copies::thread(word::place()).unwrap_or_else(|| {
@@ -151,22 +109,13 @@ fn claim_alone(process: &'static Process) -> Option<&'static Thread> {
     claimed
 }
 
-/// For [`copies`]: the calling thread's state for the follower of that number, which keeps
-/// it in `slot`; null if it cannot have any now.
-///
-/// # Safety
-///
-/// The slot is the calling thread's, and is there until that ends.
-pub(in crate::engine) unsafe extern "C" fn of_follower(
-    number: u32,
-    slot: *mut *const Thread,
-) -> *const Thread {
-    let Some(thread) = get() else { return ptr::null() };
-    let Some(kept) = thread.followers.get((number as usize).wrapping_sub(1)) else {
-        return ptr::null();
-    };
-    kept.store(slot, Relaxed);
-    thread
+impl Thread {
+    /// The follower of that number keeps a pointer to this in `slot`, until the thread ends; false
+    /// if there is no such follower.
+    pub(in crate::engine) fn is_followed_by(&self, number: u32, slot: *mut *const Self) -> bool {
+        let kept = self.followers.get((number as usize).wrapping_sub(1));
+        kept.map(|kept| kept.store(slot, Relaxed)).is_some()
+    }
 }
 
 fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
@@ -174,16 +123,16 @@ fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
     let lanes = segment.geometry().lanes();
     // Where many threads have none, not each of them asks all the others.
     let overflowed = segment.ledger().lanes_overflowed.load(Relaxed);
-    let mut buries = overflowed == 0 || overflowed.is_power_of_two();
+    let mut reaps = overflowed == 0 || overflowed.is_power_of_two();
     let mut next = 0;
     loop {
         let number = next;
         next += 1;
         let used = segment.ledger().lanes_used.load(Acquire);
-        if buries && number as u64 >= used {
-            buries = false;
+        if reaps && number as u64 >= used {
+            reaps = false;
             // Each doubling once, so that a lane costs no more where there are many.
-            if (used.is_power_of_two() || number == lanes) && bury(process) {
+            if (used.is_power_of_two() || number == lanes) && reap_dead(process) {
                 next = 0;
                 continue;
             }
@@ -216,10 +165,10 @@ fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
         if !process.is_current() {
             return None;
         }
-        // Meets the load in `bury`.
+        // Meets the load in `reap_dead`.
         thread.holder.store(u64::from(generation) << 32 | u64::from(tid()), Release);
         lane.announce(generation, tid(), stamp(), &thread_name());
-        super::given::take_name(tid(), lane);
+        given::take_name(tid(), lane);
         return Some(thread);
     }
 }
@@ -291,7 +240,7 @@ impl Thread {
         self.set_current(ptr::null_mut());
         self.own.clear();
         self.set_covered(NOTHING_COVERED);
-        self.begin_stretch(context::next_stretch(), 0);
+        self.begin_run(common::next_run(), 0);
         self.done();
         self.suspended.store(0, Relaxed);
         for slot in &self.followers {
@@ -318,11 +267,11 @@ fn pages_of(process: &'static Process, lane: usize) -> Option<&'static Thread> {
 
 /// Maps a state whose table has room for so many points.
 fn map_pages(points: usize) -> Option<&'static Thread> {
-    let behind = size_of::<Sorting>() + size_of::<EdgeIndex>();
+    let behind = size_of::<EdgeIndex>() + size_of::<Sorting>();
     let bytes = size_of::<Thread>().max(TABLE + points * size_of::<Entry>() + behind);
-    const { assert!(align_of::<Sorting>() <= align_of::<Entry>()) };
-    const { assert!(align_of::<EdgeIndex>() <= align_of::<Sorting>()) };
-    let pages = process::private_pages(bytes)?;
+    const { assert!(align_of::<EdgeIndex>() <= align_of::<Entry>()) };
+    const { assert!(size_of::<EdgeIndex>().is_multiple_of(align_of::<Sorting>())) };
+    let pages = private_pages(bytes)?;
     // For `entry`.
     let _ = pages.expose_provenance();
     // Where that is refused, a child must not be forked in the middle of a region.
@@ -344,9 +293,8 @@ fn thread_name() -> [u8; 16] {
     name
 }
 
-/// Names the calling thread's lane.
-pub(crate) fn set_name(name: &str) {
-    let (Some(thread), Some(process)) = (get(), process::current()) else { return };
+/// Names the lane of the calling thread.
+pub(in crate::engine) fn set_name(thread: &Thread, process: &Process, name: &str) {
     if !thread.overflows()
         && let Some(lane) = process.segment.lane(thread.lane.load(Relaxed) as usize)
     {
@@ -358,7 +306,7 @@ pub(crate) fn set_name(name: &str) {
 /// destructors of thread-local values, so regions in those still count; a
 /// region even later claims a lane once more. This may not be called again then: the
 /// threads library goes through the destructors four times at most, and no more after
-/// a time in which no key was set. See [`bury`].
+/// a time in which no key was set. See [`reap_dead`].
 pub(crate) unsafe extern "C" fn at_thread_exit(value: *mut libc::c_void) {
     cold::section(|| {
         word::replace(ptr::null());
@@ -382,7 +330,7 @@ fn leave(process: &Process, thread: &Thread) {
     thread.publish_switches();
     thread.clock.stop();
     if thread.overflows() {
-        context::leave_all(thread);
+        suspend::leave_all(thread);
         let bytes = thread.bytes.load(Relaxed) as usize;
         // SAFETY: the pages are this thread's alone, and it refers to them no
         // more. In a child that was forked meanwhile there are none.
@@ -393,11 +341,38 @@ fn leave(process: &Process, thread: &Thread) {
     give_up(process, thread);
 }
 
+/// One more than the key whose destructor releases a thread's lane; 0 before there is
+/// one.
+static KEY: AtomicU32 = AtomicU32::new(0);
+
+/// The key whose destructor releases a thread's lane. Made once, later than the keys
+/// whose destructors may measure.
+pub(in crate::engine) fn exit_key() -> io::Result<libc::pthread_key_t> {
+    let known = KEY.load(Relaxed);
+    if known != 0 {
+        return Ok(known - 1);
+    }
+    let mut key = 0;
+    // SAFETY: makes a key with a destructor of the right type.
+    let refused = unsafe { libc::pthread_key_create(&raw mut key, Some(at_thread_exit)) };
+    if refused != 0 {
+        return Err(io::Error::from_raw_os_error(refused));
+    }
+    KEY.compare_exchange(0, key + 1, Relaxed, Relaxed).map_or_else(
+        |found| {
+            // SAFETY: made just now, and nobody's.
+            unsafe { libc::pthread_key_delete(key) };
+            Ok(found - 1)
+        },
+        |_| Ok(key),
+    )
+}
+
 /// Gives up the lanes of threads that are no more and could not do it themselves: a
 /// signal handler, or a destructor that had itself called again and again, has
 /// measured when nobody was going to call [`at_thread_exit`] any more. Asked before a
 /// lane is taken that nobody has had. Whether there was one.
-fn bury(process: &Process) -> bool {
+fn reap_dead(process: &Process) -> bool {
     let mut any = false;
     for kept in &process.lanes {
         // SAFETY: null, or pages that stay mapped as long as the process runs.
@@ -424,7 +399,7 @@ fn bury(process: &Process) -> bool {
 
 /// Leaves the lane of a thread that writes no more to its next owner.
 fn give_up(process: &Process, thread: &Thread) {
-    context::leave_all(thread);
+    suspend::leave_all(thread);
     fold::recover(process, thread);
     // So that the next owner of the lane makes the cells its own.
     let points =

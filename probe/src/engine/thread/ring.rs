@@ -7,14 +7,10 @@ use std::sync::atomic::{
     compiler_fence,
 };
 
-use pfp_shm_layout::amounts::Amounts;
-use pfp_shm_layout::calls::CallSums;
-use pfp_shm_layout::cell::{Held, Measurement};
 use pfp_shm_layout::geometry::{PAGE, RING_SLOTS};
-use pfp_shm_layout::ring::{self, Slot, What};
+use pfp_shm_layout::ring::{self, Slot};
 
-use super::{Entry, Thread};
-use crate::engine::{fold, process, process::Process};
+use super::Thread;
 use crate::mark;
 use crate::word;
 
@@ -101,79 +97,6 @@ impl Thread {
     pub(in crate::engine) fn done(&self) {
         compiler_fence(SeqCst);
         self.position.store(self.position_at_rest().0, Relaxed);
-    }
-
-    /// Has room for the next record, which is the first of its page, and folds the others; false
-    /// where the page has no memory.
-    pub(in crate::engine) fn turn_page(&self) -> bool {
-        let turned = self.busy(|| {
-            fold::fold(self);
-            self.back_page(self.written())
-        });
-        turned == Some(true)
-    }
-
-    /// Records a measurement that no record of the ring can hold: one that was off the CPU, or
-    /// has amounts, or is long. It goes into its cell, after those of the ring, and into the
-    /// ring for the flight recorder. `times` are its start, the ticks until its end, and what
-    /// else the record says.
-    #[inline(never)]
-    pub(in crate::engine) fn record_counted(
-        &self,
-        entry: &Entry,
-        measured: Measurement,
-        (start, elapsed, what): (u64, u64, What),
-        amounts: Option<&Amounts>,
-    ) {
-        fold::fold(self);
-        let Some(cell) = entry.cell() else { return };
-        let off_cpu = measured.away.map_or(0, |away| away.off_cpu);
-        let kept_cpu = off_cpu == 0;
-        let exclusive = measured.exclusive;
-        let credible = match kept_cpu {
-            true => exclusive,
-            false => cell.credible(exclusive, self.clock.error(off_cpu)),
-        };
-        let bucket = self.bucket_for(cell, credible).map(Held::new);
-        let sums = amounts.and_then(|amounts| Some((self.sums(cell)?, amounts)));
-        let (staged, written) = (cell.staged(), self.written());
-        // As late as that: a child that a signal handler has forked writes nothing; or, from here on,
-        // what its parent writes.
-        if !self.is_still_alive() {
-            return;
-        }
-        cell.record_as(staged, measured, (credible, kept_cpu), bucket, sums, written);
-        self.count_call(what, measured, written);
-        if begins_page(written) && !self.back_page(written) {
-            return self.count(|tally| &tally.unrecorded);
-        }
-        self.slot(written).fill_counted(start, elapsed, exclusive, what);
-        ring::publish(&self.tally().written, written.wrapping_add(1));
-        // So that the next one has nothing to fold.
-        fold::announce(self, written.wrapping_add(1));
-    }
-
-    /// Adds a measurement to its edge that its cell has already.
-    fn count_call(&self, what: What, measured: Measurement, folded: u64) {
-        let Measurement { exclusive, inclusive, .. } = measured;
-        let one = CallSums { count: 1, exclusive, inclusive };
-        self.add_call(what.caller(), what.point(), one, folded);
-    }
-
-    /// Gives the page of a record memory, if it has none; false if there is none.
-    fn back_page(&self, number: u64) -> bool {
-        let page = number as usize % RING_SLOTS / SLOTS_PER_PAGE;
-        let backed = self.ring_backed.load(Relaxed);
-        if backed & 1 << page != 0 {
-            return true;
-        }
-        let ring = self.ring.load(Relaxed).addr() - self.segment.load(Relaxed).addr();
-        let back = |process: &Process| process.back(ring + page * PAGE, PAGE);
-        let is_backed = process::current().and_then(back).is_some();
-        if is_backed {
-            self.ring_backed.fetch_or(1 << page, Relaxed);
-        }
-        is_backed
     }
 
     /// The slot of a record, which may be written over from now on.

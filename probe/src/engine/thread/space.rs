@@ -11,6 +11,7 @@ use pfp_shm_layout::segment::{Chunk, Segment};
 
 use super::{Entry, Thread};
 use crate::clock::calibrate::monotonic_ns;
+use crate::engine::process::memory::clear_chunk;
 use crate::engine::process::{self, Process};
 use crate::engine::{cold, fold};
 use crate::point::Point;
@@ -104,9 +105,16 @@ impl Thread {
         self.part_for(cell, part).map(|chunk| &chunk.0[bucket])
     }
 
+    /// The counters of a histogram part, which is given some if it has none; none if there is
+    /// no space.
+    #[inline(always)]
+    pub(in crate::engine) fn part_for(&self, cell: &Cell, part: usize) -> Option<&Chunk> {
+        self.chunk(cell.part(part)).or_else(|| self.new_part(cell, part))
+    }
+
     #[cold]
     #[inline(never)]
-    pub(super) fn new_part(&self, cell: &Cell, part: usize) -> Option<&Chunk> {
+    fn new_part(&self, cell: &Cell, part: usize) -> Option<&Chunk> {
         if cell.part(part) == 0 {
             cell.set_part(part, self.new_chunks(process::current()?, 1)?);
         }
@@ -222,12 +230,4 @@ fn is_recent(segment: &Segment, point: &Point) -> bool {
     let since = |reset| monotonic_ns().saturating_sub(reset);
     // A time that belongs to no reset belongs to one that comes just now.
     reset != 0 && control::reset_ns(point.control(), reset).is_none_or(|ns| since(ns) < PATIENCE_NS)
-}
-
-pub(in crate::engine) fn clear_chunk(segment: &Segment, chunk: u32) {
-    if let Some(chunk) = segment.chunk(chunk) {
-        for bucket in &chunk.0 {
-            bucket.store(0, Relaxed);
-        }
-    }
 }

@@ -238,10 +238,10 @@ fn a_line_takes_no_more_bytes_than_it_may() {
         ];
         let mut agent = Agent::start(&near.0);
         agent.ask(json!({ "Hello": { "keep": false } }));
-        for source in 0..sights.len() {
+        for (source, sight) in sights.iter().enumerate() {
             agent.ask(json!({ "Attach": { "source": source, "segment_id": segment } }));
             // The first picture of a source is whole.
-            agent.look(source, &sights[source]);
+            agent.look(source, sight);
         }
         // All of the same seconds: what is reached in them is never the same.
         let mut bytes = [0; 5];

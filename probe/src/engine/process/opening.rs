@@ -1,39 +1,32 @@
-//! The page that leads to the process, and that a forked child finds empty.
+//! Opening the gate to a process that was made.
 
-use std::sync::atomic::{
-    AtomicPtr, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::{io, ptr};
 
-use super::memory::map_private;
-use super::{GATE, NEWEST, PAGE, Process, making};
+use super::memory::{map_private, uninterrupted};
+use super::{NEWEST, PAGE, Process};
+use crate::engine::gate::{self, Page};
 
-/// A page that reads zero in a forked child: it says what was made, and whether this process made
-/// it.
+/// A [gate](gate) that is not open yet.
 pub(super) struct Gate {
-    page: *mut GatePage,
+    page: *mut Page,
     /// What there was before, in place of which it opens.
-    before: *mut AtomicPtr<Process>,
+    before: *mut Page,
     newest_before: *mut Process,
-}
-
-#[repr(C)]
-struct GatePage {
-    process: AtomicPtr<Process>,
-    is_ours: AtomicU64,
 }
 
 impl Gate {
     pub(super) fn map() -> io::Result<Self> {
-        let (before, newest_before) = (GATE.load(Acquire), NEWEST.load(Acquire));
-        let page = making::uninterrupted(|| map_private(PAGE))?.cast();
+        let (before, newest_before) = (gate::in_force(), NEWEST.load(Acquire));
+        let page = uninterrupted(|| map_private(PAGE))?.cast();
         let gate = Self { page, before, newest_before };
         gate.page().is_ours.store(1, Relaxed);
+        // SAFETY: no preconditions.
+        gate.page().pid.store(unsafe { libc::getpid() }, Relaxed);
         Ok(gate)
     }
 
-    fn page(&self) -> &'static GatePage {
+    fn page(&self) -> &'static Page {
         // SAFETY: a page of our own, and of atomics. It is unmapped only if nobody has
         // seen it.
         unsafe { &*self.page }
@@ -55,13 +48,11 @@ impl Gate {
     pub(super) fn open(&self, process: &'static Process) -> bool {
         let page = self.page();
         let new = ptr::from_ref(process).cast_mut();
-        page.process.store(new, Release);
+        page.process.store(new.cast(), Release);
         if !self.is_ours() {
             page.process.store(ptr::null_mut(), Relaxed);
         }
-        let gate = (&raw const page.process).cast_mut();
-        // Meets the load in `current`.
-        let is_first = GATE.compare_exchange(self.before, gate, Release, Relaxed).is_ok();
+        let is_first = gate::open(self.page, self.before);
         if is_first {
             // Another thread may have announced one that it finds to be the second.
             NEWEST.store(new, Release);

@@ -1,0 +1,166 @@
+//! The slow door: what is missing is made here, or found not to be had now.
+//!
+//! A begin that finds no cell leaves by it. So does whoever asks for the process, for the calling
+//! thread's lane, or for a point's word.
+
+use std::sync::atomic::AtomicU64;
+
+use super::image;
+use super::measure;
+use super::process::entries::miss_unregistered;
+use super::process::making;
+use super::process::pausing::pause_latecomer;
+use super::process::{self, Process};
+use super::thread::{Entry, Thread, lane};
+use super::{cold, owner};
+use crate::point::Point;
+
+/// The process, made if need be; none if it cannot be or must not be now.
+pub(crate) fn process() -> Option<&'static Process> {
+    making::get(image::prepare)
+}
+
+/// The calling thread's state, with a lane claimed if need be.
+pub(crate) fn thread() -> Option<&'static Thread> {
+    // Making the process calibrates, which claims a lane.
+    lane::of(process()?)
+}
+
+/// Why a thread cannot record a measurement into a cell of its own.
+pub(crate) enum Unready {
+    /// Not now: before there is a process, inside the claiming itself, or when
+    /// there is no memory. The region is not measured.
+    Never,
+    /// The region goes the long way: all lanes are taken, and it is recorded on the
+    /// overflow lane; or it is only known at its end where it is recorded.
+    Overflow(&'static Thread),
+}
+
+/// Brings a begin that found something missing to the point where it can be
+/// tried again: a registered point that is on, a thread with a lane, a cell that
+/// follows the control word. None if the point is off.
+#[cold]
+pub(crate) fn prepare(
+    point: &'static Point,
+) -> Option<Result<(&'static Thread, &'static Entry), Unready>> {
+    if !point.register() {
+        miss_unregistered(point);
+        return None;
+    }
+    // Read once: a viewer may switch the point off this very moment. Of another
+    // process's bits only those that mean something: where the others are to be 0,
+    // tags have the place of a region. A word that has them equals no cell's, so all
+    // its regions begin on this long way.
+    let control = point.control().meant();
+    if !control.enabled() {
+        return None;
+    }
+    // Of a fenced point, or of a word that somebody has written who means ill: no cell ever
+    // equals it.
+    if !point.has_amounts()
+        && let Some(ready) = measure::ready(point, control)
+    {
+        return Some(Ok(ready));
+    }
+    let Some(process) = process::current() else { return Some(Err(Unready::Never)) };
+    process.refine_rate();
+    let Some(thread) = lane::of(process) else { return Some(Err(Unready::Never)) };
+    // A signal handler must not take space while its thread does.
+    if thread.overflows() || thread.is_busy() || point.has_amounts() {
+        return Some(Err(Unready::Overflow(thread)));
+    }
+    thread.outdate();
+    if thread.clock.refresh_and_verify(true).missed {
+        process.take_rung();
+    }
+    match thread.busy(|| thread.ready_cell(process, point, control)) {
+        Some(Some(entry)) => Some(Ok((thread, entry))),
+        Some(None) => Some(Err(Unready::Never)),
+        None => Some(Err(Unready::Overflow(thread))),
+    }
+}
+
+impl Point {
+    /// The point's word, registered if need be; none if it was refused.
+    pub(crate) fn word(&'static self) -> Option<&'static AtomicU64> {
+        if !self.register() {
+            return None;
+        }
+        self.known_word()
+    }
+
+    /// Enters the point into the process's table, once; false if that cannot be
+    /// done now.
+    #[cold]
+    pub(crate) fn register(&'static self) -> bool {
+        let Some(process) = process() else { return false };
+        if self.state.registering.is_done() {
+            return true;
+        }
+        // A thread that the process does not know of must not keep others waiting.
+        process.is_callers_threads(owner::tid())
+            && cold::section(|| {
+                let is_registered = self.register_in_turn(process);
+                if is_registered {
+                    pause_latecomer(self);
+                }
+                is_registered
+            })
+    }
+}
+
+// Miri has no system to ask.
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::ptr;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+    use crate::engine::registry;
+
+    /// As a child finds a point that a thread of its parent's was registering: not yet in
+    /// the list, or in it already. Then it is there once, or the list had no end.
+    #[test]
+    fn what_another_has_begun_to_register_is_registered_once() {
+        static EARLY: Point = Point::new("early");
+        static LATE: Point = Point::new("late");
+        let _one = crate::engine::oracle::one_at_a_time();
+        assert!(LATE.register());
+        for point in [&EARLY, &LATE] {
+            point.state.registering.left_by_nobody();
+            assert!(point.register());
+            assert!(point.number().is_some() && point.is_enabled());
+            let same = |&found: &&Point| ptr::eq(found, point);
+            assert_eq!(registry::all().take(1 << 16).filter(same).count(), 1);
+        }
+        assert!(registry::all().count() < 1 << 16);
+    }
+
+    /// A thread that is stopped while it registers a point does not keep others from
+    /// registering it, and the point has one number and one name.
+    #[test]
+    fn who_has_waited_enough_registers_a_point_beside_a_thread_that_stands_still() {
+        static SLOW: Point = Point::new("slow");
+        let _one = crate::engine::oracle::one_at_a_time();
+        let process = super::process().expect("there is a segment");
+        let _turn = SLOW.state.registering.take().expect("nobody else registers it");
+        let other = std::thread::spawn(|| {
+            assert!(SLOW.register());
+            SLOW.number().expect("it is registered")
+        });
+        let number = other.join().expect("it does not wait");
+        // The stopped thread goes on where it was.
+        assert!(SLOW.lead_to(process, SLOW.enter(process, None)) && SLOW.is_enabled());
+        assert_eq!(SLOW.number(), Some(number));
+        let numbers = 0..process.segment.geometry().points();
+        let entries = numbers.filter_map(|at| process.segment.entry(at)?.read());
+        let is_slow = |entry: &pfp_shm_layout::point::EntryPicture| {
+            let (offset, len) = (entry.name.offset as usize, entry.name.len as usize);
+            process
+                .segment
+                .text(offset, len)
+                .is_some_and(|text| text.iter().map(|byte| byte.load(Relaxed)).eq(*b"slow"))
+        };
+        assert_eq!(entries.filter(is_slow).count(), 1);
+    }
+}

@@ -1,0 +1,163 @@
+//! What the engine reads of a point: the word that steers it, its number, and how it was declared.
+
+use std::ptr;
+use std::sync::atomic::{
+    AtomicPtr, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use pfp_shm_layout::amounts::VARIANTS;
+use pfp_shm_layout::control::Control;
+use pfp_shm_layout::point::{DEVICE, WALL};
+use pfp_shm_layout::ring::POINT_SHIFT;
+
+use super::state::{Kind, Name, State};
+use super::turn::Turn;
+use crate::point::Point;
+
+/// The word of a refused point: off for good.
+pub(super) static REFUSED: AtomicU64 = AtomicU64::new(0);
+
+impl Point {
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.state.fenced
+    }
+
+    /// The point, of a device's time: viewers count it as no CPU's.
+    #[cfg(feature = "cuda")]
+    pub(crate) const fn of_a_device(self) -> Self {
+        Self { state: State { device: true, ..self.state } }
+    }
+
+    /// The point, of the clock's time: spans that no thread has for itself.
+    pub(crate) const fn of_the_clock(self) -> Self {
+        Self { state: State { device: true, wall: true, ..self.state } }
+    }
+
+    /// The point, which comes first in a [`crate::Timed`].
+    pub(crate) const fn of_amounts(self) -> Self {
+        Self { state: State { is_whole: true, ..self.state } }
+    }
+
+    /// The point of a number.
+    pub(crate) const fn numeric(number: u32) -> Self {
+        Self { state: State::named(Name::Number, number, "", 0) }
+    }
+
+    /// A point that is off for good.
+    pub(crate) const fn never() -> Self {
+        Self {
+            state: State {
+                control: AtomicPtr::new((&raw const REFUSED).cast_mut()),
+                registering: Turn::done_already(),
+                ..State::literal("", "", 0)
+            },
+        }
+    }
+
+    /// A place for a variant of a point with amounts.
+    pub(crate) const fn variant(place: u8) -> Self {
+        let name = Name::Variant(AtomicPtr::new(ptr::null_mut()), place);
+        Self { state: State::named(name, 0, "", 0) }
+    }
+
+    /// The word that steers the point. Enabled also while not registered.
+    #[inline(always)]
+    pub(crate) fn control(&self) -> Control {
+        // Pairs with `lead_to`: whoever sees the word in the segment sees the point's number.
+        // SAFETY: the pointer is to a static or into the segment, which is
+        // never unmapped.
+        Control(unsafe { (*self.state.control.load(Acquire)).load(Relaxed) })
+    }
+
+    /// The word, registered or not; none if the point was refused.
+    pub(super) fn known_word(&self) -> Option<&'static AtomicU64> {
+        let word = self.state.control.load(Acquire);
+        // SAFETY: as in `control`.
+        (!ptr::eq(word, &raw const REFUSED)).then(|| unsafe { &*word })
+    }
+
+    /// Number of the point; 0 while not registered.
+    #[inline(always)]
+    pub(crate) fn index(&self) -> usize {
+        (self.offset() >> POINT_SHIFT) as usize
+    }
+
+    /// Number of the point times the size of a thread's entry of it.
+    #[inline(always)]
+    pub(crate) fn offset(&self) -> u32 {
+        self.state.offset.load(Relaxed)
+    }
+
+    /// Number that the point must have.
+    pub(crate) fn number(&self) -> Option<u32> {
+        let index = self.index() as u32;
+        // A refused point has none.
+        let known = index != 0 && self.state.registering.is_done();
+        (self.is_numeric() || known).then_some(index)
+    }
+
+    /// Number that the point is to have in a table, also if it was not registered to the
+    /// end: the one that it has in the parent's.
+    pub(crate) fn wanted_number(&self) -> Option<u32> {
+        let index = self.index() as u32;
+        (self.is_numeric() || index != 0).then_some(index)
+    }
+
+    pub(crate) fn description(&self) -> (&str, &str, u32) {
+        let is_calibration = self.is_numeric() && self.index() == 0;
+        let name = if is_calibration { "overhead" } else { self.state.name.known() };
+        (name, self.state.file, self.state.line)
+    }
+
+    pub(crate) fn kind(&self) -> Kind<'_> {
+        match &self.state.name {
+            Name::Variant(of, place) => Kind::Variant { of, place: *place },
+            Name::Literal(_) | Name::Function(_) | Name::Number => Kind::Plain,
+        }
+    }
+
+    /// Whether its regions carry amounts.
+    #[inline(always)]
+    pub(crate) fn has_amounts(&self) -> bool {
+        self.state.is_whole
+    }
+
+    /// Switches it off until [`crate::set_enabled`] switches all on: it would have
+    /// started on.
+    pub(crate) fn start_paused(&self) {
+        self.state.paused.store(true, Relaxed);
+    }
+
+    /// Measures no more: what belongs to it found no room.
+    pub(crate) fn refuse(&self) {
+        self.state.control.store((&raw const REFUSED).cast_mut(), Release);
+    }
+
+    fn is_numeric(&self) -> bool {
+        matches!(self.state.name, Name::Number)
+    }
+
+    /// Whose time it measures, as it stands beside its line in the segment.
+    pub(crate) fn time_source(&self) -> u64 {
+        let device = if self.state.device { DEVICE } else { 0 };
+        device | if self.state.wall { WALL } else { 0 }
+    }
+
+    /// Whether it measures without being switched on.
+    pub(crate) fn starts_on(&self) -> bool {
+        self.state.starts_on
+    }
+
+    /// Whether it is one of the program's points: no variant, not the calibration's, and not
+    /// refused.
+    pub(crate) fn is_listed(&'static self) -> bool {
+        self.number().is_some_and(|number| number != 0)
+            && !matches!(self.kind(), Kind::Variant { .. })
+    }
+
+    /// Whether its cells have sums of amounts: those of its regions differ.
+    pub(crate) fn has_sums(&self) -> bool {
+        matches!(self.state.name, Name::Variant(_, place) if usize::from(place) == VARIANTS)
+    }
+}

@@ -1,0 +1,57 @@
+//! The page that leads to the process, and that a forked child finds empty.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{
+    AtomicI32, AtomicPtr, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+
+/// A page that reads zero in a forked child, also after a raw clone that runs no handler: what a
+/// child inherits is not its own.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct Page {
+    /// The [`super::process::Process`]; null until it is there.
+    pub(super) process: AtomicPtr<c_void>,
+    /// Whether this process made it.
+    pub(super) is_ours: AtomicU64,
+    /// Id of the process whose memory it is in.
+    pub(super) pid: AtomicI32,
+}
+
+/// The page in force: this process's, a parent's, or null.
+static IN_FORCE: AtomicPtr<Page> = AtomicPtr::new(ptr::null_mut());
+
+/// The page in force: this process's, a parent's, or null.
+#[inline]
+pub(super) fn in_force() -> *mut Page {
+    // Meets the stores in `open` and `follow`.
+    IN_FORCE.load(Acquire)
+}
+
+/// The process; null if there is none, and in a forked child.
+#[inline]
+pub(super) fn process() -> *mut c_void {
+    // SAFETY: null, or a page that is never unmapped.
+    unsafe { in_force().as_ref() }.map_or(ptr::null_mut(), |page| page.process.load(Acquire))
+}
+
+/// Id of the process whose memory this is in; none if there is none, and in a forked child.
+pub(super) fn pid() -> Option<libc::pid_t> {
+    // SAFETY: as above.
+    let page = unsafe { in_force().as_ref() }?;
+    Some(page.pid.load(Relaxed)).filter(|pid| *pid != 0)
+}
+
+/// Puts a page in force in place of another one; false if that was not.
+pub(super) fn open(page: *mut Page, before: *mut Page) -> bool {
+    // Meets the load in `in_force`.
+    IN_FORCE.compare_exchange(before, page, Release, Relaxed).is_ok()
+}
+
+/// Puts a page of another copy of pfp in force; false if it was.
+pub(super) fn follow(page: *mut Page) -> bool {
+    // Meets the loads in `in_force`, here and in the copy that made it.
+    IN_FORCE.swap(page, AcqRel) != page
+}

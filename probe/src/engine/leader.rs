@@ -1,0 +1,353 @@
+//! Which copy of pfp in a process leads, and how the others find it.
+//!
+//! The [copies](super::copies) find each other by a note in the headers of the object that each
+//! is linked into: statics of Rust programs and hidden symbols are in no table that `dlsym`
+//! reads, but notes are loaded however a program is linked, and end with an `exec`. A note has
+//! the number [`ABI`] and says where the [`Copy`] is. Copies with different numbers are
+//! not compatible: each of them makes a segment of its own.
+//!
+//! Who leads is decided as each copy is loaded, while the loader's list is locked, so that
+//! nothing in it can be unloaded: a copy that leads already, else the one that asks first.
+//! Later that lock may be another thread's, which a forked child does not have. A copy asks
+//! once its object cannot be unloaded any more.
+
+use std::ffi::{c_int, c_void};
+use std::mem::offset_of;
+use std::ptr;
+use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+
+use pfp_shm_layout::header;
+use pfp_shm_layout::segment::Segment;
+
+use super::calibrate;
+use super::common::{self, Common};
+use super::copies::{self, Copy};
+use super::gate::{self, Page};
+use super::process::{Process, making, name, pausing};
+use super::regions::Shared;
+use super::settings::Settings;
+use super::state::State;
+use super::thread::{FOLLOWERS, Thread, lane};
+use crate::clock::{self, ThreadClock};
+use crate::errno;
+
+/// To be raised whenever what copies share changes in meaning and not in size.
+const PROTOCOL: usize = 4;
+
+/// Tells copies that share one another's data from all others: the same version, and
+/// every size and place in which compilers could differ.
+const ABI: u64 = {
+    let mut hash = fold(0xcbf2_9ce4_8422_2325, &[PROTOCOL]);
+    let version = env!("CARGO_PKG_VERSION").as_bytes();
+    let mut at = 0;
+    while at < version.len() {
+        hash = fold(hash, &[version[at] as usize]);
+        at += 1;
+    }
+    hash = fold(hash, &[header::MAJOR as usize, header::MINOR as usize]);
+    hash = fold(hash, &[size_of::<Copy>(), size_of::<Shared>()]);
+    hash = fold(hash, &Thread::LAYOUT);
+    hash = fold(hash, &State::LAYOUT);
+    hash = fold(hash, &Settings::LAYOUT);
+    hash = fold(hash, &[size_of::<ThreadClock>(), size_of::<clock::State>()]);
+    hash = fold(hash, &[offset_of!(Copy, clock), size_of::<Common>(), size_of::<Page>()]);
+    hash = fold(hash, &Segment::LAYOUT);
+    fold(hash, &Process::LAYOUT)
+};
+
+/// One step of FNV-1a for each word.
+const fn fold(mut hash: u64, words: &[usize]) -> u64 {
+    let mut at = 0;
+    while at < words.len() {
+        hash = (hash ^ words[at] as u64).wrapping_mul(0x0100_0000_01b3);
+        at += 1;
+    }
+    hash
+}
+
+/// This copy.
+static COPY: Copy = Copy {
+    leads: AtomicBool::new(false),
+    elected: AtomicPtr::new(ptr::null_mut()),
+    next: AtomicPtr::new(ptr::null_mut()),
+    number: AtomicU32::new(0),
+    clock: &clock::OWN,
+    common: &common::OWN,
+    process: page_for_followers,
+    failure: making::failure_here,
+    thread: thread_of_follower,
+    follow: making::follow,
+    pause: pausing::pause_here,
+    name: name::set_name_here,
+    calibrate: calibrate::calibrate_here,
+};
+
+/// Makes the process if need be, for a follower; null if it cannot be.
+extern "C" fn page_for_followers() -> *mut Page {
+    // Whoever follows has found this copy prepared.
+    making::get(|| ()).map_or(ptr::null_mut(), |_| gate::in_force())
+}
+
+/// The calling thread's state for the follower of that number, which keeps it in `slot`; null if
+/// it cannot have any now.
+///
+/// # Safety
+///
+/// The slot is the calling thread's, and is there until that ends.
+unsafe extern "C" fn thread_of_follower(number: u32, slot: *mut *const Thread) -> *const Thread {
+    let thread = making::get(|| ()).and_then(lane::of);
+    let thread = thread.filter(|thread| thread.is_followed_by(number, slot));
+    thread.map_or(ptr::null(), ptr::from_ref)
+}
+
+// The note: the sizes of name and content, the type, the name, and the content, which is
+// the number and how far it is from there to the copy. A distance needs no relocation.
+#[cfg(not(miri))]
+std::arch::global_asm!(
+    ".pushsection .note.pfp.copy, \"a\", %note",
+    ".balign 8",
+    ".long 4, 16, {kind}",
+    ".asciz \"pfp\"",
+    ".quad {abi}",
+    ".quad {copy} - .",
+    ".popsection",
+    kind = const KIND,
+    abi = const ABI,
+    copy = sym COPY,
+);
+
+const KIND: u32 = 1;
+
+/// What the header of a note has, before its name.
+#[repr(C)]
+struct NoteHeader {
+    name: u32,
+    content: u32,
+    kind: u32,
+}
+
+/// What a note of ours has.
+#[repr(C)]
+struct Note {
+    header: NoteHeader,
+    name: [u8; 4],
+    abi: u64,
+    distance: i64,
+}
+
+/// What the loader's list was searched for.
+struct Search {
+    /// The first copy in it, and who was elected there before.
+    first: *const Copy,
+    elected: *mut Copy,
+    /// Who leads.
+    leader: *const Copy,
+    /// Whether to elect this copy, if nobody was elected since.
+    elects: bool,
+}
+
+/// Finds out which copy leads; this one, if no other one does. Once, as the object that
+/// this copy is in is loaded.
+pub(super) fn settle() {
+    let found = search(false, ptr::null_mut());
+    let leader = match found.leader.is_null() {
+        true => search(true, found.elected).leader,
+        false => found.leader,
+    };
+    // SAFETY: null, or a copy that leads.
+    let leader = unsafe { leader.as_ref() };
+    let followed = leader.filter(|leader| !ptr::eq(*leader, &raw const COPY));
+    let leader = followed.filter(|leader| start_to_follow(leader)).unwrap_or(&COPY);
+    copies::settle(&COPY, leader);
+    clock::follow(leader.clock);
+    common::follow(leader.common);
+    if copies::follows() {
+        // What was asked of this copy alone, before it knew of the leader.
+        if common::OWN.paused.load(Relaxed) {
+            pausing::pause(true);
+        }
+        name::pass_name_on();
+    }
+}
+
+/// Enters this copy into the leader's list; false if that is full.
+fn start_to_follow(leader: &'static Copy) -> bool {
+    let number = leader.number.fetch_add(1, Relaxed) + 1;
+    if number as usize > FOLLOWERS {
+        return false;
+    }
+    COPY.number.store(number, Relaxed);
+    let mut next = leader.next.load(Acquire);
+    loop {
+        COPY.next.store(next, Relaxed);
+        // Meets the load in `everyone`.
+        match leader.next.compare_exchange(next, own(), AcqRel, Acquire) {
+            Ok(_) => return true,
+            Err(found) => next = found,
+        }
+    }
+}
+
+fn own() -> *mut Copy {
+    (&raw const COPY).cast_mut()
+}
+
+fn search(elects: bool, elected: *mut Copy) -> Search {
+    let mut search = Search { first: ptr::null(), elected, leader: ptr::null(), elects };
+    // The interpreter has no loader.
+    if !cfg!(miri) {
+        // SAFETY: the function gets a pointer to what it expects.
+        errno::kept(|| unsafe { libc::dl_iterate_phdr(Some(look_at), (&raw mut search).cast()) });
+    }
+    search
+}
+
+/// Looks for copies in one object of the loader's list; not 0 once the search is over.
+unsafe extern "C" fn look_at(
+    info: *mut libc::dl_phdr_info,
+    _size: libc::size_t,
+    search: *mut c_void,
+) -> c_int {
+    // SAFETY: as `dl_iterate_phdr` and `search` promise.
+    let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
+    for (start, bytes) in notes(info) {
+        // SAFETY: the loader says that they are there.
+        unsafe { each_copy(start, bytes, |copy| search.meet(copy)) };
+    }
+    c_int::from(!search.leader.is_null())
+}
+
+/// Where an object has notes, and how many bytes, as far as they are loaded.
+fn notes(info: &libc::dl_phdr_info) -> impl Iterator<Item = (usize, usize)> {
+    // SAFETY: there are that many.
+    let part = |number| unsafe { &*info.dlpi_phdr.add(number) };
+    let parts = move || (0..usize::from(info.dlpi_phnum)).map(part);
+    let is_loaded = move |note: &&libc::Elf64_Phdr| {
+        parts().any(|load| {
+            let within = note.p_vaddr.wrapping_sub(load.p_vaddr);
+            load.p_type == libc::PT_LOAD
+                && load.p_flags & libc::PF_R != 0
+                && within <= load.p_memsz
+                && note.p_memsz <= load.p_memsz - within
+        })
+    };
+    let is_note = |part: &&libc::Elf64_Phdr| part.p_type == libc::PT_NOTE;
+    parts().filter(is_note).filter(is_loaded).map(|note| {
+        ((info.dlpi_addr as usize).wrapping_add(note.p_vaddr as usize), note.p_memsz as usize)
+    })
+}
+
+impl Search {
+    fn meet(&mut self, copy: &'static Copy) {
+        if !self.leader.is_null() {
+            return;
+        }
+        if self.first.is_null() {
+            self.first = copy;
+            if self.elects {
+                self.leader = elect(copy, self.elected);
+            } else {
+                self.elected = copy.elected.load(Acquire);
+            }
+        }
+        if !self.elects && copy.leads.load(Acquire) {
+            self.leader = copy;
+        }
+    }
+}
+
+/// Makes this copy the leader, unless another one was made that since `before` was; who
+/// is.
+fn elect(first: &Copy, before: *mut Copy) -> *const Copy {
+    match first.elected.compare_exchange(before, own(), AcqRel, Acquire) {
+        Ok(_) => {
+            COPY.leads.store(true, Release);
+            own()
+        }
+        Err(other) => other,
+    }
+}
+
+/// Calls something for each copy that notes tell of.
+///
+/// # Safety
+///
+/// There are so many bytes of notes, in an object that is loaded.
+unsafe fn each_copy(start: usize, bytes: usize, mut found: impl FnMut(&'static Copy)) {
+    let mut at = 0;
+    while bytes - at >= size_of::<NoteHeader>() {
+        let place = ptr::with_exposed_provenance::<u8>(start + at);
+        // SAFETY: there are so many bytes more.
+        let header = unsafe { place.cast::<NoteHeader>().read_unaligned() };
+        let [name, content] =
+            [header.name, header.content].map(|it| (it as usize).next_multiple_of(4));
+        let size = size_of::<NoteHeader>() + name + content;
+        if size > bytes - at {
+            return;
+        }
+        if size == size_of::<Note>() && header.kind == KIND {
+            // SAFETY: as just tested.
+            let note = unsafe { place.cast::<Note>().read_unaligned() };
+            if &note.name == b"pfp\0" && note.abi == ABI {
+                let from = start + at + offset_of!(Note, distance);
+                let copy = ptr::with_exposed_provenance::<Copy>(
+                    from.wrapping_add_signed(note.distance as isize),
+                );
+                // SAFETY: a note of this name and number leads to a copy, which is a
+                // static of the same object.
+                found(unsafe { &*copy });
+            }
+        }
+        at += size;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(not(miri))]
+    #[test]
+    fn the_note_of_this_copy_is_found() {
+        unsafe extern "C" fn look(
+            info: *mut libc::dl_phdr_info,
+            _: libc::size_t,
+            found: *mut c_void,
+        ) -> c_int {
+            // SAFETY: as `dl_iterate_phdr` and the caller promise.
+            let (info, found) = unsafe { (&*info, &mut *found.cast::<Vec<*const Copy>>()) };
+            for (start, bytes) in notes(info) {
+                // SAFETY: the loader says that they are there.
+                unsafe { each_copy(start, bytes, |copy| found.push(copy)) };
+            }
+            0
+        }
+        let mut found: Vec<*const Copy> = Vec::new();
+        // SAFETY: the function gets a pointer to what it expects.
+        unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
+        assert_eq!(found, [&raw const COPY]);
+    }
+
+    #[test]
+    fn notes_that_end_early_are_no_copies() {
+        let words = |name: u32, content: u32| {
+            let mut bytes = Vec::new();
+            for word in [name, content, KIND] {
+                bytes.extend(word.to_ne_bytes());
+            }
+            bytes.extend(b"pfp\0");
+            bytes.resize(64, 0);
+            bytes
+        };
+        for bytes in [words(4, u32::MAX), words(u32::MAX - 8, 16), words(4, 16), words(0, 0)] {
+            for len in 0..bytes.len() {
+                let start = bytes.as_ptr().expose_provenance();
+                // SAFETY: there are that many.
+                unsafe { each_copy(start, len, |copy| panic!("{copy:?} in {bytes:?}")) };
+            }
+        }
+    }
+}

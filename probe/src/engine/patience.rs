@@ -1,0 +1,47 @@
+//! How long a thread waits for others: no longer than a millisecond in its whole life.
+
+use std::cell::Cell;
+
+use crate::clock::calibrate::monotonic_ns;
+
+/// How long a thread waits for others, in its whole life.
+const PATIENCE_NS: u64 = 900_000;
+
+thread_local! {
+    /// What is left of the thread's patience.
+    static PATIENCE: Cell<u64> = const { Cell::new(PATIENCE_NS) };
+}
+
+/// Whether the thread may still wait for another one.
+pub(super) fn is_patient() -> bool {
+    PATIENCE.get() > 0
+}
+
+/// The turns for which a thread may wait for another one. It keeps its CPU meanwhile: who
+/// gave it away would be given it back whenever others have done with it.
+pub(crate) fn patience() -> impl Iterator<Item = ()> {
+    turns(PATIENCE.get()).map(|left| PATIENCE.set(left))
+}
+
+/// The turns for which a thread may wait once for what others hold for a moment: what it
+/// asks for explicitly, and is told that it did not get.
+pub(crate) fn brief_wait() -> impl Iterator<Item = ()> {
+    turns(PATIENCE_NS).map(drop)
+}
+
+/// Turns until some time has passed, each with what is left of it: the last one with none.
+fn turns(ns: u64) -> impl Iterator<Item = u64> {
+    /// In case the clock stands still.
+    const MAX_TURNS: u32 = 1_000_000;
+    let start = monotonic_ns();
+    let mut is_over = ns == 0;
+    (0..MAX_TURNS).map_while(move |turn| {
+        if is_over {
+            return None;
+        }
+        let left = ns.saturating_sub(monotonic_ns().saturating_sub(start));
+        is_over = left == 0;
+        std::hint::spin_loop();
+        Some(if turn == MAX_TURNS - 1 { 0 } else { left })
+    })
+}

@@ -1,0 +1,56 @@
+//! The program as a whole, for the public functions.
+
+use std::io;
+use std::path::Path;
+
+use super::calibrate::calibrate as measure_costs;
+use super::door;
+use super::overhead::Costs;
+use super::process::{self, failed};
+use super::thread::lane;
+use crate::InitError;
+use crate::clock::calibrate;
+use crate::snapshot;
+pub(crate) use crate::snapshot::Existing;
+
+pub(crate) use super::process::name::set_name;
+pub(crate) use super::process::pausing::{is_enabled, pause};
+pub(crate) use super::registry::listed;
+
+/// For [`crate::init`].
+pub(crate) fn init() -> Result<(), InitError> {
+    door::process().map(drop).ok_or_else(failed::why_none)
+}
+
+/// For [`crate::ticks_per_second`].
+pub(crate) fn ticks_per_second() -> f64 {
+    match door::process() {
+        Some(process) => process.refine_rate(),
+        None => calibrate::refine(),
+    }
+    calibrate::ticks_per_second()
+}
+
+/// Names the calling thread's lane.
+pub(crate) fn set_thread_name(name: &str) {
+    if let (Some(thread), Some(process)) = (door::thread(), process::current()) {
+        lane::set_name(thread, process, name);
+    }
+}
+
+/// For [`crate::snapshot_to`] and [`crate::snapshot_over`].
+pub(crate) fn write_snapshot(path: &Path, existing: Existing) -> io::Result<()> {
+    snapshot::write(door::process().ok_or_else(snapshot::unsupported)?, path, existing)
+}
+
+/// For [`crate::show`].
+pub(crate) fn show(out: &mut impl io::Write) -> io::Result<()> {
+    snapshot::show(door::process().ok_or_else(snapshot::unsupported)?, out)
+}
+
+/// For [`crate::calibrate`].
+pub(crate) fn calibrate(pairs: u32) -> Option<crate::Overhead> {
+    door::process()?;
+    let Costs { inside, pair, lap } = measure_costs(pairs)?;
+    Some(crate::Overhead { inside, pair, lap })
+}

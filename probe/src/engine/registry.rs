@@ -1,0 +1,125 @@
+//! How a point comes into the process's table and list.
+
+use std::ptr;
+use std::sync::atomic::{
+    AtomicPtr, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+
+use pfp_shm_layout::control::Control;
+use pfp_shm_layout::ring::POINT_SHIFT;
+
+use super::facts::REFUSED;
+use super::process::Process;
+use super::process::entries::NotEntered;
+use super::state::{Kind, State};
+use super::turn::Denied;
+use crate::point::Point;
+use crate::timed;
+
+/// The points of this process, a list through [`State::next`].
+static POINTS: AtomicPtr<State> = AtomicPtr::new(ptr::null_mut());
+
+/// All points of this process.
+pub(super) fn all() -> impl Iterator<Item = &'static Point> {
+    // SAFETY: the list holds statics only, which are nothing but their state, and links are set
+    // before a point is published in it.
+    let at = |point: *mut State| unsafe { point.cast::<Point>().as_ref() };
+    std::iter::successors(at(POINTS.load(Acquire)), move |point| at(point.state.next.load(Acquire)))
+}
+
+/// The program's own points of these.
+pub(crate) fn listed() -> impl Iterator<Item = &'static Point> {
+    all().filter(|point| point.is_listed())
+}
+
+impl Point {
+    /// Enters the point, if nobody has; false if that cannot be done now.
+    pub(super) fn register_in_turn(&'static self, process: &'static Process) -> bool {
+        // A thread that has waited enough registers the point too, at the price of a number.
+        let _turn = match self.state.registering.take() {
+            Ok(turn) => Some(turn),
+            Err(Denied::Done) => return true,
+            Err(Denied::Others) => None,
+            Err(Denied::Own) => return false,
+        };
+        let entered = self.enter(process, None);
+        // Where there is no memory the next begin tries again, and this one is counted. Of
+        // a child that was forked meanwhile nothing of this is true.
+        if matches!(entered, Err(NotEntered::NoMemory)) || !self.lead_to(process, entered) {
+            return false;
+        }
+        self.publish();
+        self.state.registering.set_done();
+        true
+    }
+
+    /// Enters a registered point into the table of a forked child.
+    pub(crate) fn enter_again(&'static self, process: &'static Process) {
+        // The parent's words are there as they were; a refused point has no word there
+        // and tries anew.
+        let refused = ptr::eq(self.state.control.load(Relaxed), &raw const REFUSED);
+        let entered = self.enter(process, (!refused).then(|| self.control()));
+        if let (Err(_), false, Some((timed, _))) = (&entered, refused, timed::variant_of(self)) {
+            timed.point().refuse();
+        }
+        self.lead_to(process, entered);
+    }
+
+    pub(super) fn enter(
+        &'static self,
+        process: &'static Process,
+        inherited: Option<Control>,
+    ) -> Result<&'static AtomicU64, NotEntered> {
+        match self.kind() {
+            Kind::Plain => process.enter(self, inherited),
+            Kind::Variant { .. } => timed::enter(process, self),
+        }
+    }
+
+    /// Leads to the point's word, or to one that says that it measures no more. False in a
+    /// child that was forked meanwhile.
+    pub(super) fn lead_to(
+        &self,
+        process: &'static Process,
+        entered: Result<&'static AtomicU64, NotEntered>,
+    ) -> bool {
+        if !process.is_current() {
+            return false;
+        }
+        let word = entered.unwrap_or(&REFUSED);
+        self.state.control.store((&raw const *word).cast_mut(), Release);
+        true
+    }
+
+    /// The number of the point: this one, unless another thread was faster.
+    pub(crate) fn decide_number(&self, reserved: u32) -> u32 {
+        let offset = reserved << POINT_SHIFT;
+        match self.state.offset.compare_exchange(0, offset, Relaxed, Relaxed) {
+            Ok(_) => reserved,
+            Err(found) => found >> POINT_SHIFT,
+        }
+    }
+
+    /// Links the point into the process's list, if it is not there. Two threads may do
+    /// this at once, where one has taken the turn from the other.
+    fn publish(&'static self) {
+        let me = (&raw const self.state).cast_mut();
+        loop {
+            let next = self.state.next.load(Acquire);
+            // Read before the list is searched: whoever links it to what `next` was can do
+            // so only as long as that is the head.
+            let head = POINTS.load(Acquire);
+            if all().any(|point| ptr::eq(point, self)) {
+                return;
+            }
+            if next == head || self.state.next.compare_exchange(next, head, AcqRel, Relaxed).is_ok()
+            {
+                let linked = POINTS.compare_exchange(head, me, Release, Relaxed);
+                if linked.is_ok() {
+                    return;
+                }
+            }
+        }
+    }
+}

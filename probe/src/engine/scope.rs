@@ -1,0 +1,293 @@
+//! The begin and end of a guard, and the doors out of them.
+//!
+//! Begins differ in where their caller wants the guard: in place, returned, or where a compiler's
+//! hooks have room.
+
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::Ordering::Relaxed;
+
+use pfp_shm_layout::amounts::Amounts;
+use pfp_shm_layout::control::Control;
+
+use super::door::{self, Unready};
+use super::guard::{Guard, LONG_WAY, LONG_WAY_WITH};
+use super::measure::{
+    begin_fenced_in, begin_in, begin_noted, end_at, must_note_again, note, note_late, ready,
+    ready_fenced, show,
+};
+use super::overhead::overhead;
+use super::region::{Begun, Door, End};
+use super::state::UNREGISTERED;
+use super::thread::ring::begins_page;
+use super::thread::{self, Entry, Thread};
+use super::{by_hand, current, ending, process};
+use crate::clock::ticks;
+use crate::point::Point;
+
+impl Guard {
+    /// Begins a region of a point.
+    #[inline(always)]
+    pub(crate) fn begin(point: &'static Point) -> Self {
+        let control = point.control();
+        if control.enabled() { Self::begin_returned(point, control) } else { Self::none() }
+    }
+
+    /// Begins a region in a guard that has none and stays where it is.
+    #[inline(always)]
+    pub(crate) fn begin_where(point: &'static Point, guard: &mut Self) {
+        let control = point.control();
+        if control.enabled() {
+            guard.begin_on(point, control);
+        }
+    }
+
+    /// The guard comes first, since it is needed after the counter is read, which overwrites the
+    /// register of the third argument.
+    #[inline(never)]
+    pub(crate) fn begin_on(&mut self, point: &'static Point, control: Control) {
+        // SAFETY: one that has no region drops nothing, and it is filled with a valid one.
+        let guard = unsafe { &mut *ptr::from_mut(self).cast::<MaybeUninit<Self>>() };
+        Self::begin_in_place(point, control, guard);
+    }
+
+    /// For a compiler's hooks, which cost more than a scope does: the region starts
+    /// so much later, and what is around it has that much less. Fills the guard only
+    /// here and in what is out of line, where it will stay.
+    #[inline(always)]
+    pub(crate) fn begin_function(point: &'static Point, word: u64, guard: &mut MaybeUninit<Self>) {
+        let control = Control(word);
+        let Some((thread, entry)) = ready(point, control) else {
+            return Self::begin_function_fenced(point, guard);
+        };
+        let tag = thread.place.load(Relaxed);
+        thread.cover(overhead().hooks_pair.load(Relaxed));
+        let begun = note(thread, entry, point);
+        if must_note_again(thread, &begun) {
+            return Self::begin_function_late(point, thread, entry, tag, guard);
+        }
+        show(thread, tag, begun.start);
+        guard.write(Self::of(point, tag, begun.of_a_function()));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_function_late(
+        point: &'static Point,
+        thread: &Thread,
+        entry: &Entry,
+        tag: u64,
+        guard: &mut MaybeUninit<Self>,
+    ) {
+        if !thread.is_alive() {
+            guard.write(Self::none());
+            return;
+        }
+        let begun = note_late(thread, entry, tag, point);
+        guard.write(Self::of(point, tag, begun.of_a_function()));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_function_slow(point: &'static Point, guard: &mut MaybeUninit<Self>) {
+        guard.write(Self::begin_slow(point));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_function_fenced(point: &'static Point, guard: &mut MaybeUninit<Self>) {
+        let Some((thread, entry)) = ready_fenced(point) else {
+            return Self::begin_function_slow(point, guard);
+        };
+        let tag = thread.place.load(Relaxed) | thread::FENCED;
+        thread.cover(overhead().hooks_pair.load(Relaxed));
+        guard.write(Self::of(point, tag, begin_fenced_in(thread, entry, point).of_a_function()));
+    }
+
+    /// Fills a guard where it stays. The caller has read the word of the point, and
+    /// found it on.
+    #[inline(always)]
+    pub(crate) fn begin_in_place(
+        point: &'static Point,
+        control: Control,
+        guard: &mut MaybeUninit<Self>,
+    ) {
+        let Some(thread) = current::thread() else {
+            return Self::begin_function_slow(point, guard);
+        };
+        let of = (point.offset(), control);
+        match begin_noted(thread, point, of, guard) {
+            Some((_, Some(_))) => {}
+            Some((tag, None)) => Self::begin_in_place_late(thread, tag, guard),
+            None => Self::begin_function_slow(point, guard),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_in_place_late(thread: &Thread, tag: u64, guard: &mut MaybeUninit<Self>) {
+        // SAFETY: written just now; one register less to save than if it were passed on.
+        let point = unsafe { (*guard.as_ptr()).point.assume_init() };
+        guard.write(Self::begin_late(point, thread, tag));
+    }
+
+    /// For C, which has read the word of the point, and found it on.
+    #[inline(always)]
+    pub(crate) fn begin_into(point: &'static Point, word: u64, guard: &mut MaybeUninit<Self>) {
+        Self::begin_in_place(point, Control(word), guard);
+    }
+
+    /// Fills the guard where the caller will have it: a copy of what was just written would wait
+    /// for the counter.
+    #[inline(never)]
+    pub(crate) fn begin_returned(point: &'static Point, control: Control) -> Self {
+        let Some((thread, entry)) = ready(point, control) else { return Self::begin_slow(point) };
+        let tag = thread.place.load(Relaxed);
+        let begun = note(thread, entry, point);
+        if must_note_again(thread, &begun) {
+            return Self::begin_late(point, thread, tag);
+        }
+        show(thread, tag, begun.start);
+        Self::of(point, tag, begun)
+    }
+
+    /// The door out of `begin`: what was read of the clock is out of date. Looks the entry up
+    /// again, so that the short way has a register less to save.
+    #[cold]
+    #[inline(never)]
+    fn begin_late(point: &'static Point, thread: &Thread, tag: u64) -> Self {
+        if !thread.is_alive() {
+            return Self::none();
+        }
+        Self::of(point, tag, note_late(thread, thread.entry(point.index()), tag, point))
+    }
+
+    /// A region of a fenced point. Its tag is no cell's, so it ends on a way of its own, too.
+    #[inline(never)]
+    pub(super) fn begin_fenced(point: &'static Point, thread: &Thread, entry: &Entry) -> Self {
+        let tag = thread.place.load(Relaxed) | thread::FENCED;
+        Self::of(point, tag, begin_fenced_in(thread, entry, point))
+    }
+
+    /// The door out of `begin`: something is not there yet, or has changed, or the point is
+    /// fenced.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn begin_slow(point: &'static Point) -> Self {
+        if let Some((thread, entry)) = ready_fenced(point) {
+            return Self::begin_fenced(point, thread, entry);
+        }
+        // The cell of a point with amounts is only known at the end, so nothing is missing.
+        let is_known = point.has_amounts() && point.control().0 != UNREGISTERED;
+        let ready = match current::thread().filter(|thread| is_known && thread.is_alive()) {
+            Some(thread) => Some(Err(Unready::Overflow(thread))),
+            None => door::prepare(point),
+        };
+        match ready {
+            None => Self::none(),
+            Some(Err(Unready::Never)) => {
+                process::miss();
+                Self::none()
+            }
+            Some(Err(Unready::Overflow(thread))) => {
+                let kept = by_hand::begin_kept(thread, point);
+                Self::of(point, if kept { LONG_WAY } else { 0 }, Begun::default())
+            }
+            Some(Ok((thread, entry))) if point.control().fenced() => {
+                Self::begin_fenced(point, thread, entry)
+            }
+            Some(Ok((thread, entry))) => {
+                let tag = thread.place.load(Relaxed);
+                Self::of(point, tag, begin_in(thread, entry, point))
+            }
+        }
+    }
+
+    /// Ends the region.
+    #[inline(never)]
+    pub(crate) fn end_on(&mut self) {
+        let Some(thread) = current::thread() else { return };
+        let covered = thread.covered();
+        // As early as that: the counter is read when everything before it is done, and
+        // what comes after it goes on side by side with what waits for the reading.
+        let now = ticks();
+        // Word by word, in registers.
+        end_at::<false, _>(self, thread, End { now, covered }, None, |guard, door| {
+            guard.end_slow(door.elapsed, door.covered, door.marked);
+        });
+    }
+
+    /// Ends a region of a point whose cells have sums of amounts.
+    #[inline(never)]
+    pub(crate) fn end_rest(&mut self, amounts: &Amounts) {
+        let Some(thread) = current::thread() else { return };
+        let covered = thread.covered();
+        let now = ticks();
+        end_at::<false, _>(self, thread, End { now, covered }, Some(amounts), |guard, door| {
+            let end = guard.end_by(door);
+            ending::end_guard(guard, end, Some(amounts));
+        });
+    }
+
+    /// The door out of `end`.
+    #[cold]
+    #[inline(never)]
+    fn end_slow(&mut self, elapsed: u64, covered: u64, marked: u64) {
+        let end = self.end_by(Door { elapsed, covered, marked });
+        ending::end_guard(self, end, None);
+    }
+
+    /// Ends the region on the short way, or says when it ended.
+    #[inline(always)]
+    pub(super) fn end_shortly(&mut self, thread: &Thread, end: End) -> Result<(), End> {
+        let mut door = None;
+        end_at::<false, _>(self, thread, end, None, |_, found| door = Some(found));
+        match door {
+            None => Ok(()),
+            Some(door) => self.end_less_shortly(thread, door),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_less_shortly(&mut self, thread: &Thread, door: Door) -> Result<(), End> {
+        let end = self.end_by(door);
+        self.end_turned(thread, end)
+    }
+
+    /// Ends the region if all that was in the way is that its record is the first of a page.
+    pub(super) fn end_turned(&mut self, thread: &Thread, end: End) -> Result<(), End> {
+        let is_first = thread.inner_place() == self.place() && begins_page(thread.written());
+        if is_first && ending::end_turned(thread, self, end) { Ok(()) } else { Err(end) }
+    }
+
+    /// Begins a region of a point whose cells have sums of amounts, in a guard that has
+    /// room for no more than it has: the context keeps the rest.
+    pub(super) fn begin_with_sums(point: &'static Point, amounts: &Amounts) -> Self {
+        let ready = ready(point, point.control()).map(Ok);
+        let kept = match ready.or_else(|| door::prepare(point)) {
+            Some(Ok((thread, _)) | Err(Unready::Overflow(thread))) => {
+                by_hand::begin_kept(thread, point)
+            }
+            Some(Err(Unready::Never)) => {
+                process::miss();
+                false
+            }
+            None => false,
+        };
+        if !kept {
+            return Self::none();
+        }
+        let [start, covered, off, switches] = *amounts;
+        Self::of(point, LONG_WAY_WITH, Begun { start, covered, off, switches, inclusive: 0 })
+    }
+}
+
+impl Drop for Guard {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.tag != 0 {
+            self.end_on();
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The section that a thread is in: which signals wait, and that it cannot be cancelled.
+
+use std::cell::Cell;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+    compiler_fence,
+};
+
+use crate::mark::{self, Holder};
+
+const fn bit(signal: libc::c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Raised by what a thread does itself. Blocked, they would end the program.
+const OF_FAULTS: u64 = bit(libc::SIGTRAP)
+    | bit(libc::SIGSEGV)
+    | bit(libc::SIGBUS)
+    | bit(libc::SIGILL)
+    | bit(libc::SIGFPE)
+    | bit(libc::SIGSYS);
+/// The C library's own: to cancel a thread, and to change the user of all threads.
+const OF_THE_LIBRARY: u64 = bit(32) | bit(33) | if cfg!(target_env = "musl") { bit(34) } else { 0 };
+/// What the kernel never blocks.
+const NEVER: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
+/// The signals that are blocked in a section, as the kernel counts them.
+const BLOCKED: u64 = !(OF_FAULTS | OF_THE_LIBRARY | NEVER);
+
+/// The sections that a thread is in. Whoever jumps out at any moment leaves what the outermost
+/// one is to restore; a handler that comes at any moment leaves all as it was.
+struct Section {
+    /// A [`mark`] of the outermost one; 0 for none.
+    holder: AtomicU64,
+    /// Sections that the thread is in, one inside the other. Not 0 only while there is a holder.
+    depth: Cell<u32>,
+    /// Whether all is changed that is to be restored: a handler finds the signals blocked.
+    is_settled: Cell<bool>,
+    /// Whether the thread could be cancelled before; [`UNCHANGED`] until that was changed.
+    cancelling: Cell<libc::c_int>,
+    /// The signals that were blocked before; [`NONE_BLOCKED`] until any were.
+    signals: Cell<u64>,
+}
+
+const UNCHANGED: libc::c_int = -1;
+/// No set of signals that are blocked, since some never are.
+const NONE_BLOCKED: u64 = u64::MAX;
+
+thread_local! {
+    static SECTION: Section = const {
+        Section {
+            holder: AtomicU64::new(0),
+            depth: Cell::new(0),
+            is_settled: Cell::new(false),
+            cancelling: Cell::new(UNCHANGED),
+            signals: Cell::new(NONE_BLOCKED),
+        }
+    };
+}
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: libc::c_int, before: *mut libc::c_int) -> libc::c_int;
+}
+// The same in all C libraries of Linux.
+const CANCEL_ENABLE: libc::c_int = 0;
+const CANCEL_DISABLE: libc::c_int = 1;
+
+/// Whether the thread is in a section.
+#[inline]
+pub(super) fn is_open() -> bool {
+    SECTION.with(|section| section.depth.get()) > 0
+}
+
+/// Whether the thread has jumped out of the section that it is in.
+pub(super) fn was_left() -> bool {
+    SECTION.with(Section::was_left)
+}
+
+/// Enters a section, until the first value is dropped. Also says whether the thread had jumped
+/// out of another one.
+pub(super) fn enter(mark: &mut MaybeUninit<u64>) -> (Entered, bool) {
+    SECTION.with(|section| section.enter(mark))
+}
+
+/// Whether the section that the thread is in has no other one around it. Then whatever
+/// says that this thread is at it was left by a jump.
+pub(super) fn is_outermost() -> bool {
+    SECTION.with(|section| section.depth.get()) == 1
+}
+
+/// What the thread's section was as another one began.
+#[derive(Clone, Copy)]
+pub(super) struct Before {
+    depth: u32,
+    cancelling: libc::c_int,
+    signals: u64,
+}
+
+impl Before {
+    const NOTHING: Self = Self { depth: 0, cancelling: UNCHANGED, signals: NONE_BLOCKED };
+}
+
+/// How a section was entered, and so what its end does.
+pub(super) enum Entered {
+    /// No other one is around it, or one that was left by a jump.
+    Outermost,
+    /// Another one around it has changed everything.
+    Inner(Before),
+    /// A handler has interrupted another one that was changing something: this one restores
+    /// what it has found.
+    Beside { before: Before, cancelling: libc::c_int, signals: u64 },
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        SECTION.with(|section| match *self {
+            Self::Outermost => {
+                section.is_settled.set(false);
+                compiler_fence(SeqCst);
+                restore(section.cancelling.get(), section.signals.get());
+                section.put_back(Before::NOTHING);
+                section.holder.store(0, Relaxed);
+            }
+            Self::Inner(before) => section.depth.set(before.depth),
+            Self::Beside { before, cancelling, signals } => {
+                restore(cancelling, signals);
+                section.put_back(before);
+            }
+        });
+    }
+}
+
+impl Section {
+    /// Enters one. Also says whether the thread had jumped out of another one.
+    fn enter(&self, mark: &mut MaybeUninit<u64>) -> (Entered, bool) {
+        let (depth, cancelling) = (self.depth.get(), self.cancelling.get());
+        let before = Before { depth, cancelling, signals: self.signals.get() };
+        if self.holder.load(Relaxed) == 0 {
+            (self.start(mark), false)
+        } else if self.was_left() {
+            (self.start_again(mark, before), true)
+        } else if self.is_settled.get() {
+            self.depth.set(before.depth + 1);
+            (Entered::Inner(before), false)
+        } else {
+            (self.start_beside(before), false)
+        }
+    }
+
+    /// Whether the thread has jumped out of it.
+    #[cold]
+    fn was_left(&self) -> bool {
+        match mark::holder(&self.holder) {
+            Holder::Nobody => false,
+            // A jump may have restored the signals.
+            Holder::AtWork => self.is_settled.get() && !is_blocked(blocked_signals()),
+            Holder::Gone => true,
+        }
+    }
+
+    fn start(&self, mark: &mut MaybeUninit<u64>) -> Entered {
+        self.take(mark);
+        // What was before is noted by whoever changes it, so that it can be left at any moment.
+        change_signals(libc::SIG_BLOCK, BLOCKED, self.signals.as_ptr());
+        change_cancelling(CANCEL_DISABLE, self.cancelling.as_ptr());
+        self.settle();
+        Entered::Outermost
+    }
+
+    /// In the place of one that the thread has jumped out of.
+    fn start_again(&self, mark: &mut MaybeUninit<u64>, left: Before) -> Entered {
+        self.is_settled.set(false);
+        compiler_fence(SeqCst);
+        self.take(mark);
+        let mut signals = NONE_BLOCKED;
+        change_signals(libc::SIG_BLOCK, BLOCKED, &raw mut signals);
+        let is_noted = is_blocked(signals) && left.signals != NONE_BLOCKED;
+        self.signals.set(if is_noted { left.signals } else { signals });
+        let mut cancelling = UNCHANGED;
+        change_cancelling(CANCEL_DISABLE, &raw mut cancelling);
+        let is_noted = cancelling != CANCEL_ENABLE && left.cancelling != UNCHANGED;
+        self.cancelling.set(if is_noted { left.cancelling } else { cancelling });
+        self.settle();
+        Entered::Outermost
+    }
+
+    fn start_beside(&self, before: Before) -> Entered {
+        self.depth.set(before.depth + 1);
+        let (mut signals, mut cancelling) = (NONE_BLOCKED, UNCHANGED);
+        // Where it is noted for one who jumps out of both, if that is not done yet.
+        let noted =
+            if before.signals == NONE_BLOCKED { self.signals.as_ptr() } else { &mut signals };
+        change_signals(libc::SIG_BLOCK, BLOCKED, noted);
+        // SAFETY: one of the two just named.
+        let signals = unsafe { noted.read() };
+        let noted =
+            if before.cancelling == UNCHANGED { self.cancelling.as_ptr() } else { &mut cancelling };
+        change_cancelling(CANCEL_DISABLE, noted);
+        // SAFETY: as above.
+        let cancelling = unsafe { noted.read() };
+        Entered::Beside { before, cancelling, signals }
+    }
+
+    fn take(&self, mark: &mut MaybeUninit<u64>) {
+        mark::set(mark, &self.holder);
+        self.depth.set(1);
+        compiler_fence(SeqCst);
+    }
+
+    fn settle(&self) {
+        compiler_fence(SeqCst);
+        self.is_settled.set(true);
+    }
+
+    fn put_back(&self, Before { depth, cancelling, signals }: Before) {
+        compiler_fence(SeqCst);
+        self.signals.set(signals);
+        self.cancelling.set(cancelling);
+        self.depth.set(depth);
+        compiler_fence(SeqCst);
+    }
+}
+
+/// The other way round than they were changed.
+fn restore(cancelling: libc::c_int, signals: u64) {
+    change_cancelling(cancelling, ptr::null_mut());
+    // Not if a filter refuses to change them.
+    if signals != NONE_BLOCKED {
+        change_signals(libc::SIG_SETMASK, signals, ptr::null_mut());
+    }
+}
+
+/// Whether all signals of a section are blocked. Only the standard ones are looked at: an emulator
+/// keeps some of the others for itself.
+fn is_blocked(signals: u64) -> bool {
+    const STANDARD: u64 = BLOCKED & (bit(32) - 1);
+    signals & STANDARD == STANDARD
+}
+
+/// The signals that are blocked; [`NONE_BLOCKED`] if a filter refuses to tell.
+fn blocked_signals() -> u64 {
+    let mut signals = NONE_BLOCKED;
+    change_signals(libc::SIG_BLOCK, 0, &raw mut signals);
+    signals
+}
+
+/// Changes which signals are blocked, and notes those that were before.
+fn change_signals(how: libc::c_int, signals: u64, before: *mut u64) {
+    // The bare system call: the C library's own signals are not in the set.
+    // SAFETY: both sets are of the size given, the second one null or the caller's.
+    unsafe {
+        libc::syscall(libc::SYS_rt_sigprocmask, how, &raw const signals, before, size_of::<u64>());
+    }
+}
+
+/// Changes whether the thread can be cancelled, and notes whether it could before.
+fn change_cancelling(state: libc::c_int, before: *mut libc::c_int) {
+    let mut unused = state;
+    let before = if before.is_null() { &raw mut unused } else { before };
+    // SAFETY: the place is valid for writes, and is written before anything changes.
+    unsafe { pthread_setcancelstate(state, before) };
+}
+
+/// Does something that takes long, and in which signals may come, on a thread that
+/// cannot be cancelled meanwhile.
+pub(crate) fn uncancelled<R>(work: impl FnOnce() -> R) -> R {
+    let mut before = CANCEL_DISABLE;
+    change_cancelling(CANCEL_DISABLE, &raw mut before);
+    let result = work();
+    change_cancelling(before, ptr::null_mut());
+    result
+}

@@ -1,0 +1,142 @@
+//! What a point keeps, as the engine needs it.
+
+use std::ffi::c_void;
+use std::mem::offset_of;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+
+use pfp_shm_layout::ring::POINT_SHIFT;
+
+use super::turn::Turn;
+
+/// The word of a point that is not registered yet; of no other one.
+pub const UNREGISTERED: u64 = u64::MAX;
+
+/// The word of a point that no process knows yet. It reads as "on", so that the
+/// first begin goes on to look for its cell and finds none: not being
+/// registered needs no test of its own.
+static NOT_YET: AtomicU64 = AtomicU64::new(UNREGISTERED);
+
+/// In the place of the next point: it is not in the list.
+const UNLISTED: *mut State = ptr::without_provenance_mut(1);
+
+/// What a point keeps.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct State {
+    /// The word that steers it, in the segment. First, as C's inline functions
+    /// expect it.
+    pub(super) control: AtomicPtr<AtomicU64>,
+    /// Its number in the point table, as an offset in a thread's.
+    pub(super) offset: AtomicU32,
+    /// Held by the thread that registers it.
+    pub(super) registering: Turn,
+    /// The next one in the process's list, or [`UNLISTED`].
+    pub(super) next: AtomicPtr<Self>,
+    pub(crate) name: Name,
+    pub(super) file: &'static str,
+    pub(super) line: u32,
+    /// Whether it measures without being switched on.
+    pub(super) starts_on: bool,
+    /// Whether its stamps wait for the work before them from the start.
+    pub(super) fenced: bool,
+    pub(super) device: bool,
+    pub(super) wall: bool,
+    /// Whether it is the whole of a [`crate::Timed`]: what is begun of it is recorded by its
+    /// variants.
+    pub(super) is_whole: bool,
+    /// Whether [`crate::set_enabled`] has switched it off.
+    pub(super) paused: AtomicBool,
+}
+
+impl State {
+    /// Where another copy of pfp must expect what it reads of a point.
+    pub(super) const LAYOUT: [usize; 3] =
+        [size_of::<Self>(), offset_of!(Self, offset), offset_of!(Self, is_whole)];
+}
+
+/// Where a point's name comes from.
+#[derive(Debug)]
+pub(crate) enum Name {
+    Literal(&'static str),
+    /// A path is not known before the program runs.
+    Function(fn() -> &'static str),
+    Number,
+    /// Of what it is a variant, once it is one, and its place there.
+    Variant(AtomicPtr<c_void>, u8),
+}
+
+impl Name {
+    /// The name in the source, if it has one.
+    pub(super) fn known(&self) -> &'static str {
+        match self {
+            Self::Literal(name) => name,
+            Self::Function(name) => name(),
+            Self::Number | Self::Variant(..) => "",
+        }
+    }
+}
+
+/// What a point is.
+pub(crate) enum Kind<'a> {
+    Plain,
+    /// What measures certain amounts of another one.
+    Variant {
+        /// The [`crate::Timed`]; null before it is one.
+        of: &'a AtomicPtr<c_void>,
+        place: u8,
+    },
+}
+
+impl State {
+    /// A point that is named by a literal.
+    pub(crate) const fn literal(name: &'static str, file: &'static str, line: u32) -> Self {
+        Self::named(Name::Literal(name), 0, file, line)
+    }
+
+    /// A point that has the name of its function.
+    pub(crate) const fn function(
+        name: fn() -> &'static str,
+        file: &'static str,
+        line: u32,
+    ) -> Self {
+        Self::named(Name::Function(name), 0, file, line)
+    }
+
+    /// The point, switched off from the start.
+    pub(crate) const fn starts_off(self) -> Self {
+        Self { starts_on: false, ..self }
+    }
+
+    /// The point, fenced from the start.
+    pub(crate) const fn fenced(self) -> Self {
+        Self { fenced: true, ..self }
+    }
+
+    pub(crate) const fn file(&self) -> &'static str {
+        self.file
+    }
+
+    pub(crate) const fn line(&self) -> u32 {
+        self.line
+    }
+
+    pub(super) const fn named(name: Name, number: u32, file: &'static str, line: u32) -> Self {
+        let starts_on = !matches!(name, Name::Number) || number == 0;
+        Self {
+            control: AtomicPtr::new((&raw const NOT_YET).cast_mut()),
+            offset: AtomicU32::new(number << POINT_SHIFT),
+            registering: Turn::new(),
+            next: AtomicPtr::new(UNLISTED),
+            name,
+            file,
+            line,
+            starts_on,
+            fenced: false,
+            device: false,
+            wall: false,
+            is_whole: false,
+            paused: AtomicBool::new(false),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Measuring regions with amounts.
+
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, Release},
+};
+
+use pfp_shm_layout::amounts::{Amounts, MOST};
+use pfp_shm_layout::control::Control;
+
+use super::{NONE, REST, Timed, bit};
+use crate::amount::in_order;
+use crate::engine::cold;
+use crate::engine::figures::{self, Histogram};
+use crate::engine::guard::Guard;
+use crate::engine::process::{self, entries::miss_unregistered};
+use crate::engine::turn::Denied;
+use crate::{Amount, Point, Stats};
+
+impl Timed {
+    /// Measures until a guard, which has no region yet, is dropped: one that is filled
+    /// where it stays need not be copied, which would wait for the counter.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn measure_in<A: Amount, const N: usize>(
+        &'static self,
+        amounts: [A; N],
+        guard: &mut TimedGuard,
+    ) {
+        let control = self.point.control();
+        if control.enabled() {
+            let amounts = in_order(amounts);
+            if N <= 2 {
+                self.begin_two(control, guard, amounts[0], amounts[1]);
+            } else {
+                self.begin_four(control, guard, amounts);
+            }
+        }
+    }
+
+    /// Begins a region in a guard that has its amounts, if the point is on.
+    ///
+    /// Word by word, as they were written a moment ago: wider reads would wait until that
+    /// has reached the cache.
+    #[inline(always)]
+    pub(crate) fn begin_with(&'static self, guard: &mut TimedGuard) {
+        let control = self.point.control();
+        if control.enabled() {
+            // SAFETY: the caller has filled them.
+            let &[a, b, c, d] = unsafe { guard.amounts.assume_init_ref() };
+            if c == 0 && d == 0 {
+                self.begin_on(control, guard, [a, b, 0, 0], Self::find_two);
+            } else {
+                self.begin_four(control, guard, [a, b, c, d]);
+            }
+        }
+    }
+
+    /// Begins a region of a point that is on, with one amount or two: those stay in
+    /// registers.
+    #[inline(never)]
+    fn begin_two(&'static self, control: Control, guard: &mut TimedGuard, a: u64, b: u64) {
+        self.begin_on(control, guard, [a, b, 0, 0], Self::find_two);
+    }
+
+    /// The same with more.
+    #[inline(never)]
+    fn begin_four(&'static self, control: Control, guard: &mut TimedGuard, amounts: Amounts) {
+        self.begin_on(control, guard, amounts, Self::find);
+    }
+
+    #[inline(always)]
+    fn begin_on(
+        &'static self,
+        control: Control,
+        guard: &mut TimedGuard,
+        amounts: Amounts,
+        find: impl FnOnce(&'static Self, &Amounts) -> Option<&'static Point>,
+    ) {
+        let point = if let Some(point) = find(self, &amounts) {
+            guard.is_rest.write(0);
+            point
+        } else {
+            guard.amounts.write(amounts);
+            guard.is_rest.write(1);
+            let Some(rest) = self.rest() else { return self.begin_new(control, guard) };
+            rest
+        };
+        Guard::begin_in_place(point, control, &mut guard.guard);
+    }
+
+    /// Begins a region whose amounts, which the guard has, were not met before.
+    #[cold]
+    #[inline(never)]
+    fn begin_new(&'static self, control: Control, guard: &mut TimedGuard) {
+        // SAFETY: the caller has filled them.
+        let amounts = unsafe { guard.amounts.assume_init_ref() };
+        let Some((point, is_rest)) = self.choose_new(amounts) else { return };
+        guard.is_rest.write(u64::from(is_rest));
+        Guard::begin_in_place(point, control, &mut guard.guard);
+    }
+
+    /// The point that a region with these amounts is of, and whether it is the rest's;
+    /// none if this is off, or it cannot be had now.
+    pub(crate) fn choose(&'static self, amounts: &Amounts) -> Option<(&'static Point, bool)> {
+        if !self.point.control().enabled() {
+            return None;
+        }
+        self.known(amounts).or_else(|| self.choose_new(amounts))
+    }
+
+    /// The same of a region that has begun, while this was on.
+    pub(crate) fn choose_for_good(
+        &'static self,
+        amounts: &Amounts,
+    ) -> Option<(&'static Point, bool)> {
+        self.known(amounts).or_else(|| self.make(amounts))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn choose_new(&'static self, amounts: &Amounts) -> Option<(&'static Point, bool)> {
+        if !self.point.register() {
+            miss_unregistered(&self.point);
+            return None;
+        }
+        // Read once: a viewer may switch the point off this very moment.
+        let on = |word: &AtomicU64| Control(word.load(Relaxed)).enabled();
+        if !self.point.word().is_some_and(on) {
+            return None;
+        }
+        let made = self.make(amounts);
+        if made.is_none() {
+            process::miss();
+        }
+        made
+    }
+
+    /// The point of the variant with these amounts, made if there is room for it, or of
+    /// the rest; none if that cannot be done now.
+    #[cold]
+    #[inline(never)]
+    fn make(&'static self, amounts: &Amounts) -> Option<(&'static Point, bool)> {
+        // More than is kept as a key is not told apart from the most.
+        let mut amounts = *amounts;
+        amounts[0] = amounts[0].min(NONE - 1);
+        let place = self.make_in_turn(&amounts)?;
+        Some((&self.points[place], place == REST))
+    }
+
+    fn make_in_turn(&'static self, amounts: &Amounts) -> Option<usize> {
+        cold::section(|| {
+            // A thread that has waited enough makes the variant too, in the same place.
+            let _turn = match self.making.take() {
+                Ok(turn) => Some(turn),
+                Err(Denied::Others) => None,
+                Err(Denied::Own | Denied::Done) => return None,
+            };
+            match self.settle(amounts) {
+                Some(place) => self.enter_variant(place, amounts).then_some(place),
+                None => self.enter_rest().then_some(REST),
+            }
+        })
+    }
+
+    /// Enters the variant of a settled place, and publishes its amounts. More than one thread may
+    /// do so at once; false if it cannot be done now.
+    fn enter_variant(&'static self, place: usize, amounts: &Amounts) -> bool {
+        let (key, point) = (&self.keys[place], &self.points[place]);
+        point.belong_to(self);
+        // Refused: there is no room in the table, neither for others.
+        if !point.register() || point.number().is_none() {
+            return false;
+        }
+        // Meets the load in `find`.
+        key[0].store(amounts[0], Release);
+        if amounts[2..].iter().all(|&amount| amount == 0) {
+            let pair = &self.pairs[place];
+            self.bits.fetch_or(bit(amounts[0], amounts[1]), Relaxed);
+            pair[1].store(amounts[1], Relaxed);
+            // Meets the load in `find_two`.
+            pair[0].store(amounts[0], Release);
+        }
+        true
+    }
+
+    /// Enters the rest; false if that cannot be done now.
+    fn enter_rest(&'static self) -> bool {
+        let rest = &self.points[REST];
+        rest.belong_to(self);
+        if !rest.register() || rest.number().is_none() {
+            return false;
+        }
+        // Meets the load in `rest`: the point is registered.
+        self.has_rest.store(1, Release);
+        true
+    }
+
+    pub(crate) fn stats_with(&'static self, histogram: Histogram) -> Option<Stats> {
+        let points = self.parts().map(|(_, point)| point);
+        let (stats, _) = figures::of_points(self.point.word()?, points, histogram)?;
+        (stats.count > 0).then_some(stats)
+    }
+
+    /// What all regions had of each amount; see [`Self::amounts`].
+    pub(crate) fn sums(&'static self) -> Vec<(&'static str, u128)> {
+        let mut sums = [0_u128; MOST];
+        let word = self.point.word();
+        for (place, point) in self.parts() {
+            let one = std::iter::once(point);
+            let found = word.and_then(|word| figures::of_points(word, one, Histogram::LeftOut));
+            let Some((stats, rest)) = found else { continue };
+            for (at, sum) in sums.iter_mut().enumerate() {
+                *sum += match self.keys.get(place) {
+                    Some(key) => u128::from(key[at].load(Relaxed)) * u128::from(stats.count),
+                    None => rest[at],
+                };
+            }
+        }
+        self.names.iter().copied().zip(sums).collect()
+    }
+}
+
+/// Measures a region with amounts until it is dropped; see [`Timed::measure`].
+///
+/// It belongs to its thread: it cannot be sent to another one.
+#[must_use = "a guard that is not bound to a name ends its region at once"]
+#[derive(Debug)]
+#[repr(C)]
+pub struct TimedGuard {
+    /// Always defined, and not dropped by itself. First, as C's inline functions
+    /// expect it.
+    guard: MaybeUninit<Guard>,
+    /// Whether the region is one of the rest. Defined if the region is measured.
+    is_rest: MaybeUninit<u64>,
+    /// Defined if the region is one of the rest.
+    amounts: MaybeUninit<Amounts>,
+    thread_bound: PhantomData<*const ()>,
+}
+
+impl TimedGuard {
+    /// A guard that has no region, for the macros.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn empty() -> Self {
+        Self {
+            guard: MaybeUninit::new(Guard::empty()),
+            is_rest: MaybeUninit::uninit(),
+            amounts: MaybeUninit::uninit(),
+            thread_bound: PhantomData,
+        }
+    }
+}
+
+impl Drop for TimedGuard {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: defined from the start.
+        let guard = unsafe { self.guard.assume_init_mut() };
+        if guard.place() == 0 {
+            return;
+        }
+        // SAFETY: defined with a tag other than 0.
+        if unsafe { self.is_rest.assume_init() } == 0 {
+            guard.end_on();
+        } else {
+            // SAFETY: as above.
+            guard.end_rest(unsafe { self.amounts.assume_init_ref() });
+        }
+    }
+}
