@@ -10,3 +10,4 @@ pub mod liveness;
 pub mod name;
 pub mod object;
 pub mod share;
+pub(crate) mod system;

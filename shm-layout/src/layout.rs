@@ -12,5 +12,5 @@ pub mod lane;
 pub mod point;
 pub mod ring;
 pub mod segment;
-pub(crate) mod shared_cell;
+pub mod shared_cell;
 pub mod switch;

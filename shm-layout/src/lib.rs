@@ -27,6 +27,7 @@ pub use discovery::{
     beacon, collector, directory, failure, find, group, liveness, name, object, share,
 };
 pub use layout::{
-    amounts, calls, cell, control, geometry, header, histogram, lane, point, ring, segment, switch,
+    amounts, calls, cell, control, geometry, header, histogram, lane, point, ring, segment,
+    shared_cell, switch,
 };
 pub use reader::{copy, truncation};

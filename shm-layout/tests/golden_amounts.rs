@@ -54,7 +54,7 @@ fn the_losses_read_as_they_were_written() {
     let losses =
         Losses { lanes_overflowed: 1, begins_missed: 6, records_missed: 5, ..Losses::default() };
     assert_eq!(picture.losses, losses);
-    let of_lanes = picture.lanes.iter().map(|lane| (lane.id, lane.amiss.records_missed));
+    let of_lanes = picture.lanes.iter().map(|lane| (lane.id, lane.errors.records_missed));
     assert_eq!(of_lanes.collect::<Vec<_>>(), [(0, 2), (1, 0), (2, 3)]);
 }
 

@@ -40,9 +40,10 @@ use std::time::SystemTime;
 
 use crate::discovery::collector::Question;
 use crate::discovery::directory::Directory;
-use crate::discovery::liveness::{Identity, Lock, lock};
+use crate::discovery::liveness::{Identity, Liveness, Lock, Watch, judge, lock};
 use crate::discovery::name::Name;
 use crate::discovery::object;
+use crate::discovery::system::{current_pid, page_size};
 
 /// The version of the text, in its first line.
 pub const VERSION: u32 = 1;
@@ -105,6 +106,35 @@ impl fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 impl Info {
+    /// Whether the process that lit this beacon runs, by a fresh look.
+    ///
+    /// # Errors
+    ///
+    /// Whatever made the beacon unreadable, other than that it is gone.
+    pub fn liveness(&self, dir: &Directory) -> io::Result<Liveness> {
+        match self.open(dir)? {
+            Some(file) => judge(&file, &self.process),
+            None => Ok(Liveness::Gone),
+        }
+    }
+
+    /// Watches the process that lit this beacon; none if the beacon is gone.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::liveness`].
+    pub fn watch(&self, dir: &Directory) -> io::Result<Option<Watch>> {
+        Ok(self.open(dir)?.map(|file| Watch::new(file, self.process)))
+    }
+
+    fn open(&self, dir: &Directory) -> io::Result<Option<File>> {
+        match dir.open_file(&self.file_name()) {
+            Ok(file) => Ok(Some(file)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
     /// For the calling process, now. Too long a name is cut.
     pub fn of_this_process(object: Name, name: &str) -> Info {
         let exe = std::env::current_exe().unwrap_or_default();
@@ -326,7 +356,7 @@ impl Beacon {
     /// Whether the calling process lit it. Where a filter refuses to tell, it is taken
     /// for that.
     fn is_callers(&self) -> bool {
-        let pid = object::current_pid();
+        let pid = current_pid();
         pid <= 0 || u32::try_from(pid) == Ok(self.info.process.pid)
     }
 }
@@ -372,7 +402,7 @@ fn file_name(object: &Name, ending: &str) -> CString {
 
 /// Maps one page of a locked file, so that the lock outlives the descriptor.
 pub(crate) fn hold(file: &File) -> io::Result<usize> {
-    let page = object::page_size();
+    let page = page_size();
     // SAFETY: a new mapping at an address of the kernel's choice. Nobody ever
     // reads it: it is there to keep the open file, and so its lock, alive.
     let map = unsafe {
@@ -401,7 +431,7 @@ pub(crate) fn hold(file: &File) -> io::Result<usize> {
 pub(crate) fn let_go(map: usize) {
     // SAFETY: a page that `hold` mapped, in the process that did so (a child
     // has none there), once; nobody has a pointer to it.
-    unsafe { libc::munmap(map as *mut libc::c_void, object::page_size()) };
+    unsafe { libc::munmap(map as *mut libc::c_void, page_size()) };
 }
 
 /// The text, line by line, each with its key.

@@ -27,6 +27,9 @@ use std::path::{Path, PathBuf};
 
 use crate::environment::variable;
 
+/// At most this many files of a directory are looked at in one go.
+pub const MAX_FILES: usize = 4096;
+
 /// An open directory of beacons, checked when it was opened.
 #[derive(Debug)]
 pub struct Directory {

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use crate::discovery::beacon::{cut_exe, escape, unescape};
 use crate::discovery::directory::Directory;
-use crate::discovery::find::MAX_FILES;
+use crate::discovery::directory::MAX_FILES;
 use crate::discovery::object;
 
 const MAGIC: &str = "pfp-failure 1";

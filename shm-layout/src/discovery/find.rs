@@ -20,14 +20,12 @@ use std::path::{Path, PathBuf};
 use crate::discovery::beacon::{self, Info, Malformed};
 use crate::discovery::collector;
 use crate::discovery::directory::Directory;
+use crate::discovery::directory::MAX_FILES;
 use crate::discovery::failure;
 use crate::discovery::group;
 use crate::discovery::liveness::{self, Grip, Liveness};
 use crate::discovery::name::Name;
 use crate::discovery::object;
-
-/// At most this many files of a directory are looked at in one go.
-pub const MAX_FILES: usize = 4096;
 
 /// How many dead segments of a program are kept when it starts again.
 pub const KEEP: usize = 3;

@@ -44,6 +44,7 @@ use crate::discovery::directory::Directory;
 use crate::discovery::liveness::{Identity, Liveness};
 use crate::discovery::name::Name;
 use crate::discovery::object::{self, Object};
+use crate::discovery::system::current_pid;
 use barrier::{Head, MAGIC, Member, VERSION, Words};
 
 pub use barrier::{Arrived, Place};
@@ -231,7 +232,7 @@ impl SharedGroup {
             capacity,
             place,
             held,
-            pid: object::current_pid(),
+            pid: current_pid(),
             directory: directory.path().to_owned(),
             file: file_name.clone(),
             file_id: (meta.dev(), meta.ino()),
@@ -243,7 +244,7 @@ impl SharedGroup {
     /// Whether the calling process is the one that joined: a forked child is not.
     #[must_use]
     pub fn is_own(&self) -> bool {
-        self.pid == object::current_pid()
+        self.pid == current_pid()
     }
 
     /// The name of its object.

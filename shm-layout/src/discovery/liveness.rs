@@ -20,9 +20,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use crate::discovery::beacon::Info;
 use crate::discovery::directory::Directory;
-use crate::discovery::object::current_pid;
+use crate::discovery::system::current_pid;
 
 /// Whether the process that lit a beacon runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,19 +125,6 @@ enum Evidence {
     OtherBoot,
 }
 
-/// Judges the process that lit this beacon, by a fresh look.
-///
-/// # Errors
-///
-/// Whatever made the beacon unreadable, other than that it is gone.
-pub fn liveness(dir: &Directory, info: &Info) -> io::Result<Liveness> {
-    match dir.open_file(&info.file_name()) {
-        Ok(file) => judge(&file, &info.process),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Liveness::Gone),
-        Err(e) => Err(e),
-    }
-}
-
 /// Judges by an open beacon.
 pub(crate) fn judge(file: &File, process: &Identity) -> io::Result<Liveness> {
     Ok(match is_locked(file)? {
@@ -174,19 +160,9 @@ impl Watch {
     /// Between two looks at more than the lock.
     const PAUSE: Duration = Duration::from_millis(250);
 
-    /// Watches the process that lit this beacon; none if the beacon is gone.
-    ///
-    /// # Errors
-    ///
-    /// Whatever made the beacon unreadable, other than that it is gone.
-    pub fn new(dir: &Directory, info: &Info) -> io::Result<Option<Self>> {
-        let beacon = match dir.open_file(&info.file_name()) {
-            Ok(file) => file,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(e),
-        };
-        let here = Identity::of_this_process();
-        Ok(Some(Self { beacon, process: info.process, here, looked: None }))
+    /// Watches the process that lit a beacon.
+    pub(crate) fn new(beacon: File, process: Identity) -> Self {
+        Self { beacon, process, here: Identity::of_this_process(), looked: None }
     }
 
     /// Whether the process runs. A beacon that was put out reads as dead: its

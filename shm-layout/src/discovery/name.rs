@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::{fmt, io};
 
-use super::object::{RETRIES, errno};
+use super::system::{RETRIES, errno};
 
 /// Where the C library keeps POSIX shared-memory objects on Linux.
 const SHM_ROOT: &[u8] = SHM.to_bytes();

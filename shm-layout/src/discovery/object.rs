@@ -26,14 +26,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use shared_memory::{Shmem, ShmemConf, ShmemError};
 
 use super::name::Name;
+use super::system::{RETRIES, current_pid, errno, page_size};
 use crate::reader::truncation::Watched;
+
+/// How many descriptor numbers are looked at for the one the crate hides.
+const DESCRIPTOR_SEARCH: RawFd = 4096;
 
 /// `MADV_POPULATE_WRITE`, since Linux 5.14.
 const MADV_POPULATE_WRITE: libc::c_int = 23;
-/// How often an interrupted call is repeated before it counts as refused.
-pub(super) const RETRIES: u32 = 64;
-/// How many descriptor numbers are looked at for the one the crate hides.
-const DESCRIPTOR_SEARCH: RawFd = 4096;
 
 /// There are no pages for a range: `/dev/shm` or the machine is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -701,20 +701,6 @@ fn to_io(error: ShmemError) -> io::Error {
 
 fn bad(name: &Name, what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("shared-memory object {name} {what}"))
-}
-
-pub(crate) fn page_size() -> usize {
-    // SAFETY: takes a plain number.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
-}
-
-pub(crate) fn current_pid() -> libc::pid_t {
-    // SAFETY: takes nothing and cannot fail.
-    unsafe { libc::getpid() }
-}
-
-pub(super) fn errno() -> libc::c_int {
-    io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
 // Miri has no system to ask.

@@ -60,8 +60,6 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_at, ord};
 pub use read::{CellPicture, CellRead, Parts};
 pub use sums::{AVERAGE_FRACTION_BITS, Sums, variance};
 
-pub use crate::layout::shared_cell::Entered;
-
 /// One lane's statistics of one point; see the module for the drawing.
 ///
 /// Written by the lane's thread only.

@@ -2,7 +2,6 @@
 
 use crate::layout::calls::Calls;
 use crate::layout::cell::Cell;
-use crate::layout::header::FormatError;
 use crate::layout::lane::Lane;
 use crate::layout::point::Entry;
 use crate::layout::ring::Slot;
@@ -126,15 +125,19 @@ impl Geometry {
     /// Checks words that another process may have written against the bytes
     /// there really are. They must hold the whole pool, or of a copy its first
     /// `blocks_used` blocks.
+    ///
+    /// # Errors
+    ///
+    /// The section that does not fit.
     pub(crate) fn from_words(
         words: [u64; 6],
         len: usize,
         blocks_used: Option<u64>,
-    ) -> Result<Self, FormatError> {
+    ) -> Result<Self, &'static str> {
         let [points, lanes, string_bytes, blocks, claimed, block] = words;
         let bounded = |value: u64, section| {
             let value = usize::try_from(value).ok().filter(|_| value <= Self::BOUND);
-            value.ok_or(FormatError::Geometry { section })
+            value.ok_or(section)
         };
         let geometry = Self {
             points: bounded(points, "points")?,
@@ -148,7 +151,7 @@ impl Geometry {
         let needed = blocks_used.unwrap_or(blocks);
         let fits = needed <= blocks && geometry.pool() + needed as usize * BLOCK <= len;
         if end as u64 != claimed || !fits || block != BLOCK as u64 {
-            return Err(FormatError::Geometry { section: "blocks" });
+            return Err("blocks");
         }
         Ok(geometry)
     }

@@ -21,7 +21,6 @@
 use std::fmt;
 
 use crate::layout::geometry::Geometry;
-use crate::layout::segment::Shared;
 use crate::sync::{AtomicU64, Ordering, ord};
 
 /// The first eight bytes of a complete segment.
@@ -110,12 +109,6 @@ pub struct Ledger {
     /// [Switches](crate::switch) in use. Zero in segments of before there was this word.
     pub switches_used: AtomicU64,
 }
-
-// SAFETY: both are `repr(C)` and nothing but atomics, so any bytes are a valid
-// value.
-unsafe impl Shared for Header {}
-// SAFETY: as above.
-unsafe impl Shared for Ledger {}
 
 /// What has become of the process, in [`Ledger::state`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -305,7 +298,8 @@ impl Header {
         if found.0 != MAJOR {
             return Err(FormatError::Version { found });
         }
-        let geometry = Geometry::from_words(self.geometry.each_ref().map(get), len, blocks_used)?;
+        let geometry = Geometry::from_words(self.geometry.each_ref().map(get), len, blocks_used)
+            .map_err(|section| FormatError::Geometry { section })?;
         let wide =
             |words: &[AtomicU64; 2]| u128::from(get(&words[0])) << 64 | u128::from(get(&words[1]));
         let facts = Facts {

@@ -61,6 +61,10 @@ unsafe impl Shared for AtomicU8 {}
 // SAFETY: `repr(C)` and nothing but atomics.
 unsafe impl Shared for Cell {}
 // SAFETY: as above.
+unsafe impl Shared for Header {}
+// SAFETY: as above.
+unsafe impl Shared for Ledger {}
+// SAFETY: as above.
 unsafe impl Shared for Lane {}
 // SAFETY: as above.
 unsafe impl Shared for Entry {}

@@ -1,13 +1,15 @@
 //! Which parts of a segment have memory, and a segment of which no others are touched.
 //!
 //! An object is sparse, and reading a hole of it through a mapping makes a page there: a
-//! viewer that followed whatever a segment says would fill it, page by page. So before
+//! viewer that visited whatever a segment says would fill it, page by page. So before
 //! something is touched the system is asked whether it is there. What was there once
 //! stays, so a poll asks about what is new alone.
 
 use std::cell::RefCell;
 use std::fs::File;
+use std::io;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::slice;
 use std::sync::atomic::AtomicU8;
 
@@ -20,7 +22,6 @@ use crate::layout::lane::{Lane, Tally};
 use crate::layout::point::Entry;
 use crate::layout::ring::Slot;
 use crate::layout::segment::{Chunk, Segment, Shared};
-use crate::reader::copy::next_extent;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The pages of a segment that are known to have memory.
@@ -248,4 +249,31 @@ impl<'a> Sparse<'a> {
     pub(crate) fn shared_cell(self, offset: u64) -> Option<&'a Cell> {
         self.one(self.segment.shared_cell(offset))
     }
+}
+
+/// The next part of a range of a file that there is something in.
+pub(crate) fn next_extent(file: &File, range: Range<usize>) -> io::Result<Option<Range<usize>>> {
+    if range.is_empty() {
+        return Ok(None);
+    }
+    let seek = |from: usize, what| {
+        // SAFETY: an open descriptor and plain numbers.
+        let found = unsafe { libc::lseek(file.as_raw_fd(), from as libc::off_t, what) };
+        usize::try_from(found).map_err(|_| io::Error::last_os_error())
+    };
+    let start = match seek(range.start, libc::SEEK_DATA) {
+        Ok(start) => start,
+        // Nothing behind it.
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => return Ok(None),
+        // A file system that does not tell.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return Ok(Some(range)),
+        Err(error) => return Err(error),
+    };
+    if start >= range.end {
+        return Ok(None);
+    }
+    // On the grain of protection, so that words are whole.
+    let start = (start - start % PAGE).max(range.start);
+    let end = seek(start, libc::SEEK_HOLE)?.next_multiple_of(PAGE);
+    Ok(Some(start..end.clamp(start + 1, range.end)))
 }

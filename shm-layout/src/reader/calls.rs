@@ -4,14 +4,16 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use super::marks::Mark;
-use super::{CellReading, Reader, TRIES, point_of};
+use super::backed::Sparse;
+use super::bounds::TRIES;
+use super::keys::CacheKey;
+use super::poll::{Reader, point_of};
+use super::reading::CellReading;
 use crate::layout::calls::{self, CallSums, Calls, EdgePicture, OpenPicture};
 use crate::layout::control::Control;
 use crate::layout::geometry::RING_BLOCKS;
 use crate::layout::ring::{self, Addition, Record, Slot};
 use crate::layout::segment::Segment;
-use crate::reader::backed::Sparse;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The calls of a lane at one moment.
@@ -60,13 +62,13 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
             let written = lane.tally.written.load(Ordering::Acquire);
             let slots = sparse.ring(reading.lane.ring_block, written);
             let slots = slots.unwrap_or_default();
-            let marks = self.lanes.get(reading.id as usize).map_or(&[][..], |lane| &lane.marks);
+            let keys = self.lanes.get(reading.id as usize).map_or(&[][..], |lane| &lane.keys);
             let epochs = Epochs {
                 segment: sparse,
                 variants: &self.variants,
-                marks,
+                keys,
                 cells: &self.picture.cells,
-                followed: RefCell::default(),
+                visited: RefCell::default(),
             };
             let mut open = open(&lane.tally.written, calls, slots);
             let edges = (0..TRIES).find_map(|_| {
@@ -175,10 +177,10 @@ fn is_own(written: &AtomicU64, slots: &[Slot]) -> bool {
 struct Epochs<'a> {
     segment: Sparse<'a>,
     variants: &'a [(u32, u32)],
-    marks: &'a [Mark],
+    keys: &'a [CacheKey],
     cells: &'a [CellReading],
     /// Whether points are still in their windows, as far as that was asked for.
-    followed: RefCell<HashMap<u32, bool>>,
+    visited: RefCell<HashMap<u32, bool>>,
 }
 
 impl Epochs<'_> {
@@ -195,14 +197,14 @@ impl Epochs<'_> {
 
     /// Whether what the lane has not folded yet is of the point's window.
     fn has_followed(&self, point: u32) -> bool {
-        *self.followed.borrow_mut().entry(point).or_insert_with(|| {
+        *self.visited.borrow_mut().entry(point).or_insert_with(|| {
             let whole = self.whole(point);
             // Few points have records that are not folded, and a lane may have many cells.
-            let of_point = |mark: &Mark| {
-                let (place, epoch) = mark.epoch_of(whole)?;
+            let of_point = |key: &CacheKey| {
+                let (place, epoch) = key.epoch_of(whole)?;
                 (self.cells.get(place)?.point == point).then_some(epoch)
             };
-            let cell = self.marks.iter().find_map(of_point);
+            let cell = self.keys.iter().find_map(of_point);
             cell.is_none_or(|cell| self.now(point) == Some(cell))
         })
     }

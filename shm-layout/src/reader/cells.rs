@@ -1,57 +1,15 @@
 //! The cells of a picture: what is kept of each, and when it is read again.
 
-use std::mem::offset_of;
-
-use super::histogram::{Histogram, Near, ReadLines, ReadParts};
-use super::marks::{Mark, Owner, is_current, steering};
+use super::backed::Sparse;
+use super::bounds::{MAX_BLOCKS, TRIES};
+use super::histogram::{Near, ReadLines, ReadParts};
+use super::keys::{CacheKey, Owner, is_current, steering};
 use super::pending::Pending;
-use super::{MAX_BLOCKS, Picture, Sparse, TRIES};
-use crate::layout::amounts::Amounts;
-use crate::layout::cell::{Cell, CellPicture, CellRead, Sums};
-use crate::layout::control::Control;
+use super::picture::Picture;
+use super::reading::CellReading;
+use crate::layout::cell::{Cell, CellPicture, CellRead};
 use crate::layout::geometry::{BLOCK, CELLS_PER_BLOCK, CHUNK, Geometry};
 use crate::layout::lane::Tally;
-use crate::layout::ring::Addition;
-
-/// A cell since the last reset of its point.
-///
-/// What a poll writes of a cell in use lies together in the first lines.
-#[derive(Clone, Debug)]
-#[repr(C, align(64))]
-pub struct CellReading {
-    /// Number of the poll that changed this reading last.
-    pub changed: u64,
-    /// Number of the lane.
-    pub lane: u32,
-    /// Number of the point.
-    pub point: u32,
-    /// Figures of the lane's owner.
-    pub live: Sums,
-    /// Measurements since the process began, whatever was reset.
-    pub lifetime_count: u64,
-    /// Exclusive ticks since the process began, whatever was reset.
-    pub lifetime_exclusive: u64,
-    /// Measurements that the cell has settled.
-    settled_count: u64,
-    /// Measurements by bucket, of `live` and `retired` together. It is read
-    /// beside the sums: of a cell in use it may be ahead of them by the
-    /// measurements that ended in between, and is never behind.
-    pub histogram: Histogram,
-    /// Figures of owners before.
-    pub retired: Sums,
-    /// Sums of amounts of the lane's owner, where the cell has them.
-    pub live_amounts: Amounts,
-    /// The same of owners before.
-    pub retired_amounts: Amounts,
-    /// It is a part of the reading of the point that its point is a variant of.
-    pub is_part: bool,
-    /// Of what is the sum of the point's variants: their places in the picture.
-    pub variants: Vec<u32>,
-}
-
-/// Bytes of a reading that a poll writes of a cell in use.
-pub(super) const IN_USE: usize = offset_of!(CellReading, histogram) + offset_of!(Histogram, added);
-const _: () = assert!(IN_USE <= 192, "three lines");
 
 /// Where a cell is read from.
 pub(super) struct From<'a> {
@@ -103,11 +61,11 @@ impl CellReader {
         segment: Sparse<'_>,
         cell: &Cell,
         from: &From<'_>,
-        mark: &mut Mark,
+        key: &mut CacheKey,
         picture: &mut Picture,
     ) -> bool {
-        self.read_on(segment, cell, from, mark, picture)
-            || self.read_anew(segment, cell, from, mark, picture)
+        self.read_on(segment, cell, from, key, picture)
+            || self.read_anew(segment, cell, from, key, picture)
     }
 
     /// Reads what measurements alone have changed since the last time; false if
@@ -117,10 +75,10 @@ impl CellReader {
         segment: Sparse<'_>,
         cell: &Cell,
         from: &From<'_>,
-        mark: &mut Mark,
+        key: &mut CacheKey,
         picture: &mut Picture,
     ) -> bool {
-        let known = mark.place.filter(|_| mark.current).map(|place| place as usize);
+        let known = key.place.filter(|_| key.current).map(|place| place as usize);
         let Some(reading) = known.map(|place| &mut picture.cells[place]) else { return false };
         let Some(window) = reading.histogram.window else { return false };
         let find = |chunk| segment.sums(chunk);
@@ -129,24 +87,24 @@ impl CellReader {
         };
         let measured = live.count.wrapping_add(reading.settled_count);
         let what = (measured, live.last);
-        if !self.lines.read_on(segment, cell, &reading.histogram, what, &mut mark.near)
+        if !self.lines.read_on(segment, cell, &reading.histogram, what, &mut key.near)
             || !cell.is_still(sequence)
-            || is_current(segment, mark.steered_by, mark.epoch) != Some(true)
+            || is_current(segment, key.steered_by, key.epoch) != Some(true)
         {
             return false;
         }
-        mark.sequence = sequence;
+        key.sequence = sequence;
         if cell.amounts() != 0 {
             reading.live_amounts = amounts.live;
         }
         let held = reading.histogram.parts();
-        if mark.added {
+        if key.added {
             reading.histogram.take_out();
         }
         reading.histogram.take_lines(&self.lines.0, measured);
         let (count, exclusive) = (reading.live.count, reading.live.exclusive);
         reading.live = live;
-        mark.added = reading.add(from.pending.of(cell.point()), records, cell.control(), true);
+        key.added = reading.add(from.pending.of(cell.point()), records, cell.control(), true);
         reading.live.bound_minimum();
         let more = (reading.live.count, reading.live.exclusive);
         let sum = |before: u64, less: u64, more: u64| before.wrapping_sub(less).wrapping_add(more);
@@ -162,13 +120,13 @@ impl CellReader {
         segment: Sparse<'_>,
         cell: &Cell,
         from: &From<'_>,
-        mark: &mut Mark,
+        key: &mut CacheKey,
         picture: &mut Picture,
     ) -> bool {
-        if mark.place.is_none() && self.cells_left == 0 {
+        if key.place.is_none() && self.cells_left == 0 {
             return false;
         }
-        let known = mark.place.map(|place| &picture.cells[place as usize]);
+        let known = key.place.map(|place| &picture.cells[place as usize]);
         let held = known.map_or(0, |reading| reading.histogram.parts());
         let most = self.parts_left + held;
         let Some(sequence) = self.copy(segment, cell, from, most) else { return false };
@@ -176,13 +134,13 @@ impl CellReader {
         let steered_by = steering(segment, copy.point);
         let Some(current) = is_current(segment, steered_by, copy.epoch) else { return true };
         let (point, epoch, owner) = (copy.point, copy.epoch, from.owner);
-        let place = mark.place.unwrap_or(picture.cells.len() as u32);
+        let place = key.place.unwrap_or(picture.cells.len() as u32);
         if place as usize == picture.cells.len() {
             picture.cells.push(CellReading::blank());
             self.cells_left -= 1;
         }
         let (near, added) = (Near::default(), false);
-        *mark = Mark { sequence, steered_by, epoch, current, added, place: Some(place), near };
+        *key = CacheKey { sequence, steered_by, epoch, current, added, place: Some(place), near };
         let reading = &mut picture.cells[place as usize];
         (reading.lane, reading.point) = (from.lane, point);
         if current {
@@ -204,7 +162,7 @@ impl CellReader {
         reading.changed = picture.poll;
         reading.live.clone_from(&copy.live);
         reading.settled_count = copy.settled.count;
-        mark.added = reading.add(from.pending.of(point), copy.folded, cell.control(), current);
+        key.added = reading.add(from.pending.of(point), copy.folded, cell.control(), current);
         reading.take(copy, past, owner.owns(copy), current);
         self.account(held, &picture.cells[place as usize]);
         true
@@ -240,14 +198,14 @@ impl CellReader {
             }
             // Many threads at once add to a shared cell.
             if from.owner == Owner::All {
-                return Some(Mark::NEVER);
+                return Some(CacheKey::NEVER);
             }
             if !self.copy.staged && cell.is_still(sequence) {
                 return Some(sequence);
             }
             // It has some of what is staged, for good where the thread is dead. At one moment
             // these are the first ones.
-            found = Some(Mark::NEVER);
+            found = Some(CacheKey::NEVER);
             let beside = cell.staged_beside();
             if self.parts.are_still(segment, &self.copy) {
                 let is_beside = from.pending.is_all_folded(from.tally) && cell.is_still(sequence);
@@ -257,142 +215,4 @@ impl CellReader {
         }
         found
     }
-}
-
-impl CellReading {
-    fn blank() -> Self {
-        Self {
-            changed: 0,
-            lane: 0,
-            point: 0,
-            live: Sums::default(),
-            lifetime_count: 0,
-            lifetime_exclusive: 0,
-            settled_count: 0,
-            histogram: Histogram::default(),
-            retired: Sums::default(),
-            live_amounts: Amounts::default(),
-            retired_amounts: Amounts::default(),
-            is_part: false,
-            variants: Vec::new(),
-        }
-    }
-
-    /// The figures and sums of amounts of all who have owned the lane.
-    #[must_use]
-    pub fn all_owners(&self) -> (Sums, Amounts) {
-        let sums = [&self.retired, &self.live];
-        let mut amounts = self.retired_amounts;
-        for (sum, more) in amounts.iter_mut().zip(self.live_amounts) {
-            *sum = sum.saturating_add(more);
-        }
-        (together(sums.into_iter()), amounts)
-    }
-
-    /// The sum of a point's variants on a lane, of none so far.
-    pub(super) fn sum(lane: u32, point: u32) -> Self {
-        Self { lane, point, ..Self::blank() }
-    }
-
-    /// Sums the variants anew, if one has changed in this poll.
-    pub(super) fn sum_up(place: usize, picture: &mut Picture) {
-        let cells = &mut picture.cells;
-        let is_new = |part: &u32| cells[*part as usize].changed == picture.poll;
-        if !cells[place].variants.iter().any(is_new) {
-            return;
-        }
-        let mut sum = std::mem::replace(&mut cells[place], Self::blank());
-        let places = std::mem::take(&mut sum.variants);
-        sum.changed = picture.poll;
-        (sum.lifetime_count, sum.lifetime_exclusive) = (0, 0);
-        sum.histogram.clear();
-        for &part in &places {
-            let part = &cells[part as usize];
-            sum.lifetime_count = sum.lifetime_count.saturating_add(part.lifetime_count);
-            sum.lifetime_exclusive = sum.lifetime_exclusive.saturating_add(part.lifetime_exclusive);
-            sum.histogram.add(&part.histogram);
-        }
-        let parts = || places.iter().map(|&part| &cells[part as usize]);
-        sum.live = together(parts().map(|part| &part.live));
-        sum.retired = together(parts().map(|part| &part.retired));
-        sum.variants = places;
-        cells[place] = sum;
-    }
-
-    /// What a copy of the cell says about its point, beside the live figures, which are there.
-    /// These are `owned` by the thread that has the lane now. `past` are measurements and
-    /// exclusive ticks in windows that a reset has ended, and in another cell.
-    fn take(&mut self, cell: &CellPicture, past: (u64, u64), owned: bool, current: bool) {
-        let settled = &cell.settled;
-        let sum =
-            |past: u64, settled: u64, live: u64| past.wrapping_add(settled).wrapping_add(live);
-        self.lifetime_count = sum(past.0, settled.count, self.live.count);
-        self.lifetime_exclusive = sum(past.1, settled.exclusive, self.live.exclusive);
-        (self.live_amounts, self.retired_amounts) = Default::default();
-        if !current {
-            (self.live, self.retired) = (Sums::default(), Sums::default());
-            return;
-        }
-        self.retired.clone_from(settled);
-        self.retired.bound_minimum();
-        self.live.bound_minimum();
-        self.retired_amounts = cell.amounts.settled;
-        if owned {
-            self.live_amounts = cell.amounts.live;
-            return;
-        }
-        // The thread has ended; its figures stay.
-        let live = std::mem::take(&mut self.live);
-        self.retired.merge(&live);
-        self.retired.last = live.last;
-        self.retired.average_fixed = live.average_fixed;
-        for (sum, more) in self.retired_amounts.iter_mut().zip(cell.amounts.live) {
-            *sum = sum.saturating_add(more);
-        }
-    }
-
-    /// Adds the records of these that the cell lacks, which holds those below number `records`,
-    /// to what it held. Whether there were any.
-    #[inline]
-    fn add(
-        &mut self,
-        pending: &[(u64, Addition)],
-        records: u64,
-        control: Control,
-        current: bool,
-    ) -> bool {
-        if pending.is_empty() {
-            return false;
-        }
-        let lacks = pending.partition_point(|(number, _)| *number < records);
-        let pending = &pending[lacks..];
-        // Of a fold that was cut off some may be in the histogram, the first ones.
-        let folded = self.live.count.wrapping_add(self.settled_count);
-        let is_counted = self.histogram.counted.saturating_sub(folded);
-        for (place, (_, addition)) in pending.iter().enumerate() {
-            self.live.add(control, addition.exclusive, addition.inclusive);
-            if current && place as u64 >= is_counted {
-                self.histogram.put_in(addition.exclusive);
-            }
-        }
-        !pending.is_empty()
-    }
-}
-
-/// Sums of several variants. The last measurement and the average are told of each
-/// one only: the first is that of the variant with most measurements, the other the
-/// mean of theirs, weighted by their counts.
-fn together<'a>(parts: impl Iterator<Item = &'a Sums>) -> Sums {
-    let mut sum = Sums::default();
-    let (mut most, mut weighted) = (0, 0_u128);
-    for part in parts.filter(|part| part.count > 0) {
-        sum.merge(part);
-        weighted = weighted
-            .saturating_add(u128::from(part.average_fixed).saturating_mul(part.count.into()));
-        if part.count >= most {
-            (most, sum.last) = (part.count, part.last);
-        }
-    }
-    sum.average_fixed = (weighted / u128::from(sum.count.max(1))) as u64;
-    sum
 }

@@ -21,7 +21,6 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::ops::Range;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::slice;
 
@@ -35,7 +34,9 @@ use crate::layout::lane::Lane;
 use crate::layout::point::Entry;
 use crate::layout::ring::{self, Slot};
 use crate::layout::segment::{OpenError, Segment};
-use crate::reader::{Backed, Followed, LaneCells, MAX_LANES, Sparse, TRIES};
+use crate::reader::backed::{Backed, Sparse, next_extent};
+use crate::reader::bounds::{MAX_LANES, TRIES};
+use crate::reader::chain::{LaneCells, Visited};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 const NOTE_MAGIC: u64 = u64::from_le_bytes(*b"pfp-copy");
@@ -166,33 +167,6 @@ impl Extents {
     }
 }
 
-/// The next part of a range of a file that there is something in.
-pub(crate) fn next_extent(file: &File, range: Range<usize>) -> io::Result<Option<Range<usize>>> {
-    if range.is_empty() {
-        return Ok(None);
-    }
-    let seek = |from: usize, what| {
-        // SAFETY: an open descriptor and plain numbers.
-        let found = unsafe { libc::lseek(file.as_raw_fd(), from as libc::off_t, what) };
-        usize::try_from(found).map_err(|_| io::Error::last_os_error())
-    };
-    let start = match seek(range.start, libc::SEEK_DATA) {
-        Ok(start) => start,
-        // Nothing behind it.
-        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => return Ok(None),
-        // A file system that does not tell.
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return Ok(Some(range)),
-        Err(error) => return Err(error),
-    };
-    if start >= range.end {
-        return Ok(None);
-    }
-    // On the grain of protection, so that words are whole.
-    let start = (start - start % PAGE).max(range.start);
-    let end = seek(start, libc::SEEK_HOLE)?.next_multiple_of(PAGE);
-    Ok(Some(start..end.clamp(start + 1, range.end)))
-}
-
 /// The bytes of a segment as they were at one moment.
 #[derive(Debug)]
 pub struct Copy {
@@ -269,7 +243,7 @@ impl Copy {
         let backed = Backed::of(from);
         let sparse = Sparse::new(from, &backed);
         // As a reader bounds them: a damaged segment leads in circles.
-        let mut followed = Followed::new(geometry);
+        let mut visited = Visited::new(geometry);
         let mut parts_left = geometry.blocks_present() * (BLOCK / CHUNK);
         for (id, lane) in sparse.lanes(lanes) {
             let Some(entry) = (0..TRIES).find_map(|_| lane.read()) else { continue };
@@ -282,7 +256,7 @@ impl Copy {
             {
                 own.take_edges(calls, sparse.edges(entry.calls_block, &lane.tally), TRIES);
             }
-            for cell in LaneCells::new(sparse, entry.cells_block, &mut followed) {
+            for cell in LaneCells::new(sparse, entry.cells_block, &mut visited) {
                 self.take_cell(from, cell, &mut parts_left);
             }
         }

@@ -1,6 +1,6 @@
 //! The histogram of a reading: what is kept of it, and how it is read.
 
-use super::Sparse;
+use super::backed::Sparse;
 use crate::layout::cell::{Cell, CellPicture};
 use crate::layout::histogram::{self, BUCKETS, PARTS};
 use crate::sync::{Ordering, fence};

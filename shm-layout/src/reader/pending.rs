@@ -1,6 +1,6 @@
 //! The records of a lane that may not be folded into its cells.
 
-use super::TRIES;
+use super::bounds::TRIES;
 use crate::layout::lane::Tally;
 use crate::layout::ring::{self, Addition, Slot};
 use crate::sync::Ordering;

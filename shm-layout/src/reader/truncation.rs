@@ -26,7 +26,7 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
-use crate::discovery::object::page_size;
+use crate::discovery::system::page_size;
 
 /// Most objects that a process watches at a time.
 const PLACES: usize = 1024;

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 
 use pfp_shm_layout::find::gc;
-use pfp_shm_layout::liveness::{Identity, Liveness, liveness};
+use pfp_shm_layout::liveness::{Identity, Liveness};
 use pfp_shm_layout::object;
 
 use crate::actors::{Actor, Orphan};
@@ -21,7 +21,7 @@ fn the_lock_ends_with_its_process_and_not_with_its_children() {
 
     let info = only_entry(&dir).info;
     assert_eq!(info.object, name);
-    assert_eq!(liveness(&dir, &info).unwrap(), Liveness::Alive);
+    assert_eq!(info.liveness(&dir).unwrap(), Liveness::Alive);
 
     parent.kill();
 
@@ -29,12 +29,12 @@ fn the_lock_ends_with_its_process_and_not_with_its_children() {
         let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
         assert!(!stat.contains(") Z "), "the child lives on: {stat}");
     }
-    assert_eq!(liveness(&dir, &info).unwrap(), Liveness::Dead);
+    assert_eq!(info.liveness(&dir).unwrap(), Liveness::Dead);
     // The lock itself is free, not only outvoted: a sweeper gets it.
     let swept = gc(&dir).unwrap();
     assert_eq!(swept.removed.len(), 1, "{swept:?}");
     assert!(swept.failed.is_empty(), "{swept:?}");
-    assert_eq!(liveness(&dir, &info).unwrap(), Liveness::Gone);
+    assert_eq!(info.liveness(&dir).unwrap(), Liveness::Gone);
 }
 
 /// A dead process whose id and start time are those of a living one is dead.
@@ -49,13 +49,13 @@ fn a_living_process_of_the_same_id_does_not_revive_a_beacon() {
     helper.hears_name();
     let info = only_entry(&dir).info;
     assert_eq!(info.process, me);
-    assert_eq!(liveness(&dir, &info).unwrap(), Liveness::Alive);
+    assert_eq!(info.liveness(&dir).unwrap(), Liveness::Alive);
     helper.kill();
-    assert_eq!(liveness(&dir, &info).unwrap(), Liveness::Dead);
+    assert_eq!(info.liveness(&dir).unwrap(), Liveness::Dead);
     // Nor does somebody else who asks: here the lock alone can tell.
     let asker = File::open(only_entry(&dir).path).unwrap();
     flock(&asker, libc::LOCK_SH);
-    assert_eq!(liveness(&dir, &info).unwrap(), Liveness::Dead);
+    assert_eq!(info.liveness(&dir).unwrap(), Liveness::Dead);
 }
 
 /// Who asks, and who sweeps, does not look like the owner to others who ask;
@@ -71,10 +71,10 @@ fn askers_and_sweepers_do_not_pass_for_the_owner() {
     let file = File::open(&entry.path).unwrap();
 
     flock(&file, libc::LOCK_SH);
-    assert_eq!(liveness(&dir, &entry.info).unwrap(), Liveness::Dead);
+    assert_eq!(entry.info.liveness(&dir).unwrap(), Liveness::Dead);
     assert!(gc(&dir).unwrap().removed.is_empty());
     flock(&file, libc::LOCK_EX);
-    assert_eq!(liveness(&dir, &entry.info).unwrap(), Liveness::Dead);
+    assert_eq!(entry.info.liveness(&dir).unwrap(), Liveness::Dead);
     assert!(gc(&dir).unwrap().removed.is_empty());
     flock(&file, libc::LOCK_UN);
     assert_eq!(gc(&dir).unwrap().removed.len(), 1);
@@ -93,7 +93,7 @@ fn an_orderly_end_leaves_nothing() {
     assert_eq!(entry.object_bytes, Some(PAGE as u64));
     owner.says("end");
     assert!(owner.ends().success());
-    assert_eq!(liveness(&dir, &entry.info).unwrap(), Liveness::Gone);
+    assert_eq!(entry.info.liveness(&dir).unwrap(), Liveness::Gone);
     assert_eq!(object::backed_bytes(&name).unwrap(), None);
     assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
 }

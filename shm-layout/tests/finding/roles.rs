@@ -9,7 +9,7 @@ use pfp_shm_layout::beacon::{Beacon, Info};
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::environment::variable;
 use pfp_shm_layout::find::{gc, sweep};
-use pfp_shm_layout::liveness::{Liveness, liveness};
+use pfp_shm_layout::liveness::Liveness;
 use pfp_shm_layout::name::Name;
 use pfp_shm_layout::object::{self, NoSpace, Object};
 
@@ -140,7 +140,7 @@ fn play_many(arguments: &[PathBuf]) {
     assert_eq!(hear(), "check");
     for (object, beacon) in &all {
         assert_eq!(object.file_len().unwrap(), PAGE as u64);
-        assert_eq!(liveness(&dir, beacon.info()).unwrap(), Liveness::Alive);
+        assert_eq!(beacon.info().liveness(&dir).unwrap(), Liveness::Alive);
     }
     tell("all there");
     hear();

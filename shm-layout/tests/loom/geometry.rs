@@ -1,7 +1,5 @@
 //! What the protocol files use of `src/layout/geometry.rs`, small.
 
-use crate::header::FormatError;
-
 /// Two, so that a model fills a block.
 pub(crate) const CELLS_PER_BLOCK: usize = 2;
 /// So much that there is a head before them.
@@ -21,7 +19,7 @@ impl Geometry {
         words: [u64; 6],
         _: usize,
         _: Option<u64>,
-    ) -> Result<Self, FormatError> {
+    ) -> Result<Self, &'static str> {
         Ok(Self(words))
     }
 }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use pfp_shm_layout::find::KEEP;
-use pfp_shm_layout::liveness::{self, Liveness};
+use pfp_shm_layout::liveness::Liveness;
 use pfp_shm_layout::object;
 use pfp_shm_layout::reader::Reader;
 use pfp_shm_layout::segment::Segment;
@@ -106,7 +106,7 @@ fn outlive() -> Duration {
 
         // The parent crashes. It is not waited for, so it stays a zombie.
         let entry = place.entry(parent).expect("it was found");
-        let judge = liveness::Watch::new(&place.directory(), &entry.info);
+        let judge = entry.info.watch(&place.directory());
         let mut judge = judge.expect("it can be read").expect("it is there");
         assert_eq!(judge.judge().expect("it can be asked"), Liveness::Alive);
         let killed = Instant::now();

@@ -139,7 +139,7 @@ fn the_sum_of_the_windows_is_the_total() {
         let reading = picture.lanes.iter().find(|reading| reading.id == lane).expect("found");
         let cells = picture.cells.iter().filter(|cell| cell.lane == lane);
         let measured: u64 = cells.map(|cell| cell.lifetime_count).sum();
-        assert_eq!(reading.written + reading.amiss.records_missed, measured, "lane {lane}");
+        assert_eq!(reading.written + reading.errors.records_missed, measured, "lane {lane}");
     }
     assert!(seen > THREADS as u64, "no windows: {windows:?}");
     let losses = picture.losses;

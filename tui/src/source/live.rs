@@ -156,7 +156,7 @@ pub(super) fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
         anyhow!(Refusal::NoTarget(why))
     };
     let (directory, entry) = place.ok_or_else(ended)?;
-    let watch = Watch::new(&directory, &entry.info)?.ok_or_else(ended)?;
+    let watch = entry.info.watch(&directory)?.ok_or_else(ended)?;
     let inside = &entry.info.process;
     let pid = candidate.pid_here.or_else(|| is_own(inside.pidns).then_some(inside.pid));
     let (reader, facts) = open(&entry.info).map_err(|why| anyhow!(why))?;

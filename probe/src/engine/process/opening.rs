@@ -7,7 +7,7 @@ use super::memory::{map_private, uninterrupted};
 use super::{NEWEST, PAGE, Process};
 use crate::engine::gate::{self, Page};
 
-/// A [gate](gate) that is not open yet.
+/// A [`gate`] that is not open yet.
 pub(super) struct Gate {
     page: *mut Page,
     /// What there was before, in place of which it opens.

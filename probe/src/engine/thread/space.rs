@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pfp_shm_layout::amounts::Amounts;
-use pfp_shm_layout::cell::{Cell, Entered, Measurement};
+use pfp_shm_layout::cell::{Cell, Measurement};
 use pfp_shm_layout::control::{self, Control};
 use pfp_shm_layout::geometry::{BLOCK, CELLS_PER_BLOCK, CHUNK, PAGE};
 use pfp_shm_layout::histogram;
 use pfp_shm_layout::segment::{Chunk, Segment};
+use pfp_shm_layout::shared_cell::Entered;
 
 use super::{Entry, Thread};
 use crate::clock::calibrate::monotonic_ns;

@@ -113,7 +113,7 @@ pub(crate) fn drain(pid: u32) {
     read_on(&watch);
     for lane in &watch.poll().lanes {
         let read = lanes.remove(&lane.id).unwrap_or_default();
-        let (tid, missed) = (lane.lane.tid, lane.amiss.records_missed);
+        let (tid, missed) = (lane.lane.tid, lane.errors.records_missed);
         say("lane", &[&tid, &read.delivered, &read.lost, &missed, &read.wrong]);
     }
 }
@@ -153,7 +153,7 @@ pub(crate) fn short_of_room(pages: u64) {
     for lane in &picture.lanes {
         let cells = picture.cells.iter().filter(|cell| cell.lane == lane.id);
         let counted: u64 = cells.map(|cell| cell.lifetime_count).sum();
-        say("lane", &[&counted, &lane.written, &lane.amiss.records_missed]);
+        say("lane", &[&counted, &lane.written, &lane.errors.records_missed]);
     }
     let counted: u64 =
         ["outer", "inner"].map(|name| watch::named(picture, name).count).iter().sum();

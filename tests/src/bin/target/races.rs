@@ -7,7 +7,7 @@ use std::path::Path;
 use pfp_shm_layout::beacon::{Beacon, Info};
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find;
-use pfp_shm_layout::liveness::{self, Liveness};
+use pfp_shm_layout::liveness::Liveness;
 use pfp_shm_layout::name::Name;
 use pfp_shm_layout::object::{self, Object};
 use pfp_tests::os;
@@ -88,7 +88,7 @@ fn survivor(dir: &Directory, mut orders: PipeReader, mut answer: PipeWriter) {
     answer.write_all(&object.name().id().to_be_bytes()).expect("it is heard");
     orders.read_exact(&mut [0]).expect("it is told");
     // Nobody has taken it for dead meanwhile.
-    let lives = liveness::liveness(dir, beacon.info()).ok() == Some(Liveness::Alive)
+    let lives = beacon.info().liveness(dir).ok() == Some(Liveness::Alive)
         && object.file_len().ok() == Some(4096);
     let ended = object::unlink(object.name()).is_ok() && beacon.extinguish().is_ok();
     answer.write_all(&[u8::from(lives && ended)]).expect("it is heard");

@@ -343,10 +343,10 @@ pub(super) fn convert(
                 unplaced: 0,
                 cpu_ns: None,
                 amiss: [
-                    (Loss::MismatchedEnds, lane.amiss.mismatched_ends),
-                    (Loss::BeginsRefused, lane.amiss.begins_refused),
-                    (Loss::ClockAnomalies, lane.amiss.clock_anomalies),
-                    (Loss::RecordsMissed, lane.amiss.records_missed),
+                    (Loss::MismatchedEnds, lane.errors.mismatched_ends),
+                    (Loss::BeginsRefused, lane.errors.begins_refused),
+                    (Loss::ClockAnomalies, lane.errors.clock_anomalies),
+                    (Loss::RecordsMissed, lane.errors.records_missed),
                 ]
                 .into_iter()
                 .collect(),

@@ -1,10 +1,11 @@
-//! Marks: whether a reading still matches its cell.
+//! Cache keys: whether a reading still matches its cell.
 
-use super::cells::IN_USE;
+use super::backed::Sparse;
 use super::histogram::{IN_LINE, Near};
 use super::near::{fetch, fetch_start};
 use super::pending::Pending;
-use super::{Picture, Sparse};
+use super::picture::Picture;
+use super::reading::IN_USE;
 use crate::layout::cell::{Cell, CellPicture};
 use crate::layout::control::Control;
 use crate::layout::lane::LaneState;
@@ -37,7 +38,7 @@ impl Owner {
 /// Tells whether a reading still matches its cell. It is small and apart from the
 /// reading: of a cell that has not changed, nothing else is looked at.
 #[derive(Clone, Debug)]
-pub(super) struct Mark {
+pub(super) struct CacheKey {
     pub(super) sequence: u64,
     /// Whose control word the cell follows.
     pub(super) steered_by: u32,
@@ -51,7 +52,7 @@ pub(super) struct Mark {
     pub(super) near: Near,
 }
 
-impl Default for Mark {
+impl Default for CacheKey {
     fn default() -> Self {
         Self {
             sequence: Self::NEVER,
@@ -65,7 +66,7 @@ impl Default for Mark {
     }
 }
 
-impl Mark {
+impl CacheKey {
     /// Odd: no cell at rest has it.
     pub(super) const NEVER: u64 = 1;
 
@@ -126,18 +127,18 @@ const STALE: usize = 16;
 ///
 /// Between two polls their memory is in no cache. So it is asked for some cells ahead: the
 /// processor has many such requests under way at once, and waits for none of them.
-pub(super) struct Stale<'a> {
+pub(super) struct ReadBatch<'a> {
     cells: [Option<(usize, &'a Cell)>; STALE],
     len: usize,
 }
 
-impl Default for Stale<'_> {
+impl Default for ReadBatch<'_> {
     fn default() -> Self {
         Self { cells: [None; STALE], len: 0 }
     }
 }
 
-impl<'a> Stale<'a> {
+impl<'a> ReadBatch<'a> {
     pub(super) const fn is_full(&self) -> bool {
         self.len == STALE
     }
@@ -146,28 +147,28 @@ impl<'a> Stale<'a> {
         self.len == 0
     }
 
-    /// Adds the cell of a mark.
+    /// Adds the cell of a key.
     #[inline]
     pub(super) fn add(
         &mut self,
-        (index, mark): (usize, &Mark),
+        (index, key): (usize, &CacheKey),
         cell: &'a Cell,
         segment: Sparse<'_>,
         picture: &Picture,
     ) {
-        mark.fetch(segment, cell, picture);
+        key.fetch(segment, cell, picture);
         self.cells[self.len] = Some((index, cell));
         self.len += 1;
     }
 
-    /// The cells with the places of their marks.
+    /// The cells with the places of their keys.
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &'a Cell)> {
         self.cells[..self.len].iter().filter_map(|cell| *cell)
     }
 
     /// Asks for what the readings lead to, once they are near themselves.
-    pub(super) fn fetch_counts(&self, marks: &[Mark], picture: &Picture) {
-        self.iter().for_each(|(index, _)| marks[index].fetch_counts(picture));
+    pub(super) fn fetch_counts(&self, keys: &[CacheKey], picture: &Picture) {
+        self.iter().for_each(|(index, _)| keys[index].fetch_counts(picture));
     }
 }
 

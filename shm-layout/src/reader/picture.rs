@@ -1,0 +1,172 @@
+//! A picture: everything that a segment holds, at one moment, as plain data.
+
+use super::reading::CellReading;
+use crate::layout::amounts::Amounts;
+use crate::layout::control::Control;
+use crate::layout::header::ClockKind;
+use crate::layout::lane::{LanePicture, Tally};
+use crate::sync::{AtomicU64, Ordering};
+
+/// Everything that a segment holds, at one moment, but for the rings.
+#[derive(Clone, Debug, Default)]
+pub struct Picture {
+    /// Number of this poll; the first one is 1.
+    pub poll: u64,
+    /// Whether the process has ended in order.
+    pub exited: bool,
+    /// Name that the program gave itself; may be empty.
+    pub name: String,
+    /// The clock.
+    pub clock: ClockPicture,
+    /// The points, by number.
+    pub points: Vec<PointPicture>,
+    /// The lanes that have ever been used, by number; the overflow lane last.
+    pub lanes: Vec<LaneReading>,
+    /// The cells, in the order in which they were first read: a cell keeps its
+    /// place as long as the reader lives. Those of variants are there by themselves,
+    /// and summed for their point.
+    pub cells: Vec<CellReading>,
+    /// What was refused or lost.
+    pub losses: Losses,
+}
+
+/// The clock of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ClockPicture {
+    /// The rung of the ladder in force.
+    pub kind: ClockKind,
+    /// Ticks per second, as calibrated.
+    pub ticks_per_second: f64,
+    /// Ticks per second as CPUID tells it.
+    pub reported_ticks_per_second: Option<f64>,
+    /// The core's true clock in hertz.
+    pub core_hz: Option<f64>,
+    /// Whether the processor says that its counter runs at one rate always.
+    pub invariant: bool,
+    /// Whether the system's clock is read in place of that counter.
+    pub system_clock: bool,
+    /// Calibrated ticks that measuring adds inside a region.
+    pub overhead_inside: u64,
+    /// Calibrated ticks of a begin and end pair.
+    pub overhead_pair: u64,
+}
+
+/// A point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PointPicture {
+    /// Its number.
+    pub id: u32,
+    /// Its name, as written by the process: may hold anything.
+    pub name: String,
+    /// Its source file.
+    pub file: String,
+    /// The line, 0 where unknown.
+    pub line: u32,
+    /// Whether its time is a device's or the clock's, and no CPU's.
+    pub device: bool,
+    /// Whether its time is the clock's: spans that no thread has for itself.
+    pub wall: bool,
+    /// Its control word.
+    pub control: Control,
+    /// When it was last reset, in nanoseconds of CLOCK_MONOTONIC_RAW; none where it never
+    /// was, or nobody knows. Whoever resets may write any time.
+    pub reset_ns: Option<u64>,
+    /// The names of its amounts, where its regions have amounts.
+    pub amounts: Vec<String>,
+    /// It is a variant of another point: all that is measured here is in the
+    /// readings of that one as well.
+    pub variant: Option<Variant>,
+}
+
+/// A variant of a point: its measurements of certain amounts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// Number of the point.
+    pub of: u32,
+    /// The amounts of each measurement, in the order of their names; none where
+    /// they differ: then the cells have the sums.
+    pub each: Option<Amounts>,
+}
+
+/// A lane.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaneReading {
+    /// Its number.
+    pub id: u32,
+    /// Whether it is the overflow lane.
+    pub overflow: bool,
+    /// Its entry in the directory.
+    pub lane: LanePicture,
+    /// Records ever written to its ring.
+    pub written: u64,
+    /// Times its thread was found to have been off the CPU.
+    pub switches: u64,
+    /// What went wrong on it, of the counts that a lane has.
+    pub errors: LaneErrors,
+}
+
+/// What a lane's threads counted that should not be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneErrors {
+    /// Ends that matched no open region, or not the innermost one.
+    pub mismatched_ends: u64,
+    /// Begins refused because too many regions were open.
+    pub begins_refused: u64,
+    /// Stamps at which the clock ran backwards.
+    pub clock_anomalies: u64,
+    /// Measurements of which there is no record.
+    pub records_missed: u64,
+}
+
+impl LaneErrors {
+    pub(super) fn of(tally: &Tally) -> Self {
+        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        Self {
+            mismatched_ends: get(&tally.mismatched),
+            begins_refused: get(&tally.refused),
+            clock_anomalies: get(&tally.anomalies),
+            records_missed: get(&tally.unrecorded),
+        }
+    }
+}
+
+/// What was refused, repaired or lost since the process began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Points that found no entry.
+    pub points_refused: u64,
+    /// Requests for space that could not be backed by memory.
+    pub space_refused: u64,
+    /// Threads that found no lane.
+    pub lanes_overflowed: u64,
+    /// Ends that matched no open region, or not the innermost one.
+    pub mismatched_ends: u64,
+    /// Begins refused because too many regions were open.
+    pub begins_refused: u64,
+    /// Stamps at which the clock ran backwards.
+    pub clock_anomalies: u64,
+    /// Records that the rings hold no more.
+    pub records_lost: u64,
+    /// Cells that could not be copied whole in this poll.
+    pub cells_busy: u64,
+    /// Begins that could not be measured: there was no memory, or a signal handler
+    /// came while its thread claimed its lane.
+    pub begins_missed: u64,
+    /// Measurements of which there is no record: no memory for the ring, or none to
+    /// write to. They are in all figures.
+    pub records_missed: u64,
+}
+
+impl Losses {
+    /// Adds what a lane's threads have counted, whatever stands there.
+    pub(super) fn add(&mut self, errors: &LaneErrors) {
+        for (sum, more) in [
+            (&mut self.mismatched_ends, errors.mismatched_ends),
+            (&mut self.begins_refused, errors.begins_refused),
+            (&mut self.clock_anomalies, errors.clock_anomalies),
+            (&mut self.records_missed, errors.records_missed),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+    }
+}

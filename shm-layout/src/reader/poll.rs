@@ -1,0 +1,494 @@
+//! Polling: the picture that a reader keeps, mended.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+
+use super::backed::{Backed, Sparse};
+use super::bounds::{LONGEST_TEXT, MAX_LANES, MAX_POINTS, MAX_TEXT, TRIES};
+use super::cells::{self, CellReader};
+use super::chain::{LaneCells, Visited};
+use super::keys::{CacheKey, Owner, ReadBatch};
+use super::pending::Pending;
+use super::picture::{
+    ClockPicture, LaneErrors, LaneReading, Losses, Picture, PointPicture, Variant,
+};
+use super::reading::CellReading;
+
+use crate::layout::amounts::{Amounts, MOST};
+use crate::layout::cell::Cell;
+use crate::layout::control::{self, Change, Control};
+use crate::layout::geometry::{RING_BLOCKS, RING_SLOTS};
+use crate::layout::header::{ClockKind, Facts, ProcessState};
+use crate::layout::lane::{LanePicture, LaneState};
+use crate::layout::point::{EntryPicture, Text};
+use crate::layout::ring::{self, Drained, Record};
+use crate::layout::segment::Segment;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Polls one segment, its own or one that is lent to it.
+#[derive(Debug)]
+pub struct Reader<S = Segment> {
+    pub(super) segment: S,
+    facts: Facts,
+    pub(super) picture: Picture,
+    /// What the table said of `picture.points`.
+    entries: Vec<EntryPicture>,
+    /// Bytes of text that may still be read.
+    text_left: usize,
+    pub(super) lanes: Vec<LaneCache>,
+    /// Keys of the overflow lane's cells, by place in `picture.points`.
+    shared: Vec<CacheKey>,
+    cells: CellReader,
+    pending: Pending,
+    /// An entry of the directory is read into it.
+    entry: LanePicture,
+    /// The numbers of variants, in their order, and of their points.
+    pub(super) variants: Vec<(u32, u32)>,
+    /// Places of the sums of variants, by lane and point.
+    sums: HashMap<(u32, u32), u32>,
+    /// Cells that were looked at for being variants' ones.
+    sorted: usize,
+    /// Of those, the ones whose point was not in the table yet.
+    unsorted: Vec<usize>,
+    visited: Visited,
+    pub(super) backed: Backed,
+}
+
+/// What the last poll saw of a lane.
+#[derive(Debug, Default)]
+pub(super) struct LaneCache {
+    owner: Owner,
+    pub(super) keys: Vec<CacheKey>,
+    /// The first and the last of the records that were not folded.
+    records: (u64, u64),
+}
+
+impl<S: Borrow<Segment>> Reader<S> {
+    /// Reads a segment that was opened.
+    #[must_use]
+    pub fn new(segment: S, facts: Facts) -> Self {
+        let geometry = segment.borrow().geometry();
+        Self {
+            backed: Backed::of(segment.borrow()),
+            // No text is entered twice, so there are no more bytes than these.
+            // A damaged table may name the same ones again and again.
+            text_left: geometry.string_bytes().min(MAX_TEXT),
+            cells: CellReader::new(geometry),
+            pending: Pending::default(),
+            visited: Visited::new(geometry),
+            segment,
+            facts,
+            picture: Picture::default(),
+            entries: Vec::new(),
+            lanes: Vec::new(),
+            shared: Vec::new(),
+            entry: LanePicture::default(),
+            variants: Vec::new(),
+            sums: HashMap::new(),
+            sorted: 0,
+            unsorted: Vec::new(),
+        }
+    }
+
+    /// What the header says of the process.
+    #[must_use]
+    pub const fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The segment.
+    #[must_use]
+    pub fn segment(&self) -> &Segment {
+        self.segment.borrow()
+    }
+
+    /// Changes a point's control word; it takes effect at the point's next
+    /// begin. None if there is no such point. `monotonic_ns` is the time, by
+    /// CLOCK_MONOTONIC_RAW: a reset leaves it for all readers.
+    pub fn change(&self, point: u32, change: Change, monotonic_ns: u64) -> Option<Control> {
+        let segment: &Segment = self.segment.borrow();
+        let used = segment.ledger().points_used.load(Ordering::Relaxed);
+        let sparse = Sparse::new(segment, &self.backed);
+        let word = sparse.control(point as usize).filter(|_| u64::from(point) < used);
+        let time = sparse.reset_time(point as usize);
+        self.backed.rest();
+        let word = word?;
+        let before = match (change, time) {
+            (Change::Reset, Some(time)) => control::reset(word, time, monotonic_ns),
+            _ => control::apply(word, change),
+        };
+        if change == Change::Enable {
+            segment.wake();
+        }
+        Some(before)
+    }
+
+    /// The last picture.
+    #[must_use]
+    pub const fn picture(&self) -> &Picture {
+        &self.picture
+    }
+
+    /// Takes a picture.
+    pub fn poll(&mut self) -> &Picture {
+        self.poll_process();
+        self.poll_points();
+        self.poll_lanes();
+        self.poll_overflow();
+        self.sum_variants();
+        self.backed.rest();
+        &self.picture
+    }
+
+    /// Takes a picture of the process and its points, which takes a moment however much its
+    /// threads have measured: that is left out.
+    pub fn outline(&mut self) -> &Picture {
+        self.poll_process();
+        self.poll_points();
+        self.backed.rest();
+        &self.picture
+    }
+
+    fn poll_process(&mut self) {
+        let segment: &Segment = self.segment.borrow();
+        let ledger = segment.ledger();
+        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let rate = |word: &AtomicU64| get(word) as f64 / 1000.0;
+        let some = |value: f64| (value > 0.0).then_some(value);
+        let picture = &mut self.picture;
+
+        picture.poll += 1;
+        picture.exited = ledger.state.load(Ordering::Acquire) == ProcessState::Exited as u64;
+        ledger.read_name(&mut picture.name);
+        picture.clock = ClockPicture {
+            kind: ClockKind::from_word(get(&ledger.clock_kind)),
+            ticks_per_second: rate(&ledger.ticks_per_1000_s),
+            reported_ticks_per_second: some(rate(&ledger.reported_ticks_per_1000_s)),
+            core_hz: some(get(&ledger.core_hz) as f64),
+            invariant: get(&ledger.invariant) == 1,
+            system_clock: get(&ledger.system_clock) == 1,
+            overhead_inside: get(&ledger.overhead_inside),
+            overhead_pair: get(&ledger.overhead_pair),
+        };
+        picture.losses = Losses {
+            points_refused: get(&ledger.points_refused),
+            space_refused: get(&ledger.space_refused),
+            lanes_overflowed: get(&ledger.lanes_overflowed),
+            begins_missed: get(&ledger.begins_missed),
+            ..Losses::default()
+        };
+    }
+
+    /// Sums what variants have measured for the points that they are variants of.
+    fn sum_variants(&mut self) {
+        let Picture { poll, points, cells, .. } = &mut self.picture;
+        let waiting = std::mem::take(&mut self.unsorted);
+        for place in waiting.into_iter().chain(self.sorted..cells.len()) {
+            let (lane, point) = (cells[place].lane, cells[place].point);
+            let Some(of) = point_of(&self.variants, point) else {
+                // It may have been announced since the table was looked at, and be a
+                // variant.
+                if points.binary_search_by_key(&point, |known| known.id).is_err() {
+                    self.unsorted.push(place);
+                }
+                continue;
+            };
+            let sum = *self.sums.entry((lane, of)).or_insert_with(|| {
+                cells.push(CellReading::sum(lane, of));
+                cells.len() as u32 - 1
+            });
+            // Of one that was waiting the figures may not change any more.
+            (cells[place].is_part, cells[place].changed) = (true, *poll);
+            cells[sum as usize].variants.push(place as u32);
+        }
+        self.sorted = cells.len();
+        for &place in self.sums.values() {
+            let Picture { cells, poll, .. } = &mut self.picture;
+            CellReading::sum_up(place as usize, cells, *poll);
+        }
+    }
+
+    /// Copies the records that the rings hold, lane by lane, oldest first, each
+    /// with the number of its lane.
+    #[must_use]
+    pub fn records(&self) -> Vec<(u32, Record)> {
+        let mut records = Vec::new();
+        // A copy has zeros where the ring was written while it was made.
+        let is_there = |record: &&Record| **record != Record::default();
+        self.drain(
+            |_| 0,
+            |id, _, of_lane| {
+                records.extend(of_lane.iter().filter(is_there).map(|record| (id, *record)));
+            },
+        );
+        records
+    }
+
+    /// Copies what the rings hold from a record on, lane by lane, oldest first.
+    /// `from` tells by a lane's number the record to begin with; `take` is given the
+    /// lane, what came of it, and the records that are whole.
+    pub fn drain(&self, from: impl Fn(u32) -> u64, mut take: impl FnMut(u32, Drained, &[Record])) {
+        let segment: &Segment = self.segment.borrow();
+        let mut of_lane = Vec::new();
+        // A ring is one lane's; a damaged directory may name one many times.
+        let most = segment.geometry().blocks_present() / RING_BLOCKS as usize;
+        let sparse = Sparse::new(segment, &self.backed);
+        let lanes = self.picture.lanes.iter().filter_map(|reading| {
+            let lane = sparse.lane(reading.id as usize)?;
+            // What is written later is backed before that.
+            let written = lane.tally.written.load(Ordering::Acquire);
+            Some((reading.id, lane, sparse.ring(reading.lane.ring_block, written)?))
+        });
+        for (id, lane, slots) in lanes.take(most) {
+            of_lane.clear();
+            let drained = ring::drain(&lane.tally.written, slots, from(id), &mut of_lane);
+            if !self.variants.is_empty() {
+                for record in &mut of_lane {
+                    record.point = point_of(&self.variants, record.point).unwrap_or(record.point);
+                }
+            }
+            take(id, drained, &of_lane);
+        }
+        self.backed.rest();
+    }
+
+    fn poll_points(&mut self) {
+        let segment: &Segment = self.segment.borrow();
+        let used = segment.ledger().points_used.load(Ordering::Relaxed);
+        let used = usize::try_from(used).map_or(usize::MAX, |used| used);
+        let used = used.min(segment.geometry().points());
+        let sparse = Sparse::new(segment, &self.backed);
+        let points = &mut self.picture.points;
+        // Ids grow from one to the next, and no point ever goes.
+        let mut place = 0;
+        for (id, entry) in sparse.entries(used) {
+            let is_known = points.get(place).is_some_and(|point| point.id as usize == id);
+            if place == MAX_POINTS {
+                let refused = &mut self.picture.losses.points_refused;
+                *refused = refused.saturating_add((used - id) as u64);
+                break;
+            }
+            let (Some(entry), Some(word)) = (entry.read(), sparse.control_word(id)) else {
+                place += usize::from(is_known);
+                continue;
+            };
+            let mut text = |text| read_text(sparse, text, &mut self.text_left);
+            let control = Control(word);
+            // Most points were never reset.
+            let time = (control.epoch() != 0).then(|| sparse.reset_time(id)).flatten();
+            let reset_ns =
+                time.and_then(|time| control::reset_ns(control, time.load(Ordering::Relaxed)));
+            // Texts do not change in place, so the same offsets mean the same
+            // texts.
+            if is_known {
+                let (point, last) = (&mut points[place], &mut self.entries[place]);
+                if last.name != entry.name {
+                    point.name = text(entry.name);
+                }
+                if last.file != entry.file {
+                    point.file = text(entry.file);
+                }
+                (point.line, point.control, *last) = (entry.line, control, entry);
+                (point.device, point.wall, point.reset_ns) = (entry.device, entry.wall, reset_ns);
+            } else {
+                let (name, file) = (text(entry.name), text(entry.file));
+                let id = id as u32;
+                let found = entry.variant.filter(|variant| variant.point < id);
+                let variant = found.map(|found| {
+                    let (names, each) = amounts_of(&text(found.amounts));
+                    let of = points.binary_search_by_key(&found.point, |point| point.id);
+                    if let Ok(of) = of
+                        && points[of].amounts.is_empty()
+                    {
+                        points[of].amounts = names;
+                    }
+                    let at = self.variants.partition_point(|(known, _)| *known < id);
+                    self.variants.insert(at, (id, found.point));
+                    Variant { of: found.point, each }
+                });
+                let (EntryPicture { line, device, wall, .. }, amounts) = (entry, Vec::new());
+                let point = PointPicture {
+                    id,
+                    name,
+                    file,
+                    line,
+                    device,
+                    wall,
+                    control,
+                    reset_ns,
+                    amounts,
+                    variant,
+                };
+                points.insert(place, point);
+                self.entries.insert(place, entry);
+                // One that was announced late: the places behind it move.
+                if place < self.shared.len() {
+                    self.shared.insert(place, CacheKey::default());
+                }
+            }
+            place += 1;
+        }
+    }
+
+    fn poll_lanes(&mut self) {
+        let segment: &Segment = self.segment.borrow();
+        let geometry = segment.geometry();
+        let used = segment.ledger().lanes_used.load(Ordering::Acquire);
+        let lanes = segment.geometry().lanes().min(MAX_LANES);
+        let used = usize::try_from(used).map_or(lanes, |used| used.min(lanes));
+        self.lanes.resize_with(used.max(self.lanes.len()), LaneCache::default);
+        self.visited.forget();
+        let sparse = Sparse::new(segment, &self.backed);
+        let mut place = 0;
+        for (id, lane) in sparse.lanes(used) {
+            let cache = &mut self.lanes[id];
+            let readings = &mut self.picture.lanes;
+            let is_known = readings.get(place).is_some_and(|lane| lane.id as usize == id);
+            // An entry that changes under our eyes has a new owner; the next
+            // poll will know it.
+            let entry = &mut self.entry;
+            if !(0..TRIES).any(|_| lane.read_into(entry)) {
+                place += usize::from(is_known);
+                continue;
+            }
+            if entry.state == LaneState::Free && entry.cells_block == 0 && !is_known {
+                continue;
+            }
+            if !is_known {
+                readings.insert(place, LaneReading { id: id as u32, ..LaneReading::default() });
+            }
+            let reading = &mut readings[place];
+            place += 1;
+            std::mem::swap(&mut reading.lane, entry);
+            let entry = &reading.lane;
+
+            let tally = &lane.tally;
+            reading.written = tally.written.load(Ordering::Relaxed);
+            reading.switches = tally.switches.load(Ordering::Relaxed);
+            let losses = &mut self.picture.losses;
+            reading.errors = LaneErrors::of(tally);
+            losses.add(&reading.errors);
+            if entry.ring_block != 0 {
+                let lost = reading.written.saturating_sub(RING_SLOTS as u64 - 1);
+                losses.records_lost = losses.records_lost.saturating_add(lost);
+            }
+
+            let first_block = entry.cells_block;
+            let owner = Owner::One { generation: entry.generation, state: entry.state };
+            if cache.owner != owner {
+                cache.owner = owner;
+                cache.keys.iter_mut().for_each(CacheKey::forget);
+            }
+            // Before the cells: what they lack is in here.
+            let written = tally.written.load(Ordering::Acquire);
+            let ring = sparse.ring(entry.ring_block, written);
+            let points = geometry.points().min(MAX_POINTS);
+            self.pending.take(tally, ring, &mut cache.records, points);
+            let (pending, picture) = (&self.pending, &mut self.picture);
+            let cells = LaneCells::new(sparse, first_block, &mut self.visited);
+            let mut cells = cells.fuse().enumerate();
+            let from =
+                cells::From { lane: id as u32, owner, before: (0, 0), pending, tally: Some(tally) };
+            let mut seen = 0;
+            let mut near = ReadBatch::default();
+            loop {
+                let mut stale = ReadBatch::default();
+                while !stale.is_full()
+                    && let Some((index, cell)) = cells.next()
+                {
+                    seen = index + 1;
+                    if cache.keys.len() == index {
+                        cache.keys.push(CacheKey::default());
+                    }
+                    let key = &cache.keys[index];
+                    if !key.is_fresh(sparse, cell, pending) {
+                        stale.add((index, key), cell, sparse, picture);
+                    }
+                }
+                // The memory of those before them has come meanwhile.
+                for (index, cell) in near.iter() {
+                    let key = &mut cache.keys[index];
+                    if !self.cells.read(sparse, cell, &from, key, picture) {
+                        picture.losses.cells_busy += 1;
+                    }
+                }
+                if stale.is_empty() {
+                    break;
+                }
+                stale.fetch_counts(&cache.keys, picture);
+                near = stale;
+            }
+            // Only a damaged chain is shorter than it was. Their readings keep their
+            // places, or a chain that comes and goes would add to them without end.
+            cache.keys.iter_mut().skip(seen).for_each(CacheKey::forget);
+        }
+    }
+
+    fn poll_overflow(&mut self) {
+        let segment: &Segment = self.segment.borrow();
+        let id = segment.overflow_lane();
+        let sparse = Sparse::new(segment, &self.backed);
+        // The entry has memory once a thread has found no lane. The cells are in
+        // use before: handlers that interrupt the probe itself record there.
+        let entered = segment.ledger().overflow_used.load(Ordering::Acquire) != 0;
+        let lane = sparse.lane(id).filter(|_| entered);
+        let mut used = lane.is_some();
+        let none = Pending::default();
+        for (place, entry) in self.entries.iter().enumerate() {
+            let cells = entry.shared_cells.map(|offset| sparse.shared_cell(offset));
+            let Some((cell, before)) = Cell::newest_shared(cells) else { continue };
+            used = true;
+            if self.shared.len() <= place {
+                self.shared.resize_with(place + 1, CacheKey::default);
+            }
+            // Many threads add to it, so its sequence word says nothing.
+            let before = before.and_then(Cell::ever).unwrap_or_default();
+            let (lane, owner, pending) = (id as u32, Owner::All, &none);
+            let from = cells::From { lane, owner, before, pending, tally: None };
+            let key = &mut self.shared[place];
+            self.cells.read(sparse, cell, &from, key, &mut self.picture);
+        }
+        if !used {
+            return;
+        }
+        let lanes = &mut self.picture.lanes;
+        if lanes.last().is_none_or(|last| !last.overflow) {
+            lanes.push(LaneReading { id: id as u32, overflow: true, ..LaneReading::default() });
+        }
+        if let (Some(reading), Some(lane)) = (lanes.last_mut(), lane) {
+            reading.errors = LaneErrors::of(&lane.tally);
+            self.picture.losses.add(&reading.errors);
+            reading.switches = lane.tally.switches.load(Ordering::Relaxed);
+        }
+    }
+}
+
+/// The point that one is a variant of.
+pub(super) fn point_of(variants: &[(u32, u32)], point: u32) -> Option<u32> {
+    let at = variants.binary_search_by_key(&point, |(variant, _)| *variant).ok()?;
+    Some(variants[at].1)
+}
+
+/// The names of amounts, and what each measurement has of them, as
+/// [`crate::layout::point`] has them.
+fn amounts_of(text: &str) -> (Vec<String>, Option<Amounts>) {
+    let (mut names, mut each) = (Vec::new(), Some(Amounts::default()));
+    for (place, amount) in text.split(',').take(MOST).enumerate() {
+        let (name, value) = amount.split_once('=').unwrap_or((amount, ""));
+        names.push(name.to_owned());
+        match (&mut each, value.parse()) {
+            (Some(each), Ok(value)) => each[place] = value,
+            _ => each = None,
+        }
+    }
+    (names, each)
+}
+
+/// Reads a text; `left` is charged for it.
+fn read_text(segment: Sparse<'_>, text: Text, left: &mut usize) -> String {
+    let len = (text.len.min(LONGEST_TEXT) as usize).min(*left);
+    let bytes = segment.text(text.offset as usize, len).unwrap_or_default();
+    *left -= bytes.len();
+    let bytes: Vec<u8> = bytes.iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}

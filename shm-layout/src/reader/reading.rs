@@ -1,0 +1,192 @@
+//! A reading: the figures of a cell, as plain data.
+
+use std::mem::offset_of;
+
+use super::histogram::Histogram;
+use crate::layout::amounts::Amounts;
+use crate::layout::cell::{CellPicture, Sums};
+use crate::layout::control::Control;
+use crate::layout::ring::Addition;
+
+/// A cell since the last reset of its point.
+///
+/// What a poll writes of a cell in use lies together in the first lines.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub struct CellReading {
+    /// Number of the poll that changed this reading last.
+    pub changed: u64,
+    /// Number of the lane.
+    pub lane: u32,
+    /// Number of the point.
+    pub point: u32,
+    /// Figures of the lane's owner.
+    pub live: Sums,
+    /// Measurements since the process began, whatever was reset.
+    pub lifetime_count: u64,
+    /// Exclusive ticks since the process began, whatever was reset.
+    pub lifetime_exclusive: u64,
+    /// Measurements that the cell has settled.
+    pub(super) settled_count: u64,
+    /// Measurements by bucket, of `live` and `retired` together. It is read
+    /// beside the sums: of a cell in use it may be ahead of them by the
+    /// measurements that ended in between, and is never behind.
+    pub histogram: Histogram,
+    /// Figures of owners before.
+    pub retired: Sums,
+    /// Sums of amounts of the lane's owner, where the cell has them.
+    pub live_amounts: Amounts,
+    /// The same of owners before.
+    pub retired_amounts: Amounts,
+    /// It is a part of the reading of the point that its point is a variant of.
+    pub is_part: bool,
+    /// Of what is the sum of the point's variants: their places in the picture.
+    pub variants: Vec<u32>,
+}
+
+/// Bytes of a reading that a poll writes of a cell in use.
+pub(super) const IN_USE: usize = offset_of!(CellReading, histogram) + offset_of!(Histogram, added);
+const _: () = assert!(IN_USE <= 192, "three lines");
+
+impl CellReading {
+    pub(super) fn blank() -> Self {
+        Self {
+            changed: 0,
+            lane: 0,
+            point: 0,
+            live: Sums::default(),
+            lifetime_count: 0,
+            lifetime_exclusive: 0,
+            settled_count: 0,
+            histogram: Histogram::default(),
+            retired: Sums::default(),
+            live_amounts: Amounts::default(),
+            retired_amounts: Amounts::default(),
+            is_part: false,
+            variants: Vec::new(),
+        }
+    }
+
+    /// The figures and sums of amounts of all who have owned the lane.
+    #[must_use]
+    pub fn all_owners(&self) -> (Sums, Amounts) {
+        let sums = [&self.retired, &self.live];
+        let mut amounts = self.retired_amounts;
+        for (sum, more) in amounts.iter_mut().zip(self.live_amounts) {
+            *sum = sum.saturating_add(more);
+        }
+        (together(sums.into_iter()), amounts)
+    }
+
+    /// The sum of a point's variants on a lane, of none so far.
+    pub(super) fn sum(lane: u32, point: u32) -> Self {
+        Self { lane, point, ..Self::blank() }
+    }
+
+    /// Sums the variants anew, if one has changed in that poll.
+    pub(super) fn sum_up(place: usize, cells: &mut [Self], poll: u64) {
+        let is_new = |part: &u32| cells[*part as usize].changed == poll;
+        if !cells[place].variants.iter().any(is_new) {
+            return;
+        }
+        let mut sum = std::mem::replace(&mut cells[place], Self::blank());
+        let places = std::mem::take(&mut sum.variants);
+        sum.changed = poll;
+        (sum.lifetime_count, sum.lifetime_exclusive) = (0, 0);
+        sum.histogram.clear();
+        for &part in &places {
+            let part = &cells[part as usize];
+            sum.lifetime_count = sum.lifetime_count.saturating_add(part.lifetime_count);
+            sum.lifetime_exclusive = sum.lifetime_exclusive.saturating_add(part.lifetime_exclusive);
+            sum.histogram.add(&part.histogram);
+        }
+        let parts = || places.iter().map(|&part| &cells[part as usize]);
+        sum.live = together(parts().map(|part| &part.live));
+        sum.retired = together(parts().map(|part| &part.retired));
+        sum.variants = places;
+        cells[place] = sum;
+    }
+
+    /// What a copy of the cell says about its point, beside the live figures, which are there.
+    /// These are `owned` by the thread that has the lane now. `past` are measurements and
+    /// exclusive ticks in windows that a reset has ended, and in another cell.
+    pub(super) fn take(
+        &mut self,
+        cell: &CellPicture,
+        past: (u64, u64),
+        owned: bool,
+        current: bool,
+    ) {
+        let settled = &cell.settled;
+        let sum =
+            |past: u64, settled: u64, live: u64| past.wrapping_add(settled).wrapping_add(live);
+        self.lifetime_count = sum(past.0, settled.count, self.live.count);
+        self.lifetime_exclusive = sum(past.1, settled.exclusive, self.live.exclusive);
+        (self.live_amounts, self.retired_amounts) = Default::default();
+        if !current {
+            (self.live, self.retired) = (Sums::default(), Sums::default());
+            return;
+        }
+        self.retired.clone_from(settled);
+        self.retired.bound_minimum();
+        self.live.bound_minimum();
+        self.retired_amounts = cell.amounts.settled;
+        if owned {
+            self.live_amounts = cell.amounts.live;
+            return;
+        }
+        // The thread has ended; its figures stay.
+        let live = std::mem::take(&mut self.live);
+        self.retired.merge(&live);
+        self.retired.last = live.last;
+        self.retired.average_fixed = live.average_fixed;
+        for (sum, more) in self.retired_amounts.iter_mut().zip(cell.amounts.live) {
+            *sum = sum.saturating_add(more);
+        }
+    }
+
+    /// Adds the records of these that the cell lacks, which holds those below number `records`,
+    /// to what it held. Whether there were any.
+    #[inline]
+    pub(super) fn add(
+        &mut self,
+        pending: &[(u64, Addition)],
+        records: u64,
+        control: Control,
+        current: bool,
+    ) -> bool {
+        if pending.is_empty() {
+            return false;
+        }
+        let lacks = pending.partition_point(|(number, _)| *number < records);
+        let pending = &pending[lacks..];
+        // Of a fold that was cut off some may be in the histogram, the first ones.
+        let folded = self.live.count.wrapping_add(self.settled_count);
+        let is_counted = self.histogram.counted.saturating_sub(folded);
+        for (place, (_, addition)) in pending.iter().enumerate() {
+            self.live.add(control, addition.exclusive, addition.inclusive);
+            if current && place as u64 >= is_counted {
+                self.histogram.put_in(addition.exclusive);
+            }
+        }
+        !pending.is_empty()
+    }
+}
+
+/// Sums of several variants. The last measurement and the average are told of each
+/// one only: the first is that of the variant with most measurements, the other the
+/// mean of theirs, weighted by their counts.
+fn together<'a>(parts: impl Iterator<Item = &'a Sums>) -> Sums {
+    let mut sum = Sums::default();
+    let (mut most, mut weighted) = (0, 0_u128);
+    for part in parts.filter(|part| part.count > 0) {
+        sum.merge(part);
+        weighted = weighted
+            .saturating_add(u128::from(part.average_fixed).saturating_mul(part.count.into()));
+        if part.count >= most {
+            (most, sum.last) = (part.count, part.last);
+        }
+    }
+    sum.average_fixed = (weighted / u128::from(sum.count.max(1))) as u64;
+    sum
+}
