@@ -24,7 +24,7 @@ use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 use std::{env, hint, thread};
 
-use pfp::Timed;
+use pfp::MeteredPoint;
 
 /// Elements of the array: 16 KiB.
 const LENGTH: usize = 4096;
@@ -43,12 +43,12 @@ type Way = fn(&mut [u32], u32);
 struct Worker {
     name: &'static str,
     way: Way,
-    point: &'static Timed,
+    point: &'static MeteredPoint,
 }
 
 macro_rules! worker {
     ($name:literal, $way:expr) => {{
-        static POINT: Timed = Timed::new(concat!("add:", $name), &["elements"]);
+        static POINT: MeteredPoint = MeteredPoint::new(concat!("add:", $name), &["elements"]);
         Worker { name: $name, way: $way, point: &POINT }
     }};
 }

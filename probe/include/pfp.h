@@ -271,7 +271,7 @@ int pfpHwiEnd(void *hwi);
  *
  * measures under a point that pfp_point() has given.
  *
- *     PFP_TIMED("triad", n * 24, n * 2);
+ *     PFP_METERED("triad", n * 24, n * 2);
  *     PFP_AMOUNTS("handle", "requests,bytes", count, size);
  *
  * are PFP_SCOPE with what the region does: bytes and floating-point operations, or one
@@ -433,24 +433,24 @@ typedef struct pfp_scope {
 } pfp_scope_t;
 
 /* A place in the source with amounts, whose names have commas between them. */
-typedef struct pfp_timed_site {
+typedef struct pfp_metered_site {
     const pfp_point_t *point;
     const char *name;
     const char *file;
     const char *amounts;
     unsigned line;
-} pfp_timed_site_t;
+} pfp_metered_site_t;
 
 /* A region with amounts that is open. */
-typedef struct pfp_timed {
+typedef struct pfp_metered {
     uint64_t tag;
     uint64_t noted[7];
     uint64_t amounts[4];
-} pfp_timed_t;
+} pfp_metered_t;
 
-void pfp_timed_begin_site(pfp_timed_t *scope, pfp_timed_site_t *site);
-void pfp_timed_begin_point(pfp_timed_t *scope, pfp_point_t *point);
-void pfp_timed_end_on(pfp_timed_t *scope);
+void pfp_metered_begin_site(pfp_metered_t *scope, pfp_metered_site_t *site);
+void pfp_metered_begin_point(pfp_metered_t *scope, pfp_point_t *point);
+void pfp_metered_end_on(pfp_metered_t *scope);
 void pfp_scope_begin_site(pfp_scope_t *scope, pfp_site_t *site);
 void pfp_scope_begin_point(pfp_scope_t *scope, pfp_point_t *point);
 void pfp_scope_end_on(pfp_scope_t *scope);
@@ -519,42 +519,42 @@ PFP_INLINE_ void pfp_scope_end_(pfp_scope_t *scope)
         pfp_scope_end_on(scope);
 }
 
-PFP_INLINE_ int pfp_timed_is_on_(pfp_timed_t *scope, pfp_timed_site_t *site)
+PFP_INLINE_ int pfp_metered_is_on_(pfp_metered_t *scope, pfp_metered_site_t *site)
 {
     scope->tag = 0;
     return pfp_is_on_(__atomic_load_n(&site->point, __ATOMIC_ACQUIRE));
 }
 
-PFP_INLINE_ void pfp_timed_begin_(pfp_timed_t *scope, pfp_timed_site_t *site, uint64_t a,
+PFP_INLINE_ void pfp_metered_begin_(pfp_metered_t *scope, pfp_metered_site_t *site, uint64_t a,
                                   uint64_t b, uint64_t c, uint64_t d)
 {
     scope->amounts[0] = a;
     scope->amounts[1] = b;
     scope->amounts[2] = c;
     scope->amounts[3] = d;
-    pfp_timed_begin_site(scope, site);
+    pfp_metered_begin_site(scope, site);
 }
 
-PFP_INLINE_ int pfp_timed_of_is_on_(pfp_timed_t *scope, const pfp_point_t *point)
+PFP_INLINE_ int pfp_metered_of_is_on_(pfp_metered_t *scope, const pfp_point_t *point)
 {
     scope->tag = 0;
     return point && pfp_is_on_(point);
 }
 
-PFP_INLINE_ void pfp_timed_begin_of_(pfp_timed_t *scope, pfp_point_t *point, uint64_t a,
+PFP_INLINE_ void pfp_metered_begin_of_(pfp_metered_t *scope, pfp_point_t *point, uint64_t a,
                                      uint64_t b, uint64_t c, uint64_t d)
 {
     scope->amounts[0] = a;
     scope->amounts[1] = b;
     scope->amounts[2] = c;
     scope->amounts[3] = d;
-    pfp_timed_begin_point(scope, point);
+    pfp_metered_begin_point(scope, point);
 }
 
-PFP_INLINE_ void pfp_timed_end_(pfp_timed_t *scope)
+PFP_INLINE_ void pfp_metered_end_(pfp_metered_t *scope)
 {
     if (scope->tag)
-        pfp_timed_end_on(scope);
+        pfp_metered_end_on(scope);
 }
 
 /* Amounts as they are kept: no number and what is negative as 0, too much as the most. */
@@ -591,16 +591,16 @@ private:
 };
 
 /* The same with amounts, which are put in afterwards. */
-class timed {
+class metered {
 public:
-    inline __attribute__((always_inline)) timed() {}
-    inline __attribute__((always_inline)) ~timed() { pfp_timed_end_(&scope_); }
-    inline __attribute__((always_inline)) pfp_timed_t *in() { return &scope_; }
+    inline __attribute__((always_inline)) metered() {}
+    inline __attribute__((always_inline)) ~metered() { pfp_metered_end_(&scope_); }
+    inline __attribute__((always_inline)) pfp_metered_t *in() { return &scope_; }
 
 private:
-    timed(const timed &);
-    timed &operator=(const timed &);
-    pfp_timed_t scope_;
+    metered(const metered &);
+    metered &operator=(const metered &);
+    pfp_metered_t scope_;
 };
 
 inline uint64_t amount_(float x) { return pfp_amount_of_real_(static_cast<double>(x)); }
@@ -613,8 +613,8 @@ template <class T> inline __attribute__((always_inline)) uint64_t amount_(T x)
 } // namespace pfp
 
 #define PFP_AMOUNT_(x) pfp::amount_((x) + 0)
-#define PFP_TIMED_VAR_(var) pfp::timed var
-#define PFP_TIMED_IN_(var) var.in()
+#define PFP_METERED_VAR_(var) pfp::metered var
+#define PFP_METERED_IN_(var) var.in()
 
 #define PFP_SCOPE_AT_(site, var, name)                                             \
     PFP_SITE_(site, name);                                                           \
@@ -634,9 +634,9 @@ template <class T> inline __attribute__((always_inline)) uint64_t amount_(T x)
         : pfp_amount_ > 0                   ? (uint64_t)pfp_amount_                    \
                                             : 0;                                       \
     }))
-#define PFP_TIMED_VAR_(var)                                                          \
-    pfp_timed_t var __attribute__((cleanup(pfp_timed_end_)))
-#define PFP_TIMED_IN_(var) (&var)
+#define PFP_METERED_VAR_(var)                                                          \
+    pfp_metered_t var __attribute__((cleanup(pfp_metered_end_)))
+#define PFP_METERED_IN_(var) (&var)
 #define PFP_SCOPE_OF_AT_(var, point)                                               \
     pfp_scope_t var __attribute__((cleanup(pfp_scope_end_)));                        \
     pfp_scope_begin_of_(&var, point)
@@ -646,17 +646,17 @@ template <class T> inline __attribute__((always_inline)) uint64_t amount_(T x)
 #define PFP_HERE_(prefix) PFP_JOIN_(prefix, __LINE__)
 #define PFP_SCOPE(name)                                                              \
     PFP_SCOPE_AT_(PFP_HERE_(pfp_site_), PFP_HERE_(pfp_scope_), "" name)
-#define PFP_TIMED_AT_(site, var, name, names, a, b, c, d)                            \
-    static pfp_timed_site_t site = {&pfp_unregistered_, name, __FILE__, names, __LINE__}; \
-    PFP_TIMED_VAR_(var);                                                             \
-    if (pfp_timed_is_on_(PFP_TIMED_IN_(var), &site))                                 \
-    pfp_timed_begin_(PFP_TIMED_IN_(var), &site, PFP_AMOUNT_(a), PFP_AMOUNT_(b),      \
+#define PFP_METERED_AT_(site, var, name, names, a, b, c, d)                            \
+    static pfp_metered_site_t site = {&pfp_unregistered_, name, __FILE__, names, __LINE__}; \
+    PFP_METERED_VAR_(var);                                                             \
+    if (pfp_metered_is_on_(PFP_METERED_IN_(var), &site))                                 \
+    pfp_metered_begin_(PFP_METERED_IN_(var), &site, PFP_AMOUNT_(a), PFP_AMOUNT_(b),      \
                      PFP_AMOUNT_(c), PFP_AMOUNT_(d))
-#define PFP_TIMED_OF_AT_(of, var, of_point, a, b, c, d)                               \
+#define PFP_METERED_OF_AT_(of, var, of_point, a, b, c, d)                               \
     pfp_point_t *const of = of_point;                                                \
-    PFP_TIMED_VAR_(var);                                                             \
-    if (pfp_timed_of_is_on_(PFP_TIMED_IN_(var), of))                                 \
-    pfp_timed_begin_of_(PFP_TIMED_IN_(var), of, PFP_AMOUNT_(a), PFP_AMOUNT_(b),      \
+    PFP_METERED_VAR_(var);                                                             \
+    if (pfp_metered_of_is_on_(PFP_METERED_IN_(var), of))                                 \
+    pfp_metered_begin_of_(PFP_METERED_IN_(var), of, PFP_AMOUNT_(a), PFP_AMOUNT_(b),      \
                         PFP_AMOUNT_(c), PFP_AMOUNT_(d))
 /* How many they are, up to eight. */
 #define PFP_COUNT_(...) PFP_NINTH_(__VA_ARGS__, 8, 7, 6, 5, 4, 3, 2, 1, 0)
@@ -664,19 +664,19 @@ template <class T> inline __attribute__((always_inline)) uint64_t amount_(T x)
 #define PFP_AT_MOST_FOUR_(...)                                                       \
     PFP_ASSERT_(PFP_COUNT_(__VA_ARGS__) <= 4, "a region has at most four amounts")
 /* Fill up to four. */
-#define PFP_TIMED_OF_(site, var, name, names, a, b, c, d, ...)                       \
-    PFP_TIMED_AT_(site, var, name, names, a, b, c, d)
-#define PFP_TIMED_OF_POINT_(of, var, point, a, b, c, d, ...)                         \
-    PFP_TIMED_OF_AT_(of, var, point, a, b, c, d)
+#define PFP_METERED_OF_(site, var, name, names, a, b, c, d, ...)                       \
+    PFP_METERED_AT_(site, var, name, names, a, b, c, d)
+#define PFP_METERED_OF_POINT_(of, var, point, a, b, c, d, ...)                         \
+    PFP_METERED_OF_AT_(of, var, point, a, b, c, d)
 #define PFP_AMOUNTS(name, names, ...)                                                \
     PFP_AT_MOST_FOUR_(__VA_ARGS__);                                                  \
-    PFP_TIMED_OF_(PFP_HERE_(pfp_timed_site_), PFP_HERE_(pfp_timed_), "" name, "" names, \
+    PFP_METERED_OF_(PFP_HERE_(pfp_metered_site_), PFP_HERE_(pfp_metered_), "" name, "" names, \
                   __VA_ARGS__, 0, 0, 0, 0, 0)
 #define PFP_AMOUNTS_OF(point, ...)                                                   \
     PFP_AT_MOST_FOUR_(__VA_ARGS__);                                                  \
-    PFP_TIMED_OF_POINT_(PFP_HERE_(pfp_timed_point_), PFP_HERE_(pfp_timed_of_), point, \
+    PFP_METERED_OF_POINT_(PFP_HERE_(pfp_metered_point_), PFP_HERE_(pfp_metered_of_), point, \
                         __VA_ARGS__, 0, 0, 0, 0, 0)
-#define PFP_TIMED(name, bytes, flops) PFP_AMOUNTS(name, "bytes,flops", bytes, flops)
+#define PFP_METERED(name, bytes, flops) PFP_AMOUNTS(name, "bytes,flops", bytes, flops)
 #define PFP_SCOPE_OF(point) PFP_SCOPE_OF_AT_(PFP_HERE_(pfp_scope_of_), point)
 #define PFP_FUNCTION()                                                               \
     PFP_SCOPE_AT_(PFP_HERE_(pfp_site_of_), PFP_HERE_(pfp_function_), __func__)
@@ -807,7 +807,7 @@ PFP_NOTHING_ const char *pfp_version(void) { return ""; }
      (void)sizeof((d) + 0))
 #define PFP_AMOUNTS(name, names, ...) PFP_SEEN_(__VA_ARGS__, 0, 0, 0, 0, 0)
 #define PFP_AMOUNTS_OF(point, ...) ((void)(point), PFP_AMOUNTS("", "", __VA_ARGS__))
-#define PFP_TIMED(name, bytes, flops) PFP_AMOUNTS(name, "bytes,flops", bytes, flops)
+#define PFP_METERED(name, bytes, flops) PFP_AMOUNTS(name, "bytes,flops", bytes, flops)
 
 #endif /* PFP_DISABLE */
 

@@ -1,6 +1,6 @@
 //! What can be said to be an amount of a region.
 
-/// A number that a region can carry: see [`crate::scope!`] and [`crate::Timed`].
+/// A number that a region can carry: see [`crate::scope!`] and [`crate::MeteredPoint`].
 pub trait Amount {
     /// As it is kept: what is negative, or no number, counts as 0, and what is more
     /// than 64 bits hold as their most.

@@ -20,7 +20,7 @@ use crate::engine::{by_hand, calibrate, current, door, measure, numeric, patienc
 use crate::errno;
 pub use crate::file::File;
 pub use crate::loaded::{Loaded, Mapping, each_mapping};
-use crate::{ExecutionContext, Guard, Point, Stats, Timed, TimedGuard};
+use crate::{ExecutionContext, Guard, MeteredGuard, MeteredPoint, Point, Stats};
 
 /// Begins a region of a point into the caller's memory. The point's word was read
 /// by the caller, and said that the point is on.
@@ -31,31 +31,31 @@ pub fn begin_into(point: &'static Point, word: u64, guard: &mut MaybeUninit<Guar
 
 /// Begins a region of a point with amounts, which the guard has and whose tag is 0.
 #[inline(always)]
-pub fn begin_timed(timed: &'static Timed, guard: &mut TimedGuard) {
-    timed.begin_with(guard);
+pub fn begin_metered(metered: &'static MeteredPoint, guard: &mut MeteredGuard) {
+    metered.begin_with(guard);
 }
 
-/// Begins a region of a point that [`Timed::point`] has given, as [`begin_timed`] does; false
-/// if it is no such point.
+/// Begins a region of a point that [`MeteredPoint::point`] has given, as [`begin_metered`] does;
+/// false if it is no such point.
 #[inline(always)]
-pub fn begin_timed_of(point: &'static Point, guard: &mut TimedGuard) -> bool {
-    point.timed().map(|timed| timed.begin_with(guard)).is_some()
+pub fn begin_metered_of(point: &'static Point, guard: &mut MeteredGuard) -> bool {
+    point.metered().map(|metered| metered.begin_with(guard)).is_some()
 }
 
-/// Ends a region of a point that [`Timed::point`] has given, with its amounts; false if it is no
-/// such point.
+/// Ends a region of a point that [`MeteredPoint::point`] has given, with its amounts; false if it
+/// is no such point.
 pub fn end_with(point: &'static Point, latch: bool, amounts: &[u64]) -> bool {
-    let Some(timed) = point.timed() else { return false };
+    let Some(metered) = point.metered() else { return false };
     let amounts = std::array::from_fn(|at| amounts.get(at).copied().unwrap_or(0));
-    by_hand::end_with(timed, latch, &amounts);
+    by_hand::end_with(metered, latch, &amounts);
     true
 }
 
 /// What all regions of such a point had of each amount; none if it is no such point.
 #[must_use]
 pub fn amounts(point: &'static Point) -> Option<Vec<u128>> {
-    let timed = point.timed()?;
-    Some(timed.amounts().into_iter().map(|(_, sum)| sum).collect())
+    let metered = point.metered()?;
+    Some(metered.amounts().into_iter().map(|(_, sum)| sum).collect())
 }
 
 /// [`begin_into`] for a function that a compiler's hooks begin.
@@ -92,7 +92,7 @@ pub fn environment(name: &CStr) -> Option<&'static OsStr> {
 
 /// Leaves the caller's `errno` as it was.
 pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
-    errno::kept(work)
+    errno::preserve(work)
 }
 
 /// Maps memory of zeros, which reads as zeros again in a forked child.
@@ -134,7 +134,7 @@ pub fn count_refusal() {
     // It may be the first thing that the thread does.
     let thread = current::thread().filter(|thread| thread.is_alive()).or_else(door::thread);
     match thread {
-        Some(thread) => thread.count(|tally| &tally.refused),
+        Some(thread) => thread.count(|counters| &counters.refused),
         None => process::miss(),
     }
 }
@@ -207,5 +207,5 @@ pub fn renew(context: &ExecutionContext) -> bool {
 #[must_use]
 pub fn folding() -> u64 {
     let thread = current::thread().filter(|thread| thread.is_alive());
-    thread.map_or(0, |thread| thread.tally().folding.load(Relaxed))
+    thread.map_or(0, |thread| thread.counters().folding.load(Relaxed))
 }

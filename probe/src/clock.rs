@@ -3,10 +3,10 @@
 //! A thread's on-CPU clock is `ticks - off`, where `off` is the time the thread
 //! has spent off the CPU. `off` changes only when the kernel switches the thread
 //! out, so it is kept in the thread's private memory and refreshed only after a
-//! switch. How a switch is noticed is a **rung** of a ladder; all rungs come
-//! down to one word that the thread watches:
+//! switch. A **clock source** is a way to notice a switch. The sources form a ladder, best first,
+//! and each comes down to one word that the thread watches:
 //!
-//! | rung | the word | noticed because |
+//! | clock source | the word | noticed because |
 //! |---|---|---|
 //! | rseq | `rseq_cs` of the thread's restartable-sequence area | the kernel clears it when the thread was switched out or took a signal |
 //! | perf | `lock` of a self-monitoring perf event's page | the kernel moves it at every switch |

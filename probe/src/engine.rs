@@ -14,7 +14,7 @@
 //! overhead, moment, measure: the hot path
 //! fold, thread::{record, space}, busy: what the ring holds, added to cells
 //! suspend: putting a context aside     thread::lane: how a thread comes to its lane
-//! registry, process::making: how a point and the process are made
+//! variants: points with amounts     registry, process::making: how a point and the process are made
 //! guard, lap: a region that lasts as long as a value
 //! calibrate, leader, image: what is done as this copy of pfp is loaded
 //! door: makes what a begin has missed
@@ -78,12 +78,13 @@ pub(crate) mod state;
 mod suspend;
 pub(crate) mod thread;
 pub(crate) mod turn;
+pub(crate) mod variants;
 
 pub use self::guard::Guard;
+pub use self::variants::{MeteredGuard, MeteredPoint};
 #[cfg(feature = "cuda")]
 pub(crate) use crate::errno;
 pub use crate::frame::__finish_frame;
-pub use crate::timed::{Timed, TimedGuard};
 
 /// What to do where the system refuses shared memory, or private memory.
 pub(crate) fn advice(is_private: bool, errno: i32) -> String {

@@ -2,7 +2,7 @@
 
 /// Does something that may ask the system in vain, and leaves `errno` as it was: the
 /// host may stand between a call of its own and the question why that failed.
-pub(crate) fn kept<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) fn preserve<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: no preconditions; the place is valid as long as the thread runs.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: see above.

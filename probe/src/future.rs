@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::amount::in_order;
-use crate::engine::future::{Polled, TimedPolled};
-use crate::{Amount, Point, Timed};
+use crate::engine::future::{MeteredPolled, Polled};
+use crate::{Amount, MeteredPoint, Point};
 
 /// A future whose polls are measured; their sum is one measurement, recorded
 /// when it is ready, or is dropped before. See [`Point::measure_async`].
@@ -17,11 +17,11 @@ pub struct Measured<F> {
     future: F,
 }
 
-/// The same with amounts. See [`Timed::measure_async`].
+/// The same with amounts. See [`MeteredPoint::measure_async`].
 #[must_use = "a future does nothing unless it is polled"]
 #[derive(Debug)]
 pub struct TimedMeasured<F> {
-    polled: TimedPolled,
+    polled: MeteredPolled,
     future: F,
 }
 
@@ -36,7 +36,7 @@ impl Point {
     }
 }
 
-impl Timed {
+impl MeteredPoint {
     /// Measures a future over all its polls, as [`Point::measure_async`] does, with
     /// these amounts. `#[pfp::function(items = n)]` on an `async fn` does this.
     pub fn measure_async<F: Future, A: Amount, const N: usize>(
@@ -44,7 +44,7 @@ impl Timed {
         amounts: [A; N],
         future: F,
     ) -> TimedMeasured<F> {
-        TimedMeasured { polled: TimedPolled::with(self, in_order(amounts)), future }
+        TimedMeasured { polled: MeteredPolled::with(self, in_order(amounts)), future }
     }
 }
 

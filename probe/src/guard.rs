@@ -1,7 +1,7 @@
 //! Laps: regions one after the other in one guard.
 
 use crate::amount::in_order;
-use crate::{Amount, Guard, Point, Timed};
+use crate::{Amount, Guard, MeteredPoint, Point};
 
 impl Guard {
     /// Ends the region and begins one of another point, with a single reading of
@@ -26,12 +26,12 @@ impl Guard {
         self.lap_to(next);
     }
 
-    /// A lap to a region with amounts, as [`Timed::measure`] has them. What a lap begins
+    /// A lap to a region with amounts, as [`MeteredPoint::measure`] has them. What a lap begins
     /// whose amounts are none of the eight tuples that are told apart takes a reading of
     /// the clock of its own.
     ///
     /// ```
-    /// static READ: pfp::Timed = pfp::Timed::new("read", &["bytes"]);
+    /// static READ: pfp::MeteredPoint = pfp::MeteredPoint::new("read", &["bytes"]);
     /// static PARSE: pfp::Point = pfp::Point::new("parse");
     ///
     /// let mut phase = PARSE.measure();
@@ -42,7 +42,11 @@ impl Guard {
     ///     drop(text);
     /// }
     /// ```
-    pub fn lap_with<A: Amount, const N: usize>(&mut self, next: &'static Timed, amounts: [A; N]) {
+    pub fn lap_with<A: Amount, const N: usize>(
+        &mut self,
+        next: &'static MeteredPoint,
+        amounts: [A; N],
+    ) {
         self.lap_to_amounts(next, &in_order(amounts));
     }
 

@@ -72,7 +72,7 @@
 //! | begun and ended by hand | [`Point::begin`], [`Point::end`], [`Point::end_latched`] |
 //! | by number, as in the PFP of real-time systems | [`Point::numbered`], [`Point::begin_once`] |
 //! | a scheduler's tasks, interrupts | [`task_switch`], [`ExecutionContext`] |
-//! | with bytes, flops, items | `scope!("name", bytes = n)`, [`Timed`] |
+//! | with bytes, flops, items | `scope!("name", bytes = n)`, [`MeteredPoint`] |
 //! | stopwatch; repeated runs; phases that begin together | [`CpuTimer`]; [`sample`]; [`cycle_count`] |
 //! | a GPU's streams, with the feature `cuda` | `GpuTimer` |
 //! | the program's own look at its figures | [`Point::stats`], [`snapshot_to`], [`show`] |
@@ -209,8 +209,6 @@ mod stats;
 #[cfg(feature = "enabled")]
 #[doc(hidden)]
 pub mod table;
-#[cfg(feature = "enabled")]
-mod timed;
 mod timing;
 #[cfg(feature = "enabled")]
 mod word;
@@ -222,7 +220,7 @@ pub use self::{
         register_thread, set_enabled, set_program_name, show, snapshot_over, snapshot_to,
         task_switch, ticks, ticks_per_second,
     },
-    engine::{__finish_frame, Guard, Timed, TimedGuard},
+    engine::{__finish_frame, Guard, MeteredGuard, MeteredPoint},
     errors::{AlphaError, InitError},
     future::{Measured, TimedMeasured},
     point::{NUMERIC, Point},
@@ -256,7 +254,7 @@ pub fn __name_around<F>(_inner: F) -> &'static str {
 /// A region may carry amounts, one to four numbers of any names: how much it does.
 /// They are worked out at its begin, whether it is on or off. The viewer shows rates
 /// by them, `bytes` as bytes per second and `flops` as floating-point operations per
-/// second, and tells measurements of different amounts apart; see [`Timed`].
+/// second, and tells measurements of different amounts apart; see [`MeteredPoint`].
 ///
 /// ```
 /// fn send(requests: &[&str]) {
@@ -309,10 +307,10 @@ macro_rules! scope {
         }
     };
     ($name:expr, $($amount:ident = $value:expr),+ $(,)?) => {
-        let mut __pfp_guard = $crate::TimedGuard::empty();
+        let mut __pfp_guard = $crate::MeteredGuard::empty();
         {
-            static __PFP_POINT: $crate::Timed =
-                $crate::Timed::new($name, &[$(stringify!($amount)),+]);
+            static __PFP_POINT: $crate::MeteredPoint =
+                $crate::MeteredPoint::new($name, &[$(stringify!($amount)),+]);
             __PFP_POINT.measure_in([$($crate::Amount::amount($value)),+], &mut __pfp_guard);
         }
     };
@@ -341,15 +339,15 @@ macro_rules! function_scope {
         }
     };
     ($($amount:ident = $value:expr),+ $(,)?) => {
-        let mut __pfp_guard = $crate::TimedGuard::empty();
+        let mut __pfp_guard = $crate::MeteredGuard::empty();
         {
             // The path of a function inside this one, less its own name.
             fn __pfp_here() {}
             fn __pfp_name() -> &'static str {
                 $crate::__name_around(__pfp_here)
             }
-            static __PFP_POINT: $crate::Timed =
-                $crate::Timed::in_function(__pfp_name, &[$(stringify!($amount)),+]);
+            static __PFP_POINT: $crate::MeteredPoint =
+                $crate::MeteredPoint::in_function(__pfp_name, &[$(stringify!($amount)),+]);
             __PFP_POINT.measure_in([$($crate::Amount::amount($value)),+], &mut __pfp_guard);
         }
     };

@@ -170,7 +170,7 @@ fn is_below(place: u64) -> bool {
     }
     // A handler on a stack of its own may stand above what it has interrupted.
     let mut stack = MaybeUninit::<libc::stack_t>::uninit();
-    let asked = errno::kept(|| {
+    let asked = errno::preserve(|| {
         // SAFETY: the kernel fills the structure.
         unsafe { libc::sigaltstack(ptr::null(), stack.as_mut_ptr()) == 0 }
     });
@@ -190,7 +190,7 @@ fn is_below(place: u64) -> bool {
 /// Whether a word can be read, wherever it is: the kernel reads a set of signals there, and
 /// then finds that it is not told what to do with it.
 fn is_readable(place: u64) -> bool {
-    errno::kept(|| {
+    errno::preserve(|| {
         let nothing: *mut libc::c_void = ptr::null_mut();
         // SAFETY: changes nothing, as there is no such way to change the mask.
         unsafe { libc::syscall(libc::SYS_rt_sigprocmask, -1, place, nothing, 8usize) };

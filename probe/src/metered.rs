@@ -4,9 +4,9 @@ use std::panic::Location;
 
 use crate::amount::in_order;
 use crate::engine::by_hand;
-use crate::{Amount, Point, Timed, TimedGuard};
+use crate::{Amount, MeteredGuard, MeteredPoint, Point};
 
-impl Timed {
+impl MeteredPoint {
     /// A point of this name, and the names of its amounts, one to four; the place is
     /// where this is called. Of names longer than 32 bytes the rest is cut.
     ///
@@ -54,8 +54,8 @@ impl Timed {
     /// names: bytes, say, or a count of what was done. Fewer than there are names
     /// leave the others 0, more are lost.
     #[inline(always)]
-    pub fn measure<A: Amount, const N: usize>(&'static self, amounts: [A; N]) -> TimedGuard {
-        let mut guard = TimedGuard::empty();
+    pub fn measure<A: Amount, const N: usize>(&'static self, amounts: [A; N]) -> MeteredGuard {
+        let mut guard = MeteredGuard::empty();
         self.measure_in(amounts, &mut guard);
         guard
     }
@@ -66,7 +66,7 @@ impl Timed {
     /// begun again inside itself; a guard of the point inside counts twice in inclusive time.
     ///
     /// ```
-    /// static RECEIVE: pfp::Timed = pfp::Timed::new("receive", &["bytes"]);
+    /// static RECEIVE: pfp::MeteredPoint = pfp::MeteredPoint::new("receive", &["bytes"]);
     ///
     /// RECEIVE.begin();
     /// let received = "a message".len();
@@ -99,7 +99,7 @@ impl Timed {
     /// letter away from those here: a region that is begun through this has amounts of 0.
     ///
     /// ```
-    /// static SEND: pfp::Timed = pfp::Timed::new("send", &["bytes"]);
+    /// static SEND: pfp::MeteredPoint = pfp::MeteredPoint::new("send", &["bytes"]);
     ///
     /// SEND.point().disable();
     /// drop(SEND.measure([9]));

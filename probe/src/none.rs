@@ -26,7 +26,7 @@ impl Guard {
         fn begin(_point: &'static Point) -> Self = Self::none();
         fn begin_where(_point: &'static Point, _guard: &mut Self);
         fn lap_to(&mut self, _next: &'static Point);
-        fn lap_to_amounts(&mut self, _next: &'static Timed, _amounts: &[u64; 4]);
+        fn lap_to_amounts(&mut self, _next: &'static MeteredPoint, _amounts: &[u64; 4]);
     }
 }
 
@@ -39,9 +39,9 @@ impl Drop for Guard {
 /// A guard that measures nothing.
 #[must_use = "a guard that is not bound to a name ends its region at once"]
 #[derive(Debug)]
-pub struct TimedGuard(PhantomData<*const ()>);
+pub struct MeteredGuard(PhantomData<*const ()>);
 
-impl TimedGuard {
+impl MeteredGuard {
     #[doc(hidden)]
     #[inline(always)]
     pub fn empty() -> Self {
@@ -49,18 +49,18 @@ impl TimedGuard {
     }
 }
 
-impl Drop for TimedGuard {
+impl Drop for MeteredGuard {
     #[inline(always)]
     fn drop(&mut self) {}
 }
 
 /// A point with amounts that does not measure.
 #[derive(Debug)]
-pub struct Timed {
+pub struct MeteredPoint {
     point: Point,
 }
 
-impl Timed {
+impl MeteredPoint {
     nothing! {
         fn of(point: Point, _names: &'static [&'static str]) -> Self = Self { point };
         fn switched_off(self) -> Self = self;
@@ -73,7 +73,7 @@ impl Timed {
     pub fn measure_in<A: Amount, const N: usize>(
         &'static self,
         _amounts: [A; N],
-        _guard: &mut TimedGuard,
+        _guard: &mut MeteredGuard,
     ) {
     }
 }
@@ -153,14 +153,14 @@ pub(crate) mod numeric {
 }
 
 pub(crate) mod by_hand {
-    use crate::{Point, Timed};
+    use crate::{MeteredPoint, Point};
 
     nothing! {
         fn begin(_point: &'static Point);
         fn begin_once(_point: &'static Point);
         fn end(_point: &'static Point);
         fn end_latched(_point: &'static Point);
-        fn end_with(_timed: &'static Timed, _latch: bool, _amounts: &[u64; 4]);
+        fn end_with(_timed: &'static MeteredPoint, _latch: bool, _amounts: &[u64; 4]);
     }
 }
 
@@ -175,17 +175,17 @@ pub(crate) mod future {
     use std::pin::Pin;
     use std::task::{Context, Poll};
 
-    use crate::{Point, Timed};
+    use crate::{MeteredPoint, Point};
 
     #[derive(Debug)]
     pub(crate) struct Polled;
 
-    pub(crate) type TimedPolled = Polled;
+    pub(crate) type MeteredPolled = Polled;
 
     impl Polled {
         nothing! {
             fn of(_point: &'static Point) -> Self = Self;
-            fn with(_timed: &'static Timed, _amounts: [u64; 4]) -> Self = Self;
+            fn with(_timed: &'static MeteredPoint, _amounts: [u64; 4]) -> Self = Self;
         }
 
         #[inline(always)]
@@ -320,7 +320,7 @@ pub(crate) mod group {
 
 #[cfg(feature = "cuda")]
 pub(crate) mod errno {
-    pub(crate) fn kept<R>(work: impl FnOnce() -> R) -> R {
+    pub(crate) fn preserve<R>(work: impl FnOnce() -> R) -> R {
         work()
     }
 }

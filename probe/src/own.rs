@@ -86,7 +86,7 @@ impl<T> Own<T> {
             })
         };
         // The C library, too, ends a program that has no memory for what is to end with a thread.
-        errno::kept(|| has_memory().then(made))?.ok().flatten()
+        errno::preserve(|| has_memory().then(made))?.ok().flatten()
     }
 }
 

@@ -3,7 +3,7 @@
 
 pub use crate::engine::elsewhere::Past;
 use crate::engine::{by_hand, elsewhere};
-use crate::{Point, Timed};
+use crate::{MeteredPoint, Point};
 
 /// Stands in records where a device's have the number of its timer.
 const NUMBER: u32 = 2;
@@ -16,8 +16,8 @@ pub const fn wall_point(name: &'static str, file: &'static str, line: u32) -> Po
 
 /// A point whose regions carry amounts, made of a point that has a name and a place.
 #[must_use]
-pub const fn timed(point: Point, names: &'static [&'static str]) -> Timed {
-    Timed::of(point, names)
+pub const fn metered(point: Point, names: &'static [&'static str]) -> MeteredPoint {
+    MeteredPoint::of(point, names)
 }
 
 /// [`Point::begin`], which says when the region began, in ticks, if that is known.
@@ -37,9 +37,9 @@ pub fn record_wall(point: &'static Point, start: u64, elapsed: u64) {
     elsewhere::record_of_a_device(point, start, elapsed, NUMBER);
 }
 
-/// [`record_wall`] for a point that [`timed`] has made of a [`wall_point`], with its first amount.
-pub fn record_wall_with(timed: &'static Timed, start: u64, elapsed: u64, amount: u64) {
-    elsewhere::record_with(timed, (start, elapsed, NUMBER), &[amount, 0, 0, 0]);
+/// [`record_wall`] for a point that [`metered`] has made of a [`wall_point`], with its first amount.
+pub fn record_wall_with(metered: &'static MeteredPoint, start: u64, elapsed: u64, amount: u64) {
+    elsewhere::record_with(metered, (start, elapsed, NUMBER), &[amount, 0, 0, 0]);
 }
 
 /// Records what the calling thread has spent outside its regions, once it is over. The region

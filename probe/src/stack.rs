@@ -9,7 +9,7 @@ use std::ptr;
 
 use crate::engine::polls::{Polls, end_poll};
 use crate::own::{self, Own};
-use crate::{Amount, Guard, Point, Timed, TimedGuard, c};
+use crate::{Amount, Guard, MeteredGuard, MeteredPoint, Point, c};
 
 /// Regions that can be open on a thread; one more is not measured, and that is counted.
 const DEPTH: usize = 1024;
@@ -51,7 +51,7 @@ pub struct Open {
 /// A guard, which begins and ends where it stays: a copy would wait for the clock.
 union Running {
     plain: ManuallyDrop<Guard>,
-    with_amount: ManuallyDrop<TimedGuard>,
+    with_amount: ManuallyDrop<MeteredGuard>,
 }
 
 impl Open {
@@ -88,13 +88,13 @@ impl Open {
     #[inline(always)]
     pub fn measure_with<A: Amount, const N: usize>(
         &mut self,
-        timed: &'static Timed,
+        metered: &'static MeteredPoint,
         amounts: [A; N],
     ) {
         self.has_amount = true;
-        self.guard = Running { with_amount: ManuallyDrop::new(TimedGuard::empty()) };
+        self.guard = Running { with_amount: ManuallyDrop::new(MeteredGuard::empty()) };
         // SAFETY: it was put there just now.
-        timed.measure_in(amounts, unsafe { &mut self.guard.with_amount });
+        metered.measure_in(amounts, unsafe { &mut self.guard.with_amount });
     }
 }
 

@@ -78,7 +78,7 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
                         return None;
                     }
                     let make = make.take()?;
-                    made = Some(errno::kept(|| Box::new(make())));
+                    made = Some(errno::preserve(|| Box::new(make())));
                 }
                 let new = made.take().map_or(ptr::null_mut(), Box::into_raw);
                 match slot.compare_exchange(ptr::null_mut(), new, Release, Acquire) {
@@ -138,7 +138,7 @@ impl<T: Send + Sync> Once<T> {
     #[cold]
     #[inline(never)]
     fn make(&self, make: impl FnOnce() -> T) -> &'static T {
-        errno::kept(|| {
+        errno::preserve(|| {
             let new = Box::into_raw(Box::new(make()));
             match self.0.compare_exchange(ptr::null_mut(), new, AcqRel, Acquire) {
                 // SAFETY: made from a box just now, and never freed.

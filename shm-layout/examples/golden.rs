@@ -28,7 +28,7 @@ use pfp_shm_layout::geometry::{CALLS_BLOCKS, CHUNK, Config, PAGE, RING_BLOCKS, R
 use pfp_shm_layout::header::{ClockKind, Facts};
 use pfp_shm_layout::histogram::{LIMIT, locate};
 use pfp_shm_layout::lane::Lane;
-use pfp_shm_layout::ring::{self, MOST_TICKS, POINT_SHIFT, Slot, What};
+use pfp_shm_layout::ring::{self, MAX_TICKS, POINT_SHIFT, Slot, What};
 use pfp_shm_layout::segment::Segment;
 
 /// The first number of a point with a name.
@@ -80,10 +80,13 @@ fn first() -> Option<Segment> {
     // Two parts of a latched region, 300 and 400 ticks, are one measurement.
     main.record(lookup, Region { own: 300 + 400, ..Region::default() });
     main.record(lookup, Region { own: 50, depth: 1, context: 9, ..Region::default() });
-    let tally = &main.lane.tally;
-    for (word, value) in
-        [(&tally.switches, 3), (&tally.mismatched, 1), (&tally.refused, 2), (&tally.anomalies, 4)]
-    {
+    let counters = &main.lane.counters;
+    for (word, value) in [
+        (&counters.switches, 3),
+        (&counters.mismatched, 1),
+        (&counters.refused, 2),
+        (&counters.anomalies, 4),
+    ] {
         word.store(value, Relaxed);
     }
 
@@ -134,15 +137,15 @@ fn facts() -> Facts {
 }
 
 fn clock(segment: &Segment, name: &str) {
-    let ledger = segment.ledger();
-    ledger.set_name(name);
-    ledger.clock_kind.store(ClockKind::Rseq as u64, Relaxed);
-    ledger.ticks_per_1000_s.store(2_300_000_500_000, Relaxed);
-    ledger.reported_ticks_per_1000_s.store(2_300_000_000_000, Relaxed);
-    ledger.core_hz.store(3_500_000_000, Relaxed);
-    ledger.invariant.store(1, Relaxed);
-    ledger.overhead_inside.store(22, Relaxed);
-    ledger.overhead_pair.store(51, Relaxed);
+    let counters = segment.counters();
+    counters.set_name(name);
+    counters.clock_kind.store(ClockKind::Rseq as u64, Relaxed);
+    counters.ticks_per_1000_s.store(2_300_000_500_000, Relaxed);
+    counters.reported_ticks_per_1000_s.store(2_300_000_000_000, Relaxed);
+    counters.core_hz.store(3_500_000_000, Relaxed);
+    counters.invariant.store(1, Relaxed);
+    counters.overhead_inside.store(22, Relaxed);
+    counters.overhead_pair.store(51, Relaxed);
 }
 
 /// A point: its number and the control word that it follows.
@@ -243,10 +246,10 @@ impl<'a> Thread<'a> {
             edge.stage(),
             compress.control().epoch(),
             sums,
-            self.lane.tally.written.load(Relaxed),
+            self.lane.counters.written.load(Relaxed),
         );
-        calls::announce(&self.lane.tally.edges, 1);
-        self.lane.tally.unplaced.store(1, Relaxed);
+        calls::announce(&self.lane.counters.edges, 1);
+        self.lane.counters.unplaced.store(1, Relaxed);
         self.lane.set_calls_block(block);
         Some(())
     }
@@ -300,11 +303,11 @@ impl<'a> Thread<'a> {
         let inclusive = region.own + region.inside;
         let span = inclusive + region.away.map_or(0, |away| away.off_cpu);
         let what = What::new(point.number as u32, region.depth, ROOT, region.context);
-        let written = self.lane.tally.written.load(Relaxed);
+        let written = self.lane.counters.written.load(Relaxed);
         if written.is_multiple_of(RECORDS_PER_PAGE) {
             self.fold();
         }
-        if span > MOST_TICKS || region.away.is_some() || point.has_sums {
+        if span > MAX_TICKS || region.away.is_some() || point.has_sums {
             self.fold();
             let measured = Measurement { exclusive: region.own, inclusive, away: region.away };
             let bucket = self.bucket(cell, region.own);
@@ -314,13 +317,13 @@ impl<'a> Thread<'a> {
         } else {
             self.slot(written).fill(self.now.get(), span, region.own, inclusive, what);
         }
-        ring::publish(&self.lane.tally.written, written + 1);
+        ring::publish(&self.lane.counters.written, written + 1);
         self.now.set(self.now.get() + span);
     }
 
     /// Adds what is in the ring only to the cells.
     fn fold(&self) {
-        let written = self.lane.tally.written.load(Relaxed);
+        let written = self.lane.counters.written.load(Relaxed);
         let (cells, _) = self.segment.cell_block(self.cells).expect("taken at the start").read();
         for cell in cells {
             if let Some(live) = self.stage(cell, usize::MAX) {
@@ -328,12 +331,12 @@ impl<'a> Thread<'a> {
             }
         }
         self.folded.set(written);
-        ring::announce_folded(&self.lane.tally.folded, written);
+        ring::announce_folded(&self.lane.counters.folded, written);
     }
 
     /// Adds the first ones of a cell to what it holds; none if there are none.
     fn stage(&self, cell: &Cell, most: usize) -> Option<Sums> {
-        let numbers = self.folded.get()..self.lane.tally.written.load(Relaxed);
+        let numbers = self.folded.get()..self.lane.counters.written.load(Relaxed);
         let additions = numbers.filter_map(|number| self.slot(number).addition());
         let mut additions = additions.filter(|it| it.point == cell.point()).take(most).peekable();
         additions.peek()?;
@@ -377,8 +380,8 @@ impl<'a> Thread<'a> {
 /// Two threads that found no lane measure the point four times.
 fn share(segment: &Segment, point: Point<'_>) -> Option<()> {
     let lane = segment.back_lane(segment.overflow_lane()).ok()??;
-    segment.ledger().lanes_overflowed.store(2, Relaxed);
-    lane.tally.mismatched.store(7, Relaxed);
+    segment.counters().lanes_overflowed.store(2, Relaxed);
+    lane.counters.mismatched.store(7, Relaxed);
     let block = segment.block_offset(segment.take_blocks(1).ok()?)?;
     let cell = segment.shared_cell(block as u64)?;
     cell.prepare(point.number as u32, point.control(), 0);

@@ -413,14 +413,14 @@ fn sections() -> Vec<Vec<usize>> {
         (from..to).step_by(8).filter(|&at| !is_zero(at) || at.is_multiple_of(15 * 8)).collect()
     };
     let block = |number: usize| POOL + number * BLOCK;
-    let ledger = || words(PAGE, PAGE + 32 * 8);
+    let counters = || words(PAGE, PAGE + 32 * 8);
     let points = words(2 * PAGE, 5 * PAGE);
     let directory = || words(6 * PAGE, 6 * PAGE + 4 * 256);
     let cells = || [words(block(5), block(6)), words(block(11), block(12))].concat();
     let header = words(0, PAGE);
     let shared = words(block(13), block(14));
     let everything = words(0, GOLDEN.len());
-    let twice = [ledger(), ledger(), directory(), directory(), cells(), cells()];
+    let twice = [counters(), counters(), directory(), directory(), cells(), cells()];
     twice.into_iter().chain([points, header, shared, everything]).collect()
 }
 

@@ -18,7 +18,7 @@ use pfp_shm_layout::header::Facts;
 use pfp_shm_layout::histogram;
 use pfp_shm_layout::point::Text;
 use pfp_shm_layout::reader::{BucketCount, Picture, Reader};
-use pfp_shm_layout::ring::{self, MOST_TICKS, What};
+use pfp_shm_layout::ring::{self, MAX_TICKS, What};
 use pfp_shm_layout::segment::Segment;
 
 use crate::counting::ALLOCATIONS;
@@ -131,7 +131,7 @@ impl Program {
         if self.lanes[lane].written.is_multiple_of(128) {
             self.fold(segment, lane);
         }
-        let is_direct = is_away || inclusive > MOST_TICKS;
+        let is_direct = is_away || inclusive > MAX_TICKS;
         if is_direct {
             self.fold(segment, lane);
             let cell = self.cell(segment, lane, point);
@@ -149,8 +149,8 @@ impl Program {
             slot.fill(7, inclusive, ticks, inclusive, what);
         }
         thread.written += 1;
-        let tally = &segment.lane(lane).expect("there is a lane").tally;
-        ring::publish(&tally.written, thread.written);
+        let counters = &segment.lane(lane).expect("there is a lane").counters;
+        ring::publish(&counters.written, thread.written);
     }
 
     /// The cell follows its point's control word and the lane's owner.
@@ -185,8 +185,8 @@ impl Program {
                 cell.put_in_force(&live, None, end);
             }
             self.lanes[lane].folded = end;
-            let tally = &segment.lane(lane).expect("there is a lane").tally;
-            ring::announce_folded(&tally.folded, end);
+            let counters = &segment.lane(lane).expect("there is a lane").counters;
+            ring::announce_folded(&counters.folded, end);
         }
     }
 
@@ -604,7 +604,7 @@ fn holes_stay_holes() {
         reader.picture().points.iter().map(|point| point.name.clone()).collect::<Vec<_>>()
     };
     let mut program = Program::new(&own);
-    let ledger = own.ledger();
+    let counters = own.counters();
     // A point far behind the others, whose name lies in a hole.
     let far = MANY as usize - 7;
     own.enter_point(Some(far), far, "far", "polling.rs", 1).expect("there is room");
@@ -612,16 +612,16 @@ fn holes_stay_holes() {
     own.entry(far).expect("it is there").rename(hole);
     (0..100).for_each(|_| program.measure(&own, 0, 0, 100));
     (0..100).for_each(|_| program.measure(&own, 2, 3, 100));
-    for word in [&ledger.points_used, &ledger.lanes_used, &ledger.blocks_used] {
+    for word in [&counters.points_used, &counters.lanes_used, &counters.blocks_used] {
         word.store(u64::from(MANY), Relaxed);
     }
-    ledger.overflow_used.store(1, Relaxed);
-    ledger.strings_used.store((1 << 28) - 100, Relaxed);
+    counters.overflow_used.store(1, Relaxed);
+    counters.strings_used.store((1 << 28) - 100, Relaxed);
     // A lane whose chain and ring lie in holes, and a cell whose chunks do.
     let lane = own.lane(1).expect("it is there");
     lane.set_cells_block(90_000);
     lane.set_ring_block(91_000);
-    lane.tally.written.store(1 << 40, Relaxed);
+    lane.counters.written.store(1 << 40, Relaxed);
     let cell = program.cell(&own, 2, 3);
     let (first, count) = own.chunk_numbers();
     (0..8).for_each(|part| cell.set_part(part, first + count - 1 - part as u32));

@@ -10,7 +10,7 @@
 
 static uint64_t triad(unsigned n)
 {
-    PFP_TIMED("triad", n * 24, n * 2);
+    PFP_METERED("triad", n * 24, n * 2);
     return n;
 }
 

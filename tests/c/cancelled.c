@@ -31,7 +31,7 @@ NOT_BY_ITSELF static void act(void)
         pfp_point_t *point = pfp_point("of a name", NULL, 0);
         EXPECT(pfp_begin(point) == PFP_OK && pfp_end(point, 0) == PFP_OK);
     } else if (!strcmp(how, "amounts")) {
-        PFP_TIMED("with amounts", 1, 2);
+        PFP_METERED("with amounts", 1, 2);
     } else if (!strcmp(how, "number")) {
         EXPECT(pfpCreate() == PFP_OK && pfpEnable(3) == PFP_OK && pfpSetName(3, "three") == PFP_OK);
         EXPECT(pfpBegin(3, NULL) == PFP_OK && pfpEnd(3, 0) == PFP_OK);

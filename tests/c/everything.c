@@ -133,7 +133,7 @@ static void scopes(void)
         PFP_SCOPE("scope");
     }
     {
-        PFP_TIMED("timed", 8, 2);
+        PFP_METERED("timed", 8, 2);
     }
     {
         PFP_AMOUNTS("amounts", "a,b,c", 1, 2, 3);

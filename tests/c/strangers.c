@@ -27,7 +27,7 @@ static void meet(int round)
 static void measure(void)
 {
     PFP_SCOPE("the same");
-    PFP_TIMED("with amounts", 100, 200);
+    PFP_METERED("with amounts", 100, 200);
     __atomic_fetch_add(&measured, 1, __ATOMIC_RELAXED);
 }
 

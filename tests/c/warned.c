@@ -10,7 +10,7 @@ int main(void)
     PFP_FUNCTION();
     PFP_SCOPE("scope");
     PFP_SCOPE_OF(point);
-    PFP_TIMED("timed", 3 * 8, 3.5);
+    PFP_METERED("timed", 3 * 8, 3.5);
     PFP_AMOUNTS("amounts", "a,b,c,d", 1, -2L, 3U, 4.5F);
     PFP_AMOUNTS_OF(timed, number, size);
     return 0;

@@ -24,11 +24,11 @@ const TRAP_FLAG: i64 = 0x100;
 const INT3: u8 = 0xcc;
 
 /// Instructions that a trace has at most; behind them all are stepped.
-const MOST: usize = 1 << 16;
+const MAX_STEPS: usize = 1 << 16;
 
 /// The address of each instruction, by the number of its step, as far as it is noted. 0 where
 /// no breakpoint may be.
-static TRACE: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
+static TRACE: [AtomicU64; MAX_STEPS] = [const { AtomicU64::new(0) }; MAX_STEPS];
 static NOTED: AtomicUsize = AtomicUsize::new(0);
 
 /// The step that the work is at, the one to act at, and whether it came.
@@ -201,7 +201,7 @@ pub extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c
 }
 
 fn note(step: usize, address: u64) {
-    if step < MOST && step == NOTED.load(Relaxed) + 1 {
+    if step < MAX_STEPS && step == NOTED.load(Relaxed) + 1 {
         TRACE[step].store(if WAITS.load(Relaxed) { 0 } else { address }, Relaxed);
         NOTED.store(step, Relaxed);
     }

@@ -25,7 +25,7 @@ static GOLDEN: LazyLock<Vec<u8>> = LazyLock::new(|| {
 });
 
 /// Words at the front of a segment that an input of [`segment`] names twice as easily:
-/// header and ledger.
+/// header and counters.
 const FRONT: usize = 2 * 4096 / 8;
 /// Words of the header.
 const HEADER: usize = 4096 / 8;
@@ -56,7 +56,7 @@ pub fn header(input: &[u8]) {
     });
 }
 
-/// A segment's descriptors as the input has them: header, ledger, control words, table
+/// A segment's descriptors as the input has them: header, counters, control words, table
 /// of points, texts and lanes, of each the lines of 64 bytes that are in use. Looked at
 /// by somebody who comes now and, whatever the header says, by one who knew it before.
 /// What the input does not reach is as it was.

@@ -61,8 +61,8 @@ impl Watch {
     /// Blocks of the pool in use.
     #[must_use]
     pub fn blocks_used(&self) -> u64 {
-        let ledger = self.reader.segment().ledger();
-        ledger.blocks_used.load(std::sync::atomic::Ordering::Relaxed)
+        let counters = self.reader.segment().counters();
+        counters.blocks_used.load(std::sync::atomic::Ordering::Relaxed)
     }
 }
 

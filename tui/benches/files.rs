@@ -108,7 +108,7 @@ fn fill(each: usize) -> Segment {
     let room = Config { points: 10_240, lanes: 64, blocks, ..Config::default() };
     let segment = Segment::in_private_memory(room, &Facts::default());
     let enabled = Control::default().with(Change::Enable);
-    segment.ledger().ticks_per_1000_s.store(2_600_000_000_000, Relaxed);
+    segment.counters().ticks_per_1000_s.store(2_600_000_000_000, Relaxed);
     for point in 0..POINTS {
         let name = format!("module_{}::function_{point}", point / 50);
         segment.enter_point(None, 0, &name, "src/somewhere/module.rs", point as u64);

@@ -395,7 +395,7 @@ impl Point {
 }
 
 /// Most amounts of a point.
-pub const AMOUNTS: usize = pfp_shm_layout::amounts::MOST;
+pub const AMOUNTS: usize = pfp_shm_layout::amounts::MAX_AMOUNTS;
 
 /// Whether a point measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

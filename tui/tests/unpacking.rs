@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use pfp_shm_layout::header::Ledger;
+use pfp_shm_layout::header::ProcessCounters;
 use pfp_top::files::packed;
 use pfp_top::source;
 
@@ -42,7 +42,7 @@ fn what_unfolds_into_far_more_than_it_says_takes_little() {
     let mut segment = segment.unwrap();
     // It says that it has many blocks and uses them all, and there are zeros in them.
     const BLOCKS: u64 = 30_000;
-    let used = 4096 + std::mem::offset_of!(Ledger, blocks_used);
+    let used = 4096 + std::mem::offset_of!(ProcessCounters, blocks_used);
     let [blocks, len] = [16 + 3 * 8, 16 + 4 * 8];
     let mut put = |at: usize, value: fn(u64) -> u64| {
         let word: &mut [u8; 8] = (&mut segment[at..at + 8]).try_into().unwrap();

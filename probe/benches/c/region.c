@@ -35,7 +35,7 @@ static void timed(unsigned long calls)
 {
     for (unsigned long call = 0; call < calls; call++) {
         unsigned long n = opaque(100);
-        PFP_TIMED("timed", n * 24, n * 2);
+        PFP_METERED("timed", n * 24, n * 2);
         NOTHING();
     }
 }
@@ -44,7 +44,7 @@ static void timed_in_turn(unsigned long calls)
 {
     for (unsigned long call = 0; call < calls; call++) {
         unsigned long n = opaque(1 + call % 8);
-        PFP_TIMED("timed in turn", n * 24, n * 2);
+        PFP_METERED("timed in turn", n * 24, n * 2);
         NOTHING();
     }
 }
@@ -103,8 +103,8 @@ static const struct {
     void (*batch)(unsigned long calls);
 } CASES[] = {
     {"PFP_SCOPE", scope},
-    {"PFP_TIMED", timed},
-    {"PFP_TIMED, eight in turn", timed_in_turn},
+    {"PFP_METERED", timed},
+    {"PFP_METERED, eight in turn", timed_in_turn},
     {"pfp_begin, pfp_end", by_name},
     {"pfpBegin, pfpEnd", by_number},
     {"disabled: PFP_SCOPE_OF", scope_off},

@@ -12,8 +12,8 @@ use crate::cases;
 /// What is measured in C, beside what costs as much in Rust.
 const ROWS: [(&str, &str); 7] = [
     ("PFP_SCOPE", cases::SCOPE),
-    ("PFP_TIMED", cases::TIMED),
-    ("PFP_TIMED, eight in turn", cases::TIMED_IN_TURN),
+    ("PFP_METERED", cases::TIMED),
+    ("PFP_METERED, eight in turn", cases::TIMED_IN_TURN),
     ("pfp_begin, pfp_end", cases::BY_HAND),
     ("pfpBegin, pfpEnd", cases::BY_NUMBER),
     ("disabled: PFP_SCOPE_OF", cases::OFF),
@@ -24,7 +24,7 @@ const ROWS: [(&str, &str); 7] = [
 /// times what `scope!` does.
 const ANNOTATED: [&str; 3] =
     ["NVTX: push with a text, pop", "NVTX: push with a registered string, pop", "ITT: task"];
-const MOST: f64 = 1.5;
+const BOUND: f64 = 1.5;
 
 /// How the library is linked, with its file.
 const LINKS: [&str; 2] = ["libpfp.a", "libpfp.so"];
@@ -84,7 +84,7 @@ pub(crate) fn annotated(rounds: usize, calls: u64) -> io::Result<()> {
     println!("\n| annotated for another tool | ns | x `scope!` | bar |");
     println!("|---|---:|---:|---:|");
     for (name, ns) in ANNOTATED.iter().zip(&medians[1..]) {
-        println!("| {name} | {ns:.2} | {:.2} | {MOST} |", ns / medians[0]);
+        println!("| {name} | {ns:.2} | {:.2} | {BOUND} |", ns / medians[0]);
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 //! original:  points by number, in the manner of the original component
 //! hooks:     tasks and interrupts of a user-level scheduler, by handle
 //! named:     points by name: scopes, begin and end by hand
-//! timed:     points by name whose regions carry amounts
+//! metered:     points by name whose regions carry amounts
 //! program:   the program, its threads, the clock
 //! timer:     a wall clock and the time on the CPU beside it
 //! functions: every function of a program that was built for it
@@ -18,6 +18,7 @@ mod arena;
 mod functions;
 mod hooks;
 mod lock;
+mod metered;
 mod named;
 mod original;
 mod places;
@@ -25,5 +26,4 @@ mod program;
 mod stats;
 mod status;
 mod text;
-mod timed;
 mod timer;

@@ -20,7 +20,7 @@ use crate::arena;
 /// Lists; a power of two.
 const LISTS: usize = 1 << 10;
 /// Names that are kept; far more than a segment has points.
-const MOST: usize = 1 << 17;
+const MAX_POINTS: usize = 1 << 17;
 
 /// A point and where it stands.
 struct Place {
@@ -46,7 +46,7 @@ pub(crate) fn point(name: &[u8], file: &[u8], line: u32) -> Option<&'static Poin
     if let Some(known) = find(first, ptr::null(), hash, name, file, line) {
         return Some(&known.point);
     }
-    if COUNT.load(Relaxed) >= MOST {
+    if COUNT.load(Relaxed) >= MAX_POINTS {
         return None;
     }
     let (kept_name, name_text) = keep(name)?;

@@ -59,7 +59,7 @@ static state step(const state &s)
 
 static state trajectory(long number, long steps)
 {
-    PFP_TIMED("trajectory", (unsigned long)steps * BYTES, (unsigned long)steps * FLOPS);
+    PFP_METERED("trajectory", (unsigned long)steps * BYTES, (unsigned long)steps * FLOPS);
     state s = {1.0 + (double)number * 1e-3, 1.0, 1.0};
     for (long i = 0; i < steps; i++)
         s = step(s);
@@ -94,7 +94,7 @@ int main(int argc, char **argv)
         on_cpu_ms += timer.on_cpu_ms();
     }
     {
-        PFP_TIMED("reduction", ends.size() * sizeof(state), ends.size() * 3);
+        PFP_METERED("reduction", ends.size() * sizeof(state), ends.size() * 3);
 #pragma omp parallel for num_threads((int)numbers[0]) schedule(static) reduction(+ : x, y, z)
         for (long number = 0; number < trajectories; number++) {
             const state &end = ends[(size_t)number];

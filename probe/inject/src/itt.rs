@@ -29,7 +29,7 @@ const OF_OPENMP: &str = "$omp$";
 const OPENMP_KIND: &str = "OMP ";
 
 /// Objects that clients and we have made, by their addresses.
-const MOST: usize = 8192;
+const MAX_OBJECTS: usize = 8192;
 
 /// Fills the functions of a client.
 ///
@@ -152,10 +152,10 @@ struct Known<T: 'static> {
     is: T,
 }
 
-static DOMAINS: Table<Known<Option<&'static Domain>>, { 2 * MOST }> = Table::new();
-static HANDLES: Table<Known<&'static Text>, { 2 * MOST }> = Table::new();
-static COUNTERS: Table<Known<Option<&'static Counter>>, { 2 * MOST }> = Table::new();
-static SYNCS: Table<Known<AtomicPtr<Text>>, { 2 * MOST }> = Table::new();
+static DOMAINS: Table<Known<Option<&'static Domain>>, { 2 * MAX_OBJECTS }> = Table::new();
+static HANDLES: Table<Known<&'static Text>, { 2 * MAX_OBJECTS }> = Table::new();
+static COUNTERS: Table<Known<Option<&'static Counter>>, { 2 * MAX_OBJECTS }> = Table::new();
+static SYNCS: Table<Known<AtomicPtr<Text>>, { 2 * MAX_OBJECTS }> = Table::new();
 
 #[inline]
 fn known<T, const SLOTS: usize>(
@@ -164,7 +164,7 @@ fn known<T, const SLOTS: usize>(
     make: impl FnOnce() -> T,
 ) -> Option<&'static T> {
     let is = |it: &Known<T>| it.address == address;
-    let found = table.get(mix(address as u64), MOST, is, || Known { address, is: make() });
+    let found = table.get(mix(address as u64), MAX_OBJECTS, is, || Known { address, is: make() });
     found.map(|known| &known.is)
 }
 
@@ -220,7 +220,7 @@ unsafe impl<T> Send for Made<T> {}
 
 impl<T> Made<T> {
     fn of(
-        table: &Table<Self, { 2 * MOST }>,
+        table: &Table<Self, { 2 * MAX_OBJECTS }>,
         name: *const c_char,
         make: impl FnOnce(*const c_char, &'static Text) -> *const T,
     ) -> *const T {
@@ -229,7 +229,7 @@ impl<T> Made<T> {
         let hash = mix(ptr::from_ref(text).addr() as u64);
         let made = table.get(
             hash,
-            MOST,
+            MAX_OBJECTS,
             |it| ptr::eq(it.text, text),
             || {
                 let name = CString::new(text.name()).unwrap_or_default();
@@ -242,12 +242,12 @@ impl<T> Made<T> {
 }
 
 unsafe extern "C" fn domain_create(name: *const c_char) -> *const abi::Domain {
-    static MADE: Table<Made<abi::Domain>, { 2 * MOST }> = Table::new();
+    static MADE: Table<Made<abi::Domain>, { 2 * MAX_OBJECTS }> = Table::new();
     Made::of(&MADE, name, |name, text| rest::make(name, Domain::of(SYSTEM, text.name())))
 }
 
 unsafe extern "C" fn string_handle_create(name: *const c_char) -> *const abi::Handle {
-    static MADE: Table<Made<abi::Handle>, { 2 * MOST }> = Table::new();
+    static MADE: Table<Made<abi::Handle>, { 2 * MAX_OBJECTS }> = Table::new();
     let none = ptr::null();
     Made::of(&MADE, name, |name, _| {
         Box::into_raw(Box::new(abi::Handle {
@@ -481,13 +481,13 @@ struct Counter {
 }
 
 fn counter(domain: &'static Domain, text: &'static Text, kind: c_int) -> Option<&'static Counter> {
-    static MADE: Table<Counter, { 2 * MOST }> = Table::new();
+    static MADE: Table<Counter, { 2 * MAX_OBJECTS }> = Table::new();
     let address = |part: *const c_void| part.addr() as u64;
     let hash = mix(address(ptr::from_ref(domain).cast()).rotate_left(20)
         ^ address(ptr::from_ref(text).cast()).rotate_left(3)
         ^ kind as u64);
     let is = |it: &Counter| ptr::eq(it.domain, domain) && ptr::eq(it.text, text) && it.kind == kind;
-    MADE.get(hash, MOST, is, || Counter { domain, text, kind })
+    MADE.get(hash, MAX_OBJECTS, is, || Counter { domain, text, kind })
 }
 
 /// # Safety

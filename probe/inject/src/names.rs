@@ -19,7 +19,7 @@ use std::sync::atomic::{
 
 use pfp::stack::Open;
 use pfp::table::{Once, Table, mix};
-use pfp::{Point, Timed, c, past};
+use pfp::{MeteredPoint, Point, c, past};
 
 /// Names that are kept.
 const TEXTS: usize = 4096;
@@ -264,7 +264,7 @@ impl Named {
     pub(crate) fn is_on(&'static self) -> bool {
         pfp::c::may_measure(match &self.measured {
             Measured::Point(point) => point,
-            Measured::Timed(timed) => timed.point(),
+            Measured::MeteredPoint(metered) => metered.point(),
         })
     }
 
@@ -273,14 +273,14 @@ impl Named {
     pub(crate) fn begin(&'static self, open: &mut Open, amount: u64) {
         match &self.measured {
             Measured::Point(point) => open.measure(point),
-            Measured::Timed(timed) => open.measure_with(timed, [amount]),
+            Measured::MeteredPoint(metered) => open.measure_with(metered, [amount]),
         }
     }
 }
 
 pub(crate) enum Measured {
     Point(Point),
-    Timed(&'static Timed),
+    MeteredPoint(&'static MeteredPoint),
 }
 
 static ALL_NAMED: Table<Named, { 4 * POINTS }> = Table::new();
@@ -390,7 +390,7 @@ fn make(domain: &'static Domain, text: &'static Text, kind: Kind) -> Named {
 
 fn with_amount(point: Point, amount: &'static str) -> Measured {
     let names: &'static [&'static str] = Box::leak(Box::new([amount]));
-    Measured::Timed(Box::leak(Box::new(past::timed(point, names))))
+    Measured::MeteredPoint(Box::leak(Box::new(past::metered(point, names))))
 }
 
 #[cfg(test)]

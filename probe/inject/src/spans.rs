@@ -20,12 +20,12 @@ const FREE: u64 = 0;
 const BUSY: u64 = 1;
 
 /// What was begun, its amount, and when.
-type Begun = (&'static Named, u64, u64);
+type RegionStart = (&'static Named, u64, u64);
 
 struct Span {
     /// What it is found by, or one of the above.
     key: AtomicU64,
-    begun: UnsafeCell<Option<Begun>>,
+    begun: UnsafeCell<Option<RegionStart>>,
 }
 
 // SAFETY: who has put `BUSY` into the key is alone with the rest.
@@ -85,7 +85,7 @@ pub(crate) fn record(named: &'static Named, amount: u64, start: u64, end: u64) {
     let elapsed = (end.wrapping_sub(start) as i64).max(0) as u64;
     match &named.measured {
         Measured::Point(point) => past::record_wall(point, start, elapsed),
-        Measured::Timed(timed) => past::record_wall_with(timed, start, elapsed, amount),
+        Measured::MeteredPoint(metered) => past::record_wall_with(metered, start, elapsed, amount),
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn expand(arguments: Arguments, item: ItemFn) -> syn::Result<TokenStr
         quote! { #krate::Point = #krate::Point::new(#name) }
     } else {
         let names = amounts.names();
-        quote! { #krate::Timed = #krate::Timed::new(#name, #names) }
+        quote! { #krate::MeteredPoint = #krate::MeteredPoint::new(#name, #names) }
     };
     let future = Future { krate: &krate, amounts: &amounts };
     let body = if sig.asyncness.is_some() {
@@ -62,7 +62,7 @@ fn call(krate: &syn::Path, amounts: &Amounts, block: &Block) -> TokenStream {
     let guard = Ident::new("__pfp_guard", Span::mixed_site());
     let (kind, values) = match amounts.is_empty() {
         true => (quote! { Guard }, None),
-        false => (quote! { TimedGuard }, Some(amounts.values(krate))),
+        false => (quote! { MeteredGuard }, Some(amounts.values(krate))),
     };
     let values = values.into_iter();
     quote! {

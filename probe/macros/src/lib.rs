@@ -160,7 +160,7 @@ pub fn lap(next: TokenStream) -> TokenStream {
 fn lap_with(krate: &syn::Path, name: &LitStr, amounts: &Amounts) -> proc_macro2::TokenStream {
     let (guard, names, values) = (guard(), amounts.names(), amounts.values(krate));
     quote! {{
-        static __PFP_POINT: #krate::Timed = #krate::Timed::new(#name, #names);
+        static __PFP_POINT: #krate::MeteredPoint = #krate::MeteredPoint::new(#name, #names);
         #guard.lap_with(&__PFP_POINT, #values);
     }}
 }

@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use pfp::stack;
-use pfp::{Point, Timed, past};
+use pfp::{MeteredPoint, Point, past};
 use pyo3_ffi::{
     METH_FASTCALL, METH_NOARGS, Py_EQ, Py_False, Py_TPFLAGS_DEFAULT,
     Py_TPFLAGS_DISALLOW_INSTANTIATION, Py_TYPE, Py_ssize_t, Py_tp_dealloc, Py_tp_descr_get,
@@ -23,13 +23,13 @@ use crate::object::{Error, Owned, fail, lasting, none, shared, text};
 use crate::{Kept, method};
 
 /// Amounts that a region can have.
-const MOST: usize = 4;
+const MAX_AMOUNTS: usize = 4;
 
 /// What a name stands for.
 enum Named {
     Plain(Point),
     /// With the tuple of the amounts' names, which is kept for good.
-    Timed(&'static Timed, usize, AtomicPtr<PyObject>),
+    MeteredPoint(&'static MeteredPoint, usize, AtomicPtr<PyObject>),
 }
 
 impl Named {
@@ -39,18 +39,23 @@ impl Named {
     }
 
     #[inline]
-    fn begin(&'static self, amounts: &[u64; MOST]) {
+    fn begin(&'static self, amounts: &[u64; MAX_AMOUNTS]) {
         match self {
             Self::Plain(point) => stack::push_one(self.owner(), |open| open.measure(point)),
-            Self::Timed(timed, count, _) => self.begin_with(timed, *count, *amounts),
+            Self::MeteredPoint(metered, count, _) => self.begin_with(metered, *count, *amounts),
         }
     }
 
-    fn begin_with(&'static self, timed: &'static Timed, count: usize, amounts: [u64; MOST]) {
+    fn begin_with(
+        &'static self,
+        metered: &'static MeteredPoint,
+        count: usize,
+        amounts: [u64; MAX_AMOUNTS],
+    ) {
         let [first, second, ..] = amounts;
         stack::push_one(self.owner(), |open| match count {
-            1 | 2 => open.measure_with(timed, [first, second]),
-            _ => open.measure_with(timed, amounts),
+            1 | 2 => open.measure_with(metered, [first, second]),
+            _ => open.measure_with(metered, amounts),
         });
     }
 
@@ -67,7 +72,7 @@ impl Named {
 struct Scope {
     base: PyObject,
     named: &'static Named,
-    amounts: [u64; MOST],
+    amounts: [u64; MAX_AMOUNTS],
     /// Its methods, bound to it, if it is kept by its name; else null.
     bound: [*mut PyObject; 2],
 }
@@ -191,7 +196,7 @@ unsafe extern "C" fn free(object: *mut PyObject) {
 }
 
 /// A new object for a region.
-fn new(named: &'static Named, amounts: [u64; MOST]) -> Option<Owned> {
+fn new(named: &'static Named, amounts: [u64; MAX_AMOUNTS]) -> Option<Owned> {
     // SAFETY: the type was made as the module was; the object is filled before anybody sees it.
     unsafe {
         let made = Owned::take(PyType_GenericAlloc(TYPE.load(Relaxed), 0))?;
@@ -204,7 +209,7 @@ fn new(named: &'static Named, amounts: [u64; MOST]) -> Option<Owned> {
 
 /// A new object that is kept for good: it and its methods have references to each other.
 fn kept(named: &'static Named) -> Option<Owned> {
-    let made = new(named, [0; MOST])?;
+    let made = new(named, [0; MAX_AMOUNTS])?;
     for at in 0..2 {
         // SAFETY: as above.
         unsafe {
@@ -260,8 +265,11 @@ fn make(
     } else {
         // SAFETY: a tuple of the interpreter's, of as many texts.
         let count = unsafe { PyTuple_Size(names) } as usize;
-        if count > MOST {
-            return fail(Error::Type, &format!("expected at most {MOST} amounts, found {count}"));
+        if count > MAX_AMOUNTS {
+            return fail(
+                Error::Type,
+                &format!("expected at most {MAX_AMOUNTS} amounts, found {count}"),
+            );
         }
         let all = (0..count).map(|at| {
             // SAFETY: below the size.
@@ -269,8 +277,8 @@ fn make(
             Some(&*name.to_owned().leak())
         });
         let all: &'static [&'static str] = all.collect::<Option<Vec<_>>>()?.leak();
-        let timed = Box::leak(Box::new(past::timed(point, all)));
-        Named::Timed(timed, count, AtomicPtr::new(shared(names)))
+        let metered = Box::leak(Box::new(past::metered(point, all)));
+        Named::MeteredPoint(metered, count, AtomicPtr::new(shared(names)))
     };
     let made = kept(Box::leak(Box::new(named)))?;
     // SAFETY: as above; the dictionary takes a reference of its own.
@@ -337,7 +345,7 @@ unsafe fn with_amounts(
     let whole = by_name(name, names)?;
     // SAFETY: the dictionary has nothing but scopes.
     let named = unsafe { &*whole.cast::<Scope>() }.named;
-    let Named::Timed(_, count, known) = named else {
+    let Named::MeteredPoint(_, count, known) = named else {
         return fail(Error::Value, "expected no amounts: the scope had none before");
     };
     let known = known.load(Relaxed);
@@ -348,7 +356,7 @@ unsafe fn with_amounts(
         let said = "expected the amounts that the scope had before, in that order";
         return fail(Error::Value, said);
     }
-    let mut amounts = [0; MOST];
+    let mut amounts = [0; MAX_AMOUNTS];
     for (at, amount) in amounts.iter_mut().enumerate().take(*count) {
         // SAFETY: as the caller says.
         *amount = unsafe { number(*values.add(at)) }?;

@@ -210,7 +210,7 @@ pub(crate) fn system_ns() -> u64 {
     let clock = libc::CLOCK_MONOTONIC_RAW;
     // SAFETY: the kernel fills the structure that we own.
     let ask = || unsafe { libc::syscall(libc::SYS_clock_gettime, clock, &raw mut time) } != 0;
-    if errno::kept(ask) {
+    if errno::preserve(ask) {
         return monotonic_ns();
     }
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -234,6 +234,6 @@ pub(crate) fn cpu_time_ns() -> Option<u64> {
 fn read_clock(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel fills the structure that we own.
-    let failed = errno::kept(|| unsafe { libc::clock_gettime(clock, &raw mut time) } != 0);
+    let failed = errno::preserve(|| unsafe { libc::clock_gettime(clock, &raw mut time) } != 0);
     (!failed).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }

@@ -1,7 +1,7 @@
 //! Whether the tick counter can be relied on, and what stands in for it where it
 //! cannot: the system's clock, at the price of a call.
 //!
-//! The hot path knows nothing of this. With the stand-in in force the word that a
+//! The hot path knows nothing of this. With the fallback clock in force the word that a
 //! thread watches never has the value expected, so that every stamp takes the cold
 //! path, and the cold path reads here.
 
@@ -65,7 +65,7 @@ fn is_steady_here() -> bool {
 const UNDECIDED: u8 = 0;
 const COUNTER: u8 = 1;
 /// The system's clock stands in for the counter.
-const STAND_IN: u8 = 2;
+const FALLBACK: u8 = 2;
 
 fn state() -> &'static Counter {
     &shared::state().counter
@@ -74,22 +74,22 @@ fn state() -> &'static Counter {
 /// Whether the system's clock stands in for the counter.
 #[inline]
 pub(crate) fn is_replaced() -> bool {
-    // stand-in: meets the store in `replace`.
-    state().source.load(Acquire) == STAND_IN
+    // fallback-clock: meets the store in `replace`.
+    state().source.load(Acquire) == FALLBACK
 }
 
 /// The counter, or what stands in for it; [`super::calibrate::ticks_per_second`] is its rate.
 /// With or without a segment, this is how everything but the hot path reads a stamp.
 #[inline]
 pub(crate) fn stamp() -> u64 {
-    // stand-in: meets the store in `replace`.
+    // fallback-clock: meets the store in `replace`.
     if state().source.load(Acquire) == COUNTER { arch::ticks() } else { stamp_slow() }
 }
 
 /// The same, and on which CPU it was read.
 pub(crate) fn stamp_and_cpu() -> (u64, Option<u32>) {
     let (ticks, cpu) = arch::ticks_and_cpu();
-    // stand-in: meets the store in `replace`.
+    // fallback-clock: meets the store in `replace`.
     (if state().source.load(Acquire) == COUNTER { ticks } else { stamp_slow() }, cpu)
 }
 
@@ -99,8 +99,8 @@ fn stamp_slow() -> u64 {
     decide();
     match state().source.load(Acquire) {
         COUNTER => arch::ticks(),
-        STAND_IN => stand_in(),
-        // Somebody is in the middle of it, and this is what the stand-in begins with.
+        FALLBACK => fallback(),
+        // Somebody is in the middle of it, and this is what the fallback clock begins with.
         _ => arch::monotonic_ns(),
     }
 }
@@ -110,7 +110,7 @@ fn decide() {
     if state().source.load(Relaxed) != UNDECIDED {
         return;
     }
-    if errno::kept(is_steady_here) {
+    if errno::preserve(is_steady_here) {
         // Nothing else is published with it.
         let _ = state().source.compare_exchange(UNDECIDED, COUNTER, Relaxed, Relaxed);
     } else {
@@ -119,14 +119,14 @@ fn decide() {
     }
 }
 
-fn stand_in() -> u64 {
+fn fallback() -> u64 {
     let state = state();
     let passed = arch::system_ns().saturating_sub(state.from_ns.load(Relaxed));
     let ticks = (u128::from(passed) * u128::from(state.rate.load(Relaxed))) >> 32;
     state.from_ticks.load(Relaxed).wrapping_add(ticks as u64)
 }
 
-/// Gives up the counter for good. `ticks` is where the stand-in goes on; the rate is
+/// Gives up the counter for good. `ticks` is where the fallback clock goes on; the rate is
 /// that which was calibrated, or a tick a nanosecond where none was.
 pub(crate) fn replace(ticks: u64) {
     let state = state();
@@ -136,8 +136,8 @@ pub(crate) fn replace(ticks: u64) {
     state.from_ticks.store(ticks, Relaxed);
     state.from_ns.store(arch::system_ns(), Relaxed);
     state.rate.store(shared::ticks_per_ns_fixed(), Relaxed);
-    // stand-in: whoever sees it sees from where and how fast it goes.
-    state.source.store(STAND_IN, Release);
+    // fallback-clock: whoever sees it sees from where and how fast it goes.
+    state.source.store(FALLBACK, Release);
     shared::watch_closely();
 }
 

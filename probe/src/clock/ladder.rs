@@ -8,12 +8,12 @@ use super::shared::{kind, state};
 use super::{arch, counter, perf, rseq};
 use crate::errno;
 
-/// Looks up in the C library what a rung needs: once, as the program is loaded.
+/// Looks up in the C library what a clock source needs: once, as the program is loaded.
 pub(crate) fn look_up() {
     rseq::prepare();
 }
 
-/// Chooses the highest rung that works here, or the one that `wanted` names if
+/// Chooses the highest clock source that works here, or the one that `wanted` names if
 /// it works; anything else steps down from the top. Takes about 0.1 ms.
 pub(crate) fn choose(wanted: Option<&str>) -> ClockKind {
     // Whoever notices a switch still has to ask how long it was.
@@ -41,11 +41,11 @@ pub(crate) fn choose(wanted: Option<&str>) -> ClockKind {
     kind
 }
 
-/// Steps down from a rung that was caught missing a switch. Threads take the new
-/// rung when they next refresh.
+/// Steps down from a clock source that was caught missing a switch. Threads take the new
+/// clock source when they next refresh.
 pub(crate) fn demote(from: ClockKind) {
     let to = match from {
-        ClockKind::Rseq if errno::kept(perf::works) => ClockKind::Perf,
+        ClockKind::Rseq if errno::preserve(perf::works) => ClockKind::Perf,
         ClockKind::Rseq | ClockKind::Perf => ClockKind::Cputime,
         _ => return,
     };
@@ -56,7 +56,7 @@ pub(crate) fn demote(from: ClockKind) {
 /// The counter went astray: it was less than before, or stood still. True if it was
 /// given up for that; threads then read the system's clock from their next refresh on.
 pub(crate) fn doubt() -> bool {
-    let given_up = errno::kept(counter::doubt);
+    let given_up = errno::preserve(counter::doubt);
     if given_up && kind() != ClockKind::Wall {
         state().kind.store(ClockKind::Cputime as u8, Relaxed);
     }

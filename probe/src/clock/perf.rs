@@ -1,4 +1,4 @@
-//! The perf rung: the page of a self-monitoring software event as a switch
+//! The perf clock source: the page of a self-monitoring software event as a switch
 //! detector. Needs `perf_event_open`, which many containers forbid.
 
 use std::sync::atomic::AtomicU64;

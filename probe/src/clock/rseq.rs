@@ -1,4 +1,4 @@
-//! The rseq rung: the thread's restartable-sequence area as a switch detector.
+//! The rseq clock source: the thread's restartable-sequence area as a switch detector.
 //!
 //! glibc from 2.35 on registers such an area for every thread. When a thread is
 //! switched out or takes a signal, the kernel looks at its `rseq_cs` pointer; if

@@ -56,7 +56,7 @@ static LEAST_WIDTH: AtomicU64 = AtomicU64::new(u64::MAX);
 /// be looked at more closely.
 const LONG: u64 = 1 << 36;
 
-/// Off-CPU time that nobody noticed, beyond which a rung is not believed any
+/// Off-CPU time that nobody noticed, beyond which a clock source is not believed any
 /// more: this much, and this share of the time on the CPU. Interrupts take some
 /// without a switch, and the rate is not known exactly.
 const LEAST_MISSED_NS: u128 = 1_000_000;
@@ -89,7 +89,7 @@ pub(crate) struct ThreadClock {
     /// The watched word as it was armed, whether the clock is disturbed or not.
     armed: AtomicU64,
     kind: AtomicU64,
-    /// The rung that was in force in the process when this thread took its own,
+    /// The clock source that was in force in the process when this thread took its own,
     /// which may be a lower one.
     asked: AtomicU64,
     perf_page: AtomicU64,
@@ -137,7 +137,7 @@ pub(crate) struct Stamps {
     /// The counter went astray since the last one: it was less than before, or stood
     /// still while the thread ran.
     pub(crate) astray: bool,
-    /// The rung has missed a switch: it does not do what it claims, and another one is
+    /// The clock source has missed a switch: it does not do what it claims, and another one is
     /// in force now.
     pub(crate) missed: bool,
 }
@@ -282,7 +282,7 @@ impl ThreadClock {
     pub(crate) fn start(&self) {
         let mut mark = mark::new();
         mark::set(&mut mark, &self.refreshing);
-        self.take_rung();
+        self.take_source();
         self.off.store(0, Relaxed);
         let read = self.read_both().unwrap_or_else(|| Reading::without(stamp()));
         self.anchor(read.stamps.late, read.cpu_ns, 0, 0);
@@ -403,7 +403,7 @@ impl ThreadClock {
     /// `again` after one that was cut off, which may have seen a switch.
     fn refresh_alone(&self, verify: bool, again: bool) -> Stamps {
         if self.asked.load(Relaxed) != shared::kind() as u64 {
-            self.take_rung();
+            self.take_source();
         }
         if self.kind.load(Relaxed) == ClockKind::Wall as u64 {
             return Stamps::one(stamp());
@@ -478,7 +478,7 @@ impl ThreadClock {
             let early = stamp();
             let ns = arch::cpu_time_ns()?;
             let late = stamp();
-            // On the rung that reads the CPU time always, the word tells nothing.
+            // On the clock source that reads the CPU time always, the word tells nothing.
             let always = self.kind.load(Relaxed) == ClockKind::Cputime as u64;
             if !always && self.was_switched() && tried < TRIES {
                 // What was read before this switch is no good any more either.
@@ -492,7 +492,7 @@ impl ThreadClock {
             let least = LEAST_WIDTH.load(Relaxed);
             // Neither of a counter that stands still.
             if (1..least).contains(&width) {
-                // Not a read-modify-write: on the rung that comes by at every
+                // Not a read-modify-write: on the clock source that comes by at every
                 // stamp, threads would fight for it, and a lost one does no harm.
                 LEAST_WIDTH.store(width, Relaxed);
             }
@@ -526,9 +526,9 @@ impl ThreadClock {
         }
     }
 
-    /// Takes the rung in force in the process, or the next lower one that this
+    /// Takes the clock source in force in the process, or the next lower one that this
     /// thread can have.
-    fn take_rung(&self) {
+    fn take_source(&self) {
         self.watch_nothing(0);
         self.release_page();
         let mut kind = shared::kind();
@@ -547,7 +547,7 @@ impl ThreadClock {
             }
         }
         if kind == ClockKind::Perf {
-            match crate::errno::kept(perf::Page::open) {
+            match crate::errno::preserve(perf::Page::open) {
                 Some(page) => {
                     let word = page.word();
                     // SAFETY: the page was mapped just now.
@@ -573,7 +573,7 @@ impl ThreadClock {
     fn release_page(&self) {
         let page = self.perf_page.swap(0, Relaxed);
         if page != 0 {
-            // SAFETY: the address was stored by `take_rung`, and its word is no
+            // SAFETY: the address was stored by `take_source`, and its word is no
             // longer watched.
             unsafe { perf::Page::release(page) };
         }

@@ -30,7 +30,7 @@ impl Thread {
         self.suspended.store(0, Relaxed);
         fold::recover(process, self);
         self.done();
-        self.count(|tally| &tally.mismatched);
+        self.count(|counters| &counters.mismatched);
         false
     }
 

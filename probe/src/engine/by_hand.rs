@@ -16,14 +16,14 @@ use super::finish::{Ending, Inclusive, finish};
 use super::guard::Guard;
 use super::measure::{self, begin_noted, end_at};
 use super::moment::{TRIES, fenced_end, note_long, turn_page};
-use super::region::{Begun, Door, End, Region};
+use super::region::{Door, End, Region, RegionStart};
 use super::regions::{Regions, Slot};
 use super::thread::ring::begins_page;
 use super::thread::{FENCED, IS_PLACE, LEVEL, LEVELS, Thread};
 use crate::clock::ticks;
+use crate::engine::variants::MeteredPoint;
 use crate::mark;
 use crate::point::Point;
-use crate::timed::Timed;
 
 /// Begins a region that the context keeps.
 #[inline(never)]
@@ -92,7 +92,7 @@ fn keep_noted(
     thread: &Thread,
     point: &'static Point,
     tag: u64,
-    begun: &Begun,
+    begun: &RegionStart,
     control: Option<Control>,
 ) -> Option<u64> {
     let regions = thread.regions();
@@ -167,7 +167,7 @@ fn refuse(thread: &Thread) {
     // The clock may have been read for it.
     thread.clock.disturb();
     thread.show_end(ticks());
-    thread.count(|tally| &tally.refused);
+    thread.count(|counters| &counters.refused);
 }
 
 #[cold]
@@ -191,7 +191,7 @@ pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> bool {
     let place = thread.inner_place();
     let begun = note_long(thread, place, point, || thread.entry(point.index()).total());
     // It was on just now.
-    let control = point.control().meant().with(Change::Enable);
+    let control = point.control().sanitized().with(Change::Enable);
     // Its tag is no place, so that it ends on the long way, too.
     keep_noted(thread, point, place & !IS_PLACE, &begun, Some(control)).is_some()
 }
@@ -370,9 +370,9 @@ pub(crate) fn end_latched(point: &'static Point) {
 
 /// Ends the innermost region of a point with amounts, which the region has: on the short way of its
 /// variant, if that is known.
-pub(crate) fn end_with(timed: &'static Timed, latch: bool, amounts: &Amounts) {
+pub(crate) fn end_with(metered: &'static MeteredPoint, latch: bool, amounts: &Amounts) {
     let Some(thread) = current::thread() else { return };
-    let (point, regions) = (timed.point(), thread.regions());
+    let (point, regions) = (metered.point(), thread.regions());
     let Some(at) = regions.innermost(point) else { return };
     let end = stamp(thread);
     let slot = &regions.slots[at];
@@ -381,7 +381,7 @@ pub(crate) fn end_with(timed: &'static Timed, latch: bool, amounts: &Amounts) {
         end_long(thread, point, at, end, extra);
         return;
     }
-    let Some((variant, false)) = timed.known(amounts) else {
+    let Some((variant, false)) = metered.known(amounts) else {
         end_long(thread, point, at, end, extra);
         return;
     };
@@ -391,7 +391,7 @@ pub(crate) fn end_with(timed: &'static Timed, latch: bool, amounts: &Amounts) {
         end_long(thread, point, at, end, extra);
         return;
     }
-    let variant = Variant { of: timed, point: variant, at, before: [0; 2] };
+    let variant = Variant { of: metered, point: variant, at, before: [0; 2] };
     let variant = Variant { before: variant.totals(thread), ..variant };
     let Some(door) = variant.end::<false>(thread, end) else { return };
     unmark(thread, door.marked);
@@ -411,7 +411,7 @@ pub(crate) fn end_with(timed: &'static Timed, latch: bool, amounts: &Amounts) {
 /// variant of the point.
 #[derive(Clone, Copy)]
 struct Variant {
-    of: &'static Timed,
+    of: &'static MeteredPoint,
     point: &'static Point,
     at: usize,
     /// The thread's switches and the totals when the end began.
@@ -519,7 +519,7 @@ fn end_long(
     if thread.inner_place() & LEVELS != place {
         // Regions inside were not ended: they are given up.
         thread.give_up_since(&begun, moment.now);
-        thread.count(|tally| &tally.mismatched);
+        thread.count(|counters| &counters.mismatched);
     }
     let is_inner = regions.is_around(at, point);
     let noted = slot.inclusive.load(Relaxed);
@@ -535,7 +535,7 @@ fn end_long(
     }
     thread.set_level(place.wrapping_add(LEVEL));
     // The cells of a point with amounts have totals of their own.
-    let inclusive = match point.timed() {
+    let inclusive = match point.metered() {
         Some(_) if is_inner => Inclusive::Inner,
         Some(_) if variant.is_none() => Inclusive::Add,
         _ => Inclusive::Beyond(inside),

@@ -62,8 +62,8 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     calibrate_fences(point, thread, entry);
     // Viewers are shown the leader's costs.
     if let Some(process) = process::current().filter(|_| !copies::follows()) {
-        process.segment.ledger().overhead_inside.store(least.inside, Relaxed);
-        process.segment.ledger().overhead_pair.store(least.pair, Relaxed);
+        process.segment.counters().overhead_inside.store(least.inside, Relaxed);
+        process.segment.counters().overhead_pair.store(least.pair, Relaxed);
     }
     Some(least)
 }

@@ -20,7 +20,7 @@ pub(crate) use section::uncancelled;
 /// Does something in a section.
 #[inline(never)]
 pub(crate) fn section<R>(work: impl FnOnce() -> R) -> R {
-    errno::kept(|| {
+    errno::preserve(|| {
         let mut mark = mark::new();
         let (_entered, was_left) = section::enter(&mut mark);
         if was_left {

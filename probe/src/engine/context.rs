@@ -171,7 +171,7 @@ pub(crate) fn switch(prev: Option<&Arc<Shared>>, next: Option<&Arc<Shared>>) -> 
             return done;
         }
         if next.is_some_and(|next| !next.take(thread)) {
-            thread.count(|tally| &tally.mismatched);
+            thread.count(|counters| &counters.mismatched);
             return Switched::Refused;
         }
         let next = next.map_or(ptr::null(), |next| Arc::into_raw(Arc::clone(next))).cast_mut();
@@ -201,7 +201,7 @@ pub(crate) fn enter(to: &Arc<Shared>) -> bool {
         // One that was entered and then put aside by a switch still keeps what it
         // has interrupted.
         if to.entered.load(Relaxed) || !to.take(thread) {
-            thread.count(|tally| &tally.mismatched);
+            thread.count(|counters| &counters.mismatched);
             return false;
         }
         let now = put_aside(thread);
@@ -242,6 +242,6 @@ pub(crate) fn leave(from: &Arc<Shared>) -> bool {
 /// Counts a hook that does not fit what is current on the calling thread.
 pub(crate) fn count_mismatch() {
     if let Some(thread) = door::thread() {
-        thread.count(|tally| &tally.mismatched);
+        thread.count(|counters| &counters.mismatched);
     }
 }

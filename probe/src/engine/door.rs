@@ -51,7 +51,7 @@ pub(crate) fn prepare(
     // process's bits only those that mean something: where the others are to be 0,
     // tags have the place of a region. A word that has them equals no cell's, so all
     // its regions begin on this long way.
-    let control = point.control().meant();
+    let control = point.control().sanitized();
     if !control.enabled() {
         return None;
     }
@@ -71,7 +71,7 @@ pub(crate) fn prepare(
     }
     thread.outdate();
     if thread.clock.refresh_and_verify(true).missed {
-        process.take_rung();
+        process.take_source();
     }
     match thread.busy(|| thread.ready_cell(process, point, control)) {
         Some(Some(entry)) => Some(Ok((thread, entry))),

@@ -11,8 +11,8 @@ use super::finish::finish_with;
 use super::measure;
 use super::process;
 use super::regions::Sum;
+use crate::engine::variants::MeteredPoint;
 use crate::point::Point;
-use crate::timed::Timed;
 
 /// What a thread has spent, all in ticks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,12 +36,12 @@ pub(crate) fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, 
 
 /// [`record_of_a_device`] for a point with amounts.
 pub(crate) fn record_with(
-    timed: &'static Timed,
+    metered: &'static MeteredPoint,
     (start, ticks, number): (u64, u64, u32),
     amounts: &Amounts,
 ) {
     // None: switched off meanwhile.
-    if let Some((variant, is_rest)) = timed.choose(amounts) {
+    if let Some((variant, is_rest)) = metered.choose(amounts) {
         record(variant, (start, ticks, number), is_rest.then_some(amounts));
     }
 }

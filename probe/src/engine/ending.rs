@@ -11,7 +11,7 @@ use super::finish::{Ending, Inclusive, finish};
 use super::guard::Guard;
 use super::measure::end_at;
 use super::moment::{fenced_end, turn_page};
-use super::region::{Begun, End, Region};
+use super::region::{End, Region, RegionStart};
 use super::thread::{Entry, LEVEL, LEVELS, Thread};
 use crate::point::Point;
 
@@ -68,7 +68,7 @@ pub(crate) fn end_guard(guard: &mut Guard, end: End, amounts: Option<&Amounts>) 
     });
     // Regions between this one and the innermost, of as many as are counted.
     if deeper != 0 {
-        thread.count(|tally| &tally.mismatched);
+        thread.count(|counters| &counters.mismatched);
         // So deep only where an end of something around has given this region up, or where
         // so many were left by jumps.
         if deeper > LEVELS / 2 && thread.has_given_up(&begun) {
@@ -93,19 +93,23 @@ pub(crate) fn end_guard(guard: &mut Guard, end: End, amounts: Option<&Amounts>) 
 
 /// The entry whose inclusive total a guard has noted, if that still holds: unless contexts
 /// were switched since.
-pub(super) fn noted<'a>(thread: &'a Thread, point: &Point, begun: &Begun) -> Option<&'a Entry> {
+pub(super) fn noted<'a>(
+    thread: &'a Thread,
+    point: &Point,
+    begun: &RegionStart,
+) -> Option<&'a Entry> {
     (!thread.clock.was_resumed(begun.switches)).then(|| thread.entry(point.index()))
 }
 
 /// What was added to an inclusive total since a guard has noted it; 0 if none was noted.
-pub(super) fn added_since(noted: Option<&Entry>, begun: &Begun) -> u64 {
+pub(super) fn added_since(noted: Option<&Entry>, begun: &RegionStart) -> u64 {
     noted.map_or(0, |entry| entry.total().wrapping_sub(begun.inclusive))
 }
 
 impl Thread {
     /// Regions inside one that has ended were not: what is to end one of them later finds
     /// that it was begun within that time.
-    pub(super) fn give_up_since(&self, begun: &Begun, now: u64) {
+    pub(super) fn give_up_since(&self, begun: &RegionStart, now: u64) {
         let [since, until] = &self.gave_up;
         since.store(begun.start, Relaxed);
         until.store(now, Relaxed);
@@ -113,7 +117,7 @@ impl Thread {
 
     /// Whether a region was given up so, is another context's, or was begun before the
     /// thread had its lane, as what a forked child has of its parent.
-    fn has_given_up(&self, begun: &Begun) -> bool {
+    fn has_given_up(&self, begun: &RegionStart) -> bool {
         let [since, until] = self.gave_up.each_ref().map(|word| word.load(Relaxed));
         let claimed = self.claimed.load(Relaxed);
         let start = begun.start;

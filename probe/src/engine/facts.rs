@@ -34,7 +34,7 @@ impl Point {
         Self { state: State { device: true, wall: true, ..self.state } }
     }
 
-    /// The point, which comes first in a [`crate::Timed`].
+    /// The point, which comes first in a [`crate::MeteredPoint`].
     pub(crate) const fn of_amounts(self) -> Self {
         Self { state: State { is_whole: true, ..self.state } }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed},
 };
 
-use pfp_shm_layout::amounts::MOST;
+use pfp_shm_layout::amounts::MAX_AMOUNTS;
 use pfp_shm_layout::cell::{Cell, CellPicture, CellRead, Sums};
 use pfp_shm_layout::control::Control;
 use pfp_shm_layout::histogram::{self, BUCKETS, PARTS};
@@ -37,7 +37,7 @@ pub(crate) fn of_points(
     word: &AtomicU64,
     points: impl Iterator<Item = &'static Point>,
     histogram: Histogram,
-) -> Option<(Stats, [u128; MOST])> {
+) -> Option<(Stats, [u128; MAX_AMOUNTS])> {
     let control = Control(word.load(Relaxed));
     let process = process::current()?;
     let mut all = Collected { epoch: control.epoch(), ..Collected::default() };
@@ -90,7 +90,7 @@ struct Collected {
     sums: Sums,
     weighted: f64,
     averaged: u64,
-    amounts: [u128; MOST],
+    amounts: [u128; MAX_AMOUNTS],
     /// Buckets of all cells; none if nobody asks for them.
     histogram: Option<Vec<Bucket>>,
 }
@@ -102,12 +102,12 @@ impl Collected {
         self.weighted += picture.live.average() * picture.live.count as f64;
         self.averaged += picture.live.count;
         self.sums.merge(&picture.live);
-        self.sums.merge(&picture.settled);
+        self.sums.merge(&picture.retired);
         self.sums.bound_minimum();
         if picture.live.count > 0 {
             self.sums.last = picture.live.last;
         }
-        for of in [picture.amounts.live, picture.amounts.settled] {
+        for of in [picture.amounts.live, picture.amounts.retired] {
             for (sum, more) in self.amounts.iter_mut().zip(of) {
                 *sum += u128::from(more);
             }
@@ -133,8 +133,8 @@ fn read(
     for tried in 0..1000 {
         let sequence = cell.sequence();
         // Before the cell: that holds no less.
-        let ring = thread.and_then(|thread| Some((thread.ring()?, thread.tally())));
-        let folded = ring.map(|(_, tally)| ring::folded(&tally.folded));
+        let ring = thread.and_then(|thread| Some((thread.ring()?, thread.counters())));
+        let folded = ring.map(|(_, counters)| ring::folded(&counters.folded));
         if cell.read_with(&mut picture, |chunk| segment.sums(chunk)) == CellRead::Torn {
             continue;
         }
@@ -142,16 +142,16 @@ fn read(
             return None;
         }
         let before = histogram.as_ref().map_or(0, |buckets| buckets.len());
-        let in_cell = picture.live.count + picture.settled.count;
+        let in_cell = picture.live.count + picture.retired.count;
         // Of a fold under way some may be in the histogram, the first ones.
         let mut ahead = histogram
             .as_mut()
             .map_or(0, |buckets| add_buckets(segment, &picture, buckets).saturating_sub(in_cell));
         let mut live = picture.live.clone();
         let visited = match (ring, folded) {
-            (Some((slots, tally)), Some(folded)) => {
+            (Some((slots, counters)), Some(folded)) => {
                 let from = folded.max(picture.folded);
-                ring::visit(&tally.written, slots, folded, |number, addition| {
+                ring::visit(&counters.written, slots, folded, |number, addition| {
                     if addition.point != picture.point || number < from {
                         return;
                     }

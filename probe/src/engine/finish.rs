@@ -11,15 +11,15 @@ use super::door;
 use super::measure;
 use super::moment::Moment;
 use super::process;
-use super::region::Begun;
+use super::region::RegionStart;
 use super::regions::Sum;
 use super::thread::Thread;
+use crate::engine::variants::MeteredPoint;
 use crate::point::Point;
-use crate::timed::Timed;
 
 /// The innermost region, which ends on the long way.
 pub(super) struct Ending<'a> {
-    pub(super) begun: Begun,
+    pub(super) begun: RegionStart,
     pub(super) moment: Moment,
     pub(super) inclusive: Inclusive,
     pub(super) latch: bool,
@@ -58,28 +58,28 @@ pub(super) fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>)
     thread.add_to_total(point.offset(), sum.inclusive);
     let regions = thread.regions();
     // A point with amounts latches zeros at least: the place may still hold another thread's.
-    let kept = point.timed().map(|_| amounts.copied().unwrap_or_default());
+    let kept = point.metered().map(|_| amounts.copied().unwrap_or_default());
     if latch && thread.busy(|| regions.latch(point, sum, kept.as_ref())) == Some(true) {
         return;
     }
     if latch {
-        thread.count(|tally| &tally.refused);
+        thread.count(|counters| &counters.refused);
     }
     let start = begun.start;
     // A region that a lap began starts a little after the stamp.
     let elapsed = (moment.now.wrapping_sub(start) as i64).max(0) as u64;
-    match point.timed() {
+    match point.metered() {
         None => finish_with(thread, point, sum, (start, elapsed), amounts),
-        Some(timed) => finish_timed(thread, timed, control, sum, (start, elapsed), amounts),
+        Some(metered) => finish_metered(thread, metered, control, sum, (start, elapsed), amounts),
     }
 }
 
 /// Records a sum of a point with amounts, and what waits of it.
 #[cold]
 #[inline(never)]
-pub(super) fn finish_timed(
+pub(super) fn finish_metered(
     thread: &Thread,
-    timed: &'static Timed,
+    metered: &'static MeteredPoint,
     control: Control,
     mut sum: Sum,
     (start, elapsed): (u64, u64),
@@ -88,10 +88,10 @@ pub(super) fn finish_timed(
     let mut amounts = amounts.copied().unwrap_or_default();
     if !thread.position().is_free() {
         let regions = thread.regions();
-        let waiting = thread.busy(|| regions.unlatch(timed.point(), Some(&mut amounts)));
+        let waiting = thread.busy(|| regions.unlatch(metered.point(), Some(&mut amounts)));
         sum.add(waiting.unwrap_or_default());
     }
-    let Some((variant, is_rest)) = timed.choose_for_good(&amounts) else {
+    let Some((variant, is_rest)) = metered.choose_for_good(&amounts) else {
         return process::miss();
     };
     follow(thread, variant, control);
@@ -103,7 +103,7 @@ pub(super) fn finish_timed(
 /// is not the region's. One that follows the word as it is now has more recent regions.
 fn follow(thread: &Thread, variant: &'static Point, control: Control) {
     let at = thread.cell(variant.index()).map(Cell::control);
-    let follows = at == Some(control) || at == Some(variant.control().meant());
+    let follows = at == Some(control) || at == Some(variant.control().sanitized());
     if !follows
         && !thread.overflows()
         && let Some(process) = process::current()

@@ -38,14 +38,14 @@ pub(super) fn fold(thread: &Thread) {
     fold_up_to_now(thread);
     let took = (thread.spent().wrapping_sub(began) as i64).max(0) as u64;
     thread.cover(took);
-    cell::add(&thread.tally().folding, took);
+    cell::add(&thread.counters().folding, took);
 }
 
 /// Puts right what was cut off in the middle and that nobody goes on with, and folds what is
 /// left. The thread is the calling one, or has ended.
 #[cold]
 pub(super) fn recover(process: &Process, thread: &Thread) {
-    let points = process.segment.ledger().points_used.load(Relaxed);
+    let points = process.segment.counters().points_used.load(Relaxed);
     let points = points.min(thread.points.load(Relaxed)) as usize;
     for index in 0..points {
         let entry = thread.entry(index);
@@ -125,7 +125,7 @@ fn fold_again(thread: &Thread) {
 /// The records below a number are in the cells.
 pub(super) fn announce(thread: &Thread, folded: u64) {
     thread.folded.store(folded, Relaxed);
-    ring::announce_folded(&thread.tally().folded, folded);
+    ring::announce_folded(&thread.counters().folded, folded);
 }
 
 /// Folds records of one page. False in a child that a signal handler has forked in here.

@@ -9,7 +9,7 @@ use pfp_shm_layout::amounts::Amounts;
 
 use super::guard::Guard;
 use super::polls::{Polls, end_poll};
-use crate::{Point, Timed};
+use crate::{MeteredPoint, Point};
 
 /// What the polls so far have measured; recorded when this is dropped, if none of them
 /// was the last.
@@ -30,17 +30,17 @@ impl Drop for Polled {
 
 /// A future whose polls are measured by a point with amounts.
 #[derive(Debug)]
-pub(crate) struct TimedPolled {
-    timed: &'static Timed,
+pub(crate) struct MeteredPolled {
+    metered: &'static MeteredPoint,
     amounts: Amounts,
     polls: Polls,
 }
 
-impl Drop for TimedPolled {
+impl Drop for MeteredPolled {
     #[inline]
     fn drop(&mut self) {
         if self.polls.wait()
-            && let Some((point, is_rest)) = self.timed.choose_for_good(&self.amounts)
+            && let Some((point, is_rest)) = self.metered.choose_for_good(&self.amounts)
         {
             self.polls.record(point, is_rest.then_some(&self.amounts));
         }
@@ -63,9 +63,9 @@ impl Polled {
     }
 }
 
-impl TimedPolled {
-    pub(crate) fn with(timed: &'static Timed, amounts: Amounts) -> Self {
-        Self { timed, amounts, polls: Polls::default() }
+impl MeteredPolled {
+    pub(crate) fn with(metered: &'static MeteredPoint, amounts: Amounts) -> Self {
+        Self { metered, amounts, polls: Polls::default() }
     }
 
     /// Polls the future, which is measured.
@@ -75,8 +75,8 @@ impl TimedPolled {
         future: Pin<&mut F>,
         context: &mut Context<'_>,
     ) -> Poll<F::Output> {
-        let Self { timed, amounts, polls } = self;
-        let Some((point, is_rest)) = timed.choose(amounts) else { return future.poll(context) };
+        let Self { metered, amounts, polls } = self;
+        let Some((point, is_rest)) = metered.choose(amounts) else { return future.poll(context) };
         poll_part(point, polls, is_rest.then_some(&*amounts), future, context)
     }
 }

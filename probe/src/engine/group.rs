@@ -24,9 +24,9 @@ impl Synced {
         let waited = stamp().wrapping_sub(began);
         match arrived.filter(|arrived| arrived.is_member) {
             Some(Arrived { last, dead, absent, .. }) => {
-                Self { all_came: Some(last), waited, dead, absent, stranger: false }
+                Self { all_came: Some(last), waited, dead, absent, not_member: false }
             }
-            None => Self { waited, stranger: true, ..Self::default() },
+            None => Self { waited, not_member: true, ..Self::default() },
         }
     }
 }
@@ -152,7 +152,7 @@ impl Threads {
         let began = stamp();
         let guard = self.shared.wait.map(|point| point.measure());
         let patience = Duration::from_nanos(self.shared.patience_ns.load(Relaxed));
-        let arrived = errno::kept(|| {
+        let arrived = errno::preserve(|| {
             let place = self.place()?;
             let round = self.shared.group.arrive(place, stamp())?;
             let group = &self.shared.group;
@@ -191,7 +191,7 @@ impl Processes {
     pub(crate) fn wait(&self, threads: Option<(u64, u32)>) -> Synced {
         let began = stamp();
         let guard = self.wait.map(|point| point.measure());
-        let arrived = errno::kept(|| {
+        let arrived = errno::preserve(|| {
             let round = self.arrive(threads)?;
             Some(self.group.wait(round, self.patience))
         });

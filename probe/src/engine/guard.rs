@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 use pfp_shm_layout::amounts::Amounts;
 
-use super::region::{Begun, Door, End, Notes, Region};
+use super::region::{Door, End, Notes, Region, RegionStart};
 use super::thread;
 use super::{busy, current};
 use crate::mark;
@@ -28,7 +28,7 @@ pub struct Guard {
     /// Undefined if the tag is 0: a region that is off does not even clear it.
     pub(super) point: MaybeUninit<&'static Point>,
     /// Undefined if the tag is 0, and without meaning with [`LONG_WAY`].
-    pub(super) begun: MaybeUninit<Begun>,
+    pub(super) begun: MaybeUninit<RegionStart>,
     thread_bound: PhantomData<*const ()>,
 }
 
@@ -52,7 +52,7 @@ impl Guard {
     }
 
     #[inline(always)]
-    pub(super) fn of(point: &'static Point, tag: u64, begun: Begun) -> Self {
+    pub(super) fn of(point: &'static Point, tag: u64, begun: RegionStart) -> Self {
         let (point, begun) = (MaybeUninit::new(point), MaybeUninit::new(begun));
         Self { tag, point, begun, thread_bound: PhantomData }
     }
@@ -100,7 +100,7 @@ impl Guard {
 
     /// What `begin` noted; none if the context has it, or nothing is open.
     #[inline(always)]
-    pub(crate) fn begun(&self) -> Option<&Begun> {
+    pub(crate) fn begun(&self) -> Option<&RegionStart> {
         // SAFETY: with the tag of a place it was filled.
         (self.tag & thread::IS_PLACE != 0).then(|| unsafe { self.begun.assume_init_ref() })
     }
@@ -109,7 +109,8 @@ impl Guard {
     pub(crate) fn kept_amounts(&self) -> Option<Amounts> {
         (self.tag == LONG_WAY_WITH).then(|| {
             // SAFETY: filled in `begin_with_sums`, with this tag.
-            let Begun { start, covered, off, switches, .. } = unsafe { self.begun.assume_init() };
+            let RegionStart { start, covered, off, switches, .. } =
+                unsafe { self.begun.assume_init() };
             [start, covered, off, switches]
         })
     }
@@ -151,7 +152,7 @@ impl Notes for MaybeUninit<Guard> {
 
 /// The words of a guard that may be uninitialised, and may be written.
 #[inline(always)]
-fn begun_of(guard: &mut MaybeUninit<Guard>) -> *mut Begun {
+fn begun_of(guard: &mut MaybeUninit<Guard>) -> *mut RegionStart {
     // SAFETY: an address within the guard.
     unsafe { (&raw mut (*guard.as_mut_ptr()).begun).cast() }
 }

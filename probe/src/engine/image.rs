@@ -51,7 +51,7 @@ pub(super) fn prepare() {
 /// In a forked child, before it comes back: whatever its thread was in the middle of, it
 /// writes to its parent's segment no more. Only what signal handlers may do.
 extern "C" fn in_child() {
-    errno::kept(|| {
+    errno::preserve(|| {
         // None of the parent's threads is here.
         making::forget();
         switches::leave_parents();

@@ -4,7 +4,7 @@ use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
 use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::control::Control;
-use pfp_shm_layout::ring::MOST_TICKS;
+use pfp_shm_layout::ring::MAX_TICKS;
 
 use super::guard::Guard;
 use super::overhead::{self, overhead};
@@ -12,8 +12,8 @@ use super::region::{Region, not_below_zero};
 use super::thread::ring::begins_page;
 use super::{busy, current, moment};
 use crate::clock::ticks;
+use crate::engine::variants::MeteredPoint;
 use crate::point::Point;
-use crate::timed::Timed;
 
 impl Guard {
     /// Ends the region and begins one of another point; see [`Self::lap`].
@@ -47,7 +47,7 @@ impl Guard {
         let position = thread.position();
         // It may end before it starts, if that is later than the stamp.
         let is_short =
-            !thread.clock.is_outdated(now) && elapsed.wrapping_add(overhead().late()) <= MOST_TICKS;
+            !thread.clock.is_outdated(now) && elapsed.wrapping_add(overhead().late()) <= MAX_TICKS;
         let may_be_written = if TURNED { position.is_free() } else { position.is_in_page() };
         if !is_short || !may_be_written {
             return match TURNED {
@@ -94,7 +94,7 @@ impl Guard {
     }
 
     /// A lap to a region with amounts; see [`Self::lap_with`].
-    pub(crate) fn lap_to_amounts(&mut self, next: &'static Timed, amounts: &Amounts) {
+    pub(crate) fn lap_to_amounts(&mut self, next: &'static MeteredPoint, amounts: &Amounts) {
         match next.choose(amounts) {
             Some((variant, false)) => self.lap_to(variant),
             Some((rest, true)) => {

@@ -200,7 +200,9 @@ fn search(elects: bool, elected: *mut Copy) -> Search {
     // The interpreter has no loader.
     if !cfg!(miri) {
         // SAFETY: the function gets a pointer to what it expects.
-        errno::kept(|| unsafe { libc::dl_iterate_phdr(Some(look_at), (&raw mut search).cast()) });
+        errno::preserve(|| unsafe {
+            libc::dl_iterate_phdr(Some(look_at), (&raw mut search).cast())
+        });
     }
     search
 }

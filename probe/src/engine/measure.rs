@@ -32,7 +32,7 @@ use pfp_shm_layout::ring::What;
 use super::current;
 use super::moment;
 use super::overhead::{self, overhead};
-use super::region::{Begun, Door, End, Notes, Region, not_below_zero};
+use super::region::{Door, End, Notes, Region, RegionStart, not_below_zero};
 use super::state::UNREGISTERED;
 use super::thread::{Entry, Thread};
 use crate::clock::{fenced_ticks, ticks};
@@ -54,18 +54,23 @@ pub(crate) fn ready(
 pub(crate) fn ready_fenced(point: &'static Point) -> Option<(&'static Thread, &'static Entry)> {
     let control = point.control();
     let is_fenced = control.fenced() && control.enabled() && control.0 != UNREGISTERED;
-    if is_fenced { ready(point, control.meant()) } else { None }
+    if is_fenced { ready(point, control.sanitized()) } else { None }
 }
 
 /// Opens a region: the thread is in it from now on. The caller asks whether the
 /// thread was switched out before that.
 #[inline(always)]
-pub(super) fn note(thread: &Thread, entry: &Entry, point: &Point) -> Begun {
+pub(super) fn note(thread: &Thread, entry: &Entry, point: &Point) -> RegionStart {
     note_by(thread, entry, point, ticks)
 }
 
 #[inline(always)]
-fn note_by(thread: &Thread, entry: &Entry, point: &Point, ticks: impl FnOnce() -> u64) -> Begun {
+fn note_by(
+    thread: &Thread,
+    entry: &Entry,
+    point: &Point,
+    ticks: impl FnOnce() -> u64,
+) -> RegionStart {
     let covered = thread.covered();
     let off = thread.clock.off();
     let switches = thread.clock.switches();
@@ -75,13 +80,13 @@ fn note_by(thread: &Thread, entry: &Entry, point: &Point, ticks: impl FnOnce() -
     thread.deepen();
     // Last, so that as little as possible of this is inside the region.
     let start = ticks();
-    Begun { start, covered, off, switches, inclusive }
+    RegionStart { start, covered, off, switches, inclusive }
 }
 
 /// Whether what [`note`] noted does not belong together: a signal handler has measured
 /// in between, this is a forked child, or the thread was switched out before.
 #[inline(always)]
-pub(super) fn must_note_again(thread: &Thread, begun: &Begun) -> bool {
+pub(super) fn must_note_again(thread: &Thread, begun: &RegionStart) -> bool {
     !thread.has_covered(begun.covered) || thread.clock.is_outdated(begun.start)
 }
 
@@ -93,13 +98,13 @@ pub(super) fn show(thread: &Thread, place: u64, start: u64) {
 
 /// Reads anew what [`note`] noted of a region of a place, and shows it.
 #[inline(never)]
-pub(super) fn note_late(thread: &Thread, entry: &Entry, place: u64, point: &Point) -> Begun {
+pub(super) fn note_late(thread: &Thread, entry: &Entry, place: u64, point: &Point) -> RegionStart {
     moment::note_long(thread, place, point, || entry.total())
 }
 
 /// Opens a region, after a switch too.
 #[inline(always)]
-pub(crate) fn begin_in(thread: &Thread, entry: &Entry, point: &Point) -> Begun {
+pub(crate) fn begin_in(thread: &Thread, entry: &Entry, point: &Point) -> RegionStart {
     let begun = note(thread, entry, point);
     let place = thread.inner_place();
     if must_note_again(thread, &begun) {
@@ -110,7 +115,7 @@ pub(crate) fn begin_in(thread: &Thread, entry: &Entry, point: &Point) -> Begun {
 }
 
 /// The same with a stamp that waits for the work before.
-pub(super) fn begin_fenced_in(thread: &Thread, entry: &Entry, point: &Point) -> Begun {
+pub(super) fn begin_fenced_in(thread: &Thread, entry: &Entry, point: &Point) -> RegionStart {
     // What the fences cost the region around.
     thread.cover(overhead().fence_pair.load(Relaxed));
     let mut begun = note_by(thread, entry, point, fenced_ticks);

@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
 use super::cold;
 use super::overhead::overhead;
 use super::process;
-use super::region::{Begun, End, Part, ran_backwards};
+use super::region::{End, Part, RegionStart, ran_backwards};
 use super::thread::Thread;
 use crate::clock::{self, Stamps, fenced_ticks, ticks};
 use crate::point::Point;
@@ -103,23 +103,23 @@ impl Thread {
         if stamps.missed
             && let Some(process) = process::current()
         {
-            process.take_rung_later();
+            process.take_source_later();
         }
         stamps
     }
 
     /// The counter was less than before, stood still or jumped.
     fn note_anomaly(&self) {
-        self.count(|tally| &tally.anomalies);
+        self.count(|counters| &counters.anomalies);
         if clock::doubt()
             && let Some(process) = process::current()
         {
-            process.take_rung_later();
+            process.take_source_later();
         }
     }
 
     /// What a region measured that ends at a moment.
-    pub(super) fn part(&self, begun: &Begun, at: Moment) -> Part {
+    pub(super) fn part(&self, begun: &RegionStart, at: Moment) -> Part {
         let elapsed = at.now.wrapping_sub(begun.start);
         if ran_backwards(elapsed) {
             self.note_anomaly();
@@ -148,7 +148,7 @@ pub(super) fn note_long(
     place: u64,
     point: &Point,
     mut inclusive: impl FnMut() -> u64,
-) -> Begun {
+) -> RegionStart {
     for tried in 1.. {
         let covered = thread.covered();
         compiler_fence(SeqCst);
@@ -163,7 +163,7 @@ pub(super) fn note_long(
                 open.name(point.offset(), off);
                 open.begin(now);
             }
-            return Begun { start: now, covered, off, switches, inclusive };
+            return RegionStart { start: now, covered, off, switches, inclusive };
         }
     }
     unreachable!("it returns when all tries are over")

@@ -10,7 +10,7 @@ use crate::Point;
 
 /// Names that are kept; further ones get no point. What is kept is never freed, so a
 /// program that makes up names for ever must not take memory for ever.
-const MOST: u32 = 4096;
+const MAX_POINTS: u32 = 4096;
 
 /// A point and its name, kept for good.
 struct Named {
@@ -53,7 +53,7 @@ fn find_or_make(name: &str, make: fn(&'static str) -> Point) -> Option<&'static 
     if let Some(known) = find(head, name) {
         return Some(&known.point);
     }
-    if COUNT.fetch_add(1, Relaxed) >= MOST {
+    if COUNT.fetch_add(1, Relaxed) >= MAX_POINTS {
         COUNT.fetch_sub(1, Relaxed);
         return None;
     }

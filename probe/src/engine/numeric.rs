@@ -32,7 +32,7 @@ pub(crate) fn point(id: u32) -> Option<&'static Point> {
 #[cold]
 fn refuse() {
     if let Some(process) = process::current() {
-        let refused = &process.segment.ledger().points_refused;
+        let refused = &process.segment.counters().points_refused;
         refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
 }

@@ -81,8 +81,8 @@ struct Task {
 }
 
 struct Reference {
-    /// The rung on which the program runs.
-    rung: &'static str,
+    /// The clock source on which the program runs.
+    source: &'static str,
     costs: Costs,
     wall: u64,
     tasks: Vec<Task>,
@@ -95,9 +95,9 @@ struct Reference {
 }
 
 impl Reference {
-    fn new(rung: &'static str, costs: Costs) -> Self {
+    fn new(source: &'static str, costs: Costs) -> Self {
         let (tasks, nodes, recorded) = (Vec::new(), Vec::new(), Vec::new());
-        Self { rung, costs, wall: 0, tasks, current: 0, is_told: false, nodes, recorded }
+        Self { source, costs, wall: 0, tasks, current: 0, is_told: false, nodes, recorded }
     }
 
     fn task(&mut self) -> &mut Task {
@@ -112,7 +112,7 @@ impl Reference {
     /// Where nothing tells of switches, the time off the CPU looks like any.
     fn sleep(&mut self, ticks: u64) {
         self.wall += ticks;
-        if self.rung == "wall" {
+        if self.source == "wall" {
             self.task().ran += ticks;
         }
     }
@@ -158,15 +158,15 @@ impl Reference {
         }
     }
 
-    /// Ends the innermost region and begins one of a point. On a rung that asks
+    /// Ends the innermost region and begins one of a point. On a clock source that asks
     /// at every stamp these are an end and a begin.
     fn lap(&mut self, point: usize) {
         if let Some(&last) = self.task().open.last() {
             self.end(self.nodes[last].point, false);
-            self.nodes[last].to_lap = self.rung == "wall";
+            self.nodes[last].to_lap = self.source == "wall";
         }
         let node = self.begin(point);
-        self.nodes[node].from_lap = self.rung == "wall";
+        self.nodes[node].from_lap = self.source == "wall";
     }
 
     /// What measuring adds inside a region.
@@ -278,10 +278,10 @@ impl Reference {
         let found: Vec<u32> = found.iter().map(|region| region.point).collect();
         let open = &self.tasks[self.current].open;
         let expected: Vec<u32> = open.iter().map(|&node| number(self.nodes[node].point)).collect();
-        assert_eq!(found, expected, "seed {seed} on {}", self.rung);
+        assert_eq!(found, expected, "seed {seed} on {}", self.source);
         let stacks = reader.open_stacks().into_iter().find(|(id, _)| Some(*id) == lane);
         let stack = stacks.map_or_else(Vec::new, |(_, points)| points);
-        assert_eq!(stack, expected, "seed {seed} on {}", self.rung);
+        assert_eq!(stack, expected, "seed {seed} on {}", self.source);
     }
 
     /// Exclusive ticks of each recorded measurement.
@@ -490,15 +490,15 @@ fn seeds() -> u64 {
         .map_or(200, |seeds| seeds.to_str().and_then(|seeds| seeds.parse().ok()).expect("a number"))
 }
 
-/// On the rung that asks at every stamp, on which everything goes the long way,
+/// On the clock source that asks at every stamp, on which everything goes the long way,
 /// and on the one that never asks, on which everything goes the short way.
 fn many_seeds(costs: Costs, program: impl Fn(&mut Random, &mut Reference) + Send + Sync) {
     let _one = one_at_a_time();
     let before = overhead().replace(costs);
-    for rung in ["cputime", "wall"] {
-        crate::clock::choose(Some(rung));
+    for source in ["cputime", "wall"] {
+        crate::clock::choose(Some(source));
         for seed in 1..=seeds() {
-            check(seed, Reference::new(rung, costs), &program);
+            check(seed, Reference::new(source, costs), &program);
         }
     }
     overhead().replace(before);
@@ -539,8 +539,8 @@ fn recursion_counts_once() {
     }
     let _one = one_at_a_time();
     let before = overhead().replace(Costs::NONE);
-    for rung in ["cputime", "wall"] {
-        crate::clock::choose(Some(rung));
+    for source in ["cputime", "wall"] {
+        crate::clock::choose(Some(source));
         for (outer_by_hand, inner_by_hand) in
             [(true, true), (false, false), (false, true), (true, false)]
         {
@@ -556,7 +556,7 @@ fn recursion_counts_once() {
             std::thread::scope(|scope| scope.spawn(run).join().expect("no panic"));
             let stats = POINT.stats().expect("it has measured");
             let found = (stats.count, stats.exclusive, stats.inclusive);
-            assert_eq!(found, (2, 150, 150), "{rung} {outer_by_hand} {inner_by_hand}");
+            assert_eq!(found, (2, 150, 150), "{source} {outer_by_hand} {inner_by_hand}");
         }
     }
     overhead().replace(before);

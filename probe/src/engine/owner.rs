@@ -21,7 +21,7 @@ use crate::errno;
 
 /// Whether the calling process lives in the memory of another one.
 pub(super) fn is_anothers() -> bool {
-    errno::kept(|| match library_tid() {
+    errno::preserve(|| match library_tid() {
         Some(known) if known != tid() => grows_with(known),
         _ => false,
     })
@@ -31,7 +31,7 @@ pub(super) fn is_anothers() -> bool {
 pub(crate) fn tid() -> u32 {
     // A filter may refuse even this, and would set `errno`.
     // SAFETY: no preconditions.
-    let told = errno::kept(|| unsafe { libc::syscall(libc::SYS_gettid) });
+    let told = errno::preserve(|| unsafe { libc::syscall(libc::SYS_gettid) });
     // What stands for "done" and "failed" is nobody's id.
     if told > 0 { told as u32 } else { library_tid().unwrap_or(1) }
 }
@@ -39,7 +39,7 @@ pub(crate) fn tid() -> u32 {
 /// Whether a thread that shares the caller's memory has that kernel id. Asked by a
 /// child in its parent's memory, it is about the parent's threads.
 pub(crate) fn exists(tid: u32) -> bool {
-    errno::kept(|| {
+    errno::preserve(|| {
         // SAFETY: signal 0 is not sent, only asked about; getpid has no preconditions.
         let refused = unsafe {
             let process = gate::pid().unwrap_or_else(|| libc::getpid());

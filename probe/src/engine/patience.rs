@@ -20,17 +20,17 @@ pub(super) fn is_patient() -> bool {
 /// The turns for which a thread may wait for another one. It keeps its CPU meanwhile: who
 /// gave it away would be given it back whenever others have done with it.
 pub(crate) fn patience() -> impl Iterator<Item = ()> {
-    turns(PATIENCE.get()).map(|left| PATIENCE.set(left))
+    bounded_spin(PATIENCE.get()).map(|left| PATIENCE.set(left))
 }
 
 /// The turns for which a thread may wait once for what others hold for a moment: what it
 /// asks for explicitly, and is told that it did not get.
 pub(crate) fn brief_wait() -> impl Iterator<Item = ()> {
-    turns(PATIENCE_NS).map(drop)
+    bounded_spin(PATIENCE_NS).map(drop)
 }
 
 /// Turns until some time has passed, each with what is left of it: the last one with none.
-fn turns(ns: u64) -> impl Iterator<Item = u64> {
+fn bounded_spin(ns: u64) -> impl Iterator<Item = u64> {
     /// In case the clock stands still.
     const MAX_TURNS: u32 = 1_000_000;
     let start = monotonic_ns();

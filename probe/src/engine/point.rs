@@ -48,8 +48,8 @@ impl Point {
 
     /// [`Point::stats`], with or without the histogram.
     pub(crate) fn stats_with(&'static self, histogram: Histogram) -> Option<Stats> {
-        match self.timed() {
-            Some(timed) => timed.stats_with(histogram),
+        match self.metered() {
+            Some(metered) => metered.stats_with(histogram),
             None => figures::of_point(self, histogram),
         }
     }

@@ -7,7 +7,7 @@ use pfp_shm_layout::amounts::Amounts;
 use super::current;
 use super::door;
 use super::ending::{added_since, noted};
-use super::finish::{finish_timed, finish_with};
+use super::finish::{finish_metered, finish_with};
 use super::guard::Guard;
 use super::measure;
 use super::process;
@@ -85,9 +85,9 @@ fn finish_polls(
     times: (u64, u64),
     amounts: Option<&Amounts>,
 ) {
-    match point.timed() {
+    match point.metered() {
         None => finish_with(thread, point, sum, times, amounts),
-        Some(timed) => finish_timed(thread, timed, point.control(), sum, times, amounts),
+        Some(metered) => finish_metered(thread, metered, point.control(), sum, times, amounts),
     }
 }
 

@@ -116,7 +116,7 @@ impl Process {
     /// filter refuses to tell, it is taken for that.
     pub(crate) fn is_callers(&self) -> bool {
         // SAFETY: no preconditions.
-        let pid = errno::kept(|| unsafe { libc::getpid() });
+        let pid = errno::preserve(|| unsafe { libc::getpid() });
         pid == self.pid || pid <= 0
     }
 
@@ -153,7 +153,7 @@ impl Process {
         if !self.is_callers() {
             return;
         }
-        self.segment.ledger().state.store(ProcessState::Exited as u64, Release);
+        self.segment.counters().state.store(ProcessState::Exited as u64, Release);
         if let Some(path) = &self.snapshot {
             write_snapshot(self, path);
         }
@@ -174,7 +174,7 @@ impl Process {
     }
 
     fn publish_rate(&self, ticks_per_second: f64) {
-        let word = &self.segment.ledger().ticks_per_1000_s;
+        let word = &self.segment.counters().ticks_per_1000_s;
         word.store(thousand_seconds(ticks_per_second), Relaxed);
     }
 
@@ -185,17 +185,17 @@ impl Process {
         self.publish_rate(calibrate::ticks_per_second());
     }
 
-    /// Says which rung of the clock is in force, and what measuring costs on it:
-    /// a rung has turned out not to work.
-    pub(crate) fn take_rung(&self) {
-        self.tell_rung();
+    /// Says which clock source is in force, and what measuring costs on it:
+    /// a clock source has turned out not to work.
+    pub(crate) fn take_source(&self) {
+        self.tell_source();
         copies::calibrate();
     }
 
     /// The same, for whoever is in the middle of something: what measuring costs is
     /// left to the [next that is not](Self::catch_up).
-    pub(crate) fn take_rung_later(&self) {
-        self.tell_rung();
+    pub(crate) fn take_source_later(&self) {
+        self.tell_source();
         self.outdated.store(true, Relaxed);
     }
 
@@ -206,10 +206,10 @@ impl Process {
         }
     }
 
-    fn tell_rung(&self) {
-        let ledger = self.segment.ledger();
-        ledger.clock_kind.store(clock::kind() as u64, Relaxed);
-        ledger.system_clock.store(u64::from(counter::is_replaced()), Relaxed);
+    fn tell_source(&self) {
+        let counters = self.segment.counters();
+        counters.clock_kind.store(clock::kind() as u64, Relaxed);
+        counters.system_clock.store(u64::from(counter::is_replaced()), Relaxed);
     }
 }
 
@@ -222,6 +222,6 @@ fn thousand_seconds(rate: f64) -> u64 {
 #[cold]
 pub(crate) fn miss() {
     if let Some(process) = current() {
-        process.segment.ledger().begins_missed.fetch_add(1, Relaxed);
+        process.segment.counters().begins_missed.fetch_add(1, Relaxed);
     }
 }

@@ -25,7 +25,7 @@ pub(crate) fn now() -> Option<u64> {
 
 /// The calling thread's id and its CPU time in nanoseconds; zeros where that cannot be read.
 pub(crate) fn cpu_time() -> (u64, u64) {
-    match errno::kept(clock::cpu_time_ns) {
+    match errno::preserve(clock::cpu_time_ns) {
         Some(ns) => (u64::from(owner::tid()), ns),
         None => (0, 0),
     }

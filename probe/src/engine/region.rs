@@ -8,7 +8,7 @@ use crate::point::Point;
 /// What `begin` notes of a region, for `end`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub(crate) struct Begun {
+pub(crate) struct RegionStart {
     /// The counter.
     pub(crate) start: u64,
     /// What was covered.
@@ -21,7 +21,7 @@ pub(crate) struct Begun {
     pub(crate) inclusive: u64,
 }
 
-impl Begun {
+impl RegionStart {
     /// With what the hooks of a function cost taken out.
     #[inline(always)]
     pub(super) fn of_a_function(mut self) -> Self {

@@ -8,9 +8,9 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use pfp_shm_layout::amounts::{Amounts, MOST};
+use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS};
 
-use super::region::{Begun, Notes};
+use super::region::{Notes, RegionStart};
 use crate::point::Point;
 
 /// What is covered in a context in which no region has ended.
@@ -61,7 +61,7 @@ pub(super) struct Slot {
     /// The tag of a guard that has it: its [`super::thread::Thread::place`], and whether its point
     /// is fenced. Without [`super::thread::IS_PLACE`] if it ends on the long way in any case.
     pub(super) place: AtomicU64,
-    // As in `Begun`.
+    // As in `RegionStart`.
     pub(super) start: AtomicU64,
     pub(super) covered: AtomicU64,
     off: AtomicU64,
@@ -82,7 +82,7 @@ struct Latched {
     off: AtomicU64,
     switches: AtomicU64,
     /// Of a point with amounts.
-    amounts: [AtomicU64; MOST],
+    amounts: [AtomicU64; MAX_AMOUNTS],
 }
 
 /// A context that is not current.
@@ -134,7 +134,7 @@ impl Regions {
                 inclusive: zero(),
                 off: zero(),
                 switches: zero(),
-                amounts: [const { AtomicU64::new(0) }; MOST],
+                amounts: [const { AtomicU64::new(0) }; MAX_AMOUNTS],
             }),
             paused: Paused {
                 clock: zero(),
@@ -268,8 +268,8 @@ impl Slot {
     }
 
     #[inline]
-    pub(super) fn begun(&self) -> Begun {
-        Begun {
+    pub(super) fn begun(&self) -> RegionStart {
+        RegionStart {
             start: self.start.load(Relaxed),
             covered: self.covered.load(Relaxed),
             off: self.off.load(Relaxed),
@@ -284,8 +284,8 @@ impl Slot {
     }
 
     /// Puts a region into it.
-    pub(super) fn fill(&self, point: &'static Point, place: u64, begun: &Begun) {
-        let &Begun { start, covered, off, switches, inclusive } = begun;
+    pub(super) fn fill(&self, point: &'static Point, place: u64, begun: &RegionStart) {
+        let &RegionStart { start, covered, off, switches, inclusive } = begun;
         let mut slot = self;
         slot.point(point);
         slot.covered(covered);

@@ -14,8 +14,8 @@ use super::process::Process;
 use super::process::entries::NotEntered;
 use super::state::{Kind, State};
 use super::turn::Denied;
+use super::variants;
 use crate::point::Point;
-use crate::timed;
 
 /// The points of this process, a list through [`State::next`].
 static POINTS: AtomicPtr<State> = AtomicPtr::new(ptr::null_mut());
@@ -60,8 +60,9 @@ impl Point {
         // and tries anew.
         let refused = ptr::eq(self.state.control.load(Relaxed), &raw const REFUSED);
         let entered = self.enter(process, (!refused).then(|| self.control()));
-        if let (Err(_), false, Some((timed, _))) = (&entered, refused, timed::variant_of(self)) {
-            timed.point().refuse();
+        if let (Err(_), false, Some((metered, _))) = (&entered, refused, variants::variant_of(self))
+        {
+            metered.point().refuse();
         }
         self.lead_to(process, entered);
     }
@@ -73,7 +74,7 @@ impl Point {
     ) -> Result<&'static AtomicU64, NotEntered> {
         match self.kind() {
             Kind::Plain => process.enter(self, inherited),
-            Kind::Variant { .. } => timed::enter(process, self),
+            Kind::Variant { .. } => variants::enter(process, self),
         }
     }
 

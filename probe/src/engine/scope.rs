@@ -17,7 +17,7 @@ use super::measure::{
     ready_fenced, show,
 };
 use super::overhead::overhead;
-use super::region::{Begun, Door, End};
+use super::region::{Door, End, RegionStart};
 use super::state::UNREGISTERED;
 use super::thread::ring::begins_page;
 use super::thread::{self, Entry, Thread};
@@ -191,7 +191,7 @@ impl Guard {
             }
             Some(Err(Unready::Overflow(thread))) => {
                 let kept = by_hand::begin_kept(thread, point);
-                Self::of(point, if kept { LONG_WAY } else { 0 }, Begun::default())
+                Self::of(point, if kept { LONG_WAY } else { 0 }, RegionStart::default())
             }
             Some(Ok((thread, entry))) if point.control().fenced() => {
                 Self::begin_fenced(point, thread, entry)
@@ -279,7 +279,7 @@ impl Guard {
             return Self::none();
         }
         let [start, covered, off, switches] = *amounts;
-        Self::of(point, LONG_WAY_WITH, Begun { start, covered, off, switches, inclusive: 0 })
+        Self::of(point, LONG_WAY_WITH, RegionStart { start, covered, off, switches, inclusive: 0 })
     }
 }
 

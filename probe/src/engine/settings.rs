@@ -27,7 +27,7 @@ pub(crate) struct Settings {
     lanes: Option<u32>,
     /// Most memory for what is measured, in MiB.
     memory_mb: Option<u32>,
-    /// The rung of the clock.
+    /// The clock source.
     pub(super) clock: Option<String>,
     /// Whether points named in the source measure from the start.
     pub(super) on_by_default: bool,

@@ -42,7 +42,7 @@ pub(crate) struct State {
     pub(super) fenced: bool,
     pub(super) device: bool,
     pub(super) wall: bool,
-    /// Whether it is the whole of a [`crate::Timed`]: what is begun of it is recorded by its
+    /// Whether it is the whole of a [`crate::MeteredPoint`]: what is begun of it is recorded by its
     /// variants.
     pub(super) is_whole: bool,
     /// Whether [`crate::set_enabled`] has switched it off.
@@ -82,7 +82,7 @@ pub(crate) enum Kind<'a> {
     Plain,
     /// What measures certain amounts of another one.
     Variant {
-        /// The [`crate::Timed`]; null before it is one.
+        /// The [`crate::MeteredPoint`]; null before it is one.
         of: &'a AtomicPtr<c_void>,
         place: u8,
     },

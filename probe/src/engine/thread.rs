@@ -34,7 +34,7 @@ use pfp_shm_layout::cell::Cell;
 use pfp_shm_layout::control::Control;
 use pfp_shm_layout::geometry::{CHUNK, PAGE};
 use pfp_shm_layout::histogram;
-use pfp_shm_layout::lane::Tally;
+use pfp_shm_layout::lane::LaneCounters;
 use pfp_shm_layout::ring::{DEPTH_SHIFT, POINT_SHIFT, Slot};
 use pfp_shm_layout::segment::Chunk;
 
@@ -60,7 +60,7 @@ pub(crate) struct Thread {
     ring: AtomicPtr<Slot>,
     /// What the thread shows of its calls, in the segment; null on the overflow lane.
     pub(super) calls: AtomicPtr<Calls>,
-    tally: AtomicPtr<Tally>,
+    counters: AtomicPtr<LaneCounters>,
     pub(super) segment: AtomicPtr<u8>,
     first_chunk: AtomicU64,
     chunk_count: AtomicU64,
@@ -413,9 +413,9 @@ impl Thread {
 
     /// See the field.
     #[inline(always)]
-    pub(crate) fn tally(&self) -> &Tally {
+    pub(crate) fn counters(&self) -> &LaneCounters {
         // SAFETY: set when the lane was claimed, and in the segment.
-        unsafe { &*self.tally.load(Relaxed) }
+        unsafe { &*self.counters.load(Relaxed) }
     }
 
     /// Kernel id of the thread.
@@ -443,7 +443,7 @@ impl Thread {
     /// Shows what the clock counts, where readers look.
     pub(crate) fn publish_switches(&self) {
         if !self.overflows() && self.is_alive() {
-            self.tally().switches.store(self.clock.all_switches(), Relaxed);
+            self.counters().switches.store(self.clock.all_switches(), Relaxed);
         }
     }
 
@@ -454,12 +454,12 @@ impl Thread {
         unsafe { &*self.regions.load(Relaxed) }
     }
 
-    /// Counts in the lane's tally, also where several threads share it.
-    pub(crate) fn count(&self, word: fn(&Tally) -> &AtomicU64) {
+    /// Counts in the lane's counters, also where several threads share it.
+    pub(crate) fn count(&self, word: fn(&LaneCounters) -> &AtomicU64) {
         // A forked child counts nothing for its parent.
         if !self.is_alive() {
             return;
         }
-        word(self.tally()).fetch_add(1, Relaxed);
+        word(self.counters()).fetch_add(1, Relaxed);
     }
 }

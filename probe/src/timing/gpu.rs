@@ -65,7 +65,7 @@ impl Gpu {
     ///
     /// Why there is no GPU.
     pub fn find() -> Result<Self, NoGpu> {
-        errno::kept(gpu::find).map(|driver| Self { driver })
+        errno::preserve(gpu::find).map(|driver| Self { driver })
     }
 
     /// Loads the driver from another library.
@@ -74,7 +74,7 @@ impl Gpu {
     ///
     /// As [`Self::find`].
     pub fn with_library(path: impl AsRef<Path>) -> Result<Self, NoGpu> {
-        errno::kept(|| gpu::load(path.as_ref())).map(|driver| Self { driver })
+        errno::preserve(|| gpu::load(path.as_ref())).map(|driver| Self { driver })
     }
 
     /// Devices that the driver has; at least 1.
@@ -308,7 +308,7 @@ impl GpuTimer {
 
     /// An event in the stream, here.
     fn record(&mut self) -> Option<Event> {
-        let recorded = errno::kept(|| {
+        let recorded = errno::preserve(|| {
             if self.pending.len() >= PENDING {
                 return None;
             }

@@ -21,7 +21,7 @@ pub struct Synced {
     pub absent: u32,
     /// The caller is no member (it left; or this is a forked child; or there is no place
     /// left in the group), so it did not wait.
-    pub stranger: bool,
+    pub not_member: bool,
 }
 
 impl Synced {
@@ -32,7 +32,7 @@ impl Synced {
             waited: self.waited.wrapping_add(next.waited),
             dead: self.dead + next.dead,
             absent: self.absent + next.absent,
-            stranger: self.stranger || next.stranger,
+            not_member: self.not_member || next.not_member,
         }
     }
 }

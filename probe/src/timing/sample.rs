@@ -104,7 +104,7 @@ impl Settled {
 /// ```
 ///
 /// Of each run the time counts that the thread was on a CPU, with what is nested in
-/// it; on the `wall` rung of the clock it is wall-clock time, as ever.
+/// it; on the `wall` clock source it is wall-clock time, as ever.
 pub fn sample<R>(name: &str, warmups: u32, samples: u32, mut work: impl FnMut() -> R) -> Sampled {
     let point = named::point(name);
     let rate = crate::ticks_per_second();

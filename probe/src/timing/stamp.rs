@@ -65,7 +65,7 @@ pub struct CycleCount<R> {
     pub start: CycleStamp,
     /// Just after it.
     pub end: CycleStamp,
-    /// Ticks that the thread was on a CPU in between. On the `wall` rung of the clock
+    /// Ticks that the thread was on a CPU in between. On the `wall` clock source
     /// all of them.
     pub on_cpu: u64,
     /// Who was waited for, and for how long.

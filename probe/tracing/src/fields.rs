@@ -7,20 +7,20 @@ use tracing_core::field::Visit;
 use tracing_core::span::Attributes;
 
 /// Amounts that a point can have.
-pub(crate) const MOST: usize = 4;
+pub(crate) const MAX_AMOUNTS: usize = 4;
 
 /// The numbers of fields that are amounts: 0 while a field says nothing or less than that, the
 /// nearest whole number, and no more than `u64::MAX`.
 pub(crate) struct Amounts {
     names: &'static [&'static str],
-    pub(crate) values: [u64; MOST],
+    pub(crate) values: [u64; MAX_AMOUNTS],
     /// Which of them were said.
-    pub(crate) said: [bool; MOST],
+    pub(crate) said: [bool; MAX_AMOUNTS],
 }
 
 impl Amounts {
     pub(crate) fn of(names: &'static [&'static str]) -> Self {
-        Self { names, values: [0; MOST], said: [false; MOST] }
+        Self { names, values: [0; MAX_AMOUNTS], said: [false; MAX_AMOUNTS] }
     }
 
     fn note(&mut self, field: &Field, value: u64) {

@@ -11,7 +11,7 @@ use std::sync::atomic::{
 use pfp::stack::Parts;
 use pfp::table::mix;
 
-use crate::fields::{Amounts, MOST};
+use crate::fields::{Amounts, MAX_AMOUNTS};
 use crate::settings;
 use crate::site::Site;
 
@@ -30,7 +30,7 @@ const BUSY: u64 = u64::MAX;
 pub(crate) struct Live {
     id: AtomicU64,
     site: AtomicPtr<Site>,
-    amounts: [AtomicU64; MOST],
+    amounts: [AtomicU64; MAX_AMOUNTS],
     /// The counter when it was made.
     begun: AtomicU64,
     /// Handles that the program has, as far as this counts them.
@@ -48,7 +48,7 @@ static ALL: [Live; SPANS] = [const {
     Live {
         id: AtomicU64::new(FREE),
         site: AtomicPtr::new(ptr::null_mut()),
-        amounts: [const { AtomicU64::new(0) }; MOST],
+        amounts: [const { AtomicU64::new(0) }; MAX_AMOUNTS],
         begun: AtomicU64::new(0),
         handles: AtomicU32::new(0),
         is_lent: AtomicBool::new(false),
@@ -124,7 +124,7 @@ impl Live {
     }
 
     #[inline]
-    pub(crate) fn amounts(&self) -> [u64; MOST] {
+    pub(crate) fn amounts(&self) -> [u64; MAX_AMOUNTS] {
         self.amounts.each_ref().map(|amount| amount.load(Relaxed))
     }
 

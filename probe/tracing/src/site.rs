@@ -8,12 +8,12 @@ use std::sync::atomic::{
 
 use pfp::stack::Open;
 use pfp::table::{Once, Table, mix};
-use pfp::{Point, Timed, past};
+use pfp::{MeteredPoint, Point, past};
 use tracing_core::Metadata;
 use tracing_core::span::Attributes;
 use tracing_core::subscriber::Interest;
 
-use crate::fields::{Amounts, MOST, Said};
+use crate::fields::{Amounts, MAX_AMOUNTS, Said};
 use crate::{live, settings, watch};
 
 /// Callsites that can be points; spans of others are not measured.
@@ -42,8 +42,8 @@ enum Measured {
     Point(Point),
     /// Something is kept of its spans, as the options say.
     Kept(Point),
-    Timed {
-        timed: &'static Timed,
+    MeteredPoint {
+        metered: &'static MeteredPoint,
         names: &'static [&'static str],
     },
 }
@@ -240,7 +240,7 @@ impl Site {
         match measured {
             Measured::Point(_) => return false,
             Measured::Kept(_) => live::keep(id, self, &Amounts::of(&[])),
-            Measured::Timed { names, .. } => {
+            Measured::MeteredPoint { names, .. } => {
                 let mut amounts = Amounts::of(names);
                 span.record(&mut amounts);
                 live::keep(id, self, &amounts);
@@ -252,7 +252,7 @@ impl Site {
     /// The names of amounts.
     pub(crate) fn names(&'static self) -> &'static [&'static str] {
         match self.measured.get() {
-            Some(Measured::Timed { names, .. }) => names,
+            Some(Measured::MeteredPoint { names, .. }) => names,
             _ => &[],
         }
     }
@@ -266,7 +266,9 @@ impl Site {
             }
             Some(Measured::Point(_)) => false,
             Some(Measured::Kept(point)) => begin_kept(open, point),
-            Some(Measured::Timed { timed, names }) => begin_timed(open, timed, names.len(), id),
+            Some(Measured::MeteredPoint { metered, names }) => {
+                begin_metered(open, metered, names.len(), id)
+            }
             None => true,
         };
         if !is_measured {
@@ -296,13 +298,13 @@ fn begin_kept(open: &mut Open, point: &'static Point) -> bool {
 
 /// Begins a region with amounts. Whether its point is on.
 #[inline(never)]
-fn begin_timed(open: &mut Open, timed: &'static Timed, most: usize, id: u64) -> bool {
-    let amounts = live::find(id).map_or([0; MOST], live::Live::amounts);
+fn begin_metered(open: &mut Open, metered: &'static MeteredPoint, most: usize, id: u64) -> bool {
+    let amounts = live::find(id).map_or([0; MAX_AMOUNTS], live::Live::amounts);
     match most {
-        1 | 2 => open.measure_with(timed, [amounts[0], amounts[1]]),
-        _ => open.measure_with(timed, amounts),
+        1 | 2 => open.measure_with(metered, [amounts[0], amounts[1]]),
+        _ => open.measure_with(metered, amounts),
     }
-    pfp::c::may_measure(timed.point())
+    pfp::c::may_measure(metered.point())
 }
 
 impl Measured {
@@ -313,7 +315,7 @@ impl Measured {
             .filter_map(|wanted| {
                 fields.iter().map(|field| field.name()).find(|name| name == wanted)
             })
-            .take(MOST)
+            .take(MAX_AMOUNTS)
             .collect();
         let file = metadata.file().unwrap_or("");
         let point = Point::at(name.leak(), file, metadata.line().unwrap_or(0));
@@ -321,13 +323,13 @@ impl Measured {
             return if settings().keep_spans() { Self::Kept(point) } else { Self::Point(point) };
         }
         let names: &'static [&'static str] = names.leak();
-        Self::Timed { timed: Box::leak(Box::new(past::timed(point, names))), names }
+        Self::MeteredPoint { metered: Box::leak(Box::new(past::metered(point, names))), names }
     }
 
     fn point(&'static self) -> &'static Point {
         match self {
             Self::Point(point) | Self::Kept(point) => point,
-            Self::Timed { timed, .. } => timed.point(),
+            Self::MeteredPoint { metered, .. } => metered.point(),
         }
     }
 }

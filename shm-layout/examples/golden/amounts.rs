@@ -26,7 +26,7 @@ pub(crate) fn fill() -> Option<Segment> {
     let config = Config { points: 128, lanes: 2, string_bytes: 4096, blocks: 32 };
     let segment = Segment::in_private_memory(config, &facts());
     clock(&segment, "golden amounts");
-    segment.ledger().begins_missed.store(6, Relaxed);
+    segment.counters().begins_missed.store(6, Relaxed);
     let Points { blocks, lines, any, device, steps } = points(&segment)?;
 
     let main = Thread::start(&segment, 0, 4_711, b"main")?;
@@ -50,7 +50,7 @@ pub(crate) fn fill() -> Option<Segment> {
     main.work_of_a_device(device, 70_000);
     main.record(steps, region(300, [7, 1, 1 << 40, 0]));
     main.record(steps, region(400, [8, 2, 1 << 41, 0]));
-    main.lane.tally.unrecorded.store(2, Relaxed);
+    main.lane.counters.unrecorded.store(2, Relaxed);
 
     // A lane with two owners, the second of which copies no lines.
     let first = Thread::start(&segment, 1, 4_712, b"worker 1")?;
@@ -63,8 +63,8 @@ pub(crate) fn fill() -> Option<Segment> {
 
     // Threads without a lane, after the same reset.
     let lane = segment.back_lane(segment.overflow_lane()).ok()??;
-    segment.ledger().lanes_overflowed.store(1, Relaxed);
-    lane.tally.unrecorded.store(3, Relaxed);
+    segment.counters().lanes_overflowed.store(1, Relaxed);
+    lane.counters.unrecorded.store(3, Relaxed);
     let first_chunk = segment.block_offset(segment.take_blocks(1).ok()?)? / CHUNK;
     share(&segment, first_chunk as u32, blocks, &[(95, [0; 4])])?;
     share(&segment, first_chunk as u32 + 5, any, &[(90, [10, 0, 0, 0]), (90, [20, 0, 0, 0])])?;
@@ -116,7 +116,7 @@ impl Thread<'_> {
         let cell = self.cell(point);
         self.fold();
         let measured = Measurement { exclusive: own, inclusive: own, away: None };
-        let written = self.lane.tally.written.load(Relaxed);
+        let written = self.lane.counters.written.load(Relaxed);
         cell.record(measured, self.bucket(cell, own), written);
     }
 }

@@ -24,7 +24,7 @@ use crate::discovery::name::Name;
 /// The folder of collectors, in the directory of beacons.
 const FOLDER: &str = "collectors";
 /// More collectors than this are not looked at.
-const MOST: usize = 256;
+const MAX_NAMES: usize = 256;
 
 /// A viewer that collects what ended processes leave, until it is dropped.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ pub fn sweep(dir: &Directory) -> bool {
 /// How many collectors live besides this one. The files of dead ones are removed.
 fn count_living(folder: &Directory, but: Option<&CString>) -> io::Result<usize> {
     let mut living = 0;
-    for name in folder.names(MOST)?.0.iter().filter(|name| Some(*name) != but) {
+    for name in folder.names(MAX_NAMES)?.0.iter().filter(|name| Some(*name) != but) {
         let Ok(file) = folder.open_file(name) else { continue };
         match lock(&file, libc::LOCK_EX)? {
             Lock::Taken if folder.leads_to(name, &file)? => folder.remove(name)?,

@@ -23,7 +23,7 @@ use crate::discovery::directory::Directory;
 use crate::discovery::directory::MAX_FILES;
 use crate::discovery::failure;
 use crate::discovery::group;
-use crate::discovery::liveness::{self, Grip, Liveness};
+use crate::discovery::liveness::{self, Hold, Liveness};
 use crate::discovery::name::Name;
 use crate::discovery::object;
 
@@ -317,9 +317,9 @@ fn remove(
     object: Option<&Name>,
     process: Option<&liveness::Identity>,
 ) -> io::Result<bool> {
-    match liveness::grip(dir, name, file, process)? {
-        Grip::Refused | Grip::Moved => return Ok(false),
-        Grip::Firm => {}
+    match liveness::try_lock(dir, name, file, process)? {
+        Hold::Refused | Hold::Moved => return Ok(false),
+        Hold::Firm => {}
     }
     let missing_is_fine = |result: io::Result<()>| match result {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),

@@ -50,12 +50,12 @@ use barrier::{Head, MAGIC, Member, VERSION, Words};
 pub use barrier::{Arrived, Place};
 
 /// Most members of a group.
-pub const MOST: u32 = 4096;
+pub const MAX_MEMBERS: u32 = 4096;
 /// Members of a group whose number was not stated for which there is room.
 pub const ROOM: u32 = 256;
 
 /// The byte that is locked by who joins, leaves or sweeps.
-const JOINING: u32 = MOST;
+const JOINING: u32 = MAX_MEMBERS;
 
 const _: () = assert!(size_of::<Head>() == 128 && size_of::<Member>() == 128);
 const _: () = assert!(offset_of!(Head, magic) == 0);
@@ -92,10 +92,10 @@ impl PrivateGroup {
     /// A group of `stated` members, or if that is 0 of those that join.
     #[must_use]
     pub fn new(stated: u32) -> Self {
-        let capacity = if stated == 0 { ROOM } else { stated.min(MOST) };
+        let capacity = if stated == 0 { ROOM } else { stated.min(MAX_MEMBERS) };
         let members = (0..capacity).map(|_| Member::default()).collect();
         let group = Self { head: Head::default(), members };
-        group.words().prepare(stated.min(MOST));
+        group.words().prepare(stated.min(MAX_MEMBERS));
         group
     }
 
@@ -160,13 +160,13 @@ impl SharedGroup {
     /// # Errors
     ///
     /// `InvalidInput` for a number of members that is not the one it was made with, or
-    /// above [`MOST`]; `QuotaExceeded` if it has no place left; `WouldBlock` if others
+    /// above [`MAX_MEMBERS`]; `QuotaExceeded` if it has no place left; `WouldBlock` if others
     /// were at it all the time; `StorageFull` without memory; else what the system
     /// answered.
     pub fn join(directory: &Directory, name: &str, stated: u32) -> io::Result<Self> {
         /// A millisecond apart: who joins or leaves takes well below one.
         const TRIES: u32 = 5000;
-        if stated > MOST {
+        if stated > MAX_MEMBERS {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let file_name = file_name(name);
@@ -202,7 +202,7 @@ impl SharedGroup {
         mut file: File,
         stated: u32,
     ) -> io::Result<Self> {
-        let has_members = is_locked(&file, 0..MOST)?;
+        let has_members = is_locked(&file, 0..MAX_MEMBERS)?;
         let known = read(&mut file)?;
         let object = match (has_members, known) {
             (true, Some(known)) => Object::open_shared(&known)?,
@@ -352,7 +352,7 @@ fn check(object: &Object, stated: u32) -> io::Result<u32> {
         return bad("not a group's object of this version");
     }
     let capacity = (version >> 32) as u32;
-    if capacity == 0 || capacity > MOST || bytes_for(capacity) > object.len() {
+    if capacity == 0 || capacity > MAX_MEMBERS || bytes_for(capacity) > object.len() {
         return bad("the group's object is damaged");
     }
     if words.head.stated.load(Relaxed) != u64::from(stated) {
@@ -408,7 +408,7 @@ pub(crate) fn remove_if_empty(directory: &Directory, name: &std::ffi::CStr) -> i
         Err(error) => return Err(error),
     };
     if !lock(&file, JOINING, libc::F_WRLCK)?
-        || is_locked(&file, 0..MOST)?
+        || is_locked(&file, 0..MAX_MEMBERS)?
         || !directory.leads_to(name, &file)?
     {
         return Ok(false);

@@ -188,7 +188,7 @@ impl Watch {
 
 /// What a sweeper may do with a beacon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Grip {
+pub(crate) enum Hold {
     /// Its process is dead, nobody else is removing it, and as long as the
     /// file stays open nobody else will.
     Firm,
@@ -200,17 +200,17 @@ pub(crate) enum Grip {
 
 /// Takes hold of a beacon in order to remove it. `process` is unknown for a
 /// file that could not be read.
-pub(crate) fn grip(
+pub(crate) fn try_lock(
     dir: &Directory,
     name: &CStr,
     file: &File,
     process: Option<&Identity>,
-) -> io::Result<Grip> {
+) -> io::Result<Hold> {
     if !take_over(file, process)? {
-        return Ok(Grip::Refused);
+        return Ok(Hold::Refused);
     }
     // Another sweeper may have been here between our opening and our locking.
-    Ok(if dir.leads_to(name, file)? { Grip::Firm } else { Grip::Moved })
+    Ok(if dir.leads_to(name, file)? { Hold::Firm } else { Hold::Moved })
 }
 
 fn take_over(file: &File, process: Option<&Identity>) -> io::Result<bool> {

@@ -1,7 +1,7 @@
 //! Amounts: what a region dealt with, beside how long it took.
 //!
 //! A region may say how many bytes it moved, how many operations it did, how many
-//! items it had: at most [`MOST`] numbers under names of its point. A tuple of
+//! items it had: at most [`MAX_AMOUNTS`] numbers under names of its point. A tuple of
 //! amounts is a **variant** of the point: an entry of the point table of its own,
 //! with cells like any other, so that its sums are its count times its amounts and
 //! nothing is written for them. There are [`VARIANTS`] of a point; all further
@@ -11,7 +11,7 @@
 //! ```text
 //!   0 +-------------------------------------------------+
 //!     | live[2][4]: the copy in force is the cell's     |  every end
-//!  64 | settled[2][4]: as well                          |  restarts
+//!  64 | retired[2][4]: as well                          |  restarts
 //! 128 +-------------------------------------------------+
 //! ```
 //!
@@ -23,17 +23,17 @@
 use crate::sync::{AtomicU64, Ordering};
 
 /// Most amounts of a point.
-pub const MOST: usize = 4;
+pub const MAX_AMOUNTS: usize = 4;
 /// Different tuples of amounts that a point tells apart.
 pub const VARIANTS: usize = 8;
 
 /// Amounts of one measurement, or their sums; 0 where a point has fewer.
-pub type Amounts = [u64; MOST];
+pub type Amounts = [u64; MAX_AMOUNTS];
 
 /// The sums beside a cell; see the module for the drawing.
 pub type SumWords = [AtomicU64; SUM_WORDS];
 /// Words of the sums.
-pub(crate) const SUM_WORDS: usize = 4 * MOST;
+pub(crate) const SUM_WORDS: usize = 4 * MAX_AMOUNTS;
 
 /// The sums as they were at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct SumsPicture {
     /// Of the lane's owner.
     pub live: Amounts,
     /// Of owners before, in the same epoch.
-    pub settled: Amounts,
+    pub retired: Amounts,
 }
 
 /// Copies the live sums in force to the copy that will be.
@@ -68,11 +68,11 @@ pub(crate) fn add_shared(words: &SumWords, amounts: &Amounts) {
     }
 }
 
-/// Prepares the settled copy that `commit` will put in force.
-pub(crate) fn settle(words: &SumWords, (in_force, commit): (u64, u64), reset: bool) {
+/// Prepares the retired copy that `commit` will put in force.
+pub(crate) fn retire(words: &SumWords, (in_force, commit): (u64, u64), reset: bool) {
     let before = read(words, (in_force, commit.wrapping_sub(1)), false);
-    for (place, word) in settled(words, commit).iter().enumerate() {
-        let sum = before.live[place].saturating_add(before.settled[place]);
+    for (place, word) in retired(words, commit).iter().enumerate() {
+        let sum = before.live[place].saturating_add(before.retired[place]);
         word.store(if reset { 0 } else { sum }, Ordering::Relaxed);
     }
 }
@@ -89,17 +89,17 @@ pub(crate) fn read(words: &SumWords, (in_force, commit): (u64, u64), void: bool)
         core::array::from_fn(|place| words[place].load(Ordering::Relaxed))
     };
     let live = if void { Amounts::default() } else { get(live(words, in_force)) };
-    SumsPicture { live, settled: get(settled(words, commit)) }
+    SumsPicture { live, retired: get(retired(words, commit)) }
 }
 
 fn live(words: &SumWords, copy: u64) -> &[AtomicU64] {
-    let start = (copy & 1) as usize * MOST;
-    &words[start..start + MOST]
+    let start = (copy & 1) as usize * MAX_AMOUNTS;
+    &words[start..start + MAX_AMOUNTS]
 }
 
-fn settled(words: &SumWords, commit: u64) -> &[AtomicU64] {
-    let start = (2 + (commit & 1) as usize) * MOST;
-    &words[start..start + MOST]
+fn retired(words: &SumWords, commit: u64) -> &[AtomicU64] {
+    let start = (2 + (commit & 1) as usize) * MAX_AMOUNTS;
+    &words[start..start + MAX_AMOUNTS]
 }
 
 #[cfg(test)]

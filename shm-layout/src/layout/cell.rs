@@ -11,8 +11,8 @@
 //! 264 +--------------------------------------------------------------+
 //!     | parts[42]: chunk number of each histogram part, 0 for none   |  once each
 //! 432 +--------------------------------------------------------------+
-//!     | settled[2]: what was before, two copies, one in force        |  restarts
-//!     | (of a shared cell: settled[1].past_*: what there ever was)   |  every end
+//!     | retired[2]: what was before, two copies, one in force        |  restarts
+//!     | (of a shared cell: retired[1].past_*: what there ever was)   |  every end
 //! 624 +--------------------------------------------------------------+
 //! ```
 //!
@@ -27,8 +27,8 @@
 //! writer goes on, is stopped in the middle, or is killed.
 //!
 //! **Restart.** When the point was reset, or the lane has a new owner, the next
-//! `begin` moves what the cell holds into `settled` and starts afresh. The sum is prepared
-//! in the copy of `settled` that is not in force and then put in force by one store
+//! `begin` moves what the cell holds into `retired` and starts afresh. The sum is prepared
+//! in the copy of `retired` that is not in force and then put in force by one store
 //! to `commit`. From that store on the live figures are void until those of the same
 //! `version` are in force.
 //!
@@ -39,7 +39,7 @@
 //! | `cell-open` fence | `cell-recheck` fence | a reader that saw any figure of a staged copy, or a new one in the histogram, sees the `seq` that went before it |
 //! | `cell-close` store | `cell-enter` load | a copy in force is complete, and so is the histogram of an even `seq` |
 //! | `cell-stage` store | `cell-enter` load | the copy in force beside a staged one is complete |
-//! | `cell-commit` store | `cell-commit-seen` load | the settled copy in force is complete |
+//! | `cell-commit` store | `cell-commit-seen` load | the retired copy in force is complete |
 //! | `cell-part` store | `cell-recheck` fence | the chunk is backed and zeroed |
 //! | `cell-void` fence | `cell-recheck` fence | a reader that saw a zeroed bucket sees the new `commit` |
 //! | `cell-commit` store | death | a copy in force is complete |
@@ -68,7 +68,7 @@ pub use sums::{AVERAGE_FRACTION_BITS, Sums, variance};
 pub struct Cell {
     seq: AtomicU64,
     control: AtomicU64,
-    /// Number of restarts; its lowest bit tells the copy of `settled` in force.
+    /// Number of restarts; its lowest bit tells the copy of `retired` in force.
     commit: AtomicU64,
     /// The point, constant, and beside it [`KEPT_CPU`]; release-published before the cell is
     /// reachable.
@@ -77,7 +77,7 @@ pub struct Cell {
     amounts: AtomicU64,
     live: [Live; 2],
     parts: [AtomicU32; PARTS],
-    settled: [Settled; 2],
+    retired: [Retired; 2],
 }
 
 /// Figures that are added to. Ticks where not said otherwise.
@@ -135,7 +135,7 @@ const KEPT_CPU: u64 = 1 << 32;
 /// Figures that are no longer added to. Ticks where not said otherwise.
 #[repr(C)]
 #[derive(Debug)]
-struct Settled {
+struct Retired {
     /// Reset epoch of the window, also of the live figures.
     /// In the second copy of a shared cell: with the measurements under way, times 2^32.
     epoch: AtomicU64,
@@ -224,8 +224,8 @@ fn live() -> Live {
     }
 }
 
-fn settled() -> Settled {
-    Settled {
+fn retired() -> Retired {
+    Retired {
         epoch: zero(),
         count: zero(),
         exclusive: zero(),
@@ -298,7 +298,7 @@ impl Cell {
             amounts: zero(),
             live: [live(), live()],
             parts: core::array::from_fn(|_| AtomicU32::new(0)),
-            settled: [settled(), settled()],
+            retired: [retired(), retired()],
         }
     }
 
@@ -307,9 +307,9 @@ impl Cell {
     /// Makes a zeroed cell one of a point, before the cell can be reached.
     pub fn prepare(&self, point: u32, control: Control, owner: u32) {
         self.point.store(u64::from(point), Ordering::Relaxed);
-        for settled in &self.settled {
-            settled.epoch.store(u64::from(control.epoch()), Ordering::Relaxed);
-            settled.min.store(u64::MAX, Ordering::Relaxed);
+        for retired in &self.retired {
+            retired.epoch.store(u64::from(control.epoch()), Ordering::Relaxed);
+            retired.min.store(u64::MAX, Ordering::Relaxed);
         }
         let live = self.in_force(0);
         live.min.store(u64::MAX, Ordering::Relaxed);
@@ -601,20 +601,20 @@ impl Cell {
         let window = self.window(seq);
         // Not the epoch of `control`, which an owner takes along.
         let commit = self.commit.load(Ordering::Relaxed);
-        let epoch = self.settled[(commit & 1) as usize].epoch.load(Ordering::Relaxed);
+        let epoch = self.retired[(commit & 1) as usize].epoch.load(Ordering::Relaxed);
         let reset = u64::from(control.epoch()) != epoch;
         let moved = u64::from(owner) != window.1;
         if reset || moved {
-            let (mut settled, mut past) = self.settled_sums(commit);
-            settled.merge(&live);
+            let (mut retired, mut past) = self.retired_sums(commit);
+            retired.merge(&live);
             if reset {
-                past.0 = past.0.wrapping_add(settled.count);
-                past.1 = past.1.wrapping_add(settled.exclusive);
-                settled = Sums::default();
+                past.0 = past.0.wrapping_add(retired.count);
+                past.1 = past.1.wrapping_add(retired.exclusive);
+                retired = Sums::default();
             }
-            self.settle(commit + 1, control.epoch(), &settled, past);
+            self.retire(commit + 1, control.epoch(), &retired, past);
             if let Some(sums) = sums {
-                amounts::settle(sums, (seq / FLIP, commit + 1), reset);
+                amounts::retire(sums, (seq / FLIP, commit + 1), reset);
             }
             // Meets `cell-commit-seen`, and death: the copy is complete before it is in force.
             self.commit.store(commit + 1, ord!("cell-commit", Release));
@@ -637,7 +637,7 @@ impl Cell {
         self.put(seq, &live, folded, window);
     }
 
-    /// Puts the empty figures of a window in force; what came before is settled.
+    /// Puts the empty figures of a window in force; what came before is retired.
     fn restart(
         &self,
         seq: u64,
@@ -680,13 +680,13 @@ impl Cell {
         self.mark_staged(seq);
         let (version, owner) = self.window(seq);
         let commit = self.commit.load(Ordering::Relaxed);
-        let (settled, _) = self.settled_sums(commit);
+        let (retired, _) = self.retired_sums(commit);
         if version != commit {
-            // As in `follow_with`: only a reset leaves nothing settled.
-            self.restart(seq, owner, sums, settled.count == 0, &mut clear);
+            // As in `follow_with`: only a reset leaves nothing retired.
+            self.restart(seq, owner, sums, retired.count == 0, &mut clear);
             return (0, 0);
         }
-        let counted = settled.count.wrapping_add(self.in_force(seq).count.load(Ordering::Relaxed));
+        let counted = retired.count.wrapping_add(self.in_force(seq).count.load(Ordering::Relaxed));
         let mut in_parts = 0u64;
         self.for_each_part(|chunk| in_parts = in_parts.wrapping_add(held(chunk)));
         (in_parts.saturating_sub(counted), last)
@@ -705,21 +705,21 @@ impl Cell {
         }
     }
 
-    fn settle(&self, commit: u64, epoch: u32, sums: &Sums, past: (u64, u64)) {
-        let settled = &self.settled[(commit & 1) as usize];
+    fn retire(&self, commit: u64, epoch: u32, sums: &Sums, past: (u64, u64)) {
+        let retired = &self.retired[(commit & 1) as usize];
         let put = |word: &AtomicU64, value: u64| word.store(value, Ordering::Relaxed);
-        put(&settled.epoch, u64::from(epoch));
-        put(&settled.count, sums.count);
-        put(&settled.exclusive, sums.exclusive);
-        put(&settled.inclusive, sums.inclusive);
-        put(&settled.off_cpu, sums.off_cpu);
-        put(&settled.switches, sums.switches);
-        put(&settled.min, sums.min);
-        put(&settled.max, sums.max);
-        put(&settled.squares_low, sums.squares as u64);
-        put(&settled.squares_high, (sums.squares >> 64) as u64);
-        put(&settled.past_count, past.0);
-        put(&settled.past_exclusive, past.1);
+        put(&retired.epoch, u64::from(epoch));
+        put(&retired.count, sums.count);
+        put(&retired.exclusive, sums.exclusive);
+        put(&retired.inclusive, sums.inclusive);
+        put(&retired.off_cpu, sums.off_cpu);
+        put(&retired.switches, sums.switches);
+        put(&retired.min, sums.min);
+        put(&retired.max, sums.max);
+        put(&retired.squares_low, sums.squares as u64);
+        put(&retired.squares_high, (sums.squares >> 64) as u64);
+        put(&retired.past_count, past.0);
+        put(&retired.past_exclusive, past.1);
     }
 
     // ---- for the shared writer, `crate::layout::shared_cell` ----
@@ -740,10 +740,10 @@ impl Cell {
             max: &live.max,
             off_cpu: &live.off_cpu,
             switches: &live.switches,
-            epoch: &self.settled[0].epoch,
-            under_way: &self.settled[1].epoch,
-            ever_count: &self.settled[1].past_count,
-            ever_exclusive: &self.settled[1].past_exclusive,
+            epoch: &self.retired[0].epoch,
+            under_way: &self.retired[1].epoch,
+            ever_count: &self.retired[1].past_count,
+            ever_exclusive: &self.retired[1].past_exclusive,
         }
     }
 

@@ -83,7 +83,7 @@ impl Control {
     /// written them. What a cell follows is such a word: then whatever equals it has
     /// none of them either.
     #[must_use]
-    pub const fn meant(self) -> Self {
+    pub const fn sanitized(self) -> Self {
         Self(self.0 & MEANT)
     }
 
@@ -276,8 +276,8 @@ mod tests {
 
         let fenced = word.with(Change::Fence(true)).with(Change::Reset);
         assert!(fenced.fenced() && fenced.enabled() && fenced.alpha() == word.alpha());
-        assert_eq!(fenced.meant(), word.with(Change::Reset));
-        assert_eq!(fenced.with(Change::Fence(false)), fenced.meant());
+        assert_eq!(fenced.sanitized(), word.with(Change::Reset));
+        assert_eq!(fenced.with(Change::Fence(false)), fenced.sanitized());
 
         let off = word.with(Change::Invalidate);
         assert!(!off.enabled() && off.invalid());

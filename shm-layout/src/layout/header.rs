@@ -9,7 +9,7 @@
 //!      | executable (256 bytes) | host name (64 bytes)                |  then
 //!      |                                                              |  constant
 //! 4096 +--------------------------------------------------------------+
-//!      | Ledger: state, clock, overhead, name of the program          |  rarely
+//!      | ProcessCounters: state, clock, overhead, name of the program          |  rarely
 //!      |         how far points, strings, lanes, pool are used        |
 //!      |         what was refused                                     |
 //! 8192 +--------------------------------------------------------------+
@@ -60,7 +60,7 @@ pub(crate) struct Header {
 /// by whichever thread has something to say; each word stands for itself.
 #[repr(C, align(4096))]
 #[derive(Debug)]
-pub struct Ledger {
+pub struct ProcessCounters {
     /// See [`ProcessState`].
     pub state: AtomicU64,
     /// See [`ClockKind`].
@@ -110,7 +110,7 @@ pub struct Ledger {
     pub switches_used: AtomicU64,
 }
 
-/// What has become of the process, in [`Ledger::state`].
+/// What has become of the process, in [`ProcessCounters::state`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessState {
     /// It runs, or was killed.
@@ -119,7 +119,7 @@ pub enum ProcessState {
     Exited = 1,
 }
 
-/// How a thread's time off the CPU is taken out, in [`Ledger::clock_kind`].
+/// How a thread's time off the CPU is taken out, in [`ProcessCounters::clock_kind`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClockKind {
     /// Nothing is taken out.
@@ -318,7 +318,7 @@ impl Header {
     }
 }
 
-impl Ledger {
+impl ProcessCounters {
     /// Sets the name of the program, cut to [`NAME_BYTES`].
     pub fn set_name(&self, name: &str) {
         put_text(&self.name, name);
@@ -362,7 +362,7 @@ fn get_text(words: &[AtomicU64]) -> String {
 }
 
 const _: () = {
-    assert!(size_of::<Header>() == 4096 && size_of::<Ledger>() == 4096);
+    assert!(size_of::<Header>() == 4096 && size_of::<ProcessCounters>() == 4096);
 };
 
 #[cfg(test)]

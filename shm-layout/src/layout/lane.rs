@@ -55,7 +55,7 @@ pub struct Lane {
     calls_block: AtomicU64,
     spare: [AtomicU64; 6],
     /// What the lane's thread counts while it runs.
-    pub tally: Tally,
+    pub counters: LaneCounters,
 }
 
 /// What a lane's thread counts while it runs; a pair of cache lines of its own.
@@ -63,7 +63,7 @@ pub struct Lane {
 /// lane, whose words are added to atomically.
 #[repr(C, align(128))]
 #[derive(Debug)]
-pub struct Tally {
+pub struct LaneCounters {
     /// Records ever written to the ring.
     pub written: AtomicU64,
     /// Of those, the ones that are in the lane's cells; see [`crate::layout::ring`].
@@ -142,7 +142,7 @@ impl Lane {
             name: core::array::from_fn(|_| zero()),
             calls_block: zero(),
             spare: core::array::from_fn(|_| zero()),
-            tally: Tally {
+            counters: LaneCounters {
                 written: zero(),
                 folded: zero(),
                 folding: zero(),

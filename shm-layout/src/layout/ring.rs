@@ -51,7 +51,7 @@ pub const POINT_SHIFT: u32 = 5;
 /// flight recorder only.
 const COUNTED: u32 = 1 << 31;
 /// Most ticks that an end may write by [`Slot::fill`].
-pub const MOST_TICKS: u64 = i32::MAX as u64;
+pub const MAX_TICKS: u64 = i32::MAX as u64;
 
 /// One finished measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -151,7 +151,7 @@ impl Slot {
     }
 
     /// Fills the slot of record `n`, where `n` records are published. No more than
-    /// [`MOST_TICKS`] have elapsed.
+    /// [`MAX_TICKS`] have elapsed.
     ///
     /// The fence `ring-reuse` must lie between the publication of record `n - 1` and this:
     /// see [`reuse`].

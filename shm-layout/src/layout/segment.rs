@@ -4,7 +4,7 @@
 //! ```text
 //!       0 +-----------------------------------------------+
 //!         | header                          1 page        |  before the magic
-//!    4096 | ledger                          1 page        |  process, rarely
+//!    4096 | counters                          1 page        |  process, rarely
 //!    8192 +-----------------------------------------------+
 //!         | control words, switches         8 B a point   |  viewer, application
 //!         | times of resets                 8 B a point   |  viewer, application
@@ -39,7 +39,7 @@ use crate::layout::calls::Calls;
 use crate::layout::cell::Cell;
 pub use crate::layout::chain::CellBlock;
 use crate::layout::geometry::{BLOCK, CHUNK, CONTROL_WORDS, Config, Geometry, PAGE, RING_SLOTS};
-use crate::layout::header::{Facts, FormatError, Header, Ledger};
+use crate::layout::header::{Facts, FormatError, Header, ProcessCounters};
 use crate::layout::lane::Lane;
 use crate::layout::point::{Entry, VariantOf};
 use crate::layout::ring::Slot;
@@ -63,7 +63,7 @@ unsafe impl Shared for Cell {}
 // SAFETY: as above.
 unsafe impl Shared for Header {}
 // SAFETY: as above.
-unsafe impl Shared for Ledger {}
+unsafe impl Shared for ProcessCounters {}
 // SAFETY: as above.
 unsafe impl Shared for Lane {}
 // SAFETY: as above.
@@ -154,7 +154,7 @@ impl Segment {
     ];
 
     /// Creates a shared-memory object of this name and publishes a segment in
-    /// it, whose ledger is filled before anybody can open it.
+    /// it, whose counters is filled before anybody can open it.
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl Segment {
         name: Name,
         config: Config,
         facts: &Facts,
-        fill: impl FnOnce(&Ledger),
+        fill: impl FnOnce(&ProcessCounters),
     ) -> io::Result<Self> {
         let geometry = Geometry::new(config);
         let object = Object::create_as(name, geometry.len())?;
@@ -173,7 +173,7 @@ impl Segment {
             segment.unlink();
             return Err(io::Error::from(io::ErrorKind::StorageFull));
         }
-        fill(segment.ledger());
+        fill(segment.counters());
         segment.header().publish(&geometry, facts);
         Ok(segment)
     }
@@ -233,7 +233,7 @@ impl Segment {
     /// taken for the rest.
     pub(crate) fn judge(start: &[u8], len: usize) -> Result<(Geometry, Facts), FormatError> {
         let start = Self::of_bytes(start, Geometry::unknown(2 * PAGE));
-        let used = start.ledger().blocks_used.load(Ordering::Relaxed);
+        let used = start.counters().blocks_used.load(Ordering::Relaxed);
         start.header().read(len, Some(used))
     }
 
@@ -341,8 +341,8 @@ impl Segment {
         let used = |word: &AtomicU64, most| {
             usize::try_from(word.load(Ordering::Relaxed)).map_or(most, |used| used.min(most))
         };
-        let points = used(&self.ledger().points_used, self.geometry.points());
-        let blocks = used(&self.ledger().blocks_used, self.geometry.blocks()) + MORE_BLOCKS;
+        let points = used(&self.counters().points_used, self.geometry.points());
+        let blocks = used(&self.counters().blocks_used, self.geometry.blocks()) + MORE_BLOCKS;
         let control = self.geometry.control();
         let pool = self.geometry.pool() + blocks.min(self.geometry.blocks()) * BLOCK;
         object.detach(pool, control..control + points * size_of::<AtomicU64>());
@@ -395,9 +395,9 @@ impl Segment {
 
     /// The words of the process as a whole.
     #[must_use]
-    pub fn ledger(&self) -> &Ledger {
+    pub fn counters(&self) -> &ProcessCounters {
         // SAFETY: as in `header`.
-        unsafe { &*self.base.wrapping_add(PAGE).cast::<Ledger>() }
+        unsafe { &*self.base.wrapping_add(PAGE).cast::<ProcessCounters>() }
     }
 
     /// The control word of a point; none beyond the table.
@@ -415,7 +415,7 @@ impl Segment {
             .then(|| self.at(self.geometry.reset_times() + point * size_of::<AtomicU64>()))?
     }
 
-    /// A [switch](crate::switch) by its number; none beyond the last one.
+    /// A [`switch`] by its number; none beyond the last one.
     fn switch(&self, number: usize) -> Option<&AtomicU64> {
         let is_there = number < self.geometry.switches();
         is_there.then(|| self.control((number + 1) * CONTROL_WORDS - 1))?
@@ -518,7 +518,7 @@ impl Segment {
     ///
     /// The pool is used up or memory is.
     pub fn take_blocks(&self, count: u64) -> Result<u64, NoSpace> {
-        let used = &self.ledger().blocks_used;
+        let used = &self.counters().blocks_used;
         let block = self.reserve_blocks(count)?;
         let offset = self.block_offset(block).ok_or_else(|| self.refuse_space())?;
         if self.back(offset, count as usize * BLOCK).is_err() {
@@ -537,7 +537,7 @@ impl Segment {
     ///
     /// The pool is used up.
     pub fn reserve_blocks(&self, count: u64) -> Result<u64, NoSpace> {
-        let used = &self.ledger().blocks_used;
+        let used = &self.counters().blocks_used;
         let taken = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
             let next = used.max(1) + count;
             (next <= self.geometry.blocks() as u64).then_some(next)
@@ -555,7 +555,7 @@ impl Segment {
     }
 
     fn refuse_space(&self) -> NoSpace {
-        self.ledger().space_refused.fetch_add(1, Ordering::Relaxed);
+        self.counters().space_refused.fetch_add(1, Ordering::Relaxed);
         NoSpace
     }
 
@@ -598,19 +598,19 @@ impl Segment {
     /// The number of the next point, from `first_free` on; there may be no place for it.
     #[must_use]
     pub fn next_point(&self, first_free: usize) -> usize {
-        next_point(self.ledger().points_used.load(Ordering::Relaxed), first_free)
+        next_point(self.counters().points_used.load(Ordering::Relaxed), first_free)
     }
 
     /// Reserves a number in the table of points: the wanted one, or the next that is free.
     /// Readers see nothing of it until it is announced. None if the table is full, or
     /// there is no memory for it.
     pub fn reserve_point(&self, wanted: Option<usize>, first_free: usize) -> Option<usize> {
-        let ledger = self.ledger();
+        let counters = self.counters();
         let refuse = || {
-            ledger.points_refused.fetch_add(1, Ordering::Relaxed);
+            counters.points_refused.fetch_add(1, Ordering::Relaxed);
             None
         };
-        let used = &ledger.points_used;
+        let used = &counters.points_used;
         loop {
             let before = used.load(Ordering::Relaxed);
             let point = wanted.unwrap_or(next_point(before, first_free));
@@ -638,7 +638,7 @@ impl Segment {
 
     /// Takes the next switch, which has memory; none if there is no more.
     pub fn take_switch(&self) -> Option<&AtomicU64> {
-        let used = &self.ledger().switches_used;
+        let used = &self.counters().switches_used;
         let next = |number: u64| (number < self.geometry.switches() as u64).then_some(number + 1);
         let number = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
         let number = usize::try_from(number).ok()?;
@@ -651,7 +651,7 @@ impl Segment {
     pub fn wake(&self) {
         // Meets the fence of whoever puts one to rest: that sees the point, or this the switch.
         fence(Ordering::SeqCst);
-        let used = self.ledger().switches_used.load(Ordering::Relaxed);
+        let used = self.counters().switches_used.load(Ordering::Relaxed);
         let used = usize::try_from(used).unwrap_or(usize::MAX).min(self.geometry.switches());
         (0..used).filter_map(|number| self.switch(number)).for_each(switch::wake);
     }
@@ -677,7 +677,7 @@ impl Segment {
     pub fn enter_text(&self, text: &str) -> Option<crate::layout::point::Text> {
         let bytes = cut(text).as_bytes();
         let limit = self.geometry.string_bytes() as u64;
-        let used = &self.ledger().strings_used;
+        let used = &self.counters().strings_used;
         let offset = used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
                 let next = used + bytes.len() as u64;
@@ -702,11 +702,11 @@ impl Segment {
         }
         self.back(self.geometry.directory() + lane * size_of::<Lane>(), size_of::<Lane>())?;
         // What is said to be used is backed: readers touch it.
-        let ledger = self.ledger();
+        let counters = self.counters();
         if lane == self.geometry.lanes() {
-            ledger.overflow_used.store(1, Ordering::Release);
+            counters.overflow_used.store(1, Ordering::Release);
         } else {
-            ledger.lanes_used.fetch_max(lane as u64 + 1, Ordering::Release);
+            counters.lanes_used.fetch_max(lane as u64 + 1, Ordering::Release);
         }
         Ok(self.lane(lane))
     }

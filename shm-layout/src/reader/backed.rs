@@ -18,7 +18,7 @@ use crate::layout::calls::{self, Calls};
 use crate::layout::cell::Cell;
 use crate::layout::chain::CellBlock;
 use crate::layout::geometry::{Config, Geometry, PAGE};
-use crate::layout::lane::{Lane, Tally};
+use crate::layout::lane::{Lane, LaneCounters};
 use crate::layout::point::Entry;
 use crate::layout::ring::Slot;
 use crate::layout::segment::{Chunk, Segment, Shared};
@@ -222,9 +222,9 @@ impl<'a> Sparse<'a> {
     }
 
     /// The number of edges of a lane that have memory.
-    pub(crate) fn edges(self, block: u64, tally: &Tally) -> usize {
+    pub(crate) fn edges(self, block: u64, counters: &LaneCounters) -> usize {
         let Some(at) = self.segment.block_offset(block) else { return 0 };
-        let edges = calls::announced(&tally.edges);
+        let edges = calls::announced(&counters.edges);
         // Page by page: one that has none ends what is there.
         let is_there = |edge: &usize| {
             let first = at + Calls::edge_offset(*edge);

@@ -59,7 +59,7 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
         let lanes = self.picture.lanes.iter().filter_map(|reading| {
             let lane = sparse.lane(reading.id as usize)?;
             let calls = sparse.calls(reading.lane.calls_block)?;
-            let written = lane.tally.written.load(Ordering::Acquire);
+            let written = lane.counters.written.load(Ordering::Acquire);
             let slots = sparse.ring(reading.lane.ring_block, written);
             let slots = slots.unwrap_or_default();
             let keys = self.lanes.get(reading.id as usize).map_or(&[][..], |lane| &lane.keys);
@@ -70,10 +70,10 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
                 cells: &self.picture.cells,
                 visited: RefCell::default(),
             };
-            let mut open = open(&lane.tally.written, calls, slots);
+            let mut open = open(&lane.counters.written, calls, slots);
             let edges = (0..TRIES).find_map(|_| {
-                let folded = ring::folded(&lane.tally.folded);
-                let count = sparse.edges(reading.lane.calls_block, &lane.tally);
+                let folded = ring::folded(&lane.counters.folded);
+                let count = sparse.edges(reading.lane.calls_block, &lane.counters);
                 let edges = (0..count).filter_map(|number| {
                     let edge = calls.edge(number)?;
                     (0..TRIES).find_map(|_| edge.read())
@@ -82,13 +82,13 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
                 if slots.is_empty() {
                     return Some(sums);
                 }
-                ring::visit(&lane.tally.written, slots, folded, |number, addition| {
+                ring::visit(&lane.counters.written, slots, folded, |number, addition| {
                     sums.add(number, addition, &epochs);
                 })
                 .map(|_| sums)
             });
             // Nobody asks it of a thread that has none.
-            let is_own = !open.is_empty() && is_own(&lane.tally.written, slots);
+            let is_own = !open.is_empty() && is_own(&lane.counters.written, slots);
             for region in &mut open {
                 region.point = epochs.whole(region.point);
             }
@@ -98,7 +98,7 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
                 cpu: calls.cpu(),
                 is_own,
                 edges: edges.map_or_else(Vec::new, |edges| edges.sum_up(|it| epochs.whole(it))),
-                unplaced: lane.tally.unplaced.load(Ordering::Relaxed),
+                unplaced: lane.counters.unplaced.load(Ordering::Relaxed),
             })
         });
         let found = lanes.take(most).collect();
@@ -117,9 +117,9 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
         let lanes = self.picture.lanes.iter().filter_map(|reading| {
             let lane = sparse.lane(reading.id as usize)?;
             let calls = sparse.calls(reading.lane.calls_block)?;
-            let written = lane.tally.written.load(Ordering::Acquire);
+            let written = lane.counters.written.load(Ordering::Acquire);
             let slots = sparse.ring(reading.lane.ring_block, written).unwrap_or_default();
-            let open = open(&lane.tally.written, calls, slots);
+            let open = open(&lane.counters.written, calls, slots);
             let points = open
                 .iter()
                 .map(|region| point_of(&self.variants, region.point).unwrap_or(region.point));

@@ -9,7 +9,7 @@ use super::picture::Picture;
 use super::reading::CellReading;
 use crate::layout::cell::{Cell, CellPicture, CellRead};
 use crate::layout::geometry::{BLOCK, CELLS_PER_BLOCK, CHUNK, Geometry};
-use crate::layout::lane::Tally;
+use crate::layout::lane::LaneCounters;
 
 /// Where a cell is read from.
 pub(super) struct From<'a> {
@@ -20,7 +20,7 @@ pub(super) struct From<'a> {
     /// The lane's records that may not be in its cells.
     pub(super) pending: &'a Pending,
     /// Where these are counted; none where there are none.
-    pub(super) tally: Option<&'a Tally>,
+    pub(super) counters: Option<&'a LaneCounters>,
 }
 
 /// Reads cells into a picture.
@@ -85,7 +85,7 @@ impl CellReader {
         let Some((sequence, live, records, amounts)) = cell.read_live(window, find) else {
             return false;
         };
-        let measured = live.count.wrapping_add(reading.settled_count);
+        let measured = live.count.wrapping_add(reading.retired_count);
         let what = (measured, live.last);
         if !self.lines.read_on(segment, cell, &reading.histogram, what, &mut key.near)
             || !cell.is_still(sequence)
@@ -146,7 +146,7 @@ impl CellReader {
         if current {
             let is_at_rest = !copy.staged && owner != Owner::All && owner.owns(copy);
             reading.histogram.take(&self.parts, is_at_rest.then_some(copy.restarts));
-            let folded = copy.live.count.wrapping_add(copy.settled.count);
+            let folded = copy.live.count.wrapping_add(copy.retired.count);
             reading.histogram.drop_beside(self.beside, folded);
         } else {
             reading.histogram.clear();
@@ -161,7 +161,7 @@ impl CellReader {
         past.1 = past.1.wrapping_add(from.before.1);
         reading.changed = picture.poll;
         reading.live.clone_from(&copy.live);
-        reading.settled_count = copy.settled.count;
+        reading.retired_count = copy.retired.count;
         key.added = reading.add(from.pending.of(point), copy.folded, cell.control(), current);
         reading.take(copy, past, owner.owns(copy), current);
         self.account(held, &picture.cells[place as usize]);
@@ -208,7 +208,8 @@ impl CellReader {
             found = Some(CacheKey::NEVER);
             let beside = cell.staged_beside();
             if self.parts.are_still(segment, &self.copy) {
-                let is_beside = from.pending.is_all_folded(from.tally) && cell.is_still(sequence);
+                let is_beside =
+                    from.pending.is_all_folded(from.counters) && cell.is_still(sequence);
                 self.beside = is_beside.then_some(beside);
                 break;
             }

@@ -181,7 +181,7 @@ impl Copy {
     ///
     /// What the system answered when its object was read; `OutOfMemory`.
     pub fn of(from: &Segment) -> io::Result<Self> {
-        let used = from.ledger().blocks_used.load(Ordering::Relaxed);
+        let used = from.counters().blocks_used.load(Ordering::Relaxed);
         let used = used.min(from.geometry().blocks_present() as u64);
         let segment = blank(from.geometry().cut_to(used as usize))?;
         let len = segment.geometry().len();
@@ -196,7 +196,7 @@ impl Copy {
         };
         // It may have grown meanwhile. Blocks that lanes have taken since are
         // beyond the copy's end, and read as none.
-        segment.ledger().blocks_used.store(used, Ordering::Relaxed);
+        segment.counters().blocks_used.store(used, Ordering::Relaxed);
         let mut copy = Self { segment, extents };
         copy.take_lanes(from);
         Ok(copy)
@@ -237,7 +237,7 @@ impl Copy {
     /// Copies what threads write once more, so that it is whole.
     fn take_lanes(&mut self, from: &Segment) {
         let geometry = from.geometry();
-        let used = from.ledger().lanes_used.load(Ordering::Acquire);
+        let used = from.counters().lanes_used.load(Ordering::Acquire);
         let lanes = usize::try_from(used).map_or(usize::MAX, |used| used);
         let lanes = lanes.min(geometry.lanes()).min(MAX_LANES);
         let backed = Backed::of(from);
@@ -254,7 +254,7 @@ impl Copy {
             if let (Some(calls), Some(own)) =
                 (sparse.calls(entry.calls_block), self.segment.calls(entry.calls_block))
             {
-                own.take_edges(calls, sparse.edges(entry.calls_block, &lane.tally), TRIES);
+                own.take_edges(calls, sparse.edges(entry.calls_block, &lane.counters), TRIES);
             }
             for cell in LaneCells::new(sparse, entry.cells_block, &mut visited) {
                 self.take_cell(from, cell, &mut parts_left);
@@ -314,7 +314,7 @@ impl Copy {
     fn take_ring(&self, from: &Segment, (lane, own): (&Lane, &Lane), block: u64, slots: &[Slot]) {
         let offset = from.offset_of(slots);
         // Meets `ring-publish`.
-        let written = lane.tally.written.load(Ordering::Acquire);
+        let written = lane.counters.written.load(Ordering::Acquire);
         for page in (offset..offset + size_of_val(slots)).step_by(PAGE) {
             if self.extents.have(page) {
                 copy_words(from, &self.segment, page, PAGE / 8);
@@ -322,12 +322,12 @@ impl Copy {
         }
         // Meets `ring-reuse`.
         fence(Ordering::Acquire);
-        let now = lane.tally.written.load(Ordering::Relaxed);
-        own.tally.written.store(written, Ordering::Relaxed);
+        let now = lane.counters.written.load(Ordering::Relaxed);
+        own.counters.written.store(written, Ordering::Relaxed);
         // After the records, so that those which were written over are below it, and before
         // the cells, which have them.
-        let folded = ring::folded(&lane.tally.folded).min(written);
-        own.tally.folded.store(folded, Ordering::Relaxed);
+        let folded = ring::folded(&lane.counters.folded).min(written);
+        own.counters.folded.store(folded, Ordering::Relaxed);
         if now == written {
             return;
         }
@@ -477,12 +477,12 @@ fn check_bytes(there: usize) -> io::Result<()> {
 /// Refuses a copy that says it uses more than [`SPARSEST`] times the bytes that are there. What is
 /// reserved and not in use does not count: that is as much as the program asked for.
 fn check_density(segment: &Segment, there: usize) -> Result<(), FormatError> {
-    let (ledger, geometry) = (segment.ledger(), segment.geometry());
+    let (counters, geometry) = (segment.counters(), segment.geometry());
     let used = |word: &AtomicU64, most: usize| word.load(Ordering::Relaxed).min(most as u64);
-    let points = used(&ledger.points_used, geometry.points());
-    let lanes = used(&ledger.lanes_used, geometry.lanes());
+    let points = used(&counters.points_used, geometry.points());
+    let lanes = used(&counters.lanes_used, geometry.lanes());
     let front = points * (size_of::<AtomicU64>() + size_of::<Entry>()) as u64
-        + used(&ledger.strings_used, geometry.string_bytes())
+        + used(&counters.strings_used, geometry.string_bytes())
         + lanes * size_of::<Lane>() as u64;
     let blocks = geometry.blocks_present() as u64 * BLOCK as u64;
     if front + blocks > (there as u64).saturating_mul(SPARSEST) {
@@ -493,7 +493,7 @@ fn check_density(segment: &Segment, there: usize) -> Result<(), FormatError> {
 
 /// How many blocks a copy that was judged says are in use.
 fn used_of(start: &[u8]) -> usize {
-    let at = PAGE + std::mem::offset_of!(crate::layout::header::Ledger, blocks_used);
+    let at = PAGE + std::mem::offset_of!(crate::layout::header::ProcessCounters, blocks_used);
     let word = start.get(at..).and_then(|bytes| bytes.first_chunk());
     word.map_or(0, |word| u64::from_ne_bytes(*word) as usize)
 }
@@ -549,7 +549,7 @@ mod tests {
         use crate::layout::cell::{Measurement, add};
         let cell = segment.cell_block(cells).unwrap().cell(0);
         let slots = segment.ring(ring).unwrap();
-        let tally = &segment.lane(0).unwrap().tally;
+        let counters = &segment.lane(0).unwrap().counters;
         let (part, bucket) = crate::layout::histogram::locate(100);
         let bucket = &segment.chunk(cell.part(part)).unwrap().0[bucket];
         let (mut n, mut folded) = (0, 0);
@@ -561,7 +561,7 @@ mod tests {
                     add(bucket, 1);
                 }
                 cell.put_in_force(&live, None, n);
-                ring::announce_folded(&tally.folded, n);
+                ring::announce_folded(&counters.folded, n);
                 folded = n;
             }
             let is_direct = n / PAGE % 3 == 2;
@@ -579,7 +579,7 @@ mod tests {
                 slot.fill(1_000 + n, n, 100, 150, what);
             }
             n += 1;
-            ring::publish(&tally.written, n);
+            ring::publish(&counters.written, n);
         }
         n
     }
@@ -727,7 +727,7 @@ mod tests {
         drop(segment);
         object::unlink(&name).unwrap();
         let path = std::env::temp_dir().join(format!("pfp-holes-{}", name.hex()));
-        let at = PAGE + std::mem::offset_of!(crate::layout::header::Ledger, blocks_used);
+        let at = PAGE + std::mem::offset_of!(crate::layout::header::ProcessCounters, blocks_used);
         copy[at..at + 8].copy_from_slice(&15_999_u64.to_ne_bytes());
         copy.truncate(2 * PAGE);
         std::fs::write(&path, &copy).unwrap();

@@ -89,7 +89,7 @@ impl CacheKey {
             && !(pending.has_changed() && (self.added || !pending.of(cell.point()).is_empty()))
     }
 
-    /// Has the memory brought near that [`CellReader::read`](super::CellReader::read) will most
+    /// Has the memory brought near that [`CellReader::read`](super::cells::CellReader::read) will most
     /// likely read, except what [`Self::fetch_counts`] asks for.
     #[inline]
     fn fetch(&self, segment: Sparse<'_>, cell: &Cell, picture: &Picture) {

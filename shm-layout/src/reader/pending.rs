@@ -1,7 +1,7 @@
 //! The records of a lane that may not be folded into its cells.
 
 use super::bounds::TRIES;
-use crate::layout::lane::Tally;
+use crate::layout::lane::LaneCounters;
 use crate::layout::ring::{self, Addition, Slot};
 use crate::sync::Ordering;
 
@@ -22,7 +22,7 @@ impl Pending {
     /// ended in the poll before.
     pub(super) fn take(
         &mut self,
-        tally: &Tally,
+        counters: &LaneCounters,
         slots: Option<&[Slot]>,
         before: &mut (u64, u64),
         points: usize,
@@ -32,8 +32,8 @@ impl Pending {
         }
         let now = (0..TRIES).find_map(|_| {
             self.additions.clear();
-            let folded = ring::folded(&tally.folded);
-            let written = ring::visit(&tally.written, slots?, folded, |number, addition| {
+            let folded = ring::folded(&counters.folded);
+            let written = ring::visit(&counters.written, slots?, folded, |number, addition| {
                 if (addition.point as usize) < points {
                     self.additions.push((number, addition));
                 }
@@ -61,10 +61,10 @@ impl Pending {
     }
 
     /// Whether no records were pending when they were taken, and none were written since.
-    pub(super) fn is_all_folded(&self, tally: Option<&Tally>) -> bool {
+    pub(super) fn is_all_folded(&self, counters: Option<&LaneCounters>) -> bool {
         self.additions.is_empty()
-            && tally.is_some_and(|tally| {
-                let written = tally.written.load(Ordering::Relaxed);
+            && counters.is_some_and(|counters| {
+                let written = counters.written.load(Ordering::Relaxed);
                 self.taken == (written, written)
             })
     }

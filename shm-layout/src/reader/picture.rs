@@ -4,7 +4,7 @@ use super::reading::CellReading;
 use crate::layout::amounts::Amounts;
 use crate::layout::control::Control;
 use crate::layout::header::ClockKind;
-use crate::layout::lane::{LanePicture, Tally};
+use crate::layout::lane::{LaneCounters, LanePicture};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Everything that a segment holds, at one moment, but for the rings.
@@ -33,7 +33,7 @@ pub struct Picture {
 /// The clock of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ClockPicture {
-    /// The rung of the ladder in force.
+    /// The clock source in force.
     pub kind: ClockKind,
     /// Ticks per second, as calibrated.
     pub ticks_per_second: f64,
@@ -119,13 +119,13 @@ pub struct LaneErrors {
 }
 
 impl LaneErrors {
-    pub(super) fn of(tally: &Tally) -> Self {
+    pub(super) fn of(counters: &LaneCounters) -> Self {
         let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
         Self {
-            mismatched_ends: get(&tally.mismatched),
-            begins_refused: get(&tally.refused),
-            clock_anomalies: get(&tally.anomalies),
-            records_missed: get(&tally.unrecorded),
+            mismatched_ends: get(&counters.mismatched),
+            begins_refused: get(&counters.refused),
+            clock_anomalies: get(&counters.anomalies),
+            records_missed: get(&counters.unrecorded),
         }
     }
 }

@@ -14,7 +14,7 @@ use super::picture::{
 };
 use super::reading::CellReading;
 
-use crate::layout::amounts::{Amounts, MOST};
+use crate::layout::amounts::{Amounts, MAX_AMOUNTS};
 use crate::layout::cell::Cell;
 use crate::layout::control::{self, Change, Control};
 use crate::layout::geometry::{RING_BLOCKS, RING_SLOTS};
@@ -107,7 +107,7 @@ impl<S: Borrow<Segment>> Reader<S> {
     /// CLOCK_MONOTONIC_RAW: a reset leaves it for all readers.
     pub fn change(&self, point: u32, change: Change, monotonic_ns: u64) -> Option<Control> {
         let segment: &Segment = self.segment.borrow();
-        let used = segment.ledger().points_used.load(Ordering::Relaxed);
+        let used = segment.counters().points_used.load(Ordering::Relaxed);
         let sparse = Sparse::new(segment, &self.backed);
         let word = sparse.control(point as usize).filter(|_| u64::from(point) < used);
         let time = sparse.reset_time(point as usize);
@@ -151,30 +151,30 @@ impl<S: Borrow<Segment>> Reader<S> {
 
     fn poll_process(&mut self) {
         let segment: &Segment = self.segment.borrow();
-        let ledger = segment.ledger();
+        let counters = segment.counters();
         let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let rate = |word: &AtomicU64| get(word) as f64 / 1000.0;
         let some = |value: f64| (value > 0.0).then_some(value);
         let picture = &mut self.picture;
 
         picture.poll += 1;
-        picture.exited = ledger.state.load(Ordering::Acquire) == ProcessState::Exited as u64;
-        ledger.read_name(&mut picture.name);
+        picture.exited = counters.state.load(Ordering::Acquire) == ProcessState::Exited as u64;
+        counters.read_name(&mut picture.name);
         picture.clock = ClockPicture {
-            kind: ClockKind::from_word(get(&ledger.clock_kind)),
-            ticks_per_second: rate(&ledger.ticks_per_1000_s),
-            reported_ticks_per_second: some(rate(&ledger.reported_ticks_per_1000_s)),
-            core_hz: some(get(&ledger.core_hz) as f64),
-            invariant: get(&ledger.invariant) == 1,
-            system_clock: get(&ledger.system_clock) == 1,
-            overhead_inside: get(&ledger.overhead_inside),
-            overhead_pair: get(&ledger.overhead_pair),
+            kind: ClockKind::from_word(get(&counters.clock_kind)),
+            ticks_per_second: rate(&counters.ticks_per_1000_s),
+            reported_ticks_per_second: some(rate(&counters.reported_ticks_per_1000_s)),
+            core_hz: some(get(&counters.core_hz) as f64),
+            invariant: get(&counters.invariant) == 1,
+            system_clock: get(&counters.system_clock) == 1,
+            overhead_inside: get(&counters.overhead_inside),
+            overhead_pair: get(&counters.overhead_pair),
         };
         picture.losses = Losses {
-            points_refused: get(&ledger.points_refused),
-            space_refused: get(&ledger.space_refused),
-            lanes_overflowed: get(&ledger.lanes_overflowed),
-            begins_missed: get(&ledger.begins_missed),
+            points_refused: get(&counters.points_refused),
+            space_refused: get(&counters.space_refused),
+            lanes_overflowed: get(&counters.lanes_overflowed),
+            begins_missed: get(&counters.begins_missed),
             ..Losses::default()
         };
     }
@@ -236,12 +236,12 @@ impl<S: Borrow<Segment>> Reader<S> {
         let lanes = self.picture.lanes.iter().filter_map(|reading| {
             let lane = sparse.lane(reading.id as usize)?;
             // What is written later is backed before that.
-            let written = lane.tally.written.load(Ordering::Acquire);
+            let written = lane.counters.written.load(Ordering::Acquire);
             Some((reading.id, lane, sparse.ring(reading.lane.ring_block, written)?))
         });
         for (id, lane, slots) in lanes.take(most) {
             of_lane.clear();
-            let drained = ring::drain(&lane.tally.written, slots, from(id), &mut of_lane);
+            let drained = ring::drain(&lane.counters.written, slots, from(id), &mut of_lane);
             if !self.variants.is_empty() {
                 for record in &mut of_lane {
                     record.point = point_of(&self.variants, record.point).unwrap_or(record.point);
@@ -254,7 +254,7 @@ impl<S: Borrow<Segment>> Reader<S> {
 
     fn poll_points(&mut self) {
         let segment: &Segment = self.segment.borrow();
-        let used = segment.ledger().points_used.load(Ordering::Relaxed);
+        let used = segment.counters().points_used.load(Ordering::Relaxed);
         let used = usize::try_from(used).map_or(usize::MAX, |used| used);
         let used = used.min(segment.geometry().points());
         let sparse = Sparse::new(segment, &self.backed);
@@ -333,7 +333,7 @@ impl<S: Borrow<Segment>> Reader<S> {
     fn poll_lanes(&mut self) {
         let segment: &Segment = self.segment.borrow();
         let geometry = segment.geometry();
-        let used = segment.ledger().lanes_used.load(Ordering::Acquire);
+        let used = segment.counters().lanes_used.load(Ordering::Acquire);
         let lanes = segment.geometry().lanes().min(MAX_LANES);
         let used = usize::try_from(used).map_or(lanes, |used| used.min(lanes));
         self.lanes.resize_with(used.max(self.lanes.len()), LaneCache::default);
@@ -362,11 +362,11 @@ impl<S: Borrow<Segment>> Reader<S> {
             std::mem::swap(&mut reading.lane, entry);
             let entry = &reading.lane;
 
-            let tally = &lane.tally;
-            reading.written = tally.written.load(Ordering::Relaxed);
-            reading.switches = tally.switches.load(Ordering::Relaxed);
+            let counters = &lane.counters;
+            reading.written = counters.written.load(Ordering::Relaxed);
+            reading.switches = counters.switches.load(Ordering::Relaxed);
             let losses = &mut self.picture.losses;
-            reading.errors = LaneErrors::of(tally);
+            reading.errors = LaneErrors::of(counters);
             losses.add(&reading.errors);
             if entry.ring_block != 0 {
                 let lost = reading.written.saturating_sub(RING_SLOTS as u64 - 1);
@@ -380,15 +380,20 @@ impl<S: Borrow<Segment>> Reader<S> {
                 cache.keys.iter_mut().for_each(CacheKey::forget);
             }
             // Before the cells: what they lack is in here.
-            let written = tally.written.load(Ordering::Acquire);
+            let written = counters.written.load(Ordering::Acquire);
             let ring = sparse.ring(entry.ring_block, written);
             let points = geometry.points().min(MAX_POINTS);
-            self.pending.take(tally, ring, &mut cache.records, points);
+            self.pending.take(counters, ring, &mut cache.records, points);
             let (pending, picture) = (&self.pending, &mut self.picture);
             let cells = LaneCells::new(sparse, first_block, &mut self.visited);
             let mut cells = cells.fuse().enumerate();
-            let from =
-                cells::From { lane: id as u32, owner, before: (0, 0), pending, tally: Some(tally) };
+            let from = cells::From {
+                lane: id as u32,
+                owner,
+                before: (0, 0),
+                pending,
+                counters: Some(counters),
+            };
             let mut seen = 0;
             let mut near = ReadBatch::default();
             loop {
@@ -430,7 +435,7 @@ impl<S: Borrow<Segment>> Reader<S> {
         let sparse = Sparse::new(segment, &self.backed);
         // The entry has memory once a thread has found no lane. The cells are in
         // use before: handlers that interrupt the probe itself record there.
-        let entered = segment.ledger().overflow_used.load(Ordering::Acquire) != 0;
+        let entered = segment.counters().overflow_used.load(Ordering::Acquire) != 0;
         let lane = sparse.lane(id).filter(|_| entered);
         let mut used = lane.is_some();
         let none = Pending::default();
@@ -444,7 +449,7 @@ impl<S: Borrow<Segment>> Reader<S> {
             // Many threads add to it, so its sequence word says nothing.
             let before = before.and_then(Cell::ever).unwrap_or_default();
             let (lane, owner, pending) = (id as u32, Owner::All, &none);
-            let from = cells::From { lane, owner, before, pending, tally: None };
+            let from = cells::From { lane, owner, before, pending, counters: None };
             let key = &mut self.shared[place];
             self.cells.read(sparse, cell, &from, key, &mut self.picture);
         }
@@ -456,9 +461,9 @@ impl<S: Borrow<Segment>> Reader<S> {
             lanes.push(LaneReading { id: id as u32, overflow: true, ..LaneReading::default() });
         }
         if let (Some(reading), Some(lane)) = (lanes.last_mut(), lane) {
-            reading.errors = LaneErrors::of(&lane.tally);
+            reading.errors = LaneErrors::of(&lane.counters);
             self.picture.losses.add(&reading.errors);
-            reading.switches = lane.tally.switches.load(Ordering::Relaxed);
+            reading.switches = lane.counters.switches.load(Ordering::Relaxed);
         }
     }
 }
@@ -473,7 +478,7 @@ pub(super) fn point_of(variants: &[(u32, u32)], point: u32) -> Option<u32> {
 /// [`crate::layout::point`] has them.
 fn amounts_of(text: &str) -> (Vec<String>, Option<Amounts>) {
     let (mut names, mut each) = (Vec::new(), Some(Amounts::default()));
-    for (place, amount) in text.split(',').take(MOST).enumerate() {
+    for (place, amount) in text.split(',').take(MAX_AMOUNTS).enumerate() {
         let (name, value) = amount.split_once('=').unwrap_or((amount, ""));
         names.push(name.to_owned());
         match (&mut each, value.parse()) {

@@ -26,8 +26,8 @@ pub struct CellReading {
     pub lifetime_count: u64,
     /// Exclusive ticks since the process began, whatever was reset.
     pub lifetime_exclusive: u64,
-    /// Measurements that the cell has settled.
-    pub(super) settled_count: u64,
+    /// Measurements that the cell has retired.
+    pub(super) retired_count: u64,
     /// Measurements by bucket, of `live` and `retired` together. It is read
     /// beside the sums: of a cell in use it may be ahead of them by the
     /// measurements that ended in between, and is never behind.
@@ -57,7 +57,7 @@ impl CellReading {
             live: Sums::default(),
             lifetime_count: 0,
             lifetime_exclusive: 0,
-            settled_count: 0,
+            retired_count: 0,
             histogram: Histogram::default(),
             retired: Sums::default(),
             live_amounts: Amounts::default(),
@@ -117,20 +117,20 @@ impl CellReading {
         owned: bool,
         current: bool,
     ) {
-        let settled = &cell.settled;
+        let retired = &cell.retired;
         let sum =
-            |past: u64, settled: u64, live: u64| past.wrapping_add(settled).wrapping_add(live);
-        self.lifetime_count = sum(past.0, settled.count, self.live.count);
-        self.lifetime_exclusive = sum(past.1, settled.exclusive, self.live.exclusive);
+            |past: u64, retired: u64, live: u64| past.wrapping_add(retired).wrapping_add(live);
+        self.lifetime_count = sum(past.0, retired.count, self.live.count);
+        self.lifetime_exclusive = sum(past.1, retired.exclusive, self.live.exclusive);
         (self.live_amounts, self.retired_amounts) = Default::default();
         if !current {
             (self.live, self.retired) = (Sums::default(), Sums::default());
             return;
         }
-        self.retired.clone_from(settled);
+        self.retired.clone_from(retired);
         self.retired.bound_minimum();
         self.live.bound_minimum();
-        self.retired_amounts = cell.amounts.settled;
+        self.retired_amounts = cell.amounts.retired;
         if owned {
             self.live_amounts = cell.amounts.live;
             return;
@@ -161,7 +161,7 @@ impl CellReading {
         let lacks = pending.partition_point(|(number, _)| *number < records);
         let pending = &pending[lacks..];
         // Of a fold that was cut off some may be in the histogram, the first ones.
-        let folded = self.live.count.wrapping_add(self.settled_count);
+        let folded = self.live.count.wrapping_add(self.retired_count);
         let is_counted = self.histogram.counted.saturating_sub(folded);
         for (place, (_, addition)) in pending.iter().enumerate() {
             self.live.add(control, addition.exclusive, addition.inclusive);

@@ -48,7 +48,7 @@ pub(crate) const MODELS: &[(&str, fn())] = &[
     ("cell_fold", cell_fold),
     ("cell_sums_of_amounts", cell_sums_of_amounts),
     ("cell_death_between_owners", cell_death_between_owners),
-    ("cell_death_and_settled_figures", cell_death_and_settled_figures),
+    ("cell_death_and_retired_figures", cell_death_and_retired_figures),
     ("cell_death_in_reset", cell_death_in_reset),
     ("cell_death_and_histogram", cell_death_and_histogram),
     ("cell_mended_record", cell_mended_record),
@@ -58,7 +58,7 @@ pub(crate) const MODELS: &[(&str, fn())] = &[
     ("cell_part", cell_part),
     ("cell_part_shared", cell_part_shared),
     ("cell_amounts", cell_amounts),
-    ("cell_death_and_settled_amounts", cell_death_and_settled_amounts),
+    ("cell_death_and_retired_amounts", cell_death_and_retired_amounts),
     ("cell_death_in_fold", cell_death_in_fold),
     ("shared_cell_records", shared_cell_records),
     ("shared_cell_reset", shared_cell_reset),
@@ -194,6 +194,6 @@ fn record_amounts(cell: &Cell, sums: &SumWords, [first, second]: [u64; 2]) {
 fn amounts_left(cell: &Cell, sums: &SumWords) -> Option<[u64; 2]> {
     let mut picture = CellPicture::default();
     let read = cell.read_with(&mut picture, |chunk| (chunk == 9).then_some(sums));
-    let SumsPicture { live, settled } = picture.amounts;
-    (read == CellRead::Whole).then_some([live[0] + settled[0], live[1] + settled[1]])
+    let SumsPicture { live, retired } = picture.amounts;
+    (read == CellRead::Whole).then_some([live[0] + retired[0], live[1] + retired[1]])
 }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 static POINT: pfp::Point = pfp::Point::new("a point");
-static TIMED: pfp::Timed = pfp::Timed::new("with amounts", &["items"]);
+static TIMED: pfp::MeteredPoint = pfp::MeteredPoint::new("with amounts", &["items"]);
 
 /// With every kind of point, or with none: the instructions must be the same.
 #[unsafe(no_mangle)]
@@ -154,8 +154,8 @@ fn main() {
     let count = pfp::cycle_count(&POINT, all, || runs + 1);
     assert_eq!((count.result, count.elapsed(), count.on_cpu, count.stayed()), (6, 0, 0, false));
     // There is nothing to keep.
-    assert_eq!((size_of::<pfp::Point>(), size_of::<pfp::Timed>()), (0, 0));
-    assert_eq!((size_of::<pfp::Guard>(), size_of::<pfp::TimedGuard>()), (0, 0));
+    assert_eq!((size_of::<pfp::Point>(), size_of::<pfp::MeteredPoint>()), (0, 0));
+    assert_eq!((size_of::<pfp::Guard>(), size_of::<pfp::MeteredGuard>()), (0, 0));
     assert_eq!((size_of::<pfp::ExecutionContext>(), size_of::<pfp::Entered>()), (0, 0));
     assert_eq!((size_of::<pfp::ThreadGroup>(), size_of::<pfp::ProcessGroup>()), (0, 0));
     assert_eq!(size_of::<pfp::TimedMeasured<[u8; 7]>>(), 7);

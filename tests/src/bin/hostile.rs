@@ -29,7 +29,7 @@ use pfp_top::snapshot::ProcessState;
 use pfp_top::source::{self, Candidate, Source};
 
 /// Most memory that a poll may take, bytes.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 /// Longest that a poll may take of a processor, with room for a slow machine: ten times
 /// of what it should.
 const LONGEST: Duration = Duration::from_secs(1);
@@ -39,13 +39,13 @@ struct Counted;
 
 /// Bytes that are held, and the most that were since that was last asked.
 static HELD: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
 
 // SAFETY: passes everything on to the system's allocator.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let held = HELD.fetch_add(layout.size(), Relaxed) + layout.size();
-        MOST.fetch_max(held, Relaxed);
+        PEAK.fetch_max(held, Relaxed);
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
@@ -71,10 +71,10 @@ struct Cost {
 impl Cost {
     fn of<R>(&mut self, what: impl FnOnce() -> R) -> R {
         let (held, before) = (HELD.load(Relaxed), thread_cpu());
-        MOST.store(held, Relaxed);
+        PEAK.store(held, Relaxed);
         let result = what();
-        let (time, bytes) = (thread_cpu() - before, MOST.load(Relaxed) - held);
-        assert!(bytes <= MOST_BYTES, "a poll took {bytes} bytes");
+        let (time, bytes) = (thread_cpu() - before, PEAK.load(Relaxed) - held);
+        assert!(bytes <= MAX_BYTES, "a poll took {bytes} bytes");
         assert!(time <= LONGEST, "a poll took {time:?} of a processor");
         self.polls += 1;
         self.longest = self.longest.max(time);

@@ -36,14 +36,14 @@ mod stepping {
     use std::sync::{Barrier, LazyLock};
     use std::task::{Context, Poll, Waker};
 
-    use pfp::{Point, Timed};
+    use pfp::{MeteredPoint, Point};
     use pfp_tests::breakpoint::{self, Outcome};
 
     static OUTER: Point = Point::new("outer");
     static POINT: Point = Point::new("point");
     static INNER: Point = Point::new("inner");
     static OTHER: Point = Point::new("other");
-    static TIMED: Timed = Timed::new("timed", &["items"]);
+    static TIMED: MeteredPoint = MeteredPoint::new("timed", &["items"]);
 
     /// A number of the numeric interface.
     const NUMBER: u32 = 7;

@@ -29,7 +29,7 @@ const NUMBER: u32 = 5;
 static OFF: pfp::Point = pfp::Point::new("off");
 static AVERAGE: pfp::Point = pfp::Point::new("average");
 static BY_HAND: pfp::Point = pfp::Point::new("by hand");
-static TIMED_OFF: pfp::Timed = pfp::Timed::new("timed off", &["bytes", "flops"]);
+static TIMED_OFF: pfp::MeteredPoint = pfp::MeteredPoint::new("timed off", &["bytes", "flops"]);
 static POLLED: pfp::Point = pfp::Point::new("poll");
 
 /// One region.

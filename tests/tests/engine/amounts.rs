@@ -246,7 +246,7 @@ fn attributes_and_functions_carry_amounts() {
 /// its point has, also after there is a rest, and whatever numbers others have.
 #[test]
 fn each_tuple_has_its_own_measurements() {
-    static TUPLES: pfp::Timed = pfp::Timed::new("tuples", &["a", "b", "c"]);
+    static TUPLES: pfp::MeteredPoint = pfp::MeteredPoint::new("tuples", &["a", "b", "c"]);
     const MOST: u64 = u64::MAX;
     type Kept = [u64; 4];
     let kept: [Kept; 8] = [
@@ -304,8 +304,8 @@ fn each_tuple_has_its_own_measurements() {
 fn no_two_variants_have_the_same_amounts() {
     const THREADS: u64 = 4;
     const POINTS: usize = 100;
-    let new = |_| pfp::Timed::new("met at once", &["bytes"]);
-    let points: &[pfp::Timed] = Vec::leak((0..POINTS).map(new).collect());
+    let new = |_| pfp::MeteredPoint::new("met at once", &["bytes"]);
+    let points: &[pfp::MeteredPoint] = Vec::leak((0..POINTS).map(new).collect());
     let arrived = AtomicU64::new(0);
     thread::scope(|scope| {
         for _ in 0..THREADS {
@@ -337,7 +337,7 @@ fn no_two_variants_have_the_same_amounts() {
 /// regions end, and none is lost or counted twice.
 #[test]
 fn regions_by_hand_carry_amounts() {
-    static HAND: pfp::Timed = pfp::Timed::new("by hand", &["bytes", "parts"]);
+    static HAND: pfp::MeteredPoint = pfp::MeteredPoint::new("by hand", &["bytes", "parts"]);
     const THREADS: u64 = 3;
     let times = size(5_000, 2_000_000);
     let region = |n: u64| {
@@ -385,7 +385,7 @@ fn sum_of(one: [u64; 3], other: [u64; 3]) -> [u64; 3] {
 /// before a reset, or while the point was on, still decides.
 #[test]
 fn a_change_while_a_region_is_open_is_the_next_ones() {
-    static OPEN: pfp::Timed = pfp::Timed::new("open", &["items"]);
+    static OPEN: pfp::MeteredPoint = pfp::MeteredPoint::new("open", &["items"]);
     let count = || OPEN.point().stats().map_or(0, |stats| stats.count);
     OPEN.begin();
     OPEN.end([3]);
@@ -423,7 +423,7 @@ fn laps_carry_amounts() {
             pfp::lap!("lap without");
         }
     }
-    static OFF: pfp::Timed = pfp::Timed::new("lap that is off", &["items"]);
+    static OFF: pfp::MeteredPoint = pfp::MeteredPoint::new("lap that is off", &["items"]);
     static AFTER: pfp::Point = pfp::Point::new("after what is off");
     OFF.point().disable();
     let mut guard = AFTER.measure();
@@ -447,7 +447,7 @@ fn laps_carry_amounts() {
 /// its regions then have amounts of 0, and none is lost or counted twice.
 #[test]
 fn regions_by_the_point_itself_have_no_amounts() {
-    static BARE: pfp::Timed = pfp::Timed::new("bare", &["items"]);
+    static BARE: pfp::MeteredPoint = pfp::MeteredPoint::new("bare", &["items"]);
     drop(BARE.measure([7]));
     let bare = pfp::points().find(|point| point.name() == "bare").expect("it was met");
     assert!(std::ptr::eq(bare, BARE.point()));
@@ -585,7 +585,7 @@ fn shown_is(shown: &serde_json::Value, label: &str, expected: Vec<u128>, names: 
 /// A child of a fork has the variants of its parent, and sums of its own.
 #[test]
 fn a_forked_child_sums_for_itself() {
-    static FORKED: pfp::Timed = pfp::Timed::new("forked", &["items"]);
+    static FORKED: pfp::MeteredPoint = pfp::MeteredPoint::new("forked", &["items"]);
     (1..=12_u64).for_each(|n| drop(FORKED.measure([n])));
     // SAFETY: the child measures, reads its own figures, and ends.
     let child = unsafe { libc::fork() };

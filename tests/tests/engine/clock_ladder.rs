@@ -1,4 +1,4 @@
-//! The ladder of the clock: each rung is taken where the one above is missing, also in
+//! The ladder of the clock: each clock source is taken where the one above is missing, also in
 //! a container's seccomp profile, and none needs the restartable-sequence area for
 //! itself.
 #![cfg(target_arch = "x86_64")]
@@ -44,8 +44,8 @@ const NO_RSEQ: (&str, &str) = ("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
 const PERF: libc::c_long = libc::SYS_perf_event_open;
 const CLOCK: libc::c_long = libc::SYS_clock_gettime;
 
-/// The rung that a program takes where some things are missing.
-fn rung(rseq: bool, forbidden: &'static [libc::c_long]) -> ClockKind {
+/// The clock source that a program takes where some things are missing.
+fn source(rseq: bool, forbidden: &'static [libc::c_long]) -> ClockKind {
     let place = Place::new();
     let mut command = place.command(TARGET);
     command.arg("life");
@@ -66,20 +66,20 @@ fn rung(rseq: bool, forbidden: &'static [libc::c_long]) -> ClockKind {
 
 #[test]
 fn each_rung_is_taken_where_the_one_above_is_missing() {
-    let with_all = rung(true, &[]);
+    let with_all = source(true, &[]);
     if with_all != ClockKind::Rseq {
         return skipped("the ladder", &format!("this system begins at {with_all:?}"));
     }
-    assert_eq!(rung(true, &[PERF]), ClockKind::Rseq, "a container's profile");
-    match rung(false, &[]) {
+    assert_eq!(source(true, &[PERF]), ClockKind::Rseq, "a container's profile");
+    match source(false, &[]) {
         ClockKind::Perf => {}
-        ClockKind::Cputime => skipped("the rung perf", "perf events are forbidden here"),
+        ClockKind::Cputime => skipped("the source perf", "perf events are forbidden here"),
         other => panic!("without rseq: {other:?}"),
     }
-    assert_eq!(rung(false, &[PERF]), ClockKind::Cputime, "without rseq, a container's profile");
+    assert_eq!(source(false, &[PERF]), ClockKind::Cputime, "without rseq, a container's profile");
     // A switch that was noticed has to be asked about.
-    assert_eq!(rung(true, &[CLOCK]), ClockKind::Wall, "no CPU time");
-    assert_eq!(rung(false, &[PERF, CLOCK]), ClockKind::Wall, "nothing at all");
+    assert_eq!(source(true, &[CLOCK]), ClockKind::Wall, "no CPU time");
+    assert_eq!(source(false, &[PERF, CLOCK]), ClockKind::Wall, "nothing at all");
     figure("clock_ladder: rseq, perf, cputime, wall: each where the one above is missing");
 }
 

@@ -12,7 +12,7 @@ use pfp_tests::watch::{self, Watch};
 use pfp_tests::{cells, figure, size, skipped};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
-const RUNGS: [(&str, ClockKind); 4] = [
+const SOURCES: [(&str, ClockKind); 4] = [
     ("rseq", ClockKind::Rseq),
     ("perf", ClockKind::Perf),
     ("cputime", ClockKind::Cputime),
@@ -29,12 +29,12 @@ struct Run {
     of_cpu: f64,
 }
 
-/// Runs the target on a rung with a counter that goes wrong in a way, and checks what
+/// Runs the target on a clock source with a counter that goes wrong in a way, and checks what
 /// must hold of every way.
-fn run(rung: &str, mode: &str, calls: u64, when: &str) -> Run {
+fn run(source: &str, mode: &str, calls: u64, when: &str) -> Run {
     let place = Place::new();
     let arguments = ["trapped", mode, &calls.to_string(), when];
-    let mut target = place.start_with(TARGET, &arguments, "PFP_CLOCK", rung);
+    let mut target = place.start_with(TARGET, &arguments, "PFP_CLOCK", source);
     let said = target.reach("done").clone();
     let [count, cpu_ns, wall_ns, ahead_ns] = said.all::<f64>("figures")[0][..] else {
         panic!("{said:?}")
@@ -42,7 +42,7 @@ fn run(rung: &str, mode: &str, calls: u64, when: &str) -> Run {
     let [_, wrong] = said.all::<u64>("readings")[0][..] else { panic!("{said:?}") };
     let mut watch = Watch::attach(&place, &target);
     let picture = watch.poll();
-    let what = format!("{rung}, {mode} {when}: {:?}", picture.clock);
+    let what = format!("{source}, {mode} {when}: {:?}", picture.clock);
     let ns_per_tick = 1e9 / picture.clock.ticks_per_second;
     assert!((0.1..1000.0).contains(&ns_per_tick), "{what}");
     let mut exclusive = 0.0;
@@ -50,9 +50,9 @@ fn run(rung: &str, mode: &str, calls: u64, when: &str) -> Run {
         let point = watch::id(picture, name);
         for cell in watch::cells(picture, point) {
             cells::check(cell, name != "outer");
-            // That is where a wrapped one would end up. On the last rung so may a region
+            // That is where a wrapped one would end up. On the last clock source so may a region
             // with two suspensions in it; there the sums alone tell.
-            assert!(cell.live.max < LIMIT - 1 || rung == "wall", "{what}: {cell:?}");
+            assert!(cell.live.max < LIMIT - 1 || source == "wall", "{what}: {cell:?}");
             let longest = wall_ns + ahead_ns + 1e9;
             for ticks in [cell.live.exclusive, cell.live.inclusive, cell.live.off_cpu] {
                 let ns = ticks as f64 * ns_per_tick;
@@ -75,21 +75,21 @@ fn run(rung: &str, mode: &str, calls: u64, when: &str) -> Run {
     run
 }
 
-/// A counter that goes wrong in a way, on every rung.
-fn on_every_rung(mode: &str, calls: u64, check: impl Fn(&Run, &str)) {
-    for (rung, kind) in RUNGS {
-        let run = run(rung, mode, calls, "later");
+/// A counter that goes wrong in a way, on every clock source.
+fn on_every_source(mode: &str, calls: u64, check: impl Fn(&Run, &str)) {
+    for (source, kind) in SOURCES {
+        let run = run(source, mode, calls, "later");
         if run.kind != kind && run.anomalies == 0 {
-            skipped(&format!("{mode} on {rung}"), "it is not to be had here");
+            skipped(&format!("{mode} on {source}"), "it is not to be had here");
             continue;
         }
         // Whoever asks for the CPU time is not deceived.
         if matches!(kind, ClockKind::Rseq | ClockKind::Cputime) {
-            assert!(run.of_cpu < 1.02, "{rung}, {mode}: {} of the CPU time", run.of_cpu);
+            assert!(run.of_cpu < 1.02, "{source}, {mode}: {} of the CPU time", run.of_cpu);
         }
-        check(&run, rung);
+        check(&run, source);
         figure(&format!(
-            "clocks: {mode} on {rung}: {calls} measurements, none negative or wrapped; wrong {} \
+            "clocks: {mode} on {source}: {calls} measurements, none negative or wrapped; wrong {} \
              times, {} anomalies counted{}",
             run.wrong,
             run.anomalies,
@@ -102,39 +102,39 @@ const SOME: u64 = size(1_500, 30_000);
 
 #[test]
 fn a_counter_in_order_is_no_anomaly() {
-    on_every_rung("steady", SOME, |run, rung| {
-        assert_eq!((run.wrong, run.anomalies), (0, 0), "{rung}");
+    on_every_source("steady", SOME, |run, source| {
+        assert_eq!((run.wrong, run.anomalies), (0, 0), "{source}");
         assert!(!run.system_clock);
     });
 }
 
 #[test]
 fn a_counter_that_runs_backwards_is_noticed() {
-    on_every_rung("backwards", SOME, |run, rung| assert!(run.anomalies > 0, "{rung}"));
+    on_every_source("backwards", SOME, |run, source| assert!(run.anomalies > 0, "{source}"));
 }
 
 #[test]
 fn a_counter_that_jumps_by_hours_does_no_harm() {
-    on_every_rung("jumps", SOME, |_, _| {});
+    on_every_source("jumps", SOME, |_, _| {});
 }
 
 #[test]
 fn a_counter_that_stands_still_does_no_harm() {
-    on_every_rung("frozen", SOME, |_, _| {});
+    on_every_source("frozen", SOME, |_, _| {});
 }
 
 #[test]
 fn a_machine_that_was_suspended_does_no_harm() {
-    on_every_rung("suspended", SOME, |_, _| {});
+    on_every_source("suspended", SOME, |_, _| {});
 }
 
 /// All of it together, and often: in the end the counter is given up.
 #[test]
 fn a_counter_that_goes_on_so_is_given_up() {
-    on_every_rung("everything", size(3_000, 1_000_000), |run, rung| {
-        assert!(run.anomalies > 0, "{rung}");
+    on_every_source("everything", size(3_000, 1_000_000), |run, source| {
+        assert!(run.anomalies > 0, "{source}");
         if cfg!(feature = "torture") {
-            assert!(run.system_clock, "{rung}: {} anomalies", run.anomalies);
+            assert!(run.system_clock, "{source}: {} anomalies", run.anomalies);
         }
     });
 }
@@ -142,12 +142,12 @@ fn a_counter_that_goes_on_so_is_given_up() {
 /// One that never moved is not used at all.
 #[test]
 fn a_counter_that_stands_still_from_the_start_is_replaced() {
-    for (rung, _) in RUNGS {
-        let run = run(rung, "frozen", SOME, "from-the-start");
-        assert!(run.system_clock, "{rung}");
-        assert!(!matches!(run.kind, ClockKind::Rseq | ClockKind::Perf), "{rung}");
-        if rung != "wall" {
-            assert!(run.of_cpu < 1.02, "{rung}: {} of the CPU time", run.of_cpu);
+    for (source, _) in SOURCES {
+        let run = run(source, "frozen", SOME, "from-the-start");
+        assert!(run.system_clock, "{source}");
+        assert!(!matches!(run.kind, ClockKind::Rseq | ClockKind::Perf), "{source}");
+        if source != "wall" {
+            assert!(run.of_cpu < 1.02, "{source}: {} of the CPU time", run.of_cpu);
         }
     }
     figure("clocks: a counter that never moved is replaced by the system's clock");

@@ -16,7 +16,7 @@ use pfp_tests::{figure, os, size};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
-/// In every way, while eight threads measure, on every rung of the clock.
+/// In every way, while eight threads measure, on every clock source.
 #[test]
 fn children_leave_their_parent_alone() {
     for (clock, forks) in [

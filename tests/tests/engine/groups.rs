@@ -137,7 +137,7 @@ fn who_never_comes_is_waited_for_with_patience() {
     let group = ThreadGroup::named("one of two", 2).with_patience(patience);
     let began = Instant::now();
     let synced = pfp::synchronize(SyncScope::Internal(&group));
-    assert_eq!((synced.absent, synced.stranger), (1, false));
+    assert_eq!((synced.absent, synced.not_member), (1, false));
     assert!(began.elapsed() >= patience, "{:?}", began.elapsed());
     // Once, and not again each round.
     let began = Instant::now();
@@ -319,16 +319,16 @@ fn a_group_is_of_one_size_and_a_child_is_no_member() {
     // has registered.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let stranger = pfp::synchronize(SyncScope::External(&group)).stranger;
+        let not_member = pfp::synchronize(SyncScope::External(&group)).not_member;
         // SAFETY: ends the child.
-        unsafe { libc::_exit(if stranger { 7 } else { 1 }) };
+        unsafe { libc::_exit(if not_member { 7 } else { 1 }) };
     }
     let mut status = 0;
     // SAFETY: a child of ours, and a place for its status.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(libc::WEXITSTATUS(status), 7, "{status:#x}");
     let synced = pfp::synchronize(SyncScope::External(&group));
-    assert!(!synced.stranger && synced.all_came.is_some());
+    assert!(!synced.not_member && synced.all_came.is_some());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The clock tells the truth: under heavy competition and with blocking inside,
 //! what a thread's regions add up to is the CPU time that the kernel counted for
-//! the thread, on every rung of the clock's ladder that claims it.
+//! the thread, on every clock source that claims it.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -27,7 +27,7 @@ fn ratio_to_either(found: f64, least: f64, most: f64) -> f64 {
     ratio(found, found.clamp(least, most))
 }
 
-/// Runs threads that compete for one CPU on a rung; None if it is not to be had.
+/// Runs threads that compete for one CPU on a clock source; None if it is not to be had.
 fn compete(name: &str, kind: ClockKind) -> Option<(Watch, Vec<Vec<f64>>)> {
     let place = Place::new();
     let threads = 2 * os::cpus().len();
@@ -40,13 +40,13 @@ fn compete(name: &str, kind: ClockKind) -> Option<(Watch, Vec<Vec<f64>>)> {
     target.go();
     target.end_well();
     if found != kind {
-        skipped(&format!("rung {name}"), &format!("it is not to be had here, {found:?} is"));
+        skipped(&format!("source {name}"), &format!("it is not to be had here, {found:?} is"));
         return None;
     }
     Some((watch, said))
 }
 
-/// The rung's figures against the kernel's.
+/// The clock source's figures against the kernel's.
 fn agrees_with_the_kernel(name: &str, kind: ClockKind) {
     let Some((mut watch, threads)) = compete(name, kind) else { return };
     let picture = watch.poll();
@@ -112,7 +112,7 @@ fn cputime_agrees_with_the_kernel() {
     agrees_with_the_kernel("cputime", ClockKind::Cputime);
 }
 
-/// The last rung claims nothing, and says so: its figures are wall time.
+/// The last clock source claims nothing, and says so: its figures are wall time.
 #[test]
 fn wall_is_marked_as_such() {
     let (mut watch, threads) = compete("wall", ClockKind::Wall).expect("it is always to be had");

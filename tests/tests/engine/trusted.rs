@@ -134,13 +134,13 @@ fn effects(program: &Program, path: &Path, cuda: &Path, user: Option<u32>) -> Op
         let hex = path.trim_start_matches("/dev/shm/pfp-");
         let name = Name::from_hex(hex.as_bytes()).expect("it has such a name");
         let (segment, facts) = Segment::open(&name).expect("root may");
-        let (geometry, ledger) = (segment.geometry(), segment.ledger());
+        let (geometry, counters) = (segment.geometry(), segment.counters());
         effects.memory_mb |= segments[0].1 < 16 << 20;
         effects.points |= geometry.points() == 200;
         effects.lanes |= geometry.lanes() < 8;
-        let clock = ClockKind::from_word(ledger.clock_kind.load(Relaxed));
+        let clock = ClockKind::from_word(counters.clock_kind.load(Relaxed));
         effects.clock |= clock == ClockKind::Wall;
-        effects.run |= ledger.run.load(Relaxed) != 0;
+        effects.run |= counters.run.load(Relaxed) != 0;
         effects.cuda_library |= files.iter().any(|(path, _)| Path::new(path) == cuda);
         let mut reader = Reader::new(segment, facts);
         let points = &reader.poll().points;

@@ -140,8 +140,8 @@ fn quiet_parts(copy: &[u8], segment: &Segment) -> Vec<Range<usize>> {
     let table = geometry.control_pages().end;
     let lanes = segment.lane(0).expect("there is one");
     let directory = std::ptr::from_ref(lanes).addr() - segment.base().addr();
-    let used = usize::try_from(segment.ledger().lanes_used.load(Relaxed)).expect("few");
-    let behind = segment.ledger().blocks_used.load(Relaxed);
+    let used = usize::try_from(segment.counters().lanes_used.load(Relaxed)).expect("few");
+    let behind = segment.counters().blocks_used.load(Relaxed);
     let end = segment.block_offset(behind).expect("not all are used");
     let unused = directory + used * 256..directory + geometry.lanes() * 256;
     // The last word of a point's entry leads to its second shared cell, from a reset on.

@@ -82,7 +82,7 @@ fn nothing_is_lost_when_tasks_are_interrupted_and_pre_empted_anywhere() {
     }
     let switched: u64 = picture.lanes.iter().map(|lane| lane.switches).sum();
     let switched = switched as f64 * picture.clock.ticks_per_second;
-    let pair = watch.reader().segment().ledger().overhead_pair.load(Relaxed);
+    let pair = watch.reader().segment().counters().overhead_pair.load(Relaxed);
     let [cpu, stolen] = said.all::<f64>("cpu")[0][..] else { panic!("{said:?}") };
     let unknown = stolen + switched * SWITCH.as_secs_f64();
     let found = (all + measured * pair) as f64;

@@ -614,7 +614,7 @@ fn the_doctor_says_what_pfp_costs_without_optimisation_and_what_to_do() {
     let target = place.start_watched(STEADY, &[]);
     let watch = Watch::attach(&place, &target);
     let segment = watch.reader().segment();
-    let ledger = segment.ledger();
+    let counters = segment.counters();
     let object = format!("/dev/shm{}", segment.name().expect("it is an object").as_str());
     let object = File::options().write(true).open(object).expect("it is this user's");
     let store = |word: &AtomicU64, value: u64| {
@@ -625,10 +625,10 @@ fn the_doctor_says_what_pfp_costs_without_optimisation_and_what_to_do() {
     let before = doctor();
     assert!(!before.contains("without optimisation"), "{before}");
     let pair_ns = |ns: f64| {
-        let rate = ledger.ticks_per_1000_s.load(Relaxed) as f64 / 1e12;
-        store(&ledger.overhead_pair, (rate * ns).round() as u64);
+        let rate = counters.ticks_per_1000_s.load(Relaxed) as f64 / 1e12;
+        store(&counters.overhead_pair, (rate * ns).round() as u64);
     };
-    store(&ledger.debug, 1);
+    store(&counters.debug, 1);
     pair_ns(700.0);
     let found = doctor();
     for words in [

@@ -94,7 +94,7 @@ pub(super) fn announced() -> BTreeSet<PathBuf> {
 
 fn candidate(entry: &Entry, reader: &mut Reader, facts: &Facts) -> Candidate {
     let dead = entry.state != Liveness::Alive;
-    let run = reader.segment().ledger().run.load(Relaxed);
+    let run = reader.segment().counters().run.load(Relaxed);
     let picture = reader.outline();
     Candidate {
         name: name_of(picture, facts),

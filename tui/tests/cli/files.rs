@@ -113,7 +113,7 @@ fn strange(folder: &Path) -> Vec<(PathBuf, &'static str)> {
         let (now, len) = (word(&bytes, 40), word(&bytes, 48));
         bytes[40..48].copy_from_slice(&blocks.to_ne_bytes());
         bytes[48..56].copy_from_slice(&(len + (blocks - now) * (16 << 10)).to_ne_bytes());
-        let at = 4096 + std::mem::offset_of!(pfp_shm_layout::header::Ledger, blocks_used);
+        let at = 4096 + std::mem::offset_of!(pfp_shm_layout::header::ProcessCounters, blocks_used);
         bytes[at..at + 8].copy_from_slice(&used.to_ne_bytes());
         sparse(&path, &bytes);
         all.push((path, ""));

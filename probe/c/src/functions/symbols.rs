@@ -23,7 +23,7 @@ const INDIRECT_FUNCTION: u8 = 10;
 const LOCAL: u8 = 0;
 
 /// No table of symbols is longer than this.
-const MOST: usize = 1 << 30;
+const MAX_BYTES: usize = 1 << 30;
 
 /// Functions by address; empty if the file has been stripped, or cannot be read.
 #[derive(Clone, Copy, Debug, Default)]
@@ -120,7 +120,8 @@ unsafe impl Plain for Symbol {}
 
 impl<T: Plain> Copied<T> {
     fn read(file: &File, offset: usize, count: usize) -> Option<Self> {
-        let bytes = count.checked_mul(size_of::<T>()).filter(|bytes| (1..=MOST).contains(bytes))?;
+        let bytes =
+            count.checked_mul(size_of::<T>()).filter(|bytes| (1..=MAX_BYTES).contains(bytes))?;
         let copied = Self { pages: arena::map(bytes)?.cast(), count };
         // SAFETY: the pages just mapped.
         let pages = unsafe { slice::from_raw_parts_mut(copied.pages.cast(), bytes) };

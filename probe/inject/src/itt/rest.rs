@@ -22,7 +22,7 @@ use crate::names::{self, Domain, Named};
 /// In a domain's `extra`: what comes next is a [`Rest`].
 const OURS: c_int = 0x7066_7030;
 /// Domains that can rest. All others are called for ever.
-const MOST: usize = 64;
+const MAX_TASKS: usize = 64;
 /// Calls of a thread that find their point off until one sees whether the domain can rest.
 const CALLS: u32 = 1 << 16;
 
@@ -46,7 +46,7 @@ pub(super) fn make(name: *const c_char, domain: &'static Domain) -> *const abi::
         next: ptr::null(),
     };
     let number = MADE.fetch_add(1, Relaxed) as usize;
-    let Some(switch) = (number < MOST).then(Switch::new).flatten() else {
+    let Some(switch) = (number < MAX_TASKS).then(Switch::new).flatten() else {
         let made = abi::Domain { flags: 1.into(), rest: behind(ptr::null()) };
         return Box::into_raw(Box::new(made));
     };
@@ -68,7 +68,7 @@ pub(super) fn of(its: &abi::Domain) -> Option<&'static Rest> {
 struct Open {
     next: *const Self,
     is_taken: AtomicBool,
-    tasks: [AtomicU32; MOST],
+    tasks: [AtomicU32; MAX_TASKS],
     /// Calls that found their point off.
     calls: AtomicU32,
 }
@@ -92,7 +92,7 @@ impl Mine {
             let mut open = Box::new(Open {
                 next: ptr::null(),
                 is_taken: AtomicBool::new(true),
-                tasks: [const { AtomicU32::new(0) }; MOST],
+                tasks: [const { AtomicU32::new(0) }; MAX_TASKS],
                 calls: AtomicU32::new(0),
             });
             open.next = ALL.load(Relaxed);

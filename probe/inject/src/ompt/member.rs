@@ -17,7 +17,7 @@ use std::ptr;
 use pfp::own::Own;
 use pfp::past::{self, Past};
 
-use super::team::{Begun, Team};
+use super::team::{RegionStart, Team};
 
 /// Regions inside one another that are followed; those inside are not.
 const DEPTH: usize = 8;
@@ -63,7 +63,7 @@ enum State {
 #[derive(Clone, Copy)]
 struct Part {
     team: &'static Team,
-    begun: Begun,
+    begun: RegionStart,
     is_first: bool,
     state: State,
     /// Ticks from the fork, or from a wait, to the work after it, to be recorded with the next
@@ -117,7 +117,7 @@ impl Member {
             part.waited(end);
             part.team.leave();
         }
-        if let Some(Begun { region, start }) = team.begun() {
+        if let Some(RegionStart { region, start }) = team.begun() {
             past::record_wall(&region.wall, start, since(end.now, start));
         }
         team.ended(end.now);
@@ -143,7 +143,7 @@ impl Member {
     }
 
     /// The thread has come to a barrier.
-    pub(super) fn barrier(&self, is_last: impl FnOnce(Begun) -> bool) {
+    pub(super) fn barrier(&self, is_last: impl FnOnce(RegionStart) -> bool) {
         self.change(|part| {
             if let State::Busy = part.state {
                 let is_last = is_last(part.begun);

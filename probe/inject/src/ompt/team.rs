@@ -20,11 +20,11 @@ pub(super) struct Team {
     /// The counter at the end; 0 before.
     end: AtomicU64,
     /// Written by whoever has taken it, before anybody else knows of it.
-    begun: UnsafeCell<Option<Begun>>,
+    begun: UnsafeCell<Option<RegionStart>>,
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Begun {
+pub(super) struct RegionStart {
     pub(super) region: &'static Region,
     /// The counter at the fork.
     pub(super) start: u64,
@@ -52,12 +52,12 @@ impl Team {
         };
         team.end.store(0, Relaxed);
         // SAFETY: it was nobody's, and nobody else knows of it yet.
-        unsafe { *team.begun.get() = Some(Begun { region, start }) };
+        unsafe { *team.begun.get() = Some(RegionStart { region, start }) };
         Some(team)
     }
 
     /// What was known at the fork.
-    pub(super) fn begun(&self) -> Option<Begun> {
+    pub(super) fn begun(&self) -> Option<RegionStart> {
         // SAFETY: the caller refers to it, so nobody writes.
         unsafe { *self.begun.get() }
     }

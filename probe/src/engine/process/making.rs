@@ -14,7 +14,7 @@ use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::failure::{self, Failure, Stage};
 use pfp_shm_layout::find;
 use pfp_shm_layout::geometry::Geometry;
-use pfp_shm_layout::header::{Facts, Ledger};
+use pfp_shm_layout::header::{Facts, ProcessCounters};
 use pfp_shm_layout::name::Name;
 use pfp_shm_layout::segment::Segment;
 use pfp_shm_layout::share::Share;
@@ -128,7 +128,7 @@ pub(in crate::engine) extern "C" fn follow(page: *mut gate::Page) -> bool {
     if let Some(process) = current() {
         let missed = MISSED.swap(0, Relaxed);
         if process.settings.on_by_default {
-            process.segment.ledger().begins_missed.fetch_add(missed, Relaxed);
+            process.segment.counters().begins_missed.fetch_add(missed, Relaxed);
         }
         enter_again(process);
     }
@@ -217,7 +217,7 @@ fn make_as_named(
     if !gate.is_ours() {
         return Ok(None);
     }
-    let fill = |ledger: &Ledger| fill(ledger, settings, name);
+    let fill = |counters: &ProcessCounters| fill(counters, settings, name);
     let made = uninterrupted(|| Segment::create(object, config, &facts, fill))
         .map_err(|error| (Stage::Segment, error))
         .and_then(|segment| of_segment(segment, settings).map_err(|error| (Stage::Process, error)));
@@ -252,7 +252,7 @@ fn make_as_named(
     }
     let missed = MISSED.swap(0, Relaxed);
     if settings.on_by_default {
-        process.segment.ledger().begins_missed.fetch_add(missed, Relaxed);
+        process.segment.counters().begins_missed.fetch_add(missed, Relaxed);
     }
     enter_again(process);
     copies::lead(gate::in_force());
@@ -285,21 +285,21 @@ fn of_segment(segment: Segment, settings: &'static Settings) -> io::Result<&'sta
     })))
 }
 
-/// Fills the ledger of a segment that nobody can open yet.
-fn fill(ledger: &Ledger, settings: &Settings, name: &str) {
-    // Before a rung is chosen: the counter may turn out to stand still.
+/// Fills the counters of a segment that nobody can open yet.
+fn fill(counters: &ProcessCounters, settings: &Settings, name: &str) {
+    // Before a clock source is chosen: the counter may turn out to stand still.
     let rate = calibrate::ticks_per_second();
     let kind = clock::choose(settings.clock.as_deref());
-    ledger.set_name(name);
-    ledger.run.store(settings.run, Relaxed);
-    ledger.debug.store(u64::from(cfg!(debug_assertions)), Relaxed);
-    ledger.clock_kind.store(kind as u64, Relaxed);
-    ledger.system_clock.store(u64::from(counter::is_replaced()), Relaxed);
-    ledger.invariant.store(u64::from(calibrate::is_invariant()), Relaxed);
-    ledger.ticks_per_1000_s.store(thousand_seconds(rate), Relaxed);
+    counters.set_name(name);
+    counters.run.store(settings.run, Relaxed);
+    counters.debug.store(u64::from(cfg!(debug_assertions)), Relaxed);
+    counters.clock_kind.store(kind as u64, Relaxed);
+    counters.system_clock.store(u64::from(counter::is_replaced()), Relaxed);
+    counters.invariant.store(u64::from(calibrate::is_invariant()), Relaxed);
+    counters.ticks_per_1000_s.store(thousand_seconds(rate), Relaxed);
     let reported = calibrate::reported_rate().map_or(0, thousand_seconds);
-    ledger.reported_ticks_per_1000_s.store(reported, Relaxed);
-    ledger.core_hz.store(calibrate::core_hz(rate).map_or(0, |hz| hz as u64), Relaxed);
+    counters.reported_ticks_per_1000_s.store(reported, Relaxed);
+    counters.core_hz.store(calibrate::core_hz(rate).map_or(0, |hz| hz as u64), Relaxed);
 }
 
 fn facts(id: u128, origin: calibrate::Instant) -> Facts {

@@ -12,7 +12,7 @@ use crate::errno;
 
 /// Maps private memory that reads zero in a forked child.
 pub(crate) fn private_pages(bytes: usize) -> Option<*mut u8> {
-    errno::kept(|| map_private(bytes).ok())
+    errno::preserve(|| map_private(bytes).ok())
 }
 
 pub(super) fn map_private(bytes: usize) -> io::Result<*mut u8> {
@@ -105,12 +105,12 @@ impl Process {
         ask: impl FnOnce(&Segment) -> Option<R>,
     ) -> Option<R> {
         let now = counter::stamp();
-        let a_while = self.segment.ledger().ticks_per_1000_s.load(Relaxed) / 1000 / 10;
+        let a_while = self.segment.counters().ticks_per_1000_s.load(Relaxed) / 1000 / 10;
         // No longer than that, also if the counter ran backwards.
         if (1..=a_while).contains(&self.no_space_until.load(Relaxed).wrapping_sub(now)) {
             return None;
         }
-        let found = errno::kept(|| ask(&self.segment));
+        let found = errno::preserve(|| ask(&self.segment));
         if found.is_none() {
             self.no_space_until.store(now.wrapping_add(a_while), Relaxed);
         }

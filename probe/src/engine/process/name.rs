@@ -50,7 +50,7 @@ fn keep_name(name: &str) {
     // Meets the load in `program_name`.
     NAME_LEN.store(end, Release);
     if let Some(process) = current() {
-        process.segment.ledger().set_name(name);
+        process.segment.counters().set_name(name);
     }
 }
 

@@ -13,10 +13,11 @@ use super::{PAGE, Process, current};
 use crate::errno;
 
 /// Switches of a process and of those that it was forked from.
-const MOST: usize = 64;
+const MAX_SWITCHES: usize = 64;
 
 /// The page of each that is mapped; null for none.
-static MAPPED: [AtomicPtr<u8>; MOST] = [const { AtomicPtr::new(ptr::null_mut()) }; MOST];
+static MAPPED: [AtomicPtr<u8>; MAX_SWITCHES] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; MAX_SWITCHES];
 
 const REGISTER: libc::c_int = 1 << 4;
 const EXPEDITED: libc::c_int = 1 << 3;
@@ -30,7 +31,7 @@ fn page_size() -> usize {
 /// cannot.
 fn order_threads(command: libc::c_int) -> bool {
     // SAFETY: plain numbers; no memory is involved.
-    errno::kept(|| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 })
+    errno::preserve(|| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 })
 }
 
 /// A switch: a flag, and behind its word private memory.
@@ -50,7 +51,7 @@ impl Switch {
     /// One of its own for the caller, for good; none if there is no more, or no memory.
     #[must_use]
     pub fn new() -> Option<Self> {
-        errno::kept(|| {
+        errno::preserve(|| {
             let process = current()?;
             if page_size() != PAGE || !order_threads(REGISTER) {
                 return None;

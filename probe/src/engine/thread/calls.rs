@@ -143,7 +143,7 @@ impl Thread {
         let Some(edge) = edge.or_else(|| self.find_edge(calls::key(caller, callee))) else {
             if self.is_still_alive() {
                 // Only a fold counts there, and no handler folds meanwhile.
-                cell::add(&self.tally().unplaced, more.count);
+                cell::add(&self.counters().unplaced, more.count);
             }
             return self.is_alive();
         };
@@ -180,11 +180,11 @@ impl Thread {
         for place in index.places(key) {
             let found = usize::from(place.load(Relaxed));
             if found == 0 {
-                let number = self.tally().edges.load(Relaxed) as usize;
+                let number = self.counters().edges.load(Relaxed) as usize;
                 let edge = calls.edge(number).filter(|_| self.back_edge(number))?;
                 edge.set_key(key);
                 place.store(number as u16 + 1, Relaxed);
-                calls::announce(&self.tally().edges, number as u64 + 1);
+                calls::announce(&self.counters().edges, number as u64 + 1);
                 remember(number);
                 return Some(edge);
             }

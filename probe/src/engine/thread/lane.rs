@@ -122,13 +122,13 @@ fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
     let segment = &process.segment;
     let lanes = segment.geometry().lanes();
     // Where many threads have none, not each of them asks all the others.
-    let overflowed = segment.ledger().lanes_overflowed.load(Relaxed);
+    let overflowed = segment.counters().lanes_overflowed.load(Relaxed);
     let mut reaps = overflowed == 0 || overflowed.is_power_of_two();
     let mut next = 0;
     loop {
         let number = next;
         next += 1;
-        let used = segment.ledger().lanes_used.load(Acquire);
+        let used = segment.counters().lanes_used.load(Acquire);
         if reaps && number as u64 >= used {
             reaps = false;
             // Each doubling once, so that a lane costs no more where there are many.
@@ -160,7 +160,7 @@ fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
         if let Some(calls) = thread.calls() {
             calls.claim(stamp(), clock::cpu_time_ns().unwrap_or(0));
         }
-        thread.tally.store((&raw const lane.tally).cast_mut(), Relaxed);
+        thread.counters.store((&raw const lane.counters).cast_mut(), Relaxed);
         thread.settle_in(segment, number, generation);
         if !process.is_current() {
             return None;
@@ -220,8 +220,8 @@ fn claim_overflow(process: &'static Process) -> Option<&'static Thread> {
     if !process.is_current() {
         return None;
     }
-    segment.ledger().lanes_overflowed.fetch_add(1, Relaxed);
-    thread.tally.store((&raw const lane.tally).cast_mut(), Relaxed);
+    segment.counters().lanes_overflowed.fetch_add(1, Relaxed);
+    thread.counters.store((&raw const lane.counters).cast_mut(), Relaxed);
     thread.settle_in(segment, number, 0);
     Some(thread)
 }
@@ -277,7 +277,7 @@ fn map_pages(points: usize) -> Option<&'static Thread> {
     // Where that is refused, a child must not be forked in the middle of a region.
     #[cfg(not(miri))]
     // SAFETY: advice about a page that we have just mapped.
-    errno::kept(|| unsafe { libc::madvise(pages.cast(), KEPT, libc::MADV_KEEPONFORK) });
+    errno::preserve(|| unsafe { libc::madvise(pages.cast(), KEPT, libc::MADV_KEEPONFORK) });
     // SAFETY: new pages of zeros, aligned to a page, which are a valid value of
     // atomics and null pointers.
     let thread = unsafe { &*pages.cast::<Thread>() };
@@ -403,7 +403,7 @@ fn give_up(process: &Process, thread: &Thread) {
     fold::recover(process, thread);
     // So that the next owner of the lane makes the cells its own.
     let points =
-        process.segment.ledger().points_used.load(Relaxed).min(thread.points.load(Relaxed));
+        process.segment.counters().points_used.load(Relaxed).min(thread.points.load(Relaxed));
     for entry in (0..points as usize).map(|index| thread.entry(index)) {
         if let Some(cell) = entry.cell() {
             entry.follows.store(0, Relaxed);
@@ -434,7 +434,7 @@ mod tests {
             assert!(thread.cell(index).is_some_and(|found| ptr::eq(found, cell)));
             assert!(thread.cell_of_any(index).is_some_and(|found| ptr::eq(found, cell)));
         }
-        assert!(thread.cell(1).is_none() && thread.tally.load(Relaxed).is_null());
+        assert!(thread.cell(1).is_none() && thread.counters.load(Relaxed).is_null());
         let bytes = thread.bytes.load(Relaxed) as usize;
         let pages = ptr::with_exposed_provenance_mut(ptr::from_ref(thread).addr());
         // SAFETY: nobody refers to the pages any more.

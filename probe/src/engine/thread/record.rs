@@ -56,10 +56,10 @@ impl Thread {
         cell.record_as(staged, measured, (credible, kept_cpu), bucket, sums, written);
         self.count_call(what, measured, written);
         if begins_page(written) && !self.back_page(written) {
-            return self.count(|tally| &tally.unrecorded);
+            return self.count(|counters| &counters.unrecorded);
         }
         self.slot(written).fill_counted(start, elapsed, exclusive, what);
-        ring::publish(&self.tally().written, written.wrapping_add(1));
+        ring::publish(&self.counters().written, written.wrapping_add(1));
         // So that the next one has nothing to fold.
         fold::announce(self, written.wrapping_add(1));
     }

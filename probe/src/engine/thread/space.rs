@@ -159,7 +159,7 @@ impl Thread {
     pub(crate) fn shared_cell(&self, point: &Point) -> Option<Entered<'static>> {
         let (index, control) = (point.index(), point.control());
         let process = process::current()?;
-        let control = control.meant();
+        let control = control.sanitized();
         let segment = &process.segment;
         let entry = segment.entry(index)?;
         // One of the two may be missing, and then it is taken as it was put there; or it is cleared
@@ -209,7 +209,7 @@ impl Thread {
             Cell::add_amounts_shared(sums, amounts);
         }
         cell.record_shared(measured, bucket);
-        self.count(|tally| &tally.unrecorded);
+        self.count(|counters| &counters.unrecorded);
     }
 
     /// The bucket's counter in a shared cell; none if there is no space.

@@ -20,7 +20,7 @@ pub struct CellPicture {
     /// Figures of that owner.
     pub live: Sums,
     /// Figures of owners before, in the same epoch.
-    pub settled: Sums,
+    pub retired: Sums,
     /// Measurements in windows that a reset has ended.
     pub past_count: u64,
     /// Exclusive ticks in windows that a reset has ended.
@@ -82,8 +82,8 @@ impl Cell {
         find: impl FnOnce(u32) -> Option<&'a SumWords>,
     ) -> CellRead {
         let commit = self.restarts();
-        let (settled, past) = self.settled_sums(commit);
-        picture.epoch = self.settled[(commit & 1) as usize].epoch.load(Ordering::Relaxed) as u32;
+        let (retired, past) = self.retired_sums(commit);
+        picture.epoch = self.retired[(commit & 1) as usize].epoch.load(Ordering::Relaxed) as u32;
         picture.point = self.point.load(Ordering::Relaxed) as u32;
         (picture.past_count, picture.past_exclusive) = past;
         picture.restarts = commit;
@@ -98,11 +98,11 @@ impl Cell {
             picture.owner = live.owner.load(Ordering::Relaxed) as u32;
             void
         });
-        // Only a reset clears the histogram, and it leaves nothing settled.
-        if looked.found && settled.count == 0 {
+        // Only a reset clears the histogram, and it leaves nothing retired.
+        if looked.found && retired.count == 0 {
             picture.parts = Parts::default();
         }
-        picture.settled = settled;
+        picture.retired = retired;
         picture.staged = looked.staged;
         // No restart came in between.
         let same = looked.is_whole && self.commit.load(Ordering::Relaxed) == commit;
@@ -247,22 +247,22 @@ impl Cell {
         self.commit.load(Ordering::Relaxed) != restarts
     }
 
-    pub(super) fn settled_sums(&self, commit: u64) -> (Sums, (u64, u64)) {
-        let settled = &self.settled[(commit & 1) as usize];
+    pub(super) fn retired_sums(&self, commit: u64) -> (Sums, (u64, u64)) {
+        let retired = &self.retired[(commit & 1) as usize];
         let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let sums = Sums {
-            count: get(&settled.count),
-            exclusive: get(&settled.exclusive),
-            inclusive: get(&settled.inclusive),
-            off_cpu: get(&settled.off_cpu),
-            switches: get(&settled.switches),
-            min: get(&settled.min),
-            max: get(&settled.max),
+            count: get(&retired.count),
+            exclusive: get(&retired.exclusive),
+            inclusive: get(&retired.inclusive),
+            off_cpu: get(&retired.off_cpu),
+            switches: get(&retired.switches),
+            min: get(&retired.min),
+            max: get(&retired.max),
             last: 0,
-            squares: u128::from(get(&settled.squares_high)) << 64
-                | u128::from(get(&settled.squares_low)),
+            squares: u128::from(get(&retired.squares_high)) << 64
+                | u128::from(get(&retired.squares_low)),
             average_fixed: 0,
         };
-        (sums, (get(&settled.past_count), get(&settled.past_exclusive)))
+        (sums, (get(&retired.past_count), get(&retired.past_exclusive)))
     }
 }

@@ -61,7 +61,7 @@ fn a_cell_is_what_lists_of_measurements_would_be() {
     for _ in 0..times(50) {
         let bucket = AtomicU64::new(0);
         let (mut control, mut owner) = (Control(1), 1);
-        let (mut live, mut settled, mut past) = (Sums::default(), Sums::default(), (0, 0));
+        let (mut live, mut retired, mut past) = (Sums::default(), Sums::default(), (0, 0));
         let mut folded = 0;
         let cell = Cell::new();
         cell.prepare(3, control, owner);
@@ -85,17 +85,17 @@ fn a_cell_is_what_lists_of_measurements_would_be() {
                 control = if reset { control.with(Change::Reset) } else { control };
                 owner += u32::from(moved);
                 cell.follow(control, owner, |_| ());
-                settled.merge(&live);
+                retired.merge(&live);
                 live = Sums::default();
                 if reset {
-                    past.0 += settled.count;
-                    past.1 += settled.exclusive;
-                    settled = Sums::default();
+                    past.0 += retired.count;
+                    past.1 += retired.exclusive;
+                    retired = Sums::default();
                 }
             }
             let picture = whole(&cell);
             assert_eq!(picture.live, live);
-            assert_eq!(picture.settled, settled);
+            assert_eq!(picture.retired, retired);
             assert_eq!((picture.past_count, picture.past_exclusive), past);
             assert_eq!((picture.epoch, picture.owner), (control.epoch(), owner));
             assert_eq!((picture.point, picture.folded, picture.staged), (3, folded, false));

@@ -8,7 +8,7 @@ use super::{
     ON, after_reset, amounts_left, assert_ready, check, make_ready, memory, new_cell, record,
     record_amounts, torn_or_whole, whole, with_amounts,
 };
-use crate::amounts::MOST;
+use crate::amounts::MAX_AMOUNTS;
 use crate::cell::{Cell, Sums};
 use crate::control::{Alpha, Change};
 use crate::sync::{AtomicU64, Ordering, watch};
@@ -126,7 +126,7 @@ pub(super) fn cell_same_sequence() {
     });
 }
 
-/// A whole picture around a change of owner: what was live is settled, at once.
+/// A whole picture around a change of owner: what was live is retired, at once.
 pub(super) fn cell_new_owner() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
@@ -140,7 +140,7 @@ pub(super) fn cell_new_owner() {
             })
         };
         if let Some(picture) = whole(&cell) {
-            let seen = (picture.restarts, picture.live.count, picture.settled.count);
+            let seen = (picture.restarts, picture.live.count, picture.retired.count);
             assert!([(0, 1, 0), (1, 0, 1), (1, 1, 1)].contains(&seen), "{seen:?}");
         }
         writer.join().unwrap();
@@ -286,7 +286,7 @@ pub(super) fn cell_sums_of_amounts() {
         let (cell, sums) = with_amounts([10, 100]);
         watch(&*cell, &["seq"]);
         // The first two of both live copies.
-        for word in [0, 1, MOST, MOST + 1] {
+        for word in [0, 1, MAX_AMOUNTS, MAX_AMOUNTS + 1] {
             sums[word].watch();
         }
         let writer = {

@@ -8,7 +8,7 @@ use super::{
     ON, after_reset, amounts_left, check, check_within, memory, new_cell, record, torn_or_whole,
     whole, with_amounts,
 };
-use crate::amounts::MOST;
+use crate::amounts::MAX_AMOUNTS;
 use crate::cell::{Sums, add};
 use crate::sync::{self, AtomicU64, Ordering, watch};
 
@@ -24,7 +24,7 @@ fn left_by_death<T: PartialEq>(copy: impl Fn() -> T) -> Option<T> {
     (copy() == first).then_some(first)
 }
 
-/// A writer killed anywhere around two changes of owner: live and settled
+/// A writer killed anywhere around two changes of owner: live and retired
 /// together are what it had finished, neither less nor twice.
 pub(super) fn cell_death_between_owners() {
     check_within(2, || {
@@ -40,17 +40,17 @@ pub(super) fn cell_death_between_owners() {
                 cell.follow(ON, 3, |_| unreachable!());
             })
         };
-        let copy = || whole(&cell).map(|picture| picture.live.count + picture.settled.count);
+        let copy = || whole(&cell).map(|picture| picture.live.count + picture.retired.count);
         if let Some(left) = left_by_death(copy) {
             assert!(left.is_none_or(|total| total == 1), "{left:?}");
         }
         writer.join().unwrap();
-        assert_eq!(whole(&cell).unwrap().settled.count, 1);
+        assert_eq!(whole(&cell).unwrap().retired.count, 1);
     });
 }
 
 /// The same of a sum and an extreme, which are not moved with the count.
-pub(super) fn cell_death_and_settled_figures() {
+pub(super) fn cell_death_and_retired_figures() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
         record(&cell, 10, &bucket);
@@ -62,7 +62,7 @@ pub(super) fn cell_death_and_settled_figures() {
         let copy = || {
             let picture = torn_or_whole(&cell);
             let mut both = picture.live;
-            both.merge(&picture.settled);
+            both.merge(&picture.retired);
             (both.exclusive, both.min)
         };
         if let Some(left) = left_by_death(copy) {
@@ -121,12 +121,12 @@ pub(super) fn cell_death_and_histogram() {
 
 /// A writer killed anywhere in a change of owners, after which sums are moved to the
 /// copy in force: all owners together have what they had, neither less nor twice.
-pub(super) fn cell_death_and_settled_amounts() {
+pub(super) fn cell_death_and_retired_amounts() {
     check(|| {
         let (cell, sums) = with_amounts([10, 0]);
         watch(&*cell, &["seq", "commit", "version"]);
         // Live, and in the copy that is in force after a restart.
-        for word in [MOST, MOST + MOST + MOST] {
+        for word in [MAX_AMOUNTS, MAX_AMOUNTS + MAX_AMOUNTS + MAX_AMOUNTS] {
             sums[word].watch();
         }
         let writer = {

@@ -110,7 +110,7 @@ fn restart(
 pub(super) fn cell_mended_new_owner() {
     at_each_store(|store| {
         let words = ["seq", "commit", "version", "version#1", "count#1"];
-        let look = |it: &CellPicture| [0, it.live.count, it.settled.count];
+        let look = |it: &CellPicture| [0, it.live.count, it.retired.count];
         restart(store, (ON, 2), &words, look, &[[0, 1, 0], [0, 0, 1], [0, 1, 1]])
     });
 }

@@ -36,10 +36,10 @@ use std::pin::Pin;
 #[pfp::function]
 fn empty() {}
 
-struct Tally(u32);
+struct LaneCounters(u32);
 
 #[pfp::all_functions]
-impl Tally {
+impl LaneCounters {
     /// A constant, a constructor and methods of each kind.
     const START: u32 = 1;
 
@@ -72,7 +72,7 @@ impl Tally {
 }
 
 #[pfp::all_functions]
-impl Display for Tally {
+impl Display for LaneCounters {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{}", self.0)
     }
@@ -80,15 +80,15 @@ impl Display for Tally {
 
 fn tallied() -> u32 {
     pfp::register_thread!();
-    pfp::register_thread!("tally");
-    let mut tally = Tally::new();
+    pfp::register_thread!("counters");
+    let mut counters = LaneCounters::new();
     for _ in 0..2 {
-        tally.next();
+        counters.next();
         pfp::finish_frame!();
     }
-    drop(tally.later(&tally));
-    let found = tally.named() + tally.sum(1_u8);
-    found + u32::from(tally.to_string().is_empty()) + tally.skipped()
+    drop(counters.later(&counters));
+    let found = counters.named() + counters.sum(1_u8);
+    found + u32::from(counters.to_string().is_empty()) + counters.skipped()
 }
 
 #[pfp::function("items after the point")]

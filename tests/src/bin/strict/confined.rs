@@ -13,7 +13,7 @@ const POINTS: usize = 64;
 static NAMED: [pfp::Point; 2 * POINTS] = [const { pfp::Point::new("one of many") }; 2 * POINTS];
 static HAND: pfp::Point = pfp::Point::new("by hand");
 static LAPS: [pfp::Point; 2] = [pfp::Point::new("lap one"), pfp::Point::new("lap two")];
-static SIZED: pfp::Timed = pfp::Timed::new("sized", &["bytes"]);
+static SIZED: pfp::MeteredPoint = pfp::MeteredPoint::new("sized", &["bytes"]);
 const NUMBERED: u32 = 5;
 /// The exit status, which nobody else has.
 const ORDERLY: i32 = 7;

@@ -10,7 +10,7 @@ const CALLS: u64 = 3000;
 /// Calls before there are threads: all tuples once.
 const ALONE: u64 = 12;
 
-static FORMER: pfp::Timed = pfp::Timed::new("former", &["bytes", "requests"]);
+static FORMER: pfp::MeteredPoint = pfp::MeteredPoint::new("former", &["bytes", "requests"]);
 
 fn many(items: u64) -> u64 {
     let bytes = 1000 + items * 24;

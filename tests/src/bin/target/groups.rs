@@ -26,7 +26,7 @@ pub(crate) fn rank(name: &str, members: u32, rounds: u64, how: &str) {
         let count = pfp::cycle_count(&PHASE, SyncScope::External(&group), || burn_a_little(round));
         let synced = count.synced;
         let all_came = synced.all_came.expect("it is a member");
-        assert!(!synced.stranger && count.result == round);
+        assert!(!synced.not_member && count.result == round);
         say("round", &[&round, &came, &all_came, &count.start.ticks, &count.since_all_came()]);
         say("dead", &[&synced.dead, &synced.absent]);
     }

@@ -188,7 +188,7 @@ pub(crate) fn listed() {
     static LITERAL: pfp::Point = pfp::Point::new("a literal");
     static ELSEWHERE: pfp::Point = pfp::Point::at("elsewhere", "grammar.y", 12);
     static OFF: pfp::Point = pfp::Point::new("off").starts_off();
-    static SENT: pfp::Timed = pfp::Timed::new("sent", &["bytes"]);
+    static SENT: pfp::MeteredPoint = pfp::MeteredPoint::new("sent", &["bytes"]);
     static NEVER: pfp::Point = pfp::Point::new("never met");
 
     fn in_a_function() {

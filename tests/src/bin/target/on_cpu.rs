@@ -12,7 +12,7 @@ use pfp_tests::{os, stolen};
 /// CPU time of each thread: so long that reading two clocks one after the other
 /// is nothing.
 const EACH: Duration = Duration::from_millis(300);
-/// One region. Long beside the clock reading of the dearest rung, which is
+/// One region. Long beside the clock reading of the dearest clock source, which is
 /// measured too but belongs to nobody.
 const PIECE: Duration = Duration::from_micros(1500);
 

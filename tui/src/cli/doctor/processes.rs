@@ -181,20 +181,20 @@ pub(super) fn open(info: &Info) -> Result<Segment, OpenError> {
 
 /// A process that can be watched: is its clock one to trust?
 pub(super) fn of_clock(about: &'static str, segment: &Segment, mut found: String) -> Finding {
-    let ledger = segment.ledger();
+    let counters = segment.counters();
     let astray: u64 = (0..=segment.overflow_lane())
-        .take(usize::try_from(ledger.lanes_used.load(Relaxed)).unwrap_or(usize::MAX))
-        .filter_map(|lane| Some(segment.lane(lane)?.tally.anomalies.load(Relaxed)))
+        .take(usize::try_from(counters.lanes_used.load(Relaxed)).unwrap_or(usize::MAX))
+        .filter_map(|lane| Some(segment.lane(lane)?.counters.anomalies.load(Relaxed)))
         .fold(0, u64::saturating_add);
-    let rate = ledger.ticks_per_1000_s.load(Relaxed) as f64 / 1000.0;
-    let pair_ns = ledger.overhead_pair.load(Relaxed) as f64 / rate * 1e9;
-    if ledger.debug.load(Relaxed) == 1 && is_unoptimised(pair_ns) {
+    let rate = counters.ticks_per_1000_s.load(Relaxed) as f64 / 1000.0;
+    let pair_ns = counters.overhead_pair.load(Relaxed) as f64 / rate * 1e9;
+    if counters.debug.load(Relaxed) == 1 && is_unoptimised(pair_ns) {
         found.push_str(&format!(
             "; pfp is built without optimisation: a region costs {pair_ns:.0} ns"
         ));
         return Finding::note(about, found).advice(OPTIMISE);
     }
-    let replaced = ledger.system_clock.load(Relaxed) == 1;
+    let replaced = counters.system_clock.load(Relaxed) == 1;
     if astray > 0 {
         found.push_str(&format!("; its tick counter went astray {astray} times"));
     }

@@ -7,10 +7,10 @@ use std::sync::atomic::{
     Ordering::{Relaxed, Release},
 };
 
-use pfp_shm_layout::amounts::{Amounts, MOST};
+use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS};
 use pfp_shm_layout::control::Control;
 
-use super::{NONE, REST, Timed, bit};
+use super::{MeteredPoint, NONE, REST, bit};
 use crate::amount::in_order;
 use crate::engine::cold;
 use crate::engine::figures::{self, Histogram};
@@ -19,7 +19,7 @@ use crate::engine::process::{self, entries::miss_unregistered};
 use crate::engine::turn::Denied;
 use crate::{Amount, Point, Stats};
 
-impl Timed {
+impl MeteredPoint {
     /// Measures until a guard, which has no region yet, is dropped: one that is filled
     /// where it stays need not be copied, which would wait for the counter.
     #[doc(hidden)]
@@ -27,7 +27,7 @@ impl Timed {
     pub fn measure_in<A: Amount, const N: usize>(
         &'static self,
         amounts: [A; N],
-        guard: &mut TimedGuard,
+        guard: &mut MeteredGuard,
     ) {
         let control = self.point.control();
         if control.enabled() {
@@ -45,7 +45,7 @@ impl Timed {
     /// Word by word, as they were written a moment ago: wider reads would wait until that
     /// has reached the cache.
     #[inline(always)]
-    pub(crate) fn begin_with(&'static self, guard: &mut TimedGuard) {
+    pub(crate) fn begin_with(&'static self, guard: &mut MeteredGuard) {
         let control = self.point.control();
         if control.enabled() {
             // SAFETY: the caller has filled them.
@@ -61,13 +61,13 @@ impl Timed {
     /// Begins a region of a point that is on, with one amount or two: those stay in
     /// registers.
     #[inline(never)]
-    fn begin_two(&'static self, control: Control, guard: &mut TimedGuard, a: u64, b: u64) {
+    fn begin_two(&'static self, control: Control, guard: &mut MeteredGuard, a: u64, b: u64) {
         self.begin_on(control, guard, [a, b, 0, 0], Self::find_two);
     }
 
     /// The same with more.
     #[inline(never)]
-    fn begin_four(&'static self, control: Control, guard: &mut TimedGuard, amounts: Amounts) {
+    fn begin_four(&'static self, control: Control, guard: &mut MeteredGuard, amounts: Amounts) {
         self.begin_on(control, guard, amounts, Self::find);
     }
 
@@ -75,7 +75,7 @@ impl Timed {
     fn begin_on(
         &'static self,
         control: Control,
-        guard: &mut TimedGuard,
+        guard: &mut MeteredGuard,
         amounts: Amounts,
         find: impl FnOnce(&'static Self, &Amounts) -> Option<&'static Point>,
     ) {
@@ -94,7 +94,7 @@ impl Timed {
     /// Begins a region whose amounts, which the guard has, were not met before.
     #[cold]
     #[inline(never)]
-    fn begin_new(&'static self, control: Control, guard: &mut TimedGuard) {
+    fn begin_new(&'static self, control: Control, guard: &mut MeteredGuard) {
         // SAFETY: the caller has filled them.
         let amounts = unsafe { guard.amounts.assume_init_ref() };
         let Some((point, is_rest)) = self.choose_new(amounts) else { return };
@@ -206,7 +206,7 @@ impl Timed {
 
     /// What all regions had of each amount; see [`Self::amounts`].
     pub(crate) fn sums(&'static self) -> Vec<(&'static str, u128)> {
-        let mut sums = [0_u128; MOST];
+        let mut sums = [0_u128; MAX_AMOUNTS];
         let word = self.point.word();
         for (place, point) in self.parts() {
             let one = std::iter::once(point);
@@ -223,13 +223,13 @@ impl Timed {
     }
 }
 
-/// Measures a region with amounts until it is dropped; see [`Timed::measure`].
+/// Measures a region with amounts until it is dropped; see [`MeteredPoint::measure`].
 ///
 /// It belongs to its thread: it cannot be sent to another one.
 #[must_use = "a guard that is not bound to a name ends its region at once"]
 #[derive(Debug)]
 #[repr(C)]
-pub struct TimedGuard {
+pub struct MeteredGuard {
     /// Always defined, and not dropped by itself. First, as C's inline functions
     /// expect it.
     guard: MaybeUninit<Guard>,
@@ -240,7 +240,7 @@ pub struct TimedGuard {
     thread_bound: PhantomData<*const ()>,
 }
 
-impl TimedGuard {
+impl MeteredGuard {
     /// A guard that has no region, for the macros.
     #[doc(hidden)]
     #[inline(always)]
@@ -254,7 +254,7 @@ impl TimedGuard {
     }
 }
 
-impl Drop for TimedGuard {
+impl Drop for MeteredGuard {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: defined from the start.

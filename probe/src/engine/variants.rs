@@ -20,14 +20,14 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use pfp_shm_layout::amounts::{Amounts, MOST, VARIANTS};
+use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS, VARIANTS};
 
-pub use measuring::TimedGuard;
+pub use measuring::MeteredGuard;
 
-use crate::engine::process::Process;
-use crate::engine::process::entries::NotEntered;
-use crate::engine::state::{Kind, Name};
-use crate::engine::turn::Turn;
+use super::process::Process;
+use super::process::entries::NotEntered;
+use super::state::{Kind, Name};
+use super::turn::Turn;
 use crate::point::Point;
 
 /// In place of a first amount: this variant is not there yet.
@@ -47,7 +47,7 @@ const LONGEST_NAME: usize = 32;
 /// [`crate::scope!`] makes one at the place where it stands.
 ///
 /// ```
-/// static TRIAD: pfp::Timed = pfp::Timed::new("triad", &["bytes", "flops"]);
+/// static TRIAD: pfp::MeteredPoint = pfp::MeteredPoint::new("triad", &["bytes", "flops"]);
 ///
 /// fn triad(a: &mut [f64], b: &[f64], c: &[f64], by: f64) {
 ///     let n = a.len();
@@ -62,14 +62,14 @@ const LONGEST_NAME: usize = 32;
 /// ```
 #[derive(Debug)]
 #[repr(C)]
-pub struct Timed {
+pub struct MeteredPoint {
     /// The whole. It measures nothing by itself. First, as C's inline functions
     /// expect it.
     point: Point,
     names: &'static [&'static str],
     /// What the variants' regions have; [`NONE`] first while there is no such
     /// variant.
-    keys: [[AtomicU64; MOST]; VARIANTS],
+    keys: [[AtomicU64; MAX_AMOUNTS]; VARIANTS],
     /// The first two of those if the others are 0, [`NONE`] first otherwise: of regions
     /// that have no more, so that there is half as much to compare.
     pairs: [[AtomicU64; 2]; VARIANTS],
@@ -90,14 +90,14 @@ pub struct Timed {
     points: [Point; VARIANTS + 1],
 }
 
-impl Timed {
+impl MeteredPoint {
     /// A point with these names of amounts.
     pub(crate) const fn of(point: Point, names: &'static [&'static str]) -> Self {
-        assert!(!names.is_empty() && names.len() <= MOST, "a point has one to four amounts");
+        assert!(!names.is_empty() && names.len() <= MAX_AMOUNTS, "a point has one to four amounts");
         Self {
             point: point.of_amounts(),
             names,
-            keys: [const { [const { AtomicU64::new(NONE) }; MOST] }; VARIANTS],
+            keys: [const { [const { AtomicU64::new(NONE) }; MAX_AMOUNTS] }; VARIANTS],
             pairs: [const { [const { AtomicU64::new(NONE) }; 2] }; VARIANTS],
             bits: AtomicU64::new(0),
             has_rest: AtomicU32::new(0),
@@ -147,7 +147,7 @@ impl Timed {
         for (key, point) in self.keys.iter().zip(&self.points) {
             // Meets the store in `enter_variant`: the rest of the key, and the point.
             let is_first = key[0].load(Acquire) == amounts[0];
-            if is_first && (1..MOST).all(|at| key[at].load(Relaxed) == amounts[at]) {
+            if is_first && (1..MAX_AMOUNTS).all(|at| key[at].load(Relaxed) == amounts[at]) {
                 // What is as large as what stands for none.
                 return (amounts[0] != NONE).then_some(point);
             }
@@ -253,7 +253,7 @@ impl Timed {
 
     /// The point that comes first.
     pub(crate) fn whole(&'static self) -> &'static Point {
-        // Meets `Point::timed`.
+        // Meets `Point::metered`.
         let _ = (&raw const *self).expose_provenance();
         &self.point
     }
@@ -269,13 +269,13 @@ fn bit(a: u64, b: u64) -> u64 {
 /// A text of bounded length: what a variant's regions have. It is written where
 /// nothing may be allocated.
 pub(crate) struct Description {
-    bytes: [u8; MOST * (LONGEST_NAME + 22)],
+    bytes: [u8; MAX_AMOUNTS * (LONGEST_NAME + 22)],
     len: usize,
 }
 
 impl Description {
     pub(crate) const fn new() -> Self {
-        Self { bytes: [0; MOST * (LONGEST_NAME + 22)], len: 0 }
+        Self { bytes: [0; MAX_AMOUNTS * (LONGEST_NAME + 22)], len: 0 }
     }
 
     pub(crate) fn as_str(&self) -> &str {
@@ -294,30 +294,30 @@ impl Write for Description {
 
 impl Point {
     /// Says of what it is a variant, before it is registered.
-    pub(crate) fn belong_to(&self, timed: &'static Timed) {
+    pub(crate) fn belong_to(&self, metered: &'static MeteredPoint) {
         if let Name::Variant(of, _) = &self.state.name {
-            of.store(ptr::from_ref(timed).cast_mut().cast(), Release);
+            of.store(ptr::from_ref(metered).cast_mut().cast(), Release);
         }
     }
 
     /// The point with amounts that this is the whole of.
-    pub(crate) fn timed(&'static self) -> Option<&'static Timed> {
+    pub(crate) fn metered(&'static self) -> Option<&'static MeteredPoint> {
         // A reference to the part is none to the whole: that was exposed in
-        // `Timed::point`.
-        let timed = ptr::with_exposed_provenance::<Timed>((&raw const *self).addr());
-        // SAFETY: such a point is the first field of a `Timed`, which is a static as
+        // `MeteredPoint::point`.
+        let metered = ptr::with_exposed_provenance::<MeteredPoint>((&raw const *self).addr());
+        // SAFETY: such a point is the first field of a `MeteredPoint`, which is a static as
         // this is, and `repr(C)`.
-        self.has_amounts().then(|| unsafe { &*timed })
+        self.has_amounts().then(|| unsafe { &*metered })
     }
 }
 
 /// What kind of point this is, for what has to treat variants by themselves.
-pub(crate) fn variant_of(point: &Point) -> Option<(&'static Timed, usize)> {
+pub(crate) fn variant_of(point: &Point) -> Option<(&'static MeteredPoint, usize)> {
     match point.kind() {
         Kind::Plain => None,
         Kind::Variant { of, place } => {
             // SAFETY: null, or a static that the point is in.
-            let of = unsafe { of.load(Acquire).cast::<Timed>().as_ref() }?;
+            let of = unsafe { of.load(Acquire).cast::<MeteredPoint>().as_ref() }?;
             Some((of, usize::from(place)))
         }
     }
@@ -328,9 +328,9 @@ pub(crate) fn enter(
     process: &'static Process,
     point: &Point,
 ) -> Result<&'static AtomicU64, NotEntered> {
-    let (timed, place) = variant_of(point).ok_or(NotEntered::NoPlace)?;
-    let of = timed.point().number().ok_or(NotEntered::NoPlace)? as usize;
+    let (metered, place) = variant_of(point).ok_or(NotEntered::NoPlace)?;
+    let of = metered.point().number().ok_or(NotEntered::NoPlace)? as usize;
     let mut amounts = Description::new();
-    timed.describe(place, &mut amounts);
+    metered.describe(place, &mut amounts);
     process.enter_variant(point, of, amounts.as_str())
 }

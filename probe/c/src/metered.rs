@@ -8,23 +8,23 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use probe::{Point, Timed, TimedGuard};
+use probe::{MeteredGuard, MeteredPoint, Point};
 
 use crate::named::word;
 use crate::status::Status;
 use crate::{arena, places};
 
 /// Points that are kept.
-const MOST: usize = 1 << 14;
+const MAX_POINTS: usize = 1 << 14;
 /// Amounts of a point.
 const AMOUNTS: usize = 4;
 
-/// `pfp_timed_site_t` of `pfp.h`.
+/// `pfp_metered_site_t` of `pfp.h`.
 #[repr(C)]
 pub(crate) struct TimedSite {
     /// A word that reads as "not registered" stands behind what this points to at
     /// first.
-    point: AtomicPtr<Timed>,
+    point: AtomicPtr<MeteredPoint>,
     name: *const c_char,
     file: *const c_char,
     /// Their names, with commas between them.
@@ -34,7 +34,7 @@ pub(crate) struct TimedSite {
 
 // As C lays them out.
 const _: () = assert!(size_of::<TimedSite>() == 40);
-const _: () = assert!(size_of::<TimedGuard>() == 12 * size_of::<u64>());
+const _: () = assert!(size_of::<MeteredGuard>() == 12 * size_of::<u64>());
 
 /// A point and where it stands.
 struct Place {
@@ -42,7 +42,7 @@ struct Place {
     file: &'static str,
     amounts: &'static str,
     line: c_uint,
-    timed: Timed,
+    metered: MeteredPoint,
     next: AtomicPtr<Place>,
 }
 
@@ -60,7 +60,7 @@ unsafe fn point_at(
     file: *const c_char,
     line: c_uint,
     amounts: *const c_char,
-) -> Option<&'static Timed> {
+) -> Option<&'static MeteredPoint> {
     // SAFETY: as the caller says.
     let of = |text: *const c_char| (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) });
     let [name, amounts] = [of(name)?.to_bytes(), of(amounts)?.to_bytes()];
@@ -74,9 +74,9 @@ unsafe fn point_at(
     };
     let mut first = PLACES.load(Acquire);
     if let Some(known) = find(first, is_it) {
-        return Some(&known.timed);
+        return Some(&known.metered);
     }
-    if COUNT.load(Relaxed) >= MOST || amounts.is_empty() {
+    if COUNT.load(Relaxed) >= MAX_POINTS || amounts.is_empty() {
         return None;
     }
     let [(_, name), (_, file), (_, amounts)] =
@@ -89,7 +89,7 @@ unsafe fn point_at(
         file,
         amounts,
         line,
-        timed: Timed::at(name, file, line, &names[..count]),
+        metered: MeteredPoint::at(name, file, line, &names[..count]),
         next: AtomicPtr::new(first),
     })?;
     loop {
@@ -97,11 +97,11 @@ unsafe fn point_at(
         // Meets `Acquire` above and in `find`: the place is filled.
         let Err(found) = PLACES.compare_exchange(first, link, Release, Acquire) else {
             COUNT.fetch_add(1, Relaxed);
-            return Some(&new.timed);
+            return Some(&new.metered);
         };
         // Somebody else, or a signal handler, was faster, maybe with the same one.
         if let Some(known) = find(found, is_it) {
-            return Some(&known.timed);
+            return Some(&known.metered);
         }
         new.next.store(found, Relaxed);
         first = found;
@@ -122,28 +122,28 @@ fn find(first: *const Place, is_it: impl Fn(&Place) -> bool) -> Option<&'static 
 /// `scope` is valid for writes and has its amounts, and `site` is a site of the header's
 /// macros.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn pfp_timed_begin_site(scope: &mut TimedGuard, site: &TimedSite) {
+pub(crate) unsafe extern "C" fn pfp_metered_begin_site(scope: &mut MeteredGuard, site: &TimedSite) {
     let point = site.point.load(Acquire);
     // SAFETY: a point with amounts begins as any does.
     let word = unsafe { word(point.cast()) };
     if word == probe::c::UNREGISTERED {
         // SAFETY: the macros of `pfp.h` put string literals there.
-        let timed = unsafe { point_at(site.name, site.file, site.line, site.amounts) };
-        let Some(timed) = timed else { return };
+        let metered = unsafe { point_at(site.name, site.file, site.line, site.amounts) };
+        let Some(metered) = metered else { return };
         // Meets `Acquire` above.
-        site.point.store(ptr::from_ref(timed).cast_mut(), Release);
-        probe::c::begin_timed(timed, scope);
+        site.point.store(ptr::from_ref(metered).cast_mut(), Release);
+        probe::c::begin_metered(metered, scope);
     } else {
         // SAFETY: any other word is that of a point of ours, which is never freed.
-        probe::c::begin_timed(unsafe { &*point }, scope);
+        probe::c::begin_metered(unsafe { &*point }, scope);
     }
 }
 
 /// See `pfp.h`, which calls this for a point that is on or not registered, with the
 /// amounts in the scope and a tag of 0. What is no point of amounts is not measured.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn pfp_timed_begin_point(scope: &mut TimedGuard, point: &'static Point) {
-    if !probe::c::begin_timed_of(point, scope) {
+pub(crate) extern "C" fn pfp_metered_begin_point(scope: &mut MeteredGuard, point: &'static Point) {
+    if !probe::c::begin_metered_of(point, scope) {
         probe::c::count_refusal();
     }
 }
@@ -154,7 +154,7 @@ pub(crate) extern "C" fn pfp_timed_begin_point(scope: &mut TimedGuard, point: &'
 ///
 /// `scope` was filled by one of the two above, on this thread, and was not ended.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn pfp_timed_end_on(scope: *mut TimedGuard) {
+pub(crate) unsafe extern "C" fn pfp_metered_end_on(scope: *mut MeteredGuard) {
     // SAFETY: as the caller says.
     unsafe { ptr::drop_in_place(scope) };
 }
@@ -177,7 +177,7 @@ pub(crate) unsafe extern "C" fn pfp_point_amounts(
         return None;
     }
     // SAFETY: as the caller says.
-    unsafe { point_at(name, file, line, amounts) }.map(probe::Timed::point)
+    unsafe { point_at(name, file, line, amounts) }.map(probe::MeteredPoint::point)
 }
 
 /// See `pfp.h`.
