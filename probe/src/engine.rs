@@ -20,7 +20,7 @@
 //! door: makes what a begin has missed
 //! finish, by_hand, ending, scope: begins and ends, and the ways out of the hot path
 //! elsewhere, polls, future: regions of devices, of the clock, and of futures
-//! context, point, figures, numeric, named, reading, group, gpu, program: behind the public types
+//! context, point, figures, numeric, reading, program: behind the public types
 //! ```
 //!
 //! Only one way leads back up: to make the process calls [`copies::Copy`]'s `calibrate`, which
@@ -46,16 +46,12 @@ mod finish;
 mod fold;
 pub(crate) mod future;
 mod gate;
-#[cfg(feature = "cuda")]
-pub(crate) mod gpu;
-pub(crate) mod group;
 pub(crate) mod guard;
 mod image;
 mod lap;
 mod leader;
 pub(crate) mod measure;
 mod moment;
-pub(crate) mod named;
 mod names;
 pub(crate) mod numeric;
 #[cfg(all(test, not(miri)))]
@@ -82,8 +78,6 @@ pub(crate) mod variants;
 
 pub use self::guard::Guard;
 pub use self::variants::{MeteredGuard, MeteredPoint};
-#[cfg(feature = "cuda")]
-pub(crate) use crate::errno;
 pub use crate::frame::__finish_frame;
 
 /// What to do where the system refuses shared memory, or private memory.

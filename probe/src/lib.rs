@@ -73,8 +73,7 @@
 //! | by number, as in the PFP of real-time systems | [`Point::numbered`], [`Point::begin_once`] |
 //! | a scheduler's tasks, interrupts | [`task_switch`], [`ExecutionContext`] |
 //! | with bytes, flops, items | `scope!("name", bytes = n)`, [`MeteredPoint`] |
-//! | stopwatch; repeated runs; phases that begin together | [`CpuTimer`]; [`sample`]; [`cycle_count`] |
-//! | a GPU's streams, with the feature `cuda` | `GpuTimer` |
+//! | stopwatch; repeated runs; phases that begin together; a GPU's streams | the package `pfp-timing` |
 //! | the program's own look at its figures | [`Point::stats`], [`snapshot_to`], [`show`] |
 //!
 //! [`scope!`], [`function_scope!`], [`#[function]`](macro@function),
@@ -198,6 +197,9 @@ pub mod own;
 #[doc(hidden)]
 pub mod past;
 mod point;
+/// For the package of timers; not part of the interface.
+#[doc(hidden)]
+pub mod reading;
 #[cfg(feature = "enabled")]
 mod snapshot;
 /// For libraries that another tool's interface calls; not part of the interface.
@@ -209,7 +211,6 @@ mod stats;
 #[cfg(feature = "enabled")]
 #[doc(hidden)]
 pub mod table;
-mod timing;
 #[cfg(feature = "enabled")]
 mod word;
 
@@ -225,7 +226,6 @@ pub use self::{
     future::{Measured, TimedMeasured},
     point::{NUMERIC, Point},
     stats::Stats,
-    timing::*,
 };
 
 /// For [`function_scope!`]: the last part of the path that `inner` is in.

@@ -4,7 +4,7 @@ use std::ffi::{CString, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use pfp::Gpu;
+use pfp_timing::Gpu;
 
 use crate::c::{self, Compiler, Link};
 

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use probe::CpuTimer;
+use pfp_timing::CpuTimer;
 
 use crate::status::Status;
 

@@ -102,7 +102,7 @@ pub(crate) fn record_past(point: &'static Point, past: &Past, is_inside: bool) {
     finish_with(thread, point, sum, (past.start, past.span), None);
 }
 
-#[cfg(all(test, feature = "cuda", not(miri)))]
+#[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
 

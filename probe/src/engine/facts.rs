@@ -24,7 +24,6 @@ impl Point {
     }
 
     /// The point, of a device's time: viewers count it as no CPU's.
-    #[cfg(feature = "cuda")]
     pub(crate) const fn of_a_device(self) -> Self {
         Self { state: State { device: true, ..self.state } }
     }

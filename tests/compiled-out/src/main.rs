@@ -137,27 +137,27 @@ fn main() {
     assert!(idle.number() > 0);
     drop(idle.enter());
 
-    let mut timer = pfp::CpuTimer::new();
+    let mut timer = pfp_timing::CpuTimer::new();
     timer.start();
     timer.stop();
     assert_eq!((timer.elapsed_ms(), timer.on_cpu_ms()), (0.0, None));
     let mut runs = 0;
-    assert_eq!(pfp::sample("a sample", 2, 3, || runs += 1).samples, 0);
+    assert_eq!(pfp_timing::sample("a sample", 2, 3, || runs += 1).samples, 0);
     assert_eq!(runs, 5, "what would be sampled runs all the same");
 
     // Two would wait for each other.
     let (threads, processes) =
-        (pfp::ThreadGroup::named("two", 2), pfp::ProcessGroup::join("two", 2).expect("there is"));
+        (pfp_timing::ThreadGroup::named("two", 2), pfp_timing::ProcessGroup::join("two", 2).expect("there is"));
     assert!(threads.join());
-    let all = pfp::SyncScope::Global(&threads, &processes);
-    assert_eq!(pfp::synchronize(all), pfp::Synced::default());
-    let count = pfp::cycle_count(&POINT, all, || runs + 1);
+    let all = pfp_timing::SyncScope::Global(&threads, &processes);
+    assert_eq!(pfp_timing::synchronize(all), pfp_timing::Synced::default());
+    let count = pfp_timing::cycle_count(&POINT, all, || runs + 1);
     assert_eq!((count.result, count.elapsed(), count.on_cpu, count.stayed()), (6, 0, 0, false));
     // There is nothing to keep.
     assert_eq!((size_of::<pfp::Point>(), size_of::<pfp::MeteredPoint>()), (0, 0));
     assert_eq!((size_of::<pfp::Guard>(), size_of::<pfp::MeteredGuard>()), (0, 0));
     assert_eq!((size_of::<pfp::ExecutionContext>(), size_of::<pfp::Entered>()), (0, 0));
-    assert_eq!((size_of::<pfp::ThreadGroup>(), size_of::<pfp::ProcessGroup>()), (0, 0));
+    assert_eq!((size_of::<pfp_timing::ThreadGroup>(), size_of::<pfp_timing::ProcessGroup>()), (0, 0));
     assert_eq!(size_of::<pfp::TimedMeasured<[u8; 7]>>(), 7);
 
     // No segment, and no thread but this one.

@@ -4,11 +4,11 @@
 use std::path::Path;
 use std::ptr;
 
-use pfp::{Gpu, GpuTimer, NoGpu};
 use pfp_tests::own::{figures, watch};
 use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::stand_in::StandIn;
 use pfp_tests::{figure, needs_a_screen, skipped};
+use pfp_timing::{Gpu, GpuTimer, NoGpu};
 
 fn seconds(ticks: u64) -> f64 {
     ticks as f64 / pfp::ticks_per_second()

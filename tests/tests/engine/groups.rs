@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use pfp::{Point, ProcessGroup, SyncScope, ThreadGroup};
+use pfp::Point;
 use pfp_shm_layout::find;
 use pfp_tests::os::{burn, tid};
 use pfp_tests::own::figures;
@@ -13,6 +13,7 @@ use pfp_tests::place::Place;
 use pfp_tests::target::{Target, wait_for};
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, size};
+use pfp_timing::{ProcessGroup, SyncScope, ThreadGroup};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
@@ -55,9 +56,10 @@ fn threads_begin_when_the_last_has_come() {
             scope.spawn(move || {
                 for round in 0..rounds {
                     burn(Duration::from_micros(u64::from(number * 37 + round as u32 * 11) % 200));
-                    let came = pfp::cycle_stamp();
+                    let came = pfp_timing::cycle_stamp();
                     assert_eq!(came.thread, tid());
-                    let count = pfp::cycle_count(&PHASE, SyncScope::Internal(group), || round + 1);
+                    let count =
+                        pfp_timing::cycle_count(&PHASE, SyncScope::Internal(group), || round + 1);
                     assert_eq!(count.result, round + 1);
                     assert!(count.since_all_came() >= count.elapsed());
                     assert!(count.on_cpu <= count.elapsed());
@@ -93,7 +95,7 @@ fn a_thread_that_ended_is_not_waited_for() {
                 // The last thread ends after two rounds, without a word.
                 for _ in 0..if number == 3 { 2 } else { 6 } {
                     let began = Instant::now();
-                    let count = pfp::cycle_count(&PHASE, SyncScope::Internal(group), || ());
+                    let count = pfp_timing::cycle_count(&PHASE, SyncScope::Internal(group), || ());
                     *dead.lock().expect("nobody panics") += count.synced.dead;
                     let mut longest = longest.lock().expect("nobody panics");
                     *longest = began.elapsed().max(*longest);
@@ -111,24 +113,24 @@ fn threads_may_leave_and_others_may_come() {
     let group = ThreadGroup::named("who comes", 0);
     assert!(group.join());
     // Alone: nobody to wait for.
-    assert!(pfp::synchronize(SyncScope::Internal(&group)).all_came.is_some());
+    assert!(pfp_timing::synchronize(SyncScope::Internal(&group)).all_came.is_some());
     let other = group.clone();
     let (joined, has_joined) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
         assert!(other.join());
         joined.send(()).expect("the test listens");
-        let together = pfp::synchronize(SyncScope::Internal(&other));
+        let together = pfp_timing::synchronize(SyncScope::Internal(&other));
         other.leave();
         together
     });
     has_joined.recv().expect("it joins");
-    let here = pfp::synchronize(SyncScope::Internal(&group));
+    let here = pfp_timing::synchronize(SyncScope::Internal(&group));
     let there = thread.join().expect("it does not panic");
     assert_eq!((here.all_came, here.dead), (there.all_came, 0));
     // It has left, and is not waited for.
-    assert_eq!(pfp::synchronize(SyncScope::Internal(&group)).dead, 0);
+    assert_eq!(pfp_timing::synchronize(SyncScope::Internal(&group)).dead, 0);
     group.leave();
-    assert!(pfp::synchronize(SyncScope::None).all_came.is_none());
+    assert!(pfp_timing::synchronize(SyncScope::None).all_came.is_none());
 }
 
 #[test]
@@ -136,12 +138,12 @@ fn who_never_comes_is_waited_for_with_patience() {
     let patience = Duration::from_millis(150);
     let group = ThreadGroup::named("one of two", 2).with_patience(patience);
     let began = Instant::now();
-    let synced = pfp::synchronize(SyncScope::Internal(&group));
+    let synced = pfp_timing::synchronize(SyncScope::Internal(&group));
     assert_eq!((synced.absent, synced.not_member), (1, false));
     assert!(began.elapsed() >= patience, "{:?}", began.elapsed());
     // Once, and not again each round.
     let began = Instant::now();
-    assert_eq!(pfp::synchronize(SyncScope::Internal(&group)).absent, 1);
+    assert_eq!(pfp_timing::synchronize(SyncScope::Internal(&group)).absent, 1);
     figure(&format!("a round without who never came: {:?}", began.elapsed()));
 }
 
@@ -319,7 +321,7 @@ fn a_group_is_of_one_size_and_a_child_is_no_member() {
     // has registered.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let not_member = pfp::synchronize(SyncScope::External(&group)).not_member;
+        let not_member = pfp_timing::synchronize(SyncScope::External(&group)).not_member;
         // SAFETY: ends the child.
         unsafe { libc::_exit(if not_member { 7 } else { 1 }) };
     }
@@ -327,7 +329,7 @@ fn a_group_is_of_one_size_and_a_child_is_no_member() {
     // SAFETY: a child of ours, and a place for its status.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(libc::WEXITSTATUS(status), 7, "{status:#x}");
-    let synced = pfp::synchronize(SyncScope::External(&group));
+    let synced = pfp_timing::synchronize(SyncScope::External(&group));
     assert!(!synced.not_member && synced.all_came.is_some());
 }
 
@@ -337,7 +339,7 @@ fn a_stamp_says_where_it_was_taken() {
     std::thread::spawn(move || {
         for &cpu in &cpus {
             pfp_tests::os::pin(cpu);
-            let (before, stamp, after) = (pfp::ticks(), pfp::cycle_stamp(), pfp::ticks());
+            let (before, stamp, after) = (pfp::ticks(), pfp_timing::cycle_stamp(), pfp::ticks());
             assert_eq!((stamp.cpu, stamp.thread), (Some(cpu as u32), tid()));
             assert!(before <= stamp.ticks && stamp.ticks <= after, "{before} {stamp:?} {after}");
         }

@@ -26,7 +26,7 @@ const NEAR_MS: f64 = 0.5;
 
 #[test]
 fn a_timer_tells_both_times_as_often_as_it_is_asked() {
-    let mut timer = pfp::CpuTimer::new();
+    let mut timer = pfp_timing::CpuTimer::new();
     assert_eq!((timer.elapsed_ms(), timer.on_cpu_ms()), (0.0, None));
     timer.stop();
     assert_eq!(timer.elapsed_ms(), 0.0, "a stop without a start is none");
@@ -63,7 +63,7 @@ fn a_timer_tells_both_times_as_often_as_it_is_asked() {
 
 #[test]
 fn a_timer_knows_whose_cpu_time_it_has() {
-    let mut timer = pfp::CpuTimer::new();
+    let mut timer = pfp_timing::CpuTimer::new();
     timer.start();
     let (elapsed, on_cpu) = std::thread::spawn(move || {
         timer.stop();
@@ -115,7 +115,7 @@ fn samples_are_a_point_and_their_mean_is_the_cpu_time() {
     let samples = size(30, 300) as u32;
     let (mut runs, mut spent) = (0, Vec::new());
     let stolen = stolen::so_far();
-    let found = pfp::sample("a burn", 3, samples, || {
+    let found = pfp_timing::sample("a burn", 3, samples, || {
         runs += 1;
         let before = thread_cpu();
         burn(Duration::from_micros(500));

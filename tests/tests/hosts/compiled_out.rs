@@ -39,8 +39,8 @@ fn copy(from: &Path, to: &Path) {
         let mut text = fs::read_to_string(&from).expect("it is text");
         if from.ends_with("Cargo.toml") {
             let probe = fs::canonicalize(PROBE).expect("it is there");
-            let probe = format!("\"{}\"", probe.to_str().expect("it is plain text"));
-            text = text.replace("\"../../../probe\"", &probe).replace("\"../../probe\"", &probe);
+            let probe = format!("\"{}", probe.to_str().expect("it is plain text"));
+            text = text.replace("\"../../../probe", &probe).replace("\"../../probe", &probe);
         }
         fs::write(to, text).expect("there is room");
     }

@@ -5,8 +5,8 @@ use std::ptr;
 use std::thread;
 use std::time::Duration;
 
-use pfp::GpuTimer;
 use pfp_tests::stand_in::StandIn;
+use pfp_timing::GpuTimer;
 
 /// Of a kernel, and of a copy.
 const MS: [f64; 2] = [3.0, 1.0];

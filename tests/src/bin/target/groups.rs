@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use pfp::{Point, ProcessGroup, SyncScope, ThreadGroup};
+use pfp::Point;
 use pfp_tests::os::burn;
 use pfp_tests::script::{pause, say};
+use pfp_timing::{ProcessGroup, SyncScope, ThreadGroup};
 
 static PHASE: Point = Point::new("phase");
 
@@ -22,8 +23,9 @@ pub(crate) fn rank(name: &str, members: u32, rounds: u64, how: &str) {
         }
         // Each rank has its own pace.
         burn(Duration::from_micros(50 * (u64::from(std::process::id()) % 7)));
-        let came = pfp::cycle_stamp().ticks;
-        let count = pfp::cycle_count(&PHASE, SyncScope::External(&group), || burn_a_little(round));
+        let came = pfp_timing::cycle_stamp().ticks;
+        let count =
+            pfp_timing::cycle_count(&PHASE, SyncScope::External(&group), || burn_a_little(round));
         let synced = count.synced;
         let all_came = synced.all_came.expect("it is a member");
         assert!(!synced.not_member && count.result == round);
@@ -46,11 +48,11 @@ pub(crate) fn team(name: &str, members: u32, rounds: u64, threads: u32) {
         for _ in 0..threads {
             scope.spawn(|| {
                 for round in 0..rounds {
-                    let came = pfp::cycle_stamp();
+                    let came = pfp_timing::cycle_stamp();
                     burn(Duration::from_micros(30 * u64::from(came.thread % 5)));
-                    let came = pfp::cycle_stamp().ticks;
+                    let came = pfp_timing::cycle_stamp().ticks;
                     let sync = SyncScope::Global(&team, &processes);
-                    let count = pfp::cycle_count(&PHASE, sync, || burn_a_little(round));
+                    let count = pfp_timing::cycle_count(&PHASE, sync, || burn_a_little(round));
                     let all_came = count.synced.all_came.expect("it is a member");
                     let start = count.start.ticks;
                     say("round", &[&round, &came, &all_came, &start, &count.since_all_came()]);

@@ -131,7 +131,7 @@ pub(crate) fn trusted() {
         pfp::scope!("asked for");
     }
     // Loads the driver, or what stands in for it.
-    let _ = pfp::Gpu::find();
+    let _ = pfp_timing::Gpu::find();
     let is_traced = pfp_tracing::Options::default().subscriber().is_ok();
     say("traced", &[&u64::from(is_traced)]);
     // SAFETY: takes a plain number.

@@ -25,23 +25,23 @@ pub(crate) fn run(library: PathBuf) {
     let is_there = pfp::init().is_ok();
     say("segment", &[&is_there]);
     ticks();
-    let (before, stamp) = (wall(), pfp::cycle_stamp());
+    let (before, stamp) = (wall(), pfp_timing::cycle_stamp());
     let inside = work();
-    let ticks = pfp::cycle_stamp().ticks - stamp.ticks;
+    let ticks = pfp_timing::cycle_stamp().ticks - stamp.ticks;
     say_times("stamps", ticks, inside, wall() - before);
 
     let before = wall();
-    let counted = pfp::cycle_count(&POINT, pfp::SyncScope::None, work);
+    let counted = pfp_timing::cycle_count(&POINT, pfp_timing::SyncScope::None, work);
     say_times("count", counted.elapsed(), counted.result, wall() - before);
 
-    let group = pfp::ThreadGroup::named("pair", 2);
+    let group = pfp_timing::ThreadGroup::named("pair", 2);
     let waits = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             assert!(group.join());
             waits.store(true, SeqCst);
             let before = wall();
-            let synced = pfp::synchronize(pfp::SyncScope::Internal(&group));
+            let synced = pfp_timing::synchronize(pfp_timing::SyncScope::Internal(&group));
             let around = wall() - before;
             // Between the two clocks' readings a thread may be off the CPU.
             say_times("wait", synced.waited, around / 2, around);
@@ -51,13 +51,13 @@ pub(crate) fn run(library: PathBuf) {
             thread::yield_now();
         }
         thread::sleep(STEP);
-        let _ = pfp::synchronize(pfp::SyncScope::Internal(&group));
+        let _ = pfp_timing::synchronize(pfp_timing::SyncScope::Internal(&group));
     });
 
     // On the CPU where there is a lane, else by the wall clock.
     let clock = if pfp::on_cpu_ticks().is_some() { thread_cpu } else { wall };
     let (mut inside, before) = (Duration::ZERO, clock());
-    let found = pfp::sample("sample", 0, 4, || {
+    let found = pfp_timing::sample("sample", 0, 4, || {
         let before = clock();
         burn(STEP);
         inside += clock() - before;
@@ -68,7 +68,7 @@ pub(crate) fn run(library: PathBuf) {
     // The device's time is its own clock's, and in the segment it is in ticks.
     // The test takes the library away.
     let stand_in = ManuallyDrop::new(StandIn::at(library));
-    let mut timer = pfp::GpuTimer::new(stand_in.gpu(), "timing");
+    let mut timer = pfp_timing::GpuTimer::new(stand_in.gpu(), "timing");
     let before = wall();
     timer.start();
     stand_in.launch(ptr::null_mut(), DEVICE_MS);

@@ -348,7 +348,7 @@ fn main() -> ExitCode {
 
 /// The core's clock over the counter's.
 fn cycles_per_tick() -> f64 {
-    let sampled = pfp::sample("the core's clock", 0, 1, || ());
+    let sampled = pfp_timing::sample("the core's clock", 0, 1, || ());
     match sampled.core_hz {
         Some((core, _)) => core / pfp::ticks_per_second(),
         None => 1.0,

@@ -6,7 +6,9 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use crate::Point;
+use pfp::Point;
+#[cfg(feature = "cuda")]
+use pfp::reading;
 
 /// Names that are kept; further ones get no point. What is kept is never freed, so a
 /// program that makes up names for ever must not take memory for ever.
@@ -44,7 +46,7 @@ pub(crate) fn point(name: &str) -> Option<&'static Point> {
 /// The same, of a device's time.
 #[cfg(feature = "cuda")]
 pub(crate) fn device_point(name: &str) -> Option<&'static Point> {
-    find_or_make(name, |name| Point::at(name, "", 0).of_a_device())
+    find_or_make(name, |name| reading::of_a_device(Point::at(name, "", 0)))
 }
 
 fn find_or_make(name: &str, make: fn(&'static str) -> Point) -> Option<&'static Point> {
@@ -72,14 +74,12 @@ fn find_or_make(name: &str, make: fn(&'static str) -> Point) -> Option<&'static 
     }
 }
 
-// Miri has no system to ask.
-#[cfg(all(test, not(miri)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_name_is_one_point_for_all_threads() {
-        let _one = crate::engine::oracle::one_at_a_time();
         let of = |name: &str| ptr::from_ref(point(name).unwrap()).addr();
         let threads: Vec<_> =
             (0..4).map(|_| std::thread::spawn(move || (of("one"), of("other")))).collect();

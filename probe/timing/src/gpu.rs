@@ -8,10 +8,11 @@ use std::path::Path;
 use std::ptr;
 
 use super::CpuTimer;
-use crate::Point;
-use crate::engine::gpu::{self, Driver, Event};
-use crate::engine::reading::stamp;
-use crate::engine::{context, elsewhere, errno, named};
+use crate::driver::{self, Driver, Event};
+use crate::named;
+use pfp::Point;
+use pfp::reading;
+use pfp::reading::stamp;
 
 /// Measurements that may wait for the device; one more is not timed, and counted.
 const PENDING: usize = 1024;
@@ -65,7 +66,7 @@ impl Gpu {
     ///
     /// Why there is no GPU.
     pub fn find() -> Result<Self, NoGpu> {
-        errno::preserve(gpu::find).map(|driver| Self { driver })
+        reading::keeping_errno(driver::find).map(|driver| Self { driver })
     }
 
     /// Loads the driver from another library.
@@ -74,7 +75,7 @@ impl Gpu {
     ///
     /// As [`Self::find`].
     pub fn with_library(path: impl AsRef<Path>) -> Result<Self, NoGpu> {
-        errno::preserve(|| gpu::load(path.as_ref())).map(|driver| Self { driver })
+        reading::keeping_errno(|| driver::load(path.as_ref())).map(|driver| Self { driver })
     }
 
     /// Devices that the driver has; at least 1.
@@ -103,11 +104,11 @@ impl Gpu {
 /// be the same at each call; the runtime's is, once it has been used there.
 ///
 /// ```no_run
-/// let gpu = match pfp::Gpu::find() {
+/// let gpu = match pfp_timing::Gpu::find() {
 ///     Ok(gpu) => gpu,
 ///     Err(none) => return println!("{none}"),
 /// };
-/// let mut timer = pfp::GpuTimer::new(gpu, "solve");
+/// let mut timer = pfp_timing::GpuTimer::new(gpu, "solve");
 /// timer.start();
 /// // ... launch kernels on the default stream ...
 /// timer.stop();
@@ -167,7 +168,7 @@ impl GpuTimer {
             device: named::device_point(&format!("gpu:{name}")),
             launch: named::point(&format!("launch:{name}")),
             host: CpuTimer::new(),
-            number: context::next_context(),
+            number: reading::next_number(),
             idle: Vec::new(),
             open: None,
             pending: VecDeque::new(),
@@ -284,7 +285,7 @@ impl GpuTimer {
                     let previous = self.previous.replace((end, begun.wrapping_add(took)));
                     self.idle.extend(previous.map(|(event, _)| event));
                     if let Some(point) = self.device {
-                        elsewhere::record_of_a_device(point, begun, took, self.number);
+                        reading::record_of_a_device(point, begun, took, self.number);
                     }
                 }
                 Err(_) => {
@@ -308,7 +309,7 @@ impl GpuTimer {
 
     /// An event in the stream, here.
     fn record(&mut self) -> Option<Event> {
-        let recorded = errno::preserve(|| {
+        let recorded = reading::keeping_errno(|| {
             if self.pending.len() >= PENDING {
                 return None;
             }
@@ -350,7 +351,7 @@ impl Drop for GpuTimer {
 }
 
 fn in_ticks(ms: f64) -> u64 {
-    (ms / 1e3 * crate::ticks_per_second()) as u64
+    (ms / 1e3 * pfp::ticks_per_second()) as u64
 }
 
 /// When the device began, on the host's counter: not before it was asked to, and so early

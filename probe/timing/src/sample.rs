@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::student::t_quantile;
-use crate::engine::named;
-use crate::engine::reading::{core_hz, now, stamp};
+use crate::named;
+use pfp::reading::{core_hz, now, stamp};
 
 /// How sure the interval is.
 const CONFIDENCE: f64 = 0.95;
@@ -98,7 +98,7 @@ impl Settled {
 /// is also a measurement of the point `name`; the warm-ups are not recorded.
 ///
 /// ```
-/// let found = pfp::sample("sum", 10, 30, || (0..1000u64).sum::<u64>());
+/// let found = pfp_timing::sample("sum", 10, 30, || (0..1000u64).sum::<u64>());
 /// println!("{found}");
 /// assert!(found.low <= found.mean && found.mean <= found.high);
 /// ```
@@ -107,7 +107,7 @@ impl Settled {
 /// it; on the `wall` clock source it is wall-clock time, as ever.
 pub fn sample<R>(name: &str, warmups: u32, samples: u32, mut work: impl FnMut() -> R) -> Sampled {
     let point = named::point(name);
-    let rate = crate::ticks_per_second();
+    let rate = pfp::ticks_per_second();
     for _ in 0..warmups {
         std::hint::black_box(work());
     }
@@ -130,7 +130,7 @@ pub fn sample<R>(name: &str, warmups: u32, samples: u32, mut work: impl FnMut() 
         *ticks = ticks.saturating_sub(nothing);
     }
     // As exactly as it is known by now.
-    let rate = crate::ticks_per_second();
+    let rate = pfp::ticks_per_second();
     Sampled::of(name, warmups, &taken, rate, (core_before, core_after))
         .with_elapsed(elapsed as f64 / rate)
 }

@@ -12,7 +12,8 @@
 use std::io::{self, Read};
 use std::{env, process::ExitCode};
 
-use pfp::{CpuTimer, Point, SyncScope};
+use pfp::Point;
+use pfp_timing::{CpuTimer, SyncScope};
 
 static BUILD: Point = Point::new("build");
 static COMPILE: Point = Point::new("compile");
@@ -92,7 +93,7 @@ fn main() -> ExitCode {
     timer.start();
 
     let count = |point, work: &mut dyn FnMut()| {
-        let count = pfp::cycle_count(point, SyncScope::None, work);
+        let count = pfp_timing::cycle_count(point, SyncScope::None, work);
         count.elapsed()
     };
     let mut coefficients = Vec::new();

@@ -4,12 +4,25 @@
 //! becomes a point, once.
 
 mod cpu;
+#[cfg(all(feature = "enabled", feature = "cuda"))]
+mod driver;
 #[cfg(feature = "cuda")]
 mod gpu;
 mod group;
+#[cfg(feature = "enabled")]
+mod members;
+#[cfg(feature = "enabled")]
+mod named;
+#[cfg(not(feature = "enabled"))]
+mod none;
 mod sample;
 mod stamp;
 mod student;
+
+#[cfg(all(not(feature = "enabled"), feature = "cuda"))]
+use none::driver;
+#[cfg(not(feature = "enabled"))]
+use none::{members, named};
 
 pub use cpu::CpuTimer;
 #[cfg(feature = "cuda")]

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use crate::engine::group::{Processes, Threads};
+use crate::members::{Processes, Threads};
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,15 +1,15 @@
 //! Stamps, and counts of cycles from the moment at which all have come.
 
 use super::group::{ProcessGroup, Synced, ThreadGroup};
-use crate::Point;
-use crate::engine::reading::{stamp_and_cpu, thread_id};
+use pfp::Point;
+use pfp::reading::{stamp_and_cpu, thread_id};
 
 /// A reading of the tick counter, and where it was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CycleStamp {
-    /// As [`crate::ticks`] reads it: ticks of the time-stamp counter, which is one for all
+    /// As [`pfp::ticks`] reads it: ticks of the time-stamp counter, which is one for all
     /// CPUs of a machine where it is invariant, or of what stands in for it;
-    /// [`crate::ticks_per_second`] converts differences.
+    /// [`pfp::ticks_per_second`] converts differences.
     pub ticks: u64,
     /// The CPU it was read on, by the kernel's number; on x86-64 read by the same
     /// instruction as the counter. None where nobody tells.
@@ -101,11 +101,11 @@ impl<R> CycleCount<R> {
 /// ```
 /// static PHASE: pfp::Point = pfp::Point::new("phase");
 ///
-/// let group = pfp::ThreadGroup::named("solvers", 2);
+/// let group = pfp_timing::ThreadGroup::named("solvers", 2);
 /// std::thread::scope(|scope| {
 ///     for _ in 0..2 {
 ///         scope.spawn(|| {
-///             let count = pfp::cycle_count(&PHASE, pfp::SyncScope::Internal(&group), || 6 * 7);
+///             let count = pfp_timing::cycle_count(&PHASE, pfp_timing::SyncScope::Internal(&group), || 6 * 7);
 ///             assert_eq!(count.result, 42);
 ///             assert!(count.since_all_came() >= count.elapsed());
 ///         });
@@ -119,11 +119,11 @@ pub fn cycle_count<R>(
 ) -> CycleCount<R> {
     let synced = synchronize(scope);
     let guard = point.measure();
-    let begun = crate::on_cpu_ticks();
+    let begun = pfp::on_cpu_ticks();
     let start = cycle_stamp();
     let result = work();
     let end = cycle_stamp();
-    let ended = crate::on_cpu_ticks();
+    let ended = pfp::on_cpu_ticks();
     drop(guard);
     let elapsed = end.ticks.saturating_sub(start.ticks);
     // The readings of that clock are around the stamps: never more than those.

@@ -8,7 +8,8 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use pfp_shm_layout::environment;
 
-use super::patience;
+use pfp::reading::brief_wait;
+
 use crate::{NoGpu, Stream};
 
 /// Names the driver's library, if it is not the system's.
@@ -44,7 +45,7 @@ static LOADED: Mutex<Vec<(CString, &'static Driver)>> = Mutex::new(Vec::new());
 /// millisecond: a driver takes long, and a forked child may find that it is a thread which
 /// only its parent has.
 fn loaded() -> Option<MutexGuard<'static, Vec<(CString, &'static Driver)>>> {
-    patience::brief_wait().find_map(|()| match LOADED.try_lock() {
+    brief_wait().find_map(|()| match LOADED.try_lock() {
         Ok(loaded) => Some(loaded),
         // Nothing is done to it that could be left half done.
         Err(TryLockError::Poisoned(loaded)) => Some(loaded.into_inner()),

@@ -12,7 +12,7 @@ use std::io::{self, Read};
 use std::process::ExitCode;
 use std::{env, thread};
 
-use pfp::CpuTimer;
+use pfp_timing::CpuTimer;
 
 type State = [f64; 3];
 

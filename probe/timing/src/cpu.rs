@@ -1,6 +1,6 @@
 //! A timer of the wall clock and of the time on the CPU.
 
-use crate::engine::reading::{cpu_time, wall_ns};
+use pfp::reading::{cpu_time, wall_ns};
 
 /// Times a stretch of the program: the wall clock, and beside it the time that the
 /// thread was on a CPU. It is no profile point, and needs no segment.
@@ -10,7 +10,7 @@ use crate::engine::reading::{cpu_time, wall_ns};
 /// the stop.
 ///
 /// ```
-/// let mut timer = pfp::CpuTimer::new();
+/// let mut timer = pfp_timing::CpuTimer::new();
 /// timer.start();
 /// let lap = timer.elapsed_ms();
 /// timer.stop();

@@ -9,10 +9,10 @@ use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::group::{Arrived, Place, PrivateGroup, SharedGroup};
 use pfp_shm_layout::liveness::Identity;
 
-use super::named;
-use crate::clock::counter::stamp;
-use crate::errno;
-use crate::{Point, Synced};
+use pfp::Point;
+use pfp::reading::{keeping_errno, stamp};
+
+use crate::{Synced, named};
 
 /// How long members are waited for that were stated and never came, unless said
 /// otherwise.
@@ -152,7 +152,7 @@ impl Threads {
         let began = stamp();
         let guard = self.shared.wait.map(|point| point.measure());
         let patience = Duration::from_nanos(self.shared.patience_ns.load(Relaxed));
-        let arrived = errno::preserve(|| {
+        let arrived = keeping_errno(|| {
             let place = self.place()?;
             let round = self.shared.group.arrive(place, stamp())?;
             let group = &self.shared.group;
@@ -191,7 +191,7 @@ impl Processes {
     pub(crate) fn wait(&self, threads: Option<(u64, u32)>) -> Synced {
         let began = stamp();
         let guard = self.wait.map(|point| point.measure());
-        let arrived = errno::preserve(|| {
+        let arrived = keeping_errno(|| {
             let round = self.arrive(threads)?;
             Some(self.group.wait(round, self.patience))
         });

@@ -1,0 +1,75 @@
+//! What the timers of `pfp-timing` read and record.
+
+use crate::Point;
+use crate::engine::{context, elsewhere, reading};
+
+/// The counter, or the fallback clock, in ticks.
+#[must_use]
+pub fn stamp() -> u64 {
+    reading::stamp()
+}
+
+/// The same, and on which CPU it was read.
+#[must_use]
+pub fn stamp_and_cpu() -> (u64, Option<u32>) {
+    reading::stamp_and_cpu()
+}
+
+/// The wall clock, in nanoseconds.
+#[must_use]
+pub fn wall_ns() -> u64 {
+    reading::wall_ns()
+}
+
+/// The calling thread, by the kernel's id.
+#[must_use]
+pub fn thread_id() -> u32 {
+    reading::thread_id()
+}
+
+/// The calling thread's id and its CPU time in nanoseconds; zeros where that cannot be read.
+#[must_use]
+pub fn cpu_time() -> (u64, u64) {
+    reading::cpu_time()
+}
+
+/// The thread's on-CPU clock, or where it has none that of all stamps; none without measuring.
+#[must_use]
+pub fn now() -> Option<u64> {
+    reading::now()
+}
+
+/// The core's true clock in hertz, given the counter's rate.
+#[must_use]
+pub fn core_hz(ticks_per_second: f64) -> Option<f64> {
+    reading::core_hz(ticks_per_second)
+}
+
+/// A number for a timer, which no context and no other timer has.
+#[must_use]
+pub fn next_number() -> u32 {
+    context::next_context()
+}
+
+/// Records what a device has measured, for a point [of a device](of_a_device).
+pub fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, number: u32) {
+    elsewhere::record_of_a_device(point, start, ticks, number);
+}
+
+/// The point, of a device's time: viewers count it as no CPU's.
+#[cfg(feature = "enabled")]
+#[must_use]
+pub const fn of_a_device(point: Point) -> Point {
+    point.of_a_device()
+}
+
+/// Does something that may change `errno`, and leaves that as it was.
+pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
+    #[cfg(feature = "enabled")]
+    return crate::errno::preserve(work);
+    #[cfg(not(feature = "enabled"))]
+    work()
+}
+
+#[cfg(feature = "enabled")]
+pub use crate::c::brief_wait;
