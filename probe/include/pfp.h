@@ -526,7 +526,7 @@ PFP_INLINE_ int pfp_metered_is_on_(pfp_metered_t *scope, pfp_metered_site_t *sit
 }
 
 PFP_INLINE_ void pfp_metered_begin_(pfp_metered_t *scope, pfp_metered_site_t *site, uint64_t a,
-                                  uint64_t b, uint64_t c, uint64_t d)
+                                    uint64_t b, uint64_t c, uint64_t d)
 {
     scope->amounts[0] = a;
     scope->amounts[1] = b;
@@ -542,7 +542,7 @@ PFP_INLINE_ int pfp_metered_of_is_on_(pfp_metered_t *scope, const pfp_point_t *p
 }
 
 PFP_INLINE_ void pfp_metered_begin_of_(pfp_metered_t *scope, pfp_point_t *point, uint64_t a,
-                                     uint64_t b, uint64_t c, uint64_t d)
+                                       uint64_t b, uint64_t c, uint64_t d)
 {
     scope->amounts[0] = a;
     scope->amounts[1] = b;
@@ -646,18 +646,18 @@ template <class T> inline __attribute__((always_inline)) uint64_t amount_(T x)
 #define PFP_HERE_(prefix) PFP_JOIN_(prefix, __LINE__)
 #define PFP_SCOPE(name)                                                              \
     PFP_SCOPE_AT_(PFP_HERE_(pfp_site_), PFP_HERE_(pfp_scope_), "" name)
-#define PFP_METERED_AT_(site, var, name, names, a, b, c, d)                            \
+#define PFP_METERED_AT_(site, var, name, names, a, b, c, d)                                 \
     static pfp_metered_site_t site = {&pfp_unregistered_, name, __FILE__, names, __LINE__}; \
-    PFP_METERED_VAR_(var);                                                             \
-    if (pfp_metered_is_on_(PFP_METERED_IN_(var), &site))                                 \
-    pfp_metered_begin_(PFP_METERED_IN_(var), &site, PFP_AMOUNT_(a), PFP_AMOUNT_(b),      \
-                     PFP_AMOUNT_(c), PFP_AMOUNT_(d))
+    PFP_METERED_VAR_(var);                                                                  \
+    if (pfp_metered_is_on_(PFP_METERED_IN_(var), &site))                                    \
+    pfp_metered_begin_(PFP_METERED_IN_(var), &site, PFP_AMOUNT_(a), PFP_AMOUNT_(b),         \
+                       PFP_AMOUNT_(c), PFP_AMOUNT_(d))
 #define PFP_METERED_OF_AT_(of, var, of_point, a, b, c, d)                               \
-    pfp_point_t *const of = of_point;                                                \
-    PFP_METERED_VAR_(var);                                                             \
-    if (pfp_metered_of_is_on_(PFP_METERED_IN_(var), of))                                 \
-    pfp_metered_begin_of_(PFP_METERED_IN_(var), of, PFP_AMOUNT_(a), PFP_AMOUNT_(b),      \
-                        PFP_AMOUNT_(c), PFP_AMOUNT_(d))
+    pfp_point_t *const of = of_point;                                                   \
+    PFP_METERED_VAR_(var);                                                              \
+    if (pfp_metered_of_is_on_(PFP_METERED_IN_(var), of))                                \
+    pfp_metered_begin_of_(PFP_METERED_IN_(var), of, PFP_AMOUNT_(a), PFP_AMOUNT_(b),     \
+                          PFP_AMOUNT_(c), PFP_AMOUNT_(d))
 /* How many they are, up to eight. */
 #define PFP_COUNT_(...) PFP_NINTH_(__VA_ARGS__, 8, 7, 6, 5, 4, 3, 2, 1, 0)
 #define PFP_NINTH_(a, b, c, d, e, f, g, h, i, ...) i
@@ -668,14 +668,14 @@ template <class T> inline __attribute__((always_inline)) uint64_t amount_(T x)
     PFP_METERED_AT_(site, var, name, names, a, b, c, d)
 #define PFP_METERED_OF_POINT_(of, var, point, a, b, c, d, ...)                         \
     PFP_METERED_OF_AT_(of, var, point, a, b, c, d)
-#define PFP_AMOUNTS(name, names, ...)                                                \
-    PFP_AT_MOST_FOUR_(__VA_ARGS__);                                                  \
+#define PFP_AMOUNTS(name, names, ...)                                                         \
+    PFP_AT_MOST_FOUR_(__VA_ARGS__);                                                           \
     PFP_METERED_OF_(PFP_HERE_(pfp_metered_site_), PFP_HERE_(pfp_metered_), "" name, "" names, \
-                  __VA_ARGS__, 0, 0, 0, 0, 0)
-#define PFP_AMOUNTS_OF(point, ...)                                                   \
-    PFP_AT_MOST_FOUR_(__VA_ARGS__);                                                  \
+                    __VA_ARGS__, 0, 0, 0, 0, 0)
+#define PFP_AMOUNTS_OF(point, ...)                                                          \
+    PFP_AT_MOST_FOUR_(__VA_ARGS__);                                                         \
     PFP_METERED_OF_POINT_(PFP_HERE_(pfp_metered_point_), PFP_HERE_(pfp_metered_of_), point, \
-                        __VA_ARGS__, 0, 0, 0, 0, 0)
+                          __VA_ARGS__, 0, 0, 0, 0, 0)
 #define PFP_METERED(name, bytes, flops) PFP_AMOUNTS(name, "bytes,flops", bytes, flops)
 #define PFP_SCOPE_OF(point) PFP_SCOPE_OF_AT_(PFP_HERE_(pfp_scope_of_), point)
 #define PFP_FUNCTION()                                                               \
