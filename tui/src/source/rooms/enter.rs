@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 
 use anyhow::{Context as _, Result, anyhow};
 
-use super::Files;
+use crate::source::residents::Files;
 
 /// Turns this process into one of the same user and in the same place as another one, for good.
 /// This must be the only thread. To enter a pid namespace, a child goes on and this process waits

@@ -13,12 +13,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 
+use super::copy;
 use super::way::Way;
 use super::wire::{self, Answer, Ask, Reply, Request};
-use super::{PATIENCE, copy};
 use crate::source::Refusal;
 use crate::text::clean;
 
+/// How long a line may owe an answer before the screen goes on without it.
+pub(super) const PATIENCE: Duration = Duration::from_millis(100);
+/// After so long, a picture is late.
+pub(super) const SILENT: Duration = Duration::from_secs(3);
 /// How long a command may take until the agent answers: somebody may have to type a password.
 pub(super) const TO_OPEN: Duration = Duration::from_secs(120);
 /// Between two looks whether that is still waited for.

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 
-use super::SILENT;
-use super::agent::{Agent, Waiting};
+use super::agent::{Agent, SILENT, Waiting};
 use super::way::Way;
 use super::wire::{Answer, Ask};
 

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use pfp_shm_layout::geometry::RING_SLOTS;
 
+use super::agent::{PATIENCE, SILENT};
 use super::far::{Asked, Far, State};
-use super::places::{self, Scale};
+use super::scale::Scale;
+use super::way::at;
 use super::wire::{Answer, Ask, Unpacker};
-use super::{PATIENCE, SILENT};
 use crate::files::json::{Overwrite, WriteError};
 use crate::snapshot::{Drained, Lane, Process, Record, Snapshot};
 use crate::source::{Change, Line, Looking, Source, Together};
@@ -195,10 +196,8 @@ impl Remote {
         let mut sight = self.looking.sight.clone();
         if let Some(place) = &self.place {
             let process = self.last.as_ref().map(|last| &last.process);
-            let process = process.map(|process| Process {
-                name: places::at(&process.name, place),
-                ..process.clone()
-            });
+            let process = process
+                .map(|process| Process { name: at(&process.name, place), ..process.clone() });
             sight.filter = sight.filter.within(process.as_ref());
         }
         let ask = Ask::Picture { source: self.id, sight, within_s };
@@ -215,9 +214,9 @@ impl Remote {
         }
         let process = &mut snapshot.process;
         for member in &mut process.members {
-            member.name = places::at(&member.name, place);
+            member.name = at(&member.name, place);
         }
-        process.name = places::at(&process.name, place);
+        process.name = at(&process.name, place);
         snapshot
     }
 

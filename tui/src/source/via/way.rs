@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::source::rooms::Entrance;
+use crate::source::residents::Entrance;
 
 /// A way to another place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,4 +84,9 @@ impl Way {
         }
         Ok(command)
     }
+}
+
+/// How a process is called that is at a place.
+pub(super) fn at(name: &str, place: &str) -> String {
+    format!("{name}@{place}")
 }
