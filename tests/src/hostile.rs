@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::ValueEnum;
 use crossterm::event::{KeyCode, KeyEvent};
-use pfp_top::app::{App, Options};
+use pfp_top::app::App;
 use pfp_top::columns::Column;
+use pfp_top::common::Options;
 use pfp_top::export::{Format, Subject, rows, table};
 use pfp_top::model::{Figures, Model};
 use pfp_top::snapshot::Snapshot;
@@ -131,7 +132,7 @@ pub fn see(source: Box<dyn Source>, keys: &str) {
         app.key(KeyEvent::from(code), now);
         now += Duration::from_millis(400);
         app.poll(now);
-        app.settle(&look, area, now);
+        view::settle(&mut app, &look, area, now);
         terminal.draw(|frame| view::draw(frame, &app, &look)).expect("it is only memory");
         for cell in terminal.backend().buffer().content() {
             assert!(!cell.symbol().chars().any(is_control), "{:?} on a screen", cell.symbol());

@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use crossterm::event::{KeyCode, KeyEvent};
-use pfp_top::app::{App, Options, Screen};
-use pfp_top::columns::{Column, Sorting};
+use pfp_top::app::App;
+use pfp_top::columns::Column;
+use pfp_top::columns::sorting::Sorting;
+use pfp_top::common::{Options, Screen};
 use pfp_top::snapshot::{
     Bucket, Cell, Lane, LaneKind, Losses, Point, PointState, Record, Snapshot, Stats,
 };
@@ -239,7 +241,7 @@ fn measure(keys: &str, column: Column, lanes: u32) -> Vec<[Duration; 2]> {
     let look = Look::new(true, false);
     let mut terminal = Terminal::new(TestBackend::new(130, 40)).expect("it is only memory");
     let area = terminal.get_frame().area();
-    app.settle(&look, area, now);
+    view::settle(&mut app, &look, area, now);
     app.poll(now);
     for key in keys.chars() {
         let code = if key == '\n' { KeyCode::Enter } else { KeyCode::Char(key) };
@@ -251,7 +253,7 @@ fn measure(keys: &str, column: Column, lanes: u32) -> Vec<[Duration; 2]> {
         now += Duration::from_millis(100);
         let (start, before) = (thread_time(), aside.get());
         app.poll(now);
-        app.settle(&look, area, now);
+        view::settle(&mut app, &look, area, now);
         let folded = thread_time();
         terminal.draw(|frame| view::draw(frame, &app, &look)).expect("it is only memory");
         let drawn = thread_time();

@@ -16,7 +16,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use pfp_top::app::{Action, App, Options, Screen};
+use pfp_top::app::App;
+use pfp_top::common::{Action, Options, Screen};
 use pfp_top::source::{self, Machine, Source};
 use pfp_top::text;
 use pfp_top::view::{self, Look};
@@ -147,7 +148,7 @@ fn write(path: &Path, app: &mut App, height: u16) -> Result<()> {
 fn frame(app: &mut App, (width, height): (u16, u16)) -> Result<Buffer> {
     let look = Look::new(true, false);
     app.common.toast = None;
-    app.settle(&look, Rect::new(0, 0, width, height), Instant::now());
+    view::settle(app, &look, Rect::new(0, 0, width, height), Instant::now());
     let mut terminal = Terminal::new(TestBackend::new(width, height))?;
     terminal.draw(|frame| view::draw(frame, app, &look))?;
     let buffer = terminal.backend().buffer().clone();

@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 
-use crate::app::Session;
 use crate::interrupt::Interrupt;
 use crate::model::{Sight, Summing};
+use crate::session::Session;
 use crate::snapshot::{Extent, PointState, Snapshot};
 use crate::source::via::wire::{self, Answer, Ask, Failure, Packer, Reply, Request};
 use crate::source::{Change, Finder, Looking, Refusal, Source};

@@ -2,7 +2,7 @@
 //! they give way on a narrow screen. The screen, the text exports and the filter read this
 //! list; a column is declared here and nowhere else.
 
-mod sorting;
+pub mod sorting;
 
 use std::cmp::Ordering;
 use std::sync::LazyLock;
@@ -10,7 +10,6 @@ use std::sync::LazyLock;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
-pub use self::sorting::Sorting;
 pub use crate::grid::Kind;
 use crate::grid::{self, Grid, Table, Written, fitting, table};
 use crate::model::{BYTES, FLOPS, Figures, Model, Quantiles};

@@ -1,15 +1,76 @@
-//! What all screens have in common: what is watched, which points are shown, what is
-//! said in the last line.
+//! What the app and all its screens have in common: what is watched, which points are shown,
+//! what is said in the last line; the actions, the keys and what lies over a screen.
+
+mod action;
+pub mod keys;
+mod options;
+mod overlay;
+mod prompt;
+pub(crate) mod replay;
+mod screen;
+mod target;
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::{Errand, FREEZE, Filter, Options, Replay, Session, Status, TOAST, Toast};
+pub use self::action::Action;
+pub use self::options::Options;
+pub use self::overlay::{Overlay, Question};
+pub use self::prompt::{Prompt, default_file_name};
+pub use self::replay::Replay;
+pub use self::screen::{Screen, Tab};
+pub use self::target::Target;
 use crate::grid::{Scroll, Written};
 use crate::model::log::Log;
-use crate::model::{Figures, Model};
+use crate::model::{Figures, Filter, Model};
+use crate::session::Session;
 use crate::snapshot::{ProcessState, Snapshot};
 use crate::source::{Discovery, Recording, Wanted};
 use crate::units::{Scale, Unit};
+
+/// How long the rows stand still after the cursor moved.
+pub(crate) const FREEZE: Duration = Duration::from_millis(1500);
+/// How long a message stays.
+pub(crate) const TOAST: Duration = Duration::from_secs(4);
+
+/// What the figures on the screen are, for the first line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Nothing is watched.
+    Waiting,
+    /// They follow the process.
+    Live,
+    /// They stand still because the user said so.
+    Paused,
+    /// They are the last of a process that ended in order.
+    Exited,
+    /// They are the last of a process that died.
+    Crashed,
+    /// They come from a file.
+    File,
+    /// They are those of a moment of a recording.
+    Replay,
+}
+
+/// What only the event loop can do, with the terminal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Errand {
+    /// Back to the shell for a while.
+    Suspend,
+    /// Draw everything anew.
+    Redraw,
+    /// Put this into the terminal's clipboard.
+    Copy(String),
+}
+
+/// A message that goes away by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Toast {
+    /// What it says.
+    pub text: String,
+    /// Whether something did not work.
+    pub is_error: bool,
+    pub(crate) until: Instant,
+}
 
 /// What all screens have in common.
 pub struct Common {
@@ -44,7 +105,7 @@ pub struct Common {
     /// A place was bad at some time: the line that says so stays.
     pub(crate) had_bad_places: bool,
     /// What became of the process while the figures stood still.
-    pub(super) ended_unseen: Option<ProcessState>,
+    pub(crate) ended_unseen: Option<ProcessState>,
     /// Where the list on the screen is scrolled to.
     pub scroll: Scroll,
     /// Rows that it has room for.
@@ -60,7 +121,7 @@ impl Written for Common {
 }
 
 impl Common {
-    pub(super) fn new(options: Options, now: Instant) -> Self {
+    pub(crate) fn new(options: Options, now: Instant) -> Self {
         let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
             model: Model::new(options.tau.as_secs_f64()),
@@ -89,6 +150,12 @@ impl Common {
     /// The point under the cursor.
     pub fn selected(&self) -> Option<&Figures> {
         self.model.point(self.selected?)
+    }
+
+    /// Whether all of the point under the cursor has come; over a slow line that may take longer.
+    pub(crate) fn has_selected_whole(&self) -> bool {
+        let is_whole = |id| self.model.snapshot().is_some_and(|snapshot| snapshot.has_whole(id));
+        self.selected.is_none_or(is_whole)
     }
 
     /// What the figures on the screen are.
@@ -172,14 +239,14 @@ impl Common {
     /// that of the snapshot on the screen.
     pub(crate) fn unix_ns(&self, now: Instant) -> u64 {
         if let Some(replay) = &self.replay {
-            return replay.unix_ns();
+            return replay.unix_ns;
         }
         let (moment, unix_ns) = self.began;
         unix_ns + now.saturating_duration_since(moment).as_nanos() as u64
     }
 
     /// Tells the log of a snapshot.
-    pub(super) fn observe(&mut self, snapshot: &Snapshot, now: Instant) {
+    pub(crate) fn observe(&mut self, snapshot: &Snapshot, now: Instant) {
         let turns = self.log.observe(self.unix_ns(now), snapshot);
         if !turns.is_empty() {
             let texts: Vec<&str> = turns.iter().map(|turn| turn.text.as_str()).collect();

@@ -50,10 +50,12 @@ mod statistics;
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::model::{BUCKETS_AT_ONCE, Window};
 use crate::snapshot::{Point, Snapshot};
+use crate::text;
 use statistics::{RankTest, TailTest, rank_test, tail_test};
 pub(crate) use statistics::{adjusted, side_by_side};
 
@@ -154,6 +156,12 @@ impl Baseline {
     /// All that this snapshot holds; `file` is the name of the file it is from.
     pub fn of(snapshot: Snapshot, file: Option<String>) -> Self {
         Self::between(None, snapshot, file)
+    }
+
+    /// The measurements of a snapshot file, which is called by its name.
+    pub fn of_file(file: &Path, snapshot: Snapshot) -> Self {
+        let name = file.file_name().map(|name| text::clean(&name.to_string_lossy()).into_owned());
+        Self::of(snapshot, name)
     }
 
     fn between(from: Option<&Snapshot>, until: Snapshot, file: Option<String>) -> Self {

@@ -1,6 +1,8 @@
 //! The event loop: poll, mend, draw, wait for a key; and the terminal, which
 //! is given back however it ends.
 
+mod suspend;
+
 use std::io::{self, BufWriter, Stdout, Write};
 use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
@@ -17,8 +19,9 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::layout::{Position, Rect};
 use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 
-use super::suspend::Suspension;
-use super::{App, Errand};
+use self::suspend::Suspension;
+use crate::app::App;
+use crate::common::Errand;
 use crate::interrupt::Interrupt;
 use crate::look::Look;
 use crate::view;
@@ -152,7 +155,7 @@ pub fn run(app: &mut App, look: &Look, interrupt: &Interrupt) -> Result<()> {
         if app.next_sample().is_some_and(|due| due <= now) {
             app.sample(now);
         }
-        changed |= app.settle(look, screen.area, now);
+        changed |= view::settle(app, look, screen.area, now);
         if changed {
             screen.draw(|frame| view::draw(frame, app, look))?;
         }
@@ -207,7 +210,7 @@ fn take_input(app: &mut App, look: &Look, area: Rect) -> io::Result<Input> {
                 let target = view::hit(app, area, place);
                 input.any |= app.mouse(mouse.kind, target, now);
                 // What comes next is meant for what this one brings.
-                app.settle(look, area, now);
+                view::settle(app, look, area, now);
             }
             Event::Resize(..) => {
                 input.resized = true;

@@ -1,5 +1,6 @@
 //! The screens: one type each, with its state, its keys, what a click on it means, its rows
-//! and how it is drawn. A new one is a file in `screens/` and a line in the list here.
+//! and how it is drawn. A new one is a file in `screens/`, a line in the list here, and a name
+//! and a key in [`crate::common`].
 //!
 //! ```text
 //! keys, clicks -> App -> the screen that is shown -> Outcome -> App
@@ -23,7 +24,6 @@ mod waiting;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use crossterm::event::KeyCode;
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
 use ratatui::widgets::Paragraph;
@@ -39,14 +39,12 @@ pub use timeline::{TimeView, Timeline};
 pub use tree::CallTree;
 pub use waiting::Waiting;
 
-use crate::app::keys::Key::{Char, Named};
-use crate::app::keys::{Group, KeyMap, bind, common};
-use crate::app::mouse::Target;
-use crate::app::{Action, Common, Filter, Overlay, Prompt};
+use crate::common::keys::KeyMap;
+use crate::common::{Action, Common, Overlay, Prompt, Screen, Target};
 use crate::compare::Baseline;
 use crate::grid::{Chosen, Grid};
 use crate::look::{Look, wrapped};
-use crate::model::Sight;
+use crate::model::{Filter, Sight};
 use crate::snapshot::{Extent, Snapshot};
 use crate::source::{Candidate, Looking, Together};
 
@@ -59,110 +57,63 @@ fn nothing_passes(common: &Common, width: usize, look: &Look) -> Paragraph<'stat
     Paragraph::new(wrapped(&text, width, look.theme.faint))
 }
 
-/// Declares the screens: their names, the one that each has a field of, and those of a
-/// watched process with what they are called, their keys and a line of help.
+/// Declares the state of every screen: its name, its field and its type.
 macro_rules! screens {
-    (
-        tabs { $($(#[$doc:meta])* $tab:ident $field:ident $view:ty, $name:literal, $keys:expr, $help:literal;)* }
-        others { $($(#[$other_doc:meta])* $other:ident $other_field:ident $other_view:ty;)* }
-    ) => {
-        /// What fills the body of the screen.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Screen {
-            $($(#[$doc])* $tab,)*
-            $($(#[$other_doc])* $other,)*
-        }
-
+    ($($(#[$doc:meta])* $screen:ident $field:ident $view:ty;)*) => {
         /// The state of every screen.
         #[derive(Default)]
         pub struct Screens {
             $($(#[$doc])* pub $field: $view,)*
-            $($(#[$other_doc])* pub $other_field: $other_view,)*
         }
-
-        impl Screen {
-            /// Every screen.
-            pub const ALL: &[Self] = &[$(Self::$tab,)* $(Self::$other,)*];
-
-            /// The screens that show the watched process, in the order of their numbers.
-            pub const TABS: &[Tab] = &[$(Tab { screen: Self::$tab, name: $name },)*];
-        }
-
-        /// The keys that show them.
-        pub(crate) const SHOW: Group = common(&[
-            $(bind(Action::Show(Screen::$tab), $keys, "", $help),)*
-        ]);
 
         impl Screens {
             /// One of them.
             pub fn get(&self, screen: Screen) -> &dyn View {
-                match screen {
-                    $(Screen::$tab => &self.$field,)*
-                    $(Screen::$other => &self.$other_field,)*
-                }
+                match screen { $(Screen::$screen => &self.$field,)* }
             }
 
             /// One of them, to be changed.
             pub fn get_mut(&mut self, screen: Screen) -> &mut dyn View {
-                match screen {
-                    $(Screen::$tab => &mut self.$field,)*
-                    $(Screen::$other => &mut self.$other_field,)*
-                }
+                match screen { $(Screen::$screen => &mut self.$field,)* }
             }
 
             /// All of them, to be changed.
             pub(crate) fn all_mut(&mut self) -> [&mut dyn View; Screen::ALL.len()] {
-                [$(&mut self.$field,)* $(&mut self.$other_field,)*]
+                [$(&mut self.$field,)*]
             }
         }
     };
 }
 
+impl Screens {
+    /// The keys of each screen.
+    pub fn key_maps() -> [(Screen, KeyMap); Screen::ALL.len()] {
+        let screens = Self::default();
+        Screen::ALL.map(|screen| (screen, screens.get(screen).keys()))
+    }
+}
+
 screens! {
-    tabs {
-        /// The table of points.
-        Points points Points, "Points", &[Char('1')], "the table of points";
-        /// One point in full.
-        Detail detail Detail, "Detail", &[Char('2')], "one point in full";
-        /// The threads.
-        Threads threads Threads, "Threads", &[Char('3')], "the threads";
-        /// What the threads did in the last moments.
-        Timeline timeline Timeline, "Timeline", &[Char('4')], "what the threads did last";
-        /// The points beside their baseline.
-        Diff diff Diff, "Diff", &[Char('5')],
-            "what changed since the baseline";
-        /// What was noticed, and what measuring costs.
-        Log log LogView, "Log", &[Char('6')], "what was noticed, and what measuring costs";
-        /// What the machine can do at most, and the points below that.
-        Roofline roofline Roofline, "Roofline", &[Char('7')],
-            "how near points come to the machine's limits";
-        /// What called what, and how much of all it took there.
-        Tree tree CallTree, "Tree", &[Char('8'), Char('t'), Named(KeyCode::F(5))],
-            "the call tree; f there: a flame graph";
-    }
-    others {
-        /// The processes to choose from.
-        Picker picker Picker;
-        /// There is no process yet; it is looked for.
-        Waiting waiting Waiting;
-    }
-}
-
-/// A screen of the watched process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tab {
-    /// Which.
-    pub screen: Screen,
-    /// What it is called.
-    pub name: &'static str,
-}
-
-impl Screen {
-    /// Its place among [`Self::TABS`]; none for those that are shown while
-    /// nothing is watched, or to choose what is.
-    pub fn tab(self) -> Option<usize> {
-        Self::TABS.iter().position(|tab| tab.screen == self)
-    }
+    /// The table of points.
+    Points points Points;
+    /// One point in full.
+    Detail detail Detail;
+    /// The threads.
+    Threads threads Threads;
+    /// What the threads did in the last moments.
+    Timeline timeline Timeline;
+    /// The points beside their baseline.
+    Diff diff Diff;
+    /// What was noticed, and what measuring costs.
+    Log log LogView;
+    /// What the machine can do at most, and the points below that.
+    Roofline roofline Roofline;
+    /// What called what, and how much of all it took there.
+    Tree tree CallTree;
+    /// The processes to choose from.
+    Picker picker Picker;
+    /// There is no process yet; it is looked for.
+    Waiting waiting Waiting;
 }
 
 /// What is to be done when a screen has done its part.

@@ -456,7 +456,12 @@ pub struct Lane {
     #[serde(skip)]
     pub cpu_ns: Option<u64>,
     /// What its threads counted that should not be.
-    #[serde(default, skip_serializing_if = "Losses::is_nothing", with = "loss::of_lane")]
+    #[serde(
+        default,
+        skip_serializing_if = "Losses::is_nothing",
+        serialize_with = "loss::serialize_lane",
+        deserialize_with = "loss::deserialize_lane"
+    )]
     pub amiss: Losses,
 }
 

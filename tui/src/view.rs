@@ -17,12 +17,15 @@ mod hit;
 mod summary;
 mod tabs;
 
+use std::time::Instant;
+
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 
 pub use hit::hit;
 
-use crate::app::{App, Overlay};
+use crate::app::App;
+use crate::common::Overlay;
 pub use crate::look::{Glyphs, Look, Terminal, Theme, ThemeName};
 use crate::look::{chart, draw_scrolled};
 
@@ -43,14 +46,16 @@ pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
     footer::draw(frame, parts.footer, app, look);
 }
 
-/// Where the body is on a terminal of this size.
-pub(crate) fn body(app: &App, area: Rect) -> Rect {
-    Parts::of(app, area).body
-}
-
-/// How many lines the help has.
-pub(crate) fn help_lines(app: &App, look: &Look, body: Rect) -> usize {
-    help::lines(app, look, body.width.into()).len()
+/// Brings the app up to date with the time and the size of the terminal. Returns whether
+/// anything on the screen changed.
+pub fn settle(app: &mut App, look: &Look, area: Rect, now: Instant) -> bool {
+    let has_expired = app.expire(now);
+    let body = Parts::of(app, area).body;
+    let help_lines = match &app.overlay {
+        Some(Overlay::Help(_)) => help::lines(app, look, body.width.into()).len(),
+        _ => 0,
+    };
+    app.fit(body, help_lines, look) || has_expired
 }
 
 /// Where each part of the screen goes.

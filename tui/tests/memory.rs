@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use crossterm::event::{KeyCode, KeyEvent};
-use pfp_top::app::{App, Options};
+use pfp_top::app::App;
+use pfp_top::common::Options;
 use pfp_top::snapshot::{
     Bucket, Cell, Lane, LaneKind, Loss, Losses, Point, PointState, Record, Snapshot, Stats,
 };
@@ -178,7 +179,7 @@ fn hours_of_polls_leave_nothing_behind() {
             for poll in 0..polls {
                 now += INTERVAL;
                 app.poll(now);
-                app.settle(&look, area, now);
+                view::settle(&mut app, &look, area, now);
                 if poll % 40 == 0 {
                     terminal.draw(|frame| view::draw(frame, &app, &look)).expect("only memory");
                 }

@@ -4,11 +4,13 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Action, App, Errand, Filter, Overlay, Prompt, Screen, Status, default_file_name};
+use super::App;
+use crate::common::{Action, Errand, Overlay, Prompt, Screen, Status, default_file_name};
 use crate::compare::Baseline;
 use crate::files::json::{self, Overwrite, WriteError};
 use crate::files::packed;
 use crate::grid::Scroll;
+use crate::model::Filter;
 use crate::screens::Outcome;
 use crate::snapshot::{PointState, Snapshot};
 use crate::source::Refusal;

@@ -3,9 +3,11 @@
 
 use std::time::Instant;
 
-use super::{Action, App, Filter, Overlay, Prompt};
+use super::App;
+use crate::common::{Action, Overlay, Prompt};
 use crate::files::json::Overwrite;
 use crate::grid::Chosen;
+use crate::model::Filter;
 use crate::screens::Outcome;
 
 impl App {

@@ -5,28 +5,12 @@ use std::time::Instant;
 
 use crossterm::event::{MouseButton, MouseEventKind};
 
-use super::{Action, App, Overlay, Screen};
+use super::App;
+use crate::common::{Overlay, Target};
 use crate::screens::Outcome;
 
 /// Rows that a notch of the wheel walks over.
 const NOTCH: isize = 3;
-
-/// What lies under the mouse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// This row of the list, counted from its first.
-    Row(usize),
-    /// This line of the timeline, at a moment.
-    Moment(usize, u64),
-    /// The name of a screen.
-    Tab(Screen),
-    /// A key that is hinted at in the last line.
-    Key(Action),
-    /// The heading of a column that the rows can be sorted by.
-    Heading(&'static str),
-    /// Nothing that minds it.
-    Nothing,
-}
 
 impl App {
     /// Takes in what the mouse did; returns whether it meant anything.

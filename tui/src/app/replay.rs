@@ -7,17 +7,15 @@
 
 use std::time::{Duration, Instant};
 
-use super::{App, Overlay, Prompt, Screen, Session};
-use crate::local_time::time_of_day;
+use super::App;
+use crate::common::replay::{NORMAL, SPEEDS};
+use crate::common::{Overlay, Prompt, Replay, Screen};
 use crate::model::log::Log;
 use crate::model::{Model, News};
+use crate::session::Session;
 use crate::snapshot::Snapshot;
 use crate::source::Moment;
 
-/// How fast it can be played.
-const SPEEDS: [f64; 10] = [0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0];
-/// As it was.
-const NORMAL: usize = 3;
 /// Time between two moments on the screen while it plays, at least.
 const FRAME: Duration = Duration::from_millis(100);
 /// Time between two looks whether a recording has grown.
@@ -28,56 +26,6 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// The same of the snapshots between two moments that follow on one another closely.
 const BETWEEN: usize = 60;
 const MINUTE: Duration = Duration::from_secs(60);
-
-/// Where the user is in a recording.
-#[derive(Clone, Debug)]
-pub struct Replay {
-    /// Place of the snapshot that is shown; none before the first.
-    at: Option<usize>,
-    len: usize,
-    /// When it was taken, nanoseconds since the Unix epoch.
-    unix_ns: u64,
-    /// How long after the first one it was taken, and the next one.
-    since_first: Duration,
-    next: Option<Duration>,
-    speed: usize,
-    playing: bool,
-    grows: bool,
-}
-
-impl Replay {
-    /// `REPLAY 12:03:41 (34 of 600)`.
-    pub fn words(&self) -> String {
-        let word = match (self.playing, self.speed) {
-            (false, _) => "REPLAY".into(),
-            (true, NORMAL) => "PLAYING".into(),
-            (true, speed) => format!("PLAYING {}x", SPEEDS[speed]),
-        };
-        let more = if self.grows { "+" } else { "" };
-        let number = self.at.map_or(0, |at| at + 1);
-        format!("{word} {} ({number} of {}{more})", time_of_day(self.unix_ns), self.len)
-    }
-
-    /// Whether the cursor moves by itself.
-    pub fn is_playing(&self) -> bool {
-        self.playing
-    }
-
-    /// When the snapshot that is shown was taken, nanoseconds since the Unix epoch.
-    pub(super) fn unix_ns(&self) -> u64 {
-        self.unix_ns
-    }
-
-    /// Place of the snapshot that is shown; none before the first.
-    pub(crate) fn at(&self) -> Option<usize> {
-        self.at
-    }
-
-    /// Whether something will change without a key.
-    pub(super) fn is_due(&self) -> bool {
-        self.playing || self.grows
-    }
-}
 
 impl App {
     /// Looks whether what is watched from now on is a recording.
@@ -331,7 +279,7 @@ impl App {
             self.common.model.fold(snapshot);
         }
         for screen in Screen::ALL {
-            self.screens.get_mut(*screen).jump(&mut self.common, *screen == self.screen);
+            self.screens.get_mut(screen).jump(&mut self.common, screen == self.screen);
         }
         // What was noticed then is no news.
         self.common.log.read();

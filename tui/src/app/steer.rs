@@ -3,35 +3,13 @@
 
 use std::time::Instant;
 
-use super::{App, Errand, Overlay, Prompt, weight};
+use super::App;
+use crate::alpha;
 use crate::columns::{Column, There};
+use crate::common::{Errand, Overlay, Prompt, Question};
 use crate::model::Figures;
 use crate::snapshot::PointState;
 use crate::source::{Refusal, change_each};
-
-/// Something that changes more than one point, and waits for a yes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Question {
-    /// Switch these points on, or off.
-    Switch {
-        /// Their ids.
-        ids: Vec<u32>,
-        /// On.
-        on: bool,
-    },
-    /// Start the figures of these points afresh.
-    Reset {
-        /// Their ids.
-        ids: Vec<u32>,
-    },
-}
-
-impl Question {
-    fn ids(&self) -> &[u32] {
-        let (Self::Switch { ids, .. } | Self::Reset { ids }) = self;
-        ids
-    }
-}
 
 impl App {
     /// The question in words.
@@ -156,7 +134,7 @@ impl App {
         let Some(figures) = self.meant() else {
             return;
         };
-        let text = figures.point().alpha.map_or(String::new(), weight::written);
+        let text = figures.point().alpha.map_or(String::new(), alpha::written);
         let prompt = Prompt::new("alpha, T/tau or off", &text);
         self.overlay = Some(Overlay::Weight(figures.id(), prompt));
     }
@@ -166,7 +144,7 @@ impl App {
         let Some(session) = &mut self.common.session else {
             return;
         };
-        let set = weight::parse(&prompt.text()).and_then(|alpha| {
+        let set = alpha::parse(&prompt.text()).and_then(|alpha| {
             let set = session.set_alpha(id, alpha);
             set.map(|()| alpha).map_err(|error| format!("{error:#}"))
         });
@@ -175,7 +153,7 @@ impl App {
                 let name = self.common.model.point(id).map_or(String::new(), Figures::name);
                 let text = match alpha {
                     Some(alpha) => {
-                        format!("{name} has an EWMA with alpha {}", weight::written(alpha))
+                        format!("{name} has an EWMA with alpha {}", alpha::written(alpha))
                     }
                     None => format!("{name} has no EWMA from now on"),
                 };

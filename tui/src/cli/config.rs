@@ -14,10 +14,11 @@ use anyhow::{Context, Result, anyhow};
 use clap::{Command, ValueEnum};
 use serde::{Deserialize, Deserializer, de::Error};
 
-use crate::app::keys::ChosenKeys;
 use crate::columns::Column;
+use crate::common::keys::ChosenKeys;
 use crate::files::input;
 use crate::look::{ChosenColors, ThemeName};
+use crate::screens::Screens;
 use crate::units::Unit;
 use crate::variables;
 
@@ -185,7 +186,7 @@ fn keys<'de, D: Deserializer<'de>>(input: D) -> Result<ChosenKeys, D::Error> {
         Names::One(name) => (action, vec![name]),
         Names::All(names) => (action, names),
     });
-    ChosenKeys::new(&words.collect()).map_err(D::Error::custom)
+    ChosenKeys::new(&words.collect(), &Screens::key_maps()).map_err(D::Error::custom)
 }
 
 #[cfg(test)]

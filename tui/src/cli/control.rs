@@ -4,9 +4,10 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use super::Target;
-use super::commands::{resolve, say};
 use super::missing::missing;
-use crate::app::{Filter, weight};
+use super::output::print;
+use crate::alpha;
+use crate::model::Filter;
 use crate::model::{Figures, Model};
 use crate::snapshot::{PointState, ProcessState};
 use crate::source::{Change, Refusal, change_each};
@@ -38,12 +39,12 @@ pub enum Deed {
 
 /// Reads a weight, as the screen does.
 pub(super) fn alpha(text: &str) -> Result<Deed, String> {
-    weight::parse(text).map(Deed::Average)
+    alpha::parse(text).map(Deed::Average)
 }
 
 /// Does it to all points whose names fit, and says how many changed.
 pub(super) fn run(points: &Points, deed: Deed) -> Result<u8> {
-    let mut source = resolve(&points.target)?;
+    let mut source = points.target.resolve()?;
     let mut model = Model::default();
     let snapshot = source.poll()?;
     let process = &snapshot.process;
@@ -100,7 +101,7 @@ pub(super) fn run(points: &Points, deed: Deed) -> Result<u8> {
         Deed::Average(_) => ("set alpha of", ""),
     };
     let how = match deed {
-        Deed::Average(Some(alpha)) => format!(" to {}", weight::written(alpha)),
+        Deed::Average(Some(alpha)) => format!(" to {}", alpha::written(alpha)),
         Deed::Average(None) => " to off".into(),
         _ => String::new(),
     };
@@ -108,7 +109,7 @@ pub(super) fn run(points: &Points, deed: Deed) -> Result<u8> {
         0 => String::new(),
         n => format!(", {n} {} {rest} already", if n == 1 { "was" } else { "were" }),
     };
-    say(&format!("{done} {changed} of {all} points{how}{already}\n"))?;
+    print(&format!("{done} {changed} of {all} points{how}{already}\n"))?;
     is_done.map(|()| missing(source.as_ref()))
 }
 

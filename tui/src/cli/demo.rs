@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::Show;
-use super::commands::{is_headless, show_source};
+use super::{Show, show};
 use crate::snapshot::{Clock, ClockKind};
 use crate::source::{self, Candidate};
 
@@ -40,13 +39,13 @@ impl Drop for Workload {
     }
 }
 
-pub(super) fn run(show: &Show) -> Result<u8> {
+pub(super) fn run(how: &Show) -> Result<u8> {
     let mut workload = start()?;
     let candidate = find(&mut workload.0, START)?;
-    if is_headless(show) {
+    if how.is_headless() {
         std::thread::sleep(WARM_UP);
     }
-    show_source(show, source::attach(&candidate)?)
+    show::one(how, source::attach(&candidate)?)
 }
 
 /// Tries out whether a program can be measured and watched here, and by which

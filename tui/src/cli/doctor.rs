@@ -15,7 +15,7 @@ use std::str::FromStr;
 use anyhow::Result;
 use serde::Serialize;
 
-use super::commands::say;
+use super::output::print;
 use crate::text::clean;
 
 /// The exit status if something is wrong.
@@ -113,7 +113,7 @@ pub(super) fn run(part: Option<Part>, json: bool) -> Result<u8> {
         true => serde_json::to_string_pretty(&findings)? + "\n",
         false => in_words(&findings),
     };
-    say(&text)?;
+    print(&text)?;
     let is_wrong = findings.iter().any(|finding| finding.verdict == Verdict::Problem);
     Ok(if is_wrong { PROBLEM } else { 0 })
 }

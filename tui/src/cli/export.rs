@@ -8,12 +8,12 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 
 use super::Target;
-use super::commands::{check_new, overwrite, resolve, written};
 use super::missing::missing;
-use crate::app::Filter;
+use super::output::{check_new, overwrite, written};
 use crate::export::{Format, Subject};
 use crate::files::whole;
 use crate::interrupt::{INTERRUPTED, Interrupt};
+use crate::model::Filter;
 use crate::model::Model;
 use crate::source::{self, Moment, Span};
 
@@ -77,7 +77,7 @@ pub(super) fn run(export: &Export) -> Result<u8> {
             (source::read(file, &span, true)?, 0)
         }
         None => {
-            let mut source = resolve(&export.target)?;
+            let mut source = export.target.resolve()?;
             let mut snapshot = source.poll()?;
             source.add_records(&mut snapshot);
             (snapshot, missing(source.as_ref()))

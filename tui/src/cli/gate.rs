@@ -8,13 +8,13 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 
-use super::commands::{resolve, say};
 use super::missing::Missing;
+use super::output::print;
 use super::{Target, interval, percent};
-use crate::app::Filter;
 use crate::export::gate as export;
 use crate::headline;
 use crate::interrupt::{INTERRUPTED, Interrupt};
+use crate::model::Filter;
 use crate::model::Model;
 use crate::model::gate::{self, Finding, Limit, Run};
 use crate::snapshot::Snapshot;
@@ -165,7 +165,7 @@ pub(super) fn run(gate: &Gate) -> Result<u8> {
             judgement.too_few.len()
         )));
     }
-    say(&match gate.json {
+    print(&match gate.json {
         true => export::json(&judgement)?,
         false => export::render(&judgement),
     })?;
@@ -217,7 +217,7 @@ fn read(files: &[PathBuf], span: &Span, gate: &Gate) -> Result<Vec<Run>> {
 /// What processes measured, or measure from now on, and the exit status for places that are
 /// missing; none if a signal came first.
 fn watch(gate: &Gate) -> Result<Option<(Run, u8)>> {
-    let mut source = resolve(&gate.target)?;
+    let mut source = gate.target.resolve()?;
     let mut missing = Missing::default();
     let first = source.poll()?;
     missing.look(source.as_ref(), || ());

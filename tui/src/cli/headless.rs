@@ -6,7 +6,6 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use super::Show;
-use super::commands::baseline;
 use super::missing::Missing;
 use crate::columns::{Column, There};
 use crate::compare::report;
@@ -34,7 +33,7 @@ pub(super) enum Form {
 /// table. Of a recording there is a table for each snapshot, from that of the cursor on.
 pub(super) fn print(mut source: Box<dyn Source>, show: &Show, interrupt: &Interrupt) -> Result<u8> {
     let mut missing = Missing::default();
-    let baseline = show.baseline.as_deref().map(baseline).transpose()?;
+    let baseline = show.baseline()?;
     let mut model = Model::new(show.tau.as_secs_f64());
     let mut show = show.clone();
     if let Some(recording) = source.recording() {

@@ -11,8 +11,10 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::state_folder;
-use crate::app::{App, Screen};
-use crate::columns::{Column, Sorting};
+use crate::app::App;
+use crate::columns::Column;
+use crate::columns::sorting::Sorting;
+use crate::common::Screen;
 use crate::files::input;
 use crate::files::whole::{self, Overwrite};
 use crate::grid::Chosen;
@@ -125,8 +127,8 @@ impl Kept {
     /// Has the other tables begin as they were left.
     pub(super) fn restore(&self, app: &mut App) {
         for screen in Screen::ALL {
-            let table = app.screens.get_mut(*screen).table_mut();
-            if let Some((kept, table)) = self.tables.get(&name(*screen)).zip(table) {
+            let table = app.screens.get_mut(screen).table_mut();
+            if let Some((kept, table)) = self.tables.get(&name(screen)).zip(table) {
                 kept.put(table);
             }
         }

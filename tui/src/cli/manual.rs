@@ -11,7 +11,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 
 use super::Cli;
-use super::commands::say;
+use super::output::print;
 
 /// Prints a shell's completion script.
 pub(super) fn completions(shell: Shell) -> Result<u8> {
@@ -23,7 +23,7 @@ pub(super) fn completions(shell: Shell) -> Result<u8> {
         .subcommands(all.get_subcommands().filter(|command| !command.is_hide_set()).cloned());
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut shown, "pfp-top", &mut script);
-    say(&String::from_utf8_lossy(&script))?;
+    print(&String::from_utf8_lossy(&script))?;
     Ok(0)
 }
 
@@ -32,7 +32,7 @@ pub(super) fn man(folder: Option<&Path>) -> Result<u8> {
     let Some(folder) = folder else {
         let mut page = Vec::new();
         clap_mangen::Man::new(Cli::command()).render(&mut page)?;
-        say(&String::from_utf8_lossy(&page))?;
+        print(&String::from_utf8_lossy(&page))?;
         return Ok(0);
     };
     fs::create_dir_all(folder)

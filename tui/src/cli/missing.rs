@@ -1,6 +1,6 @@
 //! Places that are missing in what a command shows.
 
-use super::commands::{NO_TARGET, complain};
+use super::output::{NO_TARGET, warn};
 use crate::source::{BadPlace, Source};
 
 /// Names the places that are missing in a picture. Returns the exit status.
@@ -17,19 +17,19 @@ pub(super) struct Missing(Vec<String>);
 impl Missing {
     /// Looks after a poll; what has changed is said after `clear`.
     pub(super) fn look(&mut self, source: &dyn Source, clear: impl Fn()) {
-        let complain = |text: &str| {
+        let warn = |text: &str| {
             clear();
-            complain(text);
+            warn(text);
         };
         let bad = source.bad_places();
         for BadPlace { name, age, why } in &bad {
             if !self.0.contains(name) {
                 let silence = || format!("it has been silent for {} s", age.as_secs());
-                complain(&format!("{name} is missing: {}", why.clone().unwrap_or_else(silence)));
+                warn(&format!("{name} is missing: {}", why.clone().unwrap_or_else(silence)));
             }
         }
         for name in self.0.iter().filter(|name| bad.iter().all(|place| place.name != **name)) {
-            complain(&format!("{name} is back"));
+            warn(&format!("{name} is back"));
         }
         self.0 = bad.into_iter().map(|place| place.name).collect();
     }

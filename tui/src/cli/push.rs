@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 use clap::Args;
 use hyper::Uri;
 
-use super::commands::{complain, say};
 use super::interval;
+use super::output::{print, warn};
 use super::serve::Pooled;
 use crate::interrupt::Interrupt;
 use crate::push::{self, Pause, Pushed, Pusher};
@@ -60,7 +60,7 @@ pub(super) fn run(push: &Push) -> Result<u8> {
     // Those that end stay until they have been told.
     let mut pool = push.pooled.pool(Duration::ZERO, Duration::MAX)?;
     let pusher = Pusher::new(push.endpoint.clone(), push.gzip, push.timeout);
-    say(&format!("pushing to {} every {}s\n", push.endpoint, push.interval.as_secs_f64()))?;
+    print(&format!("pushing to {} every {}s\n", push.endpoint, push.interval.as_secs_f64()))?;
     let (mut told, mut pause) = (Told::new(&push.endpoint), Pause::default());
     let start = Instant::now();
     let (mut due, mut pushes) = (start, 0);
@@ -111,7 +111,7 @@ pub(super) fn run(push: &Push) -> Result<u8> {
 /// before is told until then.
 fn look(pool: &mut Pool) {
     if let Err(error) = pool.poll() {
-        complain(&format!("{error:#}"));
+        warn(&format!("{error:#}"));
     }
 }
 
@@ -138,13 +138,13 @@ impl Told {
                 None => "its figures will be in the next push".into(),
             };
             if self.said.as_ref() != Some(why) {
-                complain(&format!("{}: {why}; {then}", self.endpoint));
+                warn(&format!("{}: {why}; {then}", self.endpoint));
                 self.said = Some(why.clone());
             }
             return;
         }
         if self.failed > 0 && pushed.taken > 0 {
-            complain(&format!("{}: taken again, after {} that failed", self.endpoint, self.failed));
+            warn(&format!("{}: taken again, after {} that failed", self.endpoint, self.failed));
             (self.failed, self.said) = (0, None);
         }
         self.trouble = pushed.refused.clone().filter(|_| pushed.is_lost);
@@ -152,7 +152,7 @@ impl Told {
             && self.said.as_ref() != Some(why)
         {
             let kept = if pushed.is_lost { "refused" } else { "taken in part" };
-            complain(&format!("{}: {kept}: {why}", self.endpoint));
+            warn(&format!("{}: {kept}: {why}", self.endpoint));
         }
         self.said.clone_from(&pushed.refused);
     }

@@ -10,8 +10,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use super::Target;
-use super::commands::{complain, resolve};
 use super::missing::Missing;
+use super::output::warn;
 use crate::files::json::Overwrite;
 use crate::files::recording::Writer;
 use crate::interrupt::Interrupt;
@@ -64,7 +64,7 @@ pub(super) fn run(record: &Record) -> Result<u8> {
     ignore_file_size_signal();
     let interrupt = Interrupt::install()?;
     let start = Instant::now();
-    let mut source = resolve(&record.target)?;
+    let mut source = record.target.resolve()?;
     let mut recorder = Recorder { events: record.events, next: HashMap::new() };
     let mut snapshot = source.poll()?;
     let mut writer = recorder.begin(record, source.as_mut(), &snapshot)?;
@@ -109,7 +109,7 @@ pub(super) fn run(record: &Record) -> Result<u8> {
                 };
                 if !is_down {
                     progress.clear();
-                    complain(&format!("{reason}; trying again"));
+                    warn(&format!("{reason}; trying again"));
                 }
                 is_down = true;
             }
@@ -123,7 +123,7 @@ pub(super) fn run(record: &Record) -> Result<u8> {
     writer.finish().with_context(|| format!("{shown} was not brought to the disk"))?;
     let (n, bytes) = (writer.frames(), units::bytes(writer.bytes()));
     let why = why.unwrap_or_default();
-    complain(&format!("{shown}: {n} snapshots, {bytes}; {why}{}", missing.words()));
+    warn(&format!("{shown}: {n} snapshots, {bytes}; {why}{}", missing.words()));
     Ok(missing.status())
 }
 
@@ -176,7 +176,7 @@ impl Recorder {
                 );
             }
             if torn > 0 {
-                complain(&format!(
+                warn(&format!(
                     "{shown}: its last {torn} bytes were no whole snapshot and are gone"
                 ));
             }

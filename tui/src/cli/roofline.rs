@@ -9,11 +9,11 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use super::Target;
-use super::commands::{check_new, complain, overwrite, resolve, say, written};
 use super::missing::missing;
-use crate::app::Filter;
+use super::output::{check_new, overwrite, print, warn, written};
 use crate::export::{Subject, svg_roofline};
 use crate::files::whole;
+use crate::model::Filter;
 use crate::model::Model;
 use crate::roofline::columns::{TABLE, dot};
 use crate::roofline::{self, Ceilings, Dot, Roof};
@@ -61,8 +61,8 @@ pub(super) fn run(asked: &Roofline) -> Result<u8> {
     let ceilings = if asked.kept { kept()? } else { asked.measure() };
     let dots = points.as_ref().map_or(&[][..], |points| &points.dots);
     match asked.json {
-        true => say(&(serde_json::to_string_pretty(&as_json(&ceilings, dots))? + "\n"))?,
-        false => say(&(table(&ceilings) + &points_table(&ceilings.alone, points.as_ref())))?,
+        true => print(&(serde_json::to_string_pretty(&as_json(&ceilings, dots))? + "\n"))?,
+        false => print(&(table(&ceilings) + &points_table(&ceilings.alone, points.as_ref())))?,
     }
     if let Some(path) = &asked.output {
         let whose = points.as_ref().map(|points| points.whose.as_str());
@@ -84,7 +84,7 @@ impl Roofline {
     fn points(&self) -> Result<Option<Points>> {
         let mut source: Box<dyn Source> = match &self.file {
             Some(file) => source::open(file)?,
-            None if self.target.names_any() => resolve(&self.target)?,
+            None if self.target.names_any() => self.target.resolve()?,
             None => return Ok(None),
         };
         let mut model = Model::default();
@@ -123,9 +123,7 @@ impl Roofline {
             && let Err(error) = ceilings.save(&path)
         {
             let path = path.display();
-            complain(&format!(
-                "{path} cannot be written, so the screen will measure again: {error}"
-            ));
+            warn(&format!("{path} cannot be written, so the screen will measure again: {error}"));
         }
         ceilings
     }

@@ -21,12 +21,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::commands::{check_new, complain, is_headless};
 use super::headless::Printer;
-use super::{Show, commands};
+use super::output::{NO_TARGET, check_new, overwrite, warn};
+use super::{Show, show};
 use crate::app::App;
 use crate::compare::Baseline;
-use crate::files::json::{self, Overwrite};
+use crate::files::json;
 use crate::interrupt::Interrupt;
 use crate::model::Model;
 use crate::snapshot::{ProcessState, Snapshot};
@@ -107,14 +107,14 @@ impl Run {
 }
 
 pub(super) fn run(run: &Run) -> Result<u8> {
-    let headless = is_headless(&run.show);
+    let headless = run.show.is_headless();
     if run.inherit && !headless {
         bail!("--inherit would let the program write across the screen: add --once");
     }
     if let Some(path) = &run.output {
         check_new(path, run.force)?;
     }
-    let baseline = run.show.baseline.as_deref().map(commands::baseline).transpose()?;
+    let baseline = run.show.baseline()?;
     // What cannot be printed is said before the program has done its work.
     drop(headless.then(|| Printer::new(&run.show, baseline.as_ref())).transpose()?);
     // Taken over first: once the program runs, no signal may leave it behind.
@@ -127,13 +127,13 @@ pub(super) fn run(run: &Run) -> Result<u8> {
     let collecting = Some(Rc::new(Collecting::start()));
     let seen = source::announced();
     let name = &run.command[0];
-    let hooks = preload::library(name, run.preload.as_deref(), complain)?;
+    let hooks = preload::library(name, run.preload.as_deref(), warn)?;
     let openmp = run.inject.openmp_runtime(name)?;
     let mut notes = Vec::new();
     let mut environment = run.inject.environment(|note| notes.push(note))?;
     notes.extend(run.inject.replaced_runtime().map(Note::Fine));
     if headless {
-        notes.iter().map(Note::text).for_each(complain);
+        notes.iter().map(Note::text).for_each(warn);
     }
     let libraries: Vec<_> = hooks.into_iter().chain(openmp).collect();
     if !libraries.is_empty() {
@@ -148,7 +148,7 @@ pub(super) fn run(run: &Run) -> Result<u8> {
         Err((status, why)) => {
             drop(log.map(Log::tidy));
             // As shells and `env` say it, so that scripts need not learn it anew.
-            complain(&format!("{why:#}"));
+            warn(&format!("{why:#}"));
             return Ok(status);
         }
     };
@@ -220,7 +220,7 @@ fn on_screen(
     if !told.is_empty() {
         app.tell(&told.join("; "), now);
     }
-    commands::on_screen(&mut app, &run.show, interrupt)?;
+    show::on_screen(&mut app, &run.show, interrupt)?;
     Ok(Watched::App(app))
 }
 
@@ -290,25 +290,24 @@ fn report(
     let name = Path::new(&run.command[0]).display();
     let code = program::exit_code(status);
     if !status.success() && !asked {
-        complain(&format!("{name} ended with {}", program::in_words(status)));
+        warn(&format!("{name} ended with {}", program::in_words(status)));
     }
     if let Some(log) = log {
         let tail =
             if status.success() || asked { Vec::new() } else { log.tail(TAIL).unwrap_or_default() };
         if let Some(path) = log.tidy() {
-            complain(&format!("what {name} printed is in {}", path.display()));
+            warn(&format!("what {name} printed is in {}", path.display()));
             for line in tail {
-                complain(&format!("  | {line}"));
+                warn(&format!("  | {line}"));
             }
         }
     }
     let Some(snapshot) = snapshot else {
-        complain(&unseen(&name.to_string()));
-        return Ok(if code == 0 { commands::NO_TARGET } else { code });
+        warn(&unseen(&name.to_string()));
+        return Ok(if code == 0 { NO_TARGET } else { code });
     };
     if let Some(path) = &run.output {
-        let overwrite = if run.force { Overwrite::Yes } else { Overwrite::No };
-        json::write(&snapshot, path, overwrite)
+        json::write(&snapshot, path, overwrite(run.force))
             .with_context(|| format!("{} was not written", path.display()))?;
     }
     Ok(code)

@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::commands::say;
+use super::output::print;
 use super::{Target, interval};
-use crate::app::Filter;
 use crate::interrupt::Interrupt;
+use crate::model::Filter;
 use crate::serve::{Pool, STAYS, Scope, http};
 use crate::source::{Candidate, Discovery, Members, Refusal, Together, newcomers};
 
@@ -111,7 +111,7 @@ pub(super) fn run(serve: &Serve) -> Result<u8> {
              there is no password and no encryption"
         );
     }
-    say(&format!("serving http://{address}/metrics\n"))?;
+    print(&format!("serving http://{address}/metrics\n"))?;
     http::serve(listener, pool, is_local, interrupt)?;
     // To be asked to end is how it ends.
     Ok(0)

@@ -7,7 +7,9 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
 use crate::files::input;
-use crate::source::{self, Finder, Members, Route, Together, Wanted, Which};
+use crate::source::{
+    self, Candidate, Choice, Finder, Members, Route, Source, Together, Wanted, Which, choose,
+};
 
 /// Most bytes of a file of places.
 const MAX_VIA_BYTES: u64 = 1 << 20;
@@ -124,5 +126,29 @@ impl Target {
             named => Members::Named(named.to_vec()),
         };
         Some(Together { members, sum: self.sum })
+    }
+
+    /// The one process that is wanted, or why there is none.
+    pub(super) fn resolve(&self) -> Result<Box<dyn Source>> {
+        let mut finder = self.finder()?;
+        if let Some(together) = self.together() {
+            return finder.attach_together(&together);
+        }
+        let (discovery, wanted) = (finder.discover()?, self.wanted());
+        match choose(&discovery, &wanted) {
+            Choice::One(candidate) => finder.attach(&candidate),
+            Choice::Several(several) => {
+                let shown = |c: &Candidate| {
+                    format!("{} {}[{}]", discovery.number_of(c), c.name, c.visible_pid())
+                };
+                let first = several.first().map(|c| discovery.number_of(c)).unwrap_or_default();
+                bail!(
+                    "expected one process, found {}: choose with -p PID, with -p and a number, as \
+                     -p {first}, or --all",
+                    several.iter().map(shown).collect::<Vec<_>>().join(", ")
+                )
+            }
+            Choice::None => Err(discovery.why_none(&wanted).into()),
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What the user can ask for, whichever key asks for it.
 
-use crate::screens::Screen;
+use super::screen::Screen;
 
 /// Declares the actions and the list of all of them, so that no test can
 /// forget one.

@@ -6,8 +6,9 @@ mod chosen;
 pub use chosen::ChosenKeys;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::{Action, Overlay};
-use crate::screens::SHOW;
+use super::action::Action;
+use super::overlay::Overlay;
+use super::screen::Screen;
 
 /// A key, or the same one twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,6 +245,28 @@ pub(crate) const PAGE: Group = common(&[
     bind(Action::Bottom, &[Named(KeyCode::End), Char('G')], "", "to the last row"),
 ]);
 
+/// The screens of the watched process, by their numbers.
+pub(crate) const SHOW: Group = common(&[
+    bind(Action::Show(Screen::Points), &[Char('1')], "", "the table of points"),
+    bind(Action::Show(Screen::Detail), &[Char('2')], "", "one point in full"),
+    bind(Action::Show(Screen::Threads), &[Char('3')], "", "the threads"),
+    bind(Action::Show(Screen::Timeline), &[Char('4')], "", "what the threads did last"),
+    bind(Action::Show(Screen::Diff), &[Char('5')], "", "what changed since the baseline"),
+    bind(Action::Show(Screen::Log), &[Char('6')], "", "what was noticed, and what measuring costs"),
+    bind(
+        Action::Show(Screen::Roofline),
+        &[Char('7')],
+        "",
+        "how near points come to the machine's limits",
+    ),
+    bind(
+        Action::Show(Screen::Tree),
+        &[Char('8'), Char('t'), Named(KeyCode::F(5))],
+        "",
+        "the call tree; f there: a flame graph",
+    ),
+]);
+
 /// From screen to screen.
 pub(crate) const TURN: Group = common(&[
     bind(Action::NextScreen, &[Named(KeyCode::Tab)], "", "the next screen"),
@@ -444,63 +467,5 @@ impl Keys {
     /// The first half of a two-key command, while the second is awaited.
     pub fn half_typed(self) -> Option<char> {
         self.half
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::app::tests::every_key_map;
-    use crate::screens::{Screen, Screens};
-
-    #[test]
-    fn no_key_means_two_things_on_a_screen() {
-        for (of, keys) in every_key_map() {
-            let mut seen: Vec<Key> = Vec::new();
-            for key in bindings(keys).flat_map(|binding| binding.keys) {
-                assert!(!seen.contains(key), "{} twice on {of}", key.name());
-                seen.push(*key);
-            }
-            for key in &seen {
-                if let Twice(c) = key {
-                    assert!(!seen.contains(&Char(*c)), "{c} is also half of a command");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn every_action_has_a_key_and_a_line_of_help() {
-        let all = every_key_map();
-        let shows = Screen::TABS.iter().map(|tab| Action::Show(tab.screen));
-        for action in Action::ALL.iter().copied().chain(shows) {
-            let mut all = all.iter().flat_map(|(_, keys)| bindings(keys));
-            let has_both = |b: &Binding| !b.keys.is_empty() && !b.help.is_empty();
-            assert!(all.any(|b| b.action == action && has_both(&b)), "{action:?}");
-        }
-    }
-
-    #[test]
-    fn every_screen_can_be_left() {
-        for (of, keys) in every_key_map() {
-            let leaves =
-                |b: Binding| matches!(b.action, Action::Quit | Action::Cancel | Action::Unfilter);
-            assert!(bindings(keys).any(leaves), "{of}");
-        }
-    }
-
-    #[test]
-    fn two_key_commands_need_both_keys_in_a_row() {
-        let screens = Screens::default();
-        let map = screens.get(Screen::Points).keys();
-        let press =
-            |keys: &mut Keys, c| keys.action(bindings(map), KeyEvent::from(KeyCode::Char(c)));
-        let mut keys = Keys::default();
-        assert_eq!(press(&mut keys, 'g'), None);
-        assert_eq!(keys.half_typed(), Some('g'));
-        assert_eq!(press(&mut keys, 'g'), Some(Action::Top));
-        assert_eq!(press(&mut keys, 'g'), None);
-        assert_eq!(press(&mut keys, 'j'), Some(Action::Down));
-        assert_eq!(press(&mut keys, 'g'), None);
     }
 }

@@ -1,6 +1,6 @@
 //! What can lie over a screen.
 
-use super::{Prompt, Question};
+use super::prompt::Prompt;
 
 /// What lies over the body and takes the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Overlay {
         }
     }
 
-    pub(super) fn prompt_mut(&mut self) -> Option<&mut Prompt> {
+    pub(crate) fn prompt_mut(&mut self) -> Option<&mut Prompt> {
         match self {
             Self::Filter(prompt)
             | Self::Weight(_, prompt)
@@ -49,5 +49,29 @@ impl Overlay {
             | Self::Write(prompt) => Some(prompt),
             _ => None,
         }
+    }
+}
+
+/// Something that changes more than one point, and waits for a yes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Switch these points on, or off.
+    Switch {
+        /// Their ids.
+        ids: Vec<u32>,
+        /// On.
+        on: bool,
+    },
+    /// Start the figures of these points afresh.
+    Reset {
+        /// Their ids.
+        ids: Vec<u32>,
+    },
+}
+
+impl Question {
+    pub(crate) fn ids(&self) -> &[u32] {
+        let (Self::Switch { ids, .. } | Self::Reset { ids }) = self;
+        ids
     }
 }

@@ -69,7 +69,8 @@ pub fn render(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::columns::{Sorting, There};
+    use crate::columns::There;
+    use crate::columns::sorting::Sorting;
     use crate::snapshot::{ClockKind, Loss, ProcessState};
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;

@@ -3,7 +3,8 @@
 
 use std::cmp::Ordering;
 
-use super::{Chosen, Grid, Heading, Sorted};
+use super::cells::Grid;
+use super::chosen::{Chosen, Heading, Sorted};
 use crate::text;
 use crate::units::{self, NONE, Scale, Unit};
 
@@ -87,16 +88,16 @@ macro_rules! table {
         $($key:expr, $title:expr, $width:expr, $kind:ident($of:expr)
             $(.$more:ident($($argument:expr),*))*, $meaning:expr;)*
     ) => {
-        $crate::grid::Table(&[$(
-            $crate::grid::table!(@column $row, $with; $key, $title, $width, $kind, $of, $meaning)
+        $crate::grid::table::Table(&[$(
+            $crate::grid::table::table!(@column $row, $with; $key, $title, $width, $kind, $of, $meaning)
                 $(.$more($($argument),*))*,
         )*])
     };
     (@column $row:ty, $with:ty; $key:expr, $title:expr, $width:expr, Text, $of:expr, $meaning:expr) => {
-        $crate::grid::Column::<$row, $with>::words($key, $title, $width, $of, $meaning)
+        $crate::grid::table::Column::<$row, $with>::words($key, $title, $width, $of, $meaning)
     };
     (@column $row:ty, $with:ty; $key:expr, $title:expr, $width:expr, $kind:ident, $of:expr, $meaning:expr) => {{
-        use $crate::grid::{Column, Kind};
+        use $crate::grid::table::{Column, Kind};
         Column::<$row, $with>::new($key, $title, $width, Kind::$kind, $of, $meaning)
     }};
 }

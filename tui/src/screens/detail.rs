@@ -13,12 +13,12 @@ use ratatui::text::Line;
 
 pub use self::load_view::LoadView;
 pub(crate) use self::text::losses;
-use self::text::{TABLES, Text, heading};
+use self::text::{Choices, TABLES, Text, heading};
 use super::{Outcome, Screen, View, sums};
-use crate::app::keys::Key::{Char, Ctrl, Named, Twice};
-use crate::app::keys::{self, Group, KeyMap, bind, own};
-use crate::app::mouse::Target;
-use crate::app::{Action, Common};
+use crate::common::Target;
+use crate::common::keys::Key::{Char, Ctrl, Named, Twice};
+use crate::common::keys::{self, Group, KeyMap, bind, own};
+use crate::common::{Action, Common};
 use crate::grid::{Chosen, Grid};
 use crate::look::{Look, draw_scrolled};
 use crate::model::{Lately, Model, Past, Since};
@@ -93,16 +93,10 @@ impl Default for Detail {
     }
 }
 
-/// Whether all of the point has come; over a slow line that may take longer.
-fn is_whole(common: &Common) -> bool {
-    let is_whole = |id| common.model.snapshot().is_some_and(|snapshot| snapshot.has_whole(id));
-    common.selected.is_none_or(is_whole)
-}
-
 impl Detail {
     /// Remembers how the point is now.
     fn follow(&mut self, common: &Common) {
-        let snapshot = common.model.snapshot().filter(|_| is_whole(common));
+        let snapshot = common.model.snapshot().filter(|_| common.has_selected_whole());
         if let (Some(figures), Some(snapshot)) = (common.selected(), snapshot) {
             let rate = snapshot.clock.ticks_per_second;
             self.past.follow(figures, snapshot.elapsed_ticks, rate);
@@ -112,7 +106,7 @@ impl Detail {
     /// Counts the point's measurements from now on.
     fn mark(&mut self, common: &Common) {
         self.follow(common);
-        let snapshot = common.model.snapshot().filter(|_| is_whole(common));
+        let snapshot = common.model.snapshot().filter(|_| common.has_selected_whole());
         if let (Some(figures), Some(snapshot)) = (common.selected(), snapshot) {
             self.past.mark(figures, snapshot.elapsed_ticks);
             self.since = Since::Mark;
@@ -122,14 +116,25 @@ impl Detail {
     /// What the point measured in the window; none for all of it, and where that is not
     /// known.
     pub fn lately(&self, common: &Common) -> Option<Lately> {
-        let snapshot = common.model.snapshot().filter(|_| is_whole(common))?;
+        let snapshot = common.model.snapshot().filter(|_| common.has_selected_whole())?;
         let rate = snapshot.clock.ticks_per_second;
         self.past.lately(self.since, common.selected()?, snapshot.elapsed_ticks, rate)
     }
 
+    /// What stands below the heading on a body of this size.
+    fn text(&self, body: Rect, common: &Common, look: &Look) -> Text {
+        let choices = Choices {
+            load: &self.load,
+            since: self.since,
+            lately: self.lately(common),
+            tables: &self.tables,
+        };
+        Text::new(choices, common, look, body.as_size())
+    }
+
     /// Reads from a recording how the point was before, as far back as its windows reach.
     fn look_back(&mut self, common: &mut Common) {
-        let Some(at) = common.replay.as_ref().and_then(|replay| replay.at()) else { return };
+        let Some(at) = common.replay.as_ref().and_then(|replay| replay.at) else { return };
         let Some(recording) = common.recording() else { return };
         let now = recording.since_first(at);
         let places = WINDOWS.map(|window| {
@@ -157,7 +162,7 @@ impl View for Detail {
     fn keys(&self) -> KeyMap {
         &[
             &[keys::RUN, CLOSE, keys::POINT, LOAD, keys::TUNE, keys::COPY, keys::FILTER],
-            &[keys::SAVE, keys::TABLE, WINDOW, keys::BASELINE, keys::WALK, PAGE, super::SHOW],
+            &[keys::SAVE, keys::TABLE, WINDOW, keys::BASELINE, keys::WALK, PAGE, keys::SHOW],
             &[keys::TURN, keys::LEAVE, keys::TERMINAL],
         ]
     }
@@ -218,12 +223,12 @@ impl View for Detail {
             Action::Back => return Outcome::Back,
             Action::Window => self.since = self.since.next(),
             Action::Moment => self.mark(common),
-            Action::Earlier => self.pan_load(false, common, now),
-            Action::Later => self.pan_load(true, common, now),
-            Action::Oldest => self.oldest_load(common, now),
-            Action::Newest => self.newest_load(),
-            Action::ZoomIn => self.zoom_load(true, common, now),
-            Action::ZoomOut => self.zoom_load(false, common, now),
+            Action::Earlier => self.load.pan(false, common, now),
+            Action::Later => self.load.pan(true, common, now),
+            Action::Oldest => self.load.oldest(common, now),
+            Action::Newest => self.load.newest(),
+            Action::ZoomIn => self.load.zoom(true, common, now),
+            Action::ZoomOut => self.load.zoom(false, common, now),
             _ => return Outcome::Pass,
         }
         Outcome::Done
@@ -259,7 +264,7 @@ impl View for Detail {
 
     fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
         let line = self.offset + usize::from(at.y.saturating_sub(body.y + 1));
-        let text = Text::of(self, common, &Look::new(false, true), body.as_size());
+        let text = self.text(body, common, &Look::new(false, true));
         let head = text.heads.iter().find(|(head, _)| at.y > body.y && *head == line);
         let key = head.and_then(|(_, grid)| grid.key_at(usize::from(at.x - body.x)));
         key.map_or(Target::Nothing, Target::Heading)
@@ -274,7 +279,7 @@ impl View for Detail {
     fn settle(&mut self, body: Rect, common: &mut Common, look: &Look) -> bool {
         let rows = usize::from(body.height.saturating_sub(1)).max(1);
         common.rows = rows;
-        let text = Text::of(self, common, look, body.as_size());
+        let text = self.text(body, common, look);
         if std::mem::take(&mut self.load.wanted) {
             let (first, behind) = text.load;
             self.offset = self.offset.clamp(behind.saturating_sub(rows).min(first), first);
@@ -291,7 +296,7 @@ impl View for Detail {
                 look.theme.faint,
             ),
         };
-        let text = Text::of(self, common, look, body.as_size());
+        let text = self.text(body, common, look);
         draw_scrolled(frame, body, heading, text.lines, self.offset);
     }
 }

@@ -9,8 +9,8 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::{Outcome, Screen, View};
-use crate::app::keys::{self, KeyMap};
-use crate::app::{Action, Common};
+use crate::common::keys::{self, KeyMap};
+use crate::common::{Action, Common};
 use crate::compare::columns::{LOAD_CHANGE, NAME, TABLE, VERDICT, caption, stresses};
 use crate::compare::{Baseline, Comparison, DIFFERS, Row, Verdict};
 use crate::grid::{Chosen, Column, Grid, Scroll};
@@ -63,7 +63,7 @@ impl View for Diff {
         &[
             &[keys::RUN, keys::OPEN, keys::BASELINE, keys::TO_TABLE],
             keys::CHANGE,
-            &[keys::TABLE, keys::SAVE, keys::POLL, keys::WALK, keys::PAGE, super::SHOW],
+            &[keys::TABLE, keys::SAVE, keys::POLL, keys::WALK, keys::PAGE, keys::SHOW],
             &[keys::TURN, keys::LEAVE, keys::TERMINAL],
         ]
     }

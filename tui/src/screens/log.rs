@@ -7,8 +7,8 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 
 use super::{Outcome, View};
-use crate::app::Common;
-use crate::app::keys::{self, KeyMap};
+use crate::common::Common;
+use crate::common::keys::{self, KeyMap};
 use crate::local_time::time_of_day;
 use crate::look::Look;
 use crate::model::cost::{Cost, Costs};

@@ -9,12 +9,13 @@ use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Wrap};
 
 use super::{Outcome, Screen, View};
-use crate::app::keys::Key::Char;
-use crate::app::keys::{self, Group, KeyMap, bind, own};
-use crate::app::{Action, Common, Filter, Overlay, Prompt};
+use crate::common::keys::Key::Char;
+use crate::common::keys::{self, Group, KeyMap, bind, own};
+use crate::common::{Action, Common, Overlay, Prompt};
 use crate::grid::{Chosen, Grid, Scroll, Table, Written, table};
 use crate::local_time::time_of_day;
 use crate::look::{Look, draw_scrolled};
+use crate::model::Filter;
 use crate::snapshot::ProcessState;
 use crate::source::{Candidate, Choice, Discovery, Looking, Members, Together, choose};
 use crate::text;

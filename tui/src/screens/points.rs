@@ -12,10 +12,11 @@ use ratatui::layout::Rect;
 
 use self::idle::Idle;
 use super::{Outcome, Screen, View};
-use crate::app::keys::Key::{Char, Named};
-use crate::app::keys::{self, Group, KeyMap, bind, own};
-use crate::app::{Action, Common, Options};
-use crate::columns::{self, Column, Fit, Sorting, TABLE, There};
+use crate::columns::sorting::Sorting;
+use crate::columns::{self, Column, Fit, TABLE, There};
+use crate::common::keys::Key::{Char, Named};
+use crate::common::keys::{self, Group, KeyMap, bind, own};
+use crate::common::{Action, Common, Options};
 use crate::grid::{Chosen, Grid};
 use crate::look::Look;
 use crate::model::Figures;

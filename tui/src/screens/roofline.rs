@@ -20,9 +20,9 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::{Outcome, Screen, View};
-use crate::app::keys::Key::Char;
-use crate::app::keys::{self, Group, KeyMap, bind, own};
-use crate::app::{Action, Common};
+use crate::common::keys::Key::Char;
+use crate::common::keys::{self, Group, KeyMap, bind, own};
+use crate::common::{Action, Common};
 use crate::grid::{Chosen, Grid, Scroll};
 use crate::look::Look;
 use crate::roofline::columns::{Known, TABLE, dot};

@@ -10,12 +10,13 @@ use ratatui::layout::{Position, Rect};
 
 use self::list::{TABLE, name_of};
 use super::{Outcome, View, sums};
-use crate::app::keys::Key::Char;
-use crate::app::keys::{self, Group, KeyMap, bind, own};
-use crate::app::mouse::Target;
-use crate::app::{Action, Common, Filter, Overlay, Prompt};
+use crate::common::Target;
+use crate::common::keys::Key::Char;
+use crate::common::keys::{self, Group, KeyMap, bind, own};
+use crate::common::{Action, Common, Overlay, Prompt};
 use crate::grid::{Chosen, Grid};
 use crate::look::Look;
+use crate::model::Filter;
 use crate::model::Sight;
 use crate::model::threads::{Thread, find};
 use crate::snapshot::Extent;

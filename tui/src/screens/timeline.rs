@@ -12,12 +12,13 @@ use ratatui::layout::{Position, Rect};
 
 pub use self::place::TimeView;
 use super::{Outcome, Screen, View};
-use crate::app::keys::Key::{Char, Ctrl, Named, Twice};
-use crate::app::keys::{self, Group, KeyMap, bind, own};
-use crate::app::mouse::Target;
-use crate::app::{Action, Common, Filter, Overlay, Prompt};
+use crate::common::Target;
+use crate::common::keys::Key::{Char, Ctrl, Named, Twice};
+use crate::common::keys::{self, Group, KeyMap, bind, own};
+use crate::common::{Action, Common, Overlay, Prompt};
 use crate::look::Look;
 use crate::model::Figures;
+use crate::model::Filter;
 use crate::snapshot::Snapshot;
 use crate::source::Looking;
 
@@ -97,7 +98,7 @@ impl View for Timeline {
         &[
             &[keys::RUN, keys::OPEN, TIME, keys::BACK],
             keys::CHANGE,
-            &[keys::SAVE, keys::BASELINE, keys::WALK, super::SHOW],
+            &[keys::SAVE, keys::BASELINE, keys::WALK, keys::SHOW],
             &[keys::TURN, keys::LEAVE, keys::TERMINAL],
         ]
     }

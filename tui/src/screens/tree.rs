@@ -22,13 +22,14 @@ use ratatui::Frame as Canvas;
 use ratatui::layout::{Position, Rect};
 
 use super::{Outcome, Screen, View};
-use crate::app::keys::Key::{Char, Named};
-use crate::app::keys::{self, Group, KeyMap, bind, own};
-use crate::app::mouse::Target;
-use crate::app::{Action, Common, Filter};
+use crate::common::Target;
+use crate::common::keys::Key::{Char, Named};
+use crate::common::keys::{self, Group, KeyMap, bind, own};
+use crate::common::{Action, Common};
 use crate::compare::Baseline;
 use crate::grid::{Chosen, Grid, Scroll};
 use crate::look::Look;
+use crate::model::Filter;
 use crate::model::tree::{Direction, Row, Samples, Tree};
 use crate::model::{Figures, Frame, Model, OpenRegion, Recent, Stacks};
 use crate::snapshot::Snapshot;

@@ -6,8 +6,8 @@ use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Wrap};
 
 use super::{Outcome, Screen, View};
-use crate::app::Common;
-use crate::app::keys::{self, KeyMap};
+use crate::common::Common;
+use crate::common::keys::{self, KeyMap};
 use crate::look::Look;
 use crate::source::{Choice, choose};
 

@@ -11,8 +11,8 @@ use flate2::write::GzEncoder;
 use hyper::body::Bytes;
 
 use super::negotiate::Wish;
-use crate::app::Filter;
 use crate::export::{Begin, Subject};
+use crate::model::Filter;
 use crate::model::{Figures, Lifetime, Model, TAU_SECONDS};
 use crate::snapshot::{ProcessState, Snapshot};
 use crate::source::{Candidate, Discovery, Finder, Source, Together};

@@ -170,25 +170,18 @@ impl Losses {
     }
 }
 
-/// Losses of one lane: a few kinds, by their names.
-pub(super) mod of_lane {
-    use super::*;
+/// The kinds that a lane counts.
+const OF_LANE: [Loss; 4] =
+    [Loss::MismatchedEnds, Loss::BeginsRefused, Loss::ClockAnomalies, Loss::RecordsMissed];
 
-    const KINDS: [Loss; 4] =
-        [Loss::MismatchedEnds, Loss::BeginsRefused, Loss::ClockAnomalies, Loss::RecordsMissed];
+/// Writes the losses of one lane, by their names.
+pub(super) fn serialize_lane<S: Serializer>(losses: &Losses, out: S) -> Result<S::Ok, S::Error> {
+    out.collect_map(OF_LANE.map(|kind| (kind.name(), losses[kind])))
+}
 
-    pub(in super::super) fn serialize<S: Serializer>(
-        losses: &Losses,
-        out: S,
-    ) -> Result<S::Ok, S::Error> {
-        out.collect_map(KINDS.map(|kind| (kind.name(), losses[kind])))
-    }
-
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
-        input: D,
-    ) -> Result<Losses, D::Error> {
-        let found = BTreeMap::<String, u64>::deserialize(input)?;
-        let count = |kind: Loss| Some((kind, *found.get(kind.name())?));
-        Ok(KINDS.into_iter().filter_map(count).collect())
-    }
+/// Reads the losses of one lane.
+pub(super) fn deserialize_lane<'de, D: Deserializer<'de>>(input: D) -> Result<Losses, D::Error> {
+    let found = BTreeMap::<String, u64>::deserialize(input)?;
+    let count = |kind: Loss| Some((kind, *found.get(kind.name())?));
+    Ok(OF_LANE.into_iter().filter_map(count).collect())
 }

@@ -7,7 +7,8 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Clear};
 
 use super::{Look, draw_scrolled};
-use crate::app::{App, Overlay};
+use crate::app::App;
+use crate::common::Overlay;
 use crate::grid::{Chosen, Heading, Sorted};
 use crate::text;
 

@@ -5,8 +5,9 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 
 use super::Look;
-use crate::app::keys::Binding;
-use crate::app::{Action, App, Overlay, Prompt, Replay, Status, Toast};
+use crate::app::App;
+use crate::common::keys::Binding;
+use crate::common::{Action, Overlay, Prompt, Replay, Status, Toast};
 use crate::text;
 
 /// Columns that a complaint about what was typed gets at least.

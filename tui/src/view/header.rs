@@ -9,9 +9,11 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::Look;
-use crate::app::{App, Screen, Session, Status};
+use crate::app::App;
+use crate::common::{Screen, Status};
 use crate::headline::{Headline, ended_word, rhythm};
 use crate::model::lost;
+use crate::session::Session;
 use crate::source::BadPlace;
 use crate::text;
 

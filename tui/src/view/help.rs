@@ -5,8 +5,9 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use super::{Look, draw_scrolled};
-use crate::app::keys::Binding;
-use crate::app::{Action, App, Screen};
+use crate::app::App;
+use crate::common::keys::Binding;
+use crate::common::{Action, Screen};
 use crate::text;
 
 /// Columns for the names of keys.

@@ -3,8 +3,9 @@
 use ratatui::layout::{Position, Rect};
 
 use super::{Parts, footer, tabs};
-use crate::app::mouse::Target;
-use crate::app::{App, Overlay};
+use crate::app::App;
+use crate::common::Overlay;
+use crate::common::Target;
 
 /// What lies at `place` on a screen of this size.
 pub fn hit(app: &App, area: Rect, place: Position) -> Target {

@@ -11,8 +11,8 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use super::Look;
-use crate::app::{App, Screen};
-use crate::screens::Tab;
+use crate::app::App;
+use crate::common::{Screen, Tab};
 
 /// From this height on there is a line for them.
 const HIGH: u16 = 16;

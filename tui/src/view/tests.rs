@@ -17,10 +17,11 @@ use ratatui::layout::Position;
 use ratatui::style::{Color, Modifier};
 
 use super::*;
-use crate::app::keys;
-use crate::app::mouse::Target;
+use crate::app::App;
 use crate::app::tests::{Desk, Stage, candidate, desk};
-use crate::app::{Action, App, Options, Screen};
+use crate::common::Target;
+use crate::common::keys;
+use crate::common::{Action, Options, Prompt, Screen};
 use crate::snapshot::{
     Cell, ClockKind, Edge, Loss, Open, PointState, ProcessState, Snapshot, Stats, Usage,
 };
@@ -33,7 +34,7 @@ const SIZES: [(u16, u16); 3] = [(120, 30), (80, 24), (40, 8)];
 /// The whole screen, mended and drawn as the event loop does it.
 fn drawn(app: &mut App, now: Instant, look: &Look, size: (u16, u16)) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
-    app.settle(look, Rect::new(0, 0, size.0, size.1), now);
+    settle(app, look, Rect::new(0, 0, size.0, size.1), now);
     terminal.draw(|frame| draw(frame, app, look)).unwrap();
     terminal.backend().buffer().clone()
 }
@@ -144,7 +145,7 @@ fn the_page_of_keys_has_every_action() {
     let screens = crate::screens::Screens::default();
     let mut rows: Vec<([String; 3], Vec<&str>)> = Vec::new();
     for screen in Screen::ALL {
-        for binding in keys::bindings(screens.get(*screen).keys()) {
+        for binding in keys::bindings(screens.get(screen).keys()) {
             let names: Vec<String> =
                 binding.keys.iter().map(|key| format!("`{}`", key.name())).collect();
             let what =
@@ -205,7 +206,7 @@ fn the_question_before_a_file_is_replaced() {
     let mut desk = desk();
     desk.press("w");
     if let Some(Overlay::Write(prompt)) = desk.app.overlay.take() {
-        desk.app.overlay = Some(Overlay::Replace(crate::app::Prompt::new(prompt.label, "a.json")));
+        desk.app.overlay = Some(Overlay::Replace(Prompt::new(prompt.label, "a.json")));
     }
     let text = screen(&mut desk, false, (80, 24));
     assert!(text.ends_with(" a.json exists.  y replace it  n another name\n"), "{text}");

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use crossterm::event::KeyCode;
 
-use super::{Action, Binding, Key, bindings};
-use crate::screens::{Screen, Screens};
+use super::{Binding, Key, KeyMap, bindings};
+use crate::common::action::Action;
+use crate::common::screen::Screen;
 
 /// The keys of some actions, in place of the usual ones. Lines that are typed, menus and
 /// questions keep theirs.
@@ -13,14 +14,17 @@ use crate::screens::{Screen, Screens};
 pub struct ChosenKeys(Vec<(Action, Vec<Key>)>);
 
 impl ChosenKeys {
-    /// Understands actions and names of keys.
+    /// Understands actions and names of keys, for screens that have these.
     ///
     /// # Errors
     ///
     /// Says what was expected if there is no such action or key, if a key would mean two
     /// things on a screen, or if no key would leave pfp-top.
-    pub fn new(wanted: &BTreeMap<String, Vec<String>>) -> Result<Self, String> {
-        let actions = actions();
+    pub fn new(
+        wanted: &BTreeMap<String, Vec<String>>,
+        screens: &[(Screen, KeyMap)],
+    ) -> Result<Self, String> {
+        let actions = actions(screens);
         let one = |(word, keys): (&String, &Vec<String>)| {
             let action = actions.iter().find(|action| action.word() == *word).ok_or_else(|| {
                 let all: Vec<_> = actions.iter().map(|action| action.word()).collect();
@@ -40,16 +44,15 @@ impl ChosenKeys {
         if chosen.0.iter().any(|(action, keys)| *action == Action::Quit && keys.is_empty()) {
             return Err("expected at least one key for quit, found none".into());
         }
-        chosen.check()?;
+        chosen.check(screens)?;
         Ok(chosen)
     }
 
     /// Whether each key still means one thing on each screen.
-    fn check(&self) -> Result<(), String> {
-        let screens = Screens::default();
-        for screen in Screen::ALL {
+    fn check(&self, screens: &[(Screen, KeyMap)]) -> Result<(), String> {
+        for (screen, keys) in screens {
             let mut seen: Vec<(Key, Action)> = Vec::new();
-            for binding in bindings(screens.get(*screen).keys()) {
+            for binding in bindings(keys) {
                 for key in self.of(binding).keys {
                     let half = |other: Key| match (*key, other) {
                         (Key::Twice(a), Key::Char(b)) | (Key::Char(a), Key::Twice(b)) => a == b,
@@ -83,14 +86,11 @@ impl ChosenKeys {
 }
 
 /// The actions that have keys on a screen.
-fn actions() -> Vec<Action> {
-    let screens = Screens::default();
+fn actions(screens: &[(Screen, KeyMap)]) -> Vec<Action> {
     let mut all: Vec<Action> = Vec::new();
-    for screen in Screen::ALL {
-        for binding in bindings(screens.get(*screen).keys()) {
-            if !all.contains(&binding.action) {
-                all.push(binding.action);
-            }
+    for binding in screens.iter().flat_map(|(_, keys)| bindings(keys)) {
+        if !all.contains(&binding.action) {
+            all.push(binding.action);
         }
     }
     all
@@ -98,7 +98,7 @@ fn actions() -> Vec<Action> {
 
 impl Key {
     /// The key that the help spells so.
-    fn of_name(name: &str) -> Option<Self> {
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
         use KeyCode::{
             BackTab, Backspace, Delete, Down, End, Enter, Esc, Home, Insert, Left, PageDown,
             PageUp, Right, Tab, Up,
@@ -116,48 +116,6 @@ impl Key {
             (Some(c), None, _) if !c.is_control() && c != ' ' => Some(Self::Char(c)),
             (Some(a), Some(b), None) if a == b && !a.is_control() => Some(Self::Twice(a)),
             _ => known.find(|key| key.name() == name),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::app::tests::every_key_map;
-
-    fn chosen(wanted: &[(&str, &[&str])]) -> Result<ChosenKeys, String> {
-        let words = |keys: &&[&str]| keys.iter().map(|key| (*key).to_owned()).collect();
-        ChosenKeys::new(
-            &wanted.iter().map(|(action, keys)| ((*action).to_owned(), words(keys))).collect(),
-        )
-    }
-
-    #[test]
-    fn every_key_is_known_by_its_name() {
-        for key in every_key_map().iter().flat_map(|(_, keys)| bindings(keys)).flat_map(|b| b.keys)
-        {
-            assert_eq!(Key::of_name(&key.name()), Some(*key), "{}", key.name());
-        }
-        for name in ["", " ", "ab", "Ctrl-", "Ctrl-1", "F13", "Hyper-x", "\u{7}"] {
-            assert_eq!(Key::of_name(name), None, "{name:?}");
-        }
-    }
-
-    #[test]
-    fn a_key_that_would_mean_two_things_is_refused() {
-        assert!(chosen(&[("toggle", &["x"]), ("slowest", &["X"])]).is_ok());
-        assert!(chosen(&[("toggle", &["r"]), ("reset", &["e"])]).is_ok());
-        assert!(chosen(&[("reset-all", &[])]).is_ok());
-        for (wanted, said) in [
-            (&[("toggle", &["r"][..])][..], "r would mean toggle and reset on the screen Points;"),
-            (&[("toggle", &["g"])], "gg would mean toggle and top on the screen Points;"),
-            (&[("toggle", &["xx"])], "xx would mean slowest and toggle on the screen Timeline;"),
-            (&[("toggel", &["x"])], "expected actions among pause, step-back, step-on,"),
-            (&[("show-log", &["L1"])], "expected for show-log keys as the help names them,"),
-            (&[("quit", &[])], "expected at least one key for quit, found none"),
-        ] {
-            let error = chosen(wanted).unwrap_err();
-            assert!(error.starts_with(said), "{error}");
         }
     }
 }

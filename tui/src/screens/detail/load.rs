@@ -11,8 +11,8 @@
 
 use ratatui::text::{Line, Span};
 
-use super::LoadView;
-use crate::app::{Common, Status};
+use super::load_view::LoadView;
+use crate::common::{Common, Status};
 use crate::local_time::time_of_day;
 use crate::look::{Look, chart};
 use crate::model::{Figures, Slice};

@@ -4,9 +4,10 @@ use ratatui::layout::Size;
 use ratatui::text::{Line, Span};
 
 use super::super::sums::{self, Sums, SumsTable, TextLine};
-use super::{Detail, load};
-use crate::app::Common;
+use super::load;
+use super::load_view::LoadView;
 use crate::columns::state_word;
+use crate::common::Common;
 use crate::grid::{Chosen, Grid};
 use crate::look::{Look, chart};
 use crate::model::histogram::{self, Bar};
@@ -59,6 +60,17 @@ pub(super) fn heading(figures: &Figures, look: &Look) -> Line<'static> {
     ])
 }
 
+/// What a person chose to see of the point.
+pub(super) struct Choices<'a> {
+    /// Which part of its load history.
+    pub(super) load: &'a LoadView,
+    /// Which measurements the histogram is of, and what they come to; none for all.
+    pub(super) since: Since,
+    pub(super) lately: Option<Lately>,
+    /// The columns and the order of [`TABLES`].
+    pub(super) tables: &'a [Chosen; 3],
+}
+
 /// What stands below the heading.
 #[derive(Default)]
 pub(super) struct Text {
@@ -71,17 +83,17 @@ pub(super) struct Text {
 
 impl Text {
     /// On a body of this size.
-    pub(super) fn of(detail: &Detail, common: &Common, look: &Look, size: Size) -> Self {
+    pub(super) fn new(choices: Choices, common: &Common, look: &Look, size: Size) -> Self {
         let mut text = Self::default();
         if let Some(figures) = common.selected() {
-            text.fill(detail, common, figures, look, size);
+            text.fill(choices, common, figures, look, size);
         }
         text
     }
 
     fn fill(
         &mut self,
-        detail: &Detail,
+        choices: Choices,
         common: &Common,
         figures: &Figures,
         look: &Look,
@@ -89,11 +101,11 @@ impl Text {
     ) {
         let (width, height) = (usize::from(size.width), usize::from(size.height));
         let lines = &mut self.lines;
-        if !super::is_whole(common) {
+        if !common.has_selected_whole() {
             lines.extend(warning(STILL_TO_COME, width, look));
         }
         if figures.is_left_out() {
-            let load = load::lines(&detail.load, common, figures, look, width);
+            let load = load::lines(choices.load, common, figures, look, width);
             self.load = (lines.len(), lines.len() + load.len());
             return lines.extend(load);
         }
@@ -102,17 +114,17 @@ impl Text {
             look,
             scale: common.scale(),
             quantiles: figures.quantiles_at(QUANTILES.map(|(_, quantile)| quantile)),
-            since: detail.since,
-            lately: detail.lately(common),
+            since: choices.since,
+            lately: choices.lately,
             bars: 0,
-            tables: &detail.tables,
+            tables: choices.tables,
         };
         for trouble in figures.remarks() {
             lines.extend(warning(trouble.explanation(), width, look));
         }
         lines.extend(losses(common, width, look));
         let left = pane.figures();
-        let load = load::lines(&detail.load, common, figures, look, width);
+        let load = load::lines(choices.load, common, figures, look, width);
         let load: Vec<TextLine> = load.into_iter().map(|line| (line, None)).collect();
         let below = [pane.amounts(width), load, pane.lanes(width), pane.calls(common, width)];
         // What else there is leaves it so many lines; the point's heading has one more.

@@ -8,8 +8,8 @@ use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
 use super::Points;
-use crate::app::Common;
 use crate::columns::{Column, Fit, Kind};
+use crate::common::Common;
 use crate::look::{Look, chart, wrapped};
 use crate::model::{Figures, Trouble};
 use crate::snapshot::PointState;

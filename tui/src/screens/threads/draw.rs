@@ -7,15 +7,13 @@ use ratatui::widgets::Paragraph;
 
 use super::super::sums::{self, Sums, TextLine};
 use super::Threads;
-use super::list::{BAR, TABLE, name_of};
-use crate::app::Common;
+use super::list::{BAR, TABLE, amiss, ended, name_of, open_for};
+use crate::common::Common;
 use crate::grid::Grid;
 use crate::look::{Look, chart, draw_scrolled, wrapped};
-use crate::model::lost;
-use crate::model::threads::{Thread, find, parts, process_of, state_word};
-use crate::snapshot::{LaneKind, Open, ProcessState};
+use crate::model::threads::{Thread, find, parts, state_word};
 use crate::text;
-use crate::units::{self, NONE};
+use crate::units::NONE;
 
 /// From this height on the list stays beside the points of a thread.
 const HIGH: u16 = 10;
@@ -110,49 +108,6 @@ fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, loo
     }
     let heading = grid.heading(Some(view.table.sorted()), width, look);
     draw_scrolled(frame, area, heading, lines, common.scroll.offset);
-}
-
-/// What went wrong on a thread; empty where nothing did.
-pub(super) fn amiss(thread: &Thread) -> String {
-    let found = thread.lane.amiss.iter();
-    let said =
-        found.map(|(kind, count)| format!("{} {}", units::count(count), lost::words(kind, count)));
-    said.collect::<Vec<_>>().join(", ")
-}
-
-/// The point that takes most of a thread's time, and how much of it.
-pub(super) fn top(common: &Common, thread: &Thread) -> String {
-    let Some(top) = thread.top else {
-        return String::new();
-    };
-    format!("{:>5}% {}", units::percent(top.share), common.point_name(top.point))
-}
-
-/// When a thread left its open regions; none while it runs.
-fn ended(common: &Common, thread: &Thread) -> Option<&'static str> {
-    let process = process_of(common.model.snapshot()?, &thread.lane);
-    match (process.state, thread.lane.kind) {
-        (ProcessState::Crashed, _) => Some("when the process died"),
-        (ProcessState::Exited, _) => Some("when the process ended"),
-        (ProcessState::Running, LaneKind::Ended) => Some("when it ended"),
-        (ProcessState::Running, LaneKind::Live | LaneKind::Overflow) => None,
-    }
-}
-
-/// How long a region of a thread that runs has been open.
-fn open_for(common: &Common, open: &Open) -> String {
-    let now = common.model.snapshot().map_or(0, |snapshot| snapshot.elapsed_ticks);
-    common.scale().ticks(now.saturating_sub(open.start) as f64)
-}
-
-/// The innermost open region of a thread, and how long it has been open.
-pub(super) fn innermost(common: &Common, thread: &Thread) -> String {
-    let Some(open) = thread.lane.open.last() else { return String::new() };
-    let name = common.point_name(open.point);
-    match ended(common, thread) {
-        Some(_) => format!("was in {name}"),
-        None => format!("{} {name}", open_for(common, open)),
-    }
 }
 
 /// The open regions of a thread, a line each, below a heading.

@@ -19,7 +19,7 @@ use ratatui::text::{Line, Span};
 
 use super::place::step_above;
 use super::{Timeline, View};
-use crate::app::{Common, Status};
+use crate::common::{Common, Status};
 use crate::look::Look;
 use crate::model::Figures;
 use crate::model::timeline::{self as model, Column, Level, Run, Track, Window, columns, runs};

@@ -6,7 +6,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::{CallTree, Source, Window};
-use crate::app::Common;
+use crate::common::Common;
 use crate::grid::{Column, Grid, Sorted, Table, table};
 use crate::look::{Look, chart};
 use crate::model::tree::{Direction, Node, Row};

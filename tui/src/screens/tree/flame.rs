@@ -13,7 +13,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::CallTree;
-use crate::app::Common;
+use crate::common::Common;
 use crate::look::Look;
 use crate::model::tree::Tree;
 use crate::text;

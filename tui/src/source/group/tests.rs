@@ -391,7 +391,7 @@ fn a_change_that_not_all_follow_says_how_many_did_not() {
     assert_eq!((state(&here), state(&far)), (PointState::Off, PointState::On));
 
     // What was switched in some is put back in them.
-    let mut session = crate::app::Session::new(Box::new(group), false);
+    let mut session = crate::session::Session::new(Box::new(group), false);
     assert!(session.switch(id, PointState::Off, true).is_err());
     assert_eq!(state(&here), PointState::On);
     drop(session);
