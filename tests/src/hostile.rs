@@ -18,9 +18,9 @@ use pfp_top::common::Options;
 use pfp_top::export::{Format, Subject, rows, table};
 use pfp_top::model::{Figures, Model};
 use pfp_top::snapshot::Snapshot;
-use pfp_top::source::{self, Candidate, Discovery, Finder, Source, Together};
+use pfp_top::source::{self, Candidate, Discovery, Finder, ProcessGroup, Source};
 use pfp_top::units::Unit;
-use pfp_top::view::{self, Look};
+use pfp_top::view::{self, Styles};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -40,7 +40,7 @@ impl Finder for Nothing {
         anyhow::bail!("there is nothing")
     }
 
-    fn attach_together(&mut self, _: &Together) -> Result<Box<dyn Source>> {
+    fn attach_group(&mut self, _: &ProcessGroup) -> Result<Box<dyn Source>> {
         anyhow::bail!("there is nothing")
     }
 }
@@ -122,7 +122,7 @@ pub fn see(source: Box<dyn Source>, keys: &str) {
     app.watch(source, now);
     let mut terminal = Terminal::new(TestBackend::new(100, 30)).expect("it is only memory");
     let area = terminal.get_frame().area();
-    let look = Look::new(true, false);
+    let styles = Styles::new(true, false);
     for key in keys.chars() {
         let code = match key {
             '\r' => KeyCode::Enter,
@@ -132,8 +132,8 @@ pub fn see(source: Box<dyn Source>, keys: &str) {
         app.key(KeyEvent::from(code), now);
         now += Duration::from_millis(400);
         app.poll(now);
-        view::settle(&mut app, &look, area, now);
-        terminal.draw(|frame| view::draw(frame, &app, &look)).expect("it is only memory");
+        view::settle(&mut app, &styles, area, now);
+        terminal.draw(|frame| view::draw(frame, &app, &styles)).expect("it is only memory");
         for cell in terminal.backend().buffer().content() {
             assert!(!cell.symbol().chars().any(is_control), "{:?} on a screen", cell.symbol());
         }

@@ -238,8 +238,8 @@ impl Agent<'_> {
                 let attached = self.finder.attach(candidate)?;
                 self.watch(source, attached)?
             }
-            Ask::AttachTogether { source, together } => {
-                let attached = self.finder.attach_together(&together)?;
+            Ask::AttachGroup { source, group } => {
+                let attached = self.finder.attach_group(&group)?;
                 self.watch(source, attached)?
             }
             Ask::Detach { source } => {

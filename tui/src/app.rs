@@ -6,9 +6,9 @@
 
 mod act;
 mod answers;
+mod controls;
 mod mouse;
 mod replay;
-mod steer;
 
 use std::time::{Duration, Instant};
 
@@ -16,16 +16,16 @@ use crossterm::event::{KeyEvent, KeyEventKind};
 use ratatui::layout::Rect;
 
 use crate::common::keys::{self, Binding};
-use crate::common::{Action, Common, Options, Overlay, Replay, Screen, Status};
+use crate::common::{Action, Common, Level, Options, Overlay, Replay, Screen, Status};
 use crate::compare::Baseline;
 use crate::grid::Scroll;
 use crate::headline::ended_words;
-use crate::look::Look;
 use crate::model::{Basis, Figures, Model, News, Sight};
 use crate::screens::{Points, Screens, View};
 use crate::session::Session;
 use crate::snapshot::{Extent, ProcessState, Snapshot};
-use crate::source::{Candidate, Finder, Looking, Source, Together};
+use crate::source::{Candidate, Finder, Looking, ProcessGroup, Source};
+use crate::styles::Styles;
 
 /// How many polls may pass until a snapshot comes that has what is looked at.
 const COMPLETING: usize = 3;
@@ -200,7 +200,7 @@ impl App {
                     session.is_some_and(|session| !session.bad_places().is_empty());
                 let line = session.and_then(Session::line);
                 if let Some(why) = line.and_then(|line| line.why) {
-                    self.common.trouble(now, format!("{why}; trying again"));
+                    self.common.notify(Level::Problem, now, format!("{why}; trying again"));
                 }
                 let was_life = self.common.model.basis() == Basis::Life;
                 let news = self.common.model.fold(snapshot);
@@ -219,15 +219,21 @@ impl App {
                 }
                 match news {
                     News::Later => {}
-                    News::Replaced => self.common.say(now, "another process took its place"),
+                    News::Replaced => {
+                        self.common.notify(Level::Info, now, "another process took its place")
+                    }
                     News::Ended => {
                         let state = self.common.model.snapshot().map(|it| it.process.state);
                         let what = ended_words(state.unwrap_or_default());
-                        self.common.say(now, format!("{what}; its last figures stay"));
+                        self.common.notify(
+                            Level::Info,
+                            now,
+                            format!("{what}; its last figures stay"),
+                        );
                     }
                 }
             }
-            Err(error) => self.common.trouble(now, format!("{error:#}")),
+            Err(error) => self.common.notify(Level::Problem, now, format!("{error:#}")),
         }
         self.update(now);
     }
@@ -330,7 +336,9 @@ impl App {
         self.look_at(Looking { sight, lanes, within });
         let snapshot = match self.common.session.as_mut().map(Session::poll) {
             Some(Ok(snapshot)) => snapshot,
-            Some(Err(error)) => return self.common.trouble(now, format!("{error:#}")),
+            Some(Err(error)) => {
+                return self.common.notify(Level::Problem, now, format!("{error:#}"));
+            }
             None => return,
         };
         self.common.observe(&snapshot, now);
@@ -339,7 +347,7 @@ impl App {
         let state = snapshot.process.state;
         if state != ProcessState::Running && self.common.ended_unseen.replace(state).is_none() {
             let what = ended_words(state);
-            self.common.say(now, format!("{what}; Space shows its last figures"));
+            self.common.notify(Level::Info, now, format!("{what}; Space shows its last figures"));
         }
     }
 
@@ -347,7 +355,7 @@ impl App {
     fn look(&mut self, now: Instant) {
         match self.finder.discover() {
             Ok(discovery) => self.common.discovery = discovery,
-            Err(error) => return self.common.complain(now, format!("{error:#}")),
+            Err(error) => return self.common.notify(Level::Error, now, format!("{error:#}")),
         }
         let (view, common) = self.view_mut();
         let outcome = view.discovered(common);
@@ -357,14 +365,14 @@ impl App {
     fn attach(&mut self, candidate: &Candidate, now: Instant) {
         match self.finder.attach(candidate) {
             Ok(source) => self.watch(source, now),
-            Err(error) => self.common.complain(now, format!("{error:#}")),
+            Err(error) => self.common.notify(Level::Error, now, format!("{error:#}")),
         }
     }
 
-    fn attach_together(&mut self, together: &Together, now: Instant) {
-        match self.finder.attach_together(together) {
+    fn attach_group(&mut self, group: &ProcessGroup, now: Instant) {
+        match self.finder.attach_group(group) {
             Ok(source) => self.watch(source, now),
-            Err(error) => self.common.complain(now, format!("{error:#}")),
+            Err(error) => self.common.notify(Level::Error, now, format!("{error:#}")),
         }
     }
 
@@ -396,9 +404,9 @@ impl App {
 
     /// Mends what a body of this size has made untrue, such as a cursor out of sight; the help
     /// has so many lines. Returns whether anything on the screen changed.
-    pub(crate) fn fit(&mut self, body: Rect, help_lines: usize, look: &Look) -> bool {
+    pub(crate) fn fit(&mut self, body: Rect, help_lines: usize, styles: &Styles) -> bool {
         let (view, common) = self.view_mut();
-        let changed = view.settle(body, common, look);
+        let changed = view.settle(body, common, styles);
         if let Some(overlay) = &mut self.overlay {
             // The first line of the body is a heading.
             self.common.rows = usize::from(body.height.saturating_sub(1)).max(1);
@@ -479,11 +487,6 @@ impl App {
     /// Whether the user typed the first half of a two-key command.
     pub fn half_typed(&self) -> Option<char> {
         self.keys.half_typed()
-    }
-
-    /// Shows a message for a while.
-    pub fn tell(&mut self, text: &str, now: Instant) {
-        self.common.say(now, text);
     }
 
     /// Notes something in the log, as a problem or not.

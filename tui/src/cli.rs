@@ -30,7 +30,7 @@ use clap::builder::{BoolishValueParser, Resettable};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub use commands::{exit_status, run};
-pub use control::{Deed, Points};
+pub use control::{PointCommand, Points};
 pub use diff::Diff;
 pub use export::Export;
 pub use gate::Gate;
@@ -47,9 +47,9 @@ use crate::columns::sorting::Sorting;
 use crate::common::Options;
 use crate::compare::Baseline;
 use crate::files::input;
-use crate::look::{Look, Terminal, Theme, ThemeName};
 use crate::model::Filter;
 use crate::source::{self, Moment, Wanted, Which};
+use crate::styles::{Styles, Terminal, Theme, ThemeName};
 use crate::text::clean_lines;
 use crate::units::{self, Unit};
 use crate::variables;
@@ -239,7 +239,7 @@ pub enum Command {
         /// The weight: above 0 and up to 1, a period over a time constant as
         /// 100ms/500ms, or off.
         #[arg(value_parser = control::alpha)]
-        weight: Deed,
+        weight: PointCommand,
         /// Of which points.
         #[command(flatten)]
         points: Points,
@@ -444,13 +444,13 @@ impl Show {
             mouse: !self.no_mouse,
             updates: self.updates,
             look_every: None,
-            together: None,
+            group: None,
             ceilings: crate::roofline::Ceilings::usual_place(),
             keys: self.chosen.keys.clone(),
         }
     }
 
-    fn look(&self) -> Look {
+    fn look(&self) -> Styles {
         let color = match self.color {
             _ if self.no_color => false,
             When::Always => true,
@@ -465,7 +465,7 @@ impl Show {
             true => self.chosen.colors.over(self.theme.theme(Terminal::from_env())),
             false => Theme::monochrome(),
         };
-        Look::with(theme, self.ascii || !locale_has_unicode())
+        Styles::with(theme, self.ascii || !locale_has_unicode())
     }
 }
 
@@ -487,9 +487,9 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 /// Reads an interval that is not shorter than `least`, nor longer than a day.
 fn interval_from(least: Duration, text: &str) -> Result<Duration, String> {
-    const MOST: Duration = Duration::from_secs(86_400);
+    const MAX: Duration = Duration::from_secs(86_400);
     match units::parse_duration(text)? {
-        time if (least..=MOST).contains(&time) => Ok(time),
+        time if (least..=MAX).contains(&time) => Ok(time),
         _ => Err(format!("expected a time from {}ms to 1d", least.as_millis())),
     }
 }

@@ -52,7 +52,7 @@ const NAME_MIN: usize = 10;
 /// Names get this part of the width at least, if they need it.
 const NAME_SHARE: usize = 5;
 /// Room for a name at most: figures far away from their name are hard to read.
-const NAME_MOST: usize = 64;
+const NAME_MAX: usize = 64;
 /// Columns that the bar and the trend get at most in addition to their least.
 const BAR_MORE: usize = 12;
 const TREND_MORE: usize = 100;
@@ -145,7 +145,7 @@ columns! {
     /// Exclusive time of the last measurement.
     Last = "last", "Last", 7, Time(|f, _| used(f, f.total().last)), "last measurement";
     /// Exponential average of exclusive time.
-    Smooth = "smooth", "EWMA", 7,
+    Ewma = "smooth", "EWMA", 7,
         Time(|f, _| (f.is_used() && f.point().alpha.is_some()).then(|| f.total().average)),
         "exponential average of a measurement (alpha)";
     /// Switches between begin and end.
@@ -445,7 +445,7 @@ impl Fit {
         let least = names.clamp(NAME_MIN, NAME_MIN.max(width / NAME_SHARE));
         let columns = Column::shown(columns, there).into_iter().map(Column::spec).collect();
         let widths = |column: &Of| match column.heading.key == Column::Name.word() {
-            true => (least, names.min(NAME_MOST)),
+            true => (least, names.min(NAME_MAX)),
             false => column.width,
         };
         let (columns, grid) = fitting(columns, by_rank, None, width, ellipsis, widths);
@@ -496,15 +496,15 @@ fn rate_text(figures: &Figures, with: &With) -> String {
 
 fn name_text(figures: &Figures, with: &With) -> String {
     let name = figures.name();
-    match (figures.trouble().as_slice(), figures.open().filter(|_| !figures.is_used())) {
+    match (figures.warnings().as_slice(), figures.open().filter(|_| !figures.is_used())) {
         ([], _) if figures.point().device => format!("{name}{}", clock_mark(figures)),
         ([], None) => name,
         ([], Some(open)) => {
             let wall = if open.on_cpu.is_none() { " wall" } else { "" };
             format!("{name} open {}{wall}", with.scale.ticks(open.span as f64))
         }
-        (trouble, _) => {
-            let words: Vec<_> = trouble.iter().map(|trouble| trouble.words()).collect();
+        (warnings, _) => {
+            let words: Vec<_> = warnings.iter().map(|warning| warning.words()).collect();
             format!("{name} {}", words.join(", "))
         }
     }

@@ -25,6 +25,7 @@ use crate::model::{Figures, Filter, Model};
 use crate::session::Session;
 use crate::snapshot::{ProcessState, Snapshot};
 use crate::source::{Discovery, Recording, Wanted};
+use crate::text;
 use crate::units::{Scale, Unit};
 
 /// How long the rows stand still after the cursor moved.
@@ -60,6 +61,19 @@ pub enum Errand {
     Redraw,
     /// Put this into the terminal's clipboard.
     Copy(String),
+}
+
+/// How bad a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// All is well.
+    Info,
+    /// Something did not work, and the log says so already.
+    Failure,
+    /// What a key asked for did not work.
+    Error,
+    /// Something that no key asked for did not work.
+    Problem,
 }
 
 /// A message that goes away by itself.
@@ -247,13 +261,12 @@ impl Common {
 
     /// Tells the log of a snapshot.
     pub(crate) fn observe(&mut self, snapshot: &Snapshot, now: Instant) {
-        let turns = self.log.observe(self.unix_ns(now), snapshot);
-        if !turns.is_empty() {
-            let texts: Vec<&str> = turns.iter().map(|turn| turn.text.as_str()).collect();
-            self.say(now, texts.join("; "));
-            if let Some(toast) = &mut self.toast {
-                toast.is_error = turns.iter().any(|turn| turn.is_problem);
-            }
+        let events = self.log.observe(self.unix_ns(now), snapshot);
+        if !events.is_empty() {
+            let texts: Vec<&str> = events.iter().map(|event| event.text.as_str()).collect();
+            let has_problem = events.iter().any(|event| event.is_problem);
+            let level = if has_problem { Level::Failure } else { Level::Info };
+            self.notify(level, now, texts.join("; "));
         }
     }
 
@@ -271,32 +284,15 @@ impl Common {
         session.poll()
     }
 
-    /// Shows a message for a while.
-    pub(crate) fn say(&mut self, now: Instant, text: impl AsRef<str>) {
-        self.toast = Some(Toast {
-            text: crate::text::clean(text.as_ref()).into_owned(),
-            is_error: false,
-            until: now + TOAST,
-        });
-    }
-
-    /// Something that is not an answer to a key did not work.
-    pub(crate) fn trouble(&mut self, now: Instant, text: impl AsRef<str>) {
-        self.complain(now, text.as_ref());
-        self.log.problem(self.unix_ns(now), crate::text::clean(text.as_ref()));
-    }
-
-    /// What a key asked for did not work.
-    pub(crate) fn complain(&mut self, now: Instant, text: impl AsRef<str>) {
-        self.log.note(self.unix_ns(now), crate::text::clean(text.as_ref()));
-        self.fail(now, text);
-    }
-
-    /// Shows a failure that is in the log already.
-    pub(crate) fn fail(&mut self, now: Instant, text: impl AsRef<str>) {
-        self.say(now, text);
-        if let Some(toast) = &mut self.toast {
-            toast.is_error = true;
+    /// Shows a message for a while; what did not work stands in the log, too.
+    pub(crate) fn notify(&mut self, level: Level, now: Instant, text: impl AsRef<str>) {
+        let text = text::clean(text.as_ref()).into_owned();
+        if matches!(level, Level::Error | Level::Problem) {
+            self.log.note(self.unix_ns(now), text.as_str());
         }
+        if level == Level::Problem {
+            self.log.problem(self.unix_ns(now), text.as_str());
+        }
+        self.toast = Some(Toast { text, is_error: level != Level::Info, until: now + TOAST });
     }
 }

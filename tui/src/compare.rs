@@ -83,7 +83,7 @@ const TAIL_SHIFT: f64 = 0.25;
 const DEVIATION: f64 = 1.4826;
 /// Points are moved by the machine if this share of them moves the same way, and there
 /// are so many.
-const MOST: f64 = 0.6;
+const MOST_POINTS: f64 = 0.6;
 const FEWEST_POINTS: usize = 5;
 /// Clocks whose rates differ by less count as one: calibrations differ.
 const SAME_RATE: f64 = 0.001;
@@ -526,7 +526,7 @@ pub(super) fn common_move(moves: &mut [f64]) -> Option<f64> {
         let same = moves.iter().filter(|by| way * **by >= far).count();
         same as f64 / moves.len() as f64
     };
-    if moves.len() < FEWEST_POINTS || share(1.0).max(share(-1.0)) < MOST {
+    if moves.len() < FEWEST_POINTS || share(1.0).max(share(-1.0)) < MOST_POINTS {
         return None;
     }
     moves.sort_by(f64::total_cmp);

@@ -23,7 +23,7 @@
 //! | [`app`] | what actions do: on the screen that is shown, and everywhere | how it is drawn |
 //! | [`view`] | what stands around a screen | how anything changes |
 //! | [`event_loop`] | polls, keys and frames on a real terminal | what is shown |
-//! | [`look`] | colours, signs and charts, which all screens draw with | what is drawn |
+//! | [`styles`] | colours, signs and charts, which all screens draw with | what is drawn |
 //! | [`grid`] | tables of aligned cells, and where they are scrolled to | what is in them |
 //! | [`export`] | the same figures as text and files | the screen |
 //! | [`roofline`] | what the machine can do at most | processes, the screen |
@@ -45,7 +45,6 @@ pub mod grid;
 pub mod headline;
 pub mod interrupt;
 pub mod local_time;
-pub mod look;
 pub mod model;
 pub mod pattern;
 #[cfg(feature = "otlp")]
@@ -56,6 +55,7 @@ pub mod serve;
 pub mod session;
 pub mod snapshot;
 pub mod source;
+pub mod styles;
 pub mod text;
 pub mod units;
 pub mod variables;

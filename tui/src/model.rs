@@ -28,15 +28,15 @@ mod lifetime;
 pub mod log;
 pub mod lost;
 mod open;
-mod past;
+mod point_warning;
 mod recent;
 mod stacks;
 mod summing;
 pub mod threads;
 pub mod timeline;
 pub mod tree;
-mod trouble;
 mod window;
+mod window_history;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -53,14 +53,14 @@ pub use history::{History, Sample, Slice};
 pub use lifetime::Lifetime;
 use open::open_regions;
 pub use open::{OpenNow, OpenRegion};
-pub use past::{Lately, Past, Since};
+pub use point_warning::PointWarning;
 pub use recent::{Recent, RecentWindow};
 pub(crate) use stacks::share_out;
 pub use stacks::{Frame, Stacks, Weight};
 pub use summing::Sight;
 pub(crate) use summing::Summing;
-pub use trouble::Trouble;
 pub use window::{Length, Window};
+pub use window_history::{HistogramWindow, WindowHistory, WindowStats};
 
 use crate::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
 
@@ -155,7 +155,7 @@ impl Model {
         if let Some(ticks) = interval {
             self.basis = Basis::Interval;
             let seconds = seconds(&snapshot, ticks);
-            let alpha = load_alpha(seconds, self.tau_seconds);
+            let alpha = load_weight(seconds, self.tau_seconds);
             self.busy.take(&before, &snapshot, seconds, alpha);
         }
         let were_open = std::mem::replace(&mut self.open, open_regions(&snapshot));
@@ -182,7 +182,7 @@ impl Model {
             }
             Some(ticks) => {
                 let seconds = seconds(&snapshot, ticks);
-                let alpha = load_alpha(seconds, self.tau_seconds);
+                let alpha = load_weight(seconds, self.tau_seconds);
                 let grown = if is_reset { &[][..] } else { &grown };
                 threads::interval(&snapshot, &before, &self.threads, grown, &own, ticks, alpha)
             }
@@ -215,7 +215,7 @@ impl Model {
                 Some(0) => figures.keep(old),
                 Some(ticks) => {
                     let seconds = seconds(&snapshot, ticks);
-                    let alpha = load_alpha(seconds, self.tau_seconds);
+                    let alpha = load_weight(seconds, self.tau_seconds);
                     let of_point = grown.iter().filter(|((_, point), _)| *point == figures.id());
                     let open = match is_reset && figures.open().is_some() {
                         true => None,
@@ -396,7 +396,7 @@ fn was_reset(before: &Snapshot, now: &Snapshot) -> bool {
     })
 }
 
-fn load_alpha(interval_seconds: f64, tau_seconds: f64) -> f64 {
+fn load_weight(interval_seconds: f64, tau_seconds: f64) -> f64 {
     (interval_seconds / tau_seconds).clamp(0.0, 1.0)
 }
 

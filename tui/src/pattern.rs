@@ -15,7 +15,7 @@ use regex_lite::{Regex, RegexBuilder};
 /// What makes a text a regular expression, if it can be read as one.
 const META: &[char] = &['\\', '.', '+', '*', '?', '(', ')', '|', '[', ']', '{', '}', '^', '$'];
 /// Bytes that a regular expression may take when made ready to be used.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 /// A test that names pass or fail.
 #[derive(Clone, Debug)]
@@ -111,7 +111,7 @@ fn glob(text: &str) -> Option<String> {
 fn regex(pattern: &str, text: &str) -> Result<Pattern, String> {
     let built = RegexBuilder::new(pattern)
         .case_insensitive(!case_counts(text))
-        .size_limit(MOST_BYTES)
+        .size_limit(MAX_BYTES)
         .build();
     // The crate draws the place over several lines; the last one says it.
     built.map(|regex| Pattern::Regex(regex, text.to_owned())).map_err(|error| {

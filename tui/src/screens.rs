@@ -43,18 +43,18 @@ use crate::common::keys::KeyMap;
 use crate::common::{Action, Common, Overlay, Prompt, Screen, Target};
 use crate::compare::Baseline;
 use crate::grid::{Chosen, Grid};
-use crate::look::{Look, wrapped};
 use crate::model::{Filter, Sight};
 use crate::snapshot::{Extent, Snapshot};
-use crate::source::{Candidate, Looking, Together};
+use crate::source::{Candidate, Looking, ProcessGroup};
+use crate::styles::{Styles, wrapped};
 
 /// What a screen without rows says of the filter that hides them all.
-fn nothing_passes(common: &Common, width: usize, look: &Look) -> Paragraph<'static> {
+fn nothing_passes(common: &Common, width: usize, styles: &Styles) -> Paragraph<'static> {
     let mut text = " no point passes the filter: / and Esc shows all".to_owned();
     if let Some(why) = common.filter.unknown_words() {
         text += &format!("; {why}");
     }
-    Paragraph::new(wrapped(&text, width, look.theme.faint))
+    Paragraph::new(wrapped(&text, width, styles.theme.faint))
 }
 
 /// Declares the state of every screen: its name, its field and its type.
@@ -133,7 +133,7 @@ pub enum Outcome {
     /// Watch this process.
     Attach(Candidate),
     /// Watch these processes as one.
-    AttachTogether(Together),
+    AttachGroup(ProcessGroup),
     /// Show the points that pass this filter, and say why.
     ShowPoints(Filter, String),
 }
@@ -144,10 +144,10 @@ pub trait View {
     fn keys(&self) -> KeyMap;
 
     /// Draws it. Drawing changes nothing.
-    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look);
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles);
 
     /// The signs and words on it that need a word in the help.
-    fn legend(&self, _look: &Look) -> Vec<(String, &'static str)> {
+    fn legend(&self, _look: &Styles) -> Vec<(String, &'static str)> {
         Vec::new()
     }
 
@@ -314,7 +314,7 @@ pub trait View {
 
     /// Mends what the size of the body has made untrue, such as a cursor out of sight.
     /// Returns whether anything changed by that.
-    fn settle(&mut self, body: Rect, common: &mut Common, _look: &Look) -> bool {
+    fn settle(&mut self, body: Rect, common: &mut Common, _look: &Styles) -> bool {
         common.rows = usize::from(self.rows(body).height).max(1);
         common.scroll.settle(common.rows, self.cursor(common))
     }
@@ -383,7 +383,7 @@ fn filter_by(filter: &mut Filter, mut typed: Prompt) -> Outcome {
             Outcome::Arrange
         }
         Err(why) => {
-            typed.trouble = Some(why);
+            typed.error = Some(why);
             Outcome::Ask(Overlay::Find(typed))
         }
     }

@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 pub use choice::{Choice, Wanted, choose};
 pub use collecting::{Collecting, EveryProcess};
 pub use file::FileSource;
-pub use group::{Members, Together};
+pub use group::{ProcessGroup, Selector};
 pub use guard::guarded;
 pub use residents::{Whereabouts, whereabouts};
 use rooms::Rooms;
@@ -53,7 +53,7 @@ use crate::model::Sight;
 pub use crate::snapshot::BadPlace;
 use crate::snapshot::{Drained, Snapshot};
 pub use discovery::{Candidate, Discovery, Refused};
-pub use open::{Span, open, open_at, open_together, read, read_parts, read_sum};
+pub use open::{Span, open, open_at, open_group, read, read_parts, read_sum};
 
 /// A watched process, or what is left of one.
 pub trait Source {
@@ -184,7 +184,7 @@ pub trait Finder {
     /// Attaches to one of those found.
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>>;
     /// Attaches to several, as one.
-    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>>;
+    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>>;
     /// What the places are called that it looks in, where there are several.
     fn places(&self) -> Vec<String> {
         Vec::new()
@@ -236,8 +236,8 @@ impl Finder for Machine {
         self.rooms.as_ref().map(Rooms::bad_places).unwrap_or_default()
     }
 
-    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
-        EveryProcess::of(self.clone()).attach_together(together)
+    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
+        EveryProcess::of(self.clone()).attach_group(group)
     }
 }
 
@@ -281,8 +281,8 @@ pub fn newcomers() -> Box<dyn Finder> {
 }
 
 /// Attaches to several of the processes that this finder finds, as one.
-pub fn attach_together_by(finder: Box<dyn Finder>, together: &Together) -> Result<Box<dyn Source>> {
-    Ok(guarded(Box::new(group::Group::new(together.clone(), finder)?)))
+pub fn attach_group_by(finder: Box<dyn Finder>, group: &ProcessGroup) -> Result<Box<dyn Source>> {
+    Ok(guarded(Box::new(group::Group::new(group.clone(), finder)?)))
 }
 
 /// Changes one thing after the other. One that only some processes follow keeps nobody from the

@@ -11,7 +11,7 @@ use pfp_top::interrupt::Interrupt;
 use pfp_top::snapshot::Snapshot;
 use pfp_top::source::synthetic::Synthetic;
 use pfp_top::source::{Change, Machine, Source};
-use pfp_top::view::Look;
+use pfp_top::view::Styles;
 
 struct Faulty(Synthetic);
 
@@ -37,6 +37,6 @@ fn main() -> Result<()> {
     let mut app =
         App::new(Options { interval, ..Options::default() }, Box::new(Machine::default()), now);
     app.watch(Box::new(Faulty(Synthetic::new())), now);
-    event_loop::run(&mut app, &Look::new(true, false), &Interrupt::install()?)?;
+    event_loop::run(&mut app, &Styles::new(true, false), &Interrupt::install()?)?;
     Ok(())
 }

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::App;
-use crate::common::{Action, Errand, Overlay, Prompt, Screen, Status, default_file_name};
+use crate::common::{Action, Errand, Level, Overlay, Prompt, Screen, Status, default_file_name};
 use crate::compare::Baseline;
 use crate::files::json::{self, Overwrite, WriteError};
-use crate::files::packed;
+use crate::files::zstd_file;
 use crate::grid::Scroll;
 use crate::model::Filter;
 use crate::screens::Outcome;
@@ -26,7 +26,7 @@ const INTERVALS_MS: [u64; 7] = [100, 200, 500, 1000, 2000, 5000, 10_000];
 /// `NAME.pfp`, or `NAME.pfp.zst`.
 fn is_raw(path: &Path) -> bool {
     let ends = |path: &Path| path.extension().is_some_and(|end| end == "pfp");
-    ends(path) || packed::is_named(path) && ends(&path.with_extension(""))
+    ends(path) || zstd_file::is_named(path) && ends(&path.with_extension(""))
 }
 
 impl App {
@@ -51,13 +51,13 @@ impl App {
             Outcome::Back => self.show(self.came_from, now),
             Outcome::Ask(overlay) => self.overlay = Some(overlay),
             Outcome::Attach(candidate) => self.attach(&candidate, now),
-            Outcome::AttachTogether(together) => self.attach_together(&together, now),
+            Outcome::AttachGroup(group) => self.attach_group(&group, now),
             Outcome::ShowPoints(filter, why) => {
                 self.common.selected = None;
                 self.show(Screen::Points, now);
                 self.common.scroll = Scroll::default();
                 self.filter_by(filter, now);
-                self.common.say(now, why);
+                self.common.notify(Level::Info, now, why);
             }
         }
     }
@@ -87,7 +87,7 @@ impl App {
             Action::Reset => self.reset(),
             Action::ToggleAll => self.toggle_all(now),
             Action::ResetAll => self.reset_all(now),
-            Action::Weight => self.ask_weight(),
+            Action::Weight => self.ask_alpha(),
             Action::Fence => self.fence(now),
             Action::Copy => self.copy_row(now),
             Action::Pause => self.pause(now),
@@ -187,7 +187,7 @@ impl App {
                     session.add_records(&mut snapshot);
                     self.take_records(&snapshot);
                 }
-                Err(error) => self.common.complain(now, format!("{error:#}")),
+                Err(error) => self.common.notify(Level::Error, now, format!("{error:#}")),
             },
             _ => {
                 let whole = session.whole(snapshot);
@@ -219,15 +219,15 @@ impl App {
                 let state = if found == PointState::On { PointState::Off } else { PointState::On };
                 let (unix_ns, why) = (self.common.unix_ns(now), format!("{error:#}"));
                 self.common.log.toggled(unix_ns, id, &name, state, Some(&text::clean(&why)));
-                self.common.fail(now, why);
+                self.common.notify(Level::Failure, now, why);
             }
             Some(Ok(state)) => {
                 self.common.model.expect_state(id, state);
                 self.common.log.toggled(self.common.unix_ns(now), id, &name, state, None);
                 let word = if state == PointState::On { "on" } else { "off" };
-                self.common.say(now, format!("{name} is {word}"));
+                self.common.notify(Level::Info, now, format!("{name} is {word}"));
             }
-            Some(Err(error)) => self.common.complain(now, format!("{error:#}")),
+            Some(Err(error)) => self.common.notify(Level::Error, now, format!("{error:#}")),
             None => {}
         }
     }
@@ -236,9 +236,13 @@ impl App {
         let Some((id, _, name)) = self.point_meant() else { return };
         let is_fenced = self.common.model.point(id).is_some_and(|figures| figures.point().fenced);
         match self.common.session.as_mut().map(|session| session.fence(id, !is_fenced)) {
-            Some(Ok(())) if is_fenced => self.common.say(now, format!("{name} has no fences")),
-            Some(Ok(())) => self.common.say(now, format!("{name} is fenced: its stamps wait")),
-            Some(Err(error)) => self.common.complain(now, format!("{error:#}")),
+            Some(Ok(())) if is_fenced => {
+                self.common.notify(Level::Info, now, format!("{name} has no fences"))
+            }
+            Some(Ok(())) => {
+                self.common.notify(Level::Info, now, format!("{name} is fenced: its stamps wait"))
+            }
+            Some(Err(error)) => self.common.notify(Level::Error, now, format!("{error:#}")),
             None => {}
         }
     }
@@ -265,7 +269,7 @@ impl App {
             }
             Status::Replay => self.play_or_stop(now),
             Status::Waiting | Status::Exited | Status::Crashed | Status::File => {
-                self.common.say(now, "these figures stand still already");
+                self.common.notify(Level::Info, now, "these figures stand still already");
             }
         }
     }
@@ -274,7 +278,7 @@ impl App {
     /// everything so far.
     fn take_baseline(&mut self, now: Instant) {
         if !self.complete(now) {
-            return self.common.complain(now, TOO_SLOW);
+            return self.common.notify(Level::Error, now, TOO_SLOW);
         }
         let Some(snapshot) = self.common.model.snapshot() else {
             return;
@@ -284,7 +288,7 @@ impl App {
             let time = crate::local_time::time_of_day(snapshot.taken_unix_ns);
             self.compare_with(Baseline::of(snapshot.clone(), Some(time.clone())));
             let said = format!("later moments are compared with {time}; 5 shows it");
-            return self.common.say(now, said);
+            return self.common.notify(Level::Info, now, said);
         }
         let next = match &self.screens.diff.baseline {
             Some(baseline) => baseline.next(snapshot),
@@ -295,15 +299,23 @@ impl App {
                 self.compare_with(baseline);
                 self.common.log.note(self.common.unix_ns(now), "baseline taken");
                 let said = "baseline taken: what comes is compared with it; 5 compares";
-                self.common.say(now, said);
+                self.common.notify(Level::Info, now, said);
             }
-            None => self.common.complain(now, "nothing was measured since the last baseline"),
+            None => self.common.notify(
+                Level::Error,
+                now,
+                "nothing was measured since the last baseline",
+            ),
         }
     }
 
     fn change_interval(&mut self, longer: bool, now: Instant) {
         if self.common.replay.is_some() {
-            return self.common.say(now, "a recording is not polled; ] plays it faster, [ slower");
+            return self.common.notify(
+                Level::Info,
+                now,
+                "a recording is not polled; ] plays it faster, [ slower",
+            );
         }
         let mut steps = INTERVALS_MS.into_iter().map(Duration::from_millis);
         let step = if longer {
@@ -315,7 +327,11 @@ impl App {
             self.common.interval = step;
             self.next_poll = self.next_poll.min(now + step);
         }
-        self.common.say(now, format!("every {} s", self.common.interval.as_secs_f64()));
+        self.common.notify(
+            Level::Info,
+            now,
+            format!("every {} s", self.common.interval.as_secs_f64()),
+        );
     }
 
     pub(super) fn write(&mut self, prompt: Prompt, overwrite: Overwrite, now: Instant) {
@@ -329,7 +345,7 @@ impl App {
         let path = PathBuf::from(prompt.text());
         let refused = |why: String| {
             let mut prompt = prompt.clone();
-            prompt.trouble = Some(why);
+            prompt.error = Some(why);
             Some(Overlay::Write(prompt))
         };
         if path.as_os_str().is_empty() {
@@ -349,7 +365,7 @@ impl App {
         match written {
             Ok(()) => {
                 self.common.log.note(self.common.unix_ns(now), format!("wrote {shown}"));
-                self.common.say(now, format!("wrote {shown}"));
+                self.common.notify(Level::Info, now, format!("wrote {shown}"));
             }
             Err(WriteError::Exists) => self.overlay = Some(Overlay::Replace(prompt)),
             // What was typed stays to be mended.

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use super::App;
-use crate::common::{Action, Overlay, Prompt};
+use crate::common::{Action, Level, Overlay, Prompt};
 use crate::files::json::Overwrite;
 use crate::grid::Chosen;
 use crate::model::Filter;
@@ -83,9 +83,9 @@ impl App {
             Overlay::Write(prompt) => self.write(prompt, Overwrite::No, now),
             Overlay::Replace(prompt) => self.write(prompt, Overwrite::Yes, now),
             // What was typed so far is in force already, unless it is no filter.
-            Overlay::Filter(prompt) if prompt.trouble.is_none() => {
+            Overlay::Filter(prompt) if prompt.error.is_none() => {
                 if let Some(why) = self.common.filter.unknown_words() {
-                    self.common.say(now, why);
+                    self.common.notify(Level::Info, now, why);
                 }
                 self.remember_filter(prompt.text());
             }
@@ -95,7 +95,7 @@ impl App {
                 self.carry_on(outcome, now);
             }
             Overlay::Sort(key) => self.sort_by(key, None, now),
-            Overlay::Weight(id, prompt) => self.set_weight(id, prompt, now),
+            Overlay::Alpha(id, prompt) => self.set_alpha(id, prompt, now),
             Overlay::Ask(question) => self.carry_out(question, now),
             Overlay::Seek(prompt) => self.seek(prompt, now),
             other => self.overlay = Some(other),
@@ -168,15 +168,15 @@ impl App {
         let filter = match &mut self.overlay {
             Some(Overlay::Filter(prompt)) => match Filter::new(&prompt.text()) {
                 Ok(filter) => {
-                    prompt.trouble = None;
+                    prompt.error = None;
                     filter
                 }
                 // The rows stay as they are until it can be read again.
-                Err(why) => return prompt.trouble = Some(why),
+                Err(why) => return prompt.error = Some(why),
             },
             other => {
                 if let Some(prompt) = other.as_mut().and_then(Overlay::prompt_mut) {
-                    prompt.trouble = None;
+                    prompt.error = None;
                 }
                 return;
             }

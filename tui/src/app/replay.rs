@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::App;
 use crate::common::replay::{NORMAL, SPEEDS};
-use crate::common::{Overlay, Prompt, Replay, Screen};
+use crate::common::{Level, Overlay, Prompt, Replay, Screen};
 use crate::model::log::Log;
 use crate::model::{Model, News};
 use crate::session::Session;
@@ -49,7 +49,7 @@ impl App {
         });
         if let Some(remark) = recording.remark() {
             let now = Instant::now();
-            self.common.trouble(now, remark);
+            self.common.notify(Level::Problem, now, remark);
         }
     }
 
@@ -64,7 +64,7 @@ impl App {
             replay.grows = recording.grows();
             if let Err(error) = recording.refresh() {
                 let error = format!("the recording cannot be read any more: {error}");
-                return self.common.complain(now, error);
+                return self.common.notify(Level::Error, now, error);
             }
             replay.len = recording.len();
         }
@@ -87,7 +87,7 @@ impl App {
                 replay.next = (at < last).then(|| recording.since_first(at + 1));
                 if replay.playing && !replay.grows && at >= last {
                     replay.playing = false;
-                    self.common.say(now, "this is the end of the recording");
+                    self.common.notify(Level::Info, now, "this is the end of the recording");
                 }
             }
         }
@@ -111,7 +111,11 @@ impl App {
         let to = at.saturating_add_signed(by).min(last);
         if to == at {
             let edge = if by < 0 { "first" } else { "last" };
-            return self.common.say(now, format!("this is the {edge} snapshot of the recording"));
+            return self.common.notify(
+                Level::Info,
+                now,
+                format!("this is the {edge} snapshot of the recording"),
+            );
         }
         self.stop_playing();
         self.move_to(to, now);
@@ -160,7 +164,7 @@ impl App {
         };
         let speed = SPEEDS[replay.speed];
         self.next_poll = now + self.until_next_frame();
-        self.common.say(now, format!("played {speed} times as fast as it was"));
+        self.common.notify(Level::Info, now, format!("played {speed} times as fast as it was"));
     }
 
     /// Asks for a moment to go to.
@@ -184,7 +188,7 @@ impl App {
                 self.move_to(place, now);
             }
             Err(why) => {
-                prompt.trouble = Some(why);
+                prompt.error = Some(why);
                 self.overlay = Some(Overlay::Seek(prompt));
             }
         }
@@ -195,7 +199,11 @@ impl App {
         let place =
             self.common.replay.as_ref().and_then(|replay| Some((replay.at?, replay.len - 1)));
         if place.is_none() {
-            self.common.say(now, "this is no recording: its time cannot be gone back in");
+            self.common.notify(
+                Level::Info,
+                now,
+                "this is no recording: its time cannot be gone back in",
+            );
         }
         place
     }
@@ -217,7 +225,7 @@ impl App {
         };
         if let Err(error) = moved {
             self.stop_playing();
-            self.common.trouble(now, format!("{error:#}"));
+            self.common.notify(Level::Problem, now, format!("{error:#}"));
             // What is shown stays, and from there one goes on.
             let shown =
                 self.common.replay.as_mut().map_or(to, |replay| *replay.at.get_or_insert(to));
@@ -249,8 +257,10 @@ impl App {
             self.common.observe(&snapshot, now);
             match self.common.model.fold(snapshot) {
                 News::Later => {}
-                News::Replaced => self.common.say(now, "another process took its place"),
-                News::Ended => self.common.say(now, "here the process ended"),
+                News::Replaced => {
+                    self.common.notify(Level::Info, now, "another process took its place")
+                }
+                News::Ended => self.common.notify(Level::Info, now, "here the process ended"),
             }
             let (view, common) = self.view_mut();
             view.update(common, now);

@@ -25,15 +25,15 @@ use crate::files::json::read;
 use crate::model::Filter;
 use crate::snapshot::{PointState, Process, Snapshot};
 use crate::source::synthetic::Synthetic;
-use crate::source::{Change, Discovery, Members};
+use crate::source::{Change, Discovery, Selector};
 use crate::view;
 
 /// A terminal with room for so many rows of a list.
 const ROWS: usize = 5;
 const AREA: Rect = Rect::new(0, 0, 120, 3 + ROWS as u16);
 
-fn look() -> Look {
-    Look::new(true, false)
+fn look() -> Styles {
+    Styles::new(true, false)
 }
 
 /// A made-up process that the test can look into while the app has it.
@@ -77,8 +77,8 @@ impl Finder for Stage {
         Ok(Box::new(Synthetic::new()))
     }
 
-    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
-        let Members::Segments(ids) = &together.members else { anyhow::bail!("not asked for") };
+    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
+        let Selector::Segments(ids) = &group.members else { anyhow::bail!("not asked for") };
         let mut several = Synthetic::new();
         let process = &mut several.snapshot_mut().process;
         let member = |id: &String| Process { segment_id: id.clone(), ..Process::default() };
@@ -262,12 +262,12 @@ fn a_weight_is_set_and_a_wrong_one_stays_to_be_mended() {
     }
     desk.press("5s/1s");
     desk.code(KeyCode::Enter);
-    let Some(Overlay::Weight(1, prompt)) = &desk.app.overlay else { panic!("it was closed") };
-    assert_eq!((prompt.text().as_str(), prompt.trouble.is_some()), ("5s/1s", true));
+    let Some(Overlay::Alpha(1, prompt)) = &desk.app.overlay else { panic!("it was closed") };
+    assert_eq!((prompt.text().as_str(), prompt.error.is_some()), ("5s/1s", true));
     assert_eq!(alpha(&desk), Some(0.21));
     desk.press("0");
-    let Some(Overlay::Weight(1, prompt)) = &desk.app.overlay else { panic!("it was closed") };
-    assert_eq!(prompt.trouble, None);
+    let Some(Overlay::Alpha(1, prompt)) = &desk.app.overlay else { panic!("it was closed") };
+    assert_eq!(prompt.error, None);
     desk.code(KeyCode::Esc);
     desk.press("a");
     for _ in 0..4 {

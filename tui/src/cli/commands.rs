@@ -4,7 +4,7 @@ use std::io;
 
 use anyhow::{Result, bail};
 
-use super::control::{self, Deed};
+use super::control::{self, PointCommand};
 use super::missing::missing;
 use super::output::{overwrite, print, warn, written};
 use super::{
@@ -18,7 +18,7 @@ use crate::source::{self, EveryProcess, Machine, Refusal};
 use crate::text;
 
 /// Exit status of everything that has none of its own.
-const TROUBLE: u8 = 2;
+const FAILURE: u8 = 2;
 
 /// Does what the command line asks for; returns the exit status.
 pub fn run(cli: Cli) -> Result<u8> {
@@ -40,9 +40,9 @@ pub fn run(cli: Cli) -> Result<u8> {
         #[cfg(feature = "otlp")]
         Some(Command::Push(push)) => super::push::run(&push),
         Some(Command::Gate(asked)) => gate::run(&asked),
-        Some(Command::Enable(points)) => control::run(&points, Deed::Enable),
-        Some(Command::Disable(points)) => control::run(&points, Deed::Disable),
-        Some(Command::Reset(points)) => control::run(&points, Deed::Reset),
+        Some(Command::Enable(points)) => control::run(&points, PointCommand::Enable),
+        Some(Command::Disable(points)) => control::run(&points, PointCommand::Disable),
+        Some(Command::Reset(points)) => control::run(&points, PointCommand::Reset),
         Some(Command::Alpha { weight, points }) => control::run(&points, weight),
         Some(Command::List { json, via }) => list_processes(json, &via),
         Some(Command::Gc) => gc(),
@@ -57,7 +57,7 @@ pub fn run(cli: Cli) -> Result<u8> {
 /// The exit status that tells scripts why the program failed.
 pub fn exit_status(error: &anyhow::Error) -> u8 {
     let refusal = error.chain().find_map(|cause| cause.downcast_ref::<Refusal>());
-    refusal.map_or(TROUBLE, Refusal::exit_status)
+    refusal.map_or(FAILURE, Refusal::exit_status)
 }
 
 /// Answers the viewer that has started this.

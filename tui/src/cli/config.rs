@@ -17,8 +17,8 @@ use serde::{Deserialize, Deserializer, de::Error};
 use crate::columns::Column;
 use crate::common::keys::ChosenKeys;
 use crate::files::input;
-use crate::look::{ChosenColors, ThemeName};
 use crate::screens::Screens;
+use crate::styles::{ChosenColors, ThemeName};
 use crate::units::Unit;
 use crate::variables;
 
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, parse_from};
     use crate::columns::There;
-    use crate::look::Theme;
+    use crate::styles::Theme;
     use ratatui::style::Color;
 
     fn read(text: &str) -> Result<Config> {

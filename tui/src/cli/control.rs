@@ -26,7 +26,7 @@ pub struct Points {
 
 /// What to do with them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Deed {
+pub enum PointCommand {
     /// Switch them on.
     Enable,
     /// Switch them off.
@@ -38,12 +38,12 @@ pub enum Deed {
 }
 
 /// Reads a weight, as the screen does.
-pub(super) fn alpha(text: &str) -> Result<Deed, String> {
-    alpha::parse(text).map(Deed::Average)
+pub(super) fn alpha(text: &str) -> Result<PointCommand, String> {
+    alpha::parse(text).map(PointCommand::Average)
 }
 
 /// Does it to all points whose names fit, and says how many changed.
-pub(super) fn run(points: &Points, deed: Deed) -> Result<u8> {
+pub(super) fn run(points: &Points, deed: PointCommand) -> Result<u8> {
     let mut source = points.target.resolve()?;
     let mut model = Model::default();
     let snapshot = source.poll()?;
@@ -73,19 +73,19 @@ pub(super) fn run(points: &Points, deed: Deed) -> Result<u8> {
         )));
     }
     let differs = |figures: &&&Figures| match deed {
-        Deed::Enable => figures.state() != PointState::On,
+        PointCommand::Enable => figures.state() != PointState::On,
         // One that is invalid does not measure, but is not off either.
-        Deed::Disable => figures.state() != PointState::Off,
-        Deed::Reset => true,
-        Deed::Average(_) => true,
+        PointCommand::Disable => figures.state() != PointState::Off,
+        PointCommand::Reset => true,
+        PointCommand::Average(_) => true,
     };
     let changing: Vec<u32> = fitting.iter().filter(differs).map(|figures| figures.id()).collect();
     let is_done = change_each(&changing, |id| {
         source.act(match deed {
-            Deed::Enable => Change::Enable(*id),
-            Deed::Disable => Change::Disable(*id),
-            Deed::Reset => Change::Reset(*id),
-            Deed::Average(weight) => Change::SetAlpha(*id, weight),
+            PointCommand::Enable => Change::Enable(*id),
+            PointCommand::Disable => Change::Disable(*id),
+            PointCommand::Reset => Change::Reset(*id),
+            PointCommand::Average(weight) => Change::SetAlpha(*id, weight),
         })
     });
     if let Err(error) = &is_done
@@ -95,14 +95,14 @@ pub(super) fn run(points: &Points, deed: Deed) -> Result<u8> {
     }
     let changed = changing.len();
     let (done, rest) = match deed {
-        Deed::Enable => ("enabled", "on"),
-        Deed::Disable => ("disabled", "off"),
-        Deed::Reset => ("reset", ""),
-        Deed::Average(_) => ("set alpha of", ""),
+        PointCommand::Enable => ("enabled", "on"),
+        PointCommand::Disable => ("disabled", "off"),
+        PointCommand::Reset => ("reset", ""),
+        PointCommand::Average(_) => ("set alpha of", ""),
     };
     let how = match deed {
-        Deed::Average(Some(alpha)) => format!(" to {}", alpha::written(alpha)),
-        Deed::Average(None) => " to off".into(),
+        PointCommand::Average(Some(alpha)) => format!(" to {}", alpha::written(alpha)),
+        PointCommand::Average(None) => " to off".into(),
         _ => String::new(),
     };
     let already = match fitting.len() - changed {

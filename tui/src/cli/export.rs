@@ -11,7 +11,7 @@ use super::Target;
 use super::missing::missing;
 use super::output::{check_new, overwrite, written};
 use crate::export::{Format, Subject};
-use crate::files::whole;
+use crate::files::atomic_file;
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::model::Filter;
 use crate::model::Model;
@@ -112,7 +112,7 @@ fn print(format: Format, subject: &Subject<'_>) -> Result<()> {
 
 fn write(export: &Export, subject: &Subject<'_>) -> Result<()> {
     let (path, overwrite) = (&export.output, overwrite(export.force));
-    written(whole::write(path, overwrite, |out| export.format.write(subject, out)), path)?;
+    written(atomic_file::write(path, overwrite, |out| export.format.write(subject, out)), path)?;
     Ok(())
 }
 

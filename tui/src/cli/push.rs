@@ -61,7 +61,7 @@ pub(super) fn run(push: &Push) -> Result<u8> {
     let mut pool = push.pooled.pool(Duration::ZERO, Duration::MAX)?;
     let pusher = Pusher::new(push.endpoint.clone(), push.gzip, push.timeout);
     print(&format!("pushing to {} every {}s\n", push.endpoint, push.interval.as_secs_f64()))?;
-    let (mut told, mut pause) = (Told::new(&push.endpoint), Pause::default());
+    let (mut told, mut pause) = (PushReporter::new(&push.endpoint), Pause::default());
     let start = Instant::now();
     let (mut due, mut pushes) = (start, 0);
     loop {
@@ -116,23 +116,23 @@ fn look(pool: &mut Pool) {
 }
 
 /// What was told the user of how it goes: each thing once, until it is another.
-struct Told {
+struct PushReporter {
     endpoint: String,
     /// Why not all of the last push was taken.
-    trouble: Option<String>,
+    failure: Option<String>,
     said: Option<String>,
     failed: u64,
 }
 
-impl Told {
+impl PushReporter {
     fn new(endpoint: &Uri) -> Self {
-        Self { endpoint: endpoint.to_string(), trouble: None, said: None, failed: 0 }
+        Self { endpoint: endpoint.to_string(), failure: None, said: None, failed: 0 }
     }
 
     fn tell(&mut self, pushed: &Pushed, next: Option<Duration>) {
         if let Some((why, _)) = &pushed.again {
             self.failed += 1;
-            self.trouble = Some(why.clone());
+            self.failure = Some(why.clone());
             let then = match next {
                 Some(pause) => format!("trying again in {:.0} s", pause.as_secs_f64()),
                 None => "its figures will be in the next push".into(),
@@ -147,7 +147,7 @@ impl Told {
             warn(&format!("{}: taken again, after {} that failed", self.endpoint, self.failed));
             (self.failed, self.said) = (0, None);
         }
-        self.trouble = pushed.refused.clone().filter(|_| pushed.is_lost);
+        self.failure = pushed.refused.clone().filter(|_| pushed.is_lost);
         if let Some(why) = &pushed.refused
             && self.said.as_ref() != Some(why)
         {
@@ -159,7 +159,7 @@ impl Told {
 
     /// The exit status, by what became of the last push.
     fn end(self) -> Result<u8> {
-        match self.trouble {
+        match self.failure {
             None => Ok(0),
             Some(why) => bail!("{} did not take the last figures: {why}", self.endpoint),
         }

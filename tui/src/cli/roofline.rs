@@ -12,7 +12,7 @@ use super::Target;
 use super::missing::missing;
 use super::output::{check_new, overwrite, print, warn, written};
 use crate::export::{Subject, svg_roofline};
-use crate::files::whole;
+use crate::files::atomic_file;
 use crate::model::Filter;
 use crate::model::Model;
 use crate::roofline::columns::{TABLE, dot};
@@ -67,7 +67,7 @@ pub(super) fn run(asked: &Roofline) -> Result<u8> {
     if let Some(path) = &asked.output {
         let whose = points.as_ref().map(|points| points.whose.as_str());
         let draw = |out: &mut dyn Write| svg_roofline::write(&ceilings, dots, whose, out);
-        written(whole::write(path, overwrite(asked.force), draw), path)?;
+        written(atomic_file::write(path, overwrite(asked.force), draw), path)?;
     }
     Ok(0)
 }

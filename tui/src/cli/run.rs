@@ -25,13 +25,14 @@ use super::headless::Printer;
 use super::output::{NO_TARGET, check_new, overwrite, warn};
 use super::{Show, show};
 use crate::app::App;
+use crate::common::Level;
 use crate::compare::Baseline;
 use crate::files::json;
 use crate::interrupt::Interrupt;
 use crate::model::Model;
 use crate::snapshot::{ProcessState, Snapshot};
 use crate::source::{
-    self, Candidate, Collecting, Discovery, Finder, Members, Source, Together, Wanted,
+    self, Candidate, Collecting, Discovery, Finder, ProcessGroup, Selector, Source, Wanted,
 };
 
 use inject::{Inject, Note};
@@ -92,15 +93,15 @@ pub struct Run {
 }
 
 impl Run {
-    fn together(&self) -> Option<Together> {
-        let all = Together { members: Members::All(String::new()), sum: self.sum };
+    fn group(&self) -> Option<ProcessGroup> {
+        let all = ProcessGroup { members: Selector::All(String::new()), sum: self.sum };
         (self.all || self.sum).then_some(all)
     }
 
     /// What there is to watch, once this process was found.
     fn attach(&self, family: &mut Family, candidate: &Candidate) -> Result<Box<dyn Source>> {
-        match self.together() {
-            Some(together) => family.attach_together(&together),
+        match self.group() {
+            Some(group) => family.attach_group(&group),
             None => family.attach(candidate),
         }
     }
@@ -202,7 +203,7 @@ fn on_screen(
     let first = family.wait(Some(FIRST_LOOK), interrupt)?;
     let mut options = run.show.options(Wanted::default());
     options.look_every = Some(LOOK_ON_SCREEN);
-    options.together = run.together();
+    options.group = run.group();
     let first = first.map(|candidate| run.attach(&mut family, &candidate)).transpose()?;
     let now = Instant::now();
     let mut app = Box::new(App::new(options, Box::new(family), now));
@@ -218,7 +219,7 @@ fn on_screen(
     let printed = log.map(|path| format!("what it prints goes to {}", path.display()));
     let told: Vec<_> = run.inject.replaced_runtime().into_iter().chain(printed).collect();
     if !told.is_empty() {
-        app.tell(&told.join("; "), now);
+        app.common.notify(Level::Info, now, told.join("; "));
     }
     show::on_screen(&mut app, &run.show, interrupt)?;
     Ok(Watched::App(app))
@@ -244,7 +245,7 @@ fn print(
     }
     let mut tables = 0;
     let mut table_due = Instant::now() + run.show.interval;
-    let pause = if run.together().is_some() { JOIN } else { run.show.interval };
+    let pause = if run.group().is_some() { JOIN } else { run.show.interval };
     let mut due = Instant::now();
     while family.program.borrow_mut().status().is_none() {
         if Instant::now() >= due {
@@ -420,9 +421,9 @@ impl Finder for Family {
         Ok(source)
     }
 
-    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
+    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
         let family = Self { is_of_group: true, ..self.clone() };
-        let source = source::attach_together_by(Box::new(family), together)?;
+        let source = source::attach_group_by(Box::new(family), group)?;
         self.collecting = None;
         Ok(source)
     }

@@ -12,7 +12,7 @@ use super::{Target, interval};
 use crate::interrupt::Interrupt;
 use crate::model::Filter;
 use crate::serve::{Pool, STAYS, Scope, http};
-use crate::source::{Candidate, Discovery, Members, Refusal, Together, newcomers};
+use crate::source::{Candidate, Discovery, ProcessGroup, Refusal, Selector, newcomers};
 
 /// Which processes to serve, and where.
 #[derive(Args, Clone, Debug)]
@@ -61,11 +61,11 @@ impl Pooled {
     /// will be, where others come and go.
     pub(super) fn pool(&self, interval: Duration, stays: Duration) -> Result<Pool> {
         let members = match self.target.pid.as_slice() {
-            [] => Members::All(self.target.name.clone().unwrap_or_default()),
-            named => Members::Named(named.to_vec()),
+            [] => Selector::All(self.target.name.clone().unwrap_or_default()),
+            named => Selector::Named(named.to_vec()),
         };
         let scope = Scope {
-            together: Together { members, sum: false },
+            group: ProcessGroup { members, sum: false },
             interval,
             lanes_apart: self.per_thread,
             filter: self.filter.clone(),

@@ -19,8 +19,8 @@ pub(super) fn watch(show: &Show, target: &Target) -> Result<u8> {
         return one(show, target.resolve()?);
     }
     let mut options = show.options(target.wanted());
-    options.together = target.together();
-    let finder: Box<dyn Finder> = match options.together {
+    options.group = target.group();
+    let finder: Box<dyn Finder> = match options.group {
         Some(_) if target.via.is_here() => Box::new(EveryProcess::from_now_on(show.keep)),
         _ => source::finder(&target.via.routes()?, show.keep, source::IN_TIME_FOR_SCREENS)?,
     };
@@ -49,7 +49,7 @@ pub(super) fn one(show: &Show, source: Box<dyn Source>) -> Result<u8> {
 /// tables begin with its first snapshot.
 pub(super) fn open(files: &[PathBuf], sum: bool, at: Option<&Moment>, show: &Show) -> Result<u8> {
     let [file] = files else {
-        return one(show, source::open_together(files, sum, at)?);
+        return one(show, source::open_group(files, sum, at)?);
     };
     let mut source = source::open_at(file, at)?;
     if let Some(recording) = source.recording() {

@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::files::input;
 use crate::source::{
-    self, Candidate, Choice, Finder, Members, Route, Source, Together, Wanted, Which, choose,
+    self, Candidate, Choice, Finder, ProcessGroup, Route, Selector, Source, Wanted, Which, choose,
 };
 
 /// Most bytes of a file of places.
@@ -119,20 +119,20 @@ impl Target {
     }
 
     /// The processes to watch as one; none where it is just one.
-    pub(super) fn together(&self) -> Option<Together> {
+    pub(super) fn group(&self) -> Option<ProcessGroup> {
         let members = match self.pid.as_slice() {
-            [] if self.all || self.sum => Members::All(self.name.clone().unwrap_or_default()),
+            [] if self.all || self.sum => Selector::All(self.name.clone().unwrap_or_default()),
             [] | [_] => return None,
-            named => Members::Named(named.to_vec()),
+            named => Selector::Named(named.to_vec()),
         };
-        Some(Together { members, sum: self.sum })
+        Some(ProcessGroup { members, sum: self.sum })
     }
 
     /// The one process that is wanted, or why there is none.
     pub(super) fn resolve(&self) -> Result<Box<dyn Source>> {
         let mut finder = self.finder()?;
-        if let Some(together) = self.together() {
-            return finder.attach_together(&together);
+        if let Some(group) = self.group() {
+            return finder.attach_group(&group);
         }
         let (discovery, wanted) = (finder.discover()?, self.wanted());
         match choose(&discovery, &wanted) {

@@ -419,7 +419,7 @@ impl Overlay {
             Self::Sort(_) => &[&[WALK, PAGE, SORT, QUIT, TERMINAL]],
             Self::Ask(_) => &[&[ASK, TERMINAL]],
             Self::Replace(_) => &[&[CONFIRM, TERMINAL]],
-            Self::Write(_) | Self::Weight(..) | Self::Seek(_) | Self::Find(_) => {
+            Self::Write(_) | Self::Alpha(..) | Self::Seek(_) | Self::Find(_) => {
                 &[&[TYPED, TERMINAL]]
             }
         }

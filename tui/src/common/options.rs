@@ -7,7 +7,7 @@ use super::keys::ChosenKeys;
 use crate::columns::Column;
 use crate::columns::sorting::Sorting;
 use crate::model::{Filter, TAU_SECONDS};
-use crate::source::{Together, Wanted};
+use crate::source::{ProcessGroup, Wanted};
 use crate::units::Unit;
 
 /// How the user wants to watch.
@@ -37,7 +37,7 @@ pub struct Options {
     /// two polls.
     pub look_every: Option<Duration>,
     /// Several processes to watch as one.
-    pub together: Option<Together>,
+    pub group: Option<ProcessGroup>,
     /// Where the ceilings of the roofline are kept.
     pub ceilings: Option<PathBuf>,
     /// Keys in place of the usual ones.
@@ -58,7 +58,7 @@ impl Default for Options {
             mouse: true,
             updates: None,
             look_every: None,
-            together: None,
+            group: None,
             ceilings: None,
             keys: ChosenKeys::default(),
         }

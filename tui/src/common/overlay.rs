@@ -9,8 +9,8 @@ pub enum Overlay {
     Help(usize),
     /// What the points shown must have is being typed.
     Filter(Prompt),
-    /// The weight of this point's exponential average is being typed.
-    Weight(u32, Prompt),
+    /// Alpha of this point's EWMA is being typed.
+    Alpha(u32, Prompt),
     /// The columns to choose from, with the cursor on the one of this key.
     Columns(&'static str),
     /// The columns to sort by, with the cursor on the one of this key.
@@ -32,7 +32,7 @@ impl Overlay {
     pub fn prompt(&self) -> Option<&Prompt> {
         match self {
             Self::Filter(prompt)
-            | Self::Weight(_, prompt)
+            | Self::Alpha(_, prompt)
             | Self::Find(prompt)
             | Self::Seek(prompt)
             | Self::Write(prompt) => Some(prompt),
@@ -43,7 +43,7 @@ impl Overlay {
     pub(crate) fn prompt_mut(&mut self) -> Option<&mut Prompt> {
         match self {
             Self::Filter(prompt)
-            | Self::Weight(_, prompt)
+            | Self::Alpha(_, prompt)
             | Self::Find(prompt)
             | Self::Seek(prompt)
             | Self::Write(prompt) => Some(prompt),

@@ -13,7 +13,7 @@ pub struct Prompt {
     /// What it asks for.
     pub label: &'static str,
     /// What is wrong with what was typed.
-    pub trouble: Option<String>,
+    pub error: Option<String>,
     input: Input,
     /// What was typed at other times, the last one last.
     earlier: Vec<String>,
@@ -32,7 +32,7 @@ impl Eq for Prompt {}
 impl Prompt {
     /// A prompt with a default, the cursor behind it.
     pub fn new(label: &'static str, default: &str) -> Self {
-        Self { label, trouble: None, input: default.into(), earlier: Vec::new(), recalled: 0 }
+        Self { label, error: None, input: default.into(), earlier: Vec::new(), recalled: 0 }
     }
 
     /// With what was typed at other times, which [`Self::recall`] brings back.

@@ -114,13 +114,13 @@ pub fn requests<E>(
     let mut batch = Batch::default();
     for subject in subjects {
         let part = Part::of(subject);
-        let mut told = Told::of(subject, &part);
-        told.process(&part);
+        let mut metrics = ProcessMetrics::of(subject, &part);
+        metrics.process(&part);
         part.each(|labels, point, cells| {
-            told.series(&part, labels, subject.begin.of(point.resets), cells);
-            match batch.data_points + told.data_points >= AT_ONCE {
+            metrics.series(&part, labels, subject.begin.of(point.resets), cells);
+            match batch.data_points + metrics.data_points >= AT_ONCE {
                 true => {
-                    batch.take(&mut told);
+                    batch.take(&mut metrics);
                     batch.send(&mut send)
                 }
                 false => Ok(()),
@@ -129,15 +129,15 @@ pub fn requests<E>(
         for point in &part.points {
             let attributes = attributes(&point.labels);
             if let Some(load) = point.load {
-                told.gauge(Of::Load, attributes.clone(), Number::AsDouble(load));
+                metrics.gauge(Of::Load, attributes.clone(), Number::AsDouble(load));
             }
-            told.gauge(Of::Enabled, attributes, Number::AsInt(point.enabled.into()));
-            if batch.data_points + told.data_points >= AT_ONCE {
-                batch.take(&mut told);
+            metrics.gauge(Of::Enabled, attributes, Number::AsInt(point.enabled.into()));
+            if batch.data_points + metrics.data_points >= AT_ONCE {
+                batch.take(&mut metrics);
                 batch.send(&mut send)?;
             }
         }
-        batch.take(&mut told);
+        batch.take(&mut metrics);
     }
     batch.send(&mut send)
 }
@@ -150,10 +150,10 @@ struct Batch {
 }
 
 impl Batch {
-    fn take(&mut self, told: &mut Told) {
-        if told.data_points > 0 {
-            self.data_points += told.data_points;
-            self.resources.push(told.take());
+    fn take(&mut self, metrics: &mut ProcessMetrics) {
+        if metrics.data_points > 0 {
+            self.data_points += metrics.data_points;
+            self.resources.push(metrics.take());
         }
     }
 
@@ -170,7 +170,7 @@ impl Batch {
 }
 
 /// What is told of one process.
-struct Told {
+struct ProcessMetrics {
     resource: Resource,
     taken_unix_ns: u64,
     begin_unix_ns: u64,
@@ -179,7 +179,7 @@ struct Told {
     data_points: usize,
 }
 
-impl Told {
+impl ProcessMetrics {
     fn of(subject: &Subject<'_>, part: &Part) -> Self {
         Self {
             resource: resource(&part.snapshot.process),
@@ -485,18 +485,18 @@ mod tests {
         let part = Part::of(&subject);
         part.each(|_, _, cells| {
             let native = Native::of(&part, cells);
-            let Some(told) = buckets(&native) else { return Ok(()) };
+            let Some(metrics) = buckets(&native) else { return Ok(()) };
             let base = 2_f64.powf(2_f64.powi(-SCHEMA));
             for cell in cells {
                 for bucket in &cell.histogram {
                     let middle = part.seconds(crate::model::histogram::middle(bucket));
-                    let index = (0..told.bucket_counts.len())
+                    let index = (0..metrics.bucket_counts.len())
                         .find(|at| {
-                            middle <= base.powi(told.offset + *at as i32 + 1) * (1.0 + 1e-12)
+                            middle <= base.powi(metrics.offset + *at as i32 + 1) * (1.0 + 1e-12)
                         })
                         .expect("it has a bucket");
-                    assert!(middle > base.powi(told.offset + index as i32) * (1.0 - 1e-12));
-                    assert!(told.bucket_counts[index] >= bucket.count);
+                    assert!(middle > base.powi(metrics.offset + index as i32) * (1.0 - 1e-12));
+                    assert!(metrics.bucket_counts[index] >= bucket.count);
                 }
             }
             Ok::<(), Infallible>(())

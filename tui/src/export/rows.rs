@@ -210,7 +210,7 @@ mod tests {
     }
 
     const COLUMNS: [Column; 5] =
-        [Column::Name, Column::Count, Column::Avg, Column::Rate, Column::Smooth];
+        [Column::Name, Column::Count, Column::Avg, Column::Rate, Column::Ewma];
 
     #[test]
     fn figures_are_raw_and_their_headings_have_the_unit() {

@@ -12,7 +12,7 @@ use crate::model::histogram::{Bar, log_bars};
 use crate::units;
 
 /// Panels of one picture.
-const MOST: usize = 24;
+const MAX_POINTS: usize = 24;
 const WIDTH: f64 = 960.0;
 const MARGIN: f64 = 16.0;
 /// For the counts.
@@ -31,8 +31,8 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut shown: Vec<&Shown<'_>> =
         subject.points().iter().filter(|shown| shown.figures.is_used()).collect();
     shown.sort_by_key(|shown| std::cmp::Reverse(shown.figures.total().exclusive));
-    let left_out = shown.len().saturating_sub(MOST);
-    shown.truncate(MOST);
+    let left_out = shown.len().saturating_sub(MAX_POINTS);
+    shown.truncate(MAX_POINTS);
     let note = match left_out {
         0 => String::new(),
         n => format!("; {n} points that took less time are left out"),
@@ -222,7 +222,7 @@ mod tests {
             |_| true,
         );
         assert!(svg.contains("23 points that took less time are left out"), "{svg}");
-        assert_eq!(svg.matches(" calls, mean ").count(), MOST);
+        assert_eq!(svg.matches(" calls, mean ").count(), MAX_POINTS);
     }
 
     #[test]

@@ -15,7 +15,7 @@ const RIGHT: f64 = 176.0;
 const TOP: f64 = 76.0;
 const BOTTOM: f64 = 56.0;
 /// Points that are drawn, those that took most time; the others are counted.
-const MOST: usize = 40;
+const MAX_POINTS: usize = 40;
 
 /// Writes the picture. `whose` are the dots, if there are any.
 pub fn write(
@@ -26,8 +26,8 @@ pub fn write(
 ) -> io::Result<()> {
     let mut shown: Vec<&Dot> = dots.iter().filter(|dot| is_drawable(dot)).collect();
     shown.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-    let left_out = shown.len().saturating_sub(MOST);
-    shown.truncate(MOST);
+    let left_out = shown.len().saturating_sub(MAX_POINTS);
+    shown.truncate(MAX_POINTS);
     let axes = Axes::of(ceilings, &shown);
     let title = match whose {
         None => format!("Roofline of {}", ceilings.cpu),

@@ -26,7 +26,7 @@ const GAP: f64 = 7.0;
 const NARROWEST: f64 = 0.6;
 /// About as many bars as a browser shows without delay; where there are many rows,
 /// wider ones are drawn together too.
-const MOST_BARS: f64 = 60_000.0;
+const MAX_BARS: f64 = 60_000.0;
 /// Opacity of what was never on a CPU.
 const PALEST: f64 = 0.25;
 /// Between two strokes of a hatching.
@@ -57,7 +57,7 @@ impl Window {
         lost.sort_unstable();
         let from = lost.get(lost.len() / 2).copied().unwrap_or(first).max(first);
         let rows: usize = tracks.iter().map(levels).sum();
-        let narrowest = NARROWEST.max(rows as f64 * (WIDTH - LEFT - MARGIN) / MOST_BARS);
+        let narrowest = NARROWEST.max(rows as f64 * (WIDTH - LEFT - MARGIN) / MAX_BARS);
         Self { from: from.min(to.saturating_sub(1)), to: to.max(1), narrowest }
     }
 

@@ -8,19 +8,19 @@ use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
 
 use super::Refusal;
+use super::atomic_file;
+pub use super::atomic_file::{Overwrite, WriteError};
 use super::input;
-use super::packed;
-use super::whole;
-pub use super::whole::{Overwrite, WriteError};
+use super::zstd_file;
 use crate::snapshot::{FORMAT, Snapshot, VERSION};
 use crate::text::clean;
 
-/// Writes the snapshot to `path`, whole or not at all; see [`whole::write`]. With a
+/// Writes the snapshot to `path`, whole or not at all; see [`atomic_file::write`]. With a
 /// name that ends in `.zst` it is compressed.
 pub fn write(snapshot: &Snapshot, path: &Path, overwrite: Overwrite) -> Result<(), WriteError> {
-    whole::write(path, overwrite, |out| {
-        if packed::is_named(path) {
-            packed::write(out, |out| print(snapshot, out))
+    atomic_file::write(path, overwrite, |out| {
+        if zstd_file::is_named(path) {
+            zstd_file::write(out, |out| print(snapshot, out))
         } else {
             print(snapshot, out)
         }
@@ -61,14 +61,14 @@ pub fn unreadable(path: &Path, error: io::Error) -> anyhow::Error {
 
 /// Reads what a snapshot file holds, compressed or not.
 pub fn parse(bytes: &[u8]) -> Result<Snapshot> {
-    if packed::is_packed(bytes) {
-        return parse_packed(packed::unpack(bytes)?);
+    if zstd_file::is_compressed(bytes) {
+        return parse_compressed(zstd_file::unpack(bytes)?);
     }
     parse_text(bytes)
 }
 
 /// The same of a compressed one that was begun to be unpacked.
-pub fn parse_packed(packed: packed::Packed<'_>) -> Result<Snapshot> {
+pub fn parse_compressed(packed: zstd_file::Compressed<'_>) -> Result<Snapshot> {
     // Judged by its start, before memory is taken for all of it.
     match packed.start().trim_ascii_start().first() {
         Some(b'{') | None => parse_text(&packed.text()?),

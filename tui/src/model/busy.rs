@@ -25,12 +25,12 @@ pub(super) struct Busy {
 
 impl Busy {
     /// Takes an interval in.
-    pub(super) fn take(&mut self, before: &Snapshot, now: &Snapshot, seconds: f64, alpha: f64) {
+    pub(super) fn take(&mut self, before: &Snapshot, now: &Snapshot, seconds: f64, weight: f64) {
         let spent = before.usage.zip(now.usage).filter(|_| running(before) == running(now));
         let spent = spent.and_then(|(before, now)| now.cpu_ns.checked_sub(before.cpu_ns));
         let load = spent.map(|spent| spent as f64 / 1e9 / seconds);
         self.cpus = match (load, self.cpus) {
-            (Some(now), Some(before)) => Some(before + alpha * (now - before)),
+            (Some(now), Some(before)) => Some(before + weight * (now - before)),
             // One of several has come or gone: what the others use is not known.
             (None, before) => before.filter(|_| now.usage.is_some()),
             (load, None) => load,

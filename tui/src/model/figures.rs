@@ -166,7 +166,7 @@ impl Figures {
     }
 
     /// Rates over the interval since `old`, which is none for a point that
-    /// appeared within it; `alpha` is the weight of its load in the smoothed one,
+    /// appeared within it; `weight` is the weight of its load in the smoothed one,
     /// `open` what its open regions have grown by, ticks, none where a reset hides that, and
     /// `own` how long the interval is of each of several processes, where that is known. Of a point that was reset in the interval, they are those since the reset.
     pub(super) fn take_interval(
@@ -176,7 +176,7 @@ impl Figures {
         own: &[Option<u64>],
         ticks: u64,
         seconds: f64,
-        alpha: f64,
+        weight: f64,
     ) {
         let began = self.snapshot.elapsed_ticks.saturating_sub(ticks);
         let is_same = old.as_ref().is_some_and(|old| old.point().resets == self.point().resets);
@@ -185,7 +185,7 @@ impl Figures {
         let share = since.map_or(1.0, |since| {
             self.snapshot.elapsed_ticks.saturating_sub(since) as f64 / ticks as f64
         });
-        let (seconds, alpha) = (seconds * share, alpha * share);
+        let (seconds, weight) = (seconds * share, weight * share);
         let before = match &old {
             Some(old) if is_same => Some((old.amounts, old.total.count, old.total.exclusive)),
             Some(_) if since.is_none() => None,
@@ -223,7 +223,7 @@ impl Figures {
         self.load = match (load, smoothed) {
             // A point that does not measure has no load to fade out.
             _ if is_at_rest => load,
-            (Some(now), Some(before)) => Some(before + alpha * (now - before)),
+            (Some(now), Some(before)) => Some(before + weight * (now - before)),
             (now, _) => now,
         };
         self.settled = load.is_some();

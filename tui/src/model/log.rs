@@ -5,13 +5,13 @@
 //! viewer does itself it is told as it happens; a change that nobody announced was
 //! made by another viewer or by the program.
 
-mod members;
+mod member_events;
 
 use std::collections::{HashMap, VecDeque};
 
-pub use members::Turn;
+pub use member_events::MemberEvent;
 
-use members::Member;
+use member_events::Member;
 
 use crate::headline::{self, clock_word};
 use crate::snapshot::{ClockKind, Losses, Point, PointState, ProcessState, Snapshot};
@@ -183,18 +183,18 @@ impl Log {
 
     /// Compares a snapshot with the one before. Returns which of several processes
     /// came or went.
-    pub fn observe(&mut self, unix_ns: u64, snapshot: &Snapshot) -> Vec<Turn> {
+    pub fn observe(&mut self, unix_ns: u64, snapshot: &Snapshot) -> Vec<MemberEvent> {
         let same = |known: &Known| known.segment_id == snapshot.process.segment_id;
-        let turns = match self.known.take().filter(same) {
+        let events = match self.known.take().filter(same) {
             Some(known) => self.compare(unix_ns, &known, snapshot),
             None => self.greet(unix_ns, snapshot),
         };
         self.known = Some(Known::of(snapshot));
         self.own.retain(|_, own| unix_ns < own.until_unix_ns);
-        turns
+        events
     }
 
-    fn greet(&mut self, unix_ns: u64, snapshot: &Snapshot) -> Vec<Turn> {
+    fn greet(&mut self, unix_ns: u64, snapshot: &Snapshot) -> Vec<MemberEvent> {
         let process = headline::process(&snapshot.process);
         let points = snapshot.points.len();
         let clock = clock_word(snapshot.clock.kind);
@@ -214,16 +214,16 @@ impl Log {
         // Who watches them from the first on knows that they are there.
         let found: Vec<Member> = snapshot.process.members.iter().map(Member::of).collect();
         let found: Vec<Member> = found.into_iter().map(Member::running).collect();
-        self.turn(unix_ns, members::turns(&found, snapshot))
+        self.add_events(unix_ns, member_events::of(&found, snapshot))
     }
 
-    fn compare(&mut self, unix_ns: u64, known: &Known, snapshot: &Snapshot) -> Vec<Turn> {
-        let turns = members::turns(&known.members, snapshot);
+    fn compare(&mut self, unix_ns: u64, known: &Known, snapshot: &Snapshot) -> Vec<MemberEvent> {
+        let events = member_events::of(&known.members, snapshot);
         let clock = &snapshot.clock;
         if clock.kind != known.clock {
             let (from, to) = (clock_word(known.clock), clock_word(clock.kind));
             self.problem(unix_ns, format!("the clock went from {from} to {to}"));
-        } else if turns.is_empty()
+        } else if events.is_empty()
             && (clock.ticks_per_second / known.ticks_per_second - 1.0).abs() > RATE_CHANGE
         {
             let rate = units::hertz(clock.ticks_per_second);
@@ -235,10 +235,10 @@ impl Log {
             while old.next_if(|old| old.id < point.id).is_some() {}
             match old.next_if(|old| old.id == point.id) {
                 // Of a sum, whose state and resets these are changes with its parts.
-                Some(_) if !turns.is_empty() && point.process.is_none() => {}
+                Some(_) if !events.is_empty() && point.process.is_none() => {}
                 Some(old) => self.compare_point(unix_ns, old, snapshot, point),
                 // That another process brings its own goes without saying.
-                None if members::joined(&known.members, snapshot, point) => {}
+                None if member_events::joined(&known.members, snapshot, point) => {}
                 None => new.push(point),
             }
         }
@@ -263,15 +263,15 @@ impl Log {
         if known.state != snapshot.process.state {
             self.tell_state(unix_ns, snapshot);
         }
-        self.turn(unix_ns, turns)
+        self.add_events(unix_ns, events)
     }
 
     /// Notes who came or went.
-    fn turn(&mut self, unix_ns: u64, turns: Vec<Turn>) -> Vec<Turn> {
-        for turn in &turns {
-            self.say(unix_ns, turn.is_problem, turn.text.clone());
+    fn add_events(&mut self, unix_ns: u64, events: Vec<MemberEvent>) -> Vec<MemberEvent> {
+        for event in &events {
+            self.say(unix_ns, event.is_problem, event.text.clone());
         }
-        turns
+        events
     }
 
     fn compare_point(

@@ -24,7 +24,7 @@ use crate::snapshot::{Cell, Edge, Lane, Snapshot};
 /// Frames of a path at most, below its thread.
 const DEEPEST: usize = 128;
 /// Which part of an edge a path has at least.
-const LEAST: u64 = 100;
+const MIN_PART: u64 = 100;
 
 /// The paths of all threads.
 #[derive(Debug, Default)]
@@ -219,8 +219,8 @@ impl Share {
     /// Whether it is not worth a path beside all that an edge has.
     fn is_small(self, all: Self) -> bool {
         match all.exclusive {
-            0 => self.count <= all.count / LEAST,
-            exclusive => self.exclusive <= exclusive / LEAST,
+            0 => self.count <= all.count / MIN_PART,
+            exclusive => self.exclusive <= exclusive / MIN_PART,
         }
     }
 

@@ -110,7 +110,7 @@ pub(super) fn life(snapshot: &Snapshot, open: &[OpenRegion], seconds: f64) -> Ve
     threads
 }
 
-/// The threads of a snapshot that follows on another; `alpha` is the weight of
+/// The threads of a snapshot that follows on another; `weight` is the weight of
 /// the interval in the smoothed share, `open` what open regions have grown by, by lane and
 /// point, and `own` how long the interval is of each of several processes, where that is known.
 pub(super) fn interval(
@@ -120,7 +120,7 @@ pub(super) fn interval(
     open: &[((u32, u32), f64)],
     own: &[Option<u64>],
     ticks: u64,
-    alpha: f64,
+    weight: f64,
 ) -> Vec<Thread> {
     let (mut threads, mut grown) = sums(snapshot, Some(before), old);
     for ((lane, point), ticks) in open {
@@ -145,13 +145,13 @@ pub(super) fn interval(
         thread.load = Some(match old.filter(|old| old.settled).and_then(|old| old.load) {
             // A thread that has ended burns nothing that could fade out.
             _ if thread.lane.kind == LaneKind::Ended && grown.exclusive == 0 => 0.0,
-            Some(smoothed) => smoothed + alpha * (now - smoothed),
+            Some(smoothed) => smoothed + weight * (now - smoothed),
             None => now,
         });
         let spent = old.and_then(|old| thread.lane.cpu_ns?.checked_sub(old.lane.cpu_ns?));
         let now = spent.map(|ns| ns as f64 / 1e9 / seconds);
         thread.cpu = now.map(|now| match old.and_then(|old| old.cpu) {
-            Some(smoothed) => smoothed + alpha * (now - smoothed),
+            Some(smoothed) => smoothed + weight * (now - smoothed),
             None => now,
         });
         thread.settled = true;

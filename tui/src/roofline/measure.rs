@@ -15,7 +15,7 @@ const LONG: Duration = Duration::from_millis(40);
 /// Of the memory that is free, what is used at most.
 const SHARE_OF_MEMORY: u64 = 4;
 /// And no more than this, bytes.
-const MOST_MEMORY: u64 = 1 << 30;
+const MAX_MEMORY: u64 = 1 << 30;
 
 /// Measures what this machine can do at most, alone and with `threads` at once, for
 /// which it is kept busy for a few seconds. `told` hears what is being measured.
@@ -57,7 +57,7 @@ fn roof(threads: usize, told: &mut impl FnMut(&str)) -> Roof {
 fn working_sets(caches: &[Cache], threads: usize, available: u64) -> Vec<(String, u64)> {
     let last = caches.last().map_or(8 << 20, |cache| cache.size);
     let of_a_thread = |cache: &Cache| cache.size / 2 / cache.sharers.clamp(1, threads) as u64;
-    let most = (available / SHARE_OF_MEMORY).min(MOST_MEMORY);
+    let most = (available / SHARE_OF_MEMORY).min(MAX_MEMORY);
     let memory = (4 * last).max(64 << 20).min(most) / threads as u64;
     let levels = caches.iter().map(|cache| (format!("L{}", cache.level), of_a_thread(cache)));
     levels.chain([("memory".to_owned(), memory)]).collect()

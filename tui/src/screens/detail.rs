@@ -15,14 +15,14 @@ pub use self::load_view::LoadView;
 pub(crate) use self::text::losses;
 use self::text::{Choices, TABLES, Text, heading};
 use super::{Outcome, Screen, View, sums};
-use crate::common::Target;
 use crate::common::keys::Key::{Char, Ctrl, Named, Twice};
 use crate::common::keys::{self, Group, KeyMap, bind, own};
 use crate::common::{Action, Common};
+use crate::common::{Level, Target};
 use crate::grid::{Chosen, Grid};
-use crate::look::{Look, draw_scrolled};
-use crate::model::{Lately, Model, Past, Since};
+use crate::model::{HistogramWindow, Model, WindowHistory, WindowStats};
 use crate::source::Looking;
+use crate::styles::{Styles, draw_scrolled};
 
 /// The windows of a histogram, the longest first.
 const WINDOWS: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10)];
@@ -71,9 +71,9 @@ pub struct Detail {
     /// Which part of its load history is shown.
     pub load: LoadView,
     /// Which measurements the histogram is of.
-    pub since: Since,
+    pub window: HistogramWindow,
     /// The moments of the point.
-    past: Past,
+    history: WindowHistory,
     /// The point that was shown last.
     shown: Option<u32>,
     /// What was chosen of its tables.
@@ -85,8 +85,8 @@ impl Default for Detail {
         Self {
             offset: 0,
             load: LoadView::default(),
-            since: Since::default(),
-            past: Past::default(),
+            window: HistogramWindow::default(),
+            history: WindowHistory::default(),
             shown: None,
             tables: TABLES.map(sums::unsorted),
         }
@@ -99,7 +99,7 @@ impl Detail {
         let snapshot = common.model.snapshot().filter(|_| common.has_selected_whole());
         if let (Some(figures), Some(snapshot)) = (common.selected(), snapshot) {
             let rate = snapshot.clock.ticks_per_second;
-            self.past.follow(figures, snapshot.elapsed_ticks, rate);
+            self.history.follow(figures, snapshot.elapsed_ticks, rate);
         }
     }
 
@@ -108,28 +108,28 @@ impl Detail {
         self.follow(common);
         let snapshot = common.model.snapshot().filter(|_| common.has_selected_whole());
         if let (Some(figures), Some(snapshot)) = (common.selected(), snapshot) {
-            self.past.mark(figures, snapshot.elapsed_ticks);
-            self.since = Since::Mark;
+            self.history.mark(figures, snapshot.elapsed_ticks);
+            self.window = HistogramWindow::Mark;
         }
     }
 
     /// What the point measured in the window; none for all of it, and where that is not
     /// known.
-    pub fn lately(&self, common: &Common) -> Option<Lately> {
+    pub fn window_stats(&self, common: &Common) -> Option<WindowStats> {
         let snapshot = common.model.snapshot().filter(|_| common.has_selected_whole())?;
         let rate = snapshot.clock.ticks_per_second;
-        self.past.lately(self.since, common.selected()?, snapshot.elapsed_ticks, rate)
+        self.history.stats(self.window, common.selected()?, snapshot.elapsed_ticks, rate)
     }
 
     /// What stands below the heading on a body of this size.
-    fn text(&self, body: Rect, common: &Common, look: &Look) -> Text {
+    fn text(&self, body: Rect, common: &Common, styles: &Styles) -> Text {
         let choices = Choices {
             load: &self.load,
-            since: self.since,
-            lately: self.lately(common),
+            window: self.window,
+            window_stats: self.window_stats(common),
             tables: &self.tables,
         };
-        Text::new(choices, common, look, body.as_size())
+        Text::new(choices, common, styles, body.as_size())
     }
 
     /// Reads from a recording how the point was before, as far back as its windows reach.
@@ -141,7 +141,7 @@ impl Detail {
             let begins = |place: &usize| recording.since_first(*place) + window <= now;
             (0..=at).rev().find(begins).unwrap_or(0)
         });
-        self.past.rewind();
+        self.history.rewind();
         for place in places {
             // A damaged one is as if it were not known.
             let Ok(snapshot) = common.read(place) else { continue };
@@ -149,7 +149,7 @@ impl Detail {
             let mut then = Model::new(0.0);
             then.fold(snapshot);
             if let Some(figures) = common.selected.and_then(|id| then.point(id)) {
-                self.past.follow(figures, elapsed, rate);
+                self.history.follow(figures, elapsed, rate);
             }
         }
         if let Some(recording) = common.recording() {
@@ -189,7 +189,11 @@ impl View for Detail {
     fn update(&mut self, common: &mut Common, now: Instant) -> Outcome {
         // The last figures of a process among several do not stay for ever.
         if common.selected.is_some() && common.selected().is_none() {
-            common.say(now, "the process of that point ended a while ago: its rows are gone");
+            common.notify(
+                Level::Info,
+                now,
+                "the process of that point ended a while ago: its rows are gone",
+            );
             return Outcome::Show(Screen::Points);
         }
         self.follow(common);
@@ -197,7 +201,7 @@ impl View for Detail {
     }
 
     fn jump(&mut self, common: &mut Common, is_shown: bool) {
-        self.past.rewind();
+        self.history.rewind();
         if is_shown {
             self.look_back(common);
         }
@@ -221,7 +225,7 @@ impl View for Detail {
     fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
         match action {
             Action::Back => return Outcome::Back,
-            Action::Window => self.since = self.since.next(),
+            Action::Window => self.window = self.window.next(),
             Action::Moment => self.mark(common),
             Action::Earlier => self.load.pan(false, common, now),
             Action::Later => self.load.pan(true, common, now),
@@ -264,7 +268,7 @@ impl View for Detail {
 
     fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
         let line = self.offset + usize::from(at.y.saturating_sub(body.y + 1));
-        let text = self.text(body, common, &Look::new(false, true));
+        let text = self.text(body, common, &Styles::new(false, true));
         let head = text.heads.iter().find(|(head, _)| at.y > body.y && *head == line);
         let key = head.and_then(|(_, grid)| grid.key_at(usize::from(at.x - body.x)));
         key.map_or(Target::Nothing, Target::Heading)
@@ -276,10 +280,10 @@ impl View for Detail {
         Outcome::Done
     }
 
-    fn settle(&mut self, body: Rect, common: &mut Common, look: &Look) -> bool {
+    fn settle(&mut self, body: Rect, common: &mut Common, styles: &Styles) -> bool {
         let rows = usize::from(body.height.saturating_sub(1)).max(1);
         common.rows = rows;
-        let text = self.text(body, common, look);
+        let text = self.text(body, common, styles);
         if std::mem::take(&mut self.load.wanted) {
             let (first, behind) = text.load;
             self.offset = self.offset.clamp(behind.saturating_sub(rows).min(first), first);
@@ -288,15 +292,15 @@ impl View for Detail {
         false
     }
 
-    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles) {
         let heading = match common.selected() {
-            Some(figures) => heading(figures, look),
+            Some(figures) => heading(figures, styles),
             None => Line::styled(
                 " no point yet: 1 shows the table, which has a row for each that is reached",
-                look.theme.faint,
+                styles.theme.faint,
             ),
         };
-        let text = self.text(body, common, look);
+        let text = self.text(body, common, styles);
         draw_scrolled(frame, body, heading, text.lines, self.offset);
     }
 }

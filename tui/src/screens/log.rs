@@ -10,10 +10,10 @@ use super::{Outcome, View};
 use crate::common::Common;
 use crate::common::keys::{self, KeyMap};
 use crate::local_time::time_of_day;
-use crate::look::Look;
 use crate::model::cost::{Cost, Costs};
 use crate::model::log::Entry;
 use crate::source::Looking;
+use crate::styles::Styles;
 use crate::text;
 use crate::units;
 
@@ -36,11 +36,11 @@ pub struct LogView {
 impl LogView {
     /// How many entries a body of this size shows, and how many may be left out below
     /// until the oldest is seen.
-    fn rows(&self, common: &Common, area: Rect, look: &Look) -> (usize, usize) {
+    fn rows(&self, common: &Common, area: Rect, styles: &Styles) -> (usize, usize) {
         let area = Parts::of(area).entries;
         let fits = |entries: &mut dyn Iterator<Item = &Entry>| {
             let mut left = usize::from(area.height);
-            let lines = entries.map(|entry| wrapped(entry, area.width.into(), look).len());
+            let lines = entries.map(|entry| wrapped(entry, area.width.into(), styles).len());
             let fit = lines.take_while(|lines| {
                 let fits = *lines <= left;
                 left = left.saturating_sub(*lines);
@@ -92,17 +92,17 @@ impl View for LogView {
         self.back = self.back.saturating_add_signed(lines.saturating_neg());
     }
 
-    fn settle(&mut self, body: Rect, common: &mut Common, look: &Look) -> bool {
-        let (rows, most) = self.rows(common, body, look);
+    fn settle(&mut self, body: Rect, common: &mut Common, styles: &Styles) -> bool {
+        let (rows, most) = self.rows(common, body, styles);
         common.rows = rows.max(1);
         self.back = self.back.min(most);
         false
     }
 
-    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
+    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, styles: &Styles) {
         let parts = Parts::of(area);
         let costs = Costs::of(&common.model);
-        let theme = &look.theme;
+        let theme = &styles.theme;
         let width = usize::from(area.width);
         let total = format!(
             " measuring costs {} % of a CPU: {} measurements/s, {} each",
@@ -110,15 +110,15 @@ impl View for LogView {
             units::si(costs.rate),
             common.scale().ticks(costs.pair_ticks),
         );
-        let total = text::cut(&total, width, look.glyphs.ellipsis);
+        let total = text::cut(&total, width, styles.glyphs.ellipsis);
         frame.render_widget(Line::styled(total, theme.process), parts.cost);
-        draw_costs(frame, parts.points, &costs.points, look);
+        draw_costs(frame, parts.points, &costs.points, styles);
 
         let len = common.log.entries().len();
         let end = len.saturating_sub(self.back);
-        let first = end.saturating_sub(self.rows(common, area, look).0);
+        let first = end.saturating_sub(self.rows(common, area, styles).0);
         let heading = format!(" Time     {:<1} {}", "", "What was noticed, newest last");
-        let heading = text::fit(&heading, width, look.glyphs.ellipsis);
+        let heading = text::fit(&heading, width, styles.glyphs.ellipsis);
         frame.render_widget(Line::styled(heading, theme.heading), parts.heading);
         if end - first < len {
             let follows = if self.back == 0 { "" } else { "  G follows" };
@@ -128,7 +128,7 @@ impl View for LogView {
         }
         let lines = common.log.entries().range(first..end).flat_map(|entry| {
             let style = if entry.is_problem { theme.warn } else { theme.header };
-            wrapped(entry, width, look).into_iter().map(move |line| Line::styled(line, style))
+            wrapped(entry, width, styles).into_iter().map(move |line| Line::styled(line, style))
         });
         for (area, line) in parts.entries.rows().zip(lines) {
             frame.render_widget(line, area);
@@ -160,20 +160,20 @@ impl Parts {
 }
 
 /// An entry in lines, so that the end of what it says is seen as well.
-fn wrapped(entry: &Entry, width: usize, look: &Look) -> Vec<String> {
-    let mark = if entry.is_problem { look.glyphs.invalid } else { ' ' };
+fn wrapped(entry: &Entry, width: usize, styles: &Styles) -> Vec<String> {
+    let mark = if entry.is_problem { styles.glyphs.invalid } else { ' ' };
     let head = format!(" {} {mark} ", time_of_day(entry.unix_ns));
     let indent = if width >= WIDE { text::width(&head) } else { 2 };
     text::wrapped_behind(&head, &" ".repeat(indent), &entry.text, width)
 }
 
-fn draw_costs(frame: &mut Frame, area: Rect, costs: &[Cost], look: &Look) {
+fn draw_costs(frame: &mut Frame, area: Rect, costs: &[Cost], styles: &Styles) {
     let mut rows = area.rows();
     let Some(head) = rows.next() else { return };
     let width = usize::from(area.width);
     let heading = format!(" {:>7} {:>5} {:>12}  Point", "Cost%", "/s", "of its time");
-    let heading = text::fit(&heading, width, look.glyphs.ellipsis);
-    frame.render_widget(Line::styled(heading, look.theme.heading), head);
+    let heading = text::fit(&heading, width, styles.glyphs.ellipsis);
+    frame.render_widget(Line::styled(heading, styles.theme.heading), head);
     for (area, cost) in rows.zip(costs) {
         let of = match cost.of_its_time {
             None => units::NONE.into(),
@@ -181,10 +181,10 @@ fn draw_costs(frame: &mut Frame, area: Rect, costs: &[Cost], look: &Look) {
             Some(of) if of > 1.0 => "> 100 %".into(),
             Some(of) => units::percent(of) + " %",
         };
-        let name = text::cut(&cost.name, NAME, look.glyphs.ellipsis);
+        let name = text::cut(&cost.name, NAME, styles.glyphs.ellipsis);
         let (share, rate) = (precise(cost.share), units::si(cost.rate));
         let line = format!(" {share:>7} {rate:>5} {of:>12}  {name}");
-        frame.render_widget(Line::raw(text::cut(&line, width, look.glyphs.ellipsis)), area);
+        frame.render_widget(Line::raw(text::cut(&line, width, styles.glyphs.ellipsis)), area);
     }
 }
 

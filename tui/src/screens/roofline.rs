@@ -22,11 +22,11 @@ use ratatui::text::{Line, Span};
 use super::{Outcome, Screen, View};
 use crate::common::keys::Key::Char;
 use crate::common::keys::{self, Group, KeyMap, bind, own};
-use crate::common::{Action, Common};
+use crate::common::{Action, Common, Level};
 use crate::grid::{Chosen, Grid, Scroll};
-use crate::look::Look;
 use crate::roofline::columns::{Known, TABLE, dot};
 use crate::roofline::{self, Ceilings, Dot, Roof};
+use crate::styles::Styles;
 use crate::text;
 use crate::units;
 
@@ -97,9 +97,15 @@ impl Roofline {
         match std::thread::Builder::new().name("ceilings".into()).spawn(measure) {
             Ok(_) => {
                 self.measuring = Some(receiver);
-                common.say(now, "measuring for some seconds; all processors are busy meanwhile");
+                common.notify(
+                    Level::Info,
+                    now,
+                    "measuring for some seconds; all processors are busy meanwhile",
+                );
             }
-            Err(error) => common.complain(now, format!("no thread can be started: {error}")),
+            Err(error) => {
+                common.notify(Level::Error, now, format!("no thread can be started: {error}"))
+            }
         }
     }
 
@@ -208,10 +214,12 @@ impl View for Roofline {
         match receiver.try_recv() {
             Ok(ceilings) => {
                 self.ceilings = Some(ceilings);
-                common.say(now, "the ceilings are measured");
+                common.notify(Level::Info, now, "the ceilings are measured");
             }
             Err(TryRecvError::Empty) => return,
-            Err(TryRecvError::Disconnected) => common.complain(now, "measuring has failed"),
+            Err(TryRecvError::Disconnected) => {
+                common.notify(Level::Error, now, "measuring has failed")
+            }
         }
         self.measuring = None;
     }
@@ -220,7 +228,7 @@ impl View for Roofline {
         self.parts(body).1
     }
 
-    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles) {
         let (picture, list) = self.parts(body);
         let heading = match &self.ceilings {
             Some(ceilings) => format!(" {}", told(ceilings)),
@@ -228,38 +236,38 @@ impl View for Roofline {
             None => " m measures what this machine can do at most; it takes some seconds".into(),
         };
         let width = usize::from(body.width);
-        let heading = text::cut(&heading, width, look.glyphs.ellipsis);
+        let heading = text::cut(&heading, width, styles.glyphs.ellipsis);
         let top = Rect { height: body.height.min(1), ..body };
-        frame.render_widget(Line::styled(heading, look.theme.process), top);
+        frame.render_widget(Line::styled(heading, styles.theme.process), top);
         if let Some(ceilings) = &self.ceilings
             && picture.height >= PICTURE_MIN
         {
-            draw_picture(frame, picture, &self.dots, common.selected, ceilings, look);
+            draw_picture(frame, picture, &self.dots, common.selected, ceilings, styles);
         }
-        let (columns, grid) = TABLE.fit(&self.table, MARK, width, look.glyphs.ellipsis);
+        let (columns, grid) = TABLE.fit(&self.table, MARK, width, styles.glyphs.ellipsis);
         let head = Rect { y: list.y.saturating_sub(1), height: body.height.min(1), ..list };
-        frame.render_widget(grid.heading(Some(self.table.sorted()), width, look), head);
+        frame.render_widget(grid.heading(Some(self.table.sorted()), width, styles), head);
         if self.dots.is_empty() && common.filter.is_on() {
-            return frame.render_widget(super::nothing_passes(common, width, look), list);
+            return frame.render_widget(super::nothing_passes(common, width, styles), list);
         }
         if self.dots.is_empty() {
             let text =
                 " no points that report bytes and flops: scope!(\"name\", bytes = .., flops = ..)";
-            let text = text::cut(text, width, look.glyphs.ellipsis);
-            return frame.render_widget(Line::styled(text, look.theme.faint), list);
+            let text = text::cut(text, width, styles.glyphs.ellipsis);
+            return frame.render_widget(Line::styled(text, styles.theme.faint), list);
         }
         let roof = self.roof();
         let seen = self.dots.iter().enumerate().skip(common.scroll.offset);
         for (area, (place, dot)) in list.rows().zip(seen) {
             let is_selected = common.selected == Some(dot.0);
             if is_selected {
-                frame.buffer_mut().set_style(area, look.theme.selected);
+                frame.buffer_mut().set_style(area, styles.theme.selected);
             }
-            let cursor = if is_selected { look.glyphs.cursor } else { ' ' };
+            let cursor = if is_selected { styles.glyphs.cursor } else { ' ' };
             let mark = String::from_iter([cursor, ' ', letter(place)]);
             let cells = columns.iter().map(|column| column.cell(dot, &roof));
             let line = grid.line(std::iter::once(mark).chain(cells));
-            frame.render_widget(text::cut(&line, width, look.glyphs.ellipsis), area);
+            frame.render_widget(text::cut(&line, width, styles.glyphs.ellipsis), area);
         }
     }
 }
@@ -337,7 +345,7 @@ fn draw_picture(
     dots: &[(u32, Dot)],
     selected: Option<u32>,
     ceilings: &Ceilings,
-    look: &Look,
+    styles: &Styles,
 ) {
     let plot = Rect {
         x: area.x + LABELS.min(area.width),
@@ -349,7 +357,7 @@ fn draw_picture(
         return;
     }
     let axes = Axes::of(ceilings, dots, plot.width, plot.height);
-    label_axes(frame, area, plot, &axes, look);
+    label_axes(frame, area, plot, &axes, styles);
     let roof = &ceilings.alone;
     let buffer = frame.buffer_mut();
     let mut put = |column: u16, row: u16, sign: char, style: Style| {
@@ -366,15 +374,15 @@ fn draw_picture(
             .filter(|flops| *flops <= roof.peak())
             .chain(flats.filter(|flops| *flops <= reach))
         {
-            put(column, axes.row(flops), '.', look.theme.faint);
+            put(column, axes.row(flops), '.', styles.theme.faint);
         }
     }
     for column in 0..plot.width {
         let intensity = axes.intensity(column);
         let sign = if intensity < roof.ridge() { '/' } else { '-' };
-        put(column, axes.row(roof.at(intensity)), sign, look.theme.bar);
+        put(column, axes.row(roof.at(intensity)), sign, styles.theme.bar);
     }
-    name_roofs(frame.buffer_mut(), plot, &axes, roof, look);
+    name_roofs(frame.buffer_mut(), plot, &axes, roof, styles);
     let buffer = frame.buffer_mut();
     let mut put = |column: u16, row: u16, sign: char, style: Style| {
         let cell = &mut buffer[(plot.x + column, plot.y + row)];
@@ -383,8 +391,8 @@ fn draw_picture(
     // Those that took most time lie on top.
     for (place, (id, dot)) in dots.iter().enumerate().rev() {
         let style = match selected == Some(*id) {
-            true => look.theme.selected,
-            false => look.theme.key,
+            true => styles.theme.selected,
+            false => styles.theme.key,
         };
         put(axes.column(dot.intensity), axes.row(dot.flops_per_second), letter(place), style);
     }
@@ -392,7 +400,7 @@ fn draw_picture(
 
 /// The name of each roof on it: what can be computed at the right, what each memory can
 /// bring where its slant begins. One that another stands in the way of is left out.
-fn name_roofs(buffer: &mut Buffer, plot: Rect, axes: &Axes, roof: &Roof, look: &Look) {
+fn name_roofs(buffer: &mut Buffer, plot: Rect, axes: &Axes, roof: &Roof, styles: &Styles) {
     let mut taken: Vec<(u16, u16, u16)> = Vec::new();
     let mut write = |column: u16, row: u16, name: &str| {
         let width = name.len() as u16;
@@ -401,7 +409,7 @@ fn name_roofs(buffer: &mut Buffer, plot: Rect, axes: &Axes, roof: &Roof, look: &
             .all(|(at, from, until)| *at != row || column >= *until || column + width <= *from);
         if is_free && column + width < plot.width {
             taken.push((row, column, column + width + 1));
-            buffer.set_string(plot.x + column, plot.y + row, name, look.theme.faint);
+            buffer.set_string(plot.x + column, plot.y + row, name, styles.theme.faint);
         }
     };
     // What the upright axis is of; the other one has its unit beside it.
@@ -420,8 +428,8 @@ fn name_roofs(buffer: &mut Buffer, plot: Rect, axes: &Axes, roof: &Roof, look: &
 }
 
 /// Powers of ten below and at the left.
-fn label_axes(frame: &mut Frame, area: Rect, plot: Rect, axes: &Axes, look: &Look) {
-    let style = look.theme.faint;
+fn label_axes(frame: &mut Frame, area: Rect, plot: Rect, axes: &Axes, styles: &Styles) {
+    let style = styles.theme.faint;
     for power in axes.y.0.ceil() as i32..=axes.y.1.floor() as i32 {
         let value = 10_f64.powi(power);
         let line = Rect { y: plot.y + axes.row(value), width: LABELS - 1, height: 1, ..area };

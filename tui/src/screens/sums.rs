@@ -4,14 +4,14 @@
 use ratatui::text::Line;
 
 use crate::grid::{Chosen, Grid, Kind, Table, table};
-use crate::look::{Look, chart};
 use crate::model::{mean, off_share};
 use crate::snapshot::Stats;
+use crate::styles::{Styles, chart};
 use crate::text;
 use crate::units::Scale;
 
 /// Columns of a bar, at most.
-const BAR_MOST: usize = 30;
+const BAR_MAX: usize = 30;
 
 /// A row of such a table.
 #[derive(Default)]
@@ -37,7 +37,7 @@ pub(super) static THREADS: SumsTable = table! {
     "thread-avg", "Avg", 7, Time(average).rank(3), "mean of a measurement";
     "thread-max", "Max", 7, Time(max).rank(4), "longest measurement";
     "thread-off", "Off%", 5, Share(off).rank(5), "share of its span off the CPU";
-    "thread-bar", "", 4, Picture(|it, _| it.share).left(BAR_MOST).rank(7), "how evenly they share it";
+    "thread-bar", "", 4, Picture(|it, _| it.share).left(BAR_MAX).rank(7), "how evenly they share it";
 };
 
 /// A thread by point.
@@ -113,12 +113,12 @@ pub(super) fn lines(
     renamed: Option<(&str, &str)>,
     (blanks, width): (usize, usize),
     scale: &Scale,
-    look: &Look,
+    styles: &Styles,
 ) -> Vec<TextLine> {
     if rows.is_empty() {
         return Vec::new();
     }
-    let ellipsis = look.glyphs.ellipsis;
+    let ellipsis = styles.glyphs.ellipsis;
     let (columns, mut grid) = table.fit(chosen, blanks, width, ellipsis);
     for slot in &mut grid.slots {
         if let Some((_, title)) = renamed.filter(|(key, _)| *key == slot.key) {
@@ -127,11 +127,11 @@ pub(super) fn lines(
     }
     let mut sorted: Vec<&Sums> = rows.iter().collect();
     table.sort(chosen, &mut sorted, scale);
-    let head = grid.heading(Some(chosen.sorted()), width, look);
+    let head = grid.heading(Some(chosen.sorted()), width, styles);
     let line = |row: &Sums| {
         let cells = columns.iter().zip(&grid.slots[1..]).map(|(column, slot)| match column.kind {
             Kind::Picture => {
-                chart::bar(row.share.unwrap_or(0.0), slot.width.min(BAR_MOST), &look.glyphs)
+                chart::bar(row.share.unwrap_or(0.0), slot.width.min(BAR_MAX), &styles.glyphs)
             }
             _ => column.cell(row, scale),
         });

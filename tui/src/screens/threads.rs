@@ -15,12 +15,12 @@ use crate::common::keys::Key::Char;
 use crate::common::keys::{self, Group, KeyMap, bind, own};
 use crate::common::{Action, Common, Overlay, Prompt};
 use crate::grid::{Chosen, Grid};
-use crate::look::Look;
 use crate::model::Filter;
 use crate::model::Sight;
 use crate::model::threads::{Thread, find};
 use crate::snapshot::Extent;
 use crate::source::Looking;
+use crate::styles::Styles;
 
 const CPU: &str = "share of a CPU as the kernel counts it, smoothed; - in files and recordings";
 
@@ -94,7 +94,7 @@ impl View for Threads {
         ]
     }
 
-    fn legend(&self, _: &Look) -> Vec<(String, &'static str)> {
+    fn legend(&self, _: &Styles) -> Vec<(String, &'static str)> {
         vec![
             ("CPU%".into(), CPU),
             ("Load%".into(), "the part of it in points, smoothed the same way"),
@@ -210,14 +210,14 @@ impl View for Threads {
         super::click_table(self, target, common, now)
     }
 
-    fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {
+    fn settle(&mut self, body: Rect, common: &mut Common, _: &Styles) -> bool {
         common.rows = usize::from(self.rows(body).height).max(1);
         let last = draw::lines(self, common, body).saturating_sub(common.rows);
         self.below = self.below.min(last);
         common.scroll.settle(common.rows, self.place())
     }
 
-    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {
-        draw::draw(self, frame, body, common, look);
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles) {
+        draw::draw(self, frame, body, common, styles);
     }
 }

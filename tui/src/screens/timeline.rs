@@ -12,15 +12,15 @@ use ratatui::layout::{Position, Rect};
 
 pub use self::place::TimeView;
 use super::{Outcome, Screen, View};
-use crate::common::Target;
 use crate::common::keys::Key::{Char, Ctrl, Named, Twice};
 use crate::common::keys::{self, Group, KeyMap, bind, own};
 use crate::common::{Action, Common, Overlay, Prompt};
-use crate::look::Look;
+use crate::common::{Level, Target};
 use crate::model::Figures;
 use crate::model::Filter;
 use crate::snapshot::Snapshot;
 use crate::source::Looking;
+use crate::styles::Styles;
 
 const TIMELINE_RAN: &str = "its thread ran nearly always, at times, hardly; the rest it \
                             was off the CPU, or in another context";
@@ -83,12 +83,12 @@ impl Timeline {
         let text = self.at.sought().to_owned();
         let Ok(filter) = Filter::new(&text) else { return };
         if !filter.is_on() {
-            return common.say(now, "/ finds a region by the name of its point");
+            return common.notify(Level::Info, now, "/ finds a region by the name of its point");
         }
         let points = common.model.points().iter();
         let wanted: HashSet<u32> = points.filter(|f| filter.admits(f)).map(Figures::id).collect();
         if !self.at.go_to_one_of(&wanted) {
-            common.say(now, format!("no region is known of {text}"));
+            common.notify(Level::Info, now, format!("no region is known of {text}"));
         }
     }
 }
@@ -103,8 +103,8 @@ impl View for Timeline {
         ]
     }
 
-    fn legend(&self, look: &Look) -> Vec<(String, &'static str)> {
-        let glyphs = &look.glyphs;
+    fn legend(&self, styles: &Styles) -> Vec<(String, &'static str)> {
+        let glyphs = &styles.glyphs;
         let of = |signs: &[char]| signs.iter().map(char::to_string).collect::<Vec<_>>().join(" ");
         vec![
             (of(&glyphs.ran), TIMELINE_RAN),
@@ -148,7 +148,7 @@ impl View for Timeline {
         let region = self.at.region().map(|(_, region)| region.point);
         match (action, region) {
             (Action::Toggle | Action::Reset | Action::Fence | Action::Slowest, None) => {
-                common.say(now, "there is no region under the cursor");
+                common.notify(Level::Info, now, "there is no region under the cursor");
             }
             // Of a point that is off no newer regions come; the same key is to switch
             // the same point on again.
@@ -161,7 +161,11 @@ impl View for Timeline {
                 self.at.go_to_slowest(point);
                 let name =
                     common.model.point(point).map_or_else(String::new, |it| common.full_name(it));
-                common.say(now, format!("the slowest call of {name} that is still known"));
+                common.notify(
+                    Level::Info,
+                    now,
+                    format!("the slowest call of {name} that is still known"),
+                );
             }
             (Action::Open, Some(point)) => {
                 common.selected = Some(point);
@@ -188,7 +192,7 @@ impl View for Timeline {
     fn find(&mut self, mut typed: Prompt, common: &mut Common, now: Instant) -> Outcome {
         let text = typed.text();
         if let Err(why) = Filter::new(&text) {
-            typed.trouble = Some(why);
+            typed.error = Some(why);
             return Outcome::Ask(Overlay::Find(typed));
         }
         self.at.seek(&text);
@@ -240,7 +244,7 @@ impl View for Timeline {
         Outcome::Done
     }
 
-    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {
-        draw::draw(self, frame, body, common, look);
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles) {
+        draw::draw(self, frame, body, common, styles);
     }
 }

@@ -22,17 +22,17 @@ use ratatui::Frame as Canvas;
 use ratatui::layout::{Position, Rect};
 
 use super::{Outcome, Screen, View};
-use crate::common::Target;
 use crate::common::keys::Key::{Char, Named};
 use crate::common::keys::{self, Group, KeyMap, bind, own};
 use crate::common::{Action, Common};
+use crate::common::{Level, Target};
 use crate::compare::Baseline;
 use crate::grid::{Chosen, Grid, Scroll};
-use crate::look::Look;
 use crate::model::Filter;
 use crate::model::tree::{Direction, Row, Samples, Tree};
 use crate::model::{Figures, Frame, Model, OpenRegion, Recent, Stacks};
 use crate::snapshot::Snapshot;
+use crate::styles::Styles;
 
 /// The heading, and the titles of the columns.
 const HEADS: u16 = 2;
@@ -357,12 +357,12 @@ impl View for CallTree {
         ]
     }
 
-    fn legend(&self, look: &Look) -> Vec<(String, &'static str)> {
+    fn legend(&self, styles: &Styles) -> Vec<(String, &'static str)> {
         vec![
             ("Total%".into(), "share of all that is shown, with what is called inside"),
             ("Self%".into(), "share that was spent in the frame itself: the solid part of the bar"),
             (
-                look.glyphs.recursive.to_string(),
+                styles.glyphs.recursive.to_string(),
                 "the point is inside itself; its share counts once further out",
             ),
             (
@@ -491,7 +491,11 @@ impl View for CallTree {
             Action::Moment => {
                 self.recent.mark(&common.model);
                 (self.source, self.window) = (Source::Time, Window::Mark);
-                common.say(now, "marked: what is spent from now on; H shows other windows");
+                common.notify(
+                    Level::Info,
+                    now,
+                    "marked: what is spent from now on; H shows other windows",
+                );
                 self.rebuild(common);
             }
             Action::Unfold if self.is_flame => self.step_aside(1, common, now),
@@ -555,7 +559,7 @@ impl View for CallTree {
         place.map_or(Target::Nothing, Target::Row)
     }
 
-    fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {
+    fn settle(&mut self, body: Rect, common: &mut Common, _: &Styles) -> bool {
         common.rows = usize::from(self.rows(body).height).max(1);
         let cursor = match self.is_flame {
             true => (self.cursor.len().saturating_sub(1), usize::MAX),
@@ -564,15 +568,15 @@ impl View for CallTree {
         common.scroll.settle(common.rows, cursor)
     }
 
-    fn draw(&self, canvas: &mut Canvas, body: Rect, common: &Common, look: &Look) {
-        draw::head(self, canvas, body, common, look);
+    fn draw(&self, canvas: &mut Canvas, body: Rect, common: &Common, styles: &Styles) {
+        draw::head(self, canvas, body, common, styles);
         let rest = View::rows(self, body);
         if self.rows.is_empty() {
-            draw::empty(self, canvas, rest, common, look);
+            draw::empty(self, canvas, rest, common, styles);
         } else if self.is_flame {
-            flame::draw(self, canvas, rest, common, look);
+            flame::draw(self, canvas, rest, common, styles);
         } else {
-            draw::rows(self, canvas, rest, common, look);
+            draw::rows(self, canvas, rest, common, styles);
         }
     }
 }

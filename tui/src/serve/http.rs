@@ -23,13 +23,13 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::task::{AbortHandle, LocalSet};
 
 use super::Pool;
-use super::negotiate::{Wish, is_local};
+use super::negotiate::{Negotiated, is_local};
 use crate::interrupt::Interrupt;
 
 /// Connections at a time.
 const CONNECTIONS: usize = 256;
 /// How long a connection has in any case, however many others come.
-const LEAST: Duration = Duration::from_millis(100);
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a request's head may take to come.
 const HEAD: Duration = Duration::from_secs(3);
 /// How long a connection may take as a whole.
@@ -82,7 +82,7 @@ async fn accept(listener: tokio::net::TcpListener, pool: Rc<RefCell<Pool>>, loca
         if open.len() >= CONNECTIONS
             && let Some((since, oldest)) = open.pop_front()
         {
-            tokio::time::sleep_until((since + LEAST).into()).await;
+            tokio::time::sleep_until((since + MIN_INTERVAL).into()).await;
             oldest.abort();
         }
         let pool = Rc::clone(&pool);
@@ -133,18 +133,18 @@ fn answer(request: &Request<Incoming>, pool: &RefCell<Pool>, local: bool) -> Ans
 }
 
 fn metrics(headers: &HeaderMap, pool: &RefCell<Pool>) -> Answer {
-    let wish = Wish::of(
+    let negotiated = Negotiated::of(
         joined(headers, &header::ACCEPT).as_deref(),
         joined(headers, &header::ACCEPT_ENCODING).as_deref(),
     );
-    let body = match pool.borrow_mut().body(wish) {
+    let body = match pool.borrow_mut().body(negotiated) {
         Ok(body) => body,
         Err(error) => return told(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error:#}\n")),
     };
-    let mut answer = response(StatusCode::OK, body, wish.form.content_type());
+    let mut answer = response(StatusCode::OK, body, negotiated.form.content_type());
     let headers = answer.headers_mut();
     headers.insert(header::VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
-    if wish.gzip {
+    if negotiated.gzip {
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     answer

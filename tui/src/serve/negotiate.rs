@@ -6,7 +6,7 @@ use crate::export::openmetrics::Form;
 
 /// What an answer is to look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Wish {
+pub struct Negotiated {
     /// Its form.
     pub form: Form,
     /// Whether it is compressed.
@@ -14,15 +14,15 @@ pub struct Wish {
 }
 
 /// One of the things that a header offers, by its weight.
-struct Offer<'a> {
+struct MediaRange<'a> {
     name: &'a str,
     parameters: Vec<(String, &'a str)>,
     weight: f64,
 }
 
-fn offers(header: &str) -> impl Iterator<Item = Offer<'_>> {
-    header.split(',').map(|offer| {
-        let mut parts = offer.split(';');
+fn media_ranges(header: &str) -> impl Iterator<Item = MediaRange<'_>> {
+    header.split(',').map(|range| {
+        let mut parts = range.split(';');
         let name = parts.next().unwrap_or("").trim();
         let mut weight = 1.0;
         let mut parameters = Vec::new();
@@ -33,11 +33,11 @@ fn offers(header: &str) -> impl Iterator<Item = Offer<'_>> {
                 _ => parameters.push((key, value)),
             }
         }
-        Offer { name, parameters, weight }
+        MediaRange { name, parameters, weight }
     })
 }
 
-impl Offer<'_> {
+impl MediaRange<'_> {
     fn says(&self, key: &str, values: &[&str]) -> bool {
         let mut said = self.parameters.iter().filter(|(known, _)| known == key);
         said.all(|(_, value)| values.contains(value))
@@ -68,19 +68,19 @@ impl Offer<'_> {
     }
 }
 
-impl Wish {
+impl Negotiated {
     /// What these headers wish for: of what weighs most, what is named first. Whoever
     /// wishes for nothing that there is gets the older text, as is the custom.
     pub fn of(accept: Option<&str>, accept_encoding: Option<&str>) -> Self {
         let mut best: Option<(f64, Form)> = None;
-        for offer in offers(accept.unwrap_or("")) {
-            let Some(form) = offer.form().filter(|_| offer.weight > 0.0) else { continue };
-            if best.is_none_or(|(weight, _)| offer.weight > weight) {
-                best = Some((offer.weight, form));
+        for range in media_ranges(accept.unwrap_or("")) {
+            let Some(form) = range.form().filter(|_| range.weight > 0.0) else { continue };
+            if best.is_none_or(|(weight, _)| range.weight > weight) {
+                best = Some((range.weight, form));
             }
         }
-        let gzip = offers(accept_encoding.unwrap_or(""))
-            .any(|offer| offer.name.eq_ignore_ascii_case("gzip") && offer.weight > 0.0);
+        let gzip = media_ranges(accept_encoding.unwrap_or(""))
+            .any(|range| range.name.eq_ignore_ascii_case("gzip") && range.weight > 0.0);
         Self { form: best.map_or(Form::Text, |(_, form)| form), gzip }
     }
 }
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     fn form(accept: &str) -> Form {
-        Wish::of(Some(accept), None).form
+        Negotiated::of(Some(accept), None).form
     }
 
     const PROTOBUF: &str = "application/vnd.google.protobuf;\
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(form("text/plain;version=0.0.4;q=0.9, */*;q=0.1"), Form::Text);
         // A browser, curl, and what there is not.
         assert_eq!(form("text/html,application/xhtml+xml,*/*;q=0.8"), Form::Text);
-        assert_eq!(Wish::of(None, None), Wish { form: Form::Text, gzip: false });
+        assert_eq!(Negotiated::of(None, None), Negotiated { form: Form::Text, gzip: false });
         assert_eq!(form("application/json"), Form::Text);
         assert_eq!(form("application/vnd.google.protobuf"), Form::Text);
         assert_eq!(form(&format!("{PROTOBUF};q=0, text/plain;q=0.1")), Form::Text);
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn it_is_compressed_only_for_those_who_can_read_that() {
-        let gzip = |header| Wish::of(None, Some(header)).gzip;
+        let gzip = |header| Negotiated::of(None, Some(header)).gzip;
         assert!(gzip("gzip") && gzip("deflate, GZIP;q=0.5"));
         assert!(!gzip("identity") && !gzip("gzip;q=0") && !gzip(""));
     }

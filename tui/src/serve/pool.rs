@@ -10,12 +10,12 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use hyper::body::Bytes;
 
-use super::negotiate::Wish;
+use super::negotiate::Negotiated;
 use crate::export::{Begin, Subject};
 use crate::model::Filter;
 use crate::model::{Figures, Lifetime, Model, TAU_SECONDS};
 use crate::snapshot::{ProcessState, Snapshot};
-use crate::source::{Candidate, Discovery, Finder, Source, Together};
+use crate::source::{Candidate, Discovery, Finder, ProcessGroup, Source};
 
 /// How long a process is served after it was found to have ended: its last figures
 /// are to be scraped, whenever in its usual round the scraper comes.
@@ -34,7 +34,7 @@ const NAMES: usize = 4;
 #[derive(Clone, Debug)]
 pub struct Scope {
     /// Which.
-    pub together: Together,
+    pub group: ProcessGroup,
     /// They are looked at no more often than this.
     pub interval: Duration,
     /// Lanes whose threads are told one by one, by their number; none for points only.
@@ -54,7 +54,7 @@ pub struct Pool {
     members: Vec<Member>,
     polled: Option<Instant>,
     /// What was answered since.
-    bodies: HashMap<Wish, Bytes>,
+    bodies: HashMap<Negotiated, Bytes>,
     /// That there are too many was said.
     full: bool,
 }
@@ -107,23 +107,23 @@ impl Pool {
     }
 
     /// Their figures in the form that is wished for, no older than the interval.
-    pub fn body(&mut self, wish: Wish) -> Result<Bytes> {
+    pub fn body(&mut self, negotiated: Negotiated) -> Result<Bytes> {
         self.poll()?;
-        if let Some(body) = self.bodies.get(&wish) {
+        if let Some(body) = self.bodies.get(&negotiated) {
             return Ok(body.clone());
         }
         let mut bytes = Vec::new();
         let mut places: BTreeMap<_, _> =
             self.finder.places().into_iter().map(|name| (name, true)).collect();
         places.extend(self.finder.bad_places().into_iter().map(|place| (place.name, false)));
-        wish.form.write(&self.subjects().iter().collect::<Vec<_>>(), places, &mut bytes)?;
-        if wish.gzip {
+        negotiated.form.write(&self.subjects().iter().collect::<Vec<_>>(), places, &mut bytes)?;
+        if negotiated.gzip {
             let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
             packed.write_all(&bytes)?;
             bytes = packed.finish()?;
         }
         let body = Bytes::from(bytes);
-        self.bodies.insert(wish, body.clone());
+        self.bodies.insert(negotiated, body.clone());
         Ok(body)
     }
 
@@ -187,7 +187,7 @@ impl Pool {
         let mut new: Vec<Candidate> = all
             .iter()
             // What ended before anybody looked has nothing that goes on.
-            .filter(|c| c.runs() && self.scope.together.admits(c, all) && !known(c))
+            .filter(|c| c.runs() && self.scope.group.admits(c, all) && !known(c))
             .cloned()
             .collect();
         new.sort_by_key(|candidate| (candidate.started_unix_ns, candidate.pid));
@@ -311,7 +311,7 @@ mod tests {
 
     use super::*;
     use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
-    use crate::source::{Change, Line, Members};
+    use crate::source::{Change, Line, Selector};
 
     fn member(source: Synthetic) -> Member {
         Member {
@@ -369,7 +369,7 @@ mod tests {
             Ok(Box::new(Far(Synthetic::new(), is_late)))
         }
 
-        fn attach_together(&mut self, _: &Together) -> Result<Box<dyn Source>> {
+        fn attach_group(&mut self, _: &ProcessGroup) -> Result<Box<dyn Source>> {
             anyhow::bail!("they are served one by one")
         }
     }
@@ -378,7 +378,7 @@ mod tests {
     fn a_process_behind_a_late_line_is_left_out_until_it_speaks() {
         let is_late = Rc::new(Cell::new(false));
         let scope = Scope {
-            together: Together { members: Members::All(String::new()), sum: false },
+            group: ProcessGroup { members: Selector::All(String::new()), sum: false },
             interval: Duration::ZERO,
             lanes_apart: None,
             filter: Filter::default(),

@@ -13,7 +13,7 @@ use pfp_shm_layout::name::Name;
 
 use super::group::Group;
 use super::newcomers::Newcomers;
-use super::{Candidate, Discovery, Finder, Machine, Source, Together, guarded};
+use super::{Candidate, Discovery, Finder, Machine, ProcessGroup, Source, guarded};
 
 /// How long a process may take from its last words to its end, when all that is left is
 /// removed.
@@ -130,13 +130,13 @@ impl Finder for EveryProcess {
         self.machine.attach(candidate)
     }
 
-    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
-        let collecting = match together.is_open() {
+    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
+        let collecting = match group.is_open() {
             true => Some(self.collecting.clone().unwrap_or_else(|| Rc::new(Collecting::start()))),
             false => None,
         };
         let newcomers = Box::new(Newcomers::new(self.machine.clone(), collecting));
-        let group = Group::new(together.clone(), newcomers)?;
+        let group = Group::new(group.clone(), newcomers)?;
         self.collecting = None;
         Ok(guarded(Box::new(group)))
     }

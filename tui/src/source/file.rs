@@ -10,7 +10,7 @@ use pfp_shm_layout::segment::{OpenError, Segment};
 
 use super::{BadPlace, Change, Refusal, Source, live};
 use crate::files::input::Input;
-use crate::files::{json, packed};
+use crate::files::{json, zstd_file};
 use crate::snapshot::Snapshot;
 
 /// A snapshot that was written to a file, or a copy of a segment.
@@ -56,7 +56,7 @@ pub(super) fn is_known(start: &[u8]) -> bool {
     let text = start.trim_ascii_start();
     // Blanks alone may go on with anything.
     let is_text = text.first().map_or(!start.is_empty(), |&first| first == b'{');
-    copy::is_copy(start) || packed::is_packed(start) || is_text
+    copy::is_copy(start) || zstd_file::is_compressed(start) || is_text
 }
 
 const UNKNOWN: &str = "expected JSON as `pfp-top snapshot` writes it, a copy of a segment or a \
@@ -67,15 +67,15 @@ fn parse(bytes: &[u8], changed: Option<SystemTime>) -> Result<Snapshot> {
     if copy::is_copy(bytes) {
         return copy::read_from(bytes).map(|copy| of_copy(copy, changed)).map_err(explain);
     }
-    if !packed::is_packed(bytes) {
+    if !zstd_file::is_compressed(bytes) {
         return json::parse(bytes);
     }
-    let packed = packed::unpack(bytes)?;
+    let packed = zstd_file::unpack(bytes)?;
     if !copy::is_copy(packed.start()) {
-        return json::parse_packed(packed);
+        return json::parse_compressed(packed);
     }
     let copy = copy::read_from(packed.reader()).map_err(|error| match error {
-        OpenError::Io(error) => packed::explain(error, bytes.len() as u64),
+        OpenError::Io(error) => zstd_file::explain(error, bytes.len() as u64),
         error => explain(error),
     })?;
     Ok(of_copy(copy, changed))

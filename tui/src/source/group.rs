@@ -49,16 +49,16 @@ const DEAD: usize = 3;
 
 /// Which processes are shown as one, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Together {
+pub struct ProcessGroup {
     /// Which.
-    pub members: Members,
+    pub members: Selector,
     /// Points of one name become one.
     pub sum: bool,
 }
 
 /// Which processes are shown as one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Members {
+pub enum Selector {
     /// All that run, now or later, and whose names this pattern finds.
     All(String),
     /// Those that the user has named.
@@ -67,27 +67,27 @@ pub enum Members {
     Segments(Vec<String>),
 }
 
-impl Together {
+impl ProcessGroup {
     /// Whether this process, which is one of these, is one of them.
     pub fn admits(&self, candidate: &Candidate, among: &[Candidate]) -> bool {
         match &self.members {
-            Members::All(name) => {
+            Selector::All(name) => {
                 (candidate.runs() || candidate.awaited) && Pattern::means(name, &candidate.name)
             }
-            Members::Named(all) => all.iter().any(|which| which.admits(candidate, among)),
-            Members::Segments(ids) => ids.contains(&candidate.segment_id),
+            Selector::Named(all) => all.iter().any(|which| which.admits(candidate, among)),
+            Selector::Segments(ids) => ids.contains(&candidate.segment_id),
         }
     }
 
     /// Whether there may always be another one.
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.members, Members::All(_))
+        matches!(self.members, Selector::All(_))
     }
 }
 
 /// Several processes.
 pub(super) struct Group {
-    together: Together,
+    wanted: ProcessGroup,
     finder: Box<dyn Finder>,
     members: Vec<Member>,
     /// Those whose first picture is still to come, by their segments.
@@ -177,7 +177,7 @@ impl Finder for Files {
         Ok(Box::new(FileSource::of(snapshot.clone())))
     }
 
-    fn attach_together(&mut self, _together: &Together) -> Result<Box<dyn Source>> {
+    fn attach_group(&mut self, _together: &ProcessGroup) -> Result<Box<dyn Source>> {
         bail!("files are opened together already")
     }
 }
@@ -215,10 +215,10 @@ impl Group {
     /// # Errors
     ///
     /// If there is none.
-    pub(super) fn new(together: Together, finder: Box<dyn Finder>) -> Result<Self> {
+    pub(super) fn new(wanted: ProcessGroup, finder: Box<dyn Finder>) -> Result<Self> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut group = Self {
-            together,
+            wanted,
             finder,
             members: Vec::new(),
             coming: Vec::new(),
@@ -255,7 +255,7 @@ impl Group {
             .candidates
             .iter()
             .filter(|c| !known(c))
-            .partition(|c| self.together.admits(c, &discovery.candidates));
+            .partition(|c| self.wanted.admits(c, &discovery.candidates));
         let mut new: Vec<Candidate> = admitted.into_iter().cloned().collect();
         for candidate in others.into_iter().filter(|candidate| candidate.awaited) {
             self.finder.let_go(&candidate.segment_id);
@@ -319,7 +319,7 @@ impl Group {
             member.ended.get_or_insert(now);
         }
         let some_run = self.members.iter().any(|m| state(m) == ProcessState::Running);
-        if !self.together.is_open() || self.together.sum || !some_run {
+        if !self.wanted.is_open() || self.wanted.sum || !some_run {
             return;
         }
         let died = |m: &Member| (state(m) == ProcessState::Crashed).then_some(m.ended).flatten();
@@ -376,7 +376,7 @@ impl Group {
             for point in &last.points {
                 let id = *member.points.entry(point.id).or_insert_with(|| {
                     let next = self.points;
-                    let id = match self.together.sum {
+                    let id = match self.wanted.sum {
                         true => {
                             let key = shared_key(point, &mut member.names);
                             *self.ids.entry(key).or_insert(next)
@@ -397,7 +397,7 @@ impl Group {
                             id,
                             since_ticks,
                             number: Some(point.number.unwrap_or(point.id)),
-                            process: (!self.together.sum).then_some(place as u32),
+                            process: (!self.wanted.sum).then_some(place as u32),
                             ..point.clone()
                         });
                     }
@@ -507,7 +507,7 @@ impl Group {
     fn name(&self, whole: &mut Process, state: ProcessState) {
         let n = whole.members.len();
         let plural = if n == 1 { "" } else { "es" };
-        let sum = if self.together.sum { "sum of " } else { "" };
+        let sum = if self.wanted.sum { "sum of " } else { "" };
         whole.name = format!("{sum}{n} process{plural}");
         whole.pid = 0;
         whole.state = state;
@@ -515,7 +515,7 @@ impl Group {
 
     fn state(&self) -> ProcessState {
         let is = |state| self.members.iter().any(|member| member.last.process.state == state);
-        if self.together.is_open() || is(ProcessState::Running) {
+        if self.wanted.is_open() || is(ProcessState::Running) {
             ProcessState::Running
         } else if is(ProcessState::Crashed) {
             ProcessState::Crashed
@@ -540,7 +540,7 @@ impl Group {
 impl Source for Group {
     fn look_at(&mut self, looking: Looking) {
         let mut sight = looking.sight;
-        if self.together.sum {
+        if self.wanted.sum {
             // The quantiles of a sum over processes cannot be made from theirs.
             if sight.extent == Extent::Sums {
                 sight.extent = Extent::Histograms;

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use pfp_shm_layout::beacon::Info;
-use pfp_shm_layout::control::{Alpha, Change as Steer};
+use pfp_shm_layout::control::{Alpha, Change as Control};
 use pfp_shm_layout::copy::{Copy, Dense, Note};
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find::{self, Entry};
@@ -23,8 +23,8 @@ use pfp_shm_layout::truncation;
 use super::namespaces::{ids_here, is_own};
 use super::usage;
 use super::{Candidate, Change, Discovery, Refusal, Refused, Source};
-use crate::files::packed;
-use crate::files::whole::{self, Overwrite, WriteError};
+use crate::files::atomic_file::{self, Overwrite, WriteError};
+use crate::files::zstd_file;
 use crate::snapshot::{Drained, LaneKind, ProcessState, Record, Snapshot};
 use picture::{
     Cells, add_calls, bound_resets, convert, convert_record, end, name_of, records, show_names,
@@ -290,11 +290,11 @@ impl Source for LiveSource {
         // Judged before, as for a picture; timed behind it, so that no record is of
         // later.
         let runs = !matches!(self.watch.judge(), Ok(Liveness::Dead | Liveness::Gone));
-        whole::write_file(path, overwrite, |file| {
+        atomic_file::write_file(path, overwrite, |file| {
             let copy = Copy::of(self.reader.segment())?;
             let note = Note { taken_unix_ns: unix_ns(), taken_monotonic_ns: monotonic_ns(), runs };
-            if packed::is_named(path) {
-                packed::write(file, |out| copy.write(&mut Dense(out), Some(&note)))
+            if zstd_file::is_named(path) {
+                zstd_file::write(file, |out| copy.write(&mut Dense(out), Some(&note)))
             } else {
                 copy.write(file, Some(&note))
             }
@@ -306,16 +306,16 @@ impl Source for LiveSource {
             bail!("the process has ended; nothing can be changed in it");
         }
         let (point, change) = match change {
-            Change::Enable(point) => (point, Steer::Enable),
-            Change::Disable(point) => (point, Steer::Disable),
-            Change::Reset(point) => (point, Steer::Reset),
-            Change::Fence(point, fenced) => (point, Steer::Fence(fenced)),
-            Change::SetAlpha(point, None) => (point, Steer::Alpha(Alpha::OFF)),
+            Change::Enable(point) => (point, Control::Enable),
+            Change::Disable(point) => (point, Control::Disable),
+            Change::Reset(point) => (point, Control::Reset),
+            Change::Fence(point, fenced) => (point, Control::Fence(fenced)),
+            Change::SetAlpha(point, None) => (point, Control::Alpha(Alpha::OFF)),
             Change::SetAlpha(point, Some(alpha)) => {
                 let alpha = Alpha::new(alpha).ok_or_else(|| {
                     anyhow!("expected a weight in (0, 1], found {alpha}; it is period / tau")
                 })?;
-                (point, Steer::Alpha(alpha))
+                (point, Control::Alpha(alpha))
             }
         };
         match self.reader.change(point, change, monotonic_ns()) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::{BadPlace, Candidate, Collecting, Discovery, Finder, Machine, Source, Together};
+use super::{BadPlace, Candidate, Collecting, Discovery, Finder, Machine, ProcessGroup, Source};
 
 /// Finds the processes of this machine, but looks into their segments only when
 /// another has announced itself: a group looks as often as it is polled.
@@ -57,8 +57,8 @@ impl Finder for Newcomers {
         self.machine.attach(candidate)
     }
 
-    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
-        self.machine.attach_together(together)
+    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
+        self.machine.attach_group(group)
     }
 
     fn bad_places(&mut self) -> Vec<BadPlace> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::{FileSource, Members, Source, Together, file, group, guarded};
+use super::{FileSource, ProcessGroup, Selector, Source, file, group, guarded};
 use crate::files::input::Input;
 use crate::files::json::unreadable;
 use crate::files::recording::{MAGIC, Moment, Recording};
@@ -56,7 +56,7 @@ pub fn open_at(path: &Path, moment: Option<&Moment>) -> Result<Box<dyn Source>> 
 /// # Errors
 ///
 /// As of [`open_at`]; also if two are of one process, or their clocks cannot be summed.
-pub fn open_together(
+pub fn open_group(
     paths: &[PathBuf],
     sum: bool,
     moment: Option<&Moment>,
@@ -68,8 +68,8 @@ pub fn open_together(
         source.add_records(&mut snapshot);
         files.add(path, snapshot)?;
     }
-    let together = Together { members: Members::Segments(files.ids()), sum };
-    let mut group = group::Group::new(together, Box::new(files))?;
+    let group = ProcessGroup { members: Selector::Segments(files.ids()), sum };
+    let mut group = group::Group::new(group, Box::new(files))?;
     let mut snapshot = group.poll()?;
     group.add_records(&mut snapshot);
     Ok(guarded(Box::new(FileSource::of(snapshot))))
@@ -79,14 +79,14 @@ pub fn open_together(
 ///
 /// # Errors
 ///
-/// As of [`read`] and [`open_together`].
+/// As of [`read`] and [`open_group`].
 pub fn read_sum(paths: &[PathBuf], span: &Span) -> Result<Snapshot> {
     let mut files = group::Files::default();
     for path in paths {
         files.add(path, read(path, span, false)?)?;
     }
-    let together = Together { members: Members::Segments(files.ids()), sum: true };
-    guarded(Box::new(group::Group::new(together, Box::new(files))?)).poll()
+    let group = ProcessGroup { members: Selector::Segments(files.ids()), sum: true };
+    guarded(Box::new(group::Group::new(group, Box::new(files))?)).poll()
 }
 
 /// A part of what a file tells: a recording has many moments, a snapshot but one.

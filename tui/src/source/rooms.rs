@@ -26,7 +26,7 @@ use super::{BadPlace, Candidate, Discovery, Refusal, Refused, Source};
 /// Time between two looks for processes of other rooms.
 const LOOK: Duration = Duration::from_secs(2);
 /// Rooms that are entered at most. Anyone can make as many as they like.
-const MOST: usize = 256;
+const MAX_ROOMS: usize = 256;
 
 /// The rooms that may be entered.
 #[derive(Clone, Default)]
@@ -36,7 +36,7 @@ pub(super) struct Rooms(Rc<RefCell<Known>>);
 struct Known {
     keep: bool,
     rooms: Vec<Room>,
-    /// Processes in rooms beyond [`MOST`].
+    /// Processes in rooms beyond [`MAX_ROOMS`].
     left_out: usize,
     looked: Option<Instant>,
 }
@@ -80,7 +80,7 @@ impl Rooms {
         }
         if known.left_out > 0 {
             let why = format!(
-                "expected processes of at most {MOST} users and containers, found {} more: \
+                "expected processes of at most {MAX_ROOMS} users and containers, found {} more: \
                  `pfp-top list --via` into each shows them",
                 known.left_out
             );
@@ -112,7 +112,7 @@ impl Known {
         for (key, resident) in residents() {
             let place = match self.rooms.iter().position(|room| room.key == key) {
                 Some(place) => place,
-                None if self.rooms.len() == MOST => {
+                None if self.rooms.len() == MAX_ROOMS => {
                     self.left_out += 1;
                     continue;
                 }

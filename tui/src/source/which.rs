@@ -14,7 +14,7 @@ use super::{Candidate, Discovery};
 /// Digits that a number has at least.
 const DIGITS: usize = 4;
 /// Digits of a whole segment id.
-const MOST: usize = 32;
+const MAX_DIGITS: usize = 32;
 
 /// One process, as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,8 +44,9 @@ impl FromStr for Which {
     fn from_str(text: &str) -> Result<Self, String> {
         let is_digit = |digit: char| matches!(digit, '0'..='9' | 'a'..='f');
         let which = match text.strip_prefix('@') {
-            Some(digits) => ((1..=MOST).contains(&digits.len()) && digits.chars().all(is_digit))
-                .then(|| Self::Number(digits.to_owned())),
+            Some(digits) => ((1..=MAX_DIGITS).contains(&digits.len())
+                && digits.chars().all(is_digit))
+            .then(|| Self::Number(digits.to_owned())),
             None => text.parse().ok().map(Self::Pid),
         };
         which.ok_or_else(|| {
@@ -72,7 +73,7 @@ impl Discovery {
         for other in self.candidates.iter().map(|other| other.segment_id.as_str()) {
             // Few begin alike, and there may be thousands.
             if other.get(..digits) == id.get(..digits) && other != id {
-                digits = (common(id, other) + 1).clamp(digits, MOST);
+                digits = (common(id, other) + 1).clamp(digits, MAX_DIGITS);
             }
         }
         format!("@{}", id.get(..digits).unwrap_or(id))

@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::Look;
+use super::Styles;
 use crate::app::App;
 use crate::common::{Screen, Status};
 use crate::headline::{Headline, ended_word, rhythm};
@@ -35,8 +35,8 @@ const REASON: usize = 12;
 /// Columns that the text of the filter gets at most.
 const FILTER: usize = 24;
 
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
-    let theme = &look.theme;
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
+    let theme = &styles.theme;
     let line = app.common.session.as_ref().and_then(Session::line);
     let (word, style) = match app.common.status() {
         Status::Waiting if app.common.discovery.is_over => ("ENDED", theme.warn),
@@ -74,7 +74,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         words.insert(0, Span::styled(format!("{ended}  "), theme.error));
     }
     let words = Line::from(words).right_aligned();
-    let mut parts = parts(app, look, frame.area().height);
+    let mut parts = parts(app, styles, frame.area().height);
     let room = usize::from(area.width).saturating_sub(words.width() + 2);
     let used = |parts: &[Part]| parts.iter().map(|p| text::width(&p.text) + 2).sum::<usize>();
     while used(&parts) > room && parts.len() > 1 {
@@ -90,10 +90,10 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         && too_much > 0
     {
         let left = text::width(&process.text).saturating_sub(too_much);
-        process.text = text::cut(&process.text, left, look.glyphs.ellipsis);
+        process.text = text::cut(&process.text, left, styles.glyphs.ellipsis);
     }
     let spans = parts.iter().flat_map(|part| {
-        let shown = text::cut(&part.text, room.max(2) - 2, look.glyphs.ellipsis);
+        let shown = text::cut(&part.text, room.max(2) - 2, styles.glyphs.ellipsis);
         [Span::styled(shown, part.style), Span::raw("  ")]
     });
     frame.render_widget(Line::from_iter(std::iter::once(Span::raw(" ")).chain(spans)), area);
@@ -101,19 +101,19 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     frame.render_widget(words, area);
 }
 
-fn parts(app: &App, look: &Look, height: u16) -> Vec<Part> {
-    let plain = look.theme.header;
+fn parts(app: &App, styles: &Styles, height: u16) -> Vec<Part> {
+    let plain = styles.theme.header;
     let part = |text: String, rank| Part { text, style: plain, rank };
     let mut parts = vec![part("pfp-top".into(), 8)];
     if let Some(snapshot) = app.common.model.snapshot() {
         let line = app.common.session.as_ref().and_then(Session::line);
         let head = Headline::of(snapshot, app.common.model.threads());
-        parts.push(Part { text: head.process, style: look.theme.process, rank: 0 });
+        parts.push(Part { text: head.process, style: styles.theme.process, rank: 0 });
         if let Some(line) = line {
             parts.push(part(format!("via {}", text::clean(&line.via)), 1));
         }
         if head.wall_clock {
-            parts.push(Part { text: "WALL CLOCK".into(), style: look.theme.warn, rank: 1 });
+            parts.push(Part { text: "WALL CLOCK".into(), style: styles.theme.warn, rank: 1 });
         }
         parts.push(part(head.uptime, 2));
         if !super::summary::has_room(app, height) {
@@ -127,9 +127,9 @@ fn parts(app: &App, look: &Look, height: u16) -> Vec<Part> {
     }
     if app.common.filter.is_on() {
         let (shown, all) = (app.common.order.len(), app.common.model.points().len());
-        let by = text::cut(&text::clean(app.common.filter.text()), FILTER, look.glyphs.ellipsis);
+        let by = text::cut(&text::clean(app.common.filter.text()), FILTER, styles.glyphs.ellipsis);
         let text = format!("filter {by} {shown}/{all}");
-        parts.insert(parts.len().min(2), Part { text, style: look.theme.warn, rank: 0 });
+        parts.insert(parts.len().min(2), Part { text, style: styles.theme.warn, rank: 0 });
     }
     parts.retain(|part| !part.text.is_empty());
     parts
@@ -197,12 +197,12 @@ fn explains(app: &App) -> bool {
     app.view().is_table() && app.common.selected().is_some() && lost()
 }
 
-pub(super) fn draw_notice(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
+pub(super) fn draw_notice(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
     let width = usize::from(area.width);
-    if let Some(notice) = notice(app, width, look.glyphs.ellipsis) {
+    if let Some(notice) = notice(app, width, styles.glyphs.ellipsis) {
         let explains = if explains(app) && width >= EXPLAINS_FROM { EXPLAINS } else { "" };
         let room = width.saturating_sub(explains.len());
-        let notice = text::cut(&notice, room, look.glyphs.ellipsis) + explains;
-        frame.render_widget(Line::styled(notice, look.theme.warn), area);
+        let notice = text::cut(&notice, room, styles.glyphs.ellipsis) + explains;
+        frame.render_widget(Line::styled(notice, styles.theme.warn), area);
     }
 }

@@ -9,7 +9,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::{Look, chart};
+use super::{Styles, chart};
 use crate::app::App;
 use crate::model::{Basis, Figures};
 use crate::text;
@@ -27,11 +27,11 @@ pub(super) fn has_room(app: &App, height: u16) -> bool {
     height >= HIGH && app.view().is_table() && app.common.model.snapshot().is_some()
 }
 
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
     if area.is_empty() {
         return;
     }
-    let mut parts = parts(app, look);
+    let mut parts = parts(app, styles);
     let width = |parts: &[Vec<Span>]| {
         let widths = parts.iter().map(|part| part.iter().map(Span::width).sum::<usize>() + 2);
         widths.sum::<usize>()
@@ -45,15 +45,15 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
 }
 
 /// What there is to say, what matters most first.
-fn parts(app: &App, look: &Look) -> Vec<Vec<Span<'static>>> {
-    let theme = &look.theme;
+fn parts(app: &App, styles: &Styles) -> Vec<Vec<Span<'static>>> {
+    let theme = &styles.theme;
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     let usage = app.common.model.snapshot().and_then(|snapshot| snapshot.usage);
     let mut parts = Vec::new();
     if let Some((busy, usage)) = app.common.model.busy_cpus().zip(usage) {
         let share = busy / f64::from(usage.cpus.max(1));
-        let bar = chart::bar(share, BAR, &look.glyphs);
-        let rest = look.glyphs.rest.to_string().repeat(BAR - bar.chars().count());
+        let bar = chart::bar(share, BAR, &styles.glyphs);
+        let rest = styles.glyphs.rest.to_string().repeat(BAR - bar.chars().count());
         parts.push(vec![
             Span::styled("CPU ", theme.faint),
             Span::styled(percent(busy), theme.process),
@@ -68,10 +68,10 @@ fn parts(app: &App, look: &Look) -> Vec<Vec<Span<'static>>> {
     if parts.is_empty()
         && let Some(load) = in_points
     {
-        parts.push(in_regions(&percent(load), look));
+        parts.push(in_regions(&percent(load), styles));
     }
     if let Some(hottest) = app.common.model.hottest() {
-        parts.push(hot(app, hottest, look));
+        parts.push(hot(app, hottest, styles));
     }
     if let Some(usage) = usage {
         let memory = units::bytes(usage.memory_bytes);
@@ -79,23 +79,23 @@ fn parts(app: &App, look: &Look) -> Vec<Vec<Span<'static>>> {
         let plural = if usage.threads == 1 { "" } else { "s" };
         parts.push(vec![Span::raw(format!("{} thread{plural}", usage.threads))]);
         if let Some(load) = in_points {
-            parts.push(in_regions(&percent(load), look));
+            parts.push(in_regions(&percent(load), styles));
         }
     }
     parts
 }
 
-fn in_regions(load: &str, look: &Look) -> Vec<Span<'static>> {
-    vec![Span::raw(load.to_owned()), Span::styled(" in points", look.theme.faint)]
+fn in_regions(load: &str, styles: &Styles) -> Vec<Span<'static>> {
+    vec![Span::raw(load.to_owned()), Span::styled(" in points", styles.theme.faint)]
 }
 
 /// What burns most, and since when it has burned at least half as much.
-fn hot(app: &App, hottest: &Figures, look: &Look) -> Vec<Span<'static>> {
+fn hot(app: &App, hottest: &Figures, styles: &Styles) -> Vec<Span<'static>> {
     let load = hottest.load().unwrap_or(0.0);
-    let name = text::cut_middle(&hottest.name(), NAME, look.glyphs.ellipsis);
+    let name = text::cut_middle(&hottest.name(), NAME, styles.glyphs.ellipsis);
     let mut spans = vec![
-        Span::styled(name, look.theme.process),
-        Span::styled(format!(" {} %", units::percent(load)), look.theme.heat(load)),
+        Span::styled(name, styles.theme.process),
+        Span::styled(format!(" {} %", units::percent(load)), styles.theme.heat(load)),
     ];
     if let (Basis::Interval, false, Some(snapshot)) =
         (app.common.model.basis(), hottest.is_ended(), app.common.model.snapshot())
@@ -105,7 +105,7 @@ fn hot(app: &App, hottest: &Figures, look: &Look) -> Vec<Span<'static>> {
         let time = for_how_long(ticks / snapshot.clock.ticks_per_second);
         // What was before the viewer looked is not known.
         let more = if hottest.history().from() == Some(since) { "over " } else { "" };
-        spans.push(Span::styled(format!(" for {more}{time}"), look.theme.faint));
+        spans.push(Span::styled(format!(" for {more}{time}"), styles.theme.faint));
     }
     spans
 }

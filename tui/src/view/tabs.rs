@@ -10,7 +10,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::Look;
+use super::Styles;
 use crate::app::App;
 use crate::common::{Screen, Tab};
 
@@ -47,14 +47,14 @@ fn names(app: &App, named: bool) -> Vec<String> {
     Screen::TABS.iter().map(name).collect()
 }
 
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
     if area.is_empty() {
         return;
     }
     let tabs = |named: bool| {
         let spans = names(app, named).into_iter().zip(Screen::TABS).map(|(name, tab)| {
             let is_on = tab.screen == app.screen;
-            Span::styled(name, if is_on { look.theme.key } else { look.theme.faint })
+            Span::styled(name, if is_on { styles.theme.key } else { styles.theme.faint })
         });
         Line::from_iter(spans)
     };

@@ -24,7 +24,7 @@ const SHM_LEAST_MIB: u64 = 16;
 /// What one of a program with many points and threads may take, MiB.
 const SHM_ENOUGH_MIB: u64 = 256;
 /// The least that the screen needs.
-const LEAST_SIZE: (u16, u16) = (40, 8);
+const MIN_SIZE: (u16, u16) = (40, 8);
 
 /// Everything.
 pub(super) fn all() -> Vec<Finding> {
@@ -280,9 +280,9 @@ fn terminal() -> Vec<Finding> {
         );
     }
     findings.push(match crossterm::terminal::size() {
-        Ok((width, height)) if width < LEAST_SIZE.0 || height < LEAST_SIZE.1 => {
+        Ok((width, height)) if width < MIN_SIZE.0 || height < MIN_SIZE.1 => {
             Finding::problem(ABOUT, format!("{width} x {height} is small"))
-                .advice(format!("the screen needs {} x {}", LEAST_SIZE.0, LEAST_SIZE.1))
+                .advice(format!("the screen needs {} x {}", MIN_SIZE.0, MIN_SIZE.1))
         }
         Ok((width, height)) => Finding::ok(ABOUT, format!("{width} x {height}")),
         Err(error) => Finding::problem(ABOUT, format!("its size is unknown: {error}")),

@@ -14,9 +14,9 @@ use ratatui::text::{Line, Span};
 use super::load_view::LoadView;
 use crate::common::{Common, Status};
 use crate::local_time::time_of_day;
-use crate::look::{Look, chart};
 use crate::model::{Figures, Slice};
 use crate::snapshot::Snapshot;
+use crate::styles::{Styles, chart};
 use crate::units;
 
 /// Lines of the picture.
@@ -36,7 +36,7 @@ pub(super) fn lines(
     view: &LoadView,
     common: &Common,
     figures: &Figures,
-    look: &Look,
+    styles: &Styles,
     width: usize,
 ) -> Vec<Line<'static>> {
     let Some(snapshot) = common.model.snapshot() else { return Vec::new() };
@@ -45,15 +45,15 @@ pub(super) fn lines(
             Status::Replay => " Load: nothing was recorded before this moment",
             _ => " Load: a file has its figures at one moment, and no history",
         };
-        return vec![Line::styled(text, look.theme.faint)];
+        return vec![Line::styled(text, styles.theme.faint)];
     }
     let columns = width.saturating_sub(LABEL + 1).max(1);
     let picture = Picture::new(view, common.status(), figures, snapshot, columns);
-    let rows = picture.rows(look);
-    let has_peaks = rows.iter().any(|row| row.to_string().contains(look.glyphs.peak));
-    let mut lines = vec![picture.title(has_peaks, look)];
+    let rows = picture.rows(styles);
+    let has_peaks = rows.iter().any(|row| row.to_string().contains(styles.glyphs.peak));
+    let mut lines = vec![picture.title(has_peaks, styles)];
     lines.extend(rows);
-    lines.push(picture.axis(look));
+    lines.push(picture.axis(styles));
     lines
 }
 
@@ -98,8 +98,8 @@ impl<'a> Picture<'a> {
         ticks / self.snapshot.clock.ticks_per_second
     }
 
-    fn title(&self, has_peaks: bool, look: &Look) -> Line<'static> {
-        let theme = &look.theme;
+    fn title(&self, has_peaks: bool, styles: &Styles) -> Line<'static> {
+        let theme = &styles.theme;
         let span = words(self.view.span_seconds());
         let now = self.snapshot.elapsed_ticks;
         let (title, held) = match self.view.follows() {
@@ -122,7 +122,7 @@ impl<'a> Picture<'a> {
             more += &format!(", watched for {known}");
         }
         if has_peaks {
-            more += &format!("; {} peak", look.glyphs.peak);
+            more += &format!("; {} peak", styles.glyphs.peak);
         }
         Line::from(vec![
             Span::styled(title, theme.process),
@@ -131,10 +131,10 @@ impl<'a> Picture<'a> {
         ])
     }
 
-    fn rows(&self, look: &Look) -> Vec<Line<'static>> {
-        let theme = &look.theme;
+    fn rows(&self, styles: &Styles) -> Vec<Line<'static>> {
+        let theme = &styles.theme;
         let top = chart::top(self.slices.iter().map(|slice| slice.map(|slice| slice.peak)));
-        let drawn = chart::columns(&self.slices, ROWS, top, &look.glyphs);
+        let drawn = chart::columns(&self.slices, ROWS, top, &styles.glyphs);
         let line = |(row, pieces): (usize, Vec<(String, bool)>)| {
             let label = match row {
                 0 => format!("{}%", units::percent(top)),
@@ -152,7 +152,7 @@ impl<'a> Picture<'a> {
 
     /// Of what follows the time before now; of what is held the time of day, since
     /// that does not change while one looks at it.
-    fn axis(&self, look: &Look) -> Line<'static> {
+    fn axis(&self, styles: &Styles) -> Line<'static> {
         let span = self.view.span_seconds();
         let marks = (self.columns as u64 / BETWEEN_MARKS).clamp(1, MARKS);
         let step = STEPS.into_iter().find(|step| step * marks >= span);
@@ -199,7 +199,7 @@ impl<'a> Picture<'a> {
             }
         }
         let axis: String = axis.into_iter().collect();
-        Line::styled(format!("{:LABEL$}{}", "", axis.trim_end()), look.theme.faint)
+        Line::styled(format!("{:LABEL$}{}", "", axis.trim_end()), styles.theme.faint)
     }
 }
 

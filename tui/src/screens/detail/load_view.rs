@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use crate::common::Common;
+use crate::common::{Common, Level};
 use crate::model::History;
 
 /// The lengths to choose from, seconds.
@@ -53,7 +53,7 @@ impl LoadView {
     pub(super) fn pan(&mut self, later: bool, common: &mut Common, now: Instant) {
         self.wanted = true;
         if !Time::of(common).is_some_and(|time| self.pan_within(later, time)) {
-            common.say(now, "nothing older is known of its load");
+            common.notify(Level::Info, now, "nothing older is known of its load");
         }
     }
 
@@ -61,12 +61,16 @@ impl LoadView {
     pub(super) fn zoom(&mut self, closer: bool, common: &mut Common, now: Instant) {
         self.wanted = true;
         let Some(time) = Time::of(common) else {
-            return common.say(now, "nothing is known of its load yet");
+            return common.notify(Level::Info, now, "nothing is known of its load yet");
         };
         let is_all = time.from.saturating_add(time.ticks(self.span_seconds())) >= time.now;
         match (closer, is_all) {
-            (false, true) => common.say(now, "all that is known of its load is in sight"),
-            (true, _) if self.span == 0 => common.say(now, "this is as close as it gets"),
+            (false, true) => {
+                common.notify(Level::Info, now, "all that is known of its load is in sight")
+            }
+            (true, _) if self.span == 0 => {
+                common.notify(Level::Info, now, "this is as close as it gets")
+            }
             _ => self.zoom_within(closer, time),
         }
     }
@@ -78,10 +82,10 @@ impl LoadView {
             Some(time) => {
                 self.end_at(time.first_end(self.span_seconds()), time.now);
                 if self.follows() {
-                    common.say(now, "nothing older is known of its load");
+                    common.notify(Level::Info, now, "nothing older is known of its load");
                 }
             }
-            None => common.say(now, "nothing is known of its load yet"),
+            None => common.notify(Level::Info, now, "nothing is known of its load yet"),
         }
     }
 

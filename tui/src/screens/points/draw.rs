@@ -10,32 +10,44 @@ use ratatui::widgets::Paragraph;
 use super::Points;
 use crate::columns::{Column, Fit, Kind};
 use crate::common::Common;
-use crate::look::{Look, chart, wrapped};
-use crate::model::{Figures, Trouble};
+use crate::model::{Figures, PointWarning};
 use crate::snapshot::PointState;
+use crate::styles::{Styles, chart, wrapped};
 use crate::text;
 use crate::units;
 
-pub(super) fn draw(points: &Points, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
+pub(super) fn draw(
+    points: &Points,
+    frame: &mut Frame,
+    area: Rect,
+    common: &Common,
+    styles: &Styles,
+) {
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
     let below = points.totals(area);
     let rows = usize::from(body.height.saturating_sub(below));
-    let fit = points.fit(common, area.width.into(), look.glyphs.ellipsis);
-    let table =
-        Table { points, common, look, fit, top: common.model.load_scale(), has_totals: below > 0 };
+    let fit = points.fit(common, area.width.into(), styles.glyphs.ellipsis);
+    let table = Table {
+        points,
+        common,
+        styles,
+        fit,
+        top: common.model.load_scale(),
+        has_totals: below > 0,
+    };
     frame.render_widget(table.heading(usize::from(area.width), rows), head);
     let seen =
         common.order.iter().skip(common.scroll.offset).filter_map(|id| common.model.point(*id));
     let seen: Vec<&Figures> = seen.take(rows).collect();
     if seen.is_empty() {
         if common.filter.is_on() {
-            let text = crate::screens::nothing_passes(common, area.width.into(), look);
+            let text = crate::screens::nothing_passes(common, area.width.into(), styles);
             return frame.render_widget(text, body);
         }
         let text = " the program has not reached a point yet: each has a row here then; pfp-top \
                     doctor PID says what may be missing";
-        let mut lines = wrapped(text, area.width.into(), look.theme.faint);
-        lines.extend(crate::screens::detail::losses(common, area.width.into(), look));
+        let mut lines = wrapped(text, area.width.into(), styles.theme.faint);
+        lines.extend(crate::screens::detail::losses(common, area.width.into(), styles));
         frame.render_widget(Paragraph::new(lines), body);
     }
     for (row, figures) in body.rows().zip(&seen) {
@@ -50,7 +62,7 @@ pub(super) fn draw(points: &Points, frame: &mut Frame, area: Rect, common: &Comm
 struct Table<'a> {
     points: &'a Points,
     common: &'a Common,
-    look: &'a Look,
+    styles: &'a Styles,
     fit: Fit,
     /// The load that fills a bar and a trend, the same in all rows.
     top: f64,
@@ -64,7 +76,7 @@ impl Table<'_> {
         for (slot, column) in grid.slots.iter_mut().zip(&self.fit.columns) {
             slot.title = self.title(*column, rows).into();
         }
-        grid.heading(Some(self.points.table.sorted()), width, self.look)
+        grid.heading(Some(self.points.table.sorted()), width, self.styles)
     }
 
     /// What stands over a column: of the bar, what fills it.
@@ -92,7 +104,7 @@ impl Table<'_> {
     /// Cell by cell onto the screen: most of what the viewer costs is here, and
     /// spans and lines in between would double it.
     fn draw_row(&self, buffer: &mut Buffer, area: Rect, figures: &Figures) {
-        let theme = &self.look.theme;
+        let theme = &self.styles.theme;
         let selected = self.common.selected == Some(figures.id());
         let state = figures.state();
         // One look for the whole row: the parts' own colours would break it.
@@ -118,10 +130,10 @@ impl Table<'_> {
                 Column::Bar => {
                     let load = figures.load().unwrap_or(0.0);
                     let room = self.fit.width(Column::Bar);
-                    (chart::bar(load / self.top, room, &self.look.glyphs), theme.heat(load))
+                    (chart::bar(load / self.top, room, &self.styles.glyphs), theme.heat(load))
                 }
                 Column::Trend => (self.trend(figures), theme.bar),
-                Column::Name if !figures.trouble().is_empty() => {
+                Column::Name if !figures.warnings().is_empty() => {
                     (self.name_in_trouble(figures), theme.warn)
                 }
                 Column::Name if figures.point().name.is_empty() => {
@@ -138,10 +150,13 @@ impl Table<'_> {
             let room = self.fit.width(*column);
             let used = text::width(&text);
             let text = match used > room {
-                true if *column == Column::Name => {
-                    text::scrolled(&text, room, self.points.name_offset, self.look.glyphs.ellipsis)
-                }
-                true if column.is_text() => text::cut(&text, room, self.look.glyphs.ellipsis),
+                true if *column == Column::Name => text::scrolled(
+                    &text,
+                    room,
+                    self.points.name_offset,
+                    self.styles.glyphs.ellipsis,
+                ),
+                true if column.is_text() => text::cut(&text, room, self.styles.glyphs.ellipsis),
                 _ => text,
             };
             let blank = if column.is_text() { 0 } else { room.saturating_sub(used) };
@@ -153,7 +168,7 @@ impl Table<'_> {
 
     /// The cursor, the state, and whether the load has changed much.
     fn mark(&self, figures: &Figures, selected: bool) -> String {
-        let glyphs = &self.look.glyphs;
+        let glyphs = &self.styles.glyphs;
         let cursor = if selected { glyphs.cursor } else { ' ' };
         let state = match figures.state() {
             PointState::On => glyphs.on,
@@ -171,15 +186,15 @@ impl Table<'_> {
     /// The name and what is wrong with the point; rather less of the name than of
     /// that.
     fn name_in_trouble(&self, figures: &Figures) -> String {
-        let (trouble, room) = (figures.trouble(), self.fit.width(Column::Name));
-        let words = |of: fn(Trouble) -> &'static str| {
-            trouble.iter().map(|trouble| of(*trouble)).collect::<Vec<_>>().join(", ")
+        let (warnings, room) = (figures.warnings(), self.fit.width(Column::Name));
+        let words = |of: fn(PointWarning) -> &'static str| {
+            warnings.iter().map(|warning| of(*warning)).collect::<Vec<_>>().join(", ")
         };
-        let (name, long) = (figures.name(), words(Trouble::words));
+        let (name, long) = (figures.name(), words(PointWarning::words));
         let fits = text::width(&name) + 1 + long.len() <= room;
-        let said = if fits { long } else { words(Trouble::word) };
+        let said = if fits { long } else { words(PointWarning::word) };
         let left = room.saturating_sub(said.len() + 1).max(room / 3);
-        format!("{} {said}", text::cut_middle(&name, left, self.look.glyphs.ellipsis))
+        format!("{} {said}", text::cut_middle(&name, left, self.styles.glyphs.ellipsis))
     }
 
     /// What has no row, and how to have it.
@@ -190,7 +205,7 @@ impl Table<'_> {
         }
         let plural = if hidden == 1 { "" } else { "s" };
         let text = format!(" {hidden} point{plural} off and never measured: o shows them");
-        Line::styled(text, self.look.theme.faint)
+        Line::styled(text, self.styles.theme.faint)
     }
 
     /// The sums of all rows, those out of sight included.
@@ -225,13 +240,13 @@ impl Table<'_> {
                 },
             }
         });
-        Line::styled(self.fit.grid.line(cells), self.look.theme.process)
+        Line::styled(self.fit.grid.line(cells), self.styles.theme.process)
     }
 
     fn trend(&self, figures: &Figures) -> String {
         let width = self.fit.width(Column::Trend);
         let loads: Vec<_> = figures.history().last(width).map(|sample| sample.load).collect();
-        format!("{:>width$}", chart::trend(&loads, self.top, &self.look.glyphs))
+        format!("{:>width$}", chart::trend(&loads, self.top, &self.styles.glyphs))
     }
 }
 

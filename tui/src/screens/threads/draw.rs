@@ -10,8 +10,8 @@ use super::Threads;
 use super::list::{BAR, TABLE, amiss, ended, name_of, open_for};
 use crate::common::Common;
 use crate::grid::Grid;
-use crate::look::{Look, chart, draw_scrolled, wrapped};
 use crate::model::threads::{Thread, find, parts, state_word};
+use crate::styles::{Styles, chart, draw_scrolled, wrapped};
 use crate::text;
 use crate::units::NONE;
 
@@ -50,43 +50,49 @@ fn halves(view: &Threads, body: Rect) -> [Rect; 2] {
     Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(body)
 }
 
-pub(super) fn draw(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
+pub(super) fn draw(
+    view: &Threads,
+    frame: &mut Frame,
+    area: Rect,
+    common: &Common,
+    styles: &Styles,
+) {
     let [list, below] = halves(view, area);
     if !list.is_empty() {
-        draw_list(view, frame, list, common, look);
+        draw_list(view, frame, list, common, styles);
     }
     if !below.is_empty() {
-        draw_parts(view, frame, below, common, look);
+        draw_parts(view, frame, below, common, styles);
     }
 }
 
 /// Columns of the mark with the blank behind it, and of names.
 const MARK: usize = 2;
-const LEAST_NAME: usize = 12;
+const MIN_NAME: usize = 12;
 /// Columns of the names at most, where there is something else to show.
-const MOST_NAME: usize = 24;
+const MAX_NAME: usize = 24;
 
 /// The columns that a list of this width has.
 pub(super) fn grid(view: &Threads, width: usize) -> Grid {
     TABLE.fit(&view.table, MARK - 1, width, ' ').1
 }
 
-fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
+fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, styles: &Styles) {
     let width = usize::from(area.width);
-    let theme = &look.theme;
-    let (columns, grid) = TABLE.fit(&view.table, MARK - 1, width, look.glyphs.ellipsis);
+    let theme = &styles.theme;
+    let (columns, grid) = TABLE.fit(&view.table, MARK - 1, width, styles.glyphs.ellipsis);
     let threads = common.model.thread_figures();
     let Some(snapshot) = common.model.snapshot() else { return };
     let lines = view.order.iter().filter_map(|lane| find(threads, *lane)).map(|thread| {
         let is_selected = view.selected == Some(thread.lane.id);
-        let mark = if is_selected { look.glyphs.cursor } else { ' ' };
+        let mark = if is_selected { styles.glyphs.cursor } else { ' ' };
         let cells = columns.iter().map(|column| match column.heading.key {
             // Of one CPU.
-            BAR => chart::bar(thread.load.unwrap_or(0.0), 10, &look.glyphs),
+            BAR => chart::bar(thread.load.unwrap_or(0.0), 10, &styles.glyphs),
             _ => column.cell(thread, common),
         });
         let line = grid.line(std::iter::once(mark.to_string()).chain(cells));
-        let line = text::fit(&line, width, look.glyphs.ellipsis);
+        let line = text::fit(&line, width, styles.glyphs.ellipsis);
         let style = match state_word(snapshot, &thread.lane) {
             _ if is_selected => theme.selected,
             _ if !amiss(thread).is_empty() => theme.warn,
@@ -106,25 +112,25 @@ fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, loo
         let lines = wrapped(&text, width, theme.faint);
         return frame.render_widget(Paragraph::new(lines), area);
     }
-    let heading = grid.heading(Some(view.table.sorted()), width, look);
+    let heading = grid.heading(Some(view.table.sorted()), width, styles);
     draw_scrolled(frame, area, heading, lines, common.scroll.offset);
 }
 
 /// The open regions of a thread, a line each, below a heading.
-fn stack(common: &Common, thread: &Thread, width: usize, look: &Look) -> Vec<Line<'static>> {
+fn stack(common: &Common, thread: &Thread, width: usize, styles: &Styles) -> Vec<Line<'static>> {
     if thread.lane.open.is_empty() {
         return Vec::new();
     }
-    let name_width = width.saturating_sub(MARK + 2 * 10).clamp(LEAST_NAME, MOST_NAME * 2);
-    let grid = Grid::new(look.glyphs.ellipsis).left("", 1).left("", name_width);
+    let name_width = width.saturating_sub(MARK + 2 * 10).clamp(MIN_NAME, MAX_NAME * 2);
+    let grid = Grid::new(styles.glyphs.ellipsis).left("", 1).left("", name_width);
     let grid = grid.right("", 9).right("", 9);
-    let row = |cells: [&str; 4]| text::fit(&grid.line(cells), width, look.glyphs.ellipsis);
+    let row = |cells: [&str; 4]| text::fit(&grid.line(cells), width, styles.glyphs.ellipsis);
     let ended = ended(common, thread);
     let heading = match ended {
         Some(when) => row(["", &format!("Was in {when}"), "Began at", ""]),
         None => row(["", "In", "For", "On CPU"]),
     };
-    let mut lines = vec![Line::styled(heading, look.theme.heading)];
+    let mut lines = vec![Line::styled(heading, styles.theme.heading)];
     lines.extend(thread.lane.open.iter().enumerate().map(|(level, open)| {
         // Further in it would leave no room for the name.
         let indent = " ".repeat(level.min(8));
@@ -141,10 +147,10 @@ fn stack(common: &Common, thread: &Thread, width: usize, look: &Look) -> Vec<Lin
     lines
 }
 
-fn draw_parts(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
-    let Some((said, lines)) = part_lines(view, common, area.width.into(), look) else { return };
+fn draw_parts(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, styles: &Styles) {
+    let Some((said, lines)) = part_lines(view, common, area.width.into(), styles) else { return };
     let lines = lines.into_iter().map(|(line, _)| line).collect();
-    draw_scrolled(frame, area, Line::styled(said, look.theme.process), lines, view.below);
+    draw_scrolled(frame, area, Line::styled(said, styles.theme.process), lines, view.below);
 }
 
 /// The heading of the table of points at a place of the opened thread.
@@ -156,7 +162,7 @@ pub(super) fn heading_of_parts(
 ) -> Option<&'static str> {
     let below = halves(view, body)[1];
     let line = at.y.checked_sub(below.y + 1)?;
-    let (_, lines) = part_lines(view, common, below.width.into(), &Look::new(false, true))?;
+    let (_, lines) = part_lines(view, common, below.width.into(), &Styles::new(false, true))?;
     let (_, grid) = lines.get(view.below + usize::from(line))?;
     grid.as_ref()?.key_at((at.x - below.x).into())
 }
@@ -166,7 +172,7 @@ fn part_lines(
     view: &Threads,
     common: &Common,
     width: usize,
-    look: &Look,
+    styles: &Styles,
 ) -> Option<(String, Vec<TextLine>)> {
     let thread = find(common.model.thread_figures(), view.selected?)?;
     let snapshot = common.model.snapshot()?;
@@ -185,7 +191,7 @@ fn part_lines(
     });
     let rows: Vec<Sums> = rows.collect();
     let (table, scale) = (&sums::POINTS, common.scale());
-    let stack = stack(common, thread, width, look).into_iter().map(|line| (line, None));
-    let parts = sums::lines(table, &view.parts, &rows, None, (MARK - 1, width), &scale, look);
-    Some((text::cut(&said, width, look.glyphs.ellipsis), stack.chain(parts).collect()))
+    let stack = stack(common, thread, width, styles).into_iter().map(|line| (line, None));
+    let parts = sums::lines(table, &view.parts, &rows, None, (MARK - 1, width), &scale, styles);
+    Some((text::cut(&said, width, styles.glyphs.ellipsis), stack.chain(parts).collect()))
 }

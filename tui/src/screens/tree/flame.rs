@@ -14,8 +14,8 @@ use ratatui::style::Style;
 
 use super::CallTree;
 use crate::common::Common;
-use crate::look::Look;
 use crate::model::tree::Tree;
+use crate::styles::Styles;
 use crate::text;
 use crate::units;
 
@@ -114,7 +114,13 @@ pub(super) fn at(tree: &CallTree, column: u16, level: usize, width: u16) -> Opti
 }
 
 /// The bars.
-pub(super) fn draw(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Common, look: &Look) {
+pub(super) fn draw(
+    tree: &CallTree,
+    canvas: &mut Canvas,
+    area: Rect,
+    common: &Common,
+    styles: &Styles,
+) {
     let cursor = tree.node();
     let all = tree.tree.total().max(1) as f64;
     for bar in tree.bars(area.width) {
@@ -125,22 +131,22 @@ pub(super) fn draw(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Co
         let node = tree.tree.node(bar.node);
         let name = super::name(node.frame, &common.model);
         let mut label = match node.is_recursive {
-            true => format!("{name} {}", look.glyphs.recursive),
+            true => format!("{name} {}", styles.glyphs.recursive),
             false => name.clone(),
         };
         label += &format!(" {} %", units::percent(node.inclusive as f64 / all));
         // A column between bars tells them apart.
         let width = bar.width.max(2) - 1;
         let area = Rect { x: area.x + bar.left, y: area.y + line as u16, width, height: 1 };
-        let style = match look.theme.point(&name) {
-            _ if cursor == Some(bar.node) => look.theme.selected,
-            Some(color) => Style::new().bg(color).fg(look.theme.letters),
-            None => look.theme.heading,
+        let style = match styles.theme.point(&name) {
+            _ if cursor == Some(bar.node) => styles.theme.selected,
+            Some(color) => Style::new().bg(color).fg(styles.theme.letters),
+            None => styles.theme.heading,
         };
         canvas.buffer_mut().set_style(area, style);
         let label = match bar.width < NAMED {
             true => String::new(),
-            false => text::fit(&label, width.into(), look.glyphs.ellipsis),
+            false => text::fit(&label, width.into(), styles.glyphs.ellipsis),
         };
         canvas.buffer_mut().set_stringn(area.x, area.y, label, width.into(), style);
     }

@@ -92,8 +92,8 @@ impl Machines {
     }
 
     fn group(&self, sum: bool) -> Group {
-        let together = Together { members: Members::All(String::new()), sum };
-        Group::new(together, Box::new(self.clone())).unwrap()
+        let group = ProcessGroup { members: Selector::All(String::new()), sum };
+        Group::new(group, Box::new(self.clone())).unwrap()
     }
 }
 
@@ -122,8 +122,8 @@ impl Finder for Machines {
         Ok(Box::new(Distant { made, is_late, refuses, looking, summing, last: None }))
     }
 
-    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
-        Ok(Box::new(Group::new(together.clone(), Box::new(self.clone()))?))
+    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
+        Ok(Box::new(Group::new(group.clone(), Box::new(self.clone()))?))
     }
 }
 

@@ -14,13 +14,14 @@ use super::way::{Route, Way, at};
 use super::wire::{Answer, Ask, Unpacker};
 use crate::source::guard::clean_discovery;
 use crate::source::{
-    BadPlace, Candidate, Discovery, Finder, Looking, Refusal, Refused, Source, Together, guarded,
+    BadPlace, Candidate, Discovery, Finder, Looking, ProcessGroup, Refusal, Refused, Source,
+    guarded,
 };
 
 /// How long a first look for processes waits for each place.
 const TO_FIND: Duration = Duration::from_secs(3);
 /// Processes, reasons and folders that a place may tell of.
-const MOST: usize = 4096;
+const MAX_FOUND: usize = 4096;
 
 /// The finder of the processes of another place.
 pub(in crate::source) struct Via {
@@ -190,11 +191,12 @@ impl Via {
 /// Leaves out what no place has so many of.
 fn bound(discovery: &mut Discovery) {
     let found = discovery.candidates.len();
-    discovery.candidates.truncate(MOST);
-    discovery.searched.truncate(MOST);
-    discovery.refused.truncate(MOST);
-    if found > MOST {
-        let why = format!("expected at most {MOST} processes, found {found}: the rest is left out");
+    discovery.candidates.truncate(MAX_FOUND);
+    discovery.searched.truncate(MAX_FOUND);
+    discovery.refused.truncate(MAX_FOUND);
+    if found > MAX_FOUND {
+        let why =
+            format!("expected at most {MAX_FOUND} processes, found {found}: the rest is left out");
         discovery.refused.push(Refused { pid: None, why: Refusal::NoTarget(why) });
     }
 }
@@ -214,7 +216,7 @@ impl Finder for Via {
         self.watch_now(What::One(candidate.segment_id.clone()))
     }
 
-    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
-        self.watch_now(What::Several(together.clone()))
+    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
+        self.watch_now(What::Several(group.clone()))
     }
 }

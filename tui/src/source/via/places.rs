@@ -18,7 +18,7 @@ use super::finder::Via;
 use super::way::{Route, Way};
 use crate::source::group::Group;
 use crate::source::{
-    BadPlace, Candidate, Discovery, Finder, Refusal, Refused, Source, Together, guarded,
+    BadPlace, Candidate, Discovery, Finder, ProcessGroup, Refusal, Refused, Source, guarded,
 };
 
 /// Time between two looks for processes at a place.
@@ -174,8 +174,8 @@ impl Finder for Places {
         self.0.borrow().iter().filter_map(|place| place.via.bad_place()).collect()
     }
 
-    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
-        Ok(guarded(Box::new(Group::new(together.clone(), Box::new(self.clone()))?)))
+    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
+        Ok(guarded(Box::new(Group::new(group.clone(), Box::new(self.clone()))?)))
     }
 }
 

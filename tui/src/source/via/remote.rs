@@ -17,21 +17,21 @@ use super::way::at;
 use super::wire::{Answer, Ask, Unpacker};
 use crate::files::json::{Overwrite, WriteError};
 use crate::snapshot::{Drained, Lane, Process, Record, Snapshot};
-use crate::source::{Change, Line, Looking, Source, Together};
+use crate::source::{Change, Line, Looking, ProcessGroup, Source};
 
 /// How long whoever has no screen waits for a picture that is not the first.
 const PATIENCE_OF_READERS: Duration = Duration::from_secs(2);
 /// How long a key waits for what it asked for, over a line that owes nothing else.
 const MORE_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a command waits, before there is a screen and for what takes long.
-const MOST_PATIENCE: Duration = Duration::from_secs(20);
+const MAX_PATIENCE: Duration = Duration::from_secs(20);
 /// How much later than promised a request may reach the agent, as over a slow line.
 const FORGIVEN: Duration = Duration::from_secs(30);
 
 /// One process or several, as they are attached again when a line is lost.
 pub(super) enum What {
     One(String),
-    Several(Together),
+    Several(ProcessGroup),
 }
 
 /// A process of another place, or several.
@@ -106,7 +106,7 @@ impl Remote {
         let source = self.id;
         let ask = match &self.what {
             What::One(segment_id) => Ask::Attach { source, segment_id: segment_id.clone() },
-            What::Several(together) => Ask::AttachTogether { source, together: together.clone() },
+            What::Several(group) => Ask::AttachGroup { source, group: group.clone() },
         };
         self.unpacker = Unpacker::new()?;
         self.attaching = Some(far.ask(ask)?);
@@ -145,7 +145,7 @@ impl Remote {
 
     pub(super) fn wait_until_attached(&mut self) -> Result<()> {
         let asked = self.attaching;
-        match (self.is_attached(MOST_PATIENCE)?, asked) {
+        match (self.is_attached(MAX_PATIENCE)?, asked) {
             (false, Some(asked)) => Err(self.far.borrow().silence(asked)),
             _ => Ok(()),
         }
@@ -154,7 +154,7 @@ impl Remote {
     /// How long to wait for a picture.
     pub(super) fn patience(&self) -> Duration {
         match (&self.last, self.looking.within) {
-            (None, None) => MOST_PATIENCE,
+            (None, None) => MAX_PATIENCE,
             // No screen stands still meanwhile; once is enough, where a line is silent.
             (Some(_), None) if self.missed <= 1 => PATIENCE_OF_READERS,
             _ => PATIENCE,
@@ -223,7 +223,7 @@ impl Remote {
     /// How long to wait for what belongs to the picture that came, or for what a key asked for.
     pub(super) fn more_patience(&self) -> Duration {
         match self.looking.within {
-            None => MOST_PATIENCE,
+            None => MAX_PATIENCE,
             Some(_) if self.far.borrow_mut().is_late() => Duration::ZERO,
             Some(_) => MORE_PATIENCE,
         }

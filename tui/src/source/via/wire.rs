@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::files::recording;
 use crate::model::Sight;
 use crate::snapshot::{Snapshot, Summed, Usage};
-use crate::source::{Change, Discovery, Refusal, Together};
+use crate::source::{Change, Discovery, ProcessGroup, Refusal};
 
 /// What an agent says first. Before it may stand what a shell prints as it starts.
 pub(crate) const MAGIC: [u8; 9] = *b"\x89PFPVIA\r\n";
@@ -50,7 +50,7 @@ pub(crate) enum Ask {
     /// To watch a process from now on, under this number.
     Attach { source: u32, segment_id: String },
     /// To watch several processes as one.
-    AttachTogether { source: u32, together: Together },
+    AttachGroup { source: u32, group: ProcessGroup },
     /// To watch it no more.
     Detach { source: u32 },
     /// The next picture, of which this is enough. If no request follows, and nothing of a reply

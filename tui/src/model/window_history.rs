@@ -17,7 +17,7 @@ const KEPT: usize = 130;
 
 /// Which measurements the histogram is of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Since {
+pub enum HistogramWindow {
     /// All since the point was last reset.
     #[default]
     All,
@@ -30,7 +30,7 @@ pub enum Since {
     Last60,
 }
 
-impl Since {
+impl HistogramWindow {
     /// The next in turn.
     #[must_use]
     pub fn next(self) -> Self {
@@ -53,7 +53,7 @@ struct Moment {
 
 /// The moments of one point.
 #[derive(Debug, Default)]
-pub struct Past {
+pub struct WindowHistory {
     /// Whose they are: id and number of resets.
     of: Option<(u32, u32)>,
     moments: VecDeque<Moment>,
@@ -62,7 +62,7 @@ pub struct Past {
 
 /// What was measured in a window.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Lately {
+pub struct WindowStats {
     /// Length of the window, which is shorter than asked for while not enough is
     /// known.
     pub seconds: f64,
@@ -78,7 +78,7 @@ pub struct Lately {
     pub buckets: Vec<Bucket>,
 }
 
-impl Past {
+impl WindowHistory {
     /// Takes in how the point is now. Another point, or one that was reset, starts
     /// afresh.
     pub fn follow(&mut self, now: &Figures, at_ticks: u64, ticks_per_second: f64) {
@@ -102,21 +102,21 @@ impl Past {
         self.moments.clear();
     }
 
-    /// From now on is what [`Since::Mark`] shows.
+    /// From now on is what [`HistogramWindow::Mark`] shows.
     pub fn mark(&mut self, now: &Figures, at_ticks: u64) {
         self.mark = Some(Moment::of(now, at_ticks));
     }
 
-    /// What the point measured in a window; none for [`Since::All`], and where
+    /// What the point measured in a window; none for [`HistogramWindow::All`], and where
     /// nothing is known of the moment before.
     #[must_use]
-    pub fn lately(
+    pub fn stats(
         &self,
-        since: Since,
+        since: HistogramWindow,
         now: &Figures,
         at_ticks: u64,
         ticks_per_second: f64,
-    ) -> Option<Lately> {
+    ) -> Option<WindowStats> {
         if self.of != Some((now.id(), now.point().resets)) {
             return None;
         }
@@ -127,16 +127,16 @@ impl Past {
             self.moments.iter().rev().find(at).or(self.moments.front())
         };
         let before = match since {
-            Since::All => None,
-            Since::Mark => self.mark.as_ref().or(self.moments.front()),
-            Since::Last10 => ago(10.0),
-            Since::Last60 => ago(60.0),
+            HistogramWindow::All => None,
+            HistogramWindow::Mark => self.mark.as_ref().or(self.moments.front()),
+            HistogramWindow::Last10 => ago(10.0),
+            HistogramWindow::Last60 => ago(60.0),
         }?;
         let now = Moment::of(now, at_ticks);
         let total = difference(&now.total, &before.total)?;
-        Some(Lately {
+        Some(WindowStats {
             seconds: at_ticks.saturating_sub(before.at_ticks) as f64 / ticks_per_second,
-            is_marked: since == Since::Mark && self.mark.is_some(),
+            is_marked: since == HistogramWindow::Mark && self.mark.is_some(),
             count: total.count,
             mean: mean(&total),
             deviation: variance(&total).map(f64::sqrt),
@@ -211,27 +211,27 @@ mod tests {
 
     #[test]
     fn the_last_seconds_are_now_less_then() {
-        let mut past = Past::default();
+        let mut history = WindowHistory::default();
         for step in 0..200 {
             let at = f64::from(step) * 0.5;
             let count = 1000 + 100 * u64::from(step as u32);
-            past.follow(&model(count, 0).points()[0], seconds(at), RATE);
+            history.follow(&model(count, 0).points()[0], seconds(at), RATE);
         }
-        assert_eq!(past.moments.len(), KEPT);
+        assert_eq!(history.moments.len(), KEPT);
         let now = model(1000 + 100 * 200, 0);
         let now = &now.points()[0];
         let at = seconds(100.0);
-        assert_eq!(past.lately(Since::All, now, at, RATE), None);
-        for (window, length) in [(Since::Last10, 10.0), (Since::Last60, 60.0)] {
-            let lately = past.lately(window, now, at, RATE).expect("that long ago is known");
-            assert_eq!(lately.seconds, length);
+        assert_eq!(history.stats(HistogramWindow::All, now, at, RATE), None);
+        for (window, length) in [(HistogramWindow::Last10, 10.0), (HistogramWindow::Last60, 60.0)] {
+            let stats = history.stats(window, now, at, RATE).expect("that long ago is known");
+            assert_eq!(stats.seconds, length);
             // 100 in each half second, a tenth of them long.
             let count = (length * 200.0) as u64;
-            assert_eq!(lately.count, count);
-            assert_eq!(lately.mean, Some(190.0));
-            let counts: Vec<u64> = lately.buckets.iter().map(|bucket| bucket.count).collect();
+            assert_eq!(stats.count, count);
+            assert_eq!(stats.mean, Some(190.0));
+            let counts: Vec<u64> = stats.buckets.iter().map(|bucket| bucket.count).collect();
             assert_eq!(counts, [count - count / 10, count / 10]);
-            let deviation = lately.deviation.expect("many");
+            let deviation = stats.deviation.expect("many");
             // sqrt(0.9 * 0.1) * 900, of a sample.
             assert!((deviation - 270.0).abs() < 0.1, "{deviation}");
         }
@@ -239,47 +239,50 @@ mod tests {
 
     #[test]
     fn less_is_told_where_less_is_known() {
-        let mut past = Past::default();
-        past.follow(&model(1000, 0).points()[0], seconds(0.0), RATE);
+        let mut history = WindowHistory::default();
+        history.follow(&model(1000, 0).points()[0], seconds(0.0), RATE);
         let now = model(1500, 0);
-        let lately = past.lately(Since::Last60, &now.points()[0], seconds(2.0), RATE);
-        let lately = lately.expect("since it was opened");
-        assert_eq!((lately.seconds, lately.count), (2.0, 500));
+        let stats = history.stats(HistogramWindow::Last60, &now.points()[0], seconds(2.0), RATE);
+        let stats = stats.expect("since it was opened");
+        assert_eq!((stats.seconds, stats.count), (2.0, 500));
     }
 
     #[test]
     fn a_mark_is_where_counting_starts() {
-        let mut past = Past::default();
-        past.follow(&model(1000, 0).points()[0], seconds(0.0), RATE);
-        past.mark(&model(1200, 0).points()[0], seconds(1.0));
+        let mut history = WindowHistory::default();
+        history.follow(&model(1000, 0).points()[0], seconds(0.0), RATE);
+        history.mark(&model(1200, 0).points()[0], seconds(1.0));
         let now = model(1500, 0);
-        let lately = past.lately(Since::Mark, &now.points()[0], seconds(3.0), RATE);
-        let lately = lately.expect("since the mark");
-        assert_eq!((lately.seconds, lately.count), (2.0, 300));
+        let stats = history.stats(HistogramWindow::Mark, &now.points()[0], seconds(3.0), RATE);
+        let stats = stats.expect("since the mark");
+        assert_eq!((stats.seconds, stats.count), (2.0, 300));
     }
 
     #[test]
     fn a_reset_and_another_point_start_afresh() {
-        let mut past = Past::default();
-        past.follow(&model(1000, 0).points()[0], seconds(0.0), RATE);
-        past.mark(&model(1000, 0).points()[0], seconds(0.0));
+        let mut history = WindowHistory::default();
+        history.follow(&model(1000, 0).points()[0], seconds(0.0), RATE);
+        history.mark(&model(1000, 0).points()[0], seconds(0.0));
         let reset = model(10, 1);
-        assert_eq!(past.lately(Since::Mark, &reset.points()[0], seconds(1.0), RATE), None);
-        past.follow(&reset.points()[0], seconds(1.0), RATE);
+        assert_eq!(
+            history.stats(HistogramWindow::Mark, &reset.points()[0], seconds(1.0), RATE),
+            None
+        );
+        history.follow(&reset.points()[0], seconds(1.0), RATE);
         let now = model(30, 1);
-        let lately = past.lately(Since::Mark, &now.points()[0], seconds(2.0), RATE);
-        assert_eq!(lately.map(|lately| lately.count), Some(20));
+        let stats = history.stats(HistogramWindow::Mark, &now.points()[0], seconds(2.0), RATE);
+        assert_eq!(stats.map(|stats| stats.count), Some(20));
     }
 
     #[test]
     fn every_window_has_its_turn() {
-        let mut window = Since::default();
+        let mut window = HistogramWindow::default();
         let mut seen = Vec::new();
         while !seen.contains(&window) {
             seen.push(window);
             window = window.next();
         }
         assert_eq!(seen.len(), 4);
-        assert_eq!(window, Since::All);
+        assert_eq!(window, HistogramWindow::All);
     }
 }

@@ -17,7 +17,7 @@ use crate::text;
 
 pub use colors::ChosenColors;
 pub use palette::{Terminal, ThemeName};
-pub use theme::{Glyphs, Look, Theme};
+pub use theme::{Glyphs, Styles, Theme};
 
 /// A heading that stays, and lines below it that scroll. The heading tells at
 /// its right which lines are seen when not all are.
@@ -48,8 +48,8 @@ pub(crate) fn wrapped(text: &str, width: usize, style: Style) -> Vec<Line<'stati
 impl Grid {
     /// The row of the titles over all of the width, with a sign at what the rows are sorted
     /// by.
-    pub fn heading(&self, sorted: Option<Sorted>, width: usize, look: &Look) -> Line<'static> {
-        let theme = &look.theme;
+    pub fn heading(&self, sorted: Option<Sorted>, width: usize, styles: &Styles) -> Line<'static> {
+        let theme = &styles.theme;
         let mut spans = Vec::new();
         let mut left = width;
         let mut push = |text: String, style| {
@@ -63,9 +63,9 @@ impl Grid {
             let (title, style) = match sorted {
                 None => (slot.title.to_string(), theme.heading),
                 Some(Sorted { descending: true, .. }) => {
-                    (format!("{}{}", slot.title, look.glyphs.down), theme.sorted)
+                    (format!("{}{}", slot.title, styles.glyphs.down), theme.sorted)
                 }
-                Some(_) => (format!("{}{}", slot.title, look.glyphs.up), theme.sorted),
+                Some(_) => (format!("{}{}", slot.title, styles.glyphs.up), theme.sorted),
             };
             push(self.aligned(slot, &title), style);
             push(" ".into(), theme.heading);

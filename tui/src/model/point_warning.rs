@@ -5,7 +5,7 @@ use crate::snapshot::PointState;
 
 /// Something about a point that its figures alone do not tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum PointWarning {
     /// It was begun twice without an end.
     Invalid,
     /// Threads without a lane of their own measured it.
@@ -25,7 +25,7 @@ pub enum Trouble {
 /// one of 182 ns as 136, where a begin and end cost 19.
 const SHORT: f64 = 10.0;
 
-impl Trouble {
+impl PointWarning {
     /// In a word, where there is no room for more.
     pub fn word(self) -> &'static str {
         match self {
@@ -80,24 +80,24 @@ impl Trouble {
 
 impl Figures {
     /// What is wrong with its figures; mostly nothing.
-    pub fn trouble(&self) -> Vec<Trouble> {
+    pub fn warnings(&self) -> Vec<PointWarning> {
         let invalid = self.state() == PointState::InvalidBeginBegin;
-        invalid.then_some(Trouble::Invalid).into_iter().collect()
+        invalid.then_some(PointWarning::Invalid).into_iter().collect()
     }
 
     /// The same, and what is to be known of figures that are right as they stand.
-    pub fn remarks(&self) -> Vec<Trouble> {
-        let mut remarks = self.trouble();
+    pub fn remarks(&self) -> Vec<PointWarning> {
+        let mut remarks = self.warnings();
         match (self.point().wall, self.point().device) {
-            (true, _) => remarks.push(Trouble::Wall),
-            (false, true) => remarks.push(Trouble::Device),
+            (true, _) => remarks.push(PointWarning::Wall),
+            (false, true) => remarks.push(PointWarning::Device),
             (false, false) => {}
         }
         if self.is_short() {
-            remarks.push(Trouble::Short);
+            remarks.push(PointWarning::Short);
         }
         if self.is_shared() {
-            remarks.push(Trouble::Overflow);
+            remarks.push(PointWarning::Overflow);
         }
         remarks
     }

@@ -5,7 +5,7 @@ use crate::model::Slice;
 
 /// A load below this share of a CPU never fills a trend: the noise of an idle
 /// point should look idle.
-pub(crate) const LEAST_TOP: f64 = 0.05;
+pub(crate) const MIN_TOP: f64 = 0.05;
 
 /// One character per load, of full height at `top`. Gaps stay blank, and so does
 /// a load of nothing. Full height leaves an eighth free, so that the trends of
@@ -21,7 +21,7 @@ pub(crate) fn trend(loads: &[Option<f64>], top: f64, glyphs: &Glyphs) -> String 
 
 /// The greatest load, and never nothing.
 pub(crate) fn top(loads: impl Iterator<Item = Option<f64>>) -> f64 {
-    loads.flatten().fold(LEAST_TOP, f64::max)
+    loads.flatten().fold(MIN_TOP, f64::max)
 }
 
 /// Columns of `rows` lines, from the top line down: each up to its mean, and a sign
@@ -71,7 +71,7 @@ mod tests {
     fn charts_show_shape_gaps_and_floor() {
         let loads = [Some(0.0), Some(0.4), None, Some(0.8)];
         assert_eq!(trend(&loads, 0.8, &Glyphs::UNICODE), " ▄ ▇");
-        assert_eq!(trend(&[Some(0.001)], LEAST_TOP, &Glyphs::UNICODE), "▁");
+        assert_eq!(trend(&[Some(0.001)], MIN_TOP, &Glyphs::UNICODE), "▁");
         let slice = |mean| Slice { mean, peak: mean };
         let slices = loads.map(|load| load.map(slice));
         let drawn = |slices: &[Option<Slice>]| columns(slices, 2, 0.8, &Glyphs::UNICODE);

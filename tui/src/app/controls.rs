@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::App;
 use crate::alpha;
 use crate::columns::{Column, There};
-use crate::common::{Errand, Overlay, Prompt, Question};
+use crate::common::{Errand, Level, Overlay, Prompt, Question};
 use crate::model::Figures;
 use crate::snapshot::PointState;
 use crate::source::{Refusal, change_each};
@@ -61,7 +61,7 @@ impl App {
 
     fn ask(&mut self, question: Question, now: Instant) {
         match question.ids() {
-            [] => self.common.say(now, "there is nothing to change"),
+            [] => self.common.notify(Level::Info, now, "there is nothing to change"),
             // That is undone by doing it again.
             [_] if matches!(question, Question::Switch { .. }) => self.carry_out(question, now),
             _ => self.overlay = Some(Overlay::Ask(question)),
@@ -123,24 +123,26 @@ impl App {
             }
         }
         match done {
-            Ok(()) => self.common.say(now, text),
-            Err(error) if Refusal::is_partly(&error) => self.common.fail(now, format!("{error:#}")),
-            Err(error) => self.common.complain(now, format!("{error:#}")),
+            Ok(()) => self.common.notify(Level::Info, now, text),
+            Err(error) if Refusal::is_partly(&error) => {
+                self.common.notify(Level::Failure, now, format!("{error:#}"))
+            }
+            Err(error) => self.common.notify(Level::Error, now, format!("{error:#}")),
         }
     }
 
     /// Asks for the weight of the point's exponential average.
-    pub(super) fn ask_weight(&mut self) {
+    pub(super) fn ask_alpha(&mut self) {
         let Some(figures) = self.meant() else {
             return;
         };
         let text = figures.point().alpha.map_or(String::new(), alpha::written);
         let prompt = Prompt::new("alpha, T/tau or off", &text);
-        self.overlay = Some(Overlay::Weight(figures.id(), prompt));
+        self.overlay = Some(Overlay::Alpha(figures.id(), prompt));
     }
 
     /// Sets it to what was typed, or says what is wrong with that.
-    pub(super) fn set_weight(&mut self, id: u32, mut prompt: Prompt, now: Instant) {
+    pub(super) fn set_alpha(&mut self, id: u32, mut prompt: Prompt, now: Instant) {
         let Some(session) = &mut self.common.session else {
             return;
         };
@@ -157,11 +159,11 @@ impl App {
                     }
                     None => format!("{name} has no EWMA from now on"),
                 };
-                self.common.say(now, text);
+                self.common.notify(Level::Info, now, text);
             }
             Err(why) => {
-                prompt.trouble = Some(why);
-                self.overlay = Some(Overlay::Weight(id, prompt));
+                prompt.error = Some(why);
+                self.overlay = Some(Overlay::Alpha(id, prompt));
             }
         }
     }
@@ -173,7 +175,11 @@ impl App {
             return;
         };
         self.common.errand = Some(Errand::Copy(row));
-        self.common.say(now, format!("the row of {name} was sent to the terminal (OSC 52)"));
+        self.common.notify(
+            Level::Info,
+            now,
+            format!("the row of {name} was sent to the terminal (OSC 52)"),
+        );
     }
 
     /// The name and the row of the point that the keys mean.

@@ -7,7 +7,7 @@ const NAMES: usize = 4;
 
 /// Processes that came or went between two snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct MemberEvent {
     /// In words.
     pub text: String,
     /// Whether somebody should look into it: they died.
@@ -39,7 +39,7 @@ impl Member {
 }
 
 /// What became of the processes since these were known.
-pub(super) fn turns(known: &[Member], snapshot: &Snapshot) -> Vec<Turn> {
+pub(super) fn of(known: &[Member], snapshot: &Snapshot) -> Vec<MemberEvent> {
     let before = |process: &Process| known.iter().find(|k| k.segment_id == process.segment_id);
     let members = &snapshot.process.members;
     let named = |is: &dyn Fn(&Process) -> bool| {
@@ -53,7 +53,7 @@ pub(super) fn turns(known: &[Member], snapshot: &Snapshot) -> Vec<Turn> {
         })
     };
     let gone = known.iter().filter(|old| !members.iter().any(|p| p.segment_id == old.segment_id));
-    let turn = |names: Vec<String>, is_problem: bool, what: [&str; 2]| {
+    let event = |names: Vec<String>, is_problem: bool, what: [&str; 2]| {
         let text = match names.as_slice() {
             [] => return None,
             [one] => format!("{one} {}", what[0]),
@@ -63,13 +63,13 @@ pub(super) fn turns(known: &[Member], snapshot: &Snapshot) -> Vec<Turn> {
                 format!("{} processes {}: {first}{more}", several.len(), what[1])
             }
         };
-        Some(Turn { text, is_problem })
+        Some(MemberEvent { text, is_problem })
     };
     [
-        turn(named(&|process| before(process).is_none()), false, ["joined"; 2]),
-        turn(became(ProcessState::Exited), false, ["ended in order"; 2]),
-        turn(became(ProcessState::Crashed), true, ["crashed or was killed"; 2]),
-        turn(
+        event(named(&|process| before(process).is_none()), false, ["joined"; 2]),
+        event(became(ProcessState::Exited), false, ["ended in order"; 2]),
+        event(became(ProcessState::Crashed), true, ["crashed or was killed"; 2]),
+        event(
             gone.map(|old| old.name.clone()).collect(),
             false,
             ["ended a while ago: its rows are gone", "ended a while ago: their rows are gone"],

@@ -19,7 +19,7 @@ const LIMIT: u64 = 4 << 30;
 /// 200 where all cells are alike. All of them stay in memory until they are read.
 const TIMES: u64 = 1024;
 /// A file may have as many in any case.
-const LEAST: u64 = 16 << 20;
+const MIN_BYTES: u64 = 16 << 20;
 /// Bytes that are looked at before the others are unpacked.
 const START: usize = 64 << 10;
 
@@ -29,7 +29,7 @@ pub fn is_named(path: &Path) -> bool {
 }
 
 /// Whether these bytes are compressed.
-pub fn is_packed(bytes: &[u8]) -> bool {
+pub fn is_compressed(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 
@@ -46,7 +46,7 @@ pub fn write<W: Write>(
 }
 
 /// A compressed file, as far as it was unpacked: its start.
-pub struct Packed<'a> {
+pub struct Compressed<'a> {
     start: Vec<u8>,
     rest: Decoder<'static, &'a [u8]>,
     /// Bytes of the file.
@@ -58,7 +58,7 @@ pub struct Packed<'a> {
 /// # Errors
 ///
 /// In words, if it is damaged or cut off.
-pub fn unpack(bytes: &[u8]) -> Result<Packed<'_>> {
+pub fn unpack(bytes: &[u8]) -> Result<Compressed<'_>> {
     let len = bytes.len() as u64;
     let mut start = Vec::new();
     let rest = Decoder::with_buffer(bytes).and_then(|mut rest| {
@@ -66,10 +66,10 @@ pub fn unpack(bytes: &[u8]) -> Result<Packed<'_>> {
         Ok(rest)
     });
     let rest = rest.map_err(|error| explain(error, len))?;
-    Ok(Packed { start, rest, len })
+    Ok(Compressed { start, rest, len })
 }
 
-impl<'a> Packed<'a> {
+impl<'a> Compressed<'a> {
     /// The first bytes of what is in it.
     pub fn start(&self) -> &[u8] {
         &self.start
@@ -82,7 +82,7 @@ impl<'a> Packed<'a> {
     ///
     /// In words, if it is damaged, or unfolds into more.
     pub fn text(self) -> Result<Vec<u8>> {
-        let most = (self.len * TIMES).clamp(LEAST, input::MAX_BYTES);
+        let most = (self.len * TIMES).clamp(MIN_BYTES, input::MAX_BYTES);
         self.up_to(most)
     }
 
@@ -162,7 +162,7 @@ mod tests {
         for (name, packs) in [("a.json.zst", true), ("a.ZST", true), ("zst", false), ("a", false)] {
             assert_eq!(is_named(Path::new(name)), packs, "{name}");
         }
-        assert!(is_packed(&packed(b"")) && !is_packed(b"{") && !is_packed(b""));
+        assert!(is_compressed(&packed(b"")) && !is_compressed(b"{") && !is_compressed(b""));
     }
 
     fn unpacked(bytes: &[u8]) -> Result<Vec<u8>> {
@@ -209,8 +209,8 @@ mod tests {
         let error = unpack(&bomb).unwrap().up_to((1 << 20) - 1).unwrap_err().to_string();
         assert!(error.contains("at most 0 MiB"), "{error}");
 
-        let bomb = packed(&vec![b' '; 2 * LEAST as usize]);
-        assert!((bomb.len() as u64) < LEAST / TIMES);
+        let bomb = packed(&vec![b' '; 2 * MIN_BYTES as usize]);
+        assert!((bomb.len() as u64) < MIN_BYTES / TIMES);
         let error = unpack(&bomb).unwrap().text().unwrap_err().to_string();
         assert!(error.contains("at most 16 MiB"), "{error}");
     }

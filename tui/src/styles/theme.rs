@@ -272,14 +272,14 @@ impl Glyphs {
 
 /// Colours and characters together.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct Styles {
     /// How things are told apart.
     pub theme: Theme,
     /// What they are drawn with.
     pub glyphs: Glyphs,
 }
 
-impl Look {
+impl Styles {
     /// With or without colours, with or without characters beyond ASCII.
     pub fn new(color: bool, ascii: bool) -> Self {
         Self {
