@@ -22,11 +22,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail};
 
 use crate::interrupt::Interrupt;
-use crate::model::{Sight, Summing};
 use crate::session::Session;
 use crate::snapshot::{Extent, PointState, Snapshot};
 use crate::source::via::wire::{self, Answer, Ask, Failure, Packer, Reply, Request};
 use crate::source::{Change, Finder, Looking, Refusal, Source};
+use crate::summing::Sight;
+use crate::summing::Summing;
 
 /// Bytes of a reply that are written at once. Each such part that goes is a sign of life.
 const PART: usize = 16 << 10;

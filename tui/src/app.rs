@@ -20,12 +20,13 @@ use crate::common::{Action, Common, Level, Options, Overlay, Replay, Screen, Sta
 use crate::compare::Baseline;
 use crate::grid::Scroll;
 use crate::headline::ended_words;
-use crate::model::{Basis, Figures, Model, News, Sight};
+use crate::model::{Basis, Figures, Model, News};
 use crate::screens::{Points, Screens, View};
 use crate::session::Session;
 use crate::snapshot::{Extent, ProcessState, Snapshot};
 use crate::source::{Candidate, Finder, Looking, ProcessGroup, Source};
 use crate::styles::Styles;
+use crate::summing::Sight;
 
 /// How many polls may pass until a snapshot comes that has what is looked at.
 const COMPLETING: usize = 3;

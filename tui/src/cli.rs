@@ -47,7 +47,7 @@ use crate::columns::sorting::Sorting;
 use crate::common::Options;
 use crate::compare::Baseline;
 use crate::files::input;
-use crate::model::Filter;
+use crate::filter::Filter;
 use crate::source::{self, Moment, Wanted, Which};
 use crate::styles::{Styles, Terminal, Theme, ThemeName};
 use crate::text::clean_lines;

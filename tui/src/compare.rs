@@ -44,6 +44,7 @@
 
 pub(crate) mod columns;
 pub mod effect;
+pub mod gate;
 mod markdown;
 pub mod report;
 mod statistics;

@@ -17,6 +17,8 @@
 //! | [`pattern`] | how points, threads and processes are named | what has names |
 //! | [`session`] | a source, and what this viewer changed in it | the screen |
 //! | [`columns`] | the columns of the table: what they show, how they sort | who draws them |
+//! | [`filter`] | which points pass, as people type it | who asks |
+//! | [`summing`] | sums of a snapshot, for a viewer far away | the line |
 //! | [`compare`] | figures beside a baseline: verdicts, columns, as text | the screen |
 //! | [`common`] | what the app shares with its screens: actions, keys, prompts, the model | which screens there are |
 //! | [`screens`] | one type a screen: its state, keys, clicks, rows and drawing | one another |
@@ -41,6 +43,7 @@ pub mod compare;
 pub mod event_loop;
 pub mod export;
 pub mod files;
+pub mod filter;
 pub mod grid;
 pub mod headline;
 pub mod interrupt;
@@ -56,6 +59,7 @@ pub mod session;
 pub mod snapshot;
 pub mod source;
 pub mod styles;
+pub mod summing;
 pub mod text;
 pub mod units;
 pub mod variables;

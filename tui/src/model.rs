@@ -20,8 +20,6 @@ mod busy;
 mod calls;
 pub mod cost;
 mod figures;
-mod filter;
-pub mod gate;
 pub mod histogram;
 mod history;
 mod lifetime;
@@ -30,8 +28,8 @@ pub mod lost;
 mod open;
 mod point_warning;
 mod recent;
+mod row;
 mod stacks;
-mod summing;
 pub mod threads;
 pub mod timeline;
 pub mod tree;
@@ -47,18 +45,16 @@ pub use figures::{
     Amount, BYTES, FLOPS, Figures, LaneFigures, VariantFigures, amounts, intensity, mean,
     off_share, total, variance,
 };
-pub use filter::Filter;
 pub use histogram::Quantiles;
 pub use history::{History, Sample, Slice};
 pub use lifetime::Lifetime;
-use open::open_regions;
+pub(crate) use open::open_regions;
 pub use open::{OpenNow, OpenRegion};
 pub use point_warning::PointWarning;
 pub use recent::{Recent, RecentWindow};
+pub(crate) use row::Row;
 pub(crate) use stacks::share_out;
 pub use stacks::{Frame, Stacks, Weight};
-pub use summing::Sight;
-pub(crate) use summing::Summing;
 pub use window::{Length, Window};
 pub use window_history::{HistogramWindow, WindowHistory, WindowStats};
 
@@ -155,8 +151,8 @@ impl Model {
         if let Some(ticks) = interval {
             self.basis = Basis::Interval;
             let seconds = seconds(&snapshot, ticks);
-            let alpha = load_weight(seconds, self.tau_seconds);
-            self.busy.take(&before, &snapshot, seconds, alpha);
+            let weight = load_weight(seconds, self.tau_seconds);
+            self.busy.take(&before, &snapshot, seconds, weight);
         }
         let were_open = std::mem::replace(&mut self.open, open_regions(&snapshot));
         self.show_open();
@@ -182,9 +178,9 @@ impl Model {
             }
             Some(ticks) => {
                 let seconds = seconds(&snapshot, ticks);
-                let alpha = load_weight(seconds, self.tau_seconds);
+                let weight = load_weight(seconds, self.tau_seconds);
                 let grown = if is_reset { &[][..] } else { &grown };
-                threads::interval(&snapshot, &before, &self.threads, grown, &own, ticks, alpha)
+                threads::interval(&snapshot, &before, &self.threads, grown, &own, ticks, weight)
             }
             None => threads::keep(&snapshot, &self.threads),
         };
@@ -215,13 +211,13 @@ impl Model {
                 Some(0) => figures.keep(old),
                 Some(ticks) => {
                     let seconds = seconds(&snapshot, ticks);
-                    let alpha = load_weight(seconds, self.tau_seconds);
+                    let weight = load_weight(seconds, self.tau_seconds);
                     let of_point = grown.iter().filter(|((_, point), _)| *point == figures.id());
                     let open = match is_reset && figures.open().is_some() {
                         true => None,
                         false => Some(of_point.map(|(_, ticks)| ticks).sum()),
                     };
-                    figures.take_interval(old, open, &own, ticks, seconds, alpha);
+                    figures.take_interval(old, open, &own, ticks, seconds, weight);
                 }
                 None => figures.keep(old),
             }

@@ -42,11 +42,12 @@ pub use waiting::Waiting;
 use crate::common::keys::KeyMap;
 use crate::common::{Action, Common, Overlay, Prompt, Screen, Target};
 use crate::compare::Baseline;
+use crate::filter::Filter;
 use crate::grid::{Chosen, Grid};
-use crate::model::{Filter, Sight};
 use crate::snapshot::{Extent, Snapshot};
 use crate::source::{Candidate, Looking, ProcessGroup};
 use crate::styles::{Styles, wrapped};
+use crate::summing::Sight;
 
 /// What a screen without rows says of the filter that hides them all.
 fn nothing_passes(common: &Common, width: usize, styles: &Styles) -> Paragraph<'static> {
@@ -161,9 +162,17 @@ pub trait View {
         Outcome::Pass
     }
 
-    /// Takes what was typed into the line that it opened by [`Overlay::Find`].
-    fn find(&mut self, _typed: Prompt, _common: &mut Common, _now: Instant) -> Outcome {
-        Outcome::Done
+    /// The filter of its rows and what these are, where they are no points.
+    fn own_filter(&mut self) -> Option<(&mut Filter, &'static str)> {
+        None
+    }
+
+    /// Takes what was typed into the line that was opened by [`Overlay::Find`].
+    fn find(&mut self, typed: Prompt, _common: &mut Common, _now: Instant) -> Outcome {
+        match self.own_filter() {
+            Some((filter, _)) => filter_by(filter, typed),
+            None => Outcome::Done,
+        }
     }
 
     /// Row of the cursor and number of rows.

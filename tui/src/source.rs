@@ -49,9 +49,9 @@ pub use which::Which;
 pub use crate::files::Refusal;
 use crate::files::json::{Overwrite, WriteError};
 pub use crate::files::recording::{Moment, Recording};
-use crate::model::Sight;
 pub use crate::snapshot::BadPlace;
 use crate::snapshot::{Drained, Snapshot};
+use crate::summing::Sight;
 pub use discovery::{Candidate, Discovery, Refused};
 pub use open::{Span, open, open_at, open_group, read, read_parts, read_sum};
 

@@ -9,8 +9,8 @@ use crate::common::{Action, Errand, Level, Overlay, Prompt, Screen, Status, defa
 use crate::compare::Baseline;
 use crate::files::json::{self, Overwrite, WriteError};
 use crate::files::zstd_file;
+use crate::filter::Filter;
 use crate::grid::Scroll;
-use crate::model::Filter;
 use crate::screens::Outcome;
 use crate::snapshot::{PointState, Snapshot};
 use crate::source::Refusal;

@@ -4,10 +4,10 @@
 use std::time::Instant;
 
 use super::App;
-use crate::common::{Action, Level, Overlay, Prompt};
+use crate::common::{Action, Level, Overlay, Prompt, Screen};
 use crate::files::json::Overwrite;
+use crate::filter::Filter;
 use crate::grid::Chosen;
-use crate::model::Filter;
 use crate::screens::Outcome;
 
 impl App {
@@ -149,8 +149,13 @@ impl App {
 
     /// Opens the line for the filter, on a screen that shows what passes it.
     pub(super) fn ask_filter(&mut self, now: Instant) {
+        if let Some((filter, what)) = self.view_mut().0.own_filter() {
+            let prompt = Prompt::new(what, filter.text());
+            self.overlay = Some(Overlay::Find(prompt));
+            return;
+        }
         if !self.view().is_filtered() {
-            self.show(super::Screen::Points, now);
+            self.show(Screen::Points, now);
         }
         let prompt = Prompt::new("filter", self.common.filter.text());
         self.overlay = Some(Overlay::Filter(prompt.with_earlier(self.filters.clone())));

@@ -22,7 +22,7 @@ use crate::columns::sorting::Sorting;
 use crate::columns::{Column, There};
 use crate::common::{Errand, FREEZE, Prompt, Question, Target};
 use crate::files::json::read;
-use crate::model::Filter;
+use crate::filter::Filter;
 use crate::snapshot::{PointState, Process, Snapshot};
 use crate::source::synthetic::Synthetic;
 use crate::source::{Change, Discovery, Selector};

@@ -7,7 +7,7 @@ use super::Target;
 use super::missing::missing;
 use super::output::print;
 use crate::alpha;
-use crate::model::Filter;
+use crate::filter::Filter;
 use crate::model::{Figures, Model};
 use crate::snapshot::{PointState, ProcessState};
 use crate::source::{Change, Refusal, change_each};

@@ -12,8 +12,8 @@ use super::missing::missing;
 use super::output::{check_new, overwrite, written};
 use crate::export::{Format, Subject};
 use crate::files::atomic_file;
+use crate::filter::Filter;
 use crate::interrupt::{INTERRUPTED, Interrupt};
-use crate::model::Filter;
 use crate::model::Model;
 use crate::source::{self, Moment, Span};
 

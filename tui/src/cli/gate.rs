@@ -11,12 +11,12 @@ use clap::Args;
 use super::missing::Missing;
 use super::output::print;
 use super::{Target, interval, percent};
-use crate::export::gate as export;
+use crate::compare::gate::report;
+use crate::compare::gate::{self, Finding, Limit, Run};
+use crate::filter::Filter;
 use crate::headline;
 use crate::interrupt::{INTERRUPTED, Interrupt};
-use crate::model::Filter;
 use crate::model::Model;
-use crate::model::gate::{self, Finding, Limit, Run};
 use crate::snapshot::Snapshot;
 use crate::source::{self, Moment, Refusal, Span};
 use crate::units;
@@ -166,8 +166,8 @@ pub(super) fn run(gate: &Gate) -> Result<u8> {
         )));
     }
     print(&match gate.json {
-        true => export::json(&judgement)?,
-        false => export::render(&judgement),
+        true => report::json(&judgement)?,
+        false => report::render(&judgement),
     })?;
     Ok(if judgement.count(Finding::Failed) > 0 { FAILED } else { missing })
 }

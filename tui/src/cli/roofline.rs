@@ -13,7 +13,7 @@ use super::missing::missing;
 use super::output::{check_new, overwrite, print, warn, written};
 use crate::export::{Subject, svg_roofline};
 use crate::files::atomic_file;
-use crate::model::Filter;
+use crate::filter::Filter;
 use crate::model::Model;
 use crate::roofline::columns::{TABLE, dot};
 use crate::roofline::{self, Ceilings, Dot, Roof};

@@ -9,8 +9,8 @@ use clap::Args;
 
 use super::output::print;
 use super::{Target, interval};
+use crate::filter::Filter;
 use crate::interrupt::Interrupt;
-use crate::model::Filter;
 use crate::serve::{Pool, STAYS, Scope, http};
 use crate::source::{Candidate, Discovery, ProcessGroup, Refusal, Selector, newcomers};
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::keys::ChosenKeys;
 use crate::columns::Column;
 use crate::columns::sorting::Sorting;
-use crate::model::{Filter, TAU_SECONDS};
+use crate::filter::Filter;
+use crate::model::TAU_SECONDS;
 use crate::source::{ProcessGroup, Wanted};
 use crate::units::Unit;
 

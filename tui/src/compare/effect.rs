@@ -3,7 +3,7 @@
 //!
 //! They know the chance of drawing these measurements and no others, which is the
 //! error within two runs. How much the program differs from one run to the next they
-//! cannot know; [`crate::model::gate`] does.
+//! cannot know; [`super::gate`] does.
 //!
 //! - Mean: the variance over the count, on the logarithm (delta method).
 //! - Quantile: the quantiles at `q -+ sqrt(q (1 - q) / n)` are one standard error away

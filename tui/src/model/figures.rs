@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pfp_shm_layout::cell;
 
-use super::filter::Row;
+use super::row::Row;
 use super::threads::state_word;
 use super::{History, Length, OpenNow, Quantiles, Sample, histogram};
 use crate::snapshot::{
@@ -386,7 +386,7 @@ impl Figures {
     }
 
     /// As a filter looks at it.
-    pub(super) fn row(&self) -> Row<'_> {
+    pub(crate) fn row(&self) -> Row<'_> {
         Row { snapshot: &self.snapshot, point: self.point(), cells: self.cells() }
     }
 

@@ -39,7 +39,7 @@ pub struct OpenRegion {
 
 impl OpenRegion {
     /// Its entry in [`crate::snapshot::Summed::open`].
-    pub(super) fn told(&self) -> OwnTicks {
+    pub(crate) fn told(&self) -> OwnTicks {
         (self.own, self.exclusive)
     }
 }
@@ -69,7 +69,7 @@ struct Around {
 }
 
 /// The regions that are open on threads that run, lane by lane, the outermost first.
-pub(super) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
+pub(crate) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
     if snapshot.process.state != ProcessState::Running {
         return Vec::new();
     }

@@ -9,11 +9,12 @@ use ratatui::text::{Line, Span};
 use super::{Outcome, View};
 use crate::common::Common;
 use crate::common::keys::{self, KeyMap};
+use crate::grid::Grid;
 use crate::local_time::time_of_day;
 use crate::model::cost::{Cost, Costs};
 use crate::model::log::Entry;
 use crate::source::Looking;
-use crate::styles::Styles;
+use crate::styles::{Styles, draw_scrolled};
 use crate::text;
 use crate::units;
 
@@ -168,24 +169,21 @@ fn wrapped(entry: &Entry, width: usize, styles: &Styles) -> Vec<String> {
 }
 
 fn draw_costs(frame: &mut Frame, area: Rect, costs: &[Cost], styles: &Styles) {
-    let mut rows = area.rows();
-    let Some(head) = rows.next() else { return };
-    let width = usize::from(area.width);
-    let heading = format!(" {:>7} {:>5} {:>12}  Point", "Cost%", "/s", "of its time");
-    let heading = text::fit(&heading, width, styles.glyphs.ellipsis);
-    frame.render_widget(Line::styled(heading, styles.theme.heading), head);
-    for (area, cost) in rows.zip(costs) {
+    let (width, ellipsis) = (usize::from(area.width), styles.glyphs.ellipsis);
+    let grid = Grid::new(ellipsis).left("", 0).right("Cost%", 7).right("/s", 5);
+    let grid = grid.right("of its time", 12).left(" Point", NAME + 1);
+    let lines = costs.iter().take(usize::from(area.height.saturating_sub(1))).map(|cost| {
         let of = match cost.of_its_time {
             None => units::NONE.into(),
             // Hardly anything is left of such a point's time.
             Some(of) if of > 1.0 => "> 100 %".into(),
             Some(of) => units::percent(of) + " %",
         };
-        let name = text::cut(&cost.name, NAME, styles.glyphs.ellipsis);
-        let (share, rate) = (precise(cost.share), units::si(cost.rate));
-        let line = format!(" {share:>7} {rate:>5} {of:>12}  {name}");
-        frame.render_widget(Line::raw(text::cut(&line, width, styles.glyphs.ellipsis)), area);
-    }
+        let name = format!(" {}", text::cut(&cost.name, NAME, ellipsis));
+        let line = grid.line(["", &precise(cost.share), &units::si(cost.rate), &of, &name]);
+        Line::raw(text::cut(line.trim_end(), width, ellipsis))
+    });
+    draw_scrolled(frame, area, grid.heading(None, width, styles), lines.collect(), 0);
 }
 
 /// A small share in per cent: `0.0123`, `1.25`.

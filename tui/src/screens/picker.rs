@@ -11,10 +11,10 @@ use ratatui::widgets::{Paragraph, Wrap};
 use super::{Outcome, Screen, View};
 use crate::common::keys::Key::Char;
 use crate::common::keys::{self, Group, KeyMap, bind, own};
-use crate::common::{Action, Common, Level, Overlay, Prompt};
+use crate::common::{Action, Common, Level};
+use crate::filter::Filter;
 use crate::grid::{Chosen, Grid, Scroll, Table, Written, table};
 use crate::local_time::time_of_day;
-use crate::model::Filter;
 use crate::snapshot::ProcessState;
 use crate::source::{Candidate, Choice, Discovery, Looking, ProcessGroup, Selector, choose};
 use crate::styles::{Styles, draw_scrolled};
@@ -140,8 +140,8 @@ impl View for Picker {
         self.fill(common);
     }
 
-    fn find(&mut self, typed: Prompt, _: &mut Common, _: Instant) -> Outcome {
-        super::filter_by(&mut self.filter, typed)
+    fn own_filter(&mut self) -> Option<(&mut Filter, &'static str)> {
+        Some((&mut self.filter, "processes"))
     }
 
     fn table(&self) -> Option<&Chosen> {
@@ -202,10 +202,6 @@ impl View for Picker {
                 if let Some(candidate) = self.candidates.get(place) {
                     return Outcome::Attach(candidate.clone());
                 }
-            }
-            Action::Filter => {
-                let prompt = Prompt::new("processes", self.filter.text());
-                return Outcome::Ask(Overlay::Find(prompt));
             }
             Action::Back if self.filter.is_on() => {
                 self.filter = Filter::default();

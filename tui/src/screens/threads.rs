@@ -13,14 +13,14 @@ use super::{Outcome, View, sums};
 use crate::common::Target;
 use crate::common::keys::Key::Char;
 use crate::common::keys::{self, Group, KeyMap, bind, own};
-use crate::common::{Action, Common, Overlay, Prompt};
+use crate::common::{Action, Common};
+use crate::filter::Filter;
 use crate::grid::{Chosen, Grid};
-use crate::model::Filter;
-use crate::model::Sight;
 use crate::model::threads::{Thread, find};
 use crate::snapshot::Extent;
 use crate::source::Looking;
 use crate::styles::Styles;
+use crate::summing::Sight;
 
 const CPU: &str = "share of a CPU as the kernel counts it, smoothed; - in files and recordings";
 
@@ -149,10 +149,6 @@ impl View for Threads {
                 self.filter = Filter::default();
                 return Outcome::Arrange;
             }
-            Action::Filter => {
-                let prompt = Prompt::new("threads", self.filter.text());
-                return Outcome::Ask(Overlay::Find(prompt));
-            }
             Action::PageUp if self.opened => self.below = self.below.saturating_sub(common.rows),
             // Kept within the text when the size of the screen is next known.
             Action::PageDown if self.opened => self.below += common.rows,
@@ -171,8 +167,8 @@ impl View for Threads {
         common.freeze(now);
     }
 
-    fn find(&mut self, typed: Prompt, _: &mut Common, _: Instant) -> Outcome {
-        super::filter_by(&mut self.filter, typed)
+    fn own_filter(&mut self) -> Option<(&mut Filter, &'static str)> {
+        Some((&mut self.filter, "threads"))
     }
 
     fn table(&self) -> Option<&Chosen> {

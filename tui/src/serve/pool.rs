@@ -12,7 +12,7 @@ use hyper::body::Bytes;
 
 use super::negotiate::Negotiated;
 use crate::export::{Begin, Subject};
-use crate::model::Filter;
+use crate::filter::Filter;
 use crate::model::{Figures, Lifetime, Model, TAU_SECONDS};
 use crate::snapshot::{ProcessState, Snapshot};
 use crate::source::{Candidate, Discovery, Finder, ProcessGroup, Source};

@@ -28,12 +28,13 @@ use super::{
     BadPlace, Candidate, Change, Discovery, FileSource, Finder, Line, Looking, Refusal, Source,
     Which,
 };
-use crate::model::{Sight, Summing};
 use crate::pattern::Pattern;
 use crate::snapshot::{
     Cell, ClockKind, Drained, Edge, Extent, Lane, LaneKind, Losses, Open, Point, PointState,
     Process, ProcessState, Snapshot, Summed, Usage,
 };
+use crate::summing::Sight;
+use crate::summing::Summing;
 
 /// How long the rows of a process that ended in order stay.
 const STAYS: Duration = Duration::from_secs(60);

@@ -2,7 +2,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::*;
-use crate::model::{Calls, Figures, Filter, Model};
+use crate::filter::Filter;
+use crate::model::{Calls, Figures, Model};
 use crate::snapshot::Stats;
 use crate::source::synthetic::Synthetic;
 

@@ -21,9 +21,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::files::recording;
-use crate::model::Sight;
 use crate::snapshot::{Snapshot, Summed, Usage};
 use crate::source::{Change, Discovery, ProcessGroup, Refusal};
+use crate::summing::Sight;
 
 /// What an agent says first. Before it may stand what a shell prints as it starts.
 pub(crate) const MAGIC: [u8; 9] = *b"\x89PFPVIA\r\n";

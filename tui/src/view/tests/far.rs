@@ -4,9 +4,9 @@
 use anyhow::Result;
 
 use super::*;
-use crate::model::Summing;
 use crate::snapshot::Extent;
 use crate::source::Looking;
+use crate::summing::Summing;
 
 const SIZE: (u16, u16) = (120, 30);
 

@@ -14,14 +14,12 @@
 //! io !thread:ui  all terms have to hold
 //! ```
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 
-use super::Figures;
 use crate::columns::{Column, Measure};
+use crate::model::{Figures, Row};
 use crate::pattern::Pattern;
-use crate::snapshot::{Cell, Lane, Point, Process, Snapshot};
+use crate::snapshot::Process;
 use crate::units;
 
 /// What nothing passes.
@@ -78,34 +76,6 @@ enum Test {
         signs: String,
         value: f64,
     },
-}
-
-/// A point of a snapshot, and its cells.
-#[derive(Clone, Copy)]
-pub(super) struct Row<'a> {
-    pub(super) snapshot: &'a Snapshot,
-    pub(super) point: &'a Point,
-    pub(super) cells: &'a [Arc<Cell>],
-}
-
-impl<'a> Row<'a> {
-    /// The processes that it is of: its own, or all that it is summed over.
-    pub(super) fn processes(self) -> impl Iterator<Item = &'a Process> {
-        let whole = &self.snapshot.process;
-        let own = self.point.process.and_then(|place| whole.members.get(place as usize));
-        let (one, several) = match own {
-            None if whole.members.is_empty() => (Some(whole), &[][..]),
-            None => (None, whole.members.as_slice()),
-            one => (one, &[][..]),
-        };
-        one.into_iter().chain(several)
-    }
-
-    /// The threads that were in it, where they are known.
-    fn lanes(self) -> impl Iterator<Item = &'a Lane> {
-        let cells = if self.snapshot.has_threads_of(self.point.id) { self.cells } else { &[] };
-        cells.iter().filter_map(move |cell| self.snapshot.lane(cell.lane))
-    }
 }
 
 impl PartialEq for Filter {
@@ -209,7 +179,7 @@ impl Filter {
     }
 
     /// Whether a point passes whose rates nobody knows.
-    pub(super) fn admits_row(&self, row: Row) -> bool {
+    pub(crate) fn admits_row(&self, row: Row) -> bool {
         self.terms.iter().all(|term| term.finds_in(row) != term.excludes)
     }
 

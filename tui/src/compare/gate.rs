@@ -25,13 +25,15 @@
 //! - Where a regression of the whole limit can neither be shown nor excluded, the
 //!   finding is *unsure*: no alarm, but said, since more runs would tell.
 
+pub mod report;
+
 use std::collections::{BTreeMap, HashSet};
 
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
-use super::Window;
-use crate::compare::effect::{FEWEST, mean_variance, quantile_resolution, quantile_variance};
-use crate::compare::{LEVEL, adjusted, common_move, name_of};
+use super::effect::{FEWEST, mean_variance, quantile_resolution, quantile_variance};
+use super::{LEVEL, adjusted, common_move, name_of};
+use crate::model::Window;
 use crate::snapshot::{Process, Snapshot};
 
 /// The test, for reports.

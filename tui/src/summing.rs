@@ -16,9 +16,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::filter::Row;
-use super::open::open_regions;
-use super::{BUCKETS_AT_ONCE, Filter, histogram, total};
+use crate::filter::Filter;
+use crate::model::{BUCKETS_AT_ONCE, Row, histogram, open_regions, total};
 use crate::snapshot::{Cell, Edge, Extent, LaneKind, OPENMP, Point, Snapshot, Stats, Summed};
 
 /// The parts of a snapshot that somebody looks at.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::model::gate::{Finding, Judgement, Metric, Row, TEST};
+use super::{Finding, Judgement, Metric, Row, TEST};
 use crate::text;
 use crate::units;
 
