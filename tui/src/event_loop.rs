@@ -1,5 +1,5 @@
-//! The event loop: poll, mend, draw, wait for a key; and the terminal, which
-//! is given back however it ends.
+//! The event loop: poll, settle, draw, wait for a key. It also owns the terminal, and gives it back
+//! however it ends.
 
 mod suspend;
 
@@ -26,22 +26,21 @@ use crate::interrupt::Interrupt;
 use crate::styles::Styles;
 use crate::view;
 
-/// How long a signal to leave may go unnoticed at most.
+/// The longest time until a signal to leave is noticed.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// More than a drawing takes, so that it reaches the terminal in one piece.
+/// More than a frame takes, so that it reaches the terminal in one piece.
 const FRAME_BYTES: usize = 1 << 16;
 
-/// Asks for clicks and the wheel, in coordinates of any size; not for every
-/// movement, as crossterm's own way does.
+/// Turns on clicks and the wheel, with coordinates of any size. Unlike crossterm's command, it
+/// leaves out mouse movement.
 const MOUSE_ON: &[u8] = b"\x1b[?1000h\x1b[?1006h";
 const MOUSE_OFF: &[u8] = b"\x1b[?1006l\x1b[?1000l";
 
-/// The terminal, given back when dropped. A panic is covered by the hook that
-/// `ratatui::try_init` sets, which also restores before the message is shown.
+/// The terminal, given back when dropped. On a panic, the hook that `ratatui::try_init` sets gives
+/// it back before the message is shown.
 ///
-/// Neither `ratatui::restore` nor the drop of its terminal is called: when the
-/// terminal is gone they complain about it to that very terminal, panic because
-/// they cannot, and the toggles would never be put back.
+/// Neither `ratatui::restore` nor the drop of its terminal is called. If the terminal is gone, both
+/// try to report that to the terminal and panic, and the toggles would never be put back.
 struct Screen {
     terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
     area: Rect,
@@ -50,8 +49,7 @@ struct Screen {
 
 impl Screen {
     fn new(mouse: bool) -> io::Result<Self> {
-        // Only for what it does to the terminal: its own way there is through
-        // many small writes.
+        // Only for its setup of the terminal: the terminal it returns makes many small writes.
         let _ = ManuallyDrop::new(ratatui::try_init()?);
         if mouse {
             let restore = std::panic::take_hook();
@@ -65,10 +63,10 @@ impl Screen {
         event::poll(Duration::ZERO)?;
         let area = area()?;
         let backend = CrosstermBackend::new(BufWriter::with_capacity(FRAME_BYTES, io::stdout()));
-        // Of a viewport that is not fixed, every drawing would ask for the size.
+        // With a viewport that is not fixed, every frame would ask for the size.
         let options = TerminalOptions { viewport: Viewport::Fixed(area) };
         let mut terminal = ManuallyDrop::new(Terminal::with_options(backend, options)?);
-        // Where there is no alternate screen, what was there would stay between the rows.
+        // Without an alternate screen, old text would stay between the rows.
         terminal.clear()?;
         Ok(Self { terminal, area, mouse })
     }
@@ -89,9 +87,9 @@ impl Screen {
         let _ = ratatui::try_restore();
     }
 
-    /// Takes the terminal again, in whatever state it has come to be.
+    /// Takes the terminal again, whatever state it is in.
     fn enter(&mut self) -> io::Result<()> {
-        // What is believed to be on would not be switched on again.
+        // Raw mode that counts as on would not be switched on again.
         disable_raw_mode()?;
         enable_raw_mode()?;
         execute!(io::stdout(), EnterAlternateScreen)?;
@@ -111,8 +109,8 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // The hook has left. To leave twice would put the cursor back to where
-            // it was before, and the shell would write over the message.
+            // The hook has left already. Leaving twice would move the cursor back, and the shell
+            // would write over the message.
             let _ = self.terminal.show_cursor();
         } else {
             self.leave();
@@ -120,7 +118,7 @@ impl Drop for Screen {
     }
 }
 
-/// Writes at once, past what is gathered for a frame.
+/// Writes at once, past the frame's buffer.
 fn write_all(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout();
     out.write_all(bytes)?;
@@ -133,7 +131,7 @@ fn area() -> io::Result<Rect> {
     Ok(Rect::from((Position::ORIGIN, (width, height).into())))
 }
 
-/// What [`take_input`] found.
+/// The input that [`take_input`] found.
 #[derive(Default)]
 struct Input {
     any: bool,
@@ -169,7 +167,7 @@ pub fn run(app: &mut App, styles: &Styles, interrupt: &Interrupt) -> Result<()> 
             Some(Errand::Suspend) => suspend = true,
             None => {}
         }
-        // Of a key and a new size at the same moment crossterm may tell the key alone.
+        // If a key and a new size come at the same moment, crossterm may report the key alone.
         if input.resized || input.any && area()? != screen.area {
             screen.resize()?;
         }
@@ -192,8 +190,7 @@ fn take_input(app: &mut App, styles: &Styles, area: Rect) -> io::Result<Input> {
     let now = Instant::now();
     let wait = app.next_change().map_or(PATIENCE, |due| due.saturating_duration_since(now));
     let mut input = Input::default();
-    // The terminal itself is asked first: of one that is gone, crossterm would
-    // read the end again and again and never return.
+    // Ask the terminal first: if it is gone, crossterm would read its end forever.
     if is_gone(wait.min(PATIENCE)) {
         app.quit = true;
         return Ok(input);
@@ -209,7 +206,7 @@ fn take_input(app: &mut App, styles: &Styles, area: Rect) -> io::Result<Input> {
                 let place = Position { x: mouse.column, y: mouse.row };
                 let target = view::hit(app, area, place);
                 input.any |= app.mouse(mouse.kind, target, now);
-                // What comes next is meant for what this one brings.
+                // The next event is meant for the screen after this one.
                 view::settle(app, styles, area, now);
             }
             Event::Resize(..) => {
@@ -225,17 +222,17 @@ fn take_input(app: &mut App, styles: &Styles, area: Rect) -> io::Result<Input> {
     Ok(input)
 }
 
-/// Waits until there is input, a signal, or no more time; true if the terminal
-/// has been taken away. Where standard input is no terminal, crossterm finds one
-/// by itself and this only waits.
+/// Waits until there is input, a signal, or the time is over; true if the terminal has been taken
+/// away. Where standard input is no terminal, this only waits; crossterm finds the terminal by
+/// itself.
 fn is_gone(wait: Duration) -> bool {
     let mut input = libc::pollfd { fd: libc::STDIN_FILENO, events: libc::POLLIN, revents: 0 };
     // SAFETY: asks about a descriptor; a closed one is answered with 0.
     if unsafe { libc::isatty(libc::STDIN_FILENO) } == 0 {
-        // One that is gone is not a terminal either.
+        // A terminal that is gone does not count as one either.
         input.events = 0;
     }
-    // Rounded up: what is left below a millisecond would be spent turning round.
+    // Rounded up: a rest below a millisecond would be spent spinning.
     let milliseconds = wait.as_micros().div_ceil(1000).min(i32::MAX as u128) as i32;
     // SAFETY: one descriptor in a structure that we own.
     let ready = unsafe { libc::poll(&raw mut input, 1, milliseconds) };

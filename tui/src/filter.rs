@@ -22,10 +22,10 @@ use crate::pattern::Pattern;
 use crate::snapshot::Process;
 use crate::units;
 
-/// What nothing passes.
+/// A filter that no point passes.
 const NOTHING: &str = "!/^/";
 
-/// A test that points pass or fail. A text is as good as it: that is what goes over a line.
+/// A test that points pass or fail. It travels over a line as its text.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Filter {
@@ -39,13 +39,13 @@ pub struct Filter {
 struct Term {
     /// As it was typed.
     word: String,
-    /// It must not.
+    /// The test must fail.
     excludes: bool,
     of: Field,
     test: Test,
 }
 
-/// What of a point is looked at.
+/// The part of a point that is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Name,
@@ -70,7 +70,7 @@ const FIELDS: [(&str, Field); 6] = [
 #[derive(Clone, Debug)]
 enum Test {
     Name(Pattern),
-    /// A figure that is above, below or just that, as the signs say.
+    /// A figure compared with a value, as the signs say.
     Figure {
         column: Column,
         signs: String,
@@ -103,7 +103,7 @@ impl Filter {
     pub const PREFIXES: &str =
         "thread:, tid:, file:, domain:, process:, host: and columns such as load>5";
 
-    /// A word that looks like a prefix or a column, and is none.
+    /// A word that looks like a prefix or a column but is none.
     pub fn unknown(&self) -> Option<&str> {
         words(&self.text).into_iter().find_map(|word| {
             let value = word.trim_start_matches('!');
@@ -117,13 +117,13 @@ impl Filter {
         })
     }
 
-    /// Says so where there is such a word.
+    /// Explains such a word, if there is one.
     pub fn unknown_words(&self) -> Option<String> {
         let word = self.unknown()?;
         Some(format!("{word} is none of {}; it counts as part of a name", Self::PREFIXES))
     }
 
-    /// Whether a row of other things than points passes, which has these words.
+    /// Whether a row passes that has these words and is no point.
     pub fn admits_words(&self, words: &[&str]) -> bool {
         let finds = |term: &Term| words.iter().any(|word| term.test.finds(word));
         self.terms.iter().all(|term| finds(term) != term.excludes)
@@ -134,7 +134,7 @@ impl Filter {
         let words = words(text);
         let several = words.len() > 1;
         let term = |word: &str| {
-            // Of one term among others it is told which.
+            // With several terms, the message names the wrong one.
             Term::new(word).map_err(|why| if several { format!("{word}: {why}") } else { why })
         };
         let terms = words.into_iter().map(term).collect::<Result<Vec<_>, _>>()?;
@@ -143,8 +143,7 @@ impl Filter {
         Ok(Self { text: text.to_owned(), terms })
     }
 
-    /// The points that a thread was in: by its name, or where that does not tell it
-    /// from others by its id.
+    /// A filter for the points of a thread: by its name, or by its id where others have that name.
     pub fn of_thread(name: &str, tid: u32, is_only_one: bool) -> Self {
         let by_name = !name.is_empty() && !name.contains('"') && (is_only_one || tid == 0);
         let (text, of, whole) = match by_name {
@@ -178,25 +177,25 @@ impl Filter {
         self.terms.iter().all(|term| term.finds(figures) != term.excludes)
     }
 
-    /// Whether a point passes whose rates nobody knows.
+    /// Whether a point with unknown rates passes.
     pub(crate) fn admits_row(&self, row: Row) -> bool {
         self.terms.iter().all(|term| term.finds_in(row) != term.excludes)
     }
 
-    /// What can be said without figures, whose rates and loads depend on who looks.
+    /// The filter without its figures, whose rates and loads depend on who looks.
     #[must_use]
     pub fn without_figures(&self) -> Self {
         self.only(|term| !matches!(term.test, Test::Figure { .. }))
     }
 
-    /// What can be said of a part of a sum over processes: not which those are, nor their threads.
+    /// The filter for a part of a sum over processes, without its terms on processes and threads.
     #[must_use]
     pub fn of_part(&self) -> Self {
         self.only(|term| matches!(term.of, Field::Name | Field::File | Field::Domain))
     }
 
-    /// The filter without its terms on processes, which are decided here: elsewhere the process goes by
-    /// another name. Without a process they cannot be decided yet.
+    /// The filter with its terms on processes decided here, since elsewhere the process has another
+    /// name. Without a process they cannot be decided yet.
     #[must_use]
     pub fn within(&self, process: Option<&Process>) -> Self {
         let is_of_process = |term: &Term| matches!(term.of, Field::Process | Field::Host);
@@ -217,7 +216,7 @@ impl Filter {
     }
 }
 
-/// The terms of a text. Blanks part them, but not within quotes or slashes.
+/// The terms of a text, split at blanks outside of quotes and slashes.
 fn words(text: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = text.trim_start();
@@ -232,8 +231,7 @@ fn words(text: &str) -> Vec<&str> {
     words
 }
 
-/// Where what begins with a quote or a slash is closed by another one with nothing
-/// behind it.
+/// Where the opening quote or slash is closed, with nothing behind it.
 fn closed(value: &str) -> Option<usize> {
     let mark = value.chars().next().filter(|c| matches!(c, '"' | '/'))?;
     let marks = value.char_indices().skip(1).filter(|(_, c)| *c == mark);
@@ -245,7 +243,7 @@ fn to_blank(value: &str) -> usize {
     value.find(char::is_whitespace).unwrap_or(value.len())
 }
 
-/// A column, signs and a figure: `load>5`, `avg<=20us`; nothing yet without the figure.
+/// A column, signs and a figure: `load>5`, `avg<=20us`; none while the figure is missing.
 fn figure(word: &str) -> Option<Test> {
     let start = word.find(['<', '>', '='])?;
     let (name, rest) = word.split_at(start);
@@ -293,7 +291,7 @@ impl Term {
                     || it < *value && signs.contains('<')
                     || it == *value && signs.contains('=')
             }),
-            // It was left out for this reason, or is not known to pass.
+            // Its threads are unknown, so it does not pass.
             _ if self.is_of_threads() && figures.is_left_out() => self.excludes,
             _ => self.finds_in(figures.row()),
         }

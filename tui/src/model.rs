@@ -1,9 +1,9 @@
 //! The model: successive snapshots folded into the figures that are shown.
 //!
-//! It knows no terminal and no shared memory. Each point answers for its own
-//! figures ([`Figures`]); table, detail, text and files all ask it.
+//! It knows no terminal and no shared memory. Table, detail, text and files all take a point's
+//! figures from [`Figures`].
 //!
-//! What happens *between* two snapshots is told by their difference:
+//! The difference of two snapshots tells what happened *between* them:
 //!
 //! ```text
 //! count      1000 ......... 1800      rate = 800 / elapsed seconds
@@ -11,9 +11,9 @@
 //!            |---- interval ----|
 //! ```
 //!
-//! One snapshot alone has no interval; its rates are those of the whole life
-//! of the process ([`Basis::Life`]). Of a point that was reset, they are those since then
-//! ([`Length::collected`]); where nobody knows when that was, it has no figure.
+//! One snapshot alone has no interval, so its rates are over the whole life of the process
+//! ([`Basis::Life`]), or over the time since a point's last reset ([`Length::collected`]). Where
+//! the time of the reset is unknown, a point has no rate.
 
 mod between;
 mod busy;
@@ -63,8 +63,8 @@ use crate::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
 /// Time constant of the smoothed load unless told otherwise, seconds.
 pub const TAU_SECONDS: f64 = 5.0;
 
-/// Buckets of histograms that are added up between two drawings, at most, by what
-/// can do with an older sum: some milliseconds' worth.
+/// Histogram buckets that are added up between two frames, at most, where an older sum would do:
+/// some milliseconds of work.
 pub(crate) const BUCKETS_AT_ONCE: usize = 1 << 20;
 
 /// What rates and loads are taken over.
@@ -145,8 +145,8 @@ impl Model {
         // Both are in the order of their ids.
         let mut old =
             std::mem::replace(&mut self.points, Figures::all(&snapshot)).into_iter().peekable();
-        // Once the process has ended, or while its clock stands, nothing
-        // happens between snapshots: the last figures stay.
+        // While the process has ended or its clock stands still, nothing happens between snapshots:
+        // the last figures stay.
         let interval = elapsed.filter(|&ticks| ticks > 0 && ran(&before));
         if let Some(ticks) = interval {
             self.basis = Basis::Interval;
@@ -157,11 +157,11 @@ impl Model {
         let were_open = std::mem::replace(&mut self.open, open_regions(&snapshot));
         self.show_open();
         let grown = match interval {
-            // Those that were open when it ended are in nobody's figures.
+            // Regions that were open when it ended are in no figures.
             Some(ticks) if ran(&snapshot) => open::grown(&were_open, &self.open, ticks),
             _ => Vec::new(),
         };
-        // Without what was reset, nobody can tell what is an open region's own.
+        // After a reset, an open region's own time cannot be told.
         let is_reset = !self.open.is_empty() && was_reset(&before, &snapshot);
         let ends = ran(&before) && !ran(&snapshot);
         let has_threads = snapshot.has_threads();
@@ -171,7 +171,7 @@ impl Model {
                 threads::end(&snapshot, seconds(&snapshot, snapshot.elapsed_ticks))
             }
             _ if !has_threads => threads::keep(&snapshot, &self.threads),
-            // Nobody knows what each thread did in between.
+            // What each thread did in between is unknown.
             Some(_) if !before.has_threads() => {
                 let seconds = seconds(&snapshot, snapshot.elapsed_ticks);
                 threads::life(&snapshot, &self.open, seconds)
@@ -187,13 +187,13 @@ impl Model {
         for figures in &mut self.points {
             while old.next_if(|old| old.id() < figures.id()).is_some() {}
             let old = old.next_if(|old| old.id() == figures.id());
-            // Places send at times of their own.
+            // Each place sends at its own times.
             let place = figures.point().process.map(|place| place as usize);
             let of_process = place.and_then(|place| own.get(place).copied().flatten());
             let interval = interval.map(|ticks| of_process.unwrap_or(ticks));
-            // What a process did before it joined did not happen in this interval.
+            // What a process did before it joined does not belong to this interval.
             let joined = old.is_none() && figures.process().is_some_and(|p| !before.knows(p));
-            // What a process that has ended burned is known of its life alone.
+            // Of an ended process, only the load over its life is known.
             let ended = figures.process().is_some() && figures.is_ended();
             let had_ended = old.as_ref().is_some_and(Figures::is_ended);
             match interval {
@@ -207,7 +207,7 @@ impl Model {
                     figures.keep(old);
                     figures.take_gap();
                 }
-                // Nothing was measured since: loads and rates stay.
+                // Nothing was measured since, so loads and rates stay.
                 Some(0) => figures.keep(old),
                 Some(ticks) => {
                     let seconds = seconds(&snapshot, ticks);
@@ -231,9 +231,8 @@ impl Model {
         if ends { News::Ended } else { News::Later }
     }
 
-    /// Replaces the sums that were folded last by a snapshot of that moment or just after that
-    /// has more.
-    /// Rates and loads stay.
+    /// Replaces the sums that were folded last by a snapshot that has more, taken at that moment or
+    /// just after it. Rates and loads stay.
     pub fn complete(&mut self, snapshot: Snapshot) {
         let is_same = |before: &Snapshot| {
             before.process.segment_id == snapshot.process.segment_id
@@ -275,7 +274,7 @@ impl Model {
         self.busy.cpus
     }
 
-    /// The end of a scale that all loads shown fit in, and nearly all of the last polls.
+    /// The end of a scale that fits all loads shown, and nearly all of the last polls.
     pub fn load_scale(&self) -> f64 {
         self.busy.scale()
     }
@@ -288,7 +287,7 @@ impl Model {
         (load(&hottest) > 0.0).then_some(hottest)
     }
 
-    /// Shows the points what is open of them.
+    /// Gives the points their open regions.
     fn show_open(&mut self) {
         if self.open.is_empty() {
             return;
@@ -318,7 +317,7 @@ impl Model {
         self.snapshot.as_deref()
     }
 
-    /// The same, to be kept.
+    /// The last snapshot, to be kept.
     pub fn shared_snapshot(&self) -> Option<Arc<Snapshot>> {
         self.snapshot.clone()
     }
@@ -353,12 +352,12 @@ impl Model {
         &self.threads
     }
 
-    /// The regions that are open on threads that run, lane by lane, the outermost first.
+    /// The open regions of running threads, lane by lane, the outermost first.
     pub fn open_regions(&self) -> &[OpenRegion] {
         &self.open
     }
 
-    /// Whether the points are those of several processes, side by side.
+    /// Whether it shows the points of several processes side by side.
     pub fn has_processes(&self) -> bool {
         self.points.first().is_some_and(|figures| figures.point().process.is_some())
     }
@@ -375,7 +374,7 @@ impl Model {
     }
 }
 
-/// How many ticks are between the figures of each of several processes, where that is known.
+/// For each of several processes, the ticks between its figures in two snapshots, where known.
 fn own_intervals(before: &Snapshot, now: &Snapshot) -> Vec<Option<u64>> {
     let then: HashMap<&str, u64> = before.aged().collect();
     let own = |(id, age): (&str, u64)| age.checked_sub(*then.get(id)?);

@@ -9,13 +9,13 @@ use crate::files::json::{Overwrite, WriteError};
 use crate::snapshot::{Drained, Point, PointState, Snapshot};
 use crate::source::{BadPlace, Change, Line, Looking, Recording, Refusal, Source};
 
-/// A source, with a memory of the points toggled through it. Dropping it puts
-/// them back, however the viewer comes to its end.
+/// A source that remembers the points toggled through it. Dropping it puts them back, however the
+/// viewer ends.
 pub struct Session {
     source: Box<dyn Source>,
     keep: bool,
     toggled: HashMap<u32, Toggled>,
-    /// Domains that were switched off as one, and the last point that each had by then.
+    /// Domains that were switched off as a whole, and the last point that each had then.
     off: HashMap<String, u32>,
 }
 
@@ -40,8 +40,8 @@ impl Session {
         Ok(snapshot)
     }
 
-    /// Domains of which these points are, and that have no other point that is on, are off as one:
-    /// what comes up in them from now on is switched off, until one of these is on again.
+    /// Notes the domains of these points that have no other point switched on. New points of such a
+    /// domain are switched off as they appear, until one of its points is on again.
     pub fn keep_off<'a>(&mut self, switched: &[u32], all: impl Iterator<Item = &'a Point> + Clone) {
         let is_switched = |point: &&Point| switched.contains(&point.id);
         for domain in all.clone().filter(is_switched).filter_map(Point::domain) {
@@ -60,7 +60,7 @@ impl Session {
         }
         let on = |point: &&mut Point| point.state == PointState::On;
         for point in snapshot.points.iter().filter(|point| point.state == PointState::On) {
-            // Whoever has switched it on meant that.
+            // Somebody switched it on on purpose.
             self.off.retain(|domain, last| point.domain() != Some(domain) || point.id > *last);
         }
         for point in snapshot.points.iter_mut().filter(on) {
@@ -77,8 +77,8 @@ impl Session {
         }
     }
 
-    /// The same where `last` was the one before: of a process that has died and left
-    /// nothing that can be read, that one stays, and says so.
+    /// The next snapshot. If the process has died and its segment cannot be read, `last` stays and
+    /// says so.
     pub fn poll_after(&mut self, last: Option<&Snapshot>) -> Result<Snapshot> {
         self.poll().or_else(|error| {
             let mut last = last.filter(|_| self.source.has_died()).cloned().ok_or(error)?;
@@ -87,13 +87,12 @@ impl Session {
         })
     }
 
-    /// Says what is looked at, as [`Source::look_at`] has it.
+    /// See [`Source::look_at`].
     pub fn look_at(&mut self, looking: Looking) {
         self.source.look_at(looking);
     }
 
-    /// The points that are open on each thread, asked between two polls; see
-    /// [`Source::open_stacks`].
+    /// See [`Source::open_stacks`].
     pub fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
         self.source.open_stacks()
     }
@@ -103,12 +102,12 @@ impl Session {
         self.source.add_records(snapshot);
     }
 
-    /// The recording that it is; none of all that has but one moment.
+    /// The recording, if it is one.
     pub fn recording(&mut self) -> Option<&mut Recording> {
         self.source.recording()
     }
 
-    /// A snapshot as a file is to have it.
+    /// The snapshot with its records, for a file.
     pub fn whole(&mut self, snapshot: &Snapshot) -> Snapshot {
         let mut whole = snapshot.clone();
         self.add_records(&mut whole);
@@ -120,22 +119,22 @@ impl Session {
         self.source.save_raw(path, overwrite)
     }
 
-    /// What the rings brought, as [`Source::new_records`] has it.
+    /// See [`Source::new_records`].
     pub fn new_records(&mut self, snapshot: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
         self.source.new_records(snapshot, from)
     }
 
-    /// Whether its process is known to run no more, as [`Source::has_died`] has it.
+    /// See [`Source::has_died`].
     pub fn has_died(&self) -> bool {
         self.source.has_died()
     }
 
-    /// The line that it is watched over, as [`Source::line`] has it.
+    /// See [`Source::line`].
     pub fn line(&self) -> Option<Line> {
         self.source.line()
     }
 
-    /// The places that show nothing new, as [`Source::bad_places`] has it.
+    /// See [`Source::bad_places`].
     pub fn bad_places(&self) -> Vec<BadPlace> {
         self.source.bad_places()
     }
@@ -151,7 +150,7 @@ impl Session {
         self.off.clear();
     }
 
-    /// Whether it is a process, be it running or ended, and not a file.
+    /// Whether it is a process, running or ended, and not a file.
     pub fn is_process(&self) -> bool {
         self.source.is_process()
     }
@@ -188,14 +187,13 @@ impl Session {
         self.source.act(Change::Reset(id))
     }
 
-    /// Sets the weight of a new value in a point's exponential average; none
-    /// switches averaging off.
+    /// Sets alpha of a point's EWMA; none switches it off.
     pub fn set_alpha(&mut self, id: u32, alpha: Option<f64>) -> Result<()> {
         self.check_writable()?;
         self.source.act(Change::SetAlpha(id, alpha))
     }
 
-    /// Has a point's stamps wait for the work before them, or not.
+    /// Has a point's stamps wait for the work before them, or stops that.
     pub fn fence(&mut self, id: u32, fenced: bool) -> Result<()> {
         self.check_writable()?;
         self.source.act(Change::Fence(id, fenced))
@@ -211,7 +209,7 @@ impl Session {
     /// Puts toggled points back now, unless they are to stay.
     pub fn restore(&mut self) {
         if !self.keep && !self.toggled.is_empty() {
-            // The process may be gone, and nobody is left to be told.
+            // The process may be gone, and nobody is left to read an error.
             let _ = self.put_back();
         }
     }
@@ -221,19 +219,19 @@ impl Session {
         let mut failed = Ok(());
         for (id, toggled) in self.toggled.drain() {
             let state = now.points.iter().find(|point| point.id == id).map(|point| point.state);
-            // Whoever changed it since meant it.
+            // Somebody changed it since, on purpose.
             if state != Some(toggled.left) {
                 continue;
             }
             let done = match (toggled.found, toggled.left) {
                 (PointState::On, PointState::Off) => self.source.act(Change::Enable(id)),
-                // An invalid point did not measure either.
+                // An invalid point did not measure before either.
                 (PointState::Off | PointState::InvalidBeginBegin, PointState::On) => {
                     self.source.act(Change::Disable(id))
                 }
                 _ => Ok(()),
             };
-            // The others are put back all the same.
+            // Go on with the others.
             failed = failed.and(done);
         }
         failed

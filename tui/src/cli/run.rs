@@ -1,8 +1,7 @@
-//! `pfp-top run -- CMD`: a program started to be watched, watched, and ended
-//! with the viewer.
+//! `pfp-top run -- CMD`: starts a program, watches it, and ends it with the viewer.
 //!
-//! What the program prints goes to a file, since a screen that two programs
-//! write to is of use to neither. The viewer's exit status is the program's.
+//! The program's output goes to a file, since two programs cannot share a screen. The viewer's exit
+//! status is the program's.
 
 pub(super) mod inject;
 mod log;
@@ -39,13 +38,13 @@ use inject::{Inject, Note};
 use log::Log;
 use program::{Output, Program};
 
-/// How long the terminal stays as it is while the program comes to its first
-/// region. After that the screen says what is waited for.
+/// The time for the program to reach its first region. After that, the screen says what it waits
+/// for.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
-/// Between two looks for a segment, while there is none: short, since a short
-/// program takes its segment with it when it ends.
+/// Time between two looks for a first segment. It is short, since a short program takes its segment
+/// with it when it ends.
 const LOOK: Duration = Duration::from_millis(2);
-/// The same once the screen is up, which is drawn after each look.
+/// The same while the screen is up, which is drawn after each look.
 const LOOK_ON_SCREEN: Duration = Duration::from_millis(50);
 /// Between two looks for another process to join, where there is no screen.
 const JOIN: Duration = Duration::from_millis(50);
@@ -98,7 +97,7 @@ impl Run {
         (self.all || self.sum).then_some(all)
     }
 
-    /// What there is to watch, once this process was found.
+    /// Attaches to this process, or to all that belong to it.
     fn attach(&self, family: &mut Family, candidate: &Candidate) -> Result<Box<dyn Source>> {
         match self.group() {
             Some(group) => family.attach_group(&group),
@@ -116,15 +115,15 @@ pub(super) fn run(run: &Run) -> Result<u8> {
         check_new(path, run.force)?;
     }
     let baseline = run.show.baseline()?;
-    // What cannot be printed is said before the program has done its work.
+    // Refuse impossible output before the program has done its work.
     drop(headless.then(|| Printer::new(&run.show, baseline.as_ref())).transpose()?);
-    // Taken over first: once the program runs, no signal may leave it behind.
+    // Take over signals first: once the program runs, no signal may leave it behind.
     let interrupt = Interrupt::install_patiently()?;
     let log = match run.inherit {
         true => None,
         false => Some(Log::create(run.log.as_deref(), &run.command[0])?),
     };
-    // From now on: what it starts may end before anybody looks.
+    // Collect from now on: its processes may end before anybody looks.
     let collecting = Some(Rc::new(Collecting::start()));
     let seen = source::announced();
     let name = &run.command[0];
@@ -148,7 +147,7 @@ pub(super) fn run(run: &Run) -> Result<u8> {
         Ok(program) => program,
         Err((status, why)) => {
             drop(log.map(Log::tidy));
-            // As shells and `env` say it, so that scripts need not learn it anew.
+            // The exit statuses of shells and `env`.
             warn(&format!("{why:#}"));
             return Ok(status);
         }
@@ -171,7 +170,7 @@ fn path_of(log: &Option<Log>) -> Option<PathBuf> {
     log.as_ref().map(|log| log.path().to_owned())
 }
 
-/// What was watched, to be asked once more when the program has ended.
+/// What was watched; it is polled once more when the program has ended.
 enum Watched {
     Nothing,
     Source(Box<dyn Source>),
@@ -271,8 +270,7 @@ fn print(
         }
     }
     if interrupt.raised() {
-        // Ctrl-C reached the program as well; whoever sent a signal to this
-        // process alone meant both.
+        // Ctrl-C reached the program as well; a signal to this process alone was meant for both.
         family.program.borrow_mut().end()?;
     }
     model.fold(source.poll()?);
@@ -280,7 +278,7 @@ fn print(
     Ok(Watched::Source(source))
 }
 
-/// Says what became of the program, and of what it left; the exit status is its.
+/// Reports how the program ended and what it left behind; the exit status is the program's.
 fn report(
     run: &Run,
     status: ExitStatus,
@@ -323,14 +321,13 @@ fn unseen(name: &str) -> String {
     )
 }
 
-/// Finds the processes of the program that was started: itself and what
-/// descends from it.
+/// Finds the processes of the started program: itself and its descendants.
 #[derive(Clone)]
 struct Family {
     program: Rc<RefCell<Program>>,
-    /// What was announced before it was started.
+    /// Announcements from before it was started.
     seen: std::collections::BTreeSet<PathBuf>,
-    /// Until there is something to watch, or all along for a group.
+    /// Set until there is something to watch; for a group, all along.
     collecting: Option<Rc<Collecting>>,
     /// Whether it finds the members of a group.
     is_of_group: bool,
@@ -347,7 +344,7 @@ impl Family {
     ) -> Result<Option<Candidate>> {
         let start = Instant::now();
         loop {
-            // In this order: what it did before its end is not missed.
+            // In this order, so that nothing before its end is missed.
             let ended = self.program.borrow_mut().status().is_some();
             if let Some(candidate) = self.discover()?.candidates.into_iter().next() {
                 return Ok(Some(candidate));

@@ -1,9 +1,9 @@
 //! Whether runs of a program became worse than a limit allows.
 //!
-//! Thousands of measurements make the error *within* one run next to nothing, yet
-//! the same program started twice differs by per cents: the clock of the core, where
-//! code and data came to lie, what else the machine does. So what counts is how much
-//! runs differ from each other, and a run is one observation:
+//! Thousands of measurements make the error *within* one run tiny. Yet two runs of one program
+//! differ by per cents: by the clock of the core, by where code and data happen to lie, by what
+//! else the machine does. So what counts is how much runs differ from each other, and a run is one
+//! observation:
 //!
 //! ```text
 //! before  x x  x x x          each x the logarithm of one run's p50 (or other metric)
@@ -39,12 +39,11 @@ use crate::snapshot::{Process, Snapshot};
 /// The test, for reports.
 pub const TEST: &str =
     "t test between runs, change above half the limit, Benjamini-Hochberg 1%; bounds 99% each";
-/// Deviation between runs that is taken for granted where there is but one on each
-/// side, as a share.
+/// The assumed deviation between runs, as a share, where each side has only one run.
 pub const ASSUMED_DEVIATION: f64 = 0.02;
 /// Measurements that have to lie beyond a quantile, on either side.
 const FEWEST_BEYOND: f64 = 5.0;
-/// The share of a limit up to which a change is none.
+/// Changes up to this share of a limit count as no change.
 const TOLERANCE: f64 = 0.5;
 
 /// A figure of a point that a gate looks at.
@@ -63,7 +62,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// Its word: `p50`, `mean`.
+    /// Its name: `p50`, `mean`.
     pub fn word(self) -> String {
         match self {
             Self::Quantile(share) => format!("p{}", (share * 1e6).round() / 1e4),
@@ -84,7 +83,7 @@ impl Metric {
         if self == Self::Rate { -1.0 } else { 1.0 }
     }
 
-    /// Of a window; times in seconds. None where it has none, or too few.
+    /// Its value in a window; times in seconds. None if there are too few measurements.
     fn of(self, window: &Window, ticks_per_second: f64) -> Option<f64> {
         let value = match self {
             Self::Quantile(share) => {
@@ -102,17 +101,17 @@ impl Metric {
         (value > 0.0 && value.is_finite()).then_some(value)
     }
 
-    /// Relative variance that chance within the window gives it.
+    /// Its relative variance by chance within the window.
     fn chance(self, window: &Window) -> f64 {
         match self {
             Self::Quantile(share) => quantile_variance(window, share),
             Self::Mean => mean_variance(window),
-            // Exact figures: runs alone tell how they vary.
+            // These figures are exact; only several runs show how they vary.
             Self::Load | Self::Count | Self::Rate => 0.0,
         }
     }
 
-    /// Relative variance of where in its bucket it may lie.
+    /// Its relative variance from the width of its bucket.
     fn resolution(self, window: &Window) -> f64 {
         match self {
             Self::Quantile(share) => quantile_resolution(window, share),
@@ -124,9 +123,9 @@ impl Metric {
 /// How much worse a metric may become.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
-    /// Of what.
+    /// The metric that is limited.
     pub metric: Metric,
-    /// As a share of what it was, above 0.
+    /// The largest allowed change, as a share above 0.
     pub share: f64,
 }
 
@@ -166,8 +165,7 @@ impl Limit {
         format!("{}={}%", self.metric.word(), (self.share * 1e6).round() / 1e4)
     }
 
-    /// How far the logarithm has to go, in the direction that is worse, for this
-    /// share of the limit.
+    /// The change of the logarithm, in the worse direction, that makes this share of the limit.
     fn distance(self, of: f64) -> f64 {
         let sign = self.metric.sign();
         sign * (sign * self.share * of).ln_1p()
@@ -184,14 +182,13 @@ pub struct Run {
 }
 
 impl Run {
-    /// What a process measured after `from`, and up to the last of `steps`. None
-    /// without steps.
+    /// The measurements of a process after `from` and up to the last of `steps`. None without
+    /// steps.
     pub fn since(from: Snapshot, steps: Vec<Snapshot>) -> Option<Self> {
         (!steps.is_empty()).then_some(Self { from: Some(from), steps })
     }
 
-    /// The runs that these snapshots are of: those of one process are one run, in as
-    /// many windows.
+    /// The runs in these snapshots. Snapshots of one process are windows of one run.
     pub fn all(snapshots: Vec<Snapshot>) -> Vec<Self> {
         let mut runs: Vec<Self> = Vec::new();
         for snapshot in snapshots {
@@ -208,10 +205,10 @@ impl Run {
         runs
     }
 
-    /// Whether both are of one process, or of jobs that have one, and of one time in it.
+    /// Whether the runs share a process and overlap in time.
     pub fn overlaps(&self, other: &Self) -> bool {
         let [this, that] = [self, other].map(Self::last);
-        // Jobs have no clock in common but the one on the wall.
+        // Jobs share only the wall clock.
         let time: fn(&Snapshot) -> u64 = match this.process.segment_id == that.process.segment_id {
             true => |snapshot| snapshot.elapsed_ticks,
             false => |snapshot| snapshot.taken_unix_ns,
@@ -225,15 +222,15 @@ impl Run {
 
     /// Its last snapshot.
     pub fn last(&self) -> &Snapshot {
-        // There is one; an empty run is not made.
+        // No run is empty.
         &self.steps[self.steps.len() - 1]
     }
 
-    /// What each point measured in the windows and in all of them, by its name.
-    /// Points of one name are one.
+    /// The measurements of each point by its name, in each window and in all. Points of one name
+    /// are one.
     fn measured(&self) -> BTreeMap<String, Measured> {
         let mut ids: BTreeMap<String, Vec<u32>> = BTreeMap::new();
-        // Point 0 is that of the calibration.
+        // Point 0 is the calibration.
         for point in self.last().points.iter().filter(|it| it.number.unwrap_or(it.id) != 0) {
             ids.entry(name_of(point)).or_default().push(point.id);
         }
@@ -253,21 +250,21 @@ impl Run {
     }
 }
 
-/// What one run measured of one point.
+/// The measurements of one point in one run.
 struct Measured {
     whole: Window,
     windows: Vec<Window>,
     rate: f64,
 }
 
-/// One run's figure.
+/// A metric of one run.
 #[derive(Clone, Copy, Debug)]
 struct Observation {
     /// Its logarithm.
     value: f64,
-    /// The variance of that within the run.
+    /// The variance of the logarithm within the run.
     within: f64,
-    /// The variance from where in its bucket it lies.
+    /// The variance from the width of its bucket.
     resolution: f64,
 }
 
@@ -275,7 +272,7 @@ impl Measured {
     fn observe(&self, metric: Metric) -> Option<Observation> {
         let value = metric.of(&self.whole, self.rate)?.ln();
         let values = self.windows.iter().map(|window| Some(metric.of(window, self.rate)?.ln()));
-        // Two windows say next to nothing of how windows differ.
+        // Two windows say next to nothing about how windows differ.
         let batches = match values.collect::<Option<Vec<f64>>>() {
             Some(values) if values.len() > 2 && metric != Metric::Count => {
                 squares(&values) / (values.len() - 1) as f64 / values.len() as f64
@@ -299,7 +296,7 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// In a word.
+    /// Its name in a report.
     pub fn word(self) -> &'static str {
         match self {
             Self::Failed => "FAILED",
@@ -320,18 +317,18 @@ pub struct Row {
     pub before: f64,
     /// The same, now.
     pub now: f64,
-    /// How many runs have it, before and now.
+    /// The number of runs that have it, before and now.
     pub runs: (usize, usize),
-    /// By how much it changed, as a share of what it was.
+    /// The relative change.
     pub change: f64,
     /// The change is above this with 99 % confidence.
     pub low: f64,
-    /// And below this.
+    /// The change is below this with 99 % confidence.
     pub high: f64,
-    /// Deviation between runs that this was judged by, as a share.
+    /// The deviation between runs that the judgement used, as a share.
     pub deviation: f64,
-    /// Probability of such a change, or a greater one, if the true one were half the
-    /// limit; adjusted for the number of tests.
+    /// Probability of this change or a greater one if the true change were half the limit, adjusted
+    /// for the number of tests.
     pub p: f64,
     /// The finding.
     pub finding: Finding,
@@ -340,25 +337,24 @@ pub struct Row {
 /// What a gate found.
 #[derive(Clone, Debug)]
 pub struct Judgement {
-    /// What was judged, the worst first.
+    /// All judged metrics, the worst first.
     pub rows: Vec<Row>,
     /// Runs before and now.
     pub runs: (usize, usize),
-    /// What could not be judged: the point and the metric. Too few measurements, or a
-    /// reset that hides how long they took.
+    /// Points and metrics that could not be judged: too few measurements, or a reset that hides
+    /// their time.
     pub too_few: Vec<(String, Metric)>,
     /// Points that only the runs before have.
     pub gone: Vec<String>,
     /// Points that only the runs now have.
     pub new: Vec<String>,
-    /// The deviation between runs that was taken for granted; none where the runs
-    /// themselves told.
+    /// The assumed deviation between runs; none where several runs show it.
     pub assumed: Option<f64>,
 }
 
 impl Judgement {
-    /// By how much the times of most points changed the same way, as a share; none if they did
-    /// not. That may be the machine, or all of the program: nothing is judged against it.
+    /// The relative change of most points' times, if they changed the same way. It may be the
+    /// machine or the whole program, so nothing is judged against it.
     pub fn common(&self) -> Option<f64> {
         let times = self.rows.iter().filter(|row| row.limit.metric.is_time());
         let first = times.clone().map(|row| row.limit.metric).next()?;
@@ -373,8 +369,8 @@ impl Judgement {
     }
 }
 
-/// Judges the points that `admits` lets through. `deviation` is that between runs, as
-/// a share, where there is but one on each side.
+/// Judges the points that `admits` accepts. `deviation` is the assumed deviation between runs, as a
+/// share, where each side has only one.
 pub fn judge(
     before: &[Run],
     now: &[Run],
@@ -436,7 +432,7 @@ struct Tested {
     a: Vec<f64>,
     b: Vec<f64>,
     change: f64,
-    /// How far the 99 % bounds are from it.
+    /// The distance of the 99 % bounds from the change.
     reach: f64,
     deviation: f64,
     p: f64,
@@ -487,8 +483,8 @@ fn test(a: &[Observation], b: &[Observation], limit: Limit, assumed: f64) -> Opt
     Some(Tested { a: x, b: y, change, reach: bound * error, deviation, p })
 }
 
-/// Probability of a value this far beyond, or farther; and how many errors from the
-/// middle the bound of 99 % is. Without degrees of freedom the error is known.
+/// The probability of a value at least this far beyond, and the distance of the 99 % bound in
+/// standard errors. Without degrees of freedom, the error counts as known.
 fn tail(beyond: f64, error: f64, freedom: f64) -> (f64, f64) {
     let level = 1.0 - LEVEL;
     let (cdf, bound): (Box<dyn Fn(f64) -> f64>, f64) = match StudentsT::new(0.0, 1.0, freedom) {
@@ -498,7 +494,7 @@ fn tail(beyond: f64, error: f64, freedom: f64) -> (f64, f64) {
             (Box::new(move |x| normal.sf(x)), normal.inverse_cdf(level))
         }
     };
-    // Figures that do not vary at all: any difference is one.
+    // If figures do not vary at all, any difference is real.
     let p = if error > 0.0 { cdf(beyond / error) } else { f64::from(beyond <= 0.0) };
     (p, bound)
 }
@@ -507,7 +503,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Squares about the mean.
+/// Sum of squared distances from the mean.
 fn squares(values: &[f64]) -> f64 {
     let mean = mean(values);
     values.iter().map(|value| (value - mean) * (value - mean)).sum()

@@ -1,4 +1,4 @@
-//! Files compressed with Zstandard, with a checksum of what is in them.
+//! Files compressed with Zstandard, with a checksum of their content.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -10,17 +10,17 @@ use super::input;
 
 /// What every frame of Zstandard begins with (RFC 8878, 3.1.1).
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// The library's own middle between time and size.
+/// The library's default compromise between time and size.
 const LEVEL: i32 = 3;
-/// Most bytes of a copy of a segment that are made of a file, nearly all of them zeros
-/// that take no memory.
+/// Most bytes that a copy of a segment may unpack to; nearly all of them are zeros that take no
+/// memory.
 const LIMIT: u64 = 4 << 30;
-/// Most bytes of text that are made of one byte: those of snapshots become some 15, or
-/// 200 where all cells are alike. All of them stay in memory until they are read.
+/// Most bytes of text that one byte may unpack to. Snapshots unpack to some 15, or to 200 where all
+/// cells are alike. All of them stay in memory until they are read.
 const TIMES: u64 = 1024;
-/// A file may have as many in any case.
+/// A file may always unpack to this many.
 const MIN_BYTES: u64 = 16 << 20;
-/// Bytes that are looked at before the others are unpacked.
+/// Bytes that are unpacked first, to see what the file is.
 const START: usize = 64 << 10;
 
 /// Whether a file of this name is to be compressed.
@@ -45,7 +45,7 @@ pub fn write<W: Write>(
     Ok(())
 }
 
-/// A compressed file, as far as it was unpacked: its start.
+/// A compressed file of which only the start has been unpacked.
 pub struct Compressed<'a> {
     start: Vec<u8>,
     rest: Decoder<'static, &'a [u8]>,
@@ -70,17 +70,16 @@ pub fn unpack(bytes: &[u8]) -> Result<Compressed<'_>> {
 }
 
 impl<'a> Compressed<'a> {
-    /// The first bytes of what is in it.
+    /// The first bytes of its content.
     pub fn start(&self) -> &[u8] {
         &self.start
     }
 
-    /// All of a text, for which memory is taken as it unfolds, and no more than
-    /// texts of this kind take.
+    /// All of a text. Memory is taken as it unpacks, up to the limit for texts.
     ///
     /// # Errors
     ///
-    /// In words, if it is damaged, or unfolds into more.
+    /// In words, if it is damaged, or unpacks to more.
     pub fn text(self) -> Result<Vec<u8>> {
         let most = (self.len * TIMES).clamp(MIN_BYTES, input::MAX_BYTES);
         self.up_to(most)
@@ -94,8 +93,7 @@ impl<'a> Compressed<'a> {
         Ok(whole)
     }
 
-    /// The bytes one after the other, for whoever keeps few of them. What goes wrong on
-    /// the way is to be [explained](explain).
+    /// A reader of the bytes, for callers that keep few of them. [Explain](explain) its errors.
     pub fn reader(self) -> impl Read + use<'a> {
         self.bounded(LIMIT)
     }
@@ -106,7 +104,7 @@ impl<'a> Compressed<'a> {
     }
 }
 
-/// Bytes of which there must not be more than so many.
+/// A reader that fails after a number of bytes.
 struct Bounded<R> {
     from: R,
     most: u64,
@@ -115,7 +113,7 @@ struct Bounded<R> {
 
 impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        // One more is asked for, to see whether there is one.
+        // One more byte is asked for, to see whether there is one.
         let room = usize::try_from(self.left.saturating_add(1)).unwrap_or(usize::MAX);
         let room = room.min(to.len());
         let found = self.from.read(&mut to[..room])?;
@@ -132,7 +130,7 @@ impl<R: Read> Read for Bounded<R> {
     }
 }
 
-/// Says what is the matter with a compressed file of so many bytes.
+/// Explains an error of a compressed file of this length.
 pub fn explain(error: io::Error, len: u64) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => anyhow!(

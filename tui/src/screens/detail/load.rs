@@ -21,12 +21,12 @@ use crate::units;
 
 /// Lines of the picture.
 const ROWS: usize = 4;
-/// Columns of what stands at its left.
+/// Columns of the labels at its left.
 const LABEL: usize = 8;
 /// Columns between two marks of the axis, at least; and marks, at most.
 const BETWEEN_MARKS: u64 = 12;
 const MARKS: u64 = 12;
-/// How far the marks of the axis may be apart, seconds.
+/// Possible distances of the axis's marks, seconds.
 const STEPS: [u64; 15] =
     [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400];
 const NS: f64 = 1e9;
@@ -65,8 +65,8 @@ struct Picture<'a> {
     columns: usize,
     /// Ticks of a column.
     ticks: u64,
-    /// Where the first column begins, and where the last ends. Columns lie on a
-    /// grid, so that none changes while they move to the left.
+    /// Where the first column begins and the last ends. Columns lie on a grid, so none changes
+    /// while it moves to the left.
     from: i128,
     until: i128,
     slices: Vec<Option<Slice>>,
@@ -150,8 +150,8 @@ impl<'a> Picture<'a> {
         drawn.into_iter().enumerate().map(line).collect()
     }
 
-    /// Of what follows the time before now; of what is held the time of day, since
-    /// that does not change while one looks at it.
+    /// The axis: time before now while it follows, time of day while it is held, since that does
+    /// not change meanwhile.
     fn axis(&self, styles: &Styles) -> Line<'static> {
         let span = self.view.span_seconds();
         let marks = (self.columns as u64 / BETWEEN_MARKS).clamp(1, MARKS);
@@ -183,7 +183,7 @@ impl<'a> Picture<'a> {
             put(self.columns.saturating_sub(now.len()), now);
         } else {
             let rate = self.snapshot.clock.ticks_per_second;
-            // When the clock of the segment began, by the one on the wall.
+            // When the segment's clock began, by the wall clock.
             let zero =
                 self.snapshot.taken_unix_ns as f64 - self.snapshot.elapsed_ticks as f64 / rate * NS;
             let step_ns = step as f64 * NS;
@@ -213,7 +213,7 @@ fn words(seconds: u64) -> String {
     }
 }
 
-/// A moment before now, in the unit of the step between such.
+/// A moment before now, in the unit of the marks' distance.
 fn before(seconds: u64, step: u64) -> String {
     match step {
         0..60 => format!("{seconds}s"),

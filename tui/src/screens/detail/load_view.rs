@@ -1,8 +1,7 @@
 //! Which part of a point's load history the user looks at.
 //!
-//! It ends now until the user moves back in time; then it is held where it is, so
-//! that what is looked at does not move away, and other points can be looked at
-//! in the same part of the time.
+//! It ends now until the user moves back in time. Then it is held where it is, so that it does not
+//! move away, and other points can be seen in the same part of the time.
 
 use std::time::Instant;
 
@@ -20,10 +19,9 @@ const FIRST: usize = 4;
 pub struct LoadView {
     /// Place among [`SPANS`].
     span: usize,
-    /// Where the part looked at ends, ticks since the segment was created; none
-    /// while that is now.
+    /// Where the part ends, ticks since the segment was created; none while it ends now.
     until: Option<u64>,
-    /// It was just changed, and is to be brought into view.
+    /// It was just changed and must be brought into view.
     pub(super) wanted: bool,
 }
 
@@ -34,7 +32,7 @@ impl Default for LoadView {
 }
 
 impl LoadView {
-    /// How long a part is looked at, seconds.
+    /// The length of the part, seconds.
     pub fn span_seconds(&self) -> u64 {
         SPANS[self.span]
     }
@@ -49,7 +47,7 @@ impl LoadView {
         self.until.map_or(now, |until| until.min(now))
     }
 
-    /// A quarter of the picture back in time, or on.
+    /// Moves a quarter of the picture back in time, or on.
     pub(super) fn pan(&mut self, later: bool, common: &mut Common, now: Instant) {
         self.wanted = true;
         if !Time::of(common).is_some_and(|time| self.pan_within(later, time)) {
@@ -57,7 +55,7 @@ impl LoadView {
         }
     }
 
-    /// Less of the time, or more.
+    /// Shows less of the time, or more.
     pub(super) fn zoom(&mut self, closer: bool, common: &mut Common, now: Instant) {
         self.wanted = true;
         let Some(time) = Time::of(common) else {
@@ -75,7 +73,7 @@ impl LoadView {
         }
     }
 
-    /// To the oldest load that is known.
+    /// Goes to the oldest known load.
     pub(super) fn oldest(&mut self, common: &mut Common, now: Instant) {
         self.wanted = true;
         match Time::of(common) {
@@ -89,7 +87,7 @@ impl LoadView {
         }
     }
 
-    /// To what is now.
+    /// Goes to now, and follows it.
     pub(super) fn newest(&mut self) {
         self.wanted = true;
         self.until = None;
@@ -99,7 +97,7 @@ impl LoadView {
         self.until = (until < now).then_some(until);
     }
 
-    /// To the part whose middle this one has, of the next length.
+    /// Takes the next length and keeps the middle.
     fn zoom_within(&mut self, closer: bool, time: Time) {
         let before = time.ticks(self.span_seconds());
         self.span = match closer {
@@ -113,7 +111,7 @@ impl LoadView {
         }
     }
 
-    /// A quarter of its length back or on; false if there is nothing older.
+    /// Moves a quarter of its length back or on; false if there is nothing older.
     fn pan_within(&mut self, later: bool, time: Time) -> bool {
         let (now, until) = (time.now, self.until(time.now));
         let step = (time.ticks(self.span_seconds()) / 4).max(1);
@@ -132,7 +130,7 @@ impl LoadView {
 /// What is known of the time.
 #[derive(Clone, Copy)]
 struct Time {
-    /// From here on it is known.
+    /// The load is known from here on.
     from: u64,
     now: u64,
     ticks_per_second: f64,
@@ -150,7 +148,7 @@ impl Time {
 }
 
 impl Time {
-    /// Of the load of the point under the cursor; none where nothing is known of it.
+    /// The known time of the load of the point under the cursor, if any.
     fn of(common: &Common) -> Option<Self> {
         let snapshot = common.model.snapshot()?;
         Some(Self {

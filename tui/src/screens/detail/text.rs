@@ -21,7 +21,7 @@ use crate::units::{self, NONE, Scale};
 const WIDE: usize = 80;
 /// Columns of the figures where the histogram stands beside them.
 const FIGURES: usize = 35;
-/// From this width on the histogram also sums its shares up.
+/// From this width on, the histogram has cumulative shares.
 const SUMS: usize = 60;
 /// Said while the line has not brought all of a point.
 const STILL_TO_COME: &str =
@@ -30,7 +30,7 @@ const STILL_TO_COME: &str =
 const BARS: (usize, usize) = (13, 24);
 /// The tables below the figures: the first is the one whose columns can be chosen.
 pub(super) const TABLES: [&SumsTable; 3] = [&sums::THREADS, &sums::VARIANTS, &sums::CALLS];
-/// The quantiles told of a point.
+/// The quantiles that are shown.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
 pub(super) fn heading(figures: &Figures, styles: &Styles) -> Line<'static> {
@@ -75,9 +75,9 @@ pub(super) struct Choices<'a> {
 #[derive(Default)]
 pub(super) struct Text {
     pub(super) lines: Vec<Line<'static>>,
-    /// Which of them the load history has: the first, and behind the last.
+    /// The lines of the load history: the first, and the one behind the last.
     pub(super) load: (usize, usize),
-    /// Which of them are headings of tables, with their columns.
+    /// The lines that are headings of tables, with their columns.
     pub(super) heads: Vec<(usize, Grid)>,
 }
 
@@ -127,7 +127,7 @@ impl Text {
         let load = load::lines(choices.load, common, figures, styles, width);
         let load: Vec<TextLine> = load.into_iter().map(|line| (line, None)).collect();
         let below = [pane.amounts(width), load, pane.lanes(width), pane.calls(common, width)];
-        // What else there is leaves it so many lines; the point's heading has one more.
+        // Lines that the rest leaves for the histogram; the point's heading takes one more.
         let others = 1 + lines.len() + below.iter().map(Vec::len).sum::<usize>();
         let around = 1 + usize::from(pane.window_stats.is_some());
         let room = height.saturating_sub(others);
@@ -227,7 +227,7 @@ impl Pane<'_> {
         let rate = format!("  {rate}/s{fenced}");
         let load = figures.load().map_or(NONE.into(), |load| format!("{}%", units::percent(load)));
         let is_wall = figures.point().wall;
-        // What no thread has for itself.
+        // Figures that no thread has for itself.
         let of_threads = ["exclusive", "off CPU", "switches"];
         let (of, inclusive) =
             if is_wall { (" of the time", "wall time") } else { (" of one CPU", "inclusive") };
@@ -289,14 +289,14 @@ impl Pane<'_> {
             (HistogramWindow::All, _) | (_, None) => "all".into(),
             (HistogramWindow::Mark, Some(_)) if seconds == 0.0 => "from now on".into(),
             (HistogramWindow::Mark, Some(window_stats)) => {
-                let window = if window_stats.is_marked { "since the mark" } else { "since opened" };
-                format!("last {}, {window}", units::duration(seconds))
+                let since = if window_stats.is_marked { "since the mark" } else { "since opened" };
+                format!("last {}, {since}", units::duration(seconds))
             }
             (_, Some(_)) => format!("last {}", units::duration(seconds)),
         }
     }
 
-    /// What the window comes to, below its histogram.
+    /// The sums of the window, below its histogram.
     fn summary(&self, window_stats: &WindowStats, quantiles: Option<[u64; 4]>) -> Line<'static> {
         let mut text = format!(" {} calls", units::count(window_stats.count));
         if let Some(mean) = window_stats.mean {
@@ -374,7 +374,7 @@ impl Pane<'_> {
         sums::lines(table, chosen, rows, renamed, (blanks, width), &self.scale, self.styles)
     }
 
-    /// What its regions carry, and their figures by that.
+    /// The amounts of its regions, and its figures by amounts.
     fn amounts(&self, width: usize) -> Vec<TextLine> {
         let rate = |rate: Option<f64>| rate.map_or(NONE.into(), units::si);
         let amounts: Vec<_> = self.figures.amounts().collect();
@@ -398,7 +398,7 @@ impl Pane<'_> {
             let name = if each.is_empty() { "other".into() } else { each.join(" ") };
             Sums { name, rate: variant.rates[0], total: variant.total, ..Sums::default() }
         });
-        // The first is what bounds most.
+        // The first amount is usually the bound.
         let of = format!("{}/s", first.name);
         let variants = self.table(1, &rows.collect::<Vec<_>>(), Some((sums::RATE, &of)), width);
         lines.into_iter().map(|line| (line, None)).chain(variants).collect()
@@ -412,7 +412,7 @@ impl Pane<'_> {
             Who::Top => "(top level)".into(),
             Who::Others => "(other callers)".into(),
         };
-        // Regions that are open have called already.
+        // Open regions have called others already.
         let open = self.figures.open().and_then(|open| open.on_cpu).unwrap_or(0);
         let all = self.figures.total().inclusive.saturating_add(open);
         let row = |one: &Related| {
@@ -444,16 +444,16 @@ impl Pane<'_> {
         self.table(0, &rows.collect::<Vec<_>>(), None, width)
     }
 
-    /// What its open regions have come to.
+    /// The time of its open regions so far.
     fn open(&self) -> Vec<Line<'static>> {
         let Some(open) = self.figures.open() else { return Vec::new() };
         let ticks = |ticks: Option<u64>| self.ticks(ticks.map(|ticks| ticks as f64));
-        // One that began after the moment of the picture has no time yet.
-        let window = match open.span {
+        // A region that began after the snapshot has no time yet.
+        let since = match open.span {
             0 => "just begun".into(),
             span => format!("for {}", ticks(Some(span))),
         };
-        let mut rows = vec![("open", format!("{} {window}", open.count))];
+        let mut rows = vec![("open", format!("{} {since}", open.count))];
         match open.on_cpu {
             Some(_) => {
                 rows.push(("  on CPU", format!("{} so far", ticks(open.on_cpu))));
@@ -473,7 +473,7 @@ impl Pane<'_> {
 
 /// The percentiles that fall into a bar.
 fn marks(bar: &Bar, quantiles: Option<[u64; 4]>) -> String {
-    // The last one seldom has a bar of its own, nor room beside others.
+    // The last quantile seldom has a bar of its own, or room beside others.
     let marked = QUANTILES.iter().zip(quantiles.into_iter().flatten()).take(3);
     marked
         .filter(|(_, value)| (bar.low..bar.high).contains(&(*value as f64)))
