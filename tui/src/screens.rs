@@ -1,6 +1,6 @@
-//! The screens: one type each, with its state, its keys, what a click on it means, its rows
-//! and how it is drawn. A new one is a file in `screens/`, a line in the list here, and a name
-//! and a key in [`crate::common`].
+//! The screens. Each is a type with its state, its keys, its rows, its drawing, and what a click on
+//! it means. A new one is a file in `screens/`, a line in the list here, and a name and a key in
+//! [`crate::common`].
 //!
 //! ```text
 //! keys, clicks -> App -> the screen that is shown -> Outcome -> App
@@ -49,7 +49,7 @@ use crate::source::{Candidate, Looking, ProcessGroup};
 use crate::styles::{Styles, wrapped};
 use crate::summing::Sight;
 
-/// What a screen without rows says of the filter that hides them all.
+/// The text of a screen whose rows are all hidden by the filter.
 fn nothing_passes(common: &Common, width: usize, styles: &Styles) -> Paragraph<'static> {
     let mut text = " no point passes the filter: / and Esc shows all".to_owned();
     if let Some(why) = common.filter.unknown_words() {
@@ -117,9 +117,9 @@ screens! {
     Waiting waiting Waiting;
 }
 
-/// What is to be done when a screen has done its part.
+/// What the app must do after a screen has done its part.
 pub enum Outcome {
-    /// Nothing: it was not the screen's.
+    /// The action was not for the screen.
     Pass,
     /// Nothing more.
     Done,
@@ -139,7 +139,7 @@ pub enum Outcome {
     ShowPoints(Filter, String),
 }
 
-/// A screen. What a method leaves out, most screens do not need.
+/// A screen. The methods' defaults are right for most screens.
 pub trait View {
     /// Its keys.
     fn keys(&self) -> KeyMap;
@@ -147,22 +147,22 @@ pub trait View {
     /// Draws it. Drawing changes nothing.
     fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles);
 
-    /// The signs and words on it that need a word in the help.
-    fn legend(&self, _look: &Styles) -> Vec<(String, &'static str)> {
+    /// Signs and words on it that the help explains.
+    fn legend(&self, _styles: &Styles) -> Vec<(String, &'static str)> {
         Vec::new()
     }
 
-    /// What it shows of a snapshot, for a line that brings no more.
+    /// The parts of a snapshot that it shows, so that a slow line brings only these.
     fn looks_at(&self, _common: &Common) -> Looking {
         Looking::default()
     }
 
-    /// Does what a key asks for, if that is its own.
+    /// Does an action, if it is one of its own.
     fn act(&mut self, _action: Action, _common: &mut Common, _now: Instant) -> Outcome {
         Outcome::Pass
     }
 
-    /// The filter of its rows and what these are, where they are no points.
+    /// The filter of its rows and what they are called, where they are not points.
     fn own_filter(&mut self) -> Option<(&mut Filter, &'static str)> {
         None
     }
@@ -190,12 +190,12 @@ pub trait View {
         self.select(place, common, now);
     }
 
-    /// Moves what is seen by lines, for the wheel and the page keys.
+    /// Scrolls by lines, for the wheel and the page keys.
     fn scroll(&mut self, lines: isize, common: &mut Common, now: Instant) {
         self.walk(lines, common, now);
     }
 
-    /// What was chosen of its table; none where it has none.
+    /// The user's choices for its table, if it has one.
     fn table(&self) -> Option<&Chosen> {
         None
     }
@@ -205,7 +205,7 @@ pub trait View {
         None
     }
 
-    /// Whether a column of the table says something of what is watched.
+    /// Whether a column of the table has something to show here.
     fn offers(&self, _key: &str, _common: &Common) -> bool {
         true
     }
@@ -215,8 +215,8 @@ pub trait View {
         None
     }
 
-    /// The row under the cursor as text, and what it is called; where there is none, the
-    /// point that the keys mean is copied.
+    /// The name and the text of the row under the cursor, for the clipboard; none where the point
+    /// that the keys mean is copied.
     fn copied(&self, _common: &Common) -> Option<(String, String)> {
         None
     }
@@ -226,7 +226,7 @@ pub trait View {
         Rect { height: 0, ..body }
     }
 
-    /// The heading in this column of the line above the rows, if they can be sorted by it.
+    /// The key of the heading at this column, if rows can be sorted by it.
     fn heading_at(&self, x: u16, body: Rect, common: &Common) -> Option<&'static str> {
         let key = self.grid(body.width.into(), common)?.key_at(x.into());
         key.filter(|key| self.table().is_some_and(|table| table.sorts(key)))
@@ -248,28 +248,28 @@ pub trait View {
         common.selected
     }
 
-    /// Whether it is about one point, which stays whatever becomes of its row.
+    /// Whether it is about one point, which stays even if its row goes.
     fn holds_point(&self) -> bool {
         false
     }
 
-    /// Whether it is the table that everything begins at; above it there is a line about the
-    /// process, and Enter on a row explains what was lost.
+    /// Whether it is the main table. Above it there is a line about the process, and Enter on a row
+    /// explains losses.
     fn is_table(&self) -> bool {
         false
     }
 
-    /// Whether it has rows for the points that pass the filter, and no others.
+    /// Whether its rows are the points that pass the filter.
     fn is_filtered(&self) -> bool {
         false
     }
 
-    /// Whether it shows what the rings hold, which is not looked at otherwise.
+    /// Whether it shows the rings' records, which are not read otherwise.
     fn wants_records(&self) -> bool {
         false
     }
 
-    /// Takes over what a snapshot has of the rings.
+    /// Takes the rings' records from a snapshot.
     fn take_records(&mut self, _snapshot: &Snapshot) {}
 
     /// Whether processes are looked for while it is shown.
@@ -277,27 +277,27 @@ pub trait View {
         false
     }
 
-    /// Takes over what looking for processes brought.
+    /// Takes the result of looking for processes.
     fn discovered(&mut self, _common: &mut Common) -> Outcome {
         Outcome::Done
     }
 
-    /// Another process is watched from now on.
+    /// Forgets the last process; another one is watched from now on.
     fn forget(&mut self) {}
 
-    /// It is turned to.
+    /// Prepares to be shown.
     fn begin(&mut self, _common: &mut Common, _now: Instant) {}
 
-    /// There are new figures while it is shown.
+    /// Takes new figures while it is shown.
     fn update(&mut self, _common: &mut Common, _now: Instant) -> Outcome {
         Outcome::Done
     }
 
-    /// Another moment of a recording is shown, and not the next one.
+    /// Follows a jump to another moment of a recording.
     fn jump(&mut self, _common: &mut Common, _is_shown: bool) {}
 
-    /// Puts its rows in order, or keeps them while the cursor moves, and sees that the point
-    /// under the cursor has one.
+    /// Puts its rows in order, or keeps their order while the cursor moves, and makes sure that the
+    /// cursor is on a row.
     fn arrange(&mut self, common: &mut Common) {
         common.select_among(&[]);
     }
@@ -305,25 +305,25 @@ pub trait View {
     /// Compares with this baseline from now on.
     fn compare_with(&mut self, _baseline: &Baseline, _common: &Common) {}
 
-    /// Time between two looks at the stacks of open regions; none where it asks for none.
+    /// Time between two samples of the open stacks; none if it needs none.
     fn samples_every(&self) -> Option<Duration> {
         None
     }
 
-    /// Takes the stacks that are open now, thread by thread.
+    /// Takes a sample of the open stacks, thread by thread.
     fn sample(&mut self, _stacks: &[(u32, Vec<u32>)], _common: &Common) {}
 
-    /// Whether something goes on beside it that [`Self::tick`] will bring to an end.
+    /// Whether something runs in the background that [`Self::tick`] will finish.
     fn is_busy(&self) -> bool {
         false
     }
 
-    /// A poll is due, whichever screen is shown.
+    /// Called at each poll, whichever screen is shown.
     fn tick(&mut self, _common: &mut Common, _now: Instant) {}
 
-    /// Mends what the size of the body has made untrue, such as a cursor out of sight.
-    /// Returns whether anything changed by that.
-    fn settle(&mut self, body: Rect, common: &mut Common, _look: &Styles) -> bool {
+    /// Adapts to the size of the body, for instance a cursor out of sight. Returns whether anything
+    /// changed.
+    fn settle(&mut self, body: Rect, common: &mut Common, _styles: &Styles) -> bool {
         common.rows = usize::from(self.rows(body).height).max(1);
         common.scroll.settle(common.rows, self.cursor(common))
     }
@@ -366,7 +366,7 @@ fn click_table<V: View + ?Sized>(
     Outcome::Done
 }
 
-/// What the table of points shows.
+/// The sight of the table of points.
 fn sight_of_rows(common: &Common) -> Sight {
     Sight {
         extent: Extent::Sums,
@@ -376,10 +376,10 @@ fn sight_of_rows(common: &Common) -> Sight {
     }
 }
 
-/// What goes on where no point is shown: the lines above and the loads.
+/// The sight of a screen without points: the lines above it and the loads.
 fn sight_of_none(common: &Common) -> Sight {
     let sight = sight_of_rows(common);
-    // Which points pass is not known without their threads.
+    // Without their threads, it is unknown which points pass.
     let extent = if sight.by_thread { Extent::Sums } else { Extent::Loads };
     Sight { extent, ..sight }
 }

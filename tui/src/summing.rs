@@ -1,5 +1,4 @@
-//! What a viewer elsewhere looks at, and no more: what the table of points shows, in a hundredth
-//! of the bytes.
+//! Sums for a remote viewer: what the table of points shows, in a hundredth of the bytes.
 //!
 //! ```text
 //! all     a cell for each point and thread, a histogram in each; edges
@@ -7,9 +6,9 @@
 //!         what open regions have of their own
 //! ```
 //!
-//! A point that is looked at by itself stays whole. Of one that passes no filter there is what its
-//! load follows from: the lines above the table are of all points. Points with amounts and
-//! parallel regions keep their cells, since the table shows more of them than sums.
+//! A point that is looked at by itself stays whole. A point that does not pass the filter keeps
+//! what its load needs, since the lines above the table are about all points. Points with amounts
+//! and parallel regions keep their cells, since the table shows more of them than sums.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -26,11 +25,11 @@ use crate::snapshot::{Cell, Edge, Extent, LaneKind, OPENMP, Point, Snapshot, Sta
 pub struct Sight {
     /// How much of each point.
     pub extent: Extent,
-    /// The points that so much is looked at of; of others, what their loads follow from.
+    /// The points that are wanted in this extent; others have what their loads need.
     pub filter: Filter,
-    /// Each thread's part in those is looked at.
+    /// Whether each thread's part in them is wanted.
     pub by_thread: bool,
-    /// Points that are looked at whole, whether they pass or not.
+    /// Points that are wanted whole, whether they pass or not.
     pub whole: BTreeSet<u32>,
 }
 
@@ -52,11 +51,11 @@ enum Shown {
 #[derive(Default)]
 pub(crate) struct Summing {
     known: HashMap<u32, Known>,
-    /// The points whose quantiles are worked out first next time, from this id on.
+    /// The first point whose quantiles are computed next time.
     next: u32,
 }
 
-/// What was made of a point's cells.
+/// The sums of a point's cells.
 #[derive(Default)]
 struct Known {
     from: Vec<Arc<Cell>>,
@@ -85,8 +84,8 @@ impl Sight {
 }
 
 impl Summing {
-    /// Makes a snapshot of what is looked at. Where many points change at once, some keep the
-    /// quantiles of the snapshot before, and get theirs with the next.
+    /// Makes a snapshot of what is wanted. Where many points change at once, some keep the
+    /// quantiles of the snapshot before and get new ones with the next.
     pub(crate) fn sum(&mut self, snapshot: &Snapshot, sight: &Sight) -> Snapshot {
         let mut cells = Vec::new();
         let mut rest = snapshot.cells.as_slice();
@@ -156,7 +155,7 @@ impl Summing {
         }
     }
 
-    /// Works out the quantiles of as many points as a few milliseconds allow, in turn.
+    /// Computes the quantiles of as many points as a few milliseconds allow, in turn.
     fn work_out_quantiles(&mut self, points: &[Point]) {
         let first = points.partition_point(|point| point.id < self.next);
         let mut left = BUCKETS_AT_ONCE;

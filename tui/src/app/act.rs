@@ -1,5 +1,4 @@
-//! What each action does: one on an overlay first, then what the screen makes of it, then
-//! what it means everywhere.
+//! Carries out actions: first on an overlay, then on the screen, then what they mean everywhere.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -17,13 +16,12 @@ use crate::source::Refusal;
 use crate::text;
 use crate::units::Unit;
 
-/// Said where what is asked for needs more than sums, and that did not come in time.
+/// Shown where an action needs more than sums, and that did not come in time.
 const TOO_SLOW: &str = "expected all figures, found the line too slow for them: try again";
 /// The poll intervals that `+` and `-` walk through, milliseconds.
 const INTERVALS_MS: [u64; 7] = [100, 200, 500, 1000, 2000, 5000, 10_000];
 
-/// Whether a file of this name is to hold the segment itself, as it is now:
-/// `NAME.pfp`, or `NAME.pfp.zst`.
+/// Whether a file of this name gets a copy of the segment: `NAME.pfp` or `NAME.pfp.zst`.
 fn is_raw(path: &Path) -> bool {
     let ends = |path: &Path| path.extension().is_some_and(|end| end == "pfp");
     ends(path) || zstd_file::is_named(path) && ends(&path.with_extension(""))
@@ -42,7 +40,7 @@ impl App {
         self.complete_screen(now);
     }
 
-    /// Does what the screen has left to do.
+    /// Carries out a screen's outcome.
     pub(super) fn carry_on(&mut self, outcome: Outcome, now: Instant) {
         match outcome {
             Outcome::Pass | Outcome::Done => {}
@@ -62,7 +60,7 @@ impl App {
         }
     }
 
-    /// Does what means the same on all screens.
+    /// Carries out an action that means the same on all screens.
     fn act_anywhere(&mut self, action: Action, now: Instant) {
         match action {
             Action::Quit => self.quit = true,
@@ -122,7 +120,7 @@ impl App {
             Action::Seek => self.ask_moment(now),
             Action::PlaySlower => self.change_speed(false, now),
             Action::PlayFaster => self.change_speed(true, now),
-            // These are a screen's or an overlay's own, and this one has no use for them.
+            // Actions of other screens and overlays.
             _ => {}
         }
     }
@@ -132,7 +130,7 @@ impl App {
         view.walk(rows, common, now);
     }
 
-    /// Moves what is seen by lines, of the help or of the screen.
+    /// Scrolls the help or the screen by lines.
     pub(super) fn scroll(&mut self, lines: isize, now: Instant) {
         if let Some(Overlay::Help(offset)) = &mut self.overlay {
             *offset = offset.saturating_add_signed(lines);
@@ -150,7 +148,7 @@ impl App {
 
     /// Turns to a screen.
     pub(super) fn show(&mut self, screen: Screen, now: Instant) {
-        // The detail and the choice of a process lie on top of another screen.
+        // The detail and the picker lie on top of another screen.
         let is_below =
             |screen: Screen| screen.tab().is_some() && !self.screens.get(screen).holds_point();
         if is_below(self.screen) {
@@ -170,8 +168,8 @@ impl App {
         view.arrange(common);
     }
 
-    /// Gives the screens what the rings hold now. In a pause they have what the rings
-    /// held when that began.
+    /// Gives the screens the rings' records of now. In a pause they keep the records from its
+    /// begin.
     pub(super) fn look_at_records(&mut self, now: Instant) {
         let status = self.common.status();
         let (Some(snapshot), Some(session)) =
@@ -181,7 +179,7 @@ impl App {
         };
         match status {
             Status::Paused => {}
-            // Of the figures' own moment, a busy ring may hold nothing any more.
+            // A busy ring may have overwritten the records of the figures' own moment.
             Status::Live => match session.poll() {
                 Ok(mut snapshot) => {
                     session.add_records(&mut snapshot);
@@ -196,7 +194,7 @@ impl App {
         }
     }
 
-    /// Gives what a snapshot has of the rings to all screens that show it.
+    /// Gives a snapshot's records to all screens.
     pub(super) fn take_records(&mut self, snapshot: &Snapshot) {
         for screen in self.screens.all_mut() {
             screen.take_records(snapshot);
@@ -247,7 +245,7 @@ impl App {
         }
     }
 
-    /// What the keys mean.
+    /// The point that the keys mean: its id, state and name.
     pub(super) fn point_meant(&self) -> Option<(u32, PointState, String)> {
         let meant = self.meant()?;
         Some((meant.id(), meant.state(), self.common.full_name(meant)))
@@ -274,7 +272,7 @@ impl App {
         }
     }
 
-    /// Makes what was measured since the baseline the next one; the first one is
+    /// Takes what was measured since the last baseline as the next one; the first baseline is
     /// everything so far.
     fn take_baseline(&mut self, now: Instant) {
         if !self.complete(now) {
@@ -368,7 +366,7 @@ impl App {
                 self.common.notify(Level::Info, now, format!("wrote {shown}"));
             }
             Err(WriteError::Exists) => self.overlay = Some(Overlay::Replace(prompt)),
-            // What was typed stays to be mended.
+            // The text stays so that the user can correct it.
             Err(WriteError::Io(error)) => {
                 self.overlay = refused(format!("not written: {error}"));
                 self.common

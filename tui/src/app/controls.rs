@@ -1,5 +1,4 @@
-//! What the user changes in the watched program: one point, or all that are
-//! shown.
+//! Changes in the watched program: one point, or all that are shown.
 
 use std::time::Instant;
 
@@ -29,8 +28,8 @@ impl App {
         }
     }
 
-    /// Off with all points shown; if none of them measures, on again with those that
-    /// were switched off here, or else with all of them.
+    /// Switches all shown points off. If none of them measures, switches on again those that were
+    /// switched off here, or else all.
     pub(super) fn toggle_all(&mut self, now: Instant) {
         let on = !self.shown().any(|figures| figures.state() == PointState::On);
         let differs = |figures: &&Figures| (figures.state() == PointState::On) != on;
@@ -42,14 +41,14 @@ impl App {
         self.ask(Question::Switch { ids, on }, now);
     }
 
-    /// The point that is meant afresh.
+    /// Asks whether to reset the point that the keys mean.
     pub(super) fn reset(&mut self) {
         if let Some((id, _, _)) = self.point_meant() {
             self.overlay = Some(Overlay::Ask(Question::Reset { ids: vec![id] }));
         }
     }
 
-    /// All points shown afresh.
+    /// Asks whether to reset all shown points.
     pub(super) fn reset_all(&mut self, now: Instant) {
         let ids = self.shown().map(Figures::id).collect();
         self.ask(Question::Reset { ids }, now);
@@ -62,13 +61,13 @@ impl App {
     fn ask(&mut self, question: Question, now: Instant) {
         match question.ids() {
             [] => self.common.notify(Level::Info, now, "there is nothing to change"),
-            // That is undone by doing it again.
+            // Pressing the key again undoes it.
             [_] if matches!(question, Question::Switch { .. }) => self.carry_out(question, now),
             _ => self.overlay = Some(Overlay::Ask(question)),
         }
     }
 
-    /// Does what was asked for and answered with yes.
+    /// Carries out a question that was answered with yes.
     pub(super) fn carry_out(&mut self, question: Question, now: Instant) {
         let Some(session) = &mut self.common.session else {
             return;
@@ -83,7 +82,7 @@ impl App {
             Question::Switch { .. } => format!("switched off {which}"),
             Question::Reset { .. } => format!("reset {which}"),
         };
-        // What was changed, and why not everywhere.
+        // Changed points, with the reason where only some processes followed.
         let mut changed = Vec::new();
         let done = change_each(question.ids(), |id| {
             let done = match &question {
@@ -131,7 +130,7 @@ impl App {
         }
     }
 
-    /// Asks for the weight of the point's exponential average.
+    /// Asks for alpha of the point's EWMA.
     pub(super) fn ask_alpha(&mut self) {
         let Some(figures) = self.meant() else {
             return;
@@ -141,7 +140,7 @@ impl App {
         self.overlay = Some(Overlay::Alpha(figures.id(), prompt));
     }
 
-    /// Sets it to what was typed, or says what is wrong with that.
+    /// Sets alpha to what was typed, or says what is wrong with it.
     pub(super) fn set_alpha(&mut self, id: u32, mut prompt: Prompt, now: Instant) {
         let Some(session) = &mut self.common.session else {
             return;
@@ -168,7 +167,7 @@ impl App {
         }
     }
 
-    /// Hands the row to the terminal's clipboard, with the titles of its figures.
+    /// Copies the row to the terminal's clipboard, with the titles of its figures.
     pub(super) fn copy_row(&mut self, now: Instant) {
         let Some((name, row)) = self.view().copied(&self.common).or_else(|| self.row_of_point())
         else {

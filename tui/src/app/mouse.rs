@@ -1,5 +1,5 @@
-//! What the mouse does: the wheel walks, a click selects, a click on what is
-//! selected opens it, a click on a heading sorts.
+//! The mouse: the wheel scrolls, a click selects, a click on a selected row opens it, a click on a
+//! heading sorts.
 
 use std::time::Instant;
 
@@ -9,11 +9,11 @@ use super::App;
 use crate::common::{Overlay, Target};
 use crate::screens::Outcome;
 
-/// Rows that a notch of the wheel walks over.
+/// Rows per notch of the wheel.
 const NOTCH: isize = 3;
 
 impl App {
-    /// Takes in what the mouse did; returns whether it meant anything.
+    /// Handles a mouse event; returns whether it meant anything.
     pub fn mouse(&mut self, event: MouseEventKind, target: Target, now: Instant) -> bool {
         let in_prompt = !matches!(self.overlay, None | Some(Overlay::Help(_)));
         match (event, target) {
@@ -41,7 +41,7 @@ impl App {
         true
     }
 
-    /// To the row of this place.
+    /// Goes to the row at this place.
     #[cfg(test)]
     pub(crate) fn walk_to(&mut self, place: usize, now: Instant) {
         let (view, common) = self.view_mut();

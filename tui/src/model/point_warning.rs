@@ -1,9 +1,9 @@
-//! What makes the figures of a point other than they seem.
+//! Reasons to read a point's figures with care.
 
 use super::Figures;
 use crate::snapshot::PointState;
 
-/// Something about a point that its figures alone do not tell.
+/// Something about a point that its figures do not show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PointWarning {
     /// It was begun twice without an end.
@@ -12,17 +12,17 @@ pub enum PointWarning {
     Overflow,
     /// Its time is a device's.
     Device,
-    /// Its time is the clock's.
+    /// Its time is the wall clock's.
     Wall,
     /// Its measurements are so short that measuring them decides their length.
     Short,
 }
 
-/// A mean below this many times the cost of a begin and end is not to be believed.
+/// A mean below this many times the cost of a begin and end is not exact.
 ///
-/// The stamps do not wait for what a region has begun, and a processor has up to some
-/// 500 instructions under way. A chain of multiplications of 91 ns was measured as 43,
-/// one of 182 ns as 136, where a begin and end cost 19.
+/// Stamps do not wait for a region's work, and a processor has up to some 500 instructions under
+/// way. A chain of multiplications of 91 ns was measured as 43, one of 182 ns as 136, where a begin
+/// and end cost 19.
 const SHORT: f64 = 10.0;
 
 impl PointWarning {
@@ -79,13 +79,13 @@ impl PointWarning {
 }
 
 impl Figures {
-    /// What is wrong with its figures; mostly nothing.
+    /// Warnings about its figures, if any.
     pub fn warnings(&self) -> Vec<PointWarning> {
         let invalid = self.state() == PointState::InvalidBeginBegin;
         invalid.then_some(PointWarning::Invalid).into_iter().collect()
     }
 
-    /// The same, and what is to be known of figures that are right as they stand.
+    /// Warnings, and remarks about figures that are right but unusual.
     pub fn remarks(&self) -> Vec<PointWarning> {
         let mut remarks = self.warnings();
         match (self.point().wall, self.point().device) {
@@ -102,10 +102,10 @@ impl Figures {
         remarks
     }
 
-    /// Whether its measurements are too short for their mean to be believed.
+    /// Whether its measurements are too short for an exact mean.
     pub fn is_short(&self) -> bool {
         let least = SHORT * self.snapshot.clock.overhead_pair as f64;
-        // A device's stamps are its own.
+        // A device makes its own stamps.
         !self.point().device && self.mean().is_some_and(|mean| mean < least)
     }
 }

@@ -1,8 +1,8 @@
-//! What one point measured lately: its figures and histogram now, less those of a
-//! moment before.
+//! The recent measurements of one point: its figures and histogram now, minus those of an earlier
+//! moment.
 //!
-//! Only the point whose detail is open is followed; moments of all of them would
-//! be a copy of the segment twice a second.
+//! Only the point on the Detail screen is followed; keeping all points would copy the segment twice
+//! a second.
 
 use std::collections::VecDeque;
 
@@ -21,12 +21,11 @@ pub enum HistogramWindow {
     /// All since the point was last reset.
     #[default]
     All,
-    /// Those since the moment that the user marked; before any mark, since the
-    /// detail was opened.
+    /// Since the moment that the user marked; before any mark, since the detail was opened.
     Mark,
-    /// Those of the last seconds.
+    /// The last ten seconds.
     Last10,
-    /// Those of the last minute.
+    /// The last minute.
     Last60,
 }
 
@@ -54,17 +53,16 @@ struct Moment {
 /// The moments of one point.
 #[derive(Debug, Default)]
 pub struct WindowHistory {
-    /// Whose they are: id and number of resets.
+    /// The point's id and number of resets.
     of: Option<(u32, u32)>,
     moments: VecDeque<Moment>,
     mark: Option<Moment>,
 }
 
-/// What was measured in a window.
+/// The measurements in a window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WindowStats {
-    /// Length of the window, which is shorter than asked for while not enough is
-    /// known.
+    /// Length of the window; shorter than asked for while too little is known.
     pub seconds: f64,
     /// Whether the user marked its beginning.
     pub is_marked: bool,
@@ -72,15 +70,14 @@ pub struct WindowStats {
     pub count: u64,
     /// Mean exclusive ticks; none without a measurement.
     pub mean: Option<f64>,
-    /// Standard deviation of them; none below two.
+    /// Standard deviation of exclusive ticks; none below two measurements.
     pub deviation: Option<f64>,
     /// The histogram.
     pub buckets: Vec<Bucket>,
 }
 
 impl WindowHistory {
-    /// Takes in how the point is now. Another point, or one that was reset, starts
-    /// afresh.
+    /// Takes the point's current figures. Another point, or a reset, starts afresh.
     pub fn follow(&mut self, now: &Figures, at_ticks: u64, ticks_per_second: f64) {
         let of = Some((now.id(), now.point().resets));
         if self.of != of {
@@ -102,13 +99,13 @@ impl WindowHistory {
         self.moments.clear();
     }
 
-    /// From now on is what [`HistogramWindow::Mark`] shows.
+    /// Starts the window [`HistogramWindow::Mark`] now.
     pub fn mark(&mut self, now: &Figures, at_ticks: u64) {
         self.mark = Some(Moment::of(now, at_ticks));
     }
 
-    /// What the point measured in a window; none for [`HistogramWindow::All`], and where
-    /// nothing is known of the moment before.
+    /// The point's measurements in a window; none for [`HistogramWindow::All`], and where the
+    /// earlier moment is unknown.
     #[must_use]
     pub fn stats(
         &self,
@@ -151,14 +148,13 @@ impl Moment {
     }
 }
 
-/// What was added up since; none if something fell, as when threads' figures were
-/// lost.
+/// The growth of the figures; none if a figure fell, as when threads' figures were lost.
 fn difference(now: &Stats, before: &Stats) -> Option<Stats> {
     Some(Stats {
         count: now.count.checked_sub(before.count)?,
         exclusive: now.exclusive.checked_sub(before.exclusive)?,
         squares: now.squares.checked_sub(before.squares)?,
-        // Those since the reset: what came meanwhile is within.
+        // Extremes are known since the reset only.
         min: now.min,
         max: now.max,
         ..Stats::default()

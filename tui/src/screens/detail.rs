@@ -27,7 +27,7 @@ use crate::styles::{Styles, draw_scrolled};
 /// The windows of a histogram, the longest first.
 const WINDOWS: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10)];
 
-/// Also the keys of what else Enter opens and closes.
+/// Enter, which opened it, also closes it.
 const CLOSE: Group = own(&[bind(
     Action::Back,
     &[Named(KeyCode::Esc), Named(KeyCode::Enter)],
@@ -76,7 +76,7 @@ pub struct Detail {
     history: WindowHistory,
     /// The point that was shown last.
     shown: Option<u32>,
-    /// What was chosen of its tables.
+    /// The user's choices for its tables.
     tables: [Chosen; 3],
 }
 
@@ -94,7 +94,7 @@ impl Default for Detail {
 }
 
 impl Detail {
-    /// Remembers how the point is now.
+    /// Remembers the point's figures of this moment.
     fn follow(&mut self, common: &Common) {
         let snapshot = common.model.snapshot().filter(|_| common.has_selected_whole());
         if let (Some(figures), Some(snapshot)) = (common.selected(), snapshot) {
@@ -113,8 +113,7 @@ impl Detail {
         }
     }
 
-    /// What the point measured in the window; none for all of it, and where that is not
-    /// known.
+    /// The point's measurements in the window; none for all of them, or where they are unknown.
     pub fn window_stats(&self, common: &Common) -> Option<WindowStats> {
         let snapshot = common.model.snapshot().filter(|_| common.has_selected_whole())?;
         let rate = snapshot.clock.ticks_per_second;
@@ -132,7 +131,7 @@ impl Detail {
         Text::new(choices, common, styles, body.as_size())
     }
 
-    /// Reads from a recording how the point was before, as far back as its windows reach.
+    /// Reads the point's earlier figures from a recording, as far back as its windows reach.
     fn look_back(&mut self, common: &mut Common) {
         let Some(at) = common.replay.as_ref().and_then(|replay| replay.at) else { return };
         let Some(recording) = common.recording() else { return };
@@ -143,7 +142,7 @@ impl Detail {
         });
         self.history.rewind();
         for place in places {
-            // A damaged one is as if it were not known.
+            // A damaged snapshot counts as unknown.
             let Ok(snapshot) = common.read(place) else { continue };
             let (elapsed, rate) = (snapshot.elapsed_ticks, snapshot.clock.ticks_per_second);
             let mut then = Model::new(0.0);
@@ -167,7 +166,7 @@ impl View for Detail {
         ]
     }
 
-    /// The points around it are walked through in the order of the table.
+    /// Up and down walk through the points in the order of the table.
     fn looks_at(&self, common: &Common) -> Looking {
         let mut sight = super::sight_of_rows(common);
         sight.whole.extend(common.selected);
@@ -211,7 +210,7 @@ impl View for Detail {
         true
     }
 
-    /// The points above and below are those that pass.
+    /// Up and down walk through the points that pass.
     fn is_filtered(&self) -> bool {
         true
     }
@@ -249,7 +248,7 @@ impl View for Detail {
     }
 
     fn scroll(&mut self, lines: isize, _: &mut Common, _: Instant) {
-        // Kept within the text when the size of the screen is next known.
+        // `settle` keeps it within the text.
         self.offset = self.offset.saturating_add_signed(lines);
     }
 

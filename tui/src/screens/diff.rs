@@ -28,12 +28,12 @@ const SIGNS: &str = "what changed: of a load in points, else in per cent of the 
 const VERDICTS: &str = "most measurements are, by 5 % or more, statistically significant: Mann-Whitney test, 1 % of \
                        what is found may be none (Benjamini-Hochberg)";
 
-/// What the figures are compared with, and how they do.
+/// The points beside their baseline.
 #[derive(Debug)]
 pub struct Diff {
     /// None until one is taken or read from a file.
     pub baseline: Option<Baseline>,
-    /// None without a baseline, and until something can have been measured since.
+    /// None without a baseline, or before anything was measured since.
     pub comparison: Option<Comparison>,
     /// Ids of the points in the order of the rows.
     pub order: Vec<u32>,
@@ -103,7 +103,7 @@ impl View for Diff {
 
     fn arrange(&mut self, common: &mut Common) {
         let all = self.comparison.as_ref().map_or(&[][..], |comparison| &comparison.rows);
-        // What only the baseline has cannot be looked at by a filter.
+        // A filter cannot test points that only the baseline has.
         let passes = |row: &&Row| match common.model.point(row.id) {
             Some(figures) => common.filter.admits(figures),
             None => !common.filter.is_on(),
@@ -230,7 +230,7 @@ fn line(
 ) -> Line<'static> {
     let (theme, glyphs) = (&styles.theme, &styles.glyphs);
     let is_selected = common.selected == Some(row.id);
-    // The row under the cursor has one look; the words tell the rest.
+    // The row under the cursor has one style; its words say the rest.
     let style = |style: Style| if is_selected { theme.selected } else { style };
     let state = common.model.point(row.id).map(|point| point.state());
     let mark = [

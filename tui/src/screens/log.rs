@@ -18,9 +18,9 @@ use crate::styles::{Styles, draw_scrolled};
 use crate::text;
 use crate::units;
 
-/// Points whose cost is told, at most.
+/// Most points whose cost is shown.
 const POINTS: u16 = 6;
-/// From this width on the lines of an entry are below one another.
+/// From this width on, further lines of an entry are indented below its text.
 const WIDE: usize = 60;
 /// Room for the name of a point among the costs.
 const NAME: usize = 32;
@@ -35,8 +35,8 @@ pub struct LogView {
 }
 
 impl LogView {
-    /// How many entries a body of this size shows, and how many may be left out below
-    /// until the oldest is seen.
+    /// How many entries a body of this size shows, and how many may be scrolled out below until the
+    /// oldest is seen.
     fn rows(&self, common: &Common, area: Rect, styles: &Styles) -> (usize, usize) {
         let area = Parts::of(area).entries;
         let fits = |entries: &mut dyn Iterator<Item = &Entry>| {
@@ -47,7 +47,7 @@ impl LogView {
                 left = left.saturating_sub(*lines);
                 fits
             });
-            // One that is longer than the screen is seen as far as there is room.
+            // An entry that is longer than the screen is cut.
             fit.count().max(1)
         };
         let entries = common.log.entries();
@@ -62,7 +62,7 @@ impl View for LogView {
         &[&[keys::RUN, keys::TO_TABLE, keys::FILTER], keys::TAIL]
     }
 
-    /// What measuring costs follows from the counts.
+    /// The costs follow from the counts.
     fn looks_at(&self, common: &Common) -> Looking {
         Looking { sight: super::sight_of_none(common), ..Looking::default() }
     }
@@ -74,7 +74,7 @@ impl View for LogView {
     }
 
     fn update(&mut self, common: &mut Common, _: Instant) -> Outcome {
-        // Whoever reads what is further up goes on seeing it.
+        // New entries do not move the entries that are being read.
         if self.back > 0 {
             self.back += common.log.pushed().saturating_sub(self.pushed) as usize;
         }
@@ -89,7 +89,7 @@ impl View for LogView {
     }
 
     fn walk(&mut self, lines: isize, _: &mut Common, _: Instant) {
-        // Kept within the log when the size of the screen is next known.
+        // `settle` keeps it within the log.
         self.back = self.back.saturating_add_signed(lines.saturating_neg());
     }
 
@@ -146,7 +146,7 @@ struct Parts {
 
 impl Parts {
     fn of(area: Rect) -> Self {
-        // The log is what most room goes to.
+        // Most of the room goes to the log.
         let points = (area.height / 4).min(POINTS);
         let points = if points < 2 { 0 } else { points + 1 };
         let [cost, points, heading, entries] = Layout::vertical([
@@ -160,7 +160,7 @@ impl Parts {
     }
 }
 
-/// An entry in lines, so that the end of what it says is seen as well.
+/// An entry in lines, so that its end is seen as well.
 fn wrapped(entry: &Entry, width: usize, styles: &Styles) -> Vec<String> {
     let mark = if entry.is_problem { styles.glyphs.invalid } else { ' ' };
     let head = format!(" {} {mark} ", time_of_day(entry.unix_ns));
@@ -175,7 +175,7 @@ fn draw_costs(frame: &mut Frame, area: Rect, costs: &[Cost], styles: &Styles) {
     let lines = costs.iter().take(usize::from(area.height.saturating_sub(1))).map(|cost| {
         let of = match cost.of_its_time {
             None => units::NONE.into(),
-            // Hardly anything is left of such a point's time.
+            // Such a point has hardly any time of its own.
             Some(of) if of > 1.0 => "> 100 %".into(),
             Some(of) => units::percent(of) + " %",
         };

@@ -173,7 +173,7 @@ impl View for Picker {
         let is_offered = common.session.is_none();
         match choose(&common.discovery, common.wanted()) {
             Choice::None => self.candidates.clear(),
-            // They were offered for want of one that runs; now there is one.
+            // Ended processes were offered since none ran; now one does.
             Choice::One(only)
                 if is_offered
                     && !self.filter.is_on()

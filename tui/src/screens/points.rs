@@ -23,9 +23,9 @@ use crate::source::Looking;
 use crate::styles::Styles;
 use crate::text;
 
-/// Lines from which on the table also has one for its sums.
+/// From this height on, the table has a line of sums.
 const MIN_HEIGHT: u16 = 12;
-/// Columns behind a name for what is wrong with its point, and before it for its process.
+/// Columns behind a name for warnings, and before it for the process.
 const TROUBLE: usize = 24;
 const PID: usize = 8;
 /// Columns that one key scrolls the names by.
@@ -92,7 +92,7 @@ impl Default for Points {
 }
 
 impl Points {
-    /// The table as the user wants it first.
+    /// The table with the user's options.
     pub(crate) fn new(options: &Options) -> Self {
         let default = Column::DEFAULT.map(Column::word);
         let mut table = Chosen::new(&TABLE.headings(), &default, Column::Load.word());
@@ -132,7 +132,7 @@ impl Points {
         }
     }
 
-    /// How many points have no row, since they are off and have never measured.
+    /// The number of points without a row, since they are off and have never measured.
     pub fn hidden(&self) -> usize {
         self.idle.hidden()
     }
@@ -146,8 +146,7 @@ impl Points {
         common.notify(Level::Info, now, text);
     }
 
-    /// Lines that the sums of all rows take, and the count of those that are hidden: one each,
-    /// where rows have enough.
+    /// Lines for the sums of all rows and for the number of hidden rows, where there is room.
     fn totals(&self, area: Rect) -> u16 {
         if area.height >= MIN_HEIGHT { 1 + u16::from(self.idle.hidden() > 0) } else { 0 }
     }
@@ -218,7 +217,7 @@ impl View for Points {
                 self.name_offset = self.name_offset.saturating_sub(SCROLL);
                 Outcome::Done
             }
-            // Kept within the longest name when the screen's size is next known.
+            // `settle` keeps it within the longest name.
             Action::ScrollRight => {
                 self.name_offset += SCROLL;
                 Outcome::Done

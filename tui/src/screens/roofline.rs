@@ -1,5 +1,5 @@
-//! The roofline: a picture with logarithmic axes, a letter for each point, and the
-//! points with what they reach.
+//! The roofline: a picture with logarithmic axes and a letter for each point, above a table of what
+//! the points reach.
 //!
 //! ```text
 //!  100G              ------------------------   what is computed at best
@@ -32,7 +32,7 @@ use crate::units;
 
 /// The heading, and the titles of the rows.
 const HEADS: u16 = 2;
-/// Lines of a picture that can be read, with its axis, at least.
+/// The least height of a readable picture, axis included.
 const PICTURE_MIN: u16 = 6;
 /// Room for the labels of the upright axis.
 const LABELS: u16 = 6;
@@ -52,10 +52,9 @@ const MEASURE: Group = own(&[bind(
 pub struct Roofline {
     /// None until they are measured, or read.
     pub ceilings: Option<Ceilings>,
-    /// The points that tell of bytes and of floating-point operations, in the order of
-    /// the rows.
+    /// The points with bytes and floating-point operations, in the order of the rows.
     pub dots: Vec<(u32, Dot)>,
-    /// Where the ceilings will come from.
+    /// Brings the ceilings while they are being measured.
     measuring: Option<Receiver<Ceilings>>,
     /// The columns, and what the rows are sorted by: first those that took most time.
     table: Chosen,
@@ -68,7 +67,7 @@ impl Default for Roofline {
 }
 
 impl Roofline {
-    /// What one thread can do at most, if that is known.
+    /// The roof of one thread, if known.
     fn roof(&self) -> Known {
         self.ceilings.as_ref().map(|ceilings| ceilings.alone.clone())
     }
@@ -78,7 +77,7 @@ impl Roofline {
         self.dots.iter().map(|(id, _)| *id).collect()
     }
 
-    /// Measures what the machine can do at most, beside the screen.
+    /// Measures the machine's limits in the background.
     fn measure(&mut self, common: &mut Common, now: Instant) {
         if self.is_busy() {
             return;
@@ -89,7 +88,7 @@ impl Roofline {
             let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
             let ceilings = roofline::measure(threads, |_| ());
             if let Some(path) = path {
-                // Who cannot keep them measures them again.
+                // If they cannot be saved, they are measured again next time.
                 let _ = ceilings.save(&path);
             }
             let _ = sender.send(ceilings);
@@ -146,8 +145,7 @@ impl View for Roofline {
         self.arrange(common);
     }
 
-    /// Puts the rows in order, those that took most time first, or keeps them where
-    /// they are while the cursor moves.
+    /// Puts the rows in order, or keeps their order while the cursor moves.
     fn arrange(&mut self, common: &mut Common) {
         let Some(snapshot) = common.model.snapshot() else { return };
         let rate = snapshot.clock.ticks_per_second;
@@ -272,7 +270,7 @@ impl View for Roofline {
     }
 }
 
-/// What one thread has at best.
+/// The limits of one thread, in words.
 fn told(ceilings: &Ceilings) -> String {
     let roof = &ceilings.alone;
     let kind = roof.flops.last().map_or("", |flops| flops.kind.as_str());
@@ -285,7 +283,7 @@ fn told(ceilings: &Ceilings) -> String {
     )
 }
 
-/// What stands for a point in the picture.
+/// The letter of a point in the picture.
 fn letter(place: usize) -> char {
     u8::try_from(place)
         .ok()
@@ -293,7 +291,7 @@ fn letter(place: usize) -> char {
         .map_or('+', |place| char::from(b'a' + place))
 }
 
-/// From where to where the axes go, as powers of ten.
+/// The ranges of the axes, as powers of ten.
 struct Axes {
     x: (f64, f64),
     y: (f64, f64),
@@ -331,7 +329,7 @@ fn place(value: f64, (low, high): (f64, f64), cells: u16) -> u16 {
     ((share * f64::from(cells)).floor().max(0.0) as u16).min(cells - 1)
 }
 
-/// Around all of them that have a place.
+/// The range around all values that can be drawn.
 fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let logs = values.map(f64::log10).filter(|log| log.is_finite());
     let (low, high) = logs
@@ -388,7 +386,7 @@ fn draw_picture(
         let cell = &mut buffer[(plot.x + column, plot.y + row)];
         cell.set_char(sign).set_style(style);
     };
-    // Those that took most time lie on top.
+    // Points that took most time lie on top.
     for (place, (id, dot)) in dots.iter().enumerate().rev() {
         let style = match selected == Some(*id) {
             true => styles.theme.selected,
@@ -398,8 +396,8 @@ fn draw_picture(
     }
 }
 
-/// The name of each roof on it: what can be computed at the right, what each memory can
-/// bring where its slant begins. One that another stands in the way of is left out.
+/// Writes each roof's name on it: the compute roofs at the right, each memory where its slope
+/// begins. A name that would cover another one is left out.
 fn name_roofs(buffer: &mut Buffer, plot: Rect, axes: &Axes, roof: &Roof, styles: &Styles) {
     let mut taken: Vec<(u16, u16, u16)> = Vec::new();
     let mut write = |column: u16, row: u16, name: &str| {
@@ -412,7 +410,7 @@ fn name_roofs(buffer: &mut Buffer, plot: Rect, axes: &Axes, roof: &Roof, styles:
             buffer.set_string(plot.x + column, plot.y + row, name, styles.theme.faint);
         }
     };
-    // What the upright axis is of; the other one has its unit beside it.
+    // The unit of the vertical axis; the horizontal axis has its unit beside it.
     write(0, 0, "FLOP/s");
     for flops in roof.flops.iter().rev() {
         let column = plot.width.saturating_sub(flops.kind.len() as u16 + 2);
@@ -427,7 +425,7 @@ fn name_roofs(buffer: &mut Buffer, plot: Rect, axes: &Axes, roof: &Roof, styles:
     }
 }
 
-/// Powers of ten below and at the left.
+/// Writes powers of ten below and at the left.
 fn label_axes(frame: &mut Frame, area: Rect, plot: Rect, axes: &Axes, styles: &Styles) {
     let style = styles.theme.faint;
     for power in axes.y.0.ceil() as i32..=axes.y.1.floor() as i32 {

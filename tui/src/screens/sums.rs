@@ -1,5 +1,5 @@
-//! Tables of sums among the text of a screen: of a point by thread, by amounts, by caller, and of
-//! a thread by point. Each has its own order; a click on a heading changes it.
+//! Tables of sums in the text of a screen: a point by thread, by amounts and by caller, and a
+//! thread by point. Each has its own order; a click on a heading changes it.
 
 use ratatui::text::Line;
 
@@ -19,9 +19,9 @@ pub(super) struct Sums {
     pub(super) name: String,
     pub(super) state: &'static str,
     pub(super) total: Stats,
-    /// Of the whole, or of the greatest.
+    /// Its share of the whole, or of the greatest row.
     pub(super) share: Option<f64>,
-    /// Amounts in a second of its time.
+    /// Amounts per second of its time.
     pub(super) rate: Option<f64>,
 }
 
@@ -73,7 +73,7 @@ pub(super) static CALLS: SumsTable = table! {
     "call-share", "Share%", 8, Share(|it, _| it.share).rank(4), "share of the point's time";
 };
 
-/// Keys of columns whose titles are another one's.
+/// Keys of columns whose titles are replaced.
 pub(super) const RATE: &str = "by-rate";
 pub(super) const WHO: &str = "call";
 
@@ -104,8 +104,8 @@ fn off(row: &Sums, _: &Scale) -> Option<f64> {
 /// A line of a text, and the columns if it is the heading of a table.
 pub(super) type TextLine = (Line<'static>, Option<Grid>);
 
-/// The heading of a table and its rows in order, behind blanks; none without rows. The column
-/// `renamed` has another title.
+/// The heading of a table and its sorted rows, indented by blanks; empty without rows. `renamed`
+/// has a column and its title here.
 pub(super) fn lines(
     table: &'static SumsTable,
     chosen: &Chosen,
@@ -142,7 +142,7 @@ pub(super) fn lines(
     std::iter::once((head, Some(grid))).chain(rows).collect()
 }
 
-/// The order of the rows of each table; at first that in which they come.
+/// The first choices for a table: rows stay in the order in which they come.
 pub(super) fn unsorted(table: &'static SumsTable) -> Chosen {
     table.usual("")
 }

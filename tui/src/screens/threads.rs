@@ -46,7 +46,7 @@ pub struct Threads {
     filter: Filter,
     /// Lines scrolled out at the top of the opened thread.
     below: usize,
-    /// What was chosen of the table of its points.
+    /// The user's choices for the table of its points.
     parts: Chosen,
 }
 
@@ -150,7 +150,7 @@ impl View for Threads {
                 return Outcome::Arrange;
             }
             Action::PageUp if self.opened => self.below = self.below.saturating_sub(common.rows),
-            // Kept within the text when the size of the screen is next known.
+            // `settle` keeps it within the text.
             Action::PageDown if self.opened => self.below += common.rows,
             _ => return Outcome::Pass,
         }

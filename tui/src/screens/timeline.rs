@@ -61,12 +61,12 @@ pub struct Timeline {
     pub at: TimeView,
     /// An action that waits for the records of all threads.
     then: Option<Action>,
-    /// It followed the newest when that was asked for.
+    /// The picture followed the newest when that action was asked for.
     followed: bool,
 }
 
 impl Timeline {
-    /// Puts off what looks at all threads until their records have come. Returns whether it does.
+    /// Postpones an action on all threads until their records have come. Returns whether it did.
     fn puts_off(&mut self, action: Action) -> bool {
         if self.at.is_partial() {
             (self.then, self.followed) = (Some(action), self.at.follows());
@@ -75,7 +75,7 @@ impl Timeline {
         self.at.is_partial()
     }
 
-    /// To the next earlier region of what is looked for, or else to the newest.
+    /// Goes to the next earlier region that matches, or else to the newest.
     fn find_next(&mut self, common: &mut Common, now: Instant) {
         if self.puts_off(Action::FindNext) {
             return;
@@ -114,8 +114,8 @@ impl View for Timeline {
         ]
     }
 
-    /// The records of the lanes that are seen. Where the picture is held, all: whoever looks back
-    /// may look anywhere.
+    /// The records of the visible lanes. Where the picture is held, of all lanes: the user may look
+    /// anywhere.
     fn looks_at(&self, common: &Common) -> Looking {
         let sight = super::sight_of_none(common);
         let lanes = match (self.at.follows(), common.model.snapshot()) {
@@ -150,8 +150,8 @@ impl View for Timeline {
             (Action::Toggle | Action::Reset | Action::Fence | Action::Slowest, None) => {
                 common.notify(Level::Info, now, "there is no region under the cursor");
             }
-            // Of a point that is off no newer regions come; the same key is to switch
-            // the same point on again.
+            // A point that is off has no newer regions, and the same key must switch the same point
+            // on again.
             (Action::Toggle, Some(_)) => {
                 self.at.hold();
                 return Outcome::Pass;

@@ -46,7 +46,7 @@ impl View for Waiting {
 
     fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, _: &Styles) {
         let waiting = if common.discovery.instead.is_some() { "" } else { "waiting, " };
-        // Where others are there, it is not true that there is none.
+        // Other processes may be there that do not fit.
         let others = !common.discovery.candidates.is_empty() && !common.wanted().is_any();
         let mut lines = if others {
             let why = common.discovery.why_none(common.wanted());

@@ -1,10 +1,10 @@
-//! Which form a request wishes for, and whether it may be answered at all.
+//! The form that a request asks for, and whether it may be answered at all.
 
 use std::net::IpAddr;
 
 use crate::export::openmetrics::Form;
 
-/// What an answer is to look like.
+/// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Negotiated {
     /// Its form.
@@ -13,7 +13,7 @@ pub struct Negotiated {
     pub gzip: bool,
 }
 
-/// One of the things that a header offers, by its weight.
+/// One media range of a header, with its quality.
 struct MediaRange<'a> {
     name: &'a str,
     parameters: Vec<(String, &'a str)>,
@@ -48,7 +48,7 @@ impl MediaRange<'_> {
         self.parameters.iter().any(|(known, said)| known == key && *said == value)
     }
 
-    /// The form that it stands for, if that is one of ours.
+    /// The form that it means, if it is one of ours.
     fn form(&self) -> Option<Form> {
         match self.name.to_ascii_lowercase().as_str() {
             #[cfg(feature = "native-histograms")]
@@ -69,8 +69,8 @@ impl MediaRange<'_> {
 }
 
 impl Negotiated {
-    /// What these headers wish for: of what weighs most, what is named first. Whoever
-    /// wishes for nothing that there is gets the older text, as is the custom.
+    /// The form that these headers ask for: the one with the greatest quality, the first named
+    /// among equals. Without a known form, it is the older text, as is usual.
     pub fn of(accept: Option<&str>, accept_encoding: Option<&str>) -> Self {
         let mut best: Option<(f64, Form)> = None;
         for range in media_ranges(accept.unwrap_or("")) {
@@ -85,8 +85,8 @@ impl Negotiated {
     }
 }
 
-/// Whether a host header names this machine by itself. A page of the web whose name
-/// is made to lead here (DNS rebinding) has its own name in it.
+/// Whether a host header names this machine itself. A web page whose name is made to lead here (DNS
+/// rebinding) has its own name in it.
 pub fn is_local(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or(""),

@@ -5,11 +5,11 @@
 //!             <-- replies --
 //! ```
 //!
-//! The agent is started by a command of the user's ([`way`]), and spoken with over its standard
-//! input and output ([`agent`], [`wire`]). A request for a picture is made only after the one before
-//! came, so a slow line gets fewer pictures, and nothing piles up. No answer is waited for long: one
-//! that is late is taken later. A line that is lost is tried again ([`far`]); the last figures stay
-//! meanwhile ([`remote`]). What comes over it is trusted no more than a file.
+//! A command of the user's starts the agent ([`way`]); requests and replies go over its standard
+//! input and output ([`agent`], [`wire`]). A picture is requested only after the last one came, so
+//! a slow line gets fewer pictures, and nothing piles up. No answer is waited for long: a late one
+//! is taken later. A lost line is tried again ([`far`]); the last figures stay meanwhile
+//! ([`remote`]). What comes over a line is trusted no more than a file.
 
 mod agent;
 mod copy;
@@ -28,7 +28,7 @@ pub(super) use self::places::Places;
 pub use self::way::Route;
 pub(super) use self::way::Way;
 
-/// How long a command waits for several places to open.
+/// The time a command waits for several places to open.
 pub const IN_TIME_FOR_COMMANDS: Duration = Duration::from_secs(10);
-/// How long a screen does.
+/// The time a screen waits for them.
 pub const IN_TIME_FOR_SCREENS: Duration = Duration::from_secs(3);

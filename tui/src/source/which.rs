@@ -1,8 +1,8 @@
 //! How the user names a process: by its id, or by its number in the list.
 //!
-//! Ids are not enough: the first process of each container has the id 1, and a process
-//! may have two segments. A number is the first digits of a segment's random id, as
-//! many as tell it from the others, so it stays as long as the segment does.
+//! Ids are not enough: the first process of each container has the id 1, and a process may have two
+//! segments. A number is the first digits of a segment's random id, as many as needed to be unique,
+//! so it stays as long as the segment does.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Candidate, Discovery};
 
-/// Digits that a number has at least.
+/// Fewest digits of a number.
 const DIGITS: usize = 4;
 /// Digits of a whole segment id.
 const MAX_DIGITS: usize = 32;
@@ -26,7 +26,7 @@ pub enum Which {
 }
 
 impl Which {
-    /// Whether it means this process, which is one of these.
+    /// Whether it means this process; `among` has all that were found.
     pub fn admits(&self, candidate: &Candidate, among: &[Candidate]) -> bool {
         match self {
             Self::Number(digits) => candidate.segment_id.starts_with(digits.as_str()),
@@ -66,7 +66,7 @@ impl fmt::Display for Which {
 }
 
 impl Discovery {
-    /// The number of one of those found, as `-p` takes it.
+    /// The number of a process that was found, for `-p`.
     pub fn number_of(&self, candidate: &Candidate) -> String {
         let id = candidate.segment_id.as_str();
         let mut digits = DIGITS;
@@ -80,7 +80,7 @@ impl Discovery {
     }
 }
 
-/// Digits that two ids have in common at their start.
+/// The length of two ids' common start.
 fn common(one: &str, other: &str) -> usize {
     one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count()
 }

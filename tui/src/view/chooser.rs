@@ -24,7 +24,7 @@ const ASCII_BORDER: symbols::border::Set = symbols::border::Set {
     horizontal_bottom: "-",
 };
 
-/// Columns of the screen that it takes at most.
+/// Most columns that it takes.
 const WIDTH: u16 = 60;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, overlay: &Overlay, styles: &Styles) {
@@ -76,7 +76,7 @@ fn to_show(app: &App, cursor: &str, width: usize) -> (Vec<String>, usize) {
     (rows.collect(), all.iter().position(|(column, _)| column.key == cursor).unwrap_or(0))
 }
 
-/// What the rows of the screen can be sorted by, and the place of the cursor.
+/// The columns to sort by, and the place of the cursor.
 fn to_sort(app: &App, cursor: &str, styles: &Styles) -> (Vec<String>, usize) {
     let sorted = app.view().table().map(Chosen::sorted);
     let all: Vec<_> = columns(app).filter(|(column, _)| column.sorts.is_some()).collect();
@@ -92,12 +92,12 @@ fn to_sort(app: &App, cursor: &str, styles: &Styles) -> (Vec<String>, usize) {
     (rows.collect(), all.iter().position(|(column, _)| column.key == cursor).unwrap_or(0))
 }
 
-/// How wide the titles of some columns are.
+/// The greatest width of some titles.
 fn titles(columns: &[(Heading, bool)]) -> usize {
     columns.iter().map(|(column, _)| text::width(column.title)).max().unwrap_or(0)
 }
 
-/// The columns that say something of what is watched.
+/// The columns that have something to show here.
 fn columns(app: &App) -> impl Iterator<Item = (Heading, bool)> {
     let table = app.view().table().into_iter();
     let columns = table.flat_map(Chosen::columns);

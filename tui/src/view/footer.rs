@@ -10,7 +10,7 @@ use crate::common::keys::Binding;
 use crate::common::{Action, Overlay, Prompt, Replay, Status, Toast};
 use crate::text;
 
-/// Columns that a complaint about what was typed gets at least.
+/// Least columns of an error about what was typed.
 const MIN_ERROR: usize = 20;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
@@ -62,7 +62,7 @@ fn draw_toast(frame: &mut Frame, area: Rect, toast: &Toast, styles: &Styles) {
     frame.render_widget(Line::styled(text, style), area);
 }
 
-/// The end of the line that is typed is always seen.
+/// Draws the line that is typed; its end is always visible.
 fn draw_prompt(
     frame: &mut Frame,
     area: Rect,
@@ -91,7 +91,7 @@ fn draw_prompt(
         Some(error) => {
             let error = format!("  {}", text::clean(error));
             let error = text::cut(&error, left.max(MIN_ERROR), styles.glyphs.ellipsis);
-            // What is wrong is worth more than the end of the text.
+            // The error is worth more than the end of the text.
             let error = Span::styled(error, styles.theme.error);
             frame.render_widget(line, area);
             frame.render_widget(Line::from(error).right_aligned(), area);
@@ -109,8 +109,7 @@ fn draw_prompt(
     frame.set_cursor_position(Position::new(x, area.y));
 }
 
-/// The keys that do something now. What cannot be done in a process that has ended, in a file
-/// or in a recording is not hinted at.
+/// The keys that do something now: others do nothing in an ended process, a file or a recording.
 fn bindings(app: &App) -> Vec<Binding<'_>> {
     let status = app.common.status();
     let is_over = matches!(status, Status::File | Status::Exited | Status::Crashed);
@@ -122,7 +121,7 @@ fn bindings(app: &App) -> Vec<Binding<'_>> {
     app.bindings().filter(|binding| app.overlay.is_some() || is_of_use(binding)).collect()
 }
 
-/// The key that is hinted at in a column of the line, where it shows hints.
+/// The action of the hint at a column of the line.
 pub(super) fn hit(app: &App, width: usize, column: usize) -> Option<Action> {
     if app.common.toast.is_some() {
         return None;
@@ -153,8 +152,7 @@ fn room(binding: &Binding, replay: Option<&Replay>) -> usize {
     text::width(&key) + 1 + word.len() + 2
 }
 
-/// As many keys as fit; how to get help and how to leave are always among
-/// them.
+/// As many hints as fit; help and quit are always among them.
 fn hinted<'a>(
     bindings: &'a [Binding<'a>],
     width: usize,

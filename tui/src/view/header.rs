@@ -1,5 +1,5 @@
-//! The first line: who is watched, by which clock, and what the figures are.
-//! Below it, when there is something, a line of what was lost.
+//! The first line: what is watched, by which clock, and what the figures are. Below it, if needed,
+//! a line about losses and bad places.
 
 use std::time::Duration;
 
@@ -17,22 +17,22 @@ use crate::session::Session;
 use crate::source::BadPlace;
 use crate::text;
 
-/// A part of the line, and how soon it gives way: the greatest rank first.
+/// A part of the line. If room is short, the part with the greatest rank goes first.
 struct Part {
     text: String,
     style: Style,
     rank: u8,
 }
 
-/// Behind what was lost, where it is so.
+/// Stands behind losses where Enter explains them.
 const EXPLAINS: &str = ": Enter explains";
-/// Columns from which on there is room for that.
+/// From this width on there is room for that.
 const EXPLAINS_FROM: usize = 50;
 
-/// Columns that the reason of a bad place gets at least.
+/// Least columns for the reason of a bad place.
 const REASON: usize = 12;
 
-/// Columns that the text of the filter gets at most.
+/// Most columns for the text of the filter.
 const FILTER: usize = 24;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
@@ -62,8 +62,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
         let age = format!("{:.1} s old  ", line.age.as_secs_f64());
         words.insert(0, Span::styled(age, theme.warn));
     }
-    // The table is what one expects; of the others one is told even where there
-    // is no line for it.
+    // The table needs no name; other screens are named even where there is no line of tabs.
     if let Some(tab @ 1..) = app.screen.tab()
         && !super::tabs::has_room(app, frame.area().height)
     {
@@ -84,7 +83,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
         }
         parts.retain(|part| Some(part.rank) != last);
     }
-    // What is left has to be seen; of the name of the process a part will do.
+    // The remaining parts must be visible, so the process name is cut.
     let too_much = used(&parts).saturating_sub(room);
     if let [process, _, ..] = parts.as_mut_slice()
         && too_much > 0
@@ -135,8 +134,7 @@ fn parts(app: &App, styles: &Styles, height: u16) -> Vec<Part> {
     parts
 }
 
-/// Which places are bad, how many problems nobody has looked at, and what was lost, in one line
-/// of so many columns; none while there is nothing of all that.
+/// Bad places, unread problems and losses in one line of this width; none if there are none.
 pub(super) fn notice(app: &App, width: usize, ellipsis: char) -> Option<String> {
     let losses = lost::told(&app.common.model.snapshot()?.losses);
     let parts: Vec<_> =
@@ -161,7 +159,7 @@ pub(super) fn has_notice(app: &App) -> bool {
     notice(app, 0, ' ').is_some()
 }
 
-/// Bad places, and as much of the reasons as there is room for.
+/// Bad places, with as much of the reasons as fits.
 fn places(bad: &[BadPlace], room: usize, ellipsis: char) -> String {
     if bad.is_empty() {
         return "all places answer".into();

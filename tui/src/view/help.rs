@@ -12,7 +12,7 @@ use crate::text;
 
 /// Columns for the names of keys.
 const KEYS: usize = 12;
-/// Keys that have one line together.
+/// Keys that share a line.
 const TOGETHER: &[([Action; 2], &str)] = &[
     ([Action::Up, Action::Down], "one row up, down; in Detail the point above, below"),
     ([Action::PageUp, Action::PageDown], "one screen up, down"),
@@ -35,7 +35,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, offset: usize, styl
 }
 
 pub(super) fn lines(app: &App, styles: &Styles, width: usize) -> Vec<Line<'static>> {
-    // First what works here alone or nearly so, then what works on most screens.
+    // First the screen's own keys, then the common ones.
     let fits = |binding: &Binding| {
         let is_of_use = app.common.replay.is_some() || !binding.is_of_recordings();
         is_of_use && !binding.keys.is_empty()

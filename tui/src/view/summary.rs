@@ -1,5 +1,4 @@
-//! The process in one line above the table: what it uses of the machine, and what
-//! burns most of that now.
+//! The process in one line above the table: what it uses of the machine, and the hottest point.
 //!
 //! ```text
 //!  CPU 131 % of 2 ██████▌░░░  parse 56.8 % for 12 s  memory 14.2 MiB  8 threads
@@ -19,7 +18,7 @@ use crate::units;
 const HIGH: u16 = 16;
 /// Columns of the bar.
 const BAR: usize = 10;
-/// Columns of the name of what burns most, at most.
+/// Most columns of the hottest point's name.
 const NAME: usize = 32;
 
 /// Whether there is a line for it on a screen of this height.
@@ -44,7 +43,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
     frame.render_widget(Line::from_iter(std::iter::once(Span::raw(" ")).chain(spans)), area);
 }
 
-/// What there is to say, what matters most first.
+/// The parts of the line, the most important first.
 fn parts(app: &App, styles: &Styles) -> Vec<Vec<Span<'static>>> {
     let theme = &styles.theme;
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
@@ -89,7 +88,7 @@ fn in_regions(load: &str, styles: &Styles) -> Vec<Span<'static>> {
     vec![Span::raw(load.to_owned()), Span::styled(" in points", styles.theme.faint)]
 }
 
-/// What burns most, and since when it has burned at least half as much.
+/// The hottest point, and since when it has had at least half of its load.
 fn hot(app: &App, hottest: &Figures, styles: &Styles) -> Vec<Span<'static>> {
     let load = hottest.load().unwrap_or(0.0);
     let name = text::cut_middle(&hottest.name(), NAME, styles.glyphs.ellipsis);
@@ -103,7 +102,7 @@ fn hot(app: &App, hottest: &Figures, styles: &Styles) -> Vec<Span<'static>> {
     {
         let ticks = snapshot.elapsed_ticks.saturating_sub(since) as f64;
         let time = for_how_long(ticks / snapshot.clock.ticks_per_second);
-        // What was before the viewer looked is not known.
+        // The time before the viewer looked is unknown.
         let more = if hottest.history().from() == Some(since) { "over " } else { "" };
         spans.push(Span::styled(format!(" for {more}{time}"), styles.theme.faint));
     }

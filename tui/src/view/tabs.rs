@@ -4,7 +4,7 @@
 //!  1 Points  2 Detail [3 Threads] 4 Timeline
 //! ```
 //!
-//! A low screen needs its lines for figures; its first line tells instead.
+//! A low screen has no such line; its first line names the screen instead.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -34,7 +34,7 @@ pub(super) fn hit(app: &App, width: usize, column: usize) -> Option<Screen> {
     place.map(|place| Screen::TABS[place].screen)
 }
 
-/// What stands in the line for each screen.
+/// The text for each screen.
 fn names(app: &App, named: bool) -> Vec<String> {
     let name = |tab: &Tab| {
         let (key, name) = (app.key_to(tab.screen), tab.name);

@@ -1,8 +1,8 @@
-//! Of several processes: which came, which ended and how, whose rows have gone.
+//! Events of several processes: which came, which ended and how, whose rows have gone.
 
 use crate::snapshot::{Point, Process, ProcessState, Snapshot};
 
-/// So many processes are named in one entry.
+/// Processes that are named in one entry.
 const NAMES: usize = 4;
 
 /// Processes that came or went between two snapshots.
@@ -10,11 +10,11 @@ const NAMES: usize = 4;
 pub struct MemberEvent {
     /// In words.
     pub text: String,
-    /// Whether somebody should look into it: they died.
+    /// Whether somebody should look into it, since they died.
     pub is_problem: bool,
 }
 
-/// What the last snapshot said of one of several processes.
+/// One of several processes in the last snapshot.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     segment_id: String,
@@ -38,7 +38,7 @@ impl Member {
     }
 }
 
-/// What became of the processes since these were known.
+/// The events since these processes were known.
 pub(super) fn of(known: &[Member], snapshot: &Snapshot) -> Vec<MemberEvent> {
     let before = |process: &Process| known.iter().find(|k| k.segment_id == process.segment_id);
     let members = &snapshot.process.members;
@@ -80,7 +80,7 @@ pub(super) fn of(known: &[Member], snapshot: &Snapshot) -> Vec<MemberEvent> {
     .collect()
 }
 
-/// Whether a point is of a process that was not among these.
+/// Whether a point belongs to a process that was not among these.
 pub(super) fn joined(known: &[Member], snapshot: &Snapshot, point: &Point) -> bool {
     let process = point.process.and_then(|place| snapshot.process.members.get(place as usize));
     process.is_some_and(|p| known.iter().all(|k| k.segment_id != p.segment_id))

@@ -79,7 +79,7 @@ impl Table<'_> {
         grid.heading(Some(self.points.table.sorted()), width, self.styles)
     }
 
-    /// What stands over a column: of the bar, what fills it.
+    /// The title of a column; for the bar, the load that fills it.
     fn title(&self, column: Column, rows: usize) -> String {
         let all = self.common.order.len();
         match column {
@@ -87,7 +87,7 @@ impl Table<'_> {
                 let end = format!("{:.0}%", self.top * 100.0);
                 format!("0{end:>width$}", width = self.fit.width(column).saturating_sub(1))
             }
-            // Where there is no line for the sums, which says it.
+            // Only where no line of sums says it.
             Column::Name if rows < all && !self.has_totals => {
                 format!("Name {}", self.seen(rows).replace(" of ", "/"))
             }
@@ -101,13 +101,13 @@ impl Table<'_> {
         format!("{}-{} of {all}", first + 1, (first + rows).min(all))
     }
 
-    /// Cell by cell onto the screen: most of what the viewer costs is here, and
-    /// spans and lines in between would double it.
+    /// Draws cell by cell: this is most of the viewer's cost, and spans and lines in between would
+    /// double it.
     fn draw_row(&self, buffer: &mut Buffer, area: Rect, figures: &Figures) {
         let theme = &self.styles.theme;
         let selected = self.common.selected == Some(figures.id());
         let state = figures.state();
-        // One look for the whole row: the parts' own colours would break it.
+        // One style for the whole row: the parts' own colours would break it.
         let whole = match (selected, state) {
             (true, _) => Some(theme.selected),
             (false, PointState::On) if figures.is_ended() => Some(theme.faint),
@@ -183,8 +183,7 @@ impl Table<'_> {
         String::from_iter([cursor, state, changed])
     }
 
-    /// The name and what is wrong with the point; rather less of the name than of
-    /// that.
+    /// The name and the point's warnings; if room is short, the name is cut first.
     fn name_in_trouble(&self, figures: &Figures) -> String {
         let (warnings, room) = (figures.warnings(), self.fit.width(Column::Name));
         let words = |of: fn(PointWarning) -> &'static str| {
@@ -197,7 +196,7 @@ impl Table<'_> {
         format!("{} {said}", text::cut_middle(&name, left, self.styles.glyphs.ellipsis))
     }
 
-    /// What has no row, and how to have it.
+    /// The number of hidden rows, and how to show them.
     fn hidden(&self) -> Line<'static> {
         let hidden = self.points.idle.hidden();
         if hidden == 0 {
@@ -224,7 +223,7 @@ impl Table<'_> {
         }
         let scale = self.common.scale();
         let cells = self.fit.columns.iter().map(|column| {
-            // What devices took, or the clock, is no CPU's.
+            // The time of devices and of the wall clock is not CPU time.
             let is_of_cpus = matches!(column, Column::Excl | Column::Load);
             let counts = |row: &&Figures| !is_of_cpus || !row.point().device;
             let values = rows().filter(counts).filter_map(|row| column.value(row));
@@ -254,7 +253,7 @@ impl Table<'_> {
 fn put(buffer: &mut Buffer, area: Rect, at: Position, text: &str, style: Style) {
     let room = usize::from(area.right().saturating_sub(at.x));
     if text::is_plain(text) {
-        // What is a column a byte needs no looking for graphemes.
+        // ASCII needs no search for graphemes.
         for (x, byte) in (at.x..).zip(text.bytes().take(room)) {
             buffer[(x, at.y)].set_char(char::from(byte)).set_style(style);
         }

@@ -24,15 +24,15 @@ pub(super) fn rows(view: &Threads, body: Rect) -> Rect {
     Rect { y: list.y + 1, height: list.height.saturating_sub(1), ..list }
 }
 
-/// Lines of the opened thread, as if there were as much room for them as for the
-/// list: that is what its offset is kept within.
+/// Lines of the opened thread, counted as if they had as much room as the list; its offset is kept
+/// within that.
 pub(super) fn lines(view: &Threads, common: &Common, body: Rect) -> usize {
     let (Some(lane), Some(snapshot), true) = (view.selected, common.model.snapshot(), view.opened)
     else {
         return 0;
     };
     let [list, below] = halves(view, body);
-    // Each has a heading.
+    // Both have a heading.
     let rows = usize::from(list.height.saturating_sub(1)).max(1);
     let seen = usize::from(below.height.saturating_sub(1));
     let open = find(common.model.thread_figures(), lane).map_or(0, |thread| thread.lane.open.len());
@@ -69,7 +69,7 @@ pub(super) fn draw(
 /// Columns of the mark with the blank behind it, and of names.
 const MARK: usize = 2;
 const MIN_NAME: usize = 12;
-/// Columns of the names at most, where there is something else to show.
+/// Most columns of a name, where there is something else to show.
 const MAX_NAME: usize = 24;
 
 /// The columns that a list of this width has.
@@ -132,7 +132,7 @@ fn stack(common: &Common, thread: &Thread, width: usize, styles: &Styles) -> Vec
     };
     let mut lines = vec![Line::styled(heading, styles.theme.heading)];
     lines.extend(thread.lane.open.iter().enumerate().map(|(level, open)| {
-        // Further in it would leave no room for the name.
+        // More indent would leave no room for the name.
         let indent = " ".repeat(level.min(8));
         let name = format!("{indent}{}", common.point_name(open.point));
         let [first, second] = match ended {

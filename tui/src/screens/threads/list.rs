@@ -1,4 +1,4 @@
-//! The columns of the list of threads: what they show and sort by.
+//! The columns of the list of threads, and the words in them.
 
 use crate::common::Common;
 use crate::grid::{Table, table};

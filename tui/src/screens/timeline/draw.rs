@@ -8,8 +8,8 @@
 //!  deflate  on worker 1 [1234]  began 52.1ms ago  ...
 //! ```
 //!
-//! A bar is full where its thread ran, and sparse where it did not. Bars that
-//! are too short to be seen one by one become one that says how many they are.
+//! A bar is solid where its thread ran, and sparse where it did not. Bars that are too short to be
+//! seen become one bar with their number.
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -37,7 +37,7 @@ pub(super) fn rows(body: Rect) -> Rect {
     Parts::of(body).rows
 }
 
-/// The moment that is drawn in a column of a body; none left of the bars.
+/// The moment in a column of a body; none left of the bars.
 pub(super) fn moment_at(view: &Timeline, body: Rect, column: usize) -> Option<u64> {
     let label = usize::from(label_width(body.width));
     let columns = usize::from(body.width).saturating_sub(label);
@@ -172,7 +172,7 @@ impl Picture<'_> {
         }
     }
 
-    /// What the last moment is called.
+    /// The name of the last moment.
     fn edge(&self) -> &'static str {
         match self.common.status() {
             Status::Exited | Status::Crashed => "end",
@@ -257,7 +257,7 @@ impl Picture<'_> {
         let columns = self.window.place(until).clamp(0.0, f64::from(area.width)) as u16;
         let style = self.styles.theme.faint;
         for x in area.x..area.x + columns {
-            // The first line says it, the others agree.
+            // The first line has the text; the others match it.
             if is_first || x % 4 == 0 {
                 buffer[(x, area.y)].set_char(self.styles.glyphs.lost).set_style(style);
             }
@@ -292,8 +292,7 @@ impl Picture<'_> {
         let counted = run.many.filter(|n| *n > 1).map(|n| format!("{name}{}{n}", glyphs.times));
         match counted.filter(|counted| text::width(counted) <= room) {
             Some(counted) => shown += &counted,
-            // Less than three letters and a sign for the rest is worth less than
-            // four letters.
+            // Four letters say more than fewer than three letters and an ellipsis.
             None if room > 4 => shown += &text::cut(&name, room, glyphs.ellipsis),
             None => shown.extend(name.chars().filter(char::is_ascii_graphic).take(room)),
         }
@@ -308,8 +307,8 @@ impl Picture<'_> {
                 None => self.styles.theme.faint,
             }
         };
-        // A bar's letters keep its ground, so that it is seen where it begins; of one that
-        // hardly ran the ground is a line.
+        // A bar's letters keep its background, so that its begin is seen. The background of a
+        // region that hardly ran is a line.
         let letters = |share: f64| match color {
             _ if selected => style(share),
             _ if share < 0.25 => style(share).add_modifier(Modifier::UNDERLINED),
@@ -360,7 +359,7 @@ impl Picture<'_> {
                 name_in(self.timeline, track, usize::MAX, glyphs.ellipsis)
             });
             let own = scale.single(region.exclusive as f64);
-            // No part of time is longer than the whole: the rest was before it.
+            // Exclusive time cannot exceed the span: the rest was before it.
             let latched = match region.exclusive > region.span() {
                 true => " (latched, with earlier parts)",
                 false => "",
@@ -419,15 +418,14 @@ impl Picture<'_> {
     }
 }
 
-/// The name of a thread in so many columns, with its number where it has none or another
-/// thread has the same.
+/// The name of a thread, cut to some columns, with its number where it has no name or shares it.
 fn name_in(timeline: &model::Timeline, track: &Track, columns: usize, ellipsis: char) -> String {
     let lane = &track.lane;
     if lane.name.is_empty() {
         return format!("[{}]", lane.tid);
     }
-    // Of one among several processes: its id and its thread's name, not the name that all
-    // of them have.
+    // Among several processes: the process id and the thread's name, since all have the same
+    // process name.
     if lane.process.is_some()
         && let Some((process, thread)) = lane.name.split_once("] ")
         && let Some((_, pid)) = process.rsplit_once('[')
@@ -441,8 +439,7 @@ fn name_in(timeline: &model::Timeline, track: &Track, columns: usize, ellipsis: 
     text::cut(&lane.name, columns.saturating_sub(number.len()), ellipsis) + &number
 }
 
-/// A moment before now, in the unit of the farthest one and as exact as the marks
-/// are apart.
+/// A moment before now, in the unit of the farthest one, as exact as the distance of the marks.
 fn moment(ago_ns: u64, step_ns: u64, farthest_seconds: f64) -> String {
     if ago_ns == 0 {
         return "now".into();

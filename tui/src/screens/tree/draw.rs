@@ -1,4 +1,4 @@
-//! The call tree as lines, and what stands above it.
+//! The call tree as lines, and the lines above it.
 
 use ratatui::Frame as Canvas;
 use ratatui::layout::Rect;
@@ -16,16 +16,16 @@ use crate::units::{self, Scale};
 /// A share that has changed by this much since the baseline is coloured.
 const CHANGED: f64 = 0.05;
 
-/// Keys of the columns that are drawn here.
+/// Keys of columns that need their own drawing.
 pub(super) const TOTAL: &str = "total";
 const WAS: &str = "was";
 const BAR: &str = "bar";
 const CALLS: &str = "calls";
 const NAME: &str = "name";
 
-/// A frame, as its columns show it.
+/// The figures of a frame for its columns.
 pub(super) struct Cells {
-    /// Shares of all that is shown: with what is called inside, of its own, in the baseline.
+    /// Shares of all that is shown: inclusive, exclusive, and in the baseline.
     share: f64,
     own: f64,
     was: f64,
@@ -48,7 +48,7 @@ pub(super) static TABLE: Table<Cells, Scale> = table! {
     NAME, "   Name", 16, Text(|it, _| it.name.clone()).left(usize::MAX).stays(), "its name";
 };
 
-/// Whether a column says something.
+/// Whether a column has something to show.
 pub(super) fn offers(tree: &CallTree, key: &str) -> bool {
     match key {
         WAS => tree.was.is_some(),
@@ -260,7 +260,7 @@ fn line(
     Line::from(spans)
 }
 
-/// The share of a frame, the part of it that is its own solid.
+/// The share of a frame as a bar; its own part is solid.
 fn bar(tree: &CallTree, share: f64, own: f64, styles: &Styles) -> String {
     let whole = chart::bar(share, 10, &styles.glyphs);
     if tree.direction == Direction::Callers {

@@ -19,7 +19,7 @@ use crate::styles::Styles;
 use crate::text;
 use crate::units;
 
-/// Bars from this width on have a name.
+/// From this width on, bars have a name.
 const NAMED: u16 = 4;
 
 /// A node that is wide enough to be seen.
@@ -31,7 +31,7 @@ struct Bar {
     width: u16,
 }
 
-/// The bars of a tree, or of a node with what is around it, in so many columns.
+/// The bars of a tree, or of a node and its parents, within so many columns.
 fn bars(tree: &Tree, zoom: Option<u32>, width: u16) -> Vec<Bar> {
     let mut bars = Vec::new();
     let mut next = Vec::new();
@@ -78,7 +78,7 @@ impl CallTree {
         bars(&self.tree, self.tree.find(&self.zoom), width)
     }
 
-    /// Goes to the heaviest frame inside, or to the one around.
+    /// Goes to the heaviest child, or to the parent.
     pub(super) fn step_in(&mut self, levels: isize, common: &mut Common, now: Instant) {
         for _ in 0..levels.unsigned_abs().min(self.rows.len()) {
             let Some(node) = self.node() else { return };
@@ -94,7 +94,7 @@ impl CallTree {
     /// Goes to the next frame of the same level.
     pub(super) fn step_aside(&mut self, bars: isize, common: &mut Common, now: Instant) {
         let Some(node) = self.node() else { return };
-        // As wide as can be, so that no frame is left out.
+        // At the greatest width, so that no frame is left out.
         let mut level = self.bars(u16::MAX);
         let Some(own) = level.iter().find(|bar| bar.node == node).copied() else { return };
         level.retain(|bar| bar.level == own.level);

@@ -18,23 +18,23 @@ use crate::source::{
     guarded,
 };
 
-/// How long a first look for processes waits for each place.
+/// The time a first look for processes waits for each place.
 const TO_FIND: Duration = Duration::from_secs(3);
-/// Processes, reasons and folders that a place may tell of.
+/// Most processes, reasons and folders of one place.
 const MAX_FOUND: usize = 4096;
 
-/// The finder of the processes of another place.
+/// Finds the processes of another place.
 pub(in crate::source) struct Via {
     far: Rc<RefCell<Far>>,
-    /// What it is called beside others; none where it is the only place.
+    /// Its name; none where it is the only place.
     pub(super) place: Option<String>,
-    /// Whether its clock is another one than that of the places beside it.
+    /// Whether its clock differs from the other places' clocks.
     is_elsewhere: bool,
-    /// A look for processes that is to be answered.
+    /// A pending request for the processes.
     asked: Option<Asked>,
-    /// What the last one brought.
+    /// The last answer.
     found: Option<Discovery>,
-    /// Until when the first is waited for.
+    /// Until when the first answer is waited for.
     pub(super) until: Instant,
 }
 
@@ -51,8 +51,8 @@ impl Via {
         Ok(Self::of(Far::of(way, keep, Ok(agent)), None, false))
     }
 
-    /// Starts an agent in another room of this machine, without waiting for it. What it finds is
-    /// called by the way's name. The first look may wait.
+    /// Starts an agent in another room of this machine, without waiting for it. Its processes are
+    /// named by the way's name. The first look may wait.
     pub(in crate::source) fn of_room(way: Way, keep: bool, may_wait: bool) -> Self {
         let name = way.name.clone();
         let mut via = Self::of(Far::opening(way, keep), Some(name), false);
@@ -76,7 +76,7 @@ impl Via {
         Some(BadPlace { name, age: since.elapsed(), why })
     }
 
-    /// Why it has found nothing yet: its agent is still to come. None where it has come.
+    /// Says that its agent has not come yet; none once it has.
     pub(super) fn still_opening(&self) -> Option<String> {
         let far = self.far.borrow();
         let is_opening = matches!(far.state, State::Opening(_, None));
@@ -91,10 +91,10 @@ impl Via {
         Rc::strong_count(&self.far) > 1
     }
 
-    /// Asks for what is there, unless an answer is still to come.
+    /// Asks for the processes there, unless an answer is still to come.
     pub(super) fn ask(&mut self) -> Result<Asked> {
         let mut far = self.far.borrow_mut();
-        // The answer to what was asked over a line that was lost never comes.
+        // An answer over a lost line never comes.
         let asked = match self.asked.filter(|asked| asked.opened == far.opened) {
             Some(asked) => asked,
             None => far.ask(Ask::Discover)?,
@@ -102,7 +102,8 @@ impl Via {
         Ok(*self.asked.insert(asked))
     }
 
-    /// What is there; none if the answer is still to come. Only the first is waited for.
+    /// The processes there; none if the answer is still to come. Only the first answer is waited
+    /// for.
     pub(in crate::source) fn look(&mut self) -> Result<Option<Discovery>> {
         let left = |until: Instant| until.saturating_duration_since(Instant::now());
         {
@@ -117,7 +118,7 @@ impl Via {
         self.take(asked, patience)
     }
 
-    /// What is there, if the answer comes in time.
+    /// The processes there, if the answer comes in time.
     fn take(&mut self, asked: Asked, patience: Duration) -> Result<Option<Discovery>> {
         let mut far = self.far.borrow_mut();
         let mut discovery = match far.answer(asked, patience) {
@@ -143,7 +144,7 @@ impl Via {
         Ok(Some(discovery))
     }
 
-    /// Watches it; whether that can be done is told by the first poll.
+    /// Watches something; the first poll tells whether that works.
     fn watch(&self, what: What) -> Result<Remote> {
         let far = Rc::clone(&self.far);
         let id = far.borrow().next;
@@ -188,7 +189,7 @@ impl Via {
     }
 }
 
-/// Leaves out what no place has so many of.
+/// Limits the lists of an answer.
 fn bound(discovery: &mut Discovery) {
     let found = discovery.candidates.len();
     discovery.candidates.truncate(MAX_FOUND);

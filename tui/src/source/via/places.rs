@@ -30,14 +30,14 @@ pub(in crate::source) struct Places(Rc<RefCell<Vec<Place>>>);
 
 struct Place {
     via: Via,
-    /// What was found there last, and when.
+    /// The last result, and when it came.
     found: Discovery,
     looked: Option<Instant>,
 }
 
 impl Places {
-    /// Starts an agent by each command. Places that cannot be reached are tried again; those that
-    /// are late are tried again without a terminal, which a screen may have by then.
+    /// Starts an agent by each command. Unreachable places are tried again; late places are tried
+    /// again without a terminal, which a screen may have by then.
     ///
     /// # Errors
     ///
@@ -66,8 +66,8 @@ impl Places {
     }
 }
 
-/// Starts an agent for each way, and waits for them; none for those that are late. As long as a
-/// command asks for a password, which hides what is typed, all have time.
+/// Starts an agent for each way, and waits for them; none for late ones. While a command asks for a
+/// password, which hides typed text, all have time.
 fn open_in_time(ways: &[Way], keep: bool, in_time: Duration) -> Vec<Option<Result<Agent>>> {
     let had_echo = has_echo();
     let start = Instant::now();
@@ -99,13 +99,12 @@ fn has_echo() -> bool {
 }
 
 impl Place {
-    /// Whether it is to be looked for processes, now or since the answer is to come.
+    /// Whether a look for processes is due or pending.
     fn is_due(&self) -> bool {
         self.looked.is_none_or(|looked| looked.elapsed() >= LOOK)
     }
 
-    /// Looks for processes, unless that was done a moment ago. An answer that is late is taken
-    /// by a later look.
+    /// Looks for processes, unless that was done a moment ago. A later look takes a late answer.
     fn look(&mut self) {
         if !self.is_due() {
             return;
@@ -123,7 +122,7 @@ impl Place {
         }
     }
 
-    /// Says why nothing new was found. What was found before may be there again.
+    /// Notes why nothing new was found. Processes found before may be there again.
     fn refuse(&mut self, why: String) {
         self.found.refused = vec![Refused { pid: None, why: Refusal::NoTarget(why) }];
     }
@@ -136,7 +135,7 @@ impl Finder for Places {
             Discovery { via: Some(format!("{} places", places.len())), ..Discovery::default() };
         let mut nothing = Vec::new();
         for place in places.iter_mut().filter(|place| place.is_due()) {
-            // One that cannot be asked says so when it is looked at.
+            // A place that cannot be asked says so when it is looked at.
             let _ = place.via.ask();
         }
         for place in places.iter_mut() {
@@ -179,9 +178,9 @@ impl Finder for Places {
     }
 }
 
-/// What places are called: each by the last word of its command that is no option, as `node1` of
-/// `ssh -p 22 node1`. Where several end alike, the words before go along by which they differ, as
-/// `n1.svc` of `ssh n1 sudo -u svc`; where none does, they are numbered.
+/// Names of places: the last word of each command that is no option, as `node1` of `ssh -p 22
+/// node1`. Where several are the same, the words before that differ are added, as in `n1.svc` for
+/// `ssh n1 sudo -u svc`; where none differ, they are numbered.
 fn names_of(commands: &[&str]) -> Vec<String> {
     let is_name = |word: &&str| !word.starts_with('-') && !word.contains('=');
     let words = |command: &str| -> Vec<String> {

@@ -9,18 +9,18 @@ use crate::snapshot::{Cell, Drained, Record, Snapshot, Stats, Summed};
 
 const PER_SECOND: f64 = 1e9;
 
-/// Makes ticks of one clock nanoseconds.
+/// Converts ticks of one clock to nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale(f64);
 
 impl Scale {
-    /// Of a clock with so many ticks a second; one that has none stays as it is.
+    /// For a clock with this rate; without a rate, ticks stay as they are.
     pub(super) fn of(ticks_per_second: f64) -> Self {
         let scale = PER_SECOND / ticks_per_second;
         Self(if scale.is_finite() && scale > 0.0 { scale } else { 1.0 })
     }
 
-    /// All of a snapshot.
+    /// Converts a snapshot.
     pub(super) fn snapshot(self, snapshot: &mut Snapshot) {
         let clock = &mut snapshot.clock;
         clock.ticks_per_second = PER_SECOND;
@@ -56,7 +56,7 @@ impl Scale {
         self.records(&mut snapshot.records);
     }
 
-    /// What rings brought.
+    /// Converts rings' records.
     pub(super) fn drained(self, lanes: &mut [Drained]) {
         lanes.iter_mut().for_each(|lane| self.records(&mut lane.records));
     }
@@ -96,7 +96,7 @@ impl Scale {
     }
 
     fn ticks(self, ticks: u64) -> u64 {
-        // What stands for none stays.
+        // The value for none stays.
         if ticks == u64::MAX { ticks } else { (ticks as f64 * self.0).round() as u64 }
     }
 }
