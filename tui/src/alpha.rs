@@ -1,7 +1,7 @@
-//! The weight of a new value in a point's exponential average, as people write
-//! it: `0.2`, a period over a time constant as `100ms/500ms`, or `off`.
+//! Alpha of a point's EWMA, as people write it: `0.2`, a period over a time constant as in
+//! `100ms/500ms`, or `off`.
 
-/// Reads a weight; none is `off`. An error says what was expected.
+/// Parses alpha; none is `off`. An error says what was expected.
 pub(crate) fn parse(text: &str) -> Result<Option<f64>, String> {
     let text = text.trim();
     if text == "off" {
@@ -27,14 +27,14 @@ pub(crate) fn parse(text: &str) -> Result<Option<f64>, String> {
     })
 }
 
-/// The shortest way to write a weight that a point has; it has about six digits.
+/// The shortest way to write alpha, which has about six digits.
 pub(crate) fn written(alpha: f64) -> String {
     let text = format!("{alpha:.6}");
     let short = text.trim_end_matches('0').trim_end_matches('.');
     if short == "0" && alpha != 0.0 { format!("{alpha:e}") } else { short.into() }
 }
 
-/// A number, and how many seconds its unit has.
+/// A number, and its unit in seconds.
 fn time(text: &str) -> Result<(f64, Option<f64>), String> {
     let text = text.trim();
     let digits = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());

@@ -1,5 +1,5 @@
-//! Tables of aligned cells, and where lists are scrolled to. Every table of the screen and the
-//! one in text is one.
+//! Tables of aligned cells, and the scrolling of lists. Every table on the screen and in text is
+//! one.
 
 mod cells;
 mod chosen;
@@ -18,7 +18,7 @@ pub struct Scroll {
 }
 
 impl Scroll {
-    /// Scrolls so that the cursor's row is in sight among `rows`; returns whether it had to.
+    /// Scrolls the cursor's row into sight; returns whether it had to.
     pub fn settle(&mut self, rows: usize, (place, len): (usize, usize)) -> bool {
         let offset = self.offset.min(len.saturating_sub(rows)).min(place);
         let offset = offset.max((place + 1).saturating_sub(rows));

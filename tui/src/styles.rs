@@ -1,5 +1,5 @@
-//! What all that is drawn is drawn with: colours, signs, small charts, and a list that
-//! scrolls below its heading.
+//! What all screens draw with: colours, signs, small charts, and a list that scrolls below its
+//! heading.
 
 pub(crate) mod chart;
 mod colors;
@@ -19,8 +19,8 @@ pub use colors::ChosenColors;
 pub use palette::{Terminal, ThemeName};
 pub use theme::{Glyphs, Styles, Theme};
 
-/// A heading that stays, and lines below it that scroll. The heading tells at
-/// its right which lines are seen when not all are.
+/// Draws a heading that stays and lines below it that scroll. If not all lines fit, the heading
+/// shows at its right which ones are visible.
 pub(crate) fn draw_scrolled(
     frame: &mut Frame,
     area: Rect,
@@ -40,20 +40,20 @@ pub(crate) fn draw_scrolled(
     frame.render_widget(Paragraph::new(seen), body);
 }
 
-/// A text in lines of this style, as many as it takes.
+/// Wraps a text into lines of this style.
 pub(crate) fn wrapped(text: &str, width: usize, style: Style) -> Vec<Line<'static>> {
     text::wrapped(text, width).into_iter().map(|line| Line::styled(line, style)).collect()
 }
 
 impl Grid {
-    /// The row of the titles over all of the width, with a sign at what the rows are sorted
+    /// The row of the titles over the whole width, with a sign at the column that rows are sorted
     /// by.
     pub fn heading(&self, sorted: Option<Sorted>, width: usize, styles: &Styles) -> Line<'static> {
         let theme = &styles.theme;
         let mut spans = Vec::new();
         let mut left = width;
         let mut push = |text: String, style| {
-            // What does not fit is announced.
+            // An ellipsis shows that something is cut.
             let text = text::cut(&text, left, self.ellipsis);
             left -= text::width(&text).min(left);
             spans.push(Span::styled(text, style));

@@ -1,4 +1,4 @@
-//! Each command, from its words to its exit status.
+//! Dispatches the commands, down to their exit statuses.
 
 use std::io;
 
@@ -17,10 +17,10 @@ use crate::interrupt::Interrupt;
 use crate::source::{self, EveryProcess, Machine, Refusal};
 use crate::text;
 
-/// Exit status of everything that has none of its own.
+/// Exit status of all other failures.
 const FAILURE: u8 = 2;
 
-/// Does what the command line asks for; returns the exit status.
+/// Runs the command; returns the exit status.
 pub fn run(cli: Cli) -> Result<u8> {
     match cli.command {
         None => show::watch(&cli.show, &cli.target),
@@ -54,13 +54,13 @@ pub fn run(cli: Cli) -> Result<u8> {
     }
 }
 
-/// The exit status that tells scripts why the program failed.
+/// The exit status that tells scripts the reason of a failure.
 pub fn exit_status(error: &anyhow::Error) -> u8 {
     let refusal = error.chain().find_map(|cause| cause.downcast_ref::<Refusal>());
     refusal.map_or(FAILURE, Refusal::exit_status)
 }
 
-/// Answers the viewer that has started this.
+/// Serves the viewer that has started this.
 fn agent(enter: Option<u32>) -> Result<u8> {
     let ignore_interrupt = || {
         // It ends with its input: a Ctrl-C at the viewer's terminal is for the viewer.
@@ -75,7 +75,7 @@ fn agent(enter: Option<u32>) -> Result<u8> {
         }
         None => Machine::all(false),
     };
-    // This starts a thread, and who enters a room may have only one.
+    // This starts a thread, and entering a room allows only one.
     let interrupt = Interrupt::install()?;
     ignore_interrupt();
     let mut finder = EveryProcess::of(machine);
@@ -87,7 +87,7 @@ fn snapshot(Saving { target, output, force }: &Saving) -> Result<u8> {
     let mut source = target.resolve()?;
     let mut snapshot = source.poll()?;
     source.add_records(&mut snapshot);
-    // What is begun is finished, if that does not take long.
+    // A signal waits for the file, if that does not take long.
     let _interrupt = Interrupt::install()?;
     written(json::write(&snapshot, output, overwrite(*force)), output)?;
     Ok(missing(source.as_ref()))
@@ -118,7 +118,7 @@ fn list_processes(json: bool, via: &Via) -> Result<u8> {
 
 fn gc() -> Result<u8> {
     let removed = source::gc()?;
-    // What a program was called, it chose.
+    // Programs choose their own names.
     let text: String = removed.iter().map(|line| text::clean(line).into_owned() + "\n").collect();
     print(if text.is_empty() { "nothing to remove\n" } else { &text })?;
     Ok(0)

@@ -1,4 +1,4 @@
-//! Points switched, reset and averaged by scripts.
+//! Commands for scripts that switch, reset and average points.
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -37,12 +37,12 @@ pub enum PointCommand {
     Average(Option<f64>),
 }
 
-/// Reads a weight, as the screen does.
+/// Parses alpha like the screen does.
 pub(super) fn alpha(text: &str) -> Result<PointCommand, String> {
     alpha::parse(text).map(PointCommand::Average)
 }
 
-/// Does it to all points whose names fit, and says how many changed.
+/// Carries it out on all points whose names fit, and says how many changed.
 pub(super) fn run(points: &Points, deed: PointCommand) -> Result<u8> {
     let mut source = points.target.resolve()?;
     let mut model = Model::default();
@@ -74,7 +74,7 @@ pub(super) fn run(points: &Points, deed: PointCommand) -> Result<u8> {
     }
     let differs = |figures: &&&Figures| match deed {
         PointCommand::Enable => figures.state() != PointState::On,
-        // One that is invalid does not measure, but is not off either.
+        // An invalid point does not measure, but is not off either.
         PointCommand::Disable => figures.state() != PointState::Off,
         PointCommand::Reset => true,
         PointCommand::Average(_) => true,

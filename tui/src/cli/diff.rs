@@ -1,4 +1,4 @@
-//! Files, or a process, compared with files.
+//! `pfp-top diff`: compares files, or a process, with files.
 
 use std::path::{Path, PathBuf};
 use std::slice;
@@ -13,7 +13,7 @@ use crate::compare::{Baseline, Comparison, report};
 use crate::snapshot::Snapshot;
 use crate::source::{self, Moment, Span};
 
-/// Exit status of a comparison that found more than it was to allow.
+/// Exit status of a comparison beyond the allowed limit.
 const SLOWER: u8 = 1;
 
 /// What is compared with what.
@@ -119,7 +119,7 @@ pub(super) fn run(diff: &Diff) -> Result<u8> {
     diff.print(&baseline, &new, (&shown(before), &shown(after)))
 }
 
-/// A process as it is now, beside files.
+/// Compares a process with files.
 fn process(diff: &Diff, files: &[PathBuf], span: Span) -> Result<u8> {
     let baseline = match files {
         [file] => Baseline::of_file(file, source::read(file, &span, false)?),
@@ -147,7 +147,7 @@ fn shown(files: &[PathBuf]) -> String {
     files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// The segments that are in a snapshot.
+/// The ids of a snapshot's segments.
 fn ids(snapshot: &Snapshot) -> Vec<String> {
     let process = &snapshot.process;
     match process.members.as_slice() {
@@ -156,7 +156,7 @@ fn ids(snapshot: &Snapshot) -> Vec<String> {
     }
 }
 
-/// Each side as the sum of its files.
+/// Sums the files of each side.
 fn sums(before: (&[PathBuf], Span), now: (&[PathBuf], Span)) -> Result<(Baseline, Snapshot)> {
     let old = source::read_sum(before.0, &before.1)?;
     let new = source::read_sum(now.0, &now.1)?;
@@ -176,9 +176,9 @@ fn sums(before: (&[PathBuf], Span), now: (&[PathBuf], Span)) -> Result<(Baseline
     Ok((Baseline::of(old, Some(name)), new))
 }
 
-/// What is compared with what. Of two runs each has its own span. Of one process, what
-/// is compared is what it has more than the baseline, unless that has a span of its own:
-/// then they are two windows, which share no measurement.
+/// The two sides. Two runs have a span each. Within one process, the second side is the growth
+/// since the baseline, unless the baseline has a span of its own: then both are windows that share
+/// no measurement.
 fn sides(before: (&Path, Span), now: (&Path, Span)) -> Result<(Snapshot, Snapshot)> {
     let (mut first, mut last) = (before.1, now.1);
     let id = |file| Ok::<_, anyhow::Error>(source::open(file)?.poll()?.process.segment_id);
@@ -202,7 +202,7 @@ fn sides(before: (&Path, Span), now: (&Path, Span)) -> Result<(Snapshot, Snapsho
     }
     let mut old = source::read(before.0, &first, false)?;
     let new = source::read(now.0, &last, false)?;
-    // Two windows stand beside each other as two runs do: neither is a part of the other.
+    // Two windows are like two runs: neither is a part of the other.
     old.process.segment_id.clear();
     Ok((old, new))
 }

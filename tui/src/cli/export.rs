@@ -1,5 +1,5 @@
-//! `pfp-top export FORMAT`: the figures of a snapshot file or a process, in a form
-//! that other programs read.
+//! `pfp-top export FORMAT`: writes the figures of a snapshot file or a process in a form that other
+//! programs read.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ pub(super) fn run(export: &Export) -> Result<u8> {
     if export.file.is_none() && export.at.or(export.from).or(export.to).is_some() {
         bail!("expected a recording to look for a moment in, found no file: name it");
     }
-    // As long as nothing is written, a signal ends the process at once.
+    // While nothing is written, a signal ends the process at once.
     let (snapshot, status) = match &export.file {
         Some(file) => {
             let span = Span { from: export.from, to: export.to.or(export.at) };
@@ -116,7 +116,7 @@ fn write(export: &Export, subject: &Subject<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A format as it is asked for.
+/// The name of a format on the command line.
 fn word(format: Format) -> String {
     format.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }

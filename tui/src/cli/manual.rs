@@ -1,7 +1,6 @@
-//! What others make of the command line: completions for shells, manual pages.
+//! Completions for shells, and manual pages.
 //!
-//! Both come from the description that parses it, so they cannot tell of what is
-//! not there.
+//! Both come from the description that parses the command line, so they cannot differ from it.
 
 use std::fs;
 use std::path::Path;

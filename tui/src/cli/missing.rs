@@ -1,21 +1,21 @@
-//! Places that are missing in what a command shows.
+//! Places that are missing in a command's output.
 
 use super::output::{NO_TARGET, warn};
 use crate::source::{BadPlace, Source};
 
-/// Names the places that are missing in a picture. Returns the exit status.
+/// Reports the places that are missing in a picture. Returns the exit status.
 pub(super) fn missing(source: &dyn Source) -> u8 {
     let mut missing = Missing::default();
     missing.look(source, || ());
     missing.status()
 }
 
-/// The places that are missing. Each is named once, and again when it is back.
+/// The missing places. Each is reported once, and again when it is back.
 #[derive(Default)]
 pub(super) struct Missing(Vec<String>);
 
 impl Missing {
-    /// Looks after a poll; what has changed is said after `clear`.
+    /// Reports changes after a poll; calls `clear` before each line.
     pub(super) fn look(&mut self, source: &dyn Source, clear: impl Fn()) {
         let warn = |text: &str| {
             clear();
@@ -39,7 +39,7 @@ impl Missing {
         if self.0.is_empty() { 0 } else { NO_TARGET }
     }
 
-    /// What the last line of a recording says of them.
+    /// The text about them for a recording's last line.
     pub(super) fn words(&self) -> String {
         match self.0.as_slice() {
             [] => String::new(),

@@ -1,4 +1,4 @@
-//! What all commands print and write.
+//! Printing and writing, shared by all commands.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -41,8 +41,7 @@ pub(super) fn written(result: Result<(), WriteError>, path: &Path) -> Result<u8>
     }
 }
 
-/// Refuses a file that is there and not to be replaced: a name that cannot be used costs nobody a
-/// wait.
+/// Refuses a file that exists and may not be replaced, so that a bad name fails at once.
 pub(super) fn check_new(path: &Path, force: bool) -> Result<()> {
     if force || path.symlink_metadata().is_err() { Ok(()) } else { Err(exists(path)) }
 }

@@ -13,10 +13,9 @@ use crate::interrupt::Interrupt;
 use crate::push::{self, Pause, Pushed, Pusher};
 use crate::serve::Pool;
 
-/// Time between two looks at the processes at most: a reset takes away what was
-/// measured since the last one.
+/// The longest time between two polls: a reset loses what was measured since the last one.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long the last push may take once the user has asked for the end.
+/// The time for the last push once the user has asked for the end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Which processes to tell of, and where.
@@ -57,7 +56,7 @@ pub(super) fn run(push: &Push) -> Result<u8> {
         bail!("--sum is for the screen; sums are made where the figures go");
     }
     let interrupt = Interrupt::install_patiently()?;
-    // Those that end stay until they have been told.
+    // Ended processes stay until their figures are sent.
     let mut pool = push.pooled.pool(Duration::ZERO, Duration::MAX)?;
     let pusher = Pusher::new(push.endpoint.clone(), push.gzip, push.timeout);
     print(&format!("pushing to {} every {}s\n", push.endpoint, push.interval.as_secs_f64()))?;
@@ -67,7 +66,7 @@ pub(super) fn run(push: &Push) -> Result<u8> {
     loop {
         look(&mut pool);
         let is_over = !target.pid.is_empty() && pool.has_ended();
-        // The last figures do not wait for their turn; the pause of a collector does.
+        // The last figures are sent at once, unless the collector asked for a pause.
         if is_over && pause == Pause::default() {
             due = Instant::now();
         }
@@ -82,7 +81,7 @@ pub(super) fn run(push: &Push) -> Result<u8> {
                 None => {
                     pause.end();
                     pushes += 1;
-                    // The next moment of the grid; those that were missed are left out.
+                    // The next moment of the grid; missed ones are skipped.
                     let round = start.elapsed().as_nanos() / push.interval.as_nanos() + 1;
                     let next = u64::try_from(round * push.interval.as_nanos())?;
                     let grid = start + Duration::from_nanos(next);
@@ -107,18 +106,17 @@ pub(super) fn run(push: &Push) -> Result<u8> {
     }
 }
 
-/// Looks at the processes. What cannot be looked at now may be later, and what was seen
-/// before is told until then.
+/// Polls the processes. After an error, the last figures stay until a later poll works.
 fn look(pool: &mut Pool) {
     if let Err(error) = pool.poll() {
         warn(&format!("{error:#}"));
     }
 }
 
-/// What was told the user of how it goes: each thing once, until it is another.
+/// Reports the progress to the user, each message once until it changes.
 struct PushReporter {
     endpoint: String,
-    /// Why not all of the last push was taken.
+    /// Why the last push was not taken completely.
     failure: Option<String>,
     said: Option<String>,
     failed: u64,
@@ -157,7 +155,7 @@ impl PushReporter {
         self.said.clone_from(&pushed.refused);
     }
 
-    /// The exit status, by what became of the last push.
+    /// The exit status, by the last push.
     fn end(self) -> Result<u8> {
         match self.failure {
             None => Ok(0),

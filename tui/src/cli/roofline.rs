@@ -1,5 +1,5 @@
-//! `pfp-top roofline`: what this machine can do at most, measured, and how near the
-//! points of a program come to it.
+//! `pfp-top roofline`: measures the machine's limits, and how near the points of a program come to
+//! them.
 
 use std::io::{IsTerminal, Write};
 use std::num::NonZeroUsize;
@@ -56,7 +56,7 @@ pub(super) fn run(asked: &Roofline) -> Result<u8> {
     if let Some(path) = &asked.output {
         check_new(path, asked.force)?;
     }
-    // What the program has done is looked at before this disturbs it.
+    // Poll the program before the measurement disturbs it.
     let points = asked.points()?;
     let ceilings = if asked.kept { kept()? } else { asked.measure() };
     let dots = points.as_ref().map_or(&[][..], |points| &points.dots);
@@ -74,13 +74,13 @@ pub(super) fn run(asked: &Roofline) -> Result<u8> {
 
 /// The points below the roof.
 struct Points {
-    /// What they are of.
+    /// The name of their program.
     whose: String,
     dots: Vec<Dot>,
 }
 
 impl Roofline {
-    /// Those of the program that was asked for; none if none was.
+    /// The points of the requested program, if any.
     fn points(&self) -> Result<Option<Points>> {
         let mut source: Box<dyn Source> = match &self.file {
             Some(file) => source::open(file)?,
@@ -104,7 +104,7 @@ impl Roofline {
         Ok(Some(Points { whose: format!("{}[{}]", process.name, process.pid), dots }))
     }
 
-    /// Measures, and keeps what was measured for the screen.
+    /// Measures the ceilings, and saves them for the screen.
     fn measure(&self) -> Ceilings {
         let threads = match self.threads {
             Some(threads) => usize::from(threads),
@@ -129,7 +129,7 @@ impl Roofline {
     }
 }
 
-/// What was measured last.
+/// The ceilings that were measured last.
 fn kept() -> Result<Ceilings> {
     let path = Ceilings::usual_place().context("expected HOME or XDG_CACHE_HOME to be set")?;
     Ceilings::load(&path).with_context(|| {

@@ -224,8 +224,8 @@ fn on_screen(
     Ok(Watched::App(app))
 }
 
-/// Waits for the program to end, and prints its table; or as many tables as asked,
-/// an interval apart, and leaves, if it has not ended before that.
+/// Waits for the program to end and prints its table. With a number of tables, prints them an
+/// interval apart and leaves, even if it still runs.
 fn print(
     run: &Run,
     mut family: Family,

@@ -57,8 +57,8 @@ pub(super) struct Pooled {
 }
 
 impl Pooled {
-    /// The pool of these processes: all, unless some are named, which are there or never
-    /// will be, where others come and go.
+    /// The pool of these processes. Named processes must be there now; without names, processes
+    /// come and go.
     pub(super) fn pool(&self, interval: Duration, stays: Duration) -> Result<Pool> {
         let members = match self.target.pid.as_slice() {
             [] => Selector::All(self.target.name.clone().unwrap_or_default()),
@@ -104,7 +104,7 @@ pub(super) fn run(serve: &Serve) -> Result<u8> {
     })?;
     let address = listener.local_addr()?;
     if !is_local {
-        // Nobody may be listening to what is said here.
+        // Nobody may be reading standard error.
         let _ = writeln!(
             io::stderr(),
             "pfp-top: whoever reaches {address} sees the names and figures of these processes; \
@@ -113,11 +113,11 @@ pub(super) fn run(serve: &Serve) -> Result<u8> {
     }
     print(&format!("serving http://{address}/metrics\n"))?;
     http::serve(listener, pool, is_local, interrupt)?;
-    // To be asked to end is how it ends.
+    // A signal is its usual end.
     Ok(0)
 }
 
-/// Why there is none of those that were named.
+/// Why none of the named processes is there.
 fn none_named(discovery: &Discovery, target: &Target) -> Refusal {
     let all = &discovery.candidates;
     let is_named = |it: &&Candidate| target.pid.iter().any(|which| which.admits(it, all));

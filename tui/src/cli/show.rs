@@ -1,4 +1,4 @@
-//! A source on the screen, or as text where there is none.
+//! Shows a source on the screen, or as text without one.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::event_loop;
 use crate::interrupt::Interrupt;
 use crate::source::{self, EveryProcess, Finder, Machine, Moment, Source, Wanted};
 
-/// Shows the process that is wanted.
+/// Shows the wanted process.
 pub(super) fn watch(show: &Show, target: &Target) -> Result<u8> {
     if show.is_headless() {
         return one(show, target.resolve()?);
@@ -45,8 +45,8 @@ pub(super) fn one(show: &Show, source: Box<dyn Source>) -> Result<u8> {
     interact(&mut app, show)
 }
 
-/// Shows a file. Of a recording that is its end, where no moment is asked for; several
-/// tables begin with its first snapshot.
+/// Shows a file. A recording is shown at its end unless a moment is given; several tables begin
+/// with its first snapshot.
 pub(super) fn open(files: &[PathBuf], sum: bool, at: Option<&Moment>, show: &Show) -> Result<u8> {
     let [file] = files else {
         return one(show, source::open_group(files, sum, at)?);
@@ -74,7 +74,7 @@ fn interact(app: &mut App, show: &Show) -> Result<u8> {
     Ok(0)
 }
 
-/// Runs the screen to its end, and keeps what was chosen there.
+/// Runs the screen to its end, and saves the choices made there.
 pub(super) fn on_screen(app: &mut App, show: &Show, interrupt: &Interrupt) -> Result<()> {
     Kept::load().restore(app);
     let before = tables(app);

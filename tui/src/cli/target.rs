@@ -55,7 +55,7 @@ pub struct Via {
 }
 
 impl Via {
-    /// Whether it is this place.
+    /// Whether no other place was given.
     pub(super) fn is_here(&self) -> bool {
         self.via.is_empty() && self.via_file.is_none() && !self.via_copy
     }
@@ -99,12 +99,12 @@ impl Via {
 }
 
 impl Target {
-    /// Whether a process is meant, here or elsewhere, where files could be as well.
+    /// Whether a process was given, here or elsewhere, where files could be given instead.
     pub(super) fn is_given(&self) -> bool {
         self.names_any() || !self.via.is_here()
     }
 
-    /// Whether any process was asked for.
+    /// Whether any process was named.
     pub(super) fn names_any(&self) -> bool {
         !self.pid.is_empty() || self.name.is_some() || self.all || self.sum
     }
@@ -118,7 +118,7 @@ impl Target {
         Wanted { which: self.pid.first().cloned(), name: self.name.clone() }
     }
 
-    /// The processes to watch as one; none where it is just one.
+    /// The processes to watch as one; none for a single process.
     pub(super) fn group(&self) -> Option<ProcessGroup> {
         let members = match self.pid.as_slice() {
             [] if self.all || self.sum => Selector::All(self.name.clone().unwrap_or_default()),

@@ -1,8 +1,8 @@
 //! Stopping and going on under a shell's job control.
 //!
-//! In raw mode Ctrl-Z is a key; SIGTSTP comes from elsewhere. In both cases the
-//! terminal is given back first, and set up again on SIGCONT, which also comes
-//! after a SIGSTOP that nobody was asked about.
+//! In raw mode, Ctrl-Z is a key; SIGTSTP comes from elsewhere. In both cases the terminal is given
+//! back first, and set up again on SIGCONT, which also comes after a SIGSTOP that no process can
+//! see.
 
 use std::io;
 use std::ptr;
@@ -39,8 +39,8 @@ impl Suspension {
         self.continued.swap(false, Ordering::Relaxed)
     }
 
-    /// Stops the whole job, as a terminal's own Ctrl-Z does, and returns when it
-    /// goes on; at once where no shell is there to let it.
+    /// Stops the whole job, like Ctrl-Z in a plain terminal, and returns when it goes on; returns
+    /// at once without a shell.
     pub(super) fn stop(&self) -> io::Result<()> {
         // SAFETY: an all-zero `sigaction` is a valid value of that plain struct.
         let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -54,8 +54,8 @@ impl Suspension {
                 _ => Err(io::Error::last_os_error()),
             }
         };
-        // The others first. What is sent to a process may reach it late and by
-        // another thread; what is raised stops before `raise` returns.
+        // The others first. A signal to a process may come late and to another thread; a raised
+        // signal stops before `raise` returns.
         act(libc::SIG_IGN, &raw mut ours)?;
         // SAFETY: sends a signal to the processes of this job.
         unsafe { libc::kill(0, SIGTSTP) };

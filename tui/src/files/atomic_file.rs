@@ -17,7 +17,7 @@ pub enum Overwrite {
 /// Why a file was not written.
 #[derive(Debug)]
 pub enum WriteError {
-    /// There is a file of that name already, and it was not to be replaced.
+    /// The file exists, and it may not be replaced.
     Exists,
     /// The system refused.
     Io(io::Error),
@@ -43,7 +43,7 @@ impl From<io::Error> for WriteError {
     }
 }
 
-/// Bytes that are put together before they are written.
+/// Bytes that are buffered before a write.
 const AT_ONCE: usize = 1 << 18;
 
 /// Writes what `fill` writes to `path`: whole or not at all; see [`WholeFile`].
@@ -59,7 +59,7 @@ pub fn write(
     })
 }
 
-/// The same for what leaves out parts of the file, or is put together already.
+/// Like [`write()`], without a buffer and with a file that may have holes.
 pub fn write_file(
     path: &Path,
     overwrite: Overwrite,

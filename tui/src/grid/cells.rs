@@ -1,5 +1,4 @@
-//! Aligned cells: how wide each column is, on which side its cells stand, and how a row of them
-//! is put together.
+//! Aligned cells: the width and the side of each column, and how a row is put together.
 
 use std::borrow::Cow;
 
@@ -11,17 +10,17 @@ pub(crate) struct Slot {
     pub(crate) title: Cow<'static, str>,
     pub(crate) width: usize,
     is_left: bool,
-    /// Long cells are cut at their end; names differ there, so they are cut in the middle.
+    /// Long cells are cut at their end. Names, which differ there, are cut in the middle.
     is_text: bool,
-    /// By which it is named; empty where it is not.
+    /// Its name; empty where it has none.
     pub(crate) key: &'static str,
 }
 
-/// The columns of a table, with one blank between them.
+/// The columns of a table, separated by a blank.
 #[derive(Clone, Debug)]
 pub struct Grid {
     pub(crate) slots: Vec<Slot>,
-    /// In place of what is cut.
+    /// Stands for cut text.
     pub(crate) ellipsis: char,
 }
 
@@ -36,18 +35,17 @@ impl Grid {
         self
     }
 
-    /// With one more column, whose cells begin at the left and are cut where they are too
-    /// long.
+    /// Adds a column whose cells begin at the left and are cut where they are too long.
     pub fn left(self, title: impl Into<Cow<'static, str>>, width: usize) -> Self {
         self.with(title.into(), width, true)
     }
 
-    /// With one more column, whose cells are figures and end at the right.
+    /// Adds a column of figures, which end at the right.
     pub fn right(self, title: impl Into<Cow<'static, str>>, width: usize) -> Self {
         self.with(title.into(), width, false)
     }
 
-    /// Whether cells of the last column that are too long are cut at their end.
+    /// Sets whether long cells of the last column are cut at their end.
     pub(super) fn cuts_end(mut self, is_text: bool) -> Self {
         if let Some(slot) = self.slots.last_mut() {
             slot.is_text = is_text;
@@ -55,7 +53,7 @@ impl Grid {
         self
     }
 
-    /// The last column has this name.
+    /// Names the last column.
     pub fn sorts(mut self, key: &'static str) -> Self {
         if let Some(slot) = self.slots.last_mut() {
             slot.key = key;
@@ -63,7 +61,7 @@ impl Grid {
         self
     }
 
-    /// Columns that the first so many of them take, with the blanks behind them.
+    /// The width of all columns, with the blanks behind them.
     pub fn width(&self) -> usize {
         self.slots.iter().map(|slot| slot.width + 1).sum()
     }
@@ -80,7 +78,7 @@ impl Grid {
         " ".repeat(missing) + content
     }
 
-    /// Cells as wide as their columns.
+    /// The cells, aligned.
     pub fn cells<S: AsRef<str>>(&self, cells: impl IntoIterator<Item = S>) -> Vec<String> {
         let cells = self.slots.iter().zip(cells);
         cells.map(|(slot, content)| self.aligned(slot, content.as_ref())).collect()

@@ -3,13 +3,12 @@
 use super::Glyphs;
 use crate::model::Slice;
 
-/// A load below this share of a CPU never fills a trend: the noise of an idle
-/// point should look idle.
+/// A load below this share of a CPU never fills a trend, so that the noise of an idle point looks
+/// idle.
 pub(crate) const MIN_TOP: f64 = 0.05;
 
-/// One character per load, of full height at `top`. Gaps stay blank, and so does
-/// a load of nothing. Full height leaves an eighth free, so that the trends of
-/// rows above each other do not run into one.
+/// One character per load, of full height at `top`. Gaps stay blank, and so does a zero load. Full
+/// height leaves an eighth free, so that trends in adjacent rows do not merge.
 pub(crate) fn trend(loads: &[Option<f64>], top: f64, glyphs: &Glyphs) -> String {
     const FULL: usize = 7;
     let level = |load: f64| {
@@ -19,14 +18,13 @@ pub(crate) fn trend(loads: &[Option<f64>], top: f64, glyphs: &Glyphs) -> String 
     loads.iter().map(|load| load.map_or(' ', level)).collect()
 }
 
-/// The greatest load, and never nothing.
+/// The greatest load, and never zero.
 pub(crate) fn top(loads: impl Iterator<Item = Option<f64>>) -> f64 {
     loads.flatten().fold(MIN_TOP, f64::max)
 }
 
-/// Columns of `rows` lines, from the top line down: each up to its mean, and a sign
-/// of its own from there to its peak. Lines are in pieces that are all of one kind,
-/// true for peaks.
+/// Columns of `rows` lines, from the top line down: each up to its mean, with another sign from
+/// there to its peak. Lines are split into pieces of one kind, true for peaks.
 pub(crate) fn columns(
     slices: &[Option<Slice>],
     rows: usize,
@@ -39,7 +37,7 @@ pub(crate) fn columns(
         Some(slice) => match eighths(slice.mean).checked_sub(row * 8) {
             Some(filled @ 1..) => (glyphs.levels[filled.min(8) - 1], false),
             _ if eighths(slice.peak) > row * 8 + 3 => (glyphs.peak, true),
-            // A load of nothing is still drawn, so that it is no gap.
+            // A zero load is drawn, so that it does not look like a gap.
             _ if row == 0 => (glyphs.levels[0], false),
             _ => (' ', false),
         },
@@ -52,7 +50,7 @@ pub(crate) fn columns(
     (0..rows).rev().map(line).collect()
 }
 
-/// A bar that fills `share` of `width` columns. What is there at all is seen.
+/// A bar that fills `share` of `width` columns. Any share above zero is visible.
 pub(crate) fn bar(share: f64, width: usize, glyphs: &Glyphs) -> String {
     let eighths = (share.clamp(0.0, 1.0) * (width * 8) as f64).round() as usize;
     let eighths = if share > 0.0 { eighths.max(1) } else { 0 };

@@ -1,4 +1,4 @@
-//! Colours that a person chose in the settings file.
+//! Colours that the user chose in the settings file.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, de::Error};
 
 use super::Theme;
 
-/// Colours in place of the theme's own, by the names that [`Theme`] has for them.
+/// Colours in place of the theme's own, by their names in [`Theme`].
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChosenColors {
@@ -28,7 +28,7 @@ pub struct ChosenColors {
 }
 
 impl ChosenColors {
-    /// The theme with these colours; one without colours stays so.
+    /// The theme with these colours; a theme without colours stays unchanged.
     pub fn over(&self, theme: Theme) -> Theme {
         let Some(points) = theme.points else { return theme };
         let style = |chosen: Option<Paint>, own: Style| chosen.map_or(own, |paint| paint.0);

@@ -23,11 +23,11 @@ pub enum ThemeName {
     Mono,
 }
 
-/// What a terminal can show, as far as it tells.
+/// What a terminal says it can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminal {
     depth: Depth,
-    /// Whether its ground is light; none where it does not tell.
+    /// Whether its background is light; none if unknown.
     light: Option<bool>,
 }
 
@@ -55,15 +55,15 @@ impl Terminal {
             (_, term) if term.contains("256") => Depth::Indexed,
             _ => Depth::Sixteen,
         };
-        // Text and ground by their numbers among the sixteen: `0;15`.
+        // Text and background by their numbers among the sixteen: `0;15`.
         let ground = colorfgbg.rsplit(';').next().and_then(|number| number.parse::<u8>().ok());
         Self { depth, light: ground.map(|ground| ground == 7 || ground > 8) }
     }
 }
 
 impl ThemeName {
-    /// The theme for this terminal. Where its ground is not known, it is the dark
-    /// one, whose colours can be read on a light ground as well.
+    /// The theme for this terminal. With an unknown background, it is the dark one, whose colours
+    /// are readable on a light background as well.
     pub fn theme(self, terminal: Terminal) -> Theme {
         match (self, terminal.depth) {
             (Self::Mono, _) | (Self::Auto, Depth::None) => Theme::monochrome(),
@@ -82,7 +82,7 @@ impl ThemeName {
 /// Red, green, blue.
 type Rgb = [u8; 3];
 
-/// The colours of a theme. Pairs are text and ground.
+/// The colours of a theme. Pairs are text and background.
 struct Palette {
     live: Rgb,
     warn: Rgb,
@@ -91,7 +91,7 @@ struct Palette {
     heading: (Rgb, Rgb),
     sorted: (Rgb, Rgb),
     selected: (Rgb, Rgb),
-    /// What points are told apart by, and the letters on these.
+    /// Colours that distinguish points, and the letters on them.
     points: [Rgb; 8],
     letters: Rgb,
 }
@@ -163,7 +163,7 @@ impl Palette {
     }
 }
 
-/// The colour of the cube or the greys, of the 256, that is closest.
+/// The closest of the 256 colours, in the cube or the greys.
 fn nearest(rgb: Rgb) -> u8 {
     let distance = |index: &u8| {
         let other = indexed(*index);
@@ -172,7 +172,7 @@ fn nearest(rgb: Rgb) -> u8 {
     (16..=255).min_by_key(distance).unwrap_or(16)
 }
 
-/// What a colour of the 256 looks like; the first 16 are the user's own.
+/// The look of one of the 256 colours; the first 16 are the user's own.
 fn indexed(index: u8) -> Rgb {
     const STEPS: [u8; 6] = [0, 95, 135, 175, 215, 255];
     match index.saturating_sub(16) {
@@ -185,7 +185,7 @@ fn indexed(index: u8) -> Rgb {
 mod tests {
     use super::*;
 
-    /// As the Web Content Accessibility Guidelines define it, 1 to 21.
+    /// Contrast by the Web Content Accessibility Guidelines, 1 to 21.
     fn contrast(a: Rgb, b: Rgb) -> f64 {
         let luminance = |rgb: Rgb| {
             let [r, g, b] = rgb.map(|part| {
@@ -207,7 +207,7 @@ mod tests {
             for text in [palette.live, palette.warn, palette.error, palette.bar] {
                 for text in shown(text) {
                     assert!(contrast(text, ground) >= 4.5, "{text:?}");
-                    // The dark theme is also that of a terminal that tells nothing.
+                    // The dark theme is also for terminals that say nothing.
                     assert!(contrast(text, WHITE) >= 2.8, "{text:?}");
                 }
             }

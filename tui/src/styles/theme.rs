@@ -2,12 +2,12 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// How things are told apart.
+/// The style of each kind of thing.
 #[derive(Clone, Copy, Debug)]
 pub struct Theme {
     /// The first line.
     pub header: Style,
-    /// What is watched, in the first line.
+    /// The watched process, in the first line.
     pub process: Style,
     /// The figures follow the process.
     pub live: Style,
@@ -21,22 +21,22 @@ pub struct Theme {
     pub sorted: Style,
     /// The row under the cursor.
     pub selected: Style,
-    /// What is switched off or has no figure.
+    /// Things that are off or have no figure.
     pub faint: Style,
     /// Bars, trends and charts.
     pub bar: Style,
-    /// Loads, from what hardly burns to what fills a CPU.
+    /// Loads, from nearly idle to a full CPU.
     pub heat: [Style; 3],
     /// Keys, where they are named.
     pub key: Style,
-    /// What points are told apart by on the timeline; none without colours.
+    /// Colours that distinguish points on the timeline; none without colours.
     pub points: Option<[Color; 8]>,
-    /// Letters on these.
+    /// Letters on these colours.
     pub letters: Color,
 }
 
-/// Without red, which is for errors, and cyan, which is for the cursor; all of
-/// them bright enough for black letters.
+/// No red, which is for errors, and no cyan, which is for the cursor; all are bright enough for
+/// black letters.
 const POINTS: [Color; 8] = [
     Color::Green,
     Color::Yellow,
@@ -48,7 +48,7 @@ const POINTS: [Color; 8] = [
     Color::LightMagenta,
 ];
 
-/// Dark enough for white letters; there are no more such colours among the sixteen.
+/// Dark enough for white letters; the sixteen have no other such colours.
 const POINTS_ON_LIGHT: [Color; 8] = [
     Color::Magenta,
     Color::DarkGray,
@@ -61,11 +61,9 @@ const POINTS_ON_LIGHT: [Color; 8] = [
 ];
 
 impl Theme {
-    /// The colour of a point on the timeline, the same wherever and whenever it
-    /// is seen; none without colours.
+    /// The colour of a point on the timeline, always the same; none without colours.
     pub fn point(&self, name: &str) -> Option<Color> {
-        // FNV-1a: the standard library's hashes promise nothing from one release
-        // to the next.
+        // FNV-1a: the standard library's hashes may change with a release.
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });
@@ -73,7 +71,7 @@ impl Theme {
         Some(points[(hash >> 32) as usize % points.len()])
     }
 
-    /// How a load is shown, a share of one CPU.
+    /// The style of a load, a share of one CPU.
     pub fn heat(&self, load: f64) -> Style {
         const WARM: f64 = 0.25;
         const HOT: f64 = 0.75;
@@ -102,7 +100,7 @@ impl Theme {
         }
     }
 
-    /// Those of the sixteen that can be read on a light ground.
+    /// The colours of the sixteen that are readable on a light background.
     pub fn color_on_light() -> Self {
         let plain = Style::new();
         let bold = |color| plain.fg(color).add_modifier(Modifier::BOLD);
@@ -120,11 +118,11 @@ impl Theme {
         }
     }
 
-    /// No colour but the terminal's own.
+    /// No colours but the terminal's own.
     ///
-    /// Under `NO_COLOR` crossterm turns every other colour into `ESC[;m`,
-    /// which also takes bold and reverse away: the cursor's row could not be
-    /// seen. So this theme names no colour at all.
+    /// Under `NO_COLOR`, crossterm turns every other colour into `ESC[;m`, which also removes bold
+    /// and reverse, so that the cursor's row would be invisible. So this theme names no colour at
+    /// all.
     pub fn monochrome() -> Self {
         let plain = Style::new();
         let bold = plain.add_modifier(Modifier::BOLD);
@@ -167,7 +165,7 @@ impl Theme {
     }
 }
 
-/// The characters that things are drawn with.
+/// The characters to draw with.
 #[derive(Clone, Copy, Debug)]
 pub struct Glyphs {
     /// A point that measures.
@@ -178,7 +176,7 @@ pub struct Glyphs {
     pub invalid: char,
     /// The row under the cursor.
     pub cursor: char,
-    /// Stands for what did not fit.
+    /// Stands for cut text.
     pub ellipsis: char,
     /// Sorted, greatest first.
     pub down: char,
@@ -194,30 +192,30 @@ pub struct Glyphs {
     pub plus_minus: &'static str,
     /// The rest of a bar that is a share of something.
     pub rest: char,
-    /// From a mean up to the greatest.
+    /// From a mean up to the peak.
     pub peak: char,
-    /// A bar of what ran nearly always, some of the time, hardly.
+    /// Bars of regions that ran nearly always, sometimes, hardly.
     pub ran: [char; 3],
     /// Where a bar begins.
     pub edge: char,
-    /// Where a bar begins that stands for many.
+    /// Where a bar begins that stands for many regions.
     pub many: char,
     /// A load that has risen, and one that has fallen.
     pub changed: [char; 2],
-    /// What is lost.
+    /// Lost time.
     pub lost: char,
     /// Times.
     pub times: char,
-    /// A line with others below that are shown, and that are not.
+    /// A line whose children are shown.
     pub unfolded: char,
-    /// See `unfolded`.
+    /// A line whose children are hidden.
     pub folded: char,
-    /// Inside itself.
+    /// A recursive frame.
     pub recursive: char,
 }
 
 impl Glyphs {
-    /// With block elements.
+    /// Characters with block elements.
     pub const UNICODE: Self = Self {
         on: '●',
         off: '○',
@@ -243,7 +241,7 @@ impl Glyphs {
         recursive: '↻',
     };
 
-    /// For terminals and fonts without them.
+    /// Characters for terminals and fonts without block elements.
     pub const ASCII: Self = Self {
         on: '*',
         off: 'o',
@@ -273,9 +271,9 @@ impl Glyphs {
 /// Colours and characters together.
 #[derive(Clone, Copy, Debug)]
 pub struct Styles {
-    /// How things are told apart.
+    /// The style of each kind of thing.
     pub theme: Theme,
-    /// What they are drawn with.
+    /// The characters to draw with.
     pub glyphs: Glyphs,
 }
 

@@ -1,4 +1,4 @@
-//! What a gate found, as text and as JSON.
+//! A gate's findings, as text and as JSON.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::units;
 /// The longest name that is not cut.
 const NAME_MAX: usize = 48;
 
-/// The findings in a line, then what was judged, the worst first.
+/// The findings in a line, then the judged metrics, the worst first.
 pub fn render(judgement: &Judgement) -> String {
     let Judgement { rows, runs, too_few, gone, new, assumed } = judgement;
     let count = |finding| judgement.count(finding);
@@ -121,7 +121,7 @@ struct Report<'a> {
     unsure: usize,
     runs_before: usize,
     runs_now: usize,
-    /// Null where the runs told how much they differ.
+    /// Null where several runs show the deviation.
     assumed_deviation: Option<f64>,
     gates: Vec<Gate<'a>>,
     only_before: &'a [String],
@@ -177,7 +177,7 @@ struct TooFew<'a> {
     metric: String,
 }
 
-/// The same for programs, with a line break at its end.
+/// The findings as JSON, with a line break at its end.
 pub fn json(judgement: &Judgement) -> serde_json::Result<String> {
     let failed = judgement.count(Finding::Failed);
     let too_few = judgement.too_few.iter();
