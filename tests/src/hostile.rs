@@ -19,8 +19,9 @@ use pfp_top::export::{Format, Subject, rows, table};
 use pfp_top::model::{Figures, Model};
 use pfp_top::snapshot::Snapshot;
 use pfp_top::source::{self, Candidate, Discovery, Finder, ProcessGroup, Source};
+use pfp_top::styles::Styles;
 use pfp_top::units::Unit;
-use pfp_top::view::{self, Styles};
+use pfp_top::view;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 

@@ -22,7 +22,8 @@ use pfp_top::snapshot::{
 };
 use pfp_top::source::synthetic::{Synthetic, bucket_of};
 use pfp_top::source::{Change, Machine, Source};
-use pfp_top::view::{self, Styles};
+use pfp_top::styles::Styles;
+use pfp_top::view;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 

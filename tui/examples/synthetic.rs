@@ -15,7 +15,7 @@ use pfp_top::files::json::{self, Overwrite};
 use pfp_top::interrupt::Interrupt;
 use pfp_top::source::synthetic::Synthetic;
 use pfp_top::source::{Machine, Source};
-use pfp_top::view::Styles;
+use pfp_top::styles::Styles;
 
 fn main() -> anyhow::Result<()> {
     if let Some(file) = std::env::args().nth(1) {

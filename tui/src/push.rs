@@ -248,7 +248,7 @@ impl Pause {
     /// The pause before the next try of the same push; none after enough tries. It respects the
     /// collector's wish. Up to a quarter is added at random, so that pushers that failed together
     /// do not return together.
-    pub fn after_failure(&mut self, wish: Option<Duration>) -> Option<Duration> {
+    pub fn after_failure(&mut self, requested: Option<Duration>) -> Option<Duration> {
         self.failed += 1;
         if self.failed >= TRIES {
             self.failed = 0;
@@ -257,7 +257,7 @@ impl Pause {
         let pause = FIRST_PAUSE * 2_u32.pow(self.failed - 1);
         let random = RandomState::new().hash_one(0) % 256;
         let pause = pause + pause.mul_f64(random as f64 / 1024.0);
-        Some(wish.map_or(pause, |wish| wish.max(pause)))
+        Some(requested.map_or(pause, |requested| requested.max(pause)))
     }
 
     /// A push succeeded.
@@ -290,12 +290,12 @@ mod tests {
     #[test]
     fn a_collectors_wish_is_seconds_or_a_date() {
         let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
-        let wish = |value: &str| retry_after(value, now).map(|wish| wish.as_secs());
-        assert_eq!(wish("7"), Some(7));
-        assert_eq!(wish("Sun, 06 Nov 1994 08:50:07 GMT"), Some(30));
-        assert_eq!(wish("Sun, 06 Nov 1994 08:00:00 GMT"), Some(0), "past");
-        assert_eq!(wish("99999999"), Some(3600));
-        assert_eq!((wish("soon"), wish("-1")), (None, None));
+        let requested = |value: &str| retry_after(value, now).map(|requested| requested.as_secs());
+        assert_eq!(requested("7"), Some(7));
+        assert_eq!(requested("Sun, 06 Nov 1994 08:50:07 GMT"), Some(30));
+        assert_eq!(requested("Sun, 06 Nov 1994 08:00:00 GMT"), Some(0), "past");
+        assert_eq!(requested("99999999"), Some(3600));
+        assert_eq!((requested("soon"), requested("-1")), (None, None));
     }
 
     #[test]

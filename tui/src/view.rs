@@ -26,8 +26,7 @@ pub use hit::hit;
 
 use crate::app::App;
 use crate::common::Overlay;
-pub use crate::styles::{Glyphs, Styles, Terminal, Theme, ThemeName};
-use crate::styles::{chart, draw_scrolled};
+use crate::styles::Styles;
 
 /// Draws the whole screen.
 pub fn draw(frame: &mut Frame, app: &App, styles: &Styles) {

@@ -11,7 +11,7 @@ use pfp_top::interrupt::Interrupt;
 use pfp_top::snapshot::Snapshot;
 use pfp_top::source::synthetic::Synthetic;
 use pfp_top::source::{Change, Machine, Source};
-use pfp_top::view::Styles;
+use pfp_top::styles::Styles;
 
 struct Faulty(Synthetic);
 

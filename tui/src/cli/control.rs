@@ -43,7 +43,7 @@ pub(super) fn alpha(text: &str) -> Result<PointCommand, String> {
 }
 
 /// Carries it out on all points whose names fit, and says how many changed.
-pub(super) fn run(points: &Points, deed: PointCommand) -> Result<u8> {
+pub(super) fn run(points: &Points, command: PointCommand) -> Result<u8> {
     let mut source = points.target.resolve()?;
     let mut model = Model::default();
     let snapshot = source.poll()?;
@@ -72,7 +72,7 @@ pub(super) fn run(points: &Points, deed: PointCommand) -> Result<u8> {
              quotes keep the shell from reading the `*`"
         )));
     }
-    let differs = |figures: &&&Figures| match deed {
+    let differs = |figures: &&&Figures| match command {
         PointCommand::Enable => figures.state() != PointState::On,
         // An invalid point does not measure, but is not off either.
         PointCommand::Disable => figures.state() != PointState::Off,
@@ -81,7 +81,7 @@ pub(super) fn run(points: &Points, deed: PointCommand) -> Result<u8> {
     };
     let changing: Vec<u32> = fitting.iter().filter(differs).map(|figures| figures.id()).collect();
     let is_done = change_each(&changing, |id| {
-        source.act(match deed {
+        source.act(match command {
             PointCommand::Enable => Change::Enable(*id),
             PointCommand::Disable => Change::Disable(*id),
             PointCommand::Reset => Change::Reset(*id),
@@ -94,13 +94,13 @@ pub(super) fn run(points: &Points, deed: PointCommand) -> Result<u8> {
         return is_done.map(|()| 0);
     }
     let changed = changing.len();
-    let (done, rest) = match deed {
+    let (done, rest) = match command {
         PointCommand::Enable => ("enabled", "on"),
         PointCommand::Disable => ("disabled", "off"),
         PointCommand::Reset => ("reset", ""),
         PointCommand::Average(_) => ("set alpha of", ""),
     };
-    let how = match deed {
+    let how = match command {
         PointCommand::Average(Some(alpha)) => format!(" to {}", alpha::written(alpha)),
         PointCommand::Average(None) => " to off".into(),
         _ => String::new(),

@@ -60,7 +60,7 @@ pub(super) fn run(push: &Push) -> Result<u8> {
     let mut pool = push.pooled.pool(Duration::ZERO, Duration::MAX)?;
     let pusher = Pusher::new(push.endpoint.clone(), push.gzip, push.timeout);
     print(&format!("pushing to {} every {}s\n", push.endpoint, push.interval.as_secs_f64()))?;
-    let (mut told, mut pause) = (PushReporter::new(&push.endpoint), Pause::default());
+    let (mut reporter, mut pause) = (PushReporter::new(&push.endpoint), Pause::default());
     let start = Instant::now();
     let (mut due, mut pushes) = (start, 0);
     loop {
@@ -73,9 +73,9 @@ pub(super) fn run(push: &Push) -> Result<u8> {
         if due <= Instant::now() {
             let pushed = pusher.push(&pool.subjects(), None, || !interrupt.raised());
             let now = Instant::now();
-            let wish = pushed.again.as_ref().map(|(_, wish)| *wish);
-            let next = wish.and_then(|wish| pause.after_failure(wish));
-            told.tell(&pushed, next);
+            let requested = pushed.again.as_ref().map(|(_, requested)| *requested);
+            let next = requested.and_then(|requested| pause.after_failure(requested));
+            reporter.report(&pushed, next);
             due = match next {
                 Some(pause) => now + pause,
                 None => {
@@ -85,7 +85,7 @@ pub(super) fn run(push: &Push) -> Result<u8> {
                     let round = start.elapsed().as_nanos() / push.interval.as_nanos() + 1;
                     let next = u64::try_from(round * push.interval.as_nanos())?;
                     let grid = start + Duration::from_nanos(next);
-                    wish.flatten().map_or(grid, |wish| grid.max(now + wish))
+                    requested.flatten().map_or(grid, |requested| grid.max(now + requested))
                 }
             };
             if pushed.is_done() {
@@ -93,15 +93,15 @@ pub(super) fn run(push: &Push) -> Result<u8> {
             }
             let is_last = is_over || push.updates.is_some_and(|wanted| pushes >= wanted);
             if next.is_none() && is_last {
-                return told.end();
+                return reporter.end();
             }
         }
         let left = due.saturating_duration_since(Instant::now());
         if !interrupt.sleep(left.min(LOOK)) {
             look(&mut pool);
             let until = Instant::now() + FAREWELL;
-            told.tell(&pusher.push(&pool.subjects(), Some(until), || true), None);
-            return told.end();
+            reporter.report(&pusher.push(&pool.subjects(), Some(until), || true), None);
+            return reporter.end();
         }
     }
 }
@@ -127,7 +127,7 @@ impl PushReporter {
         Self { endpoint: endpoint.to_string(), failure: None, said: None, failed: 0 }
     }
 
-    fn tell(&mut self, pushed: &Pushed, next: Option<Duration>) {
+    fn report(&mut self, pushed: &Pushed, next: Option<Duration>) {
         if let Some((why, _)) = &pushed.again {
             self.failed += 1;
             self.failure = Some(why.clone());

@@ -61,11 +61,6 @@ impl Grid {
         self
     }
 
-    /// The width of all columns, with the blanks behind them.
-    pub fn width(&self) -> usize {
-        self.slots.iter().map(|slot| slot.width + 1).sum()
-    }
-
     pub(crate) fn aligned(&self, slot: &Slot, content: &str) -> String {
         if slot.is_left && slot.is_text {
             return text::fit(content, slot.width, self.ellipsis);
@@ -116,7 +111,6 @@ mod tests {
         assert_eq!(grid.titles(), "Name   Count    ");
         assert_eq!(grid.line(["abcdefg", "12", "5"]), "ab~fg     12   5");
         assert_eq!(grid.line(["a", "1234567", "5"]), "a     1234567   5", "figures are never cut");
-        assert_eq!(grid.width(), 17);
         assert_eq!(
             [0, 12, 13, 15, 17].map(|at| grid.key_at(at)),
             [None, None, Some("x"), Some("x"), None]

@@ -243,7 +243,7 @@ impl<R, C: Written> Column<R, C> {
         self
     }
 
-    /// Whether the sum of all rows makes sense.
+    /// Marks that the sum of all rows makes sense.
     pub(crate) const fn summed(mut self) -> Self {
         self.is_summed = true;
         self

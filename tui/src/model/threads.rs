@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::snapshot::{Cell, Lane, LaneKind, Point, Process, ProcessState, Snapshot, Stats};
 
-use super::{Length, OpenRegion, off_share, total};
+use super::{Length, OpenRegion, total};
 
 /// A point becomes the top one when it has this many times as much, so that two nearly equal points
 /// do not change places at every poll.
@@ -68,13 +68,6 @@ impl Thread {
         self.switch_rate = old.switch_rate;
         self.top = old.top;
         self.settled = old.settled;
-    }
-}
-
-impl Part {
-    /// Share of its span in which the thread did not run.
-    pub fn off_share(&self) -> Option<f64> {
-        off_share(&self.total)
     }
 }
 

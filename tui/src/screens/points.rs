@@ -26,7 +26,7 @@ use crate::text;
 /// From this height on, the table has a line of sums.
 const MIN_HEIGHT: u16 = 12;
 /// Columns behind a name for warnings, and before it for the process.
-const TROUBLE: usize = 24;
+const WARNINGS: usize = 24;
 const PID: usize = 8;
 /// Columns that one key scrolls the names by.
 const SCROLL: usize = 8;
@@ -156,7 +156,7 @@ impl Points {
         let several = common.model.has_processes();
         let names = common.model.points().iter().map(|figures| {
             let said = match figures.warnings().is_empty() {
-                false => TROUBLE,
+                false => WARNINGS,
                 true if figures.point().device => columns::clock_mark(figures).len(),
                 true if !figures.is_used() && figures.open().is_some() => " open 99m59s wall".len(),
                 true => 0,

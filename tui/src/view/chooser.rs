@@ -6,10 +6,10 @@ use ratatui::symbols;
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Clear};
 
-use super::{Styles, draw_scrolled};
 use crate::app::App;
 use crate::common::Overlay;
 use crate::grid::{Chosen, Heading, Sorted};
+use crate::styles::{Styles, draw_scrolled};
 use crate::text;
 
 /// A border for terminals without lines.

@@ -4,10 +4,10 @@ use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 
-use super::Styles;
 use crate::app::App;
 use crate::common::keys::Binding;
 use crate::common::{Action, Overlay, Prompt, Replay, Status, Toast};
+use crate::styles::Styles;
 use crate::text;
 
 /// Least columns of an error about what was typed.

@@ -8,13 +8,13 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::Styles;
 use crate::app::App;
 use crate::common::{Screen, Status};
 use crate::headline::{Headline, ended_word, rhythm};
 use crate::model::lost;
 use crate::session::Session;
 use crate::source::BadPlace;
+use crate::styles::Styles;
 use crate::text;
 
 /// A part of the line. If room is short, the part with the greatest rank goes first.

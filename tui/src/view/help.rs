@@ -4,10 +4,10 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::{Styles, draw_scrolled};
 use crate::app::App;
 use crate::common::keys::Binding;
 use crate::common::{Action, Screen};
+use crate::styles::{Styles, draw_scrolled};
 use crate::text;
 
 /// Columns for the names of keys.

@@ -8,9 +8,9 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::{Styles, chart};
 use crate::app::App;
 use crate::model::{Basis, Figures};
+use crate::styles::{Styles, chart};
 use crate::text;
 use crate::units;
 

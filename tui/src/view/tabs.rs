@@ -10,9 +10,9 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::Styles;
 use crate::app::App;
 use crate::common::{Screen, Tab};
+use crate::styles::Styles;
 
 /// From this height on there is a line for them.
 const HIGH: u16 = 16;
