@@ -260,7 +260,7 @@ impl App {
         let Some(snapshot) = self.common.model.snapshot() else { return false };
         let Some(summed) = &snapshot.summed else { return false };
         let lacks_rows = || {
-            // Which threads a point was in that was left out, nobody here knows.
+            // The threads of a point that was left out are unknown here.
             let filter = sight.filter.of_part();
             let lacks = |figures: &Figures| {
                 figures.is_left_out() || sight.by_thread && figures.threads().is_none()
@@ -403,8 +403,8 @@ impl App {
         changed
     }
 
-    /// Mends what a body of this size has made untrue, such as a cursor out of sight; the help
-    /// has so many lines. Returns whether anything on the screen changed.
+    /// Adapts to a body of this size, for instance a cursor out of sight. `help_lines` is the
+    /// length of the help. Returns whether anything on the screen changed.
     pub(crate) fn fit(&mut self, body: Rect, help_lines: usize, styles: &Styles) -> bool {
         let (view, common) = self.view_mut();
         let changed = view.settle(body, common, styles);

@@ -34,7 +34,7 @@ pub(crate) const FREEZE: Duration = Duration::from_millis(1500);
 /// How long a message stays.
 pub(crate) const TOAST: Duration = Duration::from_secs(4);
 
-/// What the figures on the screen are, for the first line.
+/// What the figures on the screen are; the first line shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Nothing is watched.
@@ -49,7 +49,7 @@ pub enum Status {
     Crashed,
     /// They come from a file.
     File,
-    /// They are those of a moment of a recording.
+    /// They are of a moment of a recording.
     Replay,
 }
 
@@ -117,9 +117,9 @@ pub struct Common {
     pub(crate) session: Option<Session>,
     /// Until when rows stand still.
     pub(crate) frozen_until: Option<Instant>,
-    /// A place was bad at some time: the line that says so stays.
+    /// Whether a place was ever bad: then the line about places stays.
     pub(crate) had_bad_places: bool,
-    /// What became of the process while the figures stood still.
+    /// How the process ended while the figures stood still.
     pub(crate) ended_unseen: Option<ProcessState>,
     /// Where the list on the screen is scrolled to.
     pub scroll: Scroll,
@@ -192,8 +192,7 @@ impl Common {
         }
     }
 
-    /// What became of the process while the figures stood still; none as long as
-    /// they are its newest.
+    /// How the process ended while the figures stood still; none while they are its newest.
     pub fn ended_unseen(&self) -> Option<ProcessState> {
         self.ended_unseen
     }
@@ -211,13 +210,13 @@ impl Common {
         }
     }
 
-    /// What a point is called; its number where it is not known.
+    /// The name of a point, or its number if it is unknown.
     pub fn point_name(&self, id: u32) -> String {
         self.model.point(id).map_or_else(|| format!("#{id}"), Figures::name)
     }
 
-    /// Leaves the cursor on its point if that is among these, or else puts it on the first
-    /// of them, or of the table.
+    /// Leaves the cursor on its point if it is among these, else puts it on the first of these or
+    /// of the table.
     pub(crate) fn select_among(&mut self, rows: &[u32]) {
         let is_in = |rows: &[u32]| self.selected.is_some_and(|id| rows.contains(&id));
         if !is_in(rows) {
@@ -238,7 +237,7 @@ impl Common {
         self.freeze(now);
     }
 
-    /// What a point is called, with its process where there are several.
+    /// The name of a point, with its process where there are several.
     pub(crate) fn full_name(&self, figures: &Figures) -> String {
         let of = figures.process().map_or(String::new(), |p| format!(" of {}[{}]", p.name, p.pid));
         figures.name() + &of
@@ -250,8 +249,8 @@ impl Common {
         self.frozen_until = Some(now + FREEZE);
     }
 
-    /// The time on the wall at a moment, nanoseconds since the Unix epoch; in a recording,
-    /// that of the snapshot on the screen.
+    /// The wall clock at a moment, nanoseconds since the Unix epoch; in a recording, the time of
+    /// the snapshot on the screen.
     pub(crate) fn unix_ns(&self, now: Instant) -> u64 {
         if let Some(replay) = &self.replay {
             return replay.unix_ns;
@@ -260,7 +259,7 @@ impl Common {
         unix_ns + now.saturating_duration_since(moment).as_nanos() as u64
     }
 
-    /// Tells the log of a snapshot.
+    /// Gives a snapshot to the log, and shows which processes came or went.
     pub(crate) fn observe(&mut self, snapshot: &Snapshot, now: Instant) {
         let events = self.log.observe(self.unix_ns(now), snapshot);
         if !events.is_empty() {
@@ -271,7 +270,7 @@ impl Common {
         }
     }
 
-    /// The recording that is watched; none of all that has but one moment.
+    /// The watched recording, if it is one.
     pub(crate) fn recording(&mut self) -> Option<&mut Recording> {
         self.session.as_mut()?.recording()
     }

@@ -63,7 +63,7 @@ impl Screen {
         event::poll(Duration::ZERO)?;
         let area = area()?;
         let backend = CrosstermBackend::new(BufWriter::with_capacity(FRAME_BYTES, io::stdout()));
-        // With a viewport that is not fixed, every frame would ask for the size.
+        // Without a fixed viewport, every frame would ask for the size.
         let options = TerminalOptions { viewport: Viewport::Fixed(area) };
         let mut terminal = ManuallyDrop::new(Terminal::with_options(backend, options)?);
         // Without an alternate screen, old text would stay between the rows.

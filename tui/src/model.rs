@@ -161,7 +161,7 @@ impl Model {
             Some(ticks) if ran(&snapshot) => open::grown(&were_open, &self.open, ticks),
             _ => Vec::new(),
         };
-        // After a reset, an open region's own time cannot be told.
+        // After a reset, an open region's own time is unknown.
         let is_reset = !self.open.is_empty() && was_reset(&before, &snapshot);
         let ends = ran(&before) && !ran(&snapshot);
         let has_threads = snapshot.has_threads();

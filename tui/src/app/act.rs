@@ -201,7 +201,7 @@ impl App {
         }
     }
 
-    /// Goes on by so many screens, round and round.
+    /// Moves on by a number of screens, around the end.
     fn turn(&mut self, screens: usize, now: Instant) {
         if let Some(tab) = self.screen.tab() {
             self.show(Screen::TABS[(tab + screens) % Screen::TABS.len()].screen, now);

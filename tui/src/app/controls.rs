@@ -28,8 +28,8 @@ impl App {
         }
     }
 
-    /// Switches all shown points off. If none of them measures, switches on again those that were
-    /// switched off here, or else all.
+    /// Switches all shown points off. If all are off already, switches on those that were switched
+    /// off here, or else all.
     pub(super) fn toggle_all(&mut self, now: Instant) {
         let on = !self.shown().any(|figures| figures.state() == PointState::On);
         let differs = |figures: &&Figures| (figures.state() == PointState::On) != on;

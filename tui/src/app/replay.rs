@@ -20,7 +20,7 @@ use crate::source::Moment;
 const FRAME: Duration = Duration::from_millis(100);
 /// Time between two looks whether a recording has grown.
 const LOOK: Duration = Duration::from_millis(500);
-/// After a jump, at most so many snapshots before the cursor are read, and for so long.
+/// Limits for reading snapshots before the cursor after a jump: their number, and the time.
 const BEFORE: usize = 120;
 const PATIENCE: Duration = Duration::from_millis(100);
 /// The largest step forward that reads the snapshots in between.

@@ -21,7 +21,7 @@ pub enum Key {
     Twice(char),
     /// A key without a character.
     Named(KeyCode),
-    /// The same with Shift.
+    /// A key without a character, with Shift.
     Shift(KeyCode),
 }
 
@@ -376,7 +376,7 @@ const CONFIRM: Group = own(&[
 ]);
 
 impl Binding<'_> {
-    /// The same with a text for the end of the help.
+    /// Adds a text for the end of the help.
     pub(crate) const fn more(self, more: &'static str) -> Self {
         Self { more, ..self }
     }

@@ -315,7 +315,7 @@ pub struct Row {
     pub limit: Limit,
     /// Geometric mean over the runs; times in seconds.
     pub before: f64,
-    /// The same, now.
+    /// Geometric mean over the runs now.
     pub now: f64,
     /// The number of runs that have it, before and now.
     pub runs: (usize, usize),

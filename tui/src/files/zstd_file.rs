@@ -23,7 +23,7 @@ const MIN_BYTES: u64 = 16 << 20;
 /// Bytes that are unpacked first, to see what the file is.
 const START: usize = 64 << 10;
 
-/// Whether a file of this name is to be compressed.
+/// Whether a file of this name is compressed.
 pub fn is_named(path: &Path) -> bool {
     path.extension().is_some_and(|end| end.eq_ignore_ascii_case("zst"))
 }
@@ -165,7 +165,7 @@ mod tests {
 
     fn unpacked(bytes: &[u8]) -> Result<Vec<u8>> {
         let text = unpack(bytes)?.text()?;
-        // The other way makes the same of it.
+        // The other reader yields the same.
         let mut read = Vec::new();
         unpack(bytes)?.reader().read_to_end(&mut read)?;
         assert_eq!(read, text);

@@ -565,7 +565,7 @@ impl Figures {
         })
     }
 
-    /// The quantiles of this snapshot if they are computed, else those of an earlier one.
+    /// This snapshot's quantiles if they are computed, else an earlier snapshot's.
     pub(crate) fn quantiles_lately(&self) -> Option<Quantiles> {
         match (self.quantiles.get(), self.earlier) {
             (None, Some((earlier, _))) => earlier,

@@ -421,7 +421,7 @@ mod tests {
         let (points, thread) = loads(&[first, second, third]);
         assert_eq!((points[0], points[1]), (Some(0.2), Some(0.6)));
         assert_eq!(thread, Some(0.8));
-        // One snapshot alone tells the whole life.
+        // One snapshot alone has the whole life.
         let (points, _) = loads(&[second]);
         assert_eq!((points[0], points[1]), (Some(0.2), Some(0.55)));
     }

@@ -134,7 +134,7 @@ mod tests {
     use crate::snapshot::{Edge, Stats};
     use crate::source::synthetic::Synthetic;
 
-    /// A model of a process that is so many seconds old, whose point 1 was called so often.
+    /// A model of a process of this age, with this number of calls of point 1.
     fn model_at(seconds: f64, calls: u64) -> Model {
         let mut snapshot = Synthetic::new().snapshot_mut().clone();
         snapshot.elapsed_ticks = (seconds * snapshot.clock.ticks_per_second) as u64;

@@ -211,7 +211,7 @@ impl Timeline {
         lost.or_else(|| regions.map(|region| back(region.start)).max()).unwrap_or(0)
     }
 
-    /// Ticks in so many nanoseconds; at least one.
+    /// Converts nanoseconds to ticks; at least one.
     pub fn ticks(&self, nanoseconds: u64) -> u64 {
         ((nanoseconds as f64 * self.ticks_per_second / 1e9) as u64).max(1)
     }

@@ -48,7 +48,7 @@ impl Arithmetic {
         all
     }
 
-    /// Runs so many rounds; returns the operations done, a multiplication and an addition for each
+    /// Runs the rounds; returns the operations done, a multiplication and an addition for each
     /// number.
     pub(super) fn run(self, rounds: u64) -> f64 {
         std::hint::black_box((self.run)(rounds.max(1)));
@@ -136,13 +136,13 @@ pub(super) struct Triad {
 }
 
 impl Triad {
-    /// Three arrays, of so many bytes together, in memory that is backed.
+    /// Three arrays of this size together, in backed memory.
     pub(super) fn new(bytes: u64) -> Self {
         let len = (bytes as usize / 24).max(64);
         Self { a: vec![0.5; len], b: vec![1.5; len], c: vec![2.5; len] }
     }
 
-    /// Passes over them so many times; returns the bytes read and written.
+    /// Makes the passes; returns the bytes read and written.
     pub(super) fn run(&mut self, rounds: u64) -> f64 {
         for _ in 0..rounds.max(1) {
             self.pass();

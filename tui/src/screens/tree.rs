@@ -313,7 +313,7 @@ impl CallTree {
         self.lay_out();
     }
 
-    /// The next window, leaving out the mark while there is none.
+    /// Goes to the next window; skips the mark while there is none.
     fn next_window(&mut self) {
         self.window = match self.window {
             Window::All => Window::Recent,

@@ -753,7 +753,7 @@ fn point_of(change: Change) -> u32 {
     }
 }
 
-/// The same change, for another point.
+/// A change with another point's id.
 fn change_of(change: Change, id: u32) -> Change {
     match change {
         Change::Enable(_) => Change::Enable(id),

@@ -1,5 +1,5 @@
-//! Instrumented processes of other users and in containers, as `/proc` has them, and the rooms
-//! that they are in: a room is a user within a file system.
+//! Instrumented processes of other users and in containers, found through `/proc`, and their rooms:
+//! a room is a user within a file system.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,12 +13,12 @@ use super::Refusal;
 use super::discovery::foreign;
 use super::namespaces::id_inside;
 
-/// What the programs of a room were told about where to announce themselves.
+/// Variables that say where the programs of a room announce themselves.
 pub(super) const VARIABLES: [&str; 2] = ["PFP_DIR", "XDG_RUNTIME_DIR"];
-/// Digits that a container is called by.
+/// Digits in a container's name.
 const SHORT: usize = 12;
 
-/// What tells one room from another.
+/// What identifies a room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     user: u32,
@@ -35,11 +35,11 @@ pub(super) struct Files {
     root: (u64, u64),
 }
 
-/// How a room is entered: through a process that is there.
+/// A way into a room: through a process that is there.
 #[derive(Clone, Debug)]
 pub(super) struct Entrance {
     pub(super) key: Key,
-    /// One that was there when the room was found.
+    /// A process that was there when the room was found.
     pub(super) pid: u32,
 }
 
@@ -48,7 +48,7 @@ impl Entrance {
     ///
     /// # Errors
     ///
-    /// If there is none any more.
+    /// If there is none left.
     pub(super) fn resident(&self) -> Result<u32> {
         let is_there = |pid: u32| {
             let (user, files, status) = room_of(pid)?;
@@ -112,16 +112,16 @@ fn resident(pid: u32, user: u32, files: Files, status: &str) -> Option<(Key, Res
     Some((key, Resident { pid, inside: id_inside(status).unwrap_or(pid) }))
 }
 
-/// Where a process is, and what it tells of itself.
+/// Where a process is, and what is known of it.
 #[derive(Debug)]
 pub struct Whereabouts {
-    /// What its room is called; none for this one.
+    /// The name of its room; none for this room.
     pub room: Option<String>,
     /// Its id in its own pid namespace.
     pub inside: u32,
     /// Ids of the segments that it has mapped: none if it is not instrumented.
     pub segments: Vec<String>,
-    /// What it was told about where to announce itself.
+    /// Its variables that say where it announces itself.
     pub variables: Vec<(&'static str, Option<OsString>)>,
 }
 
@@ -129,7 +129,7 @@ pub struct Whereabouts {
 ///
 /// # Errors
 ///
-/// If there is none of this id, or this user may not look into it.
+/// If there is no such process, or this user may not look into it.
 pub fn whereabouts(pid: u32) -> Result<Whereabouts, Refusal> {
     let refused = || {
         foreign(pid).unwrap_or_else(|| {
@@ -151,7 +151,7 @@ pub fn whereabouts(pid: u32) -> Result<Whereabouts, Refusal> {
 }
 
 impl Files {
-    /// Of a process; none where that may not be asked.
+    /// The file system of a process; none without the right to ask.
     pub(super) fn of(process: &str) -> Option<Self> {
         let space = fs::metadata(format!("/proc/{process}/ns/mnt")).ok()?.ino();
         let root = fs::metadata(format!("/proc/{process}/root")).ok()?;
@@ -160,13 +160,13 @@ impl Files {
 }
 
 impl Key {
-    /// What a room is called: by its user, its container, or both.
+    /// The name of a room: its user, its container, or both.
     pub(super) fn name(&self, pid: u32) -> String {
         if Files::of("self") == Some(self.files) {
             return user_name(self.user);
         }
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-        // A container's users are its own.
+        // A container has its own users.
         let user = |of_container: bool| match self.user {
             0 => String::new(),
             user if of_container => format!("uid{user}."),
@@ -178,8 +178,7 @@ impl Key {
         }
     }
 
-    /// What the place is called that is no container's: a root in the file system here, or a mount
-    /// namespace.
+    /// The name of a place outside of containers: a root in this file system, or a mount namespace.
     fn place(&self, pid: u32) -> String {
         let is_here = Files::of("self").is_some_and(|own| own.space == self.files.space);
         let root = fs::read_link(format!("/proc/{pid}/root")).ok().filter(|_| is_here);
@@ -215,8 +214,8 @@ fn variable_of(environment: &[u8], name: &str) -> Option<OsString> {
     Some(OsString::from_vec(value.to_vec()))
 }
 
-/// The short id of a container, by the control groups of a process in it: what Docker, podman
-/// and Kubernetes put there has 64 hex digits.
+/// The short id of a container, by its process's control groups: Docker, podman and Kubernetes put
+/// 64 hex digits there.
 fn container_of(groups: &str) -> Option<String> {
     let mut words = groups.split(|letter: char| !letter.is_ascii_alphanumeric());
     let is_id = |word: &&str| word.len() == 64 && word.bytes().all(|it| it.is_ascii_hexdigit());

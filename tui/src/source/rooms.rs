@@ -1,10 +1,9 @@
-//! Processes of this machine that are out of this user's sight: those of other users, and
-//! those in containers.
+//! Processes of this machine that this user cannot see: of other users, and in containers.
 //!
-//! A room is a user within a file system. The processes of other rooms are found through
-//! `/proc`, as far as that may be asked: by root, and by the owner of a user namespace. For
-//! each room an agent is started that [`enter`]s it, and shows what that user sees there. So
-//! nothing of another user's is read, followed or changed with more rights than they have.
+//! A room is a user within a file system. Processes of other rooms are found through `/proc`, with
+//! the necessary rights: root's, or a user namespace's owner's. For each room an agent is started
+//! that [`enter`]s it and shows what that user sees there. So nothing of another user is read,
+//! followed or changed with more rights than that user has.
 
 mod enter;
 
@@ -25,7 +24,7 @@ use super::{BadPlace, Candidate, Discovery, Refusal, Refused, Source};
 
 /// Time between two looks for processes of other rooms.
 const LOOK: Duration = Duration::from_secs(2);
-/// Rooms that are entered at most. Anyone can make as many as they like.
+/// Most rooms that are entered: anyone can make any number.
 const MAX_ROOMS: usize = 256;
 
 /// The rooms that may be entered.
@@ -55,8 +54,8 @@ impl Rooms {
         Self(Rc::new(RefCell::new(Known { keep, ..Known::default() })))
     }
 
-    /// Adds the processes of other rooms to those of this one. With `PFP_DIR`, it was said where
-    /// to look, and nothing is added.
+    /// Adds the processes of other rooms to this room's. With `PFP_DIR`, which says where to look,
+    /// nothing is added.
     pub(super) fn add_to(&self, discovery: &mut Discovery) {
         if std::env::var_os("PFP_DIR").is_some_and(|set| !set.is_empty()) {
             return;
@@ -94,7 +93,7 @@ impl Rooms {
         self.0.borrow().rooms.iter().filter_map(|room| room.via.bad_place()).collect()
     }
 
-    /// Attaches to a process of another room; none if it is in none of them.
+    /// Attaches to a process of another room, if it is in one.
     pub(super) fn attach(&self, candidate: &Candidate) -> Option<Result<Box<dyn Source>>> {
         let mut known = self.0.borrow_mut();
         let is_it = |known: &Candidate| known.segment_id == candidate.segment_id;
@@ -104,8 +103,7 @@ impl Rooms {
 }
 
 impl Known {
-    /// Looks for rooms, and into them. Those that are found later than the first time are not
-    /// waited for.
+    /// Looks for rooms, and into them. Only rooms of the first look are waited for.
     fn look(&mut self, is_first: bool) {
         let mut there: HashMap<usize, Vec<Resident>> = HashMap::new();
         self.left_out = 0;
@@ -129,7 +127,7 @@ impl Known {
                 None => room.found = Discovery::default(),
             }
         }
-        // Who is still watched there keeps the agent.
+        // A room with a watched process keeps its agent.
         let mut place = 0;
         self.rooms.retain(|room| {
             place += 1;
@@ -170,9 +168,9 @@ impl Room {
     }
 }
 
-/// Segments of other users in this `/dev/shm` that none of the processes found has, and that
-/// processes have: of those that crashed, segments may be left. Who has a segment holds the lock
-/// of a file, and the kernel tells everyone who does.
+/// Counts segments of other users in this `/dev/shm` that belong to running processes that were not
+/// found. Crashed processes may leave segments behind, but a running owner holds the lock of a
+/// file, and the kernel shows everyone the holders.
 fn count_unseen(found: &HashSet<String>) -> usize {
     // SAFETY: geteuid has no preconditions and cannot fail.
     let own = unsafe { libc::geteuid() };
@@ -203,7 +201,7 @@ fn count_unseen(found: &HashSet<String>) -> usize {
     unseen.iter().map(living).sum()
 }
 
-/// The processes that hold a file for themselves alone, by the kernel's list of locks.
+/// The processes that hold an exclusive lock of a file, by the kernel's list of locks.
 fn holders_of(locks: &str) -> HashSet<u32> {
     let holder = |line: &str| {
         let mut words = line.split_ascii_whitespace().skip(1);

@@ -24,7 +24,7 @@ const TOGETHER: &[([Action; 2], &str)] = &[
     ([Action::ToggleAll, Action::ResetAll], "switch, reset all points shown; asks first"),
     ([Action::Suspend, Action::Redraw], "to the shell, fg brings back; draw anew"),
 ];
-/// From this width on the keys stand in two columns.
+/// From this width on, the keys are in two columns.
 const WIDE: usize = 100;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, offset: usize, styles: &Styles) {

@@ -78,7 +78,7 @@ impl Log {
         Ok(last.into())
     }
 
-    /// Removes the file if nothing was printed; else tells where it is.
+    /// Removes the file if nothing was printed; else returns its path.
     pub(super) fn tidy(self) -> Option<PathBuf> {
         let is_empty = self.file.metadata().is_ok_and(|meta| meta.len() == 0);
         if is_empty && self.own {

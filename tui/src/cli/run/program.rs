@@ -190,7 +190,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Nobody is left to be told.
+        // Nobody is left to read an error.
         let _ = self.end();
     }
 }

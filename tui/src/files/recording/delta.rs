@@ -111,7 +111,7 @@ impl Delta {
         }
     }
 
-    /// The snapshot that it was made of.
+    /// Applies it to the key: the original snapshot.
     pub(super) fn apply(self, key: &Snapshot) -> Snapshot {
         let mut cells = self.cells;
         for mut cell in self.grown {

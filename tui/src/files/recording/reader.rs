@@ -44,7 +44,7 @@ impl Moment {
     ///
     /// # Errors
     ///
-    /// In words, if it is none of them.
+    /// In words, if it is no moment.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let wrong = || "expected a moment such as 12:03:41, +34s or #34".to_owned();

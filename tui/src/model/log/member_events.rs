@@ -32,7 +32,7 @@ impl Member {
         }
     }
 
-    /// The same before it ended.
+    /// The member before it ended.
     pub(super) fn running(self) -> Self {
         Self { state: ProcessState::Running, ..self }
     }

@@ -107,7 +107,7 @@ impl CallTree {
     }
 }
 
-/// The node in a column of a level, with bars in so many columns.
+/// The node in a column of a level, with bars of this total width.
 pub(super) fn at(tree: &CallTree, column: u16, level: usize, width: u16) -> Option<u32> {
     let hit = |bar: &&Bar| bar.level == level && (bar.left..bar.left + bar.width).contains(&column);
     tree.bars(width).iter().find(hit).map(|bar| bar.node)

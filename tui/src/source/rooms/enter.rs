@@ -58,8 +58,8 @@ pub fn enter(pid: u32) -> Result<()> {
     check(unsafe { libc::setresuid(user, user, user) }, "take its user")?;
     drop_capabilities()?;
     if is_child {
-        // Its end is that of its input. Only one who waits for it can be ended alone.
-        // SAFETY: as above; after the change of user, which would undo it.
+        // It ends with its input. A signal must not end its waiting parent alone.
+        // SAFETY: as above. It comes after the change of user, which would undo it.
         let result = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
         check(result, "end with its parent")?;
     }
