@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use pfp_tests::place::Place;
-use pfp_top::model::gate::{ASSUMED_DEVIATION, Finding, Judgement, Limit, Run, judge};
+use pfp_top::compare::gate::{ASSUMED_DEVIATION, Finding, Judgement, Limit, Run, judge};
 use pfp_top::snapshot::Snapshot;
 use pfp_top::source::{self, Source};
 

@@ -12,14 +12,16 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::ValueEnum;
 use crossterm::event::{KeyCode, KeyEvent};
-use pfp_top::app::{App, Options};
+use pfp_top::app::App;
 use pfp_top::columns::Column;
+use pfp_top::common::Options;
 use pfp_top::export::{Format, Subject, rows, table};
 use pfp_top::model::{Figures, Model};
 use pfp_top::snapshot::Snapshot;
-use pfp_top::source::{self, Candidate, Discovery, Finder, Source, Together};
+use pfp_top::source::{self, Candidate, Discovery, Finder, ProcessGroup, Source};
+use pfp_top::styles::Styles;
 use pfp_top::units::Unit;
-use pfp_top::view::{self, Look};
+use pfp_top::view;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -39,7 +41,7 @@ impl Finder for Nothing {
         anyhow::bail!("there is nothing")
     }
 
-    fn attach_together(&mut self, _: &Together) -> Result<Box<dyn Source>> {
+    fn attach_group(&mut self, _: &ProcessGroup) -> Result<Box<dyn Source>> {
         anyhow::bail!("there is nothing")
     }
 }
@@ -121,7 +123,7 @@ pub fn see(source: Box<dyn Source>, keys: &str) {
     app.watch(source, now);
     let mut terminal = Terminal::new(TestBackend::new(100, 30)).expect("it is only memory");
     let area = terminal.get_frame().area();
-    let look = Look::new(true, false);
+    let styles = Styles::new(true, false);
     for key in keys.chars() {
         let code = match key {
             '\r' => KeyCode::Enter,
@@ -131,8 +133,8 @@ pub fn see(source: Box<dyn Source>, keys: &str) {
         app.key(KeyEvent::from(code), now);
         now += Duration::from_millis(400);
         app.poll(now);
-        app.settle(&look, area, now);
-        terminal.draw(|frame| view::draw(frame, &app, &look)).expect("it is only memory");
+        view::settle(&mut app, &styles, area, now);
+        terminal.draw(|frame| view::draw(frame, &app, &styles)).expect("it is only memory");
         for cell in terminal.backend().buffer().content() {
             assert!(!cell.symbol().chars().any(is_control), "{:?} on a screen", cell.symbol());
         }

@@ -14,9 +14,9 @@ use pfp_shm_layout::geometry::{CELLS_PER_BLOCK, CHUNK, Config};
 use pfp_shm_layout::header::Facts;
 use pfp_shm_layout::histogram;
 use pfp_shm_layout::segment::Segment;
+use pfp_top::files::atomic_file::write_file;
 use pfp_top::files::json::{self, Overwrite};
-use pfp_top::files::packed;
-use pfp_top::files::whole::write_file;
+use pfp_top::files::zstd_file;
 use pfp_top::snapshot::Snapshot;
 use pfp_top::source;
 
@@ -57,7 +57,7 @@ fn main() -> anyhow::Result<()> {
         let write = least(rounds, || {
             let copy = Copy::of(&segment)?;
             Ok(write_file(&path, Overwrite::Yes, |file| {
-                packed::write(file, |out| copy.write(&mut Dense(out), Some(&NOTE)))
+                zstd_file::write(file, |out| copy.write(&mut Dense(out), Some(&NOTE)))
             })?)
         })?;
         report("segment, .zst", &snapshot, &path, write, rounds)?;

@@ -13,14 +13,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use crossterm::event::{KeyCode, KeyEvent};
-use pfp_top::app::{App, Options, Screen};
-use pfp_top::columns::{Column, Sorting};
+use pfp_top::app::App;
+use pfp_top::columns::Column;
+use pfp_top::columns::sorting::Sorting;
+use pfp_top::common::{Options, Screen};
 use pfp_top::snapshot::{
     Bucket, Cell, Lane, LaneKind, Losses, Point, PointState, Record, Snapshot, Stats,
 };
 use pfp_top::source::synthetic::{Synthetic, bucket_of};
 use pfp_top::source::{Change, Machine, Source};
-use pfp_top::view::{self, Look};
+use pfp_top::styles::Styles;
+use pfp_top::view;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -236,10 +239,10 @@ fn measure(keys: &str, column: Column, lanes: u32) -> Vec<[Duration; 2]> {
     let mut app = App::new(options, Box::new(Machine::default()), now);
     let aside = std::rc::Rc::<std::cell::Cell<Duration>>::default();
     app.watch(Box::new(Prepared(Busy::new(lanes), aside.clone())), now);
-    let look = Look::new(true, false);
+    let styles = Styles::new(true, false);
     let mut terminal = Terminal::new(TestBackend::new(130, 40)).expect("it is only memory");
     let area = terminal.get_frame().area();
-    app.settle(&look, area, now);
+    view::settle(&mut app, &styles, area, now);
     app.poll(now);
     for key in keys.chars() {
         let code = if key == '\n' { KeyCode::Enter } else { KeyCode::Char(key) };
@@ -251,9 +254,9 @@ fn measure(keys: &str, column: Column, lanes: u32) -> Vec<[Duration; 2]> {
         now += Duration::from_millis(100);
         let (start, before) = (thread_time(), aside.get());
         app.poll(now);
-        app.settle(&look, area, now);
+        view::settle(&mut app, &styles, area, now);
         let folded = thread_time();
-        terminal.draw(|frame| view::draw(frame, &app, &look)).expect("it is only memory");
+        terminal.draw(|frame| view::draw(frame, &app, &styles)).expect("it is only memory");
         let drawn = thread_time();
         [folded - start - (aside.get() - before), drawn - folded]
     };

@@ -8,12 +8,14 @@
 use std::path::Path;
 use std::time::Instant;
 
-use pfp_top::app::{self, App, Options};
+use pfp_top::app::App;
+use pfp_top::common::Options;
+use pfp_top::event_loop;
 use pfp_top::files::json::{self, Overwrite};
 use pfp_top::interrupt::Interrupt;
 use pfp_top::source::synthetic::Synthetic;
 use pfp_top::source::{Machine, Source};
-use pfp_top::view::Look;
+use pfp_top::styles::Styles;
 
 fn main() -> anyhow::Result<()> {
     if let Some(file) = std::env::args().nth(1) {
@@ -24,5 +26,5 @@ fn main() -> anyhow::Result<()> {
     let mut app = App::new(Options::default(), Box::new(Machine::default()), now);
     app.watch(Box::new(Synthetic::new()), now);
     let color = std::env::var_os("NO_COLOR").is_none();
-    app::run(&mut app, &Look::new(color, false), &Interrupt::install()?)
+    event_loop::run(&mut app, &Styles::new(color, false), &Interrupt::install()?)
 }

@@ -1,17 +1,17 @@
 //! The far end of `--via`: shows the processes of this place to a viewer elsewhere.
 //!
-//! It is started by the viewer's command, reads requests from its standard input and answers on
-//! its standard output, one after the other: see [`wire`].
+//! The viewer's command starts it. It reads requests from standard input and answers on standard
+//! output, one after the other: see [`wire`].
 //!
 //! ```text
 //! input  -> requests -> sessions, restored here -> replies -> output
 //! signal ------^            parts of a reply that went <------'
 //! ```
 //!
-//! When the input ends without a goodbye, or the viewer is silent for longer than it promised, the
-//! line was lost, and points that were toggled over it are put back. So they are when a signal ends
-//! the agent. Replies are written by a thread of their own: one that nobody reads keeps none of
-//! that from being seen.
+//! If the input ends without a goodbye, or the viewer is silent for longer than it promised, the
+//! line was lost, and points that were toggled over it are put back. The same happens when a signal
+//! ends the agent. A thread of its own writes replies, so that a reply that nobody reads cannot
+//! keep the end of the line from being seen.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufReader, Read, Write};
@@ -21,21 +21,22 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 
-use crate::app::Session;
 use crate::interrupt::Interrupt;
-use crate::model::{Sight, Summing};
+use crate::session::Session;
 use crate::snapshot::{Extent, PointState, Snapshot};
 use crate::source::via::wire::{self, Answer, Ask, Failure, Packer, Reply, Request};
 use crate::source::{Change, Finder, Looking, Refusal, Source};
+use crate::summing::Sight;
+use crate::summing::Summing;
 
-/// Bytes of a reply that are written at once. Each such part that goes is a sign of life.
+/// Bytes of a reply that are written at once. Each part that gets through is a sign of life.
 const PART: usize = 16 << 10;
-/// Requests that may wait while a reply is on its way: a viewer may switch many points meanwhile.
+/// Requests that may wait behind a reply: a viewer may switch many points meanwhile.
 const WAITING: usize = 1 << 18;
-/// How long a reply may take that is on its way when the line ends.
+/// The time for a reply that is on its way when the line ends.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Events that nobody has looked at yet; who has more waits.
+/// Events that may be queued; senders wait beyond that.
 const UNSEEN: usize = 64;
 
 /// What the loop waits for.
@@ -45,9 +46,9 @@ enum Event {
     End,
     /// A signal asks to end.
     Signal,
-    /// A part of a reply went.
+    /// A part of a reply got through.
     Part,
-    /// A reply went.
+    /// A reply got through.
     Written,
     /// The line broke.
     Broken(anyhow::Error),
@@ -78,7 +79,7 @@ pub(crate) fn run(
             let _ = events.send(Event::Broken(error.into()));
         }
     });
-    // Dropped however this ends, and with it what was toggled is put back.
+    // Dropping it puts back what was toggled, however this ends.
     let mut agent = Agent { finder, watched: HashMap::new(), keep: false, within: None };
     agent.serve(&happens, &replies)
 }
@@ -120,7 +121,7 @@ struct Agent<'a> {
     watched: HashMap<u32, Watched>,
     /// Toggled points stay when the line is lost.
     keep: bool,
-    /// It counts as lost when it gives no sign of life within this time.
+    /// The line counts as lost without a sign of life within this time.
     within: Option<Duration>,
 }
 
@@ -194,7 +195,7 @@ impl Agent<'_> {
         }
     }
 
-    /// Does what was asked for before a goodbye that waits behind a reply that nobody reads.
+    /// Does what was asked for before the goodbye, if that waits behind a reply that nobody reads.
     fn leave(&mut self, waiting: VecDeque<Request>) {
         if !waiting.iter().any(|request| matches!(request.ask, Ask::Goodbye)) {
             return;
@@ -238,12 +239,12 @@ impl Agent<'_> {
                 let attached = self.finder.attach(candidate)?;
                 self.watch(source, attached)?
             }
-            Ask::AttachTogether { source, together } => {
-                let attached = self.finder.attach_together(&together)?;
+            Ask::AttachGroup { source, group } => {
+                let attached = self.finder.attach_group(&group)?;
                 self.watch(source, attached)?
             }
             Ask::Detach { source } => {
-                // What was to be put back has been.
+                // Everything has been put back.
                 if let Some(mut watched) = self.watched.remove(&source) {
                     watched.session.leave_as_is();
                 }
@@ -288,7 +289,7 @@ impl Agent<'_> {
 }
 
 impl Watched {
-    /// The next picture: the first whole, and any other as what is different from the one before.
+    /// The next picture: the first is whole, any other has the differences from the one before.
     fn picture(&mut self, sight: &Sight) -> Result<Vec<u8>> {
         let mut snapshot = self.session.poll()?;
         match sight.extent {

@@ -1,158 +1,37 @@
 //! The app: what the user looks at, and what the user's keys do to it.
 //!
-//! Keys become [`Action`]s ([`keys`]), actions change the state here, the
-//! view draws it. Time comes in as an argument, processes through a
+//! Keys become [`Action`]s, actions change the state here and in the screens, and
+//! [`crate::view`] draws it. Time comes in as an argument, processes through a
 //! [`Finder`], so that a test can live through an afternoon in a millisecond.
 
 mod act;
-mod action;
 mod answers;
-mod common;
-mod event_loop;
-pub mod keys;
-pub mod mouse;
-mod overlay;
-mod prompt;
+mod controls;
+mod mouse;
 mod replay;
-mod session;
-mod steer;
-mod suspend;
-pub(crate) mod weight;
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyEvent, KeyEventKind};
 use ratatui::layout::Rect;
 
-pub use action::Action;
-pub use common::Common;
-pub use event_loop::run;
-pub use overlay::Overlay;
-pub use prompt::{Prompt, default_file_name};
-pub use replay::Replay;
-pub use session::Session;
-pub use steer::Question;
-
-pub use crate::model::Filter;
-pub use crate::screens::Screen;
-use crate::screens::{Points, SHOW, Screens, View};
-
-use crate::app::keys::{Binding, ChosenKeys};
-use crate::columns::{Column, Sorting};
+use crate::common::keys::{self, Binding};
+use crate::common::{Action, Common, Level, Options, Overlay, Replay, Screen, Status};
 use crate::compare::Baseline;
 use crate::grid::Scroll;
 use crate::headline::ended_words;
-use crate::look::Look;
-use crate::model::{Basis, Figures, Model, News, Sight, TAU_SECONDS};
+use crate::model::{Basis, Figures, Model, News};
+use crate::screens::{Points, Screens, View};
+use crate::session::Session;
 use crate::snapshot::{Extent, ProcessState, Snapshot};
-use crate::source::{Candidate, Finder, Looking, Source, Together, Wanted};
-use crate::units::Unit;
-use crate::view;
+use crate::source::{Candidate, Finder, Looking, ProcessGroup, Source};
+use crate::styles::Styles;
+use crate::summing::Sight;
 
 /// How many polls may pass until a snapshot comes that has what is looked at.
 const COMPLETING: usize = 3;
-/// How long the rows stand still after the cursor moved.
-const FREEZE: Duration = Duration::from_millis(1500);
-/// How long a message stays.
-const TOAST: Duration = Duration::from_secs(4);
 /// The first interval is shorter, so that real rates show at once.
 const FIRST_INTERVAL: Duration = Duration::from_millis(300);
-
-/// What the figures on the screen are, for the first line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// Nothing is watched.
-    Waiting,
-    /// They follow the process.
-    Live,
-    /// They stand still because the user said so.
-    Paused,
-    /// They are the last of a process that ended in order.
-    Exited,
-    /// They are the last of a process that died.
-    Crashed,
-    /// They come from a file.
-    File,
-    /// They are those of a moment of a recording.
-    Replay,
-}
-
-/// What only the event loop can do, with the terminal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Errand {
-    /// Back to the shell for a while.
-    Suspend,
-    /// Draw everything anew.
-    Redraw,
-    /// Put this into the terminal's clipboard.
-    Copy(String),
-}
-
-/// A message that goes away by itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Toast {
-    /// What it says.
-    pub text: String,
-    /// Whether something did not work.
-    pub is_error: bool,
-    until: Instant,
-}
-
-/// How the user wants to watch.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Which processes to consider.
-    pub wanted: Wanted,
-    /// Time between two polls.
-    pub interval: Duration,
-    /// Time constant of the smoothed load.
-    pub tau: Duration,
-    /// The columns of the table, from left to right.
-    pub columns: Vec<Column>,
-    /// What to sort by first.
-    pub sorting: Sorting,
-    /// Which points to show first.
-    pub filter: Filter,
-    /// Leave toggled points as they are.
-    pub keep: bool,
-    /// What to show ticks as first.
-    pub unit: Unit,
-    /// Take the mouse.
-    pub mouse: bool,
-    /// Leave after this many updates.
-    pub updates: Option<u64>,
-    /// Time between two looks while there is no process; none for that between
-    /// two polls.
-    pub look_every: Option<Duration>,
-    /// Several processes to watch as one.
-    pub together: Option<Together>,
-    /// Where the ceilings of the roofline are kept.
-    pub ceilings: Option<PathBuf>,
-    /// Keys in place of the usual ones.
-    pub keys: ChosenKeys,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            wanted: Wanted::default(),
-            interval: Duration::from_secs(1),
-            tau: Duration::from_secs_f64(TAU_SECONDS),
-            columns: Column::DEFAULT.to_vec(),
-            sorting: Sorting::by(Column::Load),
-            filter: Filter::default(),
-            keep: false,
-            unit: Unit::Time,
-            mouse: true,
-            updates: None,
-            look_every: None,
-            together: None,
-            ceilings: None,
-            keys: ChosenKeys::default(),
-        }
-    }
-}
 
 /// The whole state behind the screen.
 pub struct App {
@@ -322,7 +201,7 @@ impl App {
                     session.is_some_and(|session| !session.bad_places().is_empty());
                 let line = session.and_then(Session::line);
                 if let Some(why) = line.and_then(|line| line.why) {
-                    self.common.trouble(now, format!("{why}; trying again"));
+                    self.common.notify(Level::Problem, now, format!("{why}; trying again"));
                 }
                 let was_life = self.common.model.basis() == Basis::Life;
                 let news = self.common.model.fold(snapshot);
@@ -341,15 +220,21 @@ impl App {
                 }
                 match news {
                     News::Later => {}
-                    News::Replaced => self.common.say(now, "another process took its place"),
+                    News::Replaced => {
+                        self.common.notify(Level::Info, now, "another process took its place")
+                    }
                     News::Ended => {
                         let state = self.common.model.snapshot().map(|it| it.process.state);
                         let what = ended_words(state.unwrap_or_default());
-                        self.common.say(now, format!("{what}; its last figures stay"));
+                        self.common.notify(
+                            Level::Info,
+                            now,
+                            format!("{what}; its last figures stay"),
+                        );
                     }
                 }
             }
-            Err(error) => self.common.trouble(now, format!("{error:#}")),
+            Err(error) => self.common.notify(Level::Problem, now, format!("{error:#}")),
         }
         self.update(now);
     }
@@ -375,7 +260,7 @@ impl App {
         let Some(snapshot) = self.common.model.snapshot() else { return false };
         let Some(summed) = &snapshot.summed else { return false };
         let lacks_rows = || {
-            // Which threads a point was in that was left out, nobody here knows.
+            // The threads of a point that was left out are unknown here.
             let filter = sight.filter.of_part();
             let lacks = |figures: &Figures| {
                 figures.is_left_out() || sight.by_thread && figures.threads().is_none()
@@ -452,7 +337,9 @@ impl App {
         self.look_at(Looking { sight, lanes, within });
         let snapshot = match self.common.session.as_mut().map(Session::poll) {
             Some(Ok(snapshot)) => snapshot,
-            Some(Err(error)) => return self.common.trouble(now, format!("{error:#}")),
+            Some(Err(error)) => {
+                return self.common.notify(Level::Problem, now, format!("{error:#}"));
+            }
             None => return,
         };
         self.common.observe(&snapshot, now);
@@ -461,7 +348,7 @@ impl App {
         let state = snapshot.process.state;
         if state != ProcessState::Running && self.common.ended_unseen.replace(state).is_none() {
             let what = ended_words(state);
-            self.common.say(now, format!("{what}; Space shows its last figures"));
+            self.common.notify(Level::Info, now, format!("{what}; Space shows its last figures"));
         }
     }
 
@@ -469,7 +356,7 @@ impl App {
     fn look(&mut self, now: Instant) {
         match self.finder.discover() {
             Ok(discovery) => self.common.discovery = discovery,
-            Err(error) => return self.common.complain(now, format!("{error:#}")),
+            Err(error) => return self.common.notify(Level::Error, now, format!("{error:#}")),
         }
         let (view, common) = self.view_mut();
         let outcome = view.discovered(common);
@@ -479,14 +366,14 @@ impl App {
     fn attach(&mut self, candidate: &Candidate, now: Instant) {
         match self.finder.attach(candidate) {
             Ok(source) => self.watch(source, now),
-            Err(error) => self.common.complain(now, format!("{error:#}")),
+            Err(error) => self.common.notify(Level::Error, now, format!("{error:#}")),
         }
     }
 
-    fn attach_together(&mut self, together: &Together, now: Instant) {
-        match self.finder.attach_together(together) {
+    fn attach_group(&mut self, group: &ProcessGroup, now: Instant) {
+        match self.finder.attach_group(group) {
             Ok(source) => self.watch(source, now),
-            Err(error) => self.common.complain(now, format!("{error:#}")),
+            Err(error) => self.common.notify(Level::Error, now, format!("{error:#}")),
         }
     }
 
@@ -501,10 +388,9 @@ impl App {
         view.arrange(common);
     }
 
-    /// Mends what time and the size of the terminal have made untrue: messages
-    /// that are over, a cursor outside the rows of the list. Returns whether
-    /// anything on the screen changed.
-    pub fn settle(&mut self, look: &Look, area: Rect, now: Instant) -> bool {
+    /// Drops messages that are over, and lets rows move again whose time to stand still is
+    /// over. Returns whether anything on the screen changed.
+    pub(crate) fn expire(&mut self, now: Instant) -> bool {
         let mut changed = false;
         if self.common.toast.as_ref().is_some_and(|toast| toast.until <= now) {
             self.common.toast = None;
@@ -514,18 +400,19 @@ impl App {
             self.sort(now);
             changed = true;
         }
-        let body = view::body(self, area);
+        changed
+    }
+
+    /// Adapts to a body of this size, for instance a cursor out of sight. `help_lines` is the
+    /// length of the help. Returns whether anything on the screen changed.
+    pub(crate) fn fit(&mut self, body: Rect, help_lines: usize, styles: &Styles) -> bool {
         let (view, common) = self.view_mut();
-        changed |= view.settle(body, common, look);
-        let lines = match &self.overlay {
-            Some(Overlay::Help(_)) => view::help_lines(self, look, body),
-            _ => 0,
-        };
+        let changed = view.settle(body, common, styles);
         if let Some(overlay) = &mut self.overlay {
             // The first line of the body is a heading.
             self.common.rows = usize::from(body.height.saturating_sub(1)).max(1);
             if let Overlay::Help(offset) = overlay {
-                *offset = lines.saturating_sub(self.common.rows).min(*offset);
+                *offset = help_lines.saturating_sub(self.common.rows).min(*offset);
             }
         }
         changed
@@ -536,8 +423,7 @@ impl App {
         self.view().cursor(&self.common)
     }
 
-    /// The next moment at which [`Self::settle`] will change something by
-    /// itself.
+    /// The next moment at which something will change by itself.
     pub fn next_change(&self) -> Option<Instant> {
         let toast = self.common.toast.as_ref().map(|toast| toast.until);
         [toast, self.common.frozen_until, self.next_poll(), self.next_sample()]
@@ -569,7 +455,7 @@ impl App {
     /// The first of the keys that show a screen of the watched process.
     pub fn key_to(&self, screen: Screen) -> String {
         let shows = |binding: &&Binding| binding.action == Action::Show(screen);
-        let binding = SHOW.bindings.iter().find(shows);
+        let binding = keys::SHOW.bindings.iter().find(shows);
         binding.map_or(String::new(), |binding| self.chosen(*binding).key_name())
     }
 
@@ -602,11 +488,6 @@ impl App {
     /// Whether the user typed the first half of a two-key command.
     pub fn half_typed(&self) -> Option<char> {
         self.keys.half_typed()
-    }
-
-    /// Shows a message for a while.
-    pub fn tell(&mut self, text: &str, now: Instant) {
-        self.common.say(now, text);
     }
 
     /// Notes something in the log, as a problem or not.

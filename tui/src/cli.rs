@@ -4,6 +4,7 @@ mod commands;
 mod config;
 mod control;
 mod demo;
+mod diff;
 mod doctor;
 mod export;
 mod gate;
@@ -11,15 +12,17 @@ mod headless;
 mod kept;
 mod manual;
 mod missing;
+mod output;
 #[cfg(feature = "otlp")]
 mod push;
 mod record;
 mod roofline;
 mod run;
 mod serve;
+mod show;
 mod target;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,7 +30,8 @@ use clap::builder::{BoolishValueParser, Resettable};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub use commands::{exit_status, run};
-pub use control::{Deed, Points};
+pub use control::{PointCommand, Points};
+pub use diff::Diff;
 pub use export::Export;
 pub use gate::Gate;
 #[cfg(feature = "otlp")]
@@ -38,11 +42,14 @@ pub use run::Run;
 pub use serve::Serve;
 pub use target::{Target, Via};
 
-use crate::app::{Filter, Options};
-use crate::columns::{Column, Sorting};
+use crate::columns::Column;
+use crate::columns::sorting::Sorting;
+use crate::common::Options;
+use crate::compare::Baseline;
 use crate::files::input;
-use crate::look::{Look, Terminal, Theme, ThemeName};
-use crate::source::{Moment, Wanted, Which};
+use crate::filter::Filter;
+use crate::source::{self, Moment, Wanted, Which};
+use crate::styles::{Styles, Terminal, Theme, ThemeName};
 use crate::text::clean_lines;
 use crate::units::{self, Unit};
 use crate::variables;
@@ -56,7 +63,7 @@ use kept::Kept;
 pub fn parse() -> Cli {
     // A viewer without its settings is better than none.
     let config = Config::load().unwrap_or_else(|error| {
-        commands::complain(&format!("{error:#}; going on without these settings"));
+        output::warn(&format!("{error:#}; going on without these settings"));
         Config::default()
     });
     parse_from(config, std::env::args_os()).unwrap_or_else(|error| leave(&error))
@@ -205,42 +212,7 @@ pub enum Command {
     /// `diff BEFORE NOW` compares two; of one process, only what NOW adds. Several on a side, as
     /// `diff now-*.json --baseline before-*.json`, are summed: points of one name are one. `diff
     /// BEFORE -p PID` compares a process with a file, and all files are the baseline.
-    Diff {
-        /// The baseline, and what is compared with it; with --baseline, all are compared.
-        #[arg(
-            value_name = "FILE",
-            required_unless_present_any = ["pid", "name", "all", "sum", "via", "via_file"]
-        )]
-        files: Vec<PathBuf>,
-        /// Which process is compared, in place of files.
-        #[command(flatten)]
-        target: Target,
-        /// The files of the baseline, up to the next option.
-        #[arg(long, value_name = "FILE", num_args = 1..)]
-        baseline: Vec<PathBuf>,
-        /// Where the compared part of a recording begins; if both sides are one recording, the
-        /// baseline ends there.
-        #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
-        from: Option<Moment>,
-        /// Where it ends; else at its last moment.
-        #[arg(long, visible_alias = "at", value_name = "MOMENT", value_parser = Moment::parse)]
-        to: Option<Moment>,
-        /// Where the baseline begins, in a recording; else with its process.
-        #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
-        baseline_from: Option<Moment>,
-        /// Where it ends.
-        #[arg(long, visible_alias = "baseline-at", value_name = "MOMENT", value_parser = Moment::parse)]
-        baseline_to: Option<Moment>,
-        /// Print JSON instead of a table.
-        #[arg(long)]
-        json: bool,
-        /// Print Markdown instead, for a pull request.
-        #[arg(long, conflicts_with = "json")]
-        markdown: bool,
-        /// Exit with 1 if a point became slower by more than this.
-        #[arg(long, value_name = "PERCENT", value_parser = percent)]
-        fail_over: Option<f64>,
-    },
+    Diff(Diff),
     /// Write the figures of a snapshot file or a process in a form that other
     /// programs read.
     Export(Export),
@@ -267,7 +239,7 @@ pub enum Command {
         /// The weight: above 0 and up to 1, a period over a time constant as
         /// 100ms/500ms, or off.
         #[arg(value_parser = control::alpha)]
-        weight: Deed,
+        weight: PointCommand,
         /// Of which points.
         #[command(flatten)]
         points: Points,
@@ -424,6 +396,18 @@ pub enum When {
 }
 
 impl Show {
+    /// Whether it is printed and not shown on a screen.
+    fn is_headless(&self) -> bool {
+        let is_asked = self.once || self.batch || self.json || self.csv || self.table;
+        is_asked || !std::io::stdout().is_terminal()
+    }
+
+    /// What is compared with, if anything.
+    fn baseline(&self) -> anyhow::Result<Option<Baseline>> {
+        let Some(file) = &self.baseline else { return Ok(None) };
+        Ok(Some(Baseline::of_file(file, source::open(file)?.poll()?)))
+    }
+
     /// How many tables are printed; none where it is the last one, or just one.
     fn tables(&self) -> Option<u64> {
         self.updates.or(self.batch.then_some(u64::MAX))
@@ -460,13 +444,13 @@ impl Show {
             mouse: !self.no_mouse,
             updates: self.updates,
             look_every: None,
-            together: None,
+            group: None,
             ceilings: crate::roofline::Ceilings::usual_place(),
             keys: self.chosen.keys.clone(),
         }
     }
 
-    fn look(&self) -> Look {
+    fn look(&self) -> Styles {
         let color = match self.color {
             _ if self.no_color => false,
             When::Always => true,
@@ -481,7 +465,7 @@ impl Show {
             true => self.chosen.colors.over(self.theme.theme(Terminal::from_env())),
             false => Theme::monochrome(),
         };
-        Look::with(theme, self.ascii || !locale_has_unicode())
+        Styles::with(theme, self.ascii || !locale_has_unicode())
     }
 }
 
@@ -503,9 +487,9 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 /// Reads an interval that is not shorter than `least`, nor longer than a day.
 fn interval_from(least: Duration, text: &str) -> Result<Duration, String> {
-    const MOST: Duration = Duration::from_secs(86_400);
+    const MAX: Duration = Duration::from_secs(86_400);
     match units::parse_duration(text)? {
-        time if (least..=MOST).contains(&time) => Ok(time),
+        time if (least..=MAX).contains(&time) => Ok(time),
         _ => Err(format!("expected a time from {}ms to 1d", least.as_millis())),
     }
 }

@@ -1,8 +1,8 @@
-//! The columns of the table of points: what they are called, show and sort by, and how soon
-//! they give way on a narrow screen. The screen, the text exports and the filter read this
-//! list; a column is declared here and nowhere else.
+//! The columns of the table of points: names, contents, order, and how soon they give way on a
+//! narrow screen. The screen, the text exports and the filter read this list; a column is declared
+//! only here.
 
-mod sorting;
+pub mod sorting;
 
 use std::cmp::Ordering;
 use std::sync::LazyLock;
@@ -10,7 +10,6 @@ use std::sync::LazyLock;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
-pub use self::sorting::Sorting;
 pub use crate::grid::Kind;
 use crate::grid::{self, Grid, Table, Written, fitting, table};
 use crate::model::{BYTES, FLOPS, Figures, Model, Quantiles};
@@ -20,7 +19,7 @@ use crate::units::{self, NONE, Scale};
 
 type Of = grid::Column<Figures, With>;
 
-/// What the cells of a point are written with.
+/// What is needed to write the cells of a point.
 pub(crate) struct With {
     scale: Scale,
     /// Where quantiles come from.
@@ -39,7 +38,7 @@ impl Written for With {
     }
 }
 
-/// For values: they are not written.
+/// For values, which need no unit.
 const RAW: With = by(Figures::quantiles);
 
 const fn by(quantiles: fn(&Figures) -> Option<Quantiles>) -> With {
@@ -53,8 +52,8 @@ const NAME_MIN: usize = 10;
 /// Names get this part of the width at least, if they need it.
 const NAME_SHARE: usize = 5;
 /// Room for a name at most: figures far away from their name are hard to read.
-const NAME_MOST: usize = 64;
-/// Columns that the bar and the trend get at most in addition to their least.
+const NAME_MAX: usize = 64;
+/// Columns that the bar and the trend may get beyond their least width.
 const BAR_MORE: usize = 12;
 const TREND_MORE: usize = 100;
 
@@ -93,14 +92,14 @@ columns! {
     /// Its process; shown only where there are several.
     Process = "process", "Process", 20, Text(process_text).rank(0).stays()
         .order(|a, b| process_key(a).cmp(&process_key(b))), "its process, where there are several";
-    /// Where that runs; shown only where there are several machines.
+    /// Its host; shown only where there are several.
     Host = "host", "Host", 16, Text(|f, _| short(host_of(f))).rank(10)
         .order(|a, b| host_of(a).cmp(&host_of(b))),
         "the machine of its process, where there are several";
     /// Its name.
     Name = "name", "Name", NAME_MIN, Text(name_text).rank(0).stays()
         .order(|a, b| name_key(a).cmp(&name_key(b))), "its name";
-    /// What its name is in; shown only where any point is in one.
+    /// Its domain; shown only where any point has one.
     Domain = "domain", "Domain", 16, Text(|f, _| short(f.point().domain())).rank(6)
         .order(|a, b| a.point().domain().cmp(&b.point().domain())),
         "what a tool's annotation is in, such as nvtx:app";
@@ -145,8 +144,8 @@ columns! {
     Dev = "dev", "Dev", 7, Time(|f, _| f.deviation()), "standard deviation";
     /// Exclusive time of the last measurement.
     Last = "last", "Last", 7, Time(|f, _| used(f, f.total().last)), "last measurement";
-    /// Exponential average of exclusive time.
-    Smooth = "smooth", "EWMA", 7,
+    /// EWMA of exclusive time.
+    Ewma = "smooth", "EWMA", 7,
         Time(|f, _| (f.is_used() && f.point().alpha.is_some()).then(|| f.total().average)),
         "exponential average of a measurement (alpha)";
     /// Switches between begin and end.
@@ -155,23 +154,23 @@ columns! {
     /// Threads that were in it.
     Threads = "thr", "Thr", 5, Whole(|f, _| f.threads().map(|threads| threads as f64)).exported("threads"),
         "threads that were in it";
-    /// Bytes in a second of exclusive time, of a point that tells of bytes.
+    /// Bytes per second of exclusive time.
     Bytes = "bytes", "B/s", 7, Rate(|f, _| f.amount(BYTES)?.per_cpu_second)
         .exported("bytes_per_cpu_s"), "bytes in a second of its time";
-    /// Floating-point operations in a second of exclusive time.
+    /// Floating-point operations per second of exclusive time.
     Flops = "flops", "FLOP/s", 7, Rate(|f, _| f.amount(FLOPS)?.per_cpu_second)
         .exported("flops_per_cpu_s"), "floating-point operations in a second";
     /// Floating-point operations for each byte.
     Intensity = "intensity", "FLOP/B", 7, Rate(|f, _| f.intensity()).exported("flops_per_byte"),
         "floating-point operations per byte";
-    /// What else the point counts, in a second of exclusive time.
+    /// Items that the program counts, per second of exclusive time.
     Items = "items", "Item/s", 7, Rate(|f, _| f.own_amount()?.per_cpu_second)
         .exported("items_per_cpu_s"), "what else it counts, in a second";
-    /// Exclusive time of one of those.
+    /// Exclusive time per item.
     PerItem = "per-item", "/Item", 7, Sum(|f, _| f.per_item()).exported("per_item"),
         "time of one of what it counts";
-    /// The greatest exclusive time of a process over the mean, of a point that is summed
-    /// over several.
+    /// Load imbalance: the greatest exclusive time of a process over the mean, for sums over
+    /// processes and parallel regions.
     Imbalance = "imbalance", "Imbal", 7, Rate(|f, _| f.imbalance()).rank(9),
         "of a sum or a parallel region: the busiest over the mean";
 }
@@ -187,7 +186,7 @@ pub enum Measure {
     Number,
 }
 
-/// What a model has that not all have.
+/// What some models have and others lack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct There {
     /// Several processes.
@@ -216,7 +215,7 @@ impl There {
     }
 }
 
-/// Before a mean that is not to be believed; see [`Figures::is_short`].
+/// Stands before a mean that is too short to be exact; see [`Figures::is_short`].
 const SHORT: &str = "~";
 
 impl ValueEnum for Column {
@@ -232,7 +231,7 @@ impl ValueEnum for Column {
 }
 
 impl Column {
-    /// Those of the table unless the user chooses others, from left to right.
+    /// The table's columns unless the user chooses others, from left to right.
     pub const DEFAULT: [Self; 17] = [
         Self::On,
         Self::Process,
@@ -253,7 +252,7 @@ impl Column {
         Self::Imbalance,
     ];
 
-    /// Those that programs get unless the user chooses others.
+    /// The columns for programs unless the user chooses others.
     pub const PRINTED: [Self; 17] = [
         Self::On,
         Self::Id,
@@ -278,7 +277,7 @@ impl Column {
         &TABLE.0[self as usize]
     }
 
-    /// What stands over it.
+    /// Its title.
     pub fn title(self) -> &'static str {
         self.spec().heading.title
     }
@@ -293,17 +292,17 @@ impl Column {
         self.spec().heading.key
     }
 
-    /// Its name in CSV and JSON; a time's gets its unit as well.
+    /// Its name in CSV and JSON; times get their unit appended.
     pub fn exported(self) -> &'static str {
         self.spec().exported
     }
 
-    /// What its cells hold.
+    /// The kind of its cells.
     pub fn kind(self) -> Kind {
         self.spec().kind
     }
 
-    /// The column of that name.
+    /// The column with this name.
     pub fn of_word(word: &str) -> Result<Self, String> {
         Self::ALL.iter().copied().find(|column| column.word() == word).ok_or_else(|| {
             let all: Vec<_> = Self::ALL.iter().map(|column| column.word()).collect();
@@ -312,7 +311,7 @@ impl Column {
         })
     }
 
-    /// These columns once each, with those that a table always has.
+    /// These columns without duplicates, and those that a table always has.
     pub fn table_of(columns: &[Self]) -> Vec<Self> {
         let mut table = vec![Self::On];
         for column in columns {
@@ -330,7 +329,7 @@ impl Column {
         table
     }
 
-    /// Those of a table's columns that say something of what there is.
+    /// The columns that have something to show here.
     pub fn shown(columns: &[Self], there: There) -> Vec<Self> {
         let says_something = |column: &Self| match column {
             Self::Process => there.processes,
@@ -342,12 +341,12 @@ impl Column {
         columns.iter().copied().filter(says_something).collect()
     }
 
-    /// Its width on the screen at least, with room for the sorting mark behind the title.
+    /// Its least width on the screen, with room for the sorting mark behind the title.
     pub fn width(self) -> usize {
         self.spec().width.0
     }
 
-    /// Whether it is a picture, and of use on the screen alone.
+    /// Whether it is a picture, which only the screen can show.
     pub fn is_drawn(self) -> bool {
         self.kind() == Kind::Picture
     }
@@ -372,8 +371,7 @@ impl Column {
         self.spec().is_summed
     }
 
-    /// What it shows of a point. The state and the pictures are the drawer's own:
-    /// they are glyphs.
+    /// Its text for a point. The screen draws the state and the pictures itself, as glyphs.
     pub fn text(self, figures: &Figures, scale: &Scale) -> String {
         match self.is_known(figures) {
             true => self.spec().cell(figures, &With { scale: *scale, ..RAW }),
@@ -381,8 +379,7 @@ impl Column {
         }
     }
 
-    /// What its figures are, for a comparison with one that is typed; none where they are
-    /// no figures.
+    /// The kind of its figures, for filters such as `load>5`; none where it has words.
     pub fn measure(self) -> Option<Measure> {
         match self.kind() {
             Kind::Text | Kind::Picture => None,
@@ -392,7 +389,7 @@ impl Column {
         }
     }
 
-    /// Whether the snapshot says it of a point, of which it may have left out the rest.
+    /// Whether the snapshot has this figure of a point; it may have left it out.
     fn is_known(self, figures: &Figures) -> bool {
         let of_few = matches!(self, Self::Count | Self::Rate | Self::Load | Self::Excl | Self::Avg);
         let says_nothing_of_time =
@@ -405,7 +402,7 @@ impl Column {
         self.spec().value(figures, &RAW).filter(|_| self.is_known(figures))
     }
 
-    /// The figure of a point, per cent or seconds where it is of that kind.
+    /// The figure of a point, in per cent or seconds where it is a share or a time.
     pub fn figure(self, figures: &Figures) -> Option<f64> {
         let value = self.value(figures)?;
         Some(match self.measure()? {
@@ -415,8 +412,8 @@ impl Column {
         })
     }
 
-    /// Compares two points by this column, the natural way up. What has no
-    /// figure counts as less than every figure.
+    /// Compares two points by this column, ascending. A point without a figure counts as less than
+    /// any figure.
     pub fn compare(self, a: &Figures, b: &Figures) -> Ordering {
         self.spec().compare(a, b, &RAW)
     }
@@ -431,9 +428,8 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// What of these columns fits into `width`, one blank between them, for points whose
-    /// names take up to `names` columns, and of what there is. What the names do not need
-    /// goes to the bar and the trend.
+    /// Fits these columns into `width`, with a blank between them, for names of up to `names`
+    /// columns. Room that names do not need goes to the bar and the trend.
     pub fn new(
         columns: &[Column],
         width: usize,
@@ -446,7 +442,7 @@ impl Fit {
         let least = names.clamp(NAME_MIN, NAME_MIN.max(width / NAME_SHARE));
         let columns = Column::shown(columns, there).into_iter().map(Column::spec).collect();
         let widths = |column: &Of| match column.heading.key == Column::Name.word() {
-            true => (least, names.min(NAME_MOST)),
+            true => (least, names.min(NAME_MAX)),
             false => column.width,
         };
         let (columns, grid) = fitting(columns, by_rank, None, width, ellipsis, widths);
@@ -454,19 +450,19 @@ impl Fit {
         Self { columns: columns.collect(), grid }
     }
 
-    /// The room of one of them.
+    /// The width of one of them.
     pub fn width(&self, column: Column) -> usize {
         let place = self.columns.iter().position(|it| *it == column);
         place.map_or(0, |place| self.grid.slots[place].width)
     }
 }
 
-/// Exclusive time; spans of the clock are no thread's own time.
+/// Exclusive time; wall-clock spans have none.
 fn exclusive(figures: &Figures) -> Option<f64> {
     used(figures, figures.total().exclusive).filter(|_| !figures.point().wall)
 }
 
-/// What stands behind the name of a point whose time is no CPU's.
+/// The mark behind the name of a point whose time is not CPU time.
 pub(crate) fn clock_mark(figures: &Figures) -> &'static str {
     match (figures.point().wall, figures.point().device) {
         (true, _) => " (wall)",
@@ -497,21 +493,21 @@ fn rate_text(figures: &Figures, with: &With) -> String {
 
 fn name_text(figures: &Figures, with: &With) -> String {
     let name = figures.name();
-    match (figures.trouble().as_slice(), figures.open().filter(|_| !figures.is_used())) {
+    match (figures.warnings().as_slice(), figures.open().filter(|_| !figures.is_used())) {
         ([], _) if figures.point().device => format!("{name}{}", clock_mark(figures)),
         ([], None) => name,
         ([], Some(open)) => {
             let wall = if open.on_cpu.is_none() { " wall" } else { "" };
             format!("{name} open {}{wall}", with.scale.ticks(open.span as f64))
         }
-        (trouble, _) => {
-            let words: Vec<_> = trouble.iter().map(|trouble| trouble.words()).collect();
+        (warnings, _) => {
+            let words: Vec<_> = warnings.iter().map(|warning| warning.words()).collect();
             format!("{name} {}", words.join(", "))
         }
     }
 }
 
-/// Points without a name come behind those with one, by their ids.
+/// Points without a name come last, by their ids.
 fn name_key(figures: &Figures) -> (bool, &str) {
     (figures.point().name.is_empty(), &figures.point().name)
 }
@@ -533,13 +529,12 @@ fn host_of(figures: &Figures) -> Option<&str> {
     figures.process().map(|process| process.host.as_str())
 }
 
-/// Words in a column of 16.
+/// Shortens words to 16 columns.
 fn short(words: Option<&str>) -> String {
     text::cut_middle(words.unwrap_or_default(), 16, '~')
 }
 
-/// A process in its column: the id whole, the name as far as there is room, and
-/// what has become of it.
+/// A process in its column: the whole id, as much of the name as fits, and its state.
 fn process_text(figures: &Figures, _: &With) -> String {
     let Some(process) = figures.process() else { return String::new() };
     let ended = match process.state {
@@ -566,7 +561,7 @@ fn used(figures: &Figures, value: u64) -> Option<f64> {
     figures.is_used().then_some(value as f64)
 }
 
-/// A sum of time, or, of a point that has never ended, what it has come to.
+/// A sum of time; for a point that has never ended, the time so far.
 fn so_far(figures: &Figures, value: u64, open: Option<u64>) -> Option<f64> {
     used(figures, value).or(open.filter(|_| !figures.is_used()).map(|ticks| ticks as f64))
 }

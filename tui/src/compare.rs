@@ -1,8 +1,8 @@
 //! Two windows of measurements beside each other, and whether they differ.
 //!
-//! Durations have long tails, and there are so many of them that any two windows
-//! differ "significantly". So a verdict asks for two things at once: that chance
-//! does not explain the difference, and that it is as large as to matter.
+//! Durations have long tails, and there are so many of them that any two windows differ
+//! "significantly". So a verdict needs two things at once: chance does not explain the difference,
+//! and it is large enough to matter.
 //!
 //! - **Chance**: the test of Mann and Whitney, which compares ranks and so asks
 //!   nothing of the shape of the distributions. Measurements in one bucket are
@@ -33,59 +33,60 @@
 //! - Where there are so few measurements that a difference that matters could not
 //!   be told from none, the verdict says so, rather than "no difference".
 //!
-//! Most points of one process that move the same way at once are moved by the machine: another
-//! load, another clock rate. Then only those differ that have moved further than the others
-//! ([`Comparison::common`]). Different processes are compared without that: they may be of
-//! different programs, and all of one slower.
+//! Where most points of one process move the same way at once, the machine moved them: another
+//! load, another clock rate. Then only points that moved further than the others differ
+//! ([`Comparison::common`]). This does not apply to different processes: they may run different
+//! programs, and all points of one may be slower.
 //!
-//! The test takes measurements for independent. Those of a program resemble their
-//! neighbours, which makes chance look too small; the sizes asked for are what
-//! keeps verdicts honest then.
+//! The test takes measurements for independent. Neighbouring measurements of a program resemble
+//! each other, which makes chance look too small; the required sizes keep verdicts honest then.
 
 pub(crate) mod columns;
 pub mod effect;
+pub mod gate;
 mod markdown;
 pub mod report;
 mod statistics;
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::model::{BUCKETS_AT_ONCE, Window};
 use crate::snapshot::{Point, Snapshot};
+use crate::text;
 use statistics::{RankTest, TailTest, rank_test, tail_test};
 pub(crate) use statistics::{adjusted, side_by_side};
 
-/// The test, by the names of those who found it.
+/// The name of the test.
 pub const TEST: &str = "Mann-Whitney, Benjamini-Hochberg 1%, A beyond .56 and 5%";
 /// What makes a difference, for the screen.
 pub const DIFFERS: &str = "5 % or more, statistically significant (? explains)";
-/// Of the differences shown, this share may be none.
+/// The share of shown differences that may be false.
 pub const LEVEL: f64 = 0.01;
-/// How far the probability of superiority has to be from 0.5.
+/// The least distance of the probability of superiority from 0.5.
 const SUPERIORITY: f64 = 0.06;
-/// How far median or mean have to move, as a share.
+/// The least relative change of median or mean.
 const SHIFT: f64 = 0.05;
 /// Fewer measurements than this in a window are not tested.
 const FEWEST: f64 = 20.0;
 /// The share of the longest measurements that is the tail.
 const TAIL: f64 = 0.01;
-/// How many measurements of the tail are expected in each window, at least.
+/// The least expected number of tail measurements in each window.
 const FEWEST_IN_TAIL: f64 = 10.0;
-/// How many times as many there have to be in one as in the other.
+/// The least ratio of the two tails.
 const TAIL_RATIO: f64 = 2.0;
-/// How far the 99th percentile has to move, as a share.
+/// The least relative change of the 99th percentile.
 const TAIL_SHIFT: f64 = 0.25;
-/// A standard deviation over a median distance from the median, of what is normal.
+/// Standard deviation over median absolute deviation, for a normal distribution.
 const DEVIATION: f64 = 1.4826;
-/// Points are moved by the machine if this share of them moves the same way, and there
-/// are so many.
-const MOST: f64 = 0.6;
+/// If this share of many points moves the same way, the machine has moved them.
+const MOST_POINTS: f64 = 0.6;
 const FEWEST_POINTS: usize = 5;
-/// Clocks whose rates differ by less count as one: calibrations differ.
+/// Clock rates that differ by less count as equal, since calibrations differ.
 const SAME_RATE: f64 = 0.001;
-/// Standard deviations within which 95 of 100 lie.
+/// 95 % of a normal distribution lie within so many standard deviations.
 pub(super) const NINETY_FIVE: f64 = 1.96;
 
 /// What can be said of a point.
@@ -93,11 +94,11 @@ pub(super) const NINETY_FIVE: f64 = 1.96;
 pub enum Verdict {
     /// Its measurements take longer than before.
     Slower,
-    /// They take less long.
+    /// Its measurements take less time than before.
     Faster,
-    /// Most take as long as before, the longest became more.
+    /// Most take as long as before, but there are more long ones.
     SlowerTail,
-    /// Most take as long as before, the longest became fewer.
+    /// Most take as long as before, but there are fewer long ones.
     FasterTail,
     /// It has moved as most points have: the machine has changed, not the program.
     AsTheRest,
@@ -128,32 +129,38 @@ impl Verdict {
     }
 }
 
-/// What windows are compared with: everything up to a moment, or between two.
+/// What others are compared with: everything up to a moment, or between two moments.
 #[derive(Clone, Debug)]
 pub struct Baseline {
     /// When it begins, ticks since the segment was created.
     from_ticks: u64,
     until: Arc<Snapshot>,
     file: Option<String>,
-    /// What each point of `until` had measured, in the order of its points. It does
-    /// not change any more, and every poll is compared with it.
+    /// The measurements of each point of `until`, in the order of its points. They never change,
+    /// and every poll is compared with them.
     measured: Arc<[Measured]>,
 }
 
-/// What a point had measured when a baseline was taken.
+/// The measurements of a point when the baseline was taken.
 #[derive(Debug)]
 struct Measured {
     id: u32,
     /// Within the baseline.
     within: Window,
-    /// In all its life until then.
+    /// Since the point's last reset.
     life: Window,
 }
 
 impl Baseline {
-    /// All that this snapshot holds; `file` is the name of the file it is from.
+    /// A baseline of all that this snapshot holds; `file` is the name of its file.
     pub fn of(snapshot: Snapshot, file: Option<String>) -> Self {
         Self::between(None, snapshot, file)
+    }
+
+    /// A baseline of a snapshot file, with the file's name.
+    pub fn of_file(file: &Path, snapshot: Snapshot) -> Self {
+        let name = file.file_name().map(|name| text::clean(&name.to_string_lossy()).into_owned());
+        Self::of(snapshot, name)
     }
 
     fn between(from: Option<&Snapshot>, until: Snapshot, file: Option<String>) -> Self {
@@ -167,12 +174,12 @@ impl Baseline {
         Self { from_ticks, until: Arc::new(until), file, measured }
     }
 
-    /// The process at its end.
+    /// The snapshot at its end.
     pub(crate) fn snapshot(&self) -> &Snapshot {
         &self.until
     }
 
-    /// What a point measured in it.
+    /// A point's measurements in it.
     fn within(&self, id: u32) -> Window {
         self.measured(id).map_or_else(Window::default, |known| known.within.clone())
     }
@@ -182,8 +189,8 @@ impl Baseline {
         Some(&self.measured[place])
     }
 
-    /// What was measured since this baseline, up to a later snapshot of the same
-    /// process; of another process, all of it. None if nothing can have been.
+    /// The next baseline: what was measured since this one, up to a later snapshot of the same
+    /// process, or all of another process. None if nothing was measured.
     pub fn next(&self, now: &Snapshot) -> Option<Self> {
         if self.until.process.segment_id != now.process.segment_id {
             return Some(Self::of(now.clone(), None));
@@ -192,7 +199,7 @@ impl Baseline {
             .then(|| Self::between(Some(&self.until), now.clone(), None))
     }
 
-    /// The moment up to which it goes.
+    /// The snapshot at its end.
     pub fn until(&self) -> &Snapshot {
         &self.until
     }
@@ -212,18 +219,18 @@ impl Baseline {
 /// A point in both windows.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Its id in what is compared with the baseline. One that is gone has none; it
-    /// has a number that no point has, from the greatest down.
+    /// Its id in the snapshot that is compared. A point that is gone gets a number that no point
+    /// has, counting down from the greatest.
     pub id: u32,
     /// Its name.
     pub name: String,
     /// What it measured in the baseline.
     pub before: Window,
-    /// What it measured since, in the same ticks.
+    /// What it measured since, in ticks of the same clock.
     pub since: Window,
     /// Probability that a measurement since takes longer than one before.
     pub superiority: Option<f64>,
-    /// What can be said.
+    /// The verdict.
     pub verdict: Verdict,
     /// How many comparisons ago `since` was looked up.
     ago: u32,
@@ -240,7 +247,7 @@ impl Row {
         Self { id: 1, name: "made up".into(), before, since, superiority, verdict, ago: 0 }
     }
 
-    /// By how much the load changed, as a share of one CPU.
+    /// The change of the load, in CPUs.
     pub fn load_change(&self) -> Option<f64> {
         match (self.before.load(), self.since.load()) {
             (Some(before), Some(since)) => Some(since - before),
@@ -248,23 +255,23 @@ impl Row {
         }
     }
 
-    /// By how much the mean changed, as a share of what it was.
+    /// The relative change of the mean.
     pub fn mean_change(&self) -> Option<f64> {
         change(self.before.mean(), self.since.mean())
     }
 
-    /// By how much a quantile changed, as a share of what it was.
+    /// The relative change of a quantile.
     pub fn quantile_change(&self, share: f64) -> Option<f64> {
         change(self.before.quantile(share), self.since.quantile(share))
     }
 
-    /// By how much the rate changed, as a share of what it was.
+    /// The relative change of the rate.
     pub fn rate_change(&self) -> Option<f64> {
         change(self.before.rate(), self.since.rate())
     }
 }
 
-/// By how much a figure changed, as a share of what it was.
+/// The relative change of a figure.
 fn change(before: Option<f64>, since: Option<f64>) -> Option<f64> {
     let (before, since) = (before?, since?);
     (before > 0.0).then(|| since / before - 1.0)
@@ -273,35 +280,34 @@ fn change(before: Option<f64>, since: Option<f64>) -> Option<f64> {
 /// All points in both windows.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// Those that measured in either, the greatest change of load first.
+    /// Points that measured in either window, the greatest change of load first.
     pub rows: Vec<Row>,
     /// How long it is since the baseline, seconds.
     pub seconds: f64,
-    /// Ticks per second of the clock that all ticks in it are of.
+    /// Ticks per second of the clock behind all its ticks.
     pub ticks_per_second: f64,
     /// Points that only the baseline has.
     pub gone: usize,
     /// The process, where it is not the baseline's own: `my_app[4711]`.
     pub other: Option<String>,
-    /// By how much most points have moved at once, as a share; none where they have not, or
-    /// where that is not looked at.
+    /// The relative change of most points, if most moved at once; none if they did not, or where
+    /// this does not apply.
     pub common: Option<f64>,
     /// Segment id of the process that is compared with the baseline.
     segment_id: String,
 }
 
 impl Comparison {
-    /// The baseline beside what was measured since: of the same process what a
-    /// later snapshot has more, of another one all it has. None for a snapshot of
-    /// the same process that is not later.
+    /// Compares the baseline with what was measured since: with the growth in a later snapshot of
+    /// the same process, or with all of another process. None for an earlier snapshot of the same
+    /// process.
     pub fn new(baseline: &Baseline, now: &Snapshot) -> Option<Self> {
         Self::new_within(BUCKETS_AT_ONCE, baseline, now, None)
     }
 
-    /// The same within the time of a frame, however many threads have measured
-    /// these points: where there is too much to look up anew, those rows are that
-    /// are oldest, and the windows of the others end some polls earlier, as
-    /// `known` has them. That one is to be of the same baseline.
+    /// Compares within the time of a frame, however many threads have measured. If not all rows can
+    /// be made anew, the oldest are; the others keep the windows that `known` has, which end some
+    /// polls earlier. `known` must be a comparison with the same baseline.
     pub fn new_after(baseline: &Baseline, now: &Snapshot, known: Option<Self>) -> Option<Self> {
         Self::new_within(BUCKETS_AT_ONCE, baseline, now, known)
     }
@@ -377,7 +383,7 @@ impl Comparison {
     }
 }
 
-/// The rows that there is no time to make anew, by the ids of their points.
+/// The rows that there is no time to make anew, by their points' ids.
 fn kept(mut buckets: usize, known: Option<Comparison>, now: &Snapshot) -> HashMap<u32, Row> {
     let mut rows = known.map_or_else(Vec::new, |known| known.rows);
     rows.sort_by_key(|row| Reverse(row.ago));
@@ -394,8 +400,8 @@ pub(super) fn name_of(point: &Point) -> String {
     point.shown_name()
 }
 
-/// Finds the point of the baseline that is the same: in one process by its id, in
-/// another by its name and, where several have that, its place in the source.
+/// Finds the matching point of the baseline: by id in the same process, else by name and, where
+/// several have that name, by the place in the source.
 enum Twins<'a> {
     ById(HashSet<u32>),
     ByName(HashMap<String, Vec<&'a Point>>),
@@ -425,7 +431,7 @@ impl<'a> Twins<'a> {
         (place < named.len()).then(|| named.remove(place).id)
     }
 
-    /// Those of `base` that were not found, in the order of their ids.
+    /// Points of `base` that were not matched, in the order of their ids.
     fn left(self, base: &'a Snapshot) -> Vec<&'a Point> {
         match self {
             Self::ById(ids) => base.points.iter().filter(|point| ids.contains(&point.id)).collect(),
@@ -461,7 +467,7 @@ fn judge(rows: &mut [Row]) {
     for (row, (rank, tail)) in rows.iter_mut().zip(tested) {
         let rank_counts = is_beyond_chance(rank.is_some());
         let tail_counts = is_beyond_chance(tail.is_some());
-        // Of a row that was kept these are of the comparison before.
+        // A kept row still has these from the comparison before.
         row.superiority = None;
         if !matches!(row.verdict, Verdict::New | Verdict::Gone) {
             row.verdict = Verdict::TooFew;
@@ -482,14 +488,15 @@ fn judge(rows: &mut [Row]) {
     }
 }
 
-/// Takes back the verdict of every point that has moved no further than most have.
-/// Returns by how much those have, as a share; none where they have not.
+/// Takes back the verdict of every point that has moved no further than most. Returns the common
+/// relative change, if there is one.
 fn judge_against_all(rows: &mut [Row]) -> Option<f64> {
     let moved = |row: &Row| row.superiority.and(row.quantile_change(0.5)).map(f64::ln_1p);
     let mut moves: Vec<f64> = rows.iter().filter_map(moved).filter(|by| by.is_finite()).collect();
     let far = SHIFT.ln_1p();
     let common = common_move(&mut moves)?;
-    // How far they are apart: what is within that of the others is one of them.
+    // Their distances from the common change; a point within the usual distance moved with the
+    // others.
     let mut apart: Vec<f64> = moves.iter().map(|by| (by - common).abs()).collect();
     apart.sort_by(f64::total_cmp);
     let apart = far.max(NINETY_FIVE * DEVIATION * apart[apart.len() / 2]);
@@ -510,15 +517,15 @@ fn judge_against_all(rows: &mut [Row]) -> Option<f64> {
     Some(common.exp_m1())
 }
 
-/// By how much most points have moved the same way, of the logarithms of how much each has;
-/// none if they have not. It leaves them in order.
+/// The common change of most points, from the logarithms of all changes; none if most did not move
+/// the same way. Sorts `moves`.
 pub(super) fn common_move(moves: &mut [f64]) -> Option<f64> {
     let far = SHIFT.ln_1p();
     let share = |way: f64| {
         let same = moves.iter().filter(|by| way * **by >= far).count();
         same as f64 / moves.len() as f64
     };
-    if moves.len() < FEWEST_POINTS || share(1.0).max(share(-1.0)) < MOST {
+    if moves.len() < FEWEST_POINTS || share(1.0).max(share(-1.0)) < MOST_POINTS {
         return None;
     }
     moves.sort_by(f64::total_cmp);

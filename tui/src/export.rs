@@ -5,7 +5,7 @@ pub mod chrome;
 pub mod csv;
 pub mod folded;
 mod format;
-pub mod gate;
+
 mod hdr;
 pub mod hgrm;
 pub mod hlog;

@@ -1,118 +1,14 @@
-//! Tables of aligned cells: how wide each column is, on which side its cells stand, and
-//! how a row of them is put together. Every table of the screen and the one in text is one.
+//! Tables of aligned cells, and the scrolling of lists. Every table on the screen and in text is
+//! one.
 
+mod cells;
 mod chosen;
-mod table;
+pub(crate) mod table;
 
-use std::borrow::Cow;
-
+pub use self::cells::Grid;
 pub use self::chosen::{Chosen, Heading, Sorted};
 pub use self::table::Kind;
 pub(crate) use self::table::{Column, Table, Written, fitting, grid_of, table};
-use crate::text;
-
-/// One column of a grid.
-#[derive(Clone, Debug)]
-pub(crate) struct Slot {
-    pub(crate) title: Cow<'static, str>,
-    pub(crate) width: usize,
-    is_left: bool,
-    /// Long cells are cut at their end; names differ there, so they are cut in the middle.
-    is_text: bool,
-    /// By which it is named; empty where it is not.
-    pub(crate) key: &'static str,
-}
-
-/// The columns of a table, with one blank between them.
-#[derive(Clone, Debug)]
-pub struct Grid {
-    pub(crate) slots: Vec<Slot>,
-    /// In place of what is cut.
-    pub(crate) ellipsis: char,
-}
-
-impl Grid {
-    /// A table without columns yet.
-    pub fn new(ellipsis: char) -> Self {
-        Self { slots: Vec::new(), ellipsis }
-    }
-
-    fn with(mut self, title: Cow<'static, str>, width: usize, is_left: bool) -> Self {
-        self.slots.push(Slot { title, width, is_left, is_text: false, key: "" });
-        self
-    }
-
-    /// With one more column, whose cells begin at the left and are cut where they are too
-    /// long.
-    pub fn left(self, title: impl Into<Cow<'static, str>>, width: usize) -> Self {
-        self.with(title.into(), width, true)
-    }
-
-    /// With one more column, whose cells are figures and end at the right.
-    pub fn right(self, title: impl Into<Cow<'static, str>>, width: usize) -> Self {
-        self.with(title.into(), width, false)
-    }
-
-    /// Whether cells of the last column that are too long are cut at their end.
-    fn cuts_end(mut self, is_text: bool) -> Self {
-        if let Some(slot) = self.slots.last_mut() {
-            slot.is_text = is_text;
-        }
-        self
-    }
-
-    /// The last column has this name.
-    pub fn sorts(mut self, key: &'static str) -> Self {
-        if let Some(slot) = self.slots.last_mut() {
-            slot.key = key;
-        }
-        self
-    }
-
-    /// Columns that the first so many of them take, with the blanks behind them.
-    pub fn width(&self) -> usize {
-        self.slots.iter().map(|slot| slot.width + 1).sum()
-    }
-
-    pub(crate) fn aligned(&self, slot: &Slot, content: &str) -> String {
-        if slot.is_left && slot.is_text {
-            return text::fit(content, slot.width, self.ellipsis);
-        }
-        if slot.is_left {
-            let cut = text::cut_middle(content, slot.width, self.ellipsis);
-            return text::fit(&cut, slot.width, self.ellipsis);
-        }
-        let missing = slot.width.saturating_sub(text::width(content));
-        " ".repeat(missing) + content
-    }
-
-    /// Cells as wide as their columns.
-    pub fn cells<S: AsRef<str>>(&self, cells: impl IntoIterator<Item = S>) -> Vec<String> {
-        let cells = self.slots.iter().zip(cells);
-        cells.map(|(slot, content)| self.aligned(slot, content.as_ref())).collect()
-    }
-
-    /// A row.
-    pub fn line<S: AsRef<str>>(&self, cells: impl IntoIterator<Item = S>) -> String {
-        self.cells(cells).join(" ")
-    }
-
-    /// The row of the titles.
-    pub fn titles(&self) -> String {
-        self.line(self.slots.iter().map(|slot| &slot.title))
-    }
-
-    /// Key of the column at this place, counted from the left.
-    pub fn key_at(&self, place: usize) -> Option<&'static str> {
-        let mut right = 0;
-        let slot = self.slots.iter().find(|slot| {
-            // With the blank behind it.
-            right += slot.width + 1;
-            place < right
-        });
-        slot.map(|slot| slot.key).filter(|key| !key.is_empty())
-    }
-}
 
 /// Where a list is scrolled to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -122,7 +18,7 @@ pub struct Scroll {
 }
 
 impl Scroll {
-    /// Scrolls so that the cursor's row is in sight among `rows`; returns whether it had to.
+    /// Scrolls the cursor's row into sight; returns whether it had to.
     pub fn settle(&mut self, rows: usize, (place, len): (usize, usize)) -> bool {
         let offset = self.offset.min(len.saturating_sub(rows)).min(place);
         let offset = offset.max((place + 1).saturating_sub(rows));
@@ -133,19 +29,6 @@ impl Scroll {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn figures_end_at_the_right_and_names_keep_their_end() {
-        let grid = Grid::new('~').left("Name", 5).right("Count", 6).right("", 3).sorts("x");
-        assert_eq!(grid.titles(), "Name   Count    ");
-        assert_eq!(grid.line(["abcdefg", "12", "5"]), "ab~fg     12   5");
-        assert_eq!(grid.line(["a", "1234567", "5"]), "a     1234567   5", "figures are never cut");
-        assert_eq!(grid.width(), 17);
-        assert_eq!(
-            [0, 12, 13, 15, 17].map(|at| grid.key_at(at)),
-            [None, None, Some("x"), Some("x"), None]
-        );
-    }
 
     #[test]
     fn the_cursor_is_scrolled_into_sight_and_no_further() {

@@ -1,5 +1,5 @@
-//! Who is watched, by which clock: the parts of the first line, for the
-//! screen and the text export alike.
+//! The parts of the first line, for the screen and the text export: what is watched, and by which
+//! clock.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use crate::model::{Basis, Model};
 use crate::snapshot::{ClockKind, Process, ProcessState, Snapshot};
 use crate::units;
 
-/// The rate of the clocks of several machines, which their figures are brought to.
+/// The common clock rate of several machines, whose figures are converted to it.
 const NANOSECONDS: f64 = 1e9;
 
-/// The parts of the first line that tell of the process.
+/// The parts of the first line about the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headline {
     /// `my_app[4711]`
@@ -30,7 +30,7 @@ pub struct Headline {
 }
 
 impl Headline {
-    /// Of the process in this snapshot, with that many threads.
+    /// The parts for this snapshot's process, with this number of threads.
     pub fn of(snapshot: &Snapshot, threads: usize) -> Self {
         let clock = &snapshot.clock;
         let rate = clock.ticks_per_second;
@@ -39,7 +39,7 @@ impl Headline {
             uptime: format!("up {}", units::uptime(snapshot.elapsed_ticks as f64 / rate)),
             threads: format!("{threads} thr"),
             clock: if clock.system_clock {
-                // A counter that cannot be relied on.
+                // The fallback clock.
                 format!("{} no tsc", clock_word(clock.kind))
             } else if rate == NANOSECONDS {
                 clock_word(clock.kind).into()
@@ -65,8 +65,8 @@ pub(crate) fn process(process: &Process) -> String {
     }
 }
 
-/// How often is polled, and how the load is smoothed: `every 1 s, smoothed 5 s`. Of a
-/// picture that stands alone, and of what has ended: that figures are those of a whole life.
+/// The poll interval and the smoothing: `every 1 s, smoothed 5 s`. For a single picture or an ended
+/// process, it says that figures are over a whole life.
 pub fn rhythm(model: &Model, interval: Duration) -> String {
     let seconds = interval.as_secs_f64();
     match model.basis() {
@@ -79,7 +79,7 @@ pub fn rhythm(model: &Model, interval: Duration) -> String {
     }
 }
 
-/// The rung of the clock in a word.
+/// The clock source in a word.
 pub fn clock_word(kind: ClockKind) -> &'static str {
     match kind {
         ClockKind::Rseq => "rseq",
@@ -89,7 +89,7 @@ pub fn clock_word(kind: ClockKind) -> &'static str {
     }
 }
 
-/// What has become of the process, in words.
+/// How the process ended, in words.
 pub fn ended_words(state: ProcessState) -> &'static str {
     match state {
         ProcessState::Crashed => "the process crashed or was killed",
@@ -97,7 +97,7 @@ pub fn ended_words(state: ProcessState) -> &'static str {
     }
 }
 
-/// What has become of the process, in a word; none while it runs.
+/// How the process ended, in a word; none while it runs.
 pub fn ended_word(state: ProcessState) -> Option<&'static str> {
     match state {
         ProcessState::Running => None,

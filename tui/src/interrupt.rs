@@ -1,8 +1,8 @@
 //! Signals that ask the program to end: SIGINT, SIGTERM, SIGHUP.
 //!
-//! In the terminal's raw mode Ctrl-C comes as a key; everywhere else, and for
-//! the other two always, the signal comes here. A command that is stuck, such as in
-//! writing to a pipe that nobody reads, is ended after `GRACE`.
+//! In the terminal's raw mode, Ctrl-C comes as a key. Otherwise, and for the other two always, the
+//! signal comes here. A command that is stuck, for instance writing to a pipe that nobody reads, is
+//! ended after `GRACE`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,9 +11,9 @@ use std::{process, thread, time::Duration};
 
 use anyhow::{Context, Result};
 
-/// How long a command may take to end when it was asked to.
+/// The time a command may take to end when asked to.
 const GRACE: Duration = Duration::from_secs(3);
-/// Exit status of a command that a signal asked to end, as shells have it.
+/// Exit status of a command that a signal ended, like in shells.
 pub const INTERRUPTED: u8 = 130;
 
 /// Knows whether the program was asked to end.
@@ -29,14 +29,14 @@ impl Interrupt {
     pub fn install() -> Result<Self> {
         Self::install_with(|| {
             thread::sleep(GRACE);
-            // It may be raw, and this is all that can be done for it from here.
+            // The terminal may be raw; nothing else can be restored from here.
             let _ = crossterm::terminal::disable_raw_mode();
             process::exit(INTERRUPTED.into());
         })
     }
 
-    /// Takes the signals over, for a command whose end has a bound of its own: that of a
-    /// child, or of a last push.
+    /// Takes the signals over for a command that has its own limit for ending: a child's, or a last
+    /// push's.
     pub fn install_patiently() -> Result<Self> {
         Self::install_with(|| {})
     }
@@ -48,7 +48,7 @@ impl Interrupt {
         ctrlc::set_handler(move || {
             // Relaxed: the flag alone is the message.
             flag.store(true, Ordering::Relaxed);
-            // Nobody may be listening any more; then nobody needs waking.
+            // If nobody listens any more, nobody needs waking.
             let _ = send.send(());
             at_last();
         })
@@ -65,7 +65,7 @@ impl Interrupt {
     /// through.
     pub fn sleep(&self, time: Duration) -> bool {
         if !self.raised() {
-            // Both outcomes are told apart by the flag.
+            // The flag tells both outcomes apart.
             let _ = self.wake.recv_timeout(time);
         }
         !self.raised()

@@ -1,6 +1,6 @@
-//! Moments as the user's clock on the wall has them.
+//! Moments in the user's local time.
 
-/// As part of a file's name: `20261121-120000`.
+/// A moment as part of a file's name: `20261121-120000`.
 pub fn file_stamp(unix_ns: u64) -> String {
     let t = parts(unix_ns);
     format!(

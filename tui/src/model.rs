@@ -1,9 +1,9 @@
 //! The model: successive snapshots folded into the figures that are shown.
 //!
-//! It knows no terminal and no shared memory. Each point answers for its own
-//! figures ([`Figures`]); table, detail, text and files all ask it.
+//! It knows no terminal and no shared memory. Table, detail, text and files all take a point's
+//! figures from [`Figures`].
 //!
-//! What happens *between* two snapshots is told by their difference:
+//! The difference of two snapshots tells what happened *between* them:
 //!
 //! ```text
 //! count      1000 ......... 1800      rate = 800 / elapsed seconds
@@ -11,32 +11,30 @@
 //!            |---- interval ----|
 //! ```
 //!
-//! One snapshot alone has no interval; its rates are those of the whole life
-//! of the process ([`Basis::Life`]). Of a point that was reset, they are those since then
-//! ([`Length::collected`]); where nobody knows when that was, it has no figure.
+//! One snapshot alone has no interval, so its rates are over the whole life of the process
+//! ([`Basis::Life`]), or over the time since a point's last reset ([`Length::collected`]). Where
+//! the time of the reset is unknown, a point has no rate.
 
 mod between;
 mod busy;
 mod calls;
 pub mod cost;
 mod figures;
-mod filter;
-pub mod gate;
 pub mod histogram;
 mod history;
 mod lifetime;
 pub mod log;
 pub mod lost;
 mod open;
-mod past;
+mod point_warning;
 mod recent;
+mod row;
 mod stacks;
-mod summing;
 pub mod threads;
 pub mod timeline;
 pub mod tree;
-mod trouble;
 mod window;
+mod window_history;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -47,28 +45,26 @@ pub use figures::{
     Amount, BYTES, FLOPS, Figures, LaneFigures, VariantFigures, amounts, intensity, mean,
     off_share, total, variance,
 };
-pub use filter::Filter;
 pub use histogram::Quantiles;
 pub use history::{History, Sample, Slice};
 pub use lifetime::Lifetime;
-use open::open_regions;
+pub(crate) use open::open_regions;
 pub use open::{OpenNow, OpenRegion};
-pub use past::{Lately, Past, Since};
+pub use point_warning::PointWarning;
 pub use recent::{Recent, RecentWindow};
+pub(crate) use row::Row;
 pub(crate) use stacks::share_out;
 pub use stacks::{Frame, Stacks, Weight};
-pub use summing::Sight;
-pub(crate) use summing::Summing;
-pub use trouble::Trouble;
 pub use window::{Length, Window};
+pub use window_history::{HistogramWindow, WindowHistory, WindowStats};
 
 use crate::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
 
 /// Time constant of the smoothed load unless told otherwise, seconds.
 pub const TAU_SECONDS: f64 = 5.0;
 
-/// Buckets of histograms that are added up between two drawings, at most, by what
-/// can do with an older sum: some milliseconds' worth.
+/// Histogram buckets that are added up between two frames, at most, where an older sum would do:
+/// some milliseconds of work.
 pub(crate) const BUCKETS_AT_ONCE: usize = 1 << 20;
 
 /// What rates and loads are taken over.
@@ -149,23 +145,23 @@ impl Model {
         // Both are in the order of their ids.
         let mut old =
             std::mem::replace(&mut self.points, Figures::all(&snapshot)).into_iter().peekable();
-        // Once the process has ended, or while its clock stands, nothing
-        // happens between snapshots: the last figures stay.
+        // While the process has ended or its clock stands still, nothing happens between snapshots:
+        // the last figures stay.
         let interval = elapsed.filter(|&ticks| ticks > 0 && ran(&before));
         if let Some(ticks) = interval {
             self.basis = Basis::Interval;
             let seconds = seconds(&snapshot, ticks);
-            let alpha = load_alpha(seconds, self.tau_seconds);
-            self.busy.take(&before, &snapshot, seconds, alpha);
+            let weight = load_weight(seconds, self.tau_seconds);
+            self.busy.take(&before, &snapshot, seconds, weight);
         }
         let were_open = std::mem::replace(&mut self.open, open_regions(&snapshot));
         self.show_open();
         let grown = match interval {
-            // Those that were open when it ended are in nobody's figures.
+            // Regions that were open when it ended are in no figures.
             Some(ticks) if ran(&snapshot) => open::grown(&were_open, &self.open, ticks),
             _ => Vec::new(),
         };
-        // Without what was reset, nobody can tell what is an open region's own.
+        // After a reset, an open region's own time is unknown.
         let is_reset = !self.open.is_empty() && was_reset(&before, &snapshot);
         let ends = ran(&before) && !ran(&snapshot);
         let has_threads = snapshot.has_threads();
@@ -175,29 +171,29 @@ impl Model {
                 threads::end(&snapshot, seconds(&snapshot, snapshot.elapsed_ticks))
             }
             _ if !has_threads => threads::keep(&snapshot, &self.threads),
-            // Nobody knows what each thread did in between.
+            // What each thread did in between is unknown.
             Some(_) if !before.has_threads() => {
                 let seconds = seconds(&snapshot, snapshot.elapsed_ticks);
                 threads::life(&snapshot, &self.open, seconds)
             }
             Some(ticks) => {
                 let seconds = seconds(&snapshot, ticks);
-                let alpha = load_alpha(seconds, self.tau_seconds);
+                let weight = load_weight(seconds, self.tau_seconds);
                 let grown = if is_reset { &[][..] } else { &grown };
-                threads::interval(&snapshot, &before, &self.threads, grown, &own, ticks, alpha)
+                threads::interval(&snapshot, &before, &self.threads, grown, &own, ticks, weight)
             }
             None => threads::keep(&snapshot, &self.threads),
         };
         for figures in &mut self.points {
             while old.next_if(|old| old.id() < figures.id()).is_some() {}
             let old = old.next_if(|old| old.id() == figures.id());
-            // Places send at times of their own.
+            // Each place sends at its own times.
             let place = figures.point().process.map(|place| place as usize);
             let of_process = place.and_then(|place| own.get(place).copied().flatten());
             let interval = interval.map(|ticks| of_process.unwrap_or(ticks));
-            // What a process did before it joined did not happen in this interval.
+            // What a process did before it joined does not belong to this interval.
             let joined = old.is_none() && figures.process().is_some_and(|p| !before.knows(p));
-            // What a process that has ended burned is known of its life alone.
+            // Of an ended process, only the load over its life is known.
             let ended = figures.process().is_some() && figures.is_ended();
             let had_ended = old.as_ref().is_some_and(Figures::is_ended);
             match interval {
@@ -211,17 +207,17 @@ impl Model {
                     figures.keep(old);
                     figures.take_gap();
                 }
-                // Nothing was measured since: loads and rates stay.
+                // Nothing was measured since, so loads and rates stay.
                 Some(0) => figures.keep(old),
                 Some(ticks) => {
                     let seconds = seconds(&snapshot, ticks);
-                    let alpha = load_alpha(seconds, self.tau_seconds);
+                    let weight = load_weight(seconds, self.tau_seconds);
                     let of_point = grown.iter().filter(|((_, point), _)| *point == figures.id());
                     let open = match is_reset && figures.open().is_some() {
                         true => None,
                         false => Some(of_point.map(|(_, ticks)| ticks).sum()),
                     };
-                    figures.take_interval(old, open, &own, ticks, seconds, alpha);
+                    figures.take_interval(old, open, &own, ticks, seconds, weight);
                 }
                 None => figures.keep(old),
             }
@@ -235,9 +231,8 @@ impl Model {
         if ends { News::Ended } else { News::Later }
     }
 
-    /// Replaces the sums that were folded last by a snapshot of that moment or just after that
-    /// has more.
-    /// Rates and loads stay.
+    /// Replaces the sums that were folded last by a snapshot that has more, taken at that moment or
+    /// just after it. Rates and loads stay.
     pub fn complete(&mut self, snapshot: Snapshot) {
         let is_same = |before: &Snapshot| {
             before.process.segment_id == snapshot.process.segment_id
@@ -279,7 +274,7 @@ impl Model {
         self.busy.cpus
     }
 
-    /// The end of a scale that all loads shown fit in, and nearly all of the last polls.
+    /// The end of a scale that fits all loads shown, and nearly all of the last polls.
     pub fn load_scale(&self) -> f64 {
         self.busy.scale()
     }
@@ -292,7 +287,7 @@ impl Model {
         (load(&hottest) > 0.0).then_some(hottest)
     }
 
-    /// Shows the points what is open of them.
+    /// Gives the points their open regions.
     fn show_open(&mut self) {
         if self.open.is_empty() {
             return;
@@ -322,7 +317,7 @@ impl Model {
         self.snapshot.as_deref()
     }
 
-    /// The same, to be kept.
+    /// The last snapshot, to be kept.
     pub fn shared_snapshot(&self) -> Option<Arc<Snapshot>> {
         self.snapshot.clone()
     }
@@ -357,12 +352,12 @@ impl Model {
         &self.threads
     }
 
-    /// The regions that are open on threads that run, lane by lane, the outermost first.
+    /// The open regions of running threads, lane by lane, the outermost first.
     pub fn open_regions(&self) -> &[OpenRegion] {
         &self.open
     }
 
-    /// Whether the points are those of several processes, side by side.
+    /// Whether it shows the points of several processes side by side.
     pub fn has_processes(&self) -> bool {
         self.points.first().is_some_and(|figures| figures.point().process.is_some())
     }
@@ -379,7 +374,7 @@ impl Model {
     }
 }
 
-/// How many ticks are between the figures of each of several processes, where that is known.
+/// For each of several processes, the ticks between its figures in two snapshots, where known.
 fn own_intervals(before: &Snapshot, now: &Snapshot) -> Vec<Option<u64>> {
     let then: HashMap<&str, u64> = before.aged().collect();
     let own = |(id, age): (&str, u64)| age.checked_sub(*then.get(id)?);
@@ -396,7 +391,7 @@ fn was_reset(before: &Snapshot, now: &Snapshot) -> bool {
     })
 }
 
-fn load_alpha(interval_seconds: f64, tau_seconds: f64) -> f64 {
+fn load_weight(interval_seconds: f64, tau_seconds: f64) -> f64 {
     (interval_seconds / tau_seconds).clamp(0.0, 1.0)
 }
 

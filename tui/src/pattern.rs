@@ -1,4 +1,4 @@
-//! How points, threads, files and processes are named, wherever a name is asked for: in the
+//! Patterns of names of points, threads, files and processes, wherever a name is asked for: in the
 //! filter, in commands, in `--name`.
 //!
 //! ```text
@@ -12,9 +12,9 @@
 
 use regex_lite::{Regex, RegexBuilder};
 
-/// What makes a text a regular expression, if it can be read as one.
+/// Characters that make a text a regular expression, if it can be parsed as one.
 const META: &[char] = &['\\', '.', '+', '*', '?', '(', ')', '|', '[', ']', '{', '}', '^', '$'];
-/// Bytes that a regular expression may take when made ready to be used.
+/// Most bytes of a compiled regular expression.
 const MAX_BYTES: usize = 1 << 20;
 
 /// A test that names pass or fail.
@@ -24,23 +24,23 @@ pub enum Pattern {
     Anything,
     /// This name.
     Whole(String),
-    /// Names with this in them.
+    /// Names that contain this.
     Part {
         /// In small letters where case does not count.
         text: String,
         /// Upper and lower case differ.
         case_counts: bool,
     },
-    /// Names that a regular expression finds, or that contain what was typed.
+    /// Names that a regular expression matches, or that contain what was typed.
     Regex(Regex, String),
 }
 
 impl Pattern {
-    /// Reads what somebody typed.
+    /// Parses what somebody typed.
     ///
     /// # Errors
     ///
-    /// In a line, if it has to be an expression and is none.
+    /// In a line, if it must be an expression and is none.
     pub fn new(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Ok(Self::Anything);
@@ -55,7 +55,7 @@ impl Pattern {
         }
         if let Some(inner) = text.strip_prefix('/') {
             let inner = inner.strip_suffix('/').unwrap_or(inner);
-            // Typed as far as the first slash, it says nothing yet.
+            // With only the first slash typed, it matches anything.
             return if inner.is_empty() { Ok(Self::Anything) } else { regex(inner, inner) };
         }
         if let Some(glob) = glob(text) {
@@ -71,7 +71,7 @@ impl Pattern {
         Ok(Self::Part { text, case_counts })
     }
 
-    /// Whether it finds a name.
+    /// Whether it matches a name.
     pub fn finds(&self, name: &str) -> bool {
         match self {
             Self::Anything => true,
@@ -82,15 +82,15 @@ impl Pattern {
         }
     }
 
-    /// Whether somebody who typed this means a process of this name. What is no expression is
-    /// looked for as it stands.
+    /// Whether this text means a process of this name. An invalid expression is searched for
+    /// literally.
     pub fn means(text: &str, name: &str) -> bool {
         Self::new(text).map_or_else(|_| name.contains(text), |pattern| pattern.finds(name))
     }
 }
 
-/// An expression for a pattern of a whole name, as PFP_ENABLE has them; none for what is no such
-/// pattern, as `.*crc`.
+/// The expression for a pattern of a whole name, as in PFP_ENABLE; none for other texts, such as
+/// `.*crc`.
 fn glob(text: &str) -> Option<String> {
     let is_other = |c: char| META.contains(&c) && !"*?.".contains(c);
     if !text.contains(['*', '?']) || text.starts_with('.') || text.contains(is_other) {
@@ -107,13 +107,13 @@ fn glob(text: &str) -> Option<String> {
     Some(pattern + "$")
 }
 
-/// Case counts by what was typed.
+/// Whether case counts depends on what was typed.
 fn regex(pattern: &str, text: &str) -> Result<Pattern, String> {
     let built = RegexBuilder::new(pattern)
         .case_insensitive(!case_counts(text))
         .size_limit(MAX_BYTES)
         .build();
-    // The crate draws the place over several lines; the last one says it.
+    // The crate draws the place over several lines; the last line has the message.
     built.map(|regex| Pattern::Regex(regex, text.to_owned())).map_err(|error| {
         let error = error.to_string();
         let last = error.lines().last().unwrap_or_default().trim();
@@ -121,7 +121,7 @@ fn regex(pattern: &str, text: &str) -> Result<Pattern, String> {
     })
 }
 
-/// Whoever takes the trouble of a capital means it. `\S` and the like are none.
+/// A typed capital makes case count; `\S` and the like do not.
 fn case_counts(text: &str) -> bool {
     let mut before = ' ';
     text.chars().any(|c| {

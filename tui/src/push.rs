@@ -4,9 +4,9 @@
 //! serve::Pool -> export::otlp -> POST /v1/metrics -> collector
 //! ```
 //!
-//! All sums are cumulative. So what could not be sent is never kept: the next push has
-//! it, and more. A push is tried again after a pause that doubles, a few times, and
-//! each time with the figures of that moment; see [`Pause`].
+//! All sums are cumulative, so unsent figures are never kept: the next push has them, and more. A
+//! failed push is tried again a few times, after a pause that doubles, each time with current
+//! figures; see [`Pause`].
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
@@ -24,18 +24,18 @@ use crate::text;
 
 /// Where a collector on the same machine listens.
 pub const ENDPOINT: &str = "http://127.0.0.1:4318/v1/metrics";
-/// How often a push is tried before it is given up for the next one.
+/// Tries of a push before the next one takes its place.
 pub const TRIES: u32 = 5;
-/// Pause after the first try that failed; each next one is twice as long.
+/// Pause after the first failed try; each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// A collector is believed that it wants to be left alone for so long.
+/// The longest pause that a collector may ask for.
 const LONGEST: Duration = Duration::from_secs(3600);
 /// Bytes of an answer that are read.
 const ANSWER: u64 = 64 << 10;
 const PATH: &str = "/v1/metrics";
 const PROTOBUF: &str = "application/x-protobuf";
 
-/// Reads where to push to; a path that is left out is the usual one.
+/// Parses the endpoint; the usual path is added if it has none.
 ///
 /// # Errors
 ///
@@ -62,7 +62,7 @@ pub fn endpoint(text: &str) -> Result<Uri, String> {
     Uri::from_parts(parts).map_err(|_| wrong())
 }
 
-/// Sends.
+/// Sends figures to a collector.
 #[derive(Debug)]
 pub struct Pusher {
     agent: Agent,
@@ -71,28 +71,27 @@ pub struct Pusher {
     timeout: Duration,
 }
 
-/// What became of a push.
+/// The result of a push.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pushed {
-    /// Requests that were taken, in whole or in part.
+    /// Requests that the collector took, in whole or in part.
     pub taken: u64,
-    /// What the collector refused for good, or has to say; the first of it.
+    /// The first final refusal or remark of the collector.
     pub refused: Option<String>,
-    /// Why it is to be tried again, and how long the collector wants to be left alone
-    /// before that.
+    /// Why it must be tried again, and the pause that the collector asks for.
     pub again: Option<(String, Option<Duration>)>,
-    /// Some of it was to be refused as a whole; the rest was sent all the same.
+    /// A part was refused as a whole; the rest was sent.
     pub is_lost: bool,
 }
 
 impl Pushed {
-    /// Whether the collector has all of it, or as much as it will ever take.
+    /// Whether the collector has everything that it will ever take.
     pub fn is_done(&self) -> bool {
         self.again.is_none() && !self.is_lost
     }
 }
 
-/// The last word on one request.
+/// The result of one request.
 enum Answer {
     Taken(Option<String>),
     Refused(String),
@@ -100,11 +99,11 @@ enum Answer {
 }
 
 impl Pusher {
-    /// One for this endpoint, each of whose requests may take so long.
+    /// A pusher for this endpoint; `timeout` is for each request.
     pub fn new(endpoint: Uri, gzip: bool, timeout: Duration) -> Self {
         let agent = Agent::config_builder()
             .http_status_as_error(false)
-            // Figures go where the user said, and not where somebody there says.
+            // Figures only go where the user said.
             .max_redirects(0)
             .max_redirects_will_error(false)
             .proxy(None)
@@ -114,8 +113,8 @@ impl Pusher {
         Self { agent, endpoint, gzip, timeout }
     }
 
-    /// Sends what these processes show. Goes on no longer than until then, and no
-    /// longer than `wanted` says so.
+    /// Sends the figures of these processes, until a moment at the latest, and while `wanted` says
+    /// so.
     pub fn push(
         &self,
         subjects: &[Subject<'_>],
@@ -123,7 +122,7 @@ impl Pusher {
         wanted: impl Fn() -> bool,
     ) -> Pushed {
         let mut pushed = Pushed::default();
-        // A failure is noted where it happens.
+        // `pushed` has the failure.
         let _ = otlp::requests(subjects, |request| {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if !wanted() || left.is_some_and(|left| left.is_zero()) {
@@ -171,9 +170,9 @@ impl Pusher {
         let mut bytes = Vec::new();
         let whole = answer.body_mut().as_reader().take(ANSWER).read_to_end(&mut bytes);
         match status.as_u16() {
-            // What it says is of use only as a whole.
+            // A partial answer is of no use.
             200..=299 => Answer::Taken(whole.ok().and_then(|_| remark(&bytes))),
-            // These, and no others, are worth another try; so the specification.
+            // By the specification, only these are worth another try.
             429 | 502 | 503 | 504 => {
                 let after =
                     header("retry-after").and_then(|value| retry_after(value, SystemTime::now()));
@@ -194,7 +193,7 @@ fn packed(body: &[u8]) -> io::Result<Vec<u8>> {
     packed.finish()
 }
 
-/// What a collector that has taken a request did not take of it.
+/// What a collector did not take of a request that it took.
 fn remark(answer: &[u8]) -> Option<String> {
     let partial = ExportMetricsServiceResponse::decode(answer).ok()?.partial_success?;
     let message = text::clean(&partial.error_message).into_owned();
@@ -206,14 +205,14 @@ fn remark(answer: &[u8]) -> Option<String> {
     }
 }
 
-/// `google.rpc.Status`, as far as it is of use here.
+/// The used part of `google.rpc.Status`.
 #[derive(Clone, PartialEq, Message)]
 struct Status {
     #[prost(string, tag = "2")]
     message: String,
 }
 
-/// A status with the collector's own words for it.
+/// A status with the collector's message.
 fn told(status: &str, body: &[u8], content_type: Option<&str>) -> String {
     let message = match content_type.is_some_and(|kind| kind.starts_with(PROTOBUF)) {
         true => Status::decode(body).map(|status| status.message).unwrap_or_default(),
@@ -226,11 +225,11 @@ fn told(status: &str, body: &[u8], content_type: Option<&str>) -> String {
     }
 }
 
-/// How long from now on that is: seconds, or a date.
+/// Parses a pause: seconds, or a date.
 fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     let after = match value.trim().parse() {
         Ok(seconds) => Duration::from_secs(seconds),
-        // A date that is past means at once.
+        // A date in the past means at once.
         Err(_) => {
             let date = httpdate::parse_http_date(value.trim()).ok()?;
             date.duration_since(now).unwrap_or_default()
@@ -246,10 +245,10 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// How long to wait before the next try of the same push, after one that failed;
-    /// none where there have been enough. The collector's own wish is heeded, and so
-    /// that those who failed together do not come together, up to a quarter is added.
-    pub fn after_failure(&mut self, wish: Option<Duration>) -> Option<Duration> {
+    /// The pause before the next try of the same push; none after enough tries. It respects the
+    /// collector's wish. Up to a quarter is added at random, so that pushers that failed together
+    /// do not return together.
+    pub fn after_failure(&mut self, requested: Option<Duration>) -> Option<Duration> {
         self.failed += 1;
         if self.failed >= TRIES {
             self.failed = 0;
@@ -258,10 +257,10 @@ impl Pause {
         let pause = FIRST_PAUSE * 2_u32.pow(self.failed - 1);
         let random = RandomState::new().hash_one(0) % 256;
         let pause = pause + pause.mul_f64(random as f64 / 1024.0);
-        Some(wish.map_or(pause, |wish| wish.max(pause)))
+        Some(requested.map_or(pause, |requested| requested.max(pause)))
     }
 
-    /// That one was taken.
+    /// A push succeeded.
     pub fn end(&mut self) {
         self.failed = 0;
     }
@@ -291,12 +290,12 @@ mod tests {
     #[test]
     fn a_collectors_wish_is_seconds_or_a_date() {
         let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
-        let wish = |value: &str| retry_after(value, now).map(|wish| wish.as_secs());
-        assert_eq!(wish("7"), Some(7));
-        assert_eq!(wish("Sun, 06 Nov 1994 08:50:07 GMT"), Some(30));
-        assert_eq!(wish("Sun, 06 Nov 1994 08:00:00 GMT"), Some(0), "past");
-        assert_eq!(wish("99999999"), Some(3600));
-        assert_eq!((wish("soon"), wish("-1")), (None, None));
+        let requested = |value: &str| retry_after(value, now).map(|requested| requested.as_secs());
+        assert_eq!(requested("7"), Some(7));
+        assert_eq!(requested("Sun, 06 Nov 1994 08:50:07 GMT"), Some(30));
+        assert_eq!(requested("Sun, 06 Nov 1994 08:00:00 GMT"), Some(0), "past");
+        assert_eq!(requested("99999999"), Some(3600));
+        assert_eq!((requested("soon"), requested("-1")), (None, None));
     }
 
     #[test]

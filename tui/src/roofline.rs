@@ -5,10 +5,10 @@
 //! than its bytes come in: its roof is `min(flops, intensity x bandwidth)`, operations
 //! per second. (S. Williams, A. Waterman, D. Patterson: Roofline, CACM 52(4), 2009.)
 //!
-//! The ceilings are measured ([`measure`]), since no data sheet knows the clock rate
-//! or the neighbours of this machine. A point's rates are per second of its
-//! exclusive on-CPU time, so they are those of **one thread**, and so are the roofs:
-//! that of a thread that is alone, and a thread's share where all work at once.
+//! The ceilings are measured ([`measure`]), since no data sheet knows the clock rate or the
+//! neighbours of this machine. A point's rates are per second of its exclusive on-CPU time, so they
+//! are for **one thread**, and so are the roofs: for a thread that runs alone, and a thread's share
+//! while all work at once.
 
 pub(crate) mod columns;
 mod kernels;
@@ -22,18 +22,18 @@ use serde::{Deserialize, Serialize};
 
 pub use measure::measure;
 
-use crate::files::whole::{self, Overwrite, WriteError};
+use crate::files::atomic_file::{self, Overwrite, WriteError};
 
 /// What a machine can do at most.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ceilings {
-    /// The processor, as it names itself.
+    /// The name of the processor.
     pub cpu: String,
     /// When it was measured, nanoseconds since the Unix epoch.
     pub taken_unix_ns: u64,
-    /// Of one thread while the others rest.
+    /// The roof of one thread while the others rest.
     pub alone: Roof,
-    /// Of all threads together.
+    /// The roof of all threads together.
     pub together: Roof,
 }
 
@@ -44,11 +44,11 @@ pub struct Roof {
     pub threads: usize,
     /// Where bytes come from, the nearest first.
     pub bandwidths: Vec<Bandwidth>,
-    /// How it is computed, the slowest first.
+    /// Kinds of arithmetic, the slowest first.
     pub flops: Vec<Flops>,
 }
 
-/// How fast bytes come from somewhere.
+/// The bandwidth of a cache or memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bandwidth {
     /// `L1`, `L2`, `L3` or `memory`.
@@ -59,7 +59,7 @@ pub struct Bandwidth {
     pub bytes_per_second: f64,
 }
 
-/// How fast it is computed.
+/// The speed of a kind of arithmetic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Flops {
     /// Kind of instructions.
@@ -68,7 +68,7 @@ pub struct Flops {
     pub per_second: f64,
 }
 
-/// No file of ceilings is longer.
+/// Most bytes of a file of ceilings.
 const MAX_BYTES: u64 = 1 << 20;
 
 impl Ceilings {
@@ -81,7 +81,7 @@ impl Ceilings {
         Some(folder.join("pfp-top/ceilings.json"))
     }
 
-    /// Those that were kept, if they are of this machine's processor.
+    /// Loads the saved ceilings, if they belong to this machine's processor.
     #[must_use]
     pub fn load(path: &Path) -> Option<Self> {
         let text = crate::files::input::read(path, MAX_BYTES).ok()?;
@@ -89,7 +89,7 @@ impl Ceilings {
         (kept.cpu == machine::cpu() && kept.is_sound()).then_some(kept)
     }
 
-    /// Keeps them, in place of those before.
+    /// Saves the ceilings in place of older ones.
     ///
     /// # Errors
     ///
@@ -99,12 +99,12 @@ impl Ceilings {
             std::fs::create_dir_all(folder)?;
         }
         let text = serde_json::to_vec_pretty(self)?;
-        whole::write(path, Overwrite::Yes, |out| out.write_all(&text)).map_err(
-            |error| match error {
+        atomic_file::write(path, Overwrite::Yes, |out| out.write_all(&text)).map_err(|error| {
+            match error {
                 WriteError::Exists => io::ErrorKind::AlreadyExists.into(),
                 WriteError::Io(error) => error,
-            },
-        )
+            }
+        })
     }
 
     /// Whether all of it can be drawn.
@@ -120,7 +120,7 @@ impl Ceilings {
 }
 
 impl Roof {
-    /// What one of the threads has of it.
+    /// A single thread's share of it.
     #[must_use]
     pub fn of_a_thread(&self) -> Self {
         let threads = self.threads.max(1) as f64;
@@ -131,20 +131,19 @@ impl Roof {
         share
     }
 
-    /// Bytes per second out of memory, 0 if that was not measured.
+    /// Bytes per second from memory, 0 if not measured.
     #[must_use]
     pub fn memory(&self) -> f64 {
         self.bandwidths.last().map_or(0.0, |bandwidth| bandwidth.bytes_per_second)
     }
 
-    /// Operations per second at best, 0 if that was not measured.
+    /// The most operations per second, 0 if not measured.
     #[must_use]
     pub fn peak(&self) -> f64 {
         self.flops.last().map_or(0.0, |flops| flops.per_second)
     }
 
-    /// Operations per second that are to be had at an intensity, of operations per
-    /// byte out of memory.
+    /// The most operations per second at an intensity, in operations per byte from memory.
     #[must_use]
     pub fn at(&self, intensity: f64) -> f64 {
         self.peak().min(self.memory() * intensity)
@@ -160,7 +159,7 @@ impl Roof {
 /// A point under the roof.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dot {
-    /// What it is called.
+    /// Its name.
     pub label: String,
     /// Operations per byte.
     pub intensity: f64,
@@ -177,15 +176,14 @@ impl Dot {
         self.flops_per_second / self.intensity
     }
 
-    /// How much of what is to be had it has; above 1 where its bytes come out of a
-    /// cache.
+    /// Its share of the roof; above 1 where its bytes come from a cache.
     #[must_use]
     pub fn share_of(&self, roof: &Roof) -> f64 {
         self.flops_per_second / roof.at(self.intensity)
     }
 
-    /// What holds it back: the name of the lowest ceiling above it. None if it is above
-    /// all arithmetic that was measured.
+    /// The name of the lowest ceiling above it, which limits it. None if it is above all measured
+    /// arithmetic.
     #[must_use]
     pub fn limit<'a>(&self, roof: &'a Roof) -> Option<&'a str> {
         if self.flops_per_second > roof.peak() {

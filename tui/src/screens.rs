@@ -1,5 +1,6 @@
-//! The screens: one type each, with its state, its keys, what a click on it means, its rows
-//! and how it is drawn. A new one is a file in `screens/` and a line in the list here.
+//! The screens. Each is a type with its state, its keys, its rows, its drawing, and what a click on
+//! it means. A new one is a file in `screens/`, a line in the list here, and a name and a key in
+//! [`crate::common`].
 //!
 //! ```text
 //! keys, clicks -> App -> the screen that is shown -> Outcome -> App
@@ -23,7 +24,6 @@ mod waiting;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use crossterm::event::KeyCode;
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
 use ratatui::widgets::Paragraph;
@@ -39,135 +39,87 @@ pub use timeline::{TimeView, Timeline};
 pub use tree::CallTree;
 pub use waiting::Waiting;
 
-use crate::app::keys::Key::{Char, Named};
-use crate::app::keys::{Group, KeyMap, bind, common};
-use crate::app::mouse::Target;
-use crate::app::{Action, Common, Filter, Overlay, Prompt};
+use crate::common::keys::KeyMap;
+use crate::common::{Action, Common, Overlay, Prompt, Screen, Target};
 use crate::compare::Baseline;
+use crate::filter::Filter;
 use crate::grid::{Chosen, Grid};
-use crate::look::{Look, wrapped};
-use crate::model::Sight;
 use crate::snapshot::{Extent, Snapshot};
-use crate::source::{Candidate, Looking, Together};
+use crate::source::{Candidate, Looking, ProcessGroup};
+use crate::styles::{Styles, wrapped};
+use crate::summing::Sight;
 
-/// What a screen without rows says of the filter that hides them all.
-fn nothing_passes(common: &Common, width: usize, look: &Look) -> Paragraph<'static> {
+/// The text of a screen whose rows are all hidden by the filter.
+fn nothing_passes(common: &Common, width: usize, styles: &Styles) -> Paragraph<'static> {
     let mut text = " no point passes the filter: / and Esc shows all".to_owned();
     if let Some(why) = common.filter.unknown_words() {
         text += &format!("; {why}");
     }
-    Paragraph::new(wrapped(&text, width, look.theme.faint))
+    Paragraph::new(wrapped(&text, width, styles.theme.faint))
 }
 
-/// Declares the screens: their names, the one that each has a field of, and those of a
-/// watched process with what they are called, their keys and a line of help.
+/// Declares the state of every screen: its name, its field and its type.
 macro_rules! screens {
-    (
-        tabs { $($(#[$doc:meta])* $tab:ident $field:ident $view:ty, $name:literal, $keys:expr, $help:literal;)* }
-        others { $($(#[$other_doc:meta])* $other:ident $other_field:ident $other_view:ty;)* }
-    ) => {
-        /// What fills the body of the screen.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Screen {
-            $($(#[$doc])* $tab,)*
-            $($(#[$other_doc])* $other,)*
-        }
-
+    ($($(#[$doc:meta])* $screen:ident $field:ident $view:ty;)*) => {
         /// The state of every screen.
         #[derive(Default)]
         pub struct Screens {
             $($(#[$doc])* pub $field: $view,)*
-            $($(#[$other_doc])* pub $other_field: $other_view,)*
         }
-
-        impl Screen {
-            /// Every screen.
-            pub const ALL: &[Self] = &[$(Self::$tab,)* $(Self::$other,)*];
-
-            /// The screens that show the watched process, in the order of their numbers.
-            pub const TABS: &[Tab] = &[$(Tab { screen: Self::$tab, name: $name },)*];
-        }
-
-        /// The keys that show them.
-        pub(crate) const SHOW: Group = common(&[
-            $(bind(Action::Show(Screen::$tab), $keys, "", $help),)*
-        ]);
 
         impl Screens {
             /// One of them.
             pub fn get(&self, screen: Screen) -> &dyn View {
-                match screen {
-                    $(Screen::$tab => &self.$field,)*
-                    $(Screen::$other => &self.$other_field,)*
-                }
+                match screen { $(Screen::$screen => &self.$field,)* }
             }
 
             /// One of them, to be changed.
             pub fn get_mut(&mut self, screen: Screen) -> &mut dyn View {
-                match screen {
-                    $(Screen::$tab => &mut self.$field,)*
-                    $(Screen::$other => &mut self.$other_field,)*
-                }
+                match screen { $(Screen::$screen => &mut self.$field,)* }
             }
 
             /// All of them, to be changed.
             pub(crate) fn all_mut(&mut self) -> [&mut dyn View; Screen::ALL.len()] {
-                [$(&mut self.$field,)* $(&mut self.$other_field,)*]
+                [$(&mut self.$field,)*]
             }
         }
     };
 }
 
+impl Screens {
+    /// The keys of each screen.
+    pub fn key_maps() -> [(Screen, KeyMap); Screen::ALL.len()] {
+        let screens = Self::default();
+        Screen::ALL.map(|screen| (screen, screens.get(screen).keys()))
+    }
+}
+
 screens! {
-    tabs {
-        /// The table of points.
-        Points points Points, "Points", &[Char('1')], "the table of points";
-        /// One point in full.
-        Detail detail Detail, "Detail", &[Char('2')], "one point in full";
-        /// The threads.
-        Threads threads Threads, "Threads", &[Char('3')], "the threads";
-        /// What the threads did in the last moments.
-        Timeline timeline Timeline, "Timeline", &[Char('4')], "what the threads did last";
-        /// The points beside their baseline.
-        Diff diff Diff, "Diff", &[Char('5')],
-            "what changed since the baseline";
-        /// What was noticed, and what measuring costs.
-        Log log LogView, "Log", &[Char('6')], "what was noticed, and what measuring costs";
-        /// What the machine can do at most, and the points below that.
-        Roofline roofline Roofline, "Roofline", &[Char('7')],
-            "how near points come to the machine's limits";
-        /// What called what, and how much of all it took there.
-        Tree tree CallTree, "Tree", &[Char('8'), Char('t'), Named(KeyCode::F(5))],
-            "the call tree; f there: a flame graph";
-    }
-    others {
-        /// The processes to choose from.
-        Picker picker Picker;
-        /// There is no process yet; it is looked for.
-        Waiting waiting Waiting;
-    }
+    /// The table of points.
+    Points points Points;
+    /// One point in full.
+    Detail detail Detail;
+    /// The threads.
+    Threads threads Threads;
+    /// What the threads did in the last moments.
+    Timeline timeline Timeline;
+    /// The points beside their baseline.
+    Diff diff Diff;
+    /// What was noticed, and what measuring costs.
+    Log log LogView;
+    /// What the machine can do at most, and the points below that.
+    Roofline roofline Roofline;
+    /// What called what, and how much of all it took there.
+    Tree tree CallTree;
+    /// The processes to choose from.
+    Picker picker Picker;
+    /// There is no process yet; it is looked for.
+    Waiting waiting Waiting;
 }
 
-/// A screen of the watched process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tab {
-    /// Which.
-    pub screen: Screen,
-    /// What it is called.
-    pub name: &'static str,
-}
-
-impl Screen {
-    /// Its place among [`Self::TABS`]; none for those that are shown while
-    /// nothing is watched, or to choose what is.
-    pub fn tab(self) -> Option<usize> {
-        Self::TABS.iter().position(|tab| tab.screen == self)
-    }
-}
-
-/// What is to be done when a screen has done its part.
+/// What the app must do after a screen has done its part.
 pub enum Outcome {
-    /// Nothing: it was not the screen's.
+    /// The action was not for the screen.
     Pass,
     /// Nothing more.
     Done,
@@ -182,37 +134,45 @@ pub enum Outcome {
     /// Watch this process.
     Attach(Candidate),
     /// Watch these processes as one.
-    AttachTogether(Together),
+    AttachGroup(ProcessGroup),
     /// Show the points that pass this filter, and say why.
     ShowPoints(Filter, String),
 }
 
-/// A screen. What a method leaves out, most screens do not need.
+/// A screen. The methods' defaults are right for most screens.
 pub trait View {
     /// Its keys.
     fn keys(&self) -> KeyMap;
 
     /// Draws it. Drawing changes nothing.
-    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look);
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles);
 
-    /// The signs and words on it that need a word in the help.
-    fn legend(&self, _look: &Look) -> Vec<(String, &'static str)> {
+    /// Signs and words on it that the help explains.
+    fn legend(&self, _styles: &Styles) -> Vec<(String, &'static str)> {
         Vec::new()
     }
 
-    /// What it shows of a snapshot, for a line that brings no more.
+    /// The parts of a snapshot that it shows, so that a slow line brings only these.
     fn looks_at(&self, _common: &Common) -> Looking {
         Looking::default()
     }
 
-    /// Does what a key asks for, if that is its own.
+    /// Does an action, if it is one of its own.
     fn act(&mut self, _action: Action, _common: &mut Common, _now: Instant) -> Outcome {
         Outcome::Pass
     }
 
-    /// Takes what was typed into the line that it opened by [`Overlay::Find`].
-    fn find(&mut self, _typed: Prompt, _common: &mut Common, _now: Instant) -> Outcome {
-        Outcome::Done
+    /// The filter of its rows and what they are called, where they are not points.
+    fn own_filter(&mut self) -> Option<(&mut Filter, &'static str)> {
+        None
+    }
+
+    /// Takes what was typed into the line that was opened by [`Overlay::Find`].
+    fn find(&mut self, typed: Prompt, _common: &mut Common, _now: Instant) -> Outcome {
+        match self.own_filter() {
+            Some((filter, _)) => filter_by(filter, typed),
+            None => Outcome::Done,
+        }
     }
 
     /// Row of the cursor and number of rows.
@@ -230,12 +190,12 @@ pub trait View {
         self.select(place, common, now);
     }
 
-    /// Moves what is seen by lines, for the wheel and the page keys.
+    /// Scrolls by lines, for the wheel and the page keys.
     fn scroll(&mut self, lines: isize, common: &mut Common, now: Instant) {
         self.walk(lines, common, now);
     }
 
-    /// What was chosen of its table; none where it has none.
+    /// The user's choices for its table, if it has one.
     fn table(&self) -> Option<&Chosen> {
         None
     }
@@ -245,7 +205,7 @@ pub trait View {
         None
     }
 
-    /// Whether a column of the table says something of what is watched.
+    /// Whether a column of the table has something to show here.
     fn offers(&self, _key: &str, _common: &Common) -> bool {
         true
     }
@@ -255,8 +215,8 @@ pub trait View {
         None
     }
 
-    /// The row under the cursor as text, and what it is called; where there is none, the
-    /// point that the keys mean is copied.
+    /// The name and the text of the row under the cursor, for the clipboard; none where the point
+    /// that the keys mean is copied.
     fn copied(&self, _common: &Common) -> Option<(String, String)> {
         None
     }
@@ -266,7 +226,7 @@ pub trait View {
         Rect { height: 0, ..body }
     }
 
-    /// The heading in this column of the line above the rows, if they can be sorted by it.
+    /// The key of the heading at this column, if rows can be sorted by it.
     fn heading_at(&self, x: u16, body: Rect, common: &Common) -> Option<&'static str> {
         let key = self.grid(body.width.into(), common)?.key_at(x.into());
         key.filter(|key| self.table().is_some_and(|table| table.sorts(key)))
@@ -288,28 +248,28 @@ pub trait View {
         common.selected
     }
 
-    /// Whether it is about one point, which stays whatever becomes of its row.
+    /// Whether it is about one point, which stays even if its row goes.
     fn holds_point(&self) -> bool {
         false
     }
 
-    /// Whether it is the table that everything begins at; above it there is a line about the
-    /// process, and Enter on a row explains what was lost.
+    /// Whether it is the main table. Above it there is a line about the process, and Enter on a row
+    /// explains losses.
     fn is_table(&self) -> bool {
         false
     }
 
-    /// Whether it has rows for the points that pass the filter, and no others.
+    /// Whether its rows are the points that pass the filter.
     fn is_filtered(&self) -> bool {
         false
     }
 
-    /// Whether it shows what the rings hold, which is not looked at otherwise.
+    /// Whether it shows the rings' records, which are not read otherwise.
     fn wants_records(&self) -> bool {
         false
     }
 
-    /// Takes over what a snapshot has of the rings.
+    /// Takes the rings' records from a snapshot.
     fn take_records(&mut self, _snapshot: &Snapshot) {}
 
     /// Whether processes are looked for while it is shown.
@@ -317,27 +277,27 @@ pub trait View {
         false
     }
 
-    /// Takes over what looking for processes brought.
+    /// Takes the result of looking for processes.
     fn discovered(&mut self, _common: &mut Common) -> Outcome {
         Outcome::Done
     }
 
-    /// Another process is watched from now on.
+    /// Forgets the last process; another one is watched from now on.
     fn forget(&mut self) {}
 
-    /// It is turned to.
+    /// Prepares to be shown.
     fn begin(&mut self, _common: &mut Common, _now: Instant) {}
 
-    /// There are new figures while it is shown.
+    /// Takes new figures while it is shown.
     fn update(&mut self, _common: &mut Common, _now: Instant) -> Outcome {
         Outcome::Done
     }
 
-    /// Another moment of a recording is shown, and not the next one.
+    /// Follows a jump to another moment of a recording.
     fn jump(&mut self, _common: &mut Common, _is_shown: bool) {}
 
-    /// Puts its rows in order, or keeps them while the cursor moves, and sees that the point
-    /// under the cursor has one.
+    /// Puts its rows in order, or keeps their order while the cursor moves, and makes sure that the
+    /// cursor is on a row.
     fn arrange(&mut self, common: &mut Common) {
         common.select_among(&[]);
     }
@@ -345,25 +305,25 @@ pub trait View {
     /// Compares with this baseline from now on.
     fn compare_with(&mut self, _baseline: &Baseline, _common: &Common) {}
 
-    /// Time between two looks at the stacks of open regions; none where it asks for none.
+    /// Time between two samples of the open stacks; none if it needs none.
     fn samples_every(&self) -> Option<Duration> {
         None
     }
 
-    /// Takes the stacks that are open now, thread by thread.
+    /// Takes a sample of the open stacks, thread by thread.
     fn sample(&mut self, _stacks: &[(u32, Vec<u32>)], _common: &Common) {}
 
-    /// Whether something goes on beside it that [`Self::tick`] will bring to an end.
+    /// Whether something runs in the background that [`Self::tick`] will finish.
     fn is_busy(&self) -> bool {
         false
     }
 
-    /// A poll is due, whichever screen is shown.
+    /// Called at each poll, whichever screen is shown.
     fn tick(&mut self, _common: &mut Common, _now: Instant) {}
 
-    /// Mends what the size of the body has made untrue, such as a cursor out of sight.
-    /// Returns whether anything changed by that.
-    fn settle(&mut self, body: Rect, common: &mut Common, _look: &Look) -> bool {
+    /// Adapts to the size of the body, for instance a cursor out of sight. Returns whether anything
+    /// changed.
+    fn settle(&mut self, body: Rect, common: &mut Common, _styles: &Styles) -> bool {
         common.rows = usize::from(self.rows(body).height).max(1);
         common.scroll.settle(common.rows, self.cursor(common))
     }
@@ -406,7 +366,7 @@ fn click_table<V: View + ?Sized>(
     Outcome::Done
 }
 
-/// What the table of points shows.
+/// The sight of the table of points.
 fn sight_of_rows(common: &Common) -> Sight {
     Sight {
         extent: Extent::Sums,
@@ -416,10 +376,10 @@ fn sight_of_rows(common: &Common) -> Sight {
     }
 }
 
-/// What goes on where no point is shown: the lines above and the loads.
+/// The sight of a screen without points: the lines above it and the loads.
 fn sight_of_none(common: &Common) -> Sight {
     let sight = sight_of_rows(common);
-    // Which points pass is not known without their threads.
+    // Without their threads, it is unknown which points pass.
     let extent = if sight.by_thread { Extent::Sums } else { Extent::Loads };
     Sight { extent, ..sight }
 }
@@ -432,7 +392,7 @@ fn filter_by(filter: &mut Filter, mut typed: Prompt) -> Outcome {
             Outcome::Arrange
         }
         Err(why) => {
-            typed.trouble = Some(why);
+            typed.error = Some(why);
             Outcome::Ask(Overlay::Find(typed))
         }
     }

@@ -1,5 +1,5 @@
-//! Figures of the processes of this machine for whoever asks for them over HTTP, as
-//! Prometheus does.
+//! Serves the figures of this machine's processes over HTTP, as OpenMetrics, for Prometheus and
+//! others.
 //!
 //! ```text
 //! sources -> lifetime -> model -> export::openmetrics -> http -> scraper

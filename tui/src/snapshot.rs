@@ -1,9 +1,8 @@
 //! The snapshot: an immutable picture of one process, taken at one moment.
 //!
-//! It is plain data and the one thing that the model, the views, the exports
-//! and the files know. A [`crate::source`] makes it; nothing behind it is
-//! shared memory any more. Its serde form *is* the snapshot file: versioned
-//! JSON, see [`FORMAT`] and [`VERSION`].
+//! It is plain data, and all that the model, the views, the exports and the files know about a
+//! process. A [`crate::source`] makes it; it holds no shared memory. Its serde form *is* the
+//! snapshot file: versioned JSON, see [`FORMAT`] and [`VERSION`].
 //!
 //! All times are **ticks** of the process's clock (time-stamp-counter cycles)
 //! unless the name ends in another unit; [`Clock::ticks_per_second`] converts.
@@ -22,11 +21,11 @@ pub use self::loss::{Loss, Losses};
 
 /// The name of the file format, the value of [`Snapshot::format`].
 pub const FORMAT: &str = "pfp-snapshot";
-/// The version of the file format. It goes up when a reader of the version
-/// before would misread the file; new fields with defaults do not raise it.
+/// The version of the file format. It goes up when an older reader would misread the file; new
+/// fields with defaults do not raise it.
 pub const VERSION: u32 = 1;
 
-/// Everything that was known of one process at one moment.
+/// Everything known of one process at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Always [`FORMAT`].
@@ -37,22 +36,22 @@ pub struct Snapshot {
     pub taken_unix_ns: u64,
     /// Ticks of the process's clock since its segment was created.
     pub elapsed_ticks: u64,
-    /// Who was watched.
+    /// The watched process.
     pub process: Process,
-    /// Of several processes: how old each was when its figures were taken, ticks.
+    /// With several processes: the age of each when its figures were taken, ticks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ages: Vec<u64>,
-    /// What its clock is and how far it can be trusted.
+    /// Its clock, and how far it can be trusted.
     pub clock: Clock,
     /// The points, in the order of their ids.
     pub points: Vec<Point>,
     /// The lanes, in the order of their ids.
     pub lanes: Vec<Lane>,
-    /// The statistics of each (point, lane) pair that has any; ordered by
-    /// point, then lane. Two snapshots share those that are the same in both.
+    /// The statistics of each (point, lane) pair that has any, ordered by point, then lane. Two
+    /// snapshots share equal cells.
     pub cells: Vec<Arc<Cell>>,
-    /// What points measured inside which, lane by lane; ordered by point, then
-    /// caller, then lane.
+    /// What points measured inside which other points, lane by lane; ordered by point, then caller,
+    /// then lane.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edges: Vec<Edge>,
     /// The last finished measurements of every lane, oldest first per lane.
@@ -60,16 +59,16 @@ pub struct Snapshot {
     pub records: Vec<Record>,
     /// What was lost, refused or repaired.
     pub losses: Losses,
-    /// What the kernel said of the process; none where it was not asked. Files do not have it.
+    /// What the kernel says of the process; none where it was not asked. Not in files.
     #[serde(skip)]
     pub usage: Option<Usage>,
-    /// Set if the cells are sums over threads, without histograms and edges. Only a line to another
-    /// place brings such snapshots; no file has them.
+    /// Set if the cells are sums over threads, without histograms and edges. Only lines to other
+    /// places bring such snapshots; no file has them.
     #[serde(skip)]
     pub summed: Option<Arc<Summed>>,
 }
 
-/// How much of a snapshot is looked at; it may leave out the rest.
+/// How much of a snapshot is wanted; it may leave out the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Extent {
     /// All of it.
@@ -79,36 +78,36 @@ pub enum Extent {
     Histograms,
     /// Sums over the threads of each process, and three quantiles of a point.
     Sums,
-    /// What each thread has in each point, without histograms.
+    /// The cells of each thread, without histograms.
     Threads,
-    /// What the loads of the points follow from.
+    /// Only what the loads of the points need.
     Loads,
 }
 
-/// What a snapshot of sums over threads has in place of histograms and edges.
+/// What a snapshot of sums has in place of histograms and edges.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summed {
-    /// It has what a table shows.
+    /// Whether it has what a table shows.
     #[serde(default)]
     pub has_rows: bool,
-    /// Exclusive ticks that 50, 90 and 99 in a hundred measurements of a point do not exceed,
-    /// by the point's id; none where there are histograms.
+    /// The 50th, 90th and 99th percentile of exclusive ticks, by the point's id; empty where there
+    /// are histograms.
     pub quantiles: BTreeMap<u32, [u64; 3]>,
-    /// Those of the open regions by their lane's id, the outermost first.
+    /// Exclusive ticks of the open regions by the lane's id, the outermost first.
     pub open: BTreeMap<u32, Vec<OwnTicks>>,
-    /// Points whose cells are there thread by thread all the same.
+    /// Points that still have their cells thread by thread.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub by_thread: BTreeSet<u32>,
-    /// Points whose histograms and edges are there, too.
+    /// Points that have histograms and edges, too.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub whole: BTreeSet<u32>,
-    /// Points of which counts and exclusive times are there alone.
+    /// Points that have only counts and exclusive times.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub left_out: BTreeSet<u32>,
 }
 
-/// Exclusive ticks of an open region, where known: one number whose growth is right, and one that
-/// is right itself.
+/// Exclusive ticks of an open region, where known: a number whose growth is right, and one that is
+/// right itself.
 pub type OwnTicks = (Option<f64>, Option<u64>);
 
 /// What the kernel says of a running process.
@@ -116,16 +115,16 @@ pub type OwnTicks = (Option<f64>, Option<u64>);
 pub struct Usage {
     /// CPU time of all its threads since it started, nanoseconds.
     pub cpu_ns: u64,
-    /// Memory that it has in use, bytes.
+    /// Memory in use, bytes.
     pub memory_bytes: u64,
-    /// Its threads, with those that measure nothing.
+    /// All its threads, measuring or not.
     pub threads: u32,
     /// How many CPUs it may run on.
     pub cpus: u32,
 }
 
 impl Snapshot {
-    /// The places from which newer figures should have come.
+    /// The places whose newer figures are late.
     pub(crate) fn late_places(&self) -> Vec<BadPlace> {
         let mut places: Vec<BadPlace> = Vec::new();
         for member in &self.process.members {
@@ -139,17 +138,17 @@ impl Snapshot {
         places
     }
 
-    /// Whether it says of this point what each thread has in it.
+    /// Whether it has the threads of this point.
     pub(crate) fn has_threads_of(&self, point: u32) -> bool {
         self.summed.as_ref().is_none_or(|summed| summed.by_thread.contains(&point))
     }
 
-    /// Whether it says that of all points.
+    /// Whether it has the threads of all points.
     pub(crate) fn has_threads(&self) -> bool {
         self.summed.is_none() || self.points.iter().all(|point| self.has_threads_of(point.id))
     }
 
-    /// Whether it has all that there is of this point.
+    /// Whether it has all of this point.
     pub(crate) fn has_whole(&self, point: u32) -> bool {
         self.summed.as_ref().is_none_or(|summed| summed.whole.contains(&point))
     }
@@ -160,7 +159,7 @@ impl Snapshot {
         Some(&self.lanes[place])
     }
 
-    /// Of several processes, each by its segment, and how old it was; none where that is not known.
+    /// Each of several processes by its segment, and its age; empty where ages are unknown.
     pub(crate) fn aged(&self) -> impl Iterator<Item = (&str, u64)> {
         let members = self.process.members.iter();
         members.map(|member| member.segment_id.as_str()).zip(self.ages.iter().copied())
@@ -181,7 +180,7 @@ impl Snapshot {
         }
     }
 
-    /// Whether this process was one of several in it.
+    /// Whether it contains this process.
     pub(crate) fn knows(&self, member: &Process) -> bool {
         self.process.members.iter().any(|known| known.segment_id == member.segment_id)
     }
@@ -190,9 +189,9 @@ impl Snapshot {
 /// A place that is late, or has no line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadPlace {
-    /// What it is called beside others.
+    /// Its name.
     pub name: String,
-    /// For how long.
+    /// How long it has been so.
     pub age: Duration,
     /// Why there is no line; none where it is late.
     pub why: Option<String>,
@@ -217,22 +216,22 @@ pub struct Process {
     pub started_unix_ns: u64,
     /// Whether it still ran.
     pub state: ProcessState,
-    /// When the last figures of one of several were taken, nanoseconds since the Unix epoch, if
-    /// newer ones should have come: the line to its place is late or down.
+    /// For one of several processes whose place is late or down: when its last figures were taken,
+    /// nanoseconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_since_unix_ns: Option<u64>,
-    /// The processes that this one stands for, where it stands for several.
+    /// The processes that this one stands for, if it stands for several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<Process>,
 }
 
 impl Process {
-    /// The place that it is at, of several.
+    /// Its place, where there are several.
     pub(crate) fn place(&self) -> Option<&str> {
         self.name.rsplit_once('@').map(|(_, place)| place)
     }
 
-    /// It is dead, as is known from elsewhere than its segment.
+    /// Marks it as dead, which is known from elsewhere than its segment.
     pub(crate) fn died(&mut self) {
         if self.state == ProcessState::Running {
             self.state = ProcessState::Crashed;
@@ -240,7 +239,7 @@ impl Process {
     }
 }
 
-/// What has become of the watched process.
+/// The state of the watched process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProcessState {
@@ -254,7 +253,7 @@ pub enum ProcessState {
 }
 
 impl ProcessState {
-    /// As tables and exports spell it.
+    /// Its word in tables and exports.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -268,21 +267,20 @@ impl ProcessState {
 /// The process's clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Clock {
-    /// The rung of the ladder in force.
+    /// The clock source in use.
     pub kind: ClockKind,
     /// Ticks per second, as calibrated.
     pub ticks_per_second: f64,
-    /// Ticks per second as CPUID tells it; none where it does not.
+    /// Ticks per second by CPUID; none where it does not say.
     #[serde(default)]
     pub reported_ticks_per_second: Option<f64>,
-    /// The true clock of the core, hertz, as measured once with dependent
-    /// adds; none where it was not measured.
+    /// The true frequency of the core, hertz, measured once with dependent adds; none where it was
+    /// not measured.
     #[serde(default)]
     pub core_hz: Option<f64>,
-    /// Whether the processor says that the counter runs at one rate always.
+    /// Whether the processor says that the counter always runs at one rate.
     pub invariant: bool,
-    /// Whether the system's clock is read in place of the counter, which cannot be
-    /// relied on.
+    /// Whether the fallback clock is read, since the counter is not reliable.
     #[serde(default)]
     pub system_clock: bool,
     /// Calibrated ticks that measuring adds inside a region; already
@@ -309,7 +307,7 @@ pub enum ClockKind {
 /// One profile point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Numeric id; 0 is the calibration's own point.
+    /// Numeric id; 0 is the calibration point.
     pub id: u32,
     /// Its name. Untrusted bytes were made printable.
     pub name: String,
@@ -317,36 +315,34 @@ pub struct Point {
     pub file: String,
     /// Line in it, 0 where unknown.
     pub line: u32,
-    /// Its times are those of a device, such as a GPU, or of the clock: no CPU has spent them.
+    /// Its times are a device's, such as a GPU's, or the wall clock's: no CPU has spent them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub device: bool,
-    /// Its times are the clock's: spans that no thread has for itself.
+    /// Its times are the wall clock's: spans that belong to no thread.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wall: bool,
-    /// Whether it measures, and if not, why.
+    /// Whether it measures, or why not.
     pub state: PointState,
-    /// Weight of a new value in the exponential average, in (0, 1]; none
-    /// while averaging is off.
+    /// Alpha of the EWMA, in (0, 1]; none while it is off.
     pub alpha: Option<f64>,
     /// How often the point was reset.
     pub resets: u32,
-    /// When its figures begin, where that is not when the segment was created: ticks since
-    /// then. At its last reset; in a snapshot of several processes, when its own began at the
-    /// earliest, and of a sum the earliest of all.
+    /// When its figures begin, ticks since the segment was created, if later than that: at its last
+    /// reset. Among several processes, the earliest begin of its own process; in a sum, the
+    /// earliest of all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_ticks: Option<u64>,
     /// Its stamps wait for the work before them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fenced: bool,
-    /// Its process, a place among [`Process::members`]; none where there is but
-    /// one, or where it is summed over them.
+    /// Its process, a place among [`Process::members`]; none where there is only one, or where it
+    /// is summed over them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<u32>,
-    /// The id that it has in its process, where that is another.
+    /// Its id in its own process, where that differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u32>,
-    /// The names of its amounts, where its regions have amounts: at most
-    /// [`AMOUNTS`].
+    /// The names of its amounts, if its regions have amounts: at most [`AMOUNTS`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub amounts: Vec<String>,
 }
@@ -355,15 +351,15 @@ pub struct Point {
 pub(crate) const OPENMP: &str = "openmp";
 
 impl Point {
-    /// What its name is in, where it is an annotation for another tool: `nvtx:app`, or the
-    /// system alone. It stands in place of a file, with no line.
+    /// Its domain, if it is an annotation for another tool: `nvtx:app`, or the system alone. It
+    /// stands in place of a file, with no line.
     pub fn domain(&self) -> Option<&str> {
         let of_system = |system: &str| {
             let rest = self.file.strip_prefix(system);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
         };
         if self.line == 0 && of_system(OPENMP) {
-            // Behind it is the object.
+            // The object follows.
             return Some(OPENMP);
         }
         (self.line == 0 && ["nvtx", "itt", "kokkos"].into_iter().any(of_system))
@@ -386,8 +382,8 @@ impl Point {
         }
     }
 
-    /// When its figures begin, ticks since the segment was created; none where it was reset
-    /// and nobody knows when.
+    /// When its figures begin, ticks since the segment was created; none after a reset at an
+    /// unknown time.
     #[must_use]
     pub fn begin_ticks(&self) -> Option<u64> {
         self.since_ticks.or((self.resets == 0).then_some(0))
@@ -405,13 +401,13 @@ pub enum PointState {
     On,
     /// It is switched off.
     Off,
-    /// It was switched off because it was begun twice without an end; see
-    /// the documentation of the numeric interface. Toggling it makes it valid.
+    /// It was switched off because it was begun twice without an end; see the documentation of the
+    /// numeric interface. Toggling makes it valid.
     InvalidBeginBegin,
 }
 
 impl PointState {
-    /// As tables and exports spell it.
+    /// Its word in tables and exports.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -427,7 +423,7 @@ impl PointState {
 pub struct Lane {
     /// Number of the lane.
     pub id: u32,
-    /// What it is.
+    /// Its kind.
     pub kind: LaneKind,
     /// Kernel thread id of the owner, 0 for none.
     pub tid: u32,
@@ -437,26 +433,31 @@ pub struct Lane {
     pub records_written: u64,
     /// Times the clock noticed that the thread had been off the CPU.
     pub switches: u64,
-    /// Its process, a place among [`Process::members`]; none where there is but one.
+    /// Its process, a place among [`Process::members`]; none where there is only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<u32>,
     /// The clock of its process, where there are several; else it is
     /// [`Snapshot::clock`]. No thread has one of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockKind>,
-    /// The regions that are open on it, outermost first; of a thread or process that
-    /// has ended, those that were open then.
+    /// Its open regions, outermost first; after its thread or process ended, the regions that were
+    /// open then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub open: Vec<Open>,
-    /// Measurements of which no edge is kept: the lane has room for so many.
+    /// Measurements without an edge, since the lane had no room for it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unplaced: u64,
-    /// CPU time of its thread since that began, as the kernel counts it, nanoseconds; none
-    /// where it was not asked. Files do not have it.
+    /// CPU time of its thread by the kernel, nanoseconds; none where it was not asked. Not in
+    /// files.
     #[serde(skip)]
     pub cpu_ns: Option<u64>,
-    /// What its threads counted that should not be.
-    #[serde(default, skip_serializing_if = "Losses::is_nothing", with = "loss::of_lane")]
+    /// Errors that its threads counted.
+    #[serde(
+        default,
+        skip_serializing_if = "Losses::is_nothing",
+        serialize_with = "loss::serialize_lane",
+        deserialize_with = "loss::deserialize_lane"
+    )]
     pub amiss: Losses,
 }
 
@@ -467,21 +468,20 @@ pub struct Open {
     pub point: u32,
     /// Begin, in ticks since the segment was created.
     pub start: u64,
-    /// Ticks since then on a CPU, those of the regions inside with them; none where
-    /// they are not known, as once the thread has run a context beside its own.
+    /// Ticks since then on a CPU, including regions inside; none where unknown, for instance after
+    /// the thread has run another context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_cpu: Option<u64>,
 }
 
-/// What a point has measured inside another one on a lane, since its last reset. What
-/// the point's cells have more than all its edges was called from elsewhere: in a
-/// context that another thread has begun, on the overflow lane, or on a lane that has no
-/// room for another edge.
+/// A point's measurements inside another one on a lane, since its last reset. What the cells have
+/// beyond all edges was called from elsewhere: in a context that another thread has begun, on the
+/// overflow lane, or on a lane that has no room for another edge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edge {
     /// Id of the point inside.
     pub point: u32,
-    /// Id of the point around; none where no region is.
+    /// Id of the caller; none without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<u32>,
     /// Id of the lane.
@@ -495,7 +495,7 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// What the edges of a snapshot are ordered by.
+    /// The order of a snapshot's edges.
     pub fn key(&self) -> (u32, Option<u32>, u32) {
         (self.point, self.caller, self.lane)
     }
@@ -537,30 +537,30 @@ pub struct Record {
     pub context: u32,
 }
 
-/// What the ring of one lane brought since it was looked at before. Records are
-/// numbered from 0 on as they are written; so many from `from` on were lost, and those
-/// that follow are here, up to the lane's `records_written` of the same moment.
+/// New records of one lane's ring. Records are numbered from 0 on as they are written; `lost`
+/// records from `from` on were lost, and the following ones are here, up to the lane's
+/// `records_written`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drained {
     /// Id of the lane.
     pub lane: u32,
-    /// Number of the first record that had not been seen before.
+    /// Number of the first record that was not seen before.
     pub from: u64,
     /// Records that were overwritten before they could be read.
     pub lost: u64,
-    /// The others, oldest first. In a file, rows of point, start, span, exclusive
-    /// ticks, depth and context, as [`Record`] has them.
+    /// The others, oldest first. In a file they are rows of point, start, span, exclusive ticks,
+    /// depth and context, as in [`Record`].
     #[serde(with = "rows")]
     pub records: Vec<Record>,
 }
 
 impl Drained {
-    /// Tells its records, which come without, whose they are.
+    /// Sets its records' lane, which files leave out.
     pub(crate) fn own(&mut self) {
         self.records.iter_mut().for_each(|record| record.lane = self.lane);
     }
 
-    /// Number of the record that comes next.
+    /// Number of the next record.
     pub fn next(&self) -> u64 {
         self.from.saturating_add(self.lost).saturating_add(self.records.len() as u64)
     }
@@ -583,7 +583,7 @@ mod rows {
     ) -> Result<Vec<Record>, D::Error> {
         let rows = Vec::<(u32, u64, u64, u64, u32, u32)>::deserialize(input)?;
         let record = |(point, start, span, exclusive, depth, context)| Record {
-            // Whoever knows the lane says which it is.
+            // [`Drained::own`] sets it.
             lane: 0,
             point,
             start,

@@ -1,10 +1,9 @@
 //! Where snapshots come from: a process that runs, one that has ended, a file.
 //!
-//! A [`Source`] yields one [`Snapshot`] after the other and passes on what the
-//! user changes. Nothing above this module knows which kind it watches, and
-//! nothing below it is trusted: [`discover`], [`attach`] and [`open()`] are the
-//! only ways in, and all that comes through them has been made fit to show
-//! (see [`crate::text`]) and put in order.
+//! A [`Source`] yields one [`Snapshot`] after the other and passes on what the user changes.
+//! Nothing above this module knows which kind of source it watches, and nothing below it is
+//! trusted. [`discover`], [`attach`] and [`open()`] are the only ways in; all that comes through
+//! them has been put in order and made fit to show (see [`crate::text`]).
 
 mod choice;
 mod collecting;
@@ -18,6 +17,7 @@ mod newcomers;
 mod open;
 mod place;
 mod recording;
+mod residents;
 mod rooms;
 mod symbol;
 pub mod synthetic;
@@ -36,10 +36,11 @@ use serde::{Deserialize, Serialize};
 pub use choice::{Choice, Wanted, choose};
 pub use collecting::{Collecting, EveryProcess};
 pub use file::FileSource;
-pub use group::{Members, Together};
+pub use group::{ProcessGroup, Selector};
 pub use guard::guarded;
+pub use residents::{Whereabouts, whereabouts};
 use rooms::Rooms;
-pub use rooms::{Whereabouts, enter, whereabouts};
+pub use rooms::enter;
 pub use via::{IN_TIME_FOR_COMMANDS, IN_TIME_FOR_SCREENS, Route};
 use via::{Places, Via};
 pub use which::Which;
@@ -47,12 +48,11 @@ pub use which::Which;
 pub use crate::files::Refusal;
 use crate::files::json::{Overwrite, WriteError};
 pub use crate::files::recording::{Moment, Recording};
-use crate::model::Sight;
 pub use crate::snapshot::BadPlace;
 use crate::snapshot::{Drained, Snapshot};
-use discovery::foreign;
+use crate::summing::Sight;
 pub use discovery::{Candidate, Discovery, Refused};
-pub use open::{Span, open, open_at, open_together, read, read_parts, read_sum};
+pub use open::{Span, open, open_at, open_group, read, read_parts, read_sum};
 
 /// A watched process, or what is left of one.
 pub trait Source {
@@ -62,15 +62,15 @@ pub trait Source {
     /// state that says so, as often as asked.
     fn poll(&mut self) -> Result<Snapshot>;
 
-    /// Says what is looked at from now on, to a source that sends for its snapshots. Whoever is
-    /// not told sends for everything.
+    /// Says what is looked at from now on, so that a remote source sends only that. A source that
+    /// is never told sends everything.
     fn look_at(&mut self, _looking: Looking) {}
 
-    /// Does what a poll can do ahead: called for all of several before the first is polled.
+    /// Prepares the next poll. It is called for all sources of several before the first is polled.
     fn prepare(&mut self) {}
 
-    /// Whether the process is known to run no more although there is no snapshot that
-    /// says so: what it left cannot be read. Asked when [`Self::poll`] has failed.
+    /// Whether the process has certainly ended although no snapshot says so, since its segment
+    /// cannot be read. Asked when [`Self::poll`] has failed.
     fn has_died(&self) -> bool {
         false
     }
@@ -80,51 +80,49 @@ pub trait Source {
         false
     }
 
-    /// Puts the last finished measurements into a snapshot that this source has
-    /// yielded, as they were then. They are many, and only files want them.
+    /// Adds the last finished measurements to a snapshot of this source, as they were then. They
+    /// are many, and only files want them.
     fn add_records(&mut self, _snapshot: &mut Snapshot) {}
 
-    /// The points of the regions that are open on each thread that is in any, outermost first,
-    /// by the lane's id; none where only [`Self::poll`] tells. It takes microseconds, and may be
-    /// asked many times between two polls.
+    /// The stacks of open points, outermost first, by the lane's id, for each thread in any region.
+    /// None where only [`Self::poll`] can say. It takes microseconds, and may be asked many times
+    /// between two polls.
     fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
         None
     }
 
-    /// What the rings brought since a record of each lane, which `from` tells by the
-    /// lane's id, up to the moment of a snapshot that this source has just yielded.
-    /// Lanes that brought nothing are left out.
+    /// The records that the rings hold from a number on, up to the moment of a snapshot that this
+    /// source has just yielded. `from` maps a lane's id to that number. Lanes without new records
+    /// are left out.
     fn new_records(&mut self, _snapshot: &Snapshot, _from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
         Vec::new()
     }
 
-    /// The recording that this is; none of everything that has but one moment.
+    /// The recording, if this is one.
     fn recording(&mut self) -> Option<&mut Recording> {
         None
     }
 
-    /// Copies the process's segment itself to a file, whole or not at all; with a
-    /// name that ends in `.zst`, compressed.
+    /// Copies the process's segment to a file, whole or not at all; compressed if the name ends in
+    /// `.zst`.
     fn save_raw(&mut self, _path: &Path, _overwrite: Overwrite) -> Result<(), WriteError> {
         let why = "expected one process, which has a segment to copy; found a file, or several \
                    processes: choose one with -p PID";
         Err(WriteError::Io(io::Error::new(io::ErrorKind::Unsupported, why)))
     }
 
-    /// Carries out a change in the process. An error says why not, in words
-    /// for the user.
+    /// Carries out a change in the process. An error says in words for the user why it failed.
     fn act(&mut self, change: Change) -> Result<()>;
 
-    /// Whether this is a process, be it running or ended, and not a file.
+    /// Whether this is a process, running or ended, and not a file.
     fn is_process(&self) -> bool;
 
-    /// Why the process can only be watched and not changed; none where it can
-    /// be changed.
+    /// Why the process can be watched but not changed; none where it can be changed.
     fn read_only(&self) -> Option<&str> {
         None
     }
 
-    /// The line to another place that its pictures come over; none for this machine.
+    /// The line to another place over which its pictures come; none for this machine.
     fn line(&self) -> Option<Line> {
         None
     }
@@ -138,11 +136,11 @@ pub trait Source {
 /// What a viewer looks at.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Looking {
-    /// What is enough of each snapshot.
+    /// The parts of each snapshot that are enough.
     pub sight: Sight,
-    /// The lanes whose records are looked at; none where all are.
+    /// The lanes whose records are looked at; none for all.
     pub lanes: Option<Vec<u32>>,
-    /// The next poll comes within this time; none where nothing is promised.
+    /// The next poll comes within this time; none where that is unknown.
     pub within: Option<Duration>,
 }
 
@@ -155,7 +153,7 @@ pub struct Line {
     pub late: Option<Duration>,
     /// Why no picture comes, where known.
     pub why: Option<String>,
-    /// How old the last picture is at most.
+    /// The greatest age that the last picture may have.
     pub age: Duration,
 }
 
@@ -164,14 +162,13 @@ pub struct Line {
 pub enum Change {
     /// Let this point measure; an invalid one becomes valid.
     Enable(u32),
-    /// Let this point measure no more.
+    /// Stop this point from measuring.
     Disable(u32),
     /// Start this point's figures afresh.
     Reset(u32),
-    /// Set the weight of a new value in this point's exponential average, in
-    /// (0, 1]; none switches averaging off.
+    /// Set alpha of this point's EWMA, in (0, 1]; none switches it off.
     SetAlpha(u32, Option<f64>),
-    /// Have this point's stamps wait for the work before them, or not.
+    /// Have this point's stamps wait for the work before them, or stop that.
     Fence(u32, bool),
 }
 
@@ -183,8 +180,8 @@ pub trait Finder {
     /// Attaches to one of those found.
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>>;
     /// Attaches to several, as one.
-    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>>;
-    /// What the places are called that it looks in, where there are several.
+    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>>;
+    /// The names of the places that it looks in, where there are several.
     fn places(&self) -> Vec<String> {
         Vec::new()
     }
@@ -192,21 +189,21 @@ pub trait Finder {
     fn bad_places(&mut self) -> Vec<BadPlace> {
         Vec::new()
     }
-    /// Nobody will ask for this segment any more, whose process has ended.
+    /// Gives up the segment of a process that has ended and that nobody will ask for again.
     fn let_go(&mut self, _segment_id: &str) {}
 }
 
-/// The finder of the processes of this machine that this user may watch: their own, and where
-/// they have the right, those of other users and in containers.
+/// Finds the processes of this machine that this user may watch: their own and, where they have the
+/// right, processes of other users and in containers.
 #[derive(Clone, Default)]
 pub struct Machine {
-    /// None where only this user's own are looked for.
+    /// None where only this user's own processes are wanted.
     rooms: Option<Rooms>,
 }
 
 impl Machine {
-    /// All that may be watched. With `keep`, points that were toggled in another user's process
-    /// stay as they are when that agent is lost.
+    /// Finds all processes that may be watched. With `keep`, points toggled in another user's
+    /// process stay as they are when that agent is lost.
     #[must_use]
     pub fn all(keep: bool) -> Self {
         Self { rooms: Some(Rooms::new(keep)) }
@@ -235,14 +232,14 @@ impl Finder for Machine {
         self.rooms.as_ref().map(Rooms::bad_places).unwrap_or_default()
     }
 
-    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
-        EveryProcess::of(self.clone()).attach_together(together)
+    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
+        EveryProcess::of(self.clone()).attach_group(group)
     }
 }
 
-/// The finder of the processes of this machine, or of the places that commands lead to. With
-/// `keep`, points that were toggled there stay as they are when the line to it is lost. Of several
-/// places, those that are not open in time are left to be opened in the background.
+/// Finds the processes of this machine, or of the places that commands lead to. With `keep`, points
+/// toggled there stay as they are when the line is lost. Of several places, those that do not open
+/// in time are opened in the background.
 ///
 /// # Errors
 ///
@@ -262,8 +259,8 @@ pub fn discover() -> Result<Discovery> {
     Ok(discovery)
 }
 
-/// The files by which processes tell that they are there. Something new among
-/// them is a reason to [`discover`]; listing them costs next to nothing.
+/// The files by which processes announce themselves. A new one is a reason to [`discover`]; listing
+/// them costs next to nothing.
 pub fn announced() -> BTreeSet<PathBuf> {
     live::announced()
 }
@@ -273,23 +270,23 @@ pub fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
     Ok(guarded(live::attach(candidate)?))
 }
 
-/// A finder of this machine's processes for whoever looks again and again: it finds
-/// nothing as long as no new process has announced itself.
+/// A finder of this machine's processes that is cheap to ask again and again: it finds nothing
+/// until a new process has announced itself.
 pub fn newcomers() -> Box<dyn Finder> {
     Box::new(newcomers::Newcomers::new(Machine::all(false), None))
 }
 
 /// Attaches to several of the processes that this finder finds, as one.
-pub fn attach_together_by(finder: Box<dyn Finder>, together: &Together) -> Result<Box<dyn Source>> {
-    Ok(guarded(Box::new(group::Group::new(together.clone(), finder)?)))
+pub fn attach_group_by(finder: Box<dyn Finder>, group: &ProcessGroup) -> Result<Box<dyn Source>> {
+    Ok(guarded(Box::new(group::Group::new(group.clone(), finder)?)))
 }
 
-/// Changes one thing after the other. One that only some processes follow keeps nobody from the
+/// Changes one thing after the other. A change that only some processes follow does not stop the
 /// next.
 ///
 /// # Errors
 ///
-/// As the first that is not done at all, and else as the first that only some follow.
+/// The first change that no process follows, else the first that only some follow.
 pub fn change_each<'a>(
     ids: impl IntoIterator<Item = &'a u32>,
     mut change: impl FnMut(&u32) -> Result<()>,
@@ -304,8 +301,7 @@ pub fn change_each<'a>(
     partly
 }
 
-/// Removes what processes that have ended left behind; returns one line for
-/// each thing removed.
+/// Removes what ended processes have left behind; returns a line for each thing removed.
 pub fn gc() -> Result<Vec<String>> {
     live::gc()
 }

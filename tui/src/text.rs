@@ -1,27 +1,24 @@
-//! Making other people's text safe to show, and fitting it into columns.
+//! Makes other people's text safe to show, and fits it into columns.
 //!
-//! Names come out of memory and files that somebody else wrote. A control
-//! character in one of them could move the cursor, recolour the screen or
-//! answer for the user; a bidirectional override could show one name as
-//! another. [`clean`] is the only place that decides what may pass;
-//! [`crate::source`] sends everything through it.
+//! Names come from memory and files that somebody else wrote. A control character in one of them
+//! could move the cursor, recolour the screen or answer for the user; a bidirectional override
+//! could show one name as another. Only [`clean`] decides what may pass; [`crate::source`] sends
+//! everything through it.
 
 use std::borrow::Cow;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// What stands where a character was not fit to be shown.
+/// Replaces a character that must not be shown.
 const REPLACEMENT: char = '\u{fffd}';
-/// More characters of one text than this are never kept.
+/// Most characters of one text.
 const LONGEST: usize = 512;
-/// More marks than this on one character are not fit: they would be drawn across the rows
-/// above and below.
+/// Most marks on one character: more would be drawn across the rows above and below.
 const MAX_MARKS: usize = 4;
 
-/// Returns `text` with every character replaced that does more than show a
-/// glyph: control characters, bidirectional controls, invisible formatting,
-/// line separators, and what piles up on one character. Text beyond 512 characters is cut
-/// off.
+/// Replaces every character that does more than show a glyph: control characters, bidirectional
+/// controls, invisible formatting, line separators, and marks that pile up on one character. Text
+/// beyond 512 characters is cut off.
 pub fn clean(text: &str) -> Cow<'_, str> {
     let is_short = text.len() <= LONGEST || text.chars().take(LONGEST + 1).count() <= LONGEST;
     if is_short && (is_plain(text) || mended(text).eq(text.chars())) {
@@ -30,7 +27,7 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(mended(text).take(LONGEST).collect())
 }
 
-/// The characters with those replaced that are not fit.
+/// The characters, with replacements.
 fn mended(text: &str) -> impl Iterator<Item = char> {
     let mut marks = 0;
     text.chars().map(move |c| {
@@ -39,22 +36,21 @@ fn mended(text: &str) -> impl Iterator<Item = char> {
     })
 }
 
-/// A message of several lines, each of them clean and none cut off: names of files and
-/// what stood in them are in it.
+/// Cleans a message of several lines and cuts none of them: they contain names and contents of
+/// files.
 pub fn clean_lines(text: &str) -> String {
     text.chars().map(|c| if is_unfit(c) && c != '\n' { REPLACEMENT } else { c }).collect()
 }
 
-/// Cleans a string where it stands; see [`clean`].
+/// Cleans a string in place; see [`clean`].
 pub fn clean_in_place(text: &mut String) {
     if let Cow::Owned(cleaned) = clean(text) {
         *text = cleaned;
     }
 }
 
-/// A text as a field of CSV. Spreadsheets take one that begins with `=`, `+`, `-`, `@`, a
-/// tab or a carriage return for a formula and would run it, so it gets an apostrophe in
-/// front, which they take for "this is text".
+/// A text as a field of CSV. Spreadsheets would run a field that begins with `=`, `+`, `-`, `@`, a
+/// tab or a carriage return as a formula, so it gets an apostrophe in front, which marks text.
 pub fn cell(text: &str) -> Cow<'_, str> {
     // Also as East Asian keyboards write them.
     const STARTS: [char; 10] =
@@ -79,7 +75,7 @@ pub fn width(text: &str) -> usize {
     if is_plain(text) { text.len() } else { UnicodeWidthStr::width(text) }
 }
 
-/// Whether each byte of it is a column: printable ASCII, as nearly all is.
+/// Whether each byte is a column: printable ASCII, which nearly all text is.
 pub fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
@@ -93,8 +89,8 @@ pub fn fit(text: &str, columns: usize, ellipsis: char) -> String {
     fitted
 }
 
-/// The text in at most `columns` columns, scrolled to the left by `offset` of them as far
-/// as that shows more of it; without that its middle is cut out.
+/// The text in at most `columns` columns, scrolled left by `offset` as far as that shows more;
+/// without an offset its middle is cut out.
 pub fn scrolled(text: &str, columns: usize, offset: usize, ellipsis: char) -> String {
     let most = (width(text) + 1).saturating_sub(columns);
     if offset == 0 || width(text) <= columns || columns == 0 {

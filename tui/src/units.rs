@@ -32,9 +32,8 @@ impl Scale {
         }
     }
 
-    /// The duration of a measurement, or a mean of several. Below a nanosecond
-    /// the clock and what was taken out for measuring leave no meaning to a
-    /// digit; nor did anything last no time at all.
+    /// The duration of a measurement, or a mean. Below a nanosecond, the clock and the subtracted
+    /// cost leave no digit meaningful, and nothing lasts no time at all.
     pub fn single(&self, ticks: f64) -> String {
         let seconds = ticks / self.ticks_per_second;
         match self.unit {
@@ -79,7 +78,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
 }
 
-/// Reads a number as [`si`] writes it: `7`, `1.5k`, `40M`; none if it is none.
+/// Parses a number like [`si`] writes it: `7`, `1.5k`, `40M`; none if it is no number.
 pub fn parse_si(text: &str) -> Option<f64> {
     const PREFIXES: [(char, f64); 4] = [('k', 1e3), ('M', 1e6), ('G', 1e9), ('T', 1e12)];
     let prefix = PREFIXES.into_iter().find(|(prefix, _)| text.ends_with(*prefix));
@@ -100,10 +99,10 @@ pub fn bytes(value: u64) -> String {
     format!("{scaled:.digits$} {unit}")
 }
 
-/// What stands for a figure that there is none of.
+/// Stands for a missing figure.
 pub const NONE: &str = "-";
 
-/// Room for any of these, so that no text grows twice.
+/// Room for any of these texts, so that none is allocated twice.
 const ROOM: usize = 12;
 
 /// A count in at most five columns: `7`, `999`, `1.20k`, `40.1M`.
@@ -202,7 +201,7 @@ pub fn points(change: f64) -> String {
     }
 }
 
-/// A change as a share of what was before, in at most six columns: `+3.2%`, `-41%`, `x12`.
+/// A relative change, in at most six columns: `+3.2%`, `-41%`, `x12`.
 pub fn change(change: f64) -> String {
     match change.abs() {
         _ if !change.is_finite() => NONE.into(),
@@ -239,8 +238,8 @@ fn text(write: impl FnOnce(&mut String)) -> String {
     text
 }
 
-/// A number below 999.5 with three significant digits. In integers: a screen has
-/// hundreds of these, and the general way costs several times as much.
+/// A number below 999.5 with three significant digits. It uses integers: a screen has hundreds of
+/// these, and `format!` costs several times as much.
 fn push_three_digits(out: &mut String, value: f64) {
     let hundredths = (value * 100.0).round() as u64;
     let tenths = (value * 10.0).round() as u64;

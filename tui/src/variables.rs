@@ -1,5 +1,5 @@
-//! The environment variables that pfp minds: `doctor`, the help and the documentation
-//! have them from here.
+//! The environment variables that pfp reads. `doctor`, the help and the documentation list them
+//! from here.
 
 /// A variable.
 #[derive(Clone, Copy, Debug)]
@@ -10,7 +10,7 @@ pub struct Variable {
     pub does: &'static str,
 }
 
-/// What the names of the viewer's own begin with.
+/// The prefix of the viewer's own variables.
 pub const OF_THE_VIEWER: &str = "PFP_TOP_";
 /// Names the settings file.
 pub const TOP_CONFIG: &str = "PFP_TOP_CONFIG";
@@ -58,7 +58,7 @@ const fn of(name: &'static str, does: &'static str) -> Variable {
     Variable { name, does }
 }
 
-/// Whether pfp minds a variable.
+/// Whether pfp reads a variable.
 #[must_use]
 pub fn is_known(name: &str) -> bool {
     ALL.iter().any(|variable| variable.name == name)
@@ -70,7 +70,7 @@ pub fn names() -> Vec<&'static str> {
     ALL.iter().map(|variable| variable.name).collect()
 }
 
-/// A paragraph for the help. Those of options are told beside their options.
+/// A paragraph for the help, without variables of options, which their options show.
 #[must_use]
 pub fn help() -> String {
     let others = ALL.iter().filter(|variable| !variable.does.starts_with("--"));
@@ -86,7 +86,7 @@ mod tests {
 
     use super::*;
 
-    /// Whatever the sources read out of the environment is in the list, and nothing else.
+    /// The list has exactly the variables that the sources read.
     #[test]
     fn the_list_is_what_the_sources_read() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -116,7 +116,7 @@ mod tests {
                 }
             }
         }
-        // What tests alone use, and a name that is wrong on purpose.
+        // Variables of tests only, and a name that is wrong on purpose.
         for other in ["PFP_UPDATE_SCREENS", "PFP_LANE", "PFP_TEST_FIGURES", "PFP_TEST_SEEDS"] {
             read.remove(other);
         }

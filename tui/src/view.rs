@@ -17,40 +17,44 @@ mod hit;
 mod summary;
 mod tabs;
 
+use std::time::Instant;
+
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 
 pub use hit::hit;
 
-use crate::app::{App, Overlay};
-pub use crate::look::{Glyphs, Look, Terminal, Theme, ThemeName};
-use crate::look::{chart, draw_scrolled};
+use crate::app::App;
+use crate::common::Overlay;
+use crate::styles::Styles;
 
 /// Draws the whole screen.
-pub fn draw(frame: &mut Frame, app: &App, look: &Look) {
+pub fn draw(frame: &mut Frame, app: &App, styles: &Styles) {
     let parts = Parts::of(app, frame.area());
-    header::draw(frame, parts.header, app, look);
-    summary::draw(frame, parts.summary, app, look);
-    header::draw_notice(frame, parts.notice, app, look);
+    header::draw(frame, parts.header, app, styles);
+    summary::draw(frame, parts.summary, app, styles);
+    header::draw_notice(frame, parts.notice, app, styles);
     match &app.overlay {
-        Some(Overlay::Help(offset)) => help::draw(frame, parts.body, app, *offset, look),
-        _ => app.view().draw(frame, parts.body, &app.common, look),
+        Some(Overlay::Help(offset)) => help::draw(frame, parts.body, app, *offset, styles),
+        _ => app.view().draw(frame, parts.body, &app.common, styles),
     }
-    tabs::draw(frame, parts.tabs, app, look);
+    tabs::draw(frame, parts.tabs, app, styles);
     if let Some(overlay) = &app.overlay {
-        chooser::draw(frame, parts.body, app, overlay, look);
+        chooser::draw(frame, parts.body, app, overlay, styles);
     }
-    footer::draw(frame, parts.footer, app, look);
+    footer::draw(frame, parts.footer, app, styles);
 }
 
-/// Where the body is on a terminal of this size.
-pub(crate) fn body(app: &App, area: Rect) -> Rect {
-    Parts::of(app, area).body
-}
-
-/// How many lines the help has.
-pub(crate) fn help_lines(app: &App, look: &Look, body: Rect) -> usize {
-    help::lines(app, look, body.width.into()).len()
+/// Brings the app up to date with the time and the size of the terminal. Returns whether
+/// anything on the screen changed.
+pub fn settle(app: &mut App, styles: &Styles, area: Rect, now: Instant) -> bool {
+    let has_expired = app.expire(now);
+    let body = Parts::of(app, area).body;
+    let help_lines = match &app.overlay {
+        Some(Overlay::Help(_)) => help::lines(app, styles, body.width.into()).len(),
+        _ => 0,
+    };
+    app.fit(body, help_lines, styles) || has_expired
 }
 
 /// Where each part of the screen goes.

@@ -8,13 +8,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use crossterm::event::{KeyCode, KeyEvent};
-use pfp_top::app::{App, Options};
+use pfp_top::app::App;
+use pfp_top::common::Options;
 use pfp_top::snapshot::{
     Bucket, Cell, Lane, LaneKind, Loss, Losses, Point, PointState, Record, Snapshot, Stats,
 };
 use pfp_top::source::synthetic::{Synthetic, bucket_of};
 use pfp_top::source::{Change, Machine, Source};
-use pfp_top::view::{self, Look};
+use pfp_top::styles::Styles;
+use pfp_top::view;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -165,7 +167,7 @@ fn hours_of_polls_leave_nothing_behind() {
     let mut now = Instant::now();
     let mut app = App::new(Options::default(), Box::new(Machine::default()), now);
     app.watch(Box::new(Restless::new()), now);
-    let look = Look::new(true, false);
+    let styles = Styles::new(true, false);
     let mut terminal = Terminal::new(TestBackend::new(100, 30)).expect("it is only memory");
     let area = terminal.get_frame().area();
     let mut held = Vec::with_capacity(ROUNDS as usize);
@@ -178,9 +180,9 @@ fn hours_of_polls_leave_nothing_behind() {
             for poll in 0..polls {
                 now += INTERVAL;
                 app.poll(now);
-                app.settle(&look, area, now);
+                view::settle(&mut app, &styles, area, now);
                 if poll % 40 == 0 {
-                    terminal.draw(|frame| view::draw(frame, &app, &look)).expect("only memory");
+                    terminal.draw(|frame| view::draw(frame, &app, &styles)).expect("only memory");
                 }
             }
         }

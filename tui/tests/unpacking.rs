@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use pfp_shm_layout::header::ProcessCounters;
-use pfp_top::files::packed;
+use pfp_top::files::zstd_file;
 use pfp_top::source;
 
 const MIB: u64 = 1 << 20;
@@ -14,7 +14,7 @@ const MIB: u64 = 1 << 20;
 /// Writes a compressed file that begins so and goes on with so many equal bytes.
 fn bomb(path: &Path, start: &[u8], byte: u8, more: u64) {
     let file = fs::File::create(path).unwrap();
-    packed::write(file, |out| {
+    zstd_file::write(file, |out| {
         out.write_all(start)?;
         let block = [byte; 1 << 16];
         (0..more / block.len() as u64).try_for_each(|_| out.write_all(&block))

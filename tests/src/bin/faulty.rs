@@ -4,12 +4,14 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pfp_top::app::{self, App, Options};
+use pfp_top::app::App;
+use pfp_top::common::Options;
+use pfp_top::event_loop;
 use pfp_top::interrupt::Interrupt;
 use pfp_top::snapshot::Snapshot;
 use pfp_top::source::synthetic::Synthetic;
 use pfp_top::source::{Change, Machine, Source};
-use pfp_top::view::Look;
+use pfp_top::styles::Styles;
 
 struct Faulty(Synthetic);
 
@@ -35,6 +37,6 @@ fn main() -> Result<()> {
     let mut app =
         App::new(Options { interval, ..Options::default() }, Box::new(Machine::default()), now);
     app.watch(Box::new(Faulty(Synthetic::new())), now);
-    app::run(&mut app, &Look::new(true, false), &Interrupt::install()?)?;
+    event_loop::run(&mut app, &Styles::new(true, false), &Interrupt::install()?)?;
     Ok(())
 }

@@ -1,13 +1,14 @@
-//! What each action does: one on an overlay first, then what the screen makes of it, then
-//! what it means everywhere.
+//! Carries out actions: first on an overlay, then on the screen, then what they mean everywhere.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Action, App, Errand, Filter, Overlay, Prompt, Screen, Status, default_file_name};
+use super::App;
+use crate::common::{Action, Errand, Level, Overlay, Prompt, Screen, Status, default_file_name};
 use crate::compare::Baseline;
 use crate::files::json::{self, Overwrite, WriteError};
-use crate::files::packed;
+use crate::files::zstd_file;
+use crate::filter::Filter;
 use crate::grid::Scroll;
 use crate::screens::Outcome;
 use crate::snapshot::{PointState, Snapshot};
@@ -15,16 +16,15 @@ use crate::source::Refusal;
 use crate::text;
 use crate::units::Unit;
 
-/// Said where what is asked for needs more than sums, and that did not come in time.
+/// Shown where an action needs more than sums, and that did not come in time.
 const TOO_SLOW: &str = "expected all figures, found the line too slow for them: try again";
 /// The poll intervals that `+` and `-` walk through, milliseconds.
 const INTERVALS_MS: [u64; 7] = [100, 200, 500, 1000, 2000, 5000, 10_000];
 
-/// Whether a file of this name is to hold the segment itself, as it is now:
-/// `NAME.pfp`, or `NAME.pfp.zst`.
+/// Whether a file of this name gets a copy of the segment: `NAME.pfp` or `NAME.pfp.zst`.
 fn is_raw(path: &Path) -> bool {
     let ends = |path: &Path| path.extension().is_some_and(|end| end == "pfp");
-    ends(path) || packed::is_named(path) && ends(&path.with_extension(""))
+    ends(path) || zstd_file::is_named(path) && ends(&path.with_extension(""))
 }
 
 impl App {
@@ -40,7 +40,7 @@ impl App {
         self.complete_screen(now);
     }
 
-    /// Does what the screen has left to do.
+    /// Carries out a screen's outcome.
     pub(super) fn carry_on(&mut self, outcome: Outcome, now: Instant) {
         match outcome {
             Outcome::Pass | Outcome::Done => {}
@@ -49,18 +49,18 @@ impl App {
             Outcome::Back => self.show(self.came_from, now),
             Outcome::Ask(overlay) => self.overlay = Some(overlay),
             Outcome::Attach(candidate) => self.attach(&candidate, now),
-            Outcome::AttachTogether(together) => self.attach_together(&together, now),
+            Outcome::AttachGroup(group) => self.attach_group(&group, now),
             Outcome::ShowPoints(filter, why) => {
                 self.common.selected = None;
                 self.show(Screen::Points, now);
                 self.common.scroll = Scroll::default();
                 self.filter_by(filter, now);
-                self.common.say(now, why);
+                self.common.notify(Level::Info, now, why);
             }
         }
     }
 
-    /// Does what means the same on all screens.
+    /// Carries out an action that means the same on all screens.
     fn act_anywhere(&mut self, action: Action, now: Instant) {
         match action {
             Action::Quit => self.quit = true,
@@ -85,7 +85,7 @@ impl App {
             Action::Reset => self.reset(),
             Action::ToggleAll => self.toggle_all(now),
             Action::ResetAll => self.reset_all(now),
-            Action::Weight => self.ask_weight(),
+            Action::Weight => self.ask_alpha(),
             Action::Fence => self.fence(now),
             Action::Copy => self.copy_row(now),
             Action::Pause => self.pause(now),
@@ -120,7 +120,7 @@ impl App {
             Action::Seek => self.ask_moment(now),
             Action::PlaySlower => self.change_speed(false, now),
             Action::PlayFaster => self.change_speed(true, now),
-            // These are a screen's or an overlay's own, and this one has no use for them.
+            // Actions of other screens and overlays.
             _ => {}
         }
     }
@@ -130,7 +130,7 @@ impl App {
         view.walk(rows, common, now);
     }
 
-    /// Moves what is seen by lines, of the help or of the screen.
+    /// Scrolls the help or the screen by lines.
     pub(super) fn scroll(&mut self, lines: isize, now: Instant) {
         if let Some(Overlay::Help(offset)) = &mut self.overlay {
             *offset = offset.saturating_add_signed(lines);
@@ -148,7 +148,7 @@ impl App {
 
     /// Turns to a screen.
     pub(super) fn show(&mut self, screen: Screen, now: Instant) {
-        // The detail and the choice of a process lie on top of another screen.
+        // The detail and the picker lie on top of another screen.
         let is_below =
             |screen: Screen| screen.tab().is_some() && !self.screens.get(screen).holds_point();
         if is_below(self.screen) {
@@ -168,8 +168,8 @@ impl App {
         view.arrange(common);
     }
 
-    /// Gives the screens what the rings hold now. In a pause they have what the rings
-    /// held when that began.
+    /// Gives the screens the rings' records of now. In a pause they keep the records from its
+    /// begin.
     pub(super) fn look_at_records(&mut self, now: Instant) {
         let status = self.common.status();
         let (Some(snapshot), Some(session)) =
@@ -179,13 +179,13 @@ impl App {
         };
         match status {
             Status::Paused => {}
-            // Of the figures' own moment, a busy ring may hold nothing any more.
+            // A busy ring may have overwritten the records of the figures' own moment.
             Status::Live => match session.poll() {
                 Ok(mut snapshot) => {
                     session.add_records(&mut snapshot);
                     self.take_records(&snapshot);
                 }
-                Err(error) => self.common.complain(now, format!("{error:#}")),
+                Err(error) => self.common.notify(Level::Error, now, format!("{error:#}")),
             },
             _ => {
                 let whole = session.whole(snapshot);
@@ -194,14 +194,14 @@ impl App {
         }
     }
 
-    /// Gives what a snapshot has of the rings to all screens that show it.
+    /// Gives a snapshot's records to all screens.
     pub(super) fn take_records(&mut self, snapshot: &Snapshot) {
         for screen in self.screens.all_mut() {
             screen.take_records(snapshot);
         }
     }
 
-    /// Goes on by so many screens, round and round.
+    /// Moves on by a number of screens, around the end.
     fn turn(&mut self, screens: usize, now: Instant) {
         if let Some(tab) = self.screen.tab() {
             self.show(Screen::TABS[(tab + screens) % Screen::TABS.len()].screen, now);
@@ -217,15 +217,15 @@ impl App {
                 let state = if found == PointState::On { PointState::Off } else { PointState::On };
                 let (unix_ns, why) = (self.common.unix_ns(now), format!("{error:#}"));
                 self.common.log.toggled(unix_ns, id, &name, state, Some(&text::clean(&why)));
-                self.common.fail(now, why);
+                self.common.notify(Level::Failure, now, why);
             }
             Some(Ok(state)) => {
                 self.common.model.expect_state(id, state);
                 self.common.log.toggled(self.common.unix_ns(now), id, &name, state, None);
                 let word = if state == PointState::On { "on" } else { "off" };
-                self.common.say(now, format!("{name} is {word}"));
+                self.common.notify(Level::Info, now, format!("{name} is {word}"));
             }
-            Some(Err(error)) => self.common.complain(now, format!("{error:#}")),
+            Some(Err(error)) => self.common.notify(Level::Error, now, format!("{error:#}")),
             None => {}
         }
     }
@@ -234,14 +234,18 @@ impl App {
         let Some((id, _, name)) = self.point_meant() else { return };
         let is_fenced = self.common.model.point(id).is_some_and(|figures| figures.point().fenced);
         match self.common.session.as_mut().map(|session| session.fence(id, !is_fenced)) {
-            Some(Ok(())) if is_fenced => self.common.say(now, format!("{name} has no fences")),
-            Some(Ok(())) => self.common.say(now, format!("{name} is fenced: its stamps wait")),
-            Some(Err(error)) => self.common.complain(now, format!("{error:#}")),
+            Some(Ok(())) if is_fenced => {
+                self.common.notify(Level::Info, now, format!("{name} has no fences"))
+            }
+            Some(Ok(())) => {
+                self.common.notify(Level::Info, now, format!("{name} is fenced: its stamps wait"))
+            }
+            Some(Err(error)) => self.common.notify(Level::Error, now, format!("{error:#}")),
             None => {}
         }
     }
 
-    /// What the keys mean.
+    /// The point that the keys mean: its id, state and name.
     pub(super) fn point_meant(&self) -> Option<(u32, PointState, String)> {
         let meant = self.meant()?;
         Some((meant.id(), meant.state(), self.common.full_name(meant)))
@@ -263,16 +267,16 @@ impl App {
             }
             Status::Replay => self.play_or_stop(now),
             Status::Waiting | Status::Exited | Status::Crashed | Status::File => {
-                self.common.say(now, "these figures stand still already");
+                self.common.notify(Level::Info, now, "these figures stand still already");
             }
         }
     }
 
-    /// Makes what was measured since the baseline the next one; the first one is
+    /// Takes what was measured since the last baseline as the next one; the first baseline is
     /// everything so far.
     fn take_baseline(&mut self, now: Instant) {
         if !self.complete(now) {
-            return self.common.complain(now, TOO_SLOW);
+            return self.common.notify(Level::Error, now, TOO_SLOW);
         }
         let Some(snapshot) = self.common.model.snapshot() else {
             return;
@@ -282,7 +286,7 @@ impl App {
             let time = crate::local_time::time_of_day(snapshot.taken_unix_ns);
             self.compare_with(Baseline::of(snapshot.clone(), Some(time.clone())));
             let said = format!("later moments are compared with {time}; 5 shows it");
-            return self.common.say(now, said);
+            return self.common.notify(Level::Info, now, said);
         }
         let next = match &self.screens.diff.baseline {
             Some(baseline) => baseline.next(snapshot),
@@ -293,15 +297,23 @@ impl App {
                 self.compare_with(baseline);
                 self.common.log.note(self.common.unix_ns(now), "baseline taken");
                 let said = "baseline taken: what comes is compared with it; 5 compares";
-                self.common.say(now, said);
+                self.common.notify(Level::Info, now, said);
             }
-            None => self.common.complain(now, "nothing was measured since the last baseline"),
+            None => self.common.notify(
+                Level::Error,
+                now,
+                "nothing was measured since the last baseline",
+            ),
         }
     }
 
     fn change_interval(&mut self, longer: bool, now: Instant) {
         if self.common.replay.is_some() {
-            return self.common.say(now, "a recording is not polled; ] plays it faster, [ slower");
+            return self.common.notify(
+                Level::Info,
+                now,
+                "a recording is not polled; ] plays it faster, [ slower",
+            );
         }
         let mut steps = INTERVALS_MS.into_iter().map(Duration::from_millis);
         let step = if longer {
@@ -313,7 +325,11 @@ impl App {
             self.common.interval = step;
             self.next_poll = self.next_poll.min(now + step);
         }
-        self.common.say(now, format!("every {} s", self.common.interval.as_secs_f64()));
+        self.common.notify(
+            Level::Info,
+            now,
+            format!("every {} s", self.common.interval.as_secs_f64()),
+        );
     }
 
     pub(super) fn write(&mut self, prompt: Prompt, overwrite: Overwrite, now: Instant) {
@@ -327,7 +343,7 @@ impl App {
         let path = PathBuf::from(prompt.text());
         let refused = |why: String| {
             let mut prompt = prompt.clone();
-            prompt.trouble = Some(why);
+            prompt.error = Some(why);
             Some(Overlay::Write(prompt))
         };
         if path.as_os_str().is_empty() {
@@ -347,10 +363,10 @@ impl App {
         match written {
             Ok(()) => {
                 self.common.log.note(self.common.unix_ns(now), format!("wrote {shown}"));
-                self.common.say(now, format!("wrote {shown}"));
+                self.common.notify(Level::Info, now, format!("wrote {shown}"));
             }
             Err(WriteError::Exists) => self.overlay = Some(Overlay::Replace(prompt)),
-            // What was typed stays to be mended.
+            // The text stays so that the user can correct it.
             Err(WriteError::Io(error)) => {
                 self.overlay = refused(format!("not written: {error}"));
                 self.common

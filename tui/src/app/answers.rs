@@ -1,15 +1,16 @@
-//! What the user answers to what lies over a screen: lines that are typed, questions, and
-//! the choosers of columns.
+//! The user's answers to overlays: prompts, questions, and the choosers of columns.
 
 use std::time::Instant;
 
-use super::{Action, App, Filter, Overlay, Prompt};
+use super::App;
+use crate::common::{Action, Level, Overlay, Prompt, Screen};
 use crate::files::json::Overwrite;
+use crate::filter::Filter;
 use crate::grid::Chosen;
 use crate::screens::Outcome;
 
 impl App {
-    /// Does what a key asks of what lies over the screen; false if that is not for it.
+    /// Carries out an action on the overlay; false if it is not for it.
     pub(super) fn act_on_overlay(&mut self, action: Action, now: Instant) -> bool {
         let Some(overlay) = self.overlay.take() else { return false };
         match (action, overlay) {
@@ -58,10 +59,10 @@ impl App {
         true
     }
 
-    /// An overlay with its cursor so many rows further down, if it has one.
+    /// The overlay with its cursor moved by some rows; false if it has no cursor.
     fn moved(&self, overlay: Overlay, by: isize) -> (Overlay, bool) {
         match overlay {
-            // Kept within the text when the size of the screen is next known.
+            // `App::fit` keeps it within the text.
             Overlay::Help(offset) => (Overlay::Help(offset.saturating_add_signed(by)), true),
             Overlay::Columns(column) => {
                 (Overlay::Columns(further(&self.columns_offered(), column, by)), true)
@@ -75,15 +76,15 @@ impl App {
         }
     }
 
-    /// Takes what was typed or chosen, or a yes.
+    /// Accepts what was typed or chosen, or a yes.
     fn accept(&mut self, overlay: Overlay, now: Instant) {
         match overlay {
             Overlay::Write(prompt) => self.write(prompt, Overwrite::No, now),
             Overlay::Replace(prompt) => self.write(prompt, Overwrite::Yes, now),
-            // What was typed so far is in force already, unless it is no filter.
-            Overlay::Filter(prompt) if prompt.trouble.is_none() => {
+            // A valid filter is in force already while it is typed.
+            Overlay::Filter(prompt) if prompt.error.is_none() => {
                 if let Some(why) = self.common.filter.unknown_words() {
-                    self.common.say(now, why);
+                    self.common.notify(Level::Info, now, why);
                 }
                 self.remember_filter(prompt.text());
             }
@@ -93,7 +94,7 @@ impl App {
                 self.carry_on(outcome, now);
             }
             Overlay::Sort(key) => self.sort_by(key, None, now),
-            Overlay::Weight(id, prompt) => self.set_weight(id, prompt, now),
+            Overlay::Alpha(id, prompt) => self.set_alpha(id, prompt, now),
             Overlay::Ask(question) => self.carry_out(question, now),
             Overlay::Seek(prompt) => self.seek(prompt, now),
             other => self.overlay = Some(other),
@@ -127,7 +128,7 @@ impl App {
         keys.filter(|key| self.view().offers(key, &self.common)).collect()
     }
 
-    /// Sorts by the next column to the right, or to the left, that is there to be seen.
+    /// Sorts by the next visible column to the right, or to the left.
     pub(super) fn move_sorting(&mut self, right: bool, now: Instant) {
         let mut keys = self.columns_offered();
         let Some(table) = self.view().table() else { return };
@@ -145,10 +146,15 @@ impl App {
         }
     }
 
-    /// Opens the line for the filter, on a screen that shows what passes it.
+    /// Opens the prompt for the filter, on a screen that follows it.
     pub(super) fn ask_filter(&mut self, now: Instant) {
+        if let Some((filter, what)) = self.view_mut().0.own_filter() {
+            let prompt = Prompt::new(what, filter.text());
+            self.overlay = Some(Overlay::Find(prompt));
+            return;
+        }
         if !self.view().is_filtered() {
-            self.show(super::Screen::Points, now);
+            self.show(Screen::Points, now);
         }
         let prompt = Prompt::new("filter", self.common.filter.text());
         self.overlay = Some(Overlay::Filter(prompt.with_earlier(self.filters.clone())));
@@ -161,20 +167,20 @@ impl App {
         }
     }
 
-    /// Minds what was just typed into a prompt.
+    /// Reacts to text that was just typed into a prompt.
     pub(super) fn typed(&mut self, now: Instant) {
         let filter = match &mut self.overlay {
             Some(Overlay::Filter(prompt)) => match Filter::new(&prompt.text()) {
                 Ok(filter) => {
-                    prompt.trouble = None;
+                    prompt.error = None;
                     filter
                 }
-                // The rows stay as they are until it can be read again.
-                Err(why) => return prompt.trouble = Some(why),
+                // The rows stay until the filter is valid again.
+                Err(why) => return prompt.error = Some(why),
             },
             other => {
                 if let Some(prompt) = other.as_mut().and_then(Overlay::prompt_mut) {
-                    prompt.trouble = None;
+                    prompt.error = None;
                 }
                 return;
             }
@@ -189,7 +195,7 @@ impl App {
     }
 }
 
-/// The one that stands so many places behind another.
+/// The element so many places behind another one.
 fn further<T: Copy + PartialEq>(all: &[T], one: T, by: isize) -> T {
     let place = all.iter().position(|it| *it == one).unwrap_or(0);
     all.get(place.saturating_add_signed(by).min(all.len().saturating_sub(1)))

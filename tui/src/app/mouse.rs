@@ -1,35 +1,19 @@
-//! What the mouse does: the wheel walks, a click selects, a click on what is
-//! selected opens it, a click on a heading sorts.
+//! The mouse: the wheel scrolls, a click selects, a click on a selected row opens it, a click on a
+//! heading sorts.
 
 use std::time::Instant;
 
 use crossterm::event::{MouseButton, MouseEventKind};
 
-use super::{Action, App, Overlay, Screen};
+use super::App;
+use crate::common::{Overlay, Target};
 use crate::screens::Outcome;
 
-/// Rows that a notch of the wheel walks over.
+/// Rows per notch of the wheel.
 const NOTCH: isize = 3;
 
-/// What lies under the mouse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// This row of the list, counted from its first.
-    Row(usize),
-    /// This line of the timeline, at a moment.
-    Moment(usize, u64),
-    /// The name of a screen.
-    Tab(Screen),
-    /// A key that is hinted at in the last line.
-    Key(Action),
-    /// The heading of a column that the rows can be sorted by.
-    Heading(&'static str),
-    /// Nothing that minds it.
-    Nothing,
-}
-
 impl App {
-    /// Takes in what the mouse did; returns whether it meant anything.
+    /// Handles a mouse event; returns whether it meant anything.
     pub fn mouse(&mut self, event: MouseEventKind, target: Target, now: Instant) -> bool {
         let in_prompt = !matches!(self.overlay, None | Some(Overlay::Help(_)));
         match (event, target) {
@@ -57,7 +41,7 @@ impl App {
         true
     }
 
-    /// To the row of this place.
+    /// Goes to the row at this place.
     #[cfg(test)]
     pub(crate) fn walk_to(&mut self, place: usize, now: Instant) {
         let (view, common) = self.view_mut();

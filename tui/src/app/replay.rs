@@ -1,86 +1,34 @@
 //! Replaying a recording: a cursor in its time, which all screens follow.
 //!
-//! Loads and rates are those between the snapshot at the cursor and the one before,
-//! not smoothed, so that they are the same however one came there. What a screen
-//! shows of the time before (the history of a load, the windows of a histogram, the
-//! log) is read anew after a jump, as far as that goes at once.
+//! Loads and rates are over the time from the snapshot before to the one at the cursor, without
+//! smoothing, so that they do not depend on how the user got there. What a screen shows of earlier
+//! times (the history of a load, the windows of a histogram, the log) is read anew after a jump, as
+//! far as that is quick.
 
 use std::time::{Duration, Instant};
 
-use super::{App, Overlay, Prompt, Screen, Session};
-use crate::local_time::time_of_day;
+use super::App;
+use crate::common::replay::{NORMAL, SPEEDS};
+use crate::common::{Level, Overlay, Prompt, Replay, Screen};
 use crate::model::log::Log;
 use crate::model::{Model, News};
+use crate::session::Session;
 use crate::snapshot::Snapshot;
 use crate::source::Moment;
 
-/// How fast it can be played.
-const SPEEDS: [f64; 10] = [0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0];
-/// As it was.
-const NORMAL: usize = 3;
-/// Time between two moments on the screen while it plays, at least.
+/// The shortest time between two frames while it plays.
 const FRAME: Duration = Duration::from_millis(100);
 /// Time between two looks whether a recording has grown.
 const LOOK: Duration = Duration::from_millis(500);
-/// So many snapshots before the cursor are read after a jump, at most, and for so long.
+/// Limits for reading snapshots before the cursor after a jump: their number, and the time.
 const BEFORE: usize = 120;
 const PATIENCE: Duration = Duration::from_millis(100);
-/// The same of the snapshots between two moments that follow on one another closely.
+/// The largest step forward that reads the snapshots in between.
 const BETWEEN: usize = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Where the user is in a recording.
-#[derive(Clone, Debug)]
-pub struct Replay {
-    /// Place of the snapshot that is shown; none before the first.
-    at: Option<usize>,
-    len: usize,
-    /// When it was taken, nanoseconds since the Unix epoch.
-    unix_ns: u64,
-    /// How long after the first one it was taken, and the next one.
-    since_first: Duration,
-    next: Option<Duration>,
-    speed: usize,
-    playing: bool,
-    grows: bool,
-}
-
-impl Replay {
-    /// `REPLAY 12:03:41 (34 of 600)`.
-    pub fn words(&self) -> String {
-        let word = match (self.playing, self.speed) {
-            (false, _) => "REPLAY".into(),
-            (true, NORMAL) => "PLAYING".into(),
-            (true, speed) => format!("PLAYING {}x", SPEEDS[speed]),
-        };
-        let more = if self.grows { "+" } else { "" };
-        let number = self.at.map_or(0, |at| at + 1);
-        format!("{word} {} ({number} of {}{more})", time_of_day(self.unix_ns), self.len)
-    }
-
-    /// Whether the cursor moves by itself.
-    pub fn is_playing(&self) -> bool {
-        self.playing
-    }
-
-    /// When the snapshot that is shown was taken, nanoseconds since the Unix epoch.
-    pub(super) fn unix_ns(&self) -> u64 {
-        self.unix_ns
-    }
-
-    /// Place of the snapshot that is shown; none before the first.
-    pub(crate) fn at(&self) -> Option<usize> {
-        self.at
-    }
-
-    /// Whether something will change without a key.
-    pub(super) fn is_due(&self) -> bool {
-        self.playing || self.grows
-    }
-}
-
 impl App {
-    /// Looks whether what is watched from now on is a recording.
+    /// Sets up replaying, if a recording is watched from now on.
     pub(super) fn begin_replay(&mut self) {
         if self.common.replay.take().is_some() {
             self.common.interval = self.common.options.interval;
@@ -101,22 +49,22 @@ impl App {
         });
         if let Some(remark) = recording.remark() {
             let now = Instant::now();
-            self.common.trouble(now, remark);
+            self.common.notify(Level::Problem, now, remark);
         }
     }
 
-    /// Shows what is due: the first moment, or, while it plays, the next.
+    /// Shows the first moment or, while it plays, the next one that is due.
     pub(super) fn play(&mut self, now: Instant) {
         let Some(recording) = self.common.session.as_mut().and_then(Session::recording) else {
             return;
         };
         let Some(replay) = &mut self.common.replay else { return };
         if replay.grows {
-            // Asked before: what came until then is seen by looking after that.
+            // Ask before looking, so that nothing that came until then is missed.
             replay.grows = recording.grows();
             if let Err(error) = recording.refresh() {
                 let error = format!("the recording cannot be read any more: {error}");
-                return self.common.complain(now, error);
+                return self.common.notify(Level::Error, now, error);
             }
             replay.len = recording.len();
         }
@@ -127,7 +75,7 @@ impl App {
                 self.move_to(place, now);
             }
             Some(at) if replay.playing && at < last => {
-                // As many on as a frame of the screen has room for, at this speed.
+                // Skip as many snapshots as one frame covers at this speed.
                 let until = replay.since_first + FRAME.mul_f64(SPEEDS[replay.speed]);
                 let mut to = at + 1;
                 while to < last && recording.since_first(to) < until {
@@ -139,13 +87,13 @@ impl App {
                 replay.next = (at < last).then(|| recording.since_first(at + 1));
                 if replay.playing && !replay.grows && at >= last {
                     replay.playing = false;
-                    self.common.say(now, "this is the end of the recording");
+                    self.common.notify(Level::Info, now, "this is the end of the recording");
                 }
             }
         }
     }
 
-    /// How long the moment that is shown stays.
+    /// How long the current moment stays on the screen.
     pub(super) fn until_next_frame(&self) -> Duration {
         let Some(replay) = &self.common.replay else { return LOOK };
         match replay.next.filter(|_| replay.playing) {
@@ -157,19 +105,23 @@ impl App {
         }
     }
 
-    /// So many snapshots on, or back.
+    /// Moves some snapshots on, or back.
     pub(super) fn step(&mut self, by: isize, now: Instant) {
         let Some((at, last)) = self.place(now) else { return };
         let to = at.saturating_add_signed(by).min(last);
         if to == at {
             let edge = if by < 0 { "first" } else { "last" };
-            return self.common.say(now, format!("this is the {edge} snapshot of the recording"));
+            return self.common.notify(
+                Level::Info,
+                now,
+                format!("this is the {edge} snapshot of the recording"),
+            );
         }
         self.stop_playing();
         self.move_to(to, now);
     }
 
-    /// A minute on, or back.
+    /// Moves a minute on, or back.
     pub(super) fn skip_minute(&mut self, later: bool, now: Instant) {
         let Some((at, last)) = self.place(now) else { return };
         let Some(recording) = self.common.recording() else {
@@ -189,7 +141,7 @@ impl App {
         self.step(to as isize - at as isize, now);
     }
 
-    /// Plays from the cursor, from the beginning where that is at the end, or stops.
+    /// Plays from the cursor, or from the beginning if it is at the end; or stops.
     pub(super) fn play_or_stop(&mut self, now: Instant) {
         let Some((at, last)) = self.place(now) else { return };
         let Some(replay) = &mut self.common.replay else { return };
@@ -212,7 +164,7 @@ impl App {
         };
         let speed = SPEEDS[replay.speed];
         self.next_poll = now + self.until_next_frame();
-        self.common.say(now, format!("played {speed} times as fast as it was"));
+        self.common.notify(Level::Info, now, format!("played {speed} times as fast as it was"));
     }
 
     /// Asks for a moment to go to.
@@ -236,18 +188,22 @@ impl App {
                 self.move_to(place, now);
             }
             Err(why) => {
-                prompt.trouble = Some(why);
+                prompt.error = Some(why);
                 self.overlay = Some(Overlay::Seek(prompt));
             }
         }
     }
 
-    /// The cursor and the last place; says so where there is no recording.
+    /// The cursor and the last place; shows a message where there is no recording.
     fn place(&mut self, now: Instant) -> Option<(usize, usize)> {
         let place =
             self.common.replay.as_ref().and_then(|replay| Some((replay.at?, replay.len - 1)));
         if place.is_none() {
-            self.common.say(now, "this is no recording: its time cannot be gone back in");
+            self.common.notify(
+                Level::Info,
+                now,
+                "this is no recording: its time cannot be gone back in",
+            );
         }
         place
     }
@@ -261,7 +217,7 @@ impl App {
     /// Shows the snapshot of this place.
     fn move_to(&mut self, to: usize, now: Instant) {
         let at = self.common.replay.as_ref().and_then(|replay| replay.at);
-        // What is looked at on the timeline is not held any more.
+        // The timeline follows again.
         self.screens.timeline.at.follow();
         let moved = match at {
             Some(at) if to > at && to - at <= BETWEEN => self.go_on(at, to, now),
@@ -269,8 +225,8 @@ impl App {
         };
         if let Err(error) = moved {
             self.stop_playing();
-            self.common.trouble(now, format!("{error:#}"));
-            // What is shown stays, and from there one goes on.
+            self.common.notify(Level::Problem, now, format!("{error:#}"));
+            // The moment that is shown stays, and playing goes on from there.
             let shown =
                 self.common.replay.as_mut().map_or(to, |replay| *replay.at.get_or_insert(to));
             if let Some(recording) = self.common.recording() {
@@ -288,8 +244,8 @@ impl App {
         self.next_poll = now + self.until_next_frame();
     }
 
-    /// To a moment that follows closely: what is between is seen as it would have
-    /// been, as far as that goes at once.
+    /// Goes to a moment a little later; the snapshots in between are taken in, as far as that is
+    /// quick.
     fn go_on(&mut self, at: usize, to: usize, now: Instant) -> anyhow::Result<()> {
         let start = Instant::now();
         for place in at + 1..=to {
@@ -301,8 +257,10 @@ impl App {
             self.common.observe(&snapshot, now);
             match self.common.model.fold(snapshot) {
                 News::Later => {}
-                News::Replaced => self.common.say(now, "another process took its place"),
-                News::Ended => self.common.say(now, "here the process ended"),
+                News::Replaced => {
+                    self.common.notify(Level::Info, now, "another process took its place")
+                }
+                News::Ended => self.common.notify(Level::Info, now, "here the process ended"),
             }
             let (view, common) = self.view_mut();
             view.update(common, now);
@@ -310,7 +268,7 @@ impl App {
         Ok(())
     }
 
-    /// To any moment, with what can be known at once of the time before.
+    /// Goes to any moment, with as much of the time before as can be read quickly.
     fn jump(&mut self, to: usize, now: Instant) -> anyhow::Result<()> {
         let start = Instant::now();
         let mut snapshots = vec![self.common.read(to)?];
@@ -318,7 +276,7 @@ impl App {
             if snapshots.len() > 1 && start.elapsed() > PATIENCE {
                 break;
             }
-            // A damaged one ends what can be known.
+            // A damaged snapshot ends the known time.
             let Ok(snapshot) = self.common.read(place) else { break };
             snapshots.push(snapshot);
         }
@@ -331,9 +289,9 @@ impl App {
             self.common.model.fold(snapshot);
         }
         for screen in Screen::ALL {
-            self.screens.get_mut(*screen).jump(&mut self.common, *screen == self.screen);
+            self.screens.get_mut(screen).jump(&mut self.common, screen == self.screen);
         }
-        // What was noticed then is no news.
+        // Old entries are no news.
         self.common.log.read();
         self.next_poll = now;
         Ok(())

@@ -3,6 +3,7 @@
 mod diff;
 mod files;
 mod filter;
+mod keys;
 mod load;
 mod log;
 mod picker;
@@ -17,36 +18,22 @@ use anyhow::Result;
 use crossterm::event::{KeyCode, KeyModifiers};
 
 use super::*;
-use crate::columns::There;
+use crate::columns::sorting::Sorting;
+use crate::columns::{Column, There};
+use crate::common::{Errand, FREEZE, Prompt, Question, Target};
 use crate::files::json::read;
+use crate::filter::Filter;
 use crate::snapshot::{PointState, Process, Snapshot};
 use crate::source::synthetic::Synthetic;
-use crate::source::{Change, Discovery, Members};
+use crate::source::{Change, Discovery, Selector};
+use crate::view;
 
 /// A terminal with room for so many rows of a list.
 const ROWS: usize = 5;
 const AREA: Rect = Rect::new(0, 0, 120, 3 + ROWS as u16);
 
-/// The keys of every screen and of all that can lie over one.
-pub(crate) fn every_key_map() -> Vec<(String, keys::KeyMap)> {
-    let screens = Screens::default();
-    let of_screen = |screen: &Screen| (format!("{screen:?}"), screens.get(*screen).keys());
-    let prompt = Prompt::new("", "");
-    let overlays = [
-        Overlay::Help(0),
-        Overlay::Filter(prompt.clone()),
-        Overlay::Columns("name"),
-        Overlay::Sort("name"),
-        Overlay::Find(prompt.clone()),
-        Overlay::Ask(Question::Reset { ids: Vec::new() }),
-        Overlay::Replace(prompt),
-    ];
-    let of_overlay = |overlay: &Overlay| (format!("{overlay:?}"), overlay.keys());
-    Screen::ALL.iter().map(of_screen).chain(overlays.iter().map(of_overlay)).collect()
-}
-
-fn look() -> Look {
-    Look::new(true, false)
+fn look() -> Styles {
+    Styles::new(true, false)
 }
 
 /// A made-up process that the test can look into while the app has it.
@@ -90,8 +77,8 @@ impl Finder for Stage {
         Ok(Box::new(Synthetic::new()))
     }
 
-    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
-        let Members::Segments(ids) = &together.members else { anyhow::bail!("not asked for") };
+    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
+        let Selector::Segments(ids) = &group.members else { anyhow::bail!("not asked for") };
         let mut several = Synthetic::new();
         let process = &mut several.snapshot_mut().process;
         let member = |id: &String| Process { segment_id: id.clone(), ..Process::default() };
@@ -137,7 +124,7 @@ impl Desk {
             if self.app.next_poll().is_some_and(|due| due <= self.now) {
                 self.app.poll(self.now);
             }
-            self.app.settle(&look(), AREA, self.now);
+            view::settle(&mut self.app, &look(), AREA, self.now);
         }
     }
 
@@ -149,7 +136,7 @@ impl Desk {
 
     pub(crate) fn code(&mut self, code: KeyCode) {
         self.app.key(KeyEvent::from(code), self.now);
-        self.app.settle(&look(), AREA, self.now);
+        view::settle(&mut self.app, &look(), AREA, self.now);
     }
 }
 
@@ -178,7 +165,7 @@ fn rows_stand_still_while_the_cursor_moves_and_settle_after() {
     desk.app.screens.points.table_mut().unwrap().click("on");
     desk.app.poll(desk.now + Duration::from_millis(1000));
     assert_eq!(desk.app.common.order, order);
-    assert!(desk.app.settle(&look(), AREA, desk.now + FREEZE));
+    assert!(view::settle(&mut desk.app, &look(), AREA, desk.now + FREEZE));
     assert_ne!(desk.app.common.order, order);
 }
 
@@ -275,12 +262,12 @@ fn a_weight_is_set_and_a_wrong_one_stays_to_be_mended() {
     }
     desk.press("5s/1s");
     desk.code(KeyCode::Enter);
-    let Some(Overlay::Weight(1, prompt)) = &desk.app.overlay else { panic!("it was closed") };
-    assert_eq!((prompt.text().as_str(), prompt.trouble.is_some()), ("5s/1s", true));
+    let Some(Overlay::Alpha(1, prompt)) = &desk.app.overlay else { panic!("it was closed") };
+    assert_eq!((prompt.text().as_str(), prompt.error.is_some()), ("5s/1s", true));
     assert_eq!(alpha(&desk), Some(0.21));
     desk.press("0");
-    let Some(Overlay::Weight(1, prompt)) = &desk.app.overlay else { panic!("it was closed") };
-    assert_eq!(prompt.trouble, None);
+    let Some(Overlay::Alpha(1, prompt)) = &desk.app.overlay else { panic!("it was closed") };
+    assert_eq!(prompt.error, None);
     desk.code(KeyCode::Esc);
     desk.press("a");
     for _ in 0..4 {
@@ -308,7 +295,6 @@ fn a_row_is_copied_with_its_titles() {
 
 #[test]
 fn the_mouse_selects_opens_sorts_and_scrolls() {
-    use super::mouse::Target;
     use crossterm::event::{MouseButton, MouseEventKind};
     let mut desk = desk();
     let click = MouseEventKind::Down(MouseButton::Left);
@@ -400,7 +386,6 @@ fn sorting_walks_through_the_columns_of_every_table_and_returns() {
 
 #[test]
 fn threads_are_sorted_by_a_menu_and_by_their_headings_and_copied() {
-    use super::mouse::Target;
     use crossterm::event::{MouseButton, MouseEventKind};
     let mut desk = desk();
     desk.press("3s");
@@ -503,7 +488,6 @@ fn a_column_to_sort_by_is_chosen_from_all() {
 
 #[test]
 fn the_mouse_works_on_tabs_and_hints() {
-    use super::mouse::Target;
     use crossterm::event::{MouseButton, MouseEventKind};
     let mut desk = desk();
     let (click, now) = (MouseEventKind::Down(MouseButton::Left), desk.now);

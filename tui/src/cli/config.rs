@@ -1,9 +1,7 @@
-//! The settings file: what the user wants whenever the command line and the
-//! environment say nothing else.
+//! The settings file: the user's defaults where the command line and the environment say nothing.
 //!
-//! Its values become the defaults of the command line's options, so that the
-//! order is: option, variable, file, what pfp-top does by itself. Of a file that cannot be
-//! read or understood the user is told, and nothing of it holds.
+//! Its values become the defaults of the command line's options, so the order is: option, variable,
+//! file, built-in default. A file that cannot be read or understood is reported and ignored.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,19 +12,20 @@ use anyhow::{Context, Result, anyhow};
 use clap::{Command, ValueEnum};
 use serde::{Deserialize, Deserializer, de::Error};
 
-use crate::app::keys::ChosenKeys;
 use crate::columns::Column;
+use crate::common::keys::ChosenKeys;
 use crate::files::input;
-use crate::look::{ChosenColors, ThemeName};
+use crate::screens::Screens;
+use crate::styles::{ChosenColors, ThemeName};
 use crate::units::Unit;
 use crate::variables;
 
 /// Names another file; empty for none.
 const VARIABLE: &str = variables::TOP_CONFIG;
-/// No settings are longer.
+/// Most bytes of the file.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// What a file may say.
+/// The content of the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Config {
@@ -50,7 +49,7 @@ pub(super) struct Config {
     colors: ChosenColors,
 }
 
-/// What no option says.
+/// Settings without an option.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Chosen {
     pub(super) keys: ChosenKeys,
@@ -88,7 +87,7 @@ impl Config {
         })
     }
 
-    /// What is not a default of an option.
+    /// Settings that are no option's default.
     pub(super) fn chosen(&self) -> Chosen {
         Chosen { keys: self.keys.clone(), colors: self.colors }
     }
@@ -105,7 +104,7 @@ impl Config {
         with(command).mut_subcommands(with)
     }
 
-    /// Ids of arguments, and the values they shall have.
+    /// Ids of arguments, and their defaults.
     fn defaults(&self) -> Vec<(&'static str, String)> {
         let seconds = |time: Duration| time.as_secs_f64().to_string();
         let flag = |value: bool| value.to_string();
@@ -141,7 +140,7 @@ fn spelt<T: ValueEnum>(value: &T) -> Option<String> {
     Some(value.to_possible_value()?.get_name().to_owned())
 }
 
-/// A time as the command line has it, or a number of seconds.
+/// A time like on the command line, or a number of seconds.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a time in quotes, or a number of seconds")]
 enum Time {
@@ -185,7 +184,7 @@ fn keys<'de, D: Deserializer<'de>>(input: D) -> Result<ChosenKeys, D::Error> {
         Names::One(name) => (action, vec![name]),
         Names::All(names) => (action, names),
     });
-    ChosenKeys::new(&words.collect()).map_err(D::Error::custom)
+    ChosenKeys::new(&words.collect(), &Screens::key_maps()).map_err(D::Error::custom)
 }
 
 #[cfg(test)]
@@ -193,7 +192,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, parse_from};
     use crate::columns::There;
-    use crate::look::Theme;
+    use crate::styles::Theme;
     use ratatui::style::Color;
 
     fn read(text: &str) -> Result<Config> {

@@ -1,12 +1,13 @@
-//! Points switched, reset and averaged by scripts.
+//! Commands for scripts that switch, reset and average points.
 
 use anyhow::{Result, bail};
 use clap::Args;
 
 use super::Target;
-use super::commands::{resolve, say};
 use super::missing::missing;
-use crate::app::{Filter, weight};
+use super::output::print;
+use crate::alpha;
+use crate::filter::Filter;
 use crate::model::{Figures, Model};
 use crate::snapshot::{PointState, ProcessState};
 use crate::source::{Change, Refusal, change_each};
@@ -25,7 +26,7 @@ pub struct Points {
 
 /// What to do with them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Deed {
+pub enum PointCommand {
     /// Switch them on.
     Enable,
     /// Switch them off.
@@ -36,14 +37,14 @@ pub enum Deed {
     Average(Option<f64>),
 }
 
-/// Reads a weight, as the screen does.
-pub(super) fn alpha(text: &str) -> Result<Deed, String> {
-    weight::parse(text).map(Deed::Average)
+/// Parses alpha like the screen does.
+pub(super) fn alpha(text: &str) -> Result<PointCommand, String> {
+    alpha::parse(text).map(PointCommand::Average)
 }
 
-/// Does it to all points whose names fit, and says how many changed.
-pub(super) fn run(points: &Points, deed: Deed) -> Result<u8> {
-    let mut source = resolve(&points.target)?;
+/// Carries it out on all points whose names fit, and says how many changed.
+pub(super) fn run(points: &Points, command: PointCommand) -> Result<u8> {
+    let mut source = points.target.resolve()?;
     let mut model = Model::default();
     let snapshot = source.poll()?;
     let process = &snapshot.process;
@@ -71,20 +72,20 @@ pub(super) fn run(points: &Points, deed: Deed) -> Result<u8> {
              quotes keep the shell from reading the `*`"
         )));
     }
-    let differs = |figures: &&&Figures| match deed {
-        Deed::Enable => figures.state() != PointState::On,
-        // One that is invalid does not measure, but is not off either.
-        Deed::Disable => figures.state() != PointState::Off,
-        Deed::Reset => true,
-        Deed::Average(_) => true,
+    let differs = |figures: &&&Figures| match command {
+        PointCommand::Enable => figures.state() != PointState::On,
+        // An invalid point does not measure, but is not off either.
+        PointCommand::Disable => figures.state() != PointState::Off,
+        PointCommand::Reset => true,
+        PointCommand::Average(_) => true,
     };
     let changing: Vec<u32> = fitting.iter().filter(differs).map(|figures| figures.id()).collect();
     let is_done = change_each(&changing, |id| {
-        source.act(match deed {
-            Deed::Enable => Change::Enable(*id),
-            Deed::Disable => Change::Disable(*id),
-            Deed::Reset => Change::Reset(*id),
-            Deed::Average(weight) => Change::SetAlpha(*id, weight),
+        source.act(match command {
+            PointCommand::Enable => Change::Enable(*id),
+            PointCommand::Disable => Change::Disable(*id),
+            PointCommand::Reset => Change::Reset(*id),
+            PointCommand::Average(weight) => Change::SetAlpha(*id, weight),
         })
     });
     if let Err(error) = &is_done
@@ -93,22 +94,22 @@ pub(super) fn run(points: &Points, deed: Deed) -> Result<u8> {
         return is_done.map(|()| 0);
     }
     let changed = changing.len();
-    let (done, rest) = match deed {
-        Deed::Enable => ("enabled", "on"),
-        Deed::Disable => ("disabled", "off"),
-        Deed::Reset => ("reset", ""),
-        Deed::Average(_) => ("set alpha of", ""),
+    let (done, rest) = match command {
+        PointCommand::Enable => ("enabled", "on"),
+        PointCommand::Disable => ("disabled", "off"),
+        PointCommand::Reset => ("reset", ""),
+        PointCommand::Average(_) => ("set alpha of", ""),
     };
-    let how = match deed {
-        Deed::Average(Some(alpha)) => format!(" to {}", weight::written(alpha)),
-        Deed::Average(None) => " to off".into(),
+    let how = match command {
+        PointCommand::Average(Some(alpha)) => format!(" to {}", alpha::written(alpha)),
+        PointCommand::Average(None) => " to off".into(),
         _ => String::new(),
     };
     let already = match fitting.len() - changed {
         0 => String::new(),
         n => format!(", {n} {} {rest} already", if n == 1 { "was" } else { "were" }),
     };
-    say(&format!("{done} {changed} of {all} points{how}{already}\n"))?;
+    print(&format!("{done} {changed} of {all} points{how}{already}\n"))?;
     is_done.map(|()| missing(source.as_ref()))
 }
 

@@ -1,28 +1,26 @@
-//! `pfp-top demo`: a program made to be watched, started as a child, watched,
-//! and ended again.
+//! `pfp-top demo`: starts a demo program as a child, watches it, and ends it.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::Show;
-use super::commands::{is_headless, show_source};
+use super::{Show, show};
 use crate::snapshot::{Clock, ClockKind};
 use crate::source::{self, Candidate};
 
-/// How long the program may take to show its segment.
+/// The time for the program to show its segment.
 const START: Duration = Duration::from_secs(10);
-/// How long it may take when it is only tried out, where something may be wrong.
+/// The same for a trial run, where something may be wrong.
 const TRIAL: Duration = Duration::from_secs(3);
-/// How long it works before a single table is made of it.
+/// The time it works before a single table.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// How long it may take to end in order.
+/// The time for it to end in order.
 const END: Duration = Duration::from_secs(2);
 
-/// The child. It ends in order when its standard input does, so also if the
-/// viewer dies without dropping this.
+/// The child. It ends in order when its standard input ends, even if the viewer dies without
+/// dropping this.
 struct Workload(Child);
 
 impl Drop for Workload {
@@ -40,37 +38,34 @@ impl Drop for Workload {
     }
 }
 
-pub(super) fn run(show: &Show) -> Result<u8> {
+pub(super) fn run(how: &Show) -> Result<u8> {
     let mut workload = start()?;
     let candidate = find(&mut workload.0, START)?;
-    if is_headless(show) {
+    if how.is_headless() {
         std::thread::sleep(WARM_UP);
     }
-    show_source(show, source::attach(&candidate)?)
+    show::one(how, source::attach(&candidate)?)
 }
 
-/// Tries out whether a program can be measured and watched here, and by which
-/// clock it is.
+/// Tries whether a program can be measured and watched here, and returns its clock.
 pub(super) fn try_out() -> Result<ClockKind> {
     let mut workload = start()?;
     let candidate = find(&mut workload.0, TRIAL)?;
     Ok(source::attach(&candidate)?.poll()?.clock.kind)
 }
 
-/// What a program that was tried out says of its clock, and what its counter did
-/// beside the kernel's.
+/// A trial program's clock, and its counter's rate by the kernel's clock.
 pub(super) struct Rates {
     pub(super) clock: Clock,
     pub(super) ticks_per_second: f64,
 }
 
-/// Tries a program out, and holds its counter against CLOCK_MONOTONIC_RAW for a while.
+/// Runs a trial program, and compares its counter with CLOCK_MONOTONIC_RAW for a while.
 pub(super) fn rates(stretch: Duration) -> Result<Rates> {
     let mut workload = start()?;
     let candidate = find(&mut workload.0, TRIAL)?;
     let mut source = source::attach(&candidate)?;
-    // A poll reads the counter somewhere between two readings of the clock: the tightest
-    // of some tries.
+    // A poll reads the counter between two readings of the clock; take the tightest of some tries.
     let mut moment = || -> Result<(f64, f64, Clock)> {
         let mut best: Option<(f64, f64, f64, Clock)> = None;
         for _ in 0..16 {
@@ -91,7 +86,7 @@ pub(super) fn rates(stretch: Duration) -> Result<Rates> {
     Ok(Rates { ticks_per_second: (ticks - first.1) / (at - first.0), clock })
 }
 
-/// CLOCK_MONOTONIC_RAW: the machine's own rate, which nobody steers.
+/// CLOCK_MONOTONIC_RAW: the machine's own rate, without adjustment.
 fn raw_seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a structure that we own.
@@ -105,7 +100,7 @@ fn start() -> Result<Workload> {
         .arg("demo-workload")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
-        // Anything it wrote would stand across the screen.
+        // Its output would overwrite the screen.
         .stderr(Stdio::null())
         .spawn()
         .context("the demo's program cannot be started")?;

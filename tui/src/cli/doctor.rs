@@ -1,8 +1,7 @@
-//! `pfp-top doctor`: what is found here, why something is not, and what to do.
+//! `pfp-top doctor`: diagnoses the setup and suggests fixes.
 //!
-//! Each check looks at one thing and says what it found in [`Finding`]s. Nothing
-//! is changed, but that a small program is started and measured to see whether
-//! that works from end to end.
+//! Each check looks at one thing and returns [`Finding`]s. Nothing is changed, except that a small
+//! program is started and measured to test everything from end to end.
 
 mod checks;
 mod clocks;
@@ -15,13 +14,13 @@ use std::str::FromStr;
 use anyhow::Result;
 use serde::Serialize;
 
-use super::commands::say;
+use super::output::print;
 use crate::text::clean;
 
 /// The exit status if something is wrong.
 const PROBLEM: u8 = 1;
 
-/// How something is.
+/// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
@@ -43,13 +42,13 @@ impl Verdict {
     }
 }
 
-/// What a check found.
+/// A result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Finding {
     verdict: Verdict,
-    /// What it is about, in a word.
+    /// Its subject, in a word.
     about: &'static str,
-    /// How it is.
+    /// What was found.
     found: String,
     /// What to do; empty for nothing.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -113,7 +112,7 @@ pub(super) fn run(part: Option<Part>, json: bool) -> Result<u8> {
         true => serde_json::to_string_pretty(&findings)? + "\n",
         false => in_words(&findings),
     };
-    say(&text)?;
+    print(&text)?;
     let is_wrong = findings.iter().any(|finding| finding.verdict == Verdict::Problem);
     Ok(if is_wrong { PROBLEM } else { 0 })
 }

@@ -1,5 +1,5 @@
-//! `pfp-top export FORMAT`: the figures of a snapshot file or a process, in a form
-//! that other programs read.
+//! `pfp-top export FORMAT`: writes the figures of a snapshot file or a process in a form that other
+//! programs read.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 
 use super::Target;
-use super::commands::{check_new, overwrite, resolve, written};
 use super::missing::missing;
-use crate::app::Filter;
+use super::output::{check_new, overwrite, written};
 use crate::export::{Format, Subject};
-use crate::files::whole;
+use crate::files::atomic_file;
+use crate::filter::Filter;
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::model::Model;
 use crate::source::{self, Moment, Span};
@@ -70,14 +70,14 @@ pub(super) fn run(export: &Export) -> Result<u8> {
     if export.file.is_none() && export.at.or(export.from).or(export.to).is_some() {
         bail!("expected a recording to look for a moment in, found no file: name it");
     }
-    // As long as nothing is written, a signal ends the process at once.
+    // While nothing is written, a signal ends the process at once.
     let (snapshot, status) = match &export.file {
         Some(file) => {
             let span = Span { from: export.from, to: export.to.or(export.at) };
             (source::read(file, &span, true)?, 0)
         }
         None => {
-            let mut source = resolve(&export.target)?;
+            let mut source = export.target.resolve()?;
             let mut snapshot = source.poll()?;
             source.add_records(&mut snapshot);
             (snapshot, missing(source.as_ref()))
@@ -112,11 +112,11 @@ fn print(format: Format, subject: &Subject<'_>) -> Result<()> {
 
 fn write(export: &Export, subject: &Subject<'_>) -> Result<()> {
     let (path, overwrite) = (&export.output, overwrite(export.force));
-    written(whole::write(path, overwrite, |out| export.format.write(subject, out)), path)?;
+    written(atomic_file::write(path, overwrite, |out| export.format.write(subject, out)), path)?;
     Ok(())
 }
 
-/// A format as it is asked for.
+/// The name of a format on the command line.
 fn word(format: Format) -> String {
     format.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }

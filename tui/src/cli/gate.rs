@@ -8,15 +8,15 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 
-use super::commands::{resolve, say};
 use super::missing::Missing;
+use super::output::print;
 use super::{Target, interval, percent};
-use crate::app::Filter;
-use crate::export::gate as export;
+use crate::compare::gate::report;
+use crate::compare::gate::{self, Finding, Limit, Run};
+use crate::filter::Filter;
 use crate::headline;
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::model::Model;
-use crate::model::gate::{self, Finding, Limit, Run};
 use crate::snapshot::Snapshot;
 use crate::source::{self, Moment, Refusal, Span};
 use crate::units;
@@ -24,7 +24,7 @@ use crate::units;
 /// Exit status of a gate that failed.
 const FAILED: u8 = 1;
 
-/// The options that name processes which run.
+/// The options that name running processes.
 const LIVE: [&str; 4] = ["pid", "name", "all", "sum"];
 
 /// What is compared, and how much worse it may be.
@@ -141,7 +141,7 @@ pub(super) fn run(gate: &Gate) -> Result<u8> {
         );
     }
     if gate.split.is_some() {
-        // Whether anybody reads it changes nothing.
+        // It does not matter whether anybody reads it.
         let _ = writeln!(
             io::stderr(),
             "pfp-top: {} and {} parts of recordings count as runs: they differ less than runs do, \
@@ -165,15 +165,15 @@ pub(super) fn run(gate: &Gate) -> Result<u8> {
             judgement.too_few.len()
         )));
     }
-    say(&match gate.json {
-        true => export::json(&judgement)?,
-        false => export::render(&judgement),
+    print(&match gate.json {
+        true => report::json(&judgement)?,
+        false => report::render(&judgement),
     })?;
     Ok(if judgement.count(Finding::Failed) > 0 { FAILED } else { missing })
 }
 
-/// The files of both sides. `--baseline A B` at the end is one file for each, as anybody
-/// would read it; of more, nobody could say which is which.
+/// The files of both sides. `--baseline A B` at the end means one file for each; with more files,
+/// the split would be unclear.
 fn sides(gate: &Gate) -> Result<(&[PathBuf], &[PathBuf])> {
     match gate.baseline.as_slice() {
         all if gate.target.names_any() || !gate.files.is_empty() => Ok((all, &gate.files)),
@@ -187,7 +187,7 @@ fn sides(gate: &Gate) -> Result<(&[PathBuf], &[PathBuf])> {
     }
 }
 
-/// The runs that these files are of.
+/// The runs in these files.
 fn read(files: &[PathBuf], span: &Span, gate: &Gate) -> Result<Vec<Run>> {
     let (mut runs, mut whole) = (Vec::new(), Vec::new());
     for file in files {
@@ -214,10 +214,10 @@ fn read(files: &[PathBuf], span: &Span, gate: &Gate) -> Result<Vec<Run>> {
     Ok(runs)
 }
 
-/// What processes measured, or measure from now on, and the exit status for places that are
-/// missing; none if a signal came first.
+/// The measurements of processes, so far or from now on, and the exit status for missing places;
+/// none if a signal came first.
 fn watch(gate: &Gate) -> Result<Option<(Run, u8)>> {
-    let mut source = resolve(&gate.target)?;
+    let mut source = gate.target.resolve()?;
     let mut missing = Missing::default();
     let first = source.poll()?;
     missing.look(source.as_ref(), || ());

@@ -6,7 +6,6 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use super::Show;
-use super::commands::baseline;
 use super::missing::Missing;
 use crate::columns::{Column, There};
 use crate::compare::report;
@@ -17,7 +16,7 @@ use crate::model::{Figures, Model};
 use crate::snapshot::ProcessState;
 use crate::source::Source;
 
-/// What an update is printed as.
+/// The form of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// As on the screen.
@@ -30,11 +29,11 @@ pub(super) enum Form {
 
 /// Prints the table as often as asked, once unless told otherwise. Returns the exit status.
 ///
-/// Rates need two polls; a process that runs is polled once before the first
-/// table. Of a recording there is a table for each snapshot, from that of the cursor on.
+/// Rates need two polls, so a running process is polled once before the first table. A recording
+/// has a table for each snapshot from the cursor on.
 pub(super) fn print(mut source: Box<dyn Source>, show: &Show, interrupt: &Interrupt) -> Result<u8> {
     let mut missing = Missing::default();
-    let baseline = show.baseline.as_deref().map(baseline).transpose()?;
+    let baseline = show.baseline()?;
     let mut model = Model::new(show.tau.as_secs_f64());
     let mut show = show.clone();
     if let Some(recording) = source.recording() {
@@ -55,7 +54,7 @@ pub(super) fn print(mut source: Box<dyn Source>, show: &Show, interrupt: &Interr
     for round in 0..show.tables().unwrap_or(1) {
         let runs = model.snapshot().is_some_and(|s| s.process.state == ProcessState::Running);
         if let Some(recording) = source.recording() {
-            // The first one is there already.
+            // The first snapshot is there already.
             if round > 0 {
                 let next = recording.cursor() + 1;
                 if next == recording.len() {
@@ -89,20 +88,20 @@ pub(super) struct Printer<'a> {
     show: &'a Show,
     baseline: Option<&'a Baseline>,
     columns: Option<Vec<Column>>,
-    /// Time between what is printed and what was before.
+    /// Time since the update before.
     interval: Duration,
     printed: u64,
 }
 
 impl<'a> Printer<'a> {
-    /// Refuses what cannot be printed together.
+    /// A printer; refuses options that do not go together.
     pub(super) fn new(show: &'a Show, baseline: Option<&'a Baseline>) -> Result<Self> {
         if baseline.is_some() && show.form() == Form::Csv {
             bail!("a comparison with a baseline has no form as CSV: use --json or --table");
         }
         let mut columns: Vec<Column> = Vec::new();
         for column in &show.columns {
-            // Programs have no use for bars.
+            // Bars are of no use to programs.
             if !column.is_drawn() && !columns.contains(column) {
                 columns.push(*column);
             }
@@ -114,8 +113,8 @@ impl<'a> Printer<'a> {
         Ok(Self { show, baseline, columns, interval: show.interval, printed: 0 })
     }
 
-    /// Prints what the model holds. False once nobody reads any more, as when `head`
-    /// has seen enough.
+    /// Prints the model's figures. False once nobody reads any more, for instance when `head` has
+    /// seen enough.
     pub(super) fn print(&mut self, model: &Model) -> Result<bool> {
         let text = self.text(model)?;
         self.printed += 1;
@@ -155,14 +154,14 @@ impl<'a> Printer<'a> {
         Ok(format!("{blank}{text}"))
     }
 
-    /// The points that pass the filter, in the order asked for.
+    /// The points that pass the filter, in the requested order.
     fn rows<'m>(&self, model: &'m Model) -> Vec<&'m Figures> {
         let order = self.show.sorting().order(model.points());
         let rows = order.iter().filter_map(|id| model.point(*id));
         rows.filter(|figures| self.show.filter.admits(figures)).collect()
     }
 
-    /// Those named, and nothing else; otherwise those of the screen, or what programs need.
+    /// The named columns; otherwise the screen's columns, or those for programs.
     fn columns(&self, model: &Model) -> Vec<Column> {
         if let Some(columns) = &self.columns {
             return columns.clone();

@@ -1,5 +1,5 @@
-//! What a person chose on the screen, kept for next time: the columns of each table, and what it
-//! is sorted by. Settings, variables and options come before it; what is printed is not touched.
+//! The user's choices on the screen, kept for next time: the columns and the order of each table.
+//! Settings, variables and options override them; printed output ignores them.
 
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
@@ -11,34 +11,36 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::state_folder;
-use crate::app::{App, Screen};
-use crate::columns::{Column, Sorting};
+use crate::app::App;
+use crate::columns::Column;
+use crate::columns::sorting::Sorting;
+use crate::common::Screen;
+use crate::files::atomic_file::{self, Overwrite};
 use crate::files::input;
-use crate::files::whole::{self, Overwrite};
 use crate::grid::Chosen;
 use crate::variables;
 
 const FILE: &str = "chosen.json";
-/// It is never longer.
+/// Most bytes of the file.
 const MAX_BYTES: u64 = 16_384;
 
-/// What was chosen of a table; what was never chosen is none.
+/// The choices for a table; none where nothing was chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct KeptTable {
     columns: Option<Vec<String>>,
     sort: Option<String>,
-    /// Greatest first; none for the way that the column has.
+    /// Greatest first; none for the column's natural order.
     descending: Option<bool>,
 }
 
-/// What was chosen of all tables.
+/// The choices for all tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Kept {
     #[serde(flatten)]
     points: KeptTable,
-    /// By the screens that they are on.
+    /// By their screens.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     tables: BTreeMap<String, KeptTable>,
 }
@@ -79,16 +81,16 @@ impl KeptTable {
 }
 
 impl Kept {
-    /// What was kept. A file that cannot be read or understood keeps nothing.
+    /// The kept choices; none if the file cannot be read or understood.
     pub(super) fn load() -> Self {
         Self::read().unwrap_or_default()
     }
 
-    /// What was kept, or why that is not known.
+    /// The kept choices, or why they are unknown.
     ///
     /// # Errors
     ///
-    /// There is a file that cannot be read or understood.
+    /// If there is a file that cannot be read or understood.
     pub(super) fn read() -> Result<Self> {
         place().map_or_else(|| Ok(Self::default()), |path| Self::read_from(&path))
     }
@@ -107,7 +109,7 @@ impl Kept {
         })
     }
 
-    /// The columns of the points, if all of them are known.
+    /// The columns of the table of points, if all are known.
     pub(super) fn columns(&self) -> Option<Vec<Column>> {
         let columns = self.points.columns.iter().flatten();
         let columns = columns.map(|word| Column::of_word(word).ok());
@@ -122,18 +124,18 @@ impl Kept {
         Some(Sorting { descending: self.points.descending.unwrap_or(own.descending), ..own })
     }
 
-    /// Has the other tables begin as they were left.
+    /// Restores the other tables.
     pub(super) fn restore(&self, app: &mut App) {
         for screen in Screen::ALL {
-            let table = app.screens.get_mut(*screen).table_mut();
-            if let Some((kept, table)) = self.tables.get(&name(*screen)).zip(table) {
+            let table = app.screens.get_mut(screen).table_mut();
+            if let Some((kept, table)) = self.tables.get(&name(screen)).zip(table) {
                 kept.put(table);
             }
         }
     }
 
-    /// Keeps what differs from how the screens began. Nobody is told where that fails: the next
-    /// ones begin as these did.
+    /// Saves the choices that changed. Errors are not reported: the next screens just begin as
+    /// these did.
     pub(super) fn keep(before: &Tables, after: &Tables) {
         let mut kept = Self::load();
         for (screen, table) in after.iter().filter(|table| !before.contains(table)) {
@@ -155,7 +157,8 @@ impl Kept {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         let text = serde_json::to_vec(self)?;
-        whole::write(&path, Overwrite::Yes, |out| out.write_all(&text)).map_err(io::Error::other)
+        atomic_file::write(&path, Overwrite::Yes, |out| out.write_all(&text))
+            .map_err(io::Error::other)
     }
 }
 

@@ -1,7 +1,6 @@
-//! What others make of the command line: completions for shells, manual pages.
+//! Completions for shells, and manual pages.
 //!
-//! Both come from the description that parses it, so they cannot tell of what is
-//! not there.
+//! Both come from the description that parses the command line, so they cannot differ from it.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +10,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 
 use super::Cli;
-use super::commands::say;
+use super::output::print;
 
 /// Prints a shell's completion script.
 pub(super) fn completions(shell: Shell) -> Result<u8> {
@@ -23,7 +22,7 @@ pub(super) fn completions(shell: Shell) -> Result<u8> {
         .subcommands(all.get_subcommands().filter(|command| !command.is_hide_set()).cloned());
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut shown, "pfp-top", &mut script);
-    say(&String::from_utf8_lossy(&script))?;
+    print(&String::from_utf8_lossy(&script))?;
     Ok(0)
 }
 
@@ -32,7 +31,7 @@ pub(super) fn man(folder: Option<&Path>) -> Result<u8> {
     let Some(folder) = folder else {
         let mut page = Vec::new();
         clap_mangen::Man::new(Cli::command()).render(&mut page)?;
-        say(&String::from_utf8_lossy(&page))?;
+        print(&String::from_utf8_lossy(&page))?;
         return Ok(0);
     };
     fs::create_dir_all(folder)

@@ -1,35 +1,35 @@
-//! Places that are missing in what a command shows.
+//! Places that are missing in a command's output.
 
-use super::commands::{NO_TARGET, complain};
+use super::output::{NO_TARGET, warn};
 use crate::source::{BadPlace, Source};
 
-/// Names the places that are missing in a picture. Returns the exit status.
+/// Reports the places that are missing in a picture. Returns the exit status.
 pub(super) fn missing(source: &dyn Source) -> u8 {
     let mut missing = Missing::default();
     missing.look(source, || ());
     missing.status()
 }
 
-/// The places that are missing. Each is named once, and again when it is back.
+/// The missing places. Each is reported once, and again when it is back.
 #[derive(Default)]
 pub(super) struct Missing(Vec<String>);
 
 impl Missing {
-    /// Looks after a poll; what has changed is said after `clear`.
+    /// Reports changes after a poll; calls `clear` before each line.
     pub(super) fn look(&mut self, source: &dyn Source, clear: impl Fn()) {
-        let complain = |text: &str| {
+        let warn = |text: &str| {
             clear();
-            complain(text);
+            warn(text);
         };
         let bad = source.bad_places();
         for BadPlace { name, age, why } in &bad {
             if !self.0.contains(name) {
                 let silence = || format!("it has been silent for {} s", age.as_secs());
-                complain(&format!("{name} is missing: {}", why.clone().unwrap_or_else(silence)));
+                warn(&format!("{name} is missing: {}", why.clone().unwrap_or_else(silence)));
             }
         }
         for name in self.0.iter().filter(|name| bad.iter().all(|place| place.name != **name)) {
-            complain(&format!("{name} is back"));
+            warn(&format!("{name} is back"));
         }
         self.0 = bad.into_iter().map(|place| place.name).collect();
     }
@@ -39,7 +39,7 @@ impl Missing {
         if self.0.is_empty() { 0 } else { NO_TARGET }
     }
 
-    /// What the last line of a recording says of them.
+    /// The text about them for a recording's last line.
     pub(super) fn words(&self) -> String {
         match self.0.as_slice() {
             [] => String::new(),

@@ -6,17 +6,16 @@ use anyhow::{Result, bail};
 use clap::Args;
 use hyper::Uri;
 
-use super::commands::{complain, say};
 use super::interval;
+use super::output::{print, warn};
 use super::serve::Pooled;
 use crate::interrupt::Interrupt;
 use crate::push::{self, Pause, Pushed, Pusher};
 use crate::serve::Pool;
 
-/// Time between two looks at the processes at most: a reset takes away what was
-/// measured since the last one.
+/// The longest time between two polls: a reset loses what was measured since the last one.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long the last push may take once the user has asked for the end.
+/// The time for the last push once the user has asked for the end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Which processes to tell of, and where.
@@ -57,36 +56,36 @@ pub(super) fn run(push: &Push) -> Result<u8> {
         bail!("--sum is for the screen; sums are made where the figures go");
     }
     let interrupt = Interrupt::install_patiently()?;
-    // Those that end stay until they have been told.
+    // Ended processes stay until their figures are sent.
     let mut pool = push.pooled.pool(Duration::ZERO, Duration::MAX)?;
     let pusher = Pusher::new(push.endpoint.clone(), push.gzip, push.timeout);
-    say(&format!("pushing to {} every {}s\n", push.endpoint, push.interval.as_secs_f64()))?;
-    let (mut told, mut pause) = (Told::new(&push.endpoint), Pause::default());
+    print(&format!("pushing to {} every {}s\n", push.endpoint, push.interval.as_secs_f64()))?;
+    let (mut reporter, mut pause) = (PushReporter::new(&push.endpoint), Pause::default());
     let start = Instant::now();
     let (mut due, mut pushes) = (start, 0);
     loop {
         look(&mut pool);
         let is_over = !target.pid.is_empty() && pool.has_ended();
-        // The last figures do not wait for their turn; the pause of a collector does.
+        // The last figures are sent at once, unless the collector asked for a pause.
         if is_over && pause == Pause::default() {
             due = Instant::now();
         }
         if due <= Instant::now() {
             let pushed = pusher.push(&pool.subjects(), None, || !interrupt.raised());
             let now = Instant::now();
-            let wish = pushed.again.as_ref().map(|(_, wish)| *wish);
-            let next = wish.and_then(|wish| pause.after_failure(wish));
-            told.tell(&pushed, next);
+            let requested = pushed.again.as_ref().map(|(_, requested)| *requested);
+            let next = requested.and_then(|requested| pause.after_failure(requested));
+            reporter.report(&pushed, next);
             due = match next {
                 Some(pause) => now + pause,
                 None => {
                     pause.end();
                     pushes += 1;
-                    // The next moment of the grid; those that were missed are left out.
+                    // The next moment of the grid; missed ones are skipped.
                     let round = start.elapsed().as_nanos() / push.interval.as_nanos() + 1;
                     let next = u64::try_from(round * push.interval.as_nanos())?;
                     let grid = start + Duration::from_nanos(next);
-                    wish.flatten().map_or(grid, |wish| grid.max(now + wish))
+                    requested.flatten().map_or(grid, |requested| grid.max(now + requested))
                 }
             };
             if pushed.is_done() {
@@ -94,72 +93,71 @@ pub(super) fn run(push: &Push) -> Result<u8> {
             }
             let is_last = is_over || push.updates.is_some_and(|wanted| pushes >= wanted);
             if next.is_none() && is_last {
-                return told.end();
+                return reporter.end();
             }
         }
         let left = due.saturating_duration_since(Instant::now());
         if !interrupt.sleep(left.min(LOOK)) {
             look(&mut pool);
             let until = Instant::now() + FAREWELL;
-            told.tell(&pusher.push(&pool.subjects(), Some(until), || true), None);
-            return told.end();
+            reporter.report(&pusher.push(&pool.subjects(), Some(until), || true), None);
+            return reporter.end();
         }
     }
 }
 
-/// Looks at the processes. What cannot be looked at now may be later, and what was seen
-/// before is told until then.
+/// Polls the processes. After an error, the last figures stay until a later poll works.
 fn look(pool: &mut Pool) {
     if let Err(error) = pool.poll() {
-        complain(&format!("{error:#}"));
+        warn(&format!("{error:#}"));
     }
 }
 
-/// What was told the user of how it goes: each thing once, until it is another.
-struct Told {
+/// Reports the progress to the user, each message once until it changes.
+struct PushReporter {
     endpoint: String,
-    /// Why not all of the last push was taken.
-    trouble: Option<String>,
+    /// Why the last push was not taken completely.
+    failure: Option<String>,
     said: Option<String>,
     failed: u64,
 }
 
-impl Told {
+impl PushReporter {
     fn new(endpoint: &Uri) -> Self {
-        Self { endpoint: endpoint.to_string(), trouble: None, said: None, failed: 0 }
+        Self { endpoint: endpoint.to_string(), failure: None, said: None, failed: 0 }
     }
 
-    fn tell(&mut self, pushed: &Pushed, next: Option<Duration>) {
+    fn report(&mut self, pushed: &Pushed, next: Option<Duration>) {
         if let Some((why, _)) = &pushed.again {
             self.failed += 1;
-            self.trouble = Some(why.clone());
+            self.failure = Some(why.clone());
             let then = match next {
                 Some(pause) => format!("trying again in {:.0} s", pause.as_secs_f64()),
                 None => "its figures will be in the next push".into(),
             };
             if self.said.as_ref() != Some(why) {
-                complain(&format!("{}: {why}; {then}", self.endpoint));
+                warn(&format!("{}: {why}; {then}", self.endpoint));
                 self.said = Some(why.clone());
             }
             return;
         }
         if self.failed > 0 && pushed.taken > 0 {
-            complain(&format!("{}: taken again, after {} that failed", self.endpoint, self.failed));
+            warn(&format!("{}: taken again, after {} that failed", self.endpoint, self.failed));
             (self.failed, self.said) = (0, None);
         }
-        self.trouble = pushed.refused.clone().filter(|_| pushed.is_lost);
+        self.failure = pushed.refused.clone().filter(|_| pushed.is_lost);
         if let Some(why) = &pushed.refused
             && self.said.as_ref() != Some(why)
         {
             let kept = if pushed.is_lost { "refused" } else { "taken in part" };
-            complain(&format!("{}: {kept}: {why}", self.endpoint));
+            warn(&format!("{}: {kept}: {why}", self.endpoint));
         }
         self.said.clone_from(&pushed.refused);
     }
 
-    /// The exit status, by what became of the last push.
+    /// The exit status, by the last push.
     fn end(self) -> Result<u8> {
-        match self.trouble {
+        match self.failure {
             None => Ok(0),
             Some(why) => bail!("{} did not take the last figures: {why}", self.endpoint),
         }

@@ -1,5 +1,5 @@
-//! Recording: a snapshot at every interval, until there is no more to come, the time
-//! is over, or the user ends it.
+//! `pfp-top record`: takes a snapshot at every interval, until the process ends, the time is over,
+//! or the user ends it.
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal, Write};
@@ -10,8 +10,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use super::Target;
-use super::commands::{complain, resolve};
 use super::missing::Missing;
+use super::output::warn;
 use crate::files::json::Overwrite;
 use crate::files::recording::Writer;
 use crate::interrupt::Interrupt;
@@ -21,7 +21,7 @@ use crate::units;
 
 /// Shortest time between two snapshots.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// Time between two looks at how far it has come.
+/// Time between two updates of the progress.
 const PROGRESS: Duration = Duration::from_millis(500);
 
 /// What to record, and how.
@@ -59,12 +59,12 @@ fn interval(text: &str) -> Result<Duration, String> {
     super::interval_from(SHORTEST, text)
 }
 
-/// Records. Ending it is no failure, by whichever way it comes.
+/// Records. Any way of ending it is fine.
 pub(super) fn run(record: &Record) -> Result<u8> {
     ignore_file_size_signal();
     let interrupt = Interrupt::install()?;
     let start = Instant::now();
-    let mut source = resolve(&record.target)?;
+    let mut source = record.target.resolve()?;
     let mut recorder = Recorder { events: record.events, next: HashMap::new() };
     let mut snapshot = source.poll()?;
     let mut writer = recorder.begin(record, source.as_mut(), &snapshot)?;
@@ -75,7 +75,7 @@ pub(super) fn run(record: &Record) -> Result<u8> {
     let mut missing = Missing::default();
     missing.look(source.as_ref(), || progress.clear());
     while why.is_none() {
-        // The next moment of the grid; those that were missed are left out.
+        // The next moment of the grid; missed ones are skipped.
         let round = start.elapsed().as_nanos() / interval_ns + 1;
         let due = Duration::from_nanos(u64::try_from(round * interval_ns)?);
         let end = record.duration.map_or(due, |end| end.min(due));
@@ -84,7 +84,7 @@ pub(super) fn run(record: &Record) -> Result<u8> {
             break;
         }
         match source.poll() {
-            // A line that is late brings the last one again.
+            // A late line brings the last snapshot again.
             Ok(same) if is_same(&same, &snapshot) => {}
             Ok(next) => {
                 (snapshot, is_down) = (next, false);
@@ -100,16 +100,16 @@ pub(super) fn run(record: &Record) -> Result<u8> {
                 }
                 why = ended(&snapshot);
             }
-            // While a line was lost.
+            // The process died while the line was lost.
             Err(_) if source.has_died() => why = Some("the process has ended"),
             Err(error) => {
-                // A line that is lost is opened again, and the recording goes on.
+                // A lost line is opened again, and the recording goes on.
                 let Some(reason) = source.line().and_then(|line| line.why) else {
                     return Err(error);
                 };
                 if !is_down {
                     progress.clear();
-                    complain(&format!("{reason}; trying again"));
+                    warn(&format!("{reason}; trying again"));
                 }
                 is_down = true;
             }
@@ -123,12 +123,11 @@ pub(super) fn run(record: &Record) -> Result<u8> {
     writer.finish().with_context(|| format!("{shown} was not brought to the disk"))?;
     let (n, bytes) = (writer.frames(), units::bytes(writer.bytes()));
     let why = why.unwrap_or_default();
-    complain(&format!("{shown}: {n} snapshots, {bytes}; {why}{}", missing.words()));
+    warn(&format!("{shown}: {n} snapshots, {bytes}; {why}{}", missing.words()));
     Ok(missing.status())
 }
 
-/// A file that may not grow is an error of the write, as a full disk is, and no
-/// reason to be killed.
+/// A file size limit must fail the write, like a full disk, and not kill the process.
 fn ignore_file_size_signal() {
     // SAFETY: to ignore a signal runs nothing.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
@@ -148,7 +147,7 @@ fn ended(snapshot: &Snapshot) -> Option<&'static str> {
     }
 }
 
-/// What is to come of the rings.
+/// Writes snapshots and the rings' new records.
 struct Recorder {
     events: bool,
     /// By lane, the record to begin with.
@@ -176,11 +175,11 @@ impl Recorder {
                 );
             }
             if torn > 0 {
-                complain(&format!(
+                warn(&format!(
                     "{shown}: its last {torn} bytes were no whole snapshot and are gone"
                 ));
             }
-            // What the rings had brought by then is in the file, or is lost.
+            // Earlier records are in the file, or lost.
             self.next = last.lanes.iter().map(|lane| (lane.id, lane.records_written)).collect();
             let events = self.events(source, snapshot);
             let appended = writer.append(snapshot, &events);
@@ -224,7 +223,7 @@ fn sleep_until(
     }
 }
 
-/// How far it has come, where somebody sees it.
+/// Shows the progress on a terminal.
 struct Progress {
     start: Instant,
     last: Option<Instant>,

@@ -1,5 +1,5 @@
-//! `pfp-top roofline`: what this machine can do at most, measured, and how near the
-//! points of a program come to it.
+//! `pfp-top roofline`: measures the machine's limits, and how near the points of a program come to
+//! them.
 
 use std::io::{IsTerminal, Write};
 use std::num::NonZeroUsize;
@@ -9,11 +9,11 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use super::Target;
-use super::commands::{check_new, complain, overwrite, resolve, say, written};
 use super::missing::missing;
-use crate::app::Filter;
+use super::output::{check_new, overwrite, print, warn, written};
 use crate::export::{Subject, svg_roofline};
-use crate::files::whole;
+use crate::files::atomic_file;
+use crate::filter::Filter;
 use crate::model::Model;
 use crate::roofline::columns::{TABLE, dot};
 use crate::roofline::{self, Ceilings, Dot, Roof};
@@ -56,35 +56,35 @@ pub(super) fn run(asked: &Roofline) -> Result<u8> {
     if let Some(path) = &asked.output {
         check_new(path, asked.force)?;
     }
-    // What the program has done is looked at before this disturbs it.
+    // Poll the program before the measurement disturbs it.
     let points = asked.points()?;
     let ceilings = if asked.kept { kept()? } else { asked.measure() };
     let dots = points.as_ref().map_or(&[][..], |points| &points.dots);
     match asked.json {
-        true => say(&(serde_json::to_string_pretty(&as_json(&ceilings, dots))? + "\n"))?,
-        false => say(&(table(&ceilings) + &points_table(&ceilings.alone, points.as_ref())))?,
+        true => print(&(serde_json::to_string_pretty(&as_json(&ceilings, dots))? + "\n"))?,
+        false => print(&(table(&ceilings) + &points_table(&ceilings.alone, points.as_ref())))?,
     }
     if let Some(path) = &asked.output {
         let whose = points.as_ref().map(|points| points.whose.as_str());
         let draw = |out: &mut dyn Write| svg_roofline::write(&ceilings, dots, whose, out);
-        written(whole::write(path, overwrite(asked.force), draw), path)?;
+        written(atomic_file::write(path, overwrite(asked.force), draw), path)?;
     }
     Ok(0)
 }
 
 /// The points below the roof.
 struct Points {
-    /// What they are of.
+    /// The name of their program.
     whose: String,
     dots: Vec<Dot>,
 }
 
 impl Roofline {
-    /// Those of the program that was asked for; none if none was.
+    /// The points of the requested program, if any.
     fn points(&self) -> Result<Option<Points>> {
         let mut source: Box<dyn Source> = match &self.file {
             Some(file) => source::open(file)?,
-            None if self.target.names_any() => resolve(&self.target)?,
+            None if self.target.names_any() => self.target.resolve()?,
             None => return Ok(None),
         };
         let mut model = Model::default();
@@ -104,7 +104,7 @@ impl Roofline {
         Ok(Some(Points { whose: format!("{}[{}]", process.name, process.pid), dots }))
     }
 
-    /// Measures, and keeps what was measured for the screen.
+    /// Measures the ceilings, and saves them for the screen.
     fn measure(&self) -> Ceilings {
         let threads = match self.threads {
             Some(threads) => usize::from(threads),
@@ -123,15 +123,13 @@ impl Roofline {
             && let Err(error) = ceilings.save(&path)
         {
             let path = path.display();
-            complain(&format!(
-                "{path} cannot be written, so the screen will measure again: {error}"
-            ));
+            warn(&format!("{path} cannot be written, so the screen will measure again: {error}"));
         }
         ceilings
     }
 }
 
-/// What was measured last.
+/// The ceilings that were measured last.
 fn kept() -> Result<Ceilings> {
     let path = Ceilings::usual_place().context("expected HOME or XDG_CACHE_HOME to be set")?;
     Ceilings::load(&path).with_context(|| {

@@ -1,8 +1,7 @@
-//! `pfp-top run -- CMD`: a program started to be watched, watched, and ended
-//! with the viewer.
+//! `pfp-top run -- CMD`: starts a program, watches it, and ends it with the viewer.
 //!
-//! What the program prints goes to a file, since a screen that two programs
-//! write to is of use to neither. The viewer's exit status is the program's.
+//! The program's output goes to a file, since two programs cannot share a screen. The viewer's exit
+//! status is the program's.
 
 pub(super) mod inject;
 mod log;
@@ -21,30 +20,31 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::commands::{check_new, complain, is_headless};
 use super::headless::Printer;
-use super::{Show, commands};
+use super::output::{NO_TARGET, check_new, overwrite, warn};
+use super::{Show, show};
 use crate::app::App;
+use crate::common::Level;
 use crate::compare::Baseline;
-use crate::files::json::{self, Overwrite};
+use crate::files::json;
 use crate::interrupt::Interrupt;
 use crate::model::Model;
 use crate::snapshot::{ProcessState, Snapshot};
 use crate::source::{
-    self, Candidate, Collecting, Discovery, Finder, Members, Source, Together, Wanted,
+    self, Candidate, Collecting, Discovery, Finder, ProcessGroup, Selector, Source, Wanted,
 };
 
 use inject::{Inject, Note};
 use log::Log;
 use program::{Output, Program};
 
-/// How long the terminal stays as it is while the program comes to its first
-/// region. After that the screen says what is waited for.
+/// The time for the program to reach its first region. After that, the screen says what it waits
+/// for.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
-/// Between two looks for a segment, while there is none: short, since a short
-/// program takes its segment with it when it ends.
+/// Time between two looks for a first segment. It is short, since a short program takes its segment
+/// with it when it ends.
 const LOOK: Duration = Duration::from_millis(2);
-/// The same once the screen is up, which is drawn after each look.
+/// The same while the screen is up, which is drawn after each look.
 const LOOK_ON_SCREEN: Duration = Duration::from_millis(50);
 /// Between two looks for another process to join, where there is no screen.
 const JOIN: Duration = Duration::from_millis(50);
@@ -92,48 +92,48 @@ pub struct Run {
 }
 
 impl Run {
-    fn together(&self) -> Option<Together> {
-        let all = Together { members: Members::All(String::new()), sum: self.sum };
+    fn group(&self) -> Option<ProcessGroup> {
+        let all = ProcessGroup { members: Selector::All(String::new()), sum: self.sum };
         (self.all || self.sum).then_some(all)
     }
 
-    /// What there is to watch, once this process was found.
+    /// Attaches to this process, or to all that belong to it.
     fn attach(&self, family: &mut Family, candidate: &Candidate) -> Result<Box<dyn Source>> {
-        match self.together() {
-            Some(together) => family.attach_together(&together),
+        match self.group() {
+            Some(group) => family.attach_group(&group),
             None => family.attach(candidate),
         }
     }
 }
 
 pub(super) fn run(run: &Run) -> Result<u8> {
-    let headless = is_headless(&run.show);
+    let headless = run.show.is_headless();
     if run.inherit && !headless {
         bail!("--inherit would let the program write across the screen: add --once");
     }
     if let Some(path) = &run.output {
         check_new(path, run.force)?;
     }
-    let baseline = run.show.baseline.as_deref().map(commands::baseline).transpose()?;
-    // What cannot be printed is said before the program has done its work.
+    let baseline = run.show.baseline()?;
+    // Refuse impossible output before the program has done its work.
     drop(headless.then(|| Printer::new(&run.show, baseline.as_ref())).transpose()?);
-    // Taken over first: once the program runs, no signal may leave it behind.
+    // Take over signals first: once the program runs, no signal may leave it behind.
     let interrupt = Interrupt::install_patiently()?;
     let log = match run.inherit {
         true => None,
         false => Some(Log::create(run.log.as_deref(), &run.command[0])?),
     };
-    // From now on: what it starts may end before anybody looks.
+    // Collect from now on: its processes may end before anybody looks.
     let collecting = Some(Rc::new(Collecting::start()));
     let seen = source::announced();
     let name = &run.command[0];
-    let hooks = preload::library(name, run.preload.as_deref(), complain)?;
+    let hooks = preload::library(name, run.preload.as_deref(), warn)?;
     let openmp = run.inject.openmp_runtime(name)?;
     let mut notes = Vec::new();
     let mut environment = run.inject.environment(|note| notes.push(note))?;
     notes.extend(run.inject.replaced_runtime().map(Note::Fine));
     if headless {
-        notes.iter().map(Note::text).for_each(complain);
+        notes.iter().map(Note::text).for_each(warn);
     }
     let libraries: Vec<_> = hooks.into_iter().chain(openmp).collect();
     if !libraries.is_empty() {
@@ -147,8 +147,8 @@ pub(super) fn run(run: &Run) -> Result<u8> {
         Ok(program) => program,
         Err((status, why)) => {
             drop(log.map(Log::tidy));
-            // As shells and `env` say it, so that scripts need not learn it anew.
-            complain(&format!("{why:#}"));
+            // The exit statuses of shells and `env`.
+            warn(&format!("{why:#}"));
             return Ok(status);
         }
     };
@@ -170,7 +170,7 @@ fn path_of(log: &Option<Log>) -> Option<PathBuf> {
     log.as_ref().map(|log| log.path().to_owned())
 }
 
-/// What was watched, to be asked once more when the program has ended.
+/// What was watched; it is polled once more when the program has ended.
 enum Watched {
     Nothing,
     Source(Box<dyn Source>),
@@ -202,7 +202,7 @@ fn on_screen(
     let first = family.wait(Some(FIRST_LOOK), interrupt)?;
     let mut options = run.show.options(Wanted::default());
     options.look_every = Some(LOOK_ON_SCREEN);
-    options.together = run.together();
+    options.group = run.group();
     let first = first.map(|candidate| run.attach(&mut family, &candidate)).transpose()?;
     let now = Instant::now();
     let mut app = Box::new(App::new(options, Box::new(family), now));
@@ -218,14 +218,14 @@ fn on_screen(
     let printed = log.map(|path| format!("what it prints goes to {}", path.display()));
     let told: Vec<_> = run.inject.replaced_runtime().into_iter().chain(printed).collect();
     if !told.is_empty() {
-        app.tell(&told.join("; "), now);
+        app.common.notify(Level::Info, now, told.join("; "));
     }
-    commands::on_screen(&mut app, &run.show, interrupt)?;
+    show::on_screen(&mut app, &run.show, interrupt)?;
     Ok(Watched::App(app))
 }
 
-/// Waits for the program to end, and prints its table; or as many tables as asked,
-/// an interval apart, and leaves, if it has not ended before that.
+/// Waits for the program to end and prints its table. With a number of tables, prints them an
+/// interval apart and leaves, even if it still runs.
 fn print(
     run: &Run,
     mut family: Family,
@@ -244,7 +244,7 @@ fn print(
     }
     let mut tables = 0;
     let mut table_due = Instant::now() + run.show.interval;
-    let pause = if run.together().is_some() { JOIN } else { run.show.interval };
+    let pause = if run.group().is_some() { JOIN } else { run.show.interval };
     let mut due = Instant::now();
     while family.program.borrow_mut().status().is_none() {
         if Instant::now() >= due {
@@ -270,8 +270,7 @@ fn print(
         }
     }
     if interrupt.raised() {
-        // Ctrl-C reached the program as well; whoever sent a signal to this
-        // process alone meant both.
+        // Ctrl-C reached the program as well; a signal to this process alone was meant for both.
         family.program.borrow_mut().end()?;
     }
     model.fold(source.poll()?);
@@ -279,7 +278,7 @@ fn print(
     Ok(Watched::Source(source))
 }
 
-/// Says what became of the program, and of what it left; the exit status is its.
+/// Reports how the program ended and what it left behind; the exit status is the program's.
 fn report(
     run: &Run,
     status: ExitStatus,
@@ -290,25 +289,24 @@ fn report(
     let name = Path::new(&run.command[0]).display();
     let code = program::exit_code(status);
     if !status.success() && !asked {
-        complain(&format!("{name} ended with {}", program::in_words(status)));
+        warn(&format!("{name} ended with {}", program::in_words(status)));
     }
     if let Some(log) = log {
         let tail =
             if status.success() || asked { Vec::new() } else { log.tail(TAIL).unwrap_or_default() };
         if let Some(path) = log.tidy() {
-            complain(&format!("what {name} printed is in {}", path.display()));
+            warn(&format!("what {name} printed is in {}", path.display()));
             for line in tail {
-                complain(&format!("  | {line}"));
+                warn(&format!("  | {line}"));
             }
         }
     }
     let Some(snapshot) = snapshot else {
-        complain(&unseen(&name.to_string()));
-        return Ok(if code == 0 { commands::NO_TARGET } else { code });
+        warn(&unseen(&name.to_string()));
+        return Ok(if code == 0 { NO_TARGET } else { code });
     };
     if let Some(path) = &run.output {
-        let overwrite = if run.force { Overwrite::Yes } else { Overwrite::No };
-        json::write(&snapshot, path, overwrite)
+        json::write(&snapshot, path, overwrite(run.force))
             .with_context(|| format!("{} was not written", path.display()))?;
     }
     Ok(code)
@@ -323,14 +321,13 @@ fn unseen(name: &str) -> String {
     )
 }
 
-/// Finds the processes of the program that was started: itself and what
-/// descends from it.
+/// Finds the processes of the started program: itself and its descendants.
 #[derive(Clone)]
 struct Family {
     program: Rc<RefCell<Program>>,
-    /// What was announced before it was started.
+    /// Announcements from before it was started.
     seen: std::collections::BTreeSet<PathBuf>,
-    /// Until there is something to watch, or all along for a group.
+    /// Set until there is something to watch; for a group, all along.
     collecting: Option<Rc<Collecting>>,
     /// Whether it finds the members of a group.
     is_of_group: bool,
@@ -347,7 +344,7 @@ impl Family {
     ) -> Result<Option<Candidate>> {
         let start = Instant::now();
         loop {
-            // In this order: what it did before its end is not missed.
+            // In this order, so that nothing before its end is missed.
             let ended = self.program.borrow_mut().status().is_some();
             if let Some(candidate) = self.discover()?.candidates.into_iter().next() {
                 return Ok(Some(candidate));
@@ -421,9 +418,9 @@ impl Finder for Family {
         Ok(source)
     }
 
-    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
+    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
         let family = Self { is_of_group: true, ..self.clone() };
-        let source = source::attach_together_by(Box::new(family), together)?;
+        let source = source::attach_group_by(Box::new(family), group)?;
         self.collecting = None;
         Ok(source)
     }

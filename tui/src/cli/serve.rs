@@ -7,12 +7,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::commands::say;
+use super::output::print;
 use super::{Target, interval};
-use crate::app::Filter;
+use crate::filter::Filter;
 use crate::interrupt::Interrupt;
 use crate::serve::{Pool, STAYS, Scope, http};
-use crate::source::{Candidate, Discovery, Members, Refusal, Together, newcomers};
+use crate::source::{Candidate, Discovery, ProcessGroup, Refusal, Selector, newcomers};
 
 /// Which processes to serve, and where.
 #[derive(Args, Clone, Debug)]
@@ -57,15 +57,15 @@ pub(super) struct Pooled {
 }
 
 impl Pooled {
-    /// The pool of these processes: all, unless some are named, which are there or never
-    /// will be, where others come and go.
+    /// The pool of these processes. Named processes must be there now; without names, processes
+    /// come and go.
     pub(super) fn pool(&self, interval: Duration, stays: Duration) -> Result<Pool> {
         let members = match self.target.pid.as_slice() {
-            [] => Members::All(self.target.name.clone().unwrap_or_default()),
-            named => Members::Named(named.to_vec()),
+            [] => Selector::All(self.target.name.clone().unwrap_or_default()),
+            named => Selector::Named(named.to_vec()),
         };
         let scope = Scope {
-            together: Together { members, sum: false },
+            group: ProcessGroup { members, sum: false },
             interval,
             lanes_apart: self.per_thread,
             filter: self.filter.clone(),
@@ -104,20 +104,20 @@ pub(super) fn run(serve: &Serve) -> Result<u8> {
     })?;
     let address = listener.local_addr()?;
     if !is_local {
-        // Nobody may be listening to what is said here.
+        // Nobody may be reading standard error.
         let _ = writeln!(
             io::stderr(),
             "pfp-top: whoever reaches {address} sees the names and figures of these processes; \
              there is no password and no encryption"
         );
     }
-    say(&format!("serving http://{address}/metrics\n"))?;
+    print(&format!("serving http://{address}/metrics\n"))?;
     http::serve(listener, pool, is_local, interrupt)?;
-    // To be asked to end is how it ends.
+    // A signal is its usual end.
     Ok(0)
 }
 
-/// Why there is none of those that were named.
+/// Why none of the named processes is there.
 fn none_named(discovery: &Discovery, target: &Target) -> Refusal {
     let all = &discovery.candidates;
     let is_named = |it: &&Candidate| target.pid.iter().any(|which| which.admits(it, all));

@@ -7,7 +7,9 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
 use crate::files::input;
-use crate::source::{self, Finder, Members, Route, Together, Wanted, Which};
+use crate::source::{
+    self, Candidate, Choice, Finder, ProcessGroup, Route, Selector, Source, Wanted, Which, choose,
+};
 
 /// Most bytes of a file of places.
 const MAX_VIA_BYTES: u64 = 1 << 20;
@@ -53,7 +55,7 @@ pub struct Via {
 }
 
 impl Via {
-    /// Whether it is this place.
+    /// Whether no other place was given.
     pub(super) fn is_here(&self) -> bool {
         self.via.is_empty() && self.via_file.is_none() && !self.via_copy
     }
@@ -97,12 +99,12 @@ impl Via {
 }
 
 impl Target {
-    /// Whether a process is meant, here or elsewhere, where files could be as well.
+    /// Whether a process was given, here or elsewhere, where files could be given instead.
     pub(super) fn is_given(&self) -> bool {
         self.names_any() || !self.via.is_here()
     }
 
-    /// Whether any process was asked for.
+    /// Whether any process was named.
     pub(super) fn names_any(&self) -> bool {
         !self.pid.is_empty() || self.name.is_some() || self.all || self.sum
     }
@@ -116,13 +118,37 @@ impl Target {
         Wanted { which: self.pid.first().cloned(), name: self.name.clone() }
     }
 
-    /// The processes to watch as one; none where it is just one.
-    pub(super) fn together(&self) -> Option<Together> {
+    /// The processes to watch as one; none for a single process.
+    pub(super) fn group(&self) -> Option<ProcessGroup> {
         let members = match self.pid.as_slice() {
-            [] if self.all || self.sum => Members::All(self.name.clone().unwrap_or_default()),
+            [] if self.all || self.sum => Selector::All(self.name.clone().unwrap_or_default()),
             [] | [_] => return None,
-            named => Members::Named(named.to_vec()),
+            named => Selector::Named(named.to_vec()),
         };
-        Some(Together { members, sum: self.sum })
+        Some(ProcessGroup { members, sum: self.sum })
+    }
+
+    /// The one process that is wanted, or why there is none.
+    pub(super) fn resolve(&self) -> Result<Box<dyn Source>> {
+        let mut finder = self.finder()?;
+        if let Some(group) = self.group() {
+            return finder.attach_group(&group);
+        }
+        let (discovery, wanted) = (finder.discover()?, self.wanted());
+        match choose(&discovery, &wanted) {
+            Choice::One(candidate) => finder.attach(&candidate),
+            Choice::Several(several) => {
+                let shown = |c: &Candidate| {
+                    format!("{} {}[{}]", discovery.number_of(c), c.name, c.visible_pid())
+                };
+                let first = several.first().map(|c| discovery.number_of(c)).unwrap_or_default();
+                bail!(
+                    "expected one process, found {}: choose with -p PID, with -p and a number, as \
+                     -p {first}, or --all",
+                    several.iter().map(shown).collect::<Vec<_>>().join(", ")
+                )
+            }
+            Choice::None => Err(discovery.why_none(&wanted).into()),
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! What the rows of the table are sorted by.
+//! The order of the table's rows.
 
 use std::cmp::Reverse;
 
@@ -20,15 +20,14 @@ impl Sorting {
         Self { column, descending: column.greatest_first() }
     }
 
-    /// The ids of these points in order. Equals keep the order of their ids, but
-    /// those of one process are told apart by what they burn.
+    /// The ids of these points in order. Equal points keep the order of their ids, but within a
+    /// process they are sorted by load.
     pub fn order<'a>(self, points: impl IntoIterator<Item = &'a Figures>) -> Vec<u32> {
         self.order_by(points.into_iter().collect(), Figures::quantiles)
     }
 
-    /// The same within the time of a frame, however many threads have measured
-    /// these points: where there is too much to work all quantiles out anew, those
-    /// that are oldest are, and the others are the last known ones.
+    /// Sorts within the time of a frame, however many threads have measured these points. If there
+    /// is too much to compute all quantiles anew, the oldest are computed, and the others stay.
     pub fn order_at_once<'a>(self, points: impl IntoIterator<Item = &'a Figures>) -> Vec<u32> {
         self.order_within(BUCKETS_AT_ONCE, points.into_iter().collect())
     }
@@ -58,7 +57,7 @@ impl Sorting {
         sorted.sort_by(|a, b| {
             let order = column.compare(a, b, &with);
             let order = if self.descending { order.reverse() } else { order };
-            // What burns now stands above what has ended.
+            // Live points come before ended ones.
             let order = match self.column {
                 Column::Load | Column::Rate => a.is_ended().cmp(&b.is_ended()).then(order),
                 _ => order,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::sorting::Sorting;
 use super::*;
 use crate::model::Model;
 use crate::snapshot::{Cell, Stats};

@@ -1,5 +1,4 @@
-//! The columns of a comparison with a baseline: what they show, for the screen and
-//! the text export alike.
+//! The columns of a comparison with a baseline, for the screen and the text export.
 
 use super::{Baseline, Comparison, Row, Verdict};
 use crate::grid::{Table, table};
@@ -9,13 +8,13 @@ use crate::units::{self, Scale};
 /// Keys of the columns that a screen colours.
 pub(crate) const NAME: &str = "name";
 pub(crate) const VERDICT: &str = "verdict";
-/// What the rows are sorted by first.
+/// The first sorting of the rows.
 pub(crate) const LOAD_CHANGE: &str = "dload";
 
 const SHIFTED: &[Verdict] = &[Verdict::Slower, Verdict::Faster];
 const TAIL: &[Verdict] = &[Verdict::SlowerTail, Verdict::FasterTail];
 
-/// The verdicts that the figure in a column is the reason for, and gets their colour.
+/// The verdicts that a column's figure explains; it gets their colour.
 pub(crate) fn stresses(key: &str) -> &'static [Verdict] {
     match key {
         "dmean" | "dp50" => SHIFTED,
@@ -73,7 +72,7 @@ pub(crate) fn caption(baseline: &Baseline, comparison: Option<&Comparison>, test
     }
     let common = comparison.and_then(|comparison| comparison.common);
     match common {
-        // That the rest moved is what has to be read.
+        // The common move must be read.
         Some(common) => {
             format!(
                 "most points {} at once: the machine; verdicts are against that; {text}",

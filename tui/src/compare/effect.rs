@@ -1,9 +1,7 @@
-//! How large a difference is, with its error: effect sizes of a comparison, as
-//! intervals that hold the true one in 95 of 100 cases.
+//! Effect sizes of a comparison, with intervals that contain the true value in 95 of 100 cases.
 //!
-//! They know the chance of drawing these measurements and no others, which is the
-//! error within two runs. How much the program differs from one run to the next they
-//! cannot know; [`crate::model::gate`] does.
+//! They cover the chance within two runs. How much the program differs from one run to the next
+//! they cannot know; [`super::gate`] does.
 //!
 //! - Mean: the variance over the count, on the logarithm (delta method).
 //! - Quantile: the quantiles at `q -+ sqrt(q (1 - q) / n)` are one standard error away
@@ -16,26 +14,26 @@ use super::{NINETY_FIVE, Row, side_by_side};
 use crate::model::Window;
 use crate::model::histogram::edges_of;
 
-/// Fewer measurements than this in a window have no error that could be told.
+/// With fewer measurements in a window, the error cannot be estimated.
 pub(crate) const FEWEST: f64 = 20.0;
 
-/// Between these the true value lies, in 95 of 100 cases.
+/// The interval of the true value, in 95 of 100 cases.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// Not below.
+    /// Lower bound.
     pub low: f64,
-    /// Not above.
+    /// Upper bound.
     pub high: f64,
 }
 
 impl Row {
-    /// Of the change of the mean, a share of what it was.
+    /// The interval of the relative change of the mean.
     pub fn mean_interval(&self) -> Option<Interval> {
         let change = self.mean_change()?;
         self.interval(change, mean_variance)
     }
 
-    /// Of the change of a quantile, a share of what it was.
+    /// The interval of the relative change of a quantile.
     pub fn quantile_interval(&self, share: f64) -> Option<Interval> {
         let change = self.quantile_change(share)?;
         self.interval(change, |window| {
@@ -43,12 +41,12 @@ impl Row {
         })
     }
 
-    /// Of the probability that a measurement since takes longer than one before.
+    /// The interval of the probability that a measurement since takes longer than one before.
     pub fn superiority_interval(&self) -> Option<Interval> {
         let superiority = self.superiority?;
         let counts = side_by_side(&self.before, &self.since);
         let (n, m) = counts.iter().fold((0.0, 0.0), |(n, m), (a, b)| (n + a, m + b));
-        // Of each measurement, the share of the other side that it exceeds.
+        // For each measurement, the share of the other side that it exceeds.
         let (mut below_a, mut below_b) = (0.0, 0.0);
         let (mut of_a, mut of_b) = (0.0, 0.0);
         for (a, b) in counts {
@@ -91,7 +89,7 @@ pub(crate) fn mean_variance(window: &Window) -> f64 {
     if mean > 0.0 { variance / (mean * mean) / n } else { 0.0 }
 }
 
-/// Relative variance that chance gives a quantile.
+/// Relative variance of a quantile by chance.
 pub(crate) fn quantile_variance(window: &Window, share: f64) -> f64 {
     let reach = (share * (1.0 - share) / window.in_buckets()).sqrt();
     let at = |share: f64| window.quantile(share.clamp(0.0, 1.0)).unwrap_or(0.0);
@@ -99,8 +97,8 @@ pub(crate) fn quantile_variance(window: &Window, share: f64) -> f64 {
     error * error
 }
 
-/// Relative variance of where in its bucket a quantile lies. Nothing is known of that
-/// where all measurements are in one bucket; where they are in many, next to all.
+/// Relative variance of a quantile's place in its bucket. If all measurements are in one bucket,
+/// the place is unknown; if they are in many, it is nearly certain.
 pub(crate) fn quantile_resolution(window: &Window, share: f64) -> f64 {
     let Some(value) = window.quantile(share).filter(|value| *value > 0.0) else { return 0.0 };
     let inside = window.spread.iter().find_map(|(number, count)| {

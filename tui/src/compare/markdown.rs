@@ -1,5 +1,4 @@
-//! A comparison as Markdown: what changed, for a pull request; what did not, folded
-//! away below.
+//! A comparison as Markdown for a pull request: the changes, and all else folded away below.
 
 use std::fmt::Write;
 
@@ -8,7 +7,7 @@ use super::effect::Interval;
 use super::{Baseline, Comparison, Row, TEST, Verdict};
 use crate::units::{self, Scale, Unit};
 
-/// The verdicts that are shown at once, as opposed to those folded away.
+/// The verdicts that are not folded away.
 const SHOWN: [Verdict; 4] =
     [Verdict::Slower, Verdict::SlowerTail, Verdict::Faster, Verdict::FasterTail];
 
@@ -92,13 +91,13 @@ fn change(change: Option<f64>, interval: Option<Interval>) -> String {
     }
 }
 
-/// A name between backquotes in a cell. A table's bar ends a cell even there, and
-/// nothing escapes a backquote.
+/// A name between backquotes in a cell. A bar ends a cell even there, and a backquote cannot be
+/// escaped.
 fn code(name: &str) -> String {
     name.replace('|', "\\|").replace('`', "'")
 }
 
-/// Names in running text are no markup.
+/// Escapes markup in names in running text.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -134,7 +133,7 @@ mod tests {
             slower > 3 && text.starts_with(&format!("### pfp: {slower} slower, 0 faster")),
             "{text}"
         );
-        // Every row of a table has the columns of its head: bars in names are none.
+        // Every row of a table has as many columns as its head, even with bars in names.
         let bars = |line: &str| line.replace("\\|", "").matches('|').count();
         let lines: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
         assert!(lines.iter().all(|line| bars(line) == 11), "{text}");

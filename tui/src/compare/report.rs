@@ -13,7 +13,7 @@ pub use super::markdown::markdown;
 /// The longest name that is not cut.
 const NAME_MAX: usize = 48;
 
-/// What is compared, and a line for each point, as the screen shows them.
+/// What is compared, and a line for each point, like on the screen.
 pub fn render(baseline: &Baseline, comparison: &Comparison) -> String {
     let scale = Scale { ticks_per_second: comparison.ticks_per_second, unit: Unit::Time };
     caption(baseline, Some(comparison), TEST)
@@ -21,7 +21,7 @@ pub fn render(baseline: &Baseline, comparison: &Comparison) -> String {
         + &TABLE.text(&comparison.rows, &scale, NAME_MAX)
 }
 
-/// The same for programs. Times are nanoseconds; what is not known is null.
+/// A comparison for programs. Times are nanoseconds; unknown figures are null.
 #[derive(Serialize)]
 struct Report<'a> {
     format: &'static str,
@@ -36,12 +36,12 @@ struct Report<'a> {
 #[derive(Serialize)]
 struct Point<'a> {
     name: &'a str,
-    /// Null for one that only the baseline has.
+    /// Null for a point that only the baseline has.
     id: Option<u32>,
     verdict: &'static str,
     superiority: Option<f64>,
-    /// This and what follows: between which two values it lies in 95 of 100 cases, by
-    /// the error of drawing the measurements; changes are shares of what was.
+    /// This and the following: the interval in 95 of 100 cases, by the error of sampling; changes
+    /// are relative.
     superiority_95: Option<[f64; 2]>,
     mean_change: Option<f64>,
     mean_change_95: Option<[f64; 2]>,
@@ -67,7 +67,7 @@ pub fn json(baseline: &Baseline, comparison: &Comparison) -> serde_json::Result<
     Ok(serde_json::to_string_pretty(&report(baseline, comparison))? + "\n")
 }
 
-/// The same in one line.
+/// The comparison as one line of JSON.
 pub fn json_line(baseline: &Baseline, comparison: &Comparison) -> serde_json::Result<String> {
     Ok(serde_json::to_string(&report(baseline, comparison))? + "\n")
 }

@@ -1,9 +1,9 @@
-//! The tests that a verdict asks: see [`super`] for what they are and where they are from.
+//! The tests behind a verdict; [`super`] explains them and their sources.
 
 use super::{FEWEST_IN_TAIL, TAIL};
 use crate::model::Window;
 
-/// Measurements of both windows in each bucket that either has, shortest first.
+/// Measurements of both windows in each bucket of either, shortest first.
 pub(crate) fn side_by_side(before: &Window, since: &Window) -> Vec<(f64, f64)> {
     let mut both = Vec::with_capacity(before.spread.len().max(since.spread.len()));
     let (mut a, mut b) = (before.spread.iter().peekable(), since.spread.iter().peekable());
@@ -16,18 +16,18 @@ pub(crate) fn side_by_side(before: &Window, since: &Window) -> Vec<(f64, f64)> {
     }
 }
 
-/// What the test of Mann and Whitney found.
+/// The result of the Mann-Whitney test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RankTest {
-    /// Probability that one of the second takes longer than one of the first.
+    /// Probability that a measurement of the second window takes longer than one of the first.
     pub(super) superiority: f64,
-    /// Standard deviation of that if there is no difference.
+    /// Its standard deviation if there is no difference.
     pub(super) deviation: f64,
-    /// Probability of so much of a difference, or more, if there is none.
+    /// Probability of at least this difference if there is none.
     pub(super) p: f64,
 }
 
-/// Of counts in each bucket, first and second window; none while either is empty.
+/// Tests counts in each bucket of the first and second window; none while either is empty.
 pub(crate) fn rank_test(counts: &[(f64, f64)]) -> Option<RankTest> {
     let (mut a, mut b, mut u, mut ties) = (0.0, 0.0, 0.0, 0.0);
     for (in_a, in_b) in counts {
@@ -44,12 +44,12 @@ pub(crate) fn rank_test(counts: &[(f64, f64)]) -> Option<RankTest> {
     let variance = pairs / 12.0 * (n + 1.0 - ties / (n * (n - 1.0)));
     let deviation = variance.max(0.0).sqrt();
     let distance = ((u - pairs / 2.0).abs() - 0.5).max(0.0);
-    // All in one bucket: there is nothing to tell them apart by.
+    // All are in one bucket, so there is no difference.
     let p = if deviation > 0.0 { two_sided(distance / deviation) } else { 1.0 };
     Some(RankTest { superiority: u / pairs, deviation: deviation / pairs, p })
 }
 
-/// How the shares beyond a common bound compare.
+/// The shares beyond a common bound.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TailTest {
     pub(super) before: f64,
@@ -57,8 +57,8 @@ pub(crate) struct TailTest {
     pub(super) p: f64,
 }
 
-/// Of the longest hundredth of both windows together, or a little less: buckets
-/// are not divided. None where too few are to be expected in either.
+/// Tests the longest hundredth of both windows together, or a little less, since buckets are not
+/// divided. None where too few are expected in either.
 pub(crate) fn tail_test(counts: &[(f64, f64)]) -> Option<TailTest> {
     let (a, b) = counts.iter().fold((0.0, 0.0), |(a, b), (x, y)| (a + x, b + y));
     let (mut tail_a, mut tail_b) = (0.0, 0.0);
@@ -78,14 +78,13 @@ pub(crate) fn tail_test(counts: &[(f64, f64)]) -> Option<TailTest> {
     Some(TailTest { before, since, p: two_sided((since - before).abs() / deviation) })
 }
 
-/// Probability that a normal variable lies so many standard deviations from its
-/// mean, or more, to either side.
+/// Two-sided probability of a normal variable beyond so many standard deviations.
 pub(crate) fn two_sided(deviations: f64) -> f64 {
     libm::erfc(deviations / std::f64::consts::SQRT_2)
 }
 
-/// P-values adjusted for their number, after Benjamini and Hochberg: the `i`th
-/// least of `m` times `m / i`, and no greater than that of any that is greater.
+/// P-values adjusted for their number, after Benjamini and Hochberg: the `i`th least of `m` times
+/// `m / i`, limited by the next greater one.
 pub(crate) fn adjusted(p_values: &[f64]) -> Vec<f64> {
     let m = p_values.len();
     let mut order: Vec<usize> = (0..m).collect();

@@ -1,12 +1,11 @@
 //! Chrome's trace event format, in JSON: what the rings hold, for
 //! `chrome://tracing`, Perfetto's viewer and others.
 //!
-//! A region is a complete event (`X`) from its begin to its end, time off the CPU
-//! included, in microseconds since the segment was created. Its category is `on-cpu`,
-//! `off-cpu` where some of its own time was not on a CPU, or `cut` where nobody
-//! knows, since regions inside it are lost. Its arguments are what pfp measured:
-//! `exclusive_ns`, `off_cpu_ns`, `context`. Tasks have a track of their own with a
-//! thread id that no thread has. An instant event tells what each ring has lost.
+//! A region is a complete event (`X`) from its begin to its end, time off the CPU included, in
+//! microseconds since the segment was created. Its category is `on-cpu`, `off-cpu` where some of
+//! its own time was not on a CPU, or `cut` where regions inside it are lost. Its arguments are
+//! pfp's measurements: `exclusive_ns`, `off_cpu_ns`, `context`. Tasks have a track of their own,
+//! with a thread id that no thread has. An instant event says what each ring has lost.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -16,11 +15,10 @@ use serde::Serialize;
 use super::Subject;
 use super::tracks::{Cpu, Slice, tracks};
 
-/// Above every thread id of the kernel: those of tracks that are no thread of their
-/// own.
+/// Ids of tracks that are no threads: above every thread id of the kernel.
 const OTHERS: u64 = 1 << 32;
 
-/// An event; what it does not have is left out.
+/// An event; missing fields are left out.
 #[derive(Debug, Serialize)]
 struct Event<'a, A: Serialize> {
     ph: &'static str,
@@ -81,7 +79,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
         process: &process.name,
         host: &process.host,
         segment_id: &process.segment_id,
-        // Too long a number for many readers of JSON.
+        // A string, since many readers of JSON cannot hold such a number.
         started_unix_ns: process.started_unix_ns.to_string(),
         taken_ns: subject.whole_ns(subject.snapshot().elapsed_ticks),
     };
@@ -93,7 +91,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut taken = HashSet::new();
     for (place, track) in tracks(subject).iter().enumerate() {
         let own = Some(u64::from(track.lane.tid)).filter(|tid| track.strand == 0 && *tid > 0);
-        // Of two tracks with one id, readers would make one.
+        // Readers would merge two tracks with one id.
         let tid = own.filter(|tid| taken.insert(*tid)).unwrap_or(OTHERS + place as u64);
         events.say("thread_name", tid, Name { name: &track.name(subject) })?;
         events.say("thread_sort_index", tid, Order { sort_index: place })?;
@@ -163,7 +161,7 @@ impl Events<'_> {
         Ok(serde_json::to_writer(&mut *self.out, event)?)
     }
 
-    /// Something about a track.
+    /// Writes metadata of a track.
     fn say(&mut self, name: &str, tid: u64, args: impl Serialize) -> io::Result<()> {
         let (pid, cat) = (self.pid, None);
         self.add(&Event { ph: "M", pid, tid, name, cat, ts: None, dur: None, s: None, args })

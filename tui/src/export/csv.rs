@@ -1,13 +1,12 @@
 //! All figures of every point as comma-separated values, RFC 4180: a line of
 //! titles, then a row for each point, or for each point and thread.
 //!
-//! The end of a title is its unit: `_ns` nanoseconds, `_ticks` ticks of the
-//! process's clock, exact; `load` is the share of one CPU. A text that a spreadsheet
-//! would take for a formula begins with an apostrophe ([`crate::text::cell`]). A figure that there is
-//! none of is an empty field. What regions carry is in one field,
-//! `bytes=2400;flops=200`: the sums, by seconds of exclusive time, and by seconds of
-//! the clock. Rates and loads are what the model has: of a file, or
-//! of one look at a process, those of its whole life, or since the point was reset.
+//! A title ends with its unit: `_ns` nanoseconds, `_ticks` ticks of the process's clock, exact;
+//! `load` is the share of one CPU. A text that a spreadsheet would take for a formula begins with
+//! an apostrophe ([`crate::text::cell`]). A missing figure is an empty field. Amounts are in one
+//! field, `bytes=2400;flops=200`: sums, sums per second of exclusive time, and sums per second of
+//! the clock. Rates and loads are the model's: for a file, or a single poll of a process, over its
+//! whole life or since the point's reset.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -47,7 +46,7 @@ row! {
     calls: u64,
     calls_per_second: Option<f64>,
     load: Option<f64>,
-    /// None of spans of the clock.
+    /// None for wall-clock spans.
     exclusive_ns: Option<f64>,
     inclusive_ns: f64,
     off_cpu_ns: f64,
@@ -82,14 +81,14 @@ const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 /// Writes the titles and the rows.
 pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     rows(subject, out).map_err(|error| match error.into_kind() {
-        // As it was: whoever wrote into a pipe wants to know that nobody reads.
+        // Unchanged: a writer into a pipe must see that nobody reads.
         ::csv::ErrorKind::Io(error) => error,
         other => io::Error::other(format!("{other:?}")),
     })
 }
 
 fn rows(subject: &Subject<'_>, out: &mut dyn Write) -> ::csv::Result<()> {
-    // The titles are there even if no row is.
+    // The titles are written even without rows.
     let mut writer = ::csv::WriterBuilder::new()
         .terminator(::csv::Terminator::CRLF)
         .has_headers(false)
@@ -130,8 +129,7 @@ fn rows(subject: &Subject<'_>, out: &mut dyn Write) -> ::csv::Result<()> {
     Ok(writer.flush()?)
 }
 
-/// Calls per second and load of a thread, over all the time that the point's figures were
-/// collected.
+/// Calls per second and load of a thread, over all the time since the point's figures began.
 fn life(subject: &Subject<'_>, shown: &Shown<'_>, sums: &Stats) -> (Option<f64>, Option<f64>) {
     let length = Length::collected(subject.snapshot(), shown.figures.point());
     let Some(Length { ticks, .. }) = length else { return (None, None) };
@@ -211,8 +209,7 @@ mod tests {
 
     fn exported(per_thread: bool, passes: impl Fn(u32) -> bool) -> (Model, String) {
         let (mut source, mut model) = (Synthetic::new(), Model::default());
-        // Not through the gate that would make it fit to show: the format itself
-        // keeps its fields apart.
+        // Not through the gate that cleans text: the format itself keeps its fields apart.
         source.snapshot_mut().points[1].name = "a \"b\", c\r\nd\u{1b}".into();
         model.fold(source.poll().unwrap());
         let mut out = Vec::new();
@@ -262,8 +259,7 @@ mod tests {
         assert_eq!(rows.lines().next(), Some(TITLES.join(",").as_str()));
     }
 
-    /// Read by title, every figure is that of the snapshot; the rows of threads add
-    /// up to those of points.
+    /// By title, every figure equals the snapshot's; the rows of threads add up to those of points.
     #[test]
     fn figures_are_those_of_the_snapshot() {
         let (model, text) = exported(false, |_| true);

@@ -1,21 +1,19 @@
 //! Folded stacks, as flame graphs are made from: `process;thread;outer;inner 123`.
 //!
-//! The numbers are nanoseconds of exclusive time on a CPU. Those of a point and
-//! thread add up to what the point took there since its last reset, with what its open
-//! regions have come to where that is known; so do those of a point and its direct
-//! caller. The frames further out are an estimate (see [`Stacks`]). Callers that are not
-//! known are `[other callers]`; threads of one name have lines alike, which readers add
-//! up.
+//! The numbers are nanoseconds of exclusive time on a CPU. For a point and thread, they add up to
+//! the point's time there since its last reset, open regions included where known; so do those of a
+//! point and its direct caller. Outer frames are an estimate (see [`Stacks`]). Unknown callers are
+//! `[other callers]`. Threads of one name have the same lines, which readers add up.
 //!
-//! A semicolon divides frames, so one in a name becomes a colon; control characters
-//! become blanks.
+//! A semicolon separates frames, so one in a name becomes a colon; control characters become
+//! blanks.
 
 use std::io::{self, Write};
 
 use super::Subject;
 use crate::model::{Frame, Stacks, Weight, share_out};
 
-/// What stands for callers that no edge tells.
+/// Stands for unknown callers.
 pub(super) const OTHERS: &str = "[other callers]";
 
 /// Writes the stacks.
@@ -37,8 +35,8 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The call paths with their exclusive nanoseconds; those of a point and thread add up to what
-/// the point took there.
+/// The call paths with their exclusive nanoseconds. For a point and thread, they add up to the
+/// point's time there.
 pub(super) fn stacks(subject: &Subject<'_>) -> Vec<(Vec<Frame>, u64)> {
     let (snapshot, open) = (subject.snapshot(), subject.model().open_regions());
     let stacks = Stacks::of(snapshot, open, |id| subject.point(id).is_some());
@@ -56,7 +54,7 @@ pub(super) fn stacks(subject: &Subject<'_>) -> Vec<(Vec<Frame>, u64)> {
     paths
 }
 
-/// The name of a point, exported or only a caller of one that is.
+/// The name of a point, which is exported or calls one that is.
 pub(super) fn name(subject: &Subject<'_>, id: u32) -> String {
     match (subject.point(id), subject.model().point(id)) {
         (Some(shown), _) => shown.label.clone(),

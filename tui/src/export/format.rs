@@ -53,12 +53,12 @@ impl Format {
         }
     }
 
-    /// Whether it is anything but text.
+    /// Whether it is binary.
     pub fn is_binary(self) -> bool {
         self == Self::Perfetto
     }
 
-    /// Whether it can tell thread from thread where that is asked for.
+    /// Whether it can export thread by thread.
     pub fn has_per_thread(self) -> bool {
         matches!(self, Self::Csv | Self::OpenMetrics)
     }
@@ -73,7 +73,7 @@ mod tests {
     use crate::source::synthetic::Synthetic;
     use crate::source::{Change, Source};
 
-    /// A file of which every number was made up by somebody who means ill.
+    /// A file whose numbers are all malicious.
     struct Damaged(u64);
 
     impl Damaged {

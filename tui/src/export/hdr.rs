@@ -1,19 +1,18 @@
 //! A point's histogram as an HdrHistogram, of nanoseconds.
 //!
-//! The segment's buckets are up to a thirty-second of their value wide; what is in
-//! one counts at its middle, kept within what was really measured, with three
-//! digits. The shortest and the longest measurement are known, and count as they
-//! are.
+//! The segment's buckets are up to a thirty-second of their value wide. A measurement counts at its
+//! bucket's middle, limited to the extremes, with three digits. The shortest and the longest
+//! measurement are known exactly.
 
 use hdrhistogram::{CreationError, Histogram};
 
 use super::Subject;
 use super::subject::Shown;
 
-/// Digits that values are told apart by.
+/// Significant digits.
 const DIGITS: u8 = 3;
 
-/// The exclusive times of a point; none for one that has never measured.
+/// The exclusive times of a point; none if it has never measured.
 pub(super) fn histogram(
     subject: &Subject<'_>,
     shown: &Shown<'_>,
@@ -26,7 +25,7 @@ pub(super) fn histogram(
     };
     let (min, max) = (sums.min.min(sums.max), sums.max);
     let longest = subject.whole_ns(last.low.saturating_add(last.width).max(max));
-    // Half the range of its numbers is all that it takes.
+    // It takes only half the range of its numbers.
     let mut histogram = Histogram::new_with_bounds(1, longest.clamp(2, u64::MAX / 2), DIGITS)?;
     let within = |value: u64, bucket: &crate::snapshot::Bucket| {
         (bucket.low..=bucket.low.saturating_add(bucket.width.saturating_sub(1))).contains(&value)
@@ -34,7 +33,7 @@ pub(super) fn histogram(
     let extremes = [(min, within(min, first)), (max, within(max, last) && sums.count > 1)];
     let extremes: Vec<u64> =
         extremes.iter().filter(|(_, is)| *is).map(|(value, _)| *value).collect();
-    // No real program comes near; the sums of a damaged file must not overflow.
+    // No real program comes near this; sums of a damaged file must not overflow.
     let mut room = u64::MAX / 4;
     for bucket in &buckets {
         let mut count = bucket.count.min(room);

@@ -1,8 +1,8 @@
-//! HdrHistogram's percentile distribution, as its plotters read it: of every point
-//! that has measured, one after the other, exclusive time in microseconds.
+//! HdrHistogram's percentile distribution, as its plotters read it: one for every point that has
+//! measured, exclusive time in microseconds.
 //!
-//! Each begins with a comment that has the point's name. The mean and the standard
-//! deviation are those of all measurements, not of the histogram.
+//! Each begins with a comment with the point's name. The mean and the standard deviation are over
+//! all measurements, not from the histogram.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ use crate::model::Figures;
 
 /// Lines for each halving of the distance to 100 %.
 const TICKS: u32 = 5;
-/// Values of one bucket that HdrHistogram tells apart, with three digits.
+/// Values in one bucket of HdrHistogram, with three digits.
 const SUB_BUCKETS: u32 = 2048;
 
 /// Writes the distributions.
@@ -23,7 +23,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
         let Some(histogram) = histogram else { continue };
         let process = subject.process(shown.figures);
         let name = format!("{} of {}[{}]", shown.label, process.name, process.pid);
-        // One line is what it must stay, or it would be read as figures.
+        // It must stay one line, or it would be read as figures.
         let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         writeln!(out, "#[Point = {name}, exclusive time, microseconds]")?;
         distribution(subject, shown.figures, &histogram, out)?;

@@ -3,10 +3,9 @@
 //! every point that has measured. The column for the reader's eye, the greatest
 //! value, is in milliseconds.
 //!
-//! A histogram's tag is the point's name. A tag can hold no blank, comma or end of
-//! line: these, control characters and `%` are written as `%` and two hexadecimal
-//! digits a byte, as in URLs. Where there are several processes, the process with
-//! its id and a slash stand before the name.
+//! A histogram's tag is the point's name. A tag can hold no blank, comma or line end: these,
+//! control characters and `%` are written as `%` and two hexadecimal digits a byte, as in URLs.
+//! Where there are several processes, the process with its id and a slash come before the name.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -27,7 +26,7 @@ pub fn write(subject: &Subject<'_>, mut out: &mut dyn Write) -> io::Result<()> {
     let process = &subject.snapshot().process;
     let started = UNIX_EPOCH + Duration::from_nanos(process.started_unix_ns);
     let elapsed = Duration::from_nanos(subject.whole_ns(subject.snapshot().elapsed_ticks));
-    // What the format's other writers begin with, and some readers ask for.
+    // The begin that other writers use and some readers require.
     writeln!(out, "#[Histogram log format version 1.2]")?;
     let mut serializer = V2DeflateSerializer::new();
     let title = format!("exclusive time of the points of {}[{}], ns", process.name, process.pid);

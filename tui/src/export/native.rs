@@ -1,4 +1,4 @@
-//! Histograms as Prometheus and OpenTelemetry keep them natively: buckets by powers.
+//! Native histograms of Prometheus and OpenTelemetry, with exponential buckets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,20 +7,18 @@ use super::series::Part;
 use crate::model::histogram;
 use crate::snapshot::Cell;
 
-/// A native bucket ends two to the power of an eighth further than the one before:
-/// schema, or scale, 3.
+/// A native bucket's end is 2^(1/8) times the end before: schema, or scale, 3.
 pub(super) const SCHEMA: i32 = 3;
 const OCTAVE: f64 = (1 << SCHEMA) as f64;
-/// What is no longer than this is counted as nothing, seconds: far below a tick.
+/// Times up to this count as zero, seconds: far below a tick.
 pub(super) const ZERO: f64 = 1e-12;
 
 /// A histogram of exclusive time with buckets by powers of two to an eighth.
 #[derive(Debug, Default)]
 pub(super) struct Native {
     pub(super) zero: u64,
-    /// The buckets that are not empty, from the shortest to the longest: a number, and
-    /// how many were longer than 2^((number - 1) / 8) seconds and no longer than
-    /// 2^(number / 8).
+    /// The buckets that are not empty, in rising order: a number, and the measurements longer than
+    /// 2^((number - 1) / 8) seconds and no longer than 2^(number / 8).
     pub(super) buckets: BTreeMap<i32, u64>,
 }
 

@@ -25,11 +25,11 @@
 //! `amount`, its name. A
 //! reset of a point is a reset of its counters.
 //!
-//! The buckets of the histograms end at 10 ns times powers of two, to 86 s. One
-//! counts only what surely was no longer: a bucket of the segment that lies across
-//! an end, and is never wider than a thirty-second of its value, counts beyond it.
-//! In protobuf, with the feature `native-histograms`, they are native as well: eight to an
-//! octave, so that a quantile is off by a twentieth at most.
+//! The buckets of the histograms end at 10 ns times powers of two, up to 86 s. Each counts only
+//! measurements that were certainly no longer: a segment's bucket that lies across an end, and is
+//! never wider than a thirty-second of its value, counts beyond it. In protobuf, with the feature
+//! `native-histograms`, there are native ones as well: eight buckets to an octave, so that a
+//! quantile is off by at most a twentieth.
 
 #[cfg(feature = "native-histograms")]
 mod native;
@@ -57,26 +57,26 @@ use crate::snapshot::{Bucket, Cell, Loss, Snapshot, Stats};
 
 /// Where the first bucket ends, seconds.
 const FIRST: f64 = 1e-8;
-/// How much further each next one ends.
+/// The ratio of two ends.
 const STEP: f64 = 2.0;
-/// Buckets that end somewhere.
+/// Number of finite buckets.
 const BUCKETS: usize = 34;
 
-/// How figures travel to whoever scrapes them.
+/// The form in which figures are scraped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
     /// OpenMetrics text 1.0.
     OpenMetrics,
     /// Prometheus's older text, version 0.0.4.
     Text,
-    /// Messages of the kind `io.prometheus.client.MetricFamily`, each with its length
-    /// before it. The only form with native histograms.
+    /// Messages of the type `io.prometheus.client.MetricFamily`, each preceded by its length. The
+    /// only form with native histograms.
     #[cfg(feature = "native-histograms")]
     Protobuf,
 }
 
 impl Form {
-    /// The value of the header of that name.
+    /// The value of the Content-Type header.
     pub const fn content_type(self) -> &'static str {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -89,8 +89,7 @@ impl Form {
         }
     }
 
-    /// Writes what these processes show, and which places answer. No two of them may be the same
-    /// process.
+    /// Writes the figures of these processes, and which places answer. All processes must differ.
     pub fn write(
         self,
         subjects: &[&Subject<'_>],
@@ -111,8 +110,8 @@ impl Form {
     }
 }
 
-/// OpenMetrics text as the older one. The samples are the same; a family is named as
-/// its samples are, and some of what is said of it was not known then.
+/// Converts OpenMetrics text to the older form. The samples are the same; a family has its samples'
+/// name, and some metadata did not exist then.
 fn plain(open: &str, out: &mut dyn Write) -> io::Result<()> {
     let mut help = "";
     for line in open.lines() {
@@ -135,8 +134,8 @@ fn plain(open: &str, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// With `places`, it also tells what a file does not need: which of them answer, and what pfp-top
-/// this is.
+/// With `places`, it also says which places answer, and the version of pfp-top; files do not need
+/// that.
 fn registry(subjects: &[&Subject<'_>], places: Option<BTreeMap<String, bool>>) -> Registry {
     let mut known = HashSet::new();
     let part = |subject: &&Subject<'_>| {
@@ -154,8 +153,7 @@ fn registry(subjects: &[&Subject<'_>], places: Option<BTreeMap<String, bool>>) -
     registry
 }
 
-/// Writes what these processes show, to the end that the format asks for. No two of
-/// them may be the same process.
+/// Writes the figures of these processes and the end mark of the format. All processes must differ.
 pub fn write(subjects: &[&Subject<'_>], out: &mut dyn Write) -> io::Result<()> {
     write_text(&registry(subjects, None), out)
 }
@@ -167,7 +165,7 @@ fn write_text(registry: &Registry, out: &mut dyn Write) -> io::Result<()> {
     })
 }
 
-/// Text on its way to bytes: what the one calls an error says nothing about it.
+/// Writes text as bytes and keeps the I/O error, which `fmt::Error` cannot hold.
 struct Text<'a> {
     out: &'a mut dyn Write,
     error: Option<io::Error>,
@@ -182,11 +180,11 @@ impl fmt::Write for Text<'_> {
     }
 }
 
-/// Everything that is written, family by family.
+/// Everything to write, family by family.
 #[derive(Debug)]
 struct Exposition {
     parts: Vec<Part>,
-    /// Those that were looked in, and whether they answer; none in a file.
+    /// Places, and whether they answer; none for a file.
     places: Option<BTreeMap<String, bool>>,
 }
 
@@ -217,8 +215,7 @@ impl EncodeLabelSet for Labels {
 }
 
 impl Part {
-    /// Measurements up to each bucket's end that were beyond the one before, those
-    /// beyond all, and how many there are in all.
+    /// Measurements in each bucket, those beyond all buckets, and their total number.
     fn buckets(&self, cells: &[Arc<Cell>]) -> ([(f64, u64); BUCKETS + 1], u64) {
         let mut end = FIRST;
         let mut buckets = [(f64::INFINITY, 0); BUCKETS + 1];
@@ -230,7 +227,7 @@ impl Part {
         for Bucket { low, width, count } in cells.iter().flat_map(|cell| &cell.histogram) {
             let longest = self.seconds(low.saturating_add(width.saturating_sub(1)));
             let place = buckets[..BUCKETS].partition_point(|(end, _)| *end < longest);
-            // A damaged file may say anything; sums must not overflow on the way.
+            // Sums of a damaged file must not overflow.
             let count = (*count).min(u64::MAX - all);
             buckets[place].1 += count;
             all += count;
@@ -272,7 +269,7 @@ impl Exposition {
         Ok(())
     }
 
-    /// What regions carry; nothing where none carries any.
+    /// The amounts of regions; nothing where there are none.
     fn of_amounts(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let has_any = |part: &Part| part.snapshot.points.iter().any(|p| !p.amounts.is_empty());
         if !self.parts.iter().any(has_any) {
@@ -320,7 +317,7 @@ impl Exposition {
         Ok(())
     }
 
-    /// A family of figures that each process has, or each of its points.
+    /// A family of figures of each process, or of each of its points.
     fn figures<'a>(
         &'a self,
         encoder: &mut DescriptorEncoder<'_>,

@@ -1,6 +1,6 @@
-//! OpenTelemetry's metrics: what `pfp-top push` sends to a collector, the same figures
-//! as [`openmetrics`](super::openmetrics) has them under names after OpenTelemetry's
-//! conventions. Prometheus makes its own names of them again.
+//! OpenTelemetry's metrics, which `pfp-top push` sends to a collector: the figures of
+//! [`openmetrics`](super::openmetrics), with names by OpenTelemetry's conventions. Prometheus
+//! converts them back to its own names.
 //!
 //! | metric | kind | unit | attributes | in Prometheus |
 //! |---|---|---|---|---|
@@ -25,8 +25,8 @@
 //! (and `pfp.device` or `pfp.wall`), `thread.name` and `pfp.lane`, `pfp.amount.name`,
 //! `pfp.loss.kind`, `pfp.process.state`, `pfp.clock`.
 //!
-//! Sums begin with the segment; of a point that had been reset before anybody looked,
-//! when that was first looked at (see [`Begin`](super::Begin)).
+//! Sums begin with the segment. For a point that was reset before anybody looked, they begin when
+//! it was first looked at (see [`Begin`](super::Begin)).
 
 use std::sync::Arc;
 
@@ -48,12 +48,11 @@ use super::series::{Labels, Part, clock, losses};
 use crate::model::total;
 use crate::snapshot::{Cell, Loss, Process};
 
-/// Data points that travel in one request: about a megabyte, where receivers take four
-/// and more.
+/// Data points in one request: about a megabyte; receivers take four or more.
 const AT_ONCE: usize = 8_000;
 const CUMULATIVE: i32 = AggregationTemporality::Cumulative as i32;
 
-/// What a metric is called, and what it says.
+/// The name and description of a metric.
 struct Family {
     name: &'static str,
     unit: &'static str,
@@ -104,9 +103,8 @@ enum Of {
     Info,
 }
 
-/// What these processes show, as one request or several, one after the other: none
-/// takes more memory than a request may. Stops at the first error of `send`, and
-/// returns it.
+/// Sends the figures of these processes as one or several requests, one after the other, so that
+/// none takes more memory than a request may. Stops at the first error of `send` and returns it.
 pub fn requests<E>(
     subjects: &[Subject<'_>],
     mut send: impl FnMut(&ExportMetricsServiceRequest) -> Result<(), E>,
@@ -114,13 +112,13 @@ pub fn requests<E>(
     let mut batch = Batch::default();
     for subject in subjects {
         let part = Part::of(subject);
-        let mut told = Told::of(subject, &part);
-        told.process(&part);
+        let mut metrics = ProcessMetrics::of(subject, &part);
+        metrics.process(&part);
         part.each(|labels, point, cells| {
-            told.series(&part, labels, subject.begin.of(point.resets), cells);
-            match batch.data_points + told.data_points >= AT_ONCE {
+            metrics.series(&part, labels, subject.begin.of(point.resets), cells);
+            match batch.data_points + metrics.data_points >= AT_ONCE {
                 true => {
-                    batch.take(&mut told);
+                    batch.take(&mut metrics);
                     batch.send(&mut send)
                 }
                 false => Ok(()),
@@ -129,20 +127,20 @@ pub fn requests<E>(
         for point in &part.points {
             let attributes = attributes(&point.labels);
             if let Some(load) = point.load {
-                told.gauge(Of::Load, attributes.clone(), Number::AsDouble(load));
+                metrics.gauge(Of::Load, attributes.clone(), Number::AsDouble(load));
             }
-            told.gauge(Of::Enabled, attributes, Number::AsInt(point.enabled.into()));
-            if batch.data_points + told.data_points >= AT_ONCE {
-                batch.take(&mut told);
+            metrics.gauge(Of::Enabled, attributes, Number::AsInt(point.enabled.into()));
+            if batch.data_points + metrics.data_points >= AT_ONCE {
+                batch.take(&mut metrics);
                 batch.send(&mut send)?;
             }
         }
-        batch.take(&mut told);
+        batch.take(&mut metrics);
     }
     batch.send(&mut send)
 }
 
-/// What is put together for one request.
+/// The content of one request.
 #[derive(Default)]
 struct Batch {
     resources: Vec<ResourceMetrics>,
@@ -150,10 +148,10 @@ struct Batch {
 }
 
 impl Batch {
-    fn take(&mut self, told: &mut Told) {
-        if told.data_points > 0 {
-            self.data_points += told.data_points;
-            self.resources.push(told.take());
+    fn take(&mut self, metrics: &mut ProcessMetrics) {
+        if metrics.data_points > 0 {
+            self.data_points += metrics.data_points;
+            self.resources.push(metrics.take());
         }
     }
 
@@ -169,8 +167,8 @@ impl Batch {
     }
 }
 
-/// What is told of one process.
-struct Told {
+/// The metrics of one process.
+struct ProcessMetrics {
     resource: Resource,
     taken_unix_ns: u64,
     begin_unix_ns: u64,
@@ -179,7 +177,7 @@ struct Told {
     data_points: usize,
 }
 
-impl Told {
+impl ProcessMetrics {
     fn of(subject: &Subject<'_>, part: &Part) -> Self {
         Self {
             resource: resource(&part.snapshot.process),
@@ -191,8 +189,8 @@ impl Told {
         }
     }
 
-    /// A sum that begins at this moment, or earlier if the clock on the wall was put
-    /// back: no point in time is before its start.
+    /// Adds a sum that begins at this moment, or earlier if the wall clock was put back: no data
+    /// point is before its start.
     fn sum(&mut self, of: Of, begin_unix_ns: u64, attributes: Vec<KeyValue>, value: Number) {
         let begin = begin_unix_ns.min(self.taken_unix_ns);
         self.number(of, begin, attributes, value);
@@ -213,7 +211,7 @@ impl Told {
         });
     }
 
-    /// The figures of a point, or of one of its threads.
+    /// Adds the figures of a point, or of one of its threads.
     fn series(&mut self, part: &Part, labels: &Labels, begin: u64, cells: &[Arc<Cell>]) {
         let stats = total(cells.iter().map(Arc::as_ref));
         let attributes = attributes(labels);
@@ -257,7 +255,7 @@ impl Told {
         });
     }
 
-    /// What is told of the process as a whole.
+    /// Adds the figures of the process as a whole.
     fn process(&mut self, part: &Part) {
         let snapshot = &part.snapshot;
         let begin = self.begin_unix_ns;
@@ -277,7 +275,7 @@ impl Told {
         self.gauge(Of::Info, what, Number::AsInt(1));
     }
 
-    /// All that there is by now; none of it is told again.
+    /// Takes all metrics so far.
     fn take(&mut self) -> ResourceMetrics {
         self.data_points = 0;
         let numbers = std::mem::take(&mut self.numbers).into_iter().zip(&FAMILIES);
@@ -400,7 +398,7 @@ mod tests {
         scopes.flat_map(|scope| &scope.metrics)
     }
 
-    /// As the specification of Prometheus's compatibility has it.
+    /// By the specification of Prometheus's compatibility.
     fn in_prometheus(metric: &Metric) -> String {
         let mut name = metric.name.replace('.', "_");
         if metric.unit == "s" {
@@ -485,18 +483,18 @@ mod tests {
         let part = Part::of(&subject);
         part.each(|_, _, cells| {
             let native = Native::of(&part, cells);
-            let Some(told) = buckets(&native) else { return Ok(()) };
+            let Some(metrics) = buckets(&native) else { return Ok(()) };
             let base = 2_f64.powf(2_f64.powi(-SCHEMA));
             for cell in cells {
                 for bucket in &cell.histogram {
                     let middle = part.seconds(crate::model::histogram::middle(bucket));
-                    let index = (0..told.bucket_counts.len())
+                    let index = (0..metrics.bucket_counts.len())
                         .find(|at| {
-                            middle <= base.powi(told.offset + *at as i32 + 1) * (1.0 + 1e-12)
+                            middle <= base.powi(metrics.offset + *at as i32 + 1) * (1.0 + 1e-12)
                         })
                         .expect("it has a bucket");
-                    assert!(middle > base.powi(told.offset + index as i32) * (1.0 - 1e-12));
-                    assert!(told.bucket_counts[index] >= bucket.count);
+                    assert!(middle > base.powi(metrics.offset + index as i32) * (1.0 - 1e-12));
+                    assert!(metrics.bucket_counts[index] >= bucket.count);
                 }
             }
             Ok::<(), Infallible>(())

@@ -1,17 +1,15 @@
 //! Perfetto's trace format, in protocol buffers: what the rings hold, as track
 //! events.
 //!
-//! A track for the process, one for each thread, and one for the tasks of a thread
-//! below it. A region is a slice from its begin to its end, time off the CPU
-//! included; its category is `on-cpu`, `off-cpu` where some of its own time was not
-//! on a CPU, or `cut` where nobody knows, since regions inside it are lost. What pfp
-//! measured is with it: `exclusive_ns`, `off_cpu_ns`, `context`, and its place in
-//! the source. An instant tells what each ring has lost. Timestamps are nanoseconds
-//! since the segment was created; a clock snapshot ties them to the time of day.
+//! There is a track for the process, one for each thread, and one for the tasks of a thread below
+//! it. A region is a slice from its begin to its end, time off the CPU included; its category is
+//! `on-cpu`, `off-cpu` where some of its own time was not on a CPU, or `cut` where regions inside
+//! it are lost. It has pfp's measurements, `exclusive_ns`, `off_cpu_ns` and `context`, and its
+//! place in the source. An instant says what each ring has lost. Timestamps are nanoseconds since
+//! the segment was created; a clock snapshot ties them to the time of day.
 //!
-//! The messages are kept by hand: the fields that are written, with the numbers of
-//! perfetto's `protos/perfetto/trace/`. A trace is its packets one after the other,
-//! so it is written packet by packet.
+//! The messages are written by hand: only the fields in use, with the numbers of perfetto's
+//! `protos/perfetto/trace/`. A trace is a series of packets, so it is written packet by packet.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -23,11 +21,11 @@ use super::Subject;
 use super::tracks::{Cpu, Edge, Slice, Track, tracks};
 use crate::snapshot::Process;
 
-/// The one sequence of packets that there is.
+/// The only sequence of packets.
 const SEQUENCE: u32 = 1;
 const SEQ_INCREMENTAL_STATE_CLEARED: u32 = 1;
 const SEQ_NEEDS_INCREMENTAL_STATE: u32 = 2;
-/// What timestamps are of unless they say otherwise.
+/// The default clock of timestamps.
 const BUILTIN_CLOCK_BOOTTIME: u32 = 6;
 const BUILTIN_CLOCK_REALTIME: u32 = 1;
 /// Key of [`TracePacket`] in the trace: field 1, bytes with their length.
@@ -166,7 +164,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut trace = Trace::new(subject, out);
     trace.begin()?;
     let process = trace.add_process()?;
-    // Of the thread that the tasks that follow are of.
+    // The track of the thread whose tasks follow.
     let mut thread = process;
     for track in tracks(subject) {
         let uuid = trace.add_track(&track, process, thread)?;
@@ -188,7 +186,7 @@ struct Trace<'a> {
     subject: &'a Subject<'a>,
     out: &'a mut dyn Write,
     packet: Vec<u8>,
-    /// What was said already, with the number that stands for it.
+    /// Interned strings and their numbers.
     names: Interned<String>,
     categories: Interned<&'static str>,
     annotations: Interned<&'static str>,
@@ -202,7 +200,7 @@ struct Trace<'a> {
 struct Interned<T>(HashMap<T, u64>);
 
 impl<T: Eq + Hash + Clone> Interned<T> {
-    /// The number of this, and whether it is said for the first time.
+    /// The number of a value, and whether it is new.
     fn number(&mut self, of: T) -> (u64, bool) {
         let next = self.0.len() as u64 + 1;
         let number = *self.0.entry(of).or_insert(next);
@@ -212,7 +210,7 @@ impl<T: Eq + Hash + Clone> Interned<T> {
 
 impl<'a> Trace<'a> {
     fn new(subject: &'a Subject<'a>, out: &'a mut dyn Write) -> Self {
-        // Unique among the traces that somebody puts together: of random digits.
+        // Random digits, so that traces can be merged.
         let digits = subject.snapshot().process.segment_id.get(..8).unwrap_or_default();
         let random = u64::from_str_radix(digits, 16).unwrap_or_default();
         Self {
@@ -274,8 +272,8 @@ impl<'a> Trace<'a> {
         self.add_descriptor(track)
     }
 
-    /// Whether it is one process, and not several that are shown as one: their
-    /// threads have names that say whose they are, and ids that may be the same.
+    /// Whether it is one process and not several shown as one, whose threads have longer names and
+    /// may share ids.
     fn is_one(&self) -> bool {
         self.subject.snapshot().process.members.is_empty()
     }
@@ -283,7 +281,7 @@ impl<'a> Trace<'a> {
     fn add_track(&mut self, track: &Track, process: u64, thread: u64) -> io::Result<u64> {
         let pid = self.subject.snapshot().process.pid;
         let tid = track.lane.tid;
-        // What is no thread, or one that has a track, is a track below.
+        // A track that is no thread, or whose thread id is taken, goes below.
         let is_thread = self.is_one() && track.strand == 0 && tid > 0;
         let descriptor = match is_thread && self.threads.insert(tid) {
             true => TrackDescriptor {

@@ -1,7 +1,7 @@
 //! The rows of the table for programs: a line of JSON for each update, or CSV.
 //!
-//! Figures are raw: seconds (or ticks, where cycles were asked for), shares of one,
-//! whole numbers. Their headings say the unit, what is not known is null or empty.
+//! Figures are raw: seconds (or ticks, where cycles were asked for), shares of one, whole numbers.
+//! Headings say the unit; unknown figures are null or empty.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -38,10 +38,10 @@ impl Value {
     }
 }
 
-/// What is said beside a mean: whether it is not to be believed.
+/// The field beside a mean that says whether it is too short to be exact.
 const SHORT: &str = "avg_short";
 
-/// What stands over a column: its word, and the unit of its figures.
+/// The heading of a column: its word and its unit.
 pub fn heading(column: Column, unit: Unit) -> String {
     let word = column.exported();
     let suffix = match unit {
@@ -104,7 +104,7 @@ struct Process<'a> {
     uptime_s: f64,
 }
 
-/// A point, by its columns in their order.
+/// A point with its columns in order.
 struct Row<'a> {
     figures: &'a Figures,
     snapshot: &'a Snapshot,
@@ -127,11 +127,11 @@ impl Serialize for Row<'_> {
 }
 
 fn time_unix_s(snapshot: &Snapshot) -> f64 {
-    // To the millisecond: what a poll takes.
+    // To the millisecond, which a poll takes.
     (snapshot.taken_unix_ns / 1_000_000) as f64 / 1e3
 }
 
-/// These rows as one line of JSON; empty before the first snapshot.
+/// The rows as one line of JSON; empty before the first snapshot.
 pub fn json(model: &Model, rows: &[&Figures], columns: &[Column], unit: Unit) -> Result<String> {
     let Some(snapshot) = model.snapshot() else {
         return Ok(String::new());
@@ -156,8 +156,8 @@ pub fn json(model: &Model, rows: &[&Figures], columns: &[Column], unit: Unit) ->
     Ok(serde_json::to_string(&update)? + "\n")
 }
 
-/// These rows as CSV (RFC 4180, but with line feeds), each with its time; with the
-/// headings in the first line where that is asked for.
+/// The rows as CSV (RFC 4180, but with line feeds), each with its time, and with headings in the
+/// first line if wanted.
 pub fn csv(
     model: &Model,
     rows: &[&Figures],
@@ -210,7 +210,7 @@ mod tests {
     }
 
     const COLUMNS: [Column; 5] =
-        [Column::Name, Column::Count, Column::Avg, Column::Rate, Column::Smooth];
+        [Column::Name, Column::Count, Column::Avg, Column::Rate, Column::Ewma];
 
     #[test]
     fn figures_are_raw_and_their_headings_have_the_unit() {

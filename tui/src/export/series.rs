@@ -1,6 +1,5 @@
-//! The series that monitoring is told of, whatever form they travel in: each point of
-//! each process, its threads one by one where that is wanted, and what they are told
-//! from others by.
+//! The series for monitoring, in any form: each point of each process, its threads one by one if
+//! wanted, and their labels.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ pub(super) struct Part {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) process: String,
     per_thread: bool,
-    /// Whether histograms are told.
+    /// Whether histograms are exported.
     pub(super) histograms: bool,
     lanes: u32,
     ticks_per_second: f64,
@@ -28,20 +27,20 @@ pub(super) struct Point {
     cells: std::ops::Range<usize>,
     pub(super) load: Option<f64>,
     pub(super) enabled: bool,
-    /// As in the snapshot; decides when sums begin, which only OTLP tells.
+    /// As in the snapshot; only OTLP needs it, for the begin of sums.
     #[cfg(feature = "otlp")]
     pub(super) resets: u32,
 }
 
-/// What a series is told from others by.
+/// The labels of a series.
 #[derive(Clone, Debug)]
 pub(super) struct Labels {
     pub(super) process: String,
     pub(super) pid: u32,
     pub(super) point: Option<String>,
-    /// The word for what has spent the point's time, if that was no CPU.
+    /// The word for what spent the point's time, if not a CPU.
     pub(super) elsewhere: Option<&'static str>,
-    /// A lane's last thread and the lane; several lanes together have no number.
+    /// A lane's last thread and the lane; several lanes as one have no number.
     pub(super) thread: Option<(String, Option<u32>)>,
     pub(super) kind: Option<&'static str>,
     /// Name of an amount.
@@ -59,7 +58,7 @@ fn elsewhere(point: &snapshot::Point) -> Option<&'static str> {
 }
 
 impl Labels {
-    /// Whether the point's time is the clock's: it has no exclusive time then.
+    /// Whether the point has wall-clock time, and so no exclusive time.
     pub(super) fn is_wall(&self) -> bool {
         self.elsewhere == Some(WALL)
     }
@@ -81,7 +80,7 @@ impl Part {
             Point {
                 labels,
                 cells: shown.cells.clone(),
-                // Sums of loads are of CPUs.
+                // Loads must add up to CPUs.
                 load: shown.figures.load().filter(|_| !shown.figures.point().device),
                 enabled: shown.figures.state() == PointState::On,
                 #[cfg(feature = "otlp")]
@@ -123,8 +122,7 @@ impl Part {
         }
     }
 
-    /// The amounts of the point that these are the cells of: their names, and what its
-    /// regions carried together.
+    /// The amounts of the point with these cells: names and sums.
     pub(super) fn amounts(&self, cells: &[Arc<Cell>]) -> impl Iterator<Item = (&str, u128)> {
         let points = &self.snapshot.points;
         let of = cells.first().map(|cell| cell.point);
@@ -133,7 +131,7 @@ impl Part {
         names.iter().map(String::as_str).zip(amounts(cells))
     }
 
-    /// Shows every series of points, or of points and threads, with its cells; stops at
+    /// Calls `show` with every series of points, or of points and threads, and its cells; stops at
     /// the first error.
     pub(super) fn each<E>(
         &self,
@@ -164,7 +162,7 @@ impl Part {
     }
 }
 
-/// What was lost, by kind. Cells that are busy have a figure of their own.
+/// Losses by kind. Busy cells have a metric of their own.
 pub(super) fn losses(snapshot: &Snapshot) -> impl Iterator<Item = (&'static str, u64)> {
     let kinds = Loss::ALL.into_iter().filter(|kind| *kind != Loss::CellsBusy);
     kinds.map(|kind| (kind.name(), snapshot.losses[kind]))

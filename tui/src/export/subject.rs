@@ -1,4 +1,4 @@
-//! What is exported: the figures of one snapshot, and which of its points.
+//! What is exported: the figures of one snapshot, and a choice of its points.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use crate::model::{Figures, Model};
 use crate::snapshot::{Cell, Lane, Process, Snapshot};
 
-/// Rates that a clock may have, ticks per second.
+/// Plausible rates of a clock, ticks per second.
 const PLAUSIBLE: std::ops::RangeInclusive<f64> = 1.0..=1e12;
 
-/// A snapshot as the exports see it.
+/// A snapshot to export.
 #[derive(Debug)]
 pub struct Subject<'a> {
     model: &'a Model,
@@ -18,9 +18,10 @@ pub struct Subject<'a> {
     points: Vec<Shown<'a>>,
     /// Whether figures are wanted thread by thread.
     pub per_thread: bool,
-    /// Then lanes from this one on are told as one, where their number matters.
+    /// With figures thread by thread: lanes from this number on are exported as one, where their
+    /// number matters.
     pub lanes_apart: u32,
-    /// Whether histograms are told, where the format can do without.
+    /// Whether histograms are exported, where the format can do without.
     pub histograms: bool,
     /// When its sums begin.
     pub begin: Begin,
@@ -32,16 +33,14 @@ pub struct Subject<'a> {
 pub struct Begin {
     /// When its segment was created.
     pub segment_unix_ns: u64,
-    /// When it was first looked at. What resets took away before that, nobody knows.
+    /// When it was first looked at. What resets took away before that is unknown.
     pub watched_unix_ns: u64,
-    /// Sums are told by another clock since it was first looked at: none of them goes
-    /// on from before.
+    /// The clock changed since it was first looked at, so no sum goes on from before.
     pub rebased: bool,
 }
 
 impl Begin {
-    /// When the sums of a point begin that had been reset so often when it was first
-    /// looked at.
+    /// When the sums of a point begin that had been reset this often when it was first looked at.
     pub fn of(self, resets: u32) -> u64 {
         match self.rebased || resets > 0 {
             true => self.watched_unix_ns,
@@ -55,16 +54,15 @@ impl Begin {
 pub struct Shown<'a> {
     /// Its figures.
     pub figures: &'a Figures,
-    /// Its name, which no other point of its process has: where two have the same,
-    /// with its place in the source, and with its number where that is the same too.
+    /// Its name, made unique in its process: where two have the same name, with the place in the
+    /// source, and with the number where that is the same too.
     pub label: String,
-    /// Where its cells are among those of the snapshot.
+    /// The range of its cells in the snapshot.
     pub cells: Range<usize>,
 }
 
 impl<'a> Subject<'a> {
-    /// The points that pass, of what the model saw last; none before its first
-    /// snapshot.
+    /// The points of the model's last snapshot that pass; none before its first snapshot.
     pub fn new(
         model: &'a Model,
         passes: impl Fn(&Figures) -> bool,
@@ -82,7 +80,7 @@ impl<'a> Subject<'a> {
             .map(|(figures, label)| Shown { figures, label, cells: cells(figures.id()) })
             .collect();
         let rate = snapshot.clock.ticks_per_second;
-        // Nonsense of a damaged file must divide nothing by zero.
+        // A damaged file must not cause a division by zero.
         let ticks_per_second = if PLAUSIBLE.contains(&rate) { rate } else { 1e9 };
         let lanes_apart = u32::MAX;
         let begin = Begin {
@@ -107,7 +105,7 @@ impl<'a> Subject<'a> {
         &self.snapshot
     }
 
-    /// What the snapshot was folded into.
+    /// The model behind the snapshot.
     pub fn model(&self) -> &'a Model {
         self.model
     }
@@ -134,18 +132,18 @@ impl<'a> Subject<'a> {
         lanes.binary_search_by_key(&id, |lane| lane.id).ok().map(|place| &lanes[place])
     }
 
-    /// The name of a thread; of one that has none, its lane.
+    /// The name of a thread, or its lane where it has none.
     pub fn thread(&self, id: u32) -> String {
         let name = self.lane(id).map(|lane| lane.name.as_str()).filter(|name| !name.is_empty());
         name.map_or_else(|| format!("lane {id}"), str::to_owned)
     }
 
-    /// The process of a point: the one of several that it is of, else the whole.
+    /// The process of a point: its own among several, else the whole.
     pub fn process(&self, figures: &'a Figures) -> &Process {
         figures.process().unwrap_or(&self.snapshot.process)
     }
 
-    /// Ticks per second; never nothing.
+    /// Ticks per second; never zero.
     pub fn ticks_per_second(&self) -> f64 {
         self.ticks_per_second
     }

@@ -1,5 +1,5 @@
-//! What the pictures have in common: shapes, colours, axes. Plain SVG that a browser
-//! shows as it is: no script, no font of its own, tooltips as titles.
+//! Shapes, colours and axes that all pictures share. Plain SVG that browsers show as it is: no
+//! script, no font of its own, tooltips as titles.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -7,20 +7,19 @@ use std::io::{self, Write};
 use quick_xml::Writer;
 use quick_xml::events::BytesText;
 
-/// How wide a letter is taken to be, pixels, at [`FONT_SIZE`].
+/// The assumed width of a letter, pixels, at [`FONT_SIZE`].
 pub(super) const LETTER: f64 = 6.6;
 /// Pixels.
 pub(super) const FONT_SIZE: f64 = 11.0;
 
-/// What bars are filled with, told apart by those who see red and green alike too
-/// (after Okabe and Ito, and paler).
+/// Colours of bars, distinguishable for colour-blind people too (after Okabe and Ito, and paler).
 pub(super) const COLOURS: [&str; 10] = [
     "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#b8a800", "#7a5195",
     "#8c6d31", "#4d7f8c",
 ];
-/// Of all that has no colour of its own.
+/// The colour of everything without its own.
 pub(super) const OTHERS: &str = "#9aa0a6";
-/// Of lines and letters that are not to be looked at first.
+/// The colour of less important lines and letters.
 pub(super) const QUIET: &str = "#6b7280";
 const INK: &str = "#1f2328";
 const PAPER: &str = "#ffffff";
@@ -29,13 +28,13 @@ const FONTS: &str = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospac
 /// A picture that is being written.
 pub(super) struct Picture<'a>(Writer<&'a mut dyn Write>);
 
-/// A length as it is written: no more digits than can be seen.
+/// A length with no more digits than can be seen.
 pub(super) fn px(length: f64) -> String {
     format!("{length:.1}")
 }
 
 impl<'a> Picture<'a> {
-    /// Writes a picture of this size, pixels, on a ground of its own.
+    /// Writes a picture of this size, pixels, with a background.
     pub(super) fn write(
         out: &'a mut dyn Write,
         (width, height): (f64, f64),
@@ -63,7 +62,7 @@ impl<'a> Picture<'a> {
         writer.get_mut().write_all(b"\n")
     }
 
-    /// An element with what it says or the title that is its tooltip.
+    /// An element with its text, or with a title as tooltip.
     pub(super) fn element(
         &mut self,
         name: &str,
@@ -123,7 +122,7 @@ impl<'a> Picture<'a> {
         self.element("line", &attributes, None, None)
     }
 
-    /// Letters, from `x` on, about it or up to it: `start`, `middle` or `end`.
+    /// Text that starts at `x`, is centred on it, or ends at it: `start`, `middle` or `end`.
     pub(super) fn text(
         &mut self,
         (x, y): (f64, f64),
@@ -137,7 +136,7 @@ impl<'a> Picture<'a> {
     }
 }
 
-/// The text without what no XML may hold, escaped or not.
+/// The text without characters that XML forbids even when escaped.
 fn fit(text: &str) -> Cow<'_, str> {
     let unfit = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
     match text.contains(unfit) {
@@ -146,7 +145,7 @@ fn fit(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Letters of a text that fit into so many pixels; a cut one ends with a dot.
+/// As much of a text as fits into so many pixels; a cut text ends with a dot.
 pub(super) fn cut(text: &str, width: f64) -> Cow<'_, str> {
     let room = (width / LETTER).max(0.0) as usize;
     match text.chars().count() <= room {
@@ -155,8 +154,8 @@ pub(super) fn cut(text: &str, width: f64) -> Cow<'_, str> {
     }
 }
 
-/// The widest of 1, 2 and 5 times powers of ten that divides a range into at least
-/// so many parts.
+/// The greatest step of 1, 2 or 5 times a power of ten that divides a range into at least so many
+/// parts.
 pub(super) fn step(range: f64, parts: f64) -> f64 {
     let most = (range / parts).max(f64::MIN_POSITIVE);
     let power = 10_f64.powf(most.log10().floor());

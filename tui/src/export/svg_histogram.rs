@@ -1,7 +1,7 @@
 //! The histograms of exclusive time as a picture: a panel for each point, the
 //! duration of a call on a logarithmic axis, calls upwards, percentiles marked.
 //!
-//! Of many points, those that took most time are drawn, and how many are not is said.
+//! Of many points, those that took most time are drawn; the number of others is shown.
 
 use std::io::{self, Write};
 
@@ -12,13 +12,13 @@ use crate::model::histogram::{Bar, log_bars};
 use crate::units;
 
 /// Panels of one picture.
-const MOST: usize = 24;
+const MAX_POINTS: usize = 24;
 const WIDTH: f64 = 960.0;
 const MARGIN: f64 = 16.0;
-/// For the counts.
+/// Room for the counts.
 const LEFT: f64 = 64.0;
 const TOP: f64 = 44.0;
-/// Of a panel; its title, its plot, its axis.
+/// Heights of a panel, its title, its plot and its axis.
 const PANEL: f64 = 224.0;
 const HEAD: f64 = 64.0;
 const PLOT: f64 = 120.0;
@@ -31,8 +31,8 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut shown: Vec<&Shown<'_>> =
         subject.points().iter().filter(|shown| shown.figures.is_used()).collect();
     shown.sort_by_key(|shown| std::cmp::Reverse(shown.figures.total().exclusive));
-    let left_out = shown.len().saturating_sub(MOST);
-    shown.truncate(MOST);
+    let left_out = shown.len().saturating_sub(MAX_POINTS);
+    shown.truncate(MAX_POINTS);
     let note = match left_out {
         0 => String::new(),
         n => format!("; {n} points that took less time are left out"),
@@ -51,7 +51,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     })
 }
 
-/// Where a duration in ticks lies on the axis.
+/// The axis of durations in ticks.
 struct Axis {
     low: f64,
     high: f64,
@@ -60,7 +60,7 @@ struct Axis {
 impl Axis {
     fn of(bars: &[Bar]) -> Option<Self> {
         let (first, last) = (bars.first()?, bars.last()?);
-        // The first bar takes in what is far below; it is drawn as wide as others.
+        // The first bar includes all below; it is drawn as wide as the others.
         let ratio = bars.get(1).map_or(2.0, |next| next.high / next.low);
         let low = first.high / ratio;
         Some(Self { low, high: last.high.max(low * 1.01) })
@@ -105,7 +105,7 @@ fn panel(
     decades(subject, picture, &axis, bottom)?;
     for bar in bars.iter().filter(|bar| bar.count > 0) {
         let (x, end) = (axis.x(bar.low), axis.x(bar.high));
-        // What is there can be seen.
+        // Even a small count is visible.
         let height = (PLOT * bar.count as f64 / most as f64).max(1.0);
         let title = format!(
             "{} to {}: {} calls, {} % of all up to here",
@@ -121,7 +121,7 @@ fn panel(
     marks(subject, picture, shown, &axis, (plot, bottom))
 }
 
-/// Lines and labels of the axis: every decade, and between them where there are few.
+/// Lines and labels of the axis: every decade, and steps between where there are few.
 fn decades(
     subject: &Subject<'_>,
     picture: &mut Picture<'_>,
@@ -147,7 +147,7 @@ fn decades(
     Ok(())
 }
 
-/// The percentiles. Labels that would lie on each other stand in lines of their own.
+/// The percentiles. Labels that would overlap get lines of their own.
 fn marks(
     subject: &Subject<'_>,
     picture: &mut Picture<'_>,
@@ -158,7 +158,7 @@ fn marks(
     let Some(values) = shown.figures.quantiles_at(MARKS.map(|(quantile, _)| quantile)) else {
         return Ok(());
     };
-    // From where on each line is free; the labels come from left to right.
+    // Where each line is free; labels come from left to right.
     let mut free = [LEFT; MARKS.len() - 1];
     for ((_, name), ticks) in MARKS.iter().zip(values) {
         let x = axis.x(ticks as f64);
@@ -222,7 +222,7 @@ mod tests {
             |_| true,
         );
         assert!(svg.contains("23 points that took less time are left out"), "{svg}");
-        assert_eq!(svg.matches(" calls, mean ").count(), MOST);
+        assert_eq!(svg.matches(" calls, mean ").count(), MAX_POINTS);
     }
 
     #[test]

@@ -1,6 +1,5 @@
-//! The roofline as a picture: operations per second over operations per byte, both
-//! logarithmic; the ceilings as lines and the points as circles, the larger the more
-//! time they took.
+//! The roofline as a picture: operations per second over operations per byte, both logarithmic;
+//! ceilings are lines, and points are circles, larger for more time.
 
 use std::io::{self, Write};
 
@@ -14,10 +13,10 @@ const LEFT: f64 = 76.0;
 const RIGHT: f64 = 176.0;
 const TOP: f64 = 76.0;
 const BOTTOM: f64 = 56.0;
-/// Points that are drawn, those that took most time; the others are counted.
-const MOST: usize = 40;
+/// Most points that are drawn, by their time; the others are counted.
+const MAX_POINTS: usize = 40;
 
-/// Writes the picture. `whose` are the dots, if there are any.
+/// Writes the picture. `whose` names the program of the dots, if any.
 pub fn write(
     ceilings: &Ceilings,
     dots: &[Dot],
@@ -26,8 +25,8 @@ pub fn write(
 ) -> io::Result<()> {
     let mut shown: Vec<&Dot> = dots.iter().filter(|dot| is_drawable(dot)).collect();
     shown.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-    let left_out = shown.len().saturating_sub(MOST);
-    shown.truncate(MOST);
+    let left_out = shown.len().saturating_sub(MAX_POINTS);
+    shown.truncate(MAX_POINTS);
     let axes = Axes::of(ceilings, &shown);
     let title = match whose {
         None => format!("Roofline of {}", ceilings.cpu),
@@ -65,12 +64,12 @@ pub fn write(
     })
 }
 
-/// Whether it has a place on logarithmic axes.
+/// Whether it can be drawn on logarithmic axes.
 fn is_drawable(dot: &Dot) -> bool {
     [dot.intensity, dot.flops_per_second].iter().all(|value| value.is_finite() && *value > 0.0)
 }
 
-/// Powers of ten that the axes go from and to.
+/// The ranges of the axes, as powers of ten.
 #[derive(Clone, Copy, Debug)]
 struct Axes {
     x: (f64, f64),
@@ -78,7 +77,7 @@ struct Axes {
 }
 
 impl Axes {
-    /// Around all dots, and the ridges of all ceilings.
+    /// The section around all dots and the ridges of all ceilings.
     fn of(ceilings: &Ceilings, dots: &[&Dot]) -> Self {
         let roof = &ceilings.alone;
         let xs =
@@ -101,7 +100,7 @@ impl Axes {
     }
 }
 
-/// The powers of ten around all of them.
+/// The powers of ten around all values.
 fn decades(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let logs: Vec<f64> = values.map(f64::log10).filter(|log| log.is_finite()).collect();
     let low = logs.iter().copied().fold(f64::INFINITY, f64::min);
@@ -142,11 +141,11 @@ fn roof(
     let lowest = 10_f64.powf(axes.y.0);
     let fastest = roof.bandwidths.iter().map(|b| b.bytes_per_second).fold(0.0, f64::max);
     let stroke = if dashes.is_some() { QUIET } else { "#1f2328" };
-    // What the line has a name of that is drawn already, so near that it would be on it.
+    // Names of lines that are drawn already; one so near would overlap.
     let mut labels: Vec<([(f64, f64); 2], String)> = Vec::new();
     for bandwidth in &roof.bandwidths {
         let rate = bandwidth.bytes_per_second;
-        // From the edge that it comes in by, left or below.
+        // It enters the picture at the left or the lower edge.
         let from = first.max(lowest / rate);
         let to = (roof.peak() / rate).min(last);
         if from >= to {
@@ -170,7 +169,7 @@ fn roof(
         let from = (flops.per_second / fastest).clamp(first, last);
         let y = axes.y(flops.per_second);
         picture.line((axes.x(from), y), (axes.x(last), y), stroke, dashes)?;
-        // Lines that lie on each other have one name.
+        // Overlapping lines share a name.
         let is_near = |other: f64| (axes.y(other) - y).abs() < FONT_SIZE;
         if dashes.is_some() && named.iter().any(|flops| is_near(flops.per_second)) {
             continue;
@@ -182,17 +181,17 @@ fn roof(
     Ok(())
 }
 
-/// How far a point is from the line through two others.
+/// The distance of a point from the line through two others.
 fn across([from, to]: [(f64, f64); 2], point: (f64, f64)) -> f64 {
     let (dx, dy) = (to.0 - from.0, to.1 - from.1);
     ((point.0 - from.0) * dy - (point.1 - from.1) * dx) / dx.hypot(dy).max(f64::MIN_POSITIVE)
 }
 
-/// Letters stand out of the lines that they lie on.
+/// A halo lets letters stand out from lines.
 const HALO: [(&str, &str); 3] =
     [("stroke", "#ffffff"), ("stroke-width", "3"), ("paint-order", "stroke")];
 
-/// Letters above the beginning of a line, as steep as it is.
+/// Text above the begin of a line, along its slope.
 fn along(
     picture: &mut Picture<'_>,
     [from, to]: [(f64, f64); 2],
@@ -215,7 +214,7 @@ fn mark(
     most: f64,
 ) -> io::Result<()> {
     let (x, y) = (axes.x(dot.intensity), axes.y(dot.flops_per_second));
-    // An area for the time, and never too small to be pointed at.
+    // The area stands for the time, but is never too small to point at.
     let radius = 4.0 + 8.0 * (dot.seconds / most).sqrt();
     let held = dot.limit(alone).map_or(String::new(), |limit| format!(", below {limit}"));
     let title = format!(
@@ -263,8 +262,8 @@ mod tests {
         Dot { label: label.into(), intensity, flops_per_second, seconds }
     }
 
-    /// A dot that has all that memory gives lies on its line; one with half of it as
-    /// far below at any intensity.
+    /// A dot that uses all of a memory's bandwidth lies on its line; one with half of it lies
+    /// equally far below at any intensity.
     #[test]
     fn dots_lie_where_their_rates_are() {
         let full = [0.05, 0.5].map(|intensity| dot("full", intensity, 20e9 * intensity, 1.0));

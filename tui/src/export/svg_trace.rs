@@ -1,9 +1,8 @@
 //! The last moments of every thread as a picture: a row for each level of regions,
 //! a colour for each of the points that take most of it, time from left to right.
 //!
-//! A bar is as pale as the thread was off the CPU in it. What is narrower than can
-//! be seen is drawn together, so that the picture is no larger for rings that hold
-//! more. What a ring no longer holds is hatched.
+//! A bar is paler, the more its thread was off the CPU. Bars too narrow to see are drawn as one, so
+//! that the picture does not grow with the rings. Time that a ring no longer holds is hatched.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -15,35 +14,35 @@ use crate::units;
 
 const WIDTH: f64 = 1280.0;
 const MARGIN: f64 = 14.0;
-/// For the names of threads.
+/// Room for the names of threads.
 const LEFT: f64 = 190.0;
-/// For the title and the axis.
+/// Room for the title and the axis.
 const TOP: f64 = 62.0;
-/// Of a row, and between threads.
+/// Height of a row, and of the gap between threads.
 const ROW: f64 = 15.0;
 const GAP: f64 = 7.0;
-/// Narrower bars are drawn together.
+/// Narrower bars are drawn as one.
 const NARROWEST: f64 = 0.6;
-/// About as many bars as a browser shows without delay; where there are many rows,
-/// wider ones are drawn together too.
-const MOST_BARS: f64 = 60_000.0;
-/// Opacity of what was never on a CPU.
+/// About as many bars as a browser shows without delay; where there are many rows, wider bars are
+/// drawn as one too.
+const MAX_BARS: f64 = 60_000.0;
+/// Opacity of a bar that was never on a CPU.
 const PALEST: f64 = 0.25;
-/// Between two strokes of a hatching.
+/// Distance of two strokes of a hatching.
 const STROKES: f64 = 6.0;
-/// Of a line of the legend.
+/// Height of a line of the legend.
 const LEGEND_ROW: f64 = 18.0;
 
-/// What is shown, nanoseconds, and where.
+/// The visible time, nanoseconds, and its place.
 struct Window {
     from: u64,
     to: u64,
-    /// Pixels; narrower bars are drawn together.
+    /// Pixels; narrower bars are drawn as one.
     narrowest: f64,
 }
 
 impl Window {
-    /// Half of the rings that have lost records hold all of it.
+    /// The window that half of the rings with lost records hold completely.
     fn of(subject: &Subject<'_>, tracks: &[Track]) -> Self {
         let slices = || tracks.iter().flat_map(|track| &track.slices);
         let taken = subject.whole_ns(subject.snapshot().elapsed_ticks);
@@ -57,7 +56,7 @@ impl Window {
         lost.sort_unstable();
         let from = lost.get(lost.len() / 2).copied().unwrap_or(first).max(first);
         let rows: usize = tracks.iter().map(levels).sum();
-        let narrowest = NARROWEST.max(rows as f64 * (WIDTH - LEFT - MARGIN) / MOST_BARS);
+        let narrowest = NARROWEST.max(rows as f64 * (WIDTH - LEFT - MARGIN) / MAX_BARS);
         Self { from: from.min(to.saturating_sub(1)), to: to.max(1), narrowest }
     }
 
@@ -139,7 +138,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     })
 }
 
-/// The points that take most of the window, with what they take.
+/// The points that take most of the window, with their time.
 fn legend(tracks: &[Track], window: &Window) -> Vec<(u32, u64)> {
     let mut taken: HashMap<u32, u64> = HashMap::new();
     for slice in tracks.iter().flat_map(|track| &track.slices) {
@@ -153,7 +152,7 @@ fn legend(tracks: &[Track], window: &Window) -> Vec<(u32, u64)> {
     taken
 }
 
-/// Where the names of the legend stand, and how high it is.
+/// The places of the legend's names, and its height.
 fn places(names: &[String]) -> (Vec<(f64, f64)>, f64) {
     let (mut x, mut y) = (MARGIN, 0.0);
     let mut places = Vec::new();
@@ -201,7 +200,7 @@ fn axis(picture: &mut Picture<'_>, window: &Window, bottom: f64) -> io::Result<(
     Ok(())
 }
 
-/// Strokes over the time that a ring holds no more.
+/// Strokes over the time that a ring has lost.
 fn lost(
     picture: &mut Picture<'_>,
     track: &Track,
@@ -226,7 +225,7 @@ fn lost(
     picture.element("path", &[("d", &path), ("class", "lost")], None, Some(&title))
 }
 
-/// What is seen of a level, from left to right.
+/// The visible bars of a level, from left to right.
 fn bars<'a>(track: &'a Track, window: &Window, level: usize) -> Vec<Bar<'a>> {
     let mut bars: Vec<Bar<'a>> = Vec::new();
     let seen = |slice: &&Slice| {
@@ -236,7 +235,7 @@ fn bars<'a>(track: &'a Track, window: &Window, level: usize) -> Vec<Bar<'a>> {
         let (x, end) = (window.x(slice.start_ns), window.x(slice.end_ns));
         let is_narrow = |from: f64, to: f64| to - from < window.narrowest;
         match bars.last_mut() {
-            // Until what they take together can be seen.
+            // Until they are visible together.
             Some(last)
                 if is_narrow(x, end) && is_narrow(last.x, last.end) && is_narrow(last.x, x) =>
             {
@@ -255,7 +254,7 @@ impl Bar<'_> {
         let mut taken: HashMap<u32, u64> = HashMap::new();
         for slice in &self.slices {
             let of_point = taken.entry(slice.region.point).or_default();
-            // What took no time that can be told was there too.
+            // Regions without measurable time count too.
             *of_point = of_point.saturating_add((slice.end_ns - slice.start_ns).max(1));
         }
         let most = taken.into_iter().max_by_key(|(id, ns)| (*ns, std::cmp::Reverse(*id)));
@@ -283,7 +282,7 @@ fn draw(
     let width = (bar.end - bar.x).max(NARROWEST);
     let colour = colours.get(&point).copied().unwrap_or(OTHERS);
     picture.bar((bar.x, y), (width, ROW - 1.0), colour, opacity, &title)?;
-    // A name that is cut to a letter or two says nothing.
+    // A name cut to a letter or two says nothing.
     if width > 5.0 * LETTER {
         let ink = if opacity > 0.6 { "#ffffff" } else { "#1f2328" };
         let baseline = y + (ROW - 1.0 + FONT_SIZE) / 2.0 - 2.0;

@@ -13,8 +13,8 @@ use crate::units::{Scale, Unit};
 /// The longest name that is not cut.
 const NAME_MAX: usize = 48;
 
-/// The head line and the table of these points in these columns, as the screen shows
-/// them, with `interval` between two polls.
+/// The head line and the table of these points in these columns, like on the screen, with
+/// `interval` between two polls.
 pub fn render(
     model: &Model,
     rows: &[&Figures],
@@ -56,7 +56,7 @@ pub fn render(
     let grid = grid_of(columns.iter().map(|column| (column.spec(), width(column))), None, '~');
     let _ = writeln!(out, "{}", grid.titles());
     let cell = |column: &Column, row: &Figures| match column {
-        // Names that begin alike differ in their ends.
+        // Names with the same begin differ at their ends.
         Column::Name => text::cut_middle(&column.text(row, &scale), name_width, '~'),
         column => column.text(row, &scale),
     };
@@ -69,7 +69,8 @@ pub fn render(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::columns::{Sorting, There};
+    use crate::columns::There;
+    use crate::columns::sorting::Sorting;
     use crate::snapshot::{ClockKind, Loss, ProcessState};
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;

@@ -1,6 +1,5 @@
-//! The regions that the rings hold, as traces have them: a track for every thread
-//! and for its tasks, on which regions lie properly in each other, in nanoseconds
-//! since the segment was created.
+//! The rings' regions as tracks of a trace: one for every thread and one for its tasks, with
+//! properly nested regions, in nanoseconds since the segment was created.
 //!
 //! ```text
 //! main     level 0   [work............]
@@ -8,27 +7,26 @@
 //! main, tasks 1      [poll]      [poll]
 //! ```
 //!
-//! Tasks have tracks of their own since what they do is not nested in what their
-//! thread does, and so have devices. Records may be of any bytes: a region that lies across the end of
-//! another is cut where the other ends, so that no reader sees a thing that cannot
-//! be.
+//! Tasks and devices have tracks of their own, since their regions are not nested in their
+//! thread's. Records may have any bytes: a region that overlaps another's end is cut there, so that
+//! readers never see impossible nesting.
 
 use super::Subject;
 use crate::model::timeline::{Region, Timeline, Track as Thread};
 use crate::snapshot::Lane;
 
-/// What happened on one thread, or in tasks of it that followed on each other.
+/// One thread, or tasks of it that followed each other.
 #[derive(Debug)]
 pub(super) struct Track {
     /// The thread.
     pub(super) lane: Lane,
     /// 0 for the thread itself, else the number of the strand of its tasks or devices.
     pub(super) strand: u32,
-    /// Number of the device among those of the thread, if it is one's.
+    /// Number of the device among the thread's, if it is a device.
     pub(super) device: Option<u32>,
-    /// In the order of their begins; what lies inside comes after what is around it.
+    /// In the order of their begins; outer slices come before inner ones.
     pub(super) slices: Vec<Slice>,
-    /// Records that the ring holds no more, of the thread itself, and until when.
+    /// The thread's own records that the ring has lost, and until when.
     pub(super) lost: Option<Lost>,
 }
 
@@ -46,7 +44,7 @@ pub(super) struct Lost {
 pub(super) struct Slice {
     /// As it was recorded.
     pub(super) region: Region,
-    /// How many slices of the track are around it.
+    /// The number of enclosing slices.
     pub(super) level: usize,
     /// Begin, nanoseconds.
     pub(super) start_ns: u64,
@@ -54,14 +52,14 @@ pub(super) struct Slice {
     pub(super) end_ns: u64,
 }
 
-/// What a slice tells of the CPU.
+/// Whether a slice was on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cpu {
-    /// All of its own time was spent on one.
+    /// All of its own time was on a CPU.
     On,
     /// Some of its own time, nanoseconds, was not.
     Off(u64),
-    /// Regions inside it are lost, so that nobody knows.
+    /// Unknown, since regions inside it are lost.
     Unknown,
     /// It is a device's time.
     Device,
@@ -127,8 +125,7 @@ impl Track {
     }
 }
 
-/// The tracks of a subject, of its points alone. A thread without any has one where
-/// it lost records or runs.
+/// The tracks of a subject's points. A thread without any has one if it lost records or runs.
 pub(super) fn tracks(subject: &Subject<'_>) -> Vec<Track> {
     let timeline = Timeline::of(subject.snapshot(), None);
     timeline.tracks.iter().flat_map(|thread| of_thread(subject, thread)).collect()
@@ -160,7 +157,7 @@ fn of_thread(subject: &Subject<'_>, thread: &Thread) -> Vec<Track> {
 /// The slices of regions in the order of their begins.
 fn nested(subject: &Subject<'_>, regions: &[(u32, Region)]) -> Vec<Slice> {
     let mut slices: Vec<Slice> = Vec::with_capacity(regions.len());
-    // Places of the slices around the next one, with their depths.
+    // Places of the slices that enclose the next one, with their depths.
     let mut open: Vec<(usize, u32)> = Vec::new();
     for (depth, region) in regions {
         let start_ns = subject.whole_ns(region.start);
@@ -172,7 +169,7 @@ fn nested(subject: &Subject<'_>, regions: &[(u32, Region)]) -> Vec<Slice> {
             outer.end_ns = outer.end_ns.min(start_ns);
             open.pop();
         }
-        // What is around it may have been cut.
+        // An enclosing slice may have been cut.
         let most = open.last().map_or(u64::MAX, |&(last, _)| slices[last].end_ns);
         let end_ns = subject.whole_ns(region.end).min(most);
         let start_ns = start_ns.min(end_ns);
@@ -205,8 +202,8 @@ pub(super) mod tests {
         Record { lane, point, start, span, exclusive: exclusive_us * US, depth, context }
     }
 
-    /// Two threads, a task of one of them, time off the CPU, lost records, and a
-    /// region of which the inside is not known.
+    /// Two threads, a task of one of them, time off the CPU, lost records, and a region with
+    /// unknown content.
     pub(in crate::export) fn snapshot() -> Snapshot {
         let mut snapshot = Synthetic::new().poll().unwrap();
         snapshot.records = vec![
@@ -256,7 +253,7 @@ pub(super) mod tests {
                 "packer: ",
             ]
         );
-        // What is around them does not pass; they stay where they were.
+        // Their enclosing regions do not pass; they stay where they were.
         assert_eq!(told(snapshot(), |id| id == 2)[0], "main: +2@100 -2@140");
     }
 
@@ -291,8 +288,8 @@ pub(super) mod tests {
         assert_eq!(words(&tracks[0]), ["on-cpu", "on-cpu", "off-cpu"]);
     }
 
-    /// Whatever a damaged file says, no slice ends outside of what is around it, and
-    /// time never runs backwards.
+    /// Whatever a damaged file says, no slice ends outside of its enclosing one, and time never
+    /// runs backwards.
     #[test]
     fn nonsense_comes_out_nested() {
         let mut seed = 1_u64;

@@ -1,9 +1,8 @@
-//! The one door for files that people name, on the command line or in a variable.
+//! Opens all files that people name, on the command line or in a variable.
 //!
-//! A name may lead to anything: a device without an end, a pipe that nobody writes to, a
-//! sparse file of terabytes. So only regular files are opened, standard input by `-`; what
-//! a file is shows in its first bytes, before the rest is read; and there is a cap on
-//! everything that is kept in memory.
+//! A name may lead to anything: an endless device, a pipe without a writer, a sparse file of
+//! terabytes. So only regular files are opened, and standard input by `-`. The first bytes show
+//! what a file is, before the rest is read, and everything that is kept in memory has a limit.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -16,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 pub const MAX_BYTES: u64 = 512 << 20;
 /// The name of standard input.
 pub const STDIN: &str = "-";
-/// First bytes that are looked at to find out what a file is.
+/// First bytes that show what a file is.
 pub const START: usize = 64;
 
 /// Something that a person named, open for reading.
@@ -24,13 +23,13 @@ pub const START: usize = 64;
 pub enum Input {
     /// A regular file.
     File(File),
-    /// What came through standard input, where that is no file.
+    /// The bytes of standard input, where that is no file.
     Stdin(Arc<[u8]>),
 }
 
 impl Input {
-    /// Opens a regular file, or standard input by `-`. Of standard input no more is read
-    /// than its first bytes unless `is_known` admits them.
+    /// Opens a regular file, or standard input by `-`. Only the first bytes of standard input are
+    /// read unless `is_known` accepts them.
     ///
     /// # Errors
     ///
@@ -44,7 +43,7 @@ impl Input {
         if file.metadata()?.is_file() {
             return Ok(Self::File(file));
         }
-        // What came through a pipe comes only once, and several readers may name it.
+        // A pipe can be read only once, and several readers may name it.
         static READ: OnceLock<Arc<[u8]>> = OnceLock::new();
         if let Some(read) = READ.get() {
             return Ok(Self::Stdin(Arc::clone(read)));
@@ -61,7 +60,7 @@ impl Input {
     ///
     /// # Errors
     ///
-    /// The file cannot be read.
+    /// If the file cannot be read.
     pub fn start(&self) -> io::Result<Vec<u8>> {
         match self {
             Self::Stdin(bytes) => Ok(bytes[..bytes.len().min(START)].to_vec()),
@@ -73,7 +72,7 @@ impl Input {
     ///
     /// # Errors
     ///
-    /// It is more, or cannot be read.
+    /// If it is longer, or cannot be read.
     pub fn bytes(&self) -> io::Result<Arc<[u8]>> {
         match self {
             Self::Stdin(bytes) => Ok(Arc::clone(bytes)),
@@ -86,23 +85,22 @@ impl Input {
 ///
 /// # Errors
 ///
-/// Also if the name leads to something else: a pipe would wait for a writer, and a device
-/// has no end.
+/// Also if it is something else: a pipe would wait for a writer, and a device has no end.
 pub fn file(path: &Path) -> io::Result<File> {
-    // Opening a device can change it, so it is looked at before.
+    // Opening a device can change it, so check first.
     check_regular(&std::fs::metadata(path)?)?;
-    // Without waiting, should it be a pipe by now.
+    // Without waiting, in case it is a pipe by now.
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     check_regular(&file.metadata()?)?;
     Ok(file)
 }
 
-/// Admits regular files alone.
+/// Refuses anything but regular files.
 ///
 /// # Errors
 ///
-/// It is something else, which the message names.
+/// If it is something else, which the message names.
 pub fn check_regular(about: &Metadata) -> io::Result<()> {
     let kind = about.file_type();
     let found = match () {
@@ -116,11 +114,11 @@ pub fn check_regular(about: &Metadata) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
-/// Reads a regular file of at most so many bytes.
+/// Reads a regular file up to a limit.
 ///
 /// # Errors
 ///
-/// It has more, is no regular file, or cannot be read.
+/// If it is longer, no regular file, or cannot be read.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     whole(&file(path)?, most)
 }
@@ -147,7 +145,7 @@ fn too_long(most: u64) -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, format!("expected at most {most}, found more"))
 }
 
-/// Reads a file from its beginning, wherever others have read it to.
+/// Reads a file from its beginning, independent of its shared position.
 struct At<'a> {
     file: &'a File,
     offset: u64,

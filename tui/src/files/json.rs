@@ -1,5 +1,5 @@
-//! Snapshot files: versioned JSON, compressed where the name ends in `.zst`,
-//! written whole or not at all. docs/snapshot-format.md tells of each field.
+//! Snapshot files: versioned JSON, compressed where the name ends in `.zst`, written whole or not
+//! at all. docs/snapshot-format.md describes each field.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -8,19 +8,19 @@ use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
 
 use super::Refusal;
+use super::atomic_file;
+pub use super::atomic_file::{Overwrite, WriteError};
 use super::input;
-use super::packed;
-use super::whole;
-pub use super::whole::{Overwrite, WriteError};
+use super::zstd_file;
 use crate::snapshot::{FORMAT, Snapshot, VERSION};
 use crate::text::clean;
 
-/// Writes the snapshot to `path`, whole or not at all; see [`whole::write`]. With a
+/// Writes the snapshot to `path`, whole or not at all; see [`atomic_file::write`]. With a
 /// name that ends in `.zst` it is compressed.
 pub fn write(snapshot: &Snapshot, path: &Path, overwrite: Overwrite) -> Result<(), WriteError> {
-    whole::write(path, overwrite, |out| {
-        if packed::is_named(path) {
-            packed::write(out, |out| print(snapshot, out))
+    atomic_file::write(path, overwrite, |out| {
+        if zstd_file::is_named(path) {
+            zstd_file::write(out, |out| print(snapshot, out))
         } else {
             print(snapshot, out)
         }
@@ -32,7 +32,7 @@ fn print(snapshot: &Snapshot, mut out: impl Write) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// What every version of the file says of itself.
+/// The fields that every version has.
 #[derive(Deserialize)]
 struct Label {
     format: String,
@@ -59,17 +59,17 @@ pub fn unreadable(path: &Path, error: io::Error) -> anyhow::Error {
     }
 }
 
-/// Reads what a snapshot file holds, compressed or not.
+/// Parses a snapshot file, compressed or not.
 pub fn parse(bytes: &[u8]) -> Result<Snapshot> {
-    if packed::is_packed(bytes) {
-        return parse_packed(packed::unpack(bytes)?);
+    if zstd_file::is_compressed(bytes) {
+        return parse_compressed(zstd_file::unpack(bytes)?);
     }
     parse_text(bytes)
 }
 
-/// The same of a compressed one that was begun to be unpacked.
-pub fn parse_packed(packed: packed::Packed<'_>) -> Result<Snapshot> {
-    // Judged by its start, before memory is taken for all of it.
+/// Parses a compressed snapshot file whose start has been unpacked.
+pub fn parse_compressed(packed: zstd_file::Compressed<'_>) -> Result<Snapshot> {
+    // Check its start before taking memory for all of it.
     match packed.start().trim_ascii_start().first() {
         Some(b'{') | None => parse_text(&packed.text()?),
         Some(_) => Err(anyhow!(
@@ -80,7 +80,7 @@ pub fn parse_packed(packed: packed::Packed<'_>) -> Result<Snapshot> {
 }
 
 fn parse_text(text: &[u8]) -> Result<Snapshot> {
-    // A file that is as it should be is read once.
+    // A valid file is parsed only once.
     let whole = serde_json::from_slice::<Snapshot>(text);
     if let Ok(snapshot) = &whole
         && (snapshot.format.as_str(), snapshot.version) == (FORMAT, VERSION)
@@ -106,12 +106,12 @@ fn parse_text(text: &[u8]) -> Result<Snapshot> {
     whole.map_err(explain)
 }
 
-/// What is wrong with a text. It may quote it, whatever stands there.
+/// What is wrong with a text. It may quote any of it.
 pub(crate) fn words(error: &serde_json::Error) -> String {
     clean(&error.to_string()).into_owned()
 }
 
-/// Says whether the file ends early or is something else altogether.
+/// Says whether the file ends early or is something else.
 fn explain(error: serde_json::Error) -> anyhow::Error {
     use serde_json::error::Category;
     match error.classify() {

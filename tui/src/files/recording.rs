@@ -28,11 +28,11 @@ use delta::Delta;
 pub use reader::{Moment, Recording};
 pub use writer::Writer;
 
-/// What a recording begins with. A byte that is no text, and a line's end that copying
-/// as text would change.
+/// What a recording begins with: a byte that is no text, and line ends that a copy as text would
+/// change.
 pub const MAGIC: [u8; 8] = *b"\x89PFPREC\n";
-/// The version of the format. A file of another major version is refused; one of a
-/// later minor version has more than this program knows of, and nothing else.
+/// The version of the format. A file of another major version is refused; a file of a later minor
+/// version only adds to what this program knows.
 pub const VERSION: [u16; 2] = [1, 0];
 /// Bytes of the header of a file of this version.
 pub const FILE_HEADER: usize = 32;
@@ -43,8 +43,8 @@ pub const FRAME_HEADER: usize = 64;
 const FRAME: [u8; 4] = *b"FRAM";
 /// Level of Zstandard: the library's own middle between time and size.
 const LEVEL: i32 = 3;
-/// Most bytes that a part of a frame unfolds into, or has in the file: a small file could
-/// otherwise ask for more memory than any machine has.
+/// Most bytes of a part of a frame, packed or unpacked: otherwise a small file could ask for more
+/// memory than any machine has.
 const LIMIT: u32 = MAX_BYTES as u32;
 
 /// What stands at the beginning of a file.
@@ -54,12 +54,12 @@ pub struct FileHeader {
     pub version: [u16; 2],
     /// Bytes up to the first frame.
     pub bytes: u32,
-    /// Time between two snapshots that was asked for, nanoseconds.
+    /// The requested time between two snapshots, nanoseconds.
     pub interval_ns: u64,
 }
 
 impl FileHeader {
-    /// Of a file that is written by this program.
+    /// A header for a new file.
     pub fn new(interval_ns: u64) -> Self {
         Self { version: VERSION, bytes: FILE_HEADER as u32, interval_ns }
     }
@@ -94,7 +94,7 @@ impl FileHeader {
                 bytes.len()
             );
         };
-        // Before the checksum: where that lies is the version's business.
+        // Before the checksum, whose place depends on the version.
         let version = [u16_at(bytes, 8), u16_at(bytes, 10)];
         if version[0] != VERSION[0] {
             let advice = if version[0] > VERSION[0] { "use a newer" } else { "use an older" };
@@ -129,8 +129,8 @@ pub struct FrameHeader {
     pub taken_unix_ns: u64,
     /// Its age, ticks since the segment was created.
     pub elapsed_ticks: u64,
-    /// How long after the first snapshot it was taken, nanoseconds, by a clock that nobody
-    /// sets; 0 throughout in older files.
+    /// Time since the first snapshot, nanoseconds, by a monotonic clock; 0 throughout in older
+    /// files.
     pub since_first_ns: u64,
     snapshot: Part,
     events: Part,
@@ -173,7 +173,7 @@ impl FrameHeader {
         bytes
     }
 
-    /// Reads a header; none if these bytes are none.
+    /// Reads a header; none if these bytes are no header.
     pub fn decode(bytes: &[u8; FRAME_HEADER]) -> Option<Self> {
         let part = |at| Part { packed: u32_at(bytes, at), whole: u32_at(bytes, at + 4) };
         let header = Self {
@@ -195,7 +195,7 @@ impl FrameHeader {
         is_whole.then_some(header)
     }
 
-    /// Whether this payload is the frame's, whole and as it was written.
+    /// Whether this payload belongs to the frame and is undamaged.
     pub fn fits(&self, payload: &[u8]) -> bool {
         payload.len() as u64 == self.payload() && crc32fast::hash(payload) == self.sum
     }
@@ -210,11 +210,11 @@ impl FrameHeader {
         read_text(&text, None)
     }
 
-    /// The snapshot of a frame that is no key, from that of its key.
+    /// The snapshot of a frame that is no key, given its key's snapshot.
     ///
     /// # Errors
     ///
-    /// As of [`Self::snapshot`].
+    /// Like [`Self::snapshot`].
     pub fn snapshot_from(&self, payload: &[u8], key: &Snapshot) -> Result<Snapshot> {
         let text = unpack(self.snapshot_part(payload)?, self.snapshot.whole)?;
         read_text(&text, Some(key))
@@ -224,7 +224,7 @@ impl FrameHeader {
     ///
     /// # Errors
     ///
-    /// As of [`Self::snapshot`].
+    /// Like [`Self::snapshot`].
     pub fn events(&self, payload: &[u8]) -> Result<Vec<Drained>> {
         if !self.has_events() {
             return Ok(Vec::new());
@@ -248,7 +248,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// One that has made none.
+    /// A new encoder.
     ///
     /// # Errors
     ///
@@ -257,14 +257,13 @@ impl Encoder {
         Ok(Self { packer: zstd::bulk::Compressor::new(LEVEL)?, text: Vec::new() })
     }
 
-    /// A frame of a snapshot, header and all, with its number and how long after the first
-    /// one it was taken: as what is different from `key`, which
-    /// was taken so many frames ago, or by itself. The snapshot's own records stay out.
-    /// Returns as well how many of its bytes are the snapshot's.
+    /// Makes the frame of a snapshot, header included. With `key`, which was taken so many frames
+    /// ago, it holds the differences from that. The snapshot's own records stay out. Also returns
+    /// how many of its bytes are the snapshot's.
     ///
     /// # Errors
     ///
-    /// If it is greater than a frame may be.
+    /// If it is larger than a frame may be.
     pub fn frame(
         &mut self,
         (number, since_first_ns): (u64, u64),
@@ -312,7 +311,7 @@ impl Encoder {
     }
 }
 
-/// Writes a snapshot without its records: whole, or what is different in it from another one.
+/// Writes a snapshot without its records, or its differences from another one.
 pub(crate) fn write_text(
     snapshot: &Snapshot,
     key: Option<&Snapshot>,
@@ -329,7 +328,7 @@ pub(crate) fn write_text(
     Ok(())
 }
 
-/// The snapshot that [`write_text`] has written, from the same other one.
+/// Reads the snapshot that [`write_text`] has written, given the same other one.
 ///
 /// # Errors
 ///
@@ -344,12 +343,12 @@ pub(crate) fn read_text(text: &[u8], key: Option<&Snapshot>) -> Result<Snapshot>
     }
 }
 
-/// What a text says, or why it says nothing.
+/// Parses a text, or says why it cannot be parsed.
 fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T> {
     serde_json::from_slice(text).map_err(|error| anyhow!(json::words(&error)))
 }
 
-/// What was packed; memory is taken as it unfolds, not as a header says.
+/// Unpacks bytes; memory is taken as they unpack, not as a header says.
 fn unpack(packed: &[u8], whole: u32) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     zstd::stream::read::Decoder::with_buffer(packed)

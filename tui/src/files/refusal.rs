@@ -4,11 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A reason that scripts may want to tell from others; each has an exit
-/// status of its own.
+/// A reason that matters to scripts; each has its own exit status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
-    /// There is no process to watch, or not the one asked for.
+    /// There is no process to watch, or not the wanted one.
     NoTarget(String),
     /// The process is there, but this user may not watch it.
     Permission(String),

@@ -1,6 +1,6 @@
-//! What a person chooses of a table.
+//! The user's choices for a table.
 
-/// What the rows of a table are sorted by.
+/// The order of a table's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sorted {
     /// Key of the column.
@@ -12,31 +12,30 @@ pub struct Sorted {
 /// A column without its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heading {
-    /// By which it is named.
+    /// Its name.
     pub key: &'static str,
-    /// What stands over it.
+    /// Its title.
     pub title: &'static str,
     /// What it shows, in a few words.
     pub meaning: &'static str,
     /// The table always has it.
     pub stays: bool,
-    /// Whether its rows are sorted greatest first at first; none where they cannot be sorted.
+    /// Whether sorting by it begins greatest first; none where it cannot be sorted by.
     pub sorts: Option<bool>,
 }
 
-/// What a person chooses of a table: its columns from left to right, and what its rows are
-/// sorted by.
+/// The user's choices for a table: its columns from left to right, and its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
-    /// All columns in the order in which they can be chosen, and whether the table has them.
+    /// All columns in the order of the menu, and whether the table has them.
     columns: Vec<(Heading, bool)>,
     sorted: Sorted,
-    /// What it has unless somebody chooses.
+    /// The defaults.
     usual: (Vec<&'static str>, Sorted),
 }
 
 impl Chosen {
-    /// The table of these columns first, which is sorted by one of them.
+    /// The first choices: these columns, sorted by one of them.
     pub fn new(all: &[Heading], shown: &[&'static str], key: &'static str) -> Self {
         let descending = |it: &&Heading| it.key == key;
         let descending = all.iter().find(descending).and_then(|it| it.sorts).unwrap_or(true);
@@ -54,7 +53,7 @@ impl Chosen {
         }
         let place =
             |(heading, _): &(Heading, bool)| keys.iter().position(|key| *key == heading.key);
-        // What stays without being named comes first.
+        // Fixed columns that are not named come first.
         self.columns.sort_by_key(|column| match (column.1, place(column)) {
             (true, None) => (0, 0),
             (true, Some(place)) => (1, place),
@@ -62,7 +61,7 @@ impl Chosen {
         });
     }
 
-    /// All columns, in the order in which they can be chosen, and whether the table has them.
+    /// All columns in the order of the menu, and whether the table has them.
     pub fn columns(&self) -> impl Iterator<Item = (Heading, bool)> + Clone {
         self.columns.iter().copied()
     }
@@ -78,7 +77,7 @@ impl Chosen {
         self.columns.iter().any(|(heading, is_shown)| *is_shown && heading.key == key)
     }
 
-    /// Whether nobody has chosen other columns.
+    /// Whether the columns are the default ones.
     pub fn is_usual(&self) -> bool {
         self.shown() == self.usual.0
     }
@@ -93,7 +92,7 @@ impl Chosen {
         self.columns.iter().any(|(heading, _)| heading.key == key && heading.sorts.is_some())
     }
 
-    /// Sorts by a column, in its natural direction or the one that is asked for.
+    /// Sorts by a column, in its natural direction or a given one.
     pub fn sort_by(&mut self, key: &str, descending: Option<bool>) {
         let column = self.columns.iter().map(|(heading, _)| heading).find(|it| it.key == key);
         if let Some((key, natural)) = column.and_then(|it| Some((it.key, it.sorts?))) {
@@ -107,7 +106,7 @@ impl Chosen {
         self.sort_by(key, same.then_some(!self.sorted.descending));
     }
 
-    /// Puts a column into the table, or takes it out. Without some nobody knows what a row is.
+    /// Puts a column into the table, or takes it out. Fixed columns, which identify a row, stay.
     pub fn check(&mut self, key: &str) {
         let column = self.columns.iter_mut().find(|(heading, _)| heading.key == key);
         if let Some((_, is_shown)) = column.filter(|(heading, _)| !heading.stays) {
@@ -115,8 +114,8 @@ impl Chosen {
         }
     }
 
-    /// Moves a column to the left or the right of its neighbour among those on offer. The first
-    /// stays where it is: the cursor is drawn in it.
+    /// Moves a column past its neighbour among the offered ones. The first column stays first,
+    /// since the cursor is drawn in it.
     pub fn move_column(&mut self, key: &str, right: bool, is_offered: &dyn Fn(&str) -> bool) {
         let places = (0..self.columns.len()).filter(|at| is_offered(self.columns[*at].0.key));
         let places: Vec<usize> = places.collect();
@@ -129,7 +128,7 @@ impl Chosen {
         }
     }
 
-    /// What was chosen and is not usual: the columns, and the sorting.
+    /// The choices that differ from the defaults: columns and order.
     pub fn own(&self) -> (Option<Vec<&'static str>>, Option<Sorted>) {
         let columns = (!self.is_usual()).then(|| self.shown());
         (columns, (self.sorted != self.usual.1).then_some(self.sorted))

@@ -1,18 +1,19 @@
-//! Tables as they are declared: a list of columns, each with all that is known of it. From its
-//! kind follow how its cells are written, filtered, exported, sorted and summed.
+//! Declared tables: lists of columns, each with everything about it. Its kind decides how its cells
+//! are written, filtered, exported, sorted and summed.
 
 use std::cmp::Ordering;
 
-use super::{Chosen, Grid, Heading, Sorted};
+use super::cells::Grid;
+use super::chosen::{Chosen, Heading, Sorted};
 use crate::text;
 use crate::units::{self, NONE, Scale, Unit};
 
-/// What the cells of a column hold, and with that how they are written.
+/// The kind of a column's cells, and so how they are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Words.
     Text,
-    /// A picture, of use on the screen alone.
+    /// A picture, for the screen only.
     Picture,
     /// A share, written in per cent.
     Share,
@@ -20,7 +21,7 @@ pub enum Kind {
     Time,
     /// A sum of such times, in ticks.
     Sum,
-    /// How often something happened.
+    /// A count of events.
     Count,
     /// A number that is written in full.
     Whole,
@@ -28,9 +29,9 @@ pub enum Kind {
     Rate,
     /// A probability.
     Odds,
-    /// How a share has changed, in points of a percentage.
+    /// The change of a share, in percentage points.
     Points,
-    /// A change as a share of what was before.
+    /// A relative change.
     Change,
 }
 
@@ -54,8 +55,7 @@ impl Kind {
         }
     }
 
-    /// Less is less; of a change it is the size that counts. What has no figure is less than
-    /// every figure.
+    /// The value to sort by: changes by their size; a missing figure is less than every figure.
     fn order(self, value: Option<f64>) -> f64 {
         let size = |value: f64| match self {
             Self::Points | Self::Change => value.abs(),
@@ -65,9 +65,9 @@ impl Kind {
     }
 }
 
-/// What the cells of a table are written with.
+/// What is needed to write the cells of a table.
 pub(crate) trait Written {
-    /// How ticks are shown; where there are none, times are seconds.
+    /// How ticks are shown; without ticks, times are seconds.
     fn scale(&self) -> Scale {
         Scale { ticks_per_second: 1.0, unit: Unit::Time }
     }
@@ -79,24 +79,24 @@ impl Written for Scale {
     }
 }
 
-/// Declares the columns of a table: key, title, width, kind with the figure or, of
-/// [`Kind::Text`], the words of a row, what else is to be known of it, and what it shows.
+/// Declares the columns of a table: key, title, width, kind with the figure of a row (or its words,
+/// for [`Kind::Text`]), further properties, and what it shows.
 macro_rules! table {
     (
         $row:ty, $with:ty;
         $($key:expr, $title:expr, $width:expr, $kind:ident($of:expr)
             $(.$more:ident($($argument:expr),*))*, $meaning:expr;)*
     ) => {
-        $crate::grid::Table(&[$(
-            $crate::grid::table!(@column $row, $with; $key, $title, $width, $kind, $of, $meaning)
+        $crate::grid::table::Table(&[$(
+            $crate::grid::table::table!(@column $row, $with; $key, $title, $width, $kind, $of, $meaning)
                 $(.$more($($argument),*))*,
         )*])
     };
     (@column $row:ty, $with:ty; $key:expr, $title:expr, $width:expr, Text, $of:expr, $meaning:expr) => {
-        $crate::grid::Column::<$row, $with>::words($key, $title, $width, $of, $meaning)
+        $crate::grid::table::Column::<$row, $with>::words($key, $title, $width, $of, $meaning)
     };
     (@column $row:ty, $with:ty; $key:expr, $title:expr, $width:expr, $kind:ident, $of:expr, $meaning:expr) => {{
-        use $crate::grid::{Column, Kind};
+        use $crate::grid::table::{Column, Kind};
         Column::<$row, $with>::new($key, $title, $width, Kind::$kind, $of, $meaning)
     }};
 }
@@ -106,27 +106,27 @@ pub(crate) use table;
 pub(crate) struct Column<R: 'static, C: 'static> {
     pub(crate) heading: Heading,
     pub(crate) kind: Kind,
-    /// Columns of the screen at least, and at most where there is room.
+    /// Its least and greatest width on the screen.
     pub(crate) width: (usize, usize),
     pub(crate) is_left: bool,
     /// Long cells are cut at their end.
     cuts_end: bool,
-    /// Where room is short, those with the greatest go first.
+    /// Where room is short, columns with the greatest rank go first.
     rank: u8,
     is_usual: bool,
     /// Its name in CSV and JSON, without the unit of times.
     pub(crate) exported: &'static str,
-    /// The sum of all rows says something.
+    /// Whether the sum of all rows makes sense.
     pub(crate) is_summed: bool,
     value: fn(&R, &C) -> Option<f64>,
-    /// Where the kind does not say it.
+    /// Its text, where the kind does not define it.
     text: Option<fn(&R, &C) -> String>,
-    /// Where it is not that of the figures, or of the words.
+    /// Its order, if it is not by figures or words.
     order: Option<fn(&R, &R) -> Ordering>,
 }
 
 impl<R, C: Written> Column<R, C> {
-    /// A column of figures, which end at the right. Rows are sorted by it the greatest first.
+    /// A column of figures, which end at the right. Sorting by it begins greatest first.
     pub(crate) const fn new(
         key: &'static str,
         title: &'static str,
@@ -156,7 +156,7 @@ impl<R, C: Written> Column<R, C> {
         }
     }
 
-    /// A column of words, which begin at the left. Rows are sorted by it the least first.
+    /// A column of words, which begin at the left. Sorting by it begins least first.
     pub(crate) const fn words(
         key: &'static str,
         title: &'static str,
@@ -170,7 +170,7 @@ impl<R, C: Written> Column<R, C> {
             .least()
     }
 
-    /// Its cells begin at the left, and take up to so many columns where there is room.
+    /// Its cells begin at the left; it may grow to a width.
     pub(crate) const fn left(mut self, most: usize) -> Self {
         self.is_left = true;
         self.width.1 = most;
@@ -183,7 +183,7 @@ impl<R, C: Written> Column<R, C> {
         self
     }
 
-    /// Cells that are too long are cut at their end, where names are cut in the middle.
+    /// Its long cells are cut at their end, and not in the middle like names.
     pub(crate) const fn cut(mut self) -> Self {
         self.cuts_end = true;
         self
@@ -201,31 +201,31 @@ impl<R, C: Written> Column<R, C> {
         self
     }
 
-    /// The table has it only if somebody chooses it.
+    /// The table has it only if the user chooses it.
     pub(crate) const fn spare(mut self) -> Self {
         self.is_usual = false;
         self
     }
 
-    /// Its cells are written like this.
+    /// Sets how its cells are written.
     pub(crate) const fn text(mut self, text: fn(&R, &C) -> String) -> Self {
         self.text = Some(text);
         self
     }
 
-    /// Rows are sorted by it like this, the least first.
+    /// Sets how rows are sorted by it, least first.
     pub(crate) const fn order(mut self, order: fn(&R, &R) -> Ordering) -> Self {
         self.order = Some(order);
         self.least()
     }
 
-    /// Rows are sorted by it the least first.
+    /// Sorting by it begins least first.
     pub(crate) const fn least(mut self) -> Self {
         self.heading.sorts = Some(false);
         self
     }
 
-    /// Rows are sorted by it the greatest first.
+    /// Sorting by it begins greatest first.
     pub(crate) const fn greatest(mut self) -> Self {
         self.heading.sorts = Some(true);
         self
@@ -237,13 +237,13 @@ impl<R, C: Written> Column<R, C> {
         self
     }
 
-    /// It has this name in CSV and JSON.
+    /// Sets its name in CSV and JSON.
     pub(crate) const fn exported(mut self, exported: &'static str) -> Self {
         self.exported = exported;
         self
     }
 
-    /// The sum of all rows says something.
+    /// Marks that the sum of all rows makes sense.
     pub(crate) const fn summed(mut self) -> Self {
         self.is_summed = true;
         self
@@ -254,7 +254,7 @@ impl<R, C: Written> Column<R, C> {
         (self.value)(row, with)
     }
 
-    /// The cell of a row; empty where the drawer draws it.
+    /// The cell of a row; empty where the screen draws it.
     pub(crate) fn cell(&self, row: &R, with: &C) -> String {
         match self.text {
             Some(text) => text(row, with),
@@ -275,7 +275,7 @@ impl<R, C: Written> Column<R, C> {
     }
 }
 
-/// A table as it is declared: all its columns.
+/// A declared table: all its columns.
 pub(crate) struct Table<R: 'static, C: 'static>(pub(crate) &'static [Column<R, C>]);
 
 impl<R, C: Written> Table<R, C> {
@@ -283,7 +283,7 @@ impl<R, C: Written> Table<R, C> {
         self.0.iter().map(|column| column.heading).collect()
     }
 
-    /// What it has unless somebody chooses, sorted by this column.
+    /// Its default choices, sorted by this column.
     pub(crate) fn usual(&self, key: &'static str) -> Chosen {
         let usual = self.0.iter().filter(|column| column.is_usual).map(|it| it.heading.key);
         Chosen::new(&self.headings(), &usual.collect::<Vec<_>>(), key)
@@ -297,7 +297,7 @@ impl<R, C: Written> Table<R, C> {
         chosen.shown().into_iter().filter_map(|key| self.column(key)).collect()
     }
 
-    /// The columns that there is room for, behind so many for a mark, and their grid.
+    /// The columns that fit behind a mark of some width, and their grid.
     pub(crate) fn fit(
         &self,
         chosen: &Chosen,
@@ -308,7 +308,7 @@ impl<R, C: Written> Table<R, C> {
         self.fit_offered(chosen, |_| true, mark, width, ellipsis)
     }
 
-    /// As [`Self::fit`], of the columns that say something.
+    /// Like [`Self::fit`], with only the columns that have something to show.
     pub(crate) fn fit_offered(
         &self,
         chosen: &Chosen,
@@ -333,7 +333,7 @@ impl<R, C: Written> Table<R, C> {
         }
     }
 
-    /// All columns of some rows as text below their titles, the first as wide as it has to be.
+    /// All columns of some rows as text below their titles; the first is as wide as needed.
     pub(crate) fn text(&self, rows: &[R], with: &C, most: usize) -> String {
         let name = self.0.first().into_iter().flat_map(|column| {
             let title = text::width(column.heading.title);
@@ -351,15 +351,15 @@ impl<R, C: Written> Table<R, C> {
     pub(crate) fn row(&self, chosen: &Chosen, row: &R, with: &C) -> String {
         let columns = self.shown(chosen).into_iter();
         let cells = columns.map(|it| (it.heading.title, it.cell(row, with)));
-        // Pictures have no words.
+        // Pictures have no text.
         let cells = cells.filter(|(_, cell)| !cell.is_empty());
         cells.map(|(title, cell)| format!("{title} {cell}")).collect::<Vec<_>>().join("  ")
     }
 }
 
-/// Chooses the columns that fit behind a mark of some width, and makes their grid. The least needed
-/// give way first, by rank; where somebody has ordered the columns, the last do. The most needed grow
-/// first.
+/// Chooses the columns that fit behind a mark of some width, and makes their grid. If room is
+/// short, the columns with the greatest ranks go; if the user has ordered the columns, the last
+/// ones go. Columns with the least ranks grow first.
 pub(crate) fn fitting<R: 'static, C: 'static>(
     mut columns: Vec<&'static Column<R, C>>,
     by_rank: bool,
@@ -374,7 +374,7 @@ pub(crate) fn fitting<R: 'static, C: 'static>(
         let used = before + columns.iter().map(|it| widths(it).0 + 1).sum::<usize>();
         let ranks = columns.iter().filter(|it| !it.heading.stays).map(|it| it.rank);
         let (most, last) = (ranks.max(), columns.iter().rposition(|it| !it.heading.stays));
-        // There is no blank behind the last one.
+        // The last column has no blank behind it.
         match ((width + 1).checked_sub(used), most, last) {
             (Some(left), ..) => break left,
             (None, Some(most), _) if by_rank => {
@@ -400,7 +400,7 @@ pub(crate) fn fitting<R: 'static, C: 'static>(
     (columns, grid)
 }
 
-/// The grid of columns that are so wide, behind so many for a mark.
+/// The grid of columns with these widths, behind a mark of some width.
 pub(crate) fn grid_of<R: 'static, C: 'static>(
     columns: impl IntoIterator<Item = (&'static Column<R, C>, usize)>,
     mark: impl Into<Option<usize>>,

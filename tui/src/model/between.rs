@@ -5,10 +5,10 @@
 //!        start                from                    to
 //! ```
 //!
-//! As if the process had begun at `from`: sums, histograms and losses are what `to` has
-//! more, times are counted from there. A point that was reset in between has what it
-//! measured since. The extremes of a window are exact where they are beyond those of
-//! before; else they are known to the width of a bucket.
+//! It looks as if the process had begun at `from`: sums, histograms and losses are the growth up to
+//! `to`, and times count from there. A point that was reset in between has its measurements since
+//! the reset. Extremes are exact where they exceed the earlier ones, else known to a bucket's
+//! width.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
             open.start = open.start.saturating_sub(from.elapsed_ticks);
         }
     }
-    // Of a sum nobody knows what one that has joined did before.
+    // In a sum, the earlier part of a process that has joined is unknown.
     let joined = to.process.members.iter().any(|member| !from.knows(member));
     for point in &mut to.points {
         let is_whole = was_reset.get(&point.id).copied().unwrap_or(false);
@@ -80,7 +80,7 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
     Some(to)
 }
 
-/// What a cell has more; none where that is nothing.
+/// The growth of a cell; none where there is none.
 fn since(before: &Cell, now: &Cell) -> Option<Cell> {
     let (then, sum) = (total([before].into_iter()), total([now].into_iter()));
     let count = sum.count.checked_sub(then.count).filter(|count| *count > 0)?;

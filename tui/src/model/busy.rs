@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 
 use crate::snapshot::{ProcessState, Snapshot};
 
-/// Polls of which the greatest load is remembered.
+/// Polls whose greatest load is remembered.
 const POLLS: usize = 60;
-/// So many of them may be higher than the scale goes: one burst is not to flatten all others.
+/// Polls that may exceed the scale: one burst must not flatten all others.
 const ODD: usize = 2;
-/// What the scale of loads may end at, below one CPU.
+/// Ends of the scale below one CPU.
 const STEPS: [f64; 4] = [0.05, 0.1, 0.25, 0.5];
 
 /// The share of the CPUs and the highest loads of a process.
@@ -25,19 +25,19 @@ pub(super) struct Busy {
 
 impl Busy {
     /// Takes an interval in.
-    pub(super) fn take(&mut self, before: &Snapshot, now: &Snapshot, seconds: f64, alpha: f64) {
+    pub(super) fn take(&mut self, before: &Snapshot, now: &Snapshot, seconds: f64, weight: f64) {
         let spent = before.usage.zip(now.usage).filter(|_| running(before) == running(now));
         let spent = spent.and_then(|(before, now)| now.cpu_ns.checked_sub(before.cpu_ns));
         let load = spent.map(|spent| spent as f64 / 1e9 / seconds);
         self.cpus = match (load, self.cpus) {
-            (Some(now), Some(before)) => Some(before + alpha * (now - before)),
-            // One of several has come or gone: what the others use is not known.
+            (Some(now), Some(before)) => Some(before + weight * (now - before)),
+            // A process has come or gone, so the others' use is unknown.
             (None, before) => before.filter(|_| now.usage.is_some()),
             (load, None) => load,
         };
     }
 
-    /// Remembers the greatest load of a poll, and that of those shown.
+    /// Remembers the greatest load of a poll, and the greatest of those shown.
     pub(super) fn remember(&mut self, top: f64, shown: f64) {
         self.shown = shown;
         self.tops.push_back(top);
@@ -46,8 +46,8 @@ impl Busy {
         }
     }
 
-    /// The end of a scale that all loads shown fit in, and those of nearly all of the last
-    /// polls: some round share of a CPU, or a number of whole CPUs.
+    /// The end of a scale that fits all loads shown and nearly all of the last polls: a round share
+    /// of a CPU, or a number of whole CPUs.
     pub(super) fn scale(&self) -> f64 {
         let mut tops: Vec<f64> = self.tops.iter().copied().collect();
         tops.sort_by(|a, b| b.total_cmp(a));

@@ -1,33 +1,32 @@
 //! Who calls a point and whom it calls.
 //!
-//! A snapshot has an edge for each caller and callee on each lane, which counts every call
-//! since the callee's last reset. What a point has measured beyond its edges was called from
-//! elsewhere; see [`Edge`].
+//! A snapshot has an edge for each caller and callee on each lane, which counts every call since
+//! the callee's last reset. Measurements beyond the edges were called from elsewhere; see [`Edge`].
 
 use std::collections::BTreeMap;
 
 use super::Figures;
 use crate::snapshot::Edge;
 
-/// Those that call a point, and those that it calls.
+/// The callers and callees of a point.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// Those around, the longest first.
+    /// The callers, the longest time first.
     pub callers: Vec<Related>,
-    /// Those directly inside, the longest first.
+    /// The callees, the longest time first.
     pub callees: Vec<Related>,
 }
 
-/// What a point has measured inside another one.
+/// One side of calls between two points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Related {
-    /// The one on the other side.
+    /// The point on the other side.
     pub who: Who,
     /// Calls.
     pub count: u64,
-    /// Exclusive ticks of the one inside.
+    /// Exclusive ticks of the callee.
     pub exclusive: u64,
-    /// Its inclusive ticks; recursion counted once.
+    /// Inclusive ticks of the callee; recursion counted once.
     pub inclusive: u64,
 }
 
@@ -36,14 +35,14 @@ pub struct Related {
 pub enum Who {
     /// A point, by its id.
     Point(u32),
-    /// No region was around.
+    /// No caller.
     Top,
-    /// Callers that no edge tells.
+    /// Unknown callers.
     Others,
 }
 
 impl Calls {
-    /// Of one point, over all lanes.
+    /// The calls of one point, over all lanes.
     #[must_use]
     pub fn of(figures: &Figures) -> Self {
         let (point, edges) = (figures.id(), &figures.snapshot.edges);

@@ -1,9 +1,8 @@
-//! What measuring itself costs: the calibrated time of a begin and end, as often
-//! as it happens.
+//! The cost of measuring: the calibrated time of a begin and end, times their number.
 
 use super::Model;
 
-/// What the measurements of one point cost.
+/// The cost of one point's measurements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cost {
     /// The point's name.
@@ -12,14 +11,14 @@ pub struct Cost {
     pub rate: f64,
     /// Share of one CPU that measuring takes.
     pub share: f64,
-    /// The same as a share of what is measured; none where nothing is left of it.
+    /// The cost as a share of the measured time; none without measured time.
     pub of_its_time: Option<f64>,
 }
 
-/// What the measurements of all points cost.
+/// The cost of all points' measurements.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Costs {
-    /// Of the points that measure, the most costly first.
+    /// The points that measure, the most costly first.
     pub points: Vec<Cost>,
     /// All measurements per second.
     pub rate: f64,
@@ -30,7 +29,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// At the rates of the last interval.
+    /// The costs at the rates of the last interval.
     pub fn of(model: &Model) -> Self {
         let Some(clock) = model.snapshot().map(|snapshot| &snapshot.clock) else {
             return Self::default();
@@ -46,8 +45,8 @@ impl Costs {
                 Some(Cost { name: point.name(), rate, share, of_its_time })
             })
             .collect();
-        // In steps of an eighth or so: rows whose rates are as good as equal keep
-        // the order of their ids instead of changing places at every poll.
+        // In steps of an eighth or so, so that rows with nearly equal rates keep the order of their
+        // ids and do not change places at every poll.
         points.sort_by_key(|cost| std::cmp::Reverse((cost.rate.ln() * 8.0).round() as i64));
         let sum = |figure: fn(&Cost) -> f64| points.iter().map(figure).sum();
         Self { rate: sum(|cost| cost.rate), share: sum(|cost| cost.share), points, pair_ticks }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pfp_shm_layout::cell;
 
-use super::filter::Row;
+use super::row::Row;
 use super::threads::state_word;
 use super::{History, Length, OpenNow, Quantiles, Sample, histogram};
 use crate::snapshot::{
@@ -26,24 +26,23 @@ pub struct Figures {
     pub(super) open: Option<OpenNow>,
     rate: Option<f64>,
     load: Option<f64>,
-    /// What its measurements have of each amount, together.
+    /// The sum of each amount over all measurements.
     amounts: [u128; AMOUNTS],
-    /// The same per second.
+    /// Amounts per second.
     amount_rates: [Option<f64>; AMOUNTS],
-    /// Of a sum over processes, what each does in a tick.
+    /// Where it is a sum over processes: what each process does in a tick.
     paces: Vec<Pace>,
-    /// Whether `load` has seen an interval, and may be smoothed on from.
+    /// Whether `load` has seen an interval, so that smoothing may go on from it.
     settled: bool,
     history: History,
     quantiles: OnceCell<Option<Quantiles>>,
-    /// Those of the last snapshot that they were worked out of, and how many ago
-    /// that was.
+    /// Quantiles of an earlier snapshot, and how many snapshots ago that was.
     earlier: Option<(Option<Quantiles>, u32)>,
 }
 
-/// Seconds that make a load, when one is compared with an earlier one.
+/// Seconds over which loads are taken when a load is compared with an earlier one.
 const SLICE: f64 = 5.0;
-/// A change is marked from this share of a CPU on, if it is also a change by this factor.
+/// A change is marked if it is at least this share of a CPU and at least this factor.
 const MUCH: f64 = 0.05;
 const TIMES: f64 = 1.5;
 
@@ -76,22 +75,22 @@ pub const FLOPS: &str = "flops";
 pub struct Amount<'a> {
     /// Its name.
     pub name: &'a str,
-    /// What all measurements since the last reset have of it together.
+    /// Its sum over all measurements since the last reset.
     pub sum: u128,
-    /// That by the exclusive time of these measurements.
+    /// Its sum divided by the exclusive time of these measurements.
     pub per_cpu_second: Option<f64>,
-    /// How much there was in a second of the clock, as [`Figures::rate`] has it.
+    /// Its growth per second of the wall clock, like [`Figures::rate`].
     pub per_second: Option<f64>,
 }
 
 /// The measurements of a point that have the same amounts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VariantFigures {
-    /// What each of them has; empty for the rest, whose amounts differ.
+    /// The amounts of each measurement; empty for the remaining measurements, whose amounts differ.
     pub each: Vec<u64>,
-    /// What they have together.
+    /// Sums of the amounts.
     pub sums: [u128; AMOUNTS],
-    /// That by their exclusive time, in seconds.
+    /// Amounts per second of exclusive time.
     pub rates: [Option<f64>; AMOUNTS],
     /// Their figures.
     pub total: Stats,
@@ -120,8 +119,8 @@ impl Figures {
         let cells = &snapshot.cells;
         let left_out = snapshot.summed.as_ref().map(|summed| &summed.left_out);
         let of_point = |(index, point): (usize, &Point)| {
-            // Points and cells come in the same order.
-            // One after the other: a search would look at cells far away.
+            // Points and cells come in the same order, so both are walked side by side: a search
+            // would touch cells far away.
             let behind = |cells: &[Arc<Cell>], is_passed: &dyn Fn(u32) -> bool| {
                 cells.iter().position(|cell| !is_passed(cell.point)).unwrap_or(cells.len())
             };
@@ -151,7 +150,7 @@ impl Figures {
         snapshot.points.iter().enumerate().map(of_point).collect()
     }
 
-    /// Rates over all the time that the figures were collected.
+    /// Takes rates over all the time since the figures began.
     pub(super) fn take_life(&mut self) {
         let Some(Length { ticks, seconds }) = Length::collected(&self.snapshot, self.point())
         else {
@@ -165,10 +164,11 @@ impl Figures {
         }
     }
 
-    /// Rates over the interval since `old`, which is none for a point that
-    /// appeared within it; `alpha` is the weight of its load in the smoothed one,
-    /// `open` what its open regions have grown by, ticks, none where a reset hides that, and
-    /// `own` how long the interval is of each of several processes, where that is known. Of a point that was reset in the interval, they are those since the reset.
+    /// Takes rates over the interval since `old`; `old` is none for a point that appeared within
+    /// it. `weight` is the weight of the new load in the smoothed one. `open` is the growth of its
+    /// open regions in ticks, none where a reset hides it. `own` has the length of the interval for
+    /// each of several processes, where known. After a reset within the interval, the rates are
+    /// over the time since the reset.
     pub(super) fn take_interval(
         &mut self,
         old: Option<Self>,
@@ -176,16 +176,16 @@ impl Figures {
         own: &[Option<u64>],
         ticks: u64,
         seconds: f64,
-        alpha: f64,
+        weight: f64,
     ) {
         let began = self.snapshot.elapsed_ticks.saturating_sub(ticks);
         let is_same = old.as_ref().is_some_and(|old| old.point().resets == self.point().resets);
         let since = self.point().since_ticks.filter(|since| *since >= began && !is_same);
-        // How much of the interval the figures are of.
+        // The part of the interval that the figures cover.
         let share = since.map_or(1.0, |since| {
             self.snapshot.elapsed_ticks.saturating_sub(since) as f64 / ticks as f64
         });
-        let (seconds, alpha) = (seconds * share, alpha * share);
+        let (seconds, weight) = (seconds * share, weight * share);
         let before = match &old {
             Some(old) if is_same => Some((old.amounts, old.total.count, old.total.exclusive)),
             Some(_) if since.is_none() => None,
@@ -216,14 +216,14 @@ impl Figures {
         self.rate = count.map(|count| count / seconds);
         let load = exclusive
             .filter(|_| self.has_load())
-            // A region that ends takes with it what it had come to: it is in the sums then.
+            // When a region ends, its time moves from the open regions into the sums.
             .and_then(|n| Some((n + open?).max(0.0) / (ticks as f64 * share)));
         let smoothed = old.as_ref().filter(|old| old.settled).and_then(|old| old.load);
         let is_at_rest = self.point().state != PointState::On && load == Some(0.0);
         self.load = match (load, smoothed) {
-            // A point that does not measure has no load to fade out.
+            // The load of a point that does not measure does not fade out.
             _ if is_at_rest => load,
-            (Some(now), Some(before)) => Some(before + alpha * (now - before)),
+            (Some(now), Some(before)) => Some(before + weight * (now - before)),
             (now, _) => now,
         };
         self.settled = load.is_some();
@@ -242,9 +242,9 @@ impl Figures {
         self.history.push(at_ticks.saturating_sub(ticks), Sample { at_ticks, load });
     }
 
-    /// What each process does in a tick of a sum that was `old`. One whose figures are the same as
-    /// before goes on as it did, and one that is late does nothing. None where there is no sum, or
-    /// nobody knows how old its processes were.
+    /// The pace of each process of a sum since `old`. A process with unchanged figures keeps its
+    /// pace; a late process does nothing. None where it is no sum, or the age of a process is
+    /// unknown.
     fn paces(&self, old: &Self, own: &[Option<u64>]) -> Option<Vec<Pace>> {
         if !self.is_of_sum() {
             return None;
@@ -272,8 +272,8 @@ impl Figures {
         members.map(pace).collect()
     }
 
-    /// Count, exclusive time and amounts of each process of a sum; none where it is not known
-    /// whose a cell is.
+    /// Count, exclusive time and amounts of each process of a sum; none where a cell's process is
+    /// unknown.
     fn of_each(&self) -> Option<Vec<(u64, u64, [u128; AMOUNTS])>> {
         let mut of_each =
             vec![(0_u64, 0_u64, [0_u128; AMOUNTS]); self.snapshot.process.members.len()];
@@ -291,7 +291,7 @@ impl Figures {
         Some(of_each)
     }
 
-    /// The process has ended: its load is that over its life, and nothing has a rate.
+    /// Takes the end of the process: the load is over its whole life, and there are no rates.
     pub(super) fn take_end(&mut self) {
         self.rate = None;
         self.amount_rates = [None; AMOUNTS];
@@ -301,8 +301,8 @@ impl Figures {
             life.filter(|_| self.has_load()).map(|life| self.total.exclusive as f64 / life.ticks);
     }
 
-    /// Whether it has a load: not a device's time. That of spans of the clock may exceed 1, since
-    /// they overlap, and is in no sum of loads.
+    /// Whether it has a load. A device's time has none. The load of wall-clock spans may exceed 1,
+    /// since they overlap; it is in no sum of loads.
     fn has_load(&self) -> bool {
         !self.point().device || self.point().wall
     }
@@ -318,7 +318,7 @@ impl Figures {
         self.process().is_some_and(|process| process.late_since_unix_ns.is_some())
     }
 
-    /// Nobody knows what was done in this interval.
+    /// Takes an interval in which nothing is known.
     pub(super) fn take_gap(&mut self) {
         (self.rate, self.load, self.amount_rates) = (None, None, [None; AMOUNTS]);
         self.mark_gap();
@@ -370,7 +370,7 @@ impl Figures {
         self.point().shown_name()
     }
 
-    /// The id by which its process knows it.
+    /// Its id in its own process.
     pub fn number(&self) -> u32 {
         self.point().number.unwrap_or(self.point().id)
     }
@@ -380,13 +380,13 @@ impl Figures {
         self.snapshot.process.members.get(self.point().process? as usize)
     }
 
-    /// The processes that it is of: its own, or all that it is summed over.
+    /// Its process, or all that it is summed over.
     pub fn processes(&self) -> impl Iterator<Item = &Process> {
         self.row().processes()
     }
 
-    /// As a filter looks at it.
-    pub(super) fn row(&self) -> Row<'_> {
+    /// The row that a filter tests.
+    pub(crate) fn row(&self) -> Row<'_> {
         Row { snapshot: &self.snapshot, point: self.point(), cells: self.cells() }
     }
 
@@ -415,13 +415,13 @@ impl Figures {
         self.rate
     }
 
-    /// Its regions that are open; none where none is.
+    /// Its open regions, if any.
     pub fn open(&self) -> Option<&OpenNow> {
         self.open.as_ref()
     }
 
-    /// Share of one CPU, smoothed; above 1 when several threads are in it. Regions that
-    /// are open have their part in it where what they take is known.
+    /// Smoothed share of one CPU; above 1 when several threads are in it. Open regions count where
+    /// their time is known.
     pub fn load(&self) -> Option<f64> {
         self.load
     }
@@ -437,12 +437,12 @@ impl Figures {
         })
     }
 
-    /// The amount of that name.
+    /// The amount with this name.
     pub fn amount(&self, name: &str) -> Option<Amount<'_>> {
         self.amounts().find(|amount| amount.name == name)
     }
 
-    /// The first amount that is neither bytes nor floating-point operations: what the
+    /// The first amount that is neither bytes nor floating-point operations: something that the
     /// program counts itself.
     pub fn own_amount(&self) -> Option<Amount<'_>> {
         self.amounts().find(|amount| ![BYTES, FLOPS].contains(&amount.name))
@@ -453,7 +453,7 @@ impl Figures {
         intensity(self.amount(FLOPS)?.sum, self.amount(BYTES)?.sum)
     }
 
-    /// Exclusive ticks for each of what [`Self::own_amount`] counts.
+    /// Exclusive ticks for each unit of [`Self::own_amount`].
     pub fn per_item(&self) -> Option<f64> {
         let items = self.own_amount()?.sum;
         (items > 0).then(|| self.total.exclusive as f64 / items as f64)
@@ -464,11 +464,10 @@ impl Figures {
         self.snapshot.process.members.len() > 1 && self.point().process.is_none()
     }
 
-    /// The load imbalance of a point that is summed over several processes, or of a parallel
-    /// region: the greatest exclusive time that one process or thread has in it over the mean
-    /// of all. 1 where all have the same; as many as there are where one does everything.
-    /// Processes that have not come to the point count too: the others do their part. Of a
-    /// parallel region the work counts, and not the wait.
+    /// The load imbalance of a parallel region, or of a point that is summed over several
+    /// processes: the greatest exclusive time of a process or thread over the mean. 1 if all have
+    /// the same; their number if one does everything. Processes that never came to the point count
+    /// too. In a parallel region only the work counts, not the wait.
     pub fn imbalance(&self) -> Option<f64> {
         let of_each: Vec<u128> = match self.point() {
             _ if self.is_of_sum() => {
@@ -491,8 +490,7 @@ impl Figures {
         (seconds > 0.0 && seconds.is_finite()).then(|| sum as f64 / seconds)
     }
 
-    /// Its measurements by their amounts, over all lanes, the most frequent first, the
-    /// rest last.
+    /// Its measurements by their amounts, over all lanes: the most frequent first, all others last.
     pub fn variants(&self) -> Vec<VariantFigures> {
         let mut found: Vec<VariantFigures> = Vec::new();
         for variant in self.cells().iter().flat_map(|cell| &cell.variants) {
@@ -534,7 +532,7 @@ impl Figures {
         let rate = self.snapshot.clock.ticks_per_second;
         let (now, slice) = (i128::from(self.snapshot.elapsed_ticks), (SLICE * rate) as u64);
         let slices = self.history.columns(now - i128::from(slice) * 12, slice, 12);
-        // What came last, beside the oldest that is known of the minute.
+        // The newest load beside the oldest known one of the minute.
         let last = slices.last()?.as_ref()?.mean;
         let first = slices[..9].iter().flatten().next()?.mean;
         let (less, more) = (last.min(first), last.max(first));
@@ -551,13 +549,13 @@ impl Figures {
         variance(&self.total).map(f64::sqrt)
     }
 
-    /// Share of its span that its threads did not run.
+    /// Share of its span in which its threads did not run.
     pub fn off_share(&self) -> Option<f64> {
         off_share(&self.total)
     }
 
-    /// The quantiles of the table. Computed when first asked for, and no more
-    /// than the table shows: only the rows on the screen are.
+    /// The quantiles that the table shows. They are computed when first asked for, so only rows on
+    /// the screen cost time.
     pub fn quantiles(&self) -> Option<Quantiles> {
         *self.quantiles.get_or_init(|| {
             let summed = self.snapshot.summed.as_ref();
@@ -567,8 +565,7 @@ impl Figures {
         })
     }
 
-    /// The same, but of an earlier snapshot where they have not been worked out of
-    /// this one.
+    /// This snapshot's quantiles if they are computed, else an earlier snapshot's.
     pub(crate) fn quantiles_lately(&self) -> Option<Quantiles> {
         match (self.quantiles.get(), self.earlier) {
             (None, Some((earlier, _))) => earlier,
@@ -576,13 +573,13 @@ impl Figures {
         }
     }
 
-    /// How many snapshots ago the quantiles were worked out; none where they are
-    /// those of this one, or of none.
+    /// The age of the known quantiles in snapshots; none if they are of this snapshot, or there are
+    /// none.
     pub(crate) fn quantiles_ago(&self) -> Option<u32> {
         self.earlier.filter(|_| self.quantiles.get().is_none()).map(|(_, ago)| ago)
     }
 
-    /// Buckets that its quantiles are worked out of.
+    /// The number of buckets behind its quantiles.
     pub(crate) fn bucket_count(&self) -> usize {
         self.cells().iter().map(|cell| cell.histogram.len()).sum()
     }

@@ -14,9 +14,9 @@ use crate::snapshot::Bucket;
 pub struct Quantiles {
     /// The median.
     pub p50: u64,
-    /// 90 in a hundred are no longer.
+    /// The 90th percentile.
     pub p90: u64,
-    /// 99 in a hundred are no longer.
+    /// The 99th percentile.
     pub p99: u64,
 }
 
@@ -30,7 +30,7 @@ pub fn merge<'a>(histograms: impl Iterator<Item = &'a [Bucket]>) -> Vec<Bucket> 
     merged.into_iter().map(|((low, width), count)| Bucket { low, width, count }).collect()
 }
 
-/// What a histogram counts more than it did before. Both are merged.
+/// The growth of a histogram. Both are merged ones.
 pub fn subtract(now: &[Bucket], before: &[Bucket]) -> Vec<Bucket> {
     let mut before = before.iter().peekable();
     let more = now.iter().filter_map(|bucket| {
@@ -43,7 +43,7 @@ pub fn subtract(now: &[Bucket], before: &[Bucket]) -> Vec<Bucket> {
     more.collect()
 }
 
-/// The value that stands for all in a bucket: its middle.
+/// The middle of a bucket, which stands for all its values.
 #[inline]
 pub fn middle(bucket: &Bucket) -> u64 {
     bucket.low.saturating_add(bucket.width.saturating_sub(1) / 2)
@@ -77,15 +77,13 @@ pub(crate) fn edges_of(number: u64) -> (f64, f64) {
     (low, low + width)
 }
 
-/// The values at these quantiles, kept within what was really measured: a
-/// bucket's middle may lie beyond the extremes. None while the buckets are
-/// empty.
+/// The values at these quantiles, limited to the measured extremes, since a bucket's middle may lie
+/// beyond them. None while the buckets are empty.
 ///
-/// What is recorded is not the values but the numbers of their buckets, from the
-/// least one on. There are fewer than 2,048, which an hdrhistogram of three digits
-/// tells apart exactly, in 16 KiB: no digit is lost on the way. The buckets of all
-/// lanes are added up before, in plain counters, and one histogram serves all
-/// points: a table of 1,000 points can be sorted by a quantile within a frame.
+/// It records bucket numbers, counted from the first one, and not values. There are fewer than
+/// 2,048, which an hdrhistogram of three digits keeps apart exactly in 16 KiB: nothing is lost. All
+/// lanes' buckets are added up first, in plain counters, and one histogram serves all points: a
+/// table of 1,000 points can be sorted by a quantile within a frame.
 pub fn quantiles<'a, const N: usize>(
     buckets: impl Iterator<Item = &'a Bucket>,
     extremes: (u64, u64),
@@ -94,8 +92,7 @@ pub fn quantiles<'a, const N: usize>(
     SCRATCH.with_borrow_mut(|scratch| scratch.as_mut()?.quantiles(buckets, extremes, wanted))
 }
 
-/// How many measurements these buckets hold together, by the number of the bucket,
-/// in rising order.
+/// The number of measurements by bucket number, in rising order.
 pub(super) fn spread<'a>(buckets: impl Iterator<Item = &'a Bucket>) -> Vec<(u64, f64)> {
     SCRATCH.with_borrow_mut(|scratch| {
         let Some(scratch) = scratch else { return Vec::new() };
@@ -110,7 +107,7 @@ thread_local! {
     static SCRATCH: RefCell<Option<Scratch>> = RefCell::new(Scratch::new());
 }
 
-/// What quantiles are worked out in. Everything in it is zero in between.
+/// Memory to compute quantiles in. It is all zero in between.
 struct Scratch {
     counts: Box<[u64]>,
     numbers: Histogram<u64>,
@@ -128,7 +125,7 @@ impl Scratch {
         buckets: impl Iterator<Item = &'a Bucket>,
     ) -> Option<RangeInclusive<usize>> {
         let (mut first, mut last) = (NUMBERS, 0);
-        // From within: asking several lists for the next one costs as much again.
+        // `for_each`, since calling `next` on several lists costs twice as much.
         buckets.filter(|bucket| bucket.count > 0).for_each(|bucket| {
             let number = number_of(middle(bucket));
             (first, last) = (first.min(number), last.max(number));
@@ -162,7 +159,7 @@ impl Scratch {
     }
 }
 
-/// Between these shares of the measurements are the bars of their bulk.
+/// The bulk lies between these shares of the measurements.
 const BULK: (f64, f64) = (0.01, 0.999);
 
 /// One bar: the measurements between two values.
@@ -181,9 +178,9 @@ pub struct Bar {
 /// The histogram as at most `rows` bars of equal width on a logarithmic
 /// scale, up to the last bucket in use.
 ///
-/// The first bar takes in the shortest thousandth, however far below it lies: one
-/// odd measurement of next to nothing would press all others into a few bars. The
-/// longest are never pressed together, they are what one looks for.
+/// The first bar holds the shortest thousandth, however far below it lies: one odd tiny measurement
+/// would press all others into a few bars. The longest are never pressed together, since they are
+/// what one looks for.
 pub fn log_bars(buckets: &[Bucket], rows: usize) -> Vec<Bar> {
     let full = || buckets.iter().filter(|bucket| bucket.count > 0);
     let all = full().fold(0_u64, |sum, bucket| sum.saturating_add(bucket.count));
@@ -202,7 +199,7 @@ pub fn log_bars(buckets: &[Bucket], rows: usize) -> Vec<Bar> {
     let log = |value: u64| (value.max(1) as f64).ln();
     let low = log(first.low);
     let high = log(last.low.saturating_add(last.width)).max(low + f64::EPSILON);
-    // No bar narrower than the buckets it is made of.
+    // No bar is narrower than its buckets.
     let narrowest = log(last.low.saturating_add(last.width)) - log(last.low);
     let most = if narrowest > 0.0 { ((high - low) / narrowest).ceil() as usize } else { 1 };
     let rows = rows.min(most.max(1));
@@ -237,7 +234,7 @@ pub fn log_bars(buckets: &[Bucket], rows: usize) -> Vec<Bar> {
 pub fn bulk_bars(buckets: &[Bucket], rows: usize) -> Vec<Bar> {
     let all = buckets.iter().fold(0_u64, |sum, bucket| sum.saturating_add(bucket.count)) as f64;
     let mut so_far = 0.0;
-    // Each bucket with the share of all that is below it, and with it.
+    // Each bucket with the share below it, without and with it.
     let shares = buckets.iter().map(|bucket| {
         let below = so_far;
         so_far += bucket.count as f64;

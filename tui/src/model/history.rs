@@ -1,22 +1,20 @@
-//! A bounded memory of a point's load: every poll of the last minutes, and what
-//! was before them the more coarsely the longer it is ago.
+//! A bounded memory of a point's load: every poll of the last minutes, and coarser steps the older
+//! it is.
 //!
 //! ```text
 //! oldest  [ 4 polls ][ 4 polls ] ... [ 2 ][ 2 ][ 2 ] ... [1][1][1][1]  newest
 //!         |------- tier 2 ------|    |--- tier 1 ---|    |- tier 0 -|
 //! ```
 //!
-//! When a tier is full, its two oldest buckets become one of the next, with their
-//! mean and the greatest poll among them. So nine tiers of 160 buckets reach back
-//! over more than 80,000 polls, most of a day of them a second apart, and whatever
-//! part of that is looked at has a hundred buckets or more.
+//! When a tier is full, its two oldest buckets become one of the next tier, with their mean and
+//! their greatest poll. So nine tiers of 160 buckets reach back over more than 80,000 polls, most
+//! of a day at one a second, and any part of that has a hundred buckets or more.
 
 use std::collections::VecDeque;
 
 /// How many buckets a tier keeps.
 const KEPT: usize = 160;
-/// How many tiers there are; a bucket of each holds twice what one of the tier
-/// before does.
+/// Number of tiers; a bucket holds twice as much as one of the tier before.
 const TIERS: usize = 9;
 
 /// The load over one interval.
@@ -24,15 +22,14 @@ const TIERS: usize = 9;
 pub struct Sample {
     /// When the interval ended, ticks since the segment was created.
     pub at_ticks: u64,
-    /// Share of one CPU; none where it is not known: a reset, or a pause of
-    /// the viewer.
+    /// Share of one CPU; none where unknown: after a reset, or a pause of the viewer.
     pub load: Option<f64>,
 }
 
 /// The load over a part of the time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slice {
-    /// The mean of what is known of it.
+    /// The mean of its known parts.
     pub mean: f64,
     /// The greatest load between two polls.
     pub peak: f64,
@@ -43,8 +40,7 @@ pub struct Slice {
 struct Bucket {
     /// When the last one ended; it began where the bucket before ended.
     until: u64,
-    /// Not a number where the load is not known. What is known and what is not
-    /// never share a bucket.
+    /// NaN where the load is unknown. Known and unknown time never share a bucket.
     mean: f32,
     peak: f32,
 }
@@ -80,12 +76,12 @@ impl History {
                 None => return,
             }
         }
-        // What the last tier has no room for is forgotten.
+        // Forget what the last tier has no room for.
         self.from = bucket.until;
     }
 
-    /// Takes the oldest bucket out of a tier, and with it the next if they can be
-    /// one. None if there was nothing in it: a mark between two intervals.
+    /// Takes the oldest bucket out of a tier, merged with the next if possible. None if it was
+    /// empty: a mark between two intervals.
     fn oldest_of(&mut self, tier: usize) -> Option<Bucket> {
         let coarser = self.tiers.get(tier + 1).and_then(|coarser| coarser.back());
         let from = coarser.map_or(self.from, |coarser| coarser.until);
@@ -111,7 +107,7 @@ impl History {
         Some(Bucket { until: next.until, mean: mean as f32, peak })
     }
 
-    /// The last `n` samples, oldest first; of those that are kept one by one.
+    /// The last `n` samples that are kept one by one, oldest first.
     pub fn last(&self, n: usize) -> impl Iterator<Item = Sample> {
         let finest = self.tiers.first().into_iter();
         let samples = finest.flat_map(move |t| t.range(t.len().saturating_sub(n)..));
@@ -121,15 +117,14 @@ impl History {
         })
     }
 
-    /// When what is known begins, ticks since the segment was created; none if
-    /// there is nothing yet.
+    /// When the known time begins, ticks since the segment was created; none if there is nothing
+    /// yet.
     pub fn from(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.from)
     }
 
-    /// The load in each of `columns` parts of the time, each so many ticks long,
-    /// from a moment on that may lie before the segment's creation; none where
-    /// nothing is known.
+    /// The load in each of `columns` parts of the time, `ticks` long each, from a moment on that
+    /// may lie before the segment's creation; none where unknown.
     pub fn columns(&self, from: i128, ticks: u64, columns: usize) -> Vec<Option<Slice>> {
         let mut slices = vec![Sum::default(); columns];
         let ticks = i128::from(ticks.max(1));
@@ -177,7 +172,7 @@ impl Bucket {
     }
 }
 
-/// What buckets have in a column.
+/// Sums of buckets in a column.
 #[derive(Clone, Default)]
 struct Sum {
     known: f64,

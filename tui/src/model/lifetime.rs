@@ -1,14 +1,12 @@
-//! Sums that go on over the resets of points, for whoever must never see a counter
-//! go backwards.
+//! Sums that go on across resets of points, for readers that must never see a counter go backwards.
 //!
 //! ```text
 //! count in the segment   0 ... 900 | reset | 0 ... 300
 //! count here             0 ... 900 |       | 900 ... 1200
 //! ```
 //!
-//! What was measured between the last snapshot before a reset and the reset itself
-//! is in neither. Extremes are those of all the time, the last value and the average
-//! those of the measurements since the reset.
+//! Measurements between the last snapshot and the reset are lost. Extremes are over all the time;
+//! the last value and the average are over the measurements since the reset.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +14,7 @@ use std::sync::Arc;
 use super::{histogram, total};
 use crate::snapshot::{Bucket, Cell, Snapshot, Stats};
 
-/// What the resets of one process's points have taken away.
+/// What resets of one process's points have taken away.
 #[derive(Debug, Default)]
 pub struct Lifetime {
     cells: HashMap<(u32, u32), Life>,
@@ -28,7 +26,7 @@ pub struct Lifetime {
 /// One cell.
 #[derive(Debug)]
 struct Life {
-    /// Resets of its point that are accounted for.
+    /// Resets of its point that are counted already.
     resets: u32,
     /// The snapshot that it was last seen in.
     seen: u64,
@@ -38,8 +36,8 @@ struct Life {
 }
 
 impl Lifetime {
-    /// The snapshot with what was there before the resets that this has seen, as if
-    /// they had not been. Snapshots of one process, one after the other.
+    /// Adds what earlier resets took away, as if they had not been. Call it with the snapshots of
+    /// one process, one after the other.
     pub fn extend(&mut self, mut snapshot: Snapshot) -> Snapshot {
         self.snapshots += 1;
         let mut resets = HashMap::new();
@@ -60,7 +58,7 @@ impl Lifetime {
             life.take(cell, of(cell.point));
             *cell = life.whole();
         }
-        // A cell that has just been reset has nothing, and is not there.
+        // A cell that has just been reset is empty, and missing from the snapshot.
         for ((point, lane), life) in &mut self.cells {
             if life.seen != self.snapshots {
                 life.seen = self.snapshots;
@@ -79,8 +77,8 @@ impl Life {
         let count = |cell: &Cell| cell.stats.count.saturating_add(cell.retired.count);
         let shrunk = count(now) < count(&self.last);
         if shrunk || resets != self.resets {
-            // A reset may come after the points were read and before the cells were:
-            // then the next snapshot tells of one that is accounted for already.
+            // A reset may come between the reading of points and of cells: then the next snapshot
+            // reports one that is counted already.
             let early = shrunk && resets == self.resets;
             self.resets = if early { resets.wrapping_add(1) } else { resets };
             let (stats, histogram) =

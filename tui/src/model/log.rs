@@ -1,17 +1,16 @@
 //! What the viewer noticed, with time: who switched what, what was lost, what
 //! became of the process.
 //!
-//! It is told of every snapshot and compares it with the one before. What this
-//! viewer does itself it is told as it happens; a change that nobody announced was
-//! made by another viewer or by the program.
+//! It sees every snapshot and compares it with the one before. This viewer's own changes are noted
+//! as they happen; any other change was made by another viewer or the program.
 
-mod members;
+mod member_events;
 
 use std::collections::{HashMap, VecDeque};
 
-pub use members::Turn;
+pub use member_events::MemberEvent;
 
-use members::Member;
+use member_events::Member;
 
 use crate::headline::{self, clock_word};
 use crate::snapshot::{ClockKind, Losses, Point, PointState, ProcessState, Snapshot};
@@ -19,13 +18,13 @@ use crate::units;
 
 /// How many entries are kept.
 const KEPT: usize = 1000;
-/// More of the same within this time is counted, not listed.
+/// Repetitions within this time are counted, not listed.
 const SAME_NS: u64 = 60_000_000_000;
-/// A clock whose rate changes by less was only measured a little better.
+/// A smaller change of a clock's rate is only a better calibration.
 const RATE_CHANGE: f64 = 0.001;
-/// Among so many of the newest entries.
+/// Repetitions are looked for among so many of the newest entries.
 const SAME_AMONG: usize = 8;
-/// So many names of points that are new at once are told.
+/// Names that are listed when several points are new at once.
 const NAMES: usize = 4;
 
 /// Something that was noticed.
@@ -35,24 +34,25 @@ pub struct Entry {
     pub unix_ns: u64,
     /// Whether somebody should look into it.
     pub is_problem: bool,
-    /// In words.
+    /// What happened.
     pub text: String,
-    /// Of losses: what, when it was first counted, and how many by now.
+    /// For losses: the kind, when it was first counted, and the count so far.
     loss: Option<(&'static str, u64, u64)>,
 }
 
-/// What has been noticed, oldest first, and what is needed to notice more.
+/// The entries, oldest first, and what is needed to notice more.
 #[derive(Debug, Default)]
 pub struct Log {
     entries: VecDeque<Entry>,
     pushed: u64,
     unread: usize,
     known: Option<Known>,
-    /// What this viewer changed, and no snapshot has confirmed yet, by the point's id.
+    /// Changes by this viewer that no snapshot has confirmed yet, by the point's id.
     own: HashMap<u32, Own>,
 }
 
-/// A change of this viewer's, which a slow line or one of several places may bring late.
+/// A change by this viewer, which may come back late over a slow line or from one of several
+/// places.
 #[derive(Debug, Default)]
 struct Own {
     state: Option<PointState>,
@@ -82,12 +82,13 @@ struct KnownPoint {
 }
 
 impl Own {
-    /// Whether a state is what this viewer set. It is so once.
+    /// Whether this viewer has set this state. True only once.
     fn take_state(&mut self, state: PointState, unix_ns: u64) -> bool {
         self.state.take_if(|own| *own == state && unix_ns < self.until_unix_ns).is_some()
     }
 
-    /// Whether so many resets are this viewer's; of a sum, whose parts follow one by one, any are.
+    /// Whether this viewer made so many resets. In a sum, whose parts follow one by one, any number
+    /// counts.
     fn take_resets(&mut self, resets: u32, is_sum: bool, unix_ns: u64) -> bool {
         if unix_ns >= self.until_unix_ns || self.resets == 0 {
             return false;
@@ -134,22 +135,22 @@ impl Log {
         self.unread
     }
 
-    /// Somebody looks at it.
+    /// Marks all as read.
     pub fn read(&mut self) {
         self.unread = 0;
     }
 
-    /// Notes what needs nobody's care. The same again is not noted twice.
+    /// Notes something that needs no attention. Repetitions are not noted.
     pub fn note(&mut self, unix_ns: u64, text: impl Into<String>) {
         self.say(unix_ns, false, text.into());
     }
 
-    /// Notes what somebody should look into.
+    /// Notes something that somebody should look into.
     pub fn problem(&mut self, unix_ns: u64, text: impl Into<String>) {
         self.say(unix_ns, true, text.into());
     }
 
-    /// This viewer switched a point; says which processes did not follow.
+    /// Notes that this viewer switched a point, and which processes did not follow.
     pub fn toggled(
         &mut self,
         unix_ns: u64,
@@ -162,7 +163,7 @@ impl Log {
         self.changed(unix_ns, format!("{name} switched {} by this viewer", word(state)), but);
     }
 
-    /// This viewer reset a point; says which processes did not follow.
+    /// Notes that this viewer reset a point, and which processes did not follow.
     pub fn reset(&mut self, unix_ns: u64, id: u32, name: &str, but: Option<&str>) {
         self.own(unix_ns, id).resets += 1;
         self.changed(unix_ns, format!("{name} reset by this viewer"), but);
@@ -183,18 +184,18 @@ impl Log {
 
     /// Compares a snapshot with the one before. Returns which of several processes
     /// came or went.
-    pub fn observe(&mut self, unix_ns: u64, snapshot: &Snapshot) -> Vec<Turn> {
+    pub fn observe(&mut self, unix_ns: u64, snapshot: &Snapshot) -> Vec<MemberEvent> {
         let same = |known: &Known| known.segment_id == snapshot.process.segment_id;
-        let turns = match self.known.take().filter(same) {
+        let events = match self.known.take().filter(same) {
             Some(known) => self.compare(unix_ns, &known, snapshot),
             None => self.greet(unix_ns, snapshot),
         };
         self.known = Some(Known::of(snapshot));
         self.own.retain(|_, own| unix_ns < own.until_unix_ns);
-        turns
+        events
     }
 
-    fn greet(&mut self, unix_ns: u64, snapshot: &Snapshot) -> Vec<Turn> {
+    fn greet(&mut self, unix_ns: u64, snapshot: &Snapshot) -> Vec<MemberEvent> {
         let process = headline::process(&snapshot.process);
         let points = snapshot.points.len();
         let clock = clock_word(snapshot.clock.kind);
@@ -211,19 +212,19 @@ impl Log {
             self.lose(unix_ns, kind.words(), count, count);
         }
         self.tell_state(unix_ns, snapshot);
-        // Who watches them from the first on knows that they are there.
+        // Processes that were there from the start are no news.
         let found: Vec<Member> = snapshot.process.members.iter().map(Member::of).collect();
         let found: Vec<Member> = found.into_iter().map(Member::running).collect();
-        self.turn(unix_ns, members::turns(&found, snapshot))
+        self.add_events(unix_ns, member_events::of(&found, snapshot))
     }
 
-    fn compare(&mut self, unix_ns: u64, known: &Known, snapshot: &Snapshot) -> Vec<Turn> {
-        let turns = members::turns(&known.members, snapshot);
+    fn compare(&mut self, unix_ns: u64, known: &Known, snapshot: &Snapshot) -> Vec<MemberEvent> {
+        let events = member_events::of(&known.members, snapshot);
         let clock = &snapshot.clock;
         if clock.kind != known.clock {
             let (from, to) = (clock_word(known.clock), clock_word(clock.kind));
             self.problem(unix_ns, format!("the clock went from {from} to {to}"));
-        } else if turns.is_empty()
+        } else if events.is_empty()
             && (clock.ticks_per_second / known.ticks_per_second - 1.0).abs() > RATE_CHANGE
         {
             let rate = units::hertz(clock.ticks_per_second);
@@ -234,11 +235,11 @@ impl Log {
         for point in &snapshot.points {
             while old.next_if(|old| old.id < point.id).is_some() {}
             match old.next_if(|old| old.id == point.id) {
-                // Of a sum, whose state and resets these are changes with its parts.
-                Some(_) if !turns.is_empty() && point.process.is_none() => {}
+                // A sum's state and resets change with its parts.
+                Some(_) if !events.is_empty() && point.process.is_none() => {}
                 Some(old) => self.compare_point(unix_ns, old, snapshot, point),
-                // That another process brings its own goes without saying.
-                None if members::joined(&known.members, snapshot, point) => {}
+                // Points of a process that has just joined are no news.
+                None if member_events::joined(&known.members, snapshot, point) => {}
                 None => new.push(point),
             }
         }
@@ -263,15 +264,15 @@ impl Log {
         if known.state != snapshot.process.state {
             self.tell_state(unix_ns, snapshot);
         }
-        self.turn(unix_ns, turns)
+        self.add_events(unix_ns, events)
     }
 
     /// Notes who came or went.
-    fn turn(&mut self, unix_ns: u64, turns: Vec<Turn>) -> Vec<Turn> {
-        for turn in &turns {
-            self.say(unix_ns, turn.is_problem, turn.text.clone());
+    fn add_events(&mut self, unix_ns: u64, events: Vec<MemberEvent>) -> Vec<MemberEvent> {
+        for event in &events {
+            self.say(unix_ns, event.is_problem, event.text.clone());
         }
-        turns
+        events
     }
 
     fn compare_point(
@@ -309,7 +310,7 @@ impl Log {
     fn tell_state(&mut self, unix_ns: u64, snapshot: &Snapshot) {
         let (name, pid) = (&snapshot.process.name, snapshot.process.pid);
         if !snapshot.process.members.is_empty() {
-            // Each of them is told by itself.
+            // Each process is reported by itself.
             return;
         }
         match snapshot.process.state {
@@ -321,7 +322,7 @@ impl Log {
         }
     }
 
-    /// Of what is lost at every poll there is one entry a minute.
+    /// Counts a loss; repeated losses share one entry a minute.
     fn lose(&mut self, unix_ns: u64, what: &'static str, more: u64, total: u64) {
         let newest = self.entries.iter().enumerate().rev().take(SAME_AMONG);
         let is_same = |entry: &Entry| {
@@ -349,7 +350,7 @@ impl Log {
 
     fn say(&mut self, unix_ns: u64, is_problem: bool, text: String) {
         match self.entries.back_mut() {
-            // A poll that fails does so every time.
+            // A failing poll fails every time.
             Some(last) if last.text == text && unix_ns < last.unix_ns + SAME_NS => {
                 last.unix_ns = unix_ns;
                 self.unread += usize::from(is_problem && !last.is_problem);

@@ -1,24 +1,23 @@
-//! What was lost or refused, explained: what it means for the figures, on which
-//! threads it happened, and what can be done.
+//! Explains losses: what they mean for the figures, on which threads they happened, and what can be
+//! done.
 
 use crate::snapshot::{Lane, Loss, Losses, Snapshot};
 use crate::units;
 
-/// So many threads are named with each.
+/// Threads that are named with each loss.
 const THREADS: usize = 3;
 
-/// Whether anything is to be explained.
+/// Whether there is anything to explain.
 pub fn is_any(snapshot: &Snapshot) -> bool {
     snapshot.losses.lasting().next().is_some()
 }
 
-/// What was lost, refused or repaired, each kind with its count; rings overwrite their records
-/// for good reason.
+/// Losses and their counts, without overwritten records, which are no loss.
 pub fn told(losses: &Losses) -> impl Iterator<Item = (Loss, u64)> {
     losses.iter().filter(|(kind, _)| *kind != Loss::RecordsLost)
 }
 
-/// A loss in words, in the singular where there is one of it.
+/// A loss in words, in the singular for a count of one.
 pub fn words(kind: Loss, count: u64) -> String {
     match kind.words().split_once("s ") {
         Some((one, "share the overflow lane")) if count == 1 => {
@@ -29,7 +28,7 @@ pub fn words(kind: Loss, count: u64) -> String {
     }
 }
 
-/// Each kind of loss in a sentence or two; what is read again at the next poll is none.
+/// Each kind of loss in a sentence or two; cells that are read again at the next poll are left out.
 pub fn explained(snapshot: &Snapshot) -> Vec<String> {
     let explain = |(kind, count): (Loss, u64)| {
         let of = |lane: &Lane| Some((lane.amiss[kind], lane.name.clone())).filter(|it| it.0 > 0);
@@ -39,7 +38,7 @@ pub fn explained(snapshot: &Snapshot) -> Vec<String> {
     snapshot.losses.lasting().map(explain).chain(without_caller(&snapshot.lanes)).collect()
 }
 
-/// What has no caller of its own, since a lane had no room for another pair of caller and
+/// Measurements without a known caller, since a lane had no room for another pair of caller and
 /// callee. No figure of a point lacks anything by that.
 fn without_caller(lanes: &[Lane]) -> Option<String> {
     let lanes: Vec<&Lane> = lanes.iter().filter(|lane| lane.unplaced > 0).collect();

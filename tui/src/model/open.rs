@@ -7,11 +7,11 @@
 //!           loop = 900 - 200 - what its ended steps took in all
 //! ```
 //!
-//! A region is in no figure before it ends. How long it has been open is always known; how long
-//! it has been on a CPU, where the snapshot says so. What of that is its own follows from the
-//! edges: the time of all callees of its point on the lane, less what they took in calls of the
-//! point that have ended. Measuring costs time too, which a region that ends leaves out: so many
-//! ticks for each call inside.
+//! A region is in no figure before it ends. How long it has been open is always known. How long it
+//! has been on a CPU is known where the snapshot says so. Its own part follows from the edges: take
+//! the time of all callees of its point on the lane, and subtract what calls that have ended took.
+//! Measuring costs time too, which a region leaves out when it ends: a fixed number of ticks for
+//! each call inside.
 
 use std::collections::HashMap;
 
@@ -29,17 +29,17 @@ pub struct OpenRegion {
     pub start: u64,
     /// Ticks since then.
     pub span: u64,
-    /// Ticks of them on a CPU, where that is known.
+    /// Ticks on a CPU since it began, where known.
     pub on_cpu: Option<u64>,
-    /// Ticks of those that are its own, where they are known.
+    /// Exclusive ticks since it began, where known.
     pub exclusive: Option<u64>,
-    /// Exclusive ticks so far, off by what was reset since its begin; their growth is right.
+    /// Exclusive ticks so far. A reset since its begin shifts them; their growth is right.
     own: Option<f64>,
 }
 
 impl OpenRegion {
     /// Its entry in [`crate::snapshot::Summed::open`].
-    pub(super) fn told(&self) -> OwnTicks {
+    pub(crate) fn told(&self) -> OwnTicks {
         (self.own, self.exclusive)
     }
 }
@@ -51,7 +51,7 @@ pub struct OpenNow {
     pub count: usize,
     /// Ticks since the first of them began.
     pub span: u64,
-    /// Ticks on a CPU of all of them; none where that of one is not known.
+    /// Ticks that all of them were on a CPU; none where one of them is not known.
     pub on_cpu: Option<u64>,
     /// Exclusive ticks of all of them; none where they are not known.
     pub exclusive: Option<u64>,
@@ -64,12 +64,12 @@ struct Around {
     caller: Option<u32>,
     /// Inclusive ticks of all that its regions have called.
     callees: u64,
-    /// It is inside itself, or was: nobody can tell the calls of one from those of the other.
+    /// It is or was inside itself, so calls of one level cannot be told from calls of another.
     is_tangled: bool,
 }
 
 /// The regions that are open on threads that run, lane by lane, the outermost first.
-pub(super) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
+pub(crate) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
     if snapshot.process.state != ProcessState::Running {
         return Vec::new();
     }
@@ -128,16 +128,16 @@ pub(super) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
                 let ended = ended_callees(snapshot, place);
                 let callees = around.callees as f64 - ended;
                 let calls = inside.of(place);
-                // Of the calls inside, those of regions of the point that have ended are as
-                // many as their time tells.
+                // Ended regions of the point made a part of the calls inside: estimate it by their
+                // share of the time.
                 let calls = match around.callees {
                     0 => calls,
                     all => calls * (callees / all as f64).clamp(0.0, 1.0),
                 };
                 let all = on_cpu as f64 - next as f64;
                 let own = all - callees - calls * cost;
-                // What calls cost that have ended adds up over all of the program's life, and so
-                // does recursion through other points: it is never more than there was.
+                // The cost of ended calls adds up over the program's life, and so does recursion
+                // through other points. Clamp it: it cannot exceed the time that there was.
                 Some(if open.start < last_reset { own } else { own.clamp(0.0, all.max(0.0)) })
             });
             let Open { point, start, on_cpu } = *open;
@@ -157,7 +157,7 @@ pub(super) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
     regions
 }
 
-/// What those took that were called by ended regions of a point, on a lane.
+/// Ticks of the callees of a point's ended regions, on a lane.
 fn ended_callees(snapshot: &Snapshot, (lane, point): (u32, u32)) -> f64 {
     let cells = &snapshot.cells;
     let place = cells.binary_search_by_key(&(point, lane), |cell| (cell.point, cell.lane));
@@ -166,19 +166,19 @@ fn ended_callees(snapshot: &Snapshot, (lane, point): (u32, u32)) -> f64 {
     ended.inclusive.saturating_sub(ended.exclusive) as f64
 }
 
-/// How many regions have ended on a lane inside those of its points.
+/// Counts, for each point of a lane, the regions that have ended inside its regions.
 #[derive(Default)]
 struct Inside<'a> {
     /// The edges from a point, by its lane and itself.
     callees: HashMap<(u32, u32), Vec<&'a Edge>>,
-    /// Calls of a point, whoever called.
+    /// All calls of a point, from any caller.
     calls: HashMap<(u32, u32), u64>,
     found: HashMap<(u32, u32), f64>,
 }
 
 impl Inside<'_> {
-    /// Inclusive ticks of these calls with those of the same point inside them, which have
-    /// theirs for themselves. Each caller has the share of those that its calls are.
+    /// Inclusive ticks of these calls. Calls of the same point inside them keep their time to
+    /// themselves, so each caller gets a share by its number of calls.
     fn whole(&self, edge: &Edge) -> u64 {
         let itself = (edge.lane, edge.point);
         let mut callees = self.callees.get(&itself).into_iter().flatten();
@@ -190,13 +190,13 @@ impl Inside<'_> {
         edge.inclusive.saturating_add((nested.inclusive as f64 * share.min(1.0)) as u64)
     }
 
-    /// Inside those of a point, at any depth. Of what ended inside a point that several call,
-    /// each has the share that its calls are.
+    /// Ended regions inside a point's regions, at any depth. Where several points call one, each
+    /// gets a share by its number of calls.
     fn of(&mut self, place: (u32, u32)) -> f64 {
         if let Some(found) = self.found.get(&place) {
             return *found;
         }
-        // What calls itself ends here.
+        // Recursion ends here.
         self.found.insert(place, 0.0);
         let edges = self.callees.get(&place).cloned().unwrap_or_default();
         let inside = edges.iter().map(|edge| {
@@ -211,7 +211,7 @@ impl Inside<'_> {
 }
 
 impl OpenNow {
-    /// Of one point, from all regions; none where none is of it.
+    /// Sums up one point's regions; none where it has no open region.
     pub(super) fn of(point: u32, regions: &[OpenRegion]) -> Option<Self> {
         let of_point = || regions.iter().filter(|region| region.point == point);
         let sum = |on_cpu: fn(&OpenRegion) -> Option<u64>| {
@@ -227,10 +227,10 @@ impl OpenNow {
     }
 }
 
-/// By how many ticks the own time of open regions has grown between two snapshots, lane by lane
-/// and point by point: less than nothing where one has ended. Those whose time is not known in
-/// both are left out. None has grown by more than the time between, of which there were so many
-/// `ticks`: one may have been there before its process was looked at.
+/// The growth of the open regions' own time between two snapshots, in ticks by lane and point. It
+/// is negative where a region has ended. Regions whose time is unknown in either snapshot are left
+/// out. No growth exceeds `ticks`, the time between the snapshots: a region may have been open
+/// before its process was watched.
 pub(super) fn grown(
     before: &[OpenRegion],
     now: &[OpenRegion],
@@ -260,16 +260,15 @@ mod tests {
     use crate::snapshot::{Cell, Stats};
     use crate::source::synthetic::Synthetic;
 
-    /// A thread that is in point 1, which calls point 2, which calls point 3; all that is known
-    /// is here, in ticks.
+    /// A thread in point 1, which calls point 2, which calls point 3. All figures are ticks.
     #[derive(Clone, Copy)]
     struct Program {
         now: u64,
         /// Begin of the region of point 1 that is open, and its ticks on a CPU.
         open: Option<(u64, u64)>,
-        /// Begin of that of point 2 inside, and the same.
+        /// The same for the open region of point 2 inside.
         inner: Option<(u64, u64)>,
-        /// Calls, exclusive and inclusive ticks of those that have ended.
+        /// Ended calls: their number, exclusive and inclusive ticks.
         one: [u64; 3],
         two: [u64; 3],
         three: [u64; 3],
@@ -313,8 +312,8 @@ mod tests {
         open_regions(&snapshot).iter().map(|region| region.exclusive).collect()
     }
 
-    /// Loads of points 1, 2 and 3 and of the thread over the last of several snapshots; the
-    /// time constant is so short that nothing is smoothed.
+    /// Loads of points 1, 2 and 3 and of the thread, over the interval before the last snapshot.
+    /// The time constant is so short that nothing is smoothed.
     fn loads(programs: &[Program]) -> ([Option<f64>; 3], Option<f64>) {
         let mut model = Model::new(1e-12);
         for program in programs {
@@ -326,7 +325,7 @@ mod tests {
 
     #[test]
     fn its_own_is_what_its_callees_did_not_take() {
-        // Two calls of 2 have ended, 60 ticks in all, a third has run for 50, 20 of them in 3.
+        // Two calls of 2 have ended and took 60 ticks. A third has run for 50, 20 of them in 3.
         let program = Program {
             open: Some((100, 500)),
             inner: Some((900, 50)),
@@ -335,19 +334,19 @@ mod tests {
             ..NOTHING
         };
         assert_eq!(exclusive(snapshot(program)), [Some(500 - 50 - 60), Some(50 - 20)]);
-        // One of 1 that has ended had one of those inside.
+        // An ended call of 1 contained one of them.
         let ended = Program { one: [1, 100, 130], ..program };
         assert_eq!(exclusive(snapshot(ended))[0], Some(500 - 50 - 60 + 30));
-        // Each call that has ended cost something as well: 2 of 2 and 3 of 3; half the time of
-        // those of 3 was in the one of 2 that is open, and so was half of them.
+        // Ended calls cost something as well: two calls of 2 and three of 3. Half of the calls of
+        // 3, and half of their time, were inside the open call of 2.
         let mut costly = snapshot(program);
         costly.clock.overhead_pair = 1;
         let own = exclusive(costly);
         assert_eq!((own[0], own[1]), (Some(390 - 5), Some(28)));
     }
 
-    /// Nested calls of one point have their time for themselves, in an edge from the point to
-    /// itself: it is not the caller's own.
+    /// Nested calls of one point keep their time in an edge from the point to itself, so it does
+    /// not count as the caller's own.
     #[test]
     fn what_recursion_takes_is_not_its_callers() {
         let program = Program { open: Some((100, 500)), two: [2, 40, 60], ..NOTHING };
@@ -366,11 +365,11 @@ mod tests {
         assert_eq!(exclusive(recursive(program)), [Some(500 - 60 - 90)]);
     }
 
-    /// Recursion through other points hides time in the edges; over a long life that would be
-    /// more than the region that is open has ever had.
+    /// Recursion through other points hides time in the edges. Over a long life the hidden time
+    /// would exceed all that the open region ever had.
     #[test]
     fn no_region_has_more_of_its_own_than_it_was_on_a_cpu() {
-        // Calls of 1 that have ended had 900,000 ticks inside that no edge from 1 has.
+        // Ended calls of 1 contain 900,000 ticks that no edge from 1 has.
         let program = Program {
             now: 1_000_000,
             open: Some((999_000, 500)),
@@ -378,7 +377,7 @@ mod tests {
             ..NOTHING
         };
         assert_eq!(exclusive(snapshot(program)), [Some(500)]);
-        // It has just begun: that is no load of 90 CPUs, nor of one.
+        // It has just begun, so it is a load of neither 90 CPUs nor one.
         let before = Program { now: 999_000, open: None, ..program };
         let (points, thread) = loads(&[before, program]);
         assert_eq!((points[0], thread), (Some(0.5), Some(0.5)));
@@ -411,7 +410,7 @@ mod tests {
     fn loads_add_up_while_a_loop_is_open_and_nothing_jumps_when_it_ends() {
         let at =
             |now, on_cpu, two: [u64; 3]| Program { now, open: Some((100, on_cpu)), two, ..NOTHING };
-        // In each 1,000 ticks it is on the CPU for 800, 600 of them in calls of 2.
+        // In each 1,000 ticks it is on the CPU for 800, and 600 of those are in calls of 2.
         let first = at(1_000, 700, [1, 500, 500]);
         let second = at(2_000, 1_500, [2, 1_100, 1_100]);
         let (points, thread) = loads(&[first, second]);
@@ -422,7 +421,7 @@ mod tests {
         let (points, thread) = loads(&[first, second, third]);
         assert_eq!((points[0], points[1]), (Some(0.2), Some(0.6)));
         assert_eq!(thread, Some(0.8));
-        // One snapshot alone tells the whole life.
+        // One snapshot alone has the whole life.
         let (points, _) = loads(&[second]);
         assert_eq!((points[0], points[1]), (Some(0.2), Some(0.55)));
     }
@@ -446,7 +445,7 @@ mod tests {
         let (points, thread) = loads(&programs);
         assert_eq!((points[0], points[1]), (Some(0.2), Some(0.6)));
         assert_eq!(thread, Some(0.8));
-        // The kernel's figure stands still for some milliseconds, its callees' do not.
+        // The kernel's figure stands still for some milliseconds while the callees' figures grow.
         let behind = at(2_000, 700, [2, 1_100, 1_100], 0);
         let (points, _) = loads(&[programs[0], behind]);
         assert_eq!(points[0], Some(0.0));

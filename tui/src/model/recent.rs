@@ -1,7 +1,7 @@
-//! What a process measured lately, all of its points.
+//! The recent measurements of all points of a process.
 //!
-//! Two moments at most are kept beside the marked one, so that a large program costs few
-//! copies: the window is 10 to 20 seconds long, and shorter until it has been open so long.
+//! At most two moments are kept beside the marked one, so that a large program costs few copies.
+//! The window is 10 to 20 seconds long, and shorter at first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::snapshot::{Cell, Snapshot};
 /// Seconds between two moments that are kept.
 const STEP_SECONDS: f64 = 10.0;
 
-/// The moments of one process that windows begin at.
+/// The moments of one process at which windows begin.
 #[derive(Debug, Default)]
 pub struct Recent {
     kept: VecDeque<Moment>,
@@ -31,14 +31,14 @@ struct Moment {
 pub struct RecentWindow {
     /// The sums and edges, without histograms and records.
     pub snapshot: Snapshot,
-    /// Its open regions with what their own time grew by.
+    /// Its open regions, with the growth of their own time.
     pub open: Vec<OpenRegion>,
     /// Length of the window.
     pub seconds: f64,
 }
 
 impl Recent {
-    /// Takes note of what the model shows now.
+    /// Takes the model's current moment.
     pub fn see(&mut self, model: &Model) {
         let Some(now) = model.snapshot() else { return };
         let is_other = |moment: &Moment| {
@@ -71,8 +71,7 @@ impl Recent {
         self.mark.is_some()
     }
 
-    /// What was measured since the mark, or lately; none where nothing is known of a moment
-    /// before the model's.
+    /// What was measured since the mark, or recently; none without an earlier moment.
     #[must_use]
     pub fn window(&self, model: &Model, since_mark: bool) -> Option<RecentWindow> {
         let from = if since_mark { self.mark.as_ref() } else { self.kept.front() }?;
@@ -135,7 +134,7 @@ mod tests {
     use crate::snapshot::{Edge, Stats};
     use crate::source::synthetic::Synthetic;
 
-    /// A model of a process that is so many seconds old, whose point 1 was called so often.
+    /// A model of a process of this age, with this number of calls of point 1.
     fn model_at(seconds: f64, calls: u64) -> Model {
         let mut snapshot = Synthetic::new().snapshot_mut().clone();
         snapshot.elapsed_ticks = (seconds * snapshot.clock.ticks_per_second) as u64;

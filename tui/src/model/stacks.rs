@@ -1,19 +1,18 @@
 //! Exclusive time and calls by call path.
 //!
-//! The cells know how long each point took on each thread, and the edges how much of that it
-//! took inside each of its callers: both exactly. Who called the callers is known in the same
-//! way, and not which of their calls called what. So a path's last two frames are exact, and
-//! what is further out shares them out as the callers' inclusive times are to each other, as if
-//! a point did the same whoever called it. The stack of regions that are open is whole.
+//! The cells say exactly how long each point took on each thread, and the edges how much of that it
+//! took inside each caller. Callers have callers in the same way, but which call led to which is
+//! unknown. So a path's last two frames are exact, and the outer part is shared out by the callers'
+//! inclusive times, as if a point did the same for every caller. The stack of open regions is
+//! exact.
 //!
 //! ```text
 //! edges      a > parse 30, b > parse 10, parse > lex 8
 //! stacks     a > parse > lex 6, b > parse > lex 2
 //! ```
 //!
-//! A point that calls itself is in a path at most twice: as what the path ends with, and once
-//! further out. What no edge tells is called from [`Frame::Others`], and so is what has less
-//! than a hundredth of an edge.
+//! A recursive point is in a path at most twice: as its end, and once further out. Calls without an
+//! edge come from [`Frame::Others`], and so does any part below a hundredth of an edge.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,10 +20,10 @@ use std::sync::Arc;
 use super::{OpenRegion, total};
 use crate::snapshot::{Cell, Edge, Lane, Snapshot};
 
-/// Frames of a path at most, below its thread.
+/// Most frames of a path, below its thread.
 const DEEPEST: usize = 128;
-/// Which part of an edge a path has at least.
-const LEAST: u64 = 100;
+/// The smallest part of an edge that gets a path, as a divisor.
+const MIN_PART: u64 = 100;
 
 /// The paths of all threads.
 #[derive(Debug, Default)]
@@ -34,7 +33,7 @@ pub struct Stacks {
     known: HashMap<(Option<u32>, Frame), u32>,
 }
 
-/// A path with what its last frame took there.
+/// A path with the time and calls of its last frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weight {
     /// The path; see [`Stacks::path`].
@@ -58,7 +57,7 @@ pub enum Frame {
     Thread(u32),
     /// A point, by its id.
     Point(u32),
-    /// Callers that no edge tells.
+    /// Unknown callers.
     Others,
 }
 
@@ -67,17 +66,16 @@ pub enum Frame {
 struct Thread<'a> {
     /// By the point inside.
     edges: HashMap<u32, Vec<&'a Edge>>,
-    /// The regions that are open, each with what is around it and how long it is open.
+    /// The open regions, each with its caller and how long it has been open.
     open: Vec<(Option<u32>, u32, u64)>,
     /// Inclusive ticks of points.
     inclusive: HashMap<u32, u64>,
 }
 
 impl Stacks {
-    /// The paths of a snapshot that end with a point that passes, with what its open regions
-    /// have come to.
+    /// The paths of a snapshot whose last point passes, with the time of its open regions so far.
     ///
-    /// The weights of a thread stand together, and so do those that end with a point.
+    /// Weights are grouped by thread, and within it by the last point.
     pub fn of(snapshot: &Snapshot, open: &[OpenRegion], passes: impl Fn(u32) -> bool) -> Self {
         let mut threads: HashMap<u32, Thread<'_>> = HashMap::new();
         for edge in &snapshot.edges {
@@ -154,7 +152,7 @@ impl Stacks {
                 let sum = shares.entry(node).or_default();
                 *sum = sum.more(*share);
             }
-            // A torn file's edges may have more than the cell.
+            // In a damaged file, edges may exceed the cell.
             let exclusive: Vec<u64> = shares.values().map(|share| share.exclusive).collect();
             let exclusive = share_out(all.exclusive, &exclusive);
             for ((node, share), exclusive) in shares.into_iter().zip(exclusive) {
@@ -163,7 +161,7 @@ impl Stacks {
         }
     }
 
-    /// Adds what the open regions of a thread have come to, where that is known.
+    /// Adds the time of a thread's open regions so far, where known.
     fn add_open(&mut self, open: &[OpenRegion], passes: &impl Fn(u32) -> bool) {
         for (level, region) in open.iter().enumerate() {
             if let Some(exclusive) = region.exclusive.filter(|_| passes(region.point)) {
@@ -194,7 +192,7 @@ impl Stacks {
     }
 }
 
-/// A part of what was measured.
+/// A part of the measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Share {
     exclusive: u64,
@@ -216,11 +214,11 @@ impl Share {
         }
     }
 
-    /// Whether it is not worth a path beside all that an edge has.
+    /// Whether it is too small a part of an edge to get a path.
     fn is_small(self, all: Self) -> bool {
         match all.exclusive {
-            0 => self.count <= all.count / LEAST,
-            exclusive => self.exclusive <= exclusive / LEAST,
+            0 => self.count <= all.count / MIN_PART,
+            exclusive => self.exclusive <= exclusive / MIN_PART,
         }
     }
 
@@ -236,14 +234,14 @@ impl Thread<'_> {
         let mut caller = None;
         for open in &lane.open {
             let span = now.saturating_sub(open.start);
-            // One that has just begun may have called something all the same.
+            // Even a region that has just begun may have called something.
             self.open.push((caller, open.point, open.on_cpu.unwrap_or(span).min(span).max(1)));
             caller = Some(open.point);
         }
     }
 
-    /// Those that call a point, with the inclusive ticks or, where there are none, the calls of
-    /// it; and the same of those that are not known.
+    /// The callers of a point with their inclusive ticks, or their calls where there are no ticks;
+    /// and the same of unknown callers.
     fn callers(&self, point: u32) -> (Vec<(Option<u32>, u64)>, u64) {
         let edges = self.edges.get(&point).map_or(&[][..], Vec::as_slice);
         let open = self.open.iter().filter(|(_, inside, _)| *inside == point);
@@ -262,13 +260,13 @@ impl Thread<'_> {
 /// The paths of an edge or of several, from the inside out.
 struct Paths<'a> {
     thread: &'a Thread<'a>,
-    /// Each with whether others are around it, and its part.
+    /// Each path, whether unknown callers are around it, and its part.
     found: Vec<(Vec<u32>, bool, Share)>,
 }
 
 impl Paths<'_> {
-    /// Goes on outwards from a path of points, whose outermost was called by `caller` for this
-    /// part of the edge that the path ends with.
+    /// Extends a path outwards. `caller` called its outermost point for this part of the edge that
+    /// the path ends with.
     fn extend(&mut self, path: &mut Vec<u32>, caller: Option<u32>, share: Share, all: Share) {
         let Some(caller) = caller else {
             return self.found.push((path.clone(), false, share));
@@ -297,13 +295,13 @@ impl Paths<'_> {
     }
 }
 
-/// Shares out a number as others are to each other, in whole parts that add up to it.
+/// Shares out a number in proportion to weights, in whole parts that add up to it.
 pub(crate) fn share_out(number: u64, weights: &[u64]) -> Vec<u64> {
     let sum: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
-    // Where none has any, one is as good as another.
+    // Where all weights are zero, all get the same.
     let share = |weight: u64| if sum > 0 { u128::from(weight) } else { 1 };
     let all = if sum > 0 { sum } else { weights.len() as u128 };
-    // A damaged file's may add up to more than can be multiplied.
+    // Weights of a damaged file may be too large to multiply.
     let too_long = u64::BITS.saturating_sub(all.leading_zeros());
     let (mut so_far, mut given) = (0, 0);
     let part = |weight: &u64| {

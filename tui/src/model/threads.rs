@@ -1,17 +1,17 @@
-//! The threads: what each of them burns, and on what.
+//! The threads: the CPU time of each, and where it is spent.
 //!
-//! A thread's load is the exclusive time of all its points, by the time between two
-//! snapshots; with nested regions taken out, no moment is counted twice. What the kernel
-//! counts beyond that, the thread spent outside all regions.
+//! A thread's load is the exclusive time of all its points, divided by the time between two
+//! snapshots. Nested regions are taken out, so no moment counts twice. CPU time beyond that, by the
+//! kernel, was spent outside all regions.
 
 use std::sync::Arc;
 
 use crate::snapshot::{Cell, Lane, LaneKind, Point, Process, ProcessState, Snapshot, Stats};
 
-use super::{Length, OpenRegion, off_share, total};
+use super::{Length, OpenRegion, total};
 
-/// A point takes the place of the top one when it has this many times as much:
-/// two that are nearly the same do not change places at every poll.
+/// A point becomes the top one when it has this many times as much, so that two nearly equal points
+/// do not change places at every poll.
 const TAKES_OVER: f64 = 1.25;
 
 /// One thread, or what ended threads left on a lane.
@@ -21,18 +21,17 @@ pub struct Thread {
     pub lane: Lane,
     /// Points that it has measured.
     pub points: usize,
-    /// Ticks of its regions themselves, of all that are not reset.
+    /// Exclusive ticks of its regions since their last reset.
     pub exclusive: u64,
     /// Its share of a CPU in regions, smoothed.
     pub load: Option<f64>,
-    /// Its share of a CPU as the kernel counts it, smoothed the same way; none where that is
-    /// not known.
+    /// Its share of a CPU by the kernel, smoothed the same way; none where unknown.
     pub cpu: Option<f64>,
     /// Switches per second.
     pub switch_rate: Option<f64>,
-    /// The point that took most of it lately.
+    /// The point that took most of its recent time.
     pub top: Option<Top>,
-    /// Whether `load` has seen an interval.
+    /// Whether `load` has had an interval.
     settled: bool,
 }
 
@@ -50,7 +49,7 @@ pub struct Top {
 pub struct Part {
     /// Id of the point.
     pub point: u32,
-    /// What it measured there.
+    /// Its figures there.
     pub total: Stats,
 }
 
@@ -62,7 +61,7 @@ impl Thread {
 }
 
 impl Thread {
-    /// Takes over what it did before.
+    /// Takes over its earlier loads and rates.
     fn go_on(&mut self, old: &Self) {
         self.load = old.load;
         self.cpu = old.cpu;
@@ -72,24 +71,16 @@ impl Thread {
     }
 }
 
-impl Part {
-    /// Share of its span that the thread did not run.
-    pub fn off_share(&self) -> Option<f64> {
-        off_share(&self.total)
-    }
-}
-
-/// How far the sums of a thread have come in an interval.
+/// The growth of a thread's sums in an interval.
 #[derive(Clone, Copy, Default)]
 struct Grown {
     exclusive: u64,
     most: Option<(u32, u64)>,
-    /// Of the point that was the top one before.
+    /// The growth of the last top point.
     top: u64,
 }
 
-/// The threads of a first snapshot: shares are those of the process's life, with what
-/// open regions have come to.
+/// The threads of a first snapshot: shares are over the process's life, open regions included.
 pub(super) fn life(snapshot: &Snapshot, open: &[OpenRegion], seconds: f64) -> Vec<Thread> {
     let ticks = snapshot.elapsed_ticks;
     let (mut threads, mut grown) = sums(snapshot, None, &[]);
@@ -110,9 +101,9 @@ pub(super) fn life(snapshot: &Snapshot, open: &[OpenRegion], seconds: f64) -> Ve
     threads
 }
 
-/// The threads of a snapshot that follows on another; `alpha` is the weight of
-/// the interval in the smoothed share, `open` what open regions have grown by, by lane and
-/// point, and `own` how long the interval is of each of several processes, where that is known.
+/// The threads of a later snapshot. `weight` is the weight of the interval in the smoothed share,
+/// `open` the growth of open regions by lane and point, and `own` the length of the interval for
+/// each of several processes, where known.
 pub(super) fn interval(
     snapshot: &Snapshot,
     before: &Snapshot,
@@ -120,7 +111,7 @@ pub(super) fn interval(
     open: &[((u32, u32), f64)],
     own: &[Option<u64>],
     ticks: u64,
-    alpha: f64,
+    weight: f64,
 ) -> Vec<Thread> {
     let (mut threads, mut grown) = sums(snapshot, Some(before), old);
     for ((lane, point), ticks) in open {
@@ -143,15 +134,15 @@ pub(super) fn interval(
         let seconds = super::seconds(snapshot, ticks);
         let now = grown.exclusive as f64 / ticks as f64;
         thread.load = Some(match old.filter(|old| old.settled).and_then(|old| old.load) {
-            // A thread that has ended burns nothing that could fade out.
+            // The load of an ended thread does not fade out.
             _ if thread.lane.kind == LaneKind::Ended && grown.exclusive == 0 => 0.0,
-            Some(smoothed) => smoothed + alpha * (now - smoothed),
+            Some(smoothed) => smoothed + weight * (now - smoothed),
             None => now,
         });
         let spent = old.and_then(|old| thread.lane.cpu_ns?.checked_sub(old.lane.cpu_ns?));
         let now = spent.map(|ns| ns as f64 / 1e9 / seconds);
         thread.cpu = now.map(|now| match old.and_then(|old| old.cpu) {
-            Some(smoothed) => smoothed + alpha * (now - smoothed),
+            Some(smoothed) => smoothed + weight * (now - smoothed),
             None => now,
         });
         thread.settled = true;
@@ -165,7 +156,8 @@ pub(super) fn interval(
     threads
 }
 
-/// The threads of a process that has just ended: shares of all its life, and no rates.
+/// The threads of a process that has just ended: shares are over its whole life, and there are no
+/// rates.
 pub(super) fn end(snapshot: &Snapshot, seconds: f64) -> Vec<Thread> {
     let mut threads = life(snapshot, &[], seconds);
     for thread in &mut threads {
@@ -174,14 +166,14 @@ pub(super) fn end(snapshot: &Snapshot, seconds: f64) -> Vec<Thread> {
     threads
 }
 
-/// The process of a thread, also of one of several.
+/// The process of a thread, also among several.
 pub fn process_of<'a>(snapshot: &'a Snapshot, lane: &Lane) -> &'a Process {
     let process = &snapshot.process;
     let place = lane.process.and_then(|place| process.members.get(place as usize));
     place.unwrap_or(process)
 }
 
-/// What has become of a thread, in a word. None outlives its process, whatever its lane says.
+/// The state of a thread in a word. No thread outlives its process, whatever its lane says.
 pub fn state_word(snapshot: &Snapshot, lane: &Lane) -> &'static str {
     match (lane.kind, process_of(snapshot, lane).state) {
         (LaneKind::Overflow, _) => "shared",
@@ -191,7 +183,7 @@ pub fn state_word(snapshot: &Snapshot, lane: &Lane) -> &'static str {
     }
 }
 
-/// The threads of a snapshot between which and the one before nothing happened.
+/// The threads of a snapshot before which nothing happened.
 pub(super) fn keep(snapshot: &Snapshot, old: &[Thread]) -> Vec<Thread> {
     let (mut threads, _) = sums(snapshot, None, &[]);
     let has_threads = snapshot.has_threads();
@@ -206,7 +198,7 @@ pub(super) fn keep(snapshot: &Snapshot, old: &[Thread]) -> Vec<Thread> {
     threads
 }
 
-/// A thread by its lane. They are in the order of their lanes.
+/// A thread by its lane; `threads` is in the order of lanes.
 pub fn find(threads: &[Thread], lane: u32) -> Option<&Thread> {
     let place = threads.binary_search_by_key(&lane, |thread| thread.lane.id).ok()?;
     Some(&threads[place])
@@ -223,9 +215,9 @@ pub fn parts(snapshot: &Snapshot, lane: u32) -> Vec<Part> {
     parts
 }
 
-/// The threads without what an interval tells, and, by lane, what was added since
-/// the snapshot before, or ever. Both have their cells in the same order. In one
-/// go: of many cells, each look is a line of memory that is in no cache.
+/// The threads without loads and rates, and the growth of each lane since the snapshot before, or
+/// ever. Both snapshots have their cells in the same order, so one pass is enough: with many cells,
+/// each look-up is a cache miss.
 fn sums(
     snapshot: &Snapshot,
     before: Option<&Snapshot>,
@@ -263,7 +255,7 @@ fn sums(
             thread.points += usize::from(cell.stats.count > 0 || cell.retired.count > 0);
             thread.exclusive = thread.exclusive.saturating_add(now);
         }
-        // Most cells have not changed, and then they are one in both.
+        // Both snapshots share unchanged cells, which most are.
         if cells.next_if(|old| Arc::ptr_eq(old, cell)).is_some() {
             continue;
         }
@@ -273,7 +265,7 @@ fn sums(
             continue;
         }
         let Some(place) = place else { continue };
-        // Less than before: it was reset, and this is what came since.
+        // Less than before means a reset; this is the time since.
         let added = now.checked_sub(same.map_or(0, |same| exclusive(same))).unwrap_or(now);
         let point = points.peek().filter(|point| before.is_none() && point.id == cell.point);
         let added = point.map_or(added, |point| in_life(snapshot, point, added));
@@ -289,8 +281,7 @@ fn sums(
     (threads, grown)
 }
 
-/// What a point would have taken in all the process's life, had it taken as much of it as
-/// since its figures began.
+/// A point's time projected to the process's whole life, at its rate since its figures began.
 fn in_life(snapshot: &Snapshot, point: &Point, exclusive: u64) -> u64 {
     match Length::collected(snapshot, point).map(|length| length.ticks) {
         Some(ticks) if ticks < snapshot.elapsed_ticks as f64 => {
@@ -306,7 +297,7 @@ fn top_of(old: &[Thread], lane: u32) -> Option<u32> {
 }
 
 impl Grown {
-    /// Adds what the open regions of a point have grown by.
+    /// Adds the growth of a point's open regions.
     fn add_open(&mut self, point: u32, ticks: f64, top: Option<u32>) {
         let add = |to: u64| (to as f64 + ticks).max(0.0) as u64;
         self.exclusive = add(self.exclusive);
@@ -341,7 +332,7 @@ fn exclusive(cell: &Cell) -> u64 {
 
 fn place(snapshot: &Snapshot, lane: u32) -> Option<usize> {
     let lanes = &snapshot.lanes;
-    // Nearly always each has its number as its place.
+    // A lane's place is nearly always its number.
     if lanes.get(lane as usize).is_some_and(|found| found.id == lane) {
         return Some(lane as usize);
     }

@@ -7,16 +7,15 @@
 //!   work   depth 0   [10..60)
 //! ```
 //!
-//! A ring keeps its last records. They are written when a region ends, so that
-//! whatever ended before the oldest of them is lost, and whatever ended after it
-//! is there. A region still open is in no record: what it encloses has a level
-//! and nothing above it.
+//! A ring keeps its last records, which are written when a region ends. What ended before the
+//! oldest record is lost, and what ended after it is there. An open region has no record, so the
+//! regions inside it have a level with nothing above it.
 //!
-//! What a device did for a thread is no region of it, and has a line of its own. Such a
-//! record is written when the device is found to be done.
+//! A device's work for a thread is no region of the thread and has its own line. Its record is
+//! written when the device is found to be done.
 //!
-//! Records come from memory that somebody else writes. Whatever they say, a
-//! region ends no earlier than it begins, and no loop depends on their order.
+//! Somebody else writes the records. Whatever they say, a region ends no earlier than it begins,
+//! and no loop depends on their order.
 
 mod columns;
 
@@ -26,8 +25,7 @@ pub use columns::{Column, Run, Window, columns, runs};
 
 use crate::snapshot::{Lane, LaneKind, Record, Snapshot};
 
-/// A thread's absence that is shorter than this is not told from what measuring
-/// costs, seconds.
+/// Shorter absences of a thread cannot be told from the cost of measuring, seconds.
 const SHORTEST_AWAY: f64 = 2e-6;
 
 /// The last moments of a process.
@@ -37,7 +35,7 @@ pub struct Timeline {
     pub segment_id: String,
     /// When it was taken, ticks since the segment was created: "now".
     pub taken: u64,
-    /// Ticks per second; never nothing.
+    /// Ticks per second; never zero.
     pub ticks_per_second: f64,
     /// The threads that run or have left records, in the order of their lanes.
     pub tracks: Vec<Track>,
@@ -50,10 +48,9 @@ pub struct Track {
     pub lane: Lane,
     /// Its regions by strand and depth, and never empty.
     pub levels: Vec<Level>,
-    /// Records that the ring holds no more.
+    /// Records that have been overwritten.
     pub lost: u64,
-    /// Where its kept records begin: what ended before is lost. None where
-    /// nothing is.
+    /// Where its kept records begin: what ended before is lost. None where nothing is lost.
     pub lost_until: Option<u64>,
 }
 
@@ -87,8 +84,8 @@ pub struct Region {
     pub exclusive: u64,
     /// Ticks from begin to end of the regions directly inside.
     pub nested: u64,
-    /// Ticks of its own in which its thread or its task did not run; none where
-    /// regions inside it are lost, so that nobody knows.
+    /// Exclusive ticks in which its thread or task did not run; none where regions inside it are
+    /// lost.
     pub away: Option<u64>,
 }
 
@@ -109,7 +106,7 @@ impl Region {
         self.end.saturating_sub(self.start)
     }
 
-    /// Share of its own time that it was on a CPU; 1 where that is not known.
+    /// Share of its own time on a CPU; 1 where unknown.
     pub fn on_share(&self) -> f64 {
         let own = self.span().saturating_sub(self.nested);
         match self.away {
@@ -120,7 +117,7 @@ impl Region {
 }
 
 impl Level {
-    /// Place of the region around a moment, else of the one nearest to it.
+    /// Place of the region at a moment, or nearest to it.
     pub fn nearest(&self, at: u64) -> Option<usize> {
         let behind = self.regions.partition_point(|region| region.start <= at);
         let Some(before) = behind.checked_sub(1) else {
@@ -135,14 +132,14 @@ impl Level {
 }
 
 impl Timeline {
-    /// The regions of a line, each with it.
+    /// The regions of a line, paired with the line.
     pub fn regions(&self, line: Line) -> impl Iterator<Item = (Line, &Region)> {
         let level = self.level(line).into_iter();
         level.flat_map(move |level| level.regions.iter().map(move |region| (line, region)))
     }
 
-    /// Puts the records of a snapshot into their places. The levels that `before`
-    /// had stay, so that lines do not come and go with the regions on them.
+    /// Makes the timeline of a snapshot's records. Levels of `before` stay, so that lines do not
+    /// come and go with their regions.
     pub fn of(snapshot: &Snapshot, before: Option<&Self>) -> Self {
         let rate = snapshot.clock.ticks_per_second;
         let ticks_per_second = if rate.is_finite() && rate > 0.0 { rate } else { 1e9 };
@@ -190,24 +187,23 @@ impl Timeline {
         self.tracks.iter().find(|track| track.lane.id == lane)
     }
 
-    /// Whether another thread has the same name, so that its number is worth telling.
+    /// Whether another thread has the same name, so that its number must be shown.
     pub fn has_twin(&self, track: &Track) -> bool {
         let lane = &track.lane;
         let is_twin = |other: &Lane| other.id != lane.id && other.name == lane.name;
         self.tracks.iter().any(|other| is_twin(&other.lane))
     }
 
-    /// What lies on a line.
+    /// The level of a line.
     pub fn level(&self, line: Line) -> Option<&Level> {
         let track = self.track(line.lane)?;
         track.levels.iter().find(|level| (level.strand, level.depth) == (line.strand, line.depth))
     }
 
-    /// How far back the records reach: those of the thread that wrote most, where
-    /// any are lost.
+    /// How far back the records reach: for the thread that wrote most, where any are lost.
     pub fn reach(&self) -> u64 {
         let back = |to: u64| self.taken.saturating_sub(to);
-        // Of a thread out of sight none need be there.
+        // Threads out of sight may have no records here.
         let is_known = |track: &&Track| track.levels.iter().any(|it| !it.regions.is_empty());
         let known = self.tracks.iter().filter(is_known);
         let lost = known.filter_map(|track| track.lost_until).map(back).min();
@@ -215,14 +211,14 @@ impl Timeline {
         lost.or_else(|| regions.map(|region| back(region.start)).max()).unwrap_or(0)
     }
 
-    /// Ticks in so many nanoseconds; at least one.
+    /// Converts nanoseconds to ticks; at least one.
     pub fn ticks(&self, nanoseconds: u64) -> u64 {
         ((nanoseconds as f64 * self.ticks_per_second / 1e9) as u64).max(1)
     }
 }
 
-/// What is not counted as absence: the cost of measuring, which is taken out of
-/// the exclusive time and not out of the span.
+/// Time that is not counted as absence: the cost of measuring, which is taken out of exclusive time
+/// but not out of the span.
 struct Slack {
     pair: u64,
     least: u64,
@@ -240,7 +236,7 @@ impl Track {
         let lost = lane.records_written.saturating_sub(records.len() as u64);
         let (of_devices, records): (Vec<&Record>, Vec<&Record>) =
             records.iter().copied().partition(|record| devices.contains(&record.point));
-        // A device's record is written later than at its end.
+        // A device's record is written after its end.
         let first_end = records.iter().map(|r| r.start.saturating_add(r.span)).min();
         let lost_until = (lost > 0).then(|| first_end.unwrap_or(taken).min(taken));
 
@@ -275,8 +271,8 @@ impl Track {
     }
 }
 
-/// The strand of each context: the first whose tasks have all ended before this
-/// one began, as it is known by its records.
+/// The strand of each context: the first whose tasks have all ended before this one began, as far
+/// as records show.
 fn strands(records: &[&Record]) -> BTreeMap<u32, u32> {
     let mut lives = lives(records);
     lives.remove(&0);
@@ -295,8 +291,8 @@ fn strands(records: &[&Record]) -> BTreeMap<u32, u32> {
     strands
 }
 
-/// The same of devices, whose timers go on side by side: the one that was made first is
-/// above the others, whichever has the oldest record.
+/// The strand of each device. Their timers run side by side: the device that was made first is
+/// above the others, whatever its oldest record.
 fn device_strands(records: &[&Record]) -> BTreeMap<u32, u32> {
     let mut taken: Vec<Vec<(u64, u64)>> = Vec::new();
     let mut strands = BTreeMap::new();
@@ -314,7 +310,7 @@ fn device_strands(records: &[&Record]) -> BTreeMap<u32, u32> {
     strands
 }
 
-/// From when to when each context is known by its records.
+/// The first begin and last end of each context's records.
 fn lives(records: &[&Record]) -> BTreeMap<u32, (u64, u64)> {
     let mut lives: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for record in records {
@@ -331,7 +327,7 @@ fn nested(records: &[&Record], lost_until: Option<u64>, slack: &Slack) -> Vec<(u
     sorted.sort_by_key(|r| (r.context, r.start, r.depth, std::cmp::Reverse(r.span)));
     let mut regions: Vec<(u32, Region)> = Vec::with_capacity(sorted.len());
     let mut children: Vec<u64> = Vec::with_capacity(sorted.len());
-    // Places of the regions around the next one, the outermost first.
+    // Places of the regions that enclose the next one, the outermost first.
     let mut open: Vec<usize> = Vec::new();
     for record in sorted {
         let end = record.start.saturating_add(record.span);

@@ -37,16 +37,16 @@ pub struct Tree {
 pub struct Node {
     /// The frame.
     pub frame: Frame,
-    /// The node around it; none of a root.
+    /// Its parent; none for a root.
     pub parent: Option<u32>,
-    /// Those inside, the heaviest first.
+    /// Its children, the heaviest first.
     pub children: Vec<u32>,
     /// Weight of all paths that lead through it.
     pub inclusive: u64,
     /// Weight that was spent in the frame itself. In a tree of callers all of it was spent in
     /// the root's frame.
     pub exclusive: u64,
-    /// Calls of the frame; in a tree of callers those of the root's.
+    /// Calls of the frame; in a tree of callers, calls of the root's frame.
     pub count: u64,
     /// Whether the frame is its own ancestor.
     pub is_recursive: bool,
@@ -70,7 +70,7 @@ impl Tree {
         Self { direction, ..Self::default() }
     }
 
-    /// Adds what was spent at the end of a path, which is told from the outermost frame on.
+    /// Adds the weight at the end of a path; `path` begins with the outermost frame.
     pub fn add(&mut self, path: &[Frame], weight: u64, count: u64) {
         self.total = self.total.saturating_add(weight);
         let mut parent = None;
@@ -132,7 +132,7 @@ impl Tree {
         self.roots.sort_by(|a, b| order(*a, *b));
     }
 
-    /// All nodes; the place of each is its number.
+    /// All nodes, by their numbers.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
@@ -164,7 +164,7 @@ impl Tree {
         &self.roots
     }
 
-    /// A node and all that is around it, from the inside out; nothing of no node.
+    /// A node and its ancestors, from the inside out; empty without a node.
     pub fn ancestors(&self, node: Option<u32>) -> impl Iterator<Item = u32> {
         std::iter::successors(node, |node| self.node(*node).parent)
     }
@@ -188,7 +188,7 @@ impl Tree {
         found
     }
 
-    /// The lines of a node, or of all roots, with the children of those nodes that are open.
+    /// The lines below a node, or of all roots; children of open nodes included.
     pub fn rows(&self, below: Option<u32>, is_open: impl Fn(u32) -> bool) -> Vec<Row> {
         let mut rows = Vec::new();
         let roots = below.as_ref().map_or(self.roots.as_slice(), std::slice::from_ref);
@@ -214,8 +214,8 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Counts the stack that each running thread of a snapshot had at one moment, which are
-    /// told by their lanes; a thread that has none is outside all regions.
+    /// Counts the stacks at one moment, which are given by lane. A running thread without a stack
+    /// is outside all regions.
     pub fn take(&mut self, snapshot: &Snapshot, stacks: &[(u32, Vec<u32>)]) {
         if snapshot.process.state != ProcessState::Running {
             return;
@@ -251,7 +251,7 @@ impl Samples {
         self.outside
     }
 
-    /// The stacks that were found, with how often each was.
+    /// The stacks that were found, with their counts.
     pub fn stacks(&self) -> impl Iterator<Item = (&[Frame], u64)> {
         self.stacks.iter().map(|(path, count)| (path.as_slice(), *count))
     }

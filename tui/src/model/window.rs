@@ -1,5 +1,5 @@
-//! What a point measured in a window of time: the difference of two snapshots,
-//! histograms included.
+//! A point's measurements in a window of time: the difference of two snapshots, histograms
+//! included.
 //!
 //! ```text
 //! process  |--------------------|=====================|
@@ -7,10 +7,9 @@
 //!               before                  since
 //! ```
 //!
-//! A snapshot holds sums from the point's last reset on, so a window is what a
-//! later one has more than an earlier one. Two windows that follow on one another
-//! share no measurement. The window of a point that was reset within it begins at the
-//! reset ([`Length::collected`]).
+//! A snapshot holds sums since the point's last reset, so a window is the growth between two
+//! snapshots. Two consecutive windows share no measurement. If a point was reset within its window,
+//! the window begins at the reset ([`Length::collected`]).
 
 use std::sync::Arc;
 
@@ -21,18 +20,18 @@ use crate::snapshot::{Cell, Point, Snapshot, Stats};
 /// The measurements of one point in a window of time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Window {
-    /// How many there are.
+    /// Their number.
     pub count: u64,
-    /// Their exclusive ticks together.
+    /// The sum of their exclusive ticks.
     pub exclusive: f64,
-    /// How long it is; none where nobody knows when the point was reset within it.
+    /// Its length; none after a reset at an unknown time.
     pub length: Option<Length>,
-    /// How many there are in each bucket: the bucket's number, in rising order,
-    /// and the measurements. Whole numbers unless the clocks had to be matched.
+    /// Measurements by bucket number, in rising order. The counts are whole numbers unless the
+    /// clocks had to be matched.
     pub spread: Vec<(u64, f64)>,
 }
 
-/// How long a window is, by the process's clock and in seconds.
+/// The length of a window, by the process's clock and in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Length {
     /// Ticks.
@@ -42,8 +41,8 @@ pub struct Length {
 }
 
 impl Length {
-    /// The time over which a point's figures were collected: since its last reset, or since
-    /// its process began. None where nobody knows, and in the very moment of a reset.
+    /// The time over which a point's figures were collected: since its last reset, or since its
+    /// process began. None where that is unknown, and in the very moment of a reset.
     pub fn collected(snapshot: &Snapshot, point: &Point) -> Option<Self> {
         Self::between(point.begin_ticks()?, snapshot)
     }
@@ -56,15 +55,14 @@ impl Length {
 }
 
 impl Window {
-    /// What the point measured after `from` and up to `to`, which are pictures of
-    /// one process; without a `from`, in all its life. None where it is not known
-    /// in `to`.
+    /// The point's measurements after `from` and up to `to`, two snapshots of one process; without
+    /// `from`, since its last reset. None if `to` does not know the point.
     pub fn between(from: Option<&Snapshot>, to: &Snapshot, id: u32) -> Option<Self> {
         let life = from.map(|from| Self::life(from, id)).unwrap_or_default();
         Self::since(from.map(|from| (from, &life)), to, id)
     }
 
-    /// The same, with all that the point had measured up to `from` known.
+    /// Like [`Self::between`], given the point's measurements up to `from`.
     pub(crate) fn since(from: Option<(&Snapshot, &Self)>, to: &Snapshot, id: u32) -> Option<Self> {
         let point = find(to, id)?;
         let mut window = Self::life(to, id);
@@ -74,7 +72,7 @@ impl Window {
                 window.subtract(life);
                 Length::between(from.elapsed_ticks, to)
             }
-            // Not yet there at the beginning of the window, as its process was.
+            // The process was there at the begin of the window, but not the point.
             (Some((from, _)), None) if knows_process(from, to, point) => point
                 .begin_ticks()
                 .and_then(|begin| Length::between(begin.max(from.elapsed_ticks), to)),
@@ -83,8 +81,8 @@ impl Window {
         Some(window)
     }
 
-    /// The window of a point that is not there: nothing in all that time.
-    /// `before` is when it begins, ticks since the segment was created.
+    /// The empty window of a point that is not there. `before` is its begin, ticks since the
+    /// segment was created.
     pub fn empty(before: u64, to: &Snapshot) -> Self {
         Self { length: Length::between(before, to), ..Self::default() }
     }
@@ -97,7 +95,7 @@ impl Window {
         Self { count, exclusive: exclusive as f64, length: None, spread }
     }
 
-    /// Buckets that have to be looked at to know what a point measured.
+    /// The number of buckets behind a point's measurements.
     pub(crate) fn buckets(snapshot: &Snapshot, id: u32) -> usize {
         cells_of(snapshot, id).iter().map(|cell| cell.histogram.len()).sum()
     }
@@ -115,9 +113,8 @@ impl Window {
         self.spread.retain(|(_, count)| *count > 0.0);
     }
 
-    /// The same measurements in ticks of another clock, of which `ratio` pass in
-    /// one of this. A bucket that comes to lie over several is shared out among
-    /// them, as if its measurements lay evenly in it.
+    /// Converts to ticks of another clock, which makes `ratio` ticks in one of this clock. A bucket
+    /// that then covers several is shared out evenly.
     #[must_use]
     pub fn in_other_ticks(&self, ratio: f64) -> Self {
         let mut spread: Vec<(u64, f64)> = Vec::new();
@@ -141,8 +138,8 @@ impl Window {
         Self { count: self.count, exclusive: self.exclusive * ratio, length, spread }
     }
 
-    /// These measurements and those of another point in the same time, or in the longer one
-    /// where one of them was reset.
+    /// Adds another point's measurements in the same time, or in the longer time if one of them was
+    /// reset.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         let mut spread = [self.spread.as_slice(), &other.spread].concat();
@@ -176,15 +173,14 @@ impl Window {
         self.length.map(|length| self.exclusive / length.ticks)
     }
 
-    /// The measurements that the buckets account for. Fewer than there are where
-    /// the segment had no space for all buckets.
+    /// The measurements in the buckets: fewer than all where the segment had no space for all
+    /// buckets.
     pub fn in_buckets(&self) -> f64 {
         self.spread.iter().map(|(_, count)| count).sum()
     }
 
-    /// The exclusive ticks that this share of the measurements does not exceed,
-    /// as if they lay evenly in their buckets: a bucket is 3 % wide, and a figure
-    /// that jumped from one middle to the next would show changes that are none.
+    /// The quantile of exclusive ticks, as if measurements lay evenly in their buckets: a bucket is
+    /// 3 % wide, and jumps from one middle to the next would look like changes.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let wanted = share * self.in_buckets();
         let mut so_far = 0.0;
@@ -199,7 +195,7 @@ impl Window {
     }
 }
 
-/// Makes one of each bucket that occurs several times in a row.
+/// Merges equal adjacent buckets.
 fn add_up(spread: &mut Vec<(u64, f64)>) {
     spread.dedup_by(|next, kept| {
         let same = next.0 == kept.0;
@@ -210,7 +206,7 @@ fn add_up(spread: &mut Vec<(u64, f64)>) {
     });
 }
 
-/// Whether a point's process, or each that it is summed over, was there before.
+/// Whether a point's process, or each that it is summed over, was in `from`.
 fn knows_process(from: &Snapshot, to: &Snapshot, point: &Point) -> bool {
     let members = &to.process.members;
     match point.process {
@@ -282,7 +278,7 @@ mod tests {
         let count = |s: &Snapshot| -> u64 {
             s.cells.iter().filter(|cell| cell.point == 1).map(|cell| cell.stats.count).sum()
         };
-        // Reset at the third poll, and each is a second after the one before.
+        // A reset at the third poll; polls are a second apart.
         for (from, to, before, seconds) in [
             (None, 6, 0, 4.0),
             (Some(0), 6, 0, 4.0),

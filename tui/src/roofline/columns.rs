@@ -5,7 +5,7 @@ use crate::grid::{Table, Written, table};
 use crate::model::{FLOPS, Figures};
 use crate::units::NONE;
 
-/// What the cells are written with: the roof, if it is known.
+/// What is needed to write the cells: the roof, if known.
 pub(crate) type Known = Option<Roof>;
 
 pub(crate) static TABLE: Table<(u32, Dot), Known> = table! {
@@ -30,7 +30,7 @@ fn limit((_, dot): &(u32, Dot), roof: &Known) -> String {
     roof.as_ref().and_then(|roof| dot.limit(roof)).unwrap_or(NONE).to_owned()
 }
 
-/// A point below the roof, if it tells of bytes and of floating-point operations.
+/// A point below the roof, if it has bytes and floating-point operations.
 pub(crate) fn dot(figures: &Figures, ticks_per_second: f64) -> Option<Dot> {
     Some(Dot {
         label: figures.name(),

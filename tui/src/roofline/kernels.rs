@@ -1,15 +1,15 @@
-//! The loops that ceilings are measured with.
+//! The loops that measure the ceilings.
 //!
-//! Arithmetic: twelve chains of `x = x * a + b`, as many as hide the latency of two
-//! units, in registers alone. Memory: STREAM's triad, `a[i] = b[i] + s * c[i]`, of
-//! which 24 bytes an element count, as STREAM counts them.
+//! Arithmetic: twelve chains of `x = x * a + b`, enough to hide the latency of two units, in
+//! registers only. Memory: STREAM's triad, `a[i] = b[i] + s * c[i]`, which counts as 24 bytes an
+//! element, like in STREAM.
 
 /// Chains of an arithmetic loop.
 pub(super) const CHAINS: usize = 12;
 /// Numbers of 64 bits in the widest register.
 const WIDEST: usize = 8;
 
-/// What a chain is multiplied with and what is added. The sum stays near 1.
+/// The factor and the addend of a chain, whose values stay near 1.
 const FACTOR: f64 = 0.5;
 const ADDEND: f64 = 0.6;
 const START: f64 = 1.5;
@@ -28,7 +28,7 @@ pub(super) struct Arithmetic {
 }
 
 impl Arithmetic {
-    /// Those that this processor can run, the slowest first.
+    /// The loops that this processor can run, the slowest first.
     pub(super) fn all() -> Vec<Self> {
         let mut all = Vec::new();
         #[cfg(target_arch = "x86_64")]
@@ -48,15 +48,15 @@ impl Arithmetic {
         all
     }
 
-    /// Goes round so many times; returns the operations done, a multiplication and an
-    /// addition for each number.
+    /// Runs the rounds; returns the operations done, a multiplication and an addition for each
+    /// number.
     pub(super) fn run(self, rounds: u64) -> f64 {
         std::hint::black_box((self.run)(rounds.max(1)));
         rounds.max(1) as f64 * (CHAINS * self.lanes * 2) as f64
     }
 }
 
-/// For processors that have no loop of their own here.
+/// A loop for other processors.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 fn compiled(rounds: u64) -> Registers {
     let mut chains = [[START; WIDEST]; CHAINS];
@@ -136,17 +136,17 @@ pub(super) struct Triad {
 }
 
 impl Triad {
-    /// Three arrays, of so many bytes together, in memory that is backed.
+    /// Three arrays of this size together, in backed memory.
     pub(super) fn new(bytes: u64) -> Self {
         let len = (bytes as usize / 24).max(64);
         Self { a: vec![0.5; len], b: vec![1.5; len], c: vec![2.5; len] }
     }
 
-    /// Goes over them so many times; returns the bytes read and written.
+    /// Makes the passes; returns the bytes read and written.
     pub(super) fn run(&mut self, rounds: u64) -> f64 {
         for _ in 0..rounds.max(1) {
             self.pass();
-            // Each pass counts, though it writes the same again.
+            // Keep every pass, although it writes the same again.
             std::hint::black_box(&mut self.a);
         }
         rounds.max(1) as f64 * (24 * self.a.len()) as f64
@@ -179,8 +179,7 @@ fn triad(a: &mut [f64], b: &[f64], c: &[f64]) {
 mod tests {
     use super::*;
 
-    /// What the chains hold afterwards tells how often they were gone round: it comes
-    /// near its limit by halves.
+    /// The chains' final values show the number of rounds: they approach their limit by halves.
     #[test]
     fn every_loop_does_what_it_is_counted_for() {
         for arithmetic in Arithmetic::all() {
@@ -191,7 +190,7 @@ mod tests {
                         let error = (number / expected - 1.0).abs();
                         assert!(error < 1e-14, "{arithmetic:?}, {rounds}: {chain:?}");
                     }
-                    // It has no more lanes than it says.
+                    // It uses only the lanes that it says.
                     assert!(chain[arithmetic.lanes..].iter().all(|number| *number == 0.0));
                 }
             }

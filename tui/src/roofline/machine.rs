@@ -1,4 +1,4 @@
-//! What the system tells of the processor.
+//! What the system says about the processor.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 /// A cache that a thread has, alone or with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cache {
-    /// 1 is the nearest.
+    /// Its level; 1 is the nearest.
     pub(super) level: u32,
     /// Bytes.
     pub(super) size: u64,
@@ -14,7 +14,7 @@ pub(super) struct Cache {
     pub(super) sharers: usize,
 }
 
-/// What the processor is called.
+/// The name of the processor.
 pub(super) fn cpu() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = text.lines().find_map(|line| {
@@ -24,8 +24,7 @@ pub(super) fn cpu() -> String {
     name.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
 }
 
-/// The caches for data, the nearest first; what most machines have where the system
-/// does not tell.
+/// The data caches, the nearest first; typical values where the system does not say.
 pub(super) fn caches() -> Vec<Cache> {
     let found = caches_in(Path::new("/sys/devices/system/cpu/cpu0/cache"));
     if !found.is_empty() {
@@ -72,7 +71,7 @@ fn bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// How many processors `0-3,8` names.
+/// The number of processors in a list such as `0-3,8`.
 fn count(list: &str) -> Option<usize> {
     list.split(',')
         .map(|range| {
@@ -83,7 +82,7 @@ fn count(list: &str) -> Option<usize> {
         .sum()
 }
 
-/// Bytes of memory that are to be had without taking them from anybody.
+/// Bytes of available memory.
 pub(super) fn available() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

@@ -1,5 +1,5 @@
-//! Measuring the ceilings: every loop several times, and the best counts, since
-//! whatever else the machine does only takes from it.
+//! Measures the ceilings. Every loop runs several times, and the best run counts, since everything
+//! else on the machine only slows it down.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -10,18 +10,18 @@ use super::{Bandwidth, Ceilings, Flops, Roof};
 
 /// How often each loop is run.
 const TRIES: usize = 5;
-/// For how long about.
+/// The approximate time of a run.
 const LONG: Duration = Duration::from_millis(40);
-/// Of the memory that is free, what is used at most.
+/// The largest used part of the free memory, as a divisor.
 const SHARE_OF_MEMORY: u64 = 4;
-/// And no more than this, bytes.
-const MOST_MEMORY: u64 = 1 << 30;
+/// The most memory that is used, bytes.
+const MAX_MEMORY: u64 = 1 << 30;
 
-/// Measures what this machine can do at most, alone and with `threads` at once, for
-/// which it is kept busy for a few seconds. `told` hears what is being measured.
+/// Measures this machine's limits, for one thread and for `threads` at once, which keeps it busy
+/// for a few seconds. `told` is called with what is being measured.
 ///
-/// Memory is measured in arrays four times as large as the last cache, or as large as
-/// a quarter of what is free, or 1 GiB, whichever is least.
+/// The arrays for memory are four times as large as the last cache, limited to a quarter of the
+/// free memory and 1 GiB.
 pub fn measure(threads: usize, mut told: impl FnMut(&str)) -> Ceilings {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let alone = roof(1, &mut told);
@@ -53,17 +53,17 @@ fn roof(threads: usize, told: &mut impl FnMut(&str)) -> Roof {
     roof
 }
 
-/// Bytes for each thread to go over, by where they then lie.
+/// Bytes for each thread, by the cache or memory that they fit.
 fn working_sets(caches: &[Cache], threads: usize, available: u64) -> Vec<(String, u64)> {
     let last = caches.last().map_or(8 << 20, |cache| cache.size);
     let of_a_thread = |cache: &Cache| cache.size / 2 / cache.sharers.clamp(1, threads) as u64;
-    let most = (available / SHARE_OF_MEMORY).min(MOST_MEMORY);
+    let most = (available / SHARE_OF_MEMORY).min(MAX_MEMORY);
     let memory = (4 * last).max(64 << 20).min(most) / threads as u64;
     let levels = caches.iter().map(|cache| (format!("L{}", cache.level), of_a_thread(cache)));
     levels.chain([("memory".to_owned(), memory)]).collect()
 }
 
-/// The most that so many threads do together in a second. Each has a loop of its own.
+/// The best rate of so many threads together, each with its own loop.
 fn best<W: FnMut(u64) -> f64>(threads: usize, work: impl Fn() -> W + Sync) -> f64 {
     let barrier = Barrier::new(threads);
     let spans: Vec<Vec<(Instant, Instant, f64)>> = std::thread::scope(|scope| {
@@ -87,7 +87,7 @@ fn best<W: FnMut(u64) -> f64>(threads: usize, work: impl Fn() -> W + Sync) -> f6
     (0..TRIES).map(|attempt| rate(spans.iter().map(|spans| spans[attempt]))).fold(0.0, f64::max)
 }
 
-/// What was done in a second from the first start to the last end.
+/// The rate from the first start to the last end.
 fn rate(spans: impl Iterator<Item = (Instant, Instant, f64)> + Clone) -> f64 {
     let start = spans.clone().map(|(start, ..)| start).min();
     let end = spans.clone().map(|(_, end, _)| end).max();
@@ -98,7 +98,7 @@ fn rate(spans: impl Iterator<Item = (Instant, Instant, f64)> + Clone) -> f64 {
     }
 }
 
-/// How many rounds take about as long as wanted.
+/// The number of rounds that takes about the wanted time.
 fn enough(work: &mut impl FnMut(u64) -> f64) -> u64 {
     let mut rounds = 1;
     loop {
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(of(1, 64 << 20)[2].1, 16 << 20, "a quarter of what is free");
     }
 
-    /// What two threads did counts from when the first began to when the last ended.
+    /// The work of two threads counts from the first begin to the last end.
     #[test]
     fn rates_are_of_the_whole_span() {
         let zero = Instant::now();

@@ -13,21 +13,21 @@ use ratatui::text::Line;
 
 pub use self::load_view::LoadView;
 pub(crate) use self::text::losses;
-use self::text::{TABLES, Text, heading};
+use self::text::{Choices, TABLES, Text, heading};
 use super::{Outcome, Screen, View, sums};
-use crate::app::keys::Key::{Char, Ctrl, Named, Twice};
-use crate::app::keys::{self, Group, KeyMap, bind, own};
-use crate::app::mouse::Target;
-use crate::app::{Action, Common};
+use crate::common::keys::Key::{Char, Ctrl, Named, Twice};
+use crate::common::keys::{self, Group, KeyMap, bind, own};
+use crate::common::{Action, Common};
+use crate::common::{Level, Target};
 use crate::grid::{Chosen, Grid};
-use crate::look::{Look, draw_scrolled};
-use crate::model::{Lately, Model, Past, Since};
+use crate::model::{HistogramWindow, Model, WindowHistory, WindowStats};
 use crate::source::Looking;
+use crate::styles::{Styles, draw_scrolled};
 
 /// The windows of a histogram, the longest first.
 const WINDOWS: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10)];
 
-/// Also the keys of what else Enter opens and closes.
+/// Enter, which opened it, also closes it.
 const CLOSE: Group = own(&[bind(
     Action::Back,
     &[Named(KeyCode::Esc), Named(KeyCode::Enter)],
@@ -71,12 +71,12 @@ pub struct Detail {
     /// Which part of its load history is shown.
     pub load: LoadView,
     /// Which measurements the histogram is of.
-    pub since: Since,
+    pub window: HistogramWindow,
     /// The moments of the point.
-    past: Past,
+    history: WindowHistory,
     /// The point that was shown last.
     shown: Option<u32>,
-    /// What was chosen of its tables.
+    /// The user's choices for its tables.
     tables: [Chosen; 3],
 }
 
@@ -85,66 +85,70 @@ impl Default for Detail {
         Self {
             offset: 0,
             load: LoadView::default(),
-            since: Since::default(),
-            past: Past::default(),
+            window: HistogramWindow::default(),
+            history: WindowHistory::default(),
             shown: None,
             tables: TABLES.map(sums::unsorted),
         }
     }
 }
 
-/// Whether all of the point has come; over a slow line that may take longer.
-fn is_whole(common: &Common) -> bool {
-    let is_whole = |id| common.model.snapshot().is_some_and(|snapshot| snapshot.has_whole(id));
-    common.selected.is_none_or(is_whole)
-}
-
 impl Detail {
-    /// Remembers how the point is now.
+    /// Remembers the point's figures of this moment.
     fn follow(&mut self, common: &Common) {
-        let snapshot = common.model.snapshot().filter(|_| is_whole(common));
+        let snapshot = common.model.snapshot().filter(|_| common.has_selected_whole());
         if let (Some(figures), Some(snapshot)) = (common.selected(), snapshot) {
             let rate = snapshot.clock.ticks_per_second;
-            self.past.follow(figures, snapshot.elapsed_ticks, rate);
+            self.history.follow(figures, snapshot.elapsed_ticks, rate);
         }
     }
 
     /// Counts the point's measurements from now on.
     fn mark(&mut self, common: &Common) {
         self.follow(common);
-        let snapshot = common.model.snapshot().filter(|_| is_whole(common));
+        let snapshot = common.model.snapshot().filter(|_| common.has_selected_whole());
         if let (Some(figures), Some(snapshot)) = (common.selected(), snapshot) {
-            self.past.mark(figures, snapshot.elapsed_ticks);
-            self.since = Since::Mark;
+            self.history.mark(figures, snapshot.elapsed_ticks);
+            self.window = HistogramWindow::Mark;
         }
     }
 
-    /// What the point measured in the window; none for all of it, and where that is not
-    /// known.
-    pub fn lately(&self, common: &Common) -> Option<Lately> {
-        let snapshot = common.model.snapshot().filter(|_| is_whole(common))?;
+    /// The point's measurements in the window; none for all of them, or where they are unknown.
+    pub fn window_stats(&self, common: &Common) -> Option<WindowStats> {
+        let snapshot = common.model.snapshot().filter(|_| common.has_selected_whole())?;
         let rate = snapshot.clock.ticks_per_second;
-        self.past.lately(self.since, common.selected()?, snapshot.elapsed_ticks, rate)
+        self.history.stats(self.window, common.selected()?, snapshot.elapsed_ticks, rate)
     }
 
-    /// Reads from a recording how the point was before, as far back as its windows reach.
+    /// What stands below the heading on a body of this size.
+    fn text(&self, body: Rect, common: &Common, styles: &Styles) -> Text {
+        let choices = Choices {
+            load: &self.load,
+            window: self.window,
+            window_stats: self.window_stats(common),
+            tables: &self.tables,
+        };
+        Text::new(choices, common, styles, body.as_size())
+    }
+
+    /// Reads the point's earlier figures from a recording, as far back as its windows reach.
     fn look_back(&mut self, common: &mut Common) {
-        let Some(at) = common.replay.as_ref().and_then(|replay| replay.at()) else { return };
+        let Some(at) = common.replay.as_ref().and_then(|replay| replay.at) else { return };
         let Some(recording) = common.recording() else { return };
         let now = recording.since_first(at);
         let places = WINDOWS.map(|window| {
             let begins = |place: &usize| recording.since_first(*place) + window <= now;
             (0..=at).rev().find(begins).unwrap_or(0)
         });
-        self.past.rewind();
+        self.history.rewind();
         for place in places {
-            // A damaged one is as if it were not known.
+            // A damaged snapshot counts as unknown.
             let Ok(snapshot) = common.read(place) else { continue };
             let (elapsed, rate) = (snapshot.elapsed_ticks, snapshot.clock.ticks_per_second);
             let mut then = Model::new(0.0);
             then.fold(snapshot);
             if let Some(figures) = common.selected.and_then(|id| then.point(id)) {
-                self.past.follow(figures, elapsed, rate);
+                self.history.follow(figures, elapsed, rate);
             }
         }
         if let Some(recording) = common.recording() {
@@ -157,12 +161,12 @@ impl View for Detail {
     fn keys(&self) -> KeyMap {
         &[
             &[keys::RUN, CLOSE, keys::POINT, LOAD, keys::TUNE, keys::COPY, keys::FILTER],
-            &[keys::SAVE, keys::TABLE, WINDOW, keys::BASELINE, keys::WALK, PAGE, super::SHOW],
+            &[keys::SAVE, keys::TABLE, WINDOW, keys::BASELINE, keys::WALK, PAGE, keys::SHOW],
             &[keys::TURN, keys::LEAVE, keys::TERMINAL],
         ]
     }
 
-    /// The points around it are walked through in the order of the table.
+    /// Up and down walk through the points in the order of the table.
     fn looks_at(&self, common: &Common) -> Looking {
         let mut sight = super::sight_of_rows(common);
         sight.whole.extend(common.selected);
@@ -184,7 +188,11 @@ impl View for Detail {
     fn update(&mut self, common: &mut Common, now: Instant) -> Outcome {
         // The last figures of a process among several do not stay for ever.
         if common.selected.is_some() && common.selected().is_none() {
-            common.say(now, "the process of that point ended a while ago: its rows are gone");
+            common.notify(
+                Level::Info,
+                now,
+                "the process of that point ended a while ago: its rows are gone",
+            );
             return Outcome::Show(Screen::Points);
         }
         self.follow(common);
@@ -192,7 +200,7 @@ impl View for Detail {
     }
 
     fn jump(&mut self, common: &mut Common, is_shown: bool) {
-        self.past.rewind();
+        self.history.rewind();
         if is_shown {
             self.look_back(common);
         }
@@ -202,7 +210,7 @@ impl View for Detail {
         true
     }
 
-    /// The points above and below are those that pass.
+    /// Up and down walk through the points that pass.
     fn is_filtered(&self) -> bool {
         true
     }
@@ -216,14 +224,14 @@ impl View for Detail {
     fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
         match action {
             Action::Back => return Outcome::Back,
-            Action::Window => self.since = self.since.next(),
+            Action::Window => self.window = self.window.next(),
             Action::Moment => self.mark(common),
-            Action::Earlier => self.pan_load(false, common, now),
-            Action::Later => self.pan_load(true, common, now),
-            Action::Oldest => self.oldest_load(common, now),
-            Action::Newest => self.newest_load(),
-            Action::ZoomIn => self.zoom_load(true, common, now),
-            Action::ZoomOut => self.zoom_load(false, common, now),
+            Action::Earlier => self.load.pan(false, common, now),
+            Action::Later => self.load.pan(true, common, now),
+            Action::Oldest => self.load.oldest(common, now),
+            Action::Newest => self.load.newest(),
+            Action::ZoomIn => self.load.zoom(true, common, now),
+            Action::ZoomOut => self.load.zoom(false, common, now),
             _ => return Outcome::Pass,
         }
         Outcome::Done
@@ -240,7 +248,7 @@ impl View for Detail {
     }
 
     fn scroll(&mut self, lines: isize, _: &mut Common, _: Instant) {
-        // Kept within the text when the size of the screen is next known.
+        // `settle` keeps it within the text.
         self.offset = self.offset.saturating_add_signed(lines);
     }
 
@@ -259,7 +267,7 @@ impl View for Detail {
 
     fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
         let line = self.offset + usize::from(at.y.saturating_sub(body.y + 1));
-        let text = Text::of(self, common, &Look::new(false, true), body.as_size());
+        let text = self.text(body, common, &Styles::new(false, true));
         let head = text.heads.iter().find(|(head, _)| at.y > body.y && *head == line);
         let key = head.and_then(|(_, grid)| grid.key_at(usize::from(at.x - body.x)));
         key.map_or(Target::Nothing, Target::Heading)
@@ -271,10 +279,10 @@ impl View for Detail {
         Outcome::Done
     }
 
-    fn settle(&mut self, body: Rect, common: &mut Common, look: &Look) -> bool {
+    fn settle(&mut self, body: Rect, common: &mut Common, styles: &Styles) -> bool {
         let rows = usize::from(body.height.saturating_sub(1)).max(1);
         common.rows = rows;
-        let text = Text::of(self, common, look, body.as_size());
+        let text = self.text(body, common, styles);
         if std::mem::take(&mut self.load.wanted) {
             let (first, behind) = text.load;
             self.offset = self.offset.clamp(behind.saturating_sub(rows).min(first), first);
@@ -283,15 +291,15 @@ impl View for Detail {
         false
     }
 
-    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles) {
         let heading = match common.selected() {
-            Some(figures) => heading(figures, look),
+            Some(figures) => heading(figures, styles),
             None => Line::styled(
                 " no point yet: 1 shows the table, which has a row for each that is reached",
-                look.theme.faint,
+                styles.theme.faint,
             ),
         };
-        let text = Text::of(self, common, look, body.as_size());
+        let text = self.text(body, common, styles);
         draw_scrolled(frame, body, heading, text.lines, self.offset);
     }
 }

@@ -9,13 +9,13 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::{Outcome, Screen, View};
-use crate::app::keys::{self, KeyMap};
-use crate::app::{Action, Common};
+use crate::common::keys::{self, KeyMap};
+use crate::common::{Action, Common, Level};
 use crate::compare::columns::{LOAD_CHANGE, NAME, TABLE, VERDICT, caption, stresses};
 use crate::compare::{Baseline, Comparison, DIFFERS, Row, Verdict};
 use crate::grid::{Chosen, Column, Grid, Scroll};
-use crate::look::Look;
 use crate::snapshot::PointState;
+use crate::styles::Styles;
 use crate::text;
 use crate::units::Scale;
 
@@ -28,12 +28,12 @@ const SIGNS: &str = "what changed: of a load in points, else in per cent of the 
 const VERDICTS: &str = "most measurements are, by 5 % or more, statistically significant: Mann-Whitney test, 1 % of \
                        what is found may be none (Benjamini-Hochberg)";
 
-/// What the figures are compared with, and how they do.
+/// The points beside their baseline.
 #[derive(Debug)]
 pub struct Diff {
     /// None until one is taken or read from a file.
     pub baseline: Option<Baseline>,
-    /// None without a baseline, and until something can have been measured since.
+    /// None without a baseline, or before anything was measured since.
     pub comparison: Option<Comparison>,
     /// Ids of the points in the order of the rows.
     pub order: Vec<u32>,
@@ -63,7 +63,7 @@ impl View for Diff {
         &[
             &[keys::RUN, keys::OPEN, keys::BASELINE, keys::TO_TABLE],
             keys::CHANGE,
-            &[keys::TABLE, keys::SAVE, keys::POLL, keys::WALK, keys::PAGE, super::SHOW],
+            &[keys::TABLE, keys::SAVE, keys::POLL, keys::WALK, keys::PAGE, keys::SHOW],
             &[keys::TURN, keys::LEAVE, keys::TERMINAL],
         ]
     }
@@ -73,7 +73,7 @@ impl View for Diff {
         self.comparison = None;
     }
 
-    fn legend(&self, _: &Look) -> Vec<(String, &'static str)> {
+    fn legend(&self, _: &Styles) -> Vec<(String, &'static str)> {
         vec![
             ("dLoad dMean dp99".into(), SIGNS),
             ("slower faster".into(), VERDICTS),
@@ -103,7 +103,7 @@ impl View for Diff {
 
     fn arrange(&mut self, common: &mut Common) {
         let all = self.comparison.as_ref().map_or(&[][..], |comparison| &comparison.rows);
-        // What only the baseline has cannot be looked at by a filter.
+        // A filter cannot test points that only the baseline has.
         let passes = |row: &&Row| match common.model.point(row.id) {
             Some(figures) => common.filter.admits(figures),
             None => !common.filter.is_on(),
@@ -133,7 +133,7 @@ impl View for Diff {
             (None, _) => Outcome::Done,
             (Some(_), Some(_)) => Outcome::Show(Screen::Detail),
             (Some(_), None) => {
-                common.say(now, "only the baseline has that point");
+                common.notify(Level::Info, now, "only the baseline has that point");
                 Outcome::Done
             }
         }
@@ -174,7 +174,7 @@ impl View for Diff {
         Rect { y: body.y + HEAD, height: body.height.saturating_sub(HEAD), ..body }
     }
 
-    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
+    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, styles: &Styles) {
         let [top, head, body] =
             Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Fill(1)])
                 .areas(area);
@@ -182,10 +182,11 @@ impl View for Diff {
             None => " no baseline".into(),
             Some(baseline) => format!(" {}", caption(baseline, self.comparison.as_ref(), DIFFERS)),
         };
-        let caption = text::cut(&caption, area.width.into(), look.glyphs.ellipsis);
-        frame.render_widget(Line::styled(caption, look.theme.process), top);
-        let (columns, grid) = TABLE.fit(&self.table, MARK, area.width.into(), look.glyphs.ellipsis);
-        let heading = grid.heading(Some(self.table.sorted()), area.width.into(), look);
+        let caption = text::cut(&caption, area.width.into(), styles.glyphs.ellipsis);
+        frame.render_widget(Line::styled(caption, styles.theme.process), top);
+        let (columns, grid) =
+            TABLE.fit(&self.table, MARK, area.width.into(), styles.glyphs.ellipsis);
+        let heading = grid.heading(Some(self.table.sorted()), area.width.into(), styles);
         frame.render_widget(heading, head);
         let Some(comparison) = &self.comparison else {
             let text = match &self.baseline {
@@ -195,19 +196,19 @@ impl View for Diff {
                 }
                 Some(_) => " nothing was measured since the baseline",
             };
-            return frame.render_widget(Line::styled(text, look.theme.faint), body);
+            return frame.render_widget(Line::styled(text, styles.theme.faint), body);
         };
         if self.order.is_empty() && common.filter.is_on() {
-            let text = super::nothing_passes(common, area.width.into(), look);
+            let text = super::nothing_passes(common, area.width.into(), styles);
             return frame.render_widget(text, body);
         }
         let scale = scale(comparison, common);
         let seen =
             self.order.iter().skip(common.scroll.offset).filter_map(|id| comparison.row(*id));
         for (area, row) in body.rows().zip(seen) {
-            let line = line(common, row, &columns, &grid, &scale, look);
+            let line = line(common, row, &columns, &grid, &scale, styles);
             if common.selected == Some(row.id) {
-                frame.buffer_mut().set_style(area, look.theme.selected);
+                frame.buffer_mut().set_style(area, styles.theme.selected);
             }
             frame.render_widget(line, area);
         }
@@ -225,11 +226,11 @@ fn line(
     columns: &[&Column<Row, Scale>],
     grid: &Grid,
     scale: &Scale,
-    look: &Look,
+    styles: &Styles,
 ) -> Line<'static> {
-    let (theme, glyphs) = (&look.theme, &look.glyphs);
+    let (theme, glyphs) = (&styles.theme, &styles.glyphs);
     let is_selected = common.selected == Some(row.id);
-    // The row under the cursor has one look; the words tell the rest.
+    // The row under the cursor has one style; its words say the rest.
     let style = |style: Style| if is_selected { theme.selected } else { style };
     let state = common.model.point(row.id).map(|point| point.state());
     let mark = [
@@ -276,7 +277,7 @@ mod tests {
         let chosen = TABLE.usual(LOAD_CHANGE);
         for width in 0..320 {
             let (columns, grid) = TABLE.fit(&chosen, MARK, width, '~');
-            assert!(grid.width() <= (width + 1).max(MARK + 1 + 9 + 14), "{width}");
+            assert!(text::width(&grid.titles()) < (width + 1).max(MARK + 1 + 9 + 14), "{width}");
             let has = |key: &str| columns.iter().any(|column| column.heading.key == key);
             assert!(has(NAME) && has(VERDICT), "{width}");
             assert!(width < 40 || has(LOAD_CHANGE), "{width}");

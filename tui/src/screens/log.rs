@@ -7,19 +7,20 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 
 use super::{Outcome, View};
-use crate::app::Common;
-use crate::app::keys::{self, KeyMap};
+use crate::common::Common;
+use crate::common::keys::{self, KeyMap};
+use crate::grid::Grid;
 use crate::local_time::time_of_day;
-use crate::look::Look;
 use crate::model::cost::{Cost, Costs};
 use crate::model::log::Entry;
 use crate::source::Looking;
+use crate::styles::{Styles, draw_scrolled};
 use crate::text;
 use crate::units;
 
-/// Points whose cost is told, at most.
+/// Most points whose cost is shown.
 const POINTS: u16 = 6;
-/// From this width on the lines of an entry are below one another.
+/// From this width on, further lines of an entry are indented below its text.
 const WIDE: usize = 60;
 /// Room for the name of a point among the costs.
 const NAME: usize = 32;
@@ -34,19 +35,19 @@ pub struct LogView {
 }
 
 impl LogView {
-    /// How many entries a body of this size shows, and how many may be left out below
-    /// until the oldest is seen.
-    fn rows(&self, common: &Common, area: Rect, look: &Look) -> (usize, usize) {
+    /// How many entries a body of this size shows, and how many may be scrolled out below until the
+    /// oldest is seen.
+    fn rows(&self, common: &Common, area: Rect, styles: &Styles) -> (usize, usize) {
         let area = Parts::of(area).entries;
         let fits = |entries: &mut dyn Iterator<Item = &Entry>| {
             let mut left = usize::from(area.height);
-            let lines = entries.map(|entry| wrapped(entry, area.width.into(), look).len());
+            let lines = entries.map(|entry| wrapped(entry, area.width.into(), styles).len());
             let fit = lines.take_while(|lines| {
                 let fits = *lines <= left;
                 left = left.saturating_sub(*lines);
                 fits
             });
-            // One that is longer than the screen is seen as far as there is room.
+            // An entry that is longer than the screen is cut.
             fit.count().max(1)
         };
         let entries = common.log.entries();
@@ -61,7 +62,7 @@ impl View for LogView {
         &[&[keys::RUN, keys::TO_TABLE, keys::FILTER], keys::TAIL]
     }
 
-    /// What measuring costs follows from the counts.
+    /// The costs follow from the counts.
     fn looks_at(&self, common: &Common) -> Looking {
         Looking { sight: super::sight_of_none(common), ..Looking::default() }
     }
@@ -73,7 +74,7 @@ impl View for LogView {
     }
 
     fn update(&mut self, common: &mut Common, _: Instant) -> Outcome {
-        // Whoever reads what is further up goes on seeing it.
+        // New entries do not move the entries that are being read.
         if self.back > 0 {
             self.back += common.log.pushed().saturating_sub(self.pushed) as usize;
         }
@@ -88,21 +89,21 @@ impl View for LogView {
     }
 
     fn walk(&mut self, lines: isize, _: &mut Common, _: Instant) {
-        // Kept within the log when the size of the screen is next known.
+        // `settle` keeps it within the log.
         self.back = self.back.saturating_add_signed(lines.saturating_neg());
     }
 
-    fn settle(&mut self, body: Rect, common: &mut Common, look: &Look) -> bool {
-        let (rows, most) = self.rows(common, body, look);
+    fn settle(&mut self, body: Rect, common: &mut Common, styles: &Styles) -> bool {
+        let (rows, most) = self.rows(common, body, styles);
         common.rows = rows.max(1);
         self.back = self.back.min(most);
         false
     }
 
-    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
+    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, styles: &Styles) {
         let parts = Parts::of(area);
         let costs = Costs::of(&common.model);
-        let theme = &look.theme;
+        let theme = &styles.theme;
         let width = usize::from(area.width);
         let total = format!(
             " measuring costs {} % of a CPU: {} measurements/s, {} each",
@@ -110,15 +111,15 @@ impl View for LogView {
             units::si(costs.rate),
             common.scale().ticks(costs.pair_ticks),
         );
-        let total = text::cut(&total, width, look.glyphs.ellipsis);
+        let total = text::cut(&total, width, styles.glyphs.ellipsis);
         frame.render_widget(Line::styled(total, theme.process), parts.cost);
-        draw_costs(frame, parts.points, &costs.points, look);
+        draw_costs(frame, parts.points, &costs.points, styles);
 
         let len = common.log.entries().len();
         let end = len.saturating_sub(self.back);
-        let first = end.saturating_sub(self.rows(common, area, look).0);
+        let first = end.saturating_sub(self.rows(common, area, styles).0);
         let heading = format!(" Time     {:<1} {}", "", "What was noticed, newest last");
-        let heading = text::fit(&heading, width, look.glyphs.ellipsis);
+        let heading = text::fit(&heading, width, styles.glyphs.ellipsis);
         frame.render_widget(Line::styled(heading, theme.heading), parts.heading);
         if end - first < len {
             let follows = if self.back == 0 { "" } else { "  G follows" };
@@ -128,7 +129,7 @@ impl View for LogView {
         }
         let lines = common.log.entries().range(first..end).flat_map(|entry| {
             let style = if entry.is_problem { theme.warn } else { theme.header };
-            wrapped(entry, width, look).into_iter().map(move |line| Line::styled(line, style))
+            wrapped(entry, width, styles).into_iter().map(move |line| Line::styled(line, style))
         });
         for (area, line) in parts.entries.rows().zip(lines) {
             frame.render_widget(line, area);
@@ -145,7 +146,7 @@ struct Parts {
 
 impl Parts {
     fn of(area: Rect) -> Self {
-        // The log is what most room goes to.
+        // Most of the room goes to the log.
         let points = (area.height / 4).min(POINTS);
         let points = if points < 2 { 0 } else { points + 1 };
         let [cost, points, heading, entries] = Layout::vertical([
@@ -159,33 +160,30 @@ impl Parts {
     }
 }
 
-/// An entry in lines, so that the end of what it says is seen as well.
-fn wrapped(entry: &Entry, width: usize, look: &Look) -> Vec<String> {
-    let mark = if entry.is_problem { look.glyphs.invalid } else { ' ' };
+/// An entry in lines, so that its end is seen as well.
+fn wrapped(entry: &Entry, width: usize, styles: &Styles) -> Vec<String> {
+    let mark = if entry.is_problem { styles.glyphs.invalid } else { ' ' };
     let head = format!(" {} {mark} ", time_of_day(entry.unix_ns));
     let indent = if width >= WIDE { text::width(&head) } else { 2 };
     text::wrapped_behind(&head, &" ".repeat(indent), &entry.text, width)
 }
 
-fn draw_costs(frame: &mut Frame, area: Rect, costs: &[Cost], look: &Look) {
-    let mut rows = area.rows();
-    let Some(head) = rows.next() else { return };
-    let width = usize::from(area.width);
-    let heading = format!(" {:>7} {:>5} {:>12}  Point", "Cost%", "/s", "of its time");
-    let heading = text::fit(&heading, width, look.glyphs.ellipsis);
-    frame.render_widget(Line::styled(heading, look.theme.heading), head);
-    for (area, cost) in rows.zip(costs) {
+fn draw_costs(frame: &mut Frame, area: Rect, costs: &[Cost], styles: &Styles) {
+    let (width, ellipsis) = (usize::from(area.width), styles.glyphs.ellipsis);
+    let grid = Grid::new(ellipsis).left("", 0).right("Cost%", 7).right("/s", 5);
+    let grid = grid.right("of its time", 12).left(" Point", NAME + 1);
+    let lines = costs.iter().take(usize::from(area.height.saturating_sub(1))).map(|cost| {
         let of = match cost.of_its_time {
             None => units::NONE.into(),
-            // Hardly anything is left of such a point's time.
+            // Such a point has hardly any time of its own.
             Some(of) if of > 1.0 => "> 100 %".into(),
             Some(of) => units::percent(of) + " %",
         };
-        let name = text::cut(&cost.name, NAME, look.glyphs.ellipsis);
-        let (share, rate) = (precise(cost.share), units::si(cost.rate));
-        let line = format!(" {share:>7} {rate:>5} {of:>12}  {name}");
-        frame.render_widget(Line::raw(text::cut(&line, width, look.glyphs.ellipsis)), area);
-    }
+        let name = format!(" {}", text::cut(&cost.name, NAME, ellipsis));
+        let line = grid.line(["", &precise(cost.share), &units::si(cost.rate), &of, &name]);
+        Line::raw(text::cut(line.trim_end(), width, ellipsis))
+    });
+    draw_scrolled(frame, area, grid.heading(None, width, styles), lines.collect(), 0);
 }
 
 /// A small share in per cent: `0.0123`, `1.25`.

@@ -9,14 +9,15 @@ use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Wrap};
 
 use super::{Outcome, Screen, View};
-use crate::app::keys::Key::Char;
-use crate::app::keys::{self, Group, KeyMap, bind, own};
-use crate::app::{Action, Common, Filter, Overlay, Prompt};
+use crate::common::keys::Key::Char;
+use crate::common::keys::{self, Group, KeyMap, bind, own};
+use crate::common::{Action, Common, Level};
+use crate::filter::Filter;
 use crate::grid::{Chosen, Grid, Scroll, Table, Written, table};
 use crate::local_time::time_of_day;
-use crate::look::{Look, draw_scrolled};
 use crate::snapshot::ProcessState;
-use crate::source::{Candidate, Choice, Discovery, Looking, Members, Together, choose};
+use crate::source::{Candidate, Choice, Discovery, Looking, ProcessGroup, Selector, choose};
+use crate::styles::{Styles, draw_scrolled};
 use crate::text;
 
 const MARK: Group = own(&[
@@ -101,10 +102,10 @@ impl Picker {
         let ids = self.candidates.iter().map(|candidate| &candidate.segment_id);
         let ids: Vec<String> = ids.filter(|id| self.marked.contains(*id)).cloned().collect();
         if ids.is_empty() {
-            common.say(now, "Space marks the processes to open");
+            common.notify(Level::Info, now, "Space marks the processes to open");
             return Outcome::Done;
         }
-        Outcome::AttachTogether(Together { members: Members::Segments(ids), sum })
+        Outcome::AttachGroup(ProcessGroup { members: Selector::Segments(ids), sum })
     }
 }
 
@@ -139,8 +140,8 @@ impl View for Picker {
         self.fill(common);
     }
 
-    fn find(&mut self, typed: Prompt, _: &mut Common, _: Instant) -> Outcome {
-        super::filter_by(&mut self.filter, typed)
+    fn own_filter(&mut self) -> Option<(&mut Filter, &'static str)> {
+        Some((&mut self.filter, "processes"))
     }
 
     fn table(&self) -> Option<&Chosen> {
@@ -172,7 +173,7 @@ impl View for Picker {
         let is_offered = common.session.is_none();
         match choose(&common.discovery, common.wanted()) {
             Choice::None => self.candidates.clear(),
-            // They were offered for want of one that runs; now there is one.
+            // Ended processes were offered since none ran; now one does.
             Choice::One(only)
                 if is_offered
                     && !self.filter.is_on()
@@ -202,16 +203,12 @@ impl View for Picker {
                     return Outcome::Attach(candidate.clone());
                 }
             }
-            Action::Filter => {
-                let prompt = Prompt::new("processes", self.filter.text());
-                return Outcome::Ask(Overlay::Find(prompt));
-            }
             Action::Back if self.filter.is_on() => {
                 self.filter = Filter::default();
                 return Outcome::Arrange;
             }
             Action::Back if common.session.is_none() => {
-                common.say(now, "Enter opens a process, q quits");
+                common.notify(Level::Info, now, "Enter opens a process, q quits");
             }
             Action::Back => return Outcome::Back,
             _ => return Outcome::Pass,
@@ -233,12 +230,12 @@ impl View for Picker {
         Rect { y: body.y + 1, height: body.height.saturating_sub(1), ..body }
     }
 
-    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
+    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, styles: &Styles) {
         let width = usize::from(area.width);
-        let (columns, grid) = TABLE.fit(&self.table, MARKS, width, look.glyphs.ellipsis);
+        let (columns, grid) = TABLE.fit(&self.table, MARKS, width, styles.glyphs.ellipsis);
         if self.candidates.is_empty() && self.filter.is_on() {
             let text = format!(" no process passes {}; Esc shows all", self.filter.text());
-            return frame.render_widget(Line::styled(text, look.theme.faint), area);
+            return frame.render_widget(Line::styled(text, styles.theme.faint), area);
         }
         if self.candidates.is_empty() {
             let text = format!(" {}", common.discovery.nothing_found());
@@ -248,23 +245,23 @@ impl View for Picker {
         let lines = self.candidates.iter().enumerate().map(|(place, candidate)| {
             let selected = place == cursor;
             let marked = self.marked.contains(&candidate.segment_id);
-            let mark = if selected { look.glyphs.cursor } else { ' ' };
+            let mark = if selected { styles.glyphs.cursor } else { ' ' };
             let star = if marked { '*' } else { ' ' };
             let cells = columns.iter().map(|column| column.cell(candidate, &common.discovery));
             let row = grid.line(std::iter::once(String::from_iter([mark, star])).chain(cells));
-            let row = text::fit(&row, width, look.glyphs.ellipsis);
+            let row = text::fit(&row, width, styles.glyphs.ellipsis);
             let style = match (selected, candidate.state) {
-                (true, _) => look.theme.selected,
-                (false, ProcessState::Running) => look.theme.header,
-                (false, ProcessState::Exited | ProcessState::Crashed) => look.theme.faint,
+                (true, _) => styles.theme.selected,
+                (false, ProcessState::Running) => styles.theme.header,
+                (false, ProcessState::Exited | ProcessState::Crashed) => styles.theme.faint,
             };
             Line::styled(row, style)
         });
         let not_shown = common.discovery.not_shown().map(|why| {
-            let row = text::fit(&format!("  {why}"), width, look.glyphs.ellipsis);
-            Line::styled(row, look.theme.faint)
+            let row = text::fit(&format!("  {why}"), width, styles.glyphs.ellipsis);
+            Line::styled(row, styles.theme.faint)
         });
-        let heading = grid.heading(Some(self.table.sorted()), width, look);
+        let heading = grid.heading(Some(self.table.sorted()), width, styles);
         let lines = lines.chain(not_shown).collect();
         draw_scrolled(frame, area, heading, lines, common.scroll.offset);
     }

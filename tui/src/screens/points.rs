@@ -12,20 +12,21 @@ use ratatui::layout::Rect;
 
 use self::idle::Idle;
 use super::{Outcome, Screen, View};
-use crate::app::keys::Key::{Char, Named};
-use crate::app::keys::{self, Group, KeyMap, bind, own};
-use crate::app::{Action, Common, Options};
-use crate::columns::{self, Column, Fit, Sorting, TABLE, There};
+use crate::columns::sorting::Sorting;
+use crate::columns::{self, Column, Fit, TABLE, There};
+use crate::common::keys::Key::{Char, Named};
+use crate::common::keys::{self, Group, KeyMap, bind, own};
+use crate::common::{Action, Common, Level, Options};
 use crate::grid::{Chosen, Grid};
-use crate::look::Look;
 use crate::model::Figures;
 use crate::source::Looking;
+use crate::styles::Styles;
 use crate::text;
 
-/// Lines from which on the table also has one for its sums.
-const LEAST_HEIGHT: u16 = 12;
-/// Columns behind a name for what is wrong with its point, and before it for its process.
-const TROUBLE: usize = 24;
+/// From this height on, the table has a line of sums.
+const MIN_HEIGHT: u16 = 12;
+/// Columns behind a name for warnings, and before it for the process.
+const WARNINGS: usize = 24;
 const PID: usize = 8;
 /// Columns that one key scrolls the names by.
 const SCROLL: usize = 8;
@@ -91,7 +92,7 @@ impl Default for Points {
 }
 
 impl Points {
-    /// The table as the user wants it first.
+    /// The table with the user's options.
     pub(crate) fn new(options: &Options) -> Self {
         let default = Column::DEFAULT.map(Column::word);
         let mut table = Chosen::new(&TABLE.headings(), &default, Column::Load.word());
@@ -131,7 +132,7 @@ impl Points {
         }
     }
 
-    /// How many points have no row, since they are off and have never measured.
+    /// The number of points without a row, since they are off and have never measured.
     pub fn hidden(&self) -> usize {
         self.idle.hidden()
     }
@@ -142,21 +143,20 @@ impl Points {
             true => "points that are off and never measured are shown",
             false => "points that are off and never measured are hidden",
         };
-        common.say(now, text);
+        common.notify(Level::Info, now, text);
     }
 
-    /// Lines that the sums of all rows take, and the count of those that are hidden: one each,
-    /// where rows have enough.
+    /// Lines for the sums of all rows and for the number of hidden rows, where there is room.
     fn totals(&self, area: Rect) -> u16 {
-        if area.height >= LEAST_HEIGHT { 1 + u16::from(self.idle.hidden() > 0) } else { 0 }
+        if area.height >= MIN_HEIGHT { 1 + u16::from(self.idle.hidden() > 0) } else { 0 }
     }
 
     /// The columns of the table, and the room of each.
     pub(crate) fn fit(&self, common: &Common, width: usize, ellipsis: char) -> Fit {
         let several = common.model.has_processes();
         let names = common.model.points().iter().map(|figures| {
-            let said = match figures.trouble().is_empty() {
-                false => TROUBLE,
+            let said = match figures.warnings().is_empty() {
+                false => WARNINGS,
                 true if figures.point().device => columns::clock_mark(figures).len(),
                 true if !figures.is_used() && figures.open().is_some() => " open 99m59s wall".len(),
                 true => 0,
@@ -185,8 +185,8 @@ impl View for Points {
         Looking { sight, ..Looking::default() }
     }
 
-    fn legend(&self, look: &Look) -> Vec<(String, &'static str)> {
-        let glyphs = &look.glyphs;
+    fn legend(&self, styles: &Styles) -> Vec<(String, &'static str)> {
+        let glyphs = &styles.glyphs;
         let of = |signs: &[char]| signs.iter().map(char::to_string).collect::<Vec<_>>().join(" ");
         vec![
             (
@@ -217,7 +217,7 @@ impl View for Points {
                 self.name_offset = self.name_offset.saturating_sub(SCROLL);
                 Outcome::Done
             }
-            // Kept within the longest name when the screen's size is next known.
+            // `settle` keeps it within the longest name.
             Action::ScrollRight => {
                 self.name_offset += SCROLL;
                 Outcome::Done
@@ -263,7 +263,7 @@ impl View for Points {
         Some(self.fit(common, width, ' ').grid)
     }
 
-    fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {
+    fn settle(&mut self, body: Rect, common: &mut Common, _: &Styles) -> bool {
         common.rows = usize::from(self.rows(body).height).max(1);
         if self.name_offset > 0 {
             let names = common.model.points().iter().map(|f| text::width(&f.point().name));
@@ -272,7 +272,7 @@ impl View for Points {
         common.scroll.settle(common.rows, self.cursor(common))
     }
 
-    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {
-        draw::draw(self, frame, body, common, look);
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles) {
+        draw::draw(self, frame, body, common, styles);
     }
 }

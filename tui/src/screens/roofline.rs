@@ -1,5 +1,5 @@
-//! The roofline: a picture with logarithmic axes, a letter for each point, and the
-//! points with what they reach.
+//! The roofline: a picture with logarithmic axes and a letter for each point, above a table of what
+//! the points reach.
 //!
 //! ```text
 //!  100G              ------------------------   what is computed at best
@@ -20,19 +20,19 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::{Outcome, Screen, View};
-use crate::app::keys::Key::Char;
-use crate::app::keys::{self, Group, KeyMap, bind, own};
-use crate::app::{Action, Common};
+use crate::common::keys::Key::Char;
+use crate::common::keys::{self, Group, KeyMap, bind, own};
+use crate::common::{Action, Common, Level};
 use crate::grid::{Chosen, Grid, Scroll};
-use crate::look::Look;
 use crate::roofline::columns::{Known, TABLE, dot};
 use crate::roofline::{self, Ceilings, Dot, Roof};
+use crate::styles::Styles;
 use crate::text;
 use crate::units;
 
 /// The heading, and the titles of the rows.
 const HEADS: u16 = 2;
-/// Lines of a picture that can be read, with its axis, at least.
+/// The least height of a readable picture, axis included.
 const PICTURE_MIN: u16 = 6;
 /// Room for the labels of the upright axis.
 const LABELS: u16 = 6;
@@ -52,10 +52,9 @@ const MEASURE: Group = own(&[bind(
 pub struct Roofline {
     /// None until they are measured, or read.
     pub ceilings: Option<Ceilings>,
-    /// The points that tell of bytes and of floating-point operations, in the order of
-    /// the rows.
+    /// The points with bytes and floating-point operations, in the order of the rows.
     pub dots: Vec<(u32, Dot)>,
-    /// Where the ceilings will come from.
+    /// Brings the ceilings while they are being measured.
     measuring: Option<Receiver<Ceilings>>,
     /// The columns, and what the rows are sorted by: first those that took most time.
     table: Chosen,
@@ -68,7 +67,7 @@ impl Default for Roofline {
 }
 
 impl Roofline {
-    /// What one thread can do at most, if that is known.
+    /// The roof of one thread, if known.
     fn roof(&self) -> Known {
         self.ceilings.as_ref().map(|ceilings| ceilings.alone.clone())
     }
@@ -78,7 +77,7 @@ impl Roofline {
         self.dots.iter().map(|(id, _)| *id).collect()
     }
 
-    /// Measures what the machine can do at most, beside the screen.
+    /// Measures the machine's limits in the background.
     fn measure(&mut self, common: &mut Common, now: Instant) {
         if self.is_busy() {
             return;
@@ -89,7 +88,7 @@ impl Roofline {
             let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
             let ceilings = roofline::measure(threads, |_| ());
             if let Some(path) = path {
-                // Who cannot keep them measures them again.
+                // If they cannot be saved, they are measured again next time.
                 let _ = ceilings.save(&path);
             }
             let _ = sender.send(ceilings);
@@ -97,9 +96,15 @@ impl Roofline {
         match std::thread::Builder::new().name("ceilings".into()).spawn(measure) {
             Ok(_) => {
                 self.measuring = Some(receiver);
-                common.say(now, "measuring for some seconds; all processors are busy meanwhile");
+                common.notify(
+                    Level::Info,
+                    now,
+                    "measuring for some seconds; all processors are busy meanwhile",
+                );
             }
-            Err(error) => common.complain(now, format!("no thread can be started: {error}")),
+            Err(error) => {
+                common.notify(Level::Error, now, format!("no thread can be started: {error}"))
+            }
         }
     }
 
@@ -140,8 +145,7 @@ impl View for Roofline {
         self.arrange(common);
     }
 
-    /// Puts the rows in order, those that took most time first, or keeps them where
-    /// they are while the cursor moves.
+    /// Puts the rows in order, or keeps their order while the cursor moves.
     fn arrange(&mut self, common: &mut Common) {
         let Some(snapshot) = common.model.snapshot() else { return };
         let rate = snapshot.clock.ticks_per_second;
@@ -208,10 +212,12 @@ impl View for Roofline {
         match receiver.try_recv() {
             Ok(ceilings) => {
                 self.ceilings = Some(ceilings);
-                common.say(now, "the ceilings are measured");
+                common.notify(Level::Info, now, "the ceilings are measured");
             }
             Err(TryRecvError::Empty) => return,
-            Err(TryRecvError::Disconnected) => common.complain(now, "measuring has failed"),
+            Err(TryRecvError::Disconnected) => {
+                common.notify(Level::Error, now, "measuring has failed")
+            }
         }
         self.measuring = None;
     }
@@ -220,7 +226,7 @@ impl View for Roofline {
         self.parts(body).1
     }
 
-    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles) {
         let (picture, list) = self.parts(body);
         let heading = match &self.ceilings {
             Some(ceilings) => format!(" {}", told(ceilings)),
@@ -228,43 +234,43 @@ impl View for Roofline {
             None => " m measures what this machine can do at most; it takes some seconds".into(),
         };
         let width = usize::from(body.width);
-        let heading = text::cut(&heading, width, look.glyphs.ellipsis);
+        let heading = text::cut(&heading, width, styles.glyphs.ellipsis);
         let top = Rect { height: body.height.min(1), ..body };
-        frame.render_widget(Line::styled(heading, look.theme.process), top);
+        frame.render_widget(Line::styled(heading, styles.theme.process), top);
         if let Some(ceilings) = &self.ceilings
             && picture.height >= PICTURE_MIN
         {
-            draw_picture(frame, picture, &self.dots, common.selected, ceilings, look);
+            draw_picture(frame, picture, &self.dots, common.selected, ceilings, styles);
         }
-        let (columns, grid) = TABLE.fit(&self.table, MARK, width, look.glyphs.ellipsis);
+        let (columns, grid) = TABLE.fit(&self.table, MARK, width, styles.glyphs.ellipsis);
         let head = Rect { y: list.y.saturating_sub(1), height: body.height.min(1), ..list };
-        frame.render_widget(grid.heading(Some(self.table.sorted()), width, look), head);
+        frame.render_widget(grid.heading(Some(self.table.sorted()), width, styles), head);
         if self.dots.is_empty() && common.filter.is_on() {
-            return frame.render_widget(super::nothing_passes(common, width, look), list);
+            return frame.render_widget(super::nothing_passes(common, width, styles), list);
         }
         if self.dots.is_empty() {
             let text =
                 " no points that report bytes and flops: scope!(\"name\", bytes = .., flops = ..)";
-            let text = text::cut(text, width, look.glyphs.ellipsis);
-            return frame.render_widget(Line::styled(text, look.theme.faint), list);
+            let text = text::cut(text, width, styles.glyphs.ellipsis);
+            return frame.render_widget(Line::styled(text, styles.theme.faint), list);
         }
         let roof = self.roof();
         let seen = self.dots.iter().enumerate().skip(common.scroll.offset);
         for (area, (place, dot)) in list.rows().zip(seen) {
             let is_selected = common.selected == Some(dot.0);
             if is_selected {
-                frame.buffer_mut().set_style(area, look.theme.selected);
+                frame.buffer_mut().set_style(area, styles.theme.selected);
             }
-            let cursor = if is_selected { look.glyphs.cursor } else { ' ' };
+            let cursor = if is_selected { styles.glyphs.cursor } else { ' ' };
             let mark = String::from_iter([cursor, ' ', letter(place)]);
             let cells = columns.iter().map(|column| column.cell(dot, &roof));
             let line = grid.line(std::iter::once(mark).chain(cells));
-            frame.render_widget(text::cut(&line, width, look.glyphs.ellipsis), area);
+            frame.render_widget(text::cut(&line, width, styles.glyphs.ellipsis), area);
         }
     }
 }
 
-/// What one thread has at best.
+/// The limits of one thread, in words.
 fn told(ceilings: &Ceilings) -> String {
     let roof = &ceilings.alone;
     let kind = roof.flops.last().map_or("", |flops| flops.kind.as_str());
@@ -277,7 +283,7 @@ fn told(ceilings: &Ceilings) -> String {
     )
 }
 
-/// What stands for a point in the picture.
+/// The letter of a point in the picture.
 fn letter(place: usize) -> char {
     u8::try_from(place)
         .ok()
@@ -285,7 +291,7 @@ fn letter(place: usize) -> char {
         .map_or('+', |place| char::from(b'a' + place))
 }
 
-/// From where to where the axes go, as powers of ten.
+/// The ranges of the axes, as powers of ten.
 struct Axes {
     x: (f64, f64),
     y: (f64, f64),
@@ -323,7 +329,7 @@ fn place(value: f64, (low, high): (f64, f64), cells: u16) -> u16 {
     ((share * f64::from(cells)).floor().max(0.0) as u16).min(cells - 1)
 }
 
-/// Around all of them that have a place.
+/// The range around all values that can be drawn.
 fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let logs = values.map(f64::log10).filter(|log| log.is_finite());
     let (low, high) = logs
@@ -337,7 +343,7 @@ fn draw_picture(
     dots: &[(u32, Dot)],
     selected: Option<u32>,
     ceilings: &Ceilings,
-    look: &Look,
+    styles: &Styles,
 ) {
     let plot = Rect {
         x: area.x + LABELS.min(area.width),
@@ -349,7 +355,7 @@ fn draw_picture(
         return;
     }
     let axes = Axes::of(ceilings, dots, plot.width, plot.height);
-    label_axes(frame, area, plot, &axes, look);
+    label_axes(frame, area, plot, &axes, styles);
     let roof = &ceilings.alone;
     let buffer = frame.buffer_mut();
     let mut put = |column: u16, row: u16, sign: char, style: Style| {
@@ -366,33 +372,33 @@ fn draw_picture(
             .filter(|flops| *flops <= roof.peak())
             .chain(flats.filter(|flops| *flops <= reach))
         {
-            put(column, axes.row(flops), '.', look.theme.faint);
+            put(column, axes.row(flops), '.', styles.theme.faint);
         }
     }
     for column in 0..plot.width {
         let intensity = axes.intensity(column);
         let sign = if intensity < roof.ridge() { '/' } else { '-' };
-        put(column, axes.row(roof.at(intensity)), sign, look.theme.bar);
+        put(column, axes.row(roof.at(intensity)), sign, styles.theme.bar);
     }
-    name_roofs(frame.buffer_mut(), plot, &axes, roof, look);
+    name_roofs(frame.buffer_mut(), plot, &axes, roof, styles);
     let buffer = frame.buffer_mut();
     let mut put = |column: u16, row: u16, sign: char, style: Style| {
         let cell = &mut buffer[(plot.x + column, plot.y + row)];
         cell.set_char(sign).set_style(style);
     };
-    // Those that took most time lie on top.
+    // Points that took most time lie on top.
     for (place, (id, dot)) in dots.iter().enumerate().rev() {
         let style = match selected == Some(*id) {
-            true => look.theme.selected,
-            false => look.theme.key,
+            true => styles.theme.selected,
+            false => styles.theme.key,
         };
         put(axes.column(dot.intensity), axes.row(dot.flops_per_second), letter(place), style);
     }
 }
 
-/// The name of each roof on it: what can be computed at the right, what each memory can
-/// bring where its slant begins. One that another stands in the way of is left out.
-fn name_roofs(buffer: &mut Buffer, plot: Rect, axes: &Axes, roof: &Roof, look: &Look) {
+/// Writes each roof's name on it: the compute roofs at the right, each memory where its slope
+/// begins. A name that would cover another one is left out.
+fn name_roofs(buffer: &mut Buffer, plot: Rect, axes: &Axes, roof: &Roof, styles: &Styles) {
     let mut taken: Vec<(u16, u16, u16)> = Vec::new();
     let mut write = |column: u16, row: u16, name: &str| {
         let width = name.len() as u16;
@@ -401,10 +407,10 @@ fn name_roofs(buffer: &mut Buffer, plot: Rect, axes: &Axes, roof: &Roof, look: &
             .all(|(at, from, until)| *at != row || column >= *until || column + width <= *from);
         if is_free && column + width < plot.width {
             taken.push((row, column, column + width + 1));
-            buffer.set_string(plot.x + column, plot.y + row, name, look.theme.faint);
+            buffer.set_string(plot.x + column, plot.y + row, name, styles.theme.faint);
         }
     };
-    // What the upright axis is of; the other one has its unit beside it.
+    // The unit of the vertical axis; the horizontal axis has its unit beside it.
     write(0, 0, "FLOP/s");
     for flops in roof.flops.iter().rev() {
         let column = plot.width.saturating_sub(flops.kind.len() as u16 + 2);
@@ -419,9 +425,9 @@ fn name_roofs(buffer: &mut Buffer, plot: Rect, axes: &Axes, roof: &Roof, look: &
     }
 }
 
-/// Powers of ten below and at the left.
-fn label_axes(frame: &mut Frame, area: Rect, plot: Rect, axes: &Axes, look: &Look) {
-    let style = look.theme.faint;
+/// Writes powers of ten below and at the left.
+fn label_axes(frame: &mut Frame, area: Rect, plot: Rect, axes: &Axes, styles: &Styles) {
+    let style = styles.theme.faint;
     for power in axes.y.0.ceil() as i32..=axes.y.1.floor() as i32 {
         let value = 10_f64.powi(power);
         let line = Rect { y: plot.y + axes.row(value), width: LABELS - 1, height: 1, ..area };

@@ -1,17 +1,17 @@
-//! Tables of sums among the text of a screen: of a point by thread, by amounts, by caller, and of
-//! a thread by point. Each has its own order; a click on a heading changes it.
+//! Tables of sums in the text of a screen: a point by thread, by amounts and by caller, and a
+//! thread by point. Each has its own order; a click on a heading changes it.
 
 use ratatui::text::Line;
 
 use crate::grid::{Chosen, Grid, Kind, Table, table};
-use crate::look::{Look, chart};
 use crate::model::{mean, off_share};
 use crate::snapshot::Stats;
+use crate::styles::{Styles, chart};
 use crate::text;
 use crate::units::Scale;
 
 /// Columns of a bar, at most.
-const BAR_MOST: usize = 30;
+const BAR_MAX: usize = 30;
 
 /// A row of such a table.
 #[derive(Default)]
@@ -19,9 +19,9 @@ pub(super) struct Sums {
     pub(super) name: String,
     pub(super) state: &'static str,
     pub(super) total: Stats,
-    /// Of the whole, or of the greatest.
+    /// Its share of the whole, or of the greatest row.
     pub(super) share: Option<f64>,
-    /// Amounts in a second of its time.
+    /// Amounts per second of its time.
     pub(super) rate: Option<f64>,
 }
 
@@ -37,7 +37,7 @@ pub(super) static THREADS: SumsTable = table! {
     "thread-avg", "Avg", 7, Time(average).rank(3), "mean of a measurement";
     "thread-max", "Max", 7, Time(max).rank(4), "longest measurement";
     "thread-off", "Off%", 5, Share(off).rank(5), "share of its span off the CPU";
-    "thread-bar", "", 4, Picture(|it, _| it.share).left(BAR_MOST).rank(7), "how evenly they share it";
+    "thread-bar", "", 4, Picture(|it, _| it.share).left(BAR_MAX).rank(7), "how evenly they share it";
 };
 
 /// A thread by point.
@@ -73,7 +73,7 @@ pub(super) static CALLS: SumsTable = table! {
     "call-share", "Share%", 8, Share(|it, _| it.share).rank(4), "share of the point's time";
 };
 
-/// Keys of columns whose titles are another one's.
+/// Keys of columns whose titles are replaced.
 pub(super) const RATE: &str = "by-rate";
 pub(super) const WHO: &str = "call";
 
@@ -104,8 +104,8 @@ fn off(row: &Sums, _: &Scale) -> Option<f64> {
 /// A line of a text, and the columns if it is the heading of a table.
 pub(super) type TextLine = (Line<'static>, Option<Grid>);
 
-/// The heading of a table and its rows in order, behind blanks; none without rows. The column
-/// `renamed` has another title.
+/// The heading of a table and its sorted rows, indented by blanks; empty without rows. `renamed`
+/// has a column and its title here.
 pub(super) fn lines(
     table: &'static SumsTable,
     chosen: &Chosen,
@@ -113,12 +113,12 @@ pub(super) fn lines(
     renamed: Option<(&str, &str)>,
     (blanks, width): (usize, usize),
     scale: &Scale,
-    look: &Look,
+    styles: &Styles,
 ) -> Vec<TextLine> {
     if rows.is_empty() {
         return Vec::new();
     }
-    let ellipsis = look.glyphs.ellipsis;
+    let ellipsis = styles.glyphs.ellipsis;
     let (columns, mut grid) = table.fit(chosen, blanks, width, ellipsis);
     for slot in &mut grid.slots {
         if let Some((_, title)) = renamed.filter(|(key, _)| *key == slot.key) {
@@ -127,11 +127,11 @@ pub(super) fn lines(
     }
     let mut sorted: Vec<&Sums> = rows.iter().collect();
     table.sort(chosen, &mut sorted, scale);
-    let head = grid.heading(Some(chosen.sorted()), width, look);
+    let head = grid.heading(Some(chosen.sorted()), width, styles);
     let line = |row: &Sums| {
         let cells = columns.iter().zip(&grid.slots[1..]).map(|(column, slot)| match column.kind {
             Kind::Picture => {
-                chart::bar(row.share.unwrap_or(0.0), slot.width.min(BAR_MOST), &look.glyphs)
+                chart::bar(row.share.unwrap_or(0.0), slot.width.min(BAR_MAX), &styles.glyphs)
             }
             _ => column.cell(row, scale),
         });
@@ -142,7 +142,7 @@ pub(super) fn lines(
     std::iter::once((head, Some(grid))).chain(rows).collect()
 }
 
-/// The order of the rows of each table; at first that in which they come.
+/// The first choices for a table: rows stay in the order in which they come.
 pub(super) fn unsorted(table: &'static SumsTable) -> Chosen {
     table.usual("")
 }

@@ -10,16 +10,17 @@ use ratatui::layout::{Position, Rect};
 
 use self::list::{TABLE, name_of};
 use super::{Outcome, View, sums};
-use crate::app::keys::Key::Char;
-use crate::app::keys::{self, Group, KeyMap, bind, own};
-use crate::app::mouse::Target;
-use crate::app::{Action, Common, Filter, Overlay, Prompt};
+use crate::common::Target;
+use crate::common::keys::Key::Char;
+use crate::common::keys::{self, Group, KeyMap, bind, own};
+use crate::common::{Action, Common};
+use crate::filter::Filter;
 use crate::grid::{Chosen, Grid};
-use crate::look::Look;
-use crate::model::Sight;
 use crate::model::threads::{Thread, find};
 use crate::snapshot::Extent;
 use crate::source::Looking;
+use crate::styles::Styles;
+use crate::summing::Sight;
 
 const CPU: &str = "share of a CPU as the kernel counts it, smoothed; - in files and recordings";
 
@@ -45,7 +46,7 @@ pub struct Threads {
     filter: Filter,
     /// Lines scrolled out at the top of the opened thread.
     below: usize,
-    /// What was chosen of the table of its points.
+    /// The user's choices for the table of its points.
     parts: Chosen,
 }
 
@@ -93,7 +94,7 @@ impl View for Threads {
         ]
     }
 
-    fn legend(&self, _: &Look) -> Vec<(String, &'static str)> {
+    fn legend(&self, _: &Styles) -> Vec<(String, &'static str)> {
         vec![
             ("CPU%".into(), CPU),
             ("Load%".into(), "the part of it in points, smoothed the same way"),
@@ -148,12 +149,8 @@ impl View for Threads {
                 self.filter = Filter::default();
                 return Outcome::Arrange;
             }
-            Action::Filter => {
-                let prompt = Prompt::new("threads", self.filter.text());
-                return Outcome::Ask(Overlay::Find(prompt));
-            }
             Action::PageUp if self.opened => self.below = self.below.saturating_sub(common.rows),
-            // Kept within the text when the size of the screen is next known.
+            // `settle` keeps it within the text.
             Action::PageDown if self.opened => self.below += common.rows,
             _ => return Outcome::Pass,
         }
@@ -170,8 +167,8 @@ impl View for Threads {
         common.freeze(now);
     }
 
-    fn find(&mut self, typed: Prompt, _: &mut Common, _: Instant) -> Outcome {
-        super::filter_by(&mut self.filter, typed)
+    fn own_filter(&mut self) -> Option<(&mut Filter, &'static str)> {
+        Some((&mut self.filter, "threads"))
     }
 
     fn table(&self) -> Option<&Chosen> {
@@ -209,14 +206,14 @@ impl View for Threads {
         super::click_table(self, target, common, now)
     }
 
-    fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {
+    fn settle(&mut self, body: Rect, common: &mut Common, _: &Styles) -> bool {
         common.rows = usize::from(self.rows(body).height).max(1);
         let last = draw::lines(self, common, body).saturating_sub(common.rows);
         self.below = self.below.min(last);
         common.scroll.settle(common.rows, self.place())
     }
 
-    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {
-        draw::draw(self, frame, body, common, look);
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles) {
+        draw::draw(self, frame, body, common, styles);
     }
 }

@@ -12,14 +12,15 @@ use ratatui::layout::{Position, Rect};
 
 pub use self::place::TimeView;
 use super::{Outcome, Screen, View};
-use crate::app::keys::Key::{Char, Ctrl, Named, Twice};
-use crate::app::keys::{self, Group, KeyMap, bind, own};
-use crate::app::mouse::Target;
-use crate::app::{Action, Common, Filter, Overlay, Prompt};
-use crate::look::Look;
+use crate::common::keys::Key::{Char, Ctrl, Named, Twice};
+use crate::common::keys::{self, Group, KeyMap, bind, own};
+use crate::common::{Action, Common, Overlay, Prompt};
+use crate::common::{Level, Target};
+use crate::filter::Filter;
 use crate::model::Figures;
 use crate::snapshot::Snapshot;
 use crate::source::Looking;
+use crate::styles::Styles;
 
 const TIMELINE_RAN: &str = "its thread ran nearly always, at times, hardly; the rest it \
                             was off the CPU, or in another context";
@@ -60,12 +61,12 @@ pub struct Timeline {
     pub at: TimeView,
     /// An action that waits for the records of all threads.
     then: Option<Action>,
-    /// It followed the newest when that was asked for.
+    /// The picture followed the newest when that action was asked for.
     followed: bool,
 }
 
 impl Timeline {
-    /// Puts off what looks at all threads until their records have come. Returns whether it does.
+    /// Postpones an action on all threads until their records have come. Returns whether it did.
     fn puts_off(&mut self, action: Action) -> bool {
         if self.at.is_partial() {
             (self.then, self.followed) = (Some(action), self.at.follows());
@@ -74,7 +75,7 @@ impl Timeline {
         self.at.is_partial()
     }
 
-    /// To the next earlier region of what is looked for, or else to the newest.
+    /// Goes to the next earlier region that matches, or else to the newest.
     fn find_next(&mut self, common: &mut Common, now: Instant) {
         if self.puts_off(Action::FindNext) {
             return;
@@ -82,12 +83,12 @@ impl Timeline {
         let text = self.at.sought().to_owned();
         let Ok(filter) = Filter::new(&text) else { return };
         if !filter.is_on() {
-            return common.say(now, "/ finds a region by the name of its point");
+            return common.notify(Level::Info, now, "/ finds a region by the name of its point");
         }
         let points = common.model.points().iter();
         let wanted: HashSet<u32> = points.filter(|f| filter.admits(f)).map(Figures::id).collect();
         if !self.at.go_to_one_of(&wanted) {
-            common.say(now, format!("no region is known of {text}"));
+            common.notify(Level::Info, now, format!("no region is known of {text}"));
         }
     }
 }
@@ -97,13 +98,13 @@ impl View for Timeline {
         &[
             &[keys::RUN, keys::OPEN, TIME, keys::BACK],
             keys::CHANGE,
-            &[keys::SAVE, keys::BASELINE, keys::WALK, super::SHOW],
+            &[keys::SAVE, keys::BASELINE, keys::WALK, keys::SHOW],
             &[keys::TURN, keys::LEAVE, keys::TERMINAL],
         ]
     }
 
-    fn legend(&self, look: &Look) -> Vec<(String, &'static str)> {
-        let glyphs = &look.glyphs;
+    fn legend(&self, styles: &Styles) -> Vec<(String, &'static str)> {
+        let glyphs = &styles.glyphs;
         let of = |signs: &[char]| signs.iter().map(char::to_string).collect::<Vec<_>>().join(" ");
         vec![
             (of(&glyphs.ran), TIMELINE_RAN),
@@ -113,8 +114,8 @@ impl View for Timeline {
         ]
     }
 
-    /// The records of the lanes that are seen. Where the picture is held, all: whoever looks back
-    /// may look anywhere.
+    /// The records of the visible lanes. Where the picture is held, of all lanes: the user may look
+    /// anywhere.
     fn looks_at(&self, common: &Common) -> Looking {
         let sight = super::sight_of_none(common);
         let lanes = match (self.at.follows(), common.model.snapshot()) {
@@ -147,10 +148,10 @@ impl View for Timeline {
         let region = self.at.region().map(|(_, region)| region.point);
         match (action, region) {
             (Action::Toggle | Action::Reset | Action::Fence | Action::Slowest, None) => {
-                common.say(now, "there is no region under the cursor");
+                common.notify(Level::Info, now, "there is no region under the cursor");
             }
-            // Of a point that is off no newer regions come; the same key is to switch
-            // the same point on again.
+            // A point that is off has no newer regions, and the same key must switch the same point
+            // on again.
             (Action::Toggle, Some(_)) => {
                 self.at.hold();
                 return Outcome::Pass;
@@ -160,7 +161,11 @@ impl View for Timeline {
                 self.at.go_to_slowest(point);
                 let name =
                     common.model.point(point).map_or_else(String::new, |it| common.full_name(it));
-                common.say(now, format!("the slowest call of {name} that is still known"));
+                common.notify(
+                    Level::Info,
+                    now,
+                    format!("the slowest call of {name} that is still known"),
+                );
             }
             (Action::Open, Some(point)) => {
                 common.selected = Some(point);
@@ -187,7 +192,7 @@ impl View for Timeline {
     fn find(&mut self, mut typed: Prompt, common: &mut Common, now: Instant) -> Outcome {
         let text = typed.text();
         if let Err(why) = Filter::new(&text) {
-            typed.trouble = Some(why);
+            typed.error = Some(why);
             return Outcome::Ask(Overlay::Find(typed));
         }
         self.at.seek(&text);
@@ -239,7 +244,7 @@ impl View for Timeline {
         Outcome::Done
     }
 
-    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, look: &Look) {
-        draw::draw(self, frame, body, common, look);
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles) {
+        draw::draw(self, frame, body, common, styles);
     }
 }

@@ -1,5 +1,5 @@
-//! The call tree: which paths of regions the time was spent on, as lines to unfold or as a
-//! flame graph.
+//! The call tree: the paths of regions that the time was spent on, as lines to unfold or as a flame
+//! graph.
 //!
 //! ```text
 //! Total%  Self%            Total    Self   Calls  Name
@@ -8,8 +8,8 @@
 //!   46.5   46.5 ####       910 ms  910 ms   48k       lex
 //! ```
 //!
-//! Its weights are CPU time, from the edges that the program keeps, or samples of the stacks of
-//! open regions, which also count what waits.
+//! Its weights are CPU time, from the edges that the program keeps, or samples of open stacks,
+//! which also count waiting.
 
 mod draw;
 mod flame;
@@ -22,23 +22,24 @@ use ratatui::Frame as Canvas;
 use ratatui::layout::{Position, Rect};
 
 use super::{Outcome, Screen, View};
-use crate::app::keys::Key::{Char, Named};
-use crate::app::keys::{self, Group, KeyMap, bind, own};
-use crate::app::mouse::Target;
-use crate::app::{Action, Common, Filter};
+use crate::common::keys::Key::{Char, Named};
+use crate::common::keys::{self, Group, KeyMap, bind, own};
+use crate::common::{Action, Common};
+use crate::common::{Level, Target};
 use crate::compare::Baseline;
+use crate::filter::Filter;
 use crate::grid::{Chosen, Grid, Scroll};
-use crate::look::Look;
 use crate::model::tree::{Direction, Row, Samples, Tree};
 use crate::model::{Figures, Frame, Model, OpenRegion, Recent, Stacks};
 use crate::snapshot::Snapshot;
+use crate::styles::Styles;
 
 /// The heading, and the titles of the columns.
 const HEADS: u16 = 2;
-/// Nodes with less than this part of all are folded until the user unfolds them.
+/// Nodes below one part in so many of the whole start folded.
 const UNFOLDED_PART: u64 = 50;
-/// Time between two looks at the stacks; divides no round period, so that it falls on every
-/// part of a loop.
+/// Time between two samples. It divides no round period, so that samples fall on every part of a
+/// loop.
 const SAMPLES_EVERY: Duration = Duration::from_micros(19_700);
 
 const TREE: Group = own(&[
@@ -76,7 +77,7 @@ enum Source {
     /// The edges and cells of the snapshot: exclusive CPU time.
     #[default]
     Time,
-    /// Stacks of open regions, looked at many times a second.
+    /// Stacks of open regions, sampled many times a second.
     Samples,
 }
 
@@ -86,7 +87,7 @@ enum Window {
     /// Since the process began.
     #[default]
     All,
-    /// Of the last seconds.
+    /// In the last seconds.
     Recent,
     /// Since the moment that the user marked.
     Mark,
@@ -101,17 +102,17 @@ pub struct CallTree {
     by_thread: bool,
     is_flame: bool,
     tree: Tree,
-    /// What is compared with.
+    /// The model of the baseline.
     baseline: Option<Model>,
     /// Shares of the whole in the baseline, by the names of a path.
     was: Option<HashMap<Vec<String>, f64>>,
-    /// Seconds that the weights were spent in; none where that is not known.
+    /// Seconds in which the weights were spent, where known.
     seconds: Option<f64>,
     /// What the user folded and unfolded.
     folds: HashMap<Vec<Frame>, bool>,
     /// The frame under the cursor.
     cursor: Vec<Frame>,
-    /// The frame that alone is shown, with what is below it; empty for all.
+    /// The frame that is shown alone with its children; empty for all.
     zoom: Vec<Frame>,
     rows: Vec<Row>,
     recent: Recent,
@@ -122,7 +123,7 @@ pub struct CallTree {
     table: ChosenColumns,
 }
 
-/// What was chosen of its table.
+/// The user's choices for its table.
 #[derive(Clone, Debug)]
 struct ChosenColumns(Chosen);
 
@@ -183,8 +184,8 @@ impl CallTree {
         }
     }
 
-    /// Finds the shares of the baseline. Threads of another process have other numbers, so
-    /// that trees by thread have none.
+    /// Finds the baseline's shares. Threads of another process have other numbers, so trees by
+    /// thread have none.
     fn look_at_baseline(&mut self, common: &Common) {
         self.was = None;
         let Some(model) = self.baseline.as_ref().filter(|_| !self.by_thread) else { return };
@@ -200,7 +201,7 @@ impl CallTree {
         self.was = Some(tree.rows(None, |_| true).into_iter().map(share).collect());
     }
 
-    /// Another tree than before.
+    /// Starts another tree.
     fn start_over(&mut self, common: &mut Common) {
         self.zoom.clear();
         self.cursor.clear();
@@ -229,7 +230,7 @@ impl CallTree {
             self.folds.get(&tree.path(node)).copied().unwrap_or(by_itself)
         };
         self.rows = tree.rows(root, is_open);
-        // A frame that is folded away, or gone, leaves the cursor to what is around it.
+        // If its frame is folded away or gone, the cursor moves to a parent.
         let mut cursor = self.cursor.as_slice();
         while !cursor.is_empty() && self.place_of(cursor).is_none() {
             cursor = &cursor[..cursor.len() - 1];
@@ -287,7 +288,7 @@ impl CallTree {
         }
     }
 
-    /// Unfolds all below the node under the cursor, or folds it if that is so already.
+    /// Unfolds all below the node under the cursor, or folds it if all is unfolded.
     fn unfold_all(&mut self) {
         let Some(node) = self.node() else { return };
         let all: Vec<u32> =
@@ -312,7 +313,7 @@ impl CallTree {
         self.lay_out();
     }
 
-    /// The next window, leaving out the mark while there is none.
+    /// Goes to the next window; skips the mark while there is none.
     fn next_window(&mut self) {
         self.window = match self.window {
             Window::All => Window::Recent,
@@ -323,14 +324,14 @@ impl CallTree {
     }
 }
 
-/// Whether what was spent in a frame itself is shown.
+/// Whether the frame's own time is shown.
 fn admits(model: &Model, filter: &Filter, frame: Option<Frame>) -> bool {
     let Some(Frame::Point(id)) = frame else { return false };
-    // A device's time is no CPU's.
+    // A device's time is not CPU time.
     model.point(id).is_some_and(|figures| !figures.point().device && filter.admits(figures))
 }
 
-/// What a frame is called.
+/// The name of a frame.
 fn name(frame: Frame, model: &Model) -> String {
     match frame {
         Frame::Point(id) => model.point(id).map_or_else(|| format!("#{id}"), Figures::name),
@@ -356,12 +357,12 @@ impl View for CallTree {
         ]
     }
 
-    fn legend(&self, look: &Look) -> Vec<(String, &'static str)> {
+    fn legend(&self, styles: &Styles) -> Vec<(String, &'static str)> {
         vec![
             ("Total%".into(), "share of all that is shown, with what is called inside"),
             ("Self%".into(), "share that was spent in the frame itself: the solid part of the bar"),
             (
-                look.glyphs.recursive.to_string(),
+                styles.glyphs.recursive.to_string(),
                 "the point is inside itself; its share counts once further out",
             ),
             (
@@ -405,8 +406,8 @@ impl View for CallTree {
         self.baseline = Some(model);
         self.recent.see(&common.model);
         self.recent.mark(&common.model);
-        // The shares beside those of the baseline are of what came since; a baseline that is a
-        // file has no such moment here.
+        // The shares beside the baseline's are of the time since; a baseline file has no such
+        // moment here.
         if baseline.file().is_none() || common.replay.is_some() {
             (self.source, self.window) = (Source::Time, Window::Mark);
         }
@@ -475,7 +476,7 @@ impl View for CallTree {
             Action::TreeSource => {
                 self.source = match self.source {
                     Source::Time => {
-                        // Older ones are of another time.
+                        // Older samples are of another time.
                         self.samples = Samples::default();
                         Source::Samples
                     }
@@ -490,7 +491,11 @@ impl View for CallTree {
             Action::Moment => {
                 self.recent.mark(&common.model);
                 (self.source, self.window) = (Source::Time, Window::Mark);
-                common.say(now, "marked: what is spent from now on; H shows other windows");
+                common.notify(
+                    Level::Info,
+                    now,
+                    "marked: what is spent from now on; H shows other windows",
+                );
                 self.rebuild(common);
             }
             Action::Unfold if self.is_flame => self.step_aside(1, common, now),
@@ -554,7 +559,7 @@ impl View for CallTree {
         place.map_or(Target::Nothing, Target::Row)
     }
 
-    fn settle(&mut self, body: Rect, common: &mut Common, _: &Look) -> bool {
+    fn settle(&mut self, body: Rect, common: &mut Common, _: &Styles) -> bool {
         common.rows = usize::from(self.rows(body).height).max(1);
         let cursor = match self.is_flame {
             true => (self.cursor.len().saturating_sub(1), usize::MAX),
@@ -563,15 +568,15 @@ impl View for CallTree {
         common.scroll.settle(common.rows, cursor)
     }
 
-    fn draw(&self, canvas: &mut Canvas, body: Rect, common: &Common, look: &Look) {
-        draw::head(self, canvas, body, common, look);
+    fn draw(&self, canvas: &mut Canvas, body: Rect, common: &Common, styles: &Styles) {
+        draw::head(self, canvas, body, common, styles);
         let rest = View::rows(self, body);
         if self.rows.is_empty() {
-            draw::empty(self, canvas, rest, common, look);
+            draw::empty(self, canvas, rest, common, styles);
         } else if self.is_flame {
-            flame::draw(self, canvas, rest, common, look);
+            flame::draw(self, canvas, rest, common, styles);
         } else {
-            draw::rows(self, canvas, rest, common, look);
+            draw::rows(self, canvas, rest, common, styles);
         }
     }
 }

@@ -6,10 +6,10 @@ use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Wrap};
 
 use super::{Outcome, Screen, View};
-use crate::app::Common;
-use crate::app::keys::{self, KeyMap};
-use crate::look::Look;
+use crate::common::Common;
+use crate::common::keys::{self, KeyMap};
 use crate::source::{Choice, choose};
+use crate::styles::Styles;
 
 /// The screen while there is no process to watch.
 #[derive(Default)]
@@ -26,10 +26,10 @@ impl View for Waiting {
 
     /// Takes the only process that fits, or offers several.
     fn discovered(&mut self, common: &mut Common) -> Outcome {
-        if let Some(together) = &common.options.together {
+        if let Some(group) = &common.options.group {
             let all = &common.discovery.candidates;
-            return match all.iter().any(|candidate| together.admits(candidate, all)) {
-                true => Outcome::AttachTogether(together.clone()),
+            return match all.iter().any(|candidate| group.admits(candidate, all)) {
+                true => Outcome::AttachGroup(group.clone()),
                 false => Outcome::Done,
             };
         }
@@ -40,13 +40,13 @@ impl View for Waiting {
         }
     }
 
-    fn settle(&mut self, _: Rect, _: &mut Common, _: &Look) -> bool {
+    fn settle(&mut self, _: Rect, _: &mut Common, _: &Styles) -> bool {
         false
     }
 
-    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, _: &Look) {
+    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, _: &Styles) {
         let waiting = if common.discovery.instead.is_some() { "" } else { "waiting, " };
-        // Where others are there, it is not true that there is none.
+        // Other processes may be there that do not fit.
         let others = !common.discovery.candidates.is_empty() && !common.wanted().is_any();
         let mut lines = if others {
             let why = common.discovery.why_none(common.wanted());

@@ -1,9 +1,8 @@
 //! The endpoint: `GET /metrics`, and nothing that changes anything.
 //!
-//! One thread answers. A connection carries one request and is closed; how many
-//! there may be, how long each may take and how much it may say before it is
-//! answered have bounds. Where there is no place for another one, the oldest is
-//! closed: whoever dawdles holds up nobody else.
+//! One thread answers. A connection carries one request and is closed. The number of connections,
+//! their time and the size of requests are limited. If there are too many, the oldest connection is
+//! closed, so that a slow client holds up nobody else.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -23,25 +22,25 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::task::{AbortHandle, LocalSet};
 
 use super::Pool;
-use super::negotiate::{Wish, is_local};
+use super::negotiate::{Negotiated, is_local};
 use crate::interrupt::Interrupt;
 
 /// Connections at a time.
 const CONNECTIONS: usize = 256;
-/// How long a connection has in any case, however many others come.
-const LEAST: Duration = Duration::from_millis(100);
-/// How long a request's head may take to come.
+/// The time that a connection always has, however many others come.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
+/// The time for a request's head.
 const HEAD: Duration = Duration::from_secs(3);
-/// How long a connection may take as a whole.
+/// The time for a whole connection.
 const WHOLE: Duration = Duration::from_secs(10);
-/// How long a request's head may be, bytes, and how many headers it may have.
+/// Most bytes of a request's head, and most headers.
 const HEAD_BYTES: usize = 16 << 10;
 const HEADERS: usize = 64;
-/// How long to wait where there are no descriptors for another connection.
+/// The pause when there are no descriptors for another connection.
 const LATER: Duration = Duration::from_millis(100);
 
-/// Answers until asked to end. `local` says that it answers none but requests that
-/// name this machine by itself.
+/// Answers until asked to end. With `local`, it only answers requests that name this machine
+/// itself.
 ///
 /// # Errors
 ///
@@ -56,7 +55,7 @@ pub fn serve(listener: TcpListener, pool: Pool, local: bool, interrupt: Interrup
         .name("signals".into())
         .spawn(move || {
             while interrupt.sleep(Duration::from_secs(3600)) {}
-            // It has ended by itself, then.
+            // The server has ended by itself.
             let _ = stop.send(());
         })
         .context("no thread can be started")?;
@@ -64,7 +63,7 @@ pub fn serve(listener: TcpListener, pool: Pool, local: bool, interrupt: Interrup
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         tokio::task::spawn_local(accept(listener, Rc::new(RefCell::new(pool)), local));
-        // An error is a thread that is gone: nobody could ask to end any more.
+        // An error means that the other thread is gone, so nobody could ask to end any more.
         let _ = stopped.await;
         Ok(())
     })
@@ -82,7 +81,7 @@ async fn accept(listener: tokio::net::TcpListener, pool: Rc<RefCell<Pool>>, loca
         if open.len() >= CONNECTIONS
             && let Some((since, oldest)) = open.pop_front()
         {
-            tokio::time::sleep_until((since + LEAST).into()).await;
+            tokio::time::sleep_until((since + MIN_INTERVAL).into()).await;
             oldest.abort();
         }
         let pool = Rc::clone(&pool);
@@ -98,7 +97,7 @@ async fn accept(listener: tokio::net::TcpListener, pool: Rc<RefCell<Pool>>, loca
                 .max_headers(HEADERS)
                 .keep_alive(false)
                 .serve_connection(TokioIo::new(stream), service);
-            // Whoever has gone, or took too long, is not waited for.
+            // A client that is gone or too slow is not waited for.
             let _ = tokio::time::timeout(WHOLE, connection).await;
         });
         open.push_back((Instant::now(), connection.abort_handle()));
@@ -133,18 +132,18 @@ fn answer(request: &Request<Incoming>, pool: &RefCell<Pool>, local: bool) -> Ans
 }
 
 fn metrics(headers: &HeaderMap, pool: &RefCell<Pool>) -> Answer {
-    let wish = Wish::of(
+    let negotiated = Negotiated::of(
         joined(headers, &header::ACCEPT).as_deref(),
         joined(headers, &header::ACCEPT_ENCODING).as_deref(),
     );
-    let body = match pool.borrow_mut().body(wish) {
+    let body = match pool.borrow_mut().body(negotiated) {
         Ok(body) => body,
         Err(error) => return told(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error:#}\n")),
     };
-    let mut answer = response(StatusCode::OK, body, wish.form.content_type());
+    let mut answer = response(StatusCode::OK, body, negotiated.form.content_type());
     let headers = answer.headers_mut();
     headers.insert(header::VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
-    if wish.gzip {
+    if negotiated.gzip {
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     answer

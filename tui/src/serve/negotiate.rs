@@ -1,28 +1,28 @@
-//! Which form a request wishes for, and whether it may be answered at all.
+//! The form that a request asks for, and whether it may be answered at all.
 
 use std::net::IpAddr;
 
 use crate::export::openmetrics::Form;
 
-/// What an answer is to look like.
+/// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Wish {
+pub struct Negotiated {
     /// Its form.
     pub form: Form,
     /// Whether it is compressed.
     pub gzip: bool,
 }
 
-/// One of the things that a header offers, by its weight.
-struct Offer<'a> {
+/// One media range of a header, with its quality.
+struct MediaRange<'a> {
     name: &'a str,
     parameters: Vec<(String, &'a str)>,
     weight: f64,
 }
 
-fn offers(header: &str) -> impl Iterator<Item = Offer<'_>> {
-    header.split(',').map(|offer| {
-        let mut parts = offer.split(';');
+fn media_ranges(header: &str) -> impl Iterator<Item = MediaRange<'_>> {
+    header.split(',').map(|range| {
+        let mut parts = range.split(';');
         let name = parts.next().unwrap_or("").trim();
         let mut weight = 1.0;
         let mut parameters = Vec::new();
@@ -33,11 +33,11 @@ fn offers(header: &str) -> impl Iterator<Item = Offer<'_>> {
                 _ => parameters.push((key, value)),
             }
         }
-        Offer { name, parameters, weight }
+        MediaRange { name, parameters, weight }
     })
 }
 
-impl Offer<'_> {
+impl MediaRange<'_> {
     fn says(&self, key: &str, values: &[&str]) -> bool {
         let mut said = self.parameters.iter().filter(|(known, _)| known == key);
         said.all(|(_, value)| values.contains(value))
@@ -48,7 +48,7 @@ impl Offer<'_> {
         self.parameters.iter().any(|(known, said)| known == key && *said == value)
     }
 
-    /// The form that it stands for, if that is one of ours.
+    /// The form that it means, if it is one of ours.
     fn form(&self) -> Option<Form> {
         match self.name.to_ascii_lowercase().as_str() {
             #[cfg(feature = "native-histograms")]
@@ -68,25 +68,25 @@ impl Offer<'_> {
     }
 }
 
-impl Wish {
-    /// What these headers wish for: of what weighs most, what is named first. Whoever
-    /// wishes for nothing that there is gets the older text, as is the custom.
+impl Negotiated {
+    /// The form that these headers ask for: the one with the greatest quality, the first named
+    /// among equals. Without a known form, it is the older text, as is usual.
     pub fn of(accept: Option<&str>, accept_encoding: Option<&str>) -> Self {
         let mut best: Option<(f64, Form)> = None;
-        for offer in offers(accept.unwrap_or("")) {
-            let Some(form) = offer.form().filter(|_| offer.weight > 0.0) else { continue };
-            if best.is_none_or(|(weight, _)| offer.weight > weight) {
-                best = Some((offer.weight, form));
+        for range in media_ranges(accept.unwrap_or("")) {
+            let Some(form) = range.form().filter(|_| range.weight > 0.0) else { continue };
+            if best.is_none_or(|(weight, _)| range.weight > weight) {
+                best = Some((range.weight, form));
             }
         }
-        let gzip = offers(accept_encoding.unwrap_or(""))
-            .any(|offer| offer.name.eq_ignore_ascii_case("gzip") && offer.weight > 0.0);
+        let gzip = media_ranges(accept_encoding.unwrap_or(""))
+            .any(|range| range.name.eq_ignore_ascii_case("gzip") && range.weight > 0.0);
         Self { form: best.map_or(Form::Text, |(_, form)| form), gzip }
     }
 }
 
-/// Whether a host header names this machine by itself. A page of the web whose name
-/// is made to lead here (DNS rebinding) has its own name in it.
+/// Whether a host header names this machine itself. A web page whose name is made to lead here (DNS
+/// rebinding) has its own name in it.
 pub fn is_local(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or(""),
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     fn form(accept: &str) -> Form {
-        Wish::of(Some(accept), None).form
+        Negotiated::of(Some(accept), None).form
     }
 
     const PROTOBUF: &str = "application/vnd.google.protobuf;\
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(form("text/plain;version=0.0.4;q=0.9, */*;q=0.1"), Form::Text);
         // A browser, curl, and what there is not.
         assert_eq!(form("text/html,application/xhtml+xml,*/*;q=0.8"), Form::Text);
-        assert_eq!(Wish::of(None, None), Wish { form: Form::Text, gzip: false });
+        assert_eq!(Negotiated::of(None, None), Negotiated { form: Form::Text, gzip: false });
         assert_eq!(form("application/json"), Form::Text);
         assert_eq!(form("application/vnd.google.protobuf"), Form::Text);
         assert_eq!(form(&format!("{PROTOBUF};q=0, text/plain;q=0.1")), Form::Text);
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn it_is_compressed_only_for_those_who_can_read_that() {
-        let gzip = |header| Wish::of(None, Some(header)).gzip;
+        let gzip = |header| Negotiated::of(None, Some(header)).gzip;
         assert!(gzip("gzip") && gzip("deflate, GZIP;q=0.5"));
         assert!(!gzip("identity") && !gzip("gzip;q=0") && !gzip(""));
     }

@@ -1,5 +1,4 @@
-//! The processes that are served: they come and go, and are looked at when somebody
-//! asks.
+//! The served processes. They come and go, and are polled when somebody asks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -10,52 +9,51 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use hyper::body::Bytes;
 
-use super::negotiate::Wish;
-use crate::app::Filter;
+use super::negotiate::Negotiated;
 use crate::export::{Begin, Subject};
+use crate::filter::Filter;
 use crate::model::{Figures, Lifetime, Model, TAU_SECONDS};
 use crate::snapshot::{ProcessState, Snapshot};
-use crate::source::{Candidate, Discovery, Finder, Source, Together};
+use crate::source::{Candidate, Discovery, Finder, ProcessGroup, Source};
 
-/// How long a process is served after it was found to have ended: its last figures
-/// are to be scraped, whenever in its usual round the scraper comes.
+/// The time an ended process is still served, so that every scraper gets its last figures.
 pub const STAYS: Duration = Duration::from_secs(60);
-/// Served at once, at most.
+/// Most processes served at once.
 const PROCESSES: usize = 256;
 /// A clock younger than this is still being calibrated.
 const SETTLED_SECONDS: f64 = 1.0;
-/// What a rate of a clock may differ by and still be the same one, refined.
+/// Rates that differ by less are one clock's, refined.
 const SAME_RATE: f64 = 0.01;
-/// Names that a lane may have as a label. Each is a series that a database keeps,
-/// and some programs number their threads.
+/// Most names of a lane as a label. Each is a series in a database, and some programs number their
+/// threads.
 const NAMES: usize = 4;
 
 /// Which processes are served, and how.
 #[derive(Clone, Debug)]
 pub struct Scope {
     /// Which.
-    pub together: Together,
-    /// They are looked at no more often than this.
+    pub group: ProcessGroup,
+    /// The shortest time between two polls.
     pub interval: Duration,
-    /// Lanes whose threads are told one by one, by their number; none for points only.
+    /// Number of lanes whose threads are exported one by one; none for points only.
     pub lanes_apart: Option<u32>,
     /// Which of their points.
     pub filter: Filter,
-    /// Whether histograms are told.
+    /// Whether histograms are exported.
     pub histograms: bool,
-    /// How long one stays that has ended.
+    /// The time an ended process stays.
     pub stays: Duration,
 }
 
-/// The processes, and what they showed when they were looked at last.
+/// The processes, and their figures of the last poll.
 pub struct Pool {
     scope: Scope,
     finder: Box<dyn Finder>,
     members: Vec<Member>,
     polled: Option<Instant>,
-    /// What was answered since.
-    bodies: HashMap<Wish, Bytes>,
-    /// That there are too many was said.
+    /// Answers since the last poll.
+    bodies: HashMap<Negotiated, Bytes>,
+    /// Whether the message about too many processes was printed.
     full: bool,
 }
 
@@ -64,21 +62,21 @@ struct Member {
     source: Box<dyn Source>,
     lifetime: Lifetime,
     model: Model,
-    /// Ticks per second that its figures are told by; none while its clock settles.
+    /// Ticks per second for its figures; none while its clock is being calibrated.
     rate: Option<f64>,
     overhead_pair: u64,
-    /// When it was first looked at, and whether by another rate.
+    /// When it was first polled, and whether the rate has changed since.
     watched_unix_ns: Option<u64>,
     rebased: bool,
     /// Names that each lane has had.
     names: HashMap<u32, Vec<String>>,
     ended: Option<Instant>,
-    /// It is behind a line that brings nothing new.
+    /// Whether its line brings nothing new.
     is_late: bool,
 }
 
 impl Pool {
-    /// The processes that this finder finds now, and whatever looking for them brought.
+    /// A pool of the processes that this finder finds now, and the result of the look.
     ///
     /// # Errors
     ///
@@ -106,30 +104,30 @@ impl Pool {
         self.members.is_empty()
     }
 
-    /// Their figures in the form that is wished for, no older than the interval.
-    pub fn body(&mut self, wish: Wish) -> Result<Bytes> {
+    /// Their figures in the negotiated form, no older than the interval.
+    pub fn body(&mut self, negotiated: Negotiated) -> Result<Bytes> {
         self.poll()?;
-        if let Some(body) = self.bodies.get(&wish) {
+        if let Some(body) = self.bodies.get(&negotiated) {
             return Ok(body.clone());
         }
         let mut bytes = Vec::new();
         let mut places: BTreeMap<_, _> =
             self.finder.places().into_iter().map(|name| (name, true)).collect();
         places.extend(self.finder.bad_places().into_iter().map(|place| (place.name, false)));
-        wish.form.write(&self.subjects().iter().collect::<Vec<_>>(), places, &mut bytes)?;
-        if wish.gzip {
+        negotiated.form.write(&self.subjects().iter().collect::<Vec<_>>(), places, &mut bytes)?;
+        if negotiated.gzip {
             let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
             packed.write_all(&bytes)?;
             bytes = packed.finish()?;
         }
         let body = Bytes::from(bytes);
-        self.bodies.insert(wish, body.clone());
+        self.bodies.insert(negotiated, body.clone());
         Ok(body)
     }
 
-    /// What is told of each process, after a [`Pool::poll`].
+    /// The subjects to export, after a [`Pool::poll`].
     pub fn subjects(&self) -> Vec<Subject<'_>> {
-        // Figures that stand still would be taken for those of a process that does nothing.
+        // Figures that stand still would look like a process that does nothing.
         let is_told = |member: &&Member| member.rate.is_some() && !member.is_late;
         let settled = self.members.iter().filter(is_told);
         let subjects = settled.filter_map(|member| {
@@ -148,7 +146,7 @@ impl Pool {
         subjects.collect()
     }
 
-    /// Looks at the processes, unless that was done within the interval.
+    /// Polls the processes, unless that was done within the interval.
     pub fn poll(&mut self) -> Result<()> {
         let now = Instant::now();
         if self.polled.is_some_and(|then| now.duration_since(then) < self.scope.interval) {
@@ -172,13 +170,13 @@ impl Pool {
         self.members.iter().all(|member| member.ended.is_some())
     }
 
-    /// Lets go of those that have ended: their last figures have been told.
+    /// Drops ended processes, whose last figures have been sent.
     pub fn forget_ended(&mut self) {
         self.members.retain(|member| member.ended.is_none());
         self.bodies.clear();
     }
 
-    /// Takes in those that have come.
+    /// Takes in new processes.
     fn join(&mut self) -> Result<Discovery> {
         let discovery = self.finder.discover()?;
         let known =
@@ -186,8 +184,8 @@ impl Pool {
         let all = &discovery.candidates;
         let mut new: Vec<Candidate> = all
             .iter()
-            // What ended before anybody looked has nothing that goes on.
-            .filter(|c| c.runs() && self.scope.together.admits(c, all) && !known(c))
+            // A process that ended before the first look has no figures that go on.
+            .filter(|c| c.runs() && self.scope.group.admits(c, all) && !known(c))
             .cloned()
             .collect();
         new.sort_by_key(|candidate| (candidate.started_unix_ns, candidate.pid));
@@ -197,7 +195,7 @@ impl Pool {
             self.members
                 .retain(|member| member.ended.is_none() || member.candidate.visible_pid() != pid);
             if self.members.len() == PROCESSES {
-                // What nobody asked for in all that time makes room.
+                // The oldest ended process makes room.
                 let ended = self.members.iter().filter(|member| member.ended.is_some());
                 let oldest = ended.min_by_key(|member| member.ended).map(|m| m.candidate.pid);
                 self.members.retain(|m| m.ended.is_none() || Some(m.candidate.pid) != oldest);
@@ -216,7 +214,7 @@ impl Pool {
                 self.full = true;
                 break;
             }
-            // One that has ended meanwhile is no reason to lose the others.
+            // A process that has ended meanwhile is no reason to lose the others.
             let Ok(source) = self.finder.attach(&candidate) else { continue };
             self.members.push(Member {
                 candidate,
@@ -240,7 +238,7 @@ impl Member {
     fn poll(&mut self, now: Instant) {
         let polled = self.source.poll();
         self.is_late = self.source.line().is_some_and(|line| line.late.is_some());
-        // What cannot be read now keeps its figures.
+        // A process that cannot be read now keeps its figures.
         let Ok(snapshot) = polled else {
             if self.source.has_died()
                 && self.ended.is_none()
@@ -252,7 +250,7 @@ impl Member {
             }
             return;
         };
-        // A line that is late brings the last picture again.
+        // A late line brings the last picture again.
         let ended = snapshot.process.state != ProcessState::Running;
         let last = self.model.snapshot().map(|last| last.taken_unix_ns);
         let is_same = !ended && last == Some(snapshot.taken_unix_ns);
@@ -266,9 +264,8 @@ impl Member {
         self.model.fold(snapshot);
     }
 
-    /// A clock's rate is refined as the process runs. Seconds are told by one rate all
-    /// the time: by a new one, sums would be another part of a second less, and a sum
-    /// that shrinks is taken for one that began afresh.
+    /// Keeps one clock rate for a process, although the rate is refined as the process runs. With a
+    /// new rate, sums could shrink by a part of a second, and a shrinking sum looks like a restart.
     fn steady(&mut self, snapshot: &mut Snapshot, ended: bool) {
         let taken_unix_ns = snapshot.taken_unix_ns;
         self.watched_unix_ns.get_or_insert(taken_unix_ns);
@@ -311,7 +308,7 @@ mod tests {
 
     use super::*;
     use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
-    use crate::source::{Change, Line, Members};
+    use crate::source::{Change, Line, Selector};
 
     fn member(source: Synthetic) -> Member {
         Member {
@@ -369,7 +366,7 @@ mod tests {
             Ok(Box::new(Far(Synthetic::new(), is_late)))
         }
 
-        fn attach_together(&mut self, _: &Together) -> Result<Box<dyn Source>> {
+        fn attach_group(&mut self, _: &ProcessGroup) -> Result<Box<dyn Source>> {
             anyhow::bail!("they are served one by one")
         }
     }
@@ -378,7 +375,7 @@ mod tests {
     fn a_process_behind_a_late_line_is_left_out_until_it_speaks() {
         let is_late = Rc::new(Cell::new(false));
         let scope = Scope {
-            together: Together { members: Members::All(String::new()), sum: false },
+            group: ProcessGroup { members: Selector::All(String::new()), sum: false },
             interval: Duration::ZERO,
             lanes_apart: None,
             filter: Filter::default(),

@@ -20,27 +20,27 @@ pub struct Cell {
     /// and `retired` together, by bucket, in the order of the buckets.
     #[serde(deserialize_with = "buckets")]
     pub histogram: Vec<Bucket>,
-    /// The measurements by their amounts, of a point that has amounts.
+    /// The measurements by their amounts, if the point has amounts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
 }
 
-/// The measurements of a cell that have certain amounts, or the rest of them.
+/// The measurements of a cell that have certain amounts, or all others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Variant {
-    /// What each measurement has, in the order of [`super::Point::amounts`]; empty for the
-    /// rest, whose amounts differ.
+    /// The amounts of each measurement, in the order of [`super::Point::amounts`]; empty for all
+    /// other measurements, whose amounts differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<u64>,
-    /// What the measurements of the rest have together; empty for others.
+    /// Sums of the amounts of all other measurements; empty for the rest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sums: Vec<u64>,
-    /// Its figures, of all threads that have owned the lane.
+    /// Its figures, over all threads that have owned the lane.
     pub stats: Stats,
 }
 
 impl Variant {
-    /// What its measurements have together of the amount at that place.
+    /// The sum of the amount at this place.
     pub fn sum(&self, place: usize) -> u128 {
         let each =
             self.each.get(place).map(|each| u128::from(*each) * u128::from(self.stats.count));
@@ -95,7 +95,7 @@ pub struct Stats {
     /// file, since JSON's numbers are too short for it.
     #[serde(with = "decimal")]
     pub squares: u128,
-    /// Exponential average of exclusive ticks; 0 while averaging is off.
+    /// EWMA of exclusive ticks; 0 while it is off.
     pub average: f64,
 }
 
@@ -116,7 +116,7 @@ impl Default for Stats {
     }
 }
 
-/// Buckets, in no more memory than they need: a large file has very many.
+/// Reads buckets into exactly as much memory as they need: a large file has very many.
 pub(super) fn buckets<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Bucket>, D::Error> {
     struct Buckets;
 
@@ -128,7 +128,7 @@ pub(super) fn buckets<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Bucket>
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Bucket>, A::Error> {
-            // Most histograms have fewer.
+            // Most histograms have no more.
             let mut first = [Bucket { low: 0, width: 0, count: 0 }; 64];
             for count in 0..first.len() {
                 match list.next_element()? {

@@ -6,8 +6,8 @@ use std::ops::{Index, IndexMut};
 use pfp_shm_layout::reader;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Declares the kinds: name here, name in files and in the segment, words for a count, and what
-/// it means and what can be done.
+/// Declares the kinds: name here, name in files and in the segment, words for a count, and an
+/// explanation with advice.
 macro_rules! losses {
     ($($(#[doc = $doc:literal])* $(#[serde($serde:ident)])? $kind:ident $name:ident $words:literal, $meaning:literal;)*) => {
         /// A kind of loss.
@@ -25,7 +25,7 @@ macro_rules! losses {
                 match self { $(Self::$kind => stringify!($name),)* }
             }
 
-            /// In words, of several.
+            /// Words for several.
             pub fn words(self) -> &'static str {
                 match self { $(Self::$kind => $words,)* }
             }
@@ -36,7 +36,7 @@ macro_rules! losses {
             }
         }
 
-        /// As it stands in a file.
+        /// The form in files.
         #[derive(Serialize, Deserialize)]
         struct Written {
             $($(#[serde($serde)])? $name: u64,)*
@@ -89,10 +89,9 @@ losses! {
          whose cores disagree or that was suspended or moved; such a measurement counts with \
          the CPU time, or as no time";
     /// Records of rings that this reader came too late for. Nothing is missing by that: a ring
-    /// keeps the last ones, and overwriting the others is what it is for.
+    /// keeps the last ones by design.
     RecordsLost records_lost "records overwritten", "a ring keeps the last ones";
-    /// Cells that could not be read whole this time; their figures are those of the reading
-    /// before.
+    /// Cells that could not be read consistently this time; they keep their last figures.
     CellsBusy cells_busy "cells not read whole just now", "they are read at the next poll";
     /// Begins that could not be measured: there was no memory, or a signal handler came while
     /// its thread claimed its lane.
@@ -136,13 +135,13 @@ impl FromIterator<(Loss, u64)> for Losses {
 }
 
 impl Losses {
-    /// Those that happened.
+    /// The losses that happened.
     pub fn iter(&self) -> impl Iterator<Item = (Loss, u64)> {
         Loss::ALL.into_iter().map(|kind| (kind, self[kind])).filter(|(_, count)| *count > 0)
     }
 
-    /// Those that mean something for the figures: rings overwrite their records for good reason,
-    /// and a cell that is busy is read the next time.
+    /// Losses that matter for the figures: rings overwrite records by design, and a busy cell is
+    /// read the next time.
     pub fn lasting(&self) -> impl Iterator<Item = (Loss, u64)> {
         self.iter().filter(|(kind, _)| !matches!(kind, Loss::RecordsLost | Loss::CellsBusy))
     }
@@ -152,12 +151,12 @@ impl Losses {
         *self == Self::default()
     }
 
-    /// Adds those of another process.
+    /// Adds the losses of another process.
     pub fn add(&mut self, more: &Self) {
         self.change_by(more, u64::saturating_add);
     }
 
-    /// What happened since; of busy cells those of the last look.
+    /// Losses since then; busy cells are counted at the last look only.
     pub fn since(&self, before: &Self) -> Self {
         let mut since = self.clone();
         since.change_by(before, u64::saturating_sub);
@@ -170,25 +169,18 @@ impl Losses {
     }
 }
 
-/// Losses of one lane: a few kinds, by their names.
-pub(super) mod of_lane {
-    use super::*;
+/// The kinds that a lane counts.
+const OF_LANE: [Loss; 4] =
+    [Loss::MismatchedEnds, Loss::BeginsRefused, Loss::ClockAnomalies, Loss::RecordsMissed];
 
-    const KINDS: [Loss; 4] =
-        [Loss::MismatchedEnds, Loss::BeginsRefused, Loss::ClockAnomalies, Loss::RecordsMissed];
+/// Writes the losses of one lane, by their names.
+pub(super) fn serialize_lane<S: Serializer>(losses: &Losses, out: S) -> Result<S::Ok, S::Error> {
+    out.collect_map(OF_LANE.map(|kind| (kind.name(), losses[kind])))
+}
 
-    pub(in super::super) fn serialize<S: Serializer>(
-        losses: &Losses,
-        out: S,
-    ) -> Result<S::Ok, S::Error> {
-        out.collect_map(KINDS.map(|kind| (kind.name(), losses[kind])))
-    }
-
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
-        input: D,
-    ) -> Result<Losses, D::Error> {
-        let found = BTreeMap::<String, u64>::deserialize(input)?;
-        let count = |kind: Loss| Some((kind, *found.get(kind.name())?));
-        Ok(KINDS.into_iter().filter_map(count).collect())
-    }
+/// Reads the losses of one lane.
+pub(super) fn deserialize_lane<'de, D: Deserializer<'de>>(input: D) -> Result<Losses, D::Error> {
+    let found = BTreeMap::<String, u64>::deserialize(input)?;
+    let count = |kind: Loss| Some((kind, *found.get(kind.name())?));
+    Ok(OF_LANE.into_iter().filter_map(count).collect())
 }

@@ -1,4 +1,4 @@
-//! Which of the processes found to watch, when the user has not picked one.
+//! Chooses which process to watch, unless the user has picked one.
 
 use super::{Candidate, Discovery, Which};
 use crate::pattern::Pattern;
@@ -8,18 +8,18 @@ use crate::pattern::Pattern;
 pub struct Wanted {
     /// Only this process.
     pub which: Option<Which>,
-    /// Only processes whose names this pattern finds.
+    /// Only processes whose names fit this pattern.
     pub name: Option<String>,
 }
 
 impl Wanted {
-    /// Whether it asks for this process, which is one of these.
+    /// Whether it asks for this process; `among` has all that were found.
     pub fn admits(&self, candidate: &Candidate, among: &[Candidate]) -> bool {
         self.which.as_ref().is_none_or(|which| which.admits(candidate, among))
             && self.name.as_ref().is_none_or(|name| Pattern::means(name, &candidate.name))
     }
 
-    /// Whether it leaves anything open.
+    /// Whether any process will do.
     pub fn is_any(&self) -> bool {
         *self == Self::default()
     }
@@ -32,20 +32,19 @@ impl Wanted {
     }
 }
 
-/// What [`choose`] came to.
+/// The result of [`choose`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// Nothing fits.
     None,
-    /// One fits beyond doubt.
+    /// Exactly one fits.
     One(Candidate),
     /// The user has to pick. Those that run come first, the youngest first.
     Several(Vec<Candidate>),
 }
 
-/// Picks what to watch: the only process that fits; else the only one that
-/// fits and still runs. What has ended is watched unasked only where it is
-/// the one thing that `wanted` names.
+/// Picks the only process that fits, else the only one that fits and runs. An ended process is
+/// taken only if `wanted` names it.
 pub fn choose(discovery: &Discovery, wanted: &Wanted) -> Choice {
     let all = &discovery.candidates;
     let mut fitting: Vec<_> = all.iter().filter(|it| wanted.admits(it, all)).cloned().collect();

@@ -1,5 +1,5 @@
-//! What processes leave that end while somebody watches all: segments that are read once
-//! more, and then removed.
+//! Collects the segments of processes that end while all are watched: each is read once more and
+//! then removed.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -13,23 +13,22 @@ use pfp_shm_layout::name::Name;
 
 use super::group::Group;
 use super::newcomers::Newcomers;
-use super::{Candidate, Discovery, Finder, Machine, Source, Together, guarded};
+use super::{Candidate, Discovery, Finder, Machine, ProcessGroup, Source, guarded};
 
-/// How long a process may take from its last words to its end, when all that is left is
-/// removed.
+/// The time from a process's last words to its end, when all leftovers are removed.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// As long as this lives, processes that end in order leave their segments for it.
+/// While this lives, processes that end in order leave their segments for it.
 #[derive(Debug)]
 pub struct Collecting {
     collectors: Vec<(Directory, Collector)>,
-    /// Segments of those that had ended before.
+    /// Segments of processes that had ended before.
     before: HashSet<String>,
 }
 
 impl Collecting {
-    /// Begins, in every place where programs may be found. Where that is refused, those are
-    /// found that run when somebody looks.
+    /// Starts in every folder where programs may be found. Where that is refused, only processes
+    /// that run at a look are found.
     pub fn start() -> Self {
         // The folder that programs will choose, if it is not there yet.
         Directory::for_this_process().ok();
@@ -41,7 +40,7 @@ impl Collecting {
         Self { collectors: places.filter_map(start).collect(), before }
     }
 
-    /// Notes which of those found have ended since.
+    /// Marks the found processes that have ended since.
     pub fn note(&self, discovery: &mut Discovery) {
         if self.collectors.is_empty() {
             return;
@@ -51,12 +50,12 @@ impl Collecting {
         }
     }
 
-    /// Removes what a process has left, unless another one may still want it.
+    /// Removes a process's segment, unless another viewer may still want it.
     pub fn let_go(&self, segment_id: &str) {
         let Some(object) = Name::from_hex(segment_id.as_bytes()) else { return };
         for (dir, collector) in &self.collectors {
             if find::find_one(dir, &object).is_some() && collector.is_alone() {
-                // What cannot be removed is swept with what crashed processes leave.
+                // A segment that cannot be removed is swept like those of crashed processes.
                 find::remove_one(dir, &object).ok();
             }
         }
@@ -65,7 +64,7 @@ impl Collecting {
 
 impl Drop for Collecting {
     fn drop(&mut self) {
-        // Each collector is dropped: it is not to be taken for another one.
+        // Drop each collector, so that it does not count as another viewer's.
         let mut dirs: Vec<Directory> = self.collectors.drain(..).map(|(dir, _)| dir).collect();
         let start = Instant::now();
         while remove_ended(&mut dirs) && start.elapsed() < LAST_WORDS {
@@ -74,11 +73,11 @@ impl Drop for Collecting {
     }
 }
 
-/// Removes what is left of those that ended in order, where nobody collects it any more.
-/// Says whether one is just ending.
+/// Removes leftovers of processes that ended in order, where no viewer collects them any more. Says
+/// whether a process is just ending.
 fn remove_ended(dirs: &mut Vec<Directory>) -> bool {
     let Ok(discovery) = super::discover() else { return false };
-    // Asked after the look: a viewer that begins later awaits none of those found.
+    // Asked after the look: a viewer that starts later does not want what was found.
     dirs.retain(|dir| !collector::sweep(dir));
     let ended = |it: &&Candidate| it.state == crate::snapshot::ProcessState::Exited;
     let mut one_is_ending = false;
@@ -92,24 +91,24 @@ fn remove_ended(dirs: &mut Vec<Directory>) -> bool {
     one_is_ending
 }
 
-/// The finder for who watches all processes of this machine from the start on, also those
-/// that end between two looks.
+/// Finds all processes of this machine from the start on, including those that end between two
+/// looks.
 #[derive(Default)]
 pub struct EveryProcess {
     machine: Machine,
-    /// None once somebody else has it.
+    /// None once it was handed over.
     collecting: Option<Rc<Collecting>>,
 }
 
 impl EveryProcess {
-    /// From now on; `keep` as of [`Machine::all`].
+    /// Collects from now on; `keep` as for [`Machine::all`].
     #[must_use]
     pub fn from_now_on(keep: bool) -> Self {
         let collecting = Some(Rc::new(Collecting::start()));
         Self { machine: Machine::all(keep), collecting }
     }
 
-    /// Of this finder.
+    /// Finds the processes of this machine, without collecting.
     #[must_use]
     pub fn of(machine: Machine) -> Self {
         Self { machine, collecting: None }
@@ -130,13 +129,13 @@ impl Finder for EveryProcess {
         self.machine.attach(candidate)
     }
 
-    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
-        let collecting = match together.is_open() {
+    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
+        let collecting = match group.is_open() {
             true => Some(self.collecting.clone().unwrap_or_else(|| Rc::new(Collecting::start()))),
             false => None,
         };
         let newcomers = Box::new(Newcomers::new(self.machine.clone(), collecting));
-        let group = Group::new(together.clone(), newcomers)?;
+        let group = Group::new(group.clone(), newcomers)?;
         self.collecting = None;
         Ok(guarded(Box::new(group)))
     }

@@ -1,4 +1,4 @@
-//! What looking for processes brought, and why something is not among it.
+//! The result of looking for processes, and reasons for what is missing.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -15,9 +15,9 @@ pub struct Candidate {
     pub name: String,
     /// Path of the executable.
     pub exe: String,
-    /// Process id, as the process itself knows it.
+    /// Process id in its own namespace.
     pub pid: u32,
-    /// Its id here, if it has a pid namespace of its own.
+    /// Its id here, if it has its own pid namespace.
     pub pid_here: Option<u32>,
     /// Random id of the segment, 32 hex digits.
     pub segment_id: String,
@@ -39,7 +39,7 @@ impl Candidate {
         self.state == ProcessState::Running
     }
 
-    /// The process id that `ps` shows here, as far as that is known.
+    /// The process id that `ps` shows here, where known.
     pub fn visible_pid(&self) -> u32 {
         self.pid_here.unwrap_or(self.pid)
     }
@@ -54,26 +54,25 @@ impl Candidate {
     }
 }
 
-/// What looking for processes brought.
+/// The result of looking for processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Discovery {
-    /// What can be watched, in no particular order.
+    /// Processes that can be watched, in no particular order.
     pub candidates: Vec<Candidate>,
-    /// Where it was looked for.
+    /// The folders that were searched.
     pub searched: Vec<PathBuf>,
     /// Segments of processes that have ended, which [`super::gc`] would remove.
     pub stale: usize,
     /// Segments that could not be used, and why.
     pub refused: Vec<Refused>,
-    /// Segments of other users here that this one has no right to see.
+    /// Segments of other users that this user may not see.
     #[serde(default)]
     pub unseen: usize,
-    /// What to say where nothing is found, if the finder knows better than that
-    /// there is nothing.
+    /// A message where nothing is found, if the finder knows a reason.
     pub instead: Option<String>,
-    /// Whether nothing will come any more.
+    /// Whether nothing will ever come.
     pub is_over: bool,
-    /// The command that leads to the place where it was looked; none for this machine.
+    /// The command that leads to the searched place; none for this machine.
     pub via: Option<String>,
 }
 
@@ -86,11 +85,11 @@ pub struct Refused {
     pub why: Refusal,
 }
 
-/// Processes that are named where the one that was asked for is not found.
+/// Processes that a message names when the wanted one is not found.
 pub(super) const OTHERS: usize = 3;
 
 impl Discovery {
-    /// Why there is nothing that fits what was asked for.
+    /// Why no process fits the request.
     pub fn why_none(&self, wanted: &Wanted) -> Refusal {
         let asked = match wanted.which {
             Some(Which::Pid(pid)) => Some(pid),
@@ -141,7 +140,7 @@ impl Discovery {
         text
     }
 
-    /// That there is nothing here, and where it was looked.
+    /// Says that there is nothing here, and where it was searched.
     pub(crate) fn nothing_here(&self) -> String {
         // SAFETY: getuid has no preconditions and cannot fail.
         let uid = unsafe { libc::getuid() };
@@ -158,12 +157,12 @@ impl Discovery {
         text
     }
 
-    /// Why each of the others is not among the candidates.
+    /// Why other processes are not among the candidates.
     pub fn not_shown(&self) -> impl Iterator<Item = String> {
         self.refused.iter().map(|refused| refused.why.to_string()).chain(self.unseen())
     }
 
-    /// What there is that this user may not see, and what would let them; none if all is seen.
+    /// Says which segments this user may not see, and what would help; none if all are seen.
     pub fn unseen(&self) -> Option<String> {
         let segments = match self.unseen {
             0 => return None,
@@ -174,8 +173,8 @@ impl Discovery {
     }
 }
 
-/// Why a process cannot be watched whatever it is: there is none of this id, or
-/// it is another user's. None for one of this user's.
+/// Why a process can certainly not be watched: it does not exist, or it is another user's. None for
+/// this user's processes.
 pub(super) fn foreign(pid: u32) -> Option<Refusal> {
     let Ok(process) = std::fs::metadata(format!("/proc/{pid}")) else {
         return Some(Refusal::NoTarget(format!("there is no process {pid}")));

@@ -10,7 +10,7 @@ use pfp_shm_layout::segment::{OpenError, Segment};
 
 use super::{BadPlace, Change, Refusal, Source, live};
 use crate::files::input::Input;
-use crate::files::{json, packed};
+use crate::files::{json, zstd_file};
 use crate::snapshot::Snapshot;
 
 /// A snapshot that was written to a file, or a copy of a segment.
@@ -20,13 +20,13 @@ pub struct FileSource {
 }
 
 impl FileSource {
-    /// A picture that was read already.
+    /// A source of a picture that was read already.
     pub(super) fn of(snapshot: Snapshot) -> Self {
         Self { snapshot }
     }
 
-    /// Reads what a person named, whatever its form. An error says what was expected, what
-    /// was found and what to do.
+    /// Reads a file or standard input in any form. An error says what was expected, what was found
+    /// and what to do.
     pub(super) fn read(input: &Input, path: &Path) -> Result<Self> {
         let unreadable = |error| json::unreadable(path, error);
         let start = input.start().map_err(unreadable)?;
@@ -35,12 +35,12 @@ impl FileSource {
             Input::Stdin(_) => Some(SystemTime::now()),
         };
         let snapshot = match input {
-            // Only what there is of it.
+            // Only what is left of it.
             Input::File(file) if copy::is_copy(&start) => {
                 copy::read(file).map(|copy| of_copy(copy, changed)).map_err(explain)
             }
             _ if is_known(&start) => parse(&input.bytes().map_err(unreadable)?, changed),
-            // Refused by what it begins with, however long it is.
+            // Refuse it by its first bytes, however long it is.
             _ if start.is_empty() => json::parse(&start),
             _ => Err(anyhow!(UNKNOWN)),
         };
@@ -51,31 +51,31 @@ impl FileSource {
     }
 }
 
-/// Whether bytes begin as a snapshot does, in any of its forms.
+/// Whether bytes begin like a snapshot in any form.
 pub(super) fn is_known(start: &[u8]) -> bool {
     let text = start.trim_ascii_start();
-    // Blanks alone may go on with anything.
+    // Blanks may be followed by anything.
     let is_text = text.first().map_or(!start.is_empty(), |&first| first == b'{');
-    copy::is_copy(start) || packed::is_packed(start) || is_text
+    copy::is_copy(start) || zstd_file::is_compressed(start) || is_text
 }
 
 const UNKNOWN: &str = "expected JSON as `pfp-top snapshot` writes it, a copy of a segment or a \
                        recording, found other data";
 
-/// Reads what a file holds, whatever its form.
+/// Reads a file's content in any form.
 fn parse(bytes: &[u8], changed: Option<SystemTime>) -> Result<Snapshot> {
     if copy::is_copy(bytes) {
         return copy::read_from(bytes).map(|copy| of_copy(copy, changed)).map_err(explain);
     }
-    if !packed::is_packed(bytes) {
+    if !zstd_file::is_compressed(bytes) {
         return json::parse(bytes);
     }
-    let packed = packed::unpack(bytes)?;
+    let packed = zstd_file::unpack(bytes)?;
     if !copy::is_copy(packed.start()) {
-        return json::parse_packed(packed);
+        return json::parse_compressed(packed);
     }
     let copy = copy::read_from(packed.reader()).map_err(|error| match error {
-        OpenError::Io(error) => packed::explain(error, bytes.len() as u64),
+        OpenError::Io(error) => zstd_file::explain(error, bytes.len() as u64),
         error => explain(error),
     })?;
     Ok(of_copy(copy, changed))
@@ -90,7 +90,7 @@ fn of_copy(
     live::picture::of_copy(segment, facts, note, changed)
 }
 
-/// Says of a copy of a segment that cannot be read what to do.
+/// Explains why a copy of a segment cannot be read, and what to do.
 fn explain(error: OpenError) -> anyhow::Error {
     match error {
         OpenError::Format(error @ FormatError::Version { .. }) => {

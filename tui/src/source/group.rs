@@ -7,11 +7,11 @@
 //!                                 or, summed: parse 0, lanes 0 and 1
 //! ```
 //!
-//! Ids are given anew, and stay. One that fits and appears joins. A process that
-//! ends keeps its last figures. Where others go on coming, as with `--all`, its rows
-//! make room after a while: a minute for one that ended in order, while of those
-//! that died the last three stay, as of their segments. They all stay where the
-//! user named the processes, where nothing runs any more, and in a sum.
+//! Points and lanes get new ids, which stay. A fitting process that appears joins. A process that
+//! ends keeps its last figures. Where others go on coming, as with `--all`, its rows make room
+//! after a while: after a minute if it ended in order; of processes that died, the last three keep
+//! their rows, as they keep their segments. All rows stay where the user named the processes, where
+//! nothing runs any more, and in a sum.
 
 #[cfg(test)]
 mod tests;
@@ -28,37 +28,38 @@ use super::{
     BadPlace, Candidate, Change, Discovery, FileSource, Finder, Line, Looking, Refusal, Source,
     Which,
 };
-use crate::model::{Sight, Summing};
 use crate::pattern::Pattern;
 use crate::snapshot::{
     Cell, ClockKind, Drained, Edge, Extent, Lane, LaneKind, Losses, Open, Point, PointState,
     Process, ProcessState, Snapshot, Summed, Usage,
 };
+use crate::summing::Sight;
+use crate::summing::Summing;
 
 /// How long the rows of a process that ended in order stay.
 const STAYS: Duration = Duration::from_secs(60);
-/// What the rates of two clocks may differ by and still be those of one machine.
+/// Rates of two clocks of one machine differ by no more than this share.
 const SAME_RATE: f64 = 0.01;
-/// Of a place that has sent sums and is late, the id of a lane for all threads.
+/// Id of the lane that stands for all threads of a late place, which has sent sums.
 const OF_ALL: u32 = u32::MAX;
-/// So many processes are named that did not follow a change.
+/// Processes that a message names, of those that did not follow a change.
 const NAMES: usize = 4;
 const ENDED: &str = "the process has ended; nothing can be changed in it";
-/// Of those that died, the rows of so many stay.
+/// Processes that died and whose rows stay.
 const DEAD: usize = 3;
 
 /// Which processes are shown as one, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Together {
+pub struct ProcessGroup {
     /// Which.
-    pub members: Members,
+    pub members: Selector,
     /// Points of one name become one.
     pub sum: bool,
 }
 
 /// Which processes are shown as one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Members {
+pub enum Selector {
     /// All that run, now or later, and whose names this pattern finds.
     All(String),
     /// Those that the user has named.
@@ -67,34 +68,34 @@ pub enum Members {
     Segments(Vec<String>),
 }
 
-impl Together {
-    /// Whether this process, which is one of these, is one of them.
+impl ProcessGroup {
+    /// Whether the group contains this process; `among` has all processes that were found.
     pub fn admits(&self, candidate: &Candidate, among: &[Candidate]) -> bool {
         match &self.members {
-            Members::All(name) => {
+            Selector::All(name) => {
                 (candidate.runs() || candidate.awaited) && Pattern::means(name, &candidate.name)
             }
-            Members::Named(all) => all.iter().any(|which| which.admits(candidate, among)),
-            Members::Segments(ids) => ids.contains(&candidate.segment_id),
+            Selector::Named(all) => all.iter().any(|which| which.admits(candidate, among)),
+            Selector::Segments(ids) => ids.contains(&candidate.segment_id),
         }
     }
 
-    /// Whether there may always be another one.
+    /// Whether more processes may join at any time.
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.members, Members::All(_))
+        matches!(self.members, Selector::All(_))
     }
 }
 
 /// Several processes.
 pub(super) struct Group {
-    together: Together,
+    wanted: ProcessGroup,
     finder: Box<dyn Finder>,
     members: Vec<Member>,
     /// Those whose first picture is still to come, by their segments.
     coming: Vec<(String, Box<dyn Source>)>,
     /// Places that could not be asked at the last poll.
     bad: Vec<BadPlace>,
-    /// Ids that were given to points so far, and those that several share.
+    /// Number of ids given to points so far, and the ids that several points share.
     points: u32,
     ids: HashMap<Key, u32>,
     lanes: u32,
@@ -110,9 +111,9 @@ pub(super) struct Group {
 /// What makes points one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
-    /// Its name and file, and which it is where a process has it several times.
+    /// Its name and file, and a number where a process has several of that name.
     Named(String, String, usize),
-    /// The number of one that has no name.
+    /// The number of a point without a name.
     Numbered(u32),
 }
 
@@ -125,7 +126,7 @@ impl Files {
     ///
     /// # Errors
     ///
-    /// If it is of a process that is there already, or its clock is another one.
+    /// If its process is there already, or its clock differs.
     pub(super) fn add(&mut self, path: &Path, snapshot: Snapshot) -> Result<()> {
         let (shown, process) = (path.display(), &snapshot.process);
         if self.0.iter().any(|(known, _)| known.segment_id == process.segment_id) {
@@ -177,7 +178,7 @@ impl Finder for Files {
         Ok(Box::new(FileSource::of(snapshot.clone())))
     }
 
-    fn attach_together(&mut self, _together: &Together) -> Result<Box<dyn Source>> {
+    fn attach_group(&mut self, _together: &ProcessGroup) -> Result<Box<dyn Source>> {
         bail!("files are opened together already")
     }
 }
@@ -193,12 +194,12 @@ struct Member {
     points: HashMap<u32, u32>,
     names: HashMap<(String, String), usize>,
     lanes: HashMap<u32, u32>,
-    /// How much of the group's age was over when it began, ticks; none before it is merged.
+    /// The group's age when it began, ticks; none before it is merged.
     began: Option<u64>,
-    /// Each cell as it came and as it was passed on: what has not changed is
-    /// passed on as it was.
+    /// Each cell as it came and as it was passed on, so that an unchanged cell is passed on
+    /// unchanged.
     cells: HashMap<(u32, u32), [Arc<Cell>; 2]>,
-    /// Makes sums where others send nothing else.
+    /// Makes sums, where other members send sums only.
     summing: Summing,
     looking: Looking,
 }
@@ -210,15 +211,15 @@ impl Member {
 }
 
 impl Group {
-    /// Those that there are now.
+    /// A group of the processes that there are now.
     ///
     /// # Errors
     ///
     /// If there is none.
-    pub(super) fn new(together: Together, finder: Box<dyn Finder>) -> Result<Self> {
+    pub(super) fn new(wanted: ProcessGroup, finder: Box<dyn Finder>) -> Result<Self> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut group = Self {
-            together,
+            wanted,
             finder,
             members: Vec::new(),
             coming: Vec::new(),
@@ -243,7 +244,7 @@ impl Group {
         }
     }
 
-    /// Takes in those that have come.
+    /// Takes in processes that have come.
     fn join(&mut self) -> Result<Discovery> {
         let discovery = self.finder.discover()?;
         let known = |c: &Candidate| {
@@ -255,14 +256,14 @@ impl Group {
             .candidates
             .iter()
             .filter(|c| !known(c))
-            .partition(|c| self.together.admits(c, &discovery.candidates));
+            .partition(|c| self.wanted.admits(c, &discovery.candidates));
         let mut new: Vec<Candidate> = admitted.into_iter().cloned().collect();
         for candidate in others.into_iter().filter(|candidate| candidate.awaited) {
             self.finder.let_go(&candidate.segment_id);
         }
         new.sort_by_key(|candidate| (candidate.started_unix_ns, candidate.pid));
         for candidate in new {
-            // One that has ended meanwhile is no reason to lose the others.
+            // A process that has ended meanwhile is no reason to lose the others.
             let Ok(mut source) = self.finder.attach(&candidate) else { continue };
             source.look_at(of_member(&self.looking, &HashMap::new(), &HashMap::new()));
             self.coming.push((candidate.segment_id, source));
@@ -295,10 +296,10 @@ impl Group {
         Ok(discovery)
     }
 
-    /// Keeps the last pictures of those that have died, and lets go of what they left: so
-    /// many may come and go that their memory and descriptors would run out.
+    /// Keeps the last pictures of processes that have died, and lets go of their segments:
+    /// otherwise memory and descriptors would run out when many come and go.
     fn keep_last(&mut self) {
-        // Of one that sends sums, the whole picture is yet to come.
+        // Where it sends sums, the whole picture is yet to come.
         let is_to_keep =
             |m: &&mut Member| !m.is_kept && m.source.has_died() && m.last.summed.is_none();
         for member in self.members.iter_mut().filter(is_to_keep) {
@@ -312,14 +313,14 @@ impl Group {
         }
     }
 
-    /// Lets those go that ended some time ago.
+    /// Drops processes that ended some time ago.
     fn leave(&mut self, now: Instant) {
         let state = |member: &Member| member.last.process.state;
         for member in self.members.iter_mut().filter(|m| state(m) != ProcessState::Running) {
             member.ended.get_or_insert(now);
         }
         let some_run = self.members.iter().any(|m| state(m) == ProcessState::Running);
-        if !self.together.is_open() || self.together.sum || !some_run {
+        if !self.wanted.is_open() || self.wanted.sum || !some_run {
             return;
         }
         let died = |m: &Member| (state(m) == ProcessState::Crashed).then_some(m.ended).flatten();
@@ -336,7 +337,7 @@ impl Group {
     fn merge(&mut self) -> Snapshot {
         let state = self.state();
         let elapsed_ticks = self.age(state);
-        // A place that is late keeps nobody from seeing all that the others send.
+        // A late place does not keep the others' figures from being shown.
         let sums = self.looking.sight.extent != Extent::All;
         let is_summed = |m: &Member| m.last.summed.is_some() && (sums || !m.is_late());
         let mut summed = self.members.iter().any(is_summed).then(Summed::default);
@@ -356,7 +357,7 @@ impl Group {
             ..first.clone()
         };
         self.routes.clear();
-        // A point's place among those of the whole, by its id.
+        // Each point's place in the merged snapshot, by its id.
         let mut places: HashMap<u32, usize> = HashMap::new();
         for (place, member) in self.members.iter_mut().enumerate() {
             let last = match (&summed, &member.last.summed) {
@@ -376,7 +377,7 @@ impl Group {
             for point in &last.points {
                 let id = *member.points.entry(point.id).or_insert_with(|| {
                     let next = self.points;
-                    let id = match self.together.sum {
+                    let id = match self.wanted.sum {
                         true => {
                             let key = shared_key(point, &mut member.names);
                             *self.ids.entry(key).or_insert(next)
@@ -387,7 +388,7 @@ impl Group {
                     id
                 });
                 self.routes.entry(id).or_default().push((place, point.id));
-                // Where it says nothing, the figures began with the oldest process.
+                // Where it does not say when its figures began, they began with the oldest process.
                 let begin = point.begin_ticks().map(|begin| began.saturating_add(begin));
                 let since_ticks = if began == 0 { point.since_ticks } else { begin };
                 match places.get(&id) {
@@ -397,7 +398,7 @@ impl Group {
                             id,
                             since_ticks,
                             number: Some(point.number.unwrap_or(point.id)),
-                            process: (!self.together.sum).then_some(place as u32),
+                            process: (!self.wanted.sum).then_some(place as u32),
                             ..point.clone()
                         });
                     }
@@ -427,7 +428,7 @@ impl Group {
                 let open = open.collect();
                 whole.lanes.push(Lane { id, name, kind, process, clock, open, ..lane.clone() });
             }
-            // Nobody knows which of its threads the sums of a late place belong to.
+            // The sums of a late place cannot be assigned to its threads.
             let of_all = (summed.is_none() && last.summed.is_some()).then(|| lane_id(OF_ALL));
             if let Some(id) = of_all {
                 let name = format!("{}[{}] all threads", process.name, process.pid);
@@ -507,7 +508,7 @@ impl Group {
     fn name(&self, whole: &mut Process, state: ProcessState) {
         let n = whole.members.len();
         let plural = if n == 1 { "" } else { "es" };
-        let sum = if self.together.sum { "sum of " } else { "" };
+        let sum = if self.wanted.sum { "sum of " } else { "" };
         whole.name = format!("{sum}{n} process{plural}");
         whole.pid = 0;
         whole.state = state;
@@ -515,7 +516,7 @@ impl Group {
 
     fn state(&self) -> ProcessState {
         let is = |state| self.members.iter().any(|member| member.last.process.state == state);
-        if self.together.is_open() || is(ProcessState::Running) {
+        if self.wanted.is_open() || is(ProcessState::Running) {
             ProcessState::Running
         } else if is(ProcessState::Crashed) {
             ProcessState::Crashed
@@ -524,7 +525,7 @@ impl Group {
         }
     }
 
-    /// The age of the whole runs on by one clock, whichever of them end.
+    /// The group's age, which goes on by one clock even if processes end.
     fn age(&mut self, state: ProcessState) -> u64 {
         let oldest = self.members.iter().map(|member| member.last.elapsed_ticks).max();
         let (start, age) = *self.start.get_or_insert((Instant::now(), oldest.unwrap_or(0)));
@@ -540,7 +541,7 @@ impl Group {
 impl Source for Group {
     fn look_at(&mut self, looking: Looking) {
         let mut sight = looking.sight;
-        if self.together.sum {
+        if self.wanted.sum {
             // The quantiles of a sum over processes cannot be made from theirs.
             if sight.extent == Extent::Sums {
                 sight.extent = Extent::Histograms;
@@ -549,7 +550,7 @@ impl Source for Group {
         }
         self.looking = Looking { sight, ..looking };
         for (_, source) in &mut self.coming {
-            // What it has is not known yet.
+            // Its points and lanes are not known yet.
             source.look_at(of_member(&self.looking, &HashMap::new(), &HashMap::new()));
         }
         for Member { source, points, lanes, looking, .. } in &mut self.members {
@@ -566,7 +567,7 @@ impl Source for Group {
         self.keep_last();
         self.members.iter_mut().for_each(|member| member.source.prepare());
         for member in self.members.iter_mut().filter(|member| !member.is_kept) {
-            // What cannot be read now keeps its figures, as one that has ended.
+            // A process that cannot be read now keeps its figures, as if it had ended.
             match member.source.poll() {
                 Ok(snapshot) => member.last = snapshot,
                 Err(_) if member.source.has_died() => member.last.process.died(),
@@ -574,7 +575,7 @@ impl Source for Group {
             }
         }
         self.leave(Instant::now());
-        // Those that come now were polled as they came.
+        // Members that join now are polled while they join.
         self.join()?;
         Ok(self.merge())
     }
@@ -638,8 +639,8 @@ impl Source for Group {
                 drained.lane = lane;
                 for record in &mut drained.records {
                     record.lane = lane;
-                    // Of a point that is not known, as of a damaged ring, the id stays
-                    // one that nobody has.
+                    // A record of an unknown point, as from a damaged ring, gets an id that no
+                    // point has.
                     record.point = points.get(&record.point).copied().unwrap_or(u32::MAX);
                     record.start = record.start.saturating_add(later);
                 }
@@ -656,7 +657,7 @@ impl Source for Group {
         let (mut done, mut is_over) = (0, false);
         for (place, id) in routes {
             let member = &mut self.members[place];
-            // Of a sum, those that have ended cannot follow any more.
+            // In a sum, members that have ended cannot follow any more.
             if member.last.process.state != ProcessState::Running {
                 is_over = true;
                 continue;
@@ -712,14 +713,13 @@ fn shared_key(point: &Point, names: &mut HashMap<(String, String), usize>) -> Ke
     Key::Named(point.name.clone(), point.file.clone(), *seen)
 }
 
-/// Adds another process's point of the same name, whose figures began then. One more process
-/// is as a reset to the sum, whose figures began as early as any of its parts.
+/// Adds another process's point of the same name, whose figures began at `begin`. A joining process
+/// acts on the sum like a reset; the sum's figures begin with the earliest part.
 fn add_point(sum: &mut Point, point: &Point, begin: Option<u64>, running: bool) {
     sum.fenced |= point.fenced;
     sum.since_ticks = sum.begin_ticks().zip(begin).map(|(sum, begin)| sum.min(begin));
     sum.resets = sum.resets.wrapping_add(point.resets).wrapping_add(1);
-    // One that measures is enough for the sum to move; of those that have ended
-    // the state tells nothing.
+    // The sum moves if one part measures; the state of an ended part says nothing.
     match (sum.state, point.state) {
         (_, state) if !running && state != PointState::InvalidBeginBegin => {}
         (PointState::InvalidBeginBegin, _) | (_, PointState::InvalidBeginBegin) => {
@@ -753,7 +753,7 @@ fn point_of(change: Change) -> u32 {
     }
 }
 
-/// The same change of another point.
+/// A change with another point's id.
 fn change_of(change: Change, id: u32) -> Change {
     match change {
         Change::Enable(_) => Change::Enable(id),

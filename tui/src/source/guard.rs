@@ -124,11 +124,11 @@ fn clean_snapshot(snapshot: &mut Snapshot) {
     clean_process(&mut snapshot.process);
     for member in &mut snapshot.process.members {
         clean_process(member);
-        // They are no more than the one level that this program writes.
+        // This program writes one level only.
         member.members.clear();
     }
     let clock = &mut snapshot.clock;
-    // A number that JSON cannot hold would make a file that nobody can read.
+    // JSON cannot hold such a number, so a file with it could not be read.
     if !clock.ticks_per_second.is_finite() {
         clock.ticks_per_second = 0.0;
     }

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use pfp_shm_layout::beacon::Info;
-use pfp_shm_layout::control::{Alpha, Change as Steer};
+use pfp_shm_layout::control::{Alpha, Change as Control};
 use pfp_shm_layout::copy::{Copy, Dense, Note};
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find::{self, Entry};
@@ -23,8 +23,8 @@ use pfp_shm_layout::truncation;
 use super::namespaces::{ids_here, is_own};
 use super::usage;
 use super::{Candidate, Change, Discovery, Refusal, Refused, Source};
-use crate::files::packed;
-use crate::files::whole::{self, Overwrite, WriteError};
+use crate::files::atomic_file::{self, Overwrite, WriteError};
+use crate::files::zstd_file;
 use crate::snapshot::{Drained, LaneKind, ProcessState, Record, Snapshot};
 use picture::{
     Cells, add_calls, bound_resets, convert, convert_record, end, name_of, records, show_names,
@@ -110,7 +110,7 @@ fn candidate(entry: &Entry, reader: &mut Reader, facts: &Facts) -> Candidate {
     }
 }
 
-/// Opens a segment, of which from then on nothing can hurt this process.
+/// Opens a segment. From then on, it cannot harm this process.
 fn open(info: &Info) -> Result<(Reader, Facts), Refusal> {
     if let Err(error) = truncation::survive() {
         return Err(Refusal::NoTarget(format!("SIGBUS cannot be taken over: {error}")));
@@ -127,7 +127,7 @@ fn open(info: &Info) -> Result<(Reader, Facts), Refusal> {
     }
 }
 
-/// Whether what a reader has read was there.
+/// Checks that the bytes a reader has read were there.
 fn whole(reader: &Reader) -> Result<()> {
     let segment = reader.segment();
     if segment.is_cut() {
@@ -198,17 +198,17 @@ struct LiveSource {
     reader: Reader,
     facts: Facts,
     watch: Watch,
-    /// The process was found dead; nothing will change any more.
+    /// Whether the process was found dead; nothing changes any more.
     dead: bool,
     cells: Cells,
-    /// Of each point, what it is called and, if that is another, what it is shown as.
+    /// Each point's name and, if it differs, its shown name.
     names: Vec<(String, Option<String>)>,
     /// The last picture of a process that is dead.
     last: Option<Snapshot>,
     elapsed_ticks: u64,
-    /// The id that our /proc knows it by; none where that shows it under none.
+    /// Its id in our /proc; none where it has none there.
     pid: Option<u32>,
-    /// Its process id, if threads have the ids here that its lanes tell.
+    /// Its process id, if its threads have the same ids here as in its lanes.
     threads_of: Option<u32>,
 }
 
@@ -217,11 +217,10 @@ impl Source for LiveSource {
         if let Some(last) = &self.last {
             return Ok(last.clone());
         }
-        // Judged before the picture is taken: a process that is found dead has
-        // written its last by then.
+        // Judge before the picture: a process that is found dead has written its last by then.
         self.dead = matches!(self.watch.judge(), Ok(Liveness::Dead | Liveness::Gone));
         self.reader.poll();
-        // Asked afterwards: what is gone by then may have been read as zeros.
+        // Check afterwards: what is gone by then may have been read as zeros.
         whole(&self.reader)?;
         let picture = self.reader.picture();
         let cells = self.cells.convert(picture);
@@ -267,7 +266,7 @@ impl Source for LiveSource {
             let place = snapshot.lanes.binary_search_by_key(&lane, |lane| lane.id);
             let Ok(place) = place else { return };
             let from = from(lane);
-            // What was written after the snapshot is for the next one to bring.
+            // Later records belong to the next snapshot.
             let until = snapshot.lanes[place].records_written.min(drained.next);
             if until <= from {
                 return;
@@ -287,14 +286,13 @@ impl Source for LiveSource {
     }
 
     fn save_raw(&mut self, path: &Path, overwrite: Overwrite) -> Result<(), WriteError> {
-        // Judged before, as for a picture; timed behind it, so that no record is of
-        // later.
+        // Judge before, as for a picture; take the time after it, so that no record is later.
         let runs = !matches!(self.watch.judge(), Ok(Liveness::Dead | Liveness::Gone));
-        whole::write_file(path, overwrite, |file| {
+        atomic_file::write_file(path, overwrite, |file| {
             let copy = Copy::of(self.reader.segment())?;
             let note = Note { taken_unix_ns: unix_ns(), taken_monotonic_ns: monotonic_ns(), runs };
-            if packed::is_named(path) {
-                packed::write(file, |out| copy.write(&mut Dense(out), Some(&note)))
+            if zstd_file::is_named(path) {
+                zstd_file::write(file, |out| copy.write(&mut Dense(out), Some(&note)))
             } else {
                 copy.write(file, Some(&note))
             }
@@ -306,16 +304,16 @@ impl Source for LiveSource {
             bail!("the process has ended; nothing can be changed in it");
         }
         let (point, change) = match change {
-            Change::Enable(point) => (point, Steer::Enable),
-            Change::Disable(point) => (point, Steer::Disable),
-            Change::Reset(point) => (point, Steer::Reset),
-            Change::Fence(point, fenced) => (point, Steer::Fence(fenced)),
-            Change::SetAlpha(point, None) => (point, Steer::Alpha(Alpha::OFF)),
+            Change::Enable(point) => (point, Control::Enable),
+            Change::Disable(point) => (point, Control::Disable),
+            Change::Reset(point) => (point, Control::Reset),
+            Change::Fence(point, fenced) => (point, Control::Fence(fenced)),
+            Change::SetAlpha(point, None) => (point, Control::Alpha(Alpha::OFF)),
             Change::SetAlpha(point, Some(alpha)) => {
                 let alpha = Alpha::new(alpha).ok_or_else(|| {
                     anyhow!("expected a weight in (0, 1], found {alpha}; it is period / tau")
                 })?;
-                (point, Steer::Alpha(alpha))
+                (point, Control::Alpha(alpha))
             }
         };
         match self.reader.change(point, change, monotonic_ns()) {
@@ -334,8 +332,7 @@ impl LiveSource {
         records(&self.reader, &self.facts)
     }
 
-    /// Ticks since the segment was created. Of a process that is dead, up to the
-    /// last thing that it is known to have done.
+    /// Ticks since the segment was created; for a dead process, up to its last known activity.
     fn ticks_until_now(&self, snapshot: &Snapshot) -> u64 {
         if self.dead {
             return self.records().map(|record| end(&record)).fold(self.elapsed_ticks, u64::max);
@@ -350,7 +347,7 @@ fn cpu_ns(process: u32, thread: u32) -> Option<u64> {
     std::fs::read_to_string(path).ok()?.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// CLOCK_MONOTONIC_RAW, as the header's times are.
+/// CLOCK_MONOTONIC_RAW, like the header's times.
 fn monotonic_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel fills the structure that we own.

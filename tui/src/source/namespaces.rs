@@ -1,4 +1,4 @@
-//! What a process in a pid namespace of its own is called here.
+//! The ids here of processes in their own pid namespaces.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,9 +7,8 @@ use std::os::unix::fs::MetadataExt;
 /// A pid namespace, by its inode, and an id in it.
 pub(super) type Inside = (u64, u32);
 
-/// The ids that /proc knows these running processes by, where they have others inside.
-/// Those whose namespace cannot be asked for are left out, as are those that /proc does
-/// not show.
+/// The ids in our /proc of running processes that have other ids inside. Processes whose namespace
+/// is unknown or that /proc does not show are left out.
 pub(super) fn ids_here(wanted: impl Iterator<Item = Inside>) -> HashMap<Inside, u32> {
     let own = namespace_of("self");
     let wanted: Vec<_> = wanted.filter(|(space, _)| *space != 0 && Some(*space) != own).collect();
@@ -31,7 +30,7 @@ pub(super) fn ids_here(wanted: impl Iterator<Item = Inside>) -> HashMap<Inside, 
     found
 }
 
-/// Whether ids in this pid namespace are those of our /proc; 0 is one that is not known.
+/// Whether this pid namespace is our /proc's; 0 is an unknown one.
 pub(super) fn is_own(space: u64) -> bool {
     space == 0 || Some(space) == namespace_of("self")
 }
@@ -41,8 +40,7 @@ fn namespace_of(process: &str) -> Option<u64> {
     Some(fs::metadata(format!("/proc/{process}/ns/pid")).ok()?.ino())
 }
 
-/// The id that a process has in its own namespace, by its status; none if that is the
-/// one that /proc is of.
+/// A process's id in its own namespace, by its status; none if it is in /proc's.
 pub(super) fn id_inside(status: &str) -> Option<u32> {
     let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     let mut ids = ids.split_ascii_whitespace();

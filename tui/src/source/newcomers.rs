@@ -1,4 +1,4 @@
-//! The finder of a group that is open: it looks only when a process has announced itself.
+//! The finder of an open group: it looks only when a process has announced itself.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -7,24 +7,24 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::{BadPlace, Candidate, Collecting, Discovery, Finder, Machine, Source, Together};
+use super::{BadPlace, Candidate, Collecting, Discovery, Finder, Machine, ProcessGroup, Source};
 
-/// Finds the processes of this machine, but looks into their segments only when
-/// another has announced itself: a group looks as often as it is polled.
+/// Finds the processes of this machine, but looks into their segments only after a new
+/// announcement, since a group looks at each poll.
 #[derive(Default)]
 pub(super) struct Newcomers {
     seen: BTreeSet<PathBuf>,
-    /// Looks to go: a process announces itself a moment before it can be watched.
+    /// Looks left: a process announces itself a moment before it can be watched.
     looks: u32,
     /// When something new was seen last.
     since: Option<Instant>,
     machine: Machine,
-    /// Has those found that end between two looks.
+    /// Keeps processes that end between two looks.
     collecting: Option<Rc<Collecting>>,
 }
 
 impl Newcomers {
-    /// Of this finder; with `collecting`, also those that end between two looks.
+    /// Uses this finder; with `collecting`, it also finds processes that end between two looks.
     pub(super) fn new(machine: Machine, collecting: Option<Rc<Collecting>>) -> Self {
         Self { machine, collecting, ..Self::default() }
     }
@@ -57,8 +57,8 @@ impl Finder for Newcomers {
         self.machine.attach(candidate)
     }
 
-    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
-        self.machine.attach_together(together)
+    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
+        self.machine.attach_group(group)
     }
 
     fn bad_places(&mut self) -> Vec<BadPlace> {

@@ -1,19 +1,19 @@
-//! Files as sources: which one it is its content tells, not its name.
+//! Files as sources. A file's kind follows from its content, not its name.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::{FileSource, Members, Source, Together, file, group, guarded};
+use super::{FileSource, ProcessGroup, Selector, Source, file, group, guarded};
 use crate::files::input::Input;
 use crate::files::json::unreadable;
 use crate::files::recording::{MAGIC, Moment, Recording};
 use crate::model::between;
 use crate::snapshot::Snapshot;
 
-/// Opens a snapshot file, a copy of a segment, compressed or not, or a recording at
-/// its last moment: what it is its content tells, not its name. `-` is standard input.
+/// Opens a snapshot file, a copy of a segment, or a recording at its last moment, compressed or
+/// not. The kind follows from the content, not the name. `-` is standard input.
 pub fn open(path: &Path) -> Result<Box<dyn Source>> {
     let unreadable = |error| unreadable(path, error);
     let input = Input::open(path, file::is_known).map_err(unreadable)?;
@@ -31,8 +31,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Source>> {
 ///
 /// # Errors
 ///
-/// Also if a moment is asked for that a recording does not have, or of a file that is
-/// none.
+/// Also if the recording has no such moment, or a moment of another kind of file is asked for.
 pub fn open_at(path: &Path, moment: Option<&Moment>) -> Result<Box<dyn Source>> {
     let mut source = open(path)?;
     let Some(moment) = moment else { return Ok(source) };
@@ -50,13 +49,13 @@ pub fn open_at(path: &Path, moment: Option<&Moment>) -> Result<Box<dyn Source>> 
     }
 }
 
-/// Opens several files as one, each at its last moment or that which is asked for; with
-/// `sum`, points of one name become one.
+/// Opens several files as one, each at its last moment or the given one; with `sum`, points of one
+/// name become one.
 ///
 /// # Errors
 ///
-/// As of [`open_at`]; also if two are of one process, or their clocks cannot be summed.
-pub fn open_together(
+/// Like [`open_at`]; also if two are of one process, or their clocks cannot be summed.
+pub fn open_group(
     paths: &[PathBuf],
     sum: bool,
     moment: Option<&Moment>,
@@ -68,8 +67,8 @@ pub fn open_together(
         source.add_records(&mut snapshot);
         files.add(path, snapshot)?;
     }
-    let together = Together { members: Members::Segments(files.ids()), sum };
-    let mut group = group::Group::new(together, Box::new(files))?;
+    let group = ProcessGroup { members: Selector::Segments(files.ids()), sum };
+    let mut group = group::Group::new(group, Box::new(files))?;
     let mut snapshot = group.poll()?;
     group.add_records(&mut snapshot);
     Ok(guarded(Box::new(FileSource::of(snapshot))))
@@ -79,31 +78,30 @@ pub fn open_together(
 ///
 /// # Errors
 ///
-/// As of [`read`] and [`open_together`].
+/// Like [`read`] and [`open_group`].
 pub fn read_sum(paths: &[PathBuf], span: &Span) -> Result<Snapshot> {
     let mut files = group::Files::default();
     for path in paths {
         files.add(path, read(path, span, false)?)?;
     }
-    let together = Together { members: Members::Segments(files.ids()), sum: true };
-    guarded(Box::new(group::Group::new(together, Box::new(files))?)).poll()
+    let group = ProcessGroup { members: Selector::Segments(files.ids()), sum: true };
+    guarded(Box::new(group::Group::new(group, Box::new(files))?)).poll()
 }
 
-/// A part of what a file tells: a recording has many moments, a snapshot but one.
+/// A part of a file's time: a recording has many moments, a snapshot just one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// When it begins; without it, when the process did.
+    /// When it begins; none for the begin of the process.
     pub from: Option<Moment>,
-    /// When it ends; without it, at the last moment.
+    /// When it ends; none for the last moment.
     pub to: Option<Moment>,
 }
 
-/// Reads a file: all that was measured up to a moment, or between two. With the records
-/// where they are wanted.
+/// Reads what a file has up to a moment, or between two moments; with records if they are wanted.
 ///
 /// # Errors
 ///
-/// As of [`open_at`]; also if the span has no time in it.
+/// Like [`open_at`]; also if the span is empty.
 pub fn read(path: &Path, span: &Span, with_records: bool) -> Result<Snapshot> {
     let mut source = open_at(path, span.to.as_ref())?;
     let mut to = source.poll()?;
@@ -120,12 +118,12 @@ pub fn read(path: &Path, span: &Span, with_records: bool) -> Result<Snapshot> {
     })
 }
 
-/// The moments that a recording is cut at, so that each part is about so long, from one
-/// moment to another. What is left behind the last of them is too short.
+/// Cuts a recording into parts of about this length and returns the moments of the cuts. A rest
+/// that is too short is left out.
 ///
 /// # Errors
 ///
-/// As of [`open_at`]; also if it is no recording, or shorter than one part.
+/// Like [`open_at`]; also if it is no recording, or shorter than one part.
 pub fn read_parts(path: &Path, span: &Span, long: Duration) -> Result<Vec<Snapshot>> {
     let mut source = open_at(path, span.to.as_ref())?;
     let shown = path.display();

@@ -1,8 +1,8 @@
 //! Parallel regions by their place in the source.
 //!
-//! A runtime tells of them by an address in the program. The program names the object and the
-//! address in it, `app+0x1234`; the function and the line are looked up here, as far as the
-//! object has them.
+//! A runtime names them by an address in the program. The program reports the object and the
+//! address in it, `app+0x1234`; the function and the line are looked up here, as far as the object
+//! has them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,8 +16,8 @@ use super::symbol::readable;
 use crate::files::input;
 use crate::snapshot::{OPENMP, Point};
 
-/// Gives points of parallel regions their places as names; each object is read once. The
-/// numbers say which points to look at.
+/// Gives points of parallel regions their places as names. Each object is read once. `which` has
+/// the places of the points to look at.
 pub(super) fn locate(points: &[Point], which: &[usize]) -> Vec<(usize, String)> {
     let mut objects: BTreeMap<&str, Vec<(usize, Address)>> = BTreeMap::new();
     for &number in which {
@@ -27,7 +27,7 @@ pub(super) fn locate(points: &[Point], which: &[usize]) -> Vec<(usize, String)> 
     }
     let mut found = Vec::new();
     for (path, addresses) in objects {
-        // It may be another program's by now, or none at all.
+        // The file may be gone, or another program's by now.
         let Ok(file) = input::file(Path::new(path)) else { continue };
         let places = places(file, &addresses).unwrap_or_default();
         found.extend(places);
@@ -37,15 +37,15 @@ pub(super) fn locate(points: &[Point], which: &[usize]) -> Vec<(usize, String)> 
 
 /// An address in an object, in a point's name.
 struct Address<'a> {
-    /// The object's name, and the address as it stands there.
+    /// The object's name and the address as text.
     whole: &'a str,
     address: u64,
-    /// What stands behind it.
+    /// The text behind it.
     rest: &'a str,
 }
 
 impl<'a> Address<'a> {
-    /// The object of a point, and where it is there.
+    /// The object of a point, and the address in it.
     fn of(point: &'a Point) -> Option<(&'a str, Self)> {
         let object = point.file.strip_prefix(OPENMP)?.strip_prefix(':')?;
         let (name, _) = point.name.split_once("+0x")?;
@@ -62,7 +62,7 @@ fn places(file: File, addresses: &[(usize, Address)]) -> Option<Vec<(usize, Stri
     let object = object::File::parse(&cache).ok()?;
     let lines = lines(&object);
     let place = |address: &Address| {
-        // What is told is where the call returns to.
+        // The address is where the call returns to.
         let at = address.address.checked_sub(1)?;
         let function = function(&object, at)?;
         let line = lines.as_ref().and_then(|lines| lines.find_location(at).ok()?);
@@ -79,8 +79,8 @@ fn places(file: File, addresses: &[(usize, Address)]) -> Option<Vec<(usize, Stri
     Some(addresses.iter().filter_map(|(number, it)| Some((*number, place(it)?))).collect())
 }
 
-/// The function that an address is in: one whose length says so. The nearest one before it
-/// may be megabytes away.
+/// The function that contains an address by its length. The nearest one before it may be megabytes
+/// away.
 fn function<'data, R: ReadRef<'data>>(object: &object::File<'data, R>, at: u64) -> Option<String> {
     let holds = |symbol: &object::Symbol<'data, '_, R>| {
         symbol.kind() == SymbolKind::Text

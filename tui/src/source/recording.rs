@@ -1,4 +1,4 @@
-//! A recording as a source: of its many moments it yields the one that its cursor is at.
+//! A recording as a source: it yields the moment at its cursor.
 
 use anyhow::{Result, bail};
 

@@ -1,38 +1,31 @@
-//! Processes of this machine that are out of this user's sight: those of other users, and
-//! those in containers.
+//! Processes of this machine that this user cannot see: of other users, and in containers.
 //!
-//! A room is a user within a file system. The processes of other rooms are found through
-//! `/proc`, as far as that may be asked: by root, and by the owner of a user namespace. For
-//! each room an agent is started that [`enter`]s it, and shows what that user sees there. So
-//! nothing of another user's is read, followed or changed with more rights than they have.
+//! A room is a user within a file system. Processes of other rooms are found through `/proc`, with
+//! the necessary rights: root's, or a user namespace's owner's. For each room an agent is started
+//! that [`enter`]s it and shows what that user sees there. So nothing of another user is read,
+//! followed or changed with more rights than that user has.
 
 mod enter;
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 
 pub use self::enter::enter;
-use super::namespaces::id_inside;
+use super::residents::{Entrance, Key, Resident, VARIABLES, residents, user_of};
 use super::via::{Via, Way};
 use super::{BadPlace, Candidate, Discovery, Refusal, Refused, Source};
 
 /// Time between two looks for processes of other rooms.
 const LOOK: Duration = Duration::from_secs(2);
-/// What the programs of a room were told about where to announce themselves.
-const VARIABLES: [&str; 2] = ["PFP_DIR", "XDG_RUNTIME_DIR"];
-/// Rooms that are entered at most. Anyone can make as many as they like.
-const MOST: usize = 256;
-/// Digits that a container is called by.
-const SHORT: usize = 12;
+/// Most rooms that are entered: anyone can make any number.
+const MAX_ROOMS: usize = 256;
 
 /// The rooms that may be entered.
 #[derive(Clone, Default)]
@@ -42,7 +35,7 @@ pub(super) struct Rooms(Rc<RefCell<Known>>);
 struct Known {
     keep: bool,
     rooms: Vec<Room>,
-    /// Processes in rooms beyond [`MOST`].
+    /// Processes in rooms beyond [`MAX_ROOMS`].
     left_out: usize,
     looked: Option<Instant>,
 }
@@ -55,31 +48,14 @@ struct Room {
     found: Discovery,
 }
 
-/// What tells one room from another.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Key {
-    user: u32,
-    files: Files,
-    /// Inodes of the user and the pid namespace.
-    spaces: [u64; 2],
-    variables: [Option<OsString>; 2],
-}
-
-/// A file system: the inode of the mount namespace, and the root in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Files {
-    space: u64,
-    root: (u64, u64),
-}
-
 impl Rooms {
     /// With `keep`, points that were toggled stay as they are when an agent is lost.
     pub(super) fn new(keep: bool) -> Self {
         Self(Rc::new(RefCell::new(Known { keep, ..Known::default() })))
     }
 
-    /// Adds the processes of other rooms to those of this one. With `PFP_DIR`, it was said where
-    /// to look, and nothing is added.
+    /// Adds the processes of other rooms to this room's. With `PFP_DIR`, which says where to look,
+    /// nothing is added.
     pub(super) fn add_to(&self, discovery: &mut Discovery) {
         if std::env::var_os("PFP_DIR").is_some_and(|set| !set.is_empty()) {
             return;
@@ -103,7 +79,7 @@ impl Rooms {
         }
         if known.left_out > 0 {
             let why = format!(
-                "expected processes of at most {MOST} users and containers, found {} more: \
+                "expected processes of at most {MAX_ROOMS} users and containers, found {} more: \
                  `pfp-top list --via` into each shows them",
                 known.left_out
             );
@@ -117,7 +93,7 @@ impl Rooms {
         self.0.borrow().rooms.iter().filter_map(|room| room.via.bad_place()).collect()
     }
 
-    /// Attaches to a process of another room; none if it is in none of them.
+    /// Attaches to a process of another room, if it is in one.
     pub(super) fn attach(&self, candidate: &Candidate) -> Option<Result<Box<dyn Source>>> {
         let mut known = self.0.borrow_mut();
         let is_it = |known: &Candidate| known.segment_id == candidate.segment_id;
@@ -127,15 +103,14 @@ impl Rooms {
 }
 
 impl Known {
-    /// Looks for rooms, and into them. Those that are found later than the first time are not
-    /// waited for.
+    /// Looks for rooms, and into them. Only rooms of the first look are waited for.
     fn look(&mut self, is_first: bool) {
         let mut there: HashMap<usize, Vec<Resident>> = HashMap::new();
         self.left_out = 0;
         for (key, resident) in residents() {
             let place = match self.rooms.iter().position(|room| room.key == key) {
                 Some(place) => place,
-                None if self.rooms.len() == MOST => {
+                None if self.rooms.len() == MAX_ROOMS => {
                     self.left_out += 1;
                     continue;
                 }
@@ -152,7 +127,7 @@ impl Known {
                 None => room.found = Discovery::default(),
             }
         }
-        // Who is still watched there keeps the agent.
+        // A room with a watched process keeps its agent.
         let mut place = 0;
         self.rooms.retain(|room| {
             place += 1;
@@ -193,207 +168,9 @@ impl Room {
     }
 }
 
-/// How a room is entered: through a process that is there.
-#[derive(Clone, Debug)]
-pub(super) struct Entrance {
-    key: Key,
-    /// One that was there when the room was found.
-    pid: u32,
-}
-
-impl Entrance {
-    /// A process that is there now.
-    ///
-    /// # Errors
-    ///
-    /// If there is none any more.
-    pub(super) fn resident(&self) -> Result<u32> {
-        let is_there = |pid: u32| {
-            let (user, files, status) = room_of(pid)?;
-            let (key, _) = resident(pid, user, files, &status)?;
-            Some(key == self.key)
-        };
-        if is_there(self.pid) == Some(true) {
-            return Ok(self.pid);
-        }
-        let mut all = residents().into_iter();
-        let found = all.find_map(|(key, resident)| (key == self.key).then_some(resident.pid));
-        found.ok_or_else(|| {
-            anyhow!("expected an instrumented process to enter by, found that they have ended")
-        })
-    }
-}
-
-/// An instrumented process of another room.
-struct Resident {
-    pid: u32,
-    /// Its id in its own pid namespace.
-    inside: u32,
-}
-
-/// The instrumented processes of other rooms that may be looked into.
-fn residents() -> Vec<(Key, Resident)> {
-    let own = own_room();
-    let mut all = Vec::new();
-    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let name = process.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
-        if let Some((user, files, status)) = room_of(pid)
-            && (user, Some(files)) != own
-            && !segments_of(pid).is_empty()
-        {
-            all.extend(resident(pid, user, files, &status));
-        }
-    }
-    all
-}
-
-/// The user and the files of this process.
-fn own_room() -> (u32, Option<Files>) {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    (unsafe { libc::geteuid() }, Files::of("self"))
-}
-
-/// The user, the files and the status of a process; none if it may not be looked into.
-fn room_of(pid: u32) -> Option<(u32, Files, String)> {
-    let files = Files::of(&pid.to_string())?;
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    Some((user_of(&status)?, files, status))
-}
-
-fn resident(pid: u32, user: u32, files: Files, status: &str) -> Option<(Key, Resident)> {
-    let process = format!("/proc/{pid}");
-    let space = |kind: &str| Some(fs::metadata(format!("{process}/ns/{kind}")).ok()?.ino());
-    let environment = fs::read(format!("{process}/environ")).unwrap_or_default();
-    let variables = VARIABLES.map(|name| variable_of(&environment, name));
-    let key = Key { user, files, spaces: [space("user")?, space("pid")?], variables };
-    Some((key, Resident { pid, inside: id_inside(status).unwrap_or(pid) }))
-}
-
-/// Where a process is, and what it tells of itself.
-#[derive(Debug)]
-pub struct Whereabouts {
-    /// What its room is called; none for this one.
-    pub room: Option<String>,
-    /// Its id in its own pid namespace.
-    pub inside: u32,
-    /// Ids of the segments that it has mapped: none if it is not instrumented.
-    pub segments: Vec<String>,
-    /// What it was told about where to announce itself.
-    pub variables: Vec<(&'static str, Option<OsString>)>,
-}
-
-/// Where this process is.
-///
-/// # Errors
-///
-/// If there is none of this id, or this user may not look into it.
-pub fn whereabouts(pid: u32) -> Result<Whereabouts, Refusal> {
-    let refused = || {
-        super::foreign(pid).unwrap_or_else(|| {
-            Refusal::Permission(format!(
-                "expected the right to look into process {pid}, found none: it has more rights \
-                 than this one"
-            ))
-        })
-    };
-    let (user, files, status) = room_of(pid).ok_or_else(refused)?;
-    let is_own = (user, Some(files)) == own_room();
-    let (key, resident) = resident(pid, user, files, &status).ok_or_else(refused)?;
-    Ok(Whereabouts {
-        room: (!is_own).then(|| key.name(pid)),
-        inside: resident.inside,
-        segments: segments_of(pid),
-        variables: VARIABLES.into_iter().zip(key.variables).collect(),
-    })
-}
-
-impl Files {
-    /// Of a process; none where that may not be asked.
-    fn of(process: &str) -> Option<Self> {
-        let space = fs::metadata(format!("/proc/{process}/ns/mnt")).ok()?.ino();
-        let root = fs::metadata(format!("/proc/{process}/root")).ok()?;
-        Some(Self { space, root: (root.dev(), root.ino()) })
-    }
-}
-
-impl Key {
-    /// What a room is called: by its user, its container, or both.
-    fn name(&self, pid: u32) -> String {
-        if Files::of("self") == Some(self.files) {
-            return user_name(self.user);
-        }
-        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-        // A container's users are its own.
-        let user = |of_container: bool| match self.user {
-            0 => String::new(),
-            user if of_container => format!("uid{user}."),
-            user => format!("{}.", user_name(user)),
-        };
-        match container_of(&groups) {
-            Some(container) => user(true) + &container,
-            None => user(false) + &self.place(pid),
-        }
-    }
-
-    /// What the place is called that is no container's: a root in the file system here, or a mount
-    /// namespace.
-    fn place(&self, pid: u32) -> String {
-        let is_here = Files::of("self").is_some_and(|own| own.space == self.files.space);
-        let root = fs::read_link(format!("/proc/{pid}/root")).ok().filter(|_| is_here);
-        let name = root.as_deref().and_then(Path::file_name);
-        let name = name.map(|name| name.to_string_lossy().into_owned());
-        name.unwrap_or_else(|| format!("mnt{}", self.files.space))
-    }
-}
-
-/// Ids of the segments that a process has mapped.
-fn segments_of(pid: u32) -> Vec<String> {
-    let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let id = |line: &[u8]| {
-        let name = line.rsplit(|byte| *byte == b'/').next()?;
-        let digits = name.strip_prefix(b"pfp-")?.get(..32)?;
-        let is_id = digits.iter().all(u8::is_ascii_hexdigit);
-        is_id.then(|| String::from_utf8_lossy(digits).into_owned())
-    };
-    let mut ids: Vec<String> = maps.split(|byte| *byte == b'\n').filter_map(id).collect();
-    ids.dedup();
-    ids
-}
-
-/// The effective user, by a process's status.
-fn user_of(status: &str) -> Option<u32> {
-    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    ids.split_ascii_whitespace().nth(1)?.parse().ok()
-}
-
-fn variable_of(environment: &[u8], name: &str) -> Option<OsString> {
-    let mut all = environment.split(|byte| *byte == 0);
-    let value = all.find_map(|it| it.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
-    Some(OsString::from_vec(value.to_vec()))
-}
-
-/// The short id of a container, by the control groups of a process in it: what Docker, podman
-/// and Kubernetes put there has 64 hex digits.
-fn container_of(groups: &str) -> Option<String> {
-    let mut words = groups.split(|letter: char| !letter.is_ascii_alphanumeric());
-    let is_id = |word: &&str| word.len() == 64 && word.bytes().all(|it| it.is_ascii_hexdigit());
-    Some(words.rfind(is_id)?[..SHORT].to_owned())
-}
-
-fn user_name(user: u32) -> String {
-    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let named = users.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1)?.parse() == Ok(user)).then(|| name.to_owned())
-    });
-    named.unwrap_or_else(|| format!("uid{user}"))
-}
-
-/// Segments of other users in this `/dev/shm` that none of the processes found has, and that
-/// processes have: of those that crashed, segments may be left. Who has a segment holds the lock
-/// of a file, and the kernel tells everyone who does.
+/// Counts segments of other users in this `/dev/shm` that belong to running processes that were not
+/// found. Crashed processes may leave segments behind, but a running owner holds the lock of a
+/// file, and the kernel shows everyone the holders.
 fn count_unseen(found: &HashSet<String>) -> usize {
     // SAFETY: geteuid has no preconditions and cannot fail.
     let own = unsafe { libc::geteuid() };
@@ -424,7 +201,7 @@ fn count_unseen(found: &HashSet<String>) -> usize {
     unseen.iter().map(living).sum()
 }
 
-/// The processes that hold a file for themselves alone, by the kernel's list of locks.
+/// The processes that hold an exclusive lock of a file, by the kernel's list of locks.
 fn holders_of(locks: &str) -> HashSet<u32> {
     let holder = |line: &str| {
         let mut words = line.split_ascii_whitespace().skip(1);
@@ -440,20 +217,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_container_is_called_by_its_control_group() {
-        let id = "3f2a91c0b7de".to_owned() + &"0".repeat(52);
-        for groups in [
-            format!("0::/system.slice/docker-{id}.scope\n"),
-            format!("12:memory:/docker/{id}\n1:name=systemd:/docker/{id}\n"),
-            format!("0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-{id}.scope\n"),
-            format!("0::/user.slice/libpod-{id}.scope/container\n"),
-        ] {
-            assert_eq!(container_of(&groups).as_deref(), Some("3f2a91c0b7de"), "{groups}");
-        }
-        assert_eq!(container_of("0::/user.slice/session-1.scope\n"), None);
-    }
-
-    #[test]
     fn who_holds_a_lock_is_read() {
         let locks = "1: FLOCK  ADVISORY  READ 20 fe:00:60 0 EOF\n\
                      2: FLOCK  ADVISORY  WRITE 21 fe:00:61 0 EOF\n\
@@ -462,17 +225,5 @@ mod tests {
                      4: POSIX  ADVISORY  WRITE 23 fe:00:63 0 EOF\n";
         assert_eq!(holders_of(locks), HashSet::from([21]));
         assert_eq!(holders_of("nonsense\n\n"), HashSet::new());
-    }
-
-    #[test]
-    fn what_proc_says_is_read() {
-        assert_eq!(user_of("Name:\tx\nUid:\t0\t33\t0\t33\nGid:\t1\t1\t1\t1\n"), Some(33));
-        assert_eq!(user_of("Name:\tx\n"), None);
-        let environment = b"A=1\0PFP_DIR=/run/x=y\0XPFP_DIR=2\0";
-        assert_eq!(variable_of(environment, "PFP_DIR"), Some("/run/x=y".into()));
-        assert_eq!(variable_of(environment, "DIR"), None);
-        assert_eq!(user_name(0), "root");
-        assert_eq!(user_name(u32::MAX - 7), format!("uid{}", u32::MAX - 7));
-        assert!(segments_of(std::process::id()).is_empty());
     }
 }

@@ -1,26 +1,22 @@
-//! Names of functions as people write them, from what compilers make of them.
+//! Readable names of functions, from their symbols.
 //!
-//! Functions of programs built with `-finstrument-functions` have the names that
-//! their objects have. The names come from somebody else's file, so what is made of
-//! them is bounded: how deep it is nested, how long it gets on the way, how long it
-//! is in the end.
+//! Functions of programs built with `-finstrument-functions` have the names in their objects.
+//! Somebody else wrote these files, so nesting, intermediate length and final length are limited.
 
 use std::fmt::{self, Write as _};
 
 use cpp_demangle::{BorrowedSymbol, DemangleOptions, ParseOptions};
 
-/// Bytes of a name that is looked at.
+/// Most bytes of a symbol that is translated.
 const LONGEST: usize = 2048;
-/// Bytes that it may become, before it is shortened.
+/// Most bytes of the translated name, before it is shortened.
 const ROOM: usize = 8192;
-/// How deep it is nested. Parts may stand for others, so that each level may double
-/// what there is to do.
+/// Most levels of nesting. Parts may stand for others, so that each level may double the work.
 const DEEP: u32 = 64;
-/// Characters from which on the arguments of templates are left out, those inside of
-/// others first.
+/// From this length on, template arguments are left out, the innermost first.
 const SHORT: usize = 120;
 
-/// The name that a symbol stands for; none if it stands for nothing else.
+/// The readable name of a symbol; none if it is readable itself.
 pub(super) fn readable(symbol: &str) -> Option<String> {
     if symbol.len() > LONGEST {
         return None;
@@ -39,7 +35,7 @@ pub(super) fn readable(symbol: &str) -> Option<String> {
     (!name.is_empty()).then(|| shortened(name))
 }
 
-/// Text that takes no more than [`ROOM`].
+/// Text of at most [`ROOM`] bytes.
 struct Bounded(String);
 
 impl fmt::Write for Bounded {

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::snapshot::Usage;
 
-/// What the process of that id uses; none where the kernel does not say.
+/// The usage of a process; none where the kernel does not say.
 pub(super) fn of(pid: u32) -> Option<Usage> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let field = |name: &str| {

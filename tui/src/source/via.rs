@@ -5,246 +5,30 @@
 //!             <-- replies --
 //! ```
 //!
-//! The agent is started by a command of the user's ([`way`]), and spoken with over its standard
-//! input and output ([`agent`], [`wire`]). A request for a picture is made only after the one before
-//! came, so a slow line gets fewer pictures, and nothing piles up. No answer is waited for long: one
-//! that is late is taken later. A line that is lost is tried again ([`far`]); the last figures stay
-//! meanwhile ([`remote`]). What comes over it is trusted no more than a file.
+//! A command of the user's starts the agent ([`way`]); requests and replies go over its standard
+//! input and output ([`agent`], [`wire`]). A picture is requested only after the last one came, so
+//! a slow line gets fewer pictures, and nothing piles up. No answer is waited for long: a late one
+//! is taken later. A lost line is tried again ([`far`]); the last figures stay meanwhile
+//! ([`remote`]). What comes over a line is trusted no more than a file.
 
 mod agent;
 mod copy;
 mod far;
+mod finder;
 mod places;
 mod remote;
+mod scale;
 mod way;
 pub(crate) mod wire;
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Result, bail};
-
-use self::agent::{Agent, Waiting};
-use self::far::{Asked, Far, State};
+pub(super) use self::finder::Via;
 pub(super) use self::places::Places;
-use self::remote::{Remote, What};
 pub use self::way::Route;
 pub(super) use self::way::Way;
-use self::wire::{Answer, Ask, Unpacker};
-use super::guard::clean_discovery;
-use super::{
-    BadPlace, Candidate, Discovery, Finder, Looking, Refusal, Refused, Source, Together, guarded,
-};
 
-/// How long a line may owe an answer before the screen goes on without it.
-const PATIENCE: Duration = Duration::from_millis(100);
-/// How long a first look for processes waits for each place.
-const TO_FIND: Duration = Duration::from_secs(3);
-/// After so long, a picture is late.
-const SILENT: Duration = Duration::from_secs(3);
-/// How long a command waits for several places to open.
+/// The time a command waits for several places to open.
 pub const IN_TIME_FOR_COMMANDS: Duration = Duration::from_secs(10);
-/// How long a screen does.
+/// The time a screen waits for them.
 pub const IN_TIME_FOR_SCREENS: Duration = Duration::from_secs(3);
-
-/// Processes, reasons and folders that a place may tell of.
-const MOST: usize = 4096;
-
-/// The finder of the processes of another place.
-pub(super) struct Via {
-    far: Rc<RefCell<Far>>,
-    /// What it is called beside others; none where it is the only place.
-    place: Option<String>,
-    /// Whether its clock is another one than that of the places beside it.
-    is_elsewhere: bool,
-    /// A look for processes that is to be answered.
-    asked: Option<Asked>,
-    /// What the last one brought.
-    found: Option<Discovery>,
-    /// Until when the first is waited for.
-    until: Instant,
-}
-
-impl Via {
-    /// Starts an agent by this command. With `keep`, toggled points stay as they are when the
-    /// line is lost.
-    ///
-    /// # Errors
-    ///
-    /// If there is no agent, or none of this version.
-    pub(super) fn open(route: &Route, keep: bool) -> Result<Self> {
-        let way = Way::through(route);
-        let agent = Agent::open(&way, keep, true, &Waiting::default())?;
-        Ok(Self::of(Far::of(way, keep, Ok(agent)), None, false))
-    }
-
-    /// Starts an agent in another room of this machine, without waiting for it. What it finds is
-    /// called by the way's name. The first look may wait.
-    pub(super) fn of_room(way: Way, keep: bool, may_wait: bool) -> Self {
-        let name = way.name.clone();
-        let mut via = Self::of(Far::opening(way, keep), Some(name), false);
-        if !may_wait {
-            via.until = Instant::now();
-        }
-        via
-    }
-
-    fn of(far: Far, place: Option<String>, is_elsewhere: bool) -> Self {
-        let far = Rc::new(RefCell::new(far));
-        let until = Instant::now() + TO_FIND;
-        Self { far, place, is_elsewhere, asked: None, found: None, until }
-    }
-
-    /// This place, if it cannot be asked now.
-    pub(super) fn bad_place(&self) -> Option<BadPlace> {
-        let mut far = self.far.borrow_mut();
-        let (since, why) = far.bad()?;
-        let name = self.place.clone().unwrap_or_else(|| far.way.name.clone());
-        Some(BadPlace { name, age: since.elapsed(), why })
-    }
-
-    /// Why it has found nothing yet: its agent is still to come. None where it has come.
-    fn still_opening(&self) -> Option<String> {
-        let far = self.far.borrow();
-        let is_opening = matches!(far.state, State::Opening(_, None));
-        is_opening.then(|| {
-            let late = far.down_since.elapsed().as_secs();
-            format!("{}: expected an agent, found none for {late} s", far.way.name)
-        })
-    }
-
-    /// Whether something is watched there.
-    pub(super) fn is_in_use(&self) -> bool {
-        Rc::strong_count(&self.far) > 1
-    }
-
-    /// Asks for what is there, unless an answer is still to come.
-    fn ask(&mut self) -> Result<Asked> {
-        let mut far = self.far.borrow_mut();
-        // The answer to what was asked over a line that was lost never comes.
-        let asked = match self.asked.filter(|asked| asked.opened == far.opened) {
-            Some(asked) => asked,
-            None => far.ask(Ask::Discover)?,
-        };
-        Ok(*self.asked.insert(asked))
-    }
-
-    /// What is there; none if the answer is still to come. Only the first is waited for.
-    pub(super) fn look(&mut self) -> Result<Option<Discovery>> {
-        let left = |until: Instant| until.saturating_duration_since(Instant::now());
-        {
-            let mut far = self.far.borrow_mut();
-            far.wait_until_open(left(self.until));
-            if matches!(far.state, State::Opening(_, None)) {
-                return Ok(None);
-            }
-        }
-        let asked = self.ask()?;
-        let patience = if self.found.is_none() { left(self.until) } else { Duration::ZERO };
-        self.take(asked, patience)
-    }
-
-    /// What is there, if the answer comes in time.
-    fn take(&mut self, asked: Asked, patience: Duration) -> Result<Option<Discovery>> {
-        let mut far = self.far.borrow_mut();
-        let mut discovery = match far.answer(asked, patience) {
-            Ok(None) if asked.since.elapsed() >= SILENT => return Err(far.silence(asked)),
-            Ok(None) => return Ok(None),
-            Ok(Some((Answer::Found(discovery), _))) => discovery,
-            other => {
-                self.asked = None;
-                other?;
-                bail!("{}: expected what was found, found another message", far.way.name);
-            }
-        };
-        self.asked = None;
-        discovery.via = Some(far.way.name.clone());
-        if let Some(place) = &self.place {
-            for candidate in &mut discovery.candidates {
-                candidate.name = places::at(&candidate.name, place);
-            }
-        }
-        bound(&mut discovery);
-        clean_discovery(&mut discovery);
-        self.found = Some(discovery.clone());
-        Ok(Some(discovery))
-    }
-
-    /// Watches it; whether that can be done is told by the first poll.
-    fn watch(&self, what: What) -> Result<Remote> {
-        let far = Rc::clone(&self.far);
-        let id = far.borrow().next;
-        far.borrow_mut().next += 1;
-        let mut remote = Remote {
-            far,
-            place: self.place.clone(),
-            is_elsewhere: self.is_elsewhere,
-            unpacker: Unpacker::new()?,
-            looking: Looking::default(),
-            rings: HashMap::new(),
-            scale: None,
-            missed: 0,
-            id,
-            what,
-            opened: 0,
-            attaching: None,
-            asked: None,
-            asked_for_records: None,
-            acts: Vec::new(),
-            last: None,
-            is_base: false,
-            came: Instant::now(),
-            pictured: Instant::now(),
-            read_only: None,
-            has_died: false,
-        };
-        remote.attach()?;
-        Ok(remote)
-    }
-
-    /// Watches a process, without waiting for the line.
-    pub(super) fn watch_later(&self, candidate: &Candidate) -> Result<Box<dyn Source>> {
-        let remote = self.watch(What::One(candidate.segment_id.clone()))?;
-        Ok(guarded(Box::new(remote)))
-    }
-
-    fn watch_now(&self, what: What) -> Result<Box<dyn Source>> {
-        let mut remote = self.watch(what)?;
-        remote.wait_until_attached()?;
-        Ok(guarded(Box::new(remote)))
-    }
-}
-
-/// Leaves out what no place has so many of.
-fn bound(discovery: &mut Discovery) {
-    let found = discovery.candidates.len();
-    discovery.candidates.truncate(MOST);
-    discovery.searched.truncate(MOST);
-    discovery.refused.truncate(MOST);
-    if found > MOST {
-        let why = format!("expected at most {MOST} processes, found {found}: the rest is left out");
-        discovery.refused.push(Refused { pid: None, why: Refusal::NoTarget(why) });
-    }
-}
-
-impl Finder for Via {
-    fn discover(&mut self) -> Result<Discovery> {
-        let asked = self.ask()?;
-        let patience = if self.found.is_none() { TO_FIND } else { PATIENCE };
-        match (self.take(asked, patience)?, &self.found) {
-            (Some(found), _) => Ok(found),
-            (None, Some(last)) => Ok(last.clone()),
-            (None, None) => Err(self.far.borrow().silence(asked)),
-        }
-    }
-
-    fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
-        self.watch_now(What::One(candidate.segment_id.clone()))
-    }
-
-    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
-        self.watch_now(What::Several(together.clone()))
-    }
-}

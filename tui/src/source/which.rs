@@ -1,8 +1,8 @@
 //! How the user names a process: by its id, or by its number in the list.
 //!
-//! Ids are not enough: the first process of each container has the id 1, and a process
-//! may have two segments. A number is the first digits of a segment's random id, as
-//! many as tell it from the others, so it stays as long as the segment does.
+//! Ids are not enough: the first process of each container has the id 1, and a process may have two
+//! segments. A number is the first digits of a segment's random id, as many as needed to be unique,
+//! so it stays as long as the segment does.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Candidate, Discovery};
 
-/// Digits that a number has at least.
+/// Fewest digits of a number.
 const DIGITS: usize = 4;
 /// Digits of a whole segment id.
-const MOST: usize = 32;
+const MAX_DIGITS: usize = 32;
 
 /// One process, as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub enum Which {
 }
 
 impl Which {
-    /// Whether it means this process, which is one of these.
+    /// Whether it means this process; `among` has all that were found.
     pub fn admits(&self, candidate: &Candidate, among: &[Candidate]) -> bool {
         match self {
             Self::Number(digits) => candidate.segment_id.starts_with(digits.as_str()),
@@ -44,8 +44,9 @@ impl FromStr for Which {
     fn from_str(text: &str) -> Result<Self, String> {
         let is_digit = |digit: char| matches!(digit, '0'..='9' | 'a'..='f');
         let which = match text.strip_prefix('@') {
-            Some(digits) => ((1..=MOST).contains(&digits.len()) && digits.chars().all(is_digit))
-                .then(|| Self::Number(digits.to_owned())),
+            Some(digits) => ((1..=MAX_DIGITS).contains(&digits.len())
+                && digits.chars().all(is_digit))
+            .then(|| Self::Number(digits.to_owned())),
             None => text.parse().ok().map(Self::Pid),
         };
         which.ok_or_else(|| {
@@ -65,21 +66,21 @@ impl fmt::Display for Which {
 }
 
 impl Discovery {
-    /// The number of one of those found, as `-p` takes it.
+    /// The number of a process that was found, for `-p`.
     pub fn number_of(&self, candidate: &Candidate) -> String {
         let id = candidate.segment_id.as_str();
         let mut digits = DIGITS;
         for other in self.candidates.iter().map(|other| other.segment_id.as_str()) {
             // Few begin alike, and there may be thousands.
             if other.get(..digits) == id.get(..digits) && other != id {
-                digits = (common(id, other) + 1).clamp(digits, MOST);
+                digits = (common(id, other) + 1).clamp(digits, MAX_DIGITS);
             }
         }
         format!("@{}", id.get(..digits).unwrap_or(id))
     }
 }
 
-/// Digits that two ids have in common at their start.
+/// The length of two ids' common start.
 fn common(one: &str, other: &str) -> usize {
     one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count()
 }

@@ -6,9 +6,10 @@ use ratatui::symbols;
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Clear};
 
-use super::{Look, draw_scrolled};
-use crate::app::{App, Overlay};
+use crate::app::App;
+use crate::common::Overlay;
 use crate::grid::{Chosen, Heading, Sorted};
+use crate::styles::{Styles, draw_scrolled};
 use crate::text;
 
 /// A border for terminals without lines.
@@ -23,17 +24,17 @@ const ASCII_BORDER: symbols::border::Set = symbols::border::Set {
     horizontal_bottom: "-",
 };
 
-/// Columns of the screen that it takes at most.
+/// Most columns that it takes.
 const WIDTH: u16 = 60;
 
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, overlay: &Overlay, look: &Look) {
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, overlay: &Overlay, styles: &Styles) {
     let (title, rows, place) = match *overlay {
         Overlay::Columns(cursor) => {
             let (rows, place) = to_show(app, cursor, area.width.into());
             (" Columns, from left to right", rows, place)
         }
         Overlay::Sort(cursor) => {
-            let (rows, place) = to_sort(app, cursor, look);
+            let (rows, place) = to_sort(app, cursor, styles);
             (" Sort by", rows, place)
         }
         _ => return,
@@ -44,19 +45,19 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, overlay: &Overlay, 
     let inner = usize::from(width.saturating_sub(2));
     let lines = rows.iter().enumerate().map(|(row, text)| {
         let selected = row == place;
-        let mark = if selected { look.glyphs.cursor } else { ' ' };
-        let style = if selected { look.theme.selected } else { look.theme.header };
-        Line::styled(text::fit(&format!("{mark}{text}"), inner, look.glyphs.ellipsis), style)
+        let mark = if selected { styles.glyphs.cursor } else { ' ' };
+        let style = if selected { styles.theme.selected } else { styles.theme.header };
+        Line::styled(text::fit(&format!("{mark}{text}"), inner, styles.glyphs.ellipsis), style)
     });
     let lines: Vec<Line> = lines.collect();
-    let border = if look.glyphs.on.is_ascii() { ASCII_BORDER } else { symbols::border::PLAIN };
-    let block = Block::bordered().border_set(border).border_style(look.theme.faint);
+    let border = if styles.glyphs.on.is_ascii() { ASCII_BORDER } else { symbols::border::PLAIN };
+    let block = Block::bordered().border_set(border).border_style(styles.theme.faint);
     let body = block.inner(panel);
     frame.render_widget(Clear, panel);
     frame.render_widget(block, panel);
     let rows = usize::from(body.height.saturating_sub(1)).max(1);
-    let heading = text::fit(title, inner, look.glyphs.ellipsis);
-    let heading = Line::styled(heading, look.theme.heading);
+    let heading = text::fit(title, inner, styles.glyphs.ellipsis);
+    let heading = Line::styled(heading, styles.theme.heading);
     draw_scrolled(frame, body, heading, lines, (place + 1).saturating_sub(rows));
 }
 
@@ -75,15 +76,15 @@ fn to_show(app: &App, cursor: &str, width: usize) -> (Vec<String>, usize) {
     (rows.collect(), all.iter().position(|(column, _)| column.key == cursor).unwrap_or(0))
 }
 
-/// What the rows of the screen can be sorted by, and the place of the cursor.
-fn to_sort(app: &App, cursor: &str, look: &Look) -> (Vec<String>, usize) {
+/// The columns to sort by, and the place of the cursor.
+fn to_sort(app: &App, cursor: &str, styles: &Styles) -> (Vec<String>, usize) {
     let sorted = app.view().table().map(Chosen::sorted);
     let all: Vec<_> = columns(app).filter(|(column, _)| column.sorts.is_some()).collect();
     let titles = titles(&all);
     let rows = all.iter().map(|(column, _)| {
         let sign = match sorted.filter(|sorted| sorted.key == column.key) {
-            Some(Sorted { descending: true, .. }) => look.glyphs.down,
-            Some(_) => look.glyphs.up,
+            Some(Sorted { descending: true, .. }) => styles.glyphs.down,
+            Some(_) => styles.glyphs.up,
             None => ' ',
         };
         format!("{sign} {:<titles$} {}", column.title, column.meaning)
@@ -91,12 +92,12 @@ fn to_sort(app: &App, cursor: &str, look: &Look) -> (Vec<String>, usize) {
     (rows.collect(), all.iter().position(|(column, _)| column.key == cursor).unwrap_or(0))
 }
 
-/// How wide the titles of some columns are.
+/// The greatest width of some titles.
 fn titles(columns: &[(Heading, bool)]) -> usize {
     columns.iter().map(|(column, _)| text::width(column.title)).max().unwrap_or(0)
 }
 
-/// The columns that say something of what is watched.
+/// The columns that have something to show here.
 fn columns(app: &App) -> impl Iterator<Item = (Heading, bool)> {
     let table = app.view().table().into_iter();
     let columns = table.flat_map(Chosen::columns);

@@ -4,59 +4,72 @@ use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 
-use super::Look;
-use crate::app::keys::Binding;
-use crate::app::{Action, App, Overlay, Prompt, Replay, Status, Toast};
+use crate::app::App;
+use crate::common::keys::Binding;
+use crate::common::{Action, Overlay, Prompt, Replay, Status, Toast};
+use crate::styles::Styles;
 use crate::text;
 
-/// Columns that a complaint about what was typed gets at least.
-const TROUBLE: usize = 20;
+/// Least columns of an error about what was typed.
+const MIN_ERROR: usize = 20;
 
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
     let bindings = bindings(app);
     if let Some(prompt) = app.overlay.as_ref().and_then(Overlay::prompt) {
-        return draw_prompt(frame, area, prompt, &bindings, look);
+        return draw_prompt(frame, area, prompt, &bindings, styles);
     }
     match (&app.overlay, &app.common.toast) {
         (Some(Overlay::Replace(prompt)), _) => {
             let question = format!(" {} exists. ", text::clean(&prompt.text()));
-            draw_question(frame, area, &question, &bindings, look);
+            draw_question(frame, area, &question, &bindings, styles);
         }
         (Some(Overlay::Ask(question)), _) => {
             let question = format!(" {} ", app.asked(question));
-            draw_question(frame, area, &question, &bindings, look);
+            draw_question(frame, area, &question, &bindings, styles);
         }
-        (_, Some(toast)) => draw_toast(frame, area, toast, look),
+        (_, Some(toast)) => draw_toast(frame, area, toast, styles),
         (_, None) => {
             frame.render_widget(
-                hints(&bindings, area.width.into(), look, app.common.replay.as_ref()),
+                hints(&bindings, area.width.into(), styles, app.common.replay.as_ref()),
                 area,
             );
             if let Some(half) = app.half_typed() {
-                let half = Line::from(Span::styled(format!(" {half}"), look.theme.key));
+                let half = Line::from(Span::styled(format!(" {half}"), styles.theme.key));
                 frame.render_widget(half.right_aligned(), area);
             }
         }
     }
 }
 
-fn draw_question(frame: &mut Frame, area: Rect, question: &str, bindings: &[Binding], look: &Look) {
-    let hints = hints(bindings, usize::from(area.width) / 2, look, None);
+fn draw_question(
+    frame: &mut Frame,
+    area: Rect,
+    question: &str,
+    bindings: &[Binding],
+    styles: &Styles,
+) {
+    let hints = hints(bindings, usize::from(area.width) / 2, styles, None);
     let room = usize::from(area.width).saturating_sub(hints.width());
-    let question = text::cut(question, room, look.glyphs.ellipsis);
-    let mut line = Line::from(Span::styled(question, look.theme.warn));
+    let question = text::cut(question, room, styles.glyphs.ellipsis);
+    let mut line = Line::from(Span::styled(question, styles.theme.warn));
     line.extend(hints.spans);
     frame.render_widget(line, area);
 }
 
-fn draw_toast(frame: &mut Frame, area: Rect, toast: &Toast, look: &Look) {
-    let style = if toast.is_error { look.theme.error } else { look.theme.process };
-    let text = text::cut(&format!(" {}", toast.text), area.width.into(), look.glyphs.ellipsis);
+fn draw_toast(frame: &mut Frame, area: Rect, toast: &Toast, styles: &Styles) {
+    let style = if toast.is_error { styles.theme.error } else { styles.theme.process };
+    let text = text::cut(&format!(" {}", toast.text), area.width.into(), styles.glyphs.ellipsis);
     frame.render_widget(Line::styled(text, style), area);
 }
 
-/// The end of the line that is typed is always seen.
-fn draw_prompt(frame: &mut Frame, area: Rect, prompt: &Prompt, bindings: &[Binding], look: &Look) {
+/// Draws the line that is typed; its end is always visible.
+fn draw_prompt(
+    frame: &mut Frame,
+    area: Rect,
+    prompt: &Prompt,
+    bindings: &[Binding],
+    styles: &Styles,
+) {
     let label = format!(" {}: ", prompt.label);
     let (before, behind) = prompt.halves();
     let (before, behind) = (text::clean(&before).into_owned(), text::clean(&behind).into_owned());
@@ -69,22 +82,22 @@ fn draw_prompt(frame: &mut Frame, area: Rect, prompt: &Prompt, bindings: &[Bindi
     }
     let column = text::width(&label) + text::width(seen);
     let line = Line::from(vec![
-        Span::styled(label, look.theme.key),
+        Span::styled(label, styles.theme.key),
         Span::raw(seen.to_owned()),
         Span::raw(behind),
     ]);
     let left = usize::from(area.width).saturating_sub(line.width());
-    match &prompt.trouble {
-        Some(trouble) => {
-            let trouble = format!("  {}", text::clean(trouble));
-            let trouble = text::cut(&trouble, left.max(TROUBLE), look.glyphs.ellipsis);
-            // What is wrong is worth more than the end of the text.
-            let trouble = Span::styled(trouble, look.theme.error);
+    match &prompt.error {
+        Some(error) => {
+            let error = format!("  {}", text::clean(error));
+            let error = text::cut(&error, left.max(MIN_ERROR), styles.glyphs.ellipsis);
+            // The error is worth more than the end of the text.
+            let error = Span::styled(error, styles.theme.error);
             frame.render_widget(line, area);
-            frame.render_widget(Line::from(trouble).right_aligned(), area);
+            frame.render_widget(Line::from(error).right_aligned(), area);
         }
         None => {
-            let hints = hints(bindings, left, look, None);
+            let hints = hints(bindings, left, styles, None);
             let fit = hints.width() < left;
             frame.render_widget(line, area);
             if fit {
@@ -96,8 +109,7 @@ fn draw_prompt(frame: &mut Frame, area: Rect, prompt: &Prompt, bindings: &[Bindi
     frame.set_cursor_position(Position::new(x, area.y));
 }
 
-/// The keys that do something now. What cannot be done in a process that has ended, in a file
-/// or in a recording is not hinted at.
+/// The keys that do something now: others do nothing in an ended process, a file or a recording.
 fn bindings(app: &App) -> Vec<Binding<'_>> {
     let status = app.common.status();
     let is_over = matches!(status, Status::File | Status::Exited | Status::Crashed);
@@ -109,7 +121,7 @@ fn bindings(app: &App) -> Vec<Binding<'_>> {
     app.bindings().filter(|binding| app.overlay.is_some() || is_of_use(binding)).collect()
 }
 
-/// The key that is hinted at in a column of the line, where it shows hints.
+/// The action of the hint at a column of the line.
 pub(super) fn hit(app: &App, width: usize, column: usize) -> Option<Action> {
     if app.common.toast.is_some() {
         return None;
@@ -140,8 +152,7 @@ fn room(binding: &Binding, replay: Option<&Replay>) -> usize {
     text::width(&key) + 1 + word.len() + 2
 }
 
-/// As many keys as fit; how to get help and how to leave are always among
-/// them.
+/// As many hints as fit; help and quit are always among them.
 fn hinted<'a>(
     bindings: &'a [Binding<'a>],
     width: usize,
@@ -163,12 +174,12 @@ fn hinted<'a>(
 fn hints(
     bindings: &[Binding],
     width: usize,
-    look: &Look,
+    styles: &Styles,
     replay: Option<&Replay>,
 ) -> Line<'static> {
     let spans = hinted(bindings, width, replay).into_iter().flat_map(|binding| {
         let (key, word) = hint(binding, replay);
-        [Span::styled(key, look.theme.key), Span::raw(format!(" {word}  "))]
+        [Span::styled(key, styles.theme.key), Span::raw(format!(" {word}  "))]
     });
     Line::from_iter(std::iter::once(Span::raw(" ")).chain(spans))
 }

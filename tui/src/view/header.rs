@@ -1,5 +1,5 @@
-//! The first line: who is watched, by which clock, and what the figures are.
-//! Below it, when there is something, a line of what was lost.
+//! The first line: what is watched, by which clock, and what the figures are. Below it, if needed,
+//! a line about losses and bad places.
 
 use std::time::Duration;
 
@@ -8,33 +8,35 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::Look;
-use crate::app::{App, Screen, Session, Status};
+use crate::app::App;
+use crate::common::{Screen, Status};
 use crate::headline::{Headline, ended_word, rhythm};
 use crate::model::lost;
+use crate::session::Session;
 use crate::source::BadPlace;
+use crate::styles::Styles;
 use crate::text;
 
-/// A part of the line, and how soon it gives way: the greatest rank first.
+/// A part of the line. If room is short, the part with the greatest rank goes first.
 struct Part {
     text: String,
     style: Style,
     rank: u8,
 }
 
-/// Behind what was lost, where it is so.
+/// Stands behind losses where Enter explains them.
 const EXPLAINS: &str = ": Enter explains";
-/// Columns from which on there is room for that.
+/// From this width on there is room for that.
 const EXPLAINS_FROM: usize = 50;
 
-/// Columns that the reason of a bad place gets at least.
+/// Least columns for the reason of a bad place.
 const REASON: usize = 12;
 
-/// Columns that the text of the filter gets at most.
+/// Most columns for the text of the filter.
 const FILTER: usize = 24;
 
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
-    let theme = &look.theme;
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
+    let theme = &styles.theme;
     let line = app.common.session.as_ref().and_then(Session::line);
     let (word, style) = match app.common.status() {
         Status::Waiting if app.common.discovery.is_over => ("ENDED", theme.warn),
@@ -60,8 +62,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         let age = format!("{:.1} s old  ", line.age.as_secs_f64());
         words.insert(0, Span::styled(age, theme.warn));
     }
-    // The table is what one expects; of the others one is told even where there
-    // is no line for it.
+    // The table needs no name; other screens are named even where there is no line of tabs.
     if let Some(tab @ 1..) = app.screen.tab()
         && !super::tabs::has_room(app, frame.area().height)
     {
@@ -72,7 +73,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         words.insert(0, Span::styled(format!("{ended}  "), theme.error));
     }
     let words = Line::from(words).right_aligned();
-    let mut parts = parts(app, look, frame.area().height);
+    let mut parts = parts(app, styles, frame.area().height);
     let room = usize::from(area.width).saturating_sub(words.width() + 2);
     let used = |parts: &[Part]| parts.iter().map(|p| text::width(&p.text) + 2).sum::<usize>();
     while used(&parts) > room && parts.len() > 1 {
@@ -82,16 +83,16 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
         }
         parts.retain(|part| Some(part.rank) != last);
     }
-    // What is left has to be seen; of the name of the process a part will do.
+    // The remaining parts must be visible, so the process name is cut.
     let too_much = used(&parts).saturating_sub(room);
     if let [process, _, ..] = parts.as_mut_slice()
         && too_much > 0
     {
         let left = text::width(&process.text).saturating_sub(too_much);
-        process.text = text::cut(&process.text, left, look.glyphs.ellipsis);
+        process.text = text::cut(&process.text, left, styles.glyphs.ellipsis);
     }
     let spans = parts.iter().flat_map(|part| {
-        let shown = text::cut(&part.text, room.max(2) - 2, look.glyphs.ellipsis);
+        let shown = text::cut(&part.text, room.max(2) - 2, styles.glyphs.ellipsis);
         [Span::styled(shown, part.style), Span::raw("  ")]
     });
     frame.render_widget(Line::from_iter(std::iter::once(Span::raw(" ")).chain(spans)), area);
@@ -99,19 +100,19 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     frame.render_widget(words, area);
 }
 
-fn parts(app: &App, look: &Look, height: u16) -> Vec<Part> {
-    let plain = look.theme.header;
+fn parts(app: &App, styles: &Styles, height: u16) -> Vec<Part> {
+    let plain = styles.theme.header;
     let part = |text: String, rank| Part { text, style: plain, rank };
     let mut parts = vec![part("pfp-top".into(), 8)];
     if let Some(snapshot) = app.common.model.snapshot() {
         let line = app.common.session.as_ref().and_then(Session::line);
         let head = Headline::of(snapshot, app.common.model.threads());
-        parts.push(Part { text: head.process, style: look.theme.process, rank: 0 });
+        parts.push(Part { text: head.process, style: styles.theme.process, rank: 0 });
         if let Some(line) = line {
             parts.push(part(format!("via {}", text::clean(&line.via)), 1));
         }
         if head.wall_clock {
-            parts.push(Part { text: "WALL CLOCK".into(), style: look.theme.warn, rank: 1 });
+            parts.push(Part { text: "WALL CLOCK".into(), style: styles.theme.warn, rank: 1 });
         }
         parts.push(part(head.uptime, 2));
         if !super::summary::has_room(app, height) {
@@ -125,16 +126,15 @@ fn parts(app: &App, look: &Look, height: u16) -> Vec<Part> {
     }
     if app.common.filter.is_on() {
         let (shown, all) = (app.common.order.len(), app.common.model.points().len());
-        let by = text::cut(&text::clean(app.common.filter.text()), FILTER, look.glyphs.ellipsis);
+        let by = text::cut(&text::clean(app.common.filter.text()), FILTER, styles.glyphs.ellipsis);
         let text = format!("filter {by} {shown}/{all}");
-        parts.insert(parts.len().min(2), Part { text, style: look.theme.warn, rank: 0 });
+        parts.insert(parts.len().min(2), Part { text, style: styles.theme.warn, rank: 0 });
     }
     parts.retain(|part| !part.text.is_empty());
     parts
 }
 
-/// Which places are bad, how many problems nobody has looked at, and what was lost, in one line
-/// of so many columns; none while there is nothing of all that.
+/// Bad places, unread problems and losses in one line of this width; none if there are none.
 pub(super) fn notice(app: &App, width: usize, ellipsis: char) -> Option<String> {
     let losses = lost::told(&app.common.model.snapshot()?.losses);
     let parts: Vec<_> =
@@ -159,7 +159,7 @@ pub(super) fn has_notice(app: &App) -> bool {
     notice(app, 0, ' ').is_some()
 }
 
-/// Bad places, and as much of the reasons as there is room for.
+/// Bad places, with as much of the reasons as fits.
 fn places(bad: &[BadPlace], room: usize, ellipsis: char) -> String {
     if bad.is_empty() {
         return "all places answer".into();
@@ -195,12 +195,12 @@ fn explains(app: &App) -> bool {
     app.view().is_table() && app.common.selected().is_some() && lost()
 }
 
-pub(super) fn draw_notice(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
+pub(super) fn draw_notice(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
     let width = usize::from(area.width);
-    if let Some(notice) = notice(app, width, look.glyphs.ellipsis) {
+    if let Some(notice) = notice(app, width, styles.glyphs.ellipsis) {
         let explains = if explains(app) && width >= EXPLAINS_FROM { EXPLAINS } else { "" };
         let room = width.saturating_sub(explains.len());
-        let notice = text::cut(&notice, room, look.glyphs.ellipsis) + explains;
-        frame.render_widget(Line::styled(notice, look.theme.warn), area);
+        let notice = text::cut(&notice, room, styles.glyphs.ellipsis) + explains;
+        frame.render_widget(Line::styled(notice, styles.theme.warn), area);
     }
 }

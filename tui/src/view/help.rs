@@ -4,14 +4,15 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::{Look, draw_scrolled};
-use crate::app::keys::Binding;
-use crate::app::{Action, App, Screen};
+use crate::app::App;
+use crate::common::keys::Binding;
+use crate::common::{Action, Screen};
+use crate::styles::{Styles, draw_scrolled};
 use crate::text;
 
 /// Columns for the names of keys.
 const KEYS: usize = 12;
-/// Keys that have one line together.
+/// Keys that share a line.
 const TOGETHER: &[([Action; 2], &str)] = &[
     ([Action::Up, Action::Down], "one row up, down; in Detail the point above, below"),
     ([Action::PageUp, Action::PageDown], "one screen up, down"),
@@ -23,18 +24,18 @@ const TOGETHER: &[([Action; 2], &str)] = &[
     ([Action::ToggleAll, Action::ResetAll], "switch, reset all points shown; asks first"),
     ([Action::Suspend, Action::Redraw], "to the shell, fg brings back; draw anew"),
 ];
-/// From this width on the keys stand in two columns.
+/// From this width on, the keys are in two columns.
 const WIDE: usize = 100;
 
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, offset: usize, look: &Look) {
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, offset: usize, styles: &Styles) {
     let name = app.screen.tab().map_or("", |tab| Screen::TABS[tab].name);
-    let heading = Line::styled(format!(" Keys {name}").trim_end().to_owned(), look.theme.process);
-    let lines = lines(app, look, area.width.into());
+    let heading = Line::styled(format!(" Keys {name}").trim_end().to_owned(), styles.theme.process);
+    let lines = lines(app, styles, area.width.into());
     draw_scrolled(frame, area, heading, lines, offset);
 }
 
-pub(super) fn lines(app: &App, look: &Look, width: usize) -> Vec<Line<'static>> {
-    // First what works here alone or nearly so, then what works on most screens.
+pub(super) fn lines(app: &App, styles: &Styles, width: usize) -> Vec<Line<'static>> {
+    // First the screen's own keys, then the common ones.
     let fits = |binding: &Binding| {
         let is_of_use = app.common.replay.is_some() || !binding.is_of_recordings();
         is_of_use && !binding.keys.is_empty()
@@ -46,7 +47,7 @@ pub(super) fn lines(app: &App, look: &Look, width: usize) -> Vec<Line<'static>> 
     };
     let names =
         |binding: &Binding| binding.keys.iter().map(|key| key.name()).collect::<Vec<_>>().join(" ");
-    let title = |text: &str| Line::styled(format!(" {text}"), look.theme.process);
+    let title = |text: &str| Line::styled(format!(" {text}"), styles.theme.process);
     let column = if width >= WIDE { width / 2 } else { width };
     let entries = |is_common: bool| {
         let all: Vec<Binding> = keys(is_common).collect();
@@ -71,7 +72,7 @@ pub(super) fn lines(app: &App, look: &Look, width: usize) -> Vec<Line<'static>> 
                 }
             }
         });
-        entries.flat_map(|(keys, words)| entry(&keys, words, column, look)).collect::<Vec<_>>()
+        entries.flat_map(|(keys, words)| entry(&keys, words, column, styles)).collect::<Vec<_>>()
     };
     let mut lines = entries(false);
     let common = entries(true);
@@ -85,12 +86,12 @@ pub(super) fn lines(app: &App, look: &Look, width: usize) -> Vec<Line<'static>> 
     let more = keys(false).chain(keys(true)).filter(|binding| !binding.more.is_empty());
     let more: Vec<_> = more.map(|binding| (names(&binding), binding.more)).collect();
     for (heading, list) in
-        [("What stands there", app.view().legend(look)), ("More about keys", more)]
+        [("What stands there", app.view().legend(styles)), ("More about keys", more)]
     {
         if !list.is_empty() {
             lines.push(title(heading));
         }
-        lines.extend(list.into_iter().flat_map(|(term, text)| entry(&term, text, width, look)));
+        lines.extend(list.into_iter().flat_map(|(term, text)| entry(&term, text, width, styles)));
     }
     lines
 }
@@ -107,16 +108,16 @@ fn in_two_columns(mut lines: Vec<Line<'static>>, column: usize) -> Vec<Line<'sta
 }
 
 /// Keys at the left, words at the right, both broken where they do not fit.
-fn entry(keys: &str, words: &str, width: usize, look: &Look) -> Vec<Line<'static>> {
+fn entry(keys: &str, words: &str, width: usize, styles: &Styles) -> Vec<Line<'static>> {
     let keys = text::wrapped(keys, KEYS);
     let words = text::wrapped(words, width.saturating_sub(KEYS + 3));
     let line = |lines: &[String], row: usize| lines.get(row).cloned().unwrap_or_default();
     (0..keys.len().max(words.len()))
         .map(|row| {
-            let keys = text::fit(&line(&keys, row), KEYS, look.glyphs.ellipsis);
+            let keys = text::fit(&line(&keys, row), KEYS, styles.glyphs.ellipsis);
             Line::from(vec![
                 Span::raw(" "),
-                Span::styled(keys, look.theme.key),
+                Span::styled(keys, styles.theme.key),
                 Span::raw(" "),
                 Span::raw(line(&words, row)),
             ])

@@ -3,15 +3,16 @@
 use ratatui::layout::{Position, Rect};
 
 use super::{Parts, footer, tabs};
-use crate::app::mouse::Target;
-use crate::app::{App, Overlay};
+use crate::app::App;
+use crate::common::Overlay;
+use crate::common::Target;
 
 /// What lies at `place` on a screen of this size.
 pub fn hit(app: &App, area: Rect, place: Position) -> Target {
     let parts = Parts::of(app, area);
     let nothing = Target::Nothing;
     let (width, column) = (usize::from(area.width), usize::from(place.x.saturating_sub(area.x)));
-    // A line that is being typed stands where the hints are, and so does a question.
+    // A prompt or a question takes the place of the hints.
     let has_hints = matches!(
         app.overlay,
         None | Some(Overlay::Help(_) | Overlay::Columns(_) | Overlay::Sort(_))

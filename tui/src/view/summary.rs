@@ -1,5 +1,4 @@
-//! The process in one line above the table: what it uses of the machine, and what
-//! burns most of that now.
+//! The process in one line above the table: what it uses of the machine, and the hottest point.
 //!
 //! ```text
 //!  CPU 131 % of 2 ██████▌░░░  parse 56.8 % for 12 s  memory 14.2 MiB  8 threads
@@ -9,9 +8,9 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::{Look, chart};
 use crate::app::App;
 use crate::model::{Basis, Figures};
+use crate::styles::{Styles, chart};
 use crate::text;
 use crate::units;
 
@@ -19,7 +18,7 @@ use crate::units;
 const HIGH: u16 = 16;
 /// Columns of the bar.
 const BAR: usize = 10;
-/// Columns of the name of what burns most, at most.
+/// Most columns of the hottest point's name.
 const NAME: usize = 32;
 
 /// Whether there is a line for it on a screen of this height.
@@ -27,11 +26,11 @@ pub(super) fn has_room(app: &App, height: u16) -> bool {
     height >= HIGH && app.view().is_table() && app.common.model.snapshot().is_some()
 }
 
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
     if area.is_empty() {
         return;
     }
-    let mut parts = parts(app, look);
+    let mut parts = parts(app, styles);
     let width = |parts: &[Vec<Span>]| {
         let widths = parts.iter().map(|part| part.iter().map(Span::width).sum::<usize>() + 2);
         widths.sum::<usize>()
@@ -44,16 +43,16 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
     frame.render_widget(Line::from_iter(std::iter::once(Span::raw(" ")).chain(spans)), area);
 }
 
-/// What there is to say, what matters most first.
-fn parts(app: &App, look: &Look) -> Vec<Vec<Span<'static>>> {
-    let theme = &look.theme;
+/// The parts of the line, the most important first.
+fn parts(app: &App, styles: &Styles) -> Vec<Vec<Span<'static>>> {
+    let theme = &styles.theme;
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     let usage = app.common.model.snapshot().and_then(|snapshot| snapshot.usage);
     let mut parts = Vec::new();
     if let Some((busy, usage)) = app.common.model.busy_cpus().zip(usage) {
         let share = busy / f64::from(usage.cpus.max(1));
-        let bar = chart::bar(share, BAR, &look.glyphs);
-        let rest = look.glyphs.rest.to_string().repeat(BAR - bar.chars().count());
+        let bar = chart::bar(share, BAR, &styles.glyphs);
+        let rest = styles.glyphs.rest.to_string().repeat(BAR - bar.chars().count());
         parts.push(vec![
             Span::styled("CPU ", theme.faint),
             Span::styled(percent(busy), theme.process),
@@ -68,10 +67,10 @@ fn parts(app: &App, look: &Look) -> Vec<Vec<Span<'static>>> {
     if parts.is_empty()
         && let Some(load) = in_points
     {
-        parts.push(in_regions(&percent(load), look));
+        parts.push(in_regions(&percent(load), styles));
     }
     if let Some(hottest) = app.common.model.hottest() {
-        parts.push(hot(app, hottest, look));
+        parts.push(hot(app, hottest, styles));
     }
     if let Some(usage) = usage {
         let memory = units::bytes(usage.memory_bytes);
@@ -79,23 +78,23 @@ fn parts(app: &App, look: &Look) -> Vec<Vec<Span<'static>>> {
         let plural = if usage.threads == 1 { "" } else { "s" };
         parts.push(vec![Span::raw(format!("{} thread{plural}", usage.threads))]);
         if let Some(load) = in_points {
-            parts.push(in_regions(&percent(load), look));
+            parts.push(in_regions(&percent(load), styles));
         }
     }
     parts
 }
 
-fn in_regions(load: &str, look: &Look) -> Vec<Span<'static>> {
-    vec![Span::raw(load.to_owned()), Span::styled(" in points", look.theme.faint)]
+fn in_regions(load: &str, styles: &Styles) -> Vec<Span<'static>> {
+    vec![Span::raw(load.to_owned()), Span::styled(" in points", styles.theme.faint)]
 }
 
-/// What burns most, and since when it has burned at least half as much.
-fn hot(app: &App, hottest: &Figures, look: &Look) -> Vec<Span<'static>> {
+/// The hottest point, and since when it has had at least half of its load.
+fn hot(app: &App, hottest: &Figures, styles: &Styles) -> Vec<Span<'static>> {
     let load = hottest.load().unwrap_or(0.0);
-    let name = text::cut_middle(&hottest.name(), NAME, look.glyphs.ellipsis);
+    let name = text::cut_middle(&hottest.name(), NAME, styles.glyphs.ellipsis);
     let mut spans = vec![
-        Span::styled(name, look.theme.process),
-        Span::styled(format!(" {} %", units::percent(load)), look.theme.heat(load)),
+        Span::styled(name, styles.theme.process),
+        Span::styled(format!(" {} %", units::percent(load)), styles.theme.heat(load)),
     ];
     if let (Basis::Interval, false, Some(snapshot)) =
         (app.common.model.basis(), hottest.is_ended(), app.common.model.snapshot())
@@ -103,9 +102,9 @@ fn hot(app: &App, hottest: &Figures, look: &Look) -> Vec<Span<'static>> {
     {
         let ticks = snapshot.elapsed_ticks.saturating_sub(since) as f64;
         let time = for_how_long(ticks / snapshot.clock.ticks_per_second);
-        // What was before the viewer looked is not known.
+        // The time before the viewer looked is unknown.
         let more = if hottest.history().from() == Some(since) { "over " } else { "" };
-        spans.push(Span::styled(format!(" for {more}{time}"), look.theme.faint));
+        spans.push(Span::styled(format!(" for {more}{time}"), styles.theme.faint));
     }
     spans
 }

@@ -4,15 +4,15 @@
 //!  1 Points  2 Detail [3 Threads] 4 Timeline
 //! ```
 //!
-//! A low screen needs its lines for figures; its first line tells instead.
+//! A low screen has no such line; its first line names the screen instead.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::Look;
-use crate::app::{App, Screen};
-use crate::screens::Tab;
+use crate::app::App;
+use crate::common::{Screen, Tab};
+use crate::styles::Styles;
 
 /// From this height on there is a line for them.
 const HIGH: u16 = 16;
@@ -34,7 +34,7 @@ pub(super) fn hit(app: &App, width: usize, column: usize) -> Option<Screen> {
     place.map(|place| Screen::TABS[place].screen)
 }
 
-/// What stands in the line for each screen.
+/// The text for each screen.
 fn names(app: &App, named: bool) -> Vec<String> {
     let name = |tab: &Tab| {
         let (key, name) = (app.key_to(tab.screen), tab.name);
@@ -47,14 +47,14 @@ fn names(app: &App, named: bool) -> Vec<String> {
     Screen::TABS.iter().map(name).collect()
 }
 
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, look: &Look) {
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
     if area.is_empty() {
         return;
     }
     let tabs = |named: bool| {
         let spans = names(app, named).into_iter().zip(Screen::TABS).map(|(name, tab)| {
             let is_on = tab.screen == app.screen;
-            Span::styled(name, if is_on { look.theme.key } else { look.theme.faint })
+            Span::styled(name, if is_on { styles.theme.key } else { styles.theme.faint })
         });
         Line::from_iter(spans)
     };

@@ -17,10 +17,11 @@ use ratatui::layout::Position;
 use ratatui::style::{Color, Modifier};
 
 use super::*;
-use crate::app::keys;
-use crate::app::mouse::Target;
+use crate::app::App;
 use crate::app::tests::{Desk, Stage, candidate, desk};
-use crate::app::{Action, App, Options, Screen};
+use crate::common::Target;
+use crate::common::keys;
+use crate::common::{Action, Options, Prompt, Screen};
 use crate::snapshot::{
     Cell, ClockKind, Edge, Loss, Open, PointState, ProcessState, Snapshot, Stats, Usage,
 };
@@ -31,10 +32,10 @@ use crate::units::Unit;
 const SIZES: [(u16, u16); 3] = [(120, 30), (80, 24), (40, 8)];
 
 /// The whole screen, mended and drawn as the event loop does it.
-fn drawn(app: &mut App, now: Instant, look: &Look, size: (u16, u16)) -> Buffer {
+fn drawn(app: &mut App, now: Instant, styles: &Styles, size: (u16, u16)) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
-    app.settle(look, Rect::new(0, 0, size.0, size.1), now);
-    terminal.draw(|frame| draw(frame, app, look)).unwrap();
+    settle(app, styles, Rect::new(0, 0, size.0, size.1), now);
+    terminal.draw(|frame| draw(frame, app, styles)).unwrap();
     terminal.backend().buffer().clone()
 }
 
@@ -60,7 +61,7 @@ fn text(buffer: &Buffer) -> String {
 
 fn screen(desk: &mut Desk, ascii: bool, size: (u16, u16)) -> String {
     let now = desk.now;
-    text(&drawn(&mut desk.app, now, &Look::new(true, ascii), size))
+    text(&drawn(&mut desk.app, now, &Styles::new(true, ascii), size))
 }
 
 /// Compares with `screens/NAME-WIDTHxHEIGHT.txt`.
@@ -144,7 +145,7 @@ fn the_page_of_keys_has_every_action() {
     let screens = crate::screens::Screens::default();
     let mut rows: Vec<([String; 3], Vec<&str>)> = Vec::new();
     for screen in Screen::ALL {
-        for binding in keys::bindings(screens.get(*screen).keys()) {
+        for binding in keys::bindings(screens.get(screen).keys()) {
             let names: Vec<String> =
                 binding.keys.iter().map(|key| format!("`{}`", key.name())).collect();
             let what =
@@ -205,7 +206,7 @@ fn the_question_before_a_file_is_replaced() {
     let mut desk = desk();
     desk.press("w");
     if let Some(Overlay::Write(prompt)) = desk.app.overlay.take() {
-        desk.app.overlay = Some(Overlay::Replace(crate::app::Prompt::new(prompt.label, "a.json")));
+        desk.app.overlay = Some(Overlay::Replace(Prompt::new(prompt.label, "a.json")));
     }
     let text = screen(&mut desk, false, (80, 24));
     assert!(text.ends_with(" a.json exists.  y replace it  n another name\n"), "{text}");
@@ -296,9 +297,9 @@ fn waiting_and_picking() {
     stage.0.borrow_mut().stale = 1;
     stage.0.borrow_mut().searched.push("/run/user/1000/pfp".into());
     app.poll(now);
-    let look = Look::new(true, false);
+    let styles = Styles::new(true, false);
     for size in SIZES {
-        let text = text(&drawn(&mut app, now, &look, size));
+        let text = text(&drawn(&mut app, now, &styles, size));
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for said in [
             "no instrumented process for uid",
@@ -312,7 +313,7 @@ fn waiting_and_picking() {
     stage.0.borrow_mut().candidates = (1..=12).map(candidate).collect();
     app.poll(now + Duration::from_secs(1));
     for size in SIZES {
-        check("picker", &text(&drawn(&mut app, now, &look, size)), size);
+        check("picker", &text(&drawn(&mut app, now, &styles, size)), size);
     }
 }
 
@@ -349,7 +350,7 @@ fn hostile_names_stay_in_their_column() {
 fn the_cursor_is_seen_without_colour() {
     let mut desk = desk();
     let now = desk.now;
-    let buffer = drawn(&mut desk.app, now, &Look::new(false, false), (80, 24));
+    let buffer = drawn(&mut desk.app, now, &Styles::new(false, false), (80, 24));
     assert!(buffer.content().iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
     let row = usize::from(3_u16 + desk.app.cursor().0 as u16);
     let cells = &buffer.content()[row * 80..row * 80 + 60];
@@ -439,7 +440,7 @@ fn what_has_ended_has_a_load_over_its_life_and_no_rates() {
     assert_eq!(cells[place + 1], format!("{:.1}", life * 100.0), "{row}");
     assert!(cells.contains(&"-"), "no rate in {row}");
     let now = desk.now;
-    let buffer = drawn(&mut desk.app, now, &Look::new(true, false), (120, 30));
+    let buffer = drawn(&mut desk.app, now, &Styles::new(true, false), (120, 30));
     let row = text.lines().position(|line| line.contains("io.read")).unwrap();
     assert!(buffer[(5, row as u16)].modifier.contains(Modifier::DIM));
     desk.press("3");
@@ -452,7 +453,7 @@ fn what_has_ended_has_a_load_over_its_life_and_no_rates() {
     let heading = words(&threads, "Thread");
     let cell = |title: &str| row[heading.iter().position(|it| *it == title).unwrap()];
     assert_eq!([cell("CPU%"), cell("Outside%"), cell("Switch/s")], ["-"; 3], "{threads}");
-    let buffer = drawn(&mut desk.app, now, &Look::new(true, false), (120, 30));
+    let buffer = drawn(&mut desk.app, now, &Styles::new(true, false), (120, 30));
     let row = threads.lines().position(|line| line.contains("  reader")).unwrap();
     assert!(buffer[(5, row as u16)].modifier.contains(Modifier::DIM));
     desk.press("2");

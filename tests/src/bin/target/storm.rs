@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use pfp_tests::script::{in_turn, pause, say};
 use pfp_tests::{os, stolen};
-use pfp_top::app::{App, Options};
+use pfp_top::app::App;
+use pfp_top::common::Options;
 use pfp_top::snapshot::{ProcessState, Snapshot};
 use pfp_top::source::{self, Change, Machine, Source};
 

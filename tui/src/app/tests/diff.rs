@@ -78,7 +78,7 @@ fn rows_of_the_comparison_stand_still_while_the_cursor_moves() {
     let swapped = desk.app.screens.diff.order.clone();
     desk.app.poll(desk.now + Duration::from_millis(1000));
     assert_eq!(desk.app.screens.diff.order, swapped);
-    assert!(desk.app.settle(&look(), AREA, desk.now + FREEZE));
+    assert!(view::settle(&mut desk.app, &look(), AREA, desk.now + FREEZE));
     assert_ne!(desk.app.screens.diff.order, swapped);
     assert_eq!(desk.app.common.selected, selected);
     desk.code(KeyCode::Enter);

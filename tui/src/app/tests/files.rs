@@ -43,16 +43,16 @@ fn the_name_says_in_which_form_a_snapshot_is_written() {
         desk.app.key(clear, desk.now);
         desk.press(path.to_str().unwrap());
         desk.code(KeyCode::Enter);
-        let trouble = match desk.app.overlay.clone() {
+        let error = match desk.app.overlay.clone() {
             Some(Overlay::Write(prompt)) => {
                 // The name is still there to be mended.
                 assert_eq!(prompt.text(), path.to_str().unwrap());
                 desk.code(KeyCode::Esc);
-                prompt.trouble.unwrap_or_default()
+                prompt.error.unwrap_or_default()
             }
             _ => String::new(),
         };
-        (path, trouble)
+        (path, error)
     };
     let (plain, _) = save("a.json");
     let (packed, _) = save("a.json.zst");

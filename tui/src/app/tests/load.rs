@@ -106,7 +106,7 @@ fn without_a_history_the_keys_say_so() {
 fn what_the_keys_change_comes_into_view() {
     let mut desk = detail(300);
     let settle = |desk: &mut Desk, height| {
-        desk.app.settle(&look(), Rect::new(0, 0, 120, height), desk.now);
+        view::settle(&mut desk.app, &look(), Rect::new(0, 0, 120, height), desk.now);
         desk.app.screens.detail.offset
     };
     assert_eq!(settle(&mut desk, 8), 0);

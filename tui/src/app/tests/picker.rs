@@ -43,7 +43,7 @@ fn the_list_of_processes_is_filtered_sorted_and_copied() {
     assert_eq!(pids(&app), [13, 2, 1], "the youngest first");
     app.mouse(
         crossterm::event::MouseEventKind::Down(crossterm::event::MouseButton::Left),
-        super::mouse::Target::Heading("pid"),
+        Target::Heading("pid"),
         now,
     );
     assert_eq!(pids(&app), [1, 2, 13]);

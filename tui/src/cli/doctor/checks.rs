@@ -1,4 +1,4 @@
-//! The checks, in the order in which a person would look.
+//! The checks, in the order in which a person would do them.
 
 use std::ffi::{CString, OsString};
 use std::fs;
@@ -19,14 +19,14 @@ use crate::headline::clock_word;
 use crate::snapshot::ClockKind;
 use crate::variables;
 
-/// What a segment of a middling program takes, MiB.
+/// The size of an average program's segment, MiB.
 const SHM_LEAST_MIB: u64 = 16;
-/// What one of a program with many points and threads may take, MiB.
+/// The size of a segment with many points and threads, MiB.
 const SHM_ENOUGH_MIB: u64 = 256;
-/// The least that the screen needs.
-const LEAST_SIZE: (u16, u16) = (40, 8);
+/// The least size of the screen.
+const MIN_SIZE: (u16, u16) = (40, 8);
 
-/// Everything.
+/// All checks.
 pub(super) fn all() -> Vec<Finding> {
     let mut findings = variables(std::env::vars_os());
     findings.extend(directories());
@@ -80,7 +80,7 @@ fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<Finding> {
     set.iter().map(judge).collect()
 }
 
-/// What `pfp-top run` loads into programs, and what is in the way.
+/// The libraries that `pfp-top run` loads into programs, and obstacles.
 fn annotations() -> Vec<Finding> {
     const ABOUT: &str = "annotations";
     let libraries = [
@@ -181,7 +181,7 @@ pub(super) fn shared_memory(path: &Path) -> Vec<Finding> {
     }]
 }
 
-/// What a program that is started here would take at most.
+/// The most memory that a program would take here.
 fn share(share: Share) -> Finding {
     const ABOUT: &str = "memory";
     const ENOUGH: u64 = 16 << 20;
@@ -218,7 +218,7 @@ fn clock() -> Vec<Finding> {
     findings
 }
 
-/// What the clock that a program came to use here means for its figures.
+/// The clock source of a program here, and what it means for the figures.
 fn rung(kind: ClockKind) -> Finding {
     let about = "clock";
     let found =
@@ -280,9 +280,9 @@ fn terminal() -> Vec<Finding> {
         );
     }
     findings.push(match crossterm::terminal::size() {
-        Ok((width, height)) if width < LEAST_SIZE.0 || height < LEAST_SIZE.1 => {
+        Ok((width, height)) if width < MIN_SIZE.0 || height < MIN_SIZE.1 => {
             Finding::problem(ABOUT, format!("{width} x {height} is small"))
-                .advice(format!("the screen needs {} x {}", LEAST_SIZE.0, LEAST_SIZE.1))
+                .advice(format!("the screen needs {} x {}", MIN_SIZE.0, MIN_SIZE.1))
         }
         Ok((width, height)) => Finding::ok(ABOUT, format!("{width} x {height}")),
         Err(error) => Finding::problem(ABOUT, format!("its size is unknown: {error}")),

@@ -1,5 +1,5 @@
-//! `pfp-top doctor clocks`: how fast the clocks run that figures are made of, as
-//! measured and as reported, and by how much the two disagree.
+//! `pfp-top doctor clocks`: the rates of the clocks behind the figures, measured and reported, and
+//! how they differ.
 
 use std::fs;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use crate::cli::demo::{self, Rates};
 use crate::snapshot::Clock;
 use crate::units;
 
-/// The counter's rate by two measurements may differ by what a short one is off.
+/// Two measurements of the counter's rate may differ by this error of a short one.
 const RATE_FINE: f64 = 500e-6;
-/// More than this is another clock than the one that is talked of.
+/// A greater difference means another clock.
 const RATE_WRONG: f64 = 0.01;
-/// The core's clock, as measured, is good to about this.
+/// The error of the core's measured clock.
 const CORE_FINE: f64 = 0.02;
-/// How long the counter is held against the kernel's clock.
+/// The time for comparing the counter with the kernel's clock.
 const STRETCH: Duration = Duration::from_millis(400);
 
-/// What somebody says of a core's clock, in hertz.
+/// A reported rate of a core's clock, in hertz.
 #[derive(Clone, Debug, PartialEq)]
 struct Reported {
     by: &'static str,
@@ -42,7 +42,7 @@ pub(super) fn all() -> Vec<Finding> {
     findings
 }
 
-/// A rate with digits enough to tell a ten-thousandth.
+/// A rate, precise to a ten-thousandth.
 fn gigahertz(rate: f64) -> String {
     format!("{:.6} GHz", rate / 1e9)
 }
@@ -54,7 +54,7 @@ fn share(difference: f64) -> String {
     }
 }
 
-/// The time-stamp counter: what ticks are.
+/// The time-stamp counter, which counts ticks.
 fn counter(clock: &Clock, watched: f64) -> Vec<Finding> {
     const ABOUT: &str = "counter";
     let own = clock.ticks_per_second;
@@ -94,7 +94,7 @@ fn counter(clock: &Clock, watched: f64) -> Vec<Finding> {
     findings
 }
 
-/// The core's own clock: what cycles are.
+/// The core's own clock, which counts cycles.
 fn core(clock: &Clock, reported: &[Reported]) -> Vec<Finding> {
     const ABOUT: &str = "core";
     let Some(measured) = clock.core_hz.filter(|hz| *hz > 0.0) else {
@@ -114,7 +114,7 @@ fn core(clock: &Clock, reported: &[Reported]) -> Vec<Finding> {
             true => units::hertz(*most),
             false => format!("{} to {}", units::hertz(*least), units::hertz(*most)),
         };
-        // By which it is outside of what is reported.
+        // The distance from the reported range.
         let difference = (measured - measured.clamp(*least, *most)) / measured.clamp(*least, *most);
         let found = format!("reported by {by}: {range}");
         findings.push(if difference.abs() <= CORE_FINE {
@@ -127,7 +127,7 @@ fn core(clock: &Clock, reported: &[Reported]) -> Vec<Finding> {
     findings
 }
 
-/// What the kernel reports of the cores' clocks.
+/// The kernel's reports of the cores' clocks.
 fn reported() -> Vec<Reported> {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let mut all: Vec<Reported> =
@@ -159,7 +159,7 @@ fn range(by: &'static str, hertz: Vec<f64>) -> Option<Reported> {
     both.map(|(least, most)| Reported { by, least, most })
 }
 
-/// What the kernel itself tells the time by.
+/// The kernel's own clock source.
 fn source() -> Finding {
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     match fs::read_to_string(path).map(|text| text.trim().to_owned()) {

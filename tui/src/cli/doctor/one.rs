@@ -1,4 +1,4 @@
-//! `pfp-top doctor PID`: at which step one process cannot be watched.
+//! `pfp-top doctor PID`: finds the step at which watching a process fails.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -16,11 +16,11 @@ use super::{Finding, Verdict};
 use crate::source::{self, Whereabouts};
 
 const ABOUT: &str = "process";
-/// What every program has in it that was built with pfp.
+/// A mark in every program that was built with pfp.
 const SIGN: &[u8] = b"pfp-beacon ";
 
-/// Checks step by step, up to the one that fails. To look into another user's folders, this
-/// process becomes that user's.
+/// Checks step by step, up to the first failure. To look into another user's folders, this process
+/// becomes that user.
 pub(super) fn all(pid: u32) -> Vec<Finding> {
     let there = match source::whereabouts(pid) {
         Ok(there) => there,
@@ -117,7 +117,7 @@ fn told_by(inside: u32, segments: &[String]) -> Vec<Finding> {
     findings
 }
 
-/// Paths of what a process has loaded that may be pfp's, as it sees them.
+/// Paths of a process's loaded files that may be pfp's, in its own view.
 fn libraries_of(pid: u32) -> Vec<String> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let is_ours = |line: &&str| line.contains(" r-xp ") && line.contains("pfp");
@@ -125,7 +125,7 @@ fn libraries_of(pid: u32) -> Vec<String> {
     ours.map(str::to_owned).collect()
 }
 
-/// Opens a file. Something else may be there by now, such as a pipe that nobody writes to.
+/// Opens a file. Something else may be there by now, such as a pipe without a writer.
 fn open(path: &str) -> Option<File> {
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
@@ -137,7 +137,7 @@ fn has_sign(file: File) -> bool {
     contains(BufReader::with_capacity(1 << 20, file), SIGN)
 }
 
-/// Whether these bytes have those in them.
+/// Whether the input contains these bytes.
 fn contains(mut input: impl BufRead, wanted: &[u8]) -> bool {
     let mut window: Vec<u8> = Vec::new();
     loop {

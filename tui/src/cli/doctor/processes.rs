@@ -1,4 +1,4 @@
-//! Checks of programs that measure, and of what they left.
+//! Checks of instrumented programs and their leftovers.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -21,7 +21,7 @@ use super::Finding;
 
 pub(super) fn processes() -> Vec<Finding> {
     const ABOUT: &str = "processes";
-    // Folders that cannot be read have been told of.
+    // Unreadable folders are reported elsewhere.
     let (found, _) = find::find_everywhere();
     let mut findings = Vec::new();
     let here = Identity::of_this_process();
@@ -53,8 +53,8 @@ pub(super) fn processes() -> Vec<Finding> {
     findings
 }
 
-/// What has the name of a segment, and is none: a program that comes to that name
-/// measures nothing. And segments of this user's to which nothing leads from here.
+/// Objects with the name of a segment that are no segments: a program that gets such a name
+/// measures nothing. Also segments of this user to which nothing leads from here.
 pub(super) fn objects(shm: &Path) -> Vec<Finding> {
     const ABOUT: &str = "segments";
     // SAFETY: geteuid has no preconditions and cannot fail.
@@ -100,7 +100,7 @@ pub(super) fn objects(shm: &Path) -> Vec<Finding> {
     findings
 }
 
-/// A program whose last start came to nothing, why, and what to do.
+/// A program whose last start failed, why, and what to do.
 pub(super) fn failed(about: &'static str, note: &Failure) -> Finding {
     let exe = note.exe.file_name().unwrap_or(note.exe.as_os_str()).to_string_lossy();
     let what = match note.stage {
@@ -116,7 +116,7 @@ pub(super) fn failed(about: &'static str, note: &Failure) -> Finding {
         .advice(note.stage.advice(note.errno))
 }
 
-/// Processes that have several segments: the copies of pfp in them share one if they can.
+/// Processes with several segments: their copies of pfp share one if they can.
 pub(super) fn several_copies(about: &'static str, entries: &[Entry]) -> Vec<Finding> {
     let mut copies: BTreeMap<(u64, u32, u64), Vec<&Entry>> = BTreeMap::new();
     for entry in entries.iter().filter(|entry| entry.state == Liveness::Alive) {
@@ -173,13 +173,13 @@ pub(super) fn process(about: &'static str, entry: &Entry, here: &Identity) -> Fi
     }
 }
 
-/// Opens a segment; that it is cut short meanwhile is no reason to die.
+/// Opens a segment, safely even if it is cut short meanwhile.
 pub(super) fn open(info: &Info) -> Result<Segment, OpenError> {
     truncation::survive()?;
     Ok(Segment::open(&info.object)?.0)
 }
 
-/// A process that can be watched: is its clock one to trust?
+/// Checks the clock of a process that can be watched.
 pub(super) fn of_clock(about: &'static str, segment: &Segment, mut found: String) -> Finding {
     let counters = segment.counters();
     let astray: u64 = (0..=segment.overflow_lane())
@@ -212,14 +212,13 @@ pub(super) fn of_clock(about: &'static str, segment: &Segment, mut found: String
 pub(super) const OPTIMISE: &str = "set opt-level = 3 for pfp-probe and pfp-shm-layout in \
      [profile.dev.package.NAME] of the program's Cargo.toml: its other code stays as it is";
 
-/// Whether a probe with debug assertions costs what it does without optimisation: some 700 ns
-/// for a begin and end. With the advice taken it is 20 to 60, and keeps its assertions.
+/// Whether a probe with debug assertions is as slow as without optimisation: some 700 ns for a
+/// begin and end. With the advice taken it is 20 to 60, and keeps its assertions.
 pub(super) fn is_unoptimised(pair_ns: f64) -> bool {
     pair_ns.is_finite() && pair_ns > 200.0
 }
 
-/// Segments of others are seen by their owners and root alone: that is worth knowing
-/// before one looks for them for an hour.
+/// Only owners and root see other users' segments: worth knowing before one searches for an hour.
 pub(super) fn other_users() -> Vec<Finding> {
     // SAFETY: geteuid has no preconditions and cannot fail.
     let own = unsafe { libc::geteuid() };

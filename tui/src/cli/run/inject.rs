@@ -18,7 +18,7 @@ use super::{places, preload};
 use crate::files::input;
 use crate::variables;
 
-/// The library, as it is found where programs are built, and where they run.
+/// The name of the library.
 const LIBRARY: &str = "libpfp_inject.so";
 /// Read by the library.
 const FOLD_DIGITS: &str = "PFP_FOLD_DIGITS";
@@ -58,10 +58,10 @@ pub(in crate::cli) enum System {
 }
 
 impl System {
-    /// Those that are set up unless some are named.
+    /// The systems that are set up unless some are named.
     pub(in crate::cli) const DEFAULT: [Self; 4] = [Self::Nvtx, Self::Itt, Self::Ompt, Self::Kokkos];
 
-    /// Where the tool's library is named.
+    /// The variable that names the tool's library.
     pub(in crate::cli) fn variable(self) -> &'static str {
         match self {
             Self::Nvtx => "NVTX_INJECTION64_PATH",
@@ -73,9 +73,9 @@ impl System {
     }
 }
 
-/// What the user is told of what is set up.
+/// A message about the setup.
 pub(super) enum Note {
-    /// As it should be.
+    /// All is well.
     Fine(String),
     /// Something is not measured.
     Lacking(String),
@@ -90,7 +90,7 @@ impl Note {
 }
 
 impl Inject {
-    /// What to add to a program's environment. Says what is done, and what is not.
+    /// The additions to a program's environment. Reports what is done, and what is not.
     pub(super) fn environment(
         &self,
         mut say: impl FnMut(Note),
@@ -123,7 +123,7 @@ impl Inject {
             match env::var_os(variable).filter(|value| !value.is_empty()) {
                 None => added.push((variable, library.clone().into_os_string())),
                 Some(value) if is_the_same(&value, &library) => {}
-                // Each loads one tool.
+                // Each system loads one tool.
                 Some(value) if self.inject.is_empty() => say(Note::Lacking(format!(
                     "{variable} names {} already, which is left so: pfp does not see what it sees",
                     value.display()
@@ -147,7 +147,7 @@ impl Inject {
 }
 
 impl Inject {
-    /// What the user is told of another runtime than the program's own.
+    /// A message if another OpenMP runtime replaces the program's own.
     pub(super) fn replaced_runtime(&self) -> Option<String> {
         let runtime = self.openmp_runtime.as_ref()?;
         Some(format!("the program runs on the OpenMP runtime {}", resolved(runtime).display()))
@@ -166,10 +166,10 @@ impl Inject {
             );
         }
         let Some(program) = preload::find(program) else { return Ok(Some(resolved(runtime))) };
-        // What the program, or a script's interpreter, loads later is not known here.
+        // Libraries that are loaded later are unknown here.
         for object in [vec![program.clone()], libraries(&program)].concat() {
             let Ok(symbols) = Symbols::of(&object) else { continue };
-            // Another runtime has what it calls.
+            // It calls gcc's runtime.
             if symbols.defined.contains("GOMP_parallel") {
                 continue;
             }
@@ -195,8 +195,7 @@ fn resolved(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// The libraries that a program's loader loads with it, as that lists them; none of a program
-/// that has no loader, such as a script.
+/// The libraries that the loader lists for a program; empty without a loader, as for a script.
 fn libraries(program: &Path) -> Vec<PathBuf> {
     let list = || -> Result<Vec<u8>> {
         let cache = ReadCache::new(input::file(program)?);
@@ -207,7 +206,7 @@ fn libraries(program: &Path) -> Vec<PathBuf> {
         Ok(loader.arg("--list").arg(resolved(program)).stdin(Stdio::null()).output()?.stdout)
     };
     let list = list().unwrap_or_default();
-    // "name => path (address)", or the path alone.
+    // "name => path (address)", or just the path.
     let path = |line: &[u8]| {
         let line = String::from_utf8_lossy(line);
         let found = line.split_once(" => ").map_or(line.trim(), |(_, found)| found);
@@ -217,7 +216,7 @@ fn libraries(program: &Path) -> Vec<PathBuf> {
     list.split(|&byte| byte == b'\n').filter_map(path).collect()
 }
 
-/// Symbols of an object for its loader. What is needed weakly may be missing.
+/// Symbols of an object for its loader. Weak ones may be missing.
 struct Symbols {
     defined: BTreeSet<String>,
     needed: BTreeSet<String>,
@@ -240,14 +239,14 @@ impl Symbols {
     }
 }
 
-/// The library, if it is anywhere.
+/// The library, if it can be found.
 pub(in crate::cli) fn library() -> Option<PathBuf> {
     let found = candidates().into_iter().find(|place| place.is_file())?;
     // The program may have another working directory.
     Some(fs::canonicalize(&found).unwrap_or(found))
 }
 
-/// Where it may be.
+/// The places where it may be.
 pub(in crate::cli) fn candidates() -> Vec<PathBuf> {
     places::of(&[LIBRARY], variables::INJECT_LIBRARY)
 }

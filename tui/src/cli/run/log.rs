@@ -14,9 +14,9 @@ use pfp_shm_layout::directory::Directory;
 use crate::cli::state_folder;
 use crate::files::input;
 
-/// As many files of earlier programs are kept.
+/// Files of earlier programs that are kept.
 const KEPT: usize = 20;
-/// No more of a file's end is looked through for its last lines.
+/// Bytes at a file's end that are searched for its last lines.
 const TAIL_BYTES: u64 = 1 << 16;
 
 const PREFIX: &str = "run-";
@@ -26,7 +26,7 @@ const ENDING: &str = ".log";
 pub(super) struct Log {
     file: File,
     path: PathBuf,
-    /// Nobody asked for it, so it goes if it stays empty.
+    /// The user did not name it, so it is removed if it stays empty.
     own: bool,
 }
 
@@ -44,7 +44,7 @@ impl Log {
             .create_new(own)
             .truncate(!own)
             .mode(if own { 0o600 } else { 0o666 })
-            // A pipe that nobody reads is an error and not a wait.
+            // A pipe without a reader is an error, not a wait.
             .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
             .open(&path)
             .with_context(|| format!("{} cannot be written", path.display()))?;
@@ -78,7 +78,7 @@ impl Log {
         Ok(last.into())
     }
 
-    /// Removes the file if nothing was printed; else tells where it is.
+    /// Removes the file if nothing was printed; else returns its path.
     pub(super) fn tidy(self) -> Option<PathBuf> {
         let is_empty = self.file.metadata().is_ok_and(|meta| meta.len() == 0);
         if is_empty && self.own {
@@ -93,7 +93,7 @@ fn own_path(program: &OsStr) -> Result<PathBuf> {
     let folder = state_folder();
     let above = folder.parent().unwrap_or(&folder);
     let made = DirBuilder::new().recursive(true).mode(0o700).create(above);
-    // One of this user's that nobody else can write to, and no link.
+    // A folder of this user that nobody else can write to, and no link.
     made.and_then(|()| Directory::create(&folder))
         .with_context(|| format!("{} cannot be used: give --log FILE", folder.display()))?;
     prune(&folder);
@@ -106,7 +106,7 @@ fn own_path(program: &OsStr) -> Result<PathBuf> {
     Ok(folder.join(format!("{PREFIX}{name}-{time}-{pid}{ENDING}")))
 }
 
-/// Removes the oldest files but for the last few.
+/// Removes all but the last few files.
 fn prune(folder: &Path) {
     let Ok(files) = fs::read_dir(folder) else { return };
     let is_ours = |name: &OsStr| {
@@ -119,7 +119,7 @@ fn prune(folder: &Path) {
         .collect();
     logs.sort();
     for (_, path) in logs.iter().rev().skip(KEPT - 1) {
-        // One that cannot be removed is in nobody's way.
+        // A file that cannot be removed does no harm.
         let _ = fs::remove_file(path);
     }
 }

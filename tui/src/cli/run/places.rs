@@ -1,10 +1,10 @@
-//! Where the libraries may be that are loaded into programs.
+//! Where the libraries for programs may be found.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// Where a library may be that has one of these names: where a variable says, or where it is
-/// installed.
+/// The places to look for a library of one of these names: where a variable says, and where it is
+/// usually installed.
 pub(super) fn of(names: &[&str], variable: &str) -> Vec<PathBuf> {
     match env::var_os(variable) {
         Some(named) => vec![named.into()],

@@ -1,5 +1,5 @@
-//! Programs that were built with `-finstrument-functions`: they call hooks that
-//! libpfp has, so it is loaded with them.
+//! Programs built with `-finstrument-functions`: they call hooks that libpfp has, so it is loaded
+//! with them.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -14,7 +14,7 @@ use super::places;
 use crate::files::input;
 use crate::variables;
 
-/// What such a program looks for.
+/// The symbol that such a program needs.
 const HOOK: &[u8] = b"__cyg_profile_func_enter";
 /// The library, as it is found where programs are built, and where they run.
 const NAMES: [&str; 2] = ["libpfp.so", "libpfp.so.0"];
@@ -26,8 +26,7 @@ pub(in crate::cli) fn places() -> Vec<PathBuf> {
     places::of(&NAMES, VARIABLE)
 }
 
-/// The library to load with a program, if it needs it. Says what is done and why, if it is
-/// anything.
+/// The library to load with a program, if the program needs it. Says what is done and why.
 pub(super) fn library(
     program: &OsStr,
     given: Option<&Path>,
@@ -63,7 +62,7 @@ pub(super) fn library(
     Ok(Some(fs::canonicalize(&library).unwrap_or(library)))
 }
 
-/// The loader's variable with some libraries more.
+/// The loader's variable with these libraries added.
 pub(super) fn preloading(libraries: &[PathBuf]) -> OsString {
     let mut value = env::var_os("LD_PRELOAD").unwrap_or_default();
     for library in libraries {
@@ -79,7 +78,7 @@ pub(super) fn preloading(libraries: &[PathBuf]) -> OsString {
 /// with libpfp.
 fn calls_hooks(program: &OsStr) -> bool {
     let mut program = find(program);
-    // An interpreter of an interpreter is nobody's.
+    // An interpreter's interpreter is not followed further.
     for _ in 0..2 {
         let Some(file) = program.and_then(|path| input::file(&path).ok()) else { return false };
         let Some(start) = piece(&file, 0, FIRST_LINE) else { return false };
@@ -115,8 +114,7 @@ fn piece(file: &File, at: u64, len: u64) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// What there is to know of an object file of this machine's kind, by a function that
-/// reads it. Whatever is wrong in it is not there.
+/// An object file of this machine's kind, read by a function. Broken parts count as missing.
 struct Object<R> {
     read: R,
     /// Kind, place, length and related section of each.
@@ -144,7 +142,7 @@ const FIRST_LINE: u64 = 4096;
 impl<R: Fn(u64, u64) -> Option<Vec<u8>>> Object<R> {
     fn of(read: R) -> Option<Self> {
         let header = read(0, HEADER)?;
-        // Of 64 bits, in this machine's order.
+        // 64 bits, in this machine's byte order.
         let order = if cfg!(target_endian = "little") { 1 } else { 2 };
         if !header.starts_with(&[0x7f, b'E', b'L', b'F', 2, order]) {
             return None;

@@ -1,4 +1,4 @@
-//! The program that was started: which processes are its, and how it ends.
+//! The started program: its processes, and how it ends.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -13,11 +13,11 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::source::Candidate;
 
-/// How long it may take to end once it was asked to.
+/// The time it may take to end when asked to.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long Ctrl-C, which the terminal has sent to it as well, may take.
+/// The time it may take to end by Ctrl-C, which the terminal has sent to it as well.
 const BY_ITSELF: Duration = Duration::from_secs(1);
-/// No family is as deep as this; a chain that is longer runs in a circle.
+/// No family is this deep; a longer chain runs in a circle.
 const DEPTH: usize = 256;
 
 /// Where its output goes, and which signals of the terminal it gets.
@@ -34,11 +34,11 @@ pub(super) struct Program {
     name: String,
     own_group: bool,
     started_unix_ns: u64,
-    /// What its processes have in their segments, by `PFP_RUN`.
+    /// The run id in its processes' segments, set by `PFP_RUN`.
     run: u64,
     status: Option<ExitStatus>,
-    /// Segments that were its processes' when they were seen first: of a process
-    /// that is gone, nobody knows any more who its parent was.
+    /// Segments that belonged to its processes when they were first seen: the parent of a process
+    /// that is gone cannot be found later.
     known: HashSet<String>,
 }
 
@@ -94,7 +94,7 @@ impl Program {
     /// How it ended; none while it runs.
     pub(super) fn status(&mut self) -> Option<ExitStatus> {
         if self.status.is_none() {
-            // It is this process's child, so there is nothing to fail.
+            // It is this process's child, so this cannot fail.
             self.status = self.child.try_wait().ok().flatten();
         }
         self.status
@@ -120,8 +120,7 @@ impl Program {
                 Some(found) if found == self.id() => return true,
                 Some(found @ 2..) => {
                     let stat = Stat::of(found);
-                    // A child whose parent has ended is nobody's, but stays in
-                    // the group.
+                    // A child loses its parent when that ends, but stays in the group.
                     if self.own_group && stat.as_ref().is_some_and(|s| s.group == self.id()) {
                         return true;
                     }
@@ -139,7 +138,7 @@ impl Program {
             self.wait(BY_ITSELF, &[]);
         }
         if self.status().is_none() {
-            // Now: whose children they were nobody knows once it is gone.
+            // Now, since its children cannot be found once it is gone.
             let children = self.children();
             self.signal(libc::SIGTERM, &children);
             self.wait(GRACE, &children);
@@ -173,13 +172,13 @@ impl Program {
             .collect()
     }
 
-    /// To it and its children, as far as they run: a shell does not pass it on.
+    /// Sends a signal to it and its children: a shell does not pass it on.
     fn signal(&mut self, signal: libc::c_int, children: &[Process]) {
         let send = |pid: u32| {
             // SAFETY: kill has no preconditions.
             unsafe { libc::kill(pid as libc::pid_t, signal) }
         };
-        // The child was not waited for, so its id is nobody else's.
+        // The child was not waited for, so its id is still its own.
         if self.status().is_none() {
             send(self.id());
         }
@@ -191,12 +190,12 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Nobody is left to be told.
+        // Nobody is left to read an error.
         let _ = self.end();
     }
 }
 
-/// A process that may end, and its id become another one's.
+/// A process that may end and whose id may be used again.
 struct Process {
     pid: u32,
     started: u64,
@@ -214,11 +213,11 @@ impl Process {
 
 /// What the kernel says of a process; see proc_pid_stat(5).
 struct Stat {
-    /// Whether only its parent has not noticed yet.
+    /// Whether it is a zombie.
     has_ended: bool,
     parent: u32,
     group: u32,
-    /// When it started, in ticks of the kernel since that has.
+    /// When it started, kernel ticks since boot.
     started: u64,
 }
 
@@ -239,7 +238,7 @@ impl Stat {
     }
 }
 
-/// The exit status that passes this one on, as shells do.
+/// The exit status that passes this one on, like shells do.
 pub(super) fn exit_code(status: ExitStatus) -> u8 {
     match (status.code(), status.signal()) {
         (Some(code), _) => code as u8,

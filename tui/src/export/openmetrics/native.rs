@@ -1,4 +1,4 @@
-//! Native histograms, and the protobuf that alone has them.
+//! Native histograms, and the protobuf form, which alone has them.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -33,13 +33,13 @@ pub(super) fn encode(
     series.encode_histogram_with_native::<NoLabelSet>(sum, count, buckets, None, native)
 }
 
-/// The buckets of a native histogram as Prometheus has them.
+/// The buckets of a native histogram in Prometheus's form.
 #[derive(Debug, Default)]
 struct Encoded {
     zero: u64,
-    /// How many buckets are left out, and how many follow.
+    /// Runs of buckets: how many are skipped, and how many follow.
     spans: Vec<(i32, u32)>,
-    /// What each has more than the one before.
+    /// The difference of each bucket from the one before.
     deltas: Vec<i64>,
 }
 

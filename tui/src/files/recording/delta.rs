@@ -1,8 +1,8 @@
-//! What is different in a snapshot from an earlier one of the same recording.
+//! The differences of a snapshot from an earlier one of the same recording.
 //!
-//! Points, lanes, cells and edges are lists in the order of their ids; a delta has those
-//! that are new or changed, and the ids of those that are gone. Of a cell whose
-//! histogram has only grown it has the buckets that did.
+//! Points, lanes, cells and edges are lists in the order of their ids. A delta has the entries that
+//! are new or changed, and the ids of those that are gone. Where a cell's histogram has only grown,
+//! it has only the buckets that did.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -31,22 +31,22 @@ pub(super) struct Delta {
     lanes: Changes<Lane, u32>,
     #[serde(default, skip_serializing_if = "Changes::is_nothing")]
     cells: CellChanges,
-    /// Cells as they are now, their histograms without the buckets that are as before.
+    /// Cells as they are now; their histograms lack unchanged buckets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     grown: Vec<Cell>,
     #[serde(default, skip_serializing_if = "Changes::is_nothing")]
     edges: Changes<Edge, (u32, Option<u32>, u32)>,
 }
 
-/// Of the cells, by point and lane.
+/// Changes of the cells, by point and lane.
 type CellChanges = Changes<Arc<Cell>, (u32, u32)>;
 
 /// The changes of a list.
 #[derive(Debug, Serialize, Deserialize)]
 struct Changes<T, K> {
-    /// What is new or changed, as it is now.
+    /// New and changed entries, as they are now.
     now: Vec<T>,
-    /// What is there no more.
+    /// Entries that are gone.
     #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
     gone: Vec<K>,
 }
@@ -58,7 +58,7 @@ impl<T, K> Default for Changes<T, K> {
 }
 
 impl<T: Clone + PartialEq, K: Ord + Hash + Copy> Changes<T, K> {
-    /// What is different; both lists are in the order of `key`.
+    /// The differences of two lists, both in the order of `key`.
     fn between(old: &[T], new: &[T], key: impl Fn(&T) -> K) -> Self {
         let mut changes = Self::default();
         let mut old = old.iter().peekable();
@@ -74,7 +74,7 @@ impl<T: Clone + PartialEq, K: Ord + Hash + Copy> Changes<T, K> {
         changes
     }
 
-    /// The list as it is with the changes, in the order of `key`.
+    /// The list with the changes, in the order of `key`.
     fn apply(self, old: &[T], key: impl Fn(&T) -> K) -> Vec<T> {
         let replaced = self.now.iter().map(&key);
         let without: HashSet<K> = self.gone.into_iter().chain(replaced).collect();
@@ -92,7 +92,7 @@ impl<T, K> Changes<T, K> {
 }
 
 impl Delta {
-    /// What is different in `now` from `key`, but for the records.
+    /// The differences of `now` from `key`, without the records.
     pub(super) fn between(key: &Snapshot, now: &Snapshot) -> Self {
         let other = |differs: bool| differs.then_some(());
         let (cells, grown) = changed_cells(&key.cells, &now.cells);
@@ -111,7 +111,7 @@ impl Delta {
         }
     }
 
-    /// The snapshot that it was made of.
+    /// Applies it to the key: the original snapshot.
     pub(super) fn apply(self, key: &Snapshot) -> Snapshot {
         let mut cells = self.cells;
         for mut cell in self.grown {
@@ -145,8 +145,8 @@ fn of(cell: &Cell) -> (u32, u32) {
     (cell.point, cell.lane)
 }
 
-/// The cells that changed: those to be had whole, with the ids of those that are
-/// gone, and those that have only grown.
+/// The cells that changed: whole cells with the ids of those that are gone, and cells that have
+/// only grown.
 fn changed_cells(old: &[Arc<Cell>], new: &[Arc<Cell>]) -> (CellChanges, Vec<Cell>) {
     let mut changes = Changes::default();
     let mut grown = Vec::new();
@@ -156,7 +156,7 @@ fn changed_cells(old: &[Arc<Cell>], new: &[Arc<Cell>]) -> (CellChanges, Vec<Cell
             changes.gone.push(of(gone));
         }
         let before = old.next_if(|old| of(old) == of(cell));
-        // Most cells have not changed, and then they are one in both.
+        // Both snapshots share unchanged cells, which most are.
         let unchanged = |before: &Arc<Cell>| Arc::ptr_eq(before, cell) || before == cell;
         if before.is_some_and(unchanged) {
             continue;
@@ -177,7 +177,7 @@ fn changed_cells(old: &[Arc<Cell>], new: &[Arc<Cell>]) -> (CellChanges, Vec<Cell
     (changes, grown)
 }
 
-/// The buckets that are new or counted on; none if one is gone, as after a reset.
+/// The buckets that are new or have grown; none if one is gone, as after a reset.
 fn grown_buckets(old: &[Bucket], new: &[Bucket]) -> Option<Vec<Bucket>> {
     let mut old = old.iter().peekable();
     let mut grown = Vec::new();

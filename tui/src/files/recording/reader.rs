@@ -1,7 +1,7 @@
-//! A recording, read: many moments, and a cursor at one of them.
+//! Reads recordings: many moments, and a cursor at one of them.
 //!
-//! Only the headers of the frames are read when it is opened; a snapshot is read when
-//! it is asked for, with the key frame that it is told from.
+//! Opening reads only the headers of the frames. A snapshot is read when it is asked for, together
+//! with its key frame.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,11 +21,11 @@ use crate::units;
 
 const NS: u64 = 1_000_000_000;
 const DAY: u64 = 86_400;
-/// Records of a lane that are shown at most: those that its ring held.
+/// Most records of a lane that are shown, as many as its ring held.
 const RING: usize = 2_047;
-/// Most snapshots that are shown of a recording: two weeks at three a second.
+/// Most snapshots of a recording: two weeks at three a second.
 const MAX_FRAMES: usize = 1 << 22;
-/// Frames whose records are looked at for that.
+/// Frames that are searched for these records.
 const LOOKED_AT: usize = 60;
 
 /// A moment of a recording, in a user's words.
@@ -44,7 +44,7 @@ impl Moment {
     ///
     /// # Errors
     ///
-    /// In words, if it is none of them.
+    /// In words, if it is no moment.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let wrong = || "expected a moment such as 12:03:41, +34s or #34".to_owned();
@@ -93,19 +93,19 @@ pub struct Recording {
     index: Vec<Place>,
     /// Where the next frame will begin.
     end: u64,
-    /// What stands there is no frame, and not just the beginning of one.
+    /// The bytes there are no frame, and not the begin of one.
     damaged: bool,
-    /// Bytes from there on, when it was last looked.
+    /// Bytes behind that place when it was last checked.
     rest: u64,
     cursor: usize,
-    /// The key frame that was read last, and its place.
+    /// The last key frame that was read, and its place.
     key: Option<(usize, Snapshot)>,
-    /// Places that were late at the moment that was yielded last.
+    /// Places that were late at the last moment that was returned.
     late: Vec<BadPlace>,
 }
 
 impl Recording {
-    /// Reads the headers of all frames that are whole, and goes to the last of them.
+    /// Reads the headers of all whole frames, and goes to the last frame.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl Recording {
             late: Vec::new(),
         };
         recording.refresh().with_context(refused)?;
-        // A loss of power may leave room for frames that were never filled.
+        // After a loss of power, the file may end with frames that were never filled.
         while let Some(last) = recording.index.last().copied() {
             if recording.payload(last).is_ok() {
                 break;
@@ -157,7 +157,7 @@ impl Recording {
         self.index.is_empty()
     }
 
-    /// The place of the snapshot that is yielded, from 0.
+    /// The place of the current snapshot, from 0.
     pub fn cursor(&self) -> usize {
         self.cursor
     }
@@ -173,19 +173,18 @@ impl Recording {
         self.index[place].header.taken_unix_ns
     }
 
-    /// How long after the first snapshot that of this place was taken. The clock on the
-    /// wall is no more than a label: somebody may set it meanwhile.
+    /// The time from the first snapshot to this one. The wall clock is only a label: somebody may
+    /// set it meanwhile.
     pub fn since_first(&self, place: usize) -> Duration {
         let last = &self.index[self.index.len() - 1].header;
         let header = &self.index[place.min(self.index.len() - 1)].header;
-        // Older files have nothing else.
+        // Older files have only the wall clock.
         let is_older = last.since_first_ns == 0;
         let by_label = header.taken_unix_ns.saturating_sub(self.taken_unix_ns(0));
         Duration::from_nanos(if is_older { by_label } else { header.since_first_ns })
     }
 
-    /// How long after the one before the snapshot of this place was taken, to the
-    /// millisecond; nothing for the first.
+    /// The time from the snapshot before to this one, to the millisecond; zero for the first.
     pub fn since_before(&self, place: usize) -> Duration {
         let before = self.since_first(place.saturating_sub(1));
         let gap = self.since_first(place).saturating_sub(before);
@@ -197,7 +196,7 @@ impl Recording {
         self.end
     }
 
-    /// Whether something that is no frame follows on the last one that is.
+    /// Whether bytes that are no frame follow the last frame.
     pub fn is_damaged(&self) -> bool {
         self.damaged
     }
@@ -291,7 +290,7 @@ impl Recording {
                 place.filter(|place| *place <= last).with_context(outside)
             }
             Moment::After(wanted) => {
-                // Whole seconds are meant, and the last snapshot is a little behind.
+                // Users type whole seconds, and the last snapshot lies a little behind one.
                 ensure!(wanted <= end + Duration::from_secs(1), outside());
                 let far = |place: &usize| self.since_first(*place).abs_diff(wanted);
                 (0..n).min_by_key(far).with_context(outside)
@@ -300,16 +299,15 @@ impl Recording {
                 let since = (second + DAY - local_time::second_of_day(first_ns)) % DAY;
                 let wanted = (first_ns / NS).saturating_add(since);
                 let taken = |place: usize| self.taken_unix_ns(place) / NS;
-                // The first of that second; if there is none, what was known then.
+                // The first snapshot of that second, else the last one before it.
                 let place = (0..n).find(|&place| taken(place) >= wanted).with_context(outside)?;
                 Ok(place.saturating_sub(usize::from(taken(place) > wanted)))
             }
         }
     }
 
-    /// The places of the snapshots that lie about so long after one another, from one
-    /// place to another: each is the nearest to its moment, and the first of them is
-    /// always there.
+    /// The places of snapshots about this far apart, from one place to another. Each is the nearest
+    /// to its moment; the first is always included.
     pub fn cut(&self, first: usize, last: usize, long: Duration) -> Vec<usize> {
         let long = long.max(Duration::from_nanos(1));
         let mut wanted = self.since_first(first).saturating_add(long);
@@ -332,7 +330,7 @@ impl Recording {
         places
     }
 
-    /// What the rings brought in the frame of this place.
+    /// The rings' records in the frame at this place.
     ///
     /// # Errors
     ///
@@ -345,7 +343,7 @@ impl Recording {
         found.header.events(&self.payload(found)?).with_context(|| damaged(&found))
     }
 
-    /// The snapshot that the cursor is at.
+    /// The snapshot at the cursor.
     ///
     /// # Errors
     ///
@@ -356,14 +354,14 @@ impl Recording {
         Ok(snapshot)
     }
 
-    /// Puts into a snapshot the last records of each lane by the moment of the cursor, as far as
-    /// they were recorded: what the rings may have held then.
+    /// Adds to a snapshot the last recorded records of each lane at the cursor's moment: what the
+    /// rings may have held then.
     pub fn add_records(&mut self, snapshot: &mut Snapshot) {
         let mut wanted: HashMap<u32, usize> =
             snapshot.lanes.iter().map(|lane| (lane.id, RING)).collect();
         let mut parts: Vec<Vec<Record>> = Vec::new();
         for place in (0..=self.cursor).rev().take(LOOKED_AT) {
-            // A damaged frame has none; the others do.
+            // A damaged frame has no records; the others do.
             let Ok(all) = self.events(place) else { continue };
             for mut drained in all {
                 let Some(wanted) = wanted.get_mut(&drained.lane) else { continue };
@@ -380,13 +378,14 @@ impl Recording {
         snapshot.records.sort_by_key(|record| record.lane);
     }
 
-    /// Places that were late at the moment that was shown last.
+    /// Places that were late at the last moment that was shown.
     pub fn late_places(&self) -> &[BadPlace] {
         &self.late
     }
 
     fn payload(&self, place: Place) -> Result<Vec<u8>> {
-        // Within the file, by the index: so much memory is not more than that.
+        // The index says that it lies within the file, so it takes no more memory than the file has
+        // bytes.
         let mut payload = vec![0; usize::try_from(place.header.payload())?];
         let offset = place.offset + FRAME_HEADER as u64;
         self.file.read_exact_at(&mut payload, offset).with_context(|| damaged(&place))?;

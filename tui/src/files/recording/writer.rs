@@ -1,9 +1,8 @@
-//! Recordings: snapshots appended to a file, which is whole after each of them.
+//! Writes recordings: appends snapshots to a file, which is valid after each of them.
 //!
-//! A frame is one write at the end of the file. If the disk is full, what was
-//! written of it is taken back; if the recorder is killed, readers pass over it.
-//! The file is locked while it is written, which tells readers that it grows and
-//! keeps a second recorder away.
+//! A frame is one write at the end of the file. If the disk is full, a partial frame is taken back;
+//! if the recorder is killed, readers skip it. The file is locked while it is written: readers see
+//! that it grows, and a second recorder stays away.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,7 +18,7 @@ use crate::files::input;
 use crate::files::json::Overwrite;
 use crate::snapshot::{Drained, ProcessState, Snapshot};
 
-/// A key frame comes after so many others at the latest.
+/// The most frames between two key frames.
 const KEY_EVERY: u32 = 60;
 
 /// Appends to a recording.
@@ -37,9 +36,9 @@ pub struct Writer {
 /// When a snapshot was taken, by several clocks; nanoseconds.
 #[derive(Clone, Copy)]
 struct Moment {
-    /// After the first of the recording.
+    /// Time since the first snapshot.
     since_first: u64,
-    /// After its process began, by a clock that nobody sets.
+    /// Time since its process began, by a monotonic clock.
     age: u64,
     unix: u64,
 }
@@ -55,7 +54,7 @@ impl Moment {
         let mut next = Self::of(snapshot, 0);
         let later = match snapshot.process.state {
             ProcessState::Running => next.age.saturating_sub(self.age),
-            // It is as old as when it did something last.
+            // The process's age stopped with its last activity.
             _ => next.unix.saturating_sub(self.unix),
         };
         next.since_first = self.since_first.saturating_add(later);
@@ -68,18 +67,16 @@ struct Key {
     number: u64,
     snapshot: Snapshot,
     bytes: usize,
-    /// What is different from it has become nearly as much as itself.
+    /// The differences from it have become nearly as large as itself.
     spent: bool,
 }
 
 impl Writer {
-    /// Begins a recording with a first snapshot: a file that is there is there with
-    /// that, or not at all.
+    /// Begins a recording with a first snapshot. The file appears with that snapshot or not at all.
     ///
     /// # Errors
     ///
-    /// If there is a file of that name that is not to be replaced, or the system
-    /// refuses.
+    /// If the file exists and may not be replaced, or the system refuses.
     pub fn create(
         path: &Path,
         overwrite: Overwrite,
@@ -98,7 +95,7 @@ impl Writer {
         };
         let neighbour = tempfile::Builder::new()
             .prefix(".pfp-recording-")
-            // As any new file: the user's umask decides who may read it.
+            // Like any new file: the umask decides who may read it.
             .permissions(fs::Permissions::from_mode(0o666))
             .tempfile_in(folder)
             .with_context(failed)?;
@@ -125,8 +122,8 @@ impl Writer {
         }
     }
 
-    /// Goes on with a recording of the same process. Returns as well its last snapshot
-    /// and how many bytes behind that were no whole frame and are gone now.
+    /// Continues a recording of the same process. Also returns its last snapshot, and how many
+    /// bytes behind it were no whole frame and have been removed.
     ///
     /// # Errors
     ///
@@ -159,7 +156,7 @@ impl Writer {
         Ok((writer, last, found.saturating_sub(len)))
     }
 
-    /// Appends a snapshot, and what the rings brought since the one before.
+    /// Appends a snapshot and the rings' records since the one before.
     ///
     /// # Errors
     ///
@@ -175,7 +172,7 @@ impl Writer {
         let (frame, bytes) = self.encoder.frame(place, snapshot, against, events)?;
         let written = self.file.write_all_at(&frame, self.len);
         if let Err(error) = written {
-            // Also if this fails, readers know where the whole frames end.
+            // Even if this fails, readers know where the whole frames end.
             let _ = self.file.set_len(self.len);
             return Err(error);
         }
@@ -184,7 +181,7 @@ impl Writer {
             key => {
                 let snapshot = Snapshot { records: Vec::new(), ..snapshot.clone() };
                 *key = Some(Key { number, snapshot, bytes, spent: false });
-                // What was before is safe from a loss of power from now on.
+                // Earlier frames are safe from a loss of power from now on.
                 self.file.sync_data()?;
             }
         }
@@ -214,7 +211,7 @@ impl Writer {
     }
 }
 
-/// Locks the file for one who writes; false if somebody else does.
+/// Locks the file for writing; false if somebody else has it locked.
 fn lock(file: &File) -> io::Result<bool> {
     // SAFETY: the descriptor is open.
     match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {

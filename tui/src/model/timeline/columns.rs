@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{Level, Region, Track};
 
-/// The part of the time that is looked at.
+/// The visible part of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Where it begins, ticks since the segment was created.
@@ -30,7 +30,7 @@ impl Window {
     }
 }
 
-/// What lies in one column of a level.
+/// The content of one column of a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Column {
     /// Regions that lie in it, at least in part.
@@ -41,37 +41,36 @@ pub struct Column {
     pub most: Option<usize>,
     /// Share of the column that regions take.
     pub covered: f64,
-    /// Share of the column that regions take and were on a CPU in.
+    /// Share of the column in which regions were on a CPU.
     pub on: f64,
-    /// How much the region takes that takes most.
+    /// The share of that region.
     best: f64,
 }
 
 impl Column {
-    /// Share that was on a CPU of what is shown here: of the region, where there
-    /// is one, and of the column, where there are many.
+    /// The CPU share of what is shown here: of the region if it is one, of the column if there are
+    /// many.
     pub fn on_share(&self) -> f64 {
         let of = if self.regions > 1 { self.covered.max(1.0) } else { self.covered };
         if of > 0.0 { (self.on / of).min(1.0) } else { 1.0 }
     }
 }
 
-/// Columns beside each other that show the same.
+/// Adjacent columns that show the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Which columns.
     pub columns: Range<usize>,
-    /// Place of a region in the level: the one shown, or one of those shown.
+    /// Place in the level of the region shown, or of one of them.
     pub region: usize,
-    /// How many short regions of one point it stands for; none for a single one.
+    /// The number of short regions of one point that it stands for; none for a single region.
     pub many: Option<u32>,
 }
 
 /// The columns of every level of a thread.
 pub fn columns(track: &Track, window: Window) -> Vec<Vec<Column>> {
     let mut all: Vec<Vec<Column>> = vec![Vec::new(); track.levels.len()];
-    // From the innermost out: where a region has others inside it, it was on a
-    // CPU as much as they were.
+    // From the innermost out: a region was on a CPU where the regions inside it were.
     for (place, level) in track.levels.iter().enumerate().rev() {
         let inside = track.levels.get(place + 1).filter(|inside| inside.strand == level.strand);
         let inside = inside.map(|_| all[place + 1].clone());
@@ -108,8 +107,8 @@ fn of_level(level: &Level, inside: Option<&[Column]>, window: Window) -> Vec<Col
     columns
 }
 
-/// The columns that a region takes, at least one, and where in columns it begins
-/// and ends; none outside.
+/// The columns of a region, at least one, with its exact begin and end in columns; none if it is
+/// outside.
 fn taken(region: &Region, window: Window) -> Option<(Range<usize>, f64, f64)> {
     let (from, to) = (window.place(region.start), window.place(region.end));
     if to < 0.0 || from >= window.columns as f64 || window.columns == 0 {

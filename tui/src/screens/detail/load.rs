@@ -11,22 +11,22 @@
 
 use ratatui::text::{Line, Span};
 
-use super::LoadView;
-use crate::app::{Common, Status};
+use super::load_view::LoadView;
+use crate::common::{Common, Status};
 use crate::local_time::time_of_day;
-use crate::look::{Look, chart};
 use crate::model::{Figures, Slice};
 use crate::snapshot::Snapshot;
+use crate::styles::{Styles, chart};
 use crate::units;
 
 /// Lines of the picture.
 const ROWS: usize = 4;
-/// Columns of what stands at its left.
+/// Columns of the labels at its left.
 const LABEL: usize = 8;
 /// Columns between two marks of the axis, at least; and marks, at most.
 const BETWEEN_MARKS: u64 = 12;
 const MARKS: u64 = 12;
-/// How far the marks of the axis may be apart, seconds.
+/// Possible distances of the axis's marks, seconds.
 const STEPS: [u64; 15] =
     [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400];
 const NS: f64 = 1e9;
@@ -36,7 +36,7 @@ pub(super) fn lines(
     view: &LoadView,
     common: &Common,
     figures: &Figures,
-    look: &Look,
+    styles: &Styles,
     width: usize,
 ) -> Vec<Line<'static>> {
     let Some(snapshot) = common.model.snapshot() else { return Vec::new() };
@@ -45,15 +45,15 @@ pub(super) fn lines(
             Status::Replay => " Load: nothing was recorded before this moment",
             _ => " Load: a file has its figures at one moment, and no history",
         };
-        return vec![Line::styled(text, look.theme.faint)];
+        return vec![Line::styled(text, styles.theme.faint)];
     }
     let columns = width.saturating_sub(LABEL + 1).max(1);
     let picture = Picture::new(view, common.status(), figures, snapshot, columns);
-    let rows = picture.rows(look);
-    let has_peaks = rows.iter().any(|row| row.to_string().contains(look.glyphs.peak));
-    let mut lines = vec![picture.title(has_peaks, look)];
+    let rows = picture.rows(styles);
+    let has_peaks = rows.iter().any(|row| row.to_string().contains(styles.glyphs.peak));
+    let mut lines = vec![picture.title(has_peaks, styles)];
     lines.extend(rows);
-    lines.push(picture.axis(look));
+    lines.push(picture.axis(styles));
     lines
 }
 
@@ -65,8 +65,8 @@ struct Picture<'a> {
     columns: usize,
     /// Ticks of a column.
     ticks: u64,
-    /// Where the first column begins, and where the last ends. Columns lie on a
-    /// grid, so that none changes while they move to the left.
+    /// Where the first column begins and the last ends. Columns lie on a grid, so none changes
+    /// while it moves to the left.
     from: i128,
     until: i128,
     slices: Vec<Option<Slice>>,
@@ -98,8 +98,8 @@ impl<'a> Picture<'a> {
         ticks / self.snapshot.clock.ticks_per_second
     }
 
-    fn title(&self, has_peaks: bool, look: &Look) -> Line<'static> {
-        let theme = &look.theme;
+    fn title(&self, has_peaks: bool, styles: &Styles) -> Line<'static> {
+        let theme = &styles.theme;
         let span = words(self.view.span_seconds());
         let now = self.snapshot.elapsed_ticks;
         let (title, held) = match self.view.follows() {
@@ -122,7 +122,7 @@ impl<'a> Picture<'a> {
             more += &format!(", watched for {known}");
         }
         if has_peaks {
-            more += &format!("; {} peak", look.glyphs.peak);
+            more += &format!("; {} peak", styles.glyphs.peak);
         }
         Line::from(vec![
             Span::styled(title, theme.process),
@@ -131,10 +131,10 @@ impl<'a> Picture<'a> {
         ])
     }
 
-    fn rows(&self, look: &Look) -> Vec<Line<'static>> {
-        let theme = &look.theme;
+    fn rows(&self, styles: &Styles) -> Vec<Line<'static>> {
+        let theme = &styles.theme;
         let top = chart::top(self.slices.iter().map(|slice| slice.map(|slice| slice.peak)));
-        let drawn = chart::columns(&self.slices, ROWS, top, &look.glyphs);
+        let drawn = chart::columns(&self.slices, ROWS, top, &styles.glyphs);
         let line = |(row, pieces): (usize, Vec<(String, bool)>)| {
             let label = match row {
                 0 => format!("{}%", units::percent(top)),
@@ -150,9 +150,9 @@ impl<'a> Picture<'a> {
         drawn.into_iter().enumerate().map(line).collect()
     }
 
-    /// Of what follows the time before now; of what is held the time of day, since
-    /// that does not change while one looks at it.
-    fn axis(&self, look: &Look) -> Line<'static> {
+    /// The axis: time before now while it follows, time of day while it is held, since that does
+    /// not change meanwhile.
+    fn axis(&self, styles: &Styles) -> Line<'static> {
         let span = self.view.span_seconds();
         let marks = (self.columns as u64 / BETWEEN_MARKS).clamp(1, MARKS);
         let step = STEPS.into_iter().find(|step| step * marks >= span);
@@ -183,7 +183,7 @@ impl<'a> Picture<'a> {
             put(self.columns.saturating_sub(now.len()), now);
         } else {
             let rate = self.snapshot.clock.ticks_per_second;
-            // When the clock of the segment began, by the one on the wall.
+            // When the segment's clock began, by the wall clock.
             let zero =
                 self.snapshot.taken_unix_ns as f64 - self.snapshot.elapsed_ticks as f64 / rate * NS;
             let step_ns = step as f64 * NS;
@@ -199,7 +199,7 @@ impl<'a> Picture<'a> {
             }
         }
         let axis: String = axis.into_iter().collect();
-        Line::styled(format!("{:LABEL$}{}", "", axis.trim_end()), look.theme.faint)
+        Line::styled(format!("{:LABEL$}{}", "", axis.trim_end()), styles.theme.faint)
     }
 }
 
@@ -213,7 +213,7 @@ fn words(seconds: u64) -> String {
     }
 }
 
-/// A moment before now, in the unit of the step between such.
+/// A moment before now, in the unit of the marks' distance.
 fn before(seconds: u64, step: u64) -> String {
     match step {
         0..60 => format!("{seconds}s"),

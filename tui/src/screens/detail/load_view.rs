@@ -1,13 +1,11 @@
 //! Which part of a point's load history the user looks at.
 //!
-//! It ends now until the user moves back in time; then it is held where it is, so
-//! that what is looked at does not move away, and other points can be looked at
-//! in the same part of the time.
+//! It ends now until the user moves back in time. Then it is held where it is, so that it does not
+//! move away, and other points can be seen in the same part of the time.
 
 use std::time::Instant;
 
-use super::Detail;
-use crate::app::Common;
+use crate::common::{Common, Level};
 use crate::model::History;
 
 /// The lengths to choose from, seconds.
@@ -21,10 +19,9 @@ const FIRST: usize = 4;
 pub struct LoadView {
     /// Place among [`SPANS`].
     span: usize,
-    /// Where the part looked at ends, ticks since the segment was created; none
-    /// while that is now.
+    /// Where the part ends, ticks since the segment was created; none while it ends now.
     until: Option<u64>,
-    /// It was just changed, and is to be brought into view.
+    /// It was just changed and must be brought into view.
     pub(super) wanted: bool,
 }
 
@@ -35,7 +32,7 @@ impl Default for LoadView {
 }
 
 impl LoadView {
-    /// How long a part is looked at, seconds.
+    /// The length of the part, seconds.
     pub fn span_seconds(&self) -> u64 {
         SPANS[self.span]
     }
@@ -50,12 +47,58 @@ impl LoadView {
         self.until.map_or(now, |until| until.min(now))
     }
 
+    /// Moves a quarter of the picture back in time, or on.
+    pub(super) fn pan(&mut self, later: bool, common: &mut Common, now: Instant) {
+        self.wanted = true;
+        if !Time::of(common).is_some_and(|time| self.pan_within(later, time)) {
+            common.notify(Level::Info, now, "nothing older is known of its load");
+        }
+    }
+
+    /// Shows less of the time, or more.
+    pub(super) fn zoom(&mut self, closer: bool, common: &mut Common, now: Instant) {
+        self.wanted = true;
+        let Some(time) = Time::of(common) else {
+            return common.notify(Level::Info, now, "nothing is known of its load yet");
+        };
+        let is_all = time.from.saturating_add(time.ticks(self.span_seconds())) >= time.now;
+        match (closer, is_all) {
+            (false, true) => {
+                common.notify(Level::Info, now, "all that is known of its load is in sight")
+            }
+            (true, _) if self.span == 0 => {
+                common.notify(Level::Info, now, "this is as close as it gets")
+            }
+            _ => self.zoom_within(closer, time),
+        }
+    }
+
+    /// Goes to the oldest known load.
+    pub(super) fn oldest(&mut self, common: &mut Common, now: Instant) {
+        self.wanted = true;
+        match Time::of(common) {
+            Some(time) => {
+                self.end_at(time.first_end(self.span_seconds()), time.now);
+                if self.follows() {
+                    common.notify(Level::Info, now, "nothing older is known of its load");
+                }
+            }
+            None => common.notify(Level::Info, now, "nothing is known of its load yet"),
+        }
+    }
+
+    /// Goes to now, and follows it.
+    pub(super) fn newest(&mut self) {
+        self.wanted = true;
+        self.until = None;
+    }
+
     fn end_at(&mut self, until: u64, now: u64) {
         self.until = (until < now).then_some(until);
     }
 
-    /// To the part whose middle this one has, of the next length.
-    fn zoom(&mut self, closer: bool, time: Time) {
+    /// Takes the next length and keeps the middle.
+    fn zoom_within(&mut self, closer: bool, time: Time) {
         let before = time.ticks(self.span_seconds());
         self.span = match closer {
             true => self.span.saturating_sub(1),
@@ -68,8 +111,8 @@ impl LoadView {
         }
     }
 
-    /// A quarter of its length back or on; false if there is nothing older.
-    fn pan(&mut self, later: bool, time: Time) -> bool {
+    /// Moves a quarter of its length back or on; false if there is nothing older.
+    fn pan_within(&mut self, later: bool, time: Time) -> bool {
         let (now, until) = (time.now, self.until(time.now));
         let step = (time.ticks(self.span_seconds()) / 4).max(1);
         let first = time.first_end(self.span_seconds());
@@ -87,7 +130,7 @@ impl LoadView {
 /// What is known of the time.
 #[derive(Clone, Copy)]
 struct Time {
-    /// From here on it is known.
+    /// The load is known from here on.
     from: u64,
     now: u64,
     ticks_per_second: f64,
@@ -104,55 +147,14 @@ impl Time {
     }
 }
 
-impl Detail {
-    fn load_time(common: &Common) -> Option<Time> {
+impl Time {
+    /// The known time of the load of the point under the cursor, if any.
+    fn of(common: &Common) -> Option<Self> {
         let snapshot = common.model.snapshot()?;
-        Some(Time {
+        Some(Self {
             from: common.selected().map(|figures| figures.history()).and_then(History::from)?,
             now: snapshot.elapsed_ticks,
             ticks_per_second: snapshot.clock.ticks_per_second,
         })
-    }
-
-    /// A quarter of the load's picture back in time, or on.
-    pub(super) fn pan_load(&mut self, later: bool, common: &mut Common, now: Instant) {
-        self.load.wanted = true;
-        if !Self::load_time(common).is_some_and(|time| self.load.pan(later, time)) {
-            common.say(now, "nothing older is known of its load");
-        }
-    }
-
-    /// Less of the load's time, or more.
-    pub(super) fn zoom_load(&mut self, closer: bool, common: &mut Common, now: Instant) {
-        self.load.wanted = true;
-        let Some(time) = Self::load_time(common) else {
-            return common.say(now, "nothing is known of its load yet");
-        };
-        let is_all = time.from.saturating_add(time.ticks(self.load.span_seconds())) >= time.now;
-        match (closer, is_all) {
-            (false, true) => common.say(now, "all that is known of its load is in sight"),
-            (true, _) if self.load.span == 0 => common.say(now, "this is as close as it gets"),
-            _ => self.load.zoom(closer, time),
-        }
-    }
-
-    /// To the oldest load that is known.
-    pub(super) fn oldest_load(&mut self, common: &mut Common, now: Instant) {
-        self.load.wanted = true;
-        match Self::load_time(common) {
-            Some(time) => {
-                self.load.end_at(time.first_end(self.load.span_seconds()), time.now);
-                if self.load.follows() {
-                    common.say(now, "nothing older is known of its load");
-                }
-            }
-            None => common.say(now, "nothing is known of its load yet"),
-        }
-    }
-
-    /// To what is now.
-    pub(super) fn newest_load(&mut self) {
-        self.load.wanted = true;
-        self.load.until = None;
     }
 }

@@ -4,15 +4,16 @@ use ratatui::layout::Size;
 use ratatui::text::{Line, Span};
 
 use super::super::sums::{self, Sums, SumsTable, TextLine};
-use super::{Detail, load};
-use crate::app::Common;
+use super::load;
+use super::load_view::LoadView;
 use crate::columns::state_word;
+use crate::common::Common;
 use crate::grid::{Chosen, Grid};
-use crate::look::{Look, chart};
 use crate::model::histogram::{self, Bar};
 use crate::model::lost;
-use crate::model::{Calls, Figures, Lately, Related, Since, Who};
+use crate::model::{Calls, Figures, HistogramWindow, Related, Who, WindowStats};
 use crate::snapshot::{PointState, ProcessState, Stats};
+use crate::styles::{Styles, chart};
 use crate::text;
 use crate::units::{self, NONE, Scale};
 
@@ -20,7 +21,7 @@ use crate::units::{self, NONE, Scale};
 const WIDE: usize = 80;
 /// Columns of the figures where the histogram stands beside them.
 const FIGURES: usize = 35;
-/// From this width on the histogram also sums its shares up.
+/// From this width on, the histogram has cumulative shares.
 const SUMS: usize = 60;
 /// Said while the line has not brought all of a point.
 const STILL_TO_COME: &str =
@@ -29,10 +30,10 @@ const STILL_TO_COME: &str =
 const BARS: (usize, usize) = (13, 24);
 /// The tables below the figures: the first is the one whose columns can be chosen.
 pub(super) const TABLES: [&SumsTable; 3] = [&sums::THREADS, &sums::VARIANTS, &sums::CALLS];
-/// The quantiles told of a point.
+/// The quantiles that are shown.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
-pub(super) fn heading(figures: &Figures, look: &Look) -> Line<'static> {
+pub(super) fn heading(figures: &Figures, styles: &Styles) -> Line<'static> {
     let point = figures.point();
     let mut rest = format!("  id {}", figures.number());
     if let Some(process) = figures.process() {
@@ -48,76 +49,87 @@ pub(super) fn heading(figures: &Figures, look: &Look) -> Line<'static> {
     }
     let (state, style) = match figures.state() {
         PointState::InvalidBeginBegin => {
-            ("invalid: begun twice without an end; e makes it valid", look.theme.warn)
+            ("invalid: begun twice without an end; e makes it valid", styles.theme.warn)
         }
-        state => (state_word(state), look.theme.header),
+        state => (state_word(state), styles.theme.header),
     };
     Line::from(vec![
-        Span::styled(format!(" {}", figures.name()), look.theme.process),
+        Span::styled(format!(" {}", figures.name()), styles.theme.process),
         Span::raw(rest),
         Span::styled(format!("  {state}"), style),
     ])
+}
+
+/// What a person chose to see of the point.
+pub(super) struct Choices<'a> {
+    /// Which part of its load history.
+    pub(super) load: &'a LoadView,
+    /// Which measurements the histogram is of, and what they come to; none for all.
+    pub(super) window: HistogramWindow,
+    pub(super) window_stats: Option<WindowStats>,
+    /// The columns and the order of [`TABLES`].
+    pub(super) tables: &'a [Chosen; 3],
 }
 
 /// What stands below the heading.
 #[derive(Default)]
 pub(super) struct Text {
     pub(super) lines: Vec<Line<'static>>,
-    /// Which of them the load history has: the first, and behind the last.
+    /// The lines of the load history: the first, and the one behind the last.
     pub(super) load: (usize, usize),
-    /// Which of them are headings of tables, with their columns.
+    /// The lines that are headings of tables, with their columns.
     pub(super) heads: Vec<(usize, Grid)>,
 }
 
 impl Text {
     /// On a body of this size.
-    pub(super) fn of(detail: &Detail, common: &Common, look: &Look, size: Size) -> Self {
+    pub(super) fn new(choices: Choices, common: &Common, styles: &Styles, size: Size) -> Self {
         let mut text = Self::default();
         if let Some(figures) = common.selected() {
-            text.fill(detail, common, figures, look, size);
+            text.fill(choices, common, figures, styles, size);
         }
         text
     }
 
     fn fill(
         &mut self,
-        detail: &Detail,
+        choices: Choices,
         common: &Common,
         figures: &Figures,
-        look: &Look,
+        styles: &Styles,
         size: Size,
     ) {
         let (width, height) = (usize::from(size.width), usize::from(size.height));
         let lines = &mut self.lines;
-        if !super::is_whole(common) {
-            lines.extend(warning(STILL_TO_COME, width, look));
+        if !common.has_selected_whole() {
+            lines.extend(warning(STILL_TO_COME, width, styles));
         }
         if figures.is_left_out() {
-            let load = load::lines(&detail.load, common, figures, look, width);
+            let load = load::lines(choices.load, common, figures, styles, width);
             self.load = (lines.len(), lines.len() + load.len());
             return lines.extend(load);
         }
         let mut pane = Pane {
             figures,
-            look,
+            styles,
             scale: common.scale(),
             quantiles: figures.quantiles_at(QUANTILES.map(|(_, quantile)| quantile)),
-            since: detail.since,
-            lately: detail.lately(common),
+            window: choices.window,
+            window_stats: choices.window_stats,
             bars: 0,
-            tables: &detail.tables,
+            tables: choices.tables,
         };
-        for trouble in figures.remarks() {
-            lines.extend(warning(trouble.explanation(), width, look));
+        for remark in figures.remarks() {
+            lines.extend(warning(remark.explanation(), width, styles));
         }
-        lines.extend(losses(common, width, look));
+        lines.extend(losses(common, width, styles));
         let left = pane.figures();
-        let load = load::lines(&detail.load, common, figures, look, width);
+        let load = load::lines(choices.load, common, figures, styles, width);
         let load: Vec<TextLine> = load.into_iter().map(|line| (line, None)).collect();
         let below = [pane.amounts(width), load, pane.lanes(width), pane.calls(common, width)];
-        // What else there is leaves it so many lines; the point's heading has one more.
+        // Lines that the rest leaves for the histogram; the point's heading takes one more.
         let others = 1 + lines.len() + below.iter().map(Vec::len).sum::<usize>();
-        let around = 1 + usize::from(pane.lately.is_some());
+        let around = 1 + usize::from(pane.window_stats.is_some());
         let room = height.saturating_sub(others);
         let room =
             if width >= WIDE { room.max(left.len()) } else { room.saturating_sub(left.len()) };
@@ -149,27 +161,27 @@ impl Text {
     }
 }
 
-fn warning(text: &str, width: usize, look: &Look) -> Vec<Line<'static>> {
+fn warning(text: &str, width: usize, styles: &Styles) -> Vec<Line<'static>> {
     let text = text::wrapped(text, width.saturating_sub(2));
-    text.into_iter().map(|line| Line::styled(format!(" {line}"), look.theme.warn)).collect()
+    text.into_iter().map(|line| Line::styled(format!(" {line}"), styles.theme.warn)).collect()
 }
 
 /// What was lost in the process, explained.
-pub(crate) fn losses(common: &Common, width: usize, look: &Look) -> Vec<Line<'static>> {
+pub(crate) fn losses(common: &Common, width: usize, styles: &Styles) -> Vec<Line<'static>> {
     let explained = common.model.snapshot().map(lost::explained).unwrap_or_default();
-    let lost = |text: &String| warning(&format!("Lost: {text}"), width, look);
+    let lost = |text: &String| warning(&format!("Lost: {text}"), width, styles);
     explained.iter().flat_map(lost).collect()
 }
 
 struct Pane<'a> {
     figures: &'a Figures,
-    look: &'a Look,
+    styles: &'a Styles,
     scale: Scale,
     /// The values at [`QUANTILES`], of all measurements.
     quantiles: Option<[u64; 4]>,
-    since: Since,
+    window: HistogramWindow,
     /// What was measured in the window; none for all.
-    lately: Option<Lately>,
+    window_stats: Option<WindowStats>,
     /// Lines of the histogram.
     bars: usize,
     /// What was chosen of [`TABLES`].
@@ -186,7 +198,7 @@ impl Pane<'_> {
     }
 
     fn title(&self, text: &str) -> Line<'static> {
-        Line::from(Span::styled(format!(" {text}"), self.look.theme.process))
+        Line::from(Span::styled(format!(" {text}"), self.styles.theme.process))
     }
 
     fn figures(&self) -> Vec<Line<'static>> {
@@ -197,7 +209,7 @@ impl Pane<'_> {
         let quantile = |place: usize| self.single(self.quantiles.map(|q| q[place] as f64));
         let deviation = match figures.deviation() {
             Some(deviation) => {
-                format!(" {}{}", self.look.glyphs.plus_minus, self.scale.single(deviation))
+                format!(" {}{}", self.styles.glyphs.plus_minus, self.scale.single(deviation))
             }
             None => String::new(),
         };
@@ -215,7 +227,7 @@ impl Pane<'_> {
         let rate = format!("  {rate}/s{fenced}");
         let load = figures.load().map_or(NONE.into(), |load| format!("{}%", units::percent(load)));
         let is_wall = figures.point().wall;
-        // What no thread has for itself.
+        // Figures that no thread has for itself.
         let of_threads = ["exclusive", "off CPU", "switches"];
         let (of, inclusive) =
             if is_wall { (" of the time", "wall time") } else { (" of one CPU", "inclusive") };
@@ -237,14 +249,14 @@ impl Pane<'_> {
         let rows = rows.into_iter().filter(|(name, ..)| !is_wall || !of_threads.contains(name));
         lines.extend(rows.map(|(name, value, more)| {
             Line::from(vec![
-                Span::styled(format!(" {name:<13}"), self.look.theme.faint),
+                Span::styled(format!(" {name:<13}"), self.styles.theme.faint),
                 Span::raw(value),
                 Span::raw(more),
             ])
         }));
         if let Some(imbalance) = figures.imbalance() {
             lines.push(Line::from(vec![
-                Span::styled(format!(" {:<13}", "imbalance"), self.look.theme.faint),
+                Span::styled(format!(" {:<13}", "imbalance"), self.styles.theme.faint),
                 Span::raw(format!("{}x (busiest/mean)", units::si(imbalance))),
             ]));
         }
@@ -259,39 +271,39 @@ impl Pane<'_> {
         let room = FIGURES - 16;
         let filled = (on as f64 / all * room as f64).round() as usize;
         (off > 0).then(|| {
-            let on = chart::bar(filled as f64 / room as f64, room, &self.look.glyphs);
+            let on = chart::bar(filled as f64 / room as f64, room, &self.styles.glyphs);
             let off =
-                self.look.glyphs.rest.to_string().repeat(room.saturating_sub(on.chars().count()));
+                self.styles.glyphs.rest.to_string().repeat(room.saturating_sub(on.chars().count()));
             Line::from(vec![
-                Span::styled(format!(" {:<13}", "on/off CPU"), self.look.theme.faint),
-                Span::styled(on, self.look.theme.bar),
-                Span::styled(off, self.look.theme.faint),
+                Span::styled(format!(" {:<13}", "on/off CPU"), self.styles.theme.faint),
+                Span::styled(on, self.styles.theme.bar),
+                Span::styled(off, self.styles.theme.faint),
             ])
         })
     }
 
     /// Which measurements the histogram is of, in words.
     fn window(&self) -> String {
-        let seconds = self.lately.as_ref().map_or(0.0, |lately| lately.seconds);
-        match (self.since, &self.lately) {
-            (Since::All, _) | (_, None) => "all".into(),
-            (Since::Mark, Some(_)) if seconds == 0.0 => "from now on".into(),
-            (Since::Mark, Some(lately)) => {
-                let since = if lately.is_marked { "since the mark" } else { "since opened" };
+        let seconds = self.window_stats.as_ref().map_or(0.0, |window_stats| window_stats.seconds);
+        match (self.window, &self.window_stats) {
+            (HistogramWindow::All, _) | (_, None) => "all".into(),
+            (HistogramWindow::Mark, Some(_)) if seconds == 0.0 => "from now on".into(),
+            (HistogramWindow::Mark, Some(window_stats)) => {
+                let since = if window_stats.is_marked { "since the mark" } else { "since opened" };
                 format!("last {}, {since}", units::duration(seconds))
             }
             (_, Some(_)) => format!("last {}", units::duration(seconds)),
         }
     }
 
-    /// What the window comes to, below its histogram.
-    fn summary(&self, lately: &Lately, quantiles: Option<[u64; 4]>) -> Line<'static> {
-        let mut text = format!(" {} calls", units::count(lately.count));
-        if let Some(mean) = lately.mean {
+    /// The sums of the window, below its histogram.
+    fn summary(&self, window_stats: &WindowStats, quantiles: Option<[u64; 4]>) -> Line<'static> {
+        let mut text = format!(" {} calls", units::count(window_stats.count));
+        if let Some(mean) = window_stats.mean {
             text += &format!(", average {}", self.scale.single(mean));
         }
-        if let Some(deviation) = lately.deviation {
-            let plus_minus = self.look.glyphs.plus_minus;
+        if let Some(deviation) = window_stats.deviation {
+            let plus_minus = self.styles.glyphs.plus_minus;
             text += &format!(" {plus_minus}{}", self.scale.single(deviation));
         }
         for ((name, _), value) in QUANTILES.iter().zip(quantiles.into_iter().flatten()).take(3) {
@@ -302,13 +314,13 @@ impl Pane<'_> {
 
     fn histogram(&self, width: usize) -> Vec<Line<'static>> {
         let total = self.figures.total();
-        let (buckets, quantiles) = match &self.lately {
+        let (buckets, quantiles) = match &self.window_stats {
             None => (self.figures.buckets(), self.quantiles),
-            Some(lately) => {
+            Some(window_stats) => {
                 let wanted = QUANTILES.map(|(_, quantile)| quantile);
                 let extremes = (total.min, total.max);
-                let found = histogram::quantiles(lately.buckets.iter(), extremes, wanted);
-                (lately.buckets.clone(), found)
+                let found = histogram::quantiles(window_stats.buckets.iter(), extremes, wanted);
+                (window_stats.buckets.clone(), found)
             }
         };
         let bars = histogram::bulk_bars(&buckets, self.bars);
@@ -325,26 +337,26 @@ impl Pane<'_> {
             let range = format!(
                 "{:>7}{}{:<7}",
                 self.scale.single(bar.low),
-                self.look.glyphs.to,
+                self.styles.glyphs.to,
                 self.scale.single(bar.high)
             );
-            let drawn = chart::bar(bar.count as f64 / most, room, &self.look.glyphs);
+            let drawn = chart::bar(bar.count as f64 / most, room, &self.styles.glyphs);
             lines.push(Line::from(vec![
                 Span::raw(format!(" {range} ")),
-                Span::styled(text::fit(&drawn, room, ' '), self.look.theme.bar),
+                Span::styled(text::fit(&drawn, room, ' '), self.styles.theme.bar),
                 Span::raw(format!(" {:>5}%", units::percent(bar.count as f64 / all))),
                 Span::raw(match sums {
                     true => format!(" {:>5}%", units::percent(bar.cumulative)),
                     false => String::new(),
                 }),
-                Span::styled(marks(bar, quantiles), self.look.theme.key),
+                Span::styled(marks(bar, quantiles), self.styles.theme.key),
             ]));
         }
         if bars.is_empty() {
-            lines.push(Line::from(Span::styled(" nothing measured yet", self.look.theme.faint)));
+            lines.push(Line::from(Span::styled(" nothing measured yet", self.styles.theme.faint)));
         }
-        if let Some(lately) = &self.lately {
-            lines.push(self.summary(lately, quantiles));
+        if let Some(window_stats) = &self.window_stats {
+            lines.push(self.summary(window_stats, quantiles));
         }
         lines
     }
@@ -359,18 +371,18 @@ impl Pane<'_> {
     ) -> Vec<TextLine> {
         let chosen = &self.tables[place];
         let (blanks, table) = (0, TABLES[place]);
-        sums::lines(table, chosen, rows, renamed, (blanks, width), &self.scale, self.look)
+        sums::lines(table, chosen, rows, renamed, (blanks, width), &self.scale, self.styles)
     }
 
-    /// What its regions carry, and their figures by that.
+    /// The amounts of its regions, and its figures by amounts.
     fn amounts(&self, width: usize) -> Vec<TextLine> {
         let rate = |rate: Option<f64>| rate.map_or(NONE.into(), units::si);
         let amounts: Vec<_> = self.figures.amounts().collect();
         let Some(first) = amounts.first() else { return Vec::new() };
         let name_width = width.saturating_sub(2 + 3 * 9).clamp(8, 40);
-        let grid = Grid::new(self.look.glyphs.ellipsis).left("", 0).left("Amounts", name_width);
+        let grid = Grid::new(self.styles.glyphs.ellipsis).left("", 0).left("Amounts", name_width);
         let grid = grid.right("Sum", 8).right("/CPU s", 8).right("/s", 8);
-        let mut lines = vec![grid.heading(None, width, self.look)];
+        let mut lines = vec![grid.heading(None, width, self.styles)];
         lines.extend(amounts.iter().map(|amount| {
             let sum = units::si(amount.sum as f64);
             let [cpu, wall] = [rate(amount.per_cpu_second), rate(amount.per_second)];
@@ -386,7 +398,7 @@ impl Pane<'_> {
             let name = if each.is_empty() { "other".into() } else { each.join(" ") };
             Sums { name, rate: variant.rates[0], total: variant.total, ..Sums::default() }
         });
-        // The first is what bounds most.
+        // The first amount is usually the bound.
         let of = format!("{}/s", first.name);
         let variants = self.table(1, &rows.collect::<Vec<_>>(), Some((sums::RATE, &of)), width);
         lines.into_iter().map(|line| (line, None)).chain(variants).collect()
@@ -400,7 +412,7 @@ impl Pane<'_> {
             Who::Top => "(top level)".into(),
             Who::Others => "(other callers)".into(),
         };
-        // Regions that are open have called already.
+        // Open regions have called others already.
         let open = self.figures.open().and_then(|open| open.on_cpu).unwrap_or(0);
         let all = self.figures.total().inclusive.saturating_add(open);
         let row = |one: &Related| {
@@ -432,11 +444,11 @@ impl Pane<'_> {
         self.table(0, &rows.collect::<Vec<_>>(), None, width)
     }
 
-    /// What its open regions have come to.
+    /// The time of its open regions so far.
     fn open(&self) -> Vec<Line<'static>> {
         let Some(open) = self.figures.open() else { return Vec::new() };
         let ticks = |ticks: Option<u64>| self.ticks(ticks.map(|ticks| ticks as f64));
-        // One that began after the moment of the picture has no time yet.
+        // A region that began after the snapshot has no time yet.
         let since = match open.span {
             0 => "just begun".into(),
             span => format!("for {}", ticks(Some(span))),
@@ -451,7 +463,7 @@ impl Pane<'_> {
         }
         let line = |(name, value)| {
             Line::from(vec![
-                Span::styled(format!(" {name:<13}"), self.look.theme.faint),
+                Span::styled(format!(" {name:<13}"), self.styles.theme.faint),
                 Span::raw(value),
             ])
         };
@@ -461,7 +473,7 @@ impl Pane<'_> {
 
 /// The percentiles that fall into a bar.
 fn marks(bar: &Bar, quantiles: Option<[u64; 4]>) -> String {
-    // The last one seldom has a bar of its own, nor room beside others.
+    // The last quantile seldom has a bar of its own, or room beside others.
     let marked = QUANTILES.iter().zip(quantiles.into_iter().flatten()).take(3);
     marked
         .filter(|(_, value)| (bar.low..bar.high).contains(&(*value as f64)))

@@ -8,34 +8,46 @@ use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
 use super::Points;
-use crate::app::Common;
 use crate::columns::{Column, Fit, Kind};
-use crate::look::{Look, chart, wrapped};
-use crate::model::{Figures, Trouble};
+use crate::common::Common;
+use crate::model::{Figures, PointWarning};
 use crate::snapshot::PointState;
+use crate::styles::{Styles, chart, wrapped};
 use crate::text;
 use crate::units;
 
-pub(super) fn draw(points: &Points, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
+pub(super) fn draw(
+    points: &Points,
+    frame: &mut Frame,
+    area: Rect,
+    common: &Common,
+    styles: &Styles,
+) {
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
     let below = points.totals(area);
     let rows = usize::from(body.height.saturating_sub(below));
-    let fit = points.fit(common, area.width.into(), look.glyphs.ellipsis);
-    let table =
-        Table { points, common, look, fit, top: common.model.load_scale(), has_totals: below > 0 };
+    let fit = points.fit(common, area.width.into(), styles.glyphs.ellipsis);
+    let table = Table {
+        points,
+        common,
+        styles,
+        fit,
+        top: common.model.load_scale(),
+        has_totals: below > 0,
+    };
     frame.render_widget(table.heading(usize::from(area.width), rows), head);
     let seen =
         common.order.iter().skip(common.scroll.offset).filter_map(|id| common.model.point(*id));
     let seen: Vec<&Figures> = seen.take(rows).collect();
     if seen.is_empty() {
         if common.filter.is_on() {
-            let text = crate::screens::nothing_passes(common, area.width.into(), look);
+            let text = crate::screens::nothing_passes(common, area.width.into(), styles);
             return frame.render_widget(text, body);
         }
         let text = " the program has not reached a point yet: each has a row here then; pfp-top \
                     doctor PID says what may be missing";
-        let mut lines = wrapped(text, area.width.into(), look.theme.faint);
-        lines.extend(crate::screens::detail::losses(common, area.width.into(), look));
+        let mut lines = wrapped(text, area.width.into(), styles.theme.faint);
+        lines.extend(crate::screens::detail::losses(common, area.width.into(), styles));
         frame.render_widget(Paragraph::new(lines), body);
     }
     for (row, figures) in body.rows().zip(&seen) {
@@ -50,7 +62,7 @@ pub(super) fn draw(points: &Points, frame: &mut Frame, area: Rect, common: &Comm
 struct Table<'a> {
     points: &'a Points,
     common: &'a Common,
-    look: &'a Look,
+    styles: &'a Styles,
     fit: Fit,
     /// The load that fills a bar and a trend, the same in all rows.
     top: f64,
@@ -64,10 +76,10 @@ impl Table<'_> {
         for (slot, column) in grid.slots.iter_mut().zip(&self.fit.columns) {
             slot.title = self.title(*column, rows).into();
         }
-        grid.heading(Some(self.points.table.sorted()), width, self.look)
+        grid.heading(Some(self.points.table.sorted()), width, self.styles)
     }
 
-    /// What stands over a column: of the bar, what fills it.
+    /// The title of a column; for the bar, the load that fills it.
     fn title(&self, column: Column, rows: usize) -> String {
         let all = self.common.order.len();
         match column {
@@ -75,7 +87,7 @@ impl Table<'_> {
                 let end = format!("{:.0}%", self.top * 100.0);
                 format!("0{end:>width$}", width = self.fit.width(column).saturating_sub(1))
             }
-            // Where there is no line for the sums, which says it.
+            // Only where no line of sums says it.
             Column::Name if rows < all && !self.has_totals => {
                 format!("Name {}", self.seen(rows).replace(" of ", "/"))
             }
@@ -89,13 +101,13 @@ impl Table<'_> {
         format!("{}-{} of {all}", first + 1, (first + rows).min(all))
     }
 
-    /// Cell by cell onto the screen: most of what the viewer costs is here, and
-    /// spans and lines in between would double it.
+    /// Draws cell by cell: this is most of the viewer's cost, and spans and lines in between would
+    /// double it.
     fn draw_row(&self, buffer: &mut Buffer, area: Rect, figures: &Figures) {
-        let theme = &self.look.theme;
+        let theme = &self.styles.theme;
         let selected = self.common.selected == Some(figures.id());
         let state = figures.state();
-        // One look for the whole row: the parts' own colours would break it.
+        // One style for the whole row: the parts' own colours would break it.
         let whole = match (selected, state) {
             (true, _) => Some(theme.selected),
             (false, PointState::On) if figures.is_ended() => Some(theme.faint),
@@ -118,10 +130,10 @@ impl Table<'_> {
                 Column::Bar => {
                     let load = figures.load().unwrap_or(0.0);
                     let room = self.fit.width(Column::Bar);
-                    (chart::bar(load / self.top, room, &self.look.glyphs), theme.heat(load))
+                    (chart::bar(load / self.top, room, &self.styles.glyphs), theme.heat(load))
                 }
                 Column::Trend => (self.trend(figures), theme.bar),
-                Column::Name if !figures.trouble().is_empty() => {
+                Column::Name if !figures.warnings().is_empty() => {
                     (self.name_in_trouble(figures), theme.warn)
                 }
                 Column::Name if figures.point().name.is_empty() => {
@@ -138,10 +150,13 @@ impl Table<'_> {
             let room = self.fit.width(*column);
             let used = text::width(&text);
             let text = match used > room {
-                true if *column == Column::Name => {
-                    text::scrolled(&text, room, self.points.name_offset, self.look.glyphs.ellipsis)
-                }
-                true if column.is_text() => text::cut(&text, room, self.look.glyphs.ellipsis),
+                true if *column == Column::Name => text::scrolled(
+                    &text,
+                    room,
+                    self.points.name_offset,
+                    self.styles.glyphs.ellipsis,
+                ),
+                true if column.is_text() => text::cut(&text, room, self.styles.glyphs.ellipsis),
                 _ => text,
             };
             let blank = if column.is_text() { 0 } else { room.saturating_sub(used) };
@@ -153,7 +168,7 @@ impl Table<'_> {
 
     /// The cursor, the state, and whether the load has changed much.
     fn mark(&self, figures: &Figures, selected: bool) -> String {
-        let glyphs = &self.look.glyphs;
+        let glyphs = &self.styles.glyphs;
         let cursor = if selected { glyphs.cursor } else { ' ' };
         let state = match figures.state() {
             PointState::On => glyphs.on,
@@ -168,21 +183,20 @@ impl Table<'_> {
         String::from_iter([cursor, state, changed])
     }
 
-    /// The name and what is wrong with the point; rather less of the name than of
-    /// that.
+    /// The name and the point's warnings; if room is short, the name is cut first.
     fn name_in_trouble(&self, figures: &Figures) -> String {
-        let (trouble, room) = (figures.trouble(), self.fit.width(Column::Name));
-        let words = |of: fn(Trouble) -> &'static str| {
-            trouble.iter().map(|trouble| of(*trouble)).collect::<Vec<_>>().join(", ")
+        let (warnings, room) = (figures.warnings(), self.fit.width(Column::Name));
+        let words = |of: fn(PointWarning) -> &'static str| {
+            warnings.iter().map(|warning| of(*warning)).collect::<Vec<_>>().join(", ")
         };
-        let (name, long) = (figures.name(), words(Trouble::words));
+        let (name, long) = (figures.name(), words(PointWarning::words));
         let fits = text::width(&name) + 1 + long.len() <= room;
-        let said = if fits { long } else { words(Trouble::word) };
+        let said = if fits { long } else { words(PointWarning::word) };
         let left = room.saturating_sub(said.len() + 1).max(room / 3);
-        format!("{} {said}", text::cut_middle(&name, left, self.look.glyphs.ellipsis))
+        format!("{} {said}", text::cut_middle(&name, left, self.styles.glyphs.ellipsis))
     }
 
-    /// What has no row, and how to have it.
+    /// The number of hidden rows, and how to show them.
     fn hidden(&self) -> Line<'static> {
         let hidden = self.points.idle.hidden();
         if hidden == 0 {
@@ -190,7 +204,7 @@ impl Table<'_> {
         }
         let plural = if hidden == 1 { "" } else { "s" };
         let text = format!(" {hidden} point{plural} off and never measured: o shows them");
-        Line::styled(text, self.look.theme.faint)
+        Line::styled(text, self.styles.theme.faint)
     }
 
     /// The sums of all rows, those out of sight included.
@@ -209,7 +223,7 @@ impl Table<'_> {
         }
         let scale = self.common.scale();
         let cells = self.fit.columns.iter().map(|column| {
-            // What devices took, or the clock, is no CPU's.
+            // The time of devices and of the wall clock is not CPU time.
             let is_of_cpus = matches!(column, Column::Excl | Column::Load);
             let counts = |row: &&Figures| !is_of_cpus || !row.point().device;
             let values = rows().filter(counts).filter_map(|row| column.value(row));
@@ -225,13 +239,13 @@ impl Table<'_> {
                 },
             }
         });
-        Line::styled(self.fit.grid.line(cells), self.look.theme.process)
+        Line::styled(self.fit.grid.line(cells), self.styles.theme.process)
     }
 
     fn trend(&self, figures: &Figures) -> String {
         let width = self.fit.width(Column::Trend);
         let loads: Vec<_> = figures.history().last(width).map(|sample| sample.load).collect();
-        format!("{:>width$}", chart::trend(&loads, self.top, &self.look.glyphs))
+        format!("{:>width$}", chart::trend(&loads, self.top, &self.styles.glyphs))
     }
 }
 
@@ -239,7 +253,7 @@ impl Table<'_> {
 fn put(buffer: &mut Buffer, area: Rect, at: Position, text: &str, style: Style) {
     let room = usize::from(area.right().saturating_sub(at.x));
     if text::is_plain(text) {
-        // What is a column a byte needs no looking for graphemes.
+        // ASCII needs no search for graphemes.
         for (x, byte) in (at.x..).zip(text.bytes().take(room)) {
             buffer[(x, at.y)].set_char(char::from(byte)).set_style(style);
         }

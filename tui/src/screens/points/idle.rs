@@ -1,18 +1,17 @@
-//! Points that are off and have never measured: they have no rows where others have, until
-//! they are asked for.
+//! Points that are off and have never measured. They have no rows until the user asks for them.
 
 use std::collections::HashSet;
 
 use crate::model::Figures;
 use crate::snapshot::PointState;
 
-/// The point by which the probe calibrates, which every program has.
+/// The probe's calibration point, which every program has.
 const CALIBRATION: &str = "pfp.overhead";
 
 /// Which rows are hidden.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
-    /// They have been asked for.
+    /// The user has asked for them.
     are_shown: bool,
     /// Points that were seen on or with figures: switched off and reset, they stay.
     seen: HashSet<u32>,
@@ -20,7 +19,7 @@ pub(super) struct Idle {
 }
 
 impl Idle {
-    /// Looks at all points. With a filter, whatever passes it was asked for.
+    /// Looks at all points. With a filter, all points that pass are shown.
     pub(super) fn look(&mut self, points: &[Figures], is_filtered: bool) {
         let is_idle = |point: &&Figures| {
             point.state() == PointState::Off && !point.is_used() && point.open().is_none()
@@ -29,7 +28,7 @@ impl Idle {
         self.hidden.clear();
         let is_own = |point: &Figures| point.point().name != CALIBRATION;
         let mut others = points.iter().filter(|point| self.seen.contains(&point.id()));
-        // A program whose points all start off has nothing else to show.
+        // If all points start off, they are shown.
         if !self.are_shown && !is_filtered && others.any(is_own) {
             let hidden = points.iter().filter(is_idle).map(Figures::id);
             self.hidden.extend(hidden.filter(|id| !self.seen.contains(id)));
@@ -50,7 +49,7 @@ impl Idle {
         self.are_shown
     }
 
-    /// Another process is watched.
+    /// Forgets the last process.
     pub(super) fn forget(&mut self) {
         self.seen.clear();
         self.hidden.clear();

@@ -7,15 +7,13 @@ use ratatui::widgets::Paragraph;
 
 use super::super::sums::{self, Sums, TextLine};
 use super::Threads;
-use super::list::{BAR, TABLE, name_of};
-use crate::app::Common;
+use super::list::{BAR, TABLE, amiss, ended, name_of, open_for};
+use crate::common::Common;
 use crate::grid::Grid;
-use crate::look::{Look, chart, draw_scrolled, wrapped};
-use crate::model::lost;
-use crate::model::threads::{Thread, find, parts, process_of, state_word};
-use crate::snapshot::{LaneKind, Open, ProcessState};
+use crate::model::threads::{Thread, find, parts, state_word};
+use crate::styles::{Styles, chart, draw_scrolled, wrapped};
 use crate::text;
-use crate::units::{self, NONE};
+use crate::units::NONE;
 
 /// From this height on the list stays beside the points of a thread.
 const HIGH: u16 = 10;
@@ -26,15 +24,15 @@ pub(super) fn rows(view: &Threads, body: Rect) -> Rect {
     Rect { y: list.y + 1, height: list.height.saturating_sub(1), ..list }
 }
 
-/// Lines of the opened thread, as if there were as much room for them as for the
-/// list: that is what its offset is kept within.
+/// Lines of the opened thread, counted as if they had as much room as the list; its offset is kept
+/// within that.
 pub(super) fn lines(view: &Threads, common: &Common, body: Rect) -> usize {
     let (Some(lane), Some(snapshot), true) = (view.selected, common.model.snapshot(), view.opened)
     else {
         return 0;
     };
     let [list, below] = halves(view, body);
-    // Each has a heading.
+    // Both have a heading.
     let rows = usize::from(list.height.saturating_sub(1)).max(1);
     let seen = usize::from(below.height.saturating_sub(1));
     let open = find(common.model.thread_figures(), lane).map_or(0, |thread| thread.lane.open.len());
@@ -52,43 +50,49 @@ fn halves(view: &Threads, body: Rect) -> [Rect; 2] {
     Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(body)
 }
 
-pub(super) fn draw(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
+pub(super) fn draw(
+    view: &Threads,
+    frame: &mut Frame,
+    area: Rect,
+    common: &Common,
+    styles: &Styles,
+) {
     let [list, below] = halves(view, area);
     if !list.is_empty() {
-        draw_list(view, frame, list, common, look);
+        draw_list(view, frame, list, common, styles);
     }
     if !below.is_empty() {
-        draw_parts(view, frame, below, common, look);
+        draw_parts(view, frame, below, common, styles);
     }
 }
 
 /// Columns of the mark with the blank behind it, and of names.
 const MARK: usize = 2;
-const LEAST_NAME: usize = 12;
-/// Columns of the names at most, where there is something else to show.
-const MOST_NAME: usize = 24;
+const MIN_NAME: usize = 12;
+/// Most columns of a name, where there is something else to show.
+const MAX_NAME: usize = 24;
 
 /// The columns that a list of this width has.
 pub(super) fn grid(view: &Threads, width: usize) -> Grid {
     TABLE.fit(&view.table, MARK - 1, width, ' ').1
 }
 
-fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
+fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, styles: &Styles) {
     let width = usize::from(area.width);
-    let theme = &look.theme;
-    let (columns, grid) = TABLE.fit(&view.table, MARK - 1, width, look.glyphs.ellipsis);
+    let theme = &styles.theme;
+    let (columns, grid) = TABLE.fit(&view.table, MARK - 1, width, styles.glyphs.ellipsis);
     let threads = common.model.thread_figures();
     let Some(snapshot) = common.model.snapshot() else { return };
     let lines = view.order.iter().filter_map(|lane| find(threads, *lane)).map(|thread| {
         let is_selected = view.selected == Some(thread.lane.id);
-        let mark = if is_selected { look.glyphs.cursor } else { ' ' };
+        let mark = if is_selected { styles.glyphs.cursor } else { ' ' };
         let cells = columns.iter().map(|column| match column.heading.key {
             // Of one CPU.
-            BAR => chart::bar(thread.load.unwrap_or(0.0), 10, &look.glyphs),
+            BAR => chart::bar(thread.load.unwrap_or(0.0), 10, &styles.glyphs),
             _ => column.cell(thread, common),
         });
         let line = grid.line(std::iter::once(mark.to_string()).chain(cells));
-        let line = text::fit(&line, width, look.glyphs.ellipsis);
+        let line = text::fit(&line, width, styles.glyphs.ellipsis);
         let style = match state_word(snapshot, &thread.lane) {
             _ if is_selected => theme.selected,
             _ if !amiss(thread).is_empty() => theme.warn,
@@ -108,70 +112,27 @@ fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, loo
         let lines = wrapped(&text, width, theme.faint);
         return frame.render_widget(Paragraph::new(lines), area);
     }
-    let heading = grid.heading(Some(view.table.sorted()), width, look);
+    let heading = grid.heading(Some(view.table.sorted()), width, styles);
     draw_scrolled(frame, area, heading, lines, common.scroll.offset);
 }
 
-/// What went wrong on a thread; empty where nothing did.
-pub(super) fn amiss(thread: &Thread) -> String {
-    let found = thread.lane.amiss.iter();
-    let said =
-        found.map(|(kind, count)| format!("{} {}", units::count(count), lost::words(kind, count)));
-    said.collect::<Vec<_>>().join(", ")
-}
-
-/// The point that takes most of a thread's time, and how much of it.
-pub(super) fn top(common: &Common, thread: &Thread) -> String {
-    let Some(top) = thread.top else {
-        return String::new();
-    };
-    format!("{:>5}% {}", units::percent(top.share), common.point_name(top.point))
-}
-
-/// When a thread left its open regions; none while it runs.
-fn ended(common: &Common, thread: &Thread) -> Option<&'static str> {
-    let process = process_of(common.model.snapshot()?, &thread.lane);
-    match (process.state, thread.lane.kind) {
-        (ProcessState::Crashed, _) => Some("when the process died"),
-        (ProcessState::Exited, _) => Some("when the process ended"),
-        (ProcessState::Running, LaneKind::Ended) => Some("when it ended"),
-        (ProcessState::Running, LaneKind::Live | LaneKind::Overflow) => None,
-    }
-}
-
-/// How long a region of a thread that runs has been open.
-fn open_for(common: &Common, open: &Open) -> String {
-    let now = common.model.snapshot().map_or(0, |snapshot| snapshot.elapsed_ticks);
-    common.scale().ticks(now.saturating_sub(open.start) as f64)
-}
-
-/// The innermost open region of a thread, and how long it has been open.
-pub(super) fn innermost(common: &Common, thread: &Thread) -> String {
-    let Some(open) = thread.lane.open.last() else { return String::new() };
-    let name = common.point_name(open.point);
-    match ended(common, thread) {
-        Some(_) => format!("was in {name}"),
-        None => format!("{} {name}", open_for(common, open)),
-    }
-}
-
 /// The open regions of a thread, a line each, below a heading.
-fn stack(common: &Common, thread: &Thread, width: usize, look: &Look) -> Vec<Line<'static>> {
+fn stack(common: &Common, thread: &Thread, width: usize, styles: &Styles) -> Vec<Line<'static>> {
     if thread.lane.open.is_empty() {
         return Vec::new();
     }
-    let name_width = width.saturating_sub(MARK + 2 * 10).clamp(LEAST_NAME, MOST_NAME * 2);
-    let grid = Grid::new(look.glyphs.ellipsis).left("", 1).left("", name_width);
+    let name_width = width.saturating_sub(MARK + 2 * 10).clamp(MIN_NAME, MAX_NAME * 2);
+    let grid = Grid::new(styles.glyphs.ellipsis).left("", 1).left("", name_width);
     let grid = grid.right("", 9).right("", 9);
-    let row = |cells: [&str; 4]| text::fit(&grid.line(cells), width, look.glyphs.ellipsis);
+    let row = |cells: [&str; 4]| text::fit(&grid.line(cells), width, styles.glyphs.ellipsis);
     let ended = ended(common, thread);
     let heading = match ended {
         Some(when) => row(["", &format!("Was in {when}"), "Began at", ""]),
         None => row(["", "In", "For", "On CPU"]),
     };
-    let mut lines = vec![Line::styled(heading, look.theme.heading)];
+    let mut lines = vec![Line::styled(heading, styles.theme.heading)];
     lines.extend(thread.lane.open.iter().enumerate().map(|(level, open)| {
-        // Further in it would leave no room for the name.
+        // More indent would leave no room for the name.
         let indent = " ".repeat(level.min(8));
         let name = format!("{indent}{}", common.point_name(open.point));
         let [first, second] = match ended {
@@ -186,10 +147,10 @@ fn stack(common: &Common, thread: &Thread, width: usize, look: &Look) -> Vec<Lin
     lines
 }
 
-fn draw_parts(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
-    let Some((said, lines)) = part_lines(view, common, area.width.into(), look) else { return };
+fn draw_parts(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, styles: &Styles) {
+    let Some((said, lines)) = part_lines(view, common, area.width.into(), styles) else { return };
     let lines = lines.into_iter().map(|(line, _)| line).collect();
-    draw_scrolled(frame, area, Line::styled(said, look.theme.process), lines, view.below);
+    draw_scrolled(frame, area, Line::styled(said, styles.theme.process), lines, view.below);
 }
 
 /// The heading of the table of points at a place of the opened thread.
@@ -201,7 +162,7 @@ pub(super) fn heading_of_parts(
 ) -> Option<&'static str> {
     let below = halves(view, body)[1];
     let line = at.y.checked_sub(below.y + 1)?;
-    let (_, lines) = part_lines(view, common, below.width.into(), &Look::new(false, true))?;
+    let (_, lines) = part_lines(view, common, below.width.into(), &Styles::new(false, true))?;
     let (_, grid) = lines.get(view.below + usize::from(line))?;
     grid.as_ref()?.key_at((at.x - below.x).into())
 }
@@ -211,7 +172,7 @@ fn part_lines(
     view: &Threads,
     common: &Common,
     width: usize,
-    look: &Look,
+    styles: &Styles,
 ) -> Option<(String, Vec<TextLine>)> {
     let thread = find(common.model.thread_figures(), view.selected?)?;
     let snapshot = common.model.snapshot()?;
@@ -230,7 +191,7 @@ fn part_lines(
     });
     let rows: Vec<Sums> = rows.collect();
     let (table, scale) = (&sums::POINTS, common.scale());
-    let stack = stack(common, thread, width, look).into_iter().map(|line| (line, None));
-    let parts = sums::lines(table, &view.parts, &rows, None, (MARK - 1, width), &scale, look);
-    Some((text::cut(&said, width, look.glyphs.ellipsis), stack.chain(parts).collect()))
+    let stack = stack(common, thread, width, styles).into_iter().map(|line| (line, None));
+    let parts = sums::lines(table, &view.parts, &rows, None, (MARK - 1, width), &scale, styles);
+    Some((text::cut(&said, width, styles.glyphs.ellipsis), stack.chain(parts).collect()))
 }

@@ -1,11 +1,12 @@
-//! The columns of the list of threads: what they show and sort by.
+//! The columns of the list of threads, and the words in them.
 
-use super::draw::{amiss, innermost, top};
-use crate::app::Common;
+use crate::common::Common;
 use crate::grid::{Table, table};
 use crate::headline::clock_word;
-use crate::model::threads::{Thread, state_word};
-use crate::units::NONE;
+use crate::model::lost;
+use crate::model::threads::{Thread, process_of, state_word};
+use crate::snapshot::{LaneKind, Open, ProcessState};
+use crate::units::{self, NONE};
 
 /// The column that is a picture: the drawer fills it.
 pub(super) const BAR: &str = "bar";
@@ -66,4 +67,47 @@ fn within(thread: &Thread, common: &Common) -> String {
 pub(super) fn name_of(thread: &Thread) -> String {
     let lane = &thread.lane;
     if lane.name.is_empty() { format!("[{}]", lane.tid) } else { lane.name.clone() }
+}
+
+/// What went wrong on a thread; empty where nothing did.
+pub(super) fn amiss(thread: &Thread) -> String {
+    let found = thread.lane.amiss.iter();
+    let said =
+        found.map(|(kind, count)| format!("{} {}", units::count(count), lost::words(kind, count)));
+    said.collect::<Vec<_>>().join(", ")
+}
+
+/// The point that takes most of a thread's time, and how much of it.
+fn top(common: &Common, thread: &Thread) -> String {
+    let Some(top) = thread.top else {
+        return String::new();
+    };
+    format!("{:>5}% {}", units::percent(top.share), common.point_name(top.point))
+}
+
+/// When a thread left its open regions; none while it runs.
+pub(super) fn ended(common: &Common, thread: &Thread) -> Option<&'static str> {
+    let process = process_of(common.model.snapshot()?, &thread.lane);
+    match (process.state, thread.lane.kind) {
+        (ProcessState::Crashed, _) => Some("when the process died"),
+        (ProcessState::Exited, _) => Some("when the process ended"),
+        (ProcessState::Running, LaneKind::Ended) => Some("when it ended"),
+        (ProcessState::Running, LaneKind::Live | LaneKind::Overflow) => None,
+    }
+}
+
+/// How long a region of a thread that runs has been open.
+pub(super) fn open_for(common: &Common, open: &Open) -> String {
+    let now = common.model.snapshot().map_or(0, |snapshot| snapshot.elapsed_ticks);
+    common.scale().ticks(now.saturating_sub(open.start) as f64)
+}
+
+/// The innermost open region of a thread, and how long it has been open.
+fn innermost(common: &Common, thread: &Thread) -> String {
+    let Some(open) = thread.lane.open.last() else { return String::new() };
+    let name = common.point_name(open.point);
+    match ended(common, thread) {
+        Some(_) => format!("was in {name}"),
+        None => format!("{} {name}", open_for(common, open)),
+    }
 }

@@ -8,8 +8,8 @@
 //!  deflate  on worker 1 [1234]  began 52.1ms ago  ...
 //! ```
 //!
-//! A bar is full where its thread ran, and sparse where it did not. Bars that
-//! are too short to be seen one by one become one that says how many they are.
+//! A bar is solid where its thread ran, and sparse where it did not. Bars that are too short to be
+//! seen become one bar with their number.
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -19,11 +19,11 @@ use ratatui::text::{Line, Span};
 
 use super::place::step_above;
 use super::{Timeline, View};
-use crate::app::{Common, Status};
-use crate::look::Look;
+use crate::common::{Common, Status};
 use crate::model::Figures;
 use crate::model::timeline::{self as model, Column, Level, Run, Track, Window, columns, runs};
 use crate::snapshot::PointState;
+use crate::styles::Styles;
 use crate::text;
 use crate::units;
 
@@ -37,7 +37,7 @@ pub(super) fn rows(body: Rect) -> Rect {
     Parts::of(body).rows
 }
 
-/// The moment that is drawn in a column of a body; none left of the bars.
+/// The moment in a column of a body; none left of the bars.
 pub(super) fn moment_at(view: &Timeline, body: Rect, column: usize) -> Option<u64> {
     let label = usize::from(label_width(body.width));
     let columns = usize::from(body.width).saturating_sub(label);
@@ -74,7 +74,13 @@ fn label_width(width: u16) -> u16 {
     }
 }
 
-pub(super) fn draw(view: &Timeline, frame: &mut Frame, area: Rect, common: &Common, look: &Look) {
+pub(super) fn draw(
+    view: &Timeline,
+    frame: &mut Frame,
+    area: Rect,
+    common: &Common,
+    styles: &Styles,
+) {
     let parts = Parts::of(area);
     let Some(timeline) = view.at.picture() else {
         return;
@@ -82,7 +88,7 @@ pub(super) fn draw(view: &Timeline, frame: &mut Frame, area: Rect, common: &Comm
     let label = label_width(area.width);
     let window = view.at.window(usize::from(area.width.saturating_sub(label)));
     let seen = parts.rows.height;
-    let picture = Picture { view, common, look, timeline, window, label, seen };
+    let picture = Picture { view, common, styles, timeline, window, label, seen };
     picture.axis(frame.buffer_mut(), parts.axis);
     picture.rows(frame.buffer_mut(), parts.rows);
     picture.about(frame, parts.about);
@@ -91,7 +97,7 @@ pub(super) fn draw(view: &Timeline, frame: &mut Frame, area: Rect, common: &Comm
 struct Picture<'a> {
     view: &'a Timeline,
     common: &'a Common,
-    look: &'a Look,
+    styles: &'a Styles,
     timeline: &'a model::Timeline,
     window: Window,
     label: u16,
@@ -102,7 +108,7 @@ struct Picture<'a> {
 impl Picture<'_> {
     /// Moments relative to now, at round distances from it.
     fn axis(&self, buffer: &mut Buffer, area: Rect) {
-        let style = self.look.theme.heading;
+        let style = self.styles.theme.heading;
         buffer.set_style(area, style);
         // Lines out of sight are announced.
         let (_, lines) = self.view.at.cursor();
@@ -111,7 +117,7 @@ impl Picture<'_> {
             true => format!(" {}-{}/{lines}", first + 1, (first + seen).min(lines)),
             false => " Thread".to_owned(),
         };
-        let title = text::cut(&title, self.label.into(), self.look.glyphs.ellipsis);
+        let title = text::cut(&title, self.label.into(), self.styles.glyphs.ellipsis);
         buffer.set_stringn(area.x, area.y, title, self.label.into(), style);
         let graph =
             Rect { x: area.x + self.label, width: area.width.saturating_sub(self.label), ..area };
@@ -162,11 +168,11 @@ impl Picture<'_> {
         }
         if let Some(column) = cursor {
             let mark = &mut buffer[(graph.x + column as u16, area.y)];
-            mark.set_char(self.look.glyphs.down).set_style(self.look.theme.selected);
+            mark.set_char(self.styles.glyphs.down).set_style(self.styles.theme.selected);
         }
     }
 
-    /// What the last moment is called.
+    /// The name of the last moment.
     fn edge(&self) -> &'static str {
         match self.common.status() {
             Status::Exited | Status::Crashed => "end",
@@ -217,7 +223,7 @@ impl Picture<'_> {
         if place == 0 {
             let text =
                 " no region has ended yet: each has a bar here then; 8 and v show what is open";
-            buffer.set_stringn(area.x, area.y, text, area.width.into(), self.look.theme.faint);
+            buffer.set_stringn(area.x, area.y, text, area.width.into(), self.styles.theme.faint);
         }
     }
 
@@ -230,7 +236,7 @@ impl Picture<'_> {
         is_first: bool,
         is_cursor: bool,
     ) {
-        let glyphs = &self.look.glyphs;
+        let glyphs = &self.styles.glyphs;
         let room = usize::from(self.label.saturating_sub(1).min(area.width));
         let mark = if is_cursor { glyphs.cursor } else { ' ' };
         let name = match (is_first, level.device, level.strand) {
@@ -241,7 +247,7 @@ impl Picture<'_> {
             (false, None, strand) => format!("  task {strand}"),
         };
         let label = text::fit(&format!("{mark}{name}"), room, glyphs.ellipsis);
-        let theme = &self.look.theme;
+        let theme = &self.styles.theme;
         let style = if is_cursor { theme.selected } else { theme.header };
         buffer.set_stringn(area.x, area.y, label, room, style);
     }
@@ -249,11 +255,11 @@ impl Picture<'_> {
     fn draw_lost(&self, buffer: &mut Buffer, area: Rect, track: &Track, is_first: bool) {
         let Some(until) = track.lost_until else { return };
         let columns = self.window.place(until).clamp(0.0, f64::from(area.width)) as u16;
-        let style = self.look.theme.faint;
+        let style = self.styles.theme.faint;
         for x in area.x..area.x + columns {
-            // The first line says it, the others agree.
+            // The first line has the text; the others match it.
             if is_first || x % 4 == 0 {
-                buffer[(x, area.y)].set_char(self.look.glyphs.lost).set_style(style);
+                buffer[(x, area.y)].set_char(self.styles.glyphs.lost).set_style(style);
             }
         }
         if is_first && columns >= 8 {
@@ -270,7 +276,7 @@ impl Picture<'_> {
         run: &Run,
         selected: bool,
     ) {
-        let glyphs = &self.look.glyphs;
+        let glyphs = &self.styles.glyphs;
         let region = &level.regions[run.region];
         let name = self.common.point_name(region.point);
         let width = run.columns.len();
@@ -286,31 +292,30 @@ impl Picture<'_> {
         let counted = run.many.filter(|n| *n > 1).map(|n| format!("{name}{}{n}", glyphs.times));
         match counted.filter(|counted| text::width(counted) <= room) {
             Some(counted) => shown += &counted,
-            // Less than three letters and a sign for the rest is worth less than
-            // four letters.
+            // Four letters say more than fewer than three letters and an ellipsis.
             None if room > 4 => shown += &text::cut(&name, room, glyphs.ellipsis),
             None => shown.extend(name.chars().filter(char::is_ascii_graphic).take(room)),
         }
         let written = text::width(&shown);
-        let color = self.look.theme.point(&name);
+        let color = self.styles.theme.point(&name);
         let style = |share: f64| {
             let style = Style::new();
             match color {
-                _ if selected => self.look.theme.selected,
+                _ if selected => self.styles.theme.selected,
                 Some(color) => style.fg(color),
                 None if share >= 0.75 => style,
-                None => self.look.theme.faint,
+                None => self.styles.theme.faint,
             }
         };
-        // A bar's letters keep its ground, so that it is seen where it begins; of one that
-        // hardly ran the ground is a line.
+        // A bar's letters keep its background, so that its begin is seen. The background of a
+        // region that hardly ran is a line.
         let letters = |share: f64| match color {
             _ if selected => style(share),
             _ if share < 0.25 => style(share).add_modifier(Modifier::UNDERLINED),
             Some(color) if share < 0.75 => {
                 Style::new().fg(color).add_modifier(Modifier::REVERSED | Modifier::DIM)
             }
-            Some(color) => Style::new().fg(self.look.theme.letters).bg(color),
+            Some(color) => Style::new().fg(self.styles.theme.letters).bg(color),
             None => style(share).add_modifier(Modifier::REVERSED),
         };
         for column in run.columns.clone() {
@@ -337,7 +342,7 @@ impl Picture<'_> {
 
     /// The region under the cursor, in words.
     fn about(&self, frame: &mut Frame, area: Rect) {
-        let (theme, glyphs) = (&self.look.theme, &self.look.glyphs);
+        let (theme, glyphs) = (&self.styles.theme, &self.styles.glyphs);
         let view = &self.view.at;
         let span = units::duration(view.span_ns() as f64 / 1e9);
         let state = match view.follows() {
@@ -354,7 +359,7 @@ impl Picture<'_> {
                 name_in(self.timeline, track, usize::MAX, glyphs.ellipsis)
             });
             let own = scale.single(region.exclusive as f64);
-            // No part of time is longer than the whole: the rest was before it.
+            // Exclusive time cannot exceed the span: the rest was before it.
             let latched = match region.exclusive > region.span() {
                 true => " (latched, with earlier parts)",
                 false => "",
@@ -413,15 +418,14 @@ impl Picture<'_> {
     }
 }
 
-/// The name of a thread in so many columns, with its number where it has none or another
-/// thread has the same.
+/// The name of a thread, cut to some columns, with its number where it has no name or shares it.
 fn name_in(timeline: &model::Timeline, track: &Track, columns: usize, ellipsis: char) -> String {
     let lane = &track.lane;
     if lane.name.is_empty() {
         return format!("[{}]", lane.tid);
     }
-    // Of one among several processes: its id and its thread's name, not the name that all
-    // of them have.
+    // Among several processes: the process id and the thread's name, since all have the same
+    // process name.
     if lane.process.is_some()
         && let Some((process, thread)) = lane.name.split_once("] ")
         && let Some((_, pid)) = process.rsplit_once('[')
@@ -435,8 +439,7 @@ fn name_in(timeline: &model::Timeline, track: &Track, columns: usize, ellipsis: 
     text::cut(&lane.name, columns.saturating_sub(number.len()), ellipsis) + &number
 }
 
-/// A moment before now, in the unit of the farthest one and as exact as the marks
-/// are apart.
+/// A moment before now, in the unit of the farthest one, as exact as the distance of the marks.
 fn moment(ago_ns: u64, step_ns: u64, farthest_seconds: f64) -> String {
     if ago_ns == 0 {
         return "now".into();

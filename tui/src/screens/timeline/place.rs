@@ -1,18 +1,18 @@
 //! Where the user looks on the timeline: which part of the time, which line,
 //! which region.
 //!
-//! The picture follows the newest until the user moves back in time. Then it is
-//! held as it is, so that what is looked at is not overwritten meanwhile.
+//! The picture follows the newest until the user moves back in time. Then it is held, so that it is
+//! not overwritten while the user looks at it.
 
 use std::collections::{BTreeSet, HashSet};
 
 use crate::model::timeline::{Line, Region, Timeline, Window};
 use crate::snapshot::{Lane, LaneKind, Snapshot};
 
-/// The least and the greatest part of the time that is looked at, nanoseconds.
+/// The shortest and the longest part of the time to look at, nanoseconds.
 const SHORTEST_NS: u64 = 1_000;
 const LONGEST_NS: u64 = 1_000_000_000_000;
-/// What the first part looked at is kept between, nanoseconds.
+/// Limits of the first part, nanoseconds.
 const FIRST_NS: (u64, u64) = (1_000_000, 10_000_000_000);
 
 /// The part of the time, the line and the region under the cursor.
@@ -28,7 +28,7 @@ pub struct TimeView {
     line: Option<Line>,
     /// What was looked for last.
     sought: String,
-    /// The picture has records of the lanes alone that were seen.
+    /// The picture has records of the visible lanes only.
     is_partial: bool,
 }
 
@@ -46,14 +46,14 @@ impl TimeView {
         let picture = Timeline::of(snapshot, self.picture.as_ref());
         let reach_ns = picture.reach() as f64 / picture.ticks_per_second * 1e9;
         let (least, most) = FIRST_NS;
-        // All of what is kept, and a bit of what is lost, so that its edge is seen.
+        // All kept records and a bit of what is lost, so that its edge is seen.
         self.span_ns.get_or_insert_with(|| step_above((reach_ns as u64).clamp(least, most)));
         self.picture = Some(picture);
         self.line = self.line.or_else(|| self.first_line());
     }
 
-    /// The lanes of these lines. What a thread left that has ended is sent for once: it may be
-    /// nothing, and then it has no line.
+    /// The lanes of these lines. Records of an ended thread are asked for once: there may be none,
+    /// and then it has no line.
     pub(super) fn lanes_seen(&self, snapshot: &Snapshot, first: usize, lines: usize) -> Vec<u32> {
         let (live, ended): (Vec<&Lane>, Vec<&Lane>) =
             snapshot.lanes.iter().partition(|lane| lane.kind == LaneKind::Live);
@@ -78,7 +78,7 @@ impl TimeView {
         self.right = Some(self.right());
     }
 
-    /// What is known; none before the first look.
+    /// The picture; none before the first look.
     pub fn picture(&self) -> Option<&Timeline> {
         self.picture.as_ref()
     }
@@ -118,12 +118,12 @@ impl TimeView {
         Some((place, &level.regions[place]))
     }
 
-    /// To the line of this place.
+    /// Goes to the line at this place.
     pub(super) fn select_line(&mut self, place: usize) {
         self.line = self.picture.as_ref().and_then(|picture| picture.lines().nth(place));
     }
 
-    /// To the next region on the line, or the one before.
+    /// Goes to the next region on the line, or the one before.
     pub(super) fn step(&mut self, later: bool) {
         let Some((picture, line)) = self.picture.as_ref().zip(self.line()) else { return };
         let Some((place, region)) = self.region() else { return };
@@ -135,13 +135,13 @@ impl TimeView {
         };
         match next.map(|next| next.start) {
             Some(start) => self.look_at(start),
-            // The first one is not let go of either.
+            // The first region stays selected as well.
             None if !later => self.look_at(region.start),
             None => {}
         }
     }
 
-    /// To the oldest region on the line.
+    /// Goes to the oldest region on the line.
     pub(super) fn go_to_oldest(&mut self) {
         let level = self.picture.as_ref().zip(self.line()).and_then(|(p, line)| p.level(line));
         if let Some(start) = level.and_then(|level| level.regions.first()).map(|r| r.start) {
@@ -154,14 +154,14 @@ impl TimeView {
         &self.sought
     }
 
-    /// From now on this is looked for, from the newest region on.
+    /// Looks for this from now on, beginning at the newest region.
     pub(super) fn seek(&mut self, text: &str) {
         self.sought = text.to_owned();
         self.follow();
     }
 
-    /// To the newest region of one of these points that began before the one under the
-    /// cursor; after the oldest, to the newest of all. False if there is none.
+    /// Goes to the newest region of these points that began before the one under the cursor; after
+    /// the oldest, to the newest of all. False if there is none.
     pub(super) fn go_to_one_of(&mut self, points: &HashSet<u32>) -> bool {
         let Some(picture) = &self.picture else { return false };
         let before = match self.follows() {
@@ -182,7 +182,7 @@ impl TimeView {
         true
     }
 
-    /// To the region of a point that took longest by itself.
+    /// Goes to the region of a point with the most exclusive time.
     pub(super) fn go_to_slowest(&mut self, point: u32) {
         let Some(picture) = &self.picture else { return };
         let regions = picture.lines().flat_map(|line| picture.regions(line));
@@ -195,7 +195,7 @@ impl TimeView {
         }
     }
 
-    /// To the line of this place, and the region on it that is nearest to a moment.
+    /// Goes to the line at this place, and to its region nearest to a moment.
     pub(super) fn click(&mut self, place: usize, at: u64) {
         self.select_line(place);
         self.at = Some(at);
@@ -253,7 +253,7 @@ impl TimeView {
         }
     }
 
-    /// Holds the picture, the cursor at this moment, with the moment in view.
+    /// Holds the picture with the cursor at this moment, in view.
     fn look_at(&mut self, at: u64) {
         let Some(newest) = self.picture.as_ref().map(|picture| picture.taken) else { return };
         let (ticks, right) = (self.ticks(), self.right());
@@ -276,7 +276,7 @@ impl TimeView {
         self.picture.as_ref().map_or(1, |picture| picture.ticks(self.span_ns()))
     }
 
-    /// The first line that has anything in the part looked at.
+    /// The first line with a region in the visible part.
     fn first_line(&self) -> Option<Line> {
         let (picture, from) = (self.picture.as_ref()?, self.window(1).from);
         let is_seen = |line: &Line| {
@@ -286,12 +286,12 @@ impl TimeView {
     }
 }
 
-/// The greatest of 1, 2, 5, 10, ... that is no greater; at least 1.
+/// The greatest of 1, 2, 5, 10, ... up to a value; at least 1.
 fn step_below(value: u64) -> u64 {
     steps().take_while(|step| *step <= value).last().unwrap_or(1)
 }
 
-/// The least of 1, 2, 5, 10, ... that is no less.
+/// The least of 1, 2, 5, 10, ... from a value on.
 pub(super) fn step_above(value: u64) -> u64 {
     steps().find(|step| *step >= value).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! The call tree as lines, and what stands above it.
+//! The call tree as lines, and the lines above it.
 
 use ratatui::Frame as Canvas;
 use ratatui::layout::Rect;
@@ -6,26 +6,26 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::{CallTree, Source, Window};
-use crate::app::Common;
+use crate::common::Common;
 use crate::grid::{Column, Grid, Sorted, Table, table};
-use crate::look::{Look, chart};
 use crate::model::tree::{Direction, Node, Row};
+use crate::styles::{Styles, chart};
 use crate::text;
 use crate::units::{self, Scale};
 
 /// A share that has changed by this much since the baseline is coloured.
 const CHANGED: f64 = 0.05;
 
-/// Keys of the columns that are drawn here.
+/// Keys of columns that need their own drawing.
 pub(super) const TOTAL: &str = "total";
 const WAS: &str = "was";
 const BAR: &str = "bar";
 const CALLS: &str = "calls";
 const NAME: &str = "name";
 
-/// A frame, as its columns show it.
+/// The figures of a frame for its columns.
 pub(super) struct Cells {
-    /// Shares of all that is shown: with what is called inside, of its own, in the baseline.
+    /// Shares of all that is shown: inclusive, exclusive, and in the baseline.
     share: f64,
     own: f64,
     was: f64,
@@ -48,7 +48,7 @@ pub(super) static TABLE: Table<Cells, Scale> = table! {
     NAME, "   Name", 16, Text(|it, _| it.name.clone()).left(usize::MAX).stays(), "its name";
 };
 
-/// Whether a column says something.
+/// Whether a column has something to show.
 pub(super) fn offers(tree: &CallTree, key: &str) -> bool {
     match key {
         WAS => tree.was.is_some(),
@@ -102,15 +102,21 @@ fn cells(tree: &CallTree, id: u32, common: &Common) -> Cells {
 }
 
 /// Where the weights come from, and the titles of the columns or the frame under the cursor.
-pub(super) fn head(tree: &CallTree, canvas: &mut Canvas, body: Rect, common: &Common, look: &Look) {
+pub(super) fn head(
+    tree: &CallTree,
+    canvas: &mut Canvas,
+    body: Rect,
+    common: &Common,
+    styles: &Styles,
+) {
     let width = usize::from(body.width);
     let lines = [
-        Line::styled(told(tree, common), look.theme.process),
+        Line::styled(told(tree, common), styles.theme.process),
         match tree.is_flame {
-            true => Line::styled(selected(tree, common), look.theme.header),
+            true => Line::styled(selected(tree, common), styles.theme.header),
             false => {
-                let grid = fit(tree, width, look.glyphs.ellipsis).1;
-                grid.heading(Some(tree.table.0.sorted()), width, look)
+                let grid = fit(tree, width, styles.glyphs.ellipsis).1;
+                grid.heading(Some(tree.table.0.sorted()), width, styles)
             }
         },
     ];
@@ -176,7 +182,7 @@ pub(super) fn empty(
     canvas: &mut Canvas,
     area: Rect,
     common: &Common,
-    look: &Look,
+    styles: &Styles,
 ) {
     let text = match (tree.source, tree.window) {
         _ if common.filter.is_on() => " no region ends with a point that passes the filter",
@@ -184,19 +190,25 @@ pub(super) fn empty(
         (Source::Time, Window::All) => " no region has ended yet; v shows which are open",
         (Source::Time, _) => " nothing was measured in this window yet; H shows another",
     };
-    canvas.render_widget(Line::styled(text, look.theme.faint), area);
+    canvas.render_widget(Line::styled(text, styles.theme.faint), area);
 }
 
 /// The lines.
-pub(super) fn rows(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Common, look: &Look) {
-    let fit = fit(tree, area.width.into(), look.glyphs.ellipsis);
+pub(super) fn rows(
+    tree: &CallTree,
+    canvas: &mut Canvas,
+    area: Rect,
+    common: &Common,
+    styles: &Styles,
+) {
+    let fit = fit(tree, area.width.into(), styles.glyphs.ellipsis);
     let cursor = tree.node();
     for (area, row) in area.rows().zip(tree.rows.iter().skip(common.scroll.offset)) {
         let is_selected = cursor == Some(row.node);
         if is_selected {
-            canvas.buffer_mut().set_style(area, look.theme.selected);
+            canvas.buffer_mut().set_style(area, styles.theme.selected);
         }
-        canvas.render_widget(line(tree, row, is_selected, &fit, common, look), area);
+        canvas.render_widget(line(tree, row, is_selected, &fit, common, styles), area);
     }
 }
 
@@ -206,9 +218,9 @@ fn line(
     is_selected: bool,
     (columns, grid): &(Vec<&Column<Cells, Scale>>, Grid),
     common: &Common,
-    look: &Look,
+    styles: &Styles,
 ) -> Line<'static> {
-    let (theme, glyphs) = (&look.theme, &look.glyphs);
+    let (theme, glyphs) = (&styles.theme, &styles.glyphs);
     let node = tree.tree.node(row.node);
     let cells = cells(tree, row.node, common);
     let style = |style: Style| if is_selected { theme.selected } else { style };
@@ -226,10 +238,10 @@ fn line(
                 let before = text::cut(&format!("{cursor}{indent}{mark} "), slot.width, ' ');
                 let left = slot.width - text::width(&before);
                 spans.push(Span::styled(before, style(theme.faint)));
-                let name = text::cut_middle(&name(node, common, look), left, glyphs.ellipsis);
+                let name = text::cut_middle(&name(node, common, styles), left, glyphs.ellipsis);
                 (text::fit(&name, left, glyphs.ellipsis), theme.header)
             }
-            BAR => (bar(tree, cells.share, cells.own, look), theme.heat(cells.share)),
+            BAR => (bar(tree, cells.share, cells.own, styles), theme.heat(cells.share)),
             key => {
                 let style = match key {
                     TOTAL => theme.heat(cells.share),
@@ -248,22 +260,22 @@ fn line(
     Line::from(spans)
 }
 
-/// The share of a frame, the part of it that is its own solid.
-fn bar(tree: &CallTree, share: f64, own: f64, look: &Look) -> String {
-    let whole = chart::bar(share, 10, &look.glyphs);
+/// The share of a frame as a bar; its own part is solid.
+fn bar(tree: &CallTree, share: f64, own: f64, styles: &Styles) -> String {
+    let whole = chart::bar(share, 10, &styles.glyphs);
     if tree.direction == Direction::Callers {
         return whole;
     }
-    let solid = chart::bar(own, 10, &look.glyphs);
+    let solid = chart::bar(own, 10, &styles.glyphs);
     let light = text::width(&whole).saturating_sub(text::width(&solid));
-    solid + &look.glyphs.rest.to_string().repeat(light)
+    solid + &styles.glyphs.rest.to_string().repeat(light)
 }
 
 /// The name, with a mark for recursion.
-fn name(node: &Node, common: &Common, look: &Look) -> String {
+fn name(node: &Node, common: &Common, styles: &Styles) -> String {
     let name = super::name(node.frame, &common.model);
     match node.is_recursive {
-        true => format!("{name} {}", look.glyphs.recursive),
+        true => format!("{name} {}", styles.glyphs.recursive),
         false => name,
     }
 }

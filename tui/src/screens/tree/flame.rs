@@ -13,13 +13,13 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::CallTree;
-use crate::app::Common;
-use crate::look::Look;
+use crate::common::Common;
 use crate::model::tree::Tree;
+use crate::styles::Styles;
 use crate::text;
 use crate::units;
 
-/// Bars from this width on have a name.
+/// From this width on, bars have a name.
 const NAMED: u16 = 4;
 
 /// A node that is wide enough to be seen.
@@ -31,7 +31,7 @@ struct Bar {
     width: u16,
 }
 
-/// The bars of a tree, or of a node with what is around it, in so many columns.
+/// The bars of a tree, or of a node and its parents, within so many columns.
 fn bars(tree: &Tree, zoom: Option<u32>, width: u16) -> Vec<Bar> {
     let mut bars = Vec::new();
     let mut next = Vec::new();
@@ -78,7 +78,7 @@ impl CallTree {
         bars(&self.tree, self.tree.find(&self.zoom), width)
     }
 
-    /// Goes to the heaviest frame inside, or to the one around.
+    /// Goes to the heaviest child, or to the parent.
     pub(super) fn step_in(&mut self, levels: isize, common: &mut Common, now: Instant) {
         for _ in 0..levels.unsigned_abs().min(self.rows.len()) {
             let Some(node) = self.node() else { return };
@@ -94,7 +94,7 @@ impl CallTree {
     /// Goes to the next frame of the same level.
     pub(super) fn step_aside(&mut self, bars: isize, common: &mut Common, now: Instant) {
         let Some(node) = self.node() else { return };
-        // As wide as can be, so that no frame is left out.
+        // At the greatest width, so that no frame is left out.
         let mut level = self.bars(u16::MAX);
         let Some(own) = level.iter().find(|bar| bar.node == node).copied() else { return };
         level.retain(|bar| bar.level == own.level);
@@ -107,14 +107,20 @@ impl CallTree {
     }
 }
 
-/// The node in a column of a level, with bars in so many columns.
+/// The node in a column of a level, with bars of this total width.
 pub(super) fn at(tree: &CallTree, column: u16, level: usize, width: u16) -> Option<u32> {
     let hit = |bar: &&Bar| bar.level == level && (bar.left..bar.left + bar.width).contains(&column);
     tree.bars(width).iter().find(hit).map(|bar| bar.node)
 }
 
 /// The bars.
-pub(super) fn draw(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Common, look: &Look) {
+pub(super) fn draw(
+    tree: &CallTree,
+    canvas: &mut Canvas,
+    area: Rect,
+    common: &Common,
+    styles: &Styles,
+) {
     let cursor = tree.node();
     let all = tree.tree.total().max(1) as f64;
     for bar in tree.bars(area.width) {
@@ -125,22 +131,22 @@ pub(super) fn draw(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Co
         let node = tree.tree.node(bar.node);
         let name = super::name(node.frame, &common.model);
         let mut label = match node.is_recursive {
-            true => format!("{name} {}", look.glyphs.recursive),
+            true => format!("{name} {}", styles.glyphs.recursive),
             false => name.clone(),
         };
         label += &format!(" {} %", units::percent(node.inclusive as f64 / all));
         // A column between bars tells them apart.
         let width = bar.width.max(2) - 1;
         let area = Rect { x: area.x + bar.left, y: area.y + line as u16, width, height: 1 };
-        let style = match look.theme.point(&name) {
-            _ if cursor == Some(bar.node) => look.theme.selected,
-            Some(color) => Style::new().bg(color).fg(look.theme.letters),
-            None => look.theme.heading,
+        let style = match styles.theme.point(&name) {
+            _ if cursor == Some(bar.node) => styles.theme.selected,
+            Some(color) => Style::new().bg(color).fg(styles.theme.letters),
+            None => styles.theme.heading,
         };
         canvas.buffer_mut().set_style(area, style);
         let label = match bar.width < NAMED {
             true => String::new(),
-            false => text::fit(&label, width.into(), look.glyphs.ellipsis),
+            false => text::fit(&label, width.into(), styles.glyphs.ellipsis),
         };
         canvas.buffer_mut().set_stringn(area.x, area.y, label, width.into(), style);
     }

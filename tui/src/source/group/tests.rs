@@ -2,7 +2,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::*;
-use crate::model::{Calls, Figures, Filter, Model};
+use crate::filter::Filter;
+use crate::model::{Calls, Figures, Model};
 use crate::snapshot::Stats;
 use crate::source::synthetic::Synthetic;
 
@@ -92,8 +93,8 @@ impl Machines {
     }
 
     fn group(&self, sum: bool) -> Group {
-        let together = Together { members: Members::All(String::new()), sum };
-        Group::new(together, Box::new(self.clone())).unwrap()
+        let group = ProcessGroup { members: Selector::All(String::new()), sum };
+        Group::new(group, Box::new(self.clone())).unwrap()
     }
 }
 
@@ -122,8 +123,8 @@ impl Finder for Machines {
         Ok(Box::new(Distant { made, is_late, refuses, looking, summing, last: None }))
     }
 
-    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
-        Ok(Box::new(Group::new(together.clone(), Box::new(self.clone()))?))
+    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
+        Ok(Box::new(Group::new(group.clone(), Box::new(self.clone()))?))
     }
 }
 
@@ -391,7 +392,7 @@ fn a_change_that_not_all_follow_says_how_many_did_not() {
     assert_eq!((state(&here), state(&far)), (PointState::Off, PointState::On));
 
     // What was switched in some is put back in them.
-    let mut session = crate::app::Session::new(Box::new(group), false);
+    let mut session = crate::session::Session::new(Box::new(group), false);
     assert!(session.switch(id, PointState::Off, true).is_err());
     assert_eq!(state(&here), PointState::On);
     drop(session);

@@ -22,8 +22,7 @@ use crate::snapshot::{
 use crate::source::place::locate;
 use crate::source::symbol::readable;
 
-/// What a copy of a segment says; `file_unix_ns` is when it was taken, if it does
-/// not say that.
+/// The snapshot of a copy of a segment; `file_unix_ns` is its time, if the copy does not say it.
 pub(in crate::source) fn of_copy(
     segment: Segment,
     facts: Facts,
@@ -31,7 +30,7 @@ pub(in crate::source) fn of_copy(
     file_unix_ns: u64,
 ) -> Snapshot {
     let mut reader = Reader::new(segment, facts.clone());
-    // A copy without a note was made by somebody who found what a process left.
+    // A copy without a note was made of a process's leftovers.
     let runs = note.is_some_and(|note| note.runs);
     let picture = reader.poll();
     let cells = Cells::default().convert(picture);
@@ -39,7 +38,7 @@ pub(in crate::source) fn of_copy(
     snapshot.records = records(&reader, &facts).collect();
     snapshot.taken_unix_ns = note.map_or(file_unix_ns, |note| note.taken_unix_ns);
     let rate = snapshot.clock.ticks_per_second;
-    // Of a process that is dead, up to the last thing that it is known to have done.
+    // For a dead process, up to its last known activity.
     let until =
         note.filter(|_| runs).map_or(0, |note| ticks_until(note.taken_monotonic_ns, &facts, rate));
     snapshot.elapsed_ticks = snapshot.records.iter().map(end).fold(until, u64::max);
@@ -70,15 +69,15 @@ pub(super) fn add_calls(snapshot: &mut Snapshot, reader: &Reader, facts: &Facts)
             let start = open.start.saturating_sub(facts.created_ticks);
             let so_far = snapshot.elapsed_ticks.saturating_sub(start);
             let on_cpu = match snapshot.clock.kind {
-                // It takes nothing out.
+                // This clock takes nothing out.
                 ClockKind::Wall if runs => Some(so_far),
                 ClockKind::Wall => None,
                 _ => own_cpu.and_then(|now| {
                     let ns = now.checked_sub(of_lane.cpu)?;
                     let now = (ns as f64 / 1e9 * snapshot.clock.ticks_per_second) as u64;
-                    // What the thread had been on the CPU at the begin, since the same moment.
+                    // The thread's CPU time at the begin, since the same moment.
                     let then = open.start.checked_sub(claimed)?.checked_sub(open.off)?;
-                    // The kernel brings a thread's time up to date a few times in 10 ms.
+                    // The kernel updates a thread's time a few times in 10 ms.
                     Some(now.saturating_sub(then).min(so_far))
                 }),
             };
@@ -101,32 +100,32 @@ pub(super) fn add_calls(snapshot: &mut Snapshot, reader: &Reader, facts: &Facts)
     snapshot.edges.sort_unstable_by_key(Edge::key);
 }
 
-/// To begin a region is something that a dead process is known to have done, too.
+/// The begin of a region is a known activity of a dead process, too.
 pub(super) fn until_last_begin(snapshot: &mut Snapshot) {
     let begins = snapshot.lanes.iter().flat_map(|lane| &lane.open).map(|open| open.start);
     snapshot.elapsed_ticks = begins.fold(snapshot.elapsed_ticks, u64::max);
 }
 
-/// What the rings hold, lane by lane.
+/// The rings' records, lane by lane.
 pub(super) fn records(reader: &Reader, facts: &Facts) -> impl Iterator<Item = Record> + use<> {
     let created = facts.created_ticks;
     reader.records().into_iter().map(move |(lane, record)| convert_record(lane, &record, created))
 }
 
-/// Ticks from when the segment was created to a moment of CLOCK_MONOTONIC_RAW.
+/// Ticks from the segment's creation to a moment of CLOCK_MONOTONIC_RAW.
 pub(super) fn ticks_until(monotonic_ns: u64, facts: &Facts, ticks_per_second: f64) -> u64 {
     let ns = monotonic_ns.saturating_sub(facts.created_monotonic_ns);
     (ns as f64 / 1e9 * ticks_per_second) as u64
 }
 
-/// No reset is later than the snapshot, whatever time a viewer left.
+/// Limits resets to the snapshot's moment, whatever time a viewer wrote.
 pub(super) fn bound_resets(snapshot: &mut Snapshot) {
     for point in &mut snapshot.points {
         point.since_ticks = point.since_ticks.map(|since| since.min(snapshot.elapsed_ticks));
     }
 }
 
-/// A record of a ring, with the ticks at which the segment was created taken off.
+/// Converts a record of a ring; ticks count from the segment's creation.
 pub(super) fn convert_record(lane: u32, record: &ring::Record, created: u64) -> Record {
     Record {
         lane,
@@ -144,7 +143,7 @@ pub(super) fn end(record: &Record) -> u64 {
     record.start.saturating_add(record.span)
 }
 
-/// Gives points the names that people know them by. A name is read once.
+/// Gives points their readable names. Each name is translated once.
 pub(super) fn show_names(known: &mut Vec<(String, Option<String>)>, points: &mut [Point]) {
     known.resize_with(points.len(), Default::default);
     let mut new = Vec::new();
@@ -165,26 +164,24 @@ pub(super) fn show_names(known: &mut Vec<(String, Option<String>)>, points: &mut
     }
 }
 
-/// The cells as a snapshot has them. One that has not changed is that of the
-/// snapshot before.
+/// The cells of a snapshot. An unchanged cell is shared with the snapshot before.
 #[derive(Default)]
 pub(super) struct Cells {
-    /// By their places in the picture, where a cell keeps its own: as it is, and
-    /// as it was before that. Whoever looked at that one has most likely done so,
-    /// and its memory serves for the next.
+    /// The last two versions of each cell, by its place in the picture, which stays. Readers of the
+    /// older version are most likely done, so its memory serves for the next.
     converted: Vec<[Arc<Cell>; 2]>,
     /// The places, by point and lane.
     order: Vec<usize>,
 }
 
 impl Cells {
-    /// Those that have any figures.
+    /// Converts the cells that have figures.
     pub(super) fn convert(&mut self, picture: &Picture) -> Vec<Arc<Cell>> {
         let known = self.converted.len();
         self.converted.resize_with(picture.cells.len(), Default::default);
         let changed = || picture.cells.iter().zip(&self.converted);
         let changed = changed().filter(|(reading, _)| reading.changed == picture.poll);
-        // Asked for one after the other, and not waited for one by one.
+        // Touch all changed cells first, so that cache misses overlap.
         black_box(changed.fold(0, |sum, (_, [_, old])| sum ^ old.point ^ old.lane));
         for (reading, cell) in picture.cells.iter().zip(&mut self.converted) {
             if reading.changed == picture.poll {
@@ -208,14 +205,14 @@ impl Cells {
     }
 }
 
-/// Makes a cell say what a reading does.
+/// Fills a cell from a reading.
 pub(super) fn fill(cell: &mut Cell, reading: &CellReading, picture: &Picture) {
     cell.point = reading.point;
     cell.lane = reading.lane;
     cell.stats = stats(&reading.live);
     cell.retired = stats(&reading.retired);
     cell.histogram.clear();
-    // Pushed from within, which is several times as fast as asking for the next.
+    // `for_each` is several times as fast as calling `next`.
     reading.histogram.iter().for_each(|BucketCount { low, width, count }| {
         cell.histogram.push(Bucket { low, width, count });
     });
@@ -224,7 +221,7 @@ pub(super) fn fill(cell: &mut Cell, reading: &CellReading, picture: &Picture) {
     cell.variants.extend(parts.filter_map(|part| variant(part, picture)));
 }
 
-/// What a variant has measured; none if it has not.
+/// The measurements of a variant; none without any.
 pub(super) fn variant(part: &CellReading, picture: &Picture) -> Option<Variant> {
     let (sums, amounts) = part.all_owners();
     let place = picture.points.binary_search_by_key(&part.point, |point| point.id).ok()?;
@@ -255,8 +252,7 @@ pub(super) fn state_of(picture: &Picture, dead: bool) -> ProcessState {
     }
 }
 
-/// A picture as a snapshot with these cells, but for the records and the time
-/// elapsed.
+/// Makes a snapshot of a picture and these cells, without records and elapsed time.
 pub(super) fn convert(
     picture: &Picture,
     cells: Vec<Arc<Cell>>,

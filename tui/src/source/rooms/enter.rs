@@ -1,5 +1,5 @@
-//! Takes the place of a process's user: in its namespaces, under its root, with its ids and
-//! without any capability.
+//! Turns this process into one of another process's user: in its namespaces, under its root, with
+//! its ids and without any capability.
 
 use std::ffi::CString;
 use std::fs;
@@ -9,13 +9,12 @@ use std::os::unix::fs::MetadataExt;
 
 use anyhow::{Context as _, Result, anyhow};
 
-use super::Files;
+use crate::source::residents::Files;
 
-/// Turns this process into one of the same user and in the same place as another one, for good.
-/// This must be the only thread. To enter a pid namespace, a child goes on and this process waits
-/// for it.
+/// Enters the user and the place of another process for good. This must be the only thread. To
+/// enter a pid namespace, a child goes on and this process waits for it.
 ///
-/// The kernel asks for the right to trace that process. Descriptors that were opened before stay
+/// The kernel requires the right to trace that process. Descriptors that are open already stay
 /// open.
 ///
 /// # Errors
@@ -59,8 +58,8 @@ pub fn enter(pid: u32) -> Result<()> {
     check(unsafe { libc::setresuid(user, user, user) }, "take its user")?;
     drop_capabilities()?;
     if is_child {
-        // Its end is that of its input. Only one who waits for it can be ended alone.
-        // SAFETY: as above; after the change of user, which would undo it.
+        // It ends with its input. A signal must not end its waiting parent alone.
+        // SAFETY: as above. It comes after the change of user, which would undo it.
         let result = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
         check(result, "end with its parent")?;
     }
@@ -75,7 +74,7 @@ fn check(result: libc::c_int, what: &str) -> Result<()> {
     Err(anyhow!("expected the right to {what}, found: {error}; root has it"))
 }
 
-/// Where its root is; none where that is this process's.
+/// Opens its root; none where this process has the same root.
 fn root_of(pid: u32) -> Result<Option<OwnedFd>> {
     if Files::of("self").is_some_and(|own| Files::of(&pid.to_string()) == Some(own)) {
         return Ok(None);
@@ -104,7 +103,7 @@ fn join(process: &OwnedFd, spaces: libc::c_int, what: &str) -> Result<()> {
     check(unsafe { libc::setns(process.as_raw_fd(), spaces) }, what)
 }
 
-/// Its effective user and group, as this process's user namespace knows them.
+/// Its effective user and group, in terms of this process's user namespace.
 fn ids_of(pid: u32) -> Result<[u32; 2]> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))
         .with_context(|| format!("process {pid} has ended meanwhile"))?;
@@ -118,7 +117,7 @@ fn ids_of(pid: u32) -> Result<[u32; 2]> {
     }
 }
 
-/// Goes on in a child, which is in the pid namespace that was joined.
+/// Goes on in a child, which lives in the joined pid namespace.
 fn continue_in_child() -> Result<()> {
     // SAFETY: the process has one thread, so its child is as whole as it is.
     let child = unsafe { libc::fork() };
@@ -135,7 +134,7 @@ fn continue_in_child() -> Result<()> {
     unsafe { libc::_exit(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 1 }) }
 }
 
-/// Leaves a user with the id 0 no more rights than the files give.
+/// Drops all capabilities, so that even user 0 has only the rights that files give.
 fn drop_capabilities() -> Result<()> {
     /// The third version of the interface: 64 capabilities.
     const VERSION: u32 = 0x2008_0522;

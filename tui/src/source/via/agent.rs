@@ -13,33 +13,37 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 
+use super::copy;
 use super::way::Way;
 use super::wire::{self, Answer, Ask, Reply, Request};
-use super::{PATIENCE, copy};
 use crate::source::Refusal;
 use crate::text::clean;
 
-/// How long a command may take until the agent answers: somebody may have to type a password.
+/// The time an answer may take before the screen goes on without it.
+pub(super) const PATIENCE: Duration = Duration::from_millis(100);
+/// A picture is late after this time.
+pub(super) const SILENT: Duration = Duration::from_secs(3);
+/// The time a command may take until the agent answers: somebody may have to type a password.
 pub(super) const TO_OPEN: Duration = Duration::from_secs(120);
-/// Between two looks whether that is still waited for.
+/// Time between two checks whether somebody still waits.
 const LOOK: Duration = Duration::from_millis(10);
-/// Replies that nobody has looked at yet; the agent waits with more.
+/// Unread replies that are held; the agent waits beyond that.
 const UNREAD: usize = 2;
-/// Bytes of a line of complaint that are kept.
+/// Bytes that are kept of a line on standard error.
 const LINE: u64 = 4096;
-/// How long its last words may take, which a child of its may keep from ending.
+/// The time to wait for its last words; a child of the command may hold standard error open.
 const TO_BE_SAID: Duration = Duration::from_millis(500);
-/// How long a command may take to end when nobody needs it, and then when it is told to.
+/// The time a command may take to end after a goodbye, and again after a signal.
 const TO_END: Duration = Duration::from_secs(1);
-/// How long the screen waits for a command that nobody needs any more.
+/// The time the screen waits for such a command.
 const TO_SAY_GOODBYE: Duration = Duration::from_millis(300);
 
-/// An agent that is being started is waited for as long as this is not set.
+/// A flag that ends the wait for an agent that is being started.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waiting(Arc<AtomicBool>);
 
 impl Waiting {
-    /// Ends it.
+    /// Ends the wait.
     pub(super) fn give_up(&self) {
         // Relaxed: the flag alone is the message.
         self.0.store(true, Ordering::Relaxed);
@@ -53,25 +57,25 @@ impl Waiting {
 /// A running agent.
 pub(super) struct Agent {
     pub(super) child: Child,
-    /// Whether this program was to go along.
+    /// Whether this program is sent along.
     pub(super) copies: bool,
-    /// None once it was said goodbye to.
+    /// None after the goodbye.
     pub(super) requests: Option<ChildStdin>,
     pub(super) replies: Receiver<Result<(Reply, Vec<u8>)>>,
     /// Numbers of the requests whose answers somebody will ask for.
     pub(super) asked: HashSet<u32>,
-    /// Answers to those that came while another one was waited for.
+    /// Answers that came while another one was waited for.
     pub(super) early: VecDeque<(Reply, Vec<u8>)>,
-    /// When it spoke last.
+    /// When the last reply came.
     pub(super) heard: Instant,
-    /// Since when an answer is owed and none has come; none while nothing is owed.
+    /// Since when an answer is due; none while none is due.
     pub(super) silent_since: Option<Instant>,
-    /// It may not have read all requests: when it ends, the line is cut without a goodbye, and
-    /// the agent puts back what was switched.
+    /// It may not have read all requests. Then the line is cut without a goodbye, and the agent
+    /// puts back what was switched.
     pub(super) is_cut: bool,
     /// The last line that the command wrote to its standard error.
     pub(super) said: Arc<Mutex<String>>,
-    /// Disconnected once all of that was read.
+    /// Disconnected when standard error has been read to its end.
     pub(super) all_said: Receiver<()>,
     /// Number of the next request.
     pub(super) next: u32,
@@ -82,13 +86,13 @@ pub(super) enum Heard {
     Nothing,
     /// An answer that somebody will take.
     Answer,
-    /// What nobody asked for, or waits for any more.
+    /// A reply that nobody waits for.
     Other,
 }
 
 impl Agent {
-    /// Starts an agent, and makes sure that it speaks as this program does. Where the screen may
-    /// be shown, the command may not ask for a password.
+    /// Starts an agent and checks that its version fits. While the screen may be shown, the command
+    /// may not ask for a password.
     pub(super) fn open(way: &Way, keep: bool, may_ask: bool, waiting: &Waiting) -> Result<Self> {
         let via = way.name.as_str();
         let mut command = way.command().with_context(|| via.to_owned())?;
@@ -164,7 +168,7 @@ impl Agent {
         if let Err(error) = copied {
             return Err(line.why_not(via, &error));
         }
-        // Where nobody reads it, what was written instead of an answer tells why.
+        // If the command wrote something else than an answer, that says why.
         let asked = line.next;
         let _ = line.ask(Ask::Hello { keep });
         line.asked.insert(asked);
@@ -194,7 +198,7 @@ impl Agent {
         }
     }
 
-    /// Why no agent answers, in words for the user.
+    /// Says in words for the user why no agent answers.
     pub(super) fn why_not(&mut self, via: &str, error: &anyhow::Error) -> anyhow::Error {
         let code = self.end().and_then(|status| status.code());
         let said = self.said();
@@ -217,7 +221,7 @@ impl Agent {
         }
     }
 
-    /// What the command complained about last.
+    /// The last line that the command wrote to standard error.
     pub(super) fn said(&self) -> String {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         match said.trim() {
@@ -226,7 +230,7 @@ impl Agent {
         }
     }
 
-    /// Asks for what nobody waits for.
+    /// Sends a request whose answer nobody will take.
     pub(super) fn send(&mut self, ask: Ask) -> Result<u32> {
         let number = self.next;
         self.next += 1;
@@ -239,20 +243,20 @@ impl Agent {
         Ok(number)
     }
 
-    /// Asks for what somebody will take.
+    /// Sends a request whose answer somebody will take.
     pub(super) fn ask(&mut self, ask: Ask) -> Result<u32> {
         let number = self.send(ask)?;
         self.asked.insert(number);
         Ok(number)
     }
 
-    /// Nobody will take the answer to this request.
+    /// Drops the answer to this request.
     pub(super) fn forget(&mut self, number: u32) {
         self.asked.remove(&number);
         self.early.retain(|(reply, _)| reply.number != number);
     }
 
-    /// The answer to a request; none if the line gives no answer for so long.
+    /// Waits for the answer to a request; none if it does not come in time.
     pub(super) fn wait(
         &mut self,
         number: u32,
@@ -268,7 +272,7 @@ impl Agent {
             let left = until.saturating_duration_since(Instant::now());
             let left = left.min(patience.saturating_sub(silent));
             match self.hear(left)? {
-                // One that floods the line with what nobody asked for gets nobody to wait.
+                // An agent that floods the line with unasked replies is not waited for.
                 Heard::Nothing => return Ok(None),
                 Heard::Other if left.is_zero() => return Ok(None),
                 Heard::Other | Heard::Answer => {}
@@ -276,7 +280,7 @@ impl Agent {
         }
     }
 
-    /// Takes one reply in, if it comes in time.
+    /// Takes one reply, if it comes in time.
     pub(super) fn hear(&mut self, patience: Duration) -> Result<Heard> {
         let (reply, rest) = match self.replies.recv_timeout(patience) {
             Ok(reply) => reply?,
@@ -293,7 +297,7 @@ impl Agent {
         Ok(Heard::Answer)
     }
 
-    /// Whether it owes an answer for so long that nobody should wait for it.
+    /// Whether an answer has been due for so long that nobody should wait.
     pub(super) fn is_late(&mut self) -> Result<bool> {
         for _ in 0..=UNREAD {
             if matches!(self.hear(Duration::ZERO)?, Heard::Nothing) {
@@ -303,12 +307,12 @@ impl Agent {
         Ok(self.silent_since.is_some_and(|since| since.elapsed() >= PATIENCE))
     }
 
-    /// Ends the command: by itself, or if it does not, by a signal. One that is stopped puts
-    /// back what was switched when it goes on, and is not waited for.
+    /// Ends the command: it may end by itself, else a signal ends it. A stopped command is not
+    /// waited for; it puts back what was switched when it goes on.
     pub(super) fn end(&mut self) -> Option<ExitStatus> {
         self.requests = None;
         if let Some(status) = self.wait_for_end(TO_END) {
-            // What it complained about last may still be on its way.
+            // Its last words may still be on their way.
             let _ = self.all_said.recv_timeout(TO_BE_SAID);
             return Some(status);
         }
@@ -336,7 +340,7 @@ impl Agent {
         unsafe { libc::kill(self.id(), libc::SIGTERM) };
     }
 
-    /// Ends the command with what its shell has started, where no agent is known to be among that.
+    /// Ends the command and its shell's children, where no agent is known to be among them.
     fn terminate_all(&self) {
         let id = self.id();
         let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
@@ -366,7 +370,7 @@ impl Drop for Agent {
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
         }
-        // Nobody waits for one that is late: it hears of its end when it goes on.
+        // A late agent is not waited for: it finds the end of its input when it goes on.
         if self.is_cut || !is_late {
             self.terminate();
         }
@@ -391,20 +395,20 @@ pub(super) fn bring(to: &mut ChildStdin, heard: &Receiver<Result<Option<String>>
     Ok(())
 }
 
-/// Whether a complaint is that there is no pfp-top, as `sudo`, `docker` and `kubectl` have it,
-/// whose exit status need not tell.
+/// Whether a line on standard error says that there is no pfp-top, in the words of `sudo`, `docker`
+/// and `kubectl`, whose exit status may not say it.
 pub(super) fn says_missing(said: &str) -> bool {
     said.contains("pfp-top") && (said.contains("not found") || said.contains("No such file"))
 }
 
 pub(super) fn keep_last_line(errors: impl Read, said: &Mutex<String>) {
-    // However long a line is.
+    // Lines may have any length.
     let mut errors = BufReader::new(errors);
     let mut line = Vec::new();
     while let Ok(1..) = errors.by_ref().take(LINE).read_until(b'\n', &mut line) {
         let text = String::from_utf8_lossy(&line);
         let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-        // Some say in a last line with which status that ended.
+        // Some commands print the exit status as their last line.
         if !text.trim().is_empty() && !says_missing(&said) {
             *said = text.into_owned();
         }

@@ -1,8 +1,8 @@
-//! Takes this program along to a place that has none, or another version.
+//! Sends this program to a place that has none, or another version.
 //!
-//! A shell there is given a script, tells what machine it is on, and gets the program, which it
-//! keeps in a file of nobody else's, opens, removes, and becomes. So nothing stays behind, however
-//! the line ends.
+//! A shell there gets a script, reports its kind of machine, and gets the program. It keeps the
+//! program in a private file, opens it, removes it, and executes it. So nothing stays behind,
+//! however the line ends.
 
 use std::fs;
 use std::io::{BufRead, Read as _, Write};
@@ -14,17 +14,17 @@ use object::{Endianness, pod};
 
 use super::way::THIS;
 
-/// What lines of the script begin with.
+/// The begin of lines that the script prints.
 const SAYS: &str = "pfp-top-copy ";
 /// The last of them.
 const DONE: &str = "done";
 /// Bytes that may stand before a line of the script.
 const NOISE: u64 = 64 << 10;
 
-/// This program, as far as it is needed to run.
+/// This program without what is not needed to run.
 pub(super) struct Program {
     bytes: Vec<u8>,
-    /// The version of the C library that it needs at least; none where it has one in itself.
+    /// The least version of the C library that it needs; none if it is linked statically.
     libc: Option<[u32; 2]>,
 }
 
@@ -50,11 +50,11 @@ impl Program {
         )
     }
 
-    /// Sends the program once it is known that it runs there.
+    /// Sends the program if it can run there.
     ///
     /// # Errors
     ///
-    /// If it would not run there: why. If the line breaks.
+    /// If it cannot run there, or the line breaks.
     pub(super) fn send(&self, there: &str, to: &mut impl Write) -> Result<()> {
         let mut words = there.split_ascii_whitespace();
         let (system, machine) =
@@ -81,11 +81,11 @@ impl Program {
     }
 }
 
-/// What the script says next; none once it is done.
+/// The next line of the script; none once it is done.
 ///
 /// # Errors
 ///
-/// If it says nothing, with what was said in its place.
+/// If it says nothing; the error has what came instead.
 pub(super) fn hear(input: &mut impl BufRead) -> Result<Option<String>> {
     let mut input = input.take(NOISE);
     let mut line = Vec::new();
@@ -104,7 +104,7 @@ pub(super) fn hear(input: &mut impl BufRead) -> Result<Option<String>> {
     bail!("expected a shell, found other data")
 }
 
-/// Leaves out what is not loaded: what debuggers read is three quarters of an executable.
+/// Leaves out what is not loaded: three quarters of an executable are for debuggers.
 fn trim(bytes: &mut Vec<u8>) -> object::Result<()> {
     let header = FileHeader64::<Endianness>::parse(bytes.as_slice())?;
     let endian = header.endian()?;
@@ -114,7 +114,7 @@ fn trim(bytes: &mut Vec<u8>) -> object::Result<()> {
     });
     let end = ends.max().unwrap_or(0).max(size_of::<FileHeader64<Endianness>>() as u64);
     bytes.truncate(usize::try_from(end).unwrap_or(usize::MAX));
-    // There are no sections any more.
+    // No sections are left.
     let Ok((header, _)) = pod::from_bytes_mut::<FileHeader64<Endianness>>(bytes) else {
         return Ok(());
     };

@@ -6,17 +6,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 
-use super::SILENT;
-use super::agent::{Agent, Waiting};
+use super::agent::{Agent, SILENT, Waiting};
 use super::way::Way;
 use super::wire::{Answer, Ask};
 
-/// How long it may take to tell a command to end that is being started.
+/// The time to end a command that is being started.
 const TO_GIVE_UP: Duration = Duration::from_millis(100);
 /// Time between two tries to open a line again.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// An agent that is being started in the background. Dropping it ends that.
+/// An agent that is being started in the background. Dropping this gives it up.
 pub(super) struct Opening {
     opened: Receiver<Result<Agent>>,
     waiting: Waiting,
@@ -31,7 +30,7 @@ impl Opening {
         Self { opened, waiting }
     }
 
-    /// The agent, or why there is none, if either comes in time.
+    /// Waits for the agent, or the reason why there is none.
     pub(super) fn wait(&self, patience: Duration) -> Option<Result<Agent>> {
         self.opened.recv_timeout(patience).ok()
     }
@@ -44,7 +43,7 @@ impl Opening {
 impl Drop for Opening {
     fn drop(&mut self) {
         self.give_up();
-        // What was started is not to outlive this program.
+        // The command must not outlive this program.
         self.wait(TO_GIVE_UP);
     }
 }
@@ -54,9 +53,9 @@ pub(super) struct Far {
     pub(super) way: Way,
     pub(super) keep: bool,
     pub(super) state: State,
-    /// How often it was opened.
+    /// Number of times it was opened.
     pub(super) opened: u32,
-    /// While it is not up, when it spoke last, or was to be opened first.
+    /// While it is down: when it spoke last, or was first opened.
     pub(super) down_since: Instant,
     /// Number of the next source.
     pub(super) next: u32,
@@ -64,7 +63,7 @@ pub(super) struct Far {
 
 pub(super) enum State {
     Up(Agent),
-    /// It is being opened, again if there is a reason for that.
+    /// It is being opened; with a reason, it is being opened again.
     Opening(Opening, Option<String>),
     Lost {
         why: String,
@@ -73,7 +72,7 @@ pub(super) enum State {
 }
 
 impl Far {
-    /// The line by an agent; where there is none, another one is started after a while.
+    /// The line of an agent; without an agent, another one is started after a while.
     pub(super) fn of(way: Way, keep: bool, agent: Result<Agent>) -> Self {
         let (state, opened) = match agent {
             Ok(agent) => (State::Up(agent), 1),
@@ -85,7 +84,7 @@ impl Far {
         Self { way, keep, state, opened, down_since: Instant::now(), next: 0 }
     }
 
-    /// The line by an agent that is being started.
+    /// The line of an agent that is being started.
     pub(super) fn opening(way: Way, keep: bool) -> Self {
         let state = State::Opening(Opening::start(&way, keep, false), None);
         Self { way, keep, state, opened: 0, down_since: Instant::now(), next: 0 }
@@ -132,7 +131,7 @@ impl Far {
         self.state = State::Lost { why: why.to_owned(), until: Instant::now() + AGAIN };
     }
 
-    /// Does something with the line, which is lost if that fails.
+    /// Does something with the line; the line is lost if that fails.
     pub(super) fn with<T>(&mut self, work: impl FnOnce(&mut Agent) -> Result<T>) -> Result<T> {
         let line = self.line()?;
         let error = match work(line) {
@@ -148,14 +147,14 @@ impl Far {
         bail!("{why}; trying again")
     }
 
-    /// Asks, and waits for no answer.
+    /// Sends a request without waiting for the answer.
     pub(super) fn ask(&mut self, ask: Ask) -> Result<Asked> {
         let number = self.with(|line| line.ask(ask))?;
         Ok(Asked { number, opened: self.opened, since: Instant::now() })
     }
 
-    /// The answer to what was asked; none if the line gives no answer for so long. A line that
-    /// is late is not lost.
+    /// Waits for the answer to a request; none if it does not come in time. A late line is not
+    /// lost.
     pub(super) fn answer(
         &mut self,
         asked: Asked,
@@ -173,7 +172,7 @@ impl Far {
         }
     }
 
-    /// Why there is no answer to what was asked.
+    /// Why there is no answer to a request.
     pub(super) fn silence(&self, asked: Asked) -> anyhow::Error {
         let silent = asked.since.elapsed().as_secs();
         anyhow!("{}: expected an answer, found none for {silent} s", self.way.name)
@@ -191,7 +190,7 @@ impl Far {
         self.with(Agent::is_late).unwrap_or(true)
     }
 
-    /// Since when it has nothing new, and why if that is known; none while all is well.
+    /// Since when it has nothing new, and why, if known; none while all is well.
     pub(super) fn bad(&mut self) -> Option<(Instant, Option<String>)> {
         self.is_late();
         let name = format!("{}: ", self.way.name);
@@ -201,13 +200,13 @@ impl Far {
             State::Opening(_, found) => (self.down_since, found.as_ref().map(why)),
             State::Lost { why: found, .. } => (self.down_since, Some(why(found))),
         };
-        // A room whose last process has just ended is none a moment later.
+        // A room disappears a moment after its last process has ended.
         let is_certain = why.is_some() && !self.way.is_here();
         (is_certain || since.elapsed() >= SILENT).then_some((since, why))
     }
 }
 
-/// A request that is to be answered.
+/// A pending request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     pub(super) number: u32,

@@ -1,14 +1,12 @@
 //! Several places as one.
 //!
-//! Processes are called by their places, as `worker@node1`. Each machine's clock ticks at its own
-//! rate, so all ticks are made nanoseconds, and any processes can stand beside each other.
+//! Processes are called by their places, as `worker@node1`.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,16 +14,15 @@ use anyhow::{Result, anyhow};
 
 use super::agent::{Agent, TO_OPEN};
 use super::far::{Far, Opening};
-use super::{Route, Via, Way};
-use crate::snapshot::{Cell, Drained, Record, Snapshot, Stats, Summed};
+use super::finder::Via;
+use super::way::{Route, Way};
 use crate::source::group::Group;
 use crate::source::{
-    BadPlace, Candidate, Discovery, Finder, Refusal, Refused, Source, Together, guarded,
+    BadPlace, Candidate, Discovery, Finder, ProcessGroup, Refusal, Refused, Source, guarded,
 };
 
 /// Time between two looks for processes at a place.
 const LOOK: Duration = Duration::from_secs(2);
-const PER_SECOND: f64 = 1e9;
 
 /// The finder of the processes of several places.
 #[derive(Clone)]
@@ -33,14 +30,14 @@ pub(in crate::source) struct Places(Rc<RefCell<Vec<Place>>>);
 
 struct Place {
     via: Via,
-    /// What was found there last, and when.
+    /// The last result, and when it came.
     found: Discovery,
     looked: Option<Instant>,
 }
 
 impl Places {
-    /// Starts an agent by each command. Places that cannot be reached are tried again; those that
-    /// are late are tried again without a terminal, which a screen may have by then.
+    /// Starts an agent by each command. Unreachable places are tried again; late places are tried
+    /// again without a terminal, which a screen may have by then.
     ///
     /// # Errors
     ///
@@ -69,8 +66,8 @@ impl Places {
     }
 }
 
-/// Starts an agent for each way, and waits for them; none for those that are late. As long as a
-/// command asks for a password, which hides what is typed, all have time.
+/// Starts an agent for each way, and waits for them; none for late ones. While a command asks for a
+/// password, which hides typed text, all have time.
 fn open_in_time(ways: &[Way], keep: bool, in_time: Duration) -> Vec<Option<Result<Agent>>> {
     let had_echo = has_echo();
     let start = Instant::now();
@@ -102,13 +99,12 @@ fn has_echo() -> bool {
 }
 
 impl Place {
-    /// Whether it is to be looked for processes, now or since the answer is to come.
+    /// Whether a look for processes is due or pending.
     fn is_due(&self) -> bool {
         self.looked.is_none_or(|looked| looked.elapsed() >= LOOK)
     }
 
-    /// Looks for processes, unless that was done a moment ago. An answer that is late is taken
-    /// by a later look.
+    /// Looks for processes, unless that was done a moment ago. A later look takes a late answer.
     fn look(&mut self) {
         if !self.is_due() {
             return;
@@ -126,7 +122,7 @@ impl Place {
         }
     }
 
-    /// Says why nothing new was found. What was found before may be there again.
+    /// Notes why nothing new was found. Processes found before may be there again.
     fn refuse(&mut self, why: String) {
         self.found.refused = vec![Refused { pid: None, why: Refusal::NoTarget(why) }];
     }
@@ -139,7 +135,7 @@ impl Finder for Places {
             Discovery { via: Some(format!("{} places", places.len())), ..Discovery::default() };
         let mut nothing = Vec::new();
         for place in places.iter_mut().filter(|place| place.is_due()) {
-            // One that cannot be asked says so when it is looked at.
+            // A place that cannot be asked says so when it is looked at.
             let _ = place.via.ask();
         }
         for place in places.iter_mut() {
@@ -177,14 +173,14 @@ impl Finder for Places {
         self.0.borrow().iter().filter_map(|place| place.via.bad_place()).collect()
     }
 
-    fn attach_together(&mut self, together: &Together) -> Result<Box<dyn Source>> {
-        Ok(guarded(Box::new(Group::new(together.clone(), Box::new(self.clone()))?)))
+    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
+        Ok(guarded(Box::new(Group::new(group.clone(), Box::new(self.clone()))?)))
     }
 }
 
-/// What places are called: each by the last word of its command that is no option, as `node1` of
-/// `ssh -p 22 node1`. Where several end alike, the words before go along by which they differ, as
-/// `n1.svc` of `ssh n1 sudo -u svc`; where none does, they are numbered.
+/// Names of places: the last word of each command that is no option, as `node1` of `ssh -p 22
+/// node1`. Where several are the same, the words before that differ are added, as in `n1.svc` for
+/// `ssh n1 sudo -u svc`; where none differ, they are numbered.
 fn names_of(commands: &[&str]) -> Vec<String> {
     let is_name = |word: &&str| !word.starts_with('-') && !word.contains('=');
     let words = |command: &str| -> Vec<String> {
@@ -205,107 +201,9 @@ fn names_of(commands: &[&str]) -> Vec<String> {
     names
 }
 
-/// How a process is called that is at a place.
-pub(super) fn at(name: &str, place: &str) -> String {
-    format!("{name}@{place}")
-}
-
-/// Makes ticks of one clock nanoseconds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Scale(f64);
-
-impl Scale {
-    /// Of a clock with so many ticks a second; one that has none stays as it is.
-    pub(super) fn of(ticks_per_second: f64) -> Self {
-        let scale = PER_SECOND / ticks_per_second;
-        Self(if scale.is_finite() && scale > 0.0 { scale } else { 1.0 })
-    }
-
-    /// All of a snapshot.
-    pub(super) fn snapshot(self, snapshot: &mut Snapshot) {
-        let clock = &mut snapshot.clock;
-        clock.ticks_per_second = PER_SECOND;
-        clock.reported_ticks_per_second = None;
-        clock.overhead_inside = self.ticks(clock.overhead_inside);
-        clock.overhead_pair = self.ticks(clock.overhead_pair);
-        snapshot.elapsed_ticks = self.ticks(snapshot.elapsed_ticks);
-        snapshot.ages.iter_mut().for_each(|age| *age = self.ticks(*age));
-        for point in &mut snapshot.points {
-            point.since_ticks = point.since_ticks.map(|ticks| self.ticks(ticks));
-        }
-        for open in snapshot.lanes.iter_mut().flat_map(|lane| &mut lane.open) {
-            open.start = self.ticks(open.start);
-            open.on_cpu = open.on_cpu.map(|ticks| self.ticks(ticks));
-        }
-        for edge in &mut snapshot.edges {
-            edge.exclusive = self.ticks(edge.exclusive);
-            edge.inclusive = self.ticks(edge.inclusive);
-        }
-        for cell in &mut snapshot.cells {
-            self.cell(Arc::make_mut(cell));
-        }
-        if let Some(summed) = &mut snapshot.summed {
-            let Summed { quantiles, open, .. } = Arc::make_mut(summed);
-            for ticks in quantiles.values_mut().flatten() {
-                *ticks = self.ticks(*ticks);
-            }
-            for (own, exclusive) in open.values_mut().flatten() {
-                *own = own.map(|ticks| ticks * self.0);
-                *exclusive = exclusive.map(|ticks| self.ticks(ticks));
-            }
-        }
-        self.records(&mut snapshot.records);
-    }
-
-    /// What rings brought.
-    pub(super) fn drained(self, lanes: &mut [Drained]) {
-        lanes.iter_mut().for_each(|lane| self.records(&mut lane.records));
-    }
-
-    pub(super) fn records(self, records: &mut [Record]) {
-        for record in records {
-            record.start = self.ticks(record.start);
-            record.span = self.ticks(record.span);
-            record.exclusive = self.ticks(record.exclusive);
-        }
-    }
-
-    fn cell(self, cell: &mut Cell) {
-        let of_variants = cell.variants.iter_mut().map(|variant| &mut variant.stats);
-        for stats in [&mut cell.stats, &mut cell.retired].into_iter().chain(of_variants) {
-            self.stats(stats);
-        }
-        for bucket in &mut cell.histogram {
-            let end = self.ticks(bucket.low.saturating_add(bucket.width));
-            bucket.low = self.ticks(bucket.low);
-            bucket.width = end.saturating_sub(bucket.low).max(1);
-        }
-    }
-
-    fn stats(self, stats: &mut Stats) {
-        let times = [
-            &mut stats.exclusive,
-            &mut stats.inclusive,
-            &mut stats.off_cpu,
-            &mut stats.min,
-            &mut stats.max,
-            &mut stats.last,
-        ];
-        times.into_iter().for_each(|ticks| *ticks = self.ticks(*ticks));
-        stats.squares = (stats.squares as f64 * self.0 * self.0) as u128;
-        stats.average *= self.0;
-    }
-
-    fn ticks(self, ticks: u64) -> u64 {
-        // What stands for none stays.
-        if ticks == u64::MAX { ticks } else { (ticks as f64 * self.0).round() as u64 }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::synthetic::Synthetic;
 
     #[test]
     fn places_are_called_by_their_commands() {
@@ -332,33 +230,5 @@ mod tests {
         ] {
             assert_eq!(names_of(commands), names);
         }
-    }
-
-    #[test]
-    fn seconds_stay_what_they_are_whatever_ticks() {
-        let before = Synthetic::new().poll().unwrap();
-        let mut after = before.clone();
-        let rate = before.clock.ticks_per_second;
-        Scale::of(rate).snapshot(&mut after);
-        let near = |one: f64, other: f64| (one - other).abs() <= 1e-6 * one.abs() + 2e-9;
-        assert!(near(before.elapsed_ticks as f64 / rate, after.elapsed_ticks as f64 / PER_SECOND));
-        for (old, new) in before.cells.iter().zip(&after.cells) {
-            for time in [|s: &Stats| s.exclusive, |s: &Stats| s.inclusive, |s: &Stats| s.max] {
-                let [old, new] = [(time(&old.stats), rate), (time(&new.stats), PER_SECOND)]
-                    .map(|(ticks, rate)| ticks as f64 / rate);
-                assert!(near(old, new), "{old} {new}");
-            }
-            assert_eq!(old.stats.count, new.stats.count);
-            let counts =
-                |cell: &Cell| cell.histogram.iter().map(|bucket| bucket.count).sum::<u64>();
-            assert_eq!(counts(old), counts(new));
-            let [old, new] = [(old, rate), (new, PER_SECOND)]
-                .map(|(cell, rate)| cell.stats.squares as f64 / rate / rate);
-            assert!((old - new).abs() <= 1e-6 * old, "{old} {new}");
-        }
-        let mut empty = Stats::default();
-        Scale::of(rate).stats(&mut empty);
-        assert_eq!(empty, Stats::default());
-        assert_eq!(Scale::of(0.0).ticks(7), 7);
     }
 }

@@ -1,4 +1,4 @@
-//! A process of another place, or several, as a source of pictures.
+//! A source of pictures of one or several processes at another place.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,41 +10,42 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use pfp_shm_layout::geometry::RING_SLOTS;
 
+use super::agent::{PATIENCE, SILENT};
 use super::far::{Asked, Far, State};
-use super::places::{self, Scale};
+use super::scale::Scale;
+use super::way::at;
 use super::wire::{Answer, Ask, Unpacker};
-use super::{PATIENCE, SILENT};
 use crate::files::json::{Overwrite, WriteError};
 use crate::snapshot::{Drained, Lane, Process, Record, Snapshot};
-use crate::source::{Change, Line, Looking, Source, Together};
+use crate::source::{Change, Line, Looking, ProcessGroup, Source};
 
-/// How long whoever has no screen waits for a picture that is not the first.
+/// The time a command waits for a picture that is not the first.
 const PATIENCE_OF_READERS: Duration = Duration::from_secs(2);
-/// How long a key waits for what it asked for, over a line that owes nothing else.
+/// The time a key waits for an answer, over a line without other pending answers.
 const MORE_PATIENCE: Duration = Duration::from_secs(1);
-/// How long a command waits, before there is a screen and for what takes long.
-const MOST_PATIENCE: Duration = Duration::from_secs(20);
-/// How much later than promised a request may reach the agent, as over a slow line.
+/// The time a command waits before there is a screen, and for slow answers.
+const MAX_PATIENCE: Duration = Duration::from_secs(20);
+/// The delay of a request that the agent tolerates, for slow lines.
 const FORGIVEN: Duration = Duration::from_secs(30);
 
-/// One process or several, as they are attached again when a line is lost.
+/// One process or several, to attach again when a line was lost.
 pub(super) enum What {
     One(String),
-    Several(Together),
+    Several(ProcessGroup),
 }
 
 /// A process of another place, or several.
 pub(super) struct Remote {
     pub(super) far: Rc<RefCell<Far>>,
-    /// What it is called beside others; none where it is the only place.
+    /// The name of its place; none where it is the only one.
     pub(super) place: Option<String>,
-    /// Whether its clock is another one than that of the places beside it.
+    /// Whether its clock differs from the other places' clocks.
     pub(super) is_elsewhere: bool,
     pub(super) unpacker: Unpacker,
     pub(super) looking: Looking,
-    /// What rings have brought, lane by lane.
+    /// Records of the rings, lane by lane.
     pub(super) rings: HashMap<u32, Ring>,
-    /// Where it is elsewhere, what its ticks are; none before the first picture.
+    /// For another clock: how its ticks are converted; none before the first picture.
     pub(super) scale: Option<Scale>,
     /// Polls since the last picture came.
     pub(super) missed: u32,
@@ -52,38 +53,38 @@ pub(super) struct Remote {
     pub(super) what: What,
     /// Which opening of the line it is attached by.
     pub(super) opened: u32,
-    /// The agent has yet to say whether it is attached.
+    /// The pending answer to attaching.
     pub(super) attaching: Option<Asked>,
-    /// The picture that is to come.
+    /// The pending picture.
     pub(super) asked: Option<Asked>,
-    /// The records that are to come.
+    /// The pending records.
     pub(super) asked_for_records: Option<Asked>,
-    /// Changes that were not waited for.
+    /// Pending changes.
     pub(super) acts: Vec<Asked>,
     /// The last picture.
     pub(super) last: Option<Snapshot>,
-    /// The next one is told from it.
+    /// Whether the next picture is a difference from it.
     pub(super) is_base: bool,
     /// When it came.
     pub(super) came: Instant,
-    /// When it was asked for: no picture is older.
+    /// When it was requested: the picture is no older.
     pub(super) pictured: Instant,
     pub(super) read_only: Option<String>,
     pub(super) has_died: bool,
 }
 
-/// What a ring has brought.
+/// Records of a ring.
 #[derive(Default)]
 pub(super) struct Ring {
-    /// The records that it had when it was looked at last, as they came.
+    /// Its records at the last look, as they came.
     records: Vec<Record>,
-    /// How many were ever written to it by then.
+    /// The number of records ever written by then.
     next: u64,
 }
 
 impl Ring {
     fn add(&mut self, drained: Drained) {
-        // What it had before has been overwritten.
+        // Its earlier records have been overwritten.
         if drained.lost > 0 || drained.from != self.next {
             self.records.clear();
         }
@@ -95,7 +96,7 @@ impl Ring {
 }
 
 impl Remote {
-    /// Attaches by the line as it is now, unless that was done, without waiting for it.
+    /// Attaches over the current line, unless that was done, without waiting for it.
     pub(super) fn attach(&mut self) -> Result<()> {
         let mut far = self.far.borrow_mut();
         far.line()?;
@@ -105,13 +106,13 @@ impl Remote {
         let source = self.id;
         let ask = match &self.what {
             What::One(segment_id) => Ask::Attach { source, segment_id: segment_id.clone() },
-            What::Several(together) => Ask::AttachTogether { source, together: together.clone() },
+            What::Several(group) => Ask::AttachGroup { source, group: group.clone() },
         };
         self.unpacker = Unpacker::new()?;
         self.attaching = Some(far.ask(ask)?);
         self.opened = far.opened;
         (self.asked, self.asked_for_records, self.is_base) = (None, None, false);
-        // Lanes of several processes may have other ids there now.
+        // Lanes of several processes may have new ids there now.
         self.rings.clear();
         let unanswered = std::mem::take(&mut self.acts);
         if !unanswered.is_empty() {
@@ -124,7 +125,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Whether it is attached, or the answer does not come in time.
+    /// Whether it is attached; false if the answer does not come in time.
     pub(super) fn is_attached(&mut self, patience: Duration) -> Result<bool> {
         let Some(asked) = self.attaching else { return Ok(true) };
         let mut far = self.far.borrow_mut();
@@ -132,7 +133,7 @@ impl Remote {
             Ok(None) => return Ok(false),
             Ok(Some((Answer::Attached { read_only }, _))) => self.read_only = read_only,
             other => {
-                // It is asked again.
+                // Ask again.
                 (self.attaching, self.opened) = (None, 0);
                 other?;
                 bail!("{}: expected to be attached, found another message", far.way.name);
@@ -144,17 +145,17 @@ impl Remote {
 
     pub(super) fn wait_until_attached(&mut self) -> Result<()> {
         let asked = self.attaching;
-        match (self.is_attached(MOST_PATIENCE)?, asked) {
+        match (self.is_attached(MAX_PATIENCE)?, asked) {
             (false, Some(asked)) => Err(self.far.borrow().silence(asked)),
             _ => Ok(()),
         }
     }
 
-    /// How long to wait for a picture.
+    /// The time to wait for a picture.
     pub(super) fn patience(&self) -> Duration {
         match (&self.last, self.looking.within) {
-            (None, None) => MOST_PATIENCE,
-            // No screen stands still meanwhile; once is enough, where a line is silent.
+            (None, None) => MAX_PATIENCE,
+            // No screen stands still meanwhile; once is enough with a silent line.
             (Some(_), None) if self.missed <= 1 => PATIENCE_OF_READERS,
             _ => PATIENCE,
         }
@@ -195,42 +196,40 @@ impl Remote {
         let mut sight = self.looking.sight.clone();
         if let Some(place) = &self.place {
             let process = self.last.as_ref().map(|last| &last.process);
-            let process = process.map(|process| Process {
-                name: places::at(&process.name, place),
-                ..process.clone()
-            });
+            let process = process
+                .map(|process| Process { name: at(&process.name, place), ..process.clone() });
             sight.filter = sight.filter.within(process.as_ref());
         }
         let ask = Ask::Picture { source: self.id, sight, within_s };
         Ok(*self.asked.insert(self.far.borrow_mut().ask(ask)?))
     }
 
-    /// A picture as it is shown: beside those of other places, if there are any.
+    /// Prepares a picture for display, beside other places' pictures if there are any.
     pub(super) fn shown(&mut self, mut snapshot: Snapshot) -> Snapshot {
         let Some(place) = &self.place else { return snapshot };
         if self.is_elsewhere {
-            // A rate that is refined later must not move what was measured before.
+            // A later, refined rate must not move earlier measurements.
             let rate = snapshot.clock.ticks_per_second;
             self.scale.get_or_insert_with(|| Scale::of(rate)).snapshot(&mut snapshot);
         }
         let process = &mut snapshot.process;
         for member in &mut process.members {
-            member.name = places::at(&member.name, place);
+            member.name = at(&member.name, place);
         }
-        process.name = places::at(&process.name, place);
+        process.name = at(&process.name, place);
         snapshot
     }
 
-    /// How long to wait for what belongs to the picture that came, or for what a key asked for.
+    /// The time to wait for parts of the last picture, or for what a key asked for.
     pub(super) fn more_patience(&self) -> Duration {
         match self.looking.within {
-            None => MOST_PATIENCE,
+            None => MAX_PATIENCE,
             Some(_) if self.far.borrow_mut().is_late() => Duration::ZERO,
             Some(_) => MORE_PATIENCE,
         }
     }
 
-    /// Records that the agent sends for this; none if they are still to come.
+    /// Asks for records; none if they are still to come.
     pub(super) fn records(&mut self, ask: Ask) -> Result<Option<Vec<Drained>>> {
         self.attach()?;
         let patience = self.more_patience();
@@ -257,12 +256,12 @@ impl Remote {
         }
     }
 
-    /// Looks at the answers to changes that were not waited for.
+    /// Looks at the answers to pending changes.
     pub(super) fn look_after_acts(&mut self) -> Result<()> {
         let mut far = self.far.borrow_mut();
         while let Some(&asked) = self.acts.first() {
             let answer = far.answer(asked, Duration::ZERO);
-            // Of a line that is lost, the next one tells.
+            // After a lost line, the next picture shows the state.
             if !matches!(answer, Ok(None)) && matches!(far.state, State::Up(_)) {
                 self.acts.remove(0);
             }
@@ -279,7 +278,7 @@ impl Source for Remote {
         let is_ready = self.attaching.is_none() && self.asked.is_none();
         let opened = self.far.borrow().opened;
         if is_ready && self.opened == opened {
-            // A line that is lost is told of by the poll.
+            // The poll reports a lost line.
             let _ = self.ask_for_picture();
         }
     }
@@ -299,7 +298,7 @@ impl Source for Remote {
                 self.missed = 0;
             }
         }
-        // Late or not, it is the last that is known.
+        // Late or not, it is the last known picture.
         match self.last.clone() {
             Some(last) => Ok(self.shown(last)),
             None => bail!("{}: expected a picture, found silence", self.far.borrow().way.name),
@@ -314,9 +313,9 @@ impl Source for Remote {
         self.has_died
     }
 
-    /// Asks for what is new alone, and of the lanes that are looked at.
+    /// Asks for new records only, of the wanted lanes.
     fn add_records(&mut self, snapshot: &mut Snapshot) {
-        // A line that was opened again has not been asked for the picture.
+        // A reopened line has not been asked for the picture.
         if self.opened != self.far.borrow().opened {
             return;
         }
@@ -367,7 +366,7 @@ impl Source for Remote {
         match far.answer(asked, patience)? {
             Some(_) => Ok(()),
             None if self.looking.within.is_none() => Err(far.silence(asked)),
-            // It is done when the line speaks again.
+            // It will be done when the line speaks again.
             None => {
                 self.acts.push(asked);
                 Ok(())
@@ -394,7 +393,7 @@ impl Source for Remote {
         let silent = owed.map(|asked| asked.since.elapsed()).unwrap_or_default();
         let is_late = why.is_some() || (silent >= SILENT && self.missed > 1);
         let late = is_late.then(|| self.came.elapsed());
-        // A room of this machine is as near as any process, as long as all is well.
+        // A room of this machine counts as local while all is well.
         let via = || far.way.name.clone();
         let age = self.pictured.elapsed();
         (late.is_some() || !far.way.is_here()).then(|| Line { via: via(), late, why, age })
@@ -407,7 +406,7 @@ impl Drop for Remote {
         if self.opened != far.opened {
             return;
         }
-        // A screen that is left while the line is late cannot know what is switched there.
+        // Leaving the screen while the line is late, it is unknown what is switched there.
         let cuts = self.looking.within.is_some() && far.is_late();
         let owed = [self.attaching, self.asked, self.asked_for_records];
         for asked in owed.into_iter().flatten().chain(self.acts.drain(..)) {
@@ -416,7 +415,7 @@ impl Drop for Remote {
         if let State::Up(line) = &mut far.state {
             match cuts {
                 true => line.is_cut = true,
-                // The answer is nobody's, and a line that is lost needs none.
+                // Nobody needs the answer, and a lost line needs no request.
                 false => drop(line.send(Ask::Detach { source: self.id })),
             }
         }

@@ -6,22 +6,22 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::source::rooms::Entrance;
+use crate::source::residents::Entrance;
 
 /// A way to another place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The command that leads there, which is given what is to be run.
+    /// The command that leads there; the program to run is appended.
     pub command: String,
-    /// Whether it is to run this program, and not the pfp-top that it finds there.
+    /// Whether it runs this program, and not the pfp-top that is there.
     pub copies: bool,
 }
 
-/// This program, whatever became of its file.
+/// This program, even if its file is gone.
 pub(super) const THIS: &str = "/proc/self/exe";
 
-/// The path, and behind it this program's folder: a command that stays on this machine finds it
-/// there where no other is installed.
+/// PATH with this program's folder at its end, so that a command that stays on this machine finds
+/// it if no other is installed.
 fn path_with_this() -> Option<OsString> {
     let this = std::env::current_exe().ok().filter(|this| this.ends_with("pfp-top"))?;
     let path = std::env::var_os("PATH")?;
@@ -32,20 +32,20 @@ fn path_with_this() -> Option<OsString> {
 /// How an agent is started.
 #[derive(Clone, Debug)]
 pub(in crate::source) struct Way {
-    /// What messages call it.
+    /// Its name in messages.
     pub(super) name: String,
     pub(super) program: &'static str,
     pub(super) arguments: Vec<String>,
     /// Variables that are set, or taken away.
     pub(super) variables: Vec<(&'static str, Option<OsString>)>,
-    /// Whether this program goes along.
+    /// Whether this program is sent along.
     pub(super) copies: bool,
-    /// The room that it leads into, if it is one of this machine.
+    /// The room that it leads into, if it is on this machine.
     pub(super) room: Option<Entrance>,
 }
 
 impl Way {
-    /// Through a command.
+    /// A way through a command.
     pub(super) fn through(Route { command, copies }: &Route) -> Self {
         let agent = if *copies { "sh" } else { "pfp-top agent" };
         let arguments = vec!["-c".to_owned(), format!("{command} {agent}")];
@@ -55,7 +55,7 @@ impl Way {
         Self { name, program: "sh", arguments, variables, copies, room: None }
     }
 
-    /// Into a room of this machine.
+    /// A way into a room of this machine.
     pub(in crate::source) fn into_room(
         name: String,
         room: Entrance,
@@ -84,4 +84,9 @@ impl Way {
         }
         Ok(command)
     }
+}
+
+/// The name of a process at a place.
+pub(super) fn at(name: &str, place: &str) -> String {
+    format!("{name}@{place}")
 }

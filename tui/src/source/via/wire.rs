@@ -1,4 +1,4 @@
-//! What a viewer and an agent say to each other over a pipe.
+//! The messages between a viewer and an agent.
 //!
 //! ```text
 //! agent:   MAGIC | reply | reply | ...
@@ -7,11 +7,11 @@
 //! message: whole length u32 | length of the head u32 | head, JSON | rest
 //! ```
 //!
-//! Numbers are little-endian. Each request has a number, and each gets one reply, in their
-//! order. Behind the head of a picture stand a line of what no file has and the text of a
-//! recording's frame: the first is a key, and any other has what is different from the one
-//! before. All pictures of a process are one stream of Zstandard, flushed after each. Records are
-//! JSON, each answer a stream of its own.
+//! Numbers are little-endian. Each request has a number and gets one reply, in order. Behind the
+//! head of a picture come a line of data that no file has and the text of a recording's frame: the
+//! first picture is a key, any other has the differences from the one before. All pictures of a
+//! process are one stream of Zstandard, flushed after each. Records are JSON, each answer a stream
+//! of its own.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -21,51 +21,51 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::files::recording;
-use crate::model::Sight;
 use crate::snapshot::{Snapshot, Summed, Usage};
-use crate::source::{Change, Discovery, Refusal, Together};
+use crate::source::{Change, Discovery, ProcessGroup, Refusal};
+use crate::summing::Sight;
 
-/// What an agent says first. Before it may stand what a shell prints as it starts.
+/// The first bytes of an agent. A starting shell may print something before them.
 pub(crate) const MAGIC: [u8; 9] = *b"\x89PFPVIA\r\n";
-/// The version of all that follows; both ends have to have the same.
+/// The version of the protocol; both ends must have the same.
 pub(crate) const VERSION: u32 = 4;
 
-/// Bytes that a message has at most.
+/// Most bytes of a message.
 const LIMIT: u32 = 64 << 20;
-/// Bytes that may stand before [`MAGIC`].
+/// Most bytes before [`MAGIC`].
 const NOISE: usize = 64 << 10;
-/// Level of Zstandard: the library's own middle between time and size.
+/// Level of Zstandard: the library's default compromise between time and size.
 const LEVEL: i32 = 3;
-/// Bytes that a picture may be like earlier ones in, as a power of two.
+/// The window of the compression, as a power of two.
 const WINDOW: u32 = 21;
 
-/// What a viewer asks.
+/// A viewer's request.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Ask {
-    /// Which version the agent is; always the first. With `keep`, a line that is lost leaves
-    /// toggled points as they are.
+    /// Asks for the agent's version; always the first request. With `keep`, toggled points stay
+    /// when the line is lost.
     Hello { keep: bool },
-    /// Which processes there are.
+    /// Asks for the processes.
     Discover,
-    /// To watch a process from now on, under this number.
+    /// Watches a process from now on, under this number.
     Attach { source: u32, segment_id: String },
-    /// To watch several processes as one.
-    AttachTogether { source: u32, together: Together },
-    /// To watch it no more.
+    /// Watches several processes as one.
+    AttachGroup { source: u32, group: ProcessGroup },
+    /// Stops watching it.
     Detach { source: u32 },
-    /// The next picture, of which this is enough. If no request follows, and nothing of a reply
-    /// goes, within so many seconds, the line counts as lost until a request comes.
+    /// Asks for the next picture, in this extent. If no request follows and no part of a reply gets
+    /// through within so many seconds, the line counts as lost until a request comes.
     Picture {
         source: u32,
         #[serde(flatten)]
         sight: Sight,
         within_s: Option<u64>,
     },
-    /// What rings of these lanes brought since these records, up to the last picture.
+    /// Asks for the records of these lanes' rings from these numbers on, up to the last picture.
     NewRecords { source: u32, from: Vec<(u32, u64)> },
-    /// To change something.
+    /// Changes something.
     Act { source: u32, change: Change },
-    /// To leave everything as it is now. The line ends.
+    /// Leaves everything as it is now. The line ends.
     Goodbye,
 }
 
@@ -76,22 +76,22 @@ pub(crate) struct Request {
     pub(crate) ask: Ask,
 }
 
-/// What an agent answers.
+/// An agent's answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    /// The version of the wire, and that of the program.
+    /// The versions of the protocol and of the program.
     Hello { version: u32, program: String },
-    /// The processes that there are.
+    /// The processes.
     Found(Discovery),
-    /// It is watched; why it cannot be changed, if that is so.
+    /// It is watched; with the reason if it cannot be changed.
     Attached { read_only: Option<String> },
-    /// A picture stands behind the head; a key says all by itself.
+    /// A picture follows the head; a key needs no other picture.
     Picture { is_key: bool },
-    /// Measurements, packed, stand behind the head.
+    /// Compressed records follow the head.
     Records,
     /// It is done.
     Done,
-    /// It is not, for this reason.
+    /// It was not done, for this reason.
     Failed(Failure),
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct Reply {
     pub(crate) answer: Answer,
 }
 
-/// What no file has: what the kernel says of a process, and what stands beside sums.
+/// Data that no file has: the kernel's view of a process, and data beside sums.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Extra {
     usage: Option<Usage>,
@@ -111,13 +111,13 @@ struct Extra {
     cpu_ns: Vec<(u32, u64)>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     has_died: bool,
-    /// Beside sums, with the quantiles that have changed since the picture before.
+    /// Data beside sums; of the quantiles, only those that have changed since the last picture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     summed: Option<Summed>,
 }
 
 impl Extra {
-    /// What goes with a picture that follows another one.
+    /// The data for a picture that follows another one.
     fn of(snapshot: &Snapshot, before: Option<&Snapshot>, has_died: bool) -> Self {
         let of_lane = |lane: &crate::snapshot::Lane| Some((lane.id, lane.cpu_ns?));
         let summed = snapshot.summed.as_deref().map(|summed| {
@@ -136,7 +136,7 @@ impl Extra {
         Self { usage: snapshot.usage, cpu_ns, has_died, summed }
     }
 
-    /// Completes a picture that follows another one. Returns whether the process has died.
+    /// Adds the data to a picture that follows another one. Returns whether the process has died.
     fn put(self, snapshot: &mut Snapshot, before: Option<&Snapshot>) -> bool {
         snapshot.usage = self.usage;
         snapshot.summed = self.summed.map(|mut summed| {
@@ -160,7 +160,7 @@ impl Extra {
     }
 }
 
-/// Packs for the line: the pictures of a process, or one thing else.
+/// Compresses for the line: the pictures of a process, or a single message.
 pub(crate) struct Packer(zstd::stream::write::Encoder<'static, Vec<u8>>);
 
 impl Packer {
@@ -170,7 +170,7 @@ impl Packer {
         Ok(Self(stream))
     }
 
-    /// Packs what is no picture.
+    /// Compresses a single message.
     pub(crate) fn pack_one(told: &impl Serialize) -> io::Result<Vec<u8>> {
         Self::new()?.add(&serde_json::to_vec(told)?)
     }
@@ -181,7 +181,7 @@ impl Packer {
         Ok(std::mem::take(self.0.get_mut()))
     }
 
-    /// Packs the next picture; `before` is the one before it.
+    /// Compresses the next picture; `before` is the one before it.
     pub(crate) fn pack(
         &mut self,
         snapshot: &Snapshot,
@@ -195,7 +195,7 @@ impl Packer {
     }
 }
 
-/// Unpacks what a [`Packer`] has packed, in the same order.
+/// Decompresses a [`Packer`]'s output, in the same order.
 pub(crate) struct Unpacker(zstd::stream::write::Decoder<'static, Bounded>);
 
 impl Unpacker {
@@ -205,7 +205,7 @@ impl Unpacker {
         Ok(Self(stream))
     }
 
-    /// What [`Packer::pack_one`] has packed.
+    /// Decompresses the output of [`Packer::pack_one`].
     ///
     /// # Errors
     ///
@@ -219,11 +219,11 @@ impl Unpacker {
         Ok(std::mem::take(&mut self.0.get_mut().0))
     }
 
-    /// The next picture, and whether its process has died.
+    /// Decompresses the next picture; also returns whether its process has died.
     ///
     /// # Errors
     ///
-    /// If it is none. No other can follow then.
+    /// If it is no picture. No other can follow then.
     pub(crate) fn unpack(
         &mut self,
         packed: &[u8],
@@ -244,7 +244,7 @@ impl Unpacker {
     }
 }
 
-/// Takes no more bytes than a picture may have.
+/// A buffer limited to the size of a picture.
 struct Bounded(Vec<u8>);
 
 impl Write for Bounded {
@@ -260,7 +260,7 @@ impl Write for Bounded {
     }
 }
 
-/// Why something was not done.
+/// The reason of a failure.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Failure {
     refusal: Option<Refusal>,
@@ -281,7 +281,7 @@ impl Failure {
     }
 }
 
-/// A message, and what stands behind its head.
+/// Builds a message with data behind its head.
 ///
 /// # Errors
 ///
@@ -304,7 +304,7 @@ pub(crate) fn message(head: &impl Serialize, rest: &[u8]) -> io::Result<Vec<u8>>
     Ok(message)
 }
 
-/// Writes a message that nothing stands behind.
+/// Writes a message without data.
 pub(crate) fn write(out: &mut impl Write, head: &impl Serialize) -> io::Result<()> {
     out.write_all(&message(head, &[])?)?;
     out.flush()
@@ -314,7 +314,7 @@ pub(crate) fn write(out: &mut impl Write, head: &impl Serialize) -> io::Result<(
 ///
 /// # Errors
 ///
-/// If the line ends within it, or it is none.
+/// If the line ends within it, or it is no message.
 pub(crate) fn read<T: DeserializeOwned>(input: &mut impl Read) -> Result<Option<(T, Vec<u8>)>> {
     let mut lengths = [0; 8];
     let mut have = 0;
@@ -334,7 +334,7 @@ pub(crate) fn read<T: DeserializeOwned>(input: &mut impl Read) -> Result<Option<
         "expected a message of at most {} MiB, found other data",
         LIMIT >> 20
     );
-    // Memory is taken as bytes come, not as a length says.
+    // Take memory as bytes come, and not as a length says.
     let mut bytes = Vec::new();
     input.take(u64::from(whole)).read_to_end(&mut bytes)?;
     ensure!(bytes.len() == whole as usize, "it ended in the middle of a message");
@@ -347,7 +347,7 @@ pub(crate) fn read<T: DeserializeOwned>(input: &mut impl Read) -> Result<Option<
 ///
 /// # Errors
 ///
-/// If it does not come.
+/// If [`MAGIC`] does not come.
 pub(crate) fn skip_to_magic(input: &mut impl Read) -> Result<()> {
     let mut noise = Vec::new();
     let mut byte = [0];

@@ -46,12 +46,13 @@ fn the_histogram_of_the_last_seconds_and_since_a_mark() {
     assert!(opened.contains("last 20.0s, since opened"), "{opened}");
     desk.press("H");
     check("detail-window", &screen(&mut desk, false, (120, 30)), (120, 30));
-    let lately = desk.app.screens.detail.lately(&desk.app.common).expect("the last ten seconds");
+    let stats =
+        desk.app.screens.detail.window_stats(&desk.app.common).expect("the last ten seconds");
     let in_all = desk.app.common.selected().expect("it is").total().count;
-    assert_eq!(lately.seconds, 10.0);
-    assert!(lately.count * 2 < in_all && lately.count > 0, "{} of {in_all}", lately.count);
-    let counted: u64 = lately.buckets.iter().map(|bucket| bucket.count).sum();
-    assert_eq!(counted, lately.count);
+    assert_eq!(stats.seconds, 10.0);
+    assert!(stats.count * 2 < in_all && stats.count > 0, "{} of {in_all}", stats.count);
+    let counted: u64 = stats.buckets.iter().map(|bucket| bucket.count).sum();
+    assert_eq!(counted, stats.count);
     // Of the last minute not all is known.
     desk.press("H");
     assert!(screen(&mut desk, false, (120, 30)).contains("last 20.0s: "));
@@ -60,12 +61,12 @@ fn the_histogram_of_the_last_seconds_and_since_a_mark() {
     assert!(marked.contains("Exclusive, from now on"), "{marked}");
     assert!(marked.contains("nothing measured yet"), "{marked}");
     desk.wait(5);
-    let lately = desk.app.screens.detail.lately(&desk.app.common).expect("since the mark");
-    assert_eq!(lately.seconds, 5.0);
+    let stats = desk.app.screens.detail.window_stats(&desk.app.common).expect("since the mark");
+    assert_eq!(stats.seconds, 5.0);
     // Another point has another past.
     desk.press("j");
     assert_eq!(
-        desk.app.screens.detail.lately(&desk.app.common).map(|lately| lately.count),
+        desk.app.screens.detail.window_stats(&desk.app.common).map(|stats| stats.count),
         Some(0)
     );
 }

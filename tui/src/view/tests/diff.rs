@@ -17,7 +17,7 @@ fn only_a_difference_has_a_colour() {
     // Away from the rows that are looked at.
     desk.code(KeyCode::End);
     let now = desk.now;
-    let buffer = drawn(&mut desk.app, now, &Look::new(true, false), (180, 30));
+    let buffer = drawn(&mut desk.app, now, &Styles::new(true, false), (180, 30));
     let lines = text(&buffer);
     let mut seen = [0, 0];
     let rows = lines.lines().zip(buffer.content().chunks(180)).skip(3);

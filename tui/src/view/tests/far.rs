@@ -4,9 +4,9 @@
 use anyhow::Result;
 
 use super::*;
-use crate::model::Summing;
 use crate::snapshot::Extent;
 use crate::source::Looking;
+use crate::summing::Summing;
 
 const SIZE: (u16, u16) = (120, 30);
 
@@ -104,9 +104,9 @@ impl Both {
 
     /// Both screens show the same; returns it.
     fn check(&mut self, why: &str) -> String {
-        let look = Look::new(true, false);
+        let styles = Styles::new(true, false);
         let [far, near] =
-            [0, 1].map(|app| text(&drawn(&mut self.apps[app], self.now, &look, SIZE)));
+            [0, 1].map(|app| text(&drawn(&mut self.apps[app], self.now, &styles, SIZE)));
         assert_eq!(far, near, "{why}");
         far
     }
@@ -219,13 +219,13 @@ fn what_has_not_come_yet_is_not_shown_as_nothing() {
     both.wait();
     both.line.is_silent.set(true);
     both.press("\x1b");
-    let look = Look::new(true, false);
-    let table = text(&drawn(&mut both.apps[0], both.now, &look, SIZE));
+    let styles = Styles::new(true, false);
+    let table = text(&drawn(&mut both.apps[0], both.now, &styles, SIZE));
     let row = table.lines().find(|line| line.contains("lz.compress")).expect("it has a row");
     assert!(row.contains(" - "), "{row}");
     assert!(!row.contains(" 0ns"), "{row}");
     let place = both.apps[0].common.order.iter().position(|id| *id == 4).unwrap();
     both.press(&("k".repeat(9) + &"j".repeat(place) + "\n"));
-    let detail = text(&drawn(&mut both.apps[0], both.now, &look, SIZE));
+    let detail = text(&drawn(&mut both.apps[0], both.now, &styles, SIZE));
     assert!(detail.contains("still to come") && detail.contains("Load, "), "{detail}");
 }

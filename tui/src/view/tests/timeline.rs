@@ -79,20 +79,20 @@ fn the_threads() {
 fn a_point_has_the_same_colour_everywhere_and_the_cursor_its_own() {
     let mut desk = with_records("4jjj");
     let now = desk.now;
-    let look = Look::new(true, false);
-    let buffer = drawn(&mut desk.app, now, &look, (120, 30));
+    let styles = Styles::new(true, false);
+    let buffer = drawn(&mut desk.app, now, &styles, (120, 30));
     let colours = |y: u16, name: char| -> Vec<Color> {
         let cells = (16..120).map(|x| &buffer[(x, y)]);
         cells.filter(|cell| cell.symbol() == name.to_string()).map(|cell| cell.bg).collect()
     };
-    let selected = look.theme.selected.bg.unwrap();
+    let selected = styles.theme.selected.bg.unwrap();
     // lz.compress twice on the last line: once under the cursor.
     let found = colours(5, 'z');
-    assert_eq!(found, [look.theme.point("lz.compress").unwrap(), selected], "{}", text(&buffer));
+    assert_eq!(found, [styles.theme.point("lz.compress").unwrap(), selected], "{}", text(&buffer));
     // What was off the CPU has no background: it is drawn sparsely.
     assert!(colours(5, 'w').iter().all(|color| *color == Color::Reset));
 
-    let mono = drawn(&mut desk.app, now, &Look::new(false, false), (120, 30));
+    let mono = drawn(&mut desk.app, now, &Styles::new(false, false), (120, 30));
     let is_plain =
         |cell: &ratatui::buffer::Cell| cell.fg == Color::Reset && cell.bg == Color::Reset;
     assert!(mono.content().iter().all(is_plain));

@@ -44,7 +44,7 @@ fn the_tree_of_callers() {
 fn without_colours_bars_can_be_told_apart() {
     let mut desk = tree("f");
     let now = desk.now;
-    let drawn = drawn(&mut desk.app, now, &Look::new(false, false), (80, 24));
+    let drawn = drawn(&mut desk.app, now, &Styles::new(false, false), (80, 24));
     let marked = |x: u16, y: u16| !drawn[(x, y)].modifier.is_empty();
     assert!(marked(0, 3) && marked(0, 4), "bars are marked");
     assert_ne!(drawn[(0, 3)].modifier, drawn[(0, 4)].modifier, "the cursor is another");

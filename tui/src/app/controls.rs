@@ -1,0 +1,199 @@
+//! Changes in the watched program: one point, or all that are shown.
+
+use std::time::Instant;
+
+use super::App;
+use crate::alpha;
+use crate::columns::{Column, There};
+use crate::common::{Errand, Level, Overlay, Prompt, Question};
+use crate::model::Figures;
+use crate::snapshot::PointState;
+use crate::source::{Refusal, change_each};
+
+impl App {
+    /// The question in words.
+    pub fn asked(&self, question: &Question) -> String {
+        let what = match question {
+            Question::Switch { on: true, .. } => "switch on",
+            Question::Switch { on: false, .. } => "switch off",
+            Question::Reset { .. } => "reset",
+        };
+        let name = |id: &u32| self.common.model.point(*id).map(Figures::name);
+        match question.ids() {
+            [id] => format!("{what} {}?", name(id).unwrap_or_default()),
+            ids => {
+                let which = if self.common.filter.is_on() { " that pass the filter" } else { "" };
+                format!("{what} {} points{which}?", ids.len())
+            }
+        }
+    }
+
+    /// Switches all shown points off. If all are off already, switches on those that were switched
+    /// off here, or else all.
+    pub(super) fn toggle_all(&mut self, now: Instant) {
+        let on = !self.shown().any(|figures| figures.state() == PointState::On);
+        let differs = |figures: &&Figures| (figures.state() == PointState::On) != on;
+        let mut ids: Vec<u32> = self.shown().filter(differs).map(Figures::id).collect();
+        let switched = |id: &u32| self.common.session.as_ref().is_some_and(|s| s.switched_off(*id));
+        if on && ids.iter().any(switched) {
+            ids.retain(switched);
+        }
+        self.ask(Question::Switch { ids, on }, now);
+    }
+
+    /// Asks whether to reset the point that the keys mean.
+    pub(super) fn reset(&mut self) {
+        if let Some((id, _, _)) = self.point_meant() {
+            self.overlay = Some(Overlay::Ask(Question::Reset { ids: vec![id] }));
+        }
+    }
+
+    /// Asks whether to reset all shown points.
+    pub(super) fn reset_all(&mut self, now: Instant) {
+        let ids = self.shown().map(Figures::id).collect();
+        self.ask(Question::Reset { ids }, now);
+    }
+
+    fn shown(&self) -> impl Iterator<Item = &Figures> {
+        self.common.order.iter().filter_map(|id| self.common.model.point(*id))
+    }
+
+    fn ask(&mut self, question: Question, now: Instant) {
+        match question.ids() {
+            [] => self.common.notify(Level::Info, now, "there is nothing to change"),
+            // Pressing the key again undoes it.
+            [_] if matches!(question, Question::Switch { .. }) => self.carry_out(question, now),
+            _ => self.overlay = Some(Overlay::Ask(question)),
+        }
+    }
+
+    /// Carries out a question that was answered with yes.
+    pub(super) fn carry_out(&mut self, question: Question, now: Instant) {
+        let Some(session) = &mut self.common.session else {
+            return;
+        };
+        let name = |id: u32| self.common.model.point(id).map_or_else(String::new, Figures::name);
+        let which = match question.ids() {
+            [id] => name(*id),
+            ids => format!("{} points", ids.len()),
+        };
+        let text = match &question {
+            Question::Switch { on: true, .. } => format!("switched on {which}"),
+            Question::Switch { .. } => format!("switched off {which}"),
+            Question::Reset { .. } => format!("reset {which}"),
+        };
+        // Changed points, with the reason where only some processes followed.
+        let mut changed = Vec::new();
+        let done = change_each(question.ids(), |id| {
+            let done = match &question {
+                Question::Switch { on, .. } => {
+                    let Some(found) = self.common.model.point(*id).map(Figures::state) else {
+                        return Ok(());
+                    };
+                    let left = session.switch(*id, found, *on);
+                    left.map(|left| self.common.model.expect_state(*id, left))
+                }
+                Question::Reset { .. } => session.reset(*id),
+            };
+            match &done {
+                Ok(()) => changed.push((*id, None)),
+                Err(error) if Refusal::is_partly(error) => {
+                    changed
+                        .push((*id, Some(crate::text::clean(&format!("{error:#}")).into_owned())));
+                }
+                Err(_) => {}
+            }
+            done
+        });
+        if let (Question::Switch { on: false, ids, .. }, Ok(())) = (&question, &done) {
+            let all = self.common.model.points().iter().map(Figures::point);
+            session.keep_off(ids, all);
+        }
+        let unix_ns = self.common.unix_ns(now);
+        for (id, but) in &changed {
+            let (name, but) = (self.common.point_name(*id), but.as_deref());
+            let log = &mut self.common.log;
+            match &question {
+                Question::Switch { on, .. } => {
+                    let state = if *on { PointState::On } else { PointState::Off };
+                    log.toggled(unix_ns, *id, &name, state, but);
+                }
+                Question::Reset { .. } => log.reset(unix_ns, *id, &name, but),
+            }
+        }
+        match done {
+            Ok(()) => self.common.notify(Level::Info, now, text),
+            Err(error) if Refusal::is_partly(&error) => {
+                self.common.notify(Level::Failure, now, format!("{error:#}"))
+            }
+            Err(error) => self.common.notify(Level::Error, now, format!("{error:#}")),
+        }
+    }
+
+    /// Asks for alpha of the point's EWMA.
+    pub(super) fn ask_alpha(&mut self) {
+        let Some(figures) = self.meant() else {
+            return;
+        };
+        let text = figures.point().alpha.map_or(String::new(), alpha::written);
+        let prompt = Prompt::new("alpha, T/tau or off", &text);
+        self.overlay = Some(Overlay::Alpha(figures.id(), prompt));
+    }
+
+    /// Sets alpha to what was typed, or says what is wrong with it.
+    pub(super) fn set_alpha(&mut self, id: u32, mut prompt: Prompt, now: Instant) {
+        let Some(session) = &mut self.common.session else {
+            return;
+        };
+        let set = alpha::parse(&prompt.text()).and_then(|alpha| {
+            let set = session.set_alpha(id, alpha);
+            set.map(|()| alpha).map_err(|error| format!("{error:#}"))
+        });
+        match set {
+            Ok(alpha) => {
+                let name = self.common.model.point(id).map_or(String::new(), Figures::name);
+                let text = match alpha {
+                    Some(alpha) => {
+                        format!("{name} has an EWMA with alpha {}", alpha::written(alpha))
+                    }
+                    None => format!("{name} has no EWMA from now on"),
+                };
+                self.common.notify(Level::Info, now, text);
+            }
+            Err(why) => {
+                prompt.error = Some(why);
+                self.overlay = Some(Overlay::Alpha(id, prompt));
+            }
+        }
+    }
+
+    /// Copies the row to the terminal's clipboard, with the titles of its figures.
+    pub(super) fn copy_row(&mut self, now: Instant) {
+        let Some((name, row)) = self.view().copied(&self.common).or_else(|| self.row_of_point())
+        else {
+            return;
+        };
+        self.common.errand = Some(Errand::Copy(row));
+        self.common.notify(
+            Level::Info,
+            now,
+            format!("the row of {name} was sent to the terminal (OSC 52)"),
+        );
+    }
+
+    /// The name and the row of the point that the keys mean.
+    fn row_of_point(&self) -> Option<(String, String)> {
+        let figures = self.meant()?;
+        let scale = self.common.scale();
+        let mut parts = vec![figures.name()];
+        let point = figures.point();
+        if !point.file.is_empty() {
+            parts.push(point.place());
+        }
+        let there = There::of(&self.common.model);
+        let columns = Column::shown(&self.screens.points.columns(), there).into_iter();
+        let figures_of = columns.filter(|c| *c != Column::Name && !c.is_drawn());
+        parts.extend(figures_of.map(|c| format!("{} {}", c.title(), c.text(figures, &scale))));
+        Some((figures.name(), parts.join("  ")))
+    }
+}

@@ -1,0 +1,109 @@
+//! The keys of all screens and overlays.
+
+use crossterm::event::KeyCode;
+
+use super::*;
+use crate::common::keys::Key::{Char, Twice};
+use crate::common::keys::{ChosenKeys, Key, KeyMap, Keys, bindings};
+
+/// The keys of every screen and of all that can lie over one.
+fn every_key_map() -> Vec<(String, KeyMap)> {
+    let of_screen = |(screen, keys): (Screen, KeyMap)| (format!("{screen:?}"), keys);
+    let prompt = Prompt::new("", "");
+    let overlays = [
+        Overlay::Help(0),
+        Overlay::Filter(prompt.clone()),
+        Overlay::Columns("name"),
+        Overlay::Sort("name"),
+        Overlay::Find(prompt.clone()),
+        Overlay::Ask(Question::Reset { ids: Vec::new() }),
+        Overlay::Replace(prompt),
+    ];
+    let of_overlay = |overlay: &Overlay| (format!("{overlay:?}"), overlay.keys());
+    Screens::key_maps().into_iter().map(of_screen).chain(overlays.iter().map(of_overlay)).collect()
+}
+
+#[test]
+fn no_key_means_two_things_on_a_screen() {
+    for (of, keys) in every_key_map() {
+        let mut seen: Vec<Key> = Vec::new();
+        for key in bindings(keys).flat_map(|binding| binding.keys) {
+            assert!(!seen.contains(key), "{} twice on {of}", key.name());
+            seen.push(*key);
+        }
+        for key in &seen {
+            if let Twice(c) = key {
+                assert!(!seen.contains(&Char(*c)), "{c} is also half of a command");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_action_has_a_key_and_a_line_of_help() {
+    let all = every_key_map();
+    let shows = Screen::TABS.iter().map(|tab| Action::Show(tab.screen));
+    for action in Action::ALL.iter().copied().chain(shows) {
+        let mut all = all.iter().flat_map(|(_, keys)| bindings(keys));
+        let has_both = |b: &Binding| !b.keys.is_empty() && !b.help.is_empty();
+        assert!(all.any(|b| b.action == action && has_both(&b)), "{action:?}");
+    }
+}
+
+#[test]
+fn every_screen_can_be_left() {
+    for (of, keys) in every_key_map() {
+        let leaves =
+            |b: Binding| matches!(b.action, Action::Quit | Action::Cancel | Action::Unfilter);
+        assert!(bindings(keys).any(leaves), "{of}");
+    }
+}
+
+#[test]
+fn two_key_commands_need_both_keys_in_a_row() {
+    let map = Screens::default().get(Screen::Points).keys();
+    let press = |keys: &mut Keys, c| keys.action(bindings(map), KeyEvent::from(KeyCode::Char(c)));
+    let mut keys = Keys::default();
+    assert_eq!(press(&mut keys, 'g'), None);
+    assert_eq!(keys.half_typed(), Some('g'));
+    assert_eq!(press(&mut keys, 'g'), Some(Action::Top));
+    assert_eq!(press(&mut keys, 'g'), None);
+    assert_eq!(press(&mut keys, 'j'), Some(Action::Down));
+    assert_eq!(press(&mut keys, 'g'), None);
+}
+
+fn chosen(wanted: &[(&str, &[&str])]) -> Result<ChosenKeys, String> {
+    let words = |keys: &&[&str]| keys.iter().map(|key| (*key).to_owned()).collect();
+    ChosenKeys::new(
+        &wanted.iter().map(|(action, keys)| ((*action).to_owned(), words(keys))).collect(),
+        &Screens::key_maps(),
+    )
+}
+
+#[test]
+fn every_key_is_known_by_its_name() {
+    for key in every_key_map().iter().flat_map(|(_, keys)| bindings(keys)).flat_map(|b| b.keys) {
+        assert_eq!(Key::of_name(&key.name()), Some(*key), "{}", key.name());
+    }
+    for name in ["", " ", "ab", "Ctrl-", "Ctrl-1", "F13", "Hyper-x", "\u{7}"] {
+        assert_eq!(Key::of_name(name), None, "{name:?}");
+    }
+}
+
+#[test]
+fn a_key_that_would_mean_two_things_is_refused() {
+    assert!(chosen(&[("toggle", &["x"]), ("slowest", &["X"])]).is_ok());
+    assert!(chosen(&[("toggle", &["r"]), ("reset", &["e"])]).is_ok());
+    assert!(chosen(&[("reset-all", &[])]).is_ok());
+    for (wanted, said) in [
+        (&[("toggle", &["r"][..])][..], "r would mean toggle and reset on the screen Points;"),
+        (&[("toggle", &["g"])], "gg would mean toggle and top on the screen Points;"),
+        (&[("toggle", &["xx"])], "xx would mean slowest and toggle on the screen Timeline;"),
+        (&[("toggel", &["x"])], "expected actions among pause, step-back, step-on,"),
+        (&[("show-log", &["L1"])], "expected for show-log keys as the help names them,"),
+        (&[("quit", &[])], "expected at least one key for quit, found none"),
+    ] {
+        let error = chosen(wanted).unwrap_err();
+        assert!(error.starts_with(said), "{error}");
+    }
+}

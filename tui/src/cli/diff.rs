@@ -1,0 +1,208 @@
+//! `pfp-top diff`: compares files, or a process, with files.
+
+use std::path::{Path, PathBuf};
+use std::slice;
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use super::missing::missing;
+use super::output::print;
+use super::{Target, percent};
+use crate::compare::{Baseline, Comparison, report};
+use crate::snapshot::Snapshot;
+use crate::source::{self, Moment, Span};
+
+/// Exit status of a comparison beyond the allowed limit.
+const SLOWER: u8 = 1;
+
+/// What is compared with what.
+#[derive(Args, Clone, Debug)]
+pub struct Diff {
+    /// The baseline, and what is compared with it; with --baseline, all are compared.
+    #[arg(
+        value_name = "FILE",
+        required_unless_present_any = ["pid", "name", "all", "sum", "via", "via_file"]
+    )]
+    files: Vec<PathBuf>,
+    /// Which process is compared, in place of files.
+    #[command(flatten)]
+    target: Target,
+    /// The files of the baseline, up to the next option.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    baseline: Vec<PathBuf>,
+    /// Where the compared part of a recording begins; if both sides are one recording, the
+    /// baseline ends there.
+    #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
+    from: Option<Moment>,
+    /// Where it ends; else at its last moment.
+    #[arg(long, visible_alias = "at", value_name = "MOMENT", value_parser = Moment::parse)]
+    to: Option<Moment>,
+    /// Where the baseline begins, in a recording; else with its process.
+    #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
+    baseline_from: Option<Moment>,
+    /// Where it ends.
+    #[arg(long, visible_alias = "baseline-at", value_name = "MOMENT", value_parser = Moment::parse)]
+    baseline_to: Option<Moment>,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// Print Markdown instead, for a pull request.
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+    /// Exit with 1 if a point became slower by more than this.
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    fail_over: Option<f64>,
+}
+
+/// How a comparison is printed.
+type Form = fn(&Baseline, &Comparison) -> Result<String>;
+
+impl Diff {
+    fn form(&self) -> Form {
+        match (self.json, self.markdown) {
+            (true, _) => |baseline, comparison| Ok(report::json(baseline, comparison)?),
+            (_, true) => |baseline, comparison| Ok(report::markdown(baseline, comparison)),
+            _ => |baseline, comparison| Ok(report::render(baseline, comparison)),
+        }
+    }
+
+    /// Prints the comparison; returns the exit status.
+    fn print(
+        &self,
+        baseline: &Baseline,
+        new: &Snapshot,
+        (before, now): (&str, &str),
+    ) -> Result<u8> {
+        let Some(comparison) = Comparison::new(baseline, new) else {
+            bail!(
+                "expected a later moment than that of {before}, found {now}, of the same process \
+                 and not later: swap them"
+            );
+        };
+        print(&(self.form())(baseline, &comparison)?)?;
+        let fails = self.fail_over.is_some_and(|percent| {
+            report::slower_than(&comparison, percent / 100.0).next().is_some()
+        });
+        Ok(if fails { SLOWER } else { 0 })
+    }
+}
+
+pub(super) fn run(diff: &Diff) -> Result<u8> {
+    let then = Span { from: diff.baseline_from, to: diff.baseline_to };
+    let now = Span { from: diff.from, to: diff.to };
+    if diff.target.is_given() {
+        let files = [diff.baseline.as_slice(), &diff.files].concat();
+        if files.is_empty() || now.from.or(now.to).is_some() {
+            bail!(
+                "expected a process and the files to compare it with, found no file, or a moment \
+                 to look for in the process"
+            );
+        }
+        return process(diff, &files, then);
+    }
+    let (before, after) = match (diff.baseline.as_slice(), diff.files.as_slice()) {
+        ([], [before, now]) => (slice::from_ref(before), slice::from_ref(now)),
+        ([], files) => bail!(
+            "expected two files, or --baseline with those to compare with, found {}",
+            files.len()
+        ),
+        sides => sides,
+    };
+    let (baseline, new) = match (before, after) {
+        ([before], [after]) => {
+            let (old, new) = sides((before, then), (after, now))?;
+            (Baseline::of_file(before, old), new)
+        }
+        _ => sums((before, then), (after, now))?,
+    };
+    diff.print(&baseline, &new, (&shown(before), &shown(after)))
+}
+
+/// Compares a process with files.
+fn process(diff: &Diff, files: &[PathBuf], span: Span) -> Result<u8> {
+    let baseline = match files {
+        [file] => Baseline::of_file(file, source::read(file, &span, false)?),
+        files => {
+            Baseline::of(source::read_sum(files, &span)?, Some(format!("{} files", files.len())))
+        }
+    };
+    let mut source = diff.target.resolve()?;
+    let new = source.poll()?;
+    let status = missing(source.as_ref());
+    let (olds, news) = (ids(baseline.until()), ids(&new));
+    let is_one = olds.len() == 1 && olds == news;
+    if !is_one && news.iter().any(|id| olds.contains(id)) {
+        bail!(
+            "expected other processes than in {}, found one of them, whose measurements would be \
+             on both sides",
+            shown(files)
+        );
+    }
+    Ok(diff.print(&baseline, &new, (&shown(files), "the process"))?.max(status))
+}
+
+/// The files of a side, in a message.
+fn shown(files: &[PathBuf]) -> String {
+    files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// The ids of a snapshot's segments.
+fn ids(snapshot: &Snapshot) -> Vec<String> {
+    let process = &snapshot.process;
+    match process.members.as_slice() {
+        [] => vec![process.segment_id.clone()],
+        members => members.iter().map(|member| member.segment_id.clone()).collect(),
+    }
+}
+
+/// Sums the files of each side.
+fn sums(before: (&[PathBuf], Span), now: (&[PathBuf], Span)) -> Result<(Baseline, Snapshot)> {
+    let old = source::read_sum(before.0, &before.1)?;
+    let new = source::read_sum(now.0, &now.1)?;
+    let olds = ids(&old);
+    if ids(&new).iter().any(|id| olds.contains(id)) {
+        bail!(
+            "expected other processes in {} than in {}, found one in both, whose measurements \
+             would be on both sides",
+            shown(now.0),
+            shown(before.0)
+        );
+    }
+    let name = match before.0 {
+        [file] => return Ok((Baseline::of_file(file, old), new)),
+        files => format!("{} files", files.len()),
+    };
+    Ok((Baseline::of(old, Some(name)), new))
+}
+
+/// The two sides. Two runs have a span each. Within one process, the second side is the growth
+/// since the baseline, unless the baseline has a span of its own: then both are windows that share
+/// no measurement.
+fn sides(before: (&Path, Span), now: (&Path, Span)) -> Result<(Snapshot, Snapshot)> {
+    let (mut first, mut last) = (before.1, now.1);
+    let id = |file| Ok::<_, anyhow::Error>(source::open(file)?.poll()?.process.segment_id);
+    if first.from.or(first.to).or(last.from).is_none() || id(before.0)? != id(now.0)? {
+        return Ok((source::read(before.0, &first, false)?, source::read(now.0, &last, false)?));
+    }
+    first.to = first.to.or(last.from);
+    let until = source::read(before.0, &Span { from: None, to: first.to }, false)?;
+    if first.from.is_none() && (last.from.is_none() || last.from == first.to) {
+        return Ok((until, source::read(now.0, &Span { from: None, to: last.to }, false)?));
+    }
+    last.from = last.from.or(first.to);
+    let since = match &last.from {
+        Some(from) => source::open_at(now.0, Some(from))?.poll()?.elapsed_ticks,
+        None => 0,
+    };
+    if since < until.elapsed_ticks {
+        bail!(
+            "expected a window that begins after the baseline has ended, found that they overlap"
+        );
+    }
+    let mut old = source::read(before.0, &first, false)?;
+    let new = source::read(now.0, &last, false)?;
+    // Two windows are like two runs: neither is a part of the other.
+    old.process.segment_id.clear();
+    Ok((old, new))
+}

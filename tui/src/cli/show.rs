@@ -1,0 +1,87 @@
+//! Shows a source on the screen, or as text without one.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use super::kept::{Kept, tables};
+use super::output::warn;
+use super::{Show, Target, headless};
+use crate::app::App;
+use crate::event_loop;
+use crate::interrupt::Interrupt;
+use crate::source::{self, EveryProcess, Finder, Machine, Moment, Source, Wanted};
+
+/// Shows the wanted process.
+pub(super) fn watch(show: &Show, target: &Target) -> Result<u8> {
+    if show.is_headless() {
+        return one(show, target.resolve()?);
+    }
+    let mut options = show.options(target.wanted());
+    options.group = target.group();
+    let finder: Box<dyn Finder> = match options.group {
+        Some(_) if target.via.is_here() => Box::new(EveryProcess::from_now_on(show.keep)),
+        _ => source::finder(&target.via.routes()?, show.keep, source::IN_TIME_FOR_SCREENS)?,
+    };
+    let mut app = App::new(options, finder, Instant::now());
+    if let Some(baseline) = show.baseline()? {
+        app.compare_with(baseline);
+    }
+    interact(&mut app, show)
+}
+
+/// Shows one source, on the screen or as text.
+pub(super) fn one(show: &Show, source: Box<dyn Source>) -> Result<u8> {
+    if show.is_headless() {
+        return headless::print(source, show, &Interrupt::install()?);
+    }
+    let now = Instant::now();
+    let mut app = App::new(show.options(Wanted::default()), Box::new(Machine::all(show.keep)), now);
+    if let Some(baseline) = show.baseline()? {
+        app.compare_with(baseline);
+    }
+    app.watch(source, now);
+    interact(&mut app, show)
+}
+
+/// Shows a file. A recording is shown at its end unless a moment is given; several tables begin
+/// with its first snapshot.
+pub(super) fn open(files: &[PathBuf], sum: bool, at: Option<&Moment>, show: &Show) -> Result<u8> {
+    let [file] = files else {
+        return one(show, source::open_group(files, sum, at)?);
+    };
+    let mut source = source::open_at(file, at)?;
+    if let Some(recording) = source.recording() {
+        if let Some(remark) = recording.remark().filter(|_| show.is_headless()) {
+            warn(&format!("{}: {remark}", file.display()));
+        }
+        if !show.is_headless() && show.updates.is_some() {
+            bail!(
+                "-n counts tables: nothing on the screen of a recording comes by itself; leave it \
+                 out, or print tables with --table"
+            );
+        }
+        if at.is_none() && show.is_headless() && show.tables().is_some() {
+            recording.seek(0);
+        }
+    }
+    one(show, source)
+}
+
+fn interact(app: &mut App, show: &Show) -> Result<u8> {
+    on_screen(app, show, &Interrupt::install()?)?;
+    Ok(0)
+}
+
+/// Runs the screen to its end, and saves the choices made there.
+pub(super) fn on_screen(app: &mut App, show: &Show, interrupt: &Interrupt) -> Result<()> {
+    Kept::load().restore(app);
+    let before = tables(app);
+    event_loop::run(app, &show.look(), interrupt)?;
+    if let Err(error) = Kept::read() {
+        warn(&format!("{error:#}"));
+    }
+    Kept::keep(&before, &tables(app));
+    Ok(())
+}

@@ -1,0 +1,298 @@
+//! What the app and all its screens have in common: what is watched, which points are shown,
+//! what is said in the last line; the actions, the keys and what lies over a screen.
+
+mod action;
+pub mod keys;
+mod options;
+mod overlay;
+mod prompt;
+pub(crate) mod replay;
+mod screen;
+mod target;
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+pub use self::action::Action;
+pub use self::options::Options;
+pub use self::overlay::{Overlay, Question};
+pub use self::prompt::{Prompt, default_file_name};
+pub use self::replay::Replay;
+pub use self::screen::{Screen, Tab};
+pub use self::target::Target;
+use crate::filter::Filter;
+use crate::grid::{Scroll, Written};
+use crate::model::log::Log;
+use crate::model::{Figures, Model};
+use crate::session::Session;
+use crate::snapshot::{ProcessState, Snapshot};
+use crate::source::{Discovery, Recording, Wanted};
+use crate::text;
+use crate::units::{Scale, Unit};
+
+/// How long the rows stand still after the cursor moved.
+pub(crate) const FREEZE: Duration = Duration::from_millis(1500);
+/// How long a message stays.
+pub(crate) const TOAST: Duration = Duration::from_secs(4);
+
+/// What the figures on the screen are; the first line shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Nothing is watched.
+    Waiting,
+    /// They follow the process.
+    Live,
+    /// They stand still because the user said so.
+    Paused,
+    /// They are the last of a process that ended in order.
+    Exited,
+    /// They are the last of a process that died.
+    Crashed,
+    /// They come from a file.
+    File,
+    /// They are of a moment of a recording.
+    Replay,
+}
+
+/// What only the event loop can do, with the terminal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Errand {
+    /// Back to the shell for a while.
+    Suspend,
+    /// Draw everything anew.
+    Redraw,
+    /// Put this into the terminal's clipboard.
+    Copy(String),
+}
+
+/// How bad a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// All is well.
+    Info,
+    /// Something did not work, and the log says so already.
+    Failure,
+    /// What a key asked for did not work.
+    Error,
+    /// Something that no key asked for did not work.
+    Problem,
+}
+
+/// A message that goes away by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Toast {
+    /// What it says.
+    pub text: String,
+    /// Whether something did not work.
+    pub is_error: bool,
+    pub(crate) until: Instant,
+}
+
+/// What all screens have in common.
+pub struct Common {
+    /// The figures.
+    pub model: Model,
+    /// Which points have a row.
+    pub filter: Filter,
+    /// Ids of the points in the order of the table's rows.
+    pub order: Vec<u32>,
+    /// Id of the point under the cursor.
+    pub selected: Option<u32>,
+    /// What ticks are shown as.
+    pub unit: Unit,
+    /// Time between two polls.
+    pub interval: Duration,
+    /// The figures stand still.
+    pub paused: bool,
+    /// The message in the last line.
+    pub toast: Option<Toast>,
+    /// What was noticed.
+    pub log: Log,
+    /// What looking for processes brought last.
+    pub discovery: Discovery,
+    /// Where the user is in a recording; none where that is no recording.
+    pub replay: Option<Replay>,
+    /// What the event loop is to do.
+    pub errand: Option<Errand>,
+    pub(crate) options: Options,
+    pub(crate) session: Option<Session>,
+    /// Until when rows stand still.
+    pub(crate) frozen_until: Option<Instant>,
+    /// Whether a place was ever bad: then the line about places stays.
+    pub(crate) had_bad_places: bool,
+    /// How the process ended while the figures stood still.
+    pub(crate) ended_unseen: Option<ProcessState>,
+    /// Where the list on the screen is scrolled to.
+    pub scroll: Scroll,
+    /// Rows that it has room for.
+    pub(crate) rows: usize,
+    /// One moment by both clocks: the wall's in nanoseconds since the Unix epoch.
+    began: (Instant, u64),
+}
+
+impl Written for Common {
+    fn scale(&self) -> Scale {
+        Self::scale(self)
+    }
+}
+
+impl Common {
+    pub(crate) fn new(options: Options, now: Instant) -> Self {
+        let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self {
+            model: Model::new(options.tau.as_secs_f64()),
+            filter: options.filter.clone(),
+            order: Vec::new(),
+            selected: None,
+            unit: options.unit,
+            interval: options.interval,
+            paused: false,
+            toast: None,
+            log: Log::default(),
+            discovery: Discovery::default(),
+            replay: None,
+            errand: None,
+            options,
+            session: None,
+            frozen_until: None,
+            had_bad_places: false,
+            ended_unseen: None,
+            scroll: Scroll::default(),
+            rows: 1,
+            began: (now, unix_ns.map_or(0, |time| time.as_nanos() as u64)),
+        }
+    }
+
+    /// The point under the cursor.
+    pub fn selected(&self) -> Option<&Figures> {
+        self.model.point(self.selected?)
+    }
+
+    /// Whether all of the point under the cursor has come; over a slow line that may take longer.
+    pub(crate) fn has_selected_whole(&self) -> bool {
+        let is_whole = |id| self.model.snapshot().is_some_and(|snapshot| snapshot.has_whole(id));
+        self.selected.is_none_or(is_whole)
+    }
+
+    /// What the figures on the screen are.
+    pub fn status(&self) -> Status {
+        let Some(session) = &self.session else {
+            return Status::Waiting;
+        };
+        if self.replay.is_some() {
+            return Status::Replay;
+        }
+        if !session.is_process() {
+            return Status::File;
+        }
+        match self.model.snapshot().map(|snapshot| snapshot.process.state) {
+            Some(ProcessState::Exited) => Status::Exited,
+            Some(ProcessState::Crashed) => Status::Crashed,
+            Some(ProcessState::Running) | None if self.paused => Status::Paused,
+            Some(ProcessState::Running) | None => Status::Live,
+        }
+    }
+
+    /// How the process ended while the figures stood still; none while they are its newest.
+    pub fn ended_unseen(&self) -> Option<ProcessState> {
+        self.ended_unseen
+    }
+
+    /// Which processes the user asked for.
+    pub fn wanted(&self) -> &Wanted {
+        &self.options.wanted
+    }
+
+    /// How ticks of the watched process are shown.
+    pub fn scale(&self) -> Scale {
+        Scale {
+            ticks_per_second: self.model.snapshot().map_or(0.0, |s| s.clock.ticks_per_second),
+            unit: self.unit,
+        }
+    }
+
+    /// The name of a point, or its number if it is unknown.
+    pub fn point_name(&self, id: u32) -> String {
+        self.model.point(id).map_or_else(|| format!("#{id}"), Figures::name)
+    }
+
+    /// Leaves the cursor on its point if it is among these, else puts it on the first of these or
+    /// of the table.
+    pub(crate) fn select_among(&mut self, rows: &[u32]) {
+        let is_in = |rows: &[u32]| self.selected.is_some_and(|id| rows.contains(&id));
+        if !is_in(rows) {
+            let kept = self.selected.filter(|_| is_in(&self.order));
+            self.selected = rows.first().copied().or(kept).or(self.order.first().copied());
+        }
+    }
+
+    /// Place of the point under the cursor among these, and how many there are.
+    pub(crate) fn place_in(&self, rows: &[u32]) -> (usize, usize) {
+        let place = rows.iter().position(|id| Some(*id) == self.selected);
+        (place.unwrap_or(0), rows.len())
+    }
+
+    /// Moves the cursor to a point, and keeps the rows where they are meanwhile.
+    pub(crate) fn select(&mut self, point: Option<u32>, now: Instant) {
+        self.selected = point;
+        self.freeze(now);
+    }
+
+    /// The name of a point, with its process where there are several.
+    pub(crate) fn full_name(&self, figures: &Figures) -> String {
+        let of = figures.process().map_or(String::new(), |p| format!(" of {}[{}]", p.name, p.pid));
+        figures.name() + &of
+    }
+
+    /// Keeps the rows where they are for a while: the row that the user reaches for must
+    /// not run away.
+    pub(crate) fn freeze(&mut self, now: Instant) {
+        self.frozen_until = Some(now + FREEZE);
+    }
+
+    /// The wall clock at a moment, nanoseconds since the Unix epoch; in a recording, the time of
+    /// the snapshot on the screen.
+    pub(crate) fn unix_ns(&self, now: Instant) -> u64 {
+        if let Some(replay) = &self.replay {
+            return replay.unix_ns;
+        }
+        let (moment, unix_ns) = self.began;
+        unix_ns + now.saturating_duration_since(moment).as_nanos() as u64
+    }
+
+    /// Gives a snapshot to the log, and shows which processes came or went.
+    pub(crate) fn observe(&mut self, snapshot: &Snapshot, now: Instant) {
+        let events = self.log.observe(self.unix_ns(now), snapshot);
+        if !events.is_empty() {
+            let texts: Vec<&str> = events.iter().map(|event| event.text.as_str()).collect();
+            let has_problem = events.iter().any(|event| event.is_problem);
+            let level = if has_problem { Level::Failure } else { Level::Info };
+            self.notify(level, now, texts.join("; "));
+        }
+    }
+
+    /// The watched recording, if it is one.
+    pub(crate) fn recording(&mut self) -> Option<&mut Recording> {
+        self.session.as_mut()?.recording()
+    }
+
+    /// Reads a snapshot of the recording.
+    pub(crate) fn read(&mut self, place: usize) -> anyhow::Result<Snapshot> {
+        let session = self.session.as_mut().ok_or_else(|| anyhow::anyhow!("nothing is open"))?;
+        if let Some(recording) = session.recording() {
+            recording.seek(place);
+        }
+        session.poll()
+    }
+
+    /// Shows a message for a while; what did not work stands in the log, too.
+    pub(crate) fn notify(&mut self, level: Level, now: Instant, text: impl AsRef<str>) {
+        let text = text::clean(text.as_ref()).into_owned();
+        if matches!(level, Level::Error | Level::Problem) {
+            self.log.note(self.unix_ns(now), text.as_str());
+        }
+        if level == Level::Problem {
+            self.log.problem(self.unix_ns(now), text.as_str());
+        }
+        self.toast = Some(Toast { text, is_error: level != Level::Info, until: now + TOAST });
+    }
+}

@@ -1,0 +1,132 @@
+//! A line of text that the user types.
+
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
+use tui_input::Input;
+use tui_input::backend::crossterm::EventHandler;
+
+use crate::local_time::file_stamp;
+use crate::snapshot::Snapshot;
+
+/// The line and the cursor in it.
+#[derive(Clone, Debug)]
+pub struct Prompt {
+    /// What it asks for.
+    pub label: &'static str,
+    /// What is wrong with what was typed.
+    pub error: Option<String>,
+    input: Input,
+    /// What was typed at other times, the last one last.
+    earlier: Vec<String>,
+    /// Which of that stands there now, counted from the last.
+    recalled: usize,
+}
+
+impl PartialEq for Prompt {
+    fn eq(&self, other: &Self) -> bool {
+        (self.label, self.halves()) == (other.label, other.halves())
+    }
+}
+
+impl Eq for Prompt {}
+
+impl Prompt {
+    /// A prompt with a default, the cursor behind it.
+    pub fn new(label: &'static str, default: &str) -> Self {
+        Self { label, error: None, input: default.into(), earlier: Vec::new(), recalled: 0 }
+    }
+
+    /// With what was typed at other times, which [`Self::recall`] brings back.
+    pub fn with_earlier(mut self, earlier: Vec<String>) -> Self {
+        // What stands there already would come first and change nothing.
+        self.earlier = earlier.into_iter().filter(|it| *it != self.text()).collect();
+        self.earlier.push(self.text());
+        self
+    }
+
+    /// Puts the text typed before in place of this, or the one after it.
+    pub fn recall(&mut self, earlier: bool) {
+        let last = self.earlier.len().saturating_sub(1);
+        self.recalled = match earlier {
+            true => (self.recalled + 1).min(last),
+            false => self.recalled.saturating_sub(1),
+        };
+        if let Some(text) = self.earlier.get(last - self.recalled) {
+            self.input = text.as_str().into();
+        }
+    }
+
+    /// What has been typed.
+    pub fn text(&self) -> String {
+        self.input.value().to_owned()
+    }
+
+    /// What stands before and behind the cursor.
+    pub fn halves(&self) -> (String, String) {
+        let chars = || self.input.value().chars();
+        let cursor = self.input.cursor();
+        (chars().take(cursor).collect(), chars().skip(cursor).collect())
+    }
+
+    /// Edits the line the way shells do.
+    pub fn key(&mut self, key: KeyEvent) {
+        match (key.code, key.modifiers) {
+            // The library deletes all of the line.
+            (KeyCode::Char('u'), KeyModifiers::CONTROL) => {
+                self.input = Input::new(self.halves().1).with_cursor(0);
+            }
+            _ => drop(self.input.handle_event(&Event::Key(key))),
+        }
+    }
+}
+
+/// The name a snapshot's file gets unless the user types another:
+/// `NAME-PID-20261121-120000.json`, the time local.
+pub fn default_file_name(snapshot: &Snapshot) -> String {
+    let plain = |c: char| {
+        if c.is_alphanumeric() || "._-".contains(c) { c } else { '_' }
+    };
+    let name: String = snapshot.process.name.chars().take(40).map(plain).collect();
+    let name = name.trim_start_matches(['.', '-']);
+    let name = if name.is_empty() { "snapshot" } else { name };
+    let time = file_stamp(snapshot.taken_unix_ns);
+    format!("{name}-{}-{time}.json", snapshot.process.pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Source;
+    use crate::source::synthetic::Synthetic;
+
+    #[test]
+    fn it_edits_like_a_shell() {
+        let mut prompt = Prompt::new("", "größe");
+        let ctrl = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL);
+        for key in [KeyCode::Left, KeyCode::Left, KeyCode::Backspace, KeyCode::Char('X')] {
+            prompt.key(KeyEvent::from(key));
+        }
+        assert_eq!(prompt.text(), "grXße");
+        assert_eq!(prompt.halves(), ("grX".into(), "ße".into()));
+        prompt.key(KeyEvent::from(KeyCode::Delete));
+        prompt.key(ctrl('u'));
+        assert_eq!(prompt.text(), "e");
+        prompt.key(KeyEvent::from(KeyCode::End));
+        prompt.key(KeyEvent::from(KeyCode::Delete));
+        prompt.key(ctrl('a'));
+        prompt.key(ctrl('k'));
+        prompt.key(KeyEvent::from(KeyCode::Backspace));
+        prompt.key(KeyEvent::new(KeyCode::Char('x'), KeyModifiers::ALT));
+        assert_eq!(prompt.text(), "");
+    }
+
+    #[test]
+    fn default_names_are_plain_file_names() {
+        let mut snapshot = Synthetic::new().poll().unwrap();
+        let name = default_file_name(&snapshot);
+        assert!(name.starts_with("my_app-4711-2025") && name.ends_with(".json"), "{name}");
+        snapshot.process.name = "../../etc/pass wd".into();
+        assert!(default_file_name(&snapshot).starts_with("_.._etc_pass_wd-4711-"));
+        snapshot.process.name = String::new();
+        assert!(default_file_name(&snapshot).starts_with("snapshot-4711-"));
+    }
+}

@@ -1,0 +1,200 @@
+//! A gate's findings, as text and as JSON.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::{Finding, Judgement, Metric, Row, TEST};
+use crate::text;
+use crate::units;
+
+/// The longest name that is not cut.
+const NAME_MAX: usize = 48;
+
+/// The findings in a line, then the judged metrics, the worst first.
+pub fn render(judgement: &Judgement) -> String {
+    let Judgement { rows, runs, too_few, gone, new, assumed } = judgement;
+    let count = |finding| judgement.count(finding);
+    let word = if count(Finding::Failed) > 0 { "FAILED" } else { "passed" };
+    let mut out = format!(
+        "gate {word}: {} failed, {} unsure, {} fine; {} and {} runs; {TEST}\n",
+        count(Finding::Failed),
+        count(Finding::Unsure),
+        count(Finding::Fine),
+        runs.0,
+        runs.1,
+    );
+    if let Some(deviation) = assumed {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            out,
+            "one run a side does not tell how much runs differ: {} taken for granted; give \
+             several, or --deviation",
+            share(*deviation).trim_start_matches('+')
+        );
+    }
+    let name_width = rows.iter().map(|row| text::width(&row.name)).max().unwrap_or(0);
+    let name_width = name_width.clamp("Name".len(), NAME_MAX);
+    let _ = writeln!(
+        out,
+        "{:<7} {} {:<10} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7}",
+        "Gate",
+        text::fit("Name", name_width, '~'),
+        "Limit",
+        "Before",
+        "Now",
+        "Change",
+        "above",
+        "below",
+        "Runs+-",
+        "p"
+    );
+    for row in rows {
+        let _ = writeln!(
+            out,
+            "{:<7} {} {:<10} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7}",
+            row.finding.word(),
+            text::fit(&row.name, name_width, '~'),
+            row.limit.text(),
+            figure(row, row.before),
+            figure(row, row.now),
+            share(row.change),
+            share(row.low),
+            share(row.high),
+            share(row.deviation).trim_start_matches('+'),
+            probability(row.p),
+        );
+    }
+    if let Some(common) = judgement.common() {
+        let _ = writeln!(
+            out,
+            "most points changed by {} at once: the machine, or all of the program; runs in turn, \
+             before and now, tell which",
+            share(common)
+        );
+    }
+    if count(Finding::Unsure) > 0 {
+        let _ = writeln!(out, "unsure: a regression of the limit is not excluded; more runs tell");
+    }
+    let listed = |names: &[String]| names.join(", ");
+    for (what, names) in [("only before", gone), ("only now", new)] {
+        if !names.is_empty() {
+            let _ = writeln!(out, "{what}: {}", listed(names));
+        }
+    }
+    if !too_few.is_empty() {
+        let names: Vec<_> =
+            too_few.iter().map(|(name, metric)| format!("{name} {}", metric.word())).collect();
+        let _ = writeln!(out, "too few measurements: {}", listed(&names));
+    }
+    out
+}
+
+fn figure(row: &Row, value: f64) -> String {
+    match row.limit.metric {
+        metric if metric.is_time() => units::duration(value),
+        Metric::Load => units::percent(value),
+        _ => units::si(value),
+    }
+}
+
+fn share(share: f64) -> String {
+    match share * 100.0 {
+        percent if !percent.is_finite() || percent.abs() >= 99_999.5 => ">9999%".into(),
+        percent if percent.abs() < 9.995 => format!("{percent:+.2}%"),
+        percent if percent.abs() < 99.95 => format!("{percent:+.1}%"),
+        percent => format!("{percent:+.0}%"),
+    }
+}
+
+fn probability(p: f64) -> String {
+    if p < 0.0001 { "<0.0001".into() } else { format!("{p:.4}") }
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    format: &'static str,
+    version: u32,
+    test: &'static str,
+    passed: bool,
+    failed: usize,
+    unsure: usize,
+    runs_before: usize,
+    runs_now: usize,
+    /// Null where several runs show the deviation.
+    assumed_deviation: Option<f64>,
+    gates: Vec<Gate<'a>>,
+    only_before: &'a [String],
+    only_now: &'a [String],
+    too_few: Vec<TooFew<'a>>,
+}
+
+/// Times in seconds, loads in CPUs; changes and deviations are shares.
+#[derive(Serialize)]
+struct Gate<'a> {
+    name: &'a str,
+    metric: String,
+    limit: f64,
+    finding: &'static str,
+    before: f64,
+    now: f64,
+    change: f64,
+    change_above: f64,
+    change_below: f64,
+    deviation: f64,
+    p: f64,
+    runs_before: usize,
+    runs_now: usize,
+}
+
+impl<'a> Gate<'a> {
+    fn of(row: &'a Row) -> Self {
+        Self {
+            name: &row.name,
+            metric: row.limit.metric.word(),
+            limit: row.limit.share,
+            finding: match row.finding {
+                Finding::Failed => "failed",
+                Finding::Unsure => "unsure",
+                Finding::Fine => "fine",
+            },
+            before: row.before,
+            now: row.now,
+            change: row.change,
+            change_above: row.low,
+            change_below: row.high,
+            deviation: row.deviation,
+            p: row.p,
+            runs_before: row.runs.0,
+            runs_now: row.runs.1,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct TooFew<'a> {
+    name: &'a str,
+    metric: String,
+}
+
+/// The findings as JSON, with a line break at its end.
+pub fn json(judgement: &Judgement) -> serde_json::Result<String> {
+    let failed = judgement.count(Finding::Failed);
+    let too_few = judgement.too_few.iter();
+    let report = Report {
+        format: "pfp-gate",
+        version: 1,
+        test: TEST,
+        passed: failed == 0,
+        failed,
+        unsure: judgement.count(Finding::Unsure),
+        runs_before: judgement.runs.0,
+        runs_now: judgement.runs.1,
+        assumed_deviation: judgement.assumed,
+        gates: judgement.rows.iter().map(Gate::of).collect(),
+        only_before: &judgement.gone,
+        only_now: &judgement.new,
+        too_few: too_few.map(|(name, m)| TooFew { name, metric: m.word() }).collect(),
+    };
+    Ok(serde_json::to_string_pretty(&report)? + "\n")
+}

@@ -1,0 +1,240 @@
+//! The event loop: poll, settle, draw, wait for a key. It also owns the terminal, and gives it back
+//! however it ends.
+
+mod suspend;
+
+use std::io::{self, BufWriter, Stdout, Write};
+use std::mem::ManuallyDrop;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use crossterm::clipboard::CopyToClipboard;
+use crossterm::event::{self, Event};
+use crossterm::terminal::{
+    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, disable_raw_mode,
+    enable_raw_mode,
+};
+use crossterm::{execute, queue};
+use ratatui::backend::CrosstermBackend;
+use ratatui::layout::{Position, Rect};
+use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
+
+use self::suspend::Suspension;
+use crate::app::App;
+use crate::common::Errand;
+use crate::interrupt::Interrupt;
+use crate::styles::Styles;
+use crate::view;
+
+/// The longest time until a signal to leave is noticed.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// More than a frame takes, so that it reaches the terminal in one piece.
+const FRAME_BYTES: usize = 1 << 16;
+
+/// Turns on clicks and the wheel, with coordinates of any size. Unlike crossterm's command, it
+/// leaves out mouse movement.
+const MOUSE_ON: &[u8] = b"\x1b[?1000h\x1b[?1006h";
+const MOUSE_OFF: &[u8] = b"\x1b[?1006l\x1b[?1000l";
+
+/// The terminal, given back when dropped. On a panic, the hook that `ratatui::try_init` sets gives
+/// it back before the message is shown.
+///
+/// Neither `ratatui::restore` nor the drop of its terminal is called. If the terminal is gone, both
+/// try to report that to the terminal and panic, and the toggles would never be put back.
+struct Screen {
+    terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
+    area: Rect,
+    mouse: bool,
+}
+
+impl Screen {
+    fn new(mouse: bool) -> io::Result<Self> {
+        // Only for its setup of the terminal: the terminal it returns makes many small writes.
+        let _ = ManuallyDrop::new(ratatui::try_init()?);
+        if mouse {
+            let restore = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |panic| {
+                let _ = write_all(MOUSE_OFF);
+                restore(panic);
+            }));
+            write_all(MOUSE_ON)?;
+        }
+        // From here on a change of the size is an event.
+        event::poll(Duration::ZERO)?;
+        let area = area()?;
+        let backend = CrosstermBackend::new(BufWriter::with_capacity(FRAME_BYTES, io::stdout()));
+        // Without a fixed viewport, every frame would ask for the size.
+        let options = TerminalOptions { viewport: Viewport::Fixed(area) };
+        let mut terminal = ManuallyDrop::new(Terminal::with_options(backend, options)?);
+        // Without an alternate screen, old text would stay between the rows.
+        terminal.clear()?;
+        Ok(Self { terminal, area, mouse })
+    }
+
+    /// Draws a frame, which the terminal shows all at once if it knows how to.
+    fn draw(&mut self, frame: impl FnOnce(&mut Frame)) -> io::Result<()> {
+        queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
+        self.terminal.draw(frame)?;
+        execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)
+    }
+
+    /// Gives the terminal back, for a while or for good.
+    fn leave(&mut self) {
+        let _ = self.terminal.show_cursor();
+        if self.mouse {
+            let _ = write_all(MOUSE_OFF);
+        }
+        let _ = ratatui::try_restore();
+    }
+
+    /// Takes the terminal again, whatever state it is in.
+    fn enter(&mut self) -> io::Result<()> {
+        // Raw mode that counts as on would not be switched on again.
+        disable_raw_mode()?;
+        enable_raw_mode()?;
+        execute!(io::stdout(), EnterAlternateScreen)?;
+        if self.mouse {
+            write_all(MOUSE_ON)?;
+        }
+        self.resize()
+    }
+
+    /// Follows the terminal's size.
+    fn resize(&mut self) -> io::Result<()> {
+        self.area = area()?;
+        self.terminal.resize(self.area)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // The hook has left already. Leaving twice would move the cursor back, and the shell
+            // would write over the message.
+            let _ = self.terminal.show_cursor();
+        } else {
+            self.leave();
+        }
+    }
+}
+
+/// Writes at once, past the frame's buffer.
+fn write_all(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout();
+    out.write_all(bytes)?;
+    out.flush()
+}
+
+/// The whole terminal.
+fn area() -> io::Result<Rect> {
+    let (width, height) = crossterm::terminal::size()?;
+    Ok(Rect::from((Position::ORIGIN, (width, height).into())))
+}
+
+/// The input that [`take_input`] found.
+#[derive(Default)]
+struct Input {
+    any: bool,
+    resized: bool,
+}
+
+/// Runs the viewer in the terminal until the user leaves or a signal asks to.
+pub fn run(app: &mut App, styles: &Styles, interrupt: &Interrupt) -> Result<()> {
+    let suspension = Suspension::install().context("signals cannot be taken over")?;
+    let mut screen = Screen::new(app.takes_mouse()).context("the terminal cannot be used")?;
+    let mut changed = true;
+    while !app.quit && !interrupt.raised() {
+        let now = Instant::now();
+        if app.next_poll().is_some_and(|due| due <= now) {
+            app.poll(now);
+            changed = true;
+        }
+        // It shows at the next poll.
+        if app.next_sample().is_some_and(|due| due <= now) {
+            app.sample(now);
+        }
+        changed |= view::settle(app, styles, screen.area, now);
+        if changed {
+            screen.draw(|frame| view::draw(frame, app, styles))?;
+        }
+        let input = take_input(app, styles, screen.area)?;
+        let mut suspend = suspension.asked();
+        match app.common.errand.take() {
+            Some(Errand::Copy(text)) => {
+                execute!(io::stdout(), CopyToClipboard::to_clipboard_from(text))?;
+            }
+            Some(Errand::Redraw) => screen.terminal.clear()?,
+            Some(Errand::Suspend) => suspend = true,
+            None => {}
+        }
+        // If a key and a new size come at the same moment, crossterm may report the key alone.
+        if input.resized || input.any && area()? != screen.area {
+            screen.resize()?;
+        }
+        changed = input.any;
+        if suspend {
+            screen.leave();
+            suspension.stop()?;
+            screen.enter()?;
+            changed = true;
+        } else if suspension.continued() {
+            screen.enter()?;
+            changed = true;
+        }
+    }
+    Ok(())
+}
+
+/// Waits for input until something is due, then takes all there is.
+fn take_input(app: &mut App, styles: &Styles, area: Rect) -> io::Result<Input> {
+    let now = Instant::now();
+    let wait = app.next_change().map_or(PATIENCE, |due| due.saturating_duration_since(now));
+    let mut input = Input::default();
+    // Ask the terminal first: if it is gone, crossterm would read its end forever.
+    if is_gone(wait.min(PATIENCE)) {
+        app.quit = true;
+        return Ok(input);
+    }
+    while event::poll(Duration::ZERO)? {
+        match event::read()? {
+            Event::Key(key) => {
+                app.key(key, Instant::now());
+                input.any = true;
+            }
+            Event::Mouse(mouse) => {
+                let now = Instant::now();
+                let place = Position { x: mouse.column, y: mouse.row };
+                let target = view::hit(app, area, place);
+                input.any |= app.mouse(mouse.kind, target, now);
+                // The next event is meant for the screen after this one.
+                view::settle(app, styles, area, now);
+            }
+            Event::Resize(..) => {
+                input.resized = true;
+                input.any = true;
+            }
+            _ => {}
+        }
+        if app.quit || app.common.errand.is_some() {
+            break;
+        }
+    }
+    Ok(input)
+}
+
+/// Waits until there is input, a signal, or the time is over; true if the terminal has been taken
+/// away. Where standard input is no terminal, this only waits; crossterm finds the terminal by
+/// itself.
+fn is_gone(wait: Duration) -> bool {
+    let mut input = libc::pollfd { fd: libc::STDIN_FILENO, events: libc::POLLIN, revents: 0 };
+    // SAFETY: asks about a descriptor; a closed one is answered with 0.
+    if unsafe { libc::isatty(libc::STDIN_FILENO) } == 0 {
+        // A terminal that is gone does not count as one either.
+        input.events = 0;
+    }
+    // Rounded up: a rest below a millisecond would be spent spinning.
+    let milliseconds = wait.as_micros().div_ceil(1000).min(i32::MAX as u128) as i32;
+    // SAFETY: one descriptor in a structure that we own.
+    let ready = unsafe { libc::poll(&raw mut input, 1, milliseconds) };
+    ready > 0 && input.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0
+}

@@ -1,0 +1,463 @@
+//! Which points the table shows: a text that the user types, as a test of a
+//! point.
+//!
+//! ```text
+//! parse          a pattern of its name, as all names are typed: see [`crate::pattern`]
+//! thread:pack    the same, of the names of the threads that were in the point
+//! tid:4711       a thread by its id
+//! file:io.rs     the same, of its source file
+//! domain:nvtx    the same, of the domain of an annotation for another tool
+//! process:web    the same, of its process, where there are several
+//! host:node3     the same, of the machine that this runs on, or what its place is called
+//! load>5         a column's figure: >, <, >=, <= or =, of the unit the column has
+//! !json          without these
+//! io !thread:ui  all terms have to hold
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use crate::columns::{Column, Measure};
+use crate::model::{Figures, Row};
+use crate::pattern::Pattern;
+use crate::snapshot::Process;
+use crate::units;
+
+/// A filter that no point passes.
+const NOTHING: &str = "!/^/";
+
+/// A test that points pass or fail. It travels over a line as its text.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Filter {
+    text: String,
+    /// All of them have to hold.
+    terms: Vec<Term>,
+}
+
+/// One thing that has to hold.
+#[derive(Clone, Debug)]
+struct Term {
+    /// As it was typed.
+    word: String,
+    /// The test must fail.
+    excludes: bool,
+    of: Field,
+    test: Test,
+}
+
+/// The part of a point that is tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Name,
+    Thread,
+    Tid,
+    File,
+    Domain,
+    Process,
+    Host,
+}
+
+const FIELDS: [(&str, Field); 6] = [
+    ("thread:", Field::Thread),
+    ("tid:", Field::Tid),
+    ("file:", Field::File),
+    ("domain:", Field::Domain),
+    ("process:", Field::Process),
+    ("host:", Field::Host),
+];
+
+/// A test of a point.
+#[derive(Clone, Debug)]
+enum Test {
+    Name(Pattern),
+    /// A figure compared with a value, as the signs say.
+    Figure {
+        column: Column,
+        signs: String,
+        value: f64,
+    },
+}
+
+impl PartialEq for Filter {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl TryFrom<String> for Filter {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::new(&text)
+    }
+}
+
+impl From<Filter> for String {
+    fn from(filter: Filter) -> Self {
+        filter.text
+    }
+}
+
+impl Filter {
+    /// What can stand before a name.
+    pub const PREFIXES: &str =
+        "thread:, tid:, file:, domain:, process:, host: and columns such as load>5";
+
+    /// A word that looks like a prefix or a column but is none.
+    pub fn unknown(&self) -> Option<&str> {
+        words(&self.text).into_iter().find_map(|word| {
+            let value = word.trim_start_matches('!');
+            let end = value.find(|c: char| !c.is_ascii_alphanumeric() && !"/%".contains(c))?;
+            let (name, rest) = value.split_at(end);
+            let is_prefix = rest.starts_with(':')
+                && !rest.starts_with("::")
+                && !FIELDS.iter().any(|(field, _)| field[..field.len() - 1] == *name);
+            let is_column = rest.starts_with(['<', '>']) && figure(value).is_none();
+            (end > 0 && !value.starts_with('/') && (is_prefix || is_column)).then(|| &value[..=end])
+        })
+    }
+
+    /// Explains such a word, if there is one.
+    pub fn unknown_words(&self) -> Option<String> {
+        let word = self.unknown()?;
+        Some(format!("{word} is none of {}; it counts as part of a name", Self::PREFIXES))
+    }
+
+    /// Whether a row passes that has these words and is no point.
+    pub fn admits_words(&self, words: &[&str]) -> bool {
+        let finds = |term: &Term| words.iter().any(|word| term.test.finds(word));
+        self.terms.iter().all(|term| finds(term) != term.excludes)
+    }
+
+    /// Reads what the user typed. An error says what is wrong with it.
+    pub fn new(text: &str) -> Result<Self, String> {
+        let words = words(text);
+        let several = words.len() > 1;
+        let term = |word: &str| {
+            // With several terms, the message names the wrong one.
+            Term::new(word).map_err(|why| if several { format!("{word}: {why}") } else { why })
+        };
+        let terms = words.into_iter().map(term).collect::<Result<Vec<_>, _>>()?;
+        let says_something = |term: &Term| !matches!(term.test, Test::Name(Pattern::Anything));
+        let terms = terms.into_iter().filter(says_something).collect();
+        Ok(Self { text: text.to_owned(), terms })
+    }
+
+    /// A filter for the points of a thread: by its name, or by its id where others have that name.
+    pub fn of_thread(name: &str, tid: u32, is_only_one: bool) -> Self {
+        let by_name = !name.is_empty() && !name.contains('"') && (is_only_one || tid == 0);
+        let (text, of, whole) = match by_name {
+            true => (format!("thread:\"{name}\""), Field::Thread, name.to_owned()),
+            false => (format!("tid:{tid}"), Field::Tid, tid.to_string()),
+        };
+        let test = Test::Name(Pattern::Whole(whole));
+        let term = Term { word: text.clone(), excludes: false, of, test };
+        Self { text, terms: vec![term] }
+    }
+
+    /// As it was typed.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it may hide anything.
+    pub fn is_on(&self) -> bool {
+        !self.terms.is_empty()
+    }
+
+    /// Whether it depends on the threads that a point was in.
+    pub fn asks_for_threads(&self) -> bool {
+        let counts =
+            |term: &Term| matches!(term.test, Test::Figure { column: Column::Threads, .. });
+        self.terms.iter().any(|term| term.is_of_threads() || counts(term))
+    }
+
+    /// Whether a point passes.
+    pub fn admits(&self, figures: &Figures) -> bool {
+        self.terms.iter().all(|term| term.finds(figures) != term.excludes)
+    }
+
+    /// Whether a point with unknown rates passes.
+    pub(crate) fn admits_row(&self, row: Row) -> bool {
+        self.terms.iter().all(|term| term.finds_in(row) != term.excludes)
+    }
+
+    /// The filter without its figures, whose rates and loads depend on who looks.
+    #[must_use]
+    pub fn without_figures(&self) -> Self {
+        self.only(|term| !matches!(term.test, Test::Figure { .. }))
+    }
+
+    /// The filter for a part of a sum over processes, without its terms on processes and threads.
+    #[must_use]
+    pub fn of_part(&self) -> Self {
+        self.only(|term| matches!(term.of, Field::Name | Field::File | Field::Domain))
+    }
+
+    /// The filter with its terms on processes decided here, since elsewhere the process has another
+    /// name. Without a process they cannot be decided yet.
+    #[must_use]
+    pub fn within(&self, process: Option<&Process>) -> Self {
+        let is_of_process = |term: &Term| matches!(term.of, Field::Process | Field::Host);
+        let fails = |process: &Process| {
+            let mut terms = self.terms.iter().filter(|term| is_of_process(term));
+            terms.any(|term| term.finds_process(process) == term.excludes)
+        };
+        if process.is_some_and(fails) {
+            return Self::new(NOTHING).unwrap_or_default();
+        }
+        self.only(|term| !is_of_process(term))
+    }
+
+    fn only(&self, stays: impl Fn(&Term) -> bool) -> Self {
+        let terms: Vec<Term> = self.terms.iter().filter(|term| stays(term)).cloned().collect();
+        let words: Vec<&str> = terms.iter().map(|term| term.word.as_str()).collect();
+        Self { text: words.join(" "), terms }
+    }
+}
+
+/// The terms of a text, split at blanks outside of quotes and slashes.
+fn words(text: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        let value = rest.trim_start_matches('!');
+        let value = FIELDS.iter().find_map(|(name, _)| value.strip_prefix(name)).unwrap_or(value);
+        let start = rest.len() - value.len();
+        let end = start + closed(value).unwrap_or_else(|| to_blank(value));
+        words.push(&rest[..end]);
+        rest = rest[end..].trim_start();
+    }
+    words
+}
+
+/// Where the opening quote or slash is closed, with nothing behind it.
+fn closed(value: &str) -> Option<usize> {
+    let mark = value.chars().next().filter(|c| matches!(c, '"' | '/'))?;
+    let marks = value.char_indices().skip(1).filter(|(_, c)| *c == mark);
+    let ends = |end: &usize| value[*end..].chars().next().is_none_or(char::is_whitespace);
+    marks.map(|(place, _)| place + 1).find(ends)
+}
+
+fn to_blank(value: &str) -> usize {
+    value.find(char::is_whitespace).unwrap_or(value.len())
+}
+
+/// A column, signs and a figure: `load>5`, `avg<=20us`; none while the figure is missing.
+fn figure(word: &str) -> Option<Test> {
+    let start = word.find(['<', '>', '='])?;
+    let (name, rest) = word.split_at(start);
+    let signs: String = rest.chars().take_while(|c| matches!(c, '<' | '>' | '=')).collect();
+    let value = &rest[signs.len()..];
+    let is_named = |column: &Column| {
+        [column.word().into(), column.title().to_lowercase()].contains(&name.to_lowercase())
+    };
+    let column = Column::ALL.iter().copied().find(is_named)?;
+    let measure = column.measure()?;
+    if !["<", ">", "=", "<=", ">="].contains(&signs.as_str()) {
+        return None;
+    }
+    if value.is_empty() {
+        return Some(Test::Name(Pattern::Anything));
+    }
+    let value = match measure {
+        Measure::Percent => units::parse_si(value.strip_suffix('%').unwrap_or(value)),
+        Measure::Seconds => units::parse_duration(value).ok().map(|time| time.as_secs_f64()),
+        Measure::Number => units::parse_si(value),
+    }?;
+    Some(Test::Figure { column, signs, value })
+}
+
+impl Term {
+    fn new(word: &str) -> Result<Self, String> {
+        let (excludes, value) = match word.strip_prefix('!') {
+            Some(rest) => (true, rest),
+            None => (false, word),
+        };
+        let field = |(name, field): &(&str, Field)| Some((*field, value.strip_prefix(name)?));
+        let (of, value) = FIELDS.iter().find_map(field).unwrap_or((Field::Name, value));
+        let test = match (of, figure(value)) {
+            (Field::Name, Some(figure)) => figure,
+            (Field::Tid, _) if !value.is_empty() => Test::Name(Pattern::Whole(value.to_owned())),
+            _ => Test::Name(Pattern::new(value)?),
+        };
+        Ok(Self { word: word.to_owned(), excludes, of, test })
+    }
+
+    fn finds(&self, figures: &Figures) -> bool {
+        match &self.test {
+            Test::Figure { column, signs, value } => column.figure(figures).is_some_and(|it| {
+                it > *value && signs.contains('>')
+                    || it < *value && signs.contains('<')
+                    || it == *value && signs.contains('=')
+            }),
+            // Its threads are unknown, so it does not pass.
+            _ if self.is_of_threads() && figures.is_left_out() => self.excludes,
+            _ => self.finds_in(figures.row()),
+        }
+    }
+
+    fn is_of_threads(&self) -> bool {
+        matches!(self.of, Field::Thread | Field::Tid)
+    }
+
+    fn finds_in(&self, row: Row) -> bool {
+        let (pattern, point) = (&self.test, row.point);
+        match self.of {
+            Field::Name if point.name.is_empty() => pattern.finds(&point.shown_name()),
+            Field::Name => pattern.finds(&point.name),
+            Field::File => pattern.finds(&point.file),
+            Field::Domain => point.domain().is_some_and(|it| pattern.finds(it)),
+            Field::Thread => row.lanes().any(|lane| pattern.finds(&lane.name)),
+            Field::Tid => row.lanes().any(|lane| pattern.finds(&lane.tid.to_string())),
+            Field::Process | Field::Host => {
+                row.processes().any(|process| self.finds_process(process))
+            }
+        }
+    }
+
+    fn finds_process(&self, process: &Process) -> bool {
+        let pattern = &self.test;
+        match self.of {
+            Field::Host => {
+                let place = process.name.rsplit_once('@').map(|(_, place)| place);
+                pattern.finds(&process.host) || place.is_some_and(|place| pattern.finds(place))
+            }
+            _ => pattern.finds(&process.name),
+        }
+    }
+}
+
+impl Test {
+    fn finds(&self, name: &str) -> bool {
+        matches!(self, Self::Name(pattern) if pattern.finds(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Model;
+    use crate::source::Source;
+    use crate::source::synthetic::Synthetic;
+
+    fn admitted(text: &str) -> Vec<u32> {
+        let (mut source, mut model) = (Synthetic::new(), Model::default());
+        source.snapshot_mut().points[8].name.clear();
+        source.snapshot_mut().points[7].file = "src/net/Wait.rs".into();
+        (source.snapshot_mut().points[5].file, source.snapshot_mut().points[5].line) =
+            ("nvtx:pack".into(), 0);
+        model.fold(source.poll().unwrap());
+        let filter = Filter::new(text).unwrap();
+        model.points().iter().filter(|f| filter.admits(f)).map(Figures::id).collect()
+    }
+
+    #[test]
+    fn texts_are_parts_of_names_unless_they_can_be_regular_expressions() {
+        for (text, expected) in [
+            ("", vec![0, 1, 2, 3, 4, 5, 6, 7, 8]),
+            ("io", vec![1, 2, 3]),
+            ("IO", vec![]),
+            ("io.r", vec![2]),
+            ("^io|net", vec![1, 2, 3, 7]),
+            ("^IO", vec![]),
+            ("/io", vec![1, 2, 3]),
+            ("/io/", vec![1, 2, 3]),
+            (r"\Wre", vec![2, 6]),
+            ("/", vec![0, 1, 2, 3, 4, 5, 6, 7, 8]),
+            // No regular expression, and no point's name either.
+            ("io(", vec![]),
+            ("#8", vec![8]),
+            ("io.*", vec![1, 2, 3]),
+            ("*r*d", vec![0, 2]),
+            ("thread:pack", vec![4, 5, 7]),
+            ("thread:^(main|x)$", vec![1, 3]),
+            ("file:net", vec![7]),
+            ("file:wait", vec![7]),
+            ("file:/WAIT/", vec![]),
+            ("file:work", vec![1, 2, 3, 4, 6, 8]),
+            ("domain:pack", vec![5]),
+            ("domain:^nvtx", vec![5]),
+            ("domain:work", vec![]),
+            // All terms hold, or those with a mark do not.
+            ("io thread:main", vec![1, 3]),
+            ("  io   !crc ", vec![1, 2]),
+            ("!io !/^(lz|sort)/ !overhead", vec![7, 8]),
+            ("io !thread:main", vec![2]),
+            ("file:work /^io/ !/r[ce]/", vec![1]),
+            ("!file:work", vec![0, 5, 7]),
+            // What says nothing yet hides nothing.
+            ("!", vec![0, 1, 2, 3, 4, 5, 6, 7, 8]),
+            ("io !thread:", vec![1, 2, 3]),
+            ("!/", vec![0, 1, 2, 3, 4, 5, 6, 7, 8]),
+            // To the letter, and with blanks.
+            ("\"io.read\"", vec![2]),
+            ("\"io.rea", vec![2]),
+            ("\"io.rea\"", vec![]),
+            ("thread:\"reader\"", vec![1, 2, 3, 6]),
+            ("/io read|io.read/ !crc", vec![2]),
+            ("tid:4712", vec![1, 2, 3, 6]),
+            ("tid:47", vec![]),
+            // Figures.
+            ("count>=1", vec![1, 2, 3, 4, 5, 6, 7]),
+            ("count=0", vec![0, 8]),
+            ("!count=0 io", vec![1, 2, 3]),
+            ("/s>5 io", vec![1]),
+            ("avg>1ms", vec![4]),
+            ("avg<20us io", vec![3]),
+            ("off>80", vec![2, 7]),
+            ("off%>80", vec![2, 7]),
+            ("load>", vec![0, 1, 2, 3, 4, 5, 6, 7, 8]),
+            ("name>5", vec![]),
+        ] {
+            assert_eq!(admitted(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_word_that_looks_like_a_prefix_is_told_from_one() {
+        for (text, unknown) in [
+            ("thraed:x", Some("thraed:")),
+            ("io !fil:x", Some("fil:")),
+            ("laod>5", Some("laod>")),
+            ("load>x", Some("load>")),
+            ("thread:x load>5 std::vec /a:b/ \"c:d\" io", None),
+        ] {
+            assert_eq!(Filter::new(text).unwrap().unknown(), unknown, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_expression_is_said_in_one_line() {
+        for (text, part) in [("/io(", "open group"), ("/a{9999}{9999}/", "size limit")] {
+            let error = Filter::new(text).unwrap_err();
+            assert!(error.contains(part) && !error.contains('\n'), "{error}");
+        }
+        let error = Filter::new("io !file:/a(/ crc").unwrap_err();
+        assert!(error.starts_with("!file:/a(/: found open group"), "{error}");
+    }
+
+    #[test]
+    fn what_can_be_decided_elsewhere_is_a_filter_of_its_own() {
+        let filter =
+            Filter::new("io !load>5 thread:\"a b\" host:node3 !process:web /x y/").unwrap();
+        assert_eq!(
+            filter.without_figures().text(),
+            "io thread:\"a b\" host:node3 !process:web /x y/"
+        );
+        assert_eq!(filter.of_part().without_figures().text(), "io /x y/");
+        let process = |name: &str| Process { name: name.into(), ..Process::default() };
+        let within = |name: &str| filter.without_figures().within(Some(&process(name)));
+        assert_eq!(within("app@node3").text(), "io thread:\"a b\" /x y/");
+        assert_eq!(filter.within(None).of_part().without_figures().text(), "io /x y/");
+        for other in ["app@node4", "web@node3"] {
+            let nothing = within(other);
+            let again = Filter::try_from(String::from(nothing.clone())).unwrap();
+            assert_eq!(again, nothing);
+            let mut model = Model::default();
+            model.fold(Synthetic::new().poll().unwrap());
+            assert!(!model.points().iter().any(|figures| again.admits(figures)), "{other}");
+        }
+        assert_eq!(admitted("thr>1 load>0"), admitted("load>0 thr>1"));
+    }
+}

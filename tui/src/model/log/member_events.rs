@@ -1,0 +1,87 @@
+//! Events of several processes: which came, which ended and how, whose rows have gone.
+
+use crate::snapshot::{Point, Process, ProcessState, Snapshot};
+
+/// Processes that are named in one entry.
+const NAMES: usize = 4;
+
+/// Processes that came or went between two snapshots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberEvent {
+    /// In words.
+    pub text: String,
+    /// Whether somebody should look into it, since they died.
+    pub is_problem: bool,
+}
+
+/// One of several processes in the last snapshot.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    segment_id: String,
+    state: ProcessState,
+    /// `worker[9]`
+    name: String,
+}
+
+impl Member {
+    pub(super) fn of(process: &Process) -> Self {
+        Self {
+            segment_id: process.segment_id.clone(),
+            state: process.state,
+            name: format!("{}[{}]", process.name, process.pid),
+        }
+    }
+
+    /// The member before it ended.
+    pub(super) fn running(self) -> Self {
+        Self { state: ProcessState::Running, ..self }
+    }
+}
+
+/// The events since these processes were known.
+pub(super) fn of(known: &[Member], snapshot: &Snapshot) -> Vec<MemberEvent> {
+    let before = |process: &Process| known.iter().find(|k| k.segment_id == process.segment_id);
+    let members = &snapshot.process.members;
+    let named = |is: &dyn Fn(&Process) -> bool| {
+        let found = members.iter().filter(|process| is(process));
+        found.map(|process| Member::of(process).name).collect::<Vec<_>>()
+    };
+    let became = |state: ProcessState| {
+        named(&|process| {
+            let ran = before(process).is_none_or(|old| old.state == ProcessState::Running);
+            ran && process.state == state
+        })
+    };
+    let gone = known.iter().filter(|old| !members.iter().any(|p| p.segment_id == old.segment_id));
+    let event = |names: Vec<String>, is_problem: bool, what: [&str; 2]| {
+        let text = match names.as_slice() {
+            [] => return None,
+            [one] => format!("{one} {}", what[0]),
+            several => {
+                let more = if several.len() > NAMES { ", ..." } else { "" };
+                let first = several[..several.len().min(NAMES)].join(", ");
+                format!("{} processes {}: {first}{more}", several.len(), what[1])
+            }
+        };
+        Some(MemberEvent { text, is_problem })
+    };
+    [
+        event(named(&|process| before(process).is_none()), false, ["joined"; 2]),
+        event(became(ProcessState::Exited), false, ["ended in order"; 2]),
+        event(became(ProcessState::Crashed), true, ["crashed or was killed"; 2]),
+        event(
+            gone.map(|old| old.name.clone()).collect(),
+            false,
+            ["ended a while ago: its rows are gone", "ended a while ago: their rows are gone"],
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Whether a point belongs to a process that was not among these.
+pub(super) fn joined(known: &[Member], snapshot: &Snapshot, point: &Point) -> bool {
+    let process = point.process.and_then(|place| snapshot.process.members.get(place as usize));
+    process.is_some_and(|p| known.iter().all(|k| k.segment_id != p.segment_id))
+}

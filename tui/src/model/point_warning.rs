@@ -1,0 +1,111 @@
+//! Reasons to read a point's figures with care.
+
+use super::Figures;
+use crate::snapshot::PointState;
+
+/// Something about a point that its figures do not show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PointWarning {
+    /// It was begun twice without an end.
+    Invalid,
+    /// Threads without a lane of their own measured it.
+    Overflow,
+    /// Its time is a device's.
+    Device,
+    /// Its time is the wall clock's.
+    Wall,
+    /// Its measurements are so short that measuring them decides their length.
+    Short,
+}
+
+/// A mean below this many times the cost of a begin and end is not exact.
+///
+/// Stamps do not wait for a region's work, and a processor has up to some 500 instructions under
+/// way. A chain of multiplications of 91 ns was measured as 43, one of 182 ns as 136, where a begin
+/// and end cost 19.
+const SHORT: f64 = 10.0;
+
+impl PointWarning {
+    /// In a word, where there is no room for more.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::Overflow => "shared lane",
+            Self::Device => "device",
+            Self::Wall => "wall",
+            Self::Short => "short",
+        }
+    }
+
+    /// In a few words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid: begun twice",
+            Self::Overflow => "shared lane",
+            Self::Device => "device time",
+            Self::Wall => "wall time",
+            Self::Short => "short: mean not exact",
+        }
+    }
+
+    /// What it means, and what can be done.
+    pub fn explanation(self) -> &'static str {
+        match self {
+            Self::Invalid => {
+                "Invalid: the program began it again before it had ended it, as code does that \
+                 leaves a region early. It measures no more; its figures are those from before. \
+                 Switch it on to make it valid again."
+            }
+            Self::Overflow => {
+                "More threads ran than the segment has lanes. What those without one measured \
+                 stands together under (overflow) below: it is counted, but not by thread."
+            }
+            Self::Device => {
+                "Its times are a device's, such as a GPU's, by that device's own events: no \
+                 thread has spent them, so they are in no load and no thread's share."
+            }
+            Self::Wall => {
+                "Its times are the wall clock's, from each begin to its end, on whatever threads \
+                 these were. No thread has spent them, so there is no exclusive time. Where they \
+                 overlap, their load exceeds 100 %; the sum of loads leaves it out."
+            }
+            Self::Short => {
+                "Its mean is less than ten times what a begin and end cost. The processor does \
+                 the work of such a region and the measuring side by side: up to all of its time \
+                 may be shown in the region around it instead. Its count is exact."
+            }
+        }
+    }
+}
+
+impl Figures {
+    /// Warnings about its figures, if any.
+    pub fn warnings(&self) -> Vec<PointWarning> {
+        let invalid = self.state() == PointState::InvalidBeginBegin;
+        invalid.then_some(PointWarning::Invalid).into_iter().collect()
+    }
+
+    /// Warnings, and remarks about figures that are right but unusual.
+    pub fn remarks(&self) -> Vec<PointWarning> {
+        let mut remarks = self.warnings();
+        match (self.point().wall, self.point().device) {
+            (true, _) => remarks.push(PointWarning::Wall),
+            (false, true) => remarks.push(PointWarning::Device),
+            (false, false) => {}
+        }
+        if self.is_short() {
+            remarks.push(PointWarning::Short);
+        }
+        if self.is_shared() {
+            remarks.push(PointWarning::Overflow);
+        }
+        remarks
+    }
+
+    /// Whether its measurements are too short for an exact mean.
+    pub fn is_short(&self) -> bool {
+        let least = SHORT * self.snapshot.clock.overhead_pair as f64;
+        // A device makes its own stamps.
+        !self.point().device && self.mean().is_some_and(|mean| mean < least)
+    }
+}

@@ -1,0 +1,245 @@
+//! The process being watched, and what this viewer changed in it.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+use crate::files::json::{Overwrite, WriteError};
+use crate::snapshot::{Drained, Point, PointState, Snapshot};
+use crate::source::{BadPlace, Change, Line, Looking, Recording, Refusal, Source};
+
+/// A source that remembers the points toggled through it. Dropping it puts them back, however the
+/// viewer ends.
+pub struct Session {
+    source: Box<dyn Source>,
+    keep: bool,
+    toggled: HashMap<u32, Toggled>,
+    /// Domains that were switched off as a whole, and the last point that each had then.
+    off: HashMap<String, u32>,
+}
+
+/// One point that the viewer toggled.
+struct Toggled {
+    /// As it was before.
+    found: PointState,
+    /// As the viewer left it.
+    left: PointState,
+}
+
+impl Session {
+    /// Watches a source; `keep` leaves toggled points as they are in the end.
+    pub fn new(source: Box<dyn Source>, keep: bool) -> Self {
+        Self { source, keep, toggled: HashMap::new(), off: HashMap::new() }
+    }
+
+    /// The next snapshot.
+    pub fn poll(&mut self) -> Result<Snapshot> {
+        let mut snapshot = self.source.poll()?;
+        self.switch_new_names(&mut snapshot);
+        Ok(snapshot)
+    }
+
+    /// Notes the domains of these points that have no other point switched on. New points of such a
+    /// domain are switched off as they appear, until one of its points is on again.
+    pub fn keep_off<'a>(&mut self, switched: &[u32], all: impl Iterator<Item = &'a Point> + Clone) {
+        let is_switched = |point: &&Point| switched.contains(&point.id);
+        for domain in all.clone().filter(is_switched).filter_map(Point::domain) {
+            let its = all.clone().filter(|point| point.domain() == Some(domain));
+            let is_off = |point: &Point| point.state != PointState::On || is_switched(&point);
+            if its.clone().all(is_off) {
+                let last = its.map(|point| point.id).max().unwrap_or(0);
+                self.off.insert(domain.to_owned(), last);
+            }
+        }
+    }
+
+    fn switch_new_names(&mut self, snapshot: &mut Snapshot) {
+        if self.off.is_empty() {
+            return;
+        }
+        let on = |point: &&mut Point| point.state == PointState::On;
+        for point in snapshot.points.iter().filter(|point| point.state == PointState::On) {
+            // Somebody switched it on on purpose.
+            self.off.retain(|domain, last| point.domain() != Some(domain) || point.id > *last);
+        }
+        for point in snapshot.points.iter_mut().filter(on) {
+            if point.domain().is_some_and(|domain| self.off.contains_key(domain))
+                && let Ok(left) = self.switch(point.id, point.state, false)
+            {
+                point.state = left;
+            }
+        }
+        for point in &snapshot.points {
+            if let Some(last) = point.domain().and_then(|domain| self.off.get_mut(domain)) {
+                *last = point.id.max(*last);
+            }
+        }
+    }
+
+    /// The next snapshot. If the process has died and its segment cannot be read, `last` stays and
+    /// says so.
+    pub fn poll_after(&mut self, last: Option<&Snapshot>) -> Result<Snapshot> {
+        self.poll().or_else(|error| {
+            let mut last = last.filter(|_| self.source.has_died()).cloned().ok_or(error)?;
+            last.process.died();
+            Ok(last)
+        })
+    }
+
+    /// See [`Source::look_at`].
+    pub fn look_at(&mut self, looking: Looking) {
+        self.source.look_at(looking);
+    }
+
+    /// See [`Source::open_stacks`].
+    pub fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
+        self.source.open_stacks()
+    }
+
+    /// Puts the last finished measurements into a snapshot.
+    pub fn add_records(&mut self, snapshot: &mut Snapshot) {
+        self.source.add_records(snapshot);
+    }
+
+    /// The recording, if it is one.
+    pub fn recording(&mut self) -> Option<&mut Recording> {
+        self.source.recording()
+    }
+
+    /// The snapshot with its records, for a file.
+    pub fn whole(&mut self, snapshot: &Snapshot) -> Snapshot {
+        let mut whole = snapshot.clone();
+        self.add_records(&mut whole);
+        whole
+    }
+
+    /// Copies the segment itself to a file.
+    pub fn save_raw(&mut self, path: &Path, overwrite: Overwrite) -> Result<(), WriteError> {
+        self.source.save_raw(path, overwrite)
+    }
+
+    /// See [`Source::new_records`].
+    pub fn new_records(&mut self, snapshot: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
+        self.source.new_records(snapshot, from)
+    }
+
+    /// See [`Source::has_died`].
+    pub fn has_died(&self) -> bool {
+        self.source.has_died()
+    }
+
+    /// See [`Source::line`].
+    pub fn line(&self) -> Option<Line> {
+        self.source.line()
+    }
+
+    /// See [`Source::bad_places`].
+    pub fn bad_places(&self) -> Vec<BadPlace> {
+        self.source.bad_places()
+    }
+
+    /// Why it can only be watched; none where it can be changed.
+    pub fn read_only(&self) -> Option<&str> {
+        self.source.read_only()
+    }
+
+    /// Leaves toggled points as they are now.
+    pub fn leave_as_is(&mut self) {
+        self.toggled.clear();
+        self.off.clear();
+    }
+
+    /// Whether it is a process, running or ended, and not a file.
+    pub fn is_process(&self) -> bool {
+        self.source.is_process()
+    }
+
+    /// Switches a point over; returns its new state.
+    pub fn toggle(&mut self, id: u32, found: PointState) -> Result<PointState> {
+        self.switch(id, found, found != PointState::On)
+    }
+
+    /// Switches a point on or off; returns its new state.
+    pub fn switch(&mut self, id: u32, found: PointState, on: bool) -> Result<PointState> {
+        self.check_writable()?;
+        let (change, left) = match on {
+            false => (Change::Disable(id), PointState::Off),
+            true => (Change::Enable(id), PointState::On),
+        };
+        let done = self.source.act(change);
+        if !matches!(&done, Err(error) if !Refusal::is_partly(error)) {
+            let entry = self.toggled.entry(id).or_insert(Toggled { found, left });
+            entry.left = left;
+        }
+        done.map(|()| left)
+    }
+
+    /// Whether the point was on before it was switched off through this.
+    pub fn switched_off(&self, id: u32) -> bool {
+        let toggled = self.toggled.get(&id);
+        toggled.is_some_and(|it| it.found == PointState::On && it.left == PointState::Off)
+    }
+
+    /// Starts a point's figures afresh.
+    pub fn reset(&mut self, id: u32) -> Result<()> {
+        self.check_writable()?;
+        self.source.act(Change::Reset(id))
+    }
+
+    /// Sets alpha of a point's EWMA; none switches it off.
+    pub fn set_alpha(&mut self, id: u32, alpha: Option<f64>) -> Result<()> {
+        self.check_writable()?;
+        self.source.act(Change::SetAlpha(id, alpha))
+    }
+
+    /// Has a point's stamps wait for the work before them, or stops that.
+    pub fn fence(&mut self, id: u32, fenced: bool) -> Result<()> {
+        self.check_writable()?;
+        self.source.act(Change::Fence(id, fenced))
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        match self.source.read_only() {
+            Some(why) => bail!("{why}"),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts toggled points back now, unless they are to stay.
+    pub fn restore(&mut self) {
+        if !self.keep && !self.toggled.is_empty() {
+            // The process may be gone, and nobody is left to read an error.
+            let _ = self.put_back();
+        }
+    }
+
+    fn put_back(&mut self) -> Result<()> {
+        let now = self.source.poll()?;
+        let mut failed = Ok(());
+        for (id, toggled) in self.toggled.drain() {
+            let state = now.points.iter().find(|point| point.id == id).map(|point| point.state);
+            // Somebody changed it since, on purpose.
+            if state != Some(toggled.left) {
+                continue;
+            }
+            let done = match (toggled.found, toggled.left) {
+                (PointState::On, PointState::Off) => self.source.act(Change::Enable(id)),
+                // An invalid point did not measure before either.
+                (PointState::Off | PointState::InvalidBeginBegin, PointState::On) => {
+                    self.source.act(Change::Disable(id))
+                }
+                _ => Ok(()),
+            };
+            // Go on with the others.
+            failed = failed.and(done);
+        }
+        failed
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.restore();
+    }
+}

@@ -1,0 +1,264 @@
+//! Instrumented processes of other users and in containers, found through `/proc`, and their rooms:
+//! a room is a user within a file system.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+
+use super::Refusal;
+use super::discovery::foreign;
+use super::namespaces::id_inside;
+
+/// Variables that say where the programs of a room announce themselves.
+pub(super) const VARIABLES: [&str; 2] = ["PFP_DIR", "XDG_RUNTIME_DIR"];
+/// Digits in a container's name.
+const SHORT: usize = 12;
+
+/// What identifies a room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    user: u32,
+    files: Files,
+    /// Inodes of the user and the pid namespace.
+    spaces: [u64; 2],
+    pub(super) variables: [Option<OsString>; 2],
+}
+
+/// A file system: the inode of the mount namespace, and the root in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Files {
+    space: u64,
+    root: (u64, u64),
+}
+
+/// A way into a room: through a process that is there.
+#[derive(Clone, Debug)]
+pub(super) struct Entrance {
+    pub(super) key: Key,
+    /// A process that was there when the room was found.
+    pub(super) pid: u32,
+}
+
+impl Entrance {
+    /// A process that is there now.
+    ///
+    /// # Errors
+    ///
+    /// If there is none left.
+    pub(super) fn resident(&self) -> Result<u32> {
+        let is_there = |pid: u32| {
+            let (user, files, status) = room_of(pid)?;
+            let (key, _) = resident(pid, user, files, &status)?;
+            Some(key == self.key)
+        };
+        if is_there(self.pid) == Some(true) {
+            return Ok(self.pid);
+        }
+        let mut all = residents().into_iter();
+        let found = all.find_map(|(key, resident)| (key == self.key).then_some(resident.pid));
+        found.ok_or_else(|| {
+            anyhow!("expected an instrumented process to enter by, found that they have ended")
+        })
+    }
+}
+
+/// An instrumented process of another room.
+pub(super) struct Resident {
+    pub(super) pid: u32,
+    /// Its id in its own pid namespace.
+    pub(super) inside: u32,
+}
+
+/// The instrumented processes of other rooms that may be looked into.
+pub(super) fn residents() -> Vec<(Key, Resident)> {
+    let own = own_room();
+    let mut all = Vec::new();
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let name = process.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+        if let Some((user, files, status)) = room_of(pid)
+            && (user, Some(files)) != own
+            && !segments_of(pid).is_empty()
+        {
+            all.extend(resident(pid, user, files, &status));
+        }
+    }
+    all
+}
+
+/// The user and the files of this process.
+fn own_room() -> (u32, Option<Files>) {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    (unsafe { libc::geteuid() }, Files::of("self"))
+}
+
+/// The user, the files and the status of a process; none if it may not be looked into.
+fn room_of(pid: u32) -> Option<(u32, Files, String)> {
+    let files = Files::of(&pid.to_string())?;
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    Some((user_of(&status)?, files, status))
+}
+
+fn resident(pid: u32, user: u32, files: Files, status: &str) -> Option<(Key, Resident)> {
+    let process = format!("/proc/{pid}");
+    let space = |kind: &str| Some(fs::metadata(format!("{process}/ns/{kind}")).ok()?.ino());
+    let environment = fs::read(format!("{process}/environ")).unwrap_or_default();
+    let variables = VARIABLES.map(|name| variable_of(&environment, name));
+    let key = Key { user, files, spaces: [space("user")?, space("pid")?], variables };
+    Some((key, Resident { pid, inside: id_inside(status).unwrap_or(pid) }))
+}
+
+/// Where a process is, and what is known of it.
+#[derive(Debug)]
+pub struct Whereabouts {
+    /// The name of its room; none for this room.
+    pub room: Option<String>,
+    /// Its id in its own pid namespace.
+    pub inside: u32,
+    /// Ids of the segments that it has mapped: none if it is not instrumented.
+    pub segments: Vec<String>,
+    /// Its variables that say where it announces itself.
+    pub variables: Vec<(&'static str, Option<OsString>)>,
+}
+
+/// Where this process is.
+///
+/// # Errors
+///
+/// If there is no such process, or this user may not look into it.
+pub fn whereabouts(pid: u32) -> Result<Whereabouts, Refusal> {
+    let refused = || {
+        foreign(pid).unwrap_or_else(|| {
+            Refusal::Permission(format!(
+                "expected the right to look into process {pid}, found none: it has more rights \
+                 than this one"
+            ))
+        })
+    };
+    let (user, files, status) = room_of(pid).ok_or_else(refused)?;
+    let is_own = (user, Some(files)) == own_room();
+    let (key, resident) = resident(pid, user, files, &status).ok_or_else(refused)?;
+    Ok(Whereabouts {
+        room: (!is_own).then(|| key.name(pid)),
+        inside: resident.inside,
+        segments: segments_of(pid),
+        variables: VARIABLES.into_iter().zip(key.variables).collect(),
+    })
+}
+
+impl Files {
+    /// The file system of a process; none without the right to ask.
+    pub(super) fn of(process: &str) -> Option<Self> {
+        let space = fs::metadata(format!("/proc/{process}/ns/mnt")).ok()?.ino();
+        let root = fs::metadata(format!("/proc/{process}/root")).ok()?;
+        Some(Self { space, root: (root.dev(), root.ino()) })
+    }
+}
+
+impl Key {
+    /// The name of a room: its user, its container, or both.
+    pub(super) fn name(&self, pid: u32) -> String {
+        if Files::of("self") == Some(self.files) {
+            return user_name(self.user);
+        }
+        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        // A container has its own users.
+        let user = |of_container: bool| match self.user {
+            0 => String::new(),
+            user if of_container => format!("uid{user}."),
+            user => format!("{}.", user_name(user)),
+        };
+        match container_of(&groups) {
+            Some(container) => user(true) + &container,
+            None => user(false) + &self.place(pid),
+        }
+    }
+
+    /// The name of a place outside of containers: a root in this file system, or a mount namespace.
+    fn place(&self, pid: u32) -> String {
+        let is_here = Files::of("self").is_some_and(|own| own.space == self.files.space);
+        let root = fs::read_link(format!("/proc/{pid}/root")).ok().filter(|_| is_here);
+        let name = root.as_deref().and_then(Path::file_name);
+        let name = name.map(|name| name.to_string_lossy().into_owned());
+        name.unwrap_or_else(|| format!("mnt{}", self.files.space))
+    }
+}
+
+/// Ids of the segments that a process has mapped.
+fn segments_of(pid: u32) -> Vec<String> {
+    let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let id = |line: &[u8]| {
+        let name = line.rsplit(|byte| *byte == b'/').next()?;
+        let digits = name.strip_prefix(b"pfp-")?.get(..32)?;
+        let is_id = digits.iter().all(u8::is_ascii_hexdigit);
+        is_id.then(|| String::from_utf8_lossy(digits).into_owned())
+    };
+    let mut ids: Vec<String> = maps.split(|byte| *byte == b'\n').filter_map(id).collect();
+    ids.dedup();
+    ids
+}
+
+/// The effective user, by a process's status.
+pub(super) fn user_of(status: &str) -> Option<u32> {
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    ids.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+fn variable_of(environment: &[u8], name: &str) -> Option<OsString> {
+    let mut all = environment.split(|byte| *byte == 0);
+    let value = all.find_map(|it| it.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+    Some(OsString::from_vec(value.to_vec()))
+}
+
+/// The short id of a container, by its process's control groups: Docker, podman and Kubernetes put
+/// 64 hex digits there.
+fn container_of(groups: &str) -> Option<String> {
+    let mut words = groups.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let is_id = |word: &&str| word.len() == 64 && word.bytes().all(|it| it.is_ascii_hexdigit());
+    Some(words.rfind(is_id)?[..SHORT].to_owned())
+}
+
+fn user_name(user: u32) -> String {
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let named = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(user)).then(|| name.to_owned())
+    });
+    named.unwrap_or_else(|| format!("uid{user}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_is_called_by_its_control_group() {
+        let id = "3f2a91c0b7de".to_owned() + &"0".repeat(52);
+        for groups in [
+            format!("0::/system.slice/docker-{id}.scope\n"),
+            format!("12:memory:/docker/{id}\n1:name=systemd:/docker/{id}\n"),
+            format!("0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-{id}.scope\n"),
+            format!("0::/user.slice/libpod-{id}.scope/container\n"),
+        ] {
+            assert_eq!(container_of(&groups).as_deref(), Some("3f2a91c0b7de"), "{groups}");
+        }
+        assert_eq!(container_of("0::/user.slice/session-1.scope\n"), None);
+    }
+
+    #[test]
+    fn what_proc_says_is_read() {
+        assert_eq!(user_of("Name:\tx\nUid:\t0\t33\t0\t33\nGid:\t1\t1\t1\t1\n"), Some(33));
+        assert_eq!(user_of("Name:\tx\n"), None);
+        let environment = b"A=1\0PFP_DIR=/run/x=y\0XPFP_DIR=2\0";
+        assert_eq!(variable_of(environment, "PFP_DIR"), Some("/run/x=y".into()));
+        assert_eq!(variable_of(environment, "DIR"), None);
+        assert_eq!(user_name(0), "root");
+        assert_eq!(user_name(u32::MAX - 7), format!("uid{}", u32::MAX - 7));
+        assert!(segments_of(std::process::id()).is_empty());
+    }
+}

@@ -1,0 +1,223 @@
+//! Finds the processes of another place.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use super::agent::{Agent, PATIENCE, SILENT, Waiting};
+use super::far::{Asked, Far, State};
+use super::remote::{Remote, What};
+use super::way::{Route, Way, at};
+use super::wire::{Answer, Ask, Unpacker};
+use crate::source::guard::clean_discovery;
+use crate::source::{
+    BadPlace, Candidate, Discovery, Finder, Looking, ProcessGroup, Refusal, Refused, Source,
+    guarded,
+};
+
+/// The time a first look for processes waits for each place.
+const TO_FIND: Duration = Duration::from_secs(3);
+/// Most processes, reasons and folders of one place.
+const MAX_FOUND: usize = 4096;
+
+/// Finds the processes of another place.
+pub(in crate::source) struct Via {
+    far: Rc<RefCell<Far>>,
+    /// Its name; none where it is the only place.
+    pub(super) place: Option<String>,
+    /// Whether its clock differs from the other places' clocks.
+    is_elsewhere: bool,
+    /// A pending request for the processes.
+    asked: Option<Asked>,
+    /// The last answer.
+    found: Option<Discovery>,
+    /// Until when the first answer is waited for.
+    pub(super) until: Instant,
+}
+
+impl Via {
+    /// Starts an agent by this command. With `keep`, toggled points stay as they are when the
+    /// line is lost.
+    ///
+    /// # Errors
+    ///
+    /// If there is no agent, or none of this version.
+    pub(in crate::source) fn open(route: &Route, keep: bool) -> Result<Self> {
+        let way = Way::through(route);
+        let agent = Agent::open(&way, keep, true, &Waiting::default())?;
+        Ok(Self::of(Far::of(way, keep, Ok(agent)), None, false))
+    }
+
+    /// Starts an agent in another room of this machine, without waiting for it. Its processes are
+    /// named by the way's name. The first look may wait.
+    pub(in crate::source) fn of_room(way: Way, keep: bool, may_wait: bool) -> Self {
+        let name = way.name.clone();
+        let mut via = Self::of(Far::opening(way, keep), Some(name), false);
+        if !may_wait {
+            via.until = Instant::now();
+        }
+        via
+    }
+
+    pub(super) fn of(far: Far, place: Option<String>, is_elsewhere: bool) -> Self {
+        let far = Rc::new(RefCell::new(far));
+        let until = Instant::now() + TO_FIND;
+        Self { far, place, is_elsewhere, asked: None, found: None, until }
+    }
+
+    /// This place, if it cannot be asked now.
+    pub(in crate::source) fn bad_place(&self) -> Option<BadPlace> {
+        let mut far = self.far.borrow_mut();
+        let (since, why) = far.bad()?;
+        let name = self.place.clone().unwrap_or_else(|| far.way.name.clone());
+        Some(BadPlace { name, age: since.elapsed(), why })
+    }
+
+    /// Says that its agent has not come yet; none once it has.
+    pub(super) fn still_opening(&self) -> Option<String> {
+        let far = self.far.borrow();
+        let is_opening = matches!(far.state, State::Opening(_, None));
+        is_opening.then(|| {
+            let late = far.down_since.elapsed().as_secs();
+            format!("{}: expected an agent, found none for {late} s", far.way.name)
+        })
+    }
+
+    /// Whether something is watched there.
+    pub(in crate::source) fn is_in_use(&self) -> bool {
+        Rc::strong_count(&self.far) > 1
+    }
+
+    /// Asks for the processes there, unless an answer is still to come.
+    pub(super) fn ask(&mut self) -> Result<Asked> {
+        let mut far = self.far.borrow_mut();
+        // An answer over a lost line never comes.
+        let asked = match self.asked.filter(|asked| asked.opened == far.opened) {
+            Some(asked) => asked,
+            None => far.ask(Ask::Discover)?,
+        };
+        Ok(*self.asked.insert(asked))
+    }
+
+    /// The processes there; none if the answer is still to come. Only the first answer is waited
+    /// for.
+    pub(in crate::source) fn look(&mut self) -> Result<Option<Discovery>> {
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        {
+            let mut far = self.far.borrow_mut();
+            far.wait_until_open(left(self.until));
+            if matches!(far.state, State::Opening(_, None)) {
+                return Ok(None);
+            }
+        }
+        let asked = self.ask()?;
+        let patience = if self.found.is_none() { left(self.until) } else { Duration::ZERO };
+        self.take(asked, patience)
+    }
+
+    /// The processes there, if the answer comes in time.
+    fn take(&mut self, asked: Asked, patience: Duration) -> Result<Option<Discovery>> {
+        let mut far = self.far.borrow_mut();
+        let mut discovery = match far.answer(asked, patience) {
+            Ok(None) if asked.since.elapsed() >= SILENT => return Err(far.silence(asked)),
+            Ok(None) => return Ok(None),
+            Ok(Some((Answer::Found(discovery), _))) => discovery,
+            other => {
+                self.asked = None;
+                other?;
+                bail!("{}: expected what was found, found another message", far.way.name);
+            }
+        };
+        self.asked = None;
+        discovery.via = Some(far.way.name.clone());
+        if let Some(place) = &self.place {
+            for candidate in &mut discovery.candidates {
+                candidate.name = at(&candidate.name, place);
+            }
+        }
+        bound(&mut discovery);
+        clean_discovery(&mut discovery);
+        self.found = Some(discovery.clone());
+        Ok(Some(discovery))
+    }
+
+    /// Watches something; the first poll tells whether that works.
+    fn watch(&self, what: What) -> Result<Remote> {
+        let far = Rc::clone(&self.far);
+        let id = far.borrow().next;
+        far.borrow_mut().next += 1;
+        let mut remote = Remote {
+            far,
+            place: self.place.clone(),
+            is_elsewhere: self.is_elsewhere,
+            unpacker: Unpacker::new()?,
+            looking: Looking::default(),
+            rings: HashMap::new(),
+            scale: None,
+            missed: 0,
+            id,
+            what,
+            opened: 0,
+            attaching: None,
+            asked: None,
+            asked_for_records: None,
+            acts: Vec::new(),
+            last: None,
+            is_base: false,
+            came: Instant::now(),
+            pictured: Instant::now(),
+            read_only: None,
+            has_died: false,
+        };
+        remote.attach()?;
+        Ok(remote)
+    }
+
+    /// Watches a process, without waiting for the line.
+    pub(in crate::source) fn watch_later(&self, candidate: &Candidate) -> Result<Box<dyn Source>> {
+        let remote = self.watch(What::One(candidate.segment_id.clone()))?;
+        Ok(guarded(Box::new(remote)))
+    }
+
+    fn watch_now(&self, what: What) -> Result<Box<dyn Source>> {
+        let mut remote = self.watch(what)?;
+        remote.wait_until_attached()?;
+        Ok(guarded(Box::new(remote)))
+    }
+}
+
+/// Limits the lists of an answer.
+fn bound(discovery: &mut Discovery) {
+    let found = discovery.candidates.len();
+    discovery.candidates.truncate(MAX_FOUND);
+    discovery.searched.truncate(MAX_FOUND);
+    discovery.refused.truncate(MAX_FOUND);
+    if found > MAX_FOUND {
+        let why =
+            format!("expected at most {MAX_FOUND} processes, found {found}: the rest is left out");
+        discovery.refused.push(Refused { pid: None, why: Refusal::NoTarget(why) });
+    }
+}
+
+impl Finder for Via {
+    fn discover(&mut self) -> Result<Discovery> {
+        let asked = self.ask()?;
+        let patience = if self.found.is_none() { TO_FIND } else { PATIENCE };
+        match (self.take(asked, patience)?, &self.found) {
+            (Some(found), _) => Ok(found),
+            (None, Some(last)) => Ok(last.clone()),
+            (None, None) => Err(self.far.borrow().silence(asked)),
+        }
+    }
+
+    fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
+        self.watch_now(What::One(candidate.segment_id.clone()))
+    }
+
+    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
+        self.watch_now(What::Several(group.clone()))
+    }
+}

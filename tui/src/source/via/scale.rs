@@ -1,0 +1,137 @@
+//! Ticks of different clocks as nanoseconds.
+//!
+//! Each machine's clock ticks at its own rate. As nanoseconds, processes of any machines can stand
+//! beside each other.
+
+use std::sync::Arc;
+
+use crate::snapshot::{Cell, Drained, Record, Snapshot, Stats, Summed};
+
+const PER_SECOND: f64 = 1e9;
+
+/// Converts ticks of one clock to nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale(f64);
+
+impl Scale {
+    /// For a clock with this rate; without a rate, ticks stay as they are.
+    pub(super) fn of(ticks_per_second: f64) -> Self {
+        let scale = PER_SECOND / ticks_per_second;
+        Self(if scale.is_finite() && scale > 0.0 { scale } else { 1.0 })
+    }
+
+    /// Converts a snapshot.
+    pub(super) fn snapshot(self, snapshot: &mut Snapshot) {
+        let clock = &mut snapshot.clock;
+        clock.ticks_per_second = PER_SECOND;
+        clock.reported_ticks_per_second = None;
+        clock.overhead_inside = self.ticks(clock.overhead_inside);
+        clock.overhead_pair = self.ticks(clock.overhead_pair);
+        snapshot.elapsed_ticks = self.ticks(snapshot.elapsed_ticks);
+        snapshot.ages.iter_mut().for_each(|age| *age = self.ticks(*age));
+        for point in &mut snapshot.points {
+            point.since_ticks = point.since_ticks.map(|ticks| self.ticks(ticks));
+        }
+        for open in snapshot.lanes.iter_mut().flat_map(|lane| &mut lane.open) {
+            open.start = self.ticks(open.start);
+            open.on_cpu = open.on_cpu.map(|ticks| self.ticks(ticks));
+        }
+        for edge in &mut snapshot.edges {
+            edge.exclusive = self.ticks(edge.exclusive);
+            edge.inclusive = self.ticks(edge.inclusive);
+        }
+        for cell in &mut snapshot.cells {
+            self.cell(Arc::make_mut(cell));
+        }
+        if let Some(summed) = &mut snapshot.summed {
+            let Summed { quantiles, open, .. } = Arc::make_mut(summed);
+            for ticks in quantiles.values_mut().flatten() {
+                *ticks = self.ticks(*ticks);
+            }
+            for (own, exclusive) in open.values_mut().flatten() {
+                *own = own.map(|ticks| ticks * self.0);
+                *exclusive = exclusive.map(|ticks| self.ticks(ticks));
+            }
+        }
+        self.records(&mut snapshot.records);
+    }
+
+    /// Converts rings' records.
+    pub(super) fn drained(self, lanes: &mut [Drained]) {
+        lanes.iter_mut().for_each(|lane| self.records(&mut lane.records));
+    }
+
+    pub(super) fn records(self, records: &mut [Record]) {
+        for record in records {
+            record.start = self.ticks(record.start);
+            record.span = self.ticks(record.span);
+            record.exclusive = self.ticks(record.exclusive);
+        }
+    }
+
+    fn cell(self, cell: &mut Cell) {
+        let of_variants = cell.variants.iter_mut().map(|variant| &mut variant.stats);
+        for stats in [&mut cell.stats, &mut cell.retired].into_iter().chain(of_variants) {
+            self.stats(stats);
+        }
+        for bucket in &mut cell.histogram {
+            let end = self.ticks(bucket.low.saturating_add(bucket.width));
+            bucket.low = self.ticks(bucket.low);
+            bucket.width = end.saturating_sub(bucket.low).max(1);
+        }
+    }
+
+    fn stats(self, stats: &mut Stats) {
+        let times = [
+            &mut stats.exclusive,
+            &mut stats.inclusive,
+            &mut stats.off_cpu,
+            &mut stats.min,
+            &mut stats.max,
+            &mut stats.last,
+        ];
+        times.into_iter().for_each(|ticks| *ticks = self.ticks(*ticks));
+        stats.squares = (stats.squares as f64 * self.0 * self.0) as u128;
+        stats.average *= self.0;
+    }
+
+    fn ticks(self, ticks: u64) -> u64 {
+        // The value for none stays.
+        if ticks == u64::MAX { ticks } else { (ticks as f64 * self.0).round() as u64 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Source;
+    use crate::source::synthetic::Synthetic;
+
+    #[test]
+    fn seconds_stay_what_they_are_whatever_ticks() {
+        let before = Synthetic::new().poll().unwrap();
+        let mut after = before.clone();
+        let rate = before.clock.ticks_per_second;
+        Scale::of(rate).snapshot(&mut after);
+        let near = |one: f64, other: f64| (one - other).abs() <= 1e-6 * one.abs() + 2e-9;
+        assert!(near(before.elapsed_ticks as f64 / rate, after.elapsed_ticks as f64 / PER_SECOND));
+        for (old, new) in before.cells.iter().zip(&after.cells) {
+            for time in [|s: &Stats| s.exclusive, |s: &Stats| s.inclusive, |s: &Stats| s.max] {
+                let [old, new] = [(time(&old.stats), rate), (time(&new.stats), PER_SECOND)]
+                    .map(|(ticks, rate)| ticks as f64 / rate);
+                assert!(near(old, new), "{old} {new}");
+            }
+            assert_eq!(old.stats.count, new.stats.count);
+            let counts =
+                |cell: &Cell| cell.histogram.iter().map(|bucket| bucket.count).sum::<u64>();
+            assert_eq!(counts(old), counts(new));
+            let [old, new] = [(old, rate), (new, PER_SECOND)]
+                .map(|(cell, rate)| cell.stats.squares as f64 / rate / rate);
+            assert!((old - new).abs() <= 1e-6 * old, "{old} {new}");
+        }
+        let mut empty = Stats::default();
+        Scale::of(rate).stats(&mut empty);
+        assert_eq!(empty, Stats::default());
+        assert_eq!(Scale::of(0.0).ticks(7), 7);
+    }
+}

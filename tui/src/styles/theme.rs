@@ -1,0 +1,336 @@
+//! All colours and all drawing characters.
+
+use ratatui::style::{Color, Modifier, Style};
+
+/// The style of each kind of thing.
+#[derive(Clone, Copy, Debug)]
+pub struct Theme {
+    /// The first line.
+    pub header: Style,
+    /// The watched process, in the first line.
+    pub process: Style,
+    /// The figures follow the process.
+    pub live: Style,
+    /// The figures stand still, or need care.
+    pub warn: Style,
+    /// Something failed.
+    pub error: Style,
+    /// Headings of columns and sections.
+    pub heading: Style,
+    /// The heading that is sorted by.
+    pub sorted: Style,
+    /// The row under the cursor.
+    pub selected: Style,
+    /// Things that are off or have no figure.
+    pub faint: Style,
+    /// Bars, trends and charts.
+    pub bar: Style,
+    /// Loads, from nearly idle to a full CPU.
+    pub heat: [Style; 3],
+    /// Keys, where they are named.
+    pub key: Style,
+    /// Colours that distinguish points on the timeline; none without colours.
+    pub points: Option<[Color; 8]>,
+    /// Letters on these colours.
+    pub letters: Color,
+}
+
+/// No red, which is for errors, and no cyan, which is for the cursor; all are bright enough for
+/// black letters.
+const POINTS: [Color; 8] = [
+    Color::Green,
+    Color::Yellow,
+    Color::Magenta,
+    Color::Gray,
+    Color::LightGreen,
+    Color::LightYellow,
+    Color::LightBlue,
+    Color::LightMagenta,
+];
+
+/// Dark enough for white letters; the sixteen have no other such colours.
+const POINTS_ON_LIGHT: [Color; 8] = [
+    Color::Magenta,
+    Color::DarkGray,
+    Color::LightBlue,
+    Color::Black,
+    Color::LightMagenta,
+    Color::Blue,
+    Color::Magenta,
+    Color::DarkGray,
+];
+
+impl Theme {
+    /// The colour of a point on the timeline, always the same; none without colours.
+    pub fn point(&self, name: &str) -> Option<Color> {
+        // FNV-1a: the standard library's hashes may change with a release.
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        let points = self.points?;
+        Some(points[(hash >> 32) as usize % points.len()])
+    }
+
+    /// The style of a load, a share of one CPU.
+    pub fn heat(&self, load: f64) -> Style {
+        const WARM: f64 = 0.25;
+        const HOT: f64 = 0.75;
+        self.heat[usize::from(load >= WARM) + usize::from(load >= HOT)]
+    }
+
+    /// The sixteen colours that every terminal has and every user has made
+    /// readable.
+    pub fn color() -> Self {
+        let plain = Style::new();
+        Self {
+            header: plain,
+            process: plain.add_modifier(Modifier::BOLD),
+            live: plain.fg(Color::Green).add_modifier(Modifier::BOLD),
+            warn: plain.fg(Color::Yellow).add_modifier(Modifier::BOLD),
+            error: plain.fg(Color::Red).add_modifier(Modifier::BOLD),
+            heading: plain.fg(Color::Black).bg(Color::Green),
+            sorted: plain.fg(Color::Black).bg(Color::Cyan),
+            selected: plain.fg(Color::Black).bg(Color::Cyan),
+            faint: plain.add_modifier(Modifier::DIM),
+            bar: plain.fg(Color::Cyan),
+            heat: [Color::Cyan, Color::Yellow, Color::Red].map(|color| plain.fg(color)),
+            key: plain.add_modifier(Modifier::BOLD),
+            points: Some(POINTS),
+            letters: Color::Black,
+        }
+    }
+
+    /// The colours of the sixteen that are readable on a light background.
+    pub fn color_on_light() -> Self {
+        let plain = Style::new();
+        let bold = |color| plain.fg(color).add_modifier(Modifier::BOLD);
+        Self {
+            live: bold(Color::Blue),
+            warn: bold(Color::Magenta),
+            error: bold(Color::Red),
+            sorted: plain.fg(Color::White).bg(Color::Blue),
+            selected: plain.fg(Color::White).bg(Color::Blue),
+            bar: plain.fg(Color::Blue),
+            heat: [Color::Blue, Color::Magenta, Color::Red].map(|color| plain.fg(color)),
+            points: Some(POINTS_ON_LIGHT),
+            letters: Color::White,
+            ..Self::color()
+        }
+    }
+
+    /// No colours but the terminal's own.
+    ///
+    /// Under `NO_COLOR`, crossterm turns every other colour into `ESC[;m`, which also removes bold
+    /// and reverse, so that the cursor's row would be invisible. So this theme names no colour at
+    /// all.
+    pub fn monochrome() -> Self {
+        let plain = Style::new();
+        let bold = plain.add_modifier(Modifier::BOLD);
+        let reversed = plain.add_modifier(Modifier::REVERSED);
+        Self {
+            header: plain,
+            process: bold,
+            live: bold,
+            warn: bold,
+            error: bold,
+            heading: bold.add_modifier(Modifier::UNDERLINED),
+            sorted: reversed,
+            selected: reversed,
+            faint: plain,
+            bar: plain,
+            heat: [plain, plain, bold],
+            key: bold,
+            points: None,
+            letters: Color::Reset,
+        }
+    }
+
+    #[cfg(test)]
+    fn styles(&self) -> Vec<Style> {
+        let mut all = vec![
+            self.header,
+            self.process,
+            self.live,
+            self.warn,
+            self.error,
+            self.heading,
+            self.sorted,
+            self.selected,
+            self.faint,
+            self.bar,
+            self.key,
+        ];
+        all.extend(self.heat);
+        all
+    }
+}
+
+/// The characters to draw with.
+#[derive(Clone, Copy, Debug)]
+pub struct Glyphs {
+    /// A point that measures.
+    pub on: char,
+    /// A point that is off.
+    pub off: char,
+    /// A point that is invalid.
+    pub invalid: char,
+    /// The row under the cursor.
+    pub cursor: char,
+    /// Stands for cut text.
+    pub ellipsis: char,
+    /// Sorted, greatest first.
+    pub down: char,
+    /// Sorted, least first.
+    pub up: char,
+    /// An eighth to all of a column, from the bottom.
+    pub levels: [char; 8],
+    /// An eighth to all of a bar, from the left.
+    pub parts: [char; 8],
+    /// Between two values.
+    pub to: &'static str,
+    /// Before a standard deviation.
+    pub plus_minus: &'static str,
+    /// The rest of a bar that is a share of something.
+    pub rest: char,
+    /// From a mean up to the peak.
+    pub peak: char,
+    /// Bars of regions that ran nearly always, sometimes, hardly.
+    pub ran: [char; 3],
+    /// Where a bar begins.
+    pub edge: char,
+    /// Where a bar begins that stands for many regions.
+    pub many: char,
+    /// A load that has risen, and one that has fallen.
+    pub changed: [char; 2],
+    /// Lost time.
+    pub lost: char,
+    /// Times.
+    pub times: char,
+    /// A line whose children are shown.
+    pub unfolded: char,
+    /// A line whose children are hidden.
+    pub folded: char,
+    /// A recursive frame.
+    pub recursive: char,
+}
+
+impl Glyphs {
+    /// Characters with block elements.
+    pub const UNICODE: Self = Self {
+        on: '●',
+        off: '○',
+        invalid: '!',
+        cursor: '>',
+        ellipsis: '…',
+        down: '▼',
+        up: '▲',
+        levels: ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
+        parts: ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'],
+        to: "–",
+        plus_minus: "±",
+        rest: '░',
+        peak: '░',
+        ran: ['█', '▒', '░'],
+        edge: '▏',
+        many: '≡',
+        changed: ['↑', '↓'],
+        lost: '╱',
+        times: '×',
+        unfolded: '▾',
+        folded: '▸',
+        recursive: '↻',
+    };
+
+    /// Characters for terminals and fonts without block elements.
+    pub const ASCII: Self = Self {
+        on: '*',
+        off: 'o',
+        invalid: '!',
+        cursor: '>',
+        ellipsis: '~',
+        down: 'v',
+        up: '^',
+        levels: ['_', '.', ':', '-', '=', '+', '#', '#'],
+        parts: ['-', '-', '-', '=', '=', '=', '#', '#'],
+        to: "-",
+        plus_minus: "+-",
+        rest: '.',
+        peak: '|',
+        ran: ['#', '=', '.'],
+        edge: '[',
+        many: '*',
+        changed: ['^', 'v'],
+        lost: '/',
+        times: 'x',
+        unfolded: '-',
+        folded: '+',
+        recursive: '@',
+    };
+}
+
+/// Colours and characters together.
+#[derive(Clone, Copy, Debug)]
+pub struct Styles {
+    /// The style of each kind of thing.
+    pub theme: Theme,
+    /// The characters to draw with.
+    pub glyphs: Glyphs,
+}
+
+impl Styles {
+    /// With or without colours, with or without characters beyond ASCII.
+    pub fn new(color: bool, ascii: bool) -> Self {
+        Self {
+            theme: if color { Theme::color() } else { Theme::monochrome() },
+            glyphs: if ascii { Glyphs::ASCII } else { Glyphs::UNICODE },
+        }
+    }
+
+    /// With this theme, with or without characters beyond ASCII.
+    pub fn with(theme: Theme, ascii: bool) -> Self {
+        Self { theme, ..Self::new(true, ascii) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn monochrome_names_no_colour_and_still_shows_the_cursor() {
+        let theme = Theme::monochrome();
+        for style in theme.styles() {
+            assert!(matches!(style.fg, None | Some(Color::Reset)), "{style:?}");
+            assert!(matches!(style.bg, None | Some(Color::Reset)), "{style:?}");
+        }
+        assert!(theme.selected.add_modifier.contains(Modifier::REVERSED));
+    }
+
+    #[test]
+    fn every_glyph_takes_one_column() {
+        for glyphs in [Glyphs::UNICODE, Glyphs::ASCII] {
+            let mut all = vec![
+                glyphs.on,
+                glyphs.off,
+                glyphs.invalid,
+                glyphs.cursor,
+                glyphs.ellipsis,
+                glyphs.down,
+                glyphs.up,
+                glyphs.edge,
+                glyphs.many,
+                glyphs.unfolded,
+                glyphs.folded,
+                glyphs.recursive,
+                glyphs.lost,
+                glyphs.times,
+            ];
+            all.extend(glyphs.ran);
+            all.extend(glyphs.changed);
+            all.extend(glyphs.levels.iter().chain(&glyphs.parts));
+            for glyph in all {
+                assert_eq!(crate::text::width(&glyph.to_string()), 1, "{glyph}");
+            }
+        }
+    }
+}
