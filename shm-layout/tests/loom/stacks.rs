@@ -33,7 +33,11 @@ fn change(fits: impl Fn(&Stack) -> bool, change: impl FnOnce(&mut Stack)) -> boo
     found
 }
 
-// SAFETY: it maps as the C library's does, or returns a mapping of this kind that nobody uses.
+/// Maps as the C library does, but for a stack that was given back.
+///
+/// # Safety
+///
+/// As of the C library's. A stack that it returns again is used by nobody.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mmap(
     place: *mut c_void,
@@ -63,7 +67,11 @@ unsafe extern "C" fn mmap(
     mapped
 }
 
-// SAFETY: it unmaps as the C library's does, or keeps a mapping of `mmap` for the next caller.
+/// Unmaps as the C library does, but keeps a stack for the next caller.
+///
+/// # Safety
+///
+/// As of the C library's.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn munmap(place: *mut c_void, bytes: usize) -> c_int {
     let is_stack = |stack: &Stack| stack.bottom == place && stack.bytes == bytes && !stack.is_free;
