@@ -6,15 +6,9 @@
 #ifndef BREAKPOINT_H
 #define BREAKPOINT_H
 
-#include <signal.h>
-#include <sys/mman.h>
-#include <ucontext.h>
-
-#include "script.h"
 #include "single_step.h"
 
 #define BREAKPOINT_MOST (1UL << 20)
-#define INT3 0xcc
 
 struct trace {
     /* The address of each instruction, by the number of its step, as far as it is noted. */
@@ -48,12 +42,6 @@ static void take_out(void)
     planted = 0;
 }
 
-static int make_writable(unsigned long address)
-{
-    void *page = (void *)(address & ~0xfffUL);
-    return mprotect(page, 0x1000, PROT_READ | PROT_WRITE | PROT_EXEC) == 0;
-}
-
 /* To be called before whatever notes is forked. */
 static void share_trace(void)
 {
@@ -61,6 +49,7 @@ static void share_trace(void)
     EXPECT(shared != MAP_FAILED);
     trace = (struct trace *)shared;
     trace->back = 1;
+    share_known();
 }
 
 /* Prepares a run that is to step to an instruction, which is to begin at once. Returns what
@@ -91,12 +80,25 @@ static int run_to(unsigned long at)
     return !trace->checkpoint;
 }
 
-/* To be called by the handler of SIGTRAP. The step that the work is at, or 0 if that does not
- * count: it is not being stepped yet, or `is_over` was set. */
-static unsigned long step_of_trap(void *context)
+static void note(unsigned long address)
+{
+    trace->step++;
+    if (trace->step == trace->noted + 1 && trace->step < BREAKPOINT_MOST) {
+        trace->addresses[trace->step] = address;
+        trace->noted = trace->step;
+    }
+}
+
+/* To be called by the handler of SIGTRAP. The step that the work is at, which goes on until it is
+ * at another one if that is still to come; or 0 if that does not count: it is not being stepped
+ * yet, or `is_over` was set. */
+static unsigned long step_of_trap(void *context, unsigned long at)
 {
     greg_t *const registers = ((ucontext_t *)context)->uc_mcontext.gregs;
     const int is_breakpoint = planted != 0;
+    /* The last place that was noted. */
+    static unsigned long place;
+    unsigned long done = steps_done(context);
 
     if (is_breakpoint) {
         take_out();
@@ -112,20 +114,23 @@ static unsigned long step_of_trap(void *context)
             trace->is_passed = 1;
             return 0;
         }
-        return trace->step = trace->checkpoint;
-    }
-    if (trace->is_passed) {
+        trace->step = trace->checkpoint;
+    } else if (trace->is_passed) {
         trace->is_passed = 0;
         trace->passes--;
         step_no_more(context);
         plant(trace->addresses[trace->checkpoint]);
         return 0;
+    } else {
+        for (; done > 1; done--)
+            note(place += length_at(place));
+        note((unsigned long)registers[REG_RIP]);
     }
-    trace->step++;
-    if (trace->step == trace->noted + 1 && trace->step < BREAKPOINT_MOST) {
-        trace->addresses[trace->step] = (unsigned long)registers[REG_RIP];
-        trace->noted = trace->step;
-    }
+    while (trace->step < at && step_aside(context))
+        note((unsigned long)registers[REG_RIP]);
+    if (trace->step < at)
+        step_on(context, at - trace->step);
+    place = (unsigned long)registers[REG_RIP];
     return trace->step;
 }
 

@@ -64,13 +64,20 @@ static void on_trap(int number, siginfo_t *info, void *context)
 {
     pid_t child;
 
+    const unsigned long until = next < last ? next : last;
+
     (void)number, (void)info;
+    steps += steps_done(context);
+    while (!is_child && steps < until && step_aside(context))
+        steps++;
     if (is_child || steps == last) {
         step_no_more(context);
         return;
     }
-    if (++steps < next)
+    if (steps < next) {
+        step_on(context, until - steps);
         return;
+    }
     next = steps + each;
     handlers++;
     handlers_off += is_off != 0;

@@ -65,7 +65,7 @@ PLAIN static void on_trap(int signal, siginfo_t *info, void *context)
     pid_t child;
 
     (void)signal, (void)info;
-    if (step_of_trap(context) != at)
+    if (step_of_trap(context, at) != at)
         return;
     came = 1;
     is_over = 1;

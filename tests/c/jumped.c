@@ -84,8 +84,13 @@ static void judge(void)
 static void on_trap(int signal, siginfo_t *about, void *context)
 {
     (void)signal, (void)about;
-    if (!ends && ++steps < at)
+    steps += steps_done(context);
+    while (!ends && steps < at && step_aside(context))
+        steps++;
+    if (!ends && steps < at) {
+        step_on(context, at - steps);
         return;
+    }
     step_no_more(context);
     if (!ends)
         siglongjmp(behind, 1);

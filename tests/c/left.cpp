@@ -54,7 +54,7 @@ unsigned long counted()
 
 void on_trap(int, siginfo_t *, void *context)
 {
-    unsigned long step = step_of_trap(context);
+    unsigned long step = step_of_trap(context, at);
     if (!step || step < at)
         return;
     has_left = 1;

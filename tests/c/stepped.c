@@ -86,13 +86,18 @@ static void on_trap(int number, siginfo_t *info, void *context)
     pid_t child;
 
     (void)number, (void)info;
+    steps += steps_done(context);
     if (is_child || children == most) {
         /* The child was switching this on; or there were enough. */
         step_no_more(context);
         return;
     }
-    if (++steps < next)
+    while (steps < next && step_aside(context))
+        steps++;
+    if (steps < next) {
+        step_on(context, next - steps);
         return;
+    }
     next = steps + each;
     children++;
     child = bare ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : fork();
@@ -198,7 +203,7 @@ void free(void *old)
 
 static void on_trap_jump(int number, siginfo_t *info, void *context)
 {
-    const unsigned long step = step_of_trap(context);
+    const unsigned long step = step_of_trap(context, leave_at);
     (void)number, (void)info;
     if (step && step >= leave_at && !in_heap)
         siglongjmp(left, 1);

@@ -65,6 +65,16 @@ pub const fn size(ordinary: u64, full: u64) -> u64 {
     if cfg!(feature = "torture") { full } else { ordinary }
 }
 
+/// Does something with each item, all at the same time, since most of it waits.
+pub fn together<T: Send>(items: impl IntoIterator<Item = T>, work: impl Fn(T) + Sync) {
+    let work = &work;
+    std::thread::scope(|scope| {
+        for item in items {
+            scope.spawn(move || work(item));
+        }
+    });
+}
+
 /// What a test measured, for whoever runs it with `PFP_TEST_FIGURES=1`.
 pub fn figure(text: &str) {
     if std::env::var_os("PFP_TEST_FIGURES").is_some() {

@@ -162,16 +162,19 @@ impl<'a> Screen<'a> {
     #[track_caller]
     pub fn select(&self, name: &str) {
         self.keys(&["g", "g"]);
-        let text = self.wait_for("the cursor at the top", |text| {
-            rows(text).first().is_some_and(|row| row.selected)
+        let mut text = self.wait_for("the cursor at the top", |text| {
+            rows(text).first().is_some_and(|row| row.selected) && row(text, name).is_some()
         });
-        let place = rows(&text).iter().position(|row| row.name() == name);
-        for _ in 0..place.expect("the point is there") {
-            self.keys(&["j"]);
+        let cursor = |text: &str| rows(text).iter().position(|row| row.selected);
+        let place = |text: &str| rows(text).iter().position(|row| row.name() == name);
+        // Key by key: rows may come meanwhile, and the cursor stays on its point.
+        while !row(&text, name).is_some_and(|row| row.selected) {
+            let before = cursor(&text);
+            self.keys(&[if place(&text) < before { "k" } else { "j" }]);
+            text = self.wait_for("the cursor to move to the point", |text| {
+                place(text).is_some() && cursor(text).is_some() && cursor(text) != before
+            });
         }
-        self.wait_for("the cursor on the point", |text| {
-            row(text, name).is_some_and(|row| row.selected)
-        });
     }
 
     /// Waits until the shell has the terminal back, in the state that it gave it

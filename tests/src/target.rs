@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::str::FromStr;
+use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
@@ -71,8 +72,9 @@ pub fn end_with_test(command: &mut Command) -> &mut Command {
 pub struct Target {
     child: Child,
     input: Option<ChildStdin>,
-    lines: Receiver<String>,
-    errors: Receiver<String>,
+    // Nobody locks these: several threads may ask who the target is.
+    lines: Mutex<Receiver<String>>,
+    errors: Mutex<Receiver<String>>,
     said: Said,
 }
 
@@ -122,6 +124,7 @@ impl Target {
             let _ = output.read_to_end(&mut bytes);
             let _ = send.send(String::from_utf8_lossy(&bytes).into_owned());
         });
+        let (lines, errors) = (Mutex::new(lines), Mutex::new(errors));
         Self { child, input, lines, errors, said: Said::default() }
     }
 
@@ -145,7 +148,7 @@ impl Target {
         let mut before = cpu(self);
         let mut used = Duration::ZERO;
         loop {
-            match self.lines.recv_timeout(DEADLINE) {
+            match lines_of(&mut self.lines).recv_timeout(DEADLINE) {
                 Ok(line) if line == step => return &self.said,
                 Ok(line) => {
                     self.said.note(&line);
@@ -161,7 +164,8 @@ impl Target {
                     }
                     let _ = self.child.kill();
                     let ended = self.child.wait();
-                    let errors = self.errors.recv_timeout(DEADLINE).unwrap_or_default();
+                    let errors =
+                        lines_of(&mut self.errors).recv_timeout(DEADLINE).unwrap_or_default();
                     panic!("the target never reached {step:?}: {ended:?}, it said {errors}");
                 }
             }
@@ -171,7 +175,7 @@ impl Target {
     /// Whether the target has reached a step by now. Does not wait.
     pub fn has_reached(&mut self, step: &str) -> bool {
         loop {
-            match self.lines.try_recv() {
+            match lines_of(&mut self.lines).try_recv() {
                 Ok(line) if line == step => return true,
                 Ok(line) => self.said.note(&line),
                 Err(mpsc::TryRecvError::Empty) => return false,
@@ -184,7 +188,7 @@ impl Target {
 
     /// All lines so far, of a program that follows no script.
     pub fn lines_so_far(&mut self) -> &[String] {
-        self.said.all.extend(self.lines.try_iter());
+        self.said.all.extend(lines_of(&mut self.lines).try_iter());
         &self.said.all
     }
 
@@ -203,10 +207,10 @@ impl Target {
     pub fn end(mut self) -> Ended {
         self.input = None;
         let status = wait_for("the target to end", || self.child.try_wait().ok().flatten());
-        while let Ok(line) = self.lines.recv_timeout(DEADLINE) {
+        while let Ok(line) = lines_of(&mut self.lines).recv_timeout(DEADLINE) {
             self.said.note(&line);
         }
-        let errors = self.errors.recv_timeout(DEADLINE).unwrap_or_default();
+        let errors = lines_of(&mut self.errors).recv_timeout(DEADLINE).unwrap_or_default();
         Ended { status, errors, said: std::mem::take(&mut self.said) }
     }
 
@@ -225,6 +229,10 @@ impl Target {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn lines_of(receiver: &mut Mutex<Receiver<String>>) -> &mut Receiver<String> {
+    receiver.get_mut().expect("nobody locks it")
 }
 
 impl Drop for Target {

@@ -42,6 +42,8 @@ mod futex;
 mod geometry;
 mod models;
 mod segment;
+#[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
+mod stacks;
 mod sync;
 
 use std::cell::Cell;

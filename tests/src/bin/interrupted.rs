@@ -35,6 +35,7 @@ mod stepping {
     use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering::Relaxed};
     use std::sync::{Barrier, LazyLock};
     use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
 
     use pfp::{MeteredPoint, Point};
     use pfp_tests::breakpoint::{self, Outcome};
@@ -52,9 +53,13 @@ mod stepping {
 
     /// Ticks that regions last, so that no price is more than one.
     const LONG: u64 = 4_000;
-    /// Ticks of an outer region beside what is inside: more than a fold that is stepped and a
-    /// handler in it take, since both are taken out of the outer region's own.
+    /// Ticks of an outer region beside what is inside, on either side; and where a page is folded,
+    /// more than a fold that is interrupted takes, since that is taken out of the outer region's own.
+    static OUTSIDE_LASTS: AtomicU64 = AtomicU64::new(LONG);
     const LONG_OUTSIDE: u64 = 100_000;
+    /// Ticks that whoever waits for them need not be on a CPU, where nobody asks for CPU time.
+    const LONG_ENOUGH_TO_SLEEP: u64 = 1 << 21;
+    static TIME_IS_ON_THE_WALL: AtomicBool = AtomicBool::new(false);
 
     // ---- an action at one instruction ----
 
@@ -170,7 +175,11 @@ mod stepping {
     fn wait(lasts: u64) {
         let start = ticks();
         breakpoint::WAITS.store(true, Relaxed);
-        while ticks().wrapping_sub(start) < lasts {}
+        while ticks().wrapping_sub(start) < lasts {
+            if lasts >= LONG_ENOUGH_TO_SLEEP && TIME_IS_ON_THE_WALL.load(Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
         breakpoint::WAITS.store(false, Relaxed);
     }
 
@@ -528,9 +537,9 @@ mod stepping {
     fn outer(work_inside: impl FnOnce()) {
         let _outer = OUTER.measure();
         goes_on();
-        wait(LONG_OUTSIDE);
+        wait(OUTSIDE_LASTS.load(Relaxed));
         work_inside();
-        wait(LONG_OUTSIDE);
+        wait(OUTSIDE_LASTS.load(Relaxed));
         stops();
     }
 
@@ -821,6 +830,8 @@ mod stepping {
         let index = CASES.iter().position(|case| case.name == what).expect("there is such a case");
         let case = &CASES[index];
         handle(libc::SIGTRAP, action == "jump_from_stack", breakpoint::on_trap as *const ());
+        let clock = std::env::var("PFP_CLOCK");
+        TIME_IS_ON_THE_WALL.store(clock.is_ok_and(|clock| clock == "wall"), Relaxed);
         // Lengths of all kinds, so that histograms have all their parts.
         for _ in 0..200 {
             run(case, || {
@@ -829,6 +840,9 @@ mod stepping {
             });
         }
         let one = price_of_one();
+        if case.name.starts_with("page") {
+            OUTSIDE_LASTS.store(LONG_OUTSIDE, Relaxed);
+        }
         let base = uninterrupted(case);
         assert!(base.folding > 0 || !case.name.starts_with("page"), "a page is folded: {base:?}");
         let mut bad = Bad { count: 0, first: None, last: 0 };

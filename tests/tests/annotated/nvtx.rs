@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::Place;
-use pfp_tests::{figure, tools};
+use pfp_tests::{figure, together, tools};
 use pfp_top::snapshot::Loss;
 use pfp_top::snapshot::Point;
 use pfp_top::source;
@@ -145,16 +145,19 @@ fn threads_that_call_first_together_lose_no_call() {
     let flags = ["-std=gnu11", "-shared", "-fPIC", "-ldl"];
     let counter = c::compile(Compiler::C, "starts.so", &[text(&source)], Link::Without, flags);
     let place = Place::new();
-    let (copy, starts) = (place.path("copy.pfp"), place.path("starts"));
-    for round in 0..ROUNDS {
-        let mut command = place.command(&program);
-        command.env("NVTX_INJECTION64_PATH", &counter).env("NVTX_REAL", c::inject());
-        c::run(command.env("NVTX_STARTS", &starts).env("PFP_SNAPSHOT", &copy));
-        let mut source = source::open(&copy).expect("the program has left its figures");
-        let snapshot = source.poll().expect("they can be read");
-        assert_eq!(pfp_tests::place::count(&snapshot, "first"), 8, "round {round}");
-        std::fs::remove_file(&copy).expect("it is there");
-    }
+    let starts = place.path("starts");
+    together(0..2, |half| {
+        let copy = place.path(&format!("copy-{half}.pfp"));
+        for round in 0..ROUNDS / 2 {
+            let mut command = place.command(&program);
+            command.env("NVTX_INJECTION64_PATH", &counter).env("NVTX_REAL", c::inject());
+            c::run(command.env("NVTX_STARTS", &starts).env("PFP_SNAPSHOT", &copy));
+            let mut source = source::open(&copy).expect("the program has left its figures");
+            let snapshot = source.poll().expect("they can be read");
+            assert_eq!(pfp_tests::place::count(&snapshot, "first"), 8, "round {round}");
+            std::fs::remove_file(&copy).expect("it is there");
+        }
+    });
     let starts = std::fs::metadata(starts).expect("it was started").len();
     figure(&format!("nvtx: {starts} starts of the tool in {ROUNDS} processes"));
     assert!(starts > ROUNDS as u64, "no two threads have started it");

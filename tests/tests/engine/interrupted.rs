@@ -3,6 +3,10 @@
 //! jump leaves in the middle costs no later region anything. The program `interrupted` judges
 //! itself.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+
 use pfp_tests::place::Place;
 use pfp_tests::target::Target;
 use pfp_tests::watch::Watch;
@@ -125,13 +129,16 @@ fn run_with(arguments: &[&str], environment: &[(&str, &str)]) -> Outcome {
     outcome
 }
 
+/// Programs that run at a time, most of which wait.
+const AT_ONCE: usize = 3;
+
 /// Does it for each case on some clocks, and says how often.
-fn each(action: &str, clocks: &[&str], short: Way, judge: impl Fn(&Outcome, Way, &str)) {
+fn each(action: &str, clocks: &[&str], short: Way, judge: impl Fn(&Outcome, Way, &str) + Sync) {
     if cfg!(not(target_arch = "x86_64")) {
         return skipped("single steps", "they are for x86-64");
     }
-    let (mut steps, mut children, mut bad) = (0, 0, 0);
-    for case in CASES {
+    let sums = [const { AtomicU64::new(0) }; 3];
+    let of_case = |case: &str| {
         // The fold of a page is thousands of instructions.
         let is_page = case.starts_with("page");
         let more = if is_page { size(11, 1) } else { 1 };
@@ -140,9 +147,8 @@ fn each(action: &str, clocks: &[&str], short: Way, judge: impl Fn(&Outcome, Way,
             let ends = [short, LATE].map(|way| {
                 let outcome = run(action, case, clock, way);
                 judge(&outcome, way, &format!("{action} {case} {clock} {}", way.lasts));
-                steps += outcome.steps;
-                children += outcome.children;
-                bad += outcome.bad;
+                let more = [outcome.steps, outcome.children, outcome.bad];
+                sums.iter().zip(more).for_each(|(sum, more)| _ = sum.fetch_add(more, Relaxed));
                 outcome.end
             });
             assert!(ends.iter().all(|end| *end > 140), "{action} {case} {clock}: {ends:?}");
@@ -154,7 +160,15 @@ fn each(action: &str, clocks: &[&str], short: Way, judge: impl Fn(&Outcome, Way,
             let goes_short = is_short(ends[0]) || (0..3).any(|_| is_short(again()));
             assert!(case != "scope" || goes_short, "{action} {clock}: {ends:?}");
         }
-    }
+    };
+    let cases = Mutex::new(CASES.iter());
+    let next = || cases.lock().expect("nobody fails in it").next();
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| std::iter::from_fn(next).for_each(|case| of_case(case)));
+        }
+    });
+    let [steps, children, bad] = sums.map(AtomicU64::into_inner);
     figure(&format!("interrupted, {action}: {steps} instructions, {children} children, {bad} bad"));
 }
 

@@ -1,5 +1,6 @@
 //! The viewer as people have it: in a terminal, by its commands, and over many processes.
 
+mod afar;
 mod batch;
 mod calls;
 mod choosing;
@@ -19,4 +20,3 @@ mod table;
 mod terminal;
 mod time;
 mod timeline;
-mod via;

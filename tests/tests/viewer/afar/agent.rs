@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, Output, Stdio};
 
 use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::target::{Target, end_with_test, wait_for};
-use pfp_tests::{figure, os};
+use pfp_tests::{figure, os, together};
 use pfp_top::snapshot::PointState;
 use pfp_top::source;
 use serde_json::{Value, json};
@@ -220,48 +220,54 @@ fn the_table_is_sent_as_sums() {
 /// At one picture a second, as a screen takes them.
 #[test]
 fn a_line_takes_no_more_bytes_than_it_may() {
-    for (threads, points, most) in [(8, 100, 4_000), (64, 1000, 60_000)] {
-        let near = Near::new();
-        let arguments = ["far", &threads.to_string(), &points.to_string()];
-        let target = near.0.start_watched(env!("CARGO_BIN_EXE_hundred"), &arguments);
-        wait_for("all threads in all points", || {
-            near.0.snapshot(&target).cells.len() >= threads * points * 9 / 10
-        });
-        let segment = near.0.snapshot(&target).process.segment_id;
-        let point = near.0.snapshot(&target).points[1].id;
-        let sights = [
-            json!({ "extent": "Sums" }),
-            json!({ "extent": "Sums", "filter": "io.1" }),
-            json!({ "extent": "Sums", "filter": "io.1", "whole": [point] }),
-            json!({ "extent": "Loads" }),
-            json!({ "extent": "All" }),
-        ];
-        let mut agent = Agent::start(&near.0);
-        agent.ask(json!({ "Hello": { "keep": false } }));
-        for (source, sight) in sights.iter().enumerate() {
-            agent.ask(json!({ "Attach": { "source": source, "segment_id": segment } }));
-            // The first picture of a source is whole.
-            agent.look(source, sight);
-        }
-        // All of the same seconds: what is reached in them is never the same.
-        let mut bytes = [0; 5];
-        for _ in 0..PICTURES {
-            std::thread::sleep(std::time::Duration::from_secs(1));
-            for (source, bytes) in bytes.iter_mut().enumerate() {
-                agent.look(source, &sights[source]);
-                *bytes += agent.came;
+    together(
+        [(8, 100, 4_000), (64, 1000, 60_000)],
+        |(threads, points, most): (usize, usize, usize)| {
+            let near = Near::new();
+            let arguments = ["far", &threads.to_string(), &points.to_string()];
+            let target = near.0.start_watched(env!("CARGO_BIN_EXE_hundred"), &arguments);
+            wait_for("all threads in all points", || {
+                near.0.snapshot(&target).cells.len() >= threads * points * 9 / 10
+            });
+            let segment = near.0.snapshot(&target).process.segment_id;
+            let point = near.0.snapshot(&target).points[1].id;
+            let sights = [
+                json!({ "extent": "Sums" }),
+                json!({ "extent": "Sums", "filter": "io.1" }),
+                json!({ "extent": "Sums", "filter": "io.1", "whole": [point] }),
+                json!({ "extent": "Loads" }),
+                json!({ "extent": "All" }),
+            ];
+            let mut agent = Agent::start(&near.0);
+            agent.ask(json!({ "Hello": { "keep": false } }));
+            for (source, sight) in sights.iter().enumerate() {
+                agent.ask(json!({ "Attach": { "source": source, "segment_id": segment } }));
+                // The first picture of a source is whole.
+                agent.look(source, sight);
             }
-        }
-        let [table, filtered, detail, loads, all] = bytes.map(|bytes| bytes / PICTURES);
-        figure(&format!(
-            "via: bytes a picture of {points} points x {threads} threads: {table} of the table, \
+            // All of the same seconds: what is reached in them is never the same.
+            let mut bytes = [0; 5];
+            for _ in 0..PICTURES {
+                std::thread::sleep(std::time::Duration::from_secs(1));
+                for (source, bytes) in bytes.iter_mut().enumerate() {
+                    agent.look(source, &sights[source]);
+                    *bytes += agent.came;
+                }
+            }
+            let [table, filtered, detail, loads, all] = bytes.map(|bytes| bytes / PICTURES);
+            figure(&format!(
+                "via: bytes a picture of {points} points x {threads} threads: {table} of the table, \
              {filtered} of a filter, {detail} of a point, {loads} of loads, {all} of all"
-        ));
-        assert!(table <= most, "{table}");
-        // Points that do not pass still send what sums are made of.
-        let what = format!("{table} {filtered} {detail} {loads} {all}");
-        assert!(filtered * 3 < table * 2 && loads * 3 < table * 2 && detail * 4 < all, "{what}");
-    }
+            ));
+            assert!(table <= most, "{table}");
+            // Points that do not pass still send what sums are made of.
+            let what = format!("{table} {filtered} {detail} {loads} {all}");
+            assert!(
+                filtered * 3 < table * 2 && loads * 3 < table * 2 && detail * 4 < all,
+                "{what}"
+            );
+        },
+    );
 }
 
 /// A viewer that stands still reads nothing either, and one reply can be more than a pipe holds.
@@ -269,13 +275,12 @@ fn a_line_takes_no_more_bytes_than_it_may() {
 fn what_was_switched_is_put_back_while_nobody_reads_the_replies() {
     let near = Near::new();
     let target = near.0.start_watched(env!("CARGO_BIN_EXE_hundred"), &["far", "8", "1000"]);
-    let point = "io.0";
     wait_for("all threads in all points", || near.0.snapshot(&target).cells.len() >= 8000);
     // As much as a pipe takes: a page of it may be in part empty.
     let full = (64 << 10) - 4096;
     let picture = |within_s: u64| json!({ "Picture": { "source": 1, "extent": "All", "within_s": within_s } });
-    // Watches, switches the point off, and leaves a reply unread.
-    let stuck = |within_s: u64| {
+    // Watches, switches a point off, and leaves a reply unread.
+    let stuck = |point: &str, within_s: u64| {
         let mut agent = Agent::start(&near.0);
         let enabled = near.0.pfp_top(&["enable", point]);
         assert!(enabled.status.success(), "{}", complaint(&enabled));
@@ -288,30 +293,40 @@ fn what_was_switched_is_put_back_while_nobody_reads_the_replies() {
         wait_for("a reply that stops", || agent.unread() >= full);
         agent
     };
-    let is_back = || near.state(&target, point) == PointState::On;
+    let is_back = |point: &str| near.state(&target, point) == PointState::On;
 
-    let agent = stuck(1);
-    wait_for("it to be put back when the promise is broken", is_back);
-    drop(agent);
-    let mut agent = stuck(3600);
-    agent.input = None;
-    wait_for("it to be put back at the end of the input", is_back);
-    wait_for("its end", || agent.child.try_wait().expect("it is ours").is_some());
-    let agent = stuck(3600);
-    os::signal(agent.child.id(), libc::SIGTERM);
-    wait_for("it to be put back by a signal", is_back);
-    drop(agent);
-
-    // The line goes on as if nothing had been.
-    let mut agent = stuck(1);
-    wait_for("it to be put back", is_back);
-    assert!(agent.read()["answer"]["Picture"].is_object());
-    assert!(agent.picture("Sums", Some(3600))["Picture"].is_object());
-
-    // A goodbye behind it leaves all as it is.
-    let mut agent = stuck(3600);
-    agent.send(json!("Goodbye"));
-    agent.input = None;
-    wait_for("its end", || agent.child.try_wait().expect("it is ours").is_some());
-    assert_eq!(near.state(&target, point), PointState::Off);
+    type Scene<'a> = &'a (dyn Fn(&str) + Sync);
+    let scenes: [(&str, Scene<'_>); 5] = [
+        ("io.0", &|point| {
+            let _agent = stuck(point, 1);
+            wait_for("it to be put back when the promise is broken", || is_back(point));
+        }),
+        ("io.1", &|point| {
+            let mut agent = stuck(point, 3600);
+            agent.input = None;
+            wait_for("it to be put back at the end of the input", || is_back(point));
+            wait_for("its end", || agent.child.try_wait().expect("it is ours").is_some());
+        }),
+        ("io.2", &|point| {
+            let agent = stuck(point, 3600);
+            os::signal(agent.child.id(), libc::SIGTERM);
+            wait_for("it to be put back by a signal", || is_back(point));
+        }),
+        ("io.3", &|point| {
+            let mut agent = stuck(point, 1);
+            wait_for("it to be put back", || is_back(point));
+            // The line goes on as if nothing had been.
+            assert!(agent.read()["answer"]["Picture"].is_object());
+            assert!(agent.picture("Sums", Some(3600))["Picture"].is_object());
+        }),
+        ("io.4", &|point| {
+            // A goodbye behind it leaves all as it is.
+            let mut agent = stuck(point, 3600);
+            agent.send(json!("Goodbye"));
+            agent.input = None;
+            wait_for("its end", || agent.child.try_wait().expect("it is ours").is_some());
+            assert_eq!(near.state(&target, point), PointState::Off);
+        }),
+    ];
+    together(scenes, |(point, scene)| scene(point));
 }

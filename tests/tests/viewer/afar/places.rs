@@ -255,13 +255,17 @@ fn a_place_that_hangs_at_the_start_holds_up_nobody() {
     let _one = near.0.start_watched(STEADY, &["one"]);
     let text = "echo $$ >>hung; exec sleep 100000";
     let hangs = script(&near, "hangs", text).display().to_string();
-    let output = near.run_by(&["env", &hangs], &["list"]);
-    let (text, said) = (printed(&output), complaint(&output));
-    assert!(output.status.success() && text.contains("one@env"), "{text}{said}");
+    let nowhere = Place::new();
+    let empty = format!("PFP_DIR={} env", nowhere.beacons().display());
+    let (listed, output) = std::thread::scope(|scope| {
+        let listed = scope.spawn(|| near.run_by(&["env", &hangs], &["list"]));
+        let output = near.run_by(&[&empty, &hangs], &["snapshot", "--all", "-o", "none.json"]);
+        (listed.join().expect("it runs"), output)
+    });
+    let (text, said) = (printed(&listed), complaint(&listed));
+    assert!(listed.status.success() && text.contains("one@env"), "{text}{said}");
     assert!(said.contains(&format!("{hangs}: expected an agent, found none for ")), "{said}");
     // Where nothing is found beside it, it is named, too.
-    let empty = format!("PFP_DIR={} env", Place::new().beacons().display());
-    let output = near.run_by(&[&empty, &hangs], &["snapshot", "--all", "-o", "none.json"]);
     let said = complaint(&output);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("env: ") && said.contains("/hangs: expected an agent"), "{said}");

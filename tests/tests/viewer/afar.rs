@@ -1,5 +1,6 @@
 //! Processes of another place: by commands that lead there, over lines that are cut, garbled,
-//! silent or hostile, and through a real sshd.
+//! silent or hostile, and through a real sshd. Tests start in the order of their names: these, which
+//! wait longest, come first.
 
 mod agent;
 mod lines;
@@ -13,7 +14,8 @@ use std::process::{Output, Stdio};
 use pfp_tests::place::{self, Place, has_counted, pfp_top};
 use pfp_tests::screen::row;
 use pfp_tests::target::{Target, end_with_test, wait_for};
-use pfp_tests::{needs_a_screen, os};
+use pfp_tests::watch::{Watch, id};
+use pfp_tests::{needs_a_screen, os, together};
 use pfp_top::snapshot::PointState;
 use pfp_top::source;
 use serde_json::Value;
@@ -52,9 +54,15 @@ impl Near {
         command.output().expect("pfp-top starts")
     }
 
+    /// As the segment has it.
     fn state(&self, target: &Target, name: &str) -> PointState {
-        let snapshot = self.0.snapshot(target);
-        snapshot.points.iter().find(|point| point.name == name).expect("it is there").state
+        let mut watch = Watch::attach(&self.0, target);
+        let picture = watch.poll();
+        let id = id(picture, name);
+        let point = picture.points.iter().find(|point| point.id == id);
+        let control = point.expect("it was just there").control;
+        assert!(!control.invalid(), "{name}");
+        if control.enabled() { PointState::On } else { PointState::Off }
     }
 }
 
@@ -341,17 +349,17 @@ fn a_line_that_is_cut_or_garbled_anywhere_harms_nobody() {
     let all = near.0.path("all");
     assert!(run(&format!("pfp-top agent | tee {} #", all.display())));
     let whole = std::fs::metadata(&all).expect("it was written").len();
-    for part in [0, 5, 9, 14, 40, 60] {
+    together([0, 5, 9, 14, 40, 60], |part| {
         let bytes = whole * part / 100;
         assert!(
             !run(&format!("timeout 2 pfp-top agent | head -c {bytes} #")),
             "{bytes} of {whole}"
         );
-    }
+    });
     // Some letters of it as others.
-    for letters in ["0 1", "a b", "{ [", "'\\001' '\\200'"] {
+    together(["0 1", "a b", "{ [", "'\\001' '\\200'"], |letters| {
         run(&format!("timeout 2 pfp-top agent | stdbuf -o0 tr {letters} #"));
-    }
+    });
 }
 
 #[test]

@@ -7,14 +7,15 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use pfp_tests::needs_a_screen;
 use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::screen::row;
 use pfp_tests::target::{Target, end_with_test, wait_for};
+use pfp_tests::{needs_a_screen, together};
 use serde_json::{Value, json};
 
 use super::{MAGIC, Near, STEADY, complaint};
@@ -208,7 +209,8 @@ fn zstd(text: &[u8]) -> Vec<u8> {
 
 /// Runs the viewer with a far end that says this, and with little memory.
 fn hear(near: &Near, says: &[u8], then: &str, arguments: &[&str]) -> Output {
-    let file = near.0.path("says");
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let file = near.0.path(&format!("says-{}", NUMBER.fetch_add(1, Relaxed)));
     std::fs::write(&file, says).expect("there is room");
     let via = format!("cat {}; {then} #", file.display());
     let mut command = near.0.command("sh");
@@ -235,18 +237,12 @@ fn frames_that_are_valid_and_hostile_reach_no_terminal() {
     let list = [hello(), reply(1, found(vec![candidate(evil, 1)], json!({})))].concat();
     let output = hear(&near, &list, STAYS, &["list"]);
     assert!(output.status.success(), "{}", complaint(&output));
-    for more in [
+    let worse = [
         json!({ "instead": evil }),
         json!({ "searched": [evil, "/run"] }),
         json!({ "via": evil }),
         json!({ "refused": [{ "pid": 7, "why": { "Version": evil } }] }),
-    ] {
-        let nothing = [hello(), reply(1, found(vec![], more.clone()))].concat();
-        for arguments in [&["list"][..], &["--once"]] {
-            let output = hear(&near, &nothing, STAYS, arguments);
-            assert!(!output.status.success(), "{more}: {}", complaint(&output));
-        }
-    }
+    ];
 
     let mut snapshot = serde_json::to_value(near.0.snapshot(&target)).expect("it is JSON");
     snapshot["process"]["name"] = json!(evil);
@@ -272,11 +268,18 @@ fn frames_that_are_valid_and_hostile_reach_no_terminal() {
         packed(&picture, &zstd(text.as_bytes())),
     ]
     .concat();
-    for arguments in [&["--once"][..], &["--once", "--json"], &["export", "openmetrics"]] {
-        let output = hear(&near, &whole, STAYS, arguments);
+    let nothing = worse.iter().flat_map(|more| {
+        let nothing = [hello(), reply(1, found(vec![], more.clone()))].concat();
+        [&["list"][..], &["--once"]].map(|arguments| (nothing.clone(), arguments, false))
+    });
+    let shown = [&["--once"][..], &["--once", "--json"], &["export", "openmetrics"]];
+    let shown = shown.map(|arguments| (whole.clone(), arguments, true));
+    together(nothing.chain(shown), |(says, arguments, is_shown)| {
+        let output = hear(&near, &says, STAYS, arguments);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(text.contains("owned"), "{text}{}", complaint(&output));
-    }
+        let is_right = if is_shown { text.contains("owned") } else { !output.status.success() };
+        assert!(is_right, "{text}{}", complaint(&output));
+    });
 }
 
 #[test]

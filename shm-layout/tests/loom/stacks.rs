@@ -1,0 +1,83 @@
+//! The stacks of models' threads, kept from one run of a scene for the next.
+//!
+//! The checker maps a stack for each thread of each run and unmaps it behind that, which takes
+//! the kernel longer than the run takes. These stand in for the C library's functions in this
+//! program, and hand out again what the same thread has given back.
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+
+#[derive(Clone, Copy)]
+struct Stack {
+    bottom: *mut c_void,
+    bytes: usize,
+    is_free: bool,
+}
+
+/// More than the threads of a model.
+const MOST: usize = 8;
+
+thread_local! {
+    // Without a destructor, since threads unmap until they end.
+    static STACKS: Cell<[Stack; MOST]> =
+        const { Cell::new([Stack { bottom: null_mut(), bytes: 0, is_free: false }; MOST]) };
+}
+
+/// Changes the first stack that fits; whether there is one.
+fn change(fits: impl Fn(&Stack) -> bool, change: impl FnOnce(&mut Stack)) -> bool {
+    let mut stacks = STACKS.get();
+    let stack = stacks.iter_mut().find(|stack| fits(stack));
+    let found = stack.map(change).is_some();
+    STACKS.set(stacks);
+    found
+}
+
+/// Maps as the C library does, but for a stack that was given back.
+///
+/// # Safety
+///
+/// As of the C library's. A stack that it returns again is used by nobody.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mmap(
+    place: *mut c_void,
+    bytes: usize,
+    access: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: libc::off_t,
+) -> *mut c_void {
+    let is_stack = flags & libc::MAP_STACK != 0;
+    let mut mapped = null_mut();
+    let is_kept = |stack: &Stack| is_stack && stack.is_free && stack.bytes == bytes;
+    if change(is_kept, |stack| {
+        stack.is_free = false;
+        mapped = stack.bottom;
+    }) {
+        return mapped;
+    }
+    // SAFETY: as the caller has it.
+    let mapped =
+        unsafe { libc::syscall(libc::SYS_mmap, place, bytes, access, flags, file, offset) };
+    let mapped = mapped as *mut c_void;
+    if is_stack && mapped != libc::MAP_FAILED {
+        let new = Stack { bottom: mapped, bytes, is_free: false };
+        change(|stack| stack.bottom.is_null(), |stack| *stack = new);
+    }
+    mapped
+}
+
+/// Unmaps as the C library does, but keeps a stack for the next caller.
+///
+/// # Safety
+///
+/// As of the C library's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn munmap(place: *mut c_void, bytes: usize) -> c_int {
+    let is_stack = |stack: &Stack| stack.bottom == place && stack.bytes == bytes && !stack.is_free;
+    if !place.is_null() && change(is_stack, |stack| stack.is_free = true) {
+        return 0;
+    }
+    // SAFETY: as the caller has it.
+    unsafe { libc::syscall(libc::SYS_munmap, place, bytes) as c_int }
+}
