@@ -2,6 +2,7 @@
 //! what is said in the last line; the actions, the keys and what lies over a screen.
 
 mod action;
+mod chosen_keys;
 pub mod keys;
 mod options;
 mod overlay;
@@ -13,6 +14,7 @@ mod target;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub use self::action::Action;
+pub use self::chosen_keys::ChosenKeys;
 pub use self::options::Options;
 pub use self::overlay::{Overlay, Question};
 pub use self::prompt::{Prompt, default_file_name};

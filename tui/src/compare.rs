@@ -56,7 +56,7 @@ use std::sync::Arc;
 use crate::model::{BUCKETS_AT_ONCE, Window};
 use crate::snapshot::{Point, Snapshot};
 use crate::text;
-use statistics::{RankTest, TailTest, rank_test, tail_test};
+use statistics::{RankTest, TAIL, TailTest, rank_test, tail_test};
 pub(crate) use statistics::{adjusted, side_by_side};
 
 /// The name of the test.
@@ -71,10 +71,6 @@ const SUPERIORITY: f64 = 0.06;
 const SHIFT: f64 = 0.05;
 /// Fewer measurements than this in a window are not tested.
 const FEWEST: f64 = 20.0;
-/// The share of the longest measurements that is the tail.
-const TAIL: f64 = 0.01;
-/// The least expected number of tail measurements in each window.
-const FEWEST_IN_TAIL: f64 = 10.0;
 /// The least ratio of the two tails.
 const TAIL_RATIO: f64 = 2.0;
 /// The least relative change of the 99th percentile.

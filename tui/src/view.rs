@@ -14,19 +14,21 @@ mod footer;
 mod header;
 mod help;
 mod hit;
+mod parts;
 mod summary;
 mod tabs;
 
 use std::time::Instant;
 
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::Rect;
 
 pub use hit::hit;
 
 use crate::app::App;
 use crate::common::Overlay;
 use crate::styles::Styles;
+use parts::Parts;
 
 /// Draws the whole screen.
 pub fn draw(frame: &mut Frame, app: &App, styles: &Styles) {
@@ -55,34 +57,6 @@ pub fn settle(app: &mut App, styles: &Styles, area: Rect, now: Instant) -> bool 
         _ => 0,
     };
     app.fit(body, help_lines, styles) || has_expired
-}
-
-/// Where each part of the screen goes.
-struct Parts {
-    header: Rect,
-    summary: Rect,
-    notice: Rect,
-    body: Rect,
-    tabs: Rect,
-    footer: Rect,
-}
-
-impl Parts {
-    fn of(app: &App, area: Rect) -> Self {
-        let notice = u16::from(header::has_notice(app));
-        let tabs = u16::from(tabs::has_room(app, area.height));
-        let summary = u16::from(summary::has_room(app, area.height));
-        let [header, summary, notice, body, tabs, footer] = Layout::vertical([
-            Constraint::Length(1),
-            Constraint::Length(summary),
-            Constraint::Length(notice),
-            Constraint::Fill(1),
-            Constraint::Length(tabs),
-            Constraint::Length(1),
-        ])
-        .areas(area);
-        Self { header, summary, notice, body, tabs, footer }
-    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use clap::{Command, ValueEnum};
 use serde::{Deserialize, Deserializer, de::Error};
 
 use crate::columns::Column;
-use crate::common::keys::ChosenKeys;
+use crate::common::ChosenKeys;
 use crate::files::input;
 use crate::screens::Screens;
 use crate::styles::{ChosenColors, ThemeName};

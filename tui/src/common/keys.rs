@@ -1,9 +1,6 @@
 //! The keys: groups of bindings that screens and overlays are put together from, and that
 //! the dispatcher, the last line and the help read.
 
-mod chosen;
-
-pub use chosen::ChosenKeys;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::action::Action;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::keys::ChosenKeys;
+use super::chosen_keys::ChosenKeys;
 use crate::columns::Column;
 use crate::columns::sorting::Sorting;
 use crate::filter::Filter;

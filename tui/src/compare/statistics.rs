@@ -1,7 +1,11 @@
 //! The tests behind a verdict; [`super`] explains them and their sources.
 
-use super::{FEWEST_IN_TAIL, TAIL};
 use crate::model::Window;
+
+/// The share of the longest measurements that is the tail.
+pub(super) const TAIL: f64 = 0.01;
+/// The least expected number of tail measurements in each window.
+const FEWEST_IN_TAIL: f64 = 10.0;
 
 /// Measurements of both windows in each bucket of either, shortest first.
 pub(crate) fn side_by_side(before: &Window, since: &Window) -> Vec<(f64, f64)> {

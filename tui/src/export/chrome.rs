@@ -12,7 +12,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::Subject;
+use super::subject::Subject;
 use super::tracks::{Cpu, Slice, tracks};
 
 /// Ids of tracks that are no threads: above every thread id of the kernel.

@@ -14,8 +14,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::Subject;
-use super::subject::Shown;
+use super::subject::{Shown, Subject};
 use crate::model::{Length, amounts, histogram, mean, total, variance};
 use crate::snapshot::Stats;
 use crate::text::{self, cell};

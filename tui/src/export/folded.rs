@@ -10,7 +10,7 @@
 
 use std::io::{self, Write};
 
-use super::Subject;
+use super::subject::Subject;
 use crate::model::{Frame, Stacks, Weight, share_out};
 
 /// Stands for unknown callers.

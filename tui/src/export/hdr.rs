@@ -6,8 +6,7 @@
 
 use hdrhistogram::{CreationError, Histogram};
 
-use super::Subject;
-use super::subject::Shown;
+use super::subject::{Shown, Subject};
 
 /// Significant digits.
 const DIGITS: u8 = 3;

@@ -8,7 +8,8 @@ use std::io::{self, Write};
 
 use hdrhistogram::Histogram;
 
-use super::{Subject, hdr};
+use super::hdr;
+use super::subject::Subject;
 use crate::model::Figures;
 
 /// Lines for each halving of the distance to 100 %.

@@ -16,7 +16,8 @@ use hdrhistogram::serialization::interval_log::{
     IntervalLogWriterBuilder, IntervalLogWriterError, Tag,
 };
 
-use super::{Subject, hdr};
+use super::hdr;
+use super::subject::Subject;
 
 /// Nanoseconds in the unit of the greatest value's column.
 const NS_IN_MS: f64 = 1e6;

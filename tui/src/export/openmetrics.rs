@@ -50,8 +50,8 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::Subject;
 use super::series::{Labels, Part, Point, clock, losses};
+use super::subject::Subject;
 use crate::model::total;
 use crate::snapshot::{Bucket, Cell, Loss, Snapshot, Stats};
 

@@ -42,9 +42,9 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
-use super::Subject;
 use super::native::{Native, SCHEMA, ZERO};
 use super::series::{Labels, Part, clock, losses};
+use super::subject::Subject;
 use crate::model::total;
 use crate::snapshot::{Cell, Loss, Process};
 

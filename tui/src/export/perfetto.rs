@@ -17,7 +17,7 @@ use std::io::{self, Write};
 
 use prost::Message;
 
-use super::Subject;
+use super::subject::Subject;
 use super::tracks::{Cpu, Edge, Slice, Track, tracks};
 use crate::snapshot::Process;
 

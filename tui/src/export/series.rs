@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::Subject;
+use super::subject::Subject;
 use crate::model::amounts;
 use crate::snapshot::{self, Cell, ClockKind, Loss, PointState, Snapshot};
 

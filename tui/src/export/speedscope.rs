@@ -10,8 +10,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::Subject;
 use super::folded::{OTHERS, name, stacks};
+use super::subject::Subject;
 use super::tracks::{Edge, tracks};
 use crate::model::Frame;
 

@@ -5,8 +5,7 @@
 
 use std::io::{self, Write};
 
-use super::Subject;
-use super::subject::Shown;
+use super::subject::{Shown, Subject};
 use super::svg::{COLOURS, LETTER, Picture, QUIET, cut, px};
 use crate::model::histogram::{Bar, log_bars};
 use crate::units;

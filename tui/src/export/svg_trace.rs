@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use super::Subject;
+use super::subject::Subject;
 use super::svg::{COLOURS, FONT_SIZE, LETTER, OTHERS, Picture, QUIET, cut, px, step};
 use super::tracks::{Cpu, Slice, Track, tracks};
 use crate::units;

@@ -11,7 +11,7 @@
 //! thread's. Records may have any bytes: a region that overlaps another's end is cut there, so that
 //! readers never see impossible nesting.
 
-use super::Subject;
+use super::subject::Subject;
 use crate::model::timeline::{Region, Timeline, Track as Thread};
 use crate::snapshot::Lane;
 

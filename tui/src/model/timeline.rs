@@ -17,11 +17,9 @@
 //! Somebody else writes the records. Whatever they say, a region ends no earlier than it begins,
 //! and no loop depends on their order.
 
-mod columns;
+pub mod columns;
 
 use std::collections::{BTreeMap, BTreeSet};
-
-pub use columns::{Column, Run, Window, columns, runs};
 
 use crate::snapshot::{Lane, LaneKind, Record, Snapshot};
 

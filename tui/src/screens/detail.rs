@@ -14,10 +14,11 @@ use ratatui::text::Line;
 pub use self::load_view::LoadView;
 pub(crate) use self::text::losses;
 use self::text::{Choices, TABLES, Text, heading};
-use super::{Outcome, Screen, View, sums};
+use super::sums;
+use super::view::{self, Outcome, View};
 use crate::common::keys::Key::{Char, Ctrl, Named, Twice};
 use crate::common::keys::{self, Group, KeyMap, bind, own};
-use crate::common::{Action, Common};
+use crate::common::{Action, Common, Screen};
 use crate::common::{Level, Target};
 use crate::grid::{Chosen, Grid};
 use crate::model::{HistogramWindow, Model, WindowHistory, WindowStats};
@@ -168,7 +169,7 @@ impl View for Detail {
 
     /// Up and down walk through the points in the order of the table.
     fn looks_at(&self, common: &Common) -> Looking {
-        let mut sight = super::sight_of_rows(common);
+        let mut sight = view::sight_of_rows(common);
         sight.whole.extend(common.selected);
         Looking { sight, ..Looking::default() }
     }

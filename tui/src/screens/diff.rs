@@ -8,9 +8,9 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::{Outcome, Screen, View};
+use super::view::{self, Outcome, View};
 use crate::common::keys::{self, KeyMap};
-use crate::common::{Action, Common, Level};
+use crate::common::{Action, Common, Level, Screen};
 use crate::compare::columns::{LOAD_CHANGE, NAME, TABLE, VERDICT, caption, stresses};
 use crate::compare::{Baseline, Comparison, DIFFERS, Row, Verdict};
 use crate::grid::{Chosen, Column, Grid, Scroll};
@@ -199,7 +199,7 @@ impl View for Diff {
             return frame.render_widget(Line::styled(text, styles.theme.faint), body);
         };
         if self.order.is_empty() && common.filter.is_on() {
-            let text = super::nothing_passes(common, area.width.into(), styles);
+            let text = view::nothing_passes(common, area.width.into(), styles);
             return frame.render_widget(text, body);
         }
         let scale = scale(comparison, common);

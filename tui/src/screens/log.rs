@@ -6,7 +6,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 
-use super::{Outcome, View};
+use super::view::{self, Outcome, View};
 use crate::common::Common;
 use crate::common::keys::{self, KeyMap};
 use crate::grid::Grid;
@@ -64,7 +64,7 @@ impl View for LogView {
 
     /// The costs follow from the counts.
     fn looks_at(&self, common: &Common) -> Looking {
-        Looking { sight: super::sight_of_none(common), ..Looking::default() }
+        Looking { sight: view::sight_of_none(common), ..Looking::default() }
     }
 
     fn begin(&mut self, common: &mut Common, _: Instant) {

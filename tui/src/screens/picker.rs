@@ -8,10 +8,10 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Wrap};
 
-use super::{Outcome, Screen, View};
+use super::view::{self, Outcome, View};
 use crate::common::keys::Key::Char;
 use crate::common::keys::{self, Group, KeyMap, bind, own};
-use crate::common::{Action, Common, Level};
+use crate::common::{Action, Common, Level, Screen};
 use crate::filter::Filter;
 use crate::grid::{Chosen, Grid, Scroll, Table, Written, table};
 use crate::local_time::time_of_day;
@@ -111,7 +111,7 @@ impl Picker {
 
 impl View for Picker {
     fn looks_at(&self, common: &Common) -> Looking {
-        Looking { sight: super::sight_of_none(common), ..Looking::default() }
+        Looking { sight: view::sight_of_none(common), ..Looking::default() }
     }
 
     fn keys(&self) -> KeyMap {

@@ -11,12 +11,12 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 
 use self::idle::Idle;
-use super::{Outcome, Screen, View};
+use super::view::{self, Outcome, View};
 use crate::columns::sorting::Sorting;
 use crate::columns::{self, Column, Fit, TABLE, There};
 use crate::common::keys::Key::{Char, Named};
 use crate::common::keys::{self, Group, KeyMap, bind, own};
-use crate::common::{Action, Common, Level, Options};
+use crate::common::{Action, Common, Level, Options, Screen};
 use crate::grid::{Chosen, Grid};
 use crate::model::Figures;
 use crate::source::Looking;
@@ -179,7 +179,7 @@ impl View for Points {
     }
 
     fn looks_at(&self, common: &Common) -> Looking {
-        let mut sight = super::sight_of_rows(common);
+        let mut sight = view::sight_of_rows(common);
         sight.by_thread |=
             self.table.shows(Column::Threads.word()) || self.sorting().column == Column::Threads;
         Looking { sight, ..Looking::default() }

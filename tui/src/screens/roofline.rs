@@ -19,10 +19,10 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::{Outcome, Screen, View};
+use super::view::{self, Outcome, View};
 use crate::common::keys::Key::Char;
 use crate::common::keys::{self, Group, KeyMap, bind, own};
-use crate::common::{Action, Common, Level};
+use crate::common::{Action, Common, Level, Screen};
 use crate::grid::{Chosen, Grid, Scroll};
 use crate::roofline::columns::{Known, TABLE, dot};
 use crate::roofline::{self, Ceilings, Dot, Roof};
@@ -246,7 +246,7 @@ impl View for Roofline {
         let head = Rect { y: list.y.saturating_sub(1), height: body.height.min(1), ..list };
         frame.render_widget(grid.heading(Some(self.table.sorted()), width, styles), head);
         if self.dots.is_empty() && common.filter.is_on() {
-            return frame.render_widget(super::nothing_passes(common, width, styles), list);
+            return frame.render_widget(view::nothing_passes(common, width, styles), list);
         }
         if self.dots.is_empty() {
             let text =

@@ -9,7 +9,8 @@ use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
 
 use self::list::{TABLE, name_of};
-use super::{Outcome, View, sums};
+use super::sums;
+use super::view::{self, Outcome, View};
 use crate::common::Target;
 use crate::common::keys::Key::Char;
 use crate::common::keys::{self, Group, KeyMap, bind, own};
@@ -195,7 +196,7 @@ impl View for Threads {
     fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
         match draw::heading_of_parts(self, at, body, common) {
             Some(key) => Target::Heading(key),
-            None => super::hit_table(self, at, body, common),
+            None => view::hit_table(self, at, body, common),
         }
     }
 
@@ -203,7 +204,7 @@ impl View for Threads {
         if let Target::Heading(key) = target {
             self.parts.click(key);
         }
-        super::click_table(self, target, common, now)
+        view::click_table(self, target, common, now)
     }
 
     fn settle(&mut self, body: Rect, common: &mut Common, _: &Styles) -> bool {

@@ -11,10 +11,10 @@ use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
 
 pub use self::place::TimeView;
-use super::{Outcome, Screen, View};
+use super::view::{self, Outcome, View};
 use crate::common::keys::Key::{Char, Ctrl, Named, Twice};
 use crate::common::keys::{self, Group, KeyMap, bind, own};
-use crate::common::{Action, Common, Overlay, Prompt};
+use crate::common::{Action, Common, Overlay, Prompt, Screen};
 use crate::common::{Level, Target};
 use crate::filter::Filter;
 use crate::model::Figures;
@@ -117,7 +117,7 @@ impl View for Timeline {
     /// The records of the visible lanes. Where the picture is held, of all lanes: the user may look
     /// anywhere.
     fn looks_at(&self, common: &Common) -> Looking {
-        let sight = super::sight_of_none(common);
+        let sight = view::sight_of_none(common);
         let lanes = match (self.at.follows(), common.model.snapshot()) {
             (true, Some(snapshot)) if snapshot.summed.is_some() => {
                 Some(self.at.lanes_seen(snapshot, common.scroll.offset, common.rows))

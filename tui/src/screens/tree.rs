@@ -21,10 +21,10 @@ use crossterm::event::KeyCode;
 use ratatui::Frame as Canvas;
 use ratatui::layout::{Position, Rect};
 
-use super::{Outcome, Screen, View};
+use super::view::{self, Outcome, View};
 use crate::common::keys::Key::{Char, Named};
 use crate::common::keys::{self, Group, KeyMap, bind, own};
-use crate::common::{Action, Common};
+use crate::common::{Action, Common, Screen};
 use crate::common::{Level, Target};
 use crate::compare::Baseline;
 use crate::filter::Filter;
@@ -551,7 +551,7 @@ impl View for CallTree {
     fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
         let rows = self.rows(body);
         if !self.is_flame || !rows.contains(at) {
-            return super::hit_table(self, at, body, common);
+            return view::hit_table(self, at, body, common);
         }
         let line = common.scroll.offset + usize::from(at.y - rows.y);
         let place = flame::at(self, at.x - rows.x, line, rows.width)

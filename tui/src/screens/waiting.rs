@@ -5,9 +5,9 @@ use ratatui::layout::{Margin, Rect};
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Wrap};
 
-use super::{Outcome, Screen, View};
-use crate::common::Common;
+use super::view::{Outcome, View};
 use crate::common::keys::{self, KeyMap};
+use crate::common::{Common, Screen};
 use crate::source::{Choice, choose};
 use crate::styles::Styles;
 

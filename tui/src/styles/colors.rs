@@ -5,7 +5,7 @@ use std::str::FromStr;
 use ratatui::style::{Color, Modifier, Style};
 use serde::{Deserialize, Deserializer, de::Error};
 
-use super::Theme;
+use super::theme::Theme;
 
 /// Colours in place of the theme's own, by their names in [`Theme`].
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]

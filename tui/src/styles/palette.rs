@@ -5,7 +5,7 @@ use std::env;
 use clap::ValueEnum;
 use ratatui::style::{Color, Modifier, Style};
 
-use super::Theme;
+use super::theme::Theme;
 
 /// A theme that the user can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -2,7 +2,8 @@
 
 use ratatui::layout::{Position, Rect};
 
-use super::{Parts, footer, tabs};
+use super::parts::Parts;
+use super::{footer, tabs};
 use crate::app::App;
 use crate::common::Overlay;
 use crate::common::Target;

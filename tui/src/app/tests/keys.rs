@@ -3,8 +3,9 @@
 use crossterm::event::KeyCode;
 
 use super::*;
+use crate::common::ChosenKeys;
 use crate::common::keys::Key::{Char, Twice};
-use crate::common::keys::{ChosenKeys, Key, KeyMap, Keys, bindings};
+use crate::common::keys::{Key, KeyMap, Keys, bindings};
 
 /// The keys of every screen and of all that can lie over one.
 fn every_key_map() -> Vec<(String, KeyMap)> {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{FILE_HEADER, FRAME_HEADER, FileHeader, FrameHeader};
+use super::format::{FILE_HEADER, FRAME_HEADER, FileHeader, FrameHeader};
 use crate::local_time;
 use crate::snapshot::{BadPlace, Drained, Record, Snapshot};
 use crate::units;

@@ -13,7 +13,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use pfp_shm_layout::atomic_file::check_replaceable;
 
-use super::{Encoder, FileHeader, Recording};
+use super::Recording;
+use super::format::{Encoder, FileHeader};
 use crate::files::input;
 use crate::files::json::Overwrite;
 use crate::snapshot::{Drained, ProcessState, Snapshot};

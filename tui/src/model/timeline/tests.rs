@@ -1,3 +1,4 @@
+use super::columns::{Column, Window, columns, runs};
 use super::*;
 use crate::source::Source;
 use crate::source::synthetic::Synthetic;

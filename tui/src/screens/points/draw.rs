@@ -41,7 +41,7 @@ pub(super) fn draw(
     let seen: Vec<&Figures> = seen.take(rows).collect();
     if seen.is_empty() {
         if common.filter.is_on() {
-            let text = crate::screens::nothing_passes(common, area.width.into(), styles);
+            let text = crate::screens::view::nothing_passes(common, area.width.into(), styles);
             return frame.render_widget(text, body);
         }
         let text = " the program has not reached a point yet: each has a row here then; pfp-top \

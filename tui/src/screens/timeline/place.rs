@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use crate::model::timeline::{Line, Region, Timeline, Window};
+use crate::model::timeline::columns::Window;
+use crate::model::timeline::{Line, Region, Timeline};
 use crate::snapshot::{Lane, LaneKind, Snapshot};
 
 /// The shortest and the longest part of the time to look at, nanoseconds.

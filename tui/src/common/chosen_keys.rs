@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crossterm::event::KeyCode;
 
-use super::{Binding, Key, KeyMap, bindings};
+use super::keys::{Binding, Key, KeyMap, bindings};
 use crate::common::action::Action;
 use crate::common::screen::Screen;
 

@@ -1,0 +1,313 @@
+//! The interface of a screen to the app, and what screens with a table have in common.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use ratatui::Frame;
+use ratatui::layout::{Position, Rect};
+use ratatui::widgets::Paragraph;
+
+use crate::common::keys::KeyMap;
+use crate::common::{Action, Common, Overlay, Prompt, Screen, Target};
+use crate::compare::Baseline;
+use crate::filter::Filter;
+use crate::grid::{Chosen, Grid};
+use crate::snapshot::{Extent, Snapshot};
+use crate::source::{Candidate, Looking, ProcessGroup};
+use crate::styles::{Styles, wrapped};
+use crate::summing::Sight;
+
+/// What the app must do after a screen has done its part.
+pub enum Outcome {
+    /// The action was not for the screen.
+    Pass,
+    /// Nothing more.
+    Done,
+    /// Put the rows in order again.
+    Arrange,
+    /// Show another screen.
+    Show(Screen),
+    /// Show the screen that this one was opened on.
+    Back,
+    /// Ask the user.
+    Ask(Overlay),
+    /// Watch this process.
+    Attach(Candidate),
+    /// Watch these processes as one.
+    AttachGroup(ProcessGroup),
+    /// Show the points that pass this filter, and say why.
+    ShowPoints(Filter, String),
+}
+
+/// A screen. The methods' defaults are right for most screens.
+pub trait View {
+    /// Its keys.
+    fn keys(&self) -> KeyMap;
+
+    /// Draws it. Drawing changes nothing.
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles);
+
+    /// Signs and words on it that the help explains.
+    fn legend(&self, _styles: &Styles) -> Vec<(String, &'static str)> {
+        Vec::new()
+    }
+
+    /// The parts of a snapshot that it shows, so that a slow line brings only these.
+    fn looks_at(&self, _common: &Common) -> Looking {
+        Looking::default()
+    }
+
+    /// Does an action, if it is one of its own.
+    fn act(&mut self, _action: Action, _common: &mut Common, _now: Instant) -> Outcome {
+        Outcome::Pass
+    }
+
+    /// The filter of its rows and what they are called, where they are not points.
+    fn own_filter(&mut self) -> Option<(&mut Filter, &'static str)> {
+        None
+    }
+
+    /// Takes what was typed into the line that was opened by [`Overlay::Find`].
+    fn find(&mut self, typed: Prompt, _common: &mut Common, _now: Instant) -> Outcome {
+        match self.own_filter() {
+            Some((filter, _)) => filter_by(filter, typed),
+            None => Outcome::Done,
+        }
+    }
+
+    /// Row of the cursor and number of rows.
+    fn cursor(&self, _common: &Common) -> (usize, usize) {
+        (0, 0)
+    }
+
+    /// Puts the cursor on the row of this place.
+    fn select(&mut self, _place: usize, _common: &mut Common, _now: Instant) {}
+
+    /// Moves the cursor by rows; down is positive.
+    fn walk(&mut self, rows: isize, common: &mut Common, now: Instant) {
+        let (place, len) = self.cursor(common);
+        let place = place.saturating_add_signed(rows).min(len.saturating_sub(1));
+        self.select(place, common, now);
+    }
+
+    /// Scrolls by lines, for the wheel and the page keys.
+    fn scroll(&mut self, lines: isize, common: &mut Common, now: Instant) {
+        self.walk(lines, common, now);
+    }
+
+    /// The user's choices for its table, if it has one.
+    fn table(&self) -> Option<&Chosen> {
+        None
+    }
+
+    /// The choices, to be changed.
+    fn table_mut(&mut self) -> Option<&mut Chosen> {
+        None
+    }
+
+    /// Whether a column of the table has something to show here.
+    fn offers(&self, _key: &str, _common: &Common) -> bool {
+        true
+    }
+
+    /// The columns that its table has on a screen of this width.
+    fn grid(&self, _width: usize, _common: &Common) -> Option<Grid> {
+        None
+    }
+
+    /// The name and the text of the row under the cursor, for the clipboard; none where the point
+    /// that the keys mean is copied.
+    fn copied(&self, _common: &Common) -> Option<(String, String)> {
+        None
+    }
+
+    /// Where its rows are on a body; empty where it has none.
+    fn rows(&self, body: Rect) -> Rect {
+        Rect { height: 0, ..body }
+    }
+
+    /// The key of the heading at this column, if rows can be sorted by it.
+    fn heading_at(&self, x: u16, body: Rect, common: &Common) -> Option<&'static str> {
+        let key = self.grid(body.width.into(), common)?.key_at(x.into());
+        key.filter(|key| self.table().is_some_and(|table| table.sorts(key)))
+    }
+
+    /// What lies at a place.
+    fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
+        hit_table(self, at, body, common)
+    }
+
+    /// Takes a click: one on a row selects it, one on the selected row opens it, one on a
+    /// heading sorts by it.
+    fn click(&mut self, target: Target, common: &mut Common, now: Instant) -> Outcome {
+        click_table(self, target, common, now)
+    }
+
+    /// The point that the keys mean.
+    fn meant(&self, common: &Common) -> Option<u32> {
+        common.selected
+    }
+
+    /// Whether it is about one point, which stays even if its row goes.
+    fn holds_point(&self) -> bool {
+        false
+    }
+
+    /// Whether it is the main table. Above it there is a line about the process, and Enter on a row
+    /// explains losses.
+    fn is_table(&self) -> bool {
+        false
+    }
+
+    /// Whether its rows are the points that pass the filter.
+    fn is_filtered(&self) -> bool {
+        false
+    }
+
+    /// Whether it shows the rings' records, which are not read otherwise.
+    fn wants_records(&self) -> bool {
+        false
+    }
+
+    /// Takes the rings' records from a snapshot.
+    fn take_records(&mut self, _snapshot: &Snapshot) {}
+
+    /// Whether processes are looked for while it is shown.
+    fn looks_for_processes(&self) -> bool {
+        false
+    }
+
+    /// Takes the result of looking for processes.
+    fn discovered(&mut self, _common: &mut Common) -> Outcome {
+        Outcome::Done
+    }
+
+    /// Forgets the last process; another one is watched from now on.
+    fn forget(&mut self) {}
+
+    /// Prepares to be shown.
+    fn begin(&mut self, _common: &mut Common, _now: Instant) {}
+
+    /// Takes new figures while it is shown.
+    fn update(&mut self, _common: &mut Common, _now: Instant) -> Outcome {
+        Outcome::Done
+    }
+
+    /// Follows a jump to another moment of a recording.
+    fn jump(&mut self, _common: &mut Common, _is_shown: bool) {}
+
+    /// Puts its rows in order, or keeps their order while the cursor moves, and makes sure that the
+    /// cursor is on a row.
+    fn arrange(&mut self, common: &mut Common) {
+        common.select_among(&[]);
+    }
+
+    /// Compares with this baseline from now on.
+    fn compare_with(&mut self, _baseline: &Baseline, _common: &Common) {}
+
+    /// Time between two samples of the open stacks; none if it needs none.
+    fn samples_every(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Takes a sample of the open stacks, thread by thread.
+    fn sample(&mut self, _stacks: &[(u32, Vec<u32>)], _common: &Common) {}
+
+    /// Whether something runs in the background that [`Self::tick`] will finish.
+    fn is_busy(&self) -> bool {
+        false
+    }
+
+    /// Called at each poll, whichever screen is shown.
+    fn tick(&mut self, _common: &mut Common, _now: Instant) {}
+
+    /// Adapts to the size of the body, for instance a cursor out of sight. Returns whether anything
+    /// changed.
+    fn settle(&mut self, body: Rect, common: &mut Common, _styles: &Styles) -> bool {
+        common.rows = usize::from(self.rows(body).height).max(1);
+        common.scroll.settle(common.rows, self.cursor(common))
+    }
+}
+
+/// What lies at a place of a screen that is a table: a heading, or a row.
+pub(super) fn hit_table<V: View + ?Sized>(
+    view: &V,
+    at: Position,
+    body: Rect,
+    common: &Common,
+) -> Target {
+    let rows = view.rows(body);
+    if at.y + 1 == rows.y && rows.height > 0 {
+        let heading = view.heading_at(at.x - body.x, body, common);
+        return heading.map_or(Target::Nothing, Target::Heading);
+    }
+    let place = common.scroll.offset + usize::from(at.y.saturating_sub(rows.y));
+    match rows.contains(at) && place < view.cursor(common).1 {
+        true => Target::Row(place),
+        false => Target::Nothing,
+    }
+}
+
+/// Takes a click on a screen that is a table.
+pub(super) fn click_table<V: View + ?Sized>(
+    view: &mut V,
+    target: Target,
+    common: &mut Common,
+    now: Instant,
+) -> Outcome {
+    match target {
+        Target::Row(place) if place == view.cursor(common).0 => {
+            return view.act(Action::Open, common, now);
+        }
+        Target::Row(place) => view.select(place, common, now),
+        Target::Heading(key) => {
+            if let Some(table) = view.table_mut() {
+                table.click(key);
+            }
+            return Outcome::Arrange;
+        }
+        _ => return Outcome::Pass,
+    }
+    Outcome::Done
+}
+
+/// The sight of the table of points.
+pub(super) fn sight_of_rows(common: &Common) -> Sight {
+    Sight {
+        extent: Extent::Sums,
+        filter: common.filter.without_figures(),
+        by_thread: common.filter.asks_for_threads(),
+        whole: BTreeSet::new(),
+    }
+}
+
+/// The sight of a screen without points: the lines above it and the loads.
+pub(super) fn sight_of_none(common: &Common) -> Sight {
+    let sight = sight_of_rows(common);
+    // Without their threads, it is unknown which points pass.
+    let extent = if sight.by_thread { Extent::Sums } else { Extent::Loads };
+    Sight { extent, ..sight }
+}
+
+/// Filters a screen's own rows by what was typed, or says why it cannot.
+pub(super) fn filter_by(filter: &mut Filter, mut typed: Prompt) -> Outcome {
+    match Filter::new(&typed.text()) {
+        Ok(new) => {
+            *filter = new;
+            Outcome::Arrange
+        }
+        Err(why) => {
+            typed.error = Some(why);
+            Outcome::Ask(Overlay::Find(typed))
+        }
+    }
+}
+
+/// The text of a screen whose rows are all hidden by the filter.
+pub(super) fn nothing_passes(common: &Common, width: usize, styles: &Styles) -> Paragraph<'static> {
+    let mut text = " no point passes the filter: / and Esc shows all".to_owned();
+    if let Some(why) = common.filter.unknown_words() {
+        text += &format!("; {why}");
+    }
+    Paragraph::new(wrapped(&text, width, styles.theme.faint))
+}

@@ -1,0 +1,34 @@
+//! Where each part of the screen goes.
+
+use ratatui::layout::{Constraint, Layout, Rect};
+
+use super::{header, summary, tabs};
+use crate::app::App;
+
+/// The rectangles of the parts of the screen.
+pub(super) struct Parts {
+    pub(super) header: Rect,
+    pub(super) summary: Rect,
+    pub(super) notice: Rect,
+    pub(super) body: Rect,
+    pub(super) tabs: Rect,
+    pub(super) footer: Rect,
+}
+
+impl Parts {
+    pub(super) fn of(app: &App, area: Rect) -> Self {
+        let notice = u16::from(header::has_notice(app));
+        let tabs = u16::from(tabs::has_room(app, area.height));
+        let summary = u16::from(summary::has_room(app, area.height));
+        let [header, summary, notice, body, tabs, footer] = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Length(summary),
+            Constraint::Length(notice),
+            Constraint::Fill(1),
+            Constraint::Length(tabs),
+            Constraint::Length(1),
+        ])
+        .areas(area);
+        Self { header, summary, notice, body, tabs, footer }
+    }
+}
