@@ -33,7 +33,7 @@ const INT3: u8 = 0xcc;
 const MAX_STEPS: usize = 1 << 16;
 
 /// Breakpoints on the way to a checkpoint, at most.
-const MOST_LINKS: usize = 1 << 12;
+const MAX_LINKS: usize = 1 << 12;
 
 /// How many breakpoints take as long as one step.
 const STEP_IN_LINKS: usize = 6;
@@ -51,7 +51,7 @@ static ACTION: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The steps of the breakpoints, the last one first; how many there are, and how many of them
 /// are to come.
-static LINKS: [AtomicUsize; MOST_LINKS] = [const { AtomicUsize::new(0) }; MOST_LINKS];
+static LINKS: [AtomicUsize; MAX_LINKS] = [const { AtomicUsize::new(0) }; MAX_LINKS];
 static OF_LINKS: AtomicUsize = AtomicUsize::new(0);
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 
@@ -193,8 +193,8 @@ fn link(at: usize) -> usize {
     ways.follow(noted);
     let links = |step: usize| ways.steps[step].links;
     let cost = |step: usize| links(step).0 + STEP_IN_LINKS * (at - step);
-    let last = (1..=noted.min(at)).rev().take(MOST_LINKS / STEP_IN_LINKS);
-    let fits = last.filter(|step| links(*step).0 <= MOST_LINKS);
+    let last = (1..=noted.min(at)).rev().take(MAX_LINKS / STEP_IN_LINKS);
+    let fits = last.filter(|step| links(*step).0 <= MAX_LINKS);
     let best = fits.min_by_key(|step| cost(*step)).filter(|step| cost(*step) < cost(0));
     let mut count = 0;
     let way = std::iter::successors(best, |step| Some(links(*step).1).filter(|step| *step != 0));

@@ -19,6 +19,7 @@ pub use self::options::Options;
 pub use self::overlay::{Overlay, Question};
 pub use self::prompt::{Prompt, default_file_name};
 pub use self::replay::Replay;
+pub(crate) use self::screen::every_screen;
 pub use self::screen::{Screen, Tab};
 pub use self::target::Target;
 use crate::filter::Filter;

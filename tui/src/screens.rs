@@ -1,6 +1,6 @@
 //! The screens. Each is a type with its state, its keys, its rows, its drawing, and what a click on
-//! it means. A new one is a file in `screens/`, a line in the list here, and a name and a key in
-//! [`crate::common`].
+//! it means. A new one is a file in `screens/`, its `mod` line here, and a line in the list in
+//! `common/screen.rs`.
 //!
 //! ```text
 //! keys, clicks -> App -> the screen that is shown -> Outcome -> App
@@ -34,32 +34,42 @@ pub use tree::CallTree;
 pub use view::{Outcome, View};
 pub use waiting::Waiting;
 
-use crate::common::Screen;
 use crate::common::keys::KeyMap;
+use crate::common::{Screen, every_screen};
 
-/// Declares the state of every screen: its name, its field and its type.
-macro_rules! screens {
-    ($($(#[$doc:meta])* $screen:ident $field:ident $view:ty;)*) => {
+/// Declares the state of every screen.
+macro_rules! declare {
+    (
+        tabs { $($(#[$doc:meta])* $tab:ident $field:ident $view:ty, $name:literal, $keys:tt, $help:literal;)* }
+        others { $($(#[$other_doc:meta])* $other:ident $other_field:ident $other_view:ty;)* }
+    ) => {
         /// The state of every screen.
         #[derive(Default)]
         pub struct Screens {
             $($(#[$doc])* pub $field: $view,)*
+            $($(#[$other_doc])* pub $other_field: $other_view,)*
         }
 
         impl Screens {
             /// One of them.
             pub fn get(&self, screen: Screen) -> &dyn View {
-                match screen { $(Screen::$screen => &self.$field,)* }
+                match screen {
+                    $(Screen::$tab => &self.$field,)*
+                    $(Screen::$other => &self.$other_field,)*
+                }
             }
 
             /// One of them, to be changed.
             pub fn get_mut(&mut self, screen: Screen) -> &mut dyn View {
-                match screen { $(Screen::$screen => &mut self.$field,)* }
+                match screen {
+                    $(Screen::$tab => &mut self.$field,)*
+                    $(Screen::$other => &mut self.$other_field,)*
+                }
             }
 
             /// All of them, to be changed.
             pub(crate) fn all_mut(&mut self) -> [&mut dyn View; Screen::ALL.len()] {
-                [$(&mut self.$field,)*]
+                [$(&mut self.$field,)* $(&mut self.$other_field,)*]
             }
         }
     };
@@ -73,25 +83,4 @@ impl Screens {
     }
 }
 
-screens! {
-    /// The table of points.
-    Points points Points;
-    /// One point in full.
-    Detail detail Detail;
-    /// The threads.
-    Threads threads Threads;
-    /// What the threads did in the last moments.
-    Timeline timeline Timeline;
-    /// The points beside their baseline.
-    Diff diff Diff;
-    /// What was noticed, and what measuring costs.
-    Log log LogView;
-    /// What the machine can do at most, and the points below that.
-    Roofline roofline Roofline;
-    /// What called what, and how much of all it took there.
-    Tree tree CallTree;
-    /// The processes to choose from.
-    Picker picker Picker;
-    /// There is no process yet; it is looked for.
-    Waiting waiting Waiting;
-}
+every_screen!(declare);

@@ -16,12 +16,12 @@ struct Stack {
 }
 
 /// More than the threads of a model.
-const MOST: usize = 8;
+const MAX_STACKS: usize = 8;
 
 thread_local! {
     // Without a destructor, since threads unmap until they end.
-    static STACKS: Cell<[Stack; MOST]> =
-        const { Cell::new([Stack { bottom: null_mut(), bytes: 0, is_free: false }; MOST]) };
+    static STACKS: Cell<[Stack; MAX_STACKS]> =
+        const { Cell::new([Stack { bottom: null_mut(), bytes: 0, is_free: false }; MAX_STACKS]) };
 }
 
 /// Changes the first stack that fits; whether there is one.

@@ -5,7 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::action::Action;
 use super::overlay::Overlay;
-use super::screen::Screen;
+use super::screen::{Screen, every_screen};
 
 /// A key, or the same one twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,27 +242,18 @@ pub(crate) const PAGE: Group = common(&[
     bind(Action::Bottom, &[Named(KeyCode::End), Char('G')], "", "to the last row"),
 ]);
 
-/// The screens of the watched process, by their numbers.
-pub(crate) const SHOW: Group = common(&[
-    bind(Action::Show(Screen::Points), &[Char('1')], "", "the table of points"),
-    bind(Action::Show(Screen::Detail), &[Char('2')], "", "one point in full"),
-    bind(Action::Show(Screen::Threads), &[Char('3')], "", "the threads"),
-    bind(Action::Show(Screen::Timeline), &[Char('4')], "", "what the threads did last"),
-    bind(Action::Show(Screen::Diff), &[Char('5')], "", "what changed since the baseline"),
-    bind(Action::Show(Screen::Log), &[Char('6')], "", "what was noticed, and what measuring costs"),
-    bind(
-        Action::Show(Screen::Roofline),
-        &[Char('7')],
-        "",
-        "how near points come to the machine's limits",
-    ),
-    bind(
-        Action::Show(Screen::Tree),
-        &[Char('8'), Char('t'), Named(KeyCode::F(5))],
-        "",
-        "the call tree; f there: a flame graph",
-    ),
-]);
+macro_rules! show {
+    (
+        tabs { $($(#[$doc:meta])* $tab:ident $f:ident $t:ty, $name:literal, [$($key:expr),*], $help:literal;)* }
+        others { $($other:tt)* }
+    ) => {
+        /// The screens of the watched process, by their numbers.
+        pub(crate) const SHOW: Group =
+            common(&[$(bind(Action::Show(Screen::$tab), &[$($key),*], "", $help),)*]);
+    };
+}
+
+every_screen!(show);
 
 /// From screen to screen.
 pub(crate) const TURN: Group = common(&[

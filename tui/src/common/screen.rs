@@ -1,29 +1,67 @@
-//! The names of the screens. `screens` has the screens themselves.
+//! The list of the screens. `screens` has the screens themselves.
 
-/// What fills the body of the screen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Screen {
-    /// The table of points.
-    Points,
-    /// One point in full.
-    Detail,
-    /// The threads.
-    Threads,
-    /// What the threads did in the last moments.
-    Timeline,
-    /// The points beside their baseline.
-    Diff,
-    /// What was noticed, and what measuring costs.
-    Log,
-    /// What the machine can do at most, and the points below that.
-    Roofline,
-    /// What called what, and how much of all it took there.
-    Tree,
-    /// The processes to choose from.
-    Picker,
-    /// There is no process yet; it is looked for.
-    Waiting,
+/// Passes the screens on to a macro, a line each: the name, the field and the type of its state
+/// in `screens`, and of a screen of the watched process what it is called, its keys, and help.
+macro_rules! every_screen {
+    ($declare:ident) => {
+        $declare! {
+            tabs {
+                /// The table of points.
+                Points points Points, "Points", [Char('1')], "the table of points";
+                /// One point in full.
+                Detail detail Detail, "Detail", [Char('2')], "one point in full";
+                /// The threads.
+                Threads threads Threads, "Threads", [Char('3')], "the threads";
+                /// What the threads did in the last moments.
+                Timeline timeline Timeline, "Timeline", [Char('4')], "what the threads did last";
+                /// The points beside their baseline.
+                Diff diff Diff, "Diff", [Char('5')], "what changed since the baseline";
+                /// What was noticed, and what measuring costs.
+                Log log LogView, "Log", [Char('6')],
+                    "what was noticed, and what measuring costs";
+                /// What the machine can do at most, and the points below that.
+                Roofline roofline Roofline, "Roofline", [Char('7')],
+                    "how near points come to the machine's limits";
+                /// What called what, and how much of all it took there.
+                Tree tree CallTree, "Tree", [Char('8'), Char('t'), Named(KeyCode::F(5))],
+                    "the call tree; f there: a flame graph";
+            }
+            others {
+                /// The processes to choose from.
+                Picker picker Picker;
+                /// There is no process yet; it is looked for.
+                Waiting waiting Waiting;
+            }
+        }
+    };
 }
+pub(crate) use every_screen;
+
+macro_rules! declare {
+    (
+        tabs { $($(#[$doc:meta])* $tab:ident $f:ident $t:ty, $name:literal, $keys:tt, $help:literal;)* }
+        others { $($(#[$other_doc:meta])* $other:ident $g:ident $u:ty;)* }
+    ) => {
+        /// What fills the body of the screen.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Screen {
+            $($(#[$doc])* $tab,)*
+            $($(#[$other_doc])* $other,)*
+        }
+
+        impl Screen {
+            /// Every screen.
+            pub const ALL: [Self; [$(stringify!($tab),)* $(stringify!($other),)*].len()] =
+                [$(Self::$tab,)* $(Self::$other,)*];
+
+            /// The screens that show the watched process, in the order of their numbers.
+            pub const TABS: [Tab; [$($name,)*].len()] =
+                [$(Tab { screen: Self::$tab, name: $name },)*];
+        }
+    };
+}
+
+every_screen!(declare);
 
 /// A screen of the watched process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,37 +72,7 @@ pub struct Tab {
     pub name: &'static str,
 }
 
-const fn tab(screen: Screen, name: &'static str) -> Tab {
-    Tab { screen, name }
-}
-
 impl Screen {
-    /// Every screen.
-    pub const ALL: [Self; 10] = [
-        Self::Points,
-        Self::Detail,
-        Self::Threads,
-        Self::Timeline,
-        Self::Diff,
-        Self::Log,
-        Self::Roofline,
-        Self::Tree,
-        Self::Picker,
-        Self::Waiting,
-    ];
-
-    /// The screens that show the watched process, in the order of their numbers.
-    pub const TABS: [Tab; 8] = [
-        tab(Self::Points, "Points"),
-        tab(Self::Detail, "Detail"),
-        tab(Self::Threads, "Threads"),
-        tab(Self::Timeline, "Timeline"),
-        tab(Self::Diff, "Diff"),
-        tab(Self::Log, "Log"),
-        tab(Self::Roofline, "Roofline"),
-        tab(Self::Tree, "Tree"),
-    ];
-
     /// Its place among [`Self::TABS`]; none for a screen that is shown while nothing is
     /// watched, or to choose what is.
     pub fn tab(self) -> Option<usize> {
