@@ -96,11 +96,20 @@ static void on_trap(int signal, siginfo_t *about, void *context)
         siglongjmp(behind, 1);
 }
 
+/* Somewhere in one of the next rounds. */
+static void set_alarm(long us)
+{
+    const struct itimerval once = {{0, 0}, {0, us}};
+    EXPECT(setitimer(ITIMER_REAL, &once, NULL) == 0);
+}
+
 static void on_alarm(int signal)
 {
     (void)signal;
     if (may_jump)
         siglongjmp(behind, 1);
+    /* The rounds have not begun: the thread was off the CPU. */
+    set_alarm(200);
 }
 
 /* A switch before it, so that the clock is read in it. */
@@ -174,9 +183,7 @@ int main(int count, char **arguments)
     action.sa_handler = on_alarm;
     EXPECT(sigaction(SIGALRM, &action, NULL) == 0);
     while (tried < 2 * by_step) {
-        /* Somewhere in one of the next rounds. */
-        const struct itimerval once = {{0, 0}, {0, 200 + (long)(tried * 7919 % 1000)}};
-        EXPECT(setitimer(ITIMER_REAL, &once, NULL) == 0);
+        set_alarm(200 + (long)(tried * 7919 % 1000));
         EXPECT(is_left(jump_at_random));
         judge();
     }

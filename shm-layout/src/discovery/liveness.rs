@@ -16,7 +16,7 @@
 
 use std::ffi::CStr;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
@@ -98,8 +98,7 @@ impl Identity {
             return Evidence::Gone;
         }
         // An unreadable stat says nothing: /proc may hide foreign processes.
-        let stat = std::fs::read(format!("/proc/{pid}/task/{pid}/stat")).unwrap_or_default();
-        match Stat::parse(&stat) {
+        match Stat::read(&format!("/proc/{pid}/task/{pid}/stat")) {
             Some(stat) if stat.start != self.start || stat.is_over() => Evidence::Gone,
             _ => Evidence::None,
         }
@@ -281,7 +280,19 @@ struct Stat {
     start: u64,
 }
 
+/// What a small file of the kernel's says, which tells all at the first call; nothing where it
+/// cannot be read.
+fn read_small<'a>(path: &str, bytes: &'a mut [u8]) -> &'a [u8] {
+    let read = File::open(path).and_then(|mut file| file.read(bytes));
+    &bytes[..read.unwrap_or(0)]
+}
+
 impl Stat {
+    /// None where it cannot be read.
+    fn read(path: &str) -> Option<Self> {
+        Self::parse(read_small(path, &mut [0; 1024]))
+    }
+
     /// The program's name, in brackets, may itself hold spaces and brackets.
     fn parse(stat: &[u8]) -> Option<Self> {
         let open = stat.iter().position(|&b| b == b'(')?;
@@ -306,13 +317,14 @@ impl Stat {
 /// When a thread of this process started. The first one did when the process did; emulators
 /// make up what the process's own `stat` says.
 fn thread_start(thread: u32) -> Option<u64> {
-    let stat = std::fs::read(format!("/proc/self/task/{thread}/stat")).ok()?;
-    Stat::parse(&stat).filter(|stat| stat.pid == thread).map(|stat| stat.start)
+    let stat = Stat::read(&format!("/proc/self/task/{thread}/stat"))?;
+    (stat.pid == thread).then_some(stat.start)
 }
 
 fn boot_id() -> u128 {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    u128::from_str_radix(&text.trim().replace('-', ""), 16).unwrap_or(0)
+    let mut bytes = [0; 64];
+    let text = str::from_utf8(read_small("/proc/sys/kernel/random/boot_id", &mut bytes));
+    u128::from_str_radix(&text.unwrap_or_default().trim().replace('-', ""), 16).unwrap_or(0)
 }
 
 fn pid_namespace() -> u64 {

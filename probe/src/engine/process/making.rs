@@ -213,7 +213,7 @@ fn make_as_named(
         Ok(directory) => uninterrupted(|| light_beacon(directory, &info, left)),
         Err(error) => Err(io::Error::from_raw_os_error(failure::errno_of(error))),
     };
-    let facts = facts(object.id(), origin);
+    let facts = facts(&info, origin);
     if !gate.is_ours() {
         return Ok(None);
     }
@@ -302,23 +302,21 @@ fn fill(counters: &ProcessCounters, settings: &Settings, name: &str) {
     counters.core_hz.store(calibrate::core_hz(rate).map_or(0, |hz| hz as u64), Relaxed);
 }
 
-fn facts(id: u128, origin: calibrate::Instant) -> Facts {
-    let identity = pfp_shm_layout::liveness::Identity::of_this_process();
-    let exe = std::env::current_exe().unwrap_or_default();
+fn facts(info: &Info, origin: calibrate::Instant) -> Facts {
     let mut host = [0u8; 64];
     // SAFETY: fills our array; the last byte stays zero.
     unsafe { libc::gethostname(host.as_mut_ptr().cast(), host.len() - 1) };
     let end = host.iter().position(|&byte| byte == 0).unwrap_or(0);
     Facts {
-        id,
-        boot_id: identity.boot,
-        pid: identity.pid,
-        start_time: identity.start,
-        pid_namespace: identity.pidns,
-        created_unix_ns: calibrate::unix_ns(),
+        id: info.object.id(),
+        boot_id: info.process.boot,
+        pid: info.process.pid,
+        start_time: info.process.start,
+        pid_namespace: info.process.pidns,
+        created_unix_ns: info.created_unix_ns,
         created_ticks: origin.ticks,
         created_monotonic_ns: origin.ns,
-        exe: exe.to_string_lossy().into_owned(),
+        exe: info.exe.to_string_lossy().into_owned(),
         host: String::from_utf8_lossy(&host[..end]).into_owned(),
     }
 }
