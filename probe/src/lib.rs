@@ -153,8 +153,6 @@ mod pages {
     struct OfThePackage;
     #[doc = include_str!("../../docs/manual.md")]
     struct Manual;
-    #[doc = include_str!("../../docs/timers.md")]
-    struct Timers;
     #[doc = include_str!("../../docs/amounts.md")]
     struct Amounts;
 }

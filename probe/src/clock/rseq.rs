@@ -84,10 +84,12 @@ impl State {
             return false;
         }
         // The shortest sleep may be over before the thread is switched out: a real-time
-        // thread's timers have no slack, nor have the first two sleeps.
-        let noticed = [1, 5_000, 100_000, 2_000_000].into_iter().any(|tv_nsec| {
+        // thread's timers have no slack.
+        let noticed = [1, 100_000, 2_000_000].into_iter().any(|tv_nsec| {
             word.store(self.armed(), Relaxed);
-            sleep(tv_nsec, tv_nsec < 100_000);
+            let moment = libc::timespec { tv_sec: 0, tv_nsec };
+            // SAFETY: sleeps for a moment; the structure is ours.
+            unsafe { libc::nanosleep(&raw const moment, ptr::null_mut()) };
             word.load(Relaxed) == 0
         });
         word.store(0, Relaxed);
@@ -116,24 +118,6 @@ fn found() -> isize {
 /// Looks for the area, so that nobody has to later.
 pub(super) fn prepare() {
     found();
-}
-
-/// Sleeps for a moment, and if `at_once`, not for as much longer as the thread's timers may take
-/// by themselves: some 50 microseconds.
-fn sleep(tv_nsec: libc::c_long, at_once: bool) {
-    let moment = libc::timespec { tv_sec: 0, tv_nsec };
-    let set_slack = |slack: libc::c_int| {
-        // SAFETY: a plain number, about the calling thread.
-        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, libc::c_ulong::from(slack.unsigned_abs())) }
-    };
-    // SAFETY: as above.
-    let before = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
-    let is_changed = at_once && before > 1 && set_slack(1) == 0;
-    // SAFETY: the structure is ours.
-    unsafe { libc::nanosleep(&raw const moment, ptr::null_mut()) };
-    if is_changed {
-        set_slack(before);
-    }
 }
 
 fn look_up() -> Option<isize> {

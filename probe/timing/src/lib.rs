@@ -3,6 +3,15 @@
 //! Everything here is off the hot path. A name that is given as the program runs
 //! becomes a point, once.
 
+/// The examples of the README and of the page in docs/.
+#[cfg(all(doctest, feature = "enabled"))]
+mod pages {
+    #[doc = include_str!("../README.md")]
+    struct OfThePackage;
+    #[doc = include_str!("../../../docs/timers.md")]
+    struct Timers;
+}
+
 mod cpu;
 #[cfg(all(feature = "enabled", feature = "cuda"))]
 mod driver;
