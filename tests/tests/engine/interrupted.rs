@@ -144,15 +144,23 @@ fn each(action: &str, clocks: &[&str], short: Way, judge: impl Fn(&Outcome, Way,
         let more = if is_page { size(11, 1) } else { 1 };
         let short = Way { each: short.each * more, ..short };
         for clock in clocks {
-            let ends = [short, LATE].map(|way| {
+            let judged = |way: Way| {
                 let outcome = run(action, case, clock, way);
                 judge(&outcome, way, &format!("{action} {case} {clock} {}", way.lasts));
                 let more = [outcome.steps, outcome.children, outcome.bad];
                 sums.iter().zip(more).for_each(|(sum, more)| _ = sum.fetch_add(more, Relaxed));
                 outcome.end
-            });
+            };
+            let mut ends = [short, LATE].map(judged);
+            // A thread that waits for a CPU goes the long way, on which no page is folded.
+            let is_folded = |end: u64| !is_page || end > 1_000;
+            for _ in 0..3 {
+                if !is_folded(ends[0]) {
+                    ends[0] = judged(short);
+                }
+            }
             assert!(ends.iter().all(|end| *end > 140), "{action} {case} {clock}: {ends:?}");
-            assert!(!is_page || ends[0] > 1_000, "{action} {clock}: {ends:?}");
+            assert!(is_folded(ends[0]), "{action} {case} {clock}: {ends:?}");
             // A short region of the simplest kind goes the short way, unless its thread waits for a
             // CPU each time.
             let again = || run(action, case, clock, short).end;
