@@ -69,7 +69,7 @@ const TOLERANCE: f64 = 5.0;
 const TRIES: usize = 3;
 const PROCESSES: usize = 4;
 /// How often a case is counted again whose number is off: the clock only adds to it.
-const AGAIN: usize = 2;
+const AGAIN: usize = 6;
 
 /// What two counts of the same may differ by, in percent. Which calls go the long
 /// way depends on the clock, which does not stand still under callgrind: the
