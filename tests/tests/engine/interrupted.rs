@@ -130,7 +130,7 @@ fn run_with(arguments: &[&str], environment: &[(&str, &str)]) -> Outcome {
 }
 
 /// Programs that run at a time, most of which wait.
-const AT_ONCE: usize = 3;
+const AT_ONCE: usize = 2;
 
 /// Does it for each case on some clocks, and says how often.
 fn each(action: &str, clocks: &[&str], short: Way, judge: impl Fn(&Outcome, Way, &str) + Sync) {
