@@ -17,7 +17,7 @@ pub struct Measured<F> {
     future: F,
 }
 
-/// The same with amounts. See [`MeteredPoint::measure_async`].
+/// A measured future with amounts; see [`MeteredPoint::measure_async`].
 #[must_use = "a future does nothing unless it is polled"]
 #[derive(Debug)]
 pub struct TimedMeasured<F> {

@@ -9,7 +9,7 @@ pub fn stamp() -> u64 {
     reading::stamp()
 }
 
-/// The same, and on which CPU it was read.
+/// [`stamp`], and the CPU on which it was read.
 #[must_use]
 pub fn stamp_and_cpu() -> (u64, Option<u32>) {
     reading::stamp_and_cpu()

@@ -402,7 +402,7 @@ impl Show {
         is_asked || !std::io::stdout().is_terminal()
     }
 
-    /// What is compared with, if anything.
+    /// The baseline, if there is one.
     fn baseline(&self) -> anyhow::Result<Option<Baseline>> {
         let Some(file) = &self.baseline else { return Ok(None) };
         Ok(Some(Baseline::of_file(file, source::open(file)?.poll()?)))

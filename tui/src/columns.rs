@@ -19,7 +19,7 @@ use crate::units::{self, NONE, Scale};
 
 type Of = grid::Column<Figures, With>;
 
-/// What is needed to write the cells of a point.
+/// The context in which the cells of a point are written.
 pub(crate) struct With {
     scale: Scale,
     /// Where quantiles come from.

@@ -90,7 +90,7 @@ impl State {
 
 /// This copy's own.
 pub(crate) static OWN: State = State::new();
-/// What is in force: another copy's, once this one follows that.
+/// The state in force: another copy's, once this one follows that.
 static IN_FORCE: AtomicPtr<State> = AtomicPtr::new((&raw const OWN).cast_mut());
 
 pub(super) fn state() -> &'static State {

@@ -22,7 +22,7 @@ pub(super) struct Common {
 /// This copy's own.
 pub(super) static OWN: Common =
     Common { contexts: AtomicU32::new(0), runs: AtomicU64::new(0), paused: AtomicBool::new(false) };
-/// What is in force: another copy's, once this one follows that.
+/// The state in force: another copy's, once this one follows that.
 static IN_FORCE: AtomicPtr<Common> = AtomicPtr::new((&raw const OWN).cast_mut());
 
 fn common() -> &'static Common {

@@ -181,7 +181,7 @@ pub(super) fn fenced_end(thread: &Thread) -> End {
 /// came in between.
 pub(super) fn turn_page(thread: &Thread, point: &Point) -> Option<(u64, u64)> {
     let entry = thread.entry_at(point.offset());
-    // What is covered, and the point's inclusive total at the same moment.
+    // Reads what is covered and the point's inclusive total at one moment.
     let read = || {
         (0..TRIES).find_map(|_| {
             let (covered, total) = (thread.covered(), entry.total());

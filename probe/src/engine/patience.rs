@@ -8,7 +8,7 @@ use crate::clock::calibrate::monotonic_ns;
 const PATIENCE_NS: u64 = 900_000;
 
 thread_local! {
-    /// What is left of the thread's patience.
+    /// Nanoseconds that the thread may still wait.
     static PATIENCE: Cell<u64> = const { Cell::new(PATIENCE_NS) };
 }
 

@@ -120,7 +120,7 @@ impl Process {
         pid == self.pid || pid <= 0
     }
 
-    /// The same for whatever ties memory to a thread, which has asked for its id anyway:
+    /// Whether it is the calling thread's process, for a caller that knows the thread's id:
     /// a thread that the C library knows by it is no child in its parent's memory.
     pub(crate) fn is_callers_threads(&self, tid: u32) -> bool {
         owner::library_tid() == Some(tid) || self.is_callers()

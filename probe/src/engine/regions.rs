@@ -13,7 +13,7 @@ use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS};
 use super::region::{Notes, RegionStart};
 use crate::point::Point;
 
-/// What is covered in a context in which no region has ended.
+/// Covered ticks of a context in which no region has ended.
 pub(super) const NOTHING_COVERED: u64 = 1;
 
 /// Regions begun by hand that can be open in one context.

@@ -63,7 +63,7 @@ thread_local! {
 unsafe extern "C" {
     fn pthread_setcancelstate(state: libc::c_int, before: *mut libc::c_int) -> libc::c_int;
 }
-// The same in all C libraries of Linux.
+// All C libraries of Linux use these numbers.
 const CANCEL_ENABLE: libc::c_int = 0;
 const CANCEL_DISABLE: libc::c_int = 1;
 

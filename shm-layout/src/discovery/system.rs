@@ -1,4 +1,4 @@
-//! What is asked of the system in several places.
+//! Calls of the system that several modules need.
 
 use std::io;
 

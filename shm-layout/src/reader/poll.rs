@@ -235,7 +235,7 @@ impl<S: Borrow<Segment>> Reader<S> {
         let sparse = Sparse::new(segment, &self.backed);
         let lanes = self.picture.lanes.iter().filter_map(|reading| {
             let lane = sparse.lane(reading.id as usize)?;
-            // What is written later is backed before that.
+            // Later writes go to memory that is backed before.
             let written = lane.counters.written.load(Ordering::Acquire);
             Some((reading.id, lane, sparse.ring(reading.lane.ring_block, written)?))
         });

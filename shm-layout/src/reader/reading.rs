@@ -36,7 +36,7 @@ pub struct CellReading {
     pub retired: Sums,
     /// Sums of amounts of the lane's owner, where the cell has them.
     pub live_amounts: Amounts,
-    /// The same of owners before.
+    /// Sums of amounts of owners before.
     pub retired_amounts: Amounts,
     /// It is a part of the reading of the point that its point is a variant of.
     pub is_part: bool,

@@ -11,7 +11,7 @@ use crate::source::{self, Candidate};
 
 /// The time for the program to show its segment.
 const START: Duration = Duration::from_secs(10);
-/// The same for a trial run, where something may be wrong.
+/// The time in a trial run, where something may be wrong.
 const TRIAL: Duration = Duration::from_secs(3);
 /// The time it works before a single table.
 const WARM_UP: Duration = Duration::from_secs(1);

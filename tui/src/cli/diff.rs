@@ -16,7 +16,7 @@ use crate::source::{self, Moment, Span};
 /// Exit status of a comparison beyond the allowed limit.
 const SLOWER: u8 = 1;
 
-/// What is compared with what.
+/// The two sides of a comparison.
 #[derive(Args, Clone, Debug)]
 pub struct Diff {
     /// The baseline, and what is compared with it; with --baseline, all are compared.

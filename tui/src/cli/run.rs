@@ -44,7 +44,7 @@ const FIRST_LOOK: Duration = Duration::from_secs(1);
 /// Time between two looks for a first segment. It is short, since a short program takes its segment
 /// with it when it ends.
 const LOOK: Duration = Duration::from_millis(2);
-/// The same while the screen is up, which is drawn after each look.
+/// Time between two looks while the screen is up, which is drawn after each.
 const LOOK_ON_SCREEN: Duration = Duration::from_millis(50);
 /// Between two looks for another process to join, where there is no screen.
 const JOIN: Duration = Duration::from_millis(50);

@@ -13,7 +13,7 @@ pub use super::markdown::markdown;
 /// The longest name that is not cut.
 const NAME_MAX: usize = 48;
 
-/// What is compared, and a line for each point, like on the screen.
+/// The text of a comparison: both sides, and a line for each point, as on the screen.
 pub fn render(baseline: &Baseline, comparison: &Comparison) -> String {
     let scale = Scale { ticks_per_second: comparison.ticks_per_second, unit: Unit::Time };
     caption(baseline, Some(comparison), TEST)

@@ -1,4 +1,4 @@
-//! What is exported: the figures of one snapshot, and a choice of its points.
+//! The subject of an export: the figures of one snapshot, and a choice of its points.
 
 use std::collections::HashMap;
 use std::ops::Range;

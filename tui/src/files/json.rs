@@ -106,7 +106,7 @@ fn parse_text(text: &[u8]) -> Result<Snapshot> {
     whole.map_err(explain)
 }
 
-/// What is wrong with a text. It may quote any of it.
+/// An error in a text. It may quote any of the text.
 pub(crate) fn words(error: &serde_json::Error) -> String {
     clean(&error.to_string()).into_owned()
 }

@@ -65,7 +65,7 @@ impl Kind {
     }
 }
 
-/// What is needed to write the cells of a table.
+/// The context in which the cells of a table are written.
 pub(crate) trait Written {
     /// How ticks are shown; without ticks, times are seconds.
     fn scale(&self) -> Scale {

@@ -266,7 +266,7 @@ mod tests {
         now: u64,
         /// Begin of the region of point 1 that is open, and its ticks on a CPU.
         open: Option<(u64, u64)>,
-        /// The same for the open region of point 2 inside.
+        /// Begin of the open region of point 2 inside, and its ticks on a CPU.
         inner: Option<(u64, u64)>,
         /// Ended calls: their number, exclusive and inclusive ticks.
         one: [u64; 3],

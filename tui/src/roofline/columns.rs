@@ -5,7 +5,7 @@ use crate::grid::{Table, Written, table};
 use crate::model::{FLOPS, Figures};
 use crate::units::NONE;
 
-/// What is needed to write the cells: the roof, if known.
+/// The context in which the cells are written: the roof, if known.
 pub(crate) type Known = Option<Roof>;
 
 pub(crate) static TABLE: Table<(u32, Dot), Known> = table! {

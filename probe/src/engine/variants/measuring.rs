@@ -65,7 +65,7 @@ impl MeteredPoint {
         self.begin_on(control, guard, [a, b, 0, 0], Self::find_two);
     }
 
-    /// The same with more.
+    /// Begins a region of a point that is on, with up to four amounts.
     #[inline(never)]
     fn begin_four(&'static self, control: Control, guard: &mut MeteredGuard, amounts: Amounts) {
         self.begin_on(control, guard, amounts, Self::find);
@@ -111,7 +111,7 @@ impl MeteredPoint {
         self.known(amounts).or_else(|| self.choose_new(amounts))
     }
 
-    /// The same of a region that has begun, while this was on.
+    /// As [`Self::choose`], for a region that has begun while this was on.
     pub(crate) fn choose_for_good(
         &'static self,
         amounts: &Amounts,
