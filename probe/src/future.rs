@@ -20,7 +20,7 @@ pub struct Measured<F> {
 /// A measured future with amounts; see [`MeteredPoint::measure_async`].
 #[must_use = "a future does nothing unless it is polled"]
 #[derive(Debug)]
-pub struct TimedMeasured<F> {
+pub struct MeteredFuture<F> {
     polled: MeteredPolled,
     future: F,
 }
@@ -43,8 +43,8 @@ impl MeteredPoint {
         &'static self,
         amounts: [A; N],
         future: F,
-    ) -> TimedMeasured<F> {
-        TimedMeasured { polled: MeteredPolled::with(self, in_order(amounts)), future }
+    ) -> MeteredFuture<F> {
+        MeteredFuture { polled: MeteredPolled::with(self, in_order(amounts)), future }
     }
 }
 
@@ -62,7 +62,7 @@ impl<F: Future> Future for Measured<F> {
     }
 }
 
-impl<F: Future> Future for TimedMeasured<F> {
+impl<F: Future> Future for MeteredFuture<F> {
     type Output = F::Output;
 
     #[inline]

@@ -221,7 +221,7 @@ pub use self::{
     },
     engine::{__finish_frame, Guard, MeteredGuard, MeteredPoint},
     errors::{AlphaError, InitError},
-    future::{Measured, TimedMeasured},
+    future::{Measured, MeteredFuture},
     point::{NUMERIC, Point},
     stats::Stats,
 };

@@ -1,4 +1,4 @@
-/* Which rung of the clock's ladder a system has where the C library has no restartable
+/* Which clock source a system has where the C library has no restartable
  * sequences: perf, if the kernel gives a thread a software event of its own, else cputime. */
 #include <stdint.h>
 #include <stdio.h>

@@ -21,7 +21,7 @@ const AMOUNTS: usize = 4;
 
 /// `pfp_metered_site_t` of `pfp.h`.
 #[repr(C)]
-pub(crate) struct TimedSite {
+pub(crate) struct MeteredSite {
     /// A word that reads as "not registered" stands behind what this points to at
     /// first.
     point: AtomicPtr<MeteredPoint>,
@@ -33,7 +33,7 @@ pub(crate) struct TimedSite {
 }
 
 // As C lays them out.
-const _: () = assert!(size_of::<TimedSite>() == 40);
+const _: () = assert!(size_of::<MeteredSite>() == 40);
 const _: () = assert!(size_of::<MeteredGuard>() == 12 * size_of::<u64>());
 
 /// A point and where it stands.
@@ -122,7 +122,10 @@ fn find(first: *const Place, is_it: impl Fn(&Place) -> bool) -> Option<&'static 
 /// `scope` is valid for writes and has its amounts, and `site` is a site of the header's
 /// macros.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn pfp_metered_begin_site(scope: &mut MeteredGuard, site: &TimedSite) {
+pub(crate) unsafe extern "C" fn pfp_metered_begin_site(
+    scope: &mut MeteredGuard,
+    site: &MeteredSite,
+) {
     let point = site.point.load(Acquire);
     // SAFETY: a point with amounts begins as any does.
     let word = unsafe { word(point.cast()) };

@@ -158,7 +158,7 @@ fn main() {
     assert_eq!((size_of::<pfp::Guard>(), size_of::<pfp::MeteredGuard>()), (0, 0));
     assert_eq!((size_of::<pfp::ExecutionContext>(), size_of::<pfp::Entered>()), (0, 0));
     assert_eq!((size_of::<pfp_timing::ThreadGroup>(), size_of::<pfp_timing::ProcessGroup>()), (0, 0));
-    assert_eq!(size_of::<pfp::TimedMeasured<[u8; 7]>>(), 7);
+    assert_eq!(size_of::<pfp::MeteredFuture<[u8; 7]>>(), 7);
 
     // No segment, and no thread but this one.
     let maps = std::fs::read_to_string("/proc/self/maps").expect("proc is mounted");

@@ -211,7 +211,7 @@ fn clock() -> Vec<Finding> {
     let facts = format!("Linux {kernel}{libc}, {paranoid}");
     let mut findings = vec![Finding::ok(ABOUT, facts)];
     findings.push(match demo::try_out() {
-        Ok(kind) => rung(kind),
+        Ok(kind) => clock_source(kind),
         Err(error) => Finding::problem(ABOUT, format!("a program tried out here: {error:#}"))
             .advice("whatever is wrong above keeps it from measuring"),
     });
@@ -219,7 +219,7 @@ fn clock() -> Vec<Finding> {
 }
 
 /// The clock source of a program here, and what it means for the figures.
-fn rung(kind: ClockKind) -> Finding {
+fn clock_source(kind: ClockKind) -> Finding {
     let about = "clock";
     let found =
         |means: &str| format!("a program tried out here measures by {}: {means}", clock_word(kind));
@@ -351,8 +351,8 @@ mod tests {
 
     #[test]
     fn a_lower_clock_is_a_note_and_none_a_problem() {
-        assert_eq!(rung(ClockKind::Rseq).verdict, Verdict::Ok);
-        assert_eq!(rung(ClockKind::Cputime).verdict, Verdict::Note);
-        assert_eq!(rung(ClockKind::Wall).verdict, Verdict::Problem);
+        assert_eq!(clock_source(ClockKind::Rseq).verdict, Verdict::Ok);
+        assert_eq!(clock_source(ClockKind::Cputime).verdict, Verdict::Note);
+        assert_eq!(clock_source(ClockKind::Wall).verdict, Verdict::Problem);
     }
 }
