@@ -75,10 +75,10 @@ fn leader() -> *const Copy {
 
 /// From now on this copy knows of itself, and of the one that leads.
 pub(super) fn settle(own: &'static Copy, leader: &'static Copy) {
+    // Meets the load in `own`. First, so that whoever sees a leader knows whether it is this copy.
+    OWN.store(ptr::from_ref(own).cast_mut(), Release);
     // Meets the load in `leader`.
     LEADER.store(ptr::from_ref(leader).cast_mut(), Release);
-    // Meets the load in `own`.
-    OWN.store(ptr::from_ref(own).cast_mut(), Release);
 }
 
 /// The copy that this one follows; none if it leads, or does neither yet.

@@ -3,7 +3,7 @@
 //! The [`copies`] find each other by a note in the headers of the object that each
 //! is linked into: statics of Rust programs and hidden symbols are in no table that `dlsym`
 //! reads, but notes are loaded however a program is linked, and end with an `exec`. A note has
-//! the number [`ABI`] and says where the [`Copy`](struct@Copy) is. Copies with different numbers are
+//! the number [`ABI`] and says where the [`Copy`](struct@Copy) is. Copies with other numbers are
 //! not compatible: each of them makes a segment of its own.
 //!
 //! Who leads is decided as each copy is loaded, while the loader's list is locked, so that
