@@ -36,6 +36,7 @@ use crate::point::Point;
 
 /// Held by the thread that makes the process.
 static MAKING: Turn = Turn::new();
+
 /// The process, made if need be; none if it cannot be or must not be now. `prepare` does before
 /// what is done once for the program.
 pub(in crate::engine) fn get(prepare: fn()) -> Option<&'static Process> {
