@@ -11,7 +11,6 @@
 //! Whoever folds has marked the thread as busy: a signal handler that comes meanwhile
 //! records elsewhere. One that jumps out leaves figures staged, which [`recover`] drops.
 
-use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pfp_shm_layout::amounts::SumWords;
@@ -111,7 +110,7 @@ fn fold_again(thread: &Thread) {
         let Addition { point, caller, exclusive, inclusive } = addition;
         let cell = (u64::from(point) < points).then(|| thread.cell(point as usize)).flatten();
         let is_missing = cell.is_some_and(|cell| cell.folded() <= number);
-        if is_missing && !fold_one(thread, point, caller, slot, number + 1) {
+        if is_missing && !fold_one(thread, point, caller, slot.added(), number + 1) {
             return;
         }
         // The cell was first.
@@ -164,7 +163,7 @@ fn fold_in_turn(thread: &Thread, slots: &[Slot], from: u64) -> bool {
     (from..).zip(slots).all(|(number, slot)| {
         let (point, caller) = (slot.point(), slot.caller());
         // Another process may have written there.
-        u64::from(point) >= known || fold_one(thread, point, caller, slot, number + 1)
+        u64::from(point) >= known || fold_one(thread, point, caller, slot.added(), number + 1)
     })
 }
 
@@ -234,7 +233,7 @@ fn fold_sorted(thread: &Thread, slots: &[Slot], end: u64) -> bool {
         (added, rest) = rest.split_at(count.min(rest.len()));
         thread.entry(point as usize).batch.store(0, Relaxed);
         if let ([one], false) = (added, differ[number]) {
-            return fold_one(thread, point, callers[number], one, end);
+            return fold_one(thread, point, callers[number], *one, end);
         }
         let callers = Callers::of(!differ[number], callers[number], slots);
         fold_point(thread, point, callers, added, end)
@@ -317,16 +316,16 @@ fn fold_point<T: Source>(
     }
 }
 
-/// As [`fold_point`], of one record.
-#[inline(always)]
-fn fold_one<T: Source>(thread: &Thread, point: u32, caller: u32, record: &T, end: u64) -> bool {
-    let (entry, added) = (thread.entry(point as usize), record.added());
+/// As [`fold_point`], of one record. Whatever it calls, it calls last, so that it needs no stack.
+#[inline(never)]
+fn fold_one(thread: &Thread, point: u32, caller: u32, added: Added, end: u64) -> bool {
+    let entry = thread.entry(point as usize);
     let exclusive = added.exclusive();
     let (part, bucket) = histogram::locate(exclusive);
-    let is_simple = |cell: &&Cell| cell.amounts() == 0 && entry.follows().alpha_fixed() == 0;
+    let simple = entry.cell().filter(|cell| cell.is_simple());
     let chunk_of = |cell| Some((cell, thread.chunk(Cell::part(cell, part))?));
-    let Some((cell, chunk)) = entry.cell().filter(is_simple).and_then(chunk_of) else {
-        return fold_point(thread, point, Callers::One(caller), slice::from_ref(record), end);
+    let Some((cell, chunk)) = simple.and_then(chunk_of) else {
+        return fold_alone(thread, point, caller, added, end);
     };
     let staged = cell.stage_more();
     // As late as that: the histogram has no copy that a child could write to.
@@ -335,18 +334,14 @@ fn fold_one<T: Source>(thread: &Thread, point: u32, caller: u32, record: &T, end
     }
     cell::add(&chunk.0[bucket], 1);
     let inclusive = added.inclusive();
-    let more = Sums {
-        count: 1,
-        exclusive,
-        inclusive,
-        min: exclusive,
-        max: exclusive,
-        last: exclusive,
-        squares: u128::from(exclusive * exclusive),
-        ..Sums::default()
-    };
-    cell.append(staged, &more, None, end);
+    cell.append_one(staged, exclusive, inclusive, end);
     thread.add_call(caller, point, CallSums { count: 1, exclusive, inclusive }, end)
+}
+
+#[cold]
+#[inline(never)]
+fn fold_alone(thread: &Thread, point: u32, caller: u32, added: Added, end: u64) -> bool {
+    fold_point(thread, point, Callers::One(caller), &[added], end)
 }
 
 /// What a record of one point is found in.
