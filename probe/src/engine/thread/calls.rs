@@ -42,6 +42,15 @@ fn open_bytes(place: u64) -> u64 {
     (place & LEVELS) / (LEVEL / BYTES)
 }
 
+/// What a record names: a point, and the one around a region that is shown there.
+#[inline(always)]
+pub(crate) fn names(open: &OpenRegion, point: u32) -> u64 {
+    // By the address that `open_at` has exposed. Before the entry of level 0 is the root's.
+    let around = ptr::from_ref(open).addr() - size_of::<OpenRegion>();
+    let around = ptr::with_exposed_provenance(around);
+    u64::from(point) | word::of_halves::<{ OpenRegion::NAMES_OFFSET }>(around)
+}
+
 impl Thread {
     /// Where a region shows that it is open which begins at a place. The thread has a lane.
     #[inline(always)]
@@ -73,17 +82,7 @@ impl Thread {
     /// The point around a region of a place, or what stands for none, as an offset.
     #[inline(always)]
     pub(crate) fn caller(&self, place: u64) -> u32 {
-        let region = ptr::from_ref(self.open_region(place));
-        // SAFETY: before the entry of level 0 is the root's.
-        unsafe { &*region.sub(1) }.point()
-    }
-
-    /// What a record names: a point, and the one around a region of a place.
-    #[inline(always)]
-    pub(crate) fn names(&self, point: u32, place: u64) -> u64 {
-        let calls = word::plus::<Self, { offset_of!(Self, calls) }>(self, open_bytes(place));
-        let calls = ptr::with_exposed_provenance(calls as usize);
-        u64::from(point) | word::of_halves::<{ Calls::CALLER_OFFSET }>(calls)
+        (names(self.open_region(place), 0) >> u32::BITS) as u32
     }
 
     /// The calls of a thread that has a lane.
