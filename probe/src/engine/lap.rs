@@ -8,7 +8,6 @@ use pfp_shm_layout::control::Control;
 use super::guard::Guard;
 use super::overhead::{self, overhead};
 use super::region::{Region, not_below_zero};
-use super::thread::calls;
 use super::thread::ring::begins_page;
 use super::{busy, current, moment};
 use crate::clock::ticks;
@@ -69,8 +68,9 @@ impl Guard {
         let begun = unsafe { self.begun.assume_init_mut() };
         let slot = thread.slot_at(position);
         slot.fill_place(tag as u32);
-        let open = thread.open_region(tag);
-        slot.fill_names(calls::names(open, offset));
+        let at = thread.open_at(tag);
+        slot.fill_names(at.names(offset));
+        let open = at.region();
         open.rename(next_offset);
         // It may end before it starts, if that is later than the stamp.
         slot.fill_times(begun.start, not_below_zero(elapsed));

@@ -34,7 +34,7 @@ use super::moment;
 use super::overhead::{self, overhead};
 use super::region::{Door, End, Notes, Region, RegionStart, not_below_zero};
 use super::state::UNREGISTERED;
-use super::thread::{Entry, Thread, calls};
+use super::thread::{Entry, Thread};
 use crate::clock::{fenced_ticks, ticks};
 use crate::point::Point;
 
@@ -216,7 +216,7 @@ pub(super) fn end_at<const TURNED: bool, R: Region>(
     // looked at anew, so that few registers do.
     if amounts.is_none() {
         slot.fill_place(tag as u32);
-        slot.fill_names(calls::names(thread.open_region(tag), offset));
+        slot.fill_names(thread.open_at(tag).names(offset));
         slot.fill_times(region.start(), elapsed);
     }
     let (net, span) = overhead::less_inside(elapsed);

@@ -203,6 +203,11 @@ impl Calls {
 
     /// Bytes from the start of the calls to the entry of level 0.
     pub const OPEN_OFFSET: usize = std::mem::offset_of!(Self, open);
+    /// Bytes from the start of the calls to the caller of a region of level 0, in the form of a
+    /// record's names.
+    pub const CALLER_OFFSET: usize =
+        std::mem::offset_of!(Self, root) + std::mem::offset_of!(OpenRegion, blank);
+
     /// An edge; `number` is below [`MAX_EDGES`].
     #[must_use]
     pub fn edge(&self, number: usize) -> Option<&Edge> {
@@ -261,9 +266,6 @@ impl Calls {
 }
 
 impl OpenRegion {
-    /// Bytes from the start of an entry to its point, in the form of a record's names.
-    pub const NAMES_OFFSET: usize = std::mem::offset_of!(Self, blank);
-
     /// Says which point the region is of that begins here, as an [offset](POINT_SHIFT), and how
     /// long its thread had been off the CPU.
     #[inline(always)]
