@@ -338,6 +338,7 @@ fn fold_one(thread: &Thread, point: u32, caller: u32, added: Added, end: u64) ->
     thread.add_call(caller, point, CallSums { count: 1, exclusive, inclusive }, end)
 }
 
+/// As [`fold_one`], of a cell that takes more.
 #[cold]
 #[inline(never)]
 fn fold_alone(thread: &Thread, point: u32, caller: u32, added: Added, end: u64) -> bool {
@@ -389,8 +390,8 @@ fn add_up<T: Source>(thread: &Thread, cell: &Cell, records: &[T]) -> Option<Sums
 struct Sum {
     exclusive: u64,
     inclusive: u64,
-    /// Extremes, as [doubles](histogram::double): one instruction each. Not side by side, or the
-    /// compiler would take them together, by ten.
+    /// Extremes, as [doubles](histogram::double): one instruction each. Side by side, the compiler
+    /// would keep them as a pair, which takes ten more.
     min: f64,
     squares: u64,
     max: f64,

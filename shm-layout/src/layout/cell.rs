@@ -26,8 +26,8 @@
 //! some of what is being added. So the figures are whole at every instruction, whether the
 //! writer goes on, is stopped in the middle, or is killed.
 //!
-//! A copy of the live figures is a cache line of what each fold changes, and half a line of what
-//! few change: as long as both copies agree in that, a fold leaves it alone.
+//! Each copy of the live figures is a cache line of what every fold changes, and some rare words. As
+//! long as the copies agree in those, a fold of one record leaves them alone.
 //!
 //! **Restart.** When the point was reset, or the lane has a new owner, the next
 //! `begin` moves what the cell holds into `retired` and starts afresh. The sum is prepared
@@ -101,7 +101,7 @@ struct Live {
     folded: AtomicU64,
 }
 
-/// What belongs to them and seldom changes.
+/// Live figures that seldom change.
 #[repr(C)]
 #[derive(Debug)]
 struct Rare {
@@ -153,7 +153,7 @@ const KEPT_CPU: u64 = 1 << 32;
 /// Beside the point's number: [`Cell::append_one`] may be called.
 const SIMPLE: u64 = 1 << 33;
 
-/// Squares of less than 2^31 may be added to less than this, until it is more.
+/// A sum of squares below this has room for one more, of less than 2^31 ticks.
 const NEARLY_FULL: u64 = 1 << 63;
 
 /// Figures that are no longer added to. Ticks where not said otherwise.
