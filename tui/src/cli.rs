@@ -50,7 +50,7 @@ use crate::files::input;
 use crate::filter::Filter;
 use crate::source::{self, Moment, Wanted, Which};
 use crate::styles::{Styles, Terminal, Theme, ThemeName};
-use crate::text::clean_lines;
+use crate::text::{clean_lines, warn};
 use crate::units::{self, Unit};
 use crate::variables;
 
@@ -63,7 +63,7 @@ use kept::Kept;
 pub fn parse() -> Cli {
     // A viewer without its settings is better than none.
     let config = Config::load().unwrap_or_else(|error| {
-        output::warn(&format!("{error:#}; going on without these settings"));
+        warn(&format!("{error:#}; going on without these settings"));
         Config::default()
     });
     parse_from(config, std::env::args_os()).unwrap_or_else(|error| leave(&error))
@@ -365,8 +365,7 @@ pub struct Show {
 
 /// Where programs keep what is neither settings nor cache.
 fn state_folder() -> PathBuf {
-    let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-    set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state"))).map_or_else(
+    variables::folder("XDG_STATE_HOME", ".local/state").map_or_else(
         // SAFETY: geteuid has no preconditions and cannot fail.
         || std::env::temp_dir().join(format!("pfp-run-{}", unsafe { libc::geteuid() })),
         |folder| folder.join("pfp"),

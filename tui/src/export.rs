@@ -28,4 +28,4 @@ pub mod table;
 mod tracks;
 
 pub use format::Format;
-pub use subject::{Begin, Subject};
+pub use subject::{Begin, Shown, Subject};

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use measure::measure;
 
 use crate::files::atomic_file::{self, Overwrite, WriteError};
+use crate::variables;
 
 /// What a machine can do at most.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,10 +76,7 @@ impl Ceilings {
     /// Where they are kept: `$XDG_CACHE_HOME/pfp-top/ceilings.json`, or in `~/.cache`.
     #[must_use]
     pub fn usual_place() -> Option<PathBuf> {
-        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        let folder = set("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-        let folder = folder.or_else(|| Some(PathBuf::from(set("HOME")?).join(".cache")))?;
-        Some(folder.join("pfp-top/ceilings.json"))
+        Some(variables::folder("XDG_CACHE_HOME", ".cache")?.join("pfp-top/ceilings.json"))
     }
 
     /// Loads the saved ceilings, if they belong to this machine's processor.

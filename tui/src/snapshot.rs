@@ -225,6 +225,13 @@ pub struct Process {
     pub members: Vec<Process>,
 }
 
+/// `my_app[4711]`
+impl std::fmt::Display for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}[{}]", self.name, self.pid)
+    }
+}
+
 impl Process {
     /// Its place, where there are several.
     pub(crate) fn place(&self) -> Option<&str> {

@@ -1,6 +1,9 @@
 //! The environment variables that pfp reads. `doctor`, the help and the documentation list them
 //! from here.
 
+use std::env;
+use std::path::PathBuf;
+
 /// A variable.
 #[derive(Clone, Copy, Debug)]
 pub struct Variable {
@@ -56,6 +59,14 @@ pub const ALL: &[Variable] = &[
 
 const fn of(name: &'static str, does: &'static str) -> Variable {
     Variable { name, does }
+}
+
+/// The user's folder for something: what an XDG variable says, else one below the home folder.
+/// Relative paths say nothing.
+#[must_use]
+pub fn folder(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let set = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    set(variable).or_else(|| Some(set("HOME")?.join(below_home)))
 }
 
 /// Whether pfp reads a variable.

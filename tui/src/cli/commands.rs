@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 
 use super::control::{self, PointCommand};
 use super::missing::missing;
-use super::output::{overwrite, print, warn, written};
+use super::output::{overwrite, print, written};
 use super::{
     Cli, Command, Saving, Via, demo, diff, doctor, export, gate, manual, roofline, run as program,
     serve, show,
@@ -15,7 +15,7 @@ use crate::export::list;
 use crate::files::json;
 use crate::interrupt::Interrupt;
 use crate::source::{self, EveryProcess, Machine, Refusal};
-use crate::text;
+use crate::text::{clean, warn};
 
 /// Exit status of all other failures.
 const FAILURE: u8 = 2;
@@ -31,7 +31,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         Some(Command::Snapshot(saving)) => snapshot(&saving),
         Some(Command::SaveRaw(Saving { target, output, force })) => {
             let saved = target.resolve()?.save_raw(&output, overwrite(force));
-            written(saved, &output)
+            written(saved, &output).map(|()| 0)
         }
         Some(Command::Diff(asked)) => diff::run(&asked),
         Some(Command::Export(export)) => export::run(&export),
@@ -119,7 +119,7 @@ fn list_processes(json: bool, via: &Via) -> Result<u8> {
 fn gc() -> Result<u8> {
     let removed = source::gc()?;
     // Programs choose their own names.
-    let text: String = removed.iter().map(|line| text::clean(line).into_owned() + "\n").collect();
+    let text: String = removed.iter().map(|line| clean(line).into_owned() + "\n").collect();
     print(if text.is_empty() { "nothing to remove\n" } else { &text })?;
     Ok(0)
 }

@@ -20,8 +20,6 @@ use crate::styles::{ChosenColors, ThemeName};
 use crate::units::Unit;
 use crate::variables;
 
-/// Names another file; empty for none.
-const VARIABLE: &str = variables::TOP_CONFIG;
 /// Most bytes of the file.
 const MAX_BYTES: u64 = 64 << 10;
 
@@ -57,14 +55,15 @@ pub(super) struct Chosen {
 }
 
 impl Config {
-    /// The user's file, or nothing where there is none.
+    /// The file that a variable names, or `$XDG_CONFIG_HOME/pfp-top/config.toml`; nothing where
+    /// there is none.
     pub(super) fn load() -> Result<Self> {
-        let named = env::var_os(VARIABLE);
+        let named = env::var_os(variables::TOP_CONFIG);
         let path = match &named {
             Some(path) if path.is_empty() => return Ok(Self::default()),
             Some(path) => PathBuf::from(path),
-            None => match usual_place() {
-                Some(path) => path,
+            None => match variables::folder("XDG_CONFIG_HOME", ".config") {
+                Some(folder) => folder.join("pfp-top/config.toml"),
                 None => return Ok(Self::default()),
             },
         };
@@ -126,14 +125,6 @@ impl Config {
         .filter_map(|(id, value)| Some((id, value?)))
         .collect()
     }
-}
-
-/// `$XDG_CONFIG_HOME/pfp-top/config.toml`, or in `~/.config`.
-fn usual_place() -> Option<PathBuf> {
-    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let folder = set("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
-    let folder = folder.or_else(|| Some(set("HOME")?.join(".config")))?;
-    Some(folder.join("pfp-top/config.toml"))
 }
 
 fn spelt<T: ValueEnum>(value: &T) -> Option<String> {

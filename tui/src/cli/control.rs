@@ -50,8 +50,7 @@ pub(super) fn run(points: &Points, command: PointCommand) -> Result<u8> {
     let process = &snapshot.process;
     if process.state != ProcessState::Running {
         bail!(Refusal::NoTarget(format!(
-            "expected a process that runs, but {}[{}] has ended; nothing can be changed in it",
-            process.name, process.pid
+            "expected a process that runs, but {process} has ended; nothing can be changed in it"
         )));
     }
     model.fold(snapshot);
@@ -76,8 +75,7 @@ pub(super) fn run(points: &Points, command: PointCommand) -> Result<u8> {
         PointCommand::Enable => figures.state() != PointState::On,
         // An invalid point does not measure, but is not off either.
         PointCommand::Disable => figures.state() != PointState::Off,
-        PointCommand::Reset => true,
-        PointCommand::Average(_) => true,
+        PointCommand::Reset | PointCommand::Average(_) => true,
     };
     let changing: Vec<u32> = fitting.iter().filter(differs).map(|figures| figures.id()).collect();
     let is_done = change_each(&changing, |id| {
@@ -94,16 +92,14 @@ pub(super) fn run(points: &Points, command: PointCommand) -> Result<u8> {
         return is_done.map(|()| 0);
     }
     let changed = changing.len();
-    let (done, rest) = match command {
-        PointCommand::Enable => ("enabled", "on"),
-        PointCommand::Disable => ("disabled", "off"),
-        PointCommand::Reset => ("reset", ""),
-        PointCommand::Average(_) => ("set alpha of", ""),
-    };
-    let how = match command {
-        PointCommand::Average(Some(alpha)) => format!(" to {}", alpha::written(alpha)),
-        PointCommand::Average(None) => " to off".into(),
-        _ => String::new(),
+    let (done, rest, how) = match command {
+        PointCommand::Enable => ("enabled", "on", String::new()),
+        PointCommand::Disable => ("disabled", "off", String::new()),
+        PointCommand::Reset => ("reset", "", String::new()),
+        PointCommand::Average(weight) => {
+            let weight = weight.map_or("off".into(), alpha::written);
+            ("set alpha of", "", format!(" to {weight}"))
+        }
     };
     let already = match fitting.len() - changed {
         0 => String::new(),

@@ -1,12 +1,12 @@
 //! The table on standard output, without a screen: for people, or for programs.
 
-use std::io::{self, Write};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 
 use super::Show;
 use super::missing::Missing;
+use super::output::print as print_text;
 use crate::columns::{Column, There};
 use crate::compare::report;
 use crate::compare::{Baseline, Comparison};
@@ -118,12 +118,7 @@ impl<'a> Printer<'a> {
     pub(super) fn print(&mut self, model: &Model) -> Result<bool> {
         let text = self.text(model)?;
         self.printed += 1;
-        let mut out = io::stdout().lock();
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        Ok(print_text(&text)?)
     }
 
     fn text(&self, model: &Model) -> Result<String> {

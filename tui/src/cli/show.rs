@@ -6,12 +6,12 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use super::kept::{Kept, tables};
-use super::output::warn;
 use super::{Show, Target, headless};
 use crate::app::App;
 use crate::event_loop;
 use crate::interrupt::Interrupt;
 use crate::source::{self, EveryProcess, Finder, Machine, Moment, Source, Wanted};
+use crate::text::warn;
 
 /// Shows the wanted process.
 pub(super) fn watch(show: &Show, target: &Target) -> Result<u8> {

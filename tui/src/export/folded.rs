@@ -76,16 +76,13 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    use super::*;
-    use crate::export::tracks::tests::{US, model, snapshot};
+    use crate::export::Format;
+    use crate::export::tracks::tests::{US, model, snapshot, written};
     use crate::model::Model;
     use crate::snapshot::{Cell, Edge, Open, Snapshot};
 
     fn exported(model: &Model, passes: impl Fn(u32) -> bool) -> Vec<(String, u64)> {
-        let subject = Subject::new(model, |figures| passes(figures.id()), false).unwrap();
-        let mut out = Vec::new();
-        write(&subject, &mut out).unwrap();
-        let text = String::from_utf8(out).unwrap();
+        let text = String::from_utf8(written(Format::Folded, model, passes)).unwrap();
         let parse = |line: &str| {
             let (path, weight) = line.rsplit_once(' ').unwrap();
             (path.to_owned(), weight.parse().unwrap())

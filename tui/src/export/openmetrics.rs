@@ -50,8 +50,9 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::series::{Labels, Part, Point, clock, losses};
+use super::series::{Labels, Part, Point, losses};
 use super::subject::Subject;
+use crate::headline::clock_word;
 use crate::model::total;
 use crate::snapshot::{Bucket, Cell, Loss, Snapshot, Stats};
 
@@ -405,7 +406,7 @@ impl Exposition {
                     ("host", member.host.clone()),
                     ("segment", member.segment_id.clone()),
                     ("state", member.state.word().to_owned()),
-                    ("clock", self::clock(clock.kind).to_owned()),
+                    ("clock", clock_word(clock.kind).to_owned()),
                 ])?;
             }
         }

@@ -43,8 +43,9 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
 use super::native::{Native, SCHEMA, ZERO};
-use super::series::{Labels, Part, clock, losses};
+use super::series::{Labels, Part, losses};
 use super::subject::Subject;
+use crate::headline::clock_word;
 use crate::model::total;
 use crate::snapshot::{Cell, Loss, Process};
 
@@ -270,7 +271,7 @@ impl ProcessMetrics {
         self.gauge(Of::Elapsed, Vec::new(), Number::AsDouble(elapsed));
         let what = vec![
             text("pfp.process.state", snapshot.process.state.word()),
-            text("pfp.clock", clock(snapshot.clock.kind)),
+            text("pfp.clock", clock_word(snapshot.clock.kind)),
         ];
         self.gauge(Of::Info, what, Number::AsInt(1));
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::subject::Subject;
 use crate::model::amounts;
-use crate::snapshot::{self, Cell, ClockKind, Loss, PointState, Snapshot};
+use crate::snapshot::{self, Cell, Loss, PointState, Snapshot};
 
 /// One process, or one snapshot.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(super) struct Point {
 }
 
 /// The labels of a series.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Labels {
     pub(super) process: String,
     pub(super) pid: u32,
@@ -73,9 +73,7 @@ impl Part {
                 pid: process.pid,
                 point: Some(shown.label.clone()),
                 elsewhere: elsewhere(shown.figures.point()),
-                thread: None,
-                kind: None,
-                amount: None,
+                ..Labels::default()
             };
             Point {
                 labels,
@@ -114,11 +112,7 @@ impl Part {
         Labels {
             process: self.process.clone(),
             pid: self.snapshot.process.pid,
-            point: None,
-            elsewhere: None,
-            thread: None,
-            kind: None,
-            amount: None,
+            ..Labels::default()
         }
     }
 
@@ -166,13 +160,4 @@ impl Part {
 pub(super) fn losses(snapshot: &Snapshot) -> impl Iterator<Item = (&'static str, u64)> {
     let kinds = Loss::ALL.into_iter().filter(|kind| *kind != Loss::CellsBusy);
     kinds.map(|kind| (kind.name(), snapshot.losses[kind]))
-}
-
-pub(super) fn clock(kind: ClockKind) -> &'static str {
-    match kind {
-        ClockKind::Rseq => "rseq",
-        ClockKind::Perf => "perf",
-        ClockKind::Cputime => "cputime",
-        ClockKind::Wall => "wall",
-    }
 }

@@ -182,6 +182,7 @@ fn nested(subject: &Subject<'_>, regions: &[(u32, Region)]) -> Vec<Slice> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::export::Format;
     use crate::model::Model;
     use crate::snapshot::{Record, Snapshot};
     use crate::source::Source;
@@ -224,6 +225,28 @@ pub(super) mod tests {
         let mut model = Model::default();
         model.fold(snapshot);
         model
+    }
+
+    /// The points of a model that pass, in a format.
+    pub(in crate::export) fn written(
+        format: Format,
+        model: &Model,
+        passes: impl Fn(u32) -> bool,
+    ) -> Vec<u8> {
+        let subject = Subject::new(model, |figures| passes(figures.id()), false).unwrap();
+        let mut out = Vec::new();
+        format.write(&subject, &mut out).unwrap();
+        out
+    }
+
+    /// The snapshot in a format, after a change.
+    pub(in crate::export) fn exported(
+        format: Format,
+        change: impl FnOnce(&mut Snapshot),
+    ) -> Vec<u8> {
+        let mut snapshot = snapshot();
+        change(&mut snapshot);
+        written(format, &model(snapshot), |_| true)
     }
 
     fn told(snapshot: Snapshot, passes: impl Fn(u32) -> bool) -> Vec<String> {
