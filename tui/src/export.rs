@@ -25,6 +25,8 @@ pub mod svg_histogram;
 pub mod svg_roofline;
 pub mod svg_trace;
 pub mod table;
+#[cfg(test)]
+mod tests;
 mod tracks;
 
 pub use format::Format;

@@ -4,12 +4,13 @@ use std::io;
 
 use anyhow::{Result, bail};
 
+use super::command_line::{Cli, Command, Saving};
 use super::control::{self, PointCommand};
 use super::missing::missing;
 use super::output::{overwrite, print, written};
+use super::target::Via;
 use super::{
-    Cli, Command, Saving, Via, demo, diff, doctor, export, gate, manual, roofline, run as program,
-    serve, show,
+    demo, diff, doctor, export, gate, manual, record, roofline, run as program, serve, show,
 };
 use crate::export::list;
 use crate::files::json;
@@ -27,7 +28,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         Some(Command::Demo { show }) => demo::run(&show),
         Some(Command::Run(run)) => program::run(&run),
         Some(Command::Open { files, sum, at, show }) => show::open(&files, sum, at.as_ref(), &show),
-        Some(Command::Record(record)) => super::record::run(&record),
+        Some(Command::Record(record)) => record::run(&record),
         Some(Command::Snapshot(saving)) => snapshot(&saving),
         Some(Command::SaveRaw(Saving { target, output, force })) => {
             let saved = target.resolve()?.save_raw(&output, overwrite(force));

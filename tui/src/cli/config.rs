@@ -144,7 +144,7 @@ fn interval<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Duration>, D::
         Time::Seconds(number) => number.to_string(),
         Time::Text(text) => text,
     };
-    super::interval(&text).map(Some).map_err(D::Error::custom)
+    super::arguments::interval(&text).map(Some).map_err(D::Error::custom)
 }
 
 fn word<'de, T: ValueEnum, D: Deserializer<'de>>(input: D) -> Result<Option<T>, D::Error> {
@@ -181,7 +181,7 @@ fn keys<'de, D: Deserializer<'de>>(input: D) -> Result<ChosenKeys, D::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{Cli, parse_from};
+    use crate::cli::command_line::{Cli, Command as Asked, parse_from};
     use crate::columns::There;
     use crate::styles::Theme;
     use ratatui::style::Color;
@@ -215,7 +215,7 @@ mod tests {
             let all = std::iter::once(&"pfp-top").chain(arguments);
             let cli: Cli = parse_from(read(ALL).unwrap(), all).unwrap();
             let show = match &cli.command {
-                Some(crate::cli::Command::Demo { show }) => show,
+                Some(Asked::Demo { show }) => show,
                 _ => &cli.show,
             };
             let bar = show.chosen.colors.over(Theme::color()).bar.fg;

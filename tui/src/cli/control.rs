@@ -3,9 +3,9 @@
 use anyhow::{Result, bail};
 use clap::Args;
 
-use super::Target;
 use super::missing::missing;
 use super::output::print;
+use super::target::Target;
 use crate::alpha;
 use crate::filter::Filter;
 use crate::model::{Figures, Model};

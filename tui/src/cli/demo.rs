@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::{Show, show};
+use super::options::Show;
+use super::show;
 use crate::snapshot::{Clock, ClockKind};
 use crate::source::{self, Source};
 

@@ -6,9 +6,10 @@ use std::slice;
 use anyhow::{Result, bail};
 use clap::Args;
 
+use super::arguments::percent;
 use super::missing::missing;
 use super::output::print;
-use super::{Target, percent};
+use super::target::Target;
 use crate::compare::{Baseline, Comparison, report};
 use crate::snapshot::Snapshot;
 use crate::source::{self, Moment, Span};

@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 
-use super::Target;
 use super::missing::missing;
 use super::output::{check_new, print_by, write_file};
-use super::target::LIVE;
+use super::target::{LIVE, Target};
 use crate::export::{Format, Subject};
 use crate::filter::Filter;
 use crate::interrupt::{INTERRUPTED, Interrupt};

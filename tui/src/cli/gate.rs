@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 
+use super::arguments::{interval, percent};
 use super::missing::Missing;
 use super::output::print;
-use super::target::LIVE;
-use super::{Target, interval, percent};
+use super::target::{LIVE, Target};
 use crate::compare::gate::report;
 use crate::compare::gate::{self, Finding, Limit, Run};
 use crate::filter::Filter;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::Show;
 use super::missing::Missing;
+use super::options::{Form, Show};
 use super::output::print as print_text;
 use crate::columns::{Column, There};
 use crate::compare::report;
@@ -15,17 +15,6 @@ use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::model::{Figures, Model};
 use crate::snapshot::ProcessState;
 use crate::source::Source;
-
-/// The form of an update.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    /// As on the screen.
-    Table,
-    /// A line for each update.
-    Json,
-    /// A line for each point, and one of headings.
-    Csv,
-}
 
 /// Prints the table as often as asked, once unless told otherwise. Returns the exit status.
 ///

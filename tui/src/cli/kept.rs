@@ -10,7 +10,6 @@ use std::{env, io};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::state_folder;
 use crate::app::App;
 use crate::columns::Column;
 use crate::columns::sorting::Sorting;
@@ -160,6 +159,15 @@ impl Kept {
         atomic_file::write(&path, Overwrite::Yes, |out| out.write_all(&text))
             .map_err(io::Error::other)
     }
+}
+
+/// Where programs keep what is neither settings nor cache.
+pub(super) fn state_folder() -> PathBuf {
+    variables::folder("XDG_STATE_HOME", ".local/state").map_or_else(
+        // SAFETY: geteuid has no preconditions and cannot fail.
+        || env::temp_dir().join(format!("pfp-run-{}", unsafe { libc::geteuid() })),
+        |folder| folder.join("pfp"),
+    )
 }
 
 /// Nothing is kept where settings are switched off.

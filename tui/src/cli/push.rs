@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use hyper::Uri;
 
-use super::interval;
+use super::arguments::interval;
 use super::output::{next_moment, print};
 use super::serve::Pooled;
 use crate::interrupt::Interrupt;

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::Target;
+use super::arguments::interval_from;
 use super::missing::Missing;
 use super::output::{Progress, next_moment, overwrite};
+use super::target::Target;
 use crate::files::recording::Writer;
 use crate::interrupt::Interrupt;
 use crate::snapshot::{Drained, ProcessState, Snapshot};
@@ -55,7 +56,7 @@ pub struct Record {
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    super::interval_from(SHORTEST, text)
+    interval_from(SHORTEST, text)
 }
 
 /// Records. Any way of ending it is fine.

@@ -8,10 +8,9 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use super::Target;
 use super::missing::missing;
 use super::output::{Progress, check_new, print, print_json, write_file};
-use super::target::LIVE;
+use super::target::{LIVE, Target};
 use crate::export::{Shown, Subject, svg_roofline};
 use crate::filter::Filter;
 use crate::model::Model;

@@ -21,8 +21,9 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use super::headless::Printer;
+use super::options::Show;
 use super::output::{NO_TARGET, check_new, overwrite, written};
-use super::{Show, show};
+use super::show;
 use crate::app::App;
 use crate::common::Level;
 use crate::compare::Baseline;

@@ -6,8 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+use super::arguments::interval;
 use super::output::print;
-use super::{Target, interval};
+use super::target::Target;
 use crate::filter::Filter;
 use crate::interrupt::Interrupt;
 use crate::serve::{Pool, STAYS, Scope, http};

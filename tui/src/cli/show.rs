@@ -5,8 +5,10 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
+use super::headless;
 use super::kept::{Kept, tables};
-use super::{Show, Target, headless};
+use super::options::Show;
+use super::target::Target;
 use crate::app::App;
 use crate::event_loop;
 use crate::interrupt::Interrupt;

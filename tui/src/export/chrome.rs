@@ -171,7 +171,7 @@ impl Events<'_> {
 #[cfg(test)]
 mod tests {
     use crate::export::Format;
-    use crate::export::tracks::tests;
+    use crate::export::tests;
     use serde_json::{Value, json};
 
     fn exported(change: impl FnOnce(&mut crate::snapshot::Snapshot)) -> Value {

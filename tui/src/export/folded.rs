@@ -77,7 +77,7 @@ mod tests {
     use std::sync::Arc;
 
     use crate::export::Format;
-    use crate::export::tracks::tests::{US, model, snapshot, written};
+    use crate::export::tests::{US, model, snapshot, written};
     use crate::model::Model;
     use crate::snapshot::{Cell, Edge, Open, Snapshot};
 

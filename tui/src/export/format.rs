@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use clap::ValueEnum;
 
+use super::subject::Subject;
 use super::{
-    Subject, chrome, csv, folded, hgrm, hlog, openmetrics, perfetto, speedscope, svg_histogram,
-    svg_trace,
+    chrome, csv, folded, hgrm, hlog, openmetrics, perfetto, speedscope, svg_histogram, svg_trace,
 };
 
 /// A form in which a snapshot is written for others to read.

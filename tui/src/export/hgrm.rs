@@ -64,7 +64,7 @@ fn distribution(
 #[cfg(test)]
 mod tests {
     use crate::export::Format;
-    use crate::export::tracks::tests::{model, written};
+    use crate::export::tests::{model, written};
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
 

@@ -76,7 +76,7 @@ fn escape(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use crate::export::Format;
-    use crate::export::tracks::tests::{model, written};
+    use crate::export::tests::{model, written};
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
 

@@ -400,7 +400,7 @@ fn named(iid: u64, name: impl Into<String>) -> Name {
 mod tests {
     use super::*;
     use crate::export::Format;
-    use crate::export::tracks::tests;
+    use crate::export::tests;
 
     #[derive(Clone, PartialEq, Message)]
     struct Packets {

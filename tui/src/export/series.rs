@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::subject::Subject;
-use crate::model::amounts;
-use crate::snapshot::{self, Cell, Loss, PointState, Snapshot};
+use crate::model::{amounts, total};
+use crate::snapshot::{self, Cell, Loss, PointState, Snapshot, Stats};
 
 /// One process, or one snapshot.
 #[derive(Debug)]
@@ -108,6 +108,12 @@ impl Part {
         ticks as f64 / self.ticks_per_second
     }
 
+    /// Seconds that measuring took, by its calibrated cost.
+    pub(super) fn overhead(&self) -> f64 {
+        let pair = self.seconds(self.snapshot.clock.overhead_pair);
+        stats(&self.snapshot.cells).count as f64 * pair
+    }
+
     pub(super) fn of_process(&self) -> Labels {
         Labels {
             process: self.process.clone(),
@@ -154,6 +160,11 @@ impl Part {
         }
         Ok(())
     }
+}
+
+/// The sums of some cells.
+pub(super) fn stats(cells: &[Arc<Cell>]) -> Stats {
+    total(cells.iter().map(Arc::as_ref))
 }
 
 /// Losses by kind. Busy cells have a metric of their own.

@@ -140,7 +140,7 @@ fn moments(subject: &Subject<'_>, frames: &Frames<'_>, out: &mut dyn Write) -> i
 #[cfg(test)]
 mod tests {
     use crate::export::Format;
-    use crate::export::tracks::tests::{self, model, snapshot, written};
+    use crate::export::tests::{self, model, snapshot, written};
     use serde_json::Value;
 
     fn exported(change: impl FnOnce(&mut crate::snapshot::Snapshot)) -> Value {

@@ -175,7 +175,7 @@ fn marks(
 mod tests {
     use super::*;
     use crate::export::Format;
-    use crate::export::tracks::tests::{model, written};
+    use crate::export::tests::{model, written};
     use crate::snapshot::Snapshot;
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;

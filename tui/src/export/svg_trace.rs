@@ -310,7 +310,7 @@ fn told(subject: &Subject<'_>, slice: &Slice, name: &str, window: &Window) -> St
 mod tests {
     use super::*;
     use crate::export::Format;
-    use crate::export::tracks::tests::{self, US};
+    use crate::export::tests::{self, US};
     use crate::snapshot::{Record, Snapshot};
 
     fn exported(change: impl FnOnce(&mut Snapshot)) -> String {

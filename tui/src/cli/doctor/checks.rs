@@ -12,9 +12,10 @@ use pfp_shm_layout::share::Share;
 
 use super::Finding;
 use super::processes::{containers, objects, other_users, processes};
+use crate::cli::demo;
+use crate::cli::options::locale_has_unicode;
 use crate::cli::run::inject::{self, System};
 use crate::cli::run::{places, preload};
-use crate::cli::{demo, locale_has_unicode};
 use crate::headline::clock_word;
 use crate::snapshot::ClockKind;
 use crate::variables;

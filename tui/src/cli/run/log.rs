@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use pfp_shm_layout::directory::Directory;
 
-use crate::cli::state_folder;
+use crate::cli::kept::state_folder;
 use crate::files::input;
 
 /// Files of earlier programs that are kept.
