@@ -11,7 +11,6 @@
 //! Whoever folds has marked the thread as busy: a signal handler that comes meanwhile
 //! records elsewhere. One that jumps out leaves figures staged, which [`recover`] drops.
 
-use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pfp_shm_layout::amounts::SumWords;
@@ -27,6 +26,7 @@ use super::process::{self, Process};
 use super::thread::Thread;
 use super::thread::calls::EdgeIndex;
 use super::thread::ring::SLOTS_PER_PAGE;
+use crate::word;
 
 /// Adds what was recorded to the cells of the calling thread, and takes the time out of the
 /// regions that are open.
@@ -110,7 +110,7 @@ fn fold_again(thread: &Thread) {
         let Addition { point, caller, exclusive, inclusive } = addition;
         let cell = (u64::from(point) < points).then(|| thread.cell(point as usize)).flatten();
         let is_missing = cell.is_some_and(|cell| cell.folded() <= number);
-        if is_missing && !fold_one(thread, point, caller, slot, number + 1) {
+        if is_missing && !fold_one(thread, point, caller, slot.added(), number + 1) {
             return;
         }
         // The cell was first.
@@ -163,7 +163,7 @@ fn fold_in_turn(thread: &Thread, slots: &[Slot], from: u64) -> bool {
     (from..).zip(slots).all(|(number, slot)| {
         let (point, caller) = (slot.point(), slot.caller());
         // Another process may have written there.
-        u64::from(point) >= known || fold_one(thread, point, caller, slot, number + 1)
+        u64::from(point) >= known || fold_one(thread, point, caller, slot.added(), number + 1)
     })
 }
 
@@ -233,7 +233,7 @@ fn fold_sorted(thread: &Thread, slots: &[Slot], end: u64) -> bool {
         (added, rest) = rest.split_at(count.min(rest.len()));
         thread.entry(point as usize).batch.store(0, Relaxed);
         if let ([one], false) = (added, differ[number]) {
-            return fold_one(thread, point, callers[number], one, end);
+            return fold_one(thread, point, callers[number], *one, end);
         }
         let callers = Callers::of(!differ[number], callers[number], slots);
         fold_point(thread, point, callers, added, end)
@@ -286,10 +286,13 @@ fn add_calls(thread: &Thread, point: u32, slots: &[Slot], end: u64) -> bool {
 /// Adds to the cell of a point; the lane's records up to `end` are in it then. False in a child
 /// that a signal handler has forked in here.
 #[inline(never)]
-fn fold_point<T>(thread: &Thread, point: u32, callers: Callers<'_>, records: &[T], end: u64) -> bool
-where
-    for<'a> &'a T: Source,
-{
+fn fold_point<T: Source>(
+    thread: &Thread,
+    point: u32,
+    callers: Callers<'_>,
+    records: &[T],
+    end: u64,
+) -> bool {
     let entry = thread.entry(point as usize);
     // In a forked child the table reads zero.
     let Some(cell) = entry.cell() else { return thread.is_alive() };
@@ -313,19 +316,16 @@ where
     }
 }
 
-/// As [`fold_point`], of one record.
-#[inline(always)]
-fn fold_one<T>(thread: &Thread, point: u32, caller: u32, record: &T, end: u64) -> bool
-where
-    for<'a> &'a T: Source,
-{
-    let (entry, added) = (thread.entry(point as usize), record.added());
+/// As [`fold_point`], of one record. Whatever it calls, it calls last, so that it needs no stack.
+#[inline(never)]
+fn fold_one(thread: &Thread, point: u32, caller: u32, added: Added, end: u64) -> bool {
+    let entry = thread.entry(point as usize);
     let exclusive = added.exclusive();
     let (part, bucket) = histogram::locate(exclusive);
-    let is_simple = |cell: &&Cell| cell.amounts() == 0 && entry.follows().alpha_fixed() == 0;
+    let simple = entry.cell().filter(|cell| cell.is_simple());
     let chunk_of = |cell| Some((cell, thread.chunk(Cell::part(cell, part))?));
-    let Some((cell, chunk)) = entry.cell().filter(is_simple).and_then(chunk_of) else {
-        return fold_point(thread, point, Callers::One(caller), slice::from_ref(record), end);
+    let Some((cell, chunk)) = simple.and_then(chunk_of) else {
+        return fold_alone(thread, point, caller, added, end);
     };
     let staged = cell.stage_more();
     // As late as that: the histogram has no copy that a child could write to.
@@ -334,53 +334,47 @@ where
     }
     cell::add(&chunk.0[bucket], 1);
     let inclusive = added.inclusive();
-    let more = Sums {
-        count: 1,
-        exclusive,
-        inclusive,
-        min: exclusive,
-        max: exclusive,
-        last: exclusive,
-        squares: u128::from(exclusive * exclusive),
-        ..Sums::default()
-    };
-    cell.append(staged, &more, None, end);
+    cell.append_one(staged, exclusive, inclusive, end);
     thread.add_call(caller, point, CallSums { count: 1, exclusive, inclusive }, end)
 }
 
+#[cold]
+#[inline(never)]
+fn fold_alone(thread: &Thread, point: u32, caller: u32, added: Added, end: u64) -> bool {
+    fold_point(thread, point, Callers::One(caller), &[added], end)
+}
+
 /// What a record of one point is found in.
-trait Source: Copy {
+trait Source {
     fn added(&self) -> Added;
 }
 
-impl Source for &Slot {
+impl Source for Slot {
     #[inline(always)]
     fn added(&self) -> Added {
         Slot::added(self)
     }
 }
 
-impl Source for &Added {
+impl Source for Added {
     #[inline(always)]
     fn added(&self) -> Added {
-        **self
+        *self
     }
 }
 
 /// Counts records of one point in the histogram of their cell, and adds them up. None in a child
 /// that a signal handler has forked in here.
 #[inline(always)]
-fn add_up<T>(thread: &Thread, cell: &Cell, records: &[T]) -> Option<Sums>
-where
-    for<'a> &'a T: Source,
-{
+fn add_up<T: Source>(thread: &Thread, cell: &Cell, records: &[T]) -> Option<Sums> {
     let (mut sum, mut rest) = (Sum::NONE, records);
     // All but what is to be counted where there is no memory yet, or in a forked child.
-    while let Some((record, after)) = rest.get(sum.add(thread, cell, rest)..)?.split_first() {
+    while let Some((record, after)) = sum.add(thread, cell, rest) {
         count(thread, cell, record.added().exclusive())?;
         rest = after;
     }
     let Sum { exclusive, inclusive, squares, min, max } = sum;
+    let (min, max) = (histogram::ticks_of(min), histogram::ticks_of(max));
     let squares = match max < Sum::SMALL {
         true => u128::from(squares),
         false => records.iter().map(|record| u128::from(record.added().exclusive()).pow(2)).sum(),
@@ -391,12 +385,15 @@ where
 }
 
 /// What records add up to.
+#[repr(C)]
 struct Sum {
     exclusive: u64,
     inclusive: u64,
+    /// Extremes, as [doubles](histogram::double): one instruction each. Not side by side, or the
+    /// compiler would take them together, by ten.
+    min: f64,
     squares: u64,
-    min: u64,
-    max: u64,
+    max: f64,
 }
 
 /// Counts a record in the histogram of its cell, which is given a part if need be. None in a child
@@ -414,48 +411,54 @@ fn count(thread: &Thread, cell: &Cell, exclusive: u64) -> Option<()> {
 }
 
 impl Sum {
-    const NONE: Self = Self { exclusive: 0, inclusive: 0, squares: 0, min: u64::MAX, max: 0 };
+    const NONE: Self =
+        Self { exclusive: 0, inclusive: 0, squares: 0, min: f64::INFINITY, max: 0.0 };
     /// Squares of less, a page of them, add up to less than 2^64.
     const SMALL: u64 = 1 << 28;
 
     /// Adds records and counts them in the histogram of their cell; up to one that is added and
-    /// cannot be counted, whose number is returned. It calls nothing, so that all that the loop goes
-    /// on with has a register.
+    /// cannot be counted, which is returned with those behind it. It calls nothing, so that all that
+    /// the loop goes on with has a register.
     #[inline(never)]
-    fn add<T>(&mut self, thread: &Thread, cell: &Cell, records: &[T]) -> usize
-    where
-        for<'a> &'a T: Source,
-    {
+    fn add<'a, T: Source>(
+        &mut self,
+        thread: &Thread,
+        cell: &Cell,
+        records: &'a [T],
+    ) -> Option<(&'a T, &'a [T])> {
         const { assert!(Self::SMALL.pow(2) as u128 * SLOTS_PER_PAGE as u128 <= 1 << 63) };
         let Self { mut exclusive, mut inclusive, mut squares, mut min, mut max } = *self;
         // The histogram part that was last added to, and the octave number of its first bucket.
         let (mut chunk, mut first) = (&NO_CHUNK, 0);
-        let mut done = 0;
-        while let Some(record) = records.get(done) {
+        let mut left = records.iter();
+        let uncounted = loop {
+            let Some(record) = left.next() else { break None };
             let added = record.added();
             let own = added.exclusive();
             exclusive = exclusive.wrapping_add(own);
-            inclusive = inclusive.wrapping_add(added.inclusive());
-            min = min.min(own);
-            max = max.max(own);
-            squares = squares.wrapping_add(own.wrapping_mul(own));
-            let number = histogram::octave_number(own);
-            if number.wrapping_sub(first) >= BUCKETS {
+            inclusive = word::sum(inclusive, added.inclusive());
+            squares = word::sum(squares, own.wrapping_mul(own));
+            let double = histogram::double(own);
+            min = if min < double { min } else { double };
+            max = if max > double { max } else { double };
+            let mut bucket = histogram::octave_number_of(double).wrapping_sub(first);
+            if bucket >= BUCKETS {
+                let number = first.wrapping_add(bucket);
                 first = number / BUCKETS * BUCKETS;
+                bucket = number % BUCKETS;
                 match thread.chunk(cell.part((first - FIRST_OCTAVE_NUMBER) / BUCKETS)) {
                     Some(found) => chunk = found,
-                    None => break,
+                    None => break Some((record, left.as_slice())),
                 }
             }
             // As late as that: the histogram has no copy that a child could write to.
             if !thread.is_still_alive() {
-                break;
+                break Some((record, left.as_slice()));
             }
-            cell::add(&chunk.0[number % BUCKETS], 1);
-            done += 1;
-        }
+            cell::add(&chunk.0[bucket], 1);
+        };
         *self = Self { exclusive, inclusive, squares, min, max };
-        done
+        uncounted
     }
 }
 

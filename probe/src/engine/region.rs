@@ -41,6 +41,32 @@ pub(super) trait Notes {
     fn whole(&mut self, start: u64, tag: u64);
 }
 
+/// In registers, for a guard that is returned.
+impl Notes for RegionStart {
+    #[inline(always)]
+    fn point(&mut self, _point: &'static Point) {}
+
+    #[inline(always)]
+    fn covered(&mut self, ticks: u64) {
+        self.covered = ticks;
+    }
+
+    #[inline(always)]
+    fn clock(&mut self, off: u64, switches: u64) {
+        (self.off, self.switches) = (off, switches);
+    }
+
+    #[inline(always)]
+    fn inclusive(&mut self, ticks: u64) {
+        self.inclusive = ticks;
+    }
+
+    #[inline(always)]
+    fn whole(&mut self, start: u64, _tag: u64) {
+        self.start = start;
+    }
+}
+
 /// What an end reads of its region, which was noted; see [`Notes`].
 pub(super) trait Region {
     fn tag(&self) -> u64;

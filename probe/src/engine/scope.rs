@@ -141,14 +141,13 @@ impl Guard {
     /// for the counter.
     #[inline(never)]
     pub(crate) fn begin_returned(point: &'static Point, control: Control) -> Self {
-        let Some((thread, entry)) = ready(point, control) else { return Self::begin_slow(point) };
-        let tag = thread.place.load(Relaxed);
-        let begun = note(thread, entry, point);
-        if must_note_again(thread, &begun) {
-            return Self::begin_late(point, thread, tag);
+        let Some(thread) = current::thread() else { return Self::begin_slow(point) };
+        let mut begun = RegionStart::default();
+        match begin_noted(thread, point, (point.offset(), control), &mut begun) {
+            Some((tag, Some(_))) => Self::of(point, tag, begun),
+            Some((tag, None)) => Self::begin_late(point, thread, tag),
+            None => Self::begin_slow(point),
         }
-        show(thread, tag, begun.start);
-        Self::of(point, tag, begun)
     }
 
     /// The door out of `begin`: what was read of the clock is out of date. Looks the entry up

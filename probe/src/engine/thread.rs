@@ -171,17 +171,13 @@ impl Entry {
         {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             let cell = self.cell.load(Relaxed).cast::<i8>();
-            for line in 0..FOLDED_LINES {
+            for line in Cell::FOLDED {
                 // SAFETY: fetching never faults.
-                unsafe { _mm_prefetch(cell.wrapping_add(line * 64), _MM_HINT_T0) };
+                unsafe { _mm_prefetch(cell.wrapping_add(line), _MM_HINT_T0) };
             }
         }
     }
 }
-
-/// Lines of a cell up to the histogram parts of short durations.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-const FOLDED_LINES: usize = 5;
 
 const PLACE: usize = offset_of!(Thread, place);
 

@@ -327,6 +327,13 @@ pub fn key(caller: u32, callee: u32) -> u64 {
     u64::from(caller) & POINT | (u64::from(callee) & POINT) << POINT_BITS
 }
 
+/// The caller and the callee of a key.
+#[inline(always)]
+#[must_use]
+pub fn of_key(key: u64) -> (u32, u32) {
+    ((key & POINT) as u32, (key >> POINT_BITS & POINT) as u32)
+}
+
 impl Edge {
     // ---- writer: the lane's own thread ----
 

@@ -4,16 +4,16 @@
 //! ```text
 //!   0 +--------------------------------------------------------------+
 //!     | seq | control | commit | point | amounts                     |
-//!  40 +--------------------------------------------------------------+
-//!     | live[2]: count | exclusive | inclusive | squares 2x | last   |  a fold
-//!     |          average | min | max | off_cpu | switches            |
-//!     |          folded | version | owner                            |
-//! 264 +--------------------------------------------------------------+
-//!     | parts[42]: chunk number of each histogram part, 0 for none   |  once each
-//! 432 +--------------------------------------------------------------+
+//!  40 | parts[42]: chunk number of each histogram part, 0 for none   |  once each
+//! 208 | rare[2]: squares, upper half | average | off_cpu | switches  |  seldom
+//!     |          version | owner                                     |
+//! 320 +--------------------------------------------------------------+
+//!     | live[2]: count | exclusive | inclusive | squares | last      |  a fold
+//!     |          min | max | folded                                  |
+//! 448 +--------------------------------------------------------------+
 //!     | retired[2]: what was before, two copies, one in force        |  restarts
 //!     | (of a shared cell: retired[1].past_*: what there ever was)   |  every end
-//! 624 +--------------------------------------------------------------+
+//! 640 +--------------------------------------------------------------+
 //! ```
 //!
 //! A cell is a fold of its lane's ring ([`crate::layout::ring`]): it holds the records of its
@@ -25,6 +25,9 @@
 //! says that something is staged: then the histogram, of which there is one copy, may hold
 //! some of what is being added. So the figures are whole at every instruction, whether the
 //! writer goes on, is stopped in the middle, or is killed.
+//!
+//! A copy of the live figures is a cache line of what each fold changes, and half a line of what
+//! few change: as long as both copies agree in that, a fold leaves it alone.
 //!
 //! **Restart.** When the point was reset, or the lane has a new owner, the next
 //! `begin` moves what the cell holds into `retired` and starts afresh. The sum is prepared
@@ -52,6 +55,8 @@
 mod read;
 mod sums;
 
+use core::mem::offset_of;
+
 use crate::layout::amounts::{self, Amounts, SumWords};
 use crate::layout::control::Control;
 use crate::layout::histogram::PARTS;
@@ -75,32 +80,46 @@ pub struct Cell {
     point: AtomicU64,
     /// Chunk number of the sums of amounts, see [`crate::layout::amounts`]; 0 for none.
     amounts: AtomicU64,
-    live: [Live; 2],
     parts: [AtomicU32; PARTS],
+    rare: [Rare; 2],
+    live: [Live; 2],
     retired: [Retired; 2],
 }
 
-/// Figures that are added to. Ticks where not said otherwise.
-#[repr(C)]
+/// Figures that each fold adds to. Ticks where not said otherwise.
+#[repr(C, align(64))]
 #[derive(Debug)]
 struct Live {
     count: AtomicU64,
     exclusive: AtomicU64,
     inclusive: AtomicU64,
     squares_low: AtomicU64,
-    squares_high: AtomicU64,
     last: AtomicU64,
-    average: AtomicU64,
     min: AtomicU64,
     max: AtomicU64,
-    off_cpu: AtomicU64,
-    switches: AtomicU64,
     /// Records of the lane's ring up to here are in these figures.
     folded: AtomicU64,
+}
+
+/// What belongs to them and seldom changes.
+#[repr(C)]
+#[derive(Debug)]
+struct Rare {
+    squares_high: AtomicU64,
+    average: AtomicU64,
+    off_cpu: AtomicU64,
+    switches: AtomicU64,
     /// The number of restarts that these figures belong to.
     version: AtomicU64,
     /// Generation of the lane's owner that they are of.
     owner: AtomicU64,
+}
+
+/// One copy of the live figures.
+#[derive(Clone, Copy)]
+struct Half<'a> {
+    live: &'a Live,
+    rare: &'a Rare,
 }
 
 /// Which copy is in force, beside which something is staged.
@@ -131,6 +150,11 @@ const FLIP: u64 = 2;
 
 /// Beside the point's number: the minimum is of regions that kept the CPU.
 const KEPT_CPU: u64 = 1 << 32;
+/// Beside the point's number: [`Cell::append_one`] may be called.
+const SIMPLE: u64 = 1 << 33;
+
+/// Squares of less than 2^31 may be added to less than this, until it is more.
+const NEARLY_FULL: u64 = 1 << 63;
 
 /// Figures that are no longer added to. Ticks where not said otherwise.
 #[repr(C)]
@@ -211,14 +235,19 @@ fn live() -> Live {
         exclusive: zero(),
         inclusive: zero(),
         squares_low: zero(),
-        squares_high: zero(),
         last: zero(),
-        average: zero(),
         min: zero(),
         max: zero(),
+        folded: zero(),
+    }
+}
+
+fn rare() -> Rare {
+    Rare {
+        squares_high: zero(),
+        average: zero(),
         off_cpu: zero(),
         switches: zero(),
-        folded: zero(),
         version: zero(),
         owner: zero(),
     }
@@ -241,49 +270,62 @@ fn retired() -> Retired {
     }
 }
 
-impl Live {
+impl Rare {
     #[inline(always)]
-    fn put(&self, sums: &Sums) {
-        for (word, value) in [
-            (&self.count, sums.count),
-            (&self.exclusive, sums.exclusive),
-            (&self.inclusive, sums.inclusive),
-            (&self.squares_low, sums.squares as u64),
-            (&self.squares_high, (sums.squares >> 64) as u64),
-            (&self.last, sums.last),
-            (&self.average, sums.average_fixed),
-            (&self.min, sums.min),
-            (&self.max, sums.max),
-            (&self.off_cpu, sums.off_cpu),
-            (&self.switches, sums.switches),
-        ] {
-            word.store(value, Ordering::Relaxed);
-        }
+    fn words(&self) -> [u64; 6] {
+        let Self { squares_high, average, off_cpu, switches, version, owner } = self;
+        [squares_high, average, off_cpu, switches, version, owner].map(get)
     }
+}
 
+impl Half<'_> {
     #[inline(always)]
-    fn squares(&self) -> u128 {
-        let get = |word: &AtomicU64| u128::from(word.load(Ordering::Relaxed));
-        get(&self.squares_high) << 64 | get(&self.squares_low)
+    fn put(self, sums: &Sums) {
+        let Self { live, rare } = self;
+        for (word, value) in [
+            (&live.count, sums.count),
+            (&live.exclusive, sums.exclusive),
+            (&live.inclusive, sums.inclusive),
+            (&live.squares_low, sums.squares as u64),
+            (&rare.squares_high, (sums.squares >> 64) as u64),
+            (&live.last, sums.last),
+            (&rare.average, sums.average_fixed),
+            (&live.min, sums.min),
+            (&live.max, sums.max),
+            (&rare.off_cpu, sums.off_cpu),
+            (&rare.switches, sums.switches),
+        ] {
+            put(word, value);
+        }
     }
 
     /// The figures.
     #[inline(always)]
-    fn sums(&self) -> Sums {
-        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
+    fn sums(self) -> Sums {
+        let Self { live, rare } = self;
         Sums {
-            count: get(&self.count),
-            exclusive: get(&self.exclusive),
-            inclusive: get(&self.inclusive),
-            off_cpu: get(&self.off_cpu),
-            switches: get(&self.switches),
-            min: get(&self.min),
-            max: get(&self.max),
-            last: get(&self.last),
-            squares: self.squares(),
-            average_fixed: get(&self.average),
+            count: get(&live.count),
+            exclusive: get(&live.exclusive),
+            inclusive: get(&live.inclusive),
+            off_cpu: get(&rare.off_cpu),
+            switches: get(&rare.switches),
+            min: get(&live.min),
+            max: get(&live.max),
+            last: get(&live.last),
+            squares: u128::from(get(&rare.squares_high)) << 64 | u128::from(get(&live.squares_low)),
+            average_fixed: get(&rare.average),
         }
     }
+}
+
+#[inline(always)]
+fn get(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Relaxed)
+}
+
+#[inline(always)]
+fn put(word: &AtomicU64, value: u64) {
+    word.store(value, Ordering::Relaxed);
 }
 
 impl Cell {
@@ -296,11 +338,17 @@ impl Cell {
             commit: zero(),
             point: zero(),
             amounts: zero(),
-            live: [live(), live()],
             parts: core::array::from_fn(|_| AtomicU32::new(0)),
+            rare: [rare(), rare()],
+            live: [live(), live()],
             retired: [retired(), retired()],
         }
     }
+
+    /// Where the lines lie that a fold touches, in bytes from the start of a cell: the histogram
+    /// parts of short durations, and the live figures.
+    pub const FOLDED: [usize; 3] =
+        [0, offset_of!(Self, live), offset_of!(Self, live) + size_of::<Live>()];
 
     // ---- writer: the lane's own thread ----
 
@@ -311,9 +359,9 @@ impl Cell {
             retired.epoch.store(u64::from(control.epoch()), Ordering::Relaxed);
             retired.min.store(u64::MAX, Ordering::Relaxed);
         }
-        let live = self.in_force(0);
+        let Half { live, rare } = self.in_force(0);
         live.min.store(u64::MAX, Ordering::Relaxed);
-        live.owner.store(u64::from(owner), Ordering::Relaxed);
+        rare.owner.store(u64::from(owner), Ordering::Relaxed);
         self.control.store(control.0, Ordering::Relaxed);
     }
 
@@ -377,8 +425,9 @@ impl Cell {
 
     /// The copy of the live figures that a sequence word puts in force.
     #[inline(always)]
-    fn in_force(&self, seq: u64) -> &Live {
-        &self.live[((seq / FLIP) & 1) as usize]
+    fn in_force(&self, seq: u64) -> Half<'_> {
+        let copy = ((seq / FLIP) & 1) as usize;
+        Half { live: &self.live[copy], rare: &self.rare[copy] }
     }
 
     /// The live figures, to be added to and put in force by [`Self::put_in_force`]. What is
@@ -426,9 +475,7 @@ impl Cell {
     /// Adds `more`, of regions that kept the CPU, to the live figures, and puts the sum in force. It
     /// holds the lane's records up to `folded`, and the average of `more`.
     ///
-    /// Word by word, since a fold of many points has only a few records for each. A forked child that
-    /// repeats this for its parent writes the same words.
-    #[inline(always)]
+    /// A forked child that repeats this for its parent writes the same words.
     pub fn append(
         &self,
         Staged { seq }: Staged,
@@ -439,50 +486,77 @@ impl Cell {
         if let Some(sums) = sums {
             amounts::stage(sums, seq / FLIP);
         }
-        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
-        let put = |word: &AtomicU64, value: u64| word.store(value, Ordering::Relaxed);
-        let [first, second] = &self.live;
-        let (from, to) = if seq & FLIP == 0 { (first, second) } else { (second, first) };
-        put(&to.count, get(&from.count).wrapping_add(more.count));
-        put(&to.exclusive, get(&from.exclusive).wrapping_add(more.exclusive));
-        put(&to.inclusive, get(&from.inclusive).wrapping_add(more.inclusive));
-        let squares = from.squares().wrapping_add(more.squares);
-        put(&to.squares_low, squares as u64);
-        put(&to.squares_high, (squares >> 64) as u64);
-        put(&to.last, more.last);
-        put(&to.average, more.average_fixed);
-        put(&to.min, self.least(get(&from.min)).min(more.min));
-        put(&to.max, get(&from.max).max(more.max));
-        put(&to.off_cpu, get(&from.off_cpu));
-        put(&to.switches, get(&from.switches));
+        let mut live = self.in_force(seq).sums();
+        live.min = self.least(live.min);
+        live.merge(more);
+        (live.last, live.average_fixed) = (more.last, more.average_fixed);
+        self.put(seq, &live, folded, self.window(seq));
+        let [first, second] = self.rare.each_ref().map(Rare::words);
+        let is_simple = first == second
+            && get(&self.amounts) == 0
+            && self.control().alpha_fixed() == 0
+            && (live.squares as u64) < NEARLY_FULL;
+        if is_simple {
+            put(&self.point, get(&self.point) | SIMPLE);
+        }
+    }
+
+    /// Whether [`Self::append_one`] may be called: the copies agree in what seldom changes, the
+    /// minimum is of regions that kept the CPU, and there is neither an average nor amounts.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_simple(&self) -> bool {
+        get(&self.point) & SIMPLE != 0
+    }
+
+    /// As [`Self::append`], of one measurement of less than 2^31 ticks. What seldom changes is left
+    /// alone.
+    #[inline(always)]
+    pub fn append_one(&self, Staged { seq }: Staged, exclusive: u64, inclusive: u64, folded: u64) {
+        let copy = ((seq / FLIP) & 1) as usize;
+        let (from, to) = (&self.live[copy], &self.live[copy ^ 1]);
+        put(&to.count, get(&from.count).wrapping_add(1));
+        put(&to.exclusive, get(&from.exclusive).wrapping_add(exclusive));
+        put(&to.inclusive, get(&from.inclusive).wrapping_add(inclusive));
+        let square = exclusive.wrapping_mul(exclusive);
+        let squares = get(&from.squares_low).wrapping_add(square);
+        put(&to.squares_low, squares);
+        if squares >= NEARLY_FULL {
+            put(&self.point, u64::from(self.point()) | KEPT_CPU);
+        }
+        put(&to.last, exclusive);
+        put(&to.min, get(&from.min).min(exclusive));
+        put(&to.max, get(&from.max).max(exclusive));
         put(&to.folded, folded);
-        put(&to.version, get(&from.version));
-        put(&to.owner, get(&from.owner));
         self.close(seq);
     }
 
     /// The count and the average, for whoever takes more into that.
     #[must_use]
     pub fn averaged(&self, Staged { seq }: Staged) -> (u64, u64) {
-        let live = self.in_force(seq);
-        (live.count.load(Ordering::Relaxed), live.average.load(Ordering::Relaxed))
+        let Half { live, rare } = self.in_force(seq);
+        (get(&live.count), get(&rare.average))
     }
 
     /// The number of restarts that the figures in force belong to, and their owner.
     #[inline(always)]
     fn window(&self, seq: u64) -> (u64, u64) {
-        let live = self.in_force(seq);
-        (live.version.load(Ordering::Relaxed), live.owner.load(Ordering::Relaxed))
+        let rare = self.in_force(seq).rare;
+        (get(&rare.version), get(&rare.owner))
     }
 
     /// Meets `cell-enter`, and death.
     #[inline(always)]
     fn put(&self, seq: u64, live: &Sums, folded: u64, (version, owner): (u64, u64)) {
+        let point = get(&self.point);
+        if point & SIMPLE != 0 {
+            put(&self.point, point & !SIMPLE);
+        }
         let staged = self.in_force(seq + FLIP);
         staged.put(live);
-        staged.folded.store(folded, Ordering::Relaxed);
-        staged.version.store(version, Ordering::Relaxed);
-        staged.owner.store(owner, Ordering::Relaxed);
+        put(&staged.live.folded, folded);
+        put(&staged.rare.version, version);
+        put(&staged.rare.owner, owner);
         self.close(seq);
     }
 
@@ -503,7 +577,7 @@ impl Cell {
         if self.point.load(Ordering::Relaxed) & KEPT_CPU == 0 {
             return exclusive;
         }
-        let live = self.in_force(self.seq.load(Ordering::Relaxed));
+        let live = self.in_force(self.seq.load(Ordering::Relaxed)).live;
         let least = live.min.load(Ordering::Relaxed);
         let is_near = (exclusive..=exclusive.saturating_add(error)).contains(&least);
         if is_near || exclusive == 0 { least } else { exclusive }
@@ -571,7 +645,7 @@ impl Cell {
             amounts::add(sums, seq / FLIP, amounts);
         }
         // Before the bucket, for `mend`.
-        self.in_force(seq + FLIP).last.store(live.last, Ordering::Relaxed);
+        self.in_force(seq + FLIP).live.last.store(live.last, Ordering::Relaxed);
         if let Some(Held { bucket, count }) = bucket {
             bucket.store(count.wrapping_add(1), Ordering::Relaxed);
         }
@@ -597,7 +671,7 @@ impl Cell {
         let seq = self.seq.load(Ordering::Relaxed);
         self.mark_staged(seq);
         let mut live = self.in_force(seq).sums();
-        let folded = self.in_force(seq).folded.load(Ordering::Relaxed);
+        let folded = self.in_force(seq).live.folded.load(Ordering::Relaxed);
         let window = self.window(seq);
         // Not the epoch of `control`, which an owner takes along.
         let commit = self.commit.load(Ordering::Relaxed);
@@ -653,7 +727,7 @@ impl Cell {
             amounts::clear(sums, seq / FLIP + 1);
         }
         self.point.store(u64::from(self.point()), Ordering::Relaxed);
-        let folded = self.in_force(seq).folded.load(Ordering::Relaxed);
+        let folded = self.in_force(seq).live.folded.load(Ordering::Relaxed);
         let commit = self.commit.load(Ordering::Relaxed);
         self.put(seq, &Sums::default(), folded, (commit, owner));
     }
@@ -675,7 +749,7 @@ impl Cell {
         if seq & STAGED == 0 {
             return (0, 0);
         }
-        let last = self.in_force(seq + FLIP).last.load(Ordering::Relaxed);
+        let last = self.in_force(seq + FLIP).live.last.load(Ordering::Relaxed);
         // It may have been cut off before this was done.
         self.mark_staged(seq);
         let (version, owner) = self.window(seq);
@@ -686,7 +760,8 @@ impl Cell {
             self.restart(seq, owner, sums, retired.count == 0, &mut clear);
             return (0, 0);
         }
-        let counted = retired.count.wrapping_add(self.in_force(seq).count.load(Ordering::Relaxed));
+        let counted =
+            retired.count.wrapping_add(self.in_force(seq).live.count.load(Ordering::Relaxed));
         let mut in_parts = 0u64;
         self.for_each_part(|chunk| in_parts = in_parts.wrapping_add(held(chunk)));
         (in_parts.saturating_sub(counted), last)
@@ -695,7 +770,7 @@ impl Cell {
     /// How many records of the lane's ring are in the figures in force, for its owner.
     #[must_use]
     pub fn folded(&self) -> u64 {
-        self.in_force(self.seq.load(Ordering::Relaxed)).folded.load(Ordering::Relaxed)
+        self.in_force(self.seq.load(Ordering::Relaxed)).live.folded.load(Ordering::Relaxed)
     }
 
     /// Ends [`Self::mend`], if it was needed.
@@ -707,7 +782,6 @@ impl Cell {
 
     fn retire(&self, commit: u64, epoch: u32, sums: &Sums, past: (u64, u64)) {
         let retired = &self.retired[(commit & 1) as usize];
-        let put = |word: &AtomicU64, value: u64| word.store(value, Ordering::Relaxed);
         put(&retired.epoch, u64::from(epoch));
         put(&retired.count, sums.count);
         put(&retired.exclusive, sums.exclusive);
@@ -726,20 +800,20 @@ impl Cell {
 
     /// The words that many threads write: those of the first copy, which stays in force.
     pub(crate) fn shared_words(&self) -> SharedWords<'_> {
-        let live = &self.live[0];
+        let (live, rare) = (&self.live[0], &self.rare[0]);
         SharedWords {
             control: &self.control,
             count: &live.count,
             exclusive: &live.exclusive,
             inclusive: &live.inclusive,
             squares_low: &live.squares_low,
-            squares_high: &live.squares_high,
+            squares_high: &rare.squares_high,
             last: &live.last,
-            average: &live.average,
+            average: &rare.average,
             min: &live.min,
             max: &live.max,
-            off_cpu: &live.off_cpu,
-            switches: &live.switches,
+            off_cpu: &rare.off_cpu,
+            switches: &rare.switches,
             epoch: &self.retired[0].epoch,
             under_way: &self.retired[1].epoch,
             ever_count: &self.retired[1].past_count,

@@ -39,14 +39,34 @@ pub const fn number(ticks: u64) -> usize {
 }
 
 /// [`number`] and [`FIRST_OCTAVE_NUMBER`], a multiple of [`BUCKETS`].
-///
-/// A double has the octave and the bits after the leading one side by side, and holds every
-/// duration below [`LIMIT`] exactly. It is faster than to look for the leading one.
 #[inline(always)]
 #[must_use]
 pub const fn octave_number(ticks: u64) -> usize {
-    let double = (ticks + BUCKETS as u64) as i64 as f64;
+    octave_number_of(double(ticks))
+}
+
+/// A duration as a double, [`BUCKETS`] ticks longer.
+///
+/// It has the octave and the bits after the leading one side by side, and holds every duration
+/// below [`LIMIT`] exactly. It is faster than to look for the leading one.
+#[inline(always)]
+#[must_use]
+pub const fn double(ticks: u64) -> f64 {
+    (ticks + BUCKETS as u64) as i64 as f64
+}
+
+/// The [`octave_number`] of a [`double`].
+#[inline(always)]
+#[must_use]
+pub const fn octave_number_of(double: f64) -> usize {
     (double.to_bits() >> SHIFT) as usize
+}
+
+/// The ticks of a [`double`].
+#[inline(always)]
+#[must_use]
+pub const fn ticks_of(double: f64) -> u64 {
+    double as u64 - BUCKETS as u64
 }
 
 /// The [`octave_number`] of 0 ticks.

@@ -93,7 +93,7 @@ impl CacheKey {
     /// likely read, except what [`Self::fetch_counts`] asks for.
     #[inline]
     fn fetch(&self, segment: Sparse<'_>, cell: &Cell, picture: &Picture) {
-        fetch(cell.live_range(cell.sequence()));
+        cell.live_words(cell.sequence()).into_iter().for_each(fetch);
         let Some(place) = self.place else { return };
         if let Some(words) = segment.words(self.near.chunk) {
             fetch_start(&words[usize::from(self.near.line) * IN_LINE]);

@@ -12,7 +12,7 @@ use pfp_shm_layout::geometry::PAGE;
 use pfp_shm_layout::ring::{DEPTH_SHIFT, POINT_SHIFT};
 use pfp_shm_layout::segment::Segment;
 
-use super::{LEVEL, LEVELS, PLACE, Thread};
+use super::{Entry, LEVEL, LEVELS, PLACE, Thread};
 use crate::engine::process;
 use crate::word;
 
@@ -134,19 +134,38 @@ impl Thread {
         more: CallSums,
         folded: u64,
     ) -> bool {
+        let entry = self.entry(callee as usize);
+        let known = entry.edge.load(Relaxed) as usize;
+        match self.edge(known.wrapping_sub(1)).filter(|edge| edge.is_from(caller)) {
+            Some(edge) => self.add_to_edge(edge, entry, more, folded),
+            None => {
+                let CallSums { count, exclusive, inclusive } = more;
+                self.add_other_call(calls::key(caller, callee), count, exclusive, inclusive, folded)
+            }
+        }
+    }
+
+    /// As [`Self::add_call`], of another caller than the last time. Takes words, so that whoever
+    /// calls it last needs no stack.
+    #[inline(never)]
+    fn add_other_call(&self, key: u64, count: u64, own: u64, inclusive: u64, folded: u64) -> bool {
+        let (caller, callee) = calls::of_key(key);
         if caller == ELSEWHERE {
             return true;
         }
-        let entry = self.entry(callee as usize);
-        let known = entry.edge.load(Relaxed) as usize;
-        let edge = self.edge(known.wrapping_sub(1)).filter(|edge| edge.is_from(caller));
-        let Some(edge) = edge.or_else(|| self.find_edge(calls::key(caller, callee))) else {
-            if self.is_still_alive() {
-                // Only a fold counts there, and no handler folds meanwhile.
-                cell::add(&self.counters().unplaced, more.count);
-            }
-            return self.is_alive();
-        };
+        let more = CallSums { count, exclusive: own, inclusive };
+        if let Some(edge) = self.find_edge(key) {
+            return self.add_to_edge(edge, self.entry(callee as usize), more, folded);
+        }
+        if self.is_still_alive() {
+            // Only a fold counts there, and no handler folds meanwhile.
+            cell::add(&self.counters().unplaced, count);
+        }
+        self.is_alive()
+    }
+
+    #[inline(always)]
+    fn add_to_edge(&self, edge: &Edge, entry: &Entry, more: CallSums, folded: u64) -> bool {
         let staged = edge.stage();
         // As late as that: a child that a signal handler has forked writes nothing.
         if !self.is_still_alive() {
@@ -174,8 +193,7 @@ impl Thread {
         // SAFETY: the thread's own, zeros at first, behind its table.
         let index = unsafe { &*self.behind_table().cast::<EdgeIndex>() };
         let remember = |number: usize| {
-            let callee = (key >> 24) as usize & 0xff_ffff;
-            self.entry(callee).edge.store(number as u32 + 1, Relaxed);
+            self.entry(calls::of_key(key).1 as usize).edge.store(number as u32 + 1, Relaxed);
         };
         for place in index.places(key) {
             let found = usize::from(place.load(Relaxed));

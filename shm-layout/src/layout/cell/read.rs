@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 use std::ops::Range;
 
-use super::{Cell, FLIP, Live, STAGED, Sums};
+use super::{Cell, FLIP, Half, STAGED, Sums, get};
 use crate::layout::amounts::{self, SumWords, SumsPicture};
 use crate::layout::histogram::PARTS;
 use crate::sync::{AtomicU64, Ordering, fence_at, ord};
@@ -90,12 +90,12 @@ impl Cell {
         for (to, from) in picture.parts.0.iter_mut().zip(&self.parts) {
             *to = from.load(Ordering::Relaxed);
         }
-        let looked = self.look(|live, copy| {
-            let void = live.version.load(Ordering::Relaxed) != commit;
-            picture.live = if void { Sums::default() } else { live.sums() };
+        let looked = self.look(|half, copy| {
+            let void = get(&half.rare.version) != commit;
+            picture.live = if void { Sums::default() } else { half.sums() };
             picture.amounts = self.amounts_sums((copy, commit), void, find);
-            picture.folded = live.folded.load(Ordering::Relaxed);
-            picture.owner = live.owner.load(Ordering::Relaxed) as u32;
+            picture.folded = get(&half.live.folded);
+            picture.owner = get(&half.rare.owner) as u32;
             void
         });
         // Only a reset clears the histogram, and it leaves nothing retired.
@@ -119,11 +119,10 @@ impl Cell {
         restarts: u64,
         find: impl FnOnce(u32) -> Option<&'a SumWords>,
     ) -> Option<(u64, Sums, u64, SumsPicture)> {
-        let looked = self.look(|live, copy| {
-            let same = self.commit.load(Ordering::Relaxed) == restarts
-                && live.version.load(Ordering::Relaxed) == restarts;
+        let looked = self.look(|half, copy| {
+            let same = get(&self.commit) == restarts && get(&half.rare.version) == restarts;
             let amounts = self.amounts_sums((copy, restarts), false, find);
-            same.then(|| (live.sums(), live.folded.load(Ordering::Relaxed), amounts))
+            same.then(|| (half.sums(), get(&half.live.folded), amounts))
         });
         let (live, folded, amounts) = looked.found.filter(|_| !looked.staged)?;
         Some((looked.before, live, folded, amounts))
@@ -162,7 +161,7 @@ impl Cell {
         (words, to): (&[AtomicU64], &mut [u64]),
         (sums, sums_to): (&[AtomicU64], &mut [u64]),
     ) -> Option<u64> {
-        const LIVE: Range<usize> = offset_of!(Cell, live) / 8..offset_of!(Cell, parts) / 8;
+        const LIVE: Range<usize> = offset_of!(Cell, rare) / 8..offset_of!(Cell, retired) / 8;
         let copy = |to: &mut [u64], words: &[AtomicU64]| {
             for (to, word) in to.iter_mut().zip(words) {
                 *to = word.load(Ordering::Relaxed);
@@ -189,7 +188,7 @@ impl Cell {
     /// What `read` reads of the live figures in force, whose copy has that number, and whether
     /// they were whole all the while. It must look into no chunk.
     #[inline]
-    fn look<R>(&self, read: impl FnOnce(&Live, u64) -> R) -> Looked<R> {
+    fn look<R>(&self, read: impl FnOnce(Half<'_>, u64) -> R) -> Looked<R> {
         // Meets `cell-close` and `cell-stage`.
         let before = self.seq.load(ord!("cell-enter", Acquire));
         let found = read(self.in_force(before), before / FLIP);
@@ -217,7 +216,7 @@ impl Cell {
     /// histogram only after that.
     pub(crate) fn staged_beside(&self) -> u64 {
         let seq = self.seq.load(Ordering::Relaxed);
-        self.in_force(seq.wrapping_add(FLIP)).last.load(Ordering::Relaxed)
+        self.in_force(seq.wrapping_add(FLIP)).live.last.load(Ordering::Relaxed)
     }
 
     /// Whether the cell still has this sequence word, and had it while the histogram was
@@ -232,10 +231,13 @@ impl Cell {
 
     /// Where the words lie that [`Self::read_live`] reads of the copy that a sequence word puts
     /// in force.
-    pub(crate) fn live_range(&self, sequence: u64) -> Range<*const u8> {
-        let live = self.in_force(sequence);
-        let first = std::ptr::from_ref(&live.count).cast::<u8>();
-        first..std::ptr::from_ref(&live.version).wrapping_add(1).cast::<u8>()
+    pub(crate) fn live_words(&self, sequence: u64) -> [Range<*const u8>; 2] {
+        fn bytes<T>(words: &T) -> Range<*const u8> {
+            let first = std::ptr::from_ref(words);
+            first.cast()..first.wrapping_add(1).cast()
+        }
+        let Half { live, rare } = self.in_force(sequence);
+        [bytes(live), bytes(rare)]
     }
 
     /// Whether the cell was restarted since a picture with this number of
@@ -249,7 +251,6 @@ impl Cell {
 
     pub(super) fn retired_sums(&self, commit: u64) -> (Sums, (u64, u64)) {
         let retired = &self.retired[(commit & 1) as usize];
-        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let sums = Sums {
             count: get(&retired.count),
             exclusive: get(&retired.exclusive),

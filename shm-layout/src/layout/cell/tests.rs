@@ -162,6 +162,50 @@ fn a_fold_adds_what_one_measurement_after_another_would() {
     }
 }
 
+/// A record that is added alone adds what a fold of it would, whatever comes in between: time off
+/// the CPU, resets, averages, and squares that overflow.
+#[test]
+fn one_record_adds_what_a_fold_of_it_would() {
+    let mut random = Random(11);
+    let (alone, folded) = (Cell::new(), Cell::new());
+    let mut control = Control(1);
+    for cell in [&alone, &folded] {
+        cell.prepare(3, control, 1);
+    }
+    let (mut simple, mut other) = (0, 0u32);
+    for number in 1..=u64::from(times(2_000)) {
+        let most = [1 << 10, 1 << 31][random.below(2) as usize];
+        let (exclusive, inclusive) = (random.below(most), random.below(1 << 31));
+        let mut more = Sums::default();
+        more.add(Control(1), exclusive, inclusive);
+        match random.below(16) {
+            0 => {
+                let measured = random.measurement();
+                [&alone, &folded].map(|cell| cell.record(measured, None, number));
+            }
+            1 => {
+                let quarter = Change::Alpha(Alpha::new(0.25).unwrap());
+                let changes = [Change::Reset, quarter, Change::Alpha(Alpha::OFF)];
+                control = control.with(changes[random.below(3) as usize]);
+                [&alone, &folded].map(|cell| cell.follow(control, 1, |_| ()));
+            }
+            _ => {
+                let staged = alone.stage_more();
+                if alone.is_simple() {
+                    alone.append_one(staged, exclusive, inclusive, number);
+                    simple += 1;
+                } else {
+                    alone.append(staged, &more, None, number);
+                    other += 1;
+                }
+                folded.append(folded.stage_more(), &more, None, number);
+            }
+        }
+        assert_eq!(whole(&alone), whole(&folded));
+    }
+    assert!(simple.min(other) > times(200), "{simple} {other}");
+}
+
 /// The two ways to write a cell give the same sums.
 #[test]
 fn a_shared_cell_sums_as_one_with_a_single_writer() {

@@ -266,6 +266,8 @@ pub(super) fn cell_fold() {
                 more.add(ON, 1, 1);
                 more.add(ON, 2, 2);
                 cell.append(staged, &more, None, 2);
+                assert!(cell.is_simple());
+                cell.append_one(cell.stage_more(), 4, 4, 3);
                 cell.stage_more();
                 assert_eq!(cell.mend(None, |_| 0, |_| unreachable!()).0, 0);
                 cell.mended(None);
@@ -273,10 +275,10 @@ pub(super) fn cell_fold() {
         };
         if let Some(picture) = whole(&cell) {
             let seen = (picture.live.exclusive, picture.folded);
-            assert!([(0, 0), (3, 2)].contains(&seen), "{picture:?}");
+            assert!([(0, 0), (3, 2), (7, 3)].contains(&seen), "{picture:?}");
         }
         writer.join().unwrap();
-        assert_eq!(whole(&cell).unwrap().live.exclusive, 3);
+        assert_eq!(whole(&cell).unwrap().live.exclusive, 7);
     });
 }
 

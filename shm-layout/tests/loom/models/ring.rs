@@ -72,8 +72,13 @@ impl Log {
     fn fold(&self, n: u64) {
         let (staged, mut more) = (self.cell.stage_more(), Sums::default());
         let addition = self.slots[n as usize % 2].addition().unwrap();
-        more.add(Control(1), addition.exclusive, addition.inclusive);
-        self.cell.append(staged, &more, None, n + 1);
+        let (exclusive, inclusive) = (addition.exclusive, addition.inclusive);
+        if self.cell.is_simple() {
+            self.cell.append_one(staged, exclusive, inclusive, n + 1);
+        } else {
+            more.add(Control(1), exclusive, inclusive);
+            self.cell.append(staged, &more, None, n + 1);
+        }
         ring::announce_folded(&self.folded, n + 1);
     }
 

@@ -376,22 +376,31 @@ pub(crate) fn many_points(threads: u64) {
 }
 
 /// Points that are met at the very moment at which another thread switches everything off,
-/// or on: how many were then not as all others.
+/// or on: how many were then not as all others. One of the two sleeps meanwhile, so that they
+/// are soon at it together on a busy machine, too.
 pub(crate) fn latecomers(rounds: u64) {
     pfp::init().ok();
     let (turn, done) = (AtomicU64::new(0), AtomicU64::new(0));
     let mut wrong = 0;
+    let meeting = thread::current();
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut random = Random::new(1);
             for round in 1..=2 * rounds {
-                while turn.load(Acquire) != round {
-                    thread::yield_now();
+                for waited in 1.. {
+                    if turn.load(Acquire) == round {
+                        break;
+                    }
+                    match waited % 10_000 {
+                        0 => thread::yield_now(),
+                        _ => hint::spin_loop(),
+                    }
                 }
                 // Any moment of what the other one does meanwhile.
                 (0..random.below(4_000)).for_each(|_| hint::spin_loop());
                 pfp::set_enabled(round % 2 == 0);
                 done.store(round, Release);
+                meeting.unpark();
             }
         });
         for round in 1..=2 * rounds {
@@ -399,7 +408,7 @@ pub(crate) fn latecomers(rounds: u64) {
             turn.store(round, Release);
             drop(point.measure());
             while done.load(Acquire) != round {
-                thread::yield_now();
+                thread::park();
             }
             wrong += u64::from(point.is_enabled() != pfp::is_enabled());
         }
