@@ -367,8 +367,7 @@ pub struct Show {
 fn state_folder() -> PathBuf {
     let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state"))).map_or_else(
-        // SAFETY: geteuid has no preconditions and cannot fail.
-        || std::env::temp_dir().join(format!("pfp-run-{}", unsafe { libc::geteuid() })),
+        || std::env::temp_dir().join(format!("pfp-run-{}", source::effective_user())),
         |folder| folder.join("pfp"),
     )
 }

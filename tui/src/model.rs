@@ -41,10 +41,7 @@ use std::sync::Arc;
 
 pub use between::between;
 pub use calls::{Calls, Related, Who};
-pub use figures::{
-    Amount, BYTES, FLOPS, Figures, LaneFigures, VariantFigures, amounts, intensity, mean,
-    off_share, total, variance,
-};
+pub use figures::{Amount, BYTES, FLOPS, Figures, LaneFigures, VariantFigures, amounts, intensity};
 pub use histogram::Quantiles;
 pub use history::{History, Sample, Slice};
 pub use lifetime::Lifetime;
@@ -120,8 +117,8 @@ impl Model {
     }
 
     /// Takes the next snapshot in.
-    pub fn fold(&mut self, snapshot: Snapshot) -> News {
-        let snapshot = Arc::new(snapshot);
+    pub fn fold(&mut self, snapshot: impl Into<Arc<Snapshot>>) -> News {
+        let snapshot = snapshot.into();
         let before = self.snapshot.replace(Arc::clone(&snapshot));
         let before = before.filter(|b| b.process.segment_id == snapshot.process.segment_id);
         let Some(before) = before else {
@@ -148,11 +145,11 @@ impl Model {
         // While the process has ended or its clock stands still, nothing happens between snapshots:
         // the last figures stay.
         let interval = elapsed.filter(|&ticks| ticks > 0 && ran(&before));
+        let tau_seconds = self.tau_seconds;
+        let interval_of = |ticks| Interval::of(ticks, &snapshot, tau_seconds);
         if let Some(ticks) = interval {
             self.basis = Basis::Interval;
-            let seconds = seconds(&snapshot, ticks);
-            let weight = load_weight(seconds, self.tau_seconds);
-            self.busy.take(&before, &snapshot, seconds, weight);
+            self.busy.take(&before, &snapshot, interval_of(ticks));
         }
         let were_open = std::mem::replace(&mut self.open, open_regions(&snapshot));
         self.show_open();
@@ -177,10 +174,9 @@ impl Model {
                 threads::life(&snapshot, &self.open, seconds)
             }
             Some(ticks) => {
-                let seconds = seconds(&snapshot, ticks);
-                let weight = load_weight(seconds, self.tau_seconds);
-                let grown = if is_reset { &[][..] } else { &grown };
-                threads::interval(&snapshot, &before, &self.threads, grown, &own, ticks, weight)
+                let (grown, interval) =
+                    (if is_reset { &[][..] } else { &grown }, interval_of(ticks));
+                threads::interval(&snapshot, &before, &self.threads, grown, &own, interval)
             }
             None => threads::keep(&snapshot, &self.threads),
         };
@@ -188,8 +184,7 @@ impl Model {
             while old.next_if(|old| old.id() < figures.id()).is_some() {}
             let old = old.next_if(|old| old.id() == figures.id());
             // Each place sends at its own times.
-            let place = figures.point().process.map(|place| place as usize);
-            let of_process = place.and_then(|place| own.get(place).copied().flatten());
+            let of_process = of_place(&own, figures.point().process);
             let interval = interval.map(|ticks| of_process.unwrap_or(ticks));
             // What a process did before it joined does not belong to this interval.
             let joined = old.is_none() && figures.process().is_some_and(|p| !before.knows(p));
@@ -210,14 +205,12 @@ impl Model {
                 // Nothing was measured since, so loads and rates stay.
                 Some(0) => figures.keep(old),
                 Some(ticks) => {
-                    let seconds = seconds(&snapshot, ticks);
-                    let weight = load_weight(seconds, self.tau_seconds);
                     let of_point = grown.iter().filter(|((_, point), _)| *point == figures.id());
                     let open = match is_reset && figures.open().is_some() {
                         true => None,
                         false => Some(of_point.map(|(_, ticks)| ticks).sum()),
                     };
-                    figures.take_interval(old, open, &own, ticks, seconds, weight);
+                    figures.take_interval(old, open, &own, interval_of(ticks));
                 }
                 None => figures.keep(old),
             }
@@ -391,8 +384,30 @@ fn was_reset(before: &Snapshot, now: &Snapshot) -> bool {
     })
 }
 
-fn load_weight(interval_seconds: f64, tau_seconds: f64) -> f64 {
-    (interval_seconds / tau_seconds).clamp(0.0, 1.0)
+/// What one of several processes has of such a list.
+fn of_place(own: &[Option<u64>], process: Option<u32>) -> Option<u64> {
+    *own.get(process? as usize)?
+}
+
+/// The time between two snapshots.
+#[derive(Clone, Copy)]
+struct Interval {
+    ticks: u64,
+    seconds: f64,
+    /// Weight of its loads in the smoothed ones.
+    weight: f64,
+}
+
+impl Interval {
+    fn of(ticks: u64, snapshot: &Snapshot, tau_seconds: f64) -> Self {
+        let seconds = seconds(snapshot, ticks);
+        Self { ticks, seconds, weight: (seconds / tau_seconds).clamp(0.0, 1.0) }
+    }
+}
+
+/// A load smoothed with the one before, if there is one.
+fn smoothed(before: Option<f64>, now: f64, weight: f64) -> f64 {
+    before.map_or(now, |before| before + weight * (now - before))
 }
 
 fn seconds(snapshot: &Snapshot, ticks: u64) -> f64 {

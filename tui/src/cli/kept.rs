@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::columns::Column;
 use crate::columns::sorting::Sorting;
 use crate::common::Screen;
-use crate::files::atomic_file::{self, Overwrite};
+use crate::files::atomic_file::{self, Existing};
 use crate::files::input;
 use crate::grid::Chosen;
 use crate::variables;
@@ -157,7 +157,7 @@ impl Kept {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         let text = serde_json::to_vec(self)?;
-        atomic_file::write(&path, Overwrite::Yes, |out| out.write_all(&text))
+        atomic_file::write(&path, Existing::Replace, |out| out.write_all(&text))
             .map_err(io::Error::other)
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow};
 
-use crate::files::json::{Overwrite, WriteError};
+use crate::files::json::Existing;
 use crate::text;
 
 /// Exit status where nothing is found to show, as for `Refusal::NoTarget`.
@@ -26,18 +26,15 @@ pub(super) fn warn(line: &str) {
     let _ = writeln!(io::stderr(), "pfp-top: {line}");
 }
 
-pub(super) fn overwrite(force: bool) -> Overwrite {
-    if force { Overwrite::Yes } else { Overwrite::No }
+pub(super) fn overwrite(force: bool) -> Existing {
+    if force { Existing::Replace } else { Existing::Keep }
 }
 
 /// The exit status of writing a file.
-pub(super) fn written(result: Result<(), WriteError>, path: &Path) -> Result<u8> {
+pub(super) fn written(result: io::Result<()>, path: &Path) -> Result<u8> {
     match result {
-        Ok(()) => Ok(0),
-        Err(WriteError::Exists) => Err(exists(path)),
-        Err(WriteError::Io(error)) => {
-            Err(error).with_context(|| format!("{} was not written", path.display()))
-        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists(path)),
+        result => result.with_context(|| format!("{} was not written", path.display())).map(|()| 0),
     }
 }
 

@@ -12,7 +12,7 @@ use clap::Args;
 use super::Target;
 use super::missing::Missing;
 use super::output::warn;
-use crate::files::json::Overwrite;
+use crate::files::json::Existing;
 use crate::files::recording::Writer;
 use crate::interrupt::Interrupt;
 use crate::snapshot::{Drained, ProcessState, Snapshot};
@@ -186,7 +186,7 @@ impl Recorder {
             appended.with_context(|| format!("{shown} was not appended to"))?;
             return Ok(writer);
         }
-        let overwrite = if record.force { Overwrite::Yes } else { Overwrite::No };
+        let overwrite = if record.force { Existing::Replace } else { Existing::Keep };
         let events = self.events(source, snapshot);
         let interval_ns = u64::try_from(record.interval.as_nanos()).unwrap_or(u64::MAX);
         Writer::create(&record.output, overwrite, interval_ns, snapshot, &events)

@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::subject::{Shown, Subject};
-use crate::model::{Length, amounts, histogram, mean, total, variance};
+use crate::model::{Length, amounts, histogram};
 use crate::snapshot::Stats;
 use crate::text::{self, cell};
 
@@ -108,7 +108,7 @@ fn rows(subject: &Subject<'_>, out: &mut dyn Write) -> ::csv::Result<()> {
             continue;
         }
         for cell in cells {
-            let sums = total(std::iter::once(cell.as_ref()));
+            let sums = cell.total();
             let quantiles =
                 histogram::quantiles(cell.histogram.iter(), (sums.min, sums.max), QUANTILES);
             let mut row = row(subject, shown, &sums, life(subject, shown, &sums), quantiles);
@@ -168,14 +168,14 @@ fn row<'a>(
         off_cpu_ns: ns(sums.off_cpu),
         switches: sums.switches,
         min_ns: measured(sums.min).map(ns),
-        mean_ns: mean(sums).map(|ticks| subject.ns(ticks)),
+        mean_ns: sums.mean().map(|ticks| subject.ns(ticks)),
         p50_ns: quantile(0),
         p90_ns: quantile(1),
         p99_ns: quantile(2),
         p99_9_ns: quantile(3),
         max_ns: measured(sums.max).map(ns),
         last_ns: measured(sums.last).map(ns),
-        deviation_ns: variance(sums).map(|ticks2| subject.ns(ticks2.sqrt())),
+        deviation_ns: sums.deviation().map(|ticks| subject.ns(ticks)),
         average_ns: point.alpha.and(measured(0)).map(|_| subject.ns(sums.average)),
         alpha: point.alpha,
         resets: point.resets,
@@ -210,7 +210,7 @@ mod tests {
         let (mut source, mut model) = (Synthetic::new(), Model::default());
         // Not through the gate that cleans text: the format itself keeps its fields apart.
         source.snapshot_mut().points[1].name = "a \"b\", c\r\nd\u{1b}".into();
-        model.fold(source.poll().unwrap());
+        model.fold(source.picture().unwrap());
         let mut out = Vec::new();
         let subject = Subject::new(&model, |figures| passes(figures.id()), per_thread).unwrap();
         write(&subject, &mut out).unwrap();

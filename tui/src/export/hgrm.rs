@@ -74,7 +74,7 @@ mod tests {
     fn each_point_has_its_distribution_up_to_all_of_its_calls() {
         let (mut source, mut model) = (Synthetic::new(), Model::default());
         source.snapshot_mut().points[1].name = "a\n 1.000 0.5 1 2.00".into();
-        model.fold(source.poll().unwrap());
+        model.fold(source.picture().unwrap());
         let mut out = Vec::new();
         write(&Subject::new(&model, |_| true, false).unwrap(), &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();

@@ -85,7 +85,7 @@ mod tests {
     fn each_point_has_its_tag() {
         let (mut source, mut model) = (Synthetic::new(), Model::default());
         source.snapshot_mut().points[1].name = "a, b\n50%\u{85}é".into();
-        model.fold(source.poll().unwrap());
+        model.fold(source.picture().unwrap());
         let mut out = Vec::new();
         write(&Subject::new(&model, |_| true, false).unwrap(), &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();

@@ -52,7 +52,6 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::series::{Labels, Part, Point, clock, losses};
 use super::subject::Subject;
-use crate::model::total;
 use crate::snapshot::{Bucket, Cell, Loss, Snapshot, Stats};
 
 /// Where the first bucket ends, seconds.
@@ -256,7 +255,7 @@ impl Exposition {
             encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
         for part in &self.parts {
             part.each(|labels, _, cells| {
-                let Some(sum) = of(labels, &total(cells.iter().map(Arc::as_ref))) else {
+                let Some(sum) = of(labels, &cells.iter().sum()) else {
                     return Ok(());
                 };
                 let series = metric.encode_family(labels)?;
@@ -306,7 +305,7 @@ impl Exposition {
         for part in self.parts.iter().filter(|part| part.histograms) {
             part.each(|labels, _, cells| {
                 let (buckets, count) = part.buckets(cells);
-                let sum = part.seconds(total(cells.iter().map(Arc::as_ref)).exclusive);
+                let sum = part.seconds(cells.iter().sum::<Stats>().exclusive);
                 let mut series = metric.encode_family(labels)?;
                 #[cfg(feature = "native-histograms")]
                 return native::encode(&mut series, part, cells, sum, count, &buckets);
@@ -361,7 +360,7 @@ impl Exposition {
         );
         self.figures(encoder, overhead, (seconds, MetricType::Counter), |part| {
             let pair = part.seconds(part.snapshot.clock.overhead_pair);
-            let calls = total(part.snapshot.cells.iter().map(Arc::as_ref)).count;
+            let calls = part.snapshot.cells.iter().sum::<Stats>().count;
             vec![(part.of_process(), calls as f64 * pair)]
         })?;
         let busy = (

@@ -45,8 +45,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use super::native::{Native, SCHEMA, ZERO};
 use super::series::{Labels, Part, clock, losses};
 use super::subject::Subject;
-use crate::model::total;
-use crate::snapshot::{Cell, Loss, Process};
+use crate::snapshot::{Cell, Loss, Process, Stats};
 
 /// Data points in one request: about a megabyte; receivers take four or more.
 const AT_ONCE: usize = 8_000;
@@ -213,7 +212,7 @@ impl ProcessMetrics {
 
     /// Adds the figures of a point, or of one of its threads.
     fn series(&mut self, part: &Part, labels: &Labels, begin: u64, cells: &[Arc<Cell>]) {
-        let stats = total(cells.iter().map(Arc::as_ref));
+        let stats: Stats = cells.iter().sum();
         let attributes = attributes(labels);
         let counts = [(Of::Calls, stats.count), (Of::Switches, stats.switches)];
         for (of, count) in counts {
@@ -259,7 +258,7 @@ impl ProcessMetrics {
     fn process(&mut self, part: &Part) {
         let snapshot = &part.snapshot;
         let begin = self.begin_unix_ns;
-        let calls = total(snapshot.cells.iter().map(Arc::as_ref)).count;
+        let calls = snapshot.cells.iter().sum::<Stats>().count;
         let overhead = calls as f64 * part.seconds(snapshot.clock.overhead_pair);
         self.sum(Of::Overhead, begin, Vec::new(), Number::AsDouble(overhead));
         for (kind, count) in losses(snapshot) {

@@ -13,8 +13,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::total;
-use crate::snapshot::{Bucket, Cell, Edge, Snapshot, Stats};
+use super::histogram;
+use crate::snapshot::{Cell, Edge, Snapshot, Stats};
 
 /// The window, or none where `to` is of another process, or not later.
 pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
@@ -28,11 +28,10 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
         .iter()
         .map(|point| (point.id, resets.get(&point.id).is_some_and(|then| *then != point.resets)))
         .collect();
-    let before: HashMap<(u32, u32), &Arc<Cell>> =
-        from.cells.iter().map(|cell| ((cell.point, cell.lane), cell)).collect();
+    let before: HashMap<_, _> = from.cells.iter().map(|cell| (cell.key(), cell)).collect();
     let cells = to.cells.iter().filter_map(|cell| {
         let kept = was_reset.get(&cell.point).copied().unwrap_or(false);
-        match before.get(&(cell.point, cell.lane)).filter(|_| !kept) {
+        match before.get(&cell.key()).filter(|_| !kept) {
             Some(before) => since(before, cell).map(Arc::new),
             None => Some(Arc::clone(cell)),
         }
@@ -82,27 +81,16 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
 
 /// The growth of a cell; none where there is none.
 fn since(before: &Cell, now: &Cell) -> Option<Cell> {
-    let (then, sum) = (total([before].into_iter()), total([now].into_iter()));
-    let count = sum.count.checked_sub(then.count).filter(|count| *count > 0)?;
-    let old: HashMap<u64, u64> = before.histogram.iter().map(|b| (b.low, b.count)).collect();
-    let more = |bucket: &Bucket| {
-        let count = bucket.count.saturating_sub(old.get(&bucket.low).copied().unwrap_or(0));
-        (count > 0).then_some(Bucket { count, ..*bucket })
-    };
-    let histogram: Vec<Bucket> = now.histogram.iter().filter_map(more).collect();
+    let (then, sum) = (before.total(), now.total());
+    let grown = sum.since(&then).filter(|grown| grown.count > 0)?;
+    let histogram = histogram::subtract(&now.histogram, &before.histogram);
     let shortest = histogram.first().map_or(sum.min, |bucket| bucket.low);
     let longest =
         histogram.last().map_or(sum.max, |b| b.low.saturating_add(b.width.saturating_sub(1)));
     let stats = Stats {
-        count,
-        exclusive: sum.exclusive.saturating_sub(then.exclusive),
-        inclusive: sum.inclusive.saturating_sub(then.inclusive),
-        off_cpu: sum.off_cpu.saturating_sub(then.off_cpu),
-        switches: sum.switches.saturating_sub(then.switches),
         min: if sum.min < then.min { sum.min } else { shortest.max(sum.min) },
         max: if sum.max > then.max { sum.max } else { longest.min(sum.max) },
-        squares: sum.squares.saturating_sub(then.squares),
-        ..sum
+        ..grown
     };
     Some(Cell { stats, retired: Stats::default(), histogram, ..now.clone() })
 }
@@ -135,7 +123,7 @@ mod tests {
         }
         // In parts it is the same.
         let parts = [between(&all[2], all[3].clone()), between(&all[3], all[5].clone())];
-        let sum = |s: &Snapshot| total(s.cells.iter().map(Arc::as_ref));
+        let sum = |s: &Snapshot| s.cells.iter().sum::<Stats>();
         let parts = parts.map(|part| sum(&part.unwrap()));
         assert_eq!(parts[0].count + parts[1].count, sum(&window).count);
         assert_eq!(parts[0].squares + parts[1].squares, sum(&window).squares);

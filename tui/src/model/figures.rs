@@ -4,11 +4,9 @@ use std::cell::OnceCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use pfp_shm_layout::cell;
-
 use super::row::Row;
 use super::threads::state_word;
-use super::{History, Length, OpenNow, Quantiles, Sample, histogram};
+use super::{History, Interval, Length, OpenNow, Quantiles, Sample, histogram, smoothed};
 use crate::snapshot::{
     AMOUNTS, Bucket, Cell, Lane, LaneKind, OPENMP, Point, PointState, Process, ProcessState,
     Snapshot, Stats,
@@ -131,7 +129,7 @@ impl Figures {
             Self {
                 snapshot: Arc::clone(snapshot),
                 index,
-                total: total(cells[range.clone()].iter().map(Arc::as_ref)),
+                total: cells[range.clone()].iter().sum(),
                 cells: range.clone(),
                 left_out: left_out.is_some_and(|left_out| left_out.contains(&point.id)),
                 state: point.state,
@@ -165,18 +163,15 @@ impl Figures {
     }
 
     /// Takes rates over the interval since `old`; `old` is none for a point that appeared within
-    /// it. `weight` is the weight of the new load in the smoothed one. `open` is the growth of its
-    /// open regions in ticks, none where a reset hides it. `own` has the length of the interval for
-    /// each of several processes, where known. After a reset within the interval, the rates are
-    /// over the time since the reset.
+    /// it. `open` is the growth of its open regions in ticks, none where a reset hides it. `own` has
+    /// the length of the interval for each of several processes, where known. After a reset within
+    /// the interval, the rates are over the time since the reset.
     pub(super) fn take_interval(
         &mut self,
         old: Option<Self>,
         open: Option<f64>,
         own: &[Option<u64>],
-        ticks: u64,
-        seconds: f64,
-        weight: f64,
+        Interval { ticks, seconds, weight }: Interval,
     ) {
         let began = self.snapshot.elapsed_ticks.saturating_sub(ticks);
         let is_same = old.as_ref().is_some_and(|old| old.point().resets == self.point().resets);
@@ -218,14 +213,10 @@ impl Figures {
             .filter(|_| self.has_load())
             // When a region ends, its time moves from the open regions into the sums.
             .and_then(|n| Some((n + open?).max(0.0) / (ticks as f64 * share)));
-        let smoothed = old.as_ref().filter(|old| old.settled).and_then(|old| old.load);
+        // The load of a point that does not measure does not fade out.
         let is_at_rest = self.point().state != PointState::On && load == Some(0.0);
-        self.load = match (load, smoothed) {
-            // The load of a point that does not measure does not fade out.
-            _ if is_at_rest => load,
-            (Some(now), Some(before)) => Some(before + weight * (now - before)),
-            (now, _) => now,
-        };
+        let before = old.as_ref().filter(|old| old.settled && !is_at_rest).and_then(|old| old.load);
+        self.load = load.map(|now| smoothed(before, now, weight));
         self.settled = load.is_some();
         if let Some(old) = old {
             if old.total == self.total {
@@ -377,7 +368,7 @@ impl Figures {
 
     /// Its process, where there are several.
     pub fn process(&self) -> Option<&Process> {
-        self.snapshot.process.members.get(self.point().process? as usize)
+        self.snapshot.member(self.point().process)
     }
 
     /// Its process, or all that it is summed over.
@@ -505,9 +496,7 @@ impl Figures {
                 });
                 found.len() - 1
             });
-            let one = Cell { stats: variant.stats.clone(), ..Cell::default() };
-            let before = Cell { stats: found[at].total.clone(), ..Cell::default() };
-            found[at].total = total([&before, &one].into_iter());
+            found[at].total = [&found[at].total, &variant.stats].into_iter().sum();
             for (place, sum) in found[at].sums.iter_mut().enumerate() {
                 *sum = sum.saturating_add(variant.sum(place));
             }
@@ -541,17 +530,17 @@ impl Figures {
 
     /// Mean exclusive ticks.
     pub fn mean(&self) -> Option<f64> {
-        mean(&self.total)
+        self.total.mean()
     }
 
     /// Standard deviation of exclusive ticks.
     pub fn deviation(&self) -> Option<f64> {
-        variance(&self.total).map(f64::sqrt)
+        self.total.deviation()
     }
 
     /// Share of its span in which its threads did not run.
     pub fn off_share(&self) -> Option<f64> {
-        off_share(&self.total)
+        self.total.off_share()
     }
 
     /// The quantiles that the table shows. They are computed when first asked for, so only rows on
@@ -615,7 +604,7 @@ impl Figures {
         self.cells().iter().map(|cell| LaneFigures {
             lane: self.lane(cell.lane),
             id: cell.lane,
-            total: total(std::iter::once(cell.as_ref())),
+            total: cell.total(),
         })
     }
 
@@ -626,56 +615,4 @@ impl Figures {
     fn cells(&self) -> &[Arc<Cell>] {
         &self.snapshot.cells[self.cells.clone()]
     }
-}
-
-/// All measurements of these cells together, those of ended threads too.
-///
-/// Two figures have no exact sum. `average` is the mean of the averages,
-/// weighted by their counts; `last` is that of the thread with most
-/// measurements.
-pub fn total<'a>(cells: impl Iterator<Item = &'a Cell>) -> Stats {
-    let mut sum = Stats::default();
-    let mut most = 0;
-    let mut weighted = 0.0;
-    for part in cells.flat_map(|cell| [&cell.retired, &cell.stats]) {
-        if part.count == 0 {
-            continue;
-        }
-        // A year of eight threads' ticks fits; only nonsense saturates.
-        sum.count = sum.count.saturating_add(part.count);
-        sum.exclusive = sum.exclusive.saturating_add(part.exclusive);
-        sum.inclusive = sum.inclusive.saturating_add(part.inclusive);
-        sum.off_cpu = sum.off_cpu.saturating_add(part.off_cpu);
-        sum.switches = sum.switches.saturating_add(part.switches);
-        sum.squares = sum.squares.saturating_add(part.squares);
-        sum.min = sum.min.min(part.min);
-        sum.max = sum.max.max(part.max);
-        weighted += part.average * part.count as f64;
-        if part.count >= most {
-            most = part.count;
-            sum.last = part.last;
-        }
-    }
-    if sum.count > 0 {
-        sum.average = weighted / sum.count as f64;
-    }
-    sum
-}
-
-/// Mean exclusive ticks; none without a measurement.
-pub fn mean(stats: &Stats) -> Option<f64> {
-    (stats.count > 0).then(|| stats.exclusive as f64 / stats.count as f64)
-}
-
-/// Variance of exclusive ticks, of a sample; none for fewer than two measurements.
-pub fn variance(stats: &Stats) -> Option<f64> {
-    let Stats { count, exclusive, squares, min, max, .. } = *stats;
-    cell::variance(count, exclusive, squares, min..=max)
-}
-
-/// Share of the span between begin and end in which the thread did not run;
-/// none without a span.
-pub fn off_share(stats: &Stats) -> Option<f64> {
-    let span = stats.off_cpu as f64 + stats.inclusive as f64;
-    (span > 0.0).then(|| stats.off_cpu as f64 / span)
 }

@@ -21,9 +21,9 @@ pub struct Quantiles {
 }
 
 /// The buckets of several histograms as one, in the order of their values.
-pub fn merge<'a>(histograms: impl Iterator<Item = &'a [Bucket]>) -> Vec<Bucket> {
+pub fn merge<'a>(histograms: impl IntoIterator<Item = &'a [Bucket]>) -> Vec<Bucket> {
     let mut merged = BTreeMap::new();
-    for bucket in histograms.flatten() {
+    for bucket in histograms.into_iter().flatten() {
         let count: &mut u64 = merged.entry((bucket.low, bucket.width)).or_default();
         *count = count.saturating_add(bucket.count);
     }
@@ -267,14 +267,14 @@ mod tests {
     fn buckets(values: &[u64]) -> Vec<Bucket> {
         let single: Vec<_> =
             values.iter().map(|&value| Bucket { count: 1, ..bucket_of(value) }).collect();
-        merge(std::iter::once(single.as_slice()))
+        merge([single.as_slice()])
     }
 
     #[test]
     fn merging_adds_equal_buckets_and_sorts() {
         let a = buckets(&[5, 1000, 70]);
         let b = buckets(&[70, 5, 5]);
-        let merged = merge([a.as_slice(), b.as_slice()].into_iter());
+        let merged = merge([a.as_slice(), &b]);
         let counts: Vec<_> = merged.iter().map(|b| (b.low, b.count)).collect();
         assert_eq!(counts, [(5, 3), (70, 2), (992, 1)]);
     }

@@ -15,7 +15,6 @@
 
 use std::collections::HashMap;
 
-use super::total;
 use crate::snapshot::{Edge, LaneKind, Open, OwnTicks, ProcessState, Snapshot};
 
 /// A region that is open.
@@ -74,13 +73,9 @@ pub(crate) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
         return Vec::new();
     }
     let lanes = || {
-        let runs = |place: Option<u32>| match place {
-            Some(place) => snapshot
-                .process
-                .members
-                .get(place as usize)
-                .is_some_and(|member| member.state == ProcessState::Running),
-            None => true,
+        let runs = |process: Option<u32>| {
+            let member = snapshot.member(process);
+            process.is_none() || member.is_some_and(|it| it.state == ProcessState::Running)
         };
         let lanes = snapshot.lanes.iter();
         lanes.filter(move |lane| lane.kind == LaneKind::Live && runs(lane.process))
@@ -159,10 +154,7 @@ pub(crate) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
 
 /// Ticks of the callees of a point's ended regions, on a lane.
 fn ended_callees(snapshot: &Snapshot, (lane, point): (u32, u32)) -> f64 {
-    let cells = &snapshot.cells;
-    let place = cells.binary_search_by_key(&(point, lane), |cell| (cell.point, cell.lane));
-    let Ok(place) = place else { return 0.0 };
-    let ended = total(std::iter::once(cells[place].as_ref()));
+    let ended = snapshot.cell(point, lane).map(|cell| cell.total()).unwrap_or_default();
     ended.inclusive.saturating_sub(ended.exclusive) as f64
 }
 

@@ -102,27 +102,13 @@ impl Moment {
         // Sums do not say which thread they belong to.
         let whole = model.snapshot().filter(|snapshot| snapshot.summed.is_none())?;
         let lean = |cell: &Arc<Cell>| {
-            let Cell { point, lane, stats, retired, .. } = &**cell;
-            let (stats, retired) = (stats.clone(), retired.clone());
-            let (point, lane) = (*point, *lane);
-            Arc::new(Cell { point, lane, stats, retired, ..Cell::default() })
+            let (stats, retired) = (cell.stats.clone(), cell.retired.clone());
+            Arc::new(Cell { point: cell.point, lane: cell.lane, stats, retired, ..Cell::default() })
         };
         let snapshot = Snapshot {
             cells: whole.cells.iter().map(lean).collect(),
-            records: Vec::new(),
-            format: whole.format.clone(),
-            version: whole.version,
-            taken_unix_ns: whole.taken_unix_ns,
-            elapsed_ticks: whole.elapsed_ticks,
-            process: whole.process.clone(),
-            ages: whole.ages.clone(),
-            clock: whole.clock.clone(),
-            points: whole.points.clone(),
-            lanes: whole.lanes.clone(),
             edges: whole.edges.clone(),
-            losses: whole.losses.clone(),
-            usage: None,
-            summed: None,
+            ..whole.without_measurements()
         };
         Some(Self { snapshot, open: model.open_regions().to_vec() })
     }

@@ -17,8 +17,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::{OpenRegion, total};
-use crate::snapshot::{Cell, Edge, Lane, Snapshot};
+use super::OpenRegion;
+use crate::snapshot::{Cell, Edge, Lane, Snapshot, Stats};
 
 /// Most frames of a path, below its thread.
 const DEEPEST: usize = 128;
@@ -87,8 +87,7 @@ impl Stacks {
         }
         for cell in &snapshot.cells {
             if let Some(thread) = threads.get_mut(&cell.lane) {
-                let inclusive = total(std::iter::once(cell.as_ref())).inclusive;
-                thread.inclusive.insert(cell.point, inclusive);
+                thread.inclusive.insert(cell.point, cell.total().inclusive);
             }
         }
         let mut cells: Vec<&Arc<Cell>> =
@@ -131,8 +130,8 @@ impl Stacks {
     /// Adds the paths that end with the points of a thread.
     fn add_thread(&mut self, cells: &[&Arc<Cell>], thread: &Thread<'_>) {
         for cell in cells {
-            let total = total(std::iter::once(cell.as_ref()));
-            let all = Share { exclusive: total.exclusive, count: total.count };
+            let Stats { exclusive, count, .. } = cell.total();
+            let all = Share { exclusive, count };
             let edges = thread.edges.get(&cell.point).map_or(&[][..], Vec::as_slice);
             let mut paths = Paths { thread, found: Vec::new() };
             let mut rest = all;
@@ -317,7 +316,6 @@ pub(crate) fn share_out(number: u64, weights: &[u64]) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::Stats;
     use crate::source::synthetic::Synthetic;
 
     #[test]

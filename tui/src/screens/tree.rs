@@ -402,7 +402,7 @@ impl View for CallTree {
 
     fn compare_with(&mut self, baseline: &Baseline, common: &Common) {
         let mut model = Model::default();
-        model.fold(baseline.snapshot().clone());
+        model.fold(baseline.until().clone());
         self.baseline = Some(model);
         self.recent.see(&common.model);
         self.recent.mark(&common.model);

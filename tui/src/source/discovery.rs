@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Refusal, Wanted, Which};
+use super::{Refusal, Wanted, Which, effective_user};
 use crate::snapshot::ProcessState;
 
 /// A process that could be watched.
@@ -179,8 +179,7 @@ pub(super) fn foreign(pid: u32) -> Option<Refusal> {
     let Ok(process) = std::fs::metadata(format!("/proc/{pid}")) else {
         return Some(Refusal::NoTarget(format!("there is no process {pid}")));
     };
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    let (owner, own) = (process.uid(), unsafe { libc::geteuid() });
+    let (owner, own) = (process.uid(), effective_user());
     (owner != own).then(|| {
         Refusal::Permission(format!(
             "process {pid} belongs to uid {owner}, and this is uid {own}; a process shows its \

@@ -3,9 +3,10 @@
 pub(super) mod picture;
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use pfp_shm_layout::beacon::Info;
@@ -23,8 +24,9 @@ use pfp_shm_layout::truncation;
 use super::namespaces::{ids_here, is_own};
 use super::usage;
 use super::{Candidate, Change, Discovery, Refusal, Refused, Source};
-use crate::files::atomic_file::{self, Overwrite, WriteError};
+use crate::files::atomic_file::{self, Existing};
 use crate::files::zstd_file;
+use crate::local_time::unix_ns;
 use crate::snapshot::{Drained, LaneKind, ProcessState, Record, Snapshot};
 use picture::{
     Cells, add_calls, bound_resets, convert, convert_record, end, name_of, records, show_names,
@@ -120,7 +122,7 @@ fn open(info: &Info) -> Result<(Reader, Facts), Refusal> {
         Err(OpenError::Format(error @ FormatError::Version { .. })) => {
             Err(Refusal::Version(error.to_string()))
         }
-        Err(OpenError::Io(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+        Err(OpenError::Io(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
             Err(Refusal::Permission(format!("{}: {error}", info.object)))
         }
         Err(error) => Err(Refusal::NoTarget(format!("{}: {error}", info.object))),
@@ -213,7 +215,7 @@ struct LiveSource {
 }
 
 impl Source for LiveSource {
-    fn poll(&mut self) -> Result<Snapshot> {
+    fn picture(&mut self) -> Result<Snapshot> {
         if let Some(last) = &self.last {
             return Ok(last.clone());
         }
@@ -285,12 +287,16 @@ impl Source for LiveSource {
         all
     }
 
-    fn save_raw(&mut self, path: &Path, overwrite: Overwrite) -> Result<(), WriteError> {
+    fn save_raw(&mut self, path: &Path, existing: Existing) -> io::Result<()> {
         // Judge before, as for a picture; take the time after it, so that no record is later.
         let runs = !matches!(self.watch.judge(), Ok(Liveness::Dead | Liveness::Gone));
-        atomic_file::write_file(path, overwrite, |file| {
+        atomic_file::write_file(path, existing, |file| {
             let copy = Copy::of(self.reader.segment())?;
-            let note = Note { taken_unix_ns: unix_ns(), taken_monotonic_ns: monotonic_ns(), runs };
+            let note = Note {
+                taken_unix_ns: unix_ns(SystemTime::now()),
+                taken_monotonic_ns: monotonic_ns(),
+                runs,
+            };
             if zstd_file::is_named(path) {
                 zstd_file::write(file, |out| copy.write(&mut Dense(out), Some(&note)))
             } else {
@@ -321,10 +327,6 @@ impl Source for LiveSource {
             None => bail!("the process has no point {point}"),
         }
     }
-
-    fn is_process(&self) -> bool {
-        true
-    }
 }
 
 impl LiveSource {
@@ -353,9 +355,4 @@ fn monotonic_ns() -> u64 {
     // SAFETY: the kernel fills the structure that we own.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-fn unix_ns() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 pub use self::enter::enter;
+use super::namespaces::effective_user;
 use super::residents::{Entrance, Key, Resident, VARIABLES, residents, user_of};
 use super::via::{Via, Way};
 use super::{BadPlace, Candidate, Discovery, Refusal, Refused, Source};
@@ -172,8 +173,7 @@ impl Room {
 /// found. Crashed processes may leave segments behind, but a running owner holds the lock of a
 /// file, and the kernel shows everyone the holders.
 fn count_unseen(found: &HashSet<String>) -> usize {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    let own = unsafe { libc::geteuid() };
+    let own = effective_user();
     let mut unseen: HashMap<u32, usize> = HashMap::new();
     for object in fs::read_dir("/dev/shm").into_iter().flatten().flatten() {
         let name = object.file_name();

@@ -26,7 +26,7 @@ use crate::snapshot::{
     Cell, ClockKind, Edge, Loss, Open, PointState, ProcessState, Snapshot, Stats, Usage,
 };
 use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
-use crate::source::{BadPlace, Change, Source};
+use crate::source::{BadPlace, Source};
 use crate::units::Unit;
 
 const SIZES: [(u16, u16); 3] = [(120, 30), (80, 24), (40, 8)];
@@ -507,16 +507,8 @@ mod tree;
 struct Far(Synthetic, Rc<RefCell<Vec<BadPlace>>>);
 
 impl Source for Far {
-    fn poll(&mut self) -> anyhow::Result<Snapshot> {
+    fn picture(&mut self) -> anyhow::Result<Snapshot> {
         self.0.poll()
-    }
-
-    fn act(&mut self, _: Change) -> anyhow::Result<()> {
-        Ok(())
-    }
-
-    fn is_process(&self) -> bool {
-        true
     }
 
     fn bad_places(&self) -> Vec<BadPlace> {

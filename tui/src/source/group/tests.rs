@@ -22,7 +22,7 @@ type Shared = Rc<RefCell<Synthetic>>;
 struct Made(Shared);
 
 impl Source for Made {
-    fn poll(&mut self) -> Result<Snapshot> {
+    fn picture(&mut self) -> Result<Snapshot> {
         self.0.borrow_mut().poll()
     }
 
@@ -32,10 +32,6 @@ impl Source for Made {
 
     fn act(&mut self, change: Change) -> Result<()> {
         self.0.borrow_mut().act(change)
-    }
-
-    fn is_process(&self) -> bool {
-        true
     }
 }
 
@@ -54,7 +50,7 @@ impl Source for Distant {
         self.looking = looking;
     }
 
-    fn poll(&mut self) -> Result<Snapshot> {
+    fn picture(&mut self) -> Result<Snapshot> {
         if let Some(last) = self.last.clone().filter(|_| self.is_late.get()) {
             return Ok(last);
         }
@@ -71,10 +67,6 @@ impl Source for Distant {
             bail!("the line is late");
         }
         self.made.borrow_mut().act(change)
-    }
-
-    fn is_process(&self) -> bool {
-        true
     }
 
     fn line(&self) -> Option<Line> {

@@ -18,7 +18,7 @@ use super::finder::Via;
 use super::way::{Route, Way};
 use crate::source::group::Group;
 use crate::source::{
-    BadPlace, Candidate, Discovery, Finder, ProcessGroup, Refusal, Refused, Source, guarded,
+    BadPlace, Candidate, Discovery, Finder, ProcessGroup, Refusal, Refused, Source,
 };
 
 /// Time between two looks for processes at a place.
@@ -174,7 +174,7 @@ impl Finder for Places {
     }
 
     fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
-        Ok(guarded(Box::new(Group::new(group.clone(), Box::new(self.clone()))?)))
+        Ok(Box::new(Group::new(group.clone(), Box::new(self.clone()))?))
     }
 }
 

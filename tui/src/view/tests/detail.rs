@@ -50,9 +50,13 @@ fn the_histogram_of_the_last_seconds_and_since_a_mark() {
         desk.app.screens.detail.window_stats(&desk.app.common).expect("the last ten seconds");
     let in_all = desk.app.common.selected().expect("it is").total().count;
     assert_eq!(stats.seconds, 10.0);
-    assert!(stats.count * 2 < in_all && stats.count > 0, "{} of {in_all}", stats.count);
+    assert!(
+        stats.total.count * 2 < in_all && stats.total.count > 0,
+        "{} of {in_all}",
+        stats.total.count
+    );
     let counted: u64 = stats.buckets.iter().map(|bucket| bucket.count).sum();
-    assert_eq!(counted, stats.count);
+    assert_eq!(counted, stats.total.count);
     // Of the last minute not all is known.
     desk.press("H");
     assert!(screen(&mut desk, false, (120, 30)).contains("last 20.0s: "));
@@ -66,7 +70,7 @@ fn the_histogram_of_the_last_seconds_and_since_a_mark() {
     // Another point has another past.
     desk.press("j");
     assert_eq!(
-        desk.app.screens.detail.window_stats(&desk.app.common).map(|stats| stats.count),
+        desk.app.screens.detail.window_stats(&desk.app.common).map(|stats| stats.total.count),
         Some(0)
     );
 }
