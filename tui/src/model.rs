@@ -51,7 +51,8 @@ pub use point_warning::PointWarning;
 pub use recent::{Recent, RecentWindow};
 pub(crate) use row::Row;
 pub(crate) use stacks::share_out;
-pub use stacks::{Frame, Stacks, Weight};
+pub use stacks::{Stacks, Weight};
+pub use tree::Frame;
 pub use window::{Length, Window};
 pub use window_history::{HistogramWindow, WindowHistory, WindowStats};
 

@@ -25,9 +25,8 @@ mod usage;
 pub(crate) mod via;
 mod which;
 
-use std::collections::BTreeSet;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -38,6 +37,7 @@ pub use choice::{Choice, Wanted, choose};
 pub use collecting::Collecting;
 pub use file::FileSource;
 pub use group::{ProcessGroup, Selector};
+pub use live::{announced, attach, discover, gc};
 pub(crate) use namespaces::effective_user;
 use newcomers::Newcomers;
 pub use residents::{Whereabouts, whereabouts};
@@ -296,24 +296,6 @@ pub fn finder(via: &[Route], keep: bool, in_time: Duration) -> Result<Box<dyn Fi
     })
 }
 
-/// Looks for the processes of this user.
-pub fn discover() -> Result<Discovery> {
-    let mut discovery = live::discover()?;
-    guard::clean_discovery(&mut discovery);
-    Ok(discovery)
-}
-
-/// The files by which processes announce themselves. A new one is a reason to [`discover`]; listing
-/// them costs next to nothing.
-pub fn announced() -> BTreeSet<PathBuf> {
-    live::announced()
-}
-
-/// Attaches to a process that [`discover`] found.
-pub fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
-    live::attach(candidate)
-}
-
 /// A finder of this machine's processes that is cheap to ask again and again: it finds nothing
 /// until a new process has announced itself.
 pub fn newcomers() -> Box<dyn Finder> {
@@ -343,9 +325,4 @@ pub fn change_each<'a>(
         }
     }
     partly
-}
-
-/// Removes what ended processes have left behind; returns a line for each thing removed.
-pub fn gc() -> Result<Vec<String>> {
-    live::gc()
 }

@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::OpenRegion;
+use super::tree::{Frame, Tree};
 use crate::snapshot::{Cell, Edge, Lane, Snapshot, Stats};
 
 /// Most frames of a path, below its thread.
@@ -28,9 +29,9 @@ const MIN_PART: u64 = 100;
 /// The paths of all threads.
 #[derive(Debug, Default)]
 pub struct Stacks {
-    nodes: Vec<Node>,
+    /// The paths alone.
+    tree: Tree,
     weights: Vec<Weight>,
-    known: HashMap<(Option<u32>, Frame), u32>,
 }
 
 /// A path with the time and calls of its last frame.
@@ -42,23 +43,6 @@ pub struct Weight {
     pub exclusive: u64,
     /// Calls that have ended.
     pub count: u64,
-}
-
-#[derive(Debug)]
-struct Node {
-    parent: Option<u32>,
-    frame: Frame,
-}
-
-/// One step of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Frame {
-    /// A thread, by its lane.
-    Thread(u32),
-    /// A point, by its id.
-    Point(u32),
-    /// Unknown callers.
-    Others,
 }
 
 /// The calls of one thread.
@@ -116,15 +100,7 @@ impl Stacks {
 
     /// The frames of a path, from the thread on.
     pub fn path(&self, weight: &Weight) -> Vec<Frame> {
-        let mut path = Vec::new();
-        let mut next = Some(weight.node);
-        while let Some(node) = next {
-            let node = &self.nodes[node as usize];
-            path.push(node.frame);
-            next = node.parent;
-        }
-        path.reverse();
-        path
+        self.tree.path(weight.node)
     }
 
     /// Adds the paths that end with the points of a thread.
@@ -173,15 +149,8 @@ impl Stacks {
 
     /// The node of a path on a thread.
     fn node_of(&mut self, lane: u32, frames: impl Iterator<Item = Frame>) -> u32 {
-        let root = self.node(None, Frame::Thread(lane));
-        frames.fold(root, |node, frame| self.node(Some(node), frame))
-    }
-
-    fn node(&mut self, parent: Option<u32>, frame: Frame) -> u32 {
-        *self.known.entry((parent, frame)).or_insert_with(|| {
-            self.nodes.push(Node { parent, frame });
-            (self.nodes.len() - 1) as u32
-        })
+        let root = self.tree.node_of(None, Frame::Thread(lane));
+        frames.fold(root, |node, frame| self.tree.node_of(Some(node), frame))
     }
 
     fn add(&mut self, weight: Weight) {

@@ -234,9 +234,7 @@ pub(super) fn buckets<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Bucket>
 
 /// `u128` as a decimal string.
 mod decimal {
-    use std::fmt;
-
-    use serde::de::{Deserializer, Error, Visitor};
+    use serde::de::{Deserialize, Deserializer, Error};
     use serde::ser::Serializer;
 
     pub(super) fn serialize<S: Serializer>(value: &u128, out: S) -> Result<S::Ok, S::Error> {
@@ -244,20 +242,8 @@ mod decimal {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<u128, D::Error> {
-        input.deserialize_str(Decimal)
-    }
-
-    struct Decimal;
-
-    impl Visitor<'_> for Decimal {
-        type Value = u128;
-
-        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-            out.write_str("a decimal number in a string")
-        }
-
-        fn visit_str<E: Error>(self, text: &str) -> Result<u128, E> {
-            text.parse().map_err(|_| E::custom("expected a decimal number in a string"))
-        }
+        // Digits need no escapes, so the text can be borrowed.
+        let text = <&str>::deserialize(input)?;
+        text.parse().map_err(|_| D::Error::custom("expected a decimal number in a string"))
     }
 }

@@ -14,7 +14,7 @@ use super::way::{Route, Way, at};
 use super::wire::{Answer, Ask, Unpacker};
 use crate::source::guard::{clean_discovery, clean_places};
 use crate::source::{
-    BadPlace, Candidate, Discovery, Finder, Looking, ProcessGroup, Refusal, Refused, Source,
+    BadPlace, Candidate, Discovery, Finder, Looking, ProcessGroup, Refusal, Source,
 };
 
 /// The time a first look for processes waits for each place.
@@ -196,7 +196,7 @@ fn bound(discovery: &mut Discovery) {
     if found > MAX_FOUND {
         let why =
             format!("expected at most {MAX_FOUND} processes, found {found}: the rest is left out");
-        discovery.refused.push(Refused { pid: None, why: Refusal::NoTarget(why) });
+        discovery.refuse(None, Refusal::NoTarget(why));
     }
 }
 
