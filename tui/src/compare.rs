@@ -228,16 +228,6 @@ pub struct Row {
 }
 
 impl Row {
-    #[cfg(test)]
-    pub(super) fn made_up(
-        before: Window,
-        since: Window,
-        superiority: Option<f64>,
-        verdict: Verdict,
-    ) -> Self {
-        Self { id: 1, name: "made up".into(), before, since, superiority, verdict, ago: 0 }
-    }
-
     /// The change of the load, in CPUs.
     pub fn load_change(&self) -> Option<f64> {
         match (self.before.load(), self.since.load()) {

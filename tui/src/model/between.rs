@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_window_of_a_window_is_what_the_figures_say() {
         let mut source = Synthetic::new();
-        let all: Vec<Snapshot> = (0..6).map(|_| source.poll().unwrap()).collect();
+        let all: Vec<Snapshot> = source.polls(6);
         let window = between(&all[2], all[5].clone()).unwrap();
         assert_eq!(window.elapsed_ticks, all[5].elapsed_ticks - all[2].elapsed_ticks);
         assert_eq!(window.process.started_unix_ns, all[2].taken_unix_ns);
@@ -146,9 +146,9 @@ mod tests {
     #[test]
     fn the_time_of_a_point_begins_with_the_window_or_at_the_reset() {
         let mut source = Synthetic::new();
-        let mut all: Vec<Snapshot> = (0..3).map(|_| source.poll().unwrap()).collect();
+        let mut all: Vec<Snapshot> = source.polls(3);
         source.act(Change::Reset(1)).unwrap();
-        all.extend((0..5).map(|_| source.poll().unwrap()));
+        all.extend(source.polls(5));
         // Reset at the third poll.
         for (from, to, seconds) in [(0, 7, 5.0), (2, 7, 5.0), (4, 7, 3.0), (0, 1, 1.0)] {
             let window = between(&all[from], all[to].clone()).unwrap();

@@ -249,8 +249,7 @@ mod tests {
 
     use super::*;
     use crate::model::Model;
-    use crate::snapshot::{Cell, Stats};
-    use crate::source::synthetic::Synthetic;
+    use crate::source::synthetic::{Synthetic, cell, edge};
 
     /// A thread in point 1, which calls point 2, which calls point 3. All figures are ticks.
     #[derive(Clone, Copy)]
@@ -284,12 +283,9 @@ mod tests {
         snapshot.lanes.truncate(1);
         let points =
             [(1, program.one, None), (2, program.two, Some(1)), (3, program.three, Some(2))];
-        for (point, [count, exclusive, inclusive], caller) in points {
-            if count > 0 {
-                let stats = Stats { count, exclusive, inclusive, ..Stats::default() };
-                snapshot.cells.push(Arc::new(Cell { point, stats, ..Cell::default() }));
-                snapshot.edges.push(Edge { point, caller, lane: 0, count, exclusive, inclusive });
-            }
+        for (point, sums, caller) in points.into_iter().filter(|(_, sums, _)| sums[0] > 0) {
+            snapshot.cells.push(cell(point, 0, sums));
+            snapshot.edges.push(edge(point, caller, 0, sums));
         }
         snapshot.points[2].resets = program.resets;
         let open = [(1, program.open), (2, program.inner)].into_iter();
@@ -344,11 +340,7 @@ mod tests {
         let program = Program { open: Some((100, 500)), two: [2, 40, 60], ..NOTHING };
         let recursive = |program: Program| {
             let mut snapshot = snapshot(program);
-            let count = 6;
-            let caller = Some(2);
-            let nested =
-                Edge { point: 2, caller, count, exclusive: 90, inclusive: 90, ..Edge::default() };
-            snapshot.edges.push(nested);
+            snapshot.edges.push(edge(2, Some(2), 0, [6, 90, 90]));
             snapshot.edges.sort_unstable_by_key(Edge::key);
             let cell = Arc::make_mut(&mut snapshot.cells[0]);
             (cell.stats.count, cell.stats.inclusive) = (8, 150);
@@ -392,7 +384,7 @@ mod tests {
             s.lanes[0].open.push(open);
         };
         assert_eq!(with(&again), [None, None], "recursion");
-        let called = Edge { point: 1, caller: Some(2), count: 1, ..Edge::default() };
+        let called = edge(1, Some(2), 0, [1, 0, 0]);
         assert_eq!(with(&|s| s.edges.insert(0, called)), [None], "it was inside its callee");
         let ended = |s: &mut Snapshot| s.process.state = ProcessState::Crashed;
         assert_eq!(with(&ended), [], "nothing is open there any more");

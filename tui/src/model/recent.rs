@@ -117,20 +117,15 @@ impl Moment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{Edge, Stats};
-    use crate::source::synthetic::Synthetic;
+    use crate::source::synthetic::{Synthetic, cell, edge};
 
     /// A model of a process of this age, with this number of calls of point 1.
     fn model_at(seconds: f64, calls: u64) -> Model {
         let mut snapshot = Synthetic::new().snapshot_mut().clone();
         snapshot.elapsed_ticks = (seconds * snapshot.clock.ticks_per_second) as u64;
-        let stats =
-            Stats { count: calls, exclusive: 7 * calls, inclusive: 7 * calls, ..Stats::default() };
-        snapshot.cells = vec![Arc::new(Cell { point: 1, stats, ..Cell::default() })];
-        let exclusive = 7 * calls;
-        let edge =
-            Edge { point: 1, count: calls, exclusive, inclusive: exclusive, ..Edge::default() };
-        snapshot.edges = vec![edge];
+        let sums = [calls, 7 * calls, 7 * calls];
+        snapshot.cells = vec![cell(1, 0, sums)];
+        snapshot.edges = vec![edge(1, None, 0, sums)];
         let mut model = Model::default();
         model.fold(snapshot);
         model

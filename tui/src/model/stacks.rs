@@ -285,34 +285,22 @@ pub(crate) fn share_out(number: u64, weights: &[u64]) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::synthetic::Synthetic;
+    use crate::source::synthetic::{Synthetic, cell, edge};
 
     #[test]
     fn calls_are_shared_out_as_their_time_is() {
         // 3 is called by 1 and 2 for 30 and 10 ticks, and calls 4 twenty times for nothing.
-        let edge = |point, caller, [count, exclusive, inclusive]: [u64; 3]| Edge {
-            point,
-            caller,
-            count,
-            exclusive,
-            inclusive,
-            ..Edge::default()
-        };
         let mut snapshot = Synthetic::new().snapshot_mut().clone();
         snapshot.lanes.iter_mut().for_each(|lane| lane.open.clear());
         snapshot.edges = vec![
-            edge(1, None, [1, 5, 35]),
-            edge(2, None, [1, 5, 15]),
-            edge(3, Some(1), [2, 30, 30]),
-            edge(3, Some(2), [2, 10, 10]),
-            edge(4, Some(3), [20, 0, 0]),
+            edge(1, None, 0, [1, 5, 35]),
+            edge(2, None, 0, [1, 5, 15]),
+            edge(3, Some(1), 0, [2, 30, 30]),
+            edge(3, Some(2), 0, [2, 10, 10]),
+            edge(4, Some(3), 0, [20, 0, 0]),
         ];
-        let cell = |(point, count, exclusive, inclusive)| {
-            let stats = Stats { count, exclusive, inclusive, ..Stats::default() };
-            Arc::new(Cell { point, stats, ..Cell::default() })
-        };
-        let cells = [(1, 1, 5, 35), (2, 1, 5, 15), (3, 4, 40, 40), (4, 20, 0, 0)];
-        snapshot.cells = cells.into_iter().map(cell).collect();
+        let cells = [(1, [1, 5, 35]), (2, [1, 5, 15]), (3, [4, 40, 40]), (4, [20, 0, 0])];
+        snapshot.cells = cells.map(|(point, sums)| cell(point, 0, sums)).into();
         let stacks = Stacks::of(&snapshot, &[], |_| true);
         let mut told: Vec<_> = stacks
             .weights()

@@ -127,7 +127,7 @@ fn spans_of_the_clock_have_a_load_that_counts_for_no_cpu() {
 #[test]
 fn load_is_smoothed_by_the_time_that_really_passed() {
     let (mut source, mut model) = (Synthetic::new(), Model::new(4.0));
-    let mut snapshots: Vec<_> = (0..4).map(|_| source.poll().unwrap()).collect();
+    let mut snapshots: Vec<_> = source.polls(4);
     // The third poll came late.
     snapshots.remove(2);
     let exclusive = |s: &Snapshot| s.cells_of(3).iter().sum::<Stats>().exclusive as f64;
@@ -174,7 +174,7 @@ fn a_reset_of_unknown_time_leaves_a_gap_and_no_nonsense() {
 #[test]
 fn rates_and_loads_are_since_the_reset() {
     let mut source = Synthetic::new();
-    let mut snapshots: Vec<_> = (0..2).map(|_| source.poll().unwrap()).collect();
+    let mut snapshots: Vec<_> = source.polls(2);
     source.act(Change::Reset(1)).unwrap();
     snapshots.push(source.poll().unwrap());
     let quarter = TICKS_PER_SECOND / 4;

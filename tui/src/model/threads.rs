@@ -321,7 +321,7 @@ mod tests {
     use super::*;
     use crate::model::Model;
     use crate::source::Source;
-    use crate::source::synthetic::Synthetic;
+    use crate::source::synthetic::{Synthetic, cell};
 
     /// Two snapshots a thousand ticks apart; one thread, whose points 1 and 2 have
     /// added so many exclusive ticks.
@@ -332,11 +332,8 @@ mod tests {
             let mut snapshot = snapshot.clone();
             snapshot.elapsed_ticks = elapsed;
             snapshot.lanes[0].switches = elapsed / 100;
-            let cell = |(place, exclusive): (usize, u64)| {
-                let stats = Stats { count: 1, exclusive, ..Stats::default() };
-                Arc::new(Cell { point: place as u32 + 1, lane: 0, stats, ..Cell::default() })
-            };
-            snapshot.cells = exclusive.into_iter().enumerate().map(cell).collect();
+            let [one, two] = exclusive;
+            snapshot.cells = vec![cell(1, 0, [1, one, 0]), cell(2, 0, [1, two, 0])];
             snapshot
         };
         (with(first, 1000), with(second, 2000))

@@ -219,7 +219,7 @@ mod tests {
 
     fn polls(n: usize) -> (Synthetic, Vec<Snapshot>) {
         let mut source = Synthetic::new();
-        let snapshots = (0..n).map(|_| source.poll().unwrap()).collect();
+        let snapshots = source.polls(n);
         (source, snapshots)
     }
 
@@ -257,7 +257,7 @@ mod tests {
     fn a_window_with_a_reset_begins_there() {
         let (mut source, mut s) = polls(3);
         source.act(Change::Reset(1)).unwrap();
-        s.extend((0..4).map(|_| source.poll().unwrap()));
+        s.extend(source.polls(4));
         let count = |s: &Snapshot| -> u64 {
             s.cells.iter().filter(|cell| cell.point == 1).map(|cell| cell.stats.count).sum()
         };

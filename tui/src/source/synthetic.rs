@@ -9,6 +9,8 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 
 use super::{Change, Source};
+#[cfg(test)]
+use crate::snapshot::Stats;
 use crate::snapshot::{
     Bucket, Cell, Clock, Edge, FORMAT, Lane, Point, PointState, Process, ProcessState, Snapshot,
     VERSION,
@@ -98,6 +100,11 @@ impl Synthetic {
         }
     }
 
+    /// The snapshots of the next polls.
+    pub fn polls(&mut self, number: usize) -> Vec<Snapshot> {
+        (0..number).filter_map(|_| self.poll().ok()).collect()
+    }
+
     /// What the next poll will start from, to make it unusual.
     pub fn snapshot_mut(&mut self) -> &mut Snapshot {
         &mut self.snapshot
@@ -185,6 +192,20 @@ impl Synthetic {
             None => bail!("there is no point {id}"),
         }
     }
+}
+
+/// A cell with these counts, exclusive and inclusive ticks.
+#[cfg(test)]
+pub(crate) fn cell(point: u32, lane: u32, [count, exclusive, inclusive]: [u64; 3]) -> Arc<Cell> {
+    let stats = Stats { count, exclusive, inclusive, ..Stats::default() };
+    Arc::new(Cell { point, lane, stats, ..Cell::default() })
+}
+
+/// An edge with these counts, exclusive and inclusive ticks.
+#[cfg(test)]
+pub(crate) fn edge(point: u32, caller: Option<u32>, lane: u32, sums: [u64; 3]) -> Edge {
+    let [count, exclusive, inclusive] = sums;
+    Edge { point, caller, lane, count, exclusive, inclusive }
 }
 
 /// The empty bucket of a value, as a segment has it: 32 buckets an octave of

@@ -6,7 +6,6 @@
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, MouseButton, MouseEventKind};
@@ -22,9 +21,7 @@ use crate::app::tests::{Desk, Stage, candidate, desk};
 use crate::common::Target;
 use crate::common::keys;
 use crate::common::{Action, Options, Prompt, Screen};
-use crate::snapshot::{
-    Cell, ClockKind, Edge, Loss, Open, PointState, ProcessState, Snapshot, Stats, Usage,
-};
+use crate::snapshot::{ClockKind, Edge, Loss, Open, PointState, ProcessState, Snapshot, Usage};
 use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
 use crate::source::{BadPlace, Source};
 use crate::units::Unit;

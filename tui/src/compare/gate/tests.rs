@@ -132,7 +132,7 @@ fn where_more_runs_would_tell_it_says_so() {
 #[test]
 fn snapshots_of_one_process_are_one_run() {
     let mut source = Synthetic::new();
-    let snapshots: Vec<_> = (0..6).map(|_| source.poll().unwrap()).collect();
+    let snapshots: Vec<_> = source.polls(6);
     let whole = Run::all(vec![snapshots[5].clone()]);
     let cut = Run::all(snapshots.into_iter().rev().collect());
     assert_eq!((cut.len(), cut[0].steps.len()), (1, 6));

@@ -1,6 +1,7 @@
 //! A point in full.
 
 use super::*;
+use crate::source::synthetic::{cell, edge};
 
 #[test]
 fn a_point_in_full() {
@@ -82,23 +83,12 @@ fn callers_and_callees() {
         let mut process = desk.process.0.borrow_mut();
         let mut snapshot = process.snapshot_mut().clone();
         // So much of a million, by io.parse, by nobody, and in no edge.
-        let stats =
-            Stats { count: 100, exclusive: 1_000_000, inclusive: 2_000_000, ..Stats::default() };
-        let cell = |point| Arc::new(Cell { point, stats: stats.clone(), ..Cell::default() });
-        snapshot.cells = vec![cell(1), cell(2), cell(3)];
-        let edge = |point, caller, lane, count, exclusive, inclusive| Edge {
-            point,
-            caller,
-            lane,
-            count,
-            exclusive,
-            inclusive,
-        };
+        snapshot.cells = [1, 2, 3].map(|point| cell(point, 0, [100, 1_000_000, 2_000_000])).into();
         snapshot.edges = vec![
-            edge(2, None, 0, 10, 200_000, 500_000),
-            edge(2, Some(1), 0, 30, 300_000, 400_000),
-            edge(2, Some(1), 1, 20, 200_000, 600_000),
-            edge(3, Some(2), 1, 100, 1_000_000, 1_000_000),
+            edge(2, None, 0, [10, 200_000, 500_000]),
+            edge(2, Some(1), 0, [30, 300_000, 400_000]),
+            edge(2, Some(1), 1, [20, 200_000, 600_000]),
+            edge(3, Some(2), 1, [100, 1_000_000, 1_000_000]),
         ];
         // It has ended, so that nothing is added.
         snapshot.process.state = ProcessState::Exited;
