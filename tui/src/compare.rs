@@ -230,10 +230,7 @@ pub struct Row {
 impl Row {
     /// The change of the load, in CPUs.
     pub fn load_change(&self) -> Option<f64> {
-        match (self.before.load(), self.since.load()) {
-            (Some(before), Some(since)) => Some(since - before),
-            _ => None,
-        }
+        Some(self.since.load()? - self.before.load()?)
     }
 
     /// The relative change of the mean.

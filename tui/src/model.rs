@@ -22,12 +22,13 @@ pub mod cost;
 mod figures;
 pub mod histogram;
 mod history;
+mod interval;
 mod lifetime;
 pub mod log;
 pub mod lost;
 mod open;
 mod point_warning;
-mod recent;
+pub mod recent;
 mod row;
 mod stacks;
 pub mod threads;
@@ -36,7 +37,6 @@ pub mod tree;
 mod window;
 mod window_history;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use between::between;
@@ -48,7 +48,6 @@ pub use lifetime::Lifetime;
 pub(crate) use open::open_regions;
 pub use open::{OpenNow, OpenRegion};
 pub use point_warning::PointWarning;
-pub use recent::{Recent, RecentWindow};
 pub(crate) use row::Row;
 pub(crate) use stacks::share_out;
 pub use stacks::{Stacks, Weight};
@@ -57,6 +56,7 @@ pub use window::{Length, Window};
 pub use window_history::{HistogramWindow, WindowHistory, WindowStats};
 
 use crate::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
+use interval::{Interval, of_place, own_intervals, seconds};
 
 /// Time constant of the smoothed load unless told otherwise, seconds.
 pub const TAU_SECONDS: f64 = 5.0;
@@ -368,13 +368,6 @@ impl Model {
     }
 }
 
-/// For each of several processes, the ticks between its figures in two snapshots, where known.
-fn own_intervals(before: &Snapshot, now: &Snapshot) -> Vec<Option<u64>> {
-    let then: HashMap<&str, u64> = before.aged().collect();
-    let own = |(id, age): (&str, u64)| age.checked_sub(*then.get(id)?);
-    now.aged().map(own).collect()
-}
-
 /// Whether a point was reset between two snapshots.
 fn was_reset(before: &Snapshot, now: &Snapshot) -> bool {
     let mut old = before.points.iter().peekable();
@@ -383,36 +376,6 @@ fn was_reset(before: &Snapshot, now: &Snapshot) -> bool {
         let same = old.next_if(|old| old.id == point.id);
         same.is_some_and(|same| same.resets != point.resets)
     })
-}
-
-/// What one of several processes has of such a list.
-fn of_place(own: &[Option<u64>], process: Option<u32>) -> Option<u64> {
-    *own.get(process? as usize)?
-}
-
-/// The time between two snapshots.
-#[derive(Clone, Copy)]
-struct Interval {
-    ticks: u64,
-    seconds: f64,
-    /// Weight of its loads in the smoothed ones.
-    weight: f64,
-}
-
-impl Interval {
-    fn of(ticks: u64, snapshot: &Snapshot, tau_seconds: f64) -> Self {
-        let seconds = seconds(snapshot, ticks);
-        Self { ticks, seconds, weight: (seconds / tau_seconds).clamp(0.0, 1.0) }
-    }
-}
-
-/// A load smoothed with the one before, if there is one.
-fn smoothed(before: Option<f64>, now: f64, weight: f64) -> f64 {
-    before.map_or(now, |before| before + weight * (now - before))
-}
-
-fn seconds(snapshot: &Snapshot, ticks: u64) -> f64 {
-    ticks as f64 / snapshot.clock.ticks_per_second
 }
 
 #[cfg(test)]

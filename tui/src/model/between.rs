@@ -10,11 +10,11 @@
 //! the reset. Extremes are exact where they exceed the earlier ones, else known to a bucket's
 //! width.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::histogram;
-use crate::snapshot::{Cell, Edge, Snapshot, Stats};
+use crate::snapshot::{Cell, Edge, Point, Snapshot, Stats};
 
 /// The window, or none where `to` is of another process, or not later.
 pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
@@ -22,16 +22,12 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
     if !is_same || from.elapsed_ticks >= to.elapsed_ticks {
         return None;
     }
-    let resets: HashMap<u32, u32> = from.points.iter().map(|p| (p.id, p.resets)).collect();
-    let was_reset: HashMap<u32, bool> = to
-        .points
-        .iter()
-        .map(|point| (point.id, resets.get(&point.id).is_some_and(|then| *then != point.resets)))
-        .collect();
+    let was_reset =
+        |point: &&Point| from.point(point.id).is_some_and(|it| it.resets != point.resets);
+    let reset: HashSet<u32> = to.points.iter().filter(was_reset).map(|point| point.id).collect();
     let before: HashMap<_, _> = from.cells.iter().map(|cell| (cell.key(), cell)).collect();
     let cells = to.cells.iter().filter_map(|cell| {
-        let kept = was_reset.get(&cell.point).copied().unwrap_or(false);
-        match before.get(&cell.key()).filter(|_| !kept) {
+        match before.get(&cell.key()).filter(|_| !reset.contains(&cell.point)) {
             Some(before) => since(before, cell).map(Arc::new),
             None => Some(Arc::clone(cell)),
         }
@@ -39,17 +35,15 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
     to.cells = cells.collect();
     let edges: HashMap<_, &Edge> = from.edges.iter().map(|edge| (edge.key(), edge)).collect();
     to.edges.retain_mut(|edge| {
-        let kept = was_reset.get(&edge.point).copied().unwrap_or(false);
-        if let Some(before) = edges.get(&edge.key()).filter(|_| !kept) {
+        if let Some(before) = edges.get(&edge.key()).filter(|_| !reset.contains(&edge.point)) {
             edge.count = edge.count.saturating_sub(before.count);
             edge.exclusive = edge.exclusive.saturating_sub(before.exclusive);
             edge.inclusive = edge.inclusive.saturating_sub(before.inclusive);
         }
         edge.count > 0
     });
-    let lanes: HashMap<u32, _> = from.lanes.iter().map(|lane| (lane.id, lane)).collect();
     for lane in &mut to.lanes {
-        if let Some(before) = lanes.get(&lane.id) {
+        if let Some(before) = from.lane(lane.id) {
             lane.records_written = lane.records_written.saturating_sub(before.records_written);
             lane.switches = lane.switches.saturating_sub(before.switches);
         }
@@ -60,9 +54,9 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
     // In a sum, the earlier part of a process that has joined is unknown.
     let joined = to.process.members.iter().any(|member| !from.knows(member));
     for point in &mut to.points {
-        let is_whole = was_reset.get(&point.id).copied().unwrap_or(false);
+        let is_whole = reset.contains(&point.id);
         point.since_ticks = match point.begin_ticks() {
-            _ if !is_whole && resets.contains_key(&point.id) => Some(0),
+            _ if !is_whole && from.point(point.id).is_some() => Some(0),
             Some(_) if is_whole && joined && point.process.is_none() => None,
             begin => begin.map(|begin| begin.saturating_sub(from.elapsed_ticks)),
         }

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Interval, smoothed};
+use super::interval::{Interval, smoothed};
 use crate::snapshot::{ProcessState, Snapshot};
 
 /// Polls whose greatest load is remembered.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Figures;
+use super::figures::Figures;
 use crate::snapshot::Edge;
 
 /// The callers and callees of a point.

@@ -219,6 +219,11 @@ pub fn log_bars(buckets: &[Bucket], rows: usize) -> Vec<Bar> {
         bar.count = bar.count.saturating_add(bucket.count);
     }
     bars[0].low = bars[0].low.min(shortest.low.max(1) as f64);
+    cumulated(bars)
+}
+
+/// Gives bars their cumulative shares.
+fn cumulated(mut bars: Vec<Bar>) -> Vec<Bar> {
     let all: f64 = bars.iter().map(|bar| bar.count as f64).sum();
     let mut so_far = 0.0;
     for bar in &mut bars {
@@ -250,13 +255,7 @@ pub fn bulk_bars(buckets: &[Bucket], rows: usize) -> Vec<Bar> {
     }
     let one = |end: &[Bucket]| log_bars(end, 1).into_iter();
     let middle = log_bars(&buckets[first..behind], rows - ends);
-    let mut bars: Vec<Bar> = one(below).chain(middle).chain(one(beyond)).collect();
-    let mut so_far = 0.0;
-    for bar in &mut bars {
-        so_far += bar.count as f64;
-        bar.cumulative = so_far / all;
-    }
-    bars
+    cumulated(one(below).chain(middle).chain(one(beyond)).collect())
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub use member_events::MemberEvent;
 
 use crate::headline::{self, clock_word};
 use crate::snapshot::{ClockKind, Point, PointState, ProcessState, Snapshot};
+use crate::text::first_names;
 use crate::units;
 
 /// How many entries are kept.
@@ -23,8 +24,6 @@ const SAME_NS: u64 = 60_000_000_000;
 const RATE_CHANGE: f64 = 0.001;
 /// Repetitions are looked for among so many of the newest entries.
 const SAME_AMONG: usize = 8;
-/// Names that are listed when several points are new at once.
-const NAMES: usize = 4;
 
 /// Something that was noticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,20 +198,16 @@ impl Log {
                 Some(old) => self.compare_point(unix_ns, old, snapshot, point),
                 // Points of a process that has just joined are no news.
                 None if snapshot.member(point.process).is_some_and(|it| !known.knows(it)) => {}
-                None => new.push(point),
+                None => new.push(name_of(snapshot, point)),
             }
         }
-        if let [first, ..] = new[..] {
-            let names: Vec<_> =
-                new.iter().take(NAMES).map(|point| name_of(snapshot, point)).collect();
-            let more = if new.len() > NAMES { ", ..." } else { "" };
-            self.note(
-                unix_ns,
-                match new.len() {
-                    1 => format!("a new point: {}", name_of(snapshot, first)),
-                    n => format!("{n} new points: {}{more}", names.join(", ")),
-                },
-            );
+        match &new[..] {
+            [] => {}
+            [one] => self.note(unix_ns, format!("a new point: {one}")),
+            several => {
+                let names = first_names(several);
+                self.note(unix_ns, format!("{} new points: {names}", several.len()));
+            }
         }
         for (kind, count) in snapshot.losses.lasting() {
             let before = known.losses[kind];

@@ -1,6 +1,6 @@
 //! Reasons to read a point's figures with care.
 
-use super::Figures;
+use super::figures::Figures;
 use crate::snapshot::PointState;
 
 /// Something about a point that its figures do not show.

@@ -6,8 +6,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::open::grown;
-use super::{Model, OpenRegion, between};
+use super::Model;
+use super::between::between;
+use super::open::{OpenRegion, grown};
 use crate::snapshot::{Cell, Snapshot};
 
 /// Seconds between two moments that are kept.

@@ -17,7 +17,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::OpenRegion;
+use super::open::OpenRegion;
 use super::tree::{Frame, Tree};
 use crate::snapshot::{Cell, Edge, Lane, Snapshot, Stats};
 

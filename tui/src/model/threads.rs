@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use crate::snapshot::{Cell, Lane, LaneKind, Point, Process, ProcessState, Snapshot, Stats};
 
-use super::{Interval, Length, OpenRegion, of_place, smoothed};
+use super::interval::{Interval, of_place, seconds, smoothed};
+use super::open::OpenRegion;
+use super::window::Length;
 
 /// A point becomes the top one when it has this many times as much, so that two nearly equal points
 /// do not change places at every poll.
@@ -87,11 +89,10 @@ pub(super) fn life(snapshot: &Snapshot, open: &[OpenRegion], seconds: f64) -> Ve
             grown[place].add_open(region.point, own as f64, None);
         }
     }
-    let has_threads = snapshot.has_threads();
+    if !snapshot.has_threads() {
+        return threads;
+    }
     for (thread, grown) in threads.iter_mut().zip(grown) {
-        if !has_threads {
-            continue;
-        }
         thread.load = (ticks > 0).then(|| grown.exclusive as f64 / ticks as f64);
         thread.switch_rate = (ticks > 0).then(|| thread.lane.switches as f64 / seconds);
         thread.top = top(&grown, None);
@@ -125,7 +126,7 @@ pub(super) fn interval(
             }
             (own, _) => own.filter(|own| *own > 0).unwrap_or(ticks),
         };
-        let seconds = super::seconds(snapshot, ticks);
+        let seconds = seconds(snapshot, ticks);
         let now = grown.exclusive as f64 / ticks as f64;
         // The load of an ended thread does not fade out.
         let is_at_rest = thread.lane.kind == LaneKind::Ended && grown.exclusive == 0;

@@ -145,12 +145,10 @@ impl Window {
         Self {
             count: self.count.saturating_add(other.count),
             exclusive: self.exclusive + other.exclusive,
-            length: self.length.zip(other.length).map(|(one, other)| {
-                match other.ticks > one.ticks {
-                    true => other,
-                    false => one,
-                }
-            }),
+            length: self
+                .length
+                .zip(other.length)
+                .map(|(one, other)| if other.ticks > one.ticks { other } else { one }),
             spread,
         }
     }

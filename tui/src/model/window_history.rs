@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::Figures;
+use super::figures::Figures;
 use super::histogram;
 use crate::snapshot::{Bucket, Stats};
 

@@ -29,8 +29,9 @@ use crate::common::{Level, Target};
 use crate::compare::Baseline;
 use crate::filter::Filter;
 use crate::grid::{Chosen, Grid, Scroll};
+use crate::model::recent::Recent;
 use crate::model::tree::{Direction, Row, Samples, Tree};
-use crate::model::{Figures, Frame, Model, OpenRegion, Recent, Stacks};
+use crate::model::{Figures, Frame, Model, OpenRegion, Stacks};
 use crate::snapshot::Snapshot;
 use crate::styles::Styles;
 

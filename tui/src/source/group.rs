@@ -35,6 +35,7 @@ use crate::snapshot::{
     Process, ProcessState, Snapshot, Summed, Usage, VERSION,
 };
 use crate::summing::{Sight, Summing};
+use crate::text::first_names;
 
 /// How long the rows of a process that ended in order stay.
 const STAYS: Duration = Duration::from_secs(60);
@@ -42,8 +43,6 @@ const STAYS: Duration = Duration::from_secs(60);
 const SAME_RATE: f64 = 0.01;
 /// Id of the lane that stands for all threads of a late place, which has sent sums.
 const OF_ALL: u32 = u32::MAX;
-/// Processes that a message names, of those that did not follow a change.
-const NAMES: usize = 4;
 const ENDED: &str = "the process has ended; nothing can be changed in it";
 /// Processes that died and whose rows stay.
 const DEAD: usize = 3;
@@ -159,8 +158,10 @@ impl Files {
         Ok(())
     }
 
-    pub(super) fn ids(&self) -> Vec<String> {
-        self.0.iter().map(|(candidate, _)| candidate.segment_id.clone()).collect()
+    /// All of them as one; with `sum`, points of one name become one.
+    pub(super) fn together(self, sum: bool) -> Result<Group> {
+        let ids = self.0.iter().map(|(candidate, _)| candidate.segment_id.clone()).collect();
+        Group::new(ProcessGroup { members: Selector::Segments(ids), sum }, Box::new(self))
     }
 }
 
@@ -657,16 +658,13 @@ impl Source for Group {
             }
         }
         let (failed, all) = (refused.len(), done + refused.len());
-        let more = if failed > NAMES { ", ..." } else { "" };
-        let names: Vec<String> = refused.iter().take(NAMES).map(|(name, _)| name.clone()).collect();
+        let names: Vec<String> = refused.iter().map(|(name, _)| name.clone()).collect();
         match (done, refused.into_iter().next()) {
             (0, Some((_, error))) => Err(error),
-            (_, Some((_, error))) => {
-                let names = names.join(", ");
-                bail!(Refusal::Partly(format!(
-                    "{failed} of {all} processes did not follow ({names}{more}): {error:#}"
-                )))
-            }
+            (_, Some((_, error))) => bail!(Refusal::Partly(format!(
+                "{failed} of {all} processes did not follow ({}): {error:#}",
+                first_names(&names)
+            ))),
             (0, None) if is_over => bail!(ENDED),
             (0, None) => bail!("no process has that point"),
             (_, None) => Ok(()),

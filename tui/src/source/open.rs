@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::{FileSource, ProcessGroup, Selector, Source, file, group};
+use super::{FileSource, Source, file, group};
 use crate::files::input::Input;
 use crate::files::json::unreadable;
 use crate::files::recording::{MAGIC, Moment, Recording};
@@ -67,8 +67,7 @@ pub fn open_group(
         source.add_records(&mut snapshot);
         files.add(path, snapshot)?;
     }
-    let group = ProcessGroup { members: Selector::Segments(files.ids()), sum };
-    let mut group = group::Group::new(group, Box::new(files))?;
+    let mut group = files.together(sum)?;
     let mut snapshot = group.poll()?;
     group.add_records(&mut snapshot);
     Ok(Box::new(FileSource::of(snapshot)))
@@ -84,8 +83,7 @@ pub fn read_sum(paths: &[PathBuf], span: &Span) -> Result<Snapshot> {
     for path in paths {
         files.add(path, read(path, span, false)?)?;
     }
-    let group = ProcessGroup { members: Selector::Segments(files.ids()), sum: true };
-    group::Group::new(group, Box::new(files))?.poll()
+    files.together(true)?.poll()
 }
 
 /// A part of a file's time: a recording has many moments, a snapshot just one.

@@ -94,15 +94,14 @@ impl<T, K> Changes<T, K> {
 impl Delta {
     /// The differences of `now` from `key`, without the records.
     pub(super) fn between(key: &Snapshot, now: &Snapshot) -> Self {
-        let other = |differs: bool| differs.then_some(());
         let (cells, grown) = changed_cells(key, &now.cells);
         Self {
             taken_unix_ns: now.taken_unix_ns,
             elapsed_ticks: now.elapsed_ticks,
-            process: other(key.process != now.process).map(|()| now.process.clone()),
+            process: (key.process != now.process).then(|| now.process.clone()),
             ages: now.ages.clone(),
-            clock: other(key.clock != now.clock).map(|()| now.clock.clone()),
-            losses: other(key.losses != now.losses).map(|()| now.losses.clone()),
+            clock: (key.clock != now.clock).then(|| now.clock.clone()),
+            losses: (key.losses != now.losses).then(|| now.losses.clone()),
             points: Changes::between(&key.points, &now.points, |point| point.id, Point::eq),
             lanes: Changes::between(&key.lanes, &now.lanes, |lane| lane.id, Lane::eq),
             cells,

@@ -13,8 +13,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use pfp_shm_layout::atomic_file::check_replaceable;
 
-use super::Recording;
 use super::format::{Encoder, FileHeader};
+use super::reader::Recording;
 use crate::files::input;
 use crate::files::json::Existing;
 use crate::snapshot::{Drained, ProcessState, Snapshot};

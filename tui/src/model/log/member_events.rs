@@ -1,9 +1,7 @@
 //! Events of several processes: which came, which ended and how, whose rows have gone.
 
 use crate::snapshot::{Process, ProcessState, Snapshot};
-
-/// Processes that are named in one entry.
-const NAMES: usize = 4;
+use crate::text::first_names;
 
 /// Processes that came or went between two snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,9 +32,7 @@ pub(super) fn of(known: &[Process], snapshot: &Snapshot) -> Vec<MemberEvent> {
             [] => return None,
             [one] => format!("{one} {}", what[0]),
             several => {
-                let more = if several.len() > NAMES { ", ..." } else { "" };
-                let first = several[..several.len().min(NAMES)].join(", ");
-                format!("{} processes {}: {first}{more}", several.len(), what[1])
+                format!("{} processes {}: {}", several.len(), what[1], first_names(several))
             }
         };
         Some(MemberEvent { text, is_problem })
