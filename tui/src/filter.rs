@@ -320,8 +320,7 @@ impl Term {
         let pattern = &self.test;
         match self.of {
             Field::Host => {
-                let place = process.name.rsplit_once('@').map(|(_, place)| place);
-                pattern.finds(&process.host) || place.is_some_and(|place| pattern.finds(place))
+                pattern.finds(&process.host) || process.place().is_some_and(|it| pattern.finds(it))
             }
             _ => pattern.finds(&process.name),
         }

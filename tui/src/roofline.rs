@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 pub use measure::measure;
 
-use crate::files::atomic_file::{self, Overwrite, WriteError};
+use crate::files::atomic_file::{self, Existing};
 use crate::variables;
 
 /// What a machine can do at most.
@@ -97,12 +97,7 @@ impl Ceilings {
             std::fs::create_dir_all(folder)?;
         }
         let text = serde_json::to_vec_pretty(self)?;
-        atomic_file::write(path, Overwrite::Yes, |out| out.write_all(&text)).map_err(|error| {
-            match error {
-                WriteError::Exists => io::ErrorKind::AlreadyExists.into(),
-                WriteError::Io(error) => error,
-            }
-        })
+        atomic_file::write(path, Existing::Replace, |out| out.write_all(&text))
     }
 
     /// Whether all of it can be drawn.

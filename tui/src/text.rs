@@ -151,6 +151,13 @@ pub fn cut(text: &str, columns: usize, ellipsis: char) -> String {
     cut
 }
 
+/// The first of several names: `a, b, c, d, ...`.
+pub(crate) fn first_names(names: &[String]) -> String {
+    const MOST: usize = 4;
+    let more = if names.len() > MOST { ", ..." } else { "" };
+    names[..names.len().min(MOST)].join(", ") + more
+}
+
 /// The text in lines of at most so many columns, broken between words.
 pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
     wrapped_behind("", "", text, columns)

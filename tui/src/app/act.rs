@@ -1,12 +1,13 @@
 //! Carries out actions: first on an overlay, then on the screen, then what they mean everywhere.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::App;
 use crate::common::{Action, Errand, Level, Overlay, Prompt, Screen, Status, default_file_name};
 use crate::compare::Baseline;
-use crate::files::json::{self, Overwrite, WriteError};
+use crate::files::json::{self, Existing};
 use crate::files::zstd_file;
 use crate::filter::Filter;
 use crate::grid::Scroll;
@@ -182,7 +183,7 @@ impl App {
             // A busy ring may have overwritten the records of the figures' own moment.
             Status::Live => match session.poll() {
                 Ok(mut snapshot) => {
-                    session.add_records(&mut snapshot);
+                    session.source.add_records(&mut snapshot);
                     self.take_records(&snapshot);
                 }
                 Err(error) => self.common.notify(Level::Error, now, format!("{error:#}")),
@@ -332,7 +333,7 @@ impl App {
         );
     }
 
-    pub(super) fn write(&mut self, prompt: Prompt, overwrite: Overwrite, now: Instant) {
+    pub(super) fn write(&mut self, prompt: Prompt, overwrite: Existing, now: Instant) {
         let is_whole = self.complete(now);
         let (Some(snapshot), Some(session)) =
             (self.common.model.snapshot(), &mut self.common.session)
@@ -356,7 +357,7 @@ impl App {
         }
         let shown = crate::text::clean(&prompt.text()).into_owned();
         let written = if is_raw(&path) {
-            session.save_raw(&path, overwrite)
+            session.source.save_raw(&path, overwrite)
         } else {
             json::write(&snapshot, &path, overwrite)
         };
@@ -365,9 +366,11 @@ impl App {
                 self.common.log.note(self.common.unix_ns(now), format!("wrote {shown}"));
                 self.common.notify(Level::Info, now, format!("wrote {shown}"));
             }
-            Err(WriteError::Exists) => self.overlay = Some(Overlay::Replace(prompt)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.overlay = Some(Overlay::Replace(prompt));
+            }
             // The text stays so that the user can correct it.
-            Err(WriteError::Io(error)) => {
+            Err(error) => {
                 self.overlay = refused(format!("not written: {error}"));
                 self.common
                     .log

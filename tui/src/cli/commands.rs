@@ -15,7 +15,7 @@ use super::{
 use crate::export::list;
 use crate::files::json;
 use crate::interrupt::Interrupt;
-use crate::source::{self, EveryProcess, Machine, Refusal};
+use crate::source::{self, Machine, Refusal};
 use crate::text::{clean, warn};
 
 /// Exit status of all other failures.
@@ -69,7 +69,7 @@ fn agent(enter: Option<u32>) -> Result<u8> {
         unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
     };
     ignore_interrupt();
-    let machine = match enter {
+    let mut finder = match enter {
         Some(pid) => {
             source::enter(pid)?;
             Machine::default()
@@ -79,7 +79,6 @@ fn agent(enter: Option<u32>) -> Result<u8> {
     // This starts a thread, and entering a room allows only one.
     let interrupt = Interrupt::install()?;
     ignore_interrupt();
-    let mut finder = EveryProcess::of(machine);
     crate::agent::run(io::stdin(), io::stdout(), &mut finder, interrupt)?;
     Ok(0)
 }

@@ -14,9 +14,10 @@ use crate::app::App;
 use crate::columns::Column;
 use crate::columns::sorting::Sorting;
 use crate::common::Screen;
-use crate::files::atomic_file::{self, Overwrite};
+use crate::files::atomic_file::{self, Existing};
 use crate::files::input;
 use crate::grid::Chosen;
+use crate::source::effective_user;
 use crate::variables;
 
 const FILE: &str = "chosen.json";
@@ -156,7 +157,7 @@ impl Kept {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         let text = serde_json::to_vec(self)?;
-        atomic_file::write(&path, Overwrite::Yes, |out| out.write_all(&text))
+        atomic_file::write(&path, Existing::Replace, |out| out.write_all(&text))
             .map_err(io::Error::other)
     }
 }
@@ -164,8 +165,7 @@ impl Kept {
 /// Where programs keep what is neither settings nor cache.
 pub(super) fn state_folder() -> PathBuf {
     variables::folder("XDG_STATE_HOME", ".local/state").map_or_else(
-        // SAFETY: geteuid has no preconditions and cannot fail.
-        || env::temp_dir().join(format!("pfp-run-{}", unsafe { libc::geteuid() })),
+        || env::temp_dir().join(format!("pfp-run-{}", effective_user())),
         |folder| folder.join("pfp"),
     )
 }

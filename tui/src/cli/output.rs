@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow};
 use serde::Serialize;
 
-use crate::files::atomic_file::{self, Overwrite, WriteError};
+use crate::files::atomic_file::{self, Existing};
 
 /// Exit status where nothing is found to show, as for `Refusal::NoTarget`.
 pub(super) const NO_TARGET: u8 = 3;
@@ -60,8 +60,8 @@ pub(super) fn next_moment(start: Instant, interval: Duration) -> Instant {
     start + Duration::from_nanos(since)
 }
 
-pub(super) fn overwrite(force: bool) -> Overwrite {
-    if force { Overwrite::Yes } else { Overwrite::No }
+pub(super) fn overwrite(force: bool) -> Existing {
+    if force { Existing::Replace } else { Existing::Keep }
 }
 
 /// Writes a file, whole or not at all.
@@ -74,13 +74,10 @@ pub(super) fn write_file(
 }
 
 /// Why a file was not written, with its name.
-pub(super) fn written(result: Result<(), WriteError>, path: &Path) -> Result<()> {
+pub(super) fn written(result: io::Result<()>, path: &Path) -> Result<()> {
     match result {
-        Ok(()) => Ok(()),
-        Err(WriteError::Exists) => Err(exists(path)),
-        Err(WriteError::Io(error)) => {
-            Err(error).with_context(|| format!("{} was not written", path.display()))
-        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists(path)),
+        result => result.with_context(|| format!("{} was not written", path.display())),
     }
 }
 

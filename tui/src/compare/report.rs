@@ -125,15 +125,18 @@ pub fn slower_than(comparison: &Comparison, share: f64) -> impl Iterator<Item = 
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
     use crate::text;
 
     fn comparison() -> (Baseline, Comparison) {
-        let mut source = Synthetic::new();
-        let mut snapshots: Vec<_> = (0..20).map(|_| source.poll().unwrap()).collect();
+        comparison_of(Synthetic::new())
+    }
+
+    pub(in crate::compare) fn comparison_of(mut source: Synthetic) -> (Baseline, Comparison) {
+        let mut snapshots: Vec<_> = source.polls(20);
         let mut other = snapshots.pop().unwrap();
         other.process.segment_id = "f".repeat(32);
         // All durations are twice as long.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::rows::Value;
 use super::subject::{Shown, Subject};
-use crate::model::{Length, amounts, histogram, mean, total, variance};
+use crate::model::{Length, amounts, histogram};
 use crate::snapshot::{Cell, Lane, Point, Stats};
 use crate::text::cell;
 
@@ -40,14 +40,14 @@ const COLUMNS: [Column; 40] = [
     ("off_cpu_ns", |row| row.ns(row.sums.off_cpu).into()),
     ("switches", |row| row.sums.switches.into()),
     ("min_ns", |row| row.measured(row.sums.min).map(|ticks| row.ns(ticks)).into()),
-    ("mean_ns", |row| mean(&row.sums).map(|ticks| row.subject.ns(ticks)).into()),
+    ("mean_ns", |row| row.sums.mean().map(|ticks| row.subject.ns(ticks)).into()),
     ("p50_ns", |row| row.quantile(0).into()),
     ("p90_ns", |row| row.quantile(1).into()),
     ("p99_ns", |row| row.quantile(2).into()),
     ("p99_9_ns", |row| row.quantile(3).into()),
     ("max_ns", |row| row.measured(row.sums.max).map(|ticks| row.ns(ticks)).into()),
     ("last_ns", |row| row.measured(row.sums.last).map(|ticks| row.ns(ticks)).into()),
-    ("deviation_ns", |row| variance(&row.sums).map(|ticks2| row.subject.ns(ticks2.sqrt())).into()),
+    ("deviation_ns", |row| row.sums.deviation().map(|ticks| row.subject.ns(ticks)).into()),
     ("average_ns", |row| {
         let average = row.point().alpha.and(row.measured(row.sums.average));
         average.map(|ticks| row.subject.ns(ticks)).into()
@@ -104,7 +104,7 @@ impl<'a> Row<'a> {
 
     /// Rates and load are over all the time since the point's figures began.
     fn of_thread(subject: &'a Subject<'a>, shown: &'a Shown<'a>, cell: &Arc<Cell>) -> Self {
-        let sums = total(std::iter::once(cell.as_ref()));
+        let sums = cell.total();
         let point = shown.figures.point();
         let ticks = Length::collected(subject.snapshot(), point).map(|length| length.ticks);
         let names = point.amounts.iter().map(String::as_str);
@@ -205,7 +205,7 @@ mod tests {
         let (mut source, mut model) = (Synthetic::new(), Model::default());
         // Not through the gate that cleans text: the format itself keeps its fields apart.
         source.snapshot_mut().points[1].name = "a \"b\", c\r\nd\u{1b}".into();
-        model.fold(source.poll().unwrap());
+        model.fold(source.picture().unwrap());
         let mut out = Vec::new();
         let subject = Subject::new(&model, |figures| passes(figures.id()), per_thread).unwrap();
         write(&subject, &mut out).unwrap();

@@ -80,6 +80,7 @@ mod tests {
     use crate::export::tests::{US, model, snapshot, written};
     use crate::model::Model;
     use crate::snapshot::{Cell, Edge, Open, Snapshot};
+    use crate::source::synthetic::edge;
 
     fn exported(model: &Model, passes: impl Fn(u32) -> bool) -> Vec<(String, u64)> {
         let text = String::from_utf8(written(Format::Folded, model, passes)).unwrap();
@@ -98,8 +99,7 @@ mod tests {
         for (point, caller, [exclusive, inclusive]) in edges {
             let [exclusive, inclusive] = [exclusive * US, inclusive * US];
             let (point, caller) = (*point, *caller);
-            let edge = Edge { point, caller, lane: 0, count: 1, exclusive, inclusive };
-            snapshot.edges.push(edge);
+            snapshot.edges.push(edge(point, caller, 0, [1, exclusive, inclusive]));
             let known = snapshot.cells.iter().position(|cell| cell.point == point);
             let known = known.unwrap_or_else(|| {
                 snapshot.cells.push(Arc::new(Cell { point, ..Cell::default() }));

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::subject::Subject;
-use crate::model::{amounts, total};
+use crate::model::amounts;
 use crate::snapshot::{self, Cell, Loss, PointState, Snapshot, Stats};
 
 /// One process, or one snapshot.
@@ -111,7 +111,7 @@ impl Part {
     /// Seconds that measuring took, by its calibrated cost.
     pub(super) fn overhead(&self) -> f64 {
         let pair = self.seconds(self.snapshot.clock.overhead_pair);
-        stats(&self.snapshot.cells).count as f64 * pair
+        self.snapshot.cells.iter().sum::<Stats>().count as f64 * pair
     }
 
     pub(super) fn of_process(&self) -> Labels {
@@ -160,11 +160,6 @@ impl Part {
         }
         Ok(())
     }
-}
-
-/// The sums of some cells.
-pub(super) fn stats(cells: &[Arc<Cell>]) -> Stats {
-    total(cells.iter().map(Arc::as_ref))
 }
 
 /// Losses by kind. Busy cells have a metric of their own.

@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{histogram, total};
+use super::histogram;
 use crate::snapshot::{Bucket, Cell, Snapshot, Stats};
 
 /// What resets of one process's points have taken away.
@@ -48,7 +48,7 @@ impl Lifetime {
         }
         let of = |point: u32| resets.get(&point).copied().unwrap_or(0);
         for cell in &mut snapshot.cells {
-            let life = self.cells.entry((cell.point, cell.lane)).or_insert_with(|| Life {
+            let life = self.cells.entry(cell.key()).or_insert_with(|| Life {
                 resets: of(cell.point),
                 seen: 0,
                 last: Arc::clone(cell),
@@ -67,7 +67,7 @@ impl Lifetime {
                 snapshot.cells.push(life.whole());
             }
         }
-        snapshot.cells.sort_unstable_by_key(|cell| (cell.point, cell.lane));
+        snapshot.cells.sort_unstable_by_key(|cell| cell.key());
         snapshot
     }
 }
@@ -83,12 +83,9 @@ impl Life {
             self.resets = if early { resets.wrapping_add(1) } else { resets };
             let (stats, histogram) =
                 self.before.take().map_or_else(Default::default, |before| *before);
-            let sum = Cell { retired: stats, ..Cell::clone(&self.last) };
-            let last = Cell { stats: self.last.retired.clone(), ..Cell::default() };
-            let histograms = [histogram.as_slice(), self.last.histogram.as_slice()];
             self.before = Some(Box::new((
-                total([&sum, &last].into_iter()),
-                histogram::merge(histograms.into_iter()),
+                [&stats, &self.last.stats, &self.last.retired].into_iter().sum(),
+                histogram::merge([histogram.as_slice(), &self.last.histogram]),
             )));
         }
         self.last = Arc::clone(now);
@@ -97,12 +94,9 @@ impl Life {
     fn whole(&self) -> Arc<Cell> {
         let Some(before) = &self.before else { return Arc::clone(&self.last) };
         let (stats, histogram) = before.as_ref();
-        let earlier = Cell { stats: stats.clone(), ..Cell::default() };
-        let retired = Cell { stats: self.last.retired.clone(), ..Cell::default() };
-        let histograms = [histogram.as_slice(), self.last.histogram.as_slice()];
         Arc::new(Cell {
-            retired: total([&earlier, &retired].into_iter()),
-            histogram: histogram::merge(histograms.into_iter()),
+            retired: [stats, &self.last.retired].into_iter().sum(),
+            histogram: histogram::merge([histogram.as_slice(), &self.last.histogram]),
             ..Cell::clone(&self.last)
         })
     }
@@ -117,9 +111,9 @@ mod tests {
     const POINT: u32 = 1;
 
     fn sums(snapshot: &Snapshot, point: u32) -> [u64; 6] {
-        let cells = || snapshot.cells.iter().filter(|cell| cell.point == point).map(Arc::as_ref);
-        let sum = total(cells());
-        let counted = cells().flat_map(|cell| &cell.histogram).map(|b| b.count).sum();
+        let cells = snapshot.cells_of(point);
+        let sum: Stats = cells.iter().sum();
+        let counted = cells.iter().flat_map(|cell| &cell.histogram).map(|b| b.count).sum();
         [sum.count, sum.exclusive, sum.inclusive, sum.off_cpu, sum.switches, counted]
     }
 

@@ -9,8 +9,18 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use super::Frame;
 use crate::snapshot::{Lane, LaneKind, ProcessState, Snapshot};
+
+/// One step of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Frame {
+    /// A thread, by its lane.
+    Thread(u32),
+    /// A point, by its id.
+    Point(u32),
+    /// Unknown callers.
+    Others,
+}
 
 /// Which end of the paths the roots are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,7 +101,8 @@ impl Tree {
         }
     }
 
-    fn node_of(&mut self, parent: Option<u32>, frame: Frame) -> u32 {
+    /// The node of a frame below a node, or of a root.
+    pub(super) fn node_of(&mut self, parent: Option<u32>, frame: Frame) -> u32 {
         if let Some(id) = self.known.get(&(parent, frame)) {
             return *id;
         }

@@ -315,7 +315,7 @@ mod tests {
 
     use super::*;
     use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
-    use crate::source::{Change, Line, Selector};
+    use crate::source::{Line, Selector};
 
     fn member() -> Member {
         Member::new(Candidate::default(), Box::new(Synthetic::new()))
@@ -325,16 +325,8 @@ mod tests {
     struct Far(Synthetic, Rc<Cell<bool>>);
 
     impl Source for Far {
-        fn poll(&mut self) -> Result<Snapshot> {
+        fn picture(&mut self) -> Result<Snapshot> {
             self.0.poll()
-        }
-
-        fn act(&mut self, _: Change) -> Result<()> {
-            Ok(())
-        }
-
-        fn is_process(&self) -> bool {
-            true
         }
 
         fn line(&self) -> Option<Line> {
@@ -359,10 +351,6 @@ mod tests {
         fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
             let is_late = if candidate.pid == 9 { Rc::clone(&self.0) } else { Rc::default() };
             Ok(Box::new(Far(Synthetic::new(), is_late)))
-        }
-
-        fn attach_group(&mut self, _: &ProcessGroup) -> Result<Box<dyn Source>> {
-            anyhow::bail!("they are served one by one")
         }
     }
 

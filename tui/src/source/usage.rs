@@ -2,15 +2,13 @@
 
 use std::fs;
 
+use super::namespaces::words_of;
 use crate::snapshot::Usage;
 
 /// The usage of a process; none where the kernel does not say.
 pub(super) fn of(pid: u32) -> Option<Usage> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let field = |name: &str| {
-        let rest = status.lines().find_map(|line| line.strip_prefix(name))?;
-        rest.split_ascii_whitespace().next()?.parse::<u64>().ok()
-    };
+    let field = |name: &str| words_of(&status, name)?.next()?.parse::<u64>().ok();
     Some(Usage {
         cpu_ns: cpu_ns(pid)?,
         memory_bytes: field("VmRSS:")?.saturating_mul(1024),

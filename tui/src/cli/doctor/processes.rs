@@ -19,6 +19,7 @@ use pfp_shm_layout::segment::{OpenError, Segment};
 use pfp_shm_layout::truncation;
 
 use super::Finding;
+use crate::source::effective_user;
 
 const ABOUT: &str = "processes";
 
@@ -59,8 +60,7 @@ pub(super) fn processes() -> Vec<Finding> {
 /// measures nothing. Also segments of this user to which nothing leads from here.
 pub(super) fn objects(shm: &Path) -> Vec<Finding> {
     const ABOUT: &str = "segments";
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    let own = unsafe { libc::geteuid() };
+    let own = effective_user();
     let (found, _) = find::find_everywhere();
     let known: HashSet<Name> =
         found.iter().flat_map(|place| &place.entries).map(|entry| entry.info.object).collect();
@@ -225,8 +225,7 @@ fn is_unoptimised(pair_ns: f64) -> bool {
 
 /// Only owners and root see other users' segments: worth knowing before one searches for an hour.
 pub(super) fn other_users() -> Vec<Finding> {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    let own = unsafe { libc::geteuid() };
+    let own = effective_user();
     if own == 0 {
         return Vec::new();
     }

@@ -398,7 +398,7 @@ impl Recording {
         let key_at = at - place.header.back as usize;
         if self.key.as_ref().is_none_or(|(known, _)| *known != key_at) {
             let place = self.index[key_at];
-            let key = place.header.snapshot(&self.payload(place)?);
+            let key = place.header.snapshot(&self.payload(place)?, None);
             self.key = Some((key_at, key.with_context(|| damaged(&place))?));
         }
         let Some((_, key)) = &self.key else { bail!(damaged(&place)) };
@@ -406,7 +406,7 @@ impl Recording {
             return Ok(key.clone());
         }
         let payload = self.payload(place)?;
-        place.header.snapshot_from(&payload, key).with_context(|| damaged(&place))
+        place.header.snapshot(&payload, Some(key)).with_context(|| damaged(&place))
     }
 }
 

@@ -15,7 +15,7 @@ use super::far::{Asked, Far, State};
 use super::scale::Scale;
 use super::way::at;
 use super::wire::{Answer, Ask, Unpacker};
-use crate::files::json::{Overwrite, WriteError};
+use crate::files::json::Existing;
 use crate::snapshot::{Drained, Lane, Process, Record, Snapshot};
 use crate::source::{Change, Line, Looking, ProcessGroup, Source};
 
@@ -287,7 +287,7 @@ impl Source for Remote {
         self.looking = looking;
     }
 
-    fn poll(&mut self) -> Result<Snapshot> {
+    fn picture(&mut self) -> Result<Snapshot> {
         self.attach()?;
         self.missed += 1;
         if self.is_attached(self.patience())? {
@@ -349,10 +349,10 @@ impl Source for Remote {
         new.ok().flatten().unwrap_or_default()
     }
 
-    fn save_raw(&mut self, _path: &Path, _overwrite: Overwrite) -> Result<(), WriteError> {
+    fn save_raw(&mut self, _path: &Path, _existing: Existing) -> io::Result<()> {
         let why = "expected a process of this machine, whose segment can be copied; found one \
                    behind --via: run `pfp-top save-raw` there";
-        Err(WriteError::Io(io::Error::new(io::ErrorKind::Unsupported, why)))
+        Err(io::Error::new(io::ErrorKind::Unsupported, why))
     }
 
     fn act(&mut self, change: Change) -> Result<()> {
@@ -372,10 +372,6 @@ impl Source for Remote {
                 Ok(())
             }
         }
-    }
-
-    fn is_process(&self) -> bool {
-        true
     }
 
     fn read_only(&self) -> Option<&str> {
