@@ -117,6 +117,13 @@ impl Model {
         }
     }
 
+    /// A model of one snapshot.
+    pub fn of(snapshot: impl Into<Arc<Snapshot>>) -> Self {
+        let mut model = Self::default();
+        model.fold(snapshot);
+        model
+    }
+
     /// Takes the next snapshot in.
     pub fn fold(&mut self, snapshot: impl Into<Arc<Snapshot>>) -> News {
         let snapshot = snapshot.into();

@@ -45,7 +45,6 @@ pub(super) fn alpha(text: &str) -> Result<PointCommand, String> {
 /// Carries it out on all points whose names fit, and says how many changed.
 pub(super) fn run(points: &Points, command: PointCommand) -> Result<u8> {
     let mut source = points.target.resolve()?;
-    let mut model = Model::default();
     let snapshot = source.poll()?;
     let process = &snapshot.process;
     if process.state != ProcessState::Running {
@@ -53,7 +52,7 @@ pub(super) fn run(points: &Points, command: PointCommand) -> Result<u8> {
             "expected a process that runs, but {process} has ended; nothing can be changed in it"
         )));
     }
-    model.fold(snapshot);
+    let model = Model::of(snapshot);
     let all = model.points().len();
     let fits = |figures: &&Figures| {
         points.names.iter().any(|named| {

@@ -88,8 +88,7 @@ pub(super) fn run(export: &Export) -> Result<u8> {
             (snapshot, missing(source.as_ref()))
         }
     };
-    let mut model = Model::default();
-    model.fold(snapshot);
+    let model = Model::of(snapshot);
     let subject = Subject::new(&model, |figures| export.filter.admits(figures), export.per_thread)
         .context("the process showed nothing")?;
     if export.filter.is_on() && subject.points().is_empty() {

@@ -243,8 +243,7 @@ fn watch(gate: &Gate) -> Result<Option<(Run, u8)>> {
 
 /// Names of the points that pass.
 fn admitted(snapshot: &Snapshot, filter: &Filter) -> Vec<String> {
-    let mut model = Model::default();
-    model.fold(snapshot.clone());
+    let model = Model::of(snapshot.clone());
     let points = model.points().iter().filter(|figures| filter.admits(figures));
     points.map(|figures| figures.name()).collect()
 }

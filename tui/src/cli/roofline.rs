@@ -87,8 +87,7 @@ impl Roofline {
             None if self.target.names_any() => self.target.resolve()?,
             None => return Ok(None),
         };
-        let mut model = Model::default();
-        model.fold(source.poll()?);
+        let model = Model::of(source.poll()?);
         let _ = missing(source.as_ref());
         let subject = Subject::new(&model, |figures| self.filter.admits(figures), false)
             .context("the process showed nothing")?;

@@ -133,7 +133,7 @@ impl<'a> Row<'a> {
     }
 
     fn thread(&self) -> Option<&'a Lane> {
-        self.subject.lane(self.lane?)
+        self.subject.snapshot().lane(self.lane?)
     }
 
     fn ns(&self, ticks: u64) -> f64 {
@@ -176,7 +176,7 @@ fn rows(subject: &Subject<'_>, out: &mut dyn Write) -> ::csv::Result<()> {
             write(&Row::of_point(subject, shown))?;
             continue;
         }
-        for cell in subject.cells(shown) {
+        for cell in subject.snapshot().cells_of(shown.figures.id()) {
             write(&Row::of_thread(subject, shown, cell))?;
         }
     }
@@ -197,15 +197,17 @@ fn listed<'a, T: Display>(amounts: impl Iterator<Item = (&'a str, Option<T>)>) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::export::Format;
+    use crate::export::tests::written;
     use crate::model::Model;
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
 
     fn exported(per_thread: bool, passes: impl Fn(u32) -> bool) -> (Model, String) {
-        let (mut source, mut model) = (Synthetic::new(), Model::default());
+        let mut source = Synthetic::new();
         // Not through the gate that cleans text: the format itself keeps its fields apart.
         source.snapshot_mut().points[1].name = "a \"b\", c\r\nd\u{1b}".into();
-        model.fold(source.picture().unwrap());
+        let model = Model::of(source.picture().unwrap());
         let mut out = Vec::new();
         let subject = Subject::new(&model, |figures| passes(figures.id()), per_thread).unwrap();
         write(&subject, &mut out).unwrap();
@@ -221,13 +223,11 @@ mod tests {
 
     #[test]
     fn spans_of_the_clock_have_no_exclusive_time() {
-        let (mut source, mut model) = (Synthetic::new(), Model::default());
+        let mut source = Synthetic::new();
         let point = &mut source.snapshot_mut().points[1];
         (point.device, point.wall) = (true, true);
-        model.fold(source.poll().unwrap());
-        let mut out = Vec::new();
-        let subject = Subject::new(&model, |figures| [1, 3].contains(&figures.id()), false);
-        write(&subject.unwrap(), &mut out).unwrap();
+        let model = Model::of(source.poll().unwrap());
+        let out = written(Format::Csv, &model, |id| [1, 3].contains(&id));
         let mut reader = ::csv::Reader::from_reader(out.as_slice());
         let rows: Vec<_> = reader.records().map(Result::unwrap).collect();
         let field = |row: usize, title: &str| {

@@ -77,7 +77,7 @@ mod tests {
     use std::sync::Arc;
 
     use crate::export::Format;
-    use crate::export::tests::{US, model, snapshot, written};
+    use crate::export::tests::{US, snapshot, written};
     use crate::model::Model;
     use crate::snapshot::{Cell, Edge, Open, Snapshot};
     use crate::source::synthetic::edge;
@@ -113,7 +113,7 @@ mod tests {
         snapshot.cells.sort_by_key(|cell| cell.point);
         snapshot.edges.sort_by_key(Edge::key);
         change(&mut snapshot);
-        model(snapshot)
+        Model::of(snapshot)
     }
 
     fn told(model: &Model) -> Vec<String> {
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn sums_are_those_of_the_cells() {
-        let model = model(snapshot());
+        let model = Model::of(snapshot());
         let stacks = exported(&model, |_| true);
         let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
         for (path, weight) in &stacks {
@@ -217,7 +217,7 @@ mod tests {
     fn a_hostile_name_stays_in_its_frame() {
         let mut snapshot = snapshot();
         snapshot.points[1].name = "a;b\nc 7".into();
-        let model = model(snapshot);
+        let model = Model::of(snapshot);
         let stacks = exported(&model, |id| id == 1);
         assert_eq!(stacks[0].0, "my_app;main;a:b c 7");
         assert_eq!(stacks.len(), 2);

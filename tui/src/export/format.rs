@@ -148,8 +148,7 @@ mod tests {
     #[test]
     fn nonsense_is_written_without_harm() {
         for seed in 0..40 {
-            let mut model = Model::default();
-            model.fold(Damaged(seed).poll().unwrap());
+            let model = Model::of(Damaged(seed).poll().unwrap());
             let subject = Subject::new(&model, |_| true, false).unwrap();
             for format in Format::value_variants() {
                 let mut out = Vec::new();

@@ -64,7 +64,8 @@ fn distribution(
 #[cfg(test)]
 mod tests {
     use crate::export::Format;
-    use crate::export::tests::{model, written};
+    use crate::export::tests::written;
+    use crate::model::Model;
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
 
@@ -72,7 +73,7 @@ mod tests {
     fn each_point_has_its_distribution_up_to_all_of_its_calls() {
         let mut source = Synthetic::new();
         source.snapshot_mut().points[1].name = "a\n 1.000 0.5 1 2.00".into();
-        let model = model(source.picture().unwrap());
+        let model = Model::of(source.picture().unwrap());
         let text = String::from_utf8(written(Format::Hgrm, &model, |_| true)).unwrap();
         let parts: Vec<_> = text.split("#[Point = ").skip(1).collect();
         let used: Vec<_> = model.points().iter().filter(|figures| figures.is_used()).collect();

@@ -76,7 +76,8 @@ fn escape(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use crate::export::Format;
-    use crate::export::tests::{model, written};
+    use crate::export::tests::written;
+    use crate::model::Model;
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
 
@@ -84,7 +85,7 @@ mod tests {
     fn each_point_has_its_tag() {
         let mut source = Synthetic::new();
         source.snapshot_mut().points[1].name = "a, b\n50%\u{85}é".into();
-        let model = model(source.picture().unwrap());
+        let model = Model::of(source.picture().unwrap());
         let text = String::from_utf8(written(Format::Hlog, &model, |_| true)).unwrap();
         let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
         assert!(text.contains("#[StartTime: 1764000000.000 (seconds since epoch)]\n"), "{text}");

@@ -446,10 +446,9 @@ mod tests {
     use crate::source::synthetic::Synthetic;
 
     fn exported(per_thread: bool, change: impl Fn(&mut Snapshot)) -> (Model, String) {
-        let (mut source, mut model) = (Synthetic::new(), Model::default());
-        let mut snapshot = source.poll().unwrap();
+        let mut snapshot = Synthetic::new().poll().unwrap();
         change(&mut snapshot);
-        model.fold(snapshot);
+        let model = Model::of(snapshot);
         let mut out = Vec::new();
         write(&[&Subject::new(&model, |_| true, per_thread).unwrap()], &mut out).unwrap();
         (model, String::from_utf8(out).unwrap())

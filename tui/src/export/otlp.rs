@@ -440,8 +440,7 @@ mod tests {
             let name = format!("point {id}");
             snapshot.points.push(crate::snapshot::Point { id, name, ..point.clone() });
         }
-        let mut model = Model::default();
-        model.fold(source.poll().unwrap());
+        let model = Model::of(source.poll().unwrap());
         let subject = Subject::new(&model, |_| true, false).unwrap();
         let all = sent(&subject);
         assert!(all.len() > 2, "{}", all.len());
@@ -473,8 +472,7 @@ mod tests {
 
     #[test]
     fn a_bucket_has_both_its_ends() {
-        let mut model = Model::default();
-        model.fold(Synthetic::new().poll().unwrap());
+        let model = Model::of(Synthetic::new().poll().unwrap());
         let subject = Subject::new(&model, |_| true, false).unwrap();
         let part = Part::of(&subject);
         part.each(|_, _, cells| {

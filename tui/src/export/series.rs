@@ -24,7 +24,7 @@ pub(super) struct Part {
 #[derive(Debug)]
 pub(super) struct Point {
     pub(super) labels: Labels,
-    cells: std::ops::Range<usize>,
+    id: u32,
     pub(super) load: Option<f64>,
     pub(super) enabled: bool,
     /// As in the snapshot; only OTLP needs it, for the begin of sums.
@@ -77,7 +77,7 @@ impl Part {
             };
             Point {
                 labels,
-                cells: shown.cells.clone(),
+                id: shown.figures.id(),
                 // Loads must add up to CPUs.
                 load: shown.figures.load().filter(|_| !shown.figures.point().device),
                 enabled: shown.figures.state() == PointState::On,
@@ -124,10 +124,8 @@ impl Part {
 
     /// The amounts of the point with these cells: names and sums.
     pub(super) fn amounts(&self, cells: &[Arc<Cell>]) -> impl Iterator<Item = (&str, u128)> {
-        let points = &self.snapshot.points;
-        let of = cells.first().map(|cell| cell.point);
-        let place = of.and_then(|id| points.binary_search_by_key(&id, |point| point.id).ok());
-        let names = place.map_or(&[][..], |place| &points[place].amounts);
+        let point = cells.first().and_then(|cell| self.snapshot.point(cell.point));
+        let names = point.map_or(&[][..], |point| &point.amounts);
         names.iter().map(String::as_str).zip(amounts(cells))
     }
 
@@ -137,9 +135,8 @@ impl Part {
         &self,
         mut show: impl FnMut(&Labels, &Point, &[Arc<Cell>]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let lanes = &self.snapshot.lanes;
         for point in &self.points {
-            let cells = &self.snapshot.cells[point.cells.clone()];
+            let cells = self.snapshot.cells_of(point.id);
             if !self.per_thread {
                 show(&point.labels, point, cells)?;
                 continue;
@@ -147,8 +144,8 @@ impl Part {
             let (apart, others) =
                 cells.split_at(cells.partition_point(|cell| cell.lane < self.lanes));
             for cell in apart {
-                let lane = lanes.binary_search_by_key(&cell.lane, |lane| lane.id);
-                let name = lane.map(|place| lanes[place].name.clone()).unwrap_or_default();
+                let lane = self.snapshot.lane(cell.lane);
+                let name = lane.map(|lane| lane.name.clone()).unwrap_or_default();
                 let thread = Some((name, Some(cell.lane)));
                 let labels = Labels { thread, ..point.labels.clone() };
                 show(&labels, point, std::slice::from_ref(cell))?;

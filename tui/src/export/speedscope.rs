@@ -140,7 +140,8 @@ fn moments(subject: &Subject<'_>, frames: &Frames<'_>, out: &mut dyn Write) -> i
 #[cfg(test)]
 mod tests {
     use crate::export::Format;
-    use crate::export::tests::{self, model, snapshot, written};
+    use crate::export::tests::{self, snapshot, written};
+    use crate::model::Model;
     use serde_json::Value;
 
     fn exported(change: impl FnOnce(&mut crate::snapshot::Snapshot)) -> Value {
@@ -156,7 +157,7 @@ mod tests {
     fn stacks_are_those_of_the_folded_ones() {
         let file = exported(|_| {});
         let profile = &file["profiles"][0];
-        let folded = written(Format::Folded, &model(snapshot()), |_| true);
+        let folded = written(Format::Folded, &Model::of(snapshot()), |_| true);
         let samples = profile["samples"].as_array().unwrap();
         let lines = samples.iter().zip(profile["weights"].as_array().unwrap()).map(|(path, ns)| {
             let path = path.as_array().unwrap().iter().map(|number| frame(&file, number));

@@ -175,7 +175,8 @@ fn marks(
 mod tests {
     use super::*;
     use crate::export::Format;
-    use crate::export::tests::{model, written};
+    use crate::export::tests::written;
+    use crate::model::Model;
     use crate::snapshot::Snapshot;
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
@@ -183,7 +184,7 @@ mod tests {
     fn exported(change: impl Fn(&mut Snapshot), passes: impl Fn(u32) -> bool) -> String {
         let mut snapshot = Synthetic::new().poll().unwrap();
         change(&mut snapshot);
-        String::from_utf8(written(Format::SvgHistogram, &model(snapshot), passes)).unwrap()
+        String::from_utf8(written(Format::SvgHistogram, &Model::of(snapshot), passes)).unwrap()
     }
 
     #[test]
@@ -193,7 +194,7 @@ mod tests {
             let (_, told) = line.split_once("<title>")?;
             told.split_once(": ")?.1.split_once(" calls, ")?.0.parse::<u64>().ok()
         });
-        let model = model(Synthetic::new().poll().unwrap());
+        let model = Model::of(Synthetic::new().poll().unwrap());
         assert_eq!(counts.sum::<u64>(), model.points()[1].total().count);
         let [p50] = model.points()[1].quantiles_at([0.5]).unwrap();
         let label = format!(">p50 {}</text>", units::duration(p50 as f64 / 2.6e9));

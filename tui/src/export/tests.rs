@@ -40,12 +40,6 @@ pub(super) fn snapshot() -> Snapshot {
     snapshot
 }
 
-pub(super) fn model(snapshot: Snapshot) -> Model {
-    let mut model = Model::default();
-    model.fold(snapshot);
-    model
-}
-
 /// The points of a model that pass, in a format.
 pub(super) fn written(format: Format, model: &Model, passes: impl Fn(u32) -> bool) -> Vec<u8> {
     let subject = Subject::new(model, |figures| passes(figures.id()), false).unwrap();
@@ -58,5 +52,5 @@ pub(super) fn written(format: Format, model: &Model, passes: impl Fn(u32) -> boo
 pub(super) fn exported(format: Format, change: impl FnOnce(&mut Snapshot)) -> Vec<u8> {
     let mut snapshot = snapshot();
     change(&mut snapshot);
-    written(format, &model(snapshot), |_| true)
+    written(format, &Model::of(snapshot), |_| true)
 }

@@ -182,11 +182,12 @@ fn nested(subject: &Subject<'_>, regions: &[(u32, Region)]) -> Vec<Slice> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::tests::{US, model, record, snapshot};
+    use crate::export::tests::{US, record, snapshot};
+    use crate::model::Model;
     use crate::snapshot::{Record, Snapshot};
 
     fn told(snapshot: Snapshot, passes: impl Fn(u32) -> bool) -> Vec<String> {
-        let model = model(snapshot);
+        let model = Model::of(snapshot);
         let subject = Subject::new(&model, |figures| passes(figures.id()), false).unwrap();
         let told = |track: &Track| {
             let edges: Vec<_> = track
@@ -218,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_was_not_on_a_cpu_and_what_is_lost_is_known() {
-        let model = model(snapshot());
+        let model = Model::of(snapshot());
         let subject = Subject::new(&model, |_| true, false).unwrap();
         let tracks = tracks(&subject);
         let cpu: Vec<_> = tracks[0].slices.iter().map(|slice| slice.cpu(&subject)).collect();
@@ -233,7 +234,7 @@ mod tests {
         let mut snapshot = snapshot();
         snapshot.points.iter_mut().find(|point| point.id == 4).unwrap().device = true;
         snapshot.records.push(record(0, 4, (50, 60), 10, 0, 9));
-        let model = model(snapshot);
+        let model = Model::of(snapshot);
         let subject = Subject::new(&model, |_| true, false).unwrap();
         let tracks = tracks(&subject);
         let names: Vec<String> = tracks.iter().map(|track| track.name(&subject)).collect();
@@ -268,7 +269,7 @@ mod tests {
                 context: random(3) as u32,
             })
             .collect();
-        let model = model(snapshot);
+        let model = Model::of(snapshot);
         let subject = Subject::new(&model, |_| true, false).unwrap();
         let mut begun = 0;
         for track in tracks(&subject) {
