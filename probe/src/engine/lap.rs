@@ -4,7 +4,6 @@ use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
 use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::control::Control;
-use pfp_shm_layout::ring::MAX_TICKS;
 
 use super::guard::Guard;
 use super::overhead::{self, overhead};
@@ -45,11 +44,9 @@ impl Guard {
         let offset = point.offset();
         let inside = thread.less_total(offset, begun.inclusive);
         let position = thread.position();
-        // It may end before it starts, if that is later than the stamp.
-        let is_short =
-            !thread.clock.is_outdated(now) && elapsed.wrapping_add(overhead().late()) <= MAX_TICKS;
         let may_be_written = if TURNED { position.is_free() } else { position.is_in_page() };
-        if !is_short || !may_be_written {
+        // Whose clock is up to date has begun its region since it was read, not long ago.
+        if thread.clock.is_outdated(now) || !may_be_written {
             return match TURNED {
                 true => self.lap_slow(next),
                 false => self.lap_turned(next, next_control),
@@ -64,29 +61,33 @@ impl Guard {
             busy::take_back(thread, &mut self.tag, tag);
             return self.lap_slow(next);
         }
-        // SAFETY: as above; looked at anew, so that few registers do.
+        // Each word goes where it belongs as soon as it is known, and words of the region are looked
+        // at anew, so that few registers do.
+        self.point.write(next);
+        // SAFETY: as above.
         let begun = unsafe { self.begun.assume_init_mut() };
         let slot = thread.slot_at(position);
         slot.fill_place(tag as u32);
-        slot.fill_names(thread.names(offset, tag));
+        let at = thread.open_at(tag);
+        slot.fill_names(at.names(offset));
+        let open = at.region();
+        open.rename(next_offset);
+        // It may end before it starts, if that is later than the stamp.
         slot.fill_times(begun.start, not_below_zero(elapsed));
-        let (net, span) = overhead::less_inside(elapsed);
-        let inclusive = span.wrapping_add(inside);
-        thread.add_to_total(offset, inclusive);
-        let own = net.wrapping_add(begun.covered).wrapping_sub(covered);
-        slot.fill_figures(own, inclusive);
         // Between two regions there is nothing, so all of what has elapsed is the region's: what
         // measuring adds is part of it. What recording takes is inside the next one, which starts
         // that much later; the region around both must not pay for it.
-        let ended = own.wrapping_add(overhead().lap());
-        begun.covered = covered.wrapping_add(ended);
         begun.start = now.wrapping_add(overhead().late());
+        open.begin(begun.start);
+        let (net, span) = overhead::less_inside(elapsed);
+        let inclusive = span.wrapping_add(inside);
+        thread.add_to_total(offset, inclusive);
         let ended_too = if offset == next_offset { inclusive } else { 0 };
         begun.inclusive = next_total.wrapping_add(ended_too);
-        self.point.write(next);
-        let open = thread.open_region(tag);
-        open.name(next_offset, begun.off);
-        open.begin(begun.start);
+        let own = net.wrapping_add(begun.covered).wrapping_sub(covered);
+        slot.fill_figures(own, inclusive);
+        let ended = own.wrapping_add(overhead().lap());
+        begun.covered = covered.wrapping_add(ended);
         thread.cover(ended);
         thread.publish(position);
         compiler_fence(SeqCst);

@@ -216,7 +216,7 @@ pub(super) fn end_at<const TURNED: bool, R: Region>(
     // looked at anew, so that few registers do.
     if amounts.is_none() {
         slot.fill_place(tag as u32);
-        slot.fill_names(thread.names(offset, tag));
+        slot.fill_names(thread.open_at(tag).names(offset));
         slot.fill_times(region.start(), elapsed);
     }
     let (net, span) = overhead::less_inside(elapsed);

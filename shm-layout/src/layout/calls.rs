@@ -270,8 +270,14 @@ impl OpenRegion {
     /// long its thread had been off the CPU.
     #[inline(always)]
     pub fn name(&self, point: u32, off: u64) {
-        self.point.store(point, Ordering::Relaxed);
+        self.rename(point);
         self.off.store(off, Ordering::Relaxed);
+    }
+
+    /// Says the point alone, where a region follows another one at once.
+    #[inline(always)]
+    pub fn rename(&self, point: u32) {
+        self.point.store(point, Ordering::Relaxed);
     }
 
     /// Says when it began.

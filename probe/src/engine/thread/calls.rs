@@ -42,11 +42,39 @@ fn open_bytes(place: u64) -> u64 {
     (place & LEVELS) / (LEVEL / BYTES)
 }
 
+/// The address of the calls and so many bytes more: one register leads to an open region and to the
+/// one around it.
+#[derive(Clone, Copy)]
+pub(crate) struct OpenAt(usize);
+
+impl OpenAt {
+    /// The open region.
+    #[inline(always)]
+    pub(crate) fn region(self) -> &'static OpenRegion {
+        // SAFETY: a thread that has cells has calls, in the segment, with an entry for each level.
+        unsafe { &*ptr::with_exposed_provenance::<OpenRegion>(self.0 + Calls::OPEN_OFFSET) }
+    }
+
+    /// What a record names: a point, and the one around this region. Before the entry of level 0 is
+    /// the root's.
+    #[inline(always)]
+    pub(crate) fn names(self, point: u32) -> u64 {
+        let calls = ptr::with_exposed_provenance(self.0);
+        u64::from(point) | word::of_halves::<{ Calls::CALLER_OFFSET }>(calls)
+    }
+}
+
 impl Thread {
     /// Where a region shows that it is open which begins at a place. The thread has a lane.
     #[inline(always)]
     pub(crate) fn open_region(&self, place: u64) -> &OpenRegion {
-        self.open_at(open_bytes(place))
+        self.open_at(place).region()
+    }
+
+    /// The same, and what is around it.
+    #[inline(always)]
+    pub(crate) fn open_at(&self, place: u64) -> OpenAt {
+        self.open_behind(open_bytes(place))
     }
 
     /// How many regions are open, modulo 256.
@@ -59,31 +87,19 @@ impl Thread {
     /// [`Self::open_region`] by its level.
     #[inline(always)]
     pub(crate) fn open_region_at(&self, level: u64) -> &OpenRegion {
-        self.open_at(level * size_of::<OpenRegion>() as u64)
+        self.open_behind(level * size_of::<OpenRegion>() as u64).region()
     }
 
     /// The open region so many bytes behind the first.
     #[inline(always)]
-    fn open_at(&self, bytes: u64) -> &OpenRegion {
-        let at = word::plus::<Self, { offset_of!(Self, calls) }>(self, bytes) as usize;
-        // SAFETY: a thread that has cells has calls, in the segment, with an entry for each level.
-        unsafe { &*ptr::with_exposed_provenance::<OpenRegion>(at + Calls::OPEN_OFFSET) }
+    fn open_behind(&self, bytes: u64) -> OpenAt {
+        OpenAt(word::plus::<Self, { offset_of!(Self, calls) }>(self, bytes) as usize)
     }
 
     /// The point around a region of a place, or what stands for none, as an offset.
     #[inline(always)]
     pub(crate) fn caller(&self, place: u64) -> u32 {
-        let region = ptr::from_ref(self.open_region(place));
-        // SAFETY: before the entry of level 0 is the root's.
-        unsafe { &*region.sub(1) }.point()
-    }
-
-    /// What a record names: a point, and the one around a region of a place.
-    #[inline(always)]
-    pub(crate) fn names(&self, point: u32, place: u64) -> u64 {
-        let calls = word::plus::<Self, { offset_of!(Self, calls) }>(self, open_bytes(place));
-        let calls = ptr::with_exposed_provenance(calls as usize);
-        u64::from(point) | word::of_halves::<{ Calls::CALLER_OFFSET }>(calls)
+        (self.open_at(place).names(0) >> u32::BITS) as u32
     }
 
     /// The calls of a thread that has a lane.
