@@ -310,9 +310,7 @@ impl Watched {
                 let found = state(id).unwrap_or(PointState::Off);
                 self.session.switch(id, found, on).map(drop)
             }
-            Change::Reset(id) => self.session.reset(id),
-            Change::SetAlpha(id, alpha) => self.session.set_alpha(id, alpha),
-            Change::Fence(id, fenced) => self.session.fence(id, fenced),
+            other => self.session.act(other),
         }
     }
 }

@@ -124,22 +124,8 @@ impl Session {
         toggled.is_some_and(|it| it.found == PointState::On && it.left == PointState::Off)
     }
 
-    /// Starts a point's figures afresh.
-    pub fn reset(&mut self, id: u32) -> Result<()> {
-        self.act(Change::Reset(id))
-    }
-
-    /// Sets alpha of a point's EWMA; none switches it off.
-    pub fn set_alpha(&mut self, id: u32, alpha: Option<f64>) -> Result<()> {
-        self.act(Change::SetAlpha(id, alpha))
-    }
-
-    /// Has a point's stamps wait for the work before them, or stops that.
-    pub fn fence(&mut self, id: u32, fenced: bool) -> Result<()> {
-        self.act(Change::Fence(id, fenced))
-    }
-
-    fn act(&mut self, change: Change) -> Result<()> {
+    /// Makes a change that nobody puts back: all but [`Self::switch`].
+    pub fn act(&mut self, change: Change) -> Result<()> {
         match self.source.read_only() {
             Some(why) => bail!("{why}"),
             None => self.source.act(change),

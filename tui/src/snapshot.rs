@@ -306,7 +306,6 @@ pub enum ProcessState {
 
 impl ProcessState {
     /// Its word in tables and exports.
-    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -437,7 +436,6 @@ impl Point {
 
     /// When its figures begin, ticks since the segment was created; none after a reset at an
     /// unknown time.
-    #[must_use]
     pub fn begin_ticks(&self) -> Option<u64> {
         self.since_ticks.or((self.resets == 0).then_some(0))
     }
@@ -462,7 +460,6 @@ pub enum PointState {
 
 impl PointState {
     /// Its word in tables and exports.
-    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::On => "on",
@@ -589,6 +586,13 @@ pub struct Record {
     pub depth: u32,
     /// Id of the context, 0 for the thread's own.
     pub context: u32,
+}
+
+impl Record {
+    /// When it ended, ticks since the segment was created.
+    pub(crate) fn end(&self) -> u64 {
+        self.start.saturating_add(self.span)
+    }
 }
 
 /// New records of one lane's ring. Records are numbered from 0 on as they are written; `lost`

@@ -70,19 +70,16 @@ pub fn folder(variable: &str, below_home: &str) -> Option<PathBuf> {
 }
 
 /// Whether pfp reads a variable.
-#[must_use]
 pub fn is_known(name: &str) -> bool {
     ALL.iter().any(|variable| variable.name == name)
 }
 
 /// The names of all.
-#[must_use]
 pub fn names() -> Vec<&'static str> {
     ALL.iter().map(|variable| variable.name).collect()
 }
 
 /// A paragraph for the help, without variables of options, which their options show.
-#[must_use]
 pub fn help() -> String {
     let others = ALL.iter().filter(|variable| !variable.does.starts_with("--"));
     let line = |variable: &Variable| format!("\n  {:<18} {}", variable.name, variable.does);

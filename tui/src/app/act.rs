@@ -13,7 +13,7 @@ use crate::filter::Filter;
 use crate::grid::Scroll;
 use crate::screens::Outcome;
 use crate::snapshot::{PointState, Snapshot};
-use crate::source::Refusal;
+use crate::source::{Change, Refusal};
 use crate::text;
 use crate::units::Unit;
 
@@ -234,7 +234,8 @@ impl App {
     fn fence(&mut self, now: Instant) {
         let Some((id, _, name)) = self.point_meant() else { return };
         let is_fenced = self.common.model.point(id).is_some_and(|figures| figures.point().fenced);
-        match self.common.session.as_mut().map(|session| session.fence(id, !is_fenced)) {
+        match self.common.session.as_mut().map(|session| session.act(Change::Fence(id, !is_fenced)))
+        {
             Some(Ok(())) if is_fenced => {
                 self.common.notify(Level::Info, now, format!("{name} has no fences"))
             }

@@ -67,10 +67,9 @@ impl Row {
             return None;
         }
         let reach = NINETY_FIVE * sides.map(variance).iter().sum::<f64>().sqrt();
-        let at = |log: f64| log.exp_m1();
         let change = change.ln_1p();
         (change.is_finite() && reach.is_finite())
-            .then(|| Interval { low: at(change - reach), high: at(change + reach) })
+            .then(|| Interval { low: (change - reach).exp_m1(), high: (change + reach).exp_m1() })
     }
 }
 

@@ -63,6 +63,14 @@ pub enum Metric {
     Rate,
 }
 
+/// The metrics that are no quantiles.
+const NAMED: [(&str, Metric); 4] = [
+    ("mean", Metric::Mean),
+    ("load", Metric::Load),
+    ("count", Metric::Count),
+    ("rate", Metric::Rate),
+];
+
 impl From<Metric> for String {
     fn from(metric: Metric) -> Self {
         metric.word()
@@ -74,10 +82,7 @@ impl Metric {
     pub fn word(self) -> String {
         match self {
             Self::Quantile(share) => format!("p{}", (share * 1e6).round() / 1e4),
-            Self::Mean => "mean".into(),
-            Self::Load => "load".into(),
-            Self::Count => "count".into(),
-            Self::Rate => "rate".into(),
+            metric => NAMED.iter().find(|(_, it)| *it == metric).map_or("", |it| it.0).into(),
         }
     }
 
@@ -143,23 +148,15 @@ impl Limit {
     pub fn parse(text: &str) -> Result<Self, String> {
         let (metric, share) =
             text.split_once('=').ok_or("expected METRIC=PERCENT, such as p50=5%")?;
-        let quantile = |word: &str| word.strip_prefix('p')?.parse::<f64>().ok();
-        let metric = match metric.trim() {
-            "mean" => Metric::Mean,
-            "load" => Metric::Load,
-            "count" => Metric::Count,
-            "rate" => Metric::Rate,
-            word => match quantile(word) {
-                Some(percent) if percent > 0.0 && percent < 100.0 => {
-                    Metric::Quantile(percent / 100.0)
-                }
-                _ => {
-                    return Err(format!(
-                        "expected p50, p90, p99 (or another), mean, load, count or rate, found {word}"
-                    ));
-                }
-            },
+        let word = metric.trim();
+        let named = NAMED.iter().find(|(name, _)| *name == word).map(|(_, metric)| *metric);
+        let quantile = || {
+            let percent = word.strip_prefix('p')?.parse::<f64>().ok()?;
+            (percent > 0.0 && percent < 100.0).then_some(Metric::Quantile(percent / 100.0))
         };
+        let metric = named.or_else(quantile).ok_or_else(|| {
+            format!("expected p50, p90, p99 (or another), mean, load, count or rate, found {word}")
+        })?;
         let most = if metric == Metric::Rate { 100.0 } else { 1e6 };
         match share.trim().trim_end_matches('%').parse::<f64>() {
             Ok(percent) if percent > 0.0 && percent < most => {

@@ -112,7 +112,7 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::report::tests::comparison_of;
+    use crate::compare::tests::twice_as_long;
     use crate::source::synthetic::Synthetic;
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
         let mut source = Synthetic::new();
         source.snapshot_mut().points[1].name = "a|b`c".into();
         source.snapshot_mut().process.name = "my_<b>app".into();
-        let (baseline, comparison) = comparison_of(source);
+        let (baseline, comparison) = twice_as_long(source);
         let text = markdown(&baseline, &comparison);
         let slower = comparison.rows.iter().filter(|row| row.verdict == Verdict::Slower).count();
         assert!(

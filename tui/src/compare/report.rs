@@ -125,26 +125,15 @@ pub fn slower_than(comparison: &Comparison, share: f64) -> impl Iterator<Item = 
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
+    use crate::compare::tests::twice_as_long;
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
     use crate::text;
 
     fn comparison() -> (Baseline, Comparison) {
-        comparison_of(Synthetic::new())
-    }
-
-    pub(in crate::compare) fn comparison_of(mut source: Synthetic) -> (Baseline, Comparison) {
-        let mut snapshots: Vec<_> = source.polls(20);
-        let mut other = snapshots.pop().unwrap();
-        other.process.segment_id = "f".repeat(32);
-        // All durations are twice as long.
-        other.clock.ticks_per_second /= 2.0;
-        other.elapsed_ticks /= 2;
-        let baseline = Baseline::of(snapshots.pop().unwrap(), Some("a.json".into()));
-        let comparison = Comparison::new(&baseline, &other).unwrap();
-        (baseline, comparison)
+        twice_as_long(Synthetic::new())
     }
 
     #[test]

@@ -29,6 +29,18 @@ pub(super) fn row(before: Window, since: Window) -> Row {
     Row { id: 1, name: String::new(), before, since, superiority: None, verdict, ago: 0 }
 }
 
+/// A process, and another one whose durations are twice as long.
+pub(super) fn twice_as_long(mut source: Synthetic) -> (Baseline, Comparison) {
+    let mut snapshots = source.polls(20);
+    let mut other = snapshots.pop().unwrap();
+    other.process.segment_id = "f".repeat(32);
+    other.clock.ticks_per_second /= 2.0;
+    other.elapsed_ticks /= 2;
+    let baseline = Baseline::of(snapshots.pop().unwrap(), Some("a.json".into()));
+    let comparison = Comparison::new(&baseline, &other).unwrap();
+    (baseline, comparison)
+}
+
 #[track_caller]
 fn close(found: f64, expected: f64) {
     assert!((found / expected - 1.0).abs() < 1e-9, "{found} for {expected}");

@@ -43,7 +43,6 @@ pub enum Who {
 
 impl Calls {
     /// The calls of one point, over all lanes.
-    #[must_use]
     pub fn of(figures: &Figures) -> Self {
         let (point, edges) = (figures.id(), &figures.snapshot.edges);
         let first = edges.partition_point(|edge| edge.point < point);

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::histogram;
-use crate::snapshot::{Bucket, Cell, Snapshot, Stats};
+use crate::snapshot::{Cell, Snapshot};
 
 /// What resets of one process's points have taken away.
 #[derive(Debug, Default)]
@@ -31,8 +31,8 @@ struct Life {
     /// The snapshot that it was last seen in.
     seen: u64,
     last: Arc<Cell>,
-    /// What it held before resets; none where there were none.
-    before: Option<Box<(Stats, Vec<Bucket>)>>,
+    /// What it held before resets, as retired; none where there were none.
+    before: Option<Box<Cell>>,
 }
 
 impl Lifetime {
@@ -81,22 +81,18 @@ impl Life {
             // reports one that is counted already.
             let early = shrunk && resets == self.resets;
             self.resets = if early { resets.wrapping_add(1) } else { resets };
-            let (stats, histogram) =
-                self.before.take().map_or_else(Default::default, |before| *before);
-            self.before = Some(Box::new((
-                [&stats, &self.last.stats, &self.last.retired].into_iter().sum(),
-                histogram::merge([histogram.as_slice(), &self.last.histogram]),
-            )));
+            let whole = self.whole();
+            let (retired, histogram) = (whole.total(), whole.histogram.clone());
+            self.before = Some(Box::new(Cell { retired, histogram, ..Cell::default() }));
         }
         self.last = Arc::clone(now);
     }
 
     fn whole(&self) -> Arc<Cell> {
         let Some(before) = &self.before else { return Arc::clone(&self.last) };
-        let (stats, histogram) = before.as_ref();
         Arc::new(Cell {
-            retired: [stats, &self.last.retired].into_iter().sum(),
-            histogram: histogram::merge([histogram.as_slice(), &self.last.histogram]),
+            retired: [&before.retired, &self.last.retired].into_iter().sum(),
+            histogram: histogram::merge([before.histogram.as_slice(), &self.last.histogram]),
             ..Cell::clone(&self.last)
         })
     }
@@ -105,6 +101,7 @@ impl Life {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::Stats;
     use crate::source::synthetic::Synthetic;
     use crate::source::{Change, Source};
 

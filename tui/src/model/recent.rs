@@ -67,13 +67,11 @@ impl Recent {
     }
 
     /// Whether a moment was marked.
-    #[must_use]
     pub fn is_marked(&self) -> bool {
         self.mark.is_some()
     }
 
     /// What was measured since the mark, or recently; none without an earlier moment.
-    #[must_use]
     pub fn window(&self, model: &Model, since_mark: bool) -> Option<RecentWindow> {
         let from = if since_mark { self.mark.as_ref() } else { self.kept.front() }?;
         let now = Moment::of(model)?;

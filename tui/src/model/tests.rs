@@ -10,6 +10,15 @@ fn next(source: &mut Synthetic, model: &mut Model) -> News {
     model.fold(source.poll().unwrap())
 }
 
+/// A process that was polled so often, and the model of it.
+fn polled(times: usize) -> (Synthetic, Model) {
+    let (mut source, mut model) = (Synthetic::new(), Model::default());
+    for _ in 0..times {
+        next(&mut source, &mut model);
+    }
+    (source, model)
+}
+
 /// Stats of these values, added up one by one.
 fn stats(values: &[u64]) -> Stats {
     let mut stats = Stats::default();
@@ -86,8 +95,7 @@ fn the_first_snapshot_shows_the_whole_life() {
 
 #[test]
 fn rates_and_loads_are_differences_over_the_interval() {
-    let (mut source, mut model) = (Synthetic::new(), Model::default());
-    next(&mut source, &mut model);
+    let (mut source, mut model) = polled(1);
     let before = model.point(1).unwrap().total().clone();
     next(&mut source, &mut model);
     let figures = model.point(1).unwrap();
@@ -145,9 +153,7 @@ fn load_is_smoothed_by_the_time_that_really_passed() {
 
 #[test]
 fn a_point_that_is_switched_off_has_no_load_to_fade_out() {
-    let (mut source, mut model) = (Synthetic::new(), Model::default());
-    next(&mut source, &mut model);
-    next(&mut source, &mut model);
+    let (mut source, mut model) = polled(2);
     assert!(model.point(1).unwrap().load().is_some_and(|load| load > 0.1));
     source.act(Change::Disable(1)).unwrap();
     next(&mut source, &mut model);
@@ -157,9 +163,7 @@ fn a_point_that_is_switched_off_has_no_load_to_fade_out() {
 
 #[test]
 fn a_reset_of_unknown_time_leaves_a_gap_and_no_nonsense() {
-    let (mut source, mut model) = (Synthetic::new(), Model::default());
-    next(&mut source, &mut model);
-    next(&mut source, &mut model);
+    let (mut source, mut model) = polled(2);
     source.act(Change::Reset(1)).unwrap();
     source.snapshot_mut().points[1].since_ticks = None;
     next(&mut source, &mut model);
@@ -219,8 +223,7 @@ fn rates_and_loads_are_since_the_reset() {
 
 #[test]
 fn counts_that_shrink_without_a_reset_are_no_rate() {
-    let (mut source, mut model) = (Synthetic::new(), Model::default());
-    next(&mut source, &mut model);
+    let (mut source, mut model) = polled(1);
     source.snapshot_mut().cells.clear();
     next(&mut source, &mut model);
     assert_eq!(model.point(4).unwrap().rate(), None);
@@ -240,9 +243,7 @@ fn a_point_that_appears_counts_from_zero() {
 
 #[test]
 fn another_process_in_its_place_starts_anew() {
-    let (mut source, mut model) = (Synthetic::new(), Model::default());
-    next(&mut source, &mut model);
-    next(&mut source, &mut model);
+    let (mut source, mut model) = polled(2);
     source.snapshot_mut().process.segment_id = "f".repeat(32);
     assert_eq!(next(&mut source, &mut model), News::Replaced);
     assert_eq!(model.basis(), Basis::Life);
@@ -251,9 +252,7 @@ fn another_process_in_its_place_starts_anew() {
 
 #[test]
 fn the_last_figures_of_a_process_stay() {
-    let (mut source, mut model) = (Synthetic::new(), Model::default());
-    next(&mut source, &mut model);
-    next(&mut source, &mut model);
+    let (mut source, mut model) = polled(2);
     source.snapshot_mut().process.state = ProcessState::Crashed;
     assert_eq!(next(&mut source, &mut model), News::Ended);
     let load = model.point(4).unwrap().load();
@@ -264,10 +263,7 @@ fn the_last_figures_of_a_process_stay() {
 
 #[test]
 fn a_pause_is_a_gap_in_the_history() {
-    let (mut source, mut model) = (Synthetic::new(), Model::default());
-    for _ in 0..3 {
-        next(&mut source, &mut model);
-    }
+    let (mut source, mut model) = polled(3);
     model.pause();
     next(&mut source, &mut model);
     let loads: Vec<_> =

@@ -102,7 +102,6 @@ impl WindowHistory {
 
     /// The point's measurements in a window; none for [`HistogramWindow::All`], and where the
     /// earlier moment is unknown.
-    #[must_use]
     pub fn stats(
         &self,
         since: HistogramWindow,

@@ -118,7 +118,7 @@ enum Key {
 
 /// Files that are looked at as processes are.
 #[derive(Default)]
-pub(super) struct Files(Vec<(Candidate, Snapshot)>);
+pub(super) struct Files(Vec<Snapshot>);
 
 impl Files {
     /// Takes one more.
@@ -128,7 +128,7 @@ impl Files {
     /// If its process is there already, or its clock differs.
     pub(super) fn add(&mut self, path: &Path, snapshot: Snapshot) -> Result<()> {
         let (shown, process) = (path.display(), &snapshot.process);
-        if self.0.iter().any(|(known, _)| known.segment_id == process.segment_id) {
+        if self.0.iter().any(|known| known.process.segment_id == process.segment_id) {
             bail!(
                 "expected files of several processes, found that {shown} is another one of {}: its \
                  later one has all that its earlier one has",
@@ -136,7 +136,7 @@ impl Files {
             );
         }
         let rate = snapshot.clock.ticks_per_second;
-        if let Some((_, known)) = self.0.first()
+        if let Some(known) = self.0.first()
             && (rate / known.clock.ticks_per_second - 1.0).abs() > SAME_RATE
         {
             bail!(
@@ -146,7 +146,20 @@ impl Files {
                 known.process
             );
         }
-        let candidate = Candidate {
+        self.0.push(snapshot);
+        Ok(())
+    }
+
+    /// All of them as one; with `sum`, points of one name become one.
+    pub(super) fn together(self, sum: bool) -> Result<Group> {
+        let ids = self.0.iter().map(|file| file.process.segment_id.clone()).collect();
+        Group::new(ProcessGroup { members: Selector::Segments(ids), sum }, Box::new(self))
+    }
+}
+
+impl Finder for Files {
+    fn discover(&mut self) -> Result<Discovery> {
+        let candidate = |Snapshot { process, .. }: &Snapshot| Candidate {
             name: process.name.clone(),
             pid: process.pid,
             segment_id: process.segment_id.clone(),
@@ -154,26 +167,13 @@ impl Files {
             state: process.state,
             ..Candidate::default()
         };
-        self.0.push((candidate, snapshot));
-        Ok(())
-    }
-
-    /// All of them as one; with `sum`, points of one name become one.
-    pub(super) fn together(self, sum: bool) -> Result<Group> {
-        let ids = self.0.iter().map(|(candidate, _)| candidate.segment_id.clone()).collect();
-        Group::new(ProcessGroup { members: Selector::Segments(ids), sum }, Box::new(self))
-    }
-}
-
-impl Finder for Files {
-    fn discover(&mut self) -> Result<Discovery> {
-        let candidates = self.0.iter().map(|(candidate, _)| candidate.clone()).collect();
+        let candidates = self.0.iter().map(candidate).collect();
         Ok(Discovery { candidates, ..Discovery::default() })
     }
 
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
-        let found = self.0.iter().find(|(known, _)| known.segment_id == candidate.segment_id);
-        let (_, snapshot) = found.ok_or_else(|| anyhow!("there is no such file"))?;
+        let found = self.0.iter().find(|it| it.process.segment_id == candidate.segment_id);
+        let snapshot = found.ok_or_else(|| anyhow!("there is no such file"))?;
         Ok(Box::new(FileSource::of(snapshot.clone())))
     }
 }

@@ -30,7 +30,7 @@ use crate::files::zstd_file;
 use crate::local_time::unix_ns;
 use crate::snapshot::{Drained, LaneKind, ProcessState, Record, Snapshot};
 use picture::{
-    Cells, add_calls, bound_resets, convert, convert_record, end, name_of, records, show_names,
+    Cells, add_calls, bound_resets, convert, convert_record, name_of, records, show_names,
     state_of, ticks_until, until_last_begin,
 };
 
@@ -251,7 +251,7 @@ impl Source for LiveSource {
 
     fn add_records(&mut self, snapshot: &mut Snapshot) {
         let taken = snapshot.elapsed_ticks;
-        snapshot.records = self.records().filter(|record| end(record) <= taken).collect();
+        snapshot.records = self.records().filter(|record| record.end() <= taken).collect();
     }
 
     fn new_records(&mut self, snapshot: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
@@ -330,7 +330,7 @@ impl LiveSource {
     /// Ticks since the segment was created; for a dead process, up to its last known activity.
     fn ticks_until_now(&self, snapshot: &Snapshot) -> u64 {
         if self.dead {
-            return self.records().map(|record| end(&record)).fold(self.elapsed_ticks, u64::max);
+            return self.records().map(|record| record.end()).fold(self.elapsed_ticks, u64::max);
         }
         ticks_until(monotonic_ns(), &self.facts, snapshot.clock.ticks_per_second)
     }
@@ -344,8 +344,5 @@ fn cpu_ns(process: u32, thread: u32) -> Option<u64> {
 
 /// CLOCK_MONOTONIC_RAW, like the header's times.
 fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills the structure that we own.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    usage::time_of(libc::CLOCK_MONOTONIC_RAW).unwrap_or(0)
 }

@@ -99,20 +99,11 @@ impl Finder for Machines {
         let (refuses, looking) = (Rc::clone(&self.2), Looking::default());
         Ok(Box::new(Distant { made, is_late, refuses, looking, summing, last: None }))
     }
-
-    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
-        Ok(Box::new(Group::new(group.clone(), Box::new(self.clone()))?))
-    }
 }
 
 fn counts(snapshot: &Snapshot, name: &str) -> Vec<u64> {
     let points = snapshot.points.iter().filter(|point| point.name == name);
-    points
-        .map(|point| {
-            let cells = snapshot.cells.iter().filter(|cell| cell.point == point.id);
-            cells.map(|cell| cell.stats.count + cell.retired.count).sum()
-        })
-        .collect()
+    points.map(|point| snapshot.cells_of(point.id).iter().sum::<Stats>().count).collect()
 }
 
 #[test]
@@ -129,7 +120,7 @@ fn edges_and_open_regions_are_those_of_the_processes() {
         assert!(snapshot.edges.is_sorted_by(|a, b| a.key() < b.key()));
         assert!(snapshot.edges.iter().any(|edge| edge.caller.is_some()));
         // Each cell's figures are those of its edges, and the callers have kept their names.
-        let name = |id| snapshot.points.iter().find(|p| p.id == id).unwrap().name.as_str();
+        let name = |id| snapshot.point(id).unwrap().name.as_str();
         for cell in &snapshot.cells {
             let own = cell.key();
             let own = snapshot.edges.iter().filter(|edge| (edge.point, edge.lane) == own);
@@ -292,7 +283,7 @@ fn points_stand_side_by_side_or_add_up() {
     assert_eq!(counts(&sum, &name), [parts.sum::<u64>()]);
     let lanes: usize = group.members.iter().map(|member| member.last.lanes.len()).sum();
     assert_eq!(sum.lanes.len(), lanes, "each thread keeps its own");
-    assert!(sum.cells.is_sorted_by(|a, b| (a.point, a.lane) < (b.point, b.lane)));
+    assert!(sum.cells.is_sorted_by(|a, b| a.key() < b.key()));
 }
 
 #[test]

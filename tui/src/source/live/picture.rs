@@ -42,7 +42,7 @@ pub(in crate::source) fn of_copy(
     // For a dead process, up to its last known activity.
     let until =
         note.filter(|_| runs).map_or(0, |note| ticks_until(note.taken_monotonic_ns, &facts, rate));
-    snapshot.elapsed_ticks = snapshot.records.iter().map(end).fold(until, u64::max);
+    snapshot.elapsed_ticks = snapshot.records.iter().map(Record::end).fold(until, u64::max);
     add_calls(&mut snapshot, &reader, &facts);
     if !runs {
         until_last_begin(&mut snapshot);
@@ -137,11 +137,6 @@ pub(super) fn convert_record(lane: u32, record: &ring::Record, created: u64) -> 
         depth: u32::from(record.depth),
         context: record.context,
     }
-}
-
-/// When a measurement ended.
-pub(super) fn end(record: &Record) -> u64 {
-    record.start.saturating_add(record.span)
 }
 
 /// Gives points their readable names. Each name is translated once.

@@ -337,8 +337,7 @@ impl Source for Remote {
             }
             self.rings.retain(|lane, _| snapshot.lane(*lane).is_some());
         }
-        let ended =
-            |record: &&Record| record.start.saturating_add(record.span) <= snapshot.elapsed_ticks;
+        let ended = |record: &&Record| record.end() <= snapshot.elapsed_ticks;
         let known = snapshot.lanes.iter().filter_map(|lane| self.rings.get(&lane.id));
         snapshot.records = known.flat_map(|ring| &ring.records).filter(ended).cloned().collect();
     }
