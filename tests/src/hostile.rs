@@ -18,7 +18,7 @@ use pfp_top::common::Options;
 use pfp_top::export::{Format, Subject, rows, table};
 use pfp_top::model::{Figures, Model};
 use pfp_top::snapshot::Snapshot;
-use pfp_top::source::{self, Candidate, Discovery, Finder, ProcessGroup, Source};
+use pfp_top::source::{self, Candidate, Discovery, Finder, Source};
 use pfp_top::styles::Styles;
 use pfp_top::units::Unit;
 use pfp_top::view;
@@ -38,10 +38,6 @@ impl Finder for Nothing {
     }
 
     fn attach(&mut self, _: &Candidate) -> Result<Box<dyn Source>> {
-        anyhow::bail!("there is nothing")
-    }
-
-    fn attach_group(&mut self, _: &ProcessGroup) -> Result<Box<dyn Source>> {
         anyhow::bail!("there is nothing")
     }
 }

@@ -56,6 +56,7 @@ pub mod watch;
 pub mod witness;
 
 use std::io::Write;
+use std::process::{Command, Stdio};
 
 pub use tools::{lacks, skipped};
 
@@ -73,6 +74,23 @@ pub fn together<T: Send>(items: impl IntoIterator<Item = T>, work: impl Fn(T) + 
             scope.spawn(move || work(item));
         }
     });
+}
+
+/// What gzip makes of what pfp has compressed.
+pub fn unpacked(bytes: &[u8]) -> Vec<u8> {
+    let mut gzip = Command::new("gzip")
+        .arg("-dc")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("gzip starts");
+    let mut input = gzip.stdin.take().expect("it was piped");
+    std::thread::scope(|scope| {
+        scope.spawn(move || input.write_all(bytes).expect("gzip reads"));
+        let output = gzip.wait_with_output().expect("gzip ends");
+        assert!(output.status.success());
+        output.stdout
+    })
 }
 
 /// What a test measured, for whoever runs it with `PFP_TEST_FIGURES=1`.

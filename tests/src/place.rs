@@ -146,7 +146,7 @@ impl Place {
 
     /// Starts a program with its beacons here.
     #[must_use]
-    pub fn start(&self, program: &str, arguments: &[&str]) -> Target {
+    pub fn start(&self, program: impl AsRef<OsStr>, arguments: &[&str]) -> Target {
         Target::start(self.command(program).args(arguments))
     }
 
@@ -154,7 +154,7 @@ impl Place {
     #[must_use]
     pub fn start_with(
         &self,
-        program: &str,
+        program: impl AsRef<OsStr>,
         arguments: &[&str],
         name: &str,
         value: impl AsRef<OsStr>,
@@ -202,12 +202,18 @@ impl Drop for Place {
     }
 }
 
-/// Measurements of a point in a snapshot, by threads that run and that have ended.
+/// A path of a test's own, as an argument.
+#[track_caller]
+pub fn text(path: &Path) -> &str {
+    path.to_str().expect("it is plain text")
+}
+
+/// Measurements of the points of a name in a snapshot, by threads that run and that have ended.
 #[track_caller]
 pub fn count(snapshot: &Snapshot, name: &str) -> u64 {
-    let point = snapshot.points.iter().find(|point| point.name == name);
-    let id = point.unwrap_or_else(|| panic!("no point {name}")).id;
-    let cells = snapshot.cells.iter().filter(|cell| cell.point == id);
+    let its = |id: u32| snapshot.points.iter().any(|it| it.id == id && it.name == name);
+    assert!(snapshot.points.iter().any(|point| point.name == name), "no point {name}");
+    let cells = snapshot.cells.iter().filter(|cell| its(cell.point));
     cells.map(|cell| cell.stats.count + cell.retired.count).sum()
 }
 

@@ -141,6 +141,20 @@ impl<'a> Screen<'a> {
         }
     }
 
+    /// Presses keys, and waits until the screen shows something; see [`Self::wait_for`].
+    #[track_caller]
+    pub fn press(&self, keys: &[&str], what: &str, shows: impl Fn(&str) -> bool) -> String {
+        self.keys(keys);
+        self.wait_for(what, shows)
+    }
+
+    /// Leaves the viewer.
+    #[track_caller]
+    pub fn quit(&self) {
+        self.keys(&["q"]);
+        self.wait_for_shell();
+    }
+
     /// Waits until the first line says how the watched process is doing.
     #[track_caller]
     pub fn wait_for_status(&self, word: &str) -> String {

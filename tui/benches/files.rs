@@ -15,7 +15,7 @@ use pfp_shm_layout::header::Facts;
 use pfp_shm_layout::histogram;
 use pfp_shm_layout::segment::Segment;
 use pfp_top::files::atomic_file::write_file;
-use pfp_top::files::json::{self, Overwrite};
+use pfp_top::files::json::{self, Existing};
 use pfp_top::files::zstd_file;
 use pfp_top::snapshot::Snapshot;
 use pfp_top::source;
@@ -40,23 +40,23 @@ fn main() -> anyhow::Result<()> {
         let segment = fill(each);
         let raw = folder.path().join("a.pfp");
         let copy = Copy::of(&segment)?;
-        write_file(&raw, Overwrite::Yes, |file| copy.write(file, Some(&NOTE)))?;
+        write_file(&raw, Existing::Replace, |file| copy.write(file, Some(&NOTE)))?;
         let snapshot = source::open(&raw)?.poll()?;
         assert_eq!(snapshot.cells.len(), each * THREADS);
         for (form, name) in [("JSON", "a.json"), ("JSON, .zst", "a.json.zst")] {
             let path = folder.path().join(name);
-            let write = least(rounds, || Ok(json::write(&snapshot, &path, Overwrite::Yes)?))?;
+            let write = least(rounds, || Ok(json::write(&snapshot, &path, Existing::Replace)?))?;
             report(form, &snapshot, &path, write, rounds)?;
         }
         let write = least(rounds, || {
             let copy = Copy::of(&segment)?;
-            Ok(write_file(&raw, Overwrite::Yes, |file| copy.write(file, Some(&NOTE)))?)
+            Ok(write_file(&raw, Existing::Replace, |file| copy.write(file, Some(&NOTE)))?)
         })?;
         report("segment", &snapshot, &raw, write, rounds)?;
         let path = folder.path().join("a.pfp.zst");
         let write = least(rounds, || {
             let copy = Copy::of(&segment)?;
-            Ok(write_file(&path, Overwrite::Yes, |file| {
+            Ok(write_file(&path, Existing::Replace, |file| {
                 zstd_file::write(file, |out| copy.write(&mut Dense(out), Some(&NOTE)))
             })?)
         })?;

@@ -11,17 +11,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use crossterm::event::{KeyCode, KeyEvent};
 use pfp_top::app::App;
 use pfp_top::columns::Column;
 use pfp_top::columns::sorting::Sorting;
 use pfp_top::common::{Options, Screen};
-use pfp_top::snapshot::{
-    Bucket, Cell, Lane, LaneKind, Losses, Point, PointState, Record, Snapshot, Stats,
-};
+use pfp_top::snapshot::{Bucket, Cell, Lane, Point, Record, Snapshot, Stats};
 use pfp_top::source::synthetic::{Synthetic, bucket_of};
-use pfp_top::source::{Change, Machine, Source};
+use pfp_top::source::{Machine, Source};
 use pfp_top::styles::Styles;
 use pfp_top::view;
 use ratatui::Terminal;
@@ -54,32 +52,11 @@ impl Busy {
             name: format!("part{}.region{id}", id % 10),
             file: "src/work.rs".into(),
             line: id,
-            device: false,
-            wall: false,
-            state: PointState::On,
-            alpha: None,
-            resets: 0,
-            since_ticks: None,
-            fenced: false,
-            process: None,
-            number: None,
-            amounts: Vec::new(),
+            ..Point::default()
         };
         snapshot.points = (0..POINTS).map(point).collect();
-        let lane = |id| Lane {
-            id,
-            kind: LaneKind::Live,
-            tid: 5000 + id,
-            name: format!("worker {id}"),
-            records_written: 0,
-            switches: 0,
-            process: None,
-            clock: None,
-            open: Vec::new(),
-            unplaced: 0,
-            cpu_ns: None,
-            amiss: Losses::default(),
-        };
+        let lane =
+            |id| Lane { id, tid: 5000 + id, name: format!("worker {id}"), ..Lane::default() };
         snapshot.lanes = (0..LANES).map(lane).collect();
         let cell = |point, lane| {
             // Four octaves, every bucket in use.
@@ -92,8 +69,7 @@ impl Busy {
             }
             let (min, max) = (histogram[0].low, low);
             let stats = Stats { count: 900, exclusive: 900_000, min, max, ..Stats::default() };
-            let retired = Stats::default();
-            Arc::new(Cell { point, lane, stats, retired, histogram, variants: Vec::new() })
+            Arc::new(Cell { point, lane, stats, histogram, ..Cell::default() })
         };
         let cells = || {
             let of_point = |point: u32| {
@@ -111,7 +87,7 @@ impl Busy {
 }
 
 impl Source for Busy {
-    fn poll(&mut self) -> Result<Snapshot> {
+    fn picture(&mut self) -> Result<Snapshot> {
         self.polls += 1;
         self.next.swap(0, 1);
         let snapshot = &mut self.next[0];
@@ -150,14 +126,6 @@ impl Source for Busy {
             }));
         }
     }
-
-    fn act(&mut self, _: Change) -> Result<()> {
-        bail!("nobody asks")
-    }
-
-    fn is_process(&self) -> bool {
-        true
-    }
 }
 
 fn key_of(stats: &Stats) -> u64 {
@@ -191,20 +159,12 @@ impl Prepared {
 }
 
 impl Source for Prepared {
-    fn poll(&mut self) -> Result<Snapshot> {
-        self.timed(Source::poll)
+    fn picture(&mut self) -> Result<Snapshot> {
+        self.timed(Source::picture)
     }
 
     fn add_records(&mut self, snapshot: &mut Snapshot) {
         self.timed(|busy| busy.add_records(snapshot));
-    }
-
-    fn act(&mut self, change: Change) -> Result<()> {
-        self.0.act(change)
-    }
-
-    fn is_process(&self) -> bool {
-        true
     }
 }
 

@@ -11,8 +11,6 @@
 use std::fmt::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -47,7 +45,7 @@ const OFF: &str = "inflate";
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["workload"] => workload(),
+        ["workload"] => Ok(pfp_demo::run_until_input_ends().map(drop)?),
         [folder] => {
             let mut demo = Demo::start()?;
             let source = demo.attach()?;
@@ -187,17 +185,6 @@ impl Drop for Demo {
         drop(self.0.stdin.take());
         let _ = self.0.wait();
     }
-}
-
-fn workload() -> Result<()> {
-    let options = pfp_demo::Options::default();
-    let stop = Arc::clone(&options.stop);
-    std::thread::spawn(move || {
-        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        stop.store(true, Ordering::Relaxed);
-    });
-    pfp_demo::run(&options)?;
-    Ok(())
 }
 
 /// A cell of the picture, in pixels: the proportions of most monospaced fonts.

@@ -11,7 +11,7 @@ use std::time::Instant;
 use pfp_top::app::App;
 use pfp_top::common::Options;
 use pfp_top::event_loop;
-use pfp_top::files::json::{self, Overwrite};
+use pfp_top::files::json::{self, Existing};
 use pfp_top::interrupt::Interrupt;
 use pfp_top::source::synthetic::Synthetic;
 use pfp_top::source::{Machine, Source};
@@ -19,7 +19,7 @@ use pfp_top::styles::Styles;
 
 fn main() -> anyhow::Result<()> {
     if let Some(file) = std::env::args().nth(1) {
-        json::write(&Synthetic::new().poll()?, Path::new(&file), Overwrite::No)?;
+        json::write(&Synthetic::new().poll()?, Path::new(&file), Existing::Keep)?;
         return Ok(());
     }
     let now = Instant::now();

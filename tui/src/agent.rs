@@ -254,7 +254,7 @@ impl Agent<'_> {
                 self.within = within_s.map(Duration::from_secs);
                 let within = self.within;
                 let watched = self.watched(source)?;
-                watched.session.look_at(Looking { within, ..Looking::default() });
+                watched.session.source.look_at(Looking { within, ..Looking::default() });
                 let is_key = watched.last.is_none();
                 return Ok((Answer::Picture { is_key }, watched.picture(&sight)?));
             }
@@ -263,7 +263,7 @@ impl Agent<'_> {
                 let last = watched.last.as_ref().context("there is no picture yet")?;
                 let from: HashMap<u32, u64> = from.into_iter().collect();
                 let first = |lane| from.get(&lane).copied().unwrap_or(u64::MAX);
-                let lanes = watched.session.new_records(last, &first);
+                let lanes = watched.session.source.new_records(last, &first);
                 return Ok((Answer::Records, Packer::pack_one(&lanes)?));
             }
             Ask::Act { source, change } => {
@@ -277,7 +277,7 @@ impl Agent<'_> {
 
     fn watch(&mut self, source: u32, attached: Box<dyn Source>) -> Result<Answer> {
         let session = Session::new(attached, self.keep);
-        let read_only = session.read_only().map(str::to_owned);
+        let read_only = session.source.read_only().map(str::to_owned);
         let watched = Watched { session, packer: Packer::new()?, summing: None, last: None };
         self.watched.insert(source, watched);
         Ok(Answer::Attached { read_only })
@@ -296,27 +296,21 @@ impl Watched {
             Extent::All => self.summing = None,
             _ => snapshot = self.summing.get_or_insert_default().sum(&snapshot, sight),
         }
-        let has_died = self.session.has_died();
+        let has_died = self.session.source.has_died();
         let packed = self.packer.pack(&snapshot, self.last.as_ref(), has_died)?;
         self.last = Some(snapshot);
         Ok(packed)
     }
 
     fn act(&mut self, change: Change) -> Result<()> {
-        let state = |id: u32| {
-            let last = self.last.as_ref()?;
-            let place = last.points.binary_search_by_key(&id, |point| point.id).ok()?;
-            Some(last.points[place].state)
-        };
+        let state = |id: u32| Some(self.last.as_ref()?.point(id)?.state);
         match change {
             Change::Enable(id) | Change::Disable(id) => {
                 let on = matches!(change, Change::Enable(_));
                 let found = state(id).unwrap_or(PointState::Off);
                 self.session.switch(id, found, on).map(drop)
             }
-            Change::Reset(id) => self.session.reset(id),
-            Change::SetAlpha(id, alpha) => self.session.set_alpha(id, alpha),
-            Change::Fence(id, fenced) => self.session.fence(id, fenced),
+            other => self.session.act(other),
         }
     }
 }

@@ -10,6 +10,7 @@ mod controls;
 mod mouse;
 mod replay;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyEvent, KeyEventKind};
@@ -139,7 +140,7 @@ impl App {
     pub fn sample(&mut self, now: Instant) {
         let Some(every) = self.view().samples_every() else { return };
         self.next_sample = now + every;
-        let stacks = self.common.session.as_mut().and_then(Session::open_stacks);
+        let stacks = self.common.session.as_mut().and_then(|session| session.source.open_stacks());
         if let Some(stacks) = stacks {
             let (view, common) = self.view_mut();
             view.sample(&stacks, common);
@@ -189,17 +190,18 @@ impl App {
         match session.poll_after(self.common.model.snapshot()) {
             Ok(mut snapshot) => {
                 if wants_records {
-                    session.add_records(&mut snapshot);
+                    session.source.add_records(&mut snapshot);
                     // The others look for themselves when they are turned to: a picture of
                     // all is not made for each.
                     self.view_mut().0.take_records(&snapshot);
                 }
+                let snapshot = Arc::new(snapshot);
                 self.common.observe(&snapshot, now);
                 // Several places go on without one of them.
                 let session = self.common.session.as_ref();
                 self.common.had_bad_places |=
-                    session.is_some_and(|session| !session.bad_places().is_empty());
-                let line = session.and_then(Session::line);
+                    session.is_some_and(|session| !session.source.bad_places().is_empty());
+                let line = session.and_then(|session| session.source.line());
                 if let Some(why) = line.and_then(|line| line.why) {
                     self.common.notify(Level::Problem, now, format!("{why}; trying again"));
                 }
@@ -250,7 +252,7 @@ impl App {
 
     fn look_at(&mut self, looking: Looking) {
         if let Some(session) = &mut self.common.session {
-            session.look_at(looking.clone());
+            session.source.look_at(looking.clone());
         }
         self.looking = looking;
     }
@@ -336,7 +338,7 @@ impl App {
         let (lanes, within) = (Some(Vec::new()), Some(self.common.interval));
         self.look_at(Looking { sight, lanes, within });
         let snapshot = match self.common.session.as_mut().map(Session::poll) {
-            Some(Ok(snapshot)) => snapshot,
+            Some(Ok(snapshot)) => Arc::new(snapshot),
             Some(Err(error)) => {
                 return self.common.notify(Level::Problem, now, format!("{error:#}"));
             }

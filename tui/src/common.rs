@@ -11,7 +11,8 @@ pub(crate) mod replay;
 mod screen;
 mod target;
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
 pub use self::action::Action;
 pub use self::chosen_keys::ChosenKeys;
@@ -24,6 +25,7 @@ pub use self::screen::{Screen, Tab};
 pub use self::target::Target;
 use crate::filter::Filter;
 use crate::grid::{Scroll, Written};
+use crate::local_time::unix_ns;
 use crate::model::log::Log;
 use crate::model::{Figures, Model};
 use crate::session::Session;
@@ -140,7 +142,6 @@ impl Written for Common {
 
 impl Common {
     pub(crate) fn new(options: Options, now: Instant) -> Self {
-        let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
             model: Model::new(options.tau.as_secs_f64()),
             filter: options.filter.clone(),
@@ -161,7 +162,7 @@ impl Common {
             ended_unseen: None,
             scroll: Scroll::default(),
             rows: 1,
-            began: (now, unix_ns.map_or(0, |time| time.as_nanos() as u64)),
+            began: (now, unix_ns(SystemTime::now())),
         }
     }
 
@@ -184,7 +185,7 @@ impl Common {
         if self.replay.is_some() {
             return Status::Replay;
         }
-        if !session.is_process() {
+        if !session.source.is_process() {
             return Status::File;
         }
         match self.model.snapshot().map(|snapshot| snapshot.process.state) {
@@ -242,7 +243,7 @@ impl Common {
 
     /// The name of a point, with its process where there are several.
     pub(crate) fn full_name(&self, figures: &Figures) -> String {
-        let of = figures.process().map_or(String::new(), |p| format!(" of {}[{}]", p.name, p.pid));
+        let of = figures.process().map_or(String::new(), |it| format!(" of {it}"));
         figures.name() + &of
     }
 
@@ -263,7 +264,7 @@ impl Common {
     }
 
     /// Gives a snapshot to the log, and shows which processes came or went.
-    pub(crate) fn observe(&mut self, snapshot: &Snapshot, now: Instant) {
+    pub(crate) fn observe(&mut self, snapshot: &Arc<Snapshot>, now: Instant) {
         let events = self.log.observe(self.unix_ns(now), snapshot);
         if !events.is_empty() {
             let texts: Vec<&str> = events.iter().map(|event| event.text.as_str()).collect();
@@ -275,13 +276,13 @@ impl Common {
 
     /// The watched recording, if it is one.
     pub(crate) fn recording(&mut self) -> Option<&mut Recording> {
-        self.session.as_mut()?.recording()
+        self.session.as_mut()?.source.recording()
     }
 
     /// Reads a snapshot of the recording.
     pub(crate) fn read(&mut self, place: usize) -> anyhow::Result<Snapshot> {
         let session = self.session.as_mut().ok_or_else(|| anyhow::anyhow!("nothing is open"))?;
-        if let Some(recording) = session.recording() {
+        if let Some(recording) = session.source.recording() {
             recording.seek(place);
         }
         session.poll()

@@ -170,11 +170,6 @@ impl Baseline {
         Self { from_ticks, until: Arc::new(until), file, measured }
     }
 
-    /// The snapshot at its end.
-    pub(crate) fn snapshot(&self) -> &Snapshot {
-        &self.until
-    }
-
     /// A point's measurements in it.
     fn within(&self, id: u32) -> Window {
         self.measured(id).map_or_else(Window::default, |known| known.within.clone())
@@ -233,22 +228,9 @@ pub struct Row {
 }
 
 impl Row {
-    #[cfg(test)]
-    pub(super) fn made_up(
-        before: Window,
-        since: Window,
-        superiority: Option<f64>,
-        verdict: Verdict,
-    ) -> Self {
-        Self { id: 1, name: "made up".into(), before, since, superiority, verdict, ago: 0 }
-    }
-
     /// The change of the load, in CPUs.
     pub fn load_change(&self) -> Option<f64> {
-        match (self.before.load(), self.since.load()) {
-            (Some(before), Some(since)) => Some(since - before),
-            _ => None,
-        }
+        Some(self.since.load()? - self.before.load()?)
     }
 
     /// The relative change of the mean.
@@ -347,7 +329,7 @@ impl Comparison {
             let from = since_snapshot.map(|base| (base, life));
             let since = Window::since(from, now, point.id).unwrap_or_default();
             if before.count > 0 || since.count > 0 {
-                let (id, name) = (point.id, name_of(point));
+                let (id, name) = (point.id, point.shown_name());
                 rows.push(Row { id, name, before, since, superiority: None, verdict, ago: 0 });
             }
         }
@@ -355,7 +337,7 @@ impl Comparison {
         for (place, point) in (0..).zip(&left) {
             let before = in_ticks_of_now(baseline.within(point.id));
             if before.count > 0 {
-                let (id, name) = (u32::MAX - place, name_of(point));
+                let (id, name) = (u32::MAX - place, point.shown_name());
                 let since = Window::empty(since_snapshot.map_or(0, |base| base.elapsed_ticks), now);
                 let verdict = Verdict::Gone;
                 rows.push(Row { id, name, before, since, superiority: None, verdict, ago: 0 });
@@ -368,7 +350,7 @@ impl Comparison {
         let before = since_snapshot.map_or(0, |base| base.elapsed_ticks);
         let seconds = now.elapsed_ticks.saturating_sub(before) as f64 / rate;
         let process = &now.process;
-        let other = (!is_same).then(|| format!("{}[{}]", process.name, process.pid));
+        let other = (!is_same).then(|| process.to_string());
         let (gone, segment_id) = (left.len(), process.segment_id.clone());
         Some(Self { rows, seconds, ticks_per_second: rate, gone, other, common, segment_id })
     }
@@ -392,10 +374,6 @@ fn kept(mut buckets: usize, known: Option<Comparison>, now: &Snapshot) -> HashMa
     rows.drain(first..).map(|row| (row.id, row)).collect()
 }
 
-pub(super) fn name_of(point: &Point) -> String {
-    point.shown_name()
-}
-
 /// Finds the matching point of the baseline: by id in the same process, else by name and, where
 /// several have that name, by the place in the source.
 enum Twins<'a> {
@@ -410,7 +388,7 @@ impl<'a> Twins<'a> {
         }
         let mut points: HashMap<String, Vec<&Point>> = HashMap::new();
         for point in &base.points {
-            points.entry(name_of(point)).or_default().push(point);
+            points.entry(point.shown_name()).or_default().push(point);
         }
         Self::ByName(points)
     }
@@ -420,7 +398,7 @@ impl<'a> Twins<'a> {
             Self::ById(ids) => return ids.take(&point.id),
             Self::ByName(points) => points,
         };
-        let named = points.get_mut(&name_of(point))?;
+        let named = points.get_mut(&point.shown_name())?;
         let is_there = |other: &&Point| (&other.file, other.line) == (&point.file, point.line);
         // Lines move from one build to the next.
         let place = named.iter().position(is_there).unwrap_or(0);

@@ -25,7 +25,9 @@ pub mod svg_histogram;
 pub mod svg_roofline;
 pub mod svg_trace;
 pub mod table;
+#[cfg(test)]
+mod tests;
 mod tracks;
 
 pub use format::Format;
-pub use subject::{Begin, Subject};
+pub use subject::{Begin, Shown, Subject};

@@ -224,7 +224,8 @@ fn words(text: &str) -> Vec<&str> {
         let value = rest.trim_start_matches('!');
         let value = FIELDS.iter().find_map(|(name, _)| value.strip_prefix(name)).unwrap_or(value);
         let start = rest.len() - value.len();
-        let end = start + closed(value).unwrap_or_else(|| to_blank(value));
+        let to_blank = || value.find(char::is_whitespace).unwrap_or(value.len());
+        let end = start + closed(value).unwrap_or_else(to_blank);
         words.push(&rest[..end]);
         rest = rest[end..].trim_start();
     }
@@ -237,10 +238,6 @@ fn closed(value: &str) -> Option<usize> {
     let marks = value.char_indices().skip(1).filter(|(_, c)| *c == mark);
     let ends = |end: &usize| value[*end..].chars().next().is_none_or(char::is_whitespace);
     marks.map(|(place, _)| place + 1).find(ends)
-}
-
-fn to_blank(value: &str) -> usize {
-    value.find(char::is_whitespace).unwrap_or(value.len())
 }
 
 /// A column, signs and a figure: `load>5`, `avg<=20us`; none while the figure is missing.
@@ -320,8 +317,7 @@ impl Term {
         let pattern = &self.test;
         match self.of {
             Field::Host => {
-                let place = process.name.rsplit_once('@').map(|(_, place)| place);
-                pattern.finds(&process.host) || place.is_some_and(|place| pattern.finds(place))
+                pattern.finds(&process.host) || process.place().is_some_and(|it| pattern.finds(it))
             }
             _ => pattern.finds(&process.name),
         }

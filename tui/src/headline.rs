@@ -56,7 +56,7 @@ impl Headline {
 /// `my_app[4711]`, or `3 processes, 1 ended`.
 pub(crate) fn process(process: &Process) -> String {
     if process.members.is_empty() {
-        return format!("{}[{}]", process.name, process.pid);
+        return process.to_string();
     }
     let ended = process.members.iter().filter(|m| m.state != ProcessState::Running).count();
     match ended {

@@ -1,4 +1,12 @@
-//! Moments in the user's local time.
+//! Moments of the wall clock, in the user's local time.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A moment, nanoseconds since the Unix epoch; 0 before it.
+pub fn unix_ns(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// A moment as part of a file's name: `20261121-120000`.
 pub fn file_stamp(unix_ns: u64) -> String {

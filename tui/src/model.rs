@@ -22,12 +22,13 @@ pub mod cost;
 mod figures;
 pub mod histogram;
 mod history;
+mod interval;
 mod lifetime;
 pub mod log;
 pub mod lost;
 mod open;
 mod point_warning;
-mod recent;
+pub mod recent;
 mod row;
 mod stacks;
 pub mod threads;
@@ -36,29 +37,26 @@ pub mod tree;
 mod window;
 mod window_history;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use between::between;
 pub use calls::{Calls, Related, Who};
-pub use figures::{
-    Amount, BYTES, FLOPS, Figures, LaneFigures, VariantFigures, amounts, intensity, mean,
-    off_share, total, variance,
-};
+pub use figures::{Amount, BYTES, FLOPS, Figures, LaneFigures, VariantFigures, amounts, intensity};
 pub use histogram::Quantiles;
 pub use history::{History, Sample, Slice};
 pub use lifetime::Lifetime;
 pub(crate) use open::open_regions;
 pub use open::{OpenNow, OpenRegion};
 pub use point_warning::PointWarning;
-pub use recent::{Recent, RecentWindow};
 pub(crate) use row::Row;
 pub(crate) use stacks::share_out;
-pub use stacks::{Frame, Stacks, Weight};
+pub use stacks::{Stacks, Weight};
+pub use tree::Frame;
 pub use window::{Length, Window};
 pub use window_history::{HistogramWindow, WindowHistory, WindowStats};
 
 use crate::snapshot::{LaneKind, PointState, ProcessState, Snapshot};
+use interval::{Interval, of_place, own_intervals, seconds};
 
 /// Time constant of the smoothed load unless told otherwise, seconds.
 pub const TAU_SECONDS: f64 = 5.0;
@@ -119,9 +117,16 @@ impl Model {
         }
     }
 
+    /// A model of one snapshot.
+    pub fn of(snapshot: impl Into<Arc<Snapshot>>) -> Self {
+        let mut model = Self::default();
+        model.fold(snapshot);
+        model
+    }
+
     /// Takes the next snapshot in.
-    pub fn fold(&mut self, snapshot: Snapshot) -> News {
-        let snapshot = Arc::new(snapshot);
+    pub fn fold(&mut self, snapshot: impl Into<Arc<Snapshot>>) -> News {
+        let snapshot = snapshot.into();
         let before = self.snapshot.replace(Arc::clone(&snapshot));
         let before = before.filter(|b| b.process.segment_id == snapshot.process.segment_id);
         let Some(before) = before else {
@@ -148,11 +153,11 @@ impl Model {
         // While the process has ended or its clock stands still, nothing happens between snapshots:
         // the last figures stay.
         let interval = elapsed.filter(|&ticks| ticks > 0 && ran(&before));
+        let tau_seconds = self.tau_seconds;
+        let interval_of = |ticks| Interval::of(ticks, &snapshot, tau_seconds);
         if let Some(ticks) = interval {
             self.basis = Basis::Interval;
-            let seconds = seconds(&snapshot, ticks);
-            let weight = load_weight(seconds, self.tau_seconds);
-            self.busy.take(&before, &snapshot, seconds, weight);
+            self.busy.take(&before, &snapshot, interval_of(ticks));
         }
         let were_open = std::mem::replace(&mut self.open, open_regions(&snapshot));
         self.show_open();
@@ -177,10 +182,9 @@ impl Model {
                 threads::life(&snapshot, &self.open, seconds)
             }
             Some(ticks) => {
-                let seconds = seconds(&snapshot, ticks);
-                let weight = load_weight(seconds, self.tau_seconds);
-                let grown = if is_reset { &[][..] } else { &grown };
-                threads::interval(&snapshot, &before, &self.threads, grown, &own, ticks, weight)
+                let (grown, interval) =
+                    (if is_reset { &[][..] } else { &grown }, interval_of(ticks));
+                threads::interval(&snapshot, &before, &self.threads, grown, &own, interval)
             }
             None => threads::keep(&snapshot, &self.threads),
         };
@@ -188,8 +192,7 @@ impl Model {
             while old.next_if(|old| old.id() < figures.id()).is_some() {}
             let old = old.next_if(|old| old.id() == figures.id());
             // Each place sends at its own times.
-            let place = figures.point().process.map(|place| place as usize);
-            let of_process = place.and_then(|place| own.get(place).copied().flatten());
+            let of_process = of_place(&own, figures.point().process);
             let interval = interval.map(|ticks| of_process.unwrap_or(ticks));
             // What a process did before it joined does not belong to this interval.
             let joined = old.is_none() && figures.process().is_some_and(|p| !before.knows(p));
@@ -210,14 +213,12 @@ impl Model {
                 // Nothing was measured since, so loads and rates stay.
                 Some(0) => figures.keep(old),
                 Some(ticks) => {
-                    let seconds = seconds(&snapshot, ticks);
-                    let weight = load_weight(seconds, self.tau_seconds);
                     let of_point = grown.iter().filter(|((_, point), _)| *point == figures.id());
                     let open = match is_reset && figures.open().is_some() {
                         true => None,
                         false => Some(of_point.map(|(_, ticks)| ticks).sum()),
                     };
-                    figures.take_interval(old, open, &own, ticks, seconds, weight);
+                    figures.take_interval(old, open, &own, interval_of(ticks));
                 }
                 None => figures.keep(old),
             }
@@ -374,13 +375,6 @@ impl Model {
     }
 }
 
-/// For each of several processes, the ticks between its figures in two snapshots, where known.
-fn own_intervals(before: &Snapshot, now: &Snapshot) -> Vec<Option<u64>> {
-    let then: HashMap<&str, u64> = before.aged().collect();
-    let own = |(id, age): (&str, u64)| age.checked_sub(*then.get(id)?);
-    now.aged().map(own).collect()
-}
-
 /// Whether a point was reset between two snapshots.
 fn was_reset(before: &Snapshot, now: &Snapshot) -> bool {
     let mut old = before.points.iter().peekable();
@@ -389,14 +383,6 @@ fn was_reset(before: &Snapshot, now: &Snapshot) -> bool {
         let same = old.next_if(|old| old.id == point.id);
         same.is_some_and(|same| same.resets != point.resets)
     })
-}
-
-fn load_weight(interval_seconds: f64, tau_seconds: f64) -> f64 {
-    (interval_seconds / tau_seconds).clamp(0.0, 1.0)
-}
-
-fn seconds(snapshot: &Snapshot, ticks: u64) -> f64 {
-    ticks as f64 / snapshot.clock.ticks_per_second
 }
 
 #[cfg(test)]

@@ -9,17 +9,16 @@
 //! figures; see [`Pause`].
 
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, Read, Write};
+use std::io::Read;
 use std::time::{Duration, Instant, SystemTime};
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use hyper::Uri;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
 use prost::Message;
 use ureq::Agent;
 
 use crate::export::{Subject, otlp};
+use crate::serve::packed;
 use crate::text;
 
 /// Where a collector on the same machine listens.
@@ -185,12 +184,6 @@ impl Pusher {
             _ => Answer::Refused(told(&status.to_string(), &bytes, header("content-type"))),
         }
     }
-}
-
-fn packed(body: &[u8]) -> io::Result<Vec<u8>> {
-    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
-    packed.write_all(body)?;
-    packed.finish()
 }
 
 /// What a collector did not take of a request that it took.

@@ -22,7 +22,8 @@ use serde::{Deserialize, Serialize};
 
 pub use measure::measure;
 
-use crate::files::atomic_file::{self, Overwrite, WriteError};
+use crate::files::atomic_file::{self, Existing};
+use crate::variables;
 
 /// What a machine can do at most.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,10 +76,7 @@ impl Ceilings {
     /// Where they are kept: `$XDG_CACHE_HOME/pfp-top/ceilings.json`, or in `~/.cache`.
     #[must_use]
     pub fn usual_place() -> Option<PathBuf> {
-        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        let folder = set("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-        let folder = folder.or_else(|| Some(PathBuf::from(set("HOME")?).join(".cache")))?;
-        Some(folder.join("pfp-top/ceilings.json"))
+        Some(variables::folder("XDG_CACHE_HOME", ".cache")?.join("pfp-top/ceilings.json"))
     }
 
     /// Loads the saved ceilings, if they belong to this machine's processor.
@@ -99,12 +97,7 @@ impl Ceilings {
             std::fs::create_dir_all(folder)?;
         }
         let text = serde_json::to_vec_pretty(self)?;
-        atomic_file::write(path, Overwrite::Yes, |out| out.write_all(&text)).map_err(|error| {
-            match error {
-                WriteError::Exists => io::ErrorKind::AlreadyExists.into(),
-                WriteError::Io(error) => error,
-            }
-        })
+        atomic_file::write(path, Existing::Replace, |out| out.write_all(&text))
     }
 
     /// Whether all of it can be drawn.

@@ -16,4 +16,6 @@ pub mod http;
 pub mod negotiate;
 mod pool;
 
+#[cfg(feature = "otlp")]
+pub(crate) use pool::packed;
 pub use pool::{Pool, STAYS, Scope};

@@ -1,18 +1,17 @@
 //! The process being watched, and what this viewer changed in it.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use anyhow::{Result, bail};
 
-use crate::files::json::{Overwrite, WriteError};
-use crate::snapshot::{Drained, Point, PointState, Snapshot};
-use crate::source::{BadPlace, Change, Line, Looking, Recording, Refusal, Source};
+use crate::snapshot::{Point, PointState, Snapshot};
+use crate::source::{Change, Refusal, Source};
 
 /// A source that remembers the points toggled through it. Dropping it puts them back, however the
 /// viewer ends.
 pub struct Session {
-    source: Box<dyn Source>,
+    /// The source, for all but its snapshots and changes, which go through this.
+    pub(crate) source: Box<dyn Source>,
     keep: bool,
     toggled: HashMap<u32, Toggled>,
     /// Domains that were switched off as a whole, and the last point that each had then.
@@ -87,72 +86,17 @@ impl Session {
         })
     }
 
-    /// See [`Source::look_at`].
-    pub fn look_at(&mut self, looking: Looking) {
-        self.source.look_at(looking);
-    }
-
-    /// See [`Source::open_stacks`].
-    pub fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
-        self.source.open_stacks()
-    }
-
-    /// Puts the last finished measurements into a snapshot.
-    pub fn add_records(&mut self, snapshot: &mut Snapshot) {
-        self.source.add_records(snapshot);
-    }
-
-    /// The recording, if it is one.
-    pub fn recording(&mut self) -> Option<&mut Recording> {
-        self.source.recording()
-    }
-
     /// The snapshot with its records, for a file.
     pub fn whole(&mut self, snapshot: &Snapshot) -> Snapshot {
         let mut whole = snapshot.clone();
-        self.add_records(&mut whole);
+        self.source.add_records(&mut whole);
         whole
-    }
-
-    /// Copies the segment itself to a file.
-    pub fn save_raw(&mut self, path: &Path, overwrite: Overwrite) -> Result<(), WriteError> {
-        self.source.save_raw(path, overwrite)
-    }
-
-    /// See [`Source::new_records`].
-    pub fn new_records(&mut self, snapshot: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
-        self.source.new_records(snapshot, from)
-    }
-
-    /// See [`Source::has_died`].
-    pub fn has_died(&self) -> bool {
-        self.source.has_died()
-    }
-
-    /// See [`Source::line`].
-    pub fn line(&self) -> Option<Line> {
-        self.source.line()
-    }
-
-    /// See [`Source::bad_places`].
-    pub fn bad_places(&self) -> Vec<BadPlace> {
-        self.source.bad_places()
-    }
-
-    /// Why it can only be watched; none where it can be changed.
-    pub fn read_only(&self) -> Option<&str> {
-        self.source.read_only()
     }
 
     /// Leaves toggled points as they are now.
     pub fn leave_as_is(&mut self) {
         self.toggled.clear();
         self.off.clear();
-    }
-
-    /// Whether it is a process, running or ended, and not a file.
-    pub fn is_process(&self) -> bool {
-        self.source.is_process()
     }
 
     /// Switches a point over; returns its new state.
@@ -162,12 +106,11 @@ impl Session {
 
     /// Switches a point on or off; returns its new state.
     pub fn switch(&mut self, id: u32, found: PointState, on: bool) -> Result<PointState> {
-        self.check_writable()?;
         let (change, left) = match on {
             false => (Change::Disable(id), PointState::Off),
             true => (Change::Enable(id), PointState::On),
         };
-        let done = self.source.act(change);
+        let done = self.act(change);
         if !matches!(&done, Err(error) if !Refusal::is_partly(error)) {
             let entry = self.toggled.entry(id).or_insert(Toggled { found, left });
             entry.left = left;
@@ -181,28 +124,11 @@ impl Session {
         toggled.is_some_and(|it| it.found == PointState::On && it.left == PointState::Off)
     }
 
-    /// Starts a point's figures afresh.
-    pub fn reset(&mut self, id: u32) -> Result<()> {
-        self.check_writable()?;
-        self.source.act(Change::Reset(id))
-    }
-
-    /// Sets alpha of a point's EWMA; none switches it off.
-    pub fn set_alpha(&mut self, id: u32, alpha: Option<f64>) -> Result<()> {
-        self.check_writable()?;
-        self.source.act(Change::SetAlpha(id, alpha))
-    }
-
-    /// Has a point's stamps wait for the work before them, or stops that.
-    pub fn fence(&mut self, id: u32, fenced: bool) -> Result<()> {
-        self.check_writable()?;
-        self.source.act(Change::Fence(id, fenced))
-    }
-
-    fn check_writable(&self) -> Result<()> {
+    /// Makes a change that nobody puts back: all but [`Self::switch`].
+    pub fn act(&mut self, change: Change) -> Result<()> {
         match self.source.read_only() {
             Some(why) => bail!("{why}"),
-            None => Ok(()),
+            None => self.source.act(change),
         }
     }
 
@@ -218,7 +144,7 @@ impl Session {
         let now = self.source.poll()?;
         let mut failed = Ok(());
         for (id, toggled) in self.toggled.drain() {
-            let state = now.points.iter().find(|point| point.id == id).map(|point| point.state);
+            let state = now.point(id).map(|point| point.state);
             // Somebody changed it since, on purpose.
             if state != Some(toggled.left) {
                 continue;

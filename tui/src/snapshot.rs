@@ -26,7 +26,7 @@ pub const FORMAT: &str = "pfp-snapshot";
 pub const VERSION: u32 = 1;
 
 /// Everything known of one process at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Always [`FORMAT`].
     pub format: String,
@@ -153,10 +153,50 @@ impl Snapshot {
         self.summed.as_ref().is_none_or(|summed| summed.whole.contains(&point))
     }
 
+    /// A copy without cells, edges and records, which are nearly all of it.
+    pub(crate) fn without_measurements(&self) -> Self {
+        Self {
+            cells: Vec::new(),
+            edges: Vec::new(),
+            records: Vec::new(),
+            format: self.format.clone(),
+            version: self.version,
+            taken_unix_ns: self.taken_unix_ns,
+            elapsed_ticks: self.elapsed_ticks,
+            process: self.process.clone(),
+            ages: self.ages.clone(),
+            clock: self.clock.clone(),
+            points: self.points.clone(),
+            lanes: self.lanes.clone(),
+            losses: self.losses.clone(),
+            usage: self.usage,
+            summed: self.summed.clone(),
+        }
+    }
+
+    /// A point by its id.
+    pub(crate) fn point(&self, id: u32) -> Option<&Point> {
+        let place = self.points.binary_search_by_key(&id, |point| point.id).ok()?;
+        Some(&self.points[place])
+    }
+
     /// A lane by its id.
     pub(crate) fn lane(&self, id: u32) -> Option<&Lane> {
         let place = self.lanes.binary_search_by_key(&id, |lane| lane.id).ok()?;
         Some(&self.lanes[place])
+    }
+
+    /// A cell by its point and lane.
+    pub(crate) fn cell(&self, point: u32, lane: u32) -> Option<&Arc<Cell>> {
+        let place = self.cells.binary_search_by_key(&(point, lane), |cell| cell.key()).ok()?;
+        Some(&self.cells[place])
+    }
+
+    /// The cells of a point.
+    pub(crate) fn cells_of(&self, point: u32) -> &[Arc<Cell>] {
+        let first = self.cells.partition_point(|cell| cell.point < point);
+        let len = self.cells[first..].partition_point(|cell| cell.point == point);
+        &self.cells[first..first + len]
     }
 
     /// Each of several processes by its segment, and its age; empty where ages are unknown.
@@ -178,6 +218,11 @@ impl Snapshot {
             [] => std::slice::from_ref(&self.process),
             members => members,
         }
+    }
+
+    /// One of several processes, by its place among [`Process::members`].
+    pub(crate) fn member(&self, place: Option<u32>) -> Option<&Process> {
+        self.process.members.get(place? as usize)
     }
 
     /// Whether it contains this process.
@@ -225,6 +270,13 @@ pub struct Process {
     pub members: Vec<Process>,
 }
 
+/// `my_app[4711]`
+impl std::fmt::Display for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}[{}]", self.name, self.pid)
+    }
+}
+
 impl Process {
     /// Its place, where there are several.
     pub(crate) fn place(&self) -> Option<&str> {
@@ -254,7 +306,6 @@ pub enum ProcessState {
 
 impl ProcessState {
     /// Its word in tables and exports.
-    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -265,7 +316,7 @@ impl ProcessState {
 }
 
 /// The process's clock.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Clock {
     /// The clock source in use.
     pub kind: ClockKind,
@@ -291,10 +342,11 @@ pub struct Clock {
 }
 
 /// How a thread's time off the CPU is taken out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClockKind {
     /// A switch is noticed through the thread's restartable-sequence area.
+    #[default]
     Rseq,
     /// A switch is noticed through a self-monitoring perf event.
     Perf,
@@ -305,7 +357,7 @@ pub enum ClockKind {
 }
 
 /// One profile point.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Numeric id; 0 is the calibration point.
     pub id: u32,
@@ -384,7 +436,6 @@ impl Point {
 
     /// When its figures begin, ticks since the segment was created; none after a reset at an
     /// unknown time.
-    #[must_use]
     pub fn begin_ticks(&self) -> Option<u64> {
         self.since_ticks.or((self.resets == 0).then_some(0))
     }
@@ -394,10 +445,11 @@ impl Point {
 pub const AMOUNTS: usize = pfp_shm_layout::amounts::MAX_AMOUNTS;
 
 /// Whether a point measures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PointState {
     /// It measures.
+    #[default]
     On,
     /// It is switched off.
     Off,
@@ -408,7 +460,6 @@ pub enum PointState {
 
 impl PointState {
     /// Its word in tables and exports.
-    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::On => "on",
@@ -535,6 +586,13 @@ pub struct Record {
     pub depth: u32,
     /// Id of the context, 0 for the thread's own.
     pub context: u32,
+}
+
+impl Record {
+    /// When it ended, ticks since the segment was created.
+    pub(crate) fn end(&self) -> u64 {
+        self.start.saturating_add(self.span)
+    }
 }
 
 /// New records of one lane's ring. Records are numbered from 0 on as they are written; `lost`

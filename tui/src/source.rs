@@ -25,19 +25,21 @@ mod usage;
 pub(crate) mod via;
 mod which;
 
-use std::collections::BTreeSet;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
 pub use choice::{Choice, Wanted, choose};
-pub use collecting::{Collecting, EveryProcess};
+pub use collecting::Collecting;
 pub use file::FileSource;
 pub use group::{ProcessGroup, Selector};
-pub use guard::guarded;
+pub use live::{announced, attach, discover, gc};
+pub(crate) use namespaces::effective_user;
+use newcomers::Newcomers;
 pub use residents::{Whereabouts, whereabouts};
 use rooms::Rooms;
 pub use rooms::enter;
@@ -46,7 +48,7 @@ use via::{Places, Via};
 pub use which::Which;
 
 pub use crate::files::Refusal;
-use crate::files::json::{Overwrite, WriteError};
+use crate::files::json::Existing;
 pub use crate::files::recording::{Moment, Recording};
 pub use crate::snapshot::BadPlace;
 use crate::snapshot::{Drained, Snapshot};
@@ -56,11 +58,19 @@ pub use open::{Span, open, open_at, open_group, read, read_parts, read_sum};
 
 /// A watched process, or what is left of one.
 pub trait Source {
-    /// Takes the next snapshot.
+    /// Takes the next snapshot, as it comes: [`Self::poll`] puts it in order.
     ///
     /// A process that has ended is no error: its last figures come with the
     /// state that says so, as often as asked.
-    fn poll(&mut self) -> Result<Snapshot>;
+    fn picture(&mut self) -> Result<Snapshot>;
+
+    /// Takes the next snapshot. Whatever the source yields, it keeps the promises of
+    /// [`crate::snapshot`].
+    fn poll(&mut self) -> Result<Snapshot> {
+        let mut snapshot = self.picture()?;
+        guard::clean_snapshot(&mut snapshot);
+        Ok(snapshot)
+    }
 
     /// Says what is looked at from now on, so that a remote source sends only that. A source that
     /// is never told sends everything.
@@ -105,17 +115,21 @@ pub trait Source {
 
     /// Copies the process's segment to a file, whole or not at all; compressed if the name ends in
     /// `.zst`.
-    fn save_raw(&mut self, _path: &Path, _overwrite: Overwrite) -> Result<(), WriteError> {
+    fn save_raw(&mut self, _path: &Path, _existing: Existing) -> io::Result<()> {
         let why = "expected one process, which has a segment to copy; found a file, or several \
                    processes: choose one with -p PID";
-        Err(WriteError::Io(io::Error::new(io::ErrorKind::Unsupported, why)))
+        Err(io::Error::new(io::ErrorKind::Unsupported, why))
     }
 
     /// Carries out a change in the process. An error says in words for the user why it failed.
-    fn act(&mut self, change: Change) -> Result<()>;
+    fn act(&mut self, _change: Change) -> Result<()> {
+        bail!("{}", self.read_only().unwrap_or("nothing can be changed here"))
+    }
 
     /// Whether this is a process, running or ended, and not a file.
-    fn is_process(&self) -> bool;
+    fn is_process(&self) -> bool {
+        true
+    }
 
     /// Why the process can be watched but not changed; none where it can be changed.
     fn read_only(&self) -> Option<&str> {
@@ -179,8 +193,10 @@ pub trait Finder {
     fn discover(&mut self) -> Result<Discovery>;
     /// Attaches to one of those found.
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>>;
-    /// Attaches to several, as one.
-    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>>;
+    /// Attaches to several, as one. A group's own finder is not asked for this.
+    fn attach_group(&mut self, _group: &ProcessGroup) -> Result<Box<dyn Source>> {
+        bail!("expected one process to watch, found several")
+    }
     /// The names of the places that it looks in, where there are several.
     fn places(&self) -> Vec<String> {
         Vec::new()
@@ -199,6 +215,8 @@ pub trait Finder {
 pub struct Machine {
     /// None where only this user's own processes are wanted.
     rooms: Option<Rooms>,
+    /// Keeps processes that end between two looks; none once something is watched.
+    collecting: Option<Rc<Collecting>>,
 }
 
 impl Machine {
@@ -206,7 +224,19 @@ impl Machine {
     /// process stay as they are when that agent is lost.
     #[must_use]
     pub fn all(keep: bool) -> Self {
-        Self { rooms: Some(Rooms::new(keep)) }
+        Self { rooms: Some(Rooms::new(keep)), collecting: None }
+    }
+
+    /// Finds all processes from now on, including those that end between two looks; `keep` as for
+    /// [`Self::all`].
+    #[must_use]
+    pub fn from_now_on(keep: bool) -> Self {
+        Self { collecting: Some(Rc::new(Collecting::start())), ..Self::all(keep) }
+    }
+
+    fn watch(&self, candidate: &Candidate) -> Result<Box<dyn Source>> {
+        let elsewhere = self.rooms.as_ref().and_then(|rooms| rooms.attach(candidate));
+        elsewhere.unwrap_or_else(|| attach(candidate))
     }
 
     fn add_rooms(&self, discovery: &mut Discovery) {
@@ -220,12 +250,15 @@ impl Finder for Machine {
     fn discover(&mut self) -> Result<Discovery> {
         let mut discovery = discover()?;
         self.add_rooms(&mut discovery);
+        if let Some(collecting) = &self.collecting {
+            collecting.note(&mut discovery);
+        }
         Ok(discovery)
     }
 
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
-        let elsewhere = self.rooms.as_ref().and_then(|rooms| rooms.attach(candidate));
-        elsewhere.unwrap_or_else(|| attach(candidate))
+        self.collecting = None;
+        self.watch(candidate)
     }
 
     fn bad_places(&mut self) -> Vec<BadPlace> {
@@ -233,7 +266,18 @@ impl Finder for Machine {
     }
 
     fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
-        EveryProcess::of(self.clone()).attach_group(group)
+        let collecting = || self.collecting.clone().unwrap_or_else(|| Rc::new(Collecting::start()));
+        let collecting = group.is_open().then(collecting);
+        let finder = Newcomers::new(Self { collecting, ..self.clone() });
+        let group = attach_group_by(Box::new(finder), group)?;
+        self.collecting = None;
+        Ok(group)
+    }
+
+    fn let_go(&mut self, segment_id: &str) {
+        if let Some(collecting) = &self.collecting {
+            collecting.let_go(segment_id);
+        }
     }
 }
 
@@ -252,33 +296,15 @@ pub fn finder(via: &[Route], keep: bool, in_time: Duration) -> Result<Box<dyn Fi
     })
 }
 
-/// Looks for the processes of this user.
-pub fn discover() -> Result<Discovery> {
-    let mut discovery = live::discover()?;
-    guard::clean_discovery(&mut discovery);
-    Ok(discovery)
-}
-
-/// The files by which processes announce themselves. A new one is a reason to [`discover`]; listing
-/// them costs next to nothing.
-pub fn announced() -> BTreeSet<PathBuf> {
-    live::announced()
-}
-
-/// Attaches to a process that [`discover`] found.
-pub fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
-    Ok(guarded(live::attach(candidate)?))
-}
-
 /// A finder of this machine's processes that is cheap to ask again and again: it finds nothing
 /// until a new process has announced itself.
 pub fn newcomers() -> Box<dyn Finder> {
-    Box::new(newcomers::Newcomers::new(Machine::all(false), None))
+    Box::new(Newcomers::new(Machine::all(false)))
 }
 
 /// Attaches to several of the processes that this finder finds, as one.
 pub fn attach_group_by(finder: Box<dyn Finder>, group: &ProcessGroup) -> Result<Box<dyn Source>> {
-    Ok(guarded(Box::new(group::Group::new(group.clone(), finder)?)))
+    Ok(Box::new(group::Group::new(group.clone(), finder)?))
 }
 
 /// Changes one thing after the other. A change that only some processes follow does not stop the
@@ -299,9 +325,4 @@ pub fn change_each<'a>(
         }
     }
     partly
-}
-
-/// Removes what ended processes have left behind; returns a line for each thing removed.
-pub fn gc() -> Result<Vec<String>> {
-    live::gc()
 }

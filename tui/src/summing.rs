@@ -16,7 +16,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::filter::Filter;
-use crate::model::{BUCKETS_AT_ONCE, Row, histogram, open_regions, total};
+use crate::model::{BUCKETS_AT_ONCE, Row, histogram, open_regions};
 use crate::snapshot::{Cell, Edge, Extent, LaneKind, OPENMP, Point, Snapshot, Stats, Summed};
 
 /// The parts of a snapshot that somebody looks at.
@@ -89,8 +89,7 @@ impl Summing {
     pub(crate) fn sum(&mut self, snapshot: &Snapshot, sight: &Sight) -> Snapshot {
         let mut cells = Vec::new();
         let mut rest = snapshot.cells.as_slice();
-        self.known
-            .retain(|id, _| snapshot.points.binary_search_by_key(id, |point| point.id).is_ok());
+        self.known.retain(|id, _| snapshot.point(*id).is_some());
         for point in &snapshot.points {
             let before = rest.partition_point(|cell| cell.point < point.id);
             let of_point = rest[before..].partition_point(|cell| cell.point == point.id);
@@ -136,23 +135,7 @@ impl Summing {
             whole,
             left_out: ids(|shown| shown == Shown::Load),
         };
-        Snapshot {
-            cells,
-            edges,
-            records: Vec::new(),
-            summed: Some(Arc::new(summed)),
-            format: snapshot.format.clone(),
-            version: snapshot.version,
-            taken_unix_ns: snapshot.taken_unix_ns,
-            elapsed_ticks: snapshot.elapsed_ticks,
-            process: snapshot.process.clone(),
-            ages: snapshot.ages.clone(),
-            clock: snapshot.clock.clone(),
-            points: snapshot.points.clone(),
-            lanes: snapshot.lanes.clone(),
-            losses: snapshot.losses.clone(),
-            usage: snapshot.usage,
-        }
+        Snapshot { cells, edges, summed: Some(Arc::new(summed)), ..snapshot.without_measurements() }
     }
 
     /// Computes the quantiles of as many points as a few milliseconds allow, in turn.
@@ -170,7 +153,7 @@ impl Summing {
             }
             let buckets = || known.from.iter().flat_map(|cell| &cell.histogram);
             left = left.saturating_sub(buckets().count());
-            let total = total(known.from.iter().map(Arc::as_ref));
+            let total: Stats = known.from.iter().sum();
             known.quantiles =
                 histogram::quantiles(buckets(), (total.min, total.max), [0.5, 0.9, 0.99]);
             known.is_late = false;
@@ -191,21 +174,21 @@ fn sums(snapshot: &Snapshot, point: &Point, cells: &[Arc<Cell>], shown: Shown) -
         Shown::Sum { histogram } => histogram,
         Shown::Load => false,
     };
-    let mut of_processes: BTreeMap<Option<u32>, Vec<&Cell>> = BTreeMap::new();
+    let mut of_processes: BTreeMap<Option<u32>, Vec<&Arc<Cell>>> = BTreeMap::new();
     for cell in cells {
         let process = lane(cell).and_then(|lane| lane.process);
         of_processes.entry(process).or_default().push(cell);
     }
-    let sum = |cells: Vec<&Cell>| {
+    let sum = |cells: Vec<&Arc<Cell>>| {
         // The table marks points that were on a shared lane.
         let is_shared =
-            |cell: &&&Cell| lane(cell).is_some_and(|lane| lane.kind == LaneKind::Overflow);
+            |cell: &&&Arc<Cell>| lane(cell).is_some_and(|lane| lane.kind == LaneKind::Overflow);
         let lane = cells.iter().find(is_shared).or(cells.first()).map_or(0, |cell| cell.lane);
         let histogram = match histogram {
             true => histogram::merge(cells.iter().map(|cell| cell.histogram.as_slice())),
             false => Vec::new(),
         };
-        let (mut stats, point) = (total(cells.into_iter()), point.id);
+        let (mut stats, point): (Stats, _) = (cells.into_iter().sum(), point.id);
         if shown == Shown::Load {
             let Stats { count, exclusive, .. } = stats;
             stats = Stats { count, exclusive, ..Stats::default() };
@@ -250,7 +233,7 @@ mod tests {
             let empty = |cell: &&Arc<Cell>| cell.histogram.is_empty() && cell.stats.count > 0;
             assert_eq!(summed.cells.iter().filter(empty).count() == 0, has_histograms);
             assert!(summed.edges.is_empty() && summed.cells.len() <= snapshot.points.len());
-            assert!(summed.cells.is_sorted_by_key(|cell| (cell.point, cell.lane)));
+            assert!(summed.cells.is_sorted_by_key(|cell| cell.key()));
             all.fold(snapshot);
             of_sums.fold(summed);
             assert_eq!(shown(&all), shown(&of_sums), "poll {poll}");

@@ -6,6 +6,7 @@
 //! everything through it.
 
 use std::borrow::Cow;
+use std::io::Write;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -40,6 +41,11 @@ fn mended(text: &str) -> impl Iterator<Item = char> {
 /// files.
 pub fn clean_lines(text: &str) -> String {
     text.chars().map(|c| if is_unfit(c) && c != '\n' { REPLACEMENT } else { c }).collect()
+}
+
+/// Writes a message to standard error. Nobody may be there to read it.
+pub fn warn(message: &str) {
+    let _ = writeln!(std::io::stderr(), "pfp-top: {}", clean_lines(message));
 }
 
 /// Cleans a string in place; see [`clean`].
@@ -143,6 +149,13 @@ pub fn cut(text: &str, columns: usize, ellipsis: char) -> String {
     }
     cut.push(ellipsis);
     cut
+}
+
+/// The first of several names: `a, b, c, d, ...`.
+pub(crate) fn first_names(names: &[String]) -> String {
+    const MOST: usize = 4;
+    let more = if names.len() > MOST { ", ..." } else { "" };
+    names[..names.len().min(MOST)].join(", ") + more
 }
 
 /// The text in lines of at most so many columns, broken between words.

@@ -1,6 +1,9 @@
 //! The environment variables that pfp reads. `doctor`, the help and the documentation list them
 //! from here.
 
+use std::env;
+use std::path::PathBuf;
+
 /// A variable.
 #[derive(Clone, Copy, Debug)]
 pub struct Variable {
@@ -58,20 +61,25 @@ const fn of(name: &'static str, does: &'static str) -> Variable {
     Variable { name, does }
 }
 
-/// Whether pfp reads a variable.
+/// The user's folder for something: what an XDG variable says, else one below the home folder.
+/// Relative paths say nothing.
 #[must_use]
+pub fn folder(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let set = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    set(variable).or_else(|| Some(set("HOME")?.join(below_home)))
+}
+
+/// Whether pfp reads a variable.
 pub fn is_known(name: &str) -> bool {
     ALL.iter().any(|variable| variable.name == name)
 }
 
 /// The names of all.
-#[must_use]
 pub fn names() -> Vec<&'static str> {
     ALL.iter().map(|variable| variable.name).collect()
 }
 
 /// A paragraph for the help, without variables of options, which their options show.
-#[must_use]
 pub fn help() -> String {
     let others = ALL.iter().filter(|variable| !variable.does.starts_with("--"));
     let line = |variable: &Variable| format!("\n  {:<18} {}", variable.name, variable.does);

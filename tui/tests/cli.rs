@@ -9,7 +9,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use pfp_top::files::json::{self, Overwrite};
+use pfp_top::files::json::{self, Existing};
 use pfp_top::source::Source;
 use pfp_top::source::synthetic::Synthetic;
 
@@ -28,7 +28,7 @@ fn pfp_top(arguments: &[&str]) -> Output {
 fn snapshot_file(folder: &Path) -> String {
     let path = folder.join("snapshot.json");
     let snapshot = Synthetic::new().poll().unwrap();
-    json::write(&snapshot, &path, Overwrite::No).unwrap();
+    json::write(&snapshot, &path, Existing::Keep).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
@@ -103,7 +103,7 @@ fn two_snapshots_are_compared_and_a_regression_has_its_status() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, snapshot: &pfp_top::snapshot::Snapshot| {
         let path = folder.path().join(name);
-        json::write(snapshot, &path, Overwrite::No).unwrap();
+        json::write(snapshot, &path, Existing::Keep).unwrap();
         path.to_str().unwrap().to_owned()
     };
     let mut source = Synthetic::new();
@@ -148,7 +148,7 @@ fn each_side_of_a_comparison_may_be_a_sum_of_files() {
         snapshot.process.segment_id = format!("{run:032x}");
         snapshot.clock.ticks_per_second /= slower;
         let path = folder.path().join(format!("{run}.json"));
-        json::write(&snapshot, &path, Overwrite::No).unwrap();
+        json::write(&snapshot, &path, Existing::Keep).unwrap();
         let cells = snapshot.cells.iter().filter(|cell| cell.point == 1);
         let count = cells.map(|cell| cell.stats.count + cell.retired.count).sum::<u64>();
         (path.to_str().unwrap().to_owned(), count)
@@ -199,7 +199,7 @@ fn runs_on_both_sides_are_gated() {
         snapshot.clock.ticks_per_second /= slower;
         snapshot.elapsed_ticks = (snapshot.elapsed_ticks as f64 / slower) as u64;
         let path = folder.path().join(format!("{run}.json"));
-        json::write(&snapshot, &path, Overwrite::No).unwrap();
+        json::write(&snapshot, &path, Existing::Keep).unwrap();
         path.to_str().unwrap().to_owned()
     };
     let files: Vec<String> = (0..6).map(|run| file(run, 1.0)).collect();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use pfp_top::files::json::{self, Overwrite};
+use pfp_top::files::json::{self, Existing};
 use pfp_top::model::Model;
 use pfp_top::snapshot::Snapshot;
 use serde_json::Value;
@@ -119,7 +119,7 @@ fn hostile(folder: &Path) -> PathBuf {
         lane.name = format!("{HOSTILE}{}", lane.name);
     }
     let path = folder.join("hostile.json");
-    json::write(&snapshot, &path, Overwrite::No).unwrap();
+    json::write(&snapshot, &path, Existing::Keep).unwrap();
     path
 }
 

@@ -239,7 +239,7 @@ fn damaged_copies_are_shown_or_refused() {
         fs::write(&path, copy).unwrap();
         let Ok(snapshot) = opened(&path) else { continue };
         shown += 1;
-        json::write(&snapshot, &saved, json::Overwrite::Yes).unwrap();
+        json::write(&snapshot, &saved, json::Existing::Replace).unwrap();
         assert_eq!(opened(&saved).unwrap(), snapshot);
         let mut model = Model::default();
         model.fold(snapshot);

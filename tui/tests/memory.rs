@@ -11,10 +11,10 @@ use crossterm::event::{KeyCode, KeyEvent};
 use pfp_top::app::App;
 use pfp_top::common::Options;
 use pfp_top::snapshot::{
-    Bucket, Cell, Lane, LaneKind, Loss, Losses, Point, PointState, Record, Snapshot, Stats,
+    Bucket, Cell, Lane, LaneKind, Loss, Point, PointState, Record, Snapshot, Stats,
 };
 use pfp_top::source::synthetic::{Synthetic, bucket_of};
-use pfp_top::source::{Change, Machine, Source};
+use pfp_top::source::{Machine, Source};
 use pfp_top::styles::Styles;
 use pfp_top::view;
 use ratatui::Terminal;
@@ -66,20 +66,11 @@ impl Restless {
     fn new() -> Self {
         let mut snapshot = Synthetic::new().poll().expect("it always can");
         let point = |id: u32| Point {
-            since_ticks: None,
             id,
             name: format!("part{id}"),
             file: "src/work.rs".into(),
             line: id,
-            device: false,
-            wall: false,
-            state: PointState::On,
-            alpha: None,
-            resets: 0,
-            fenced: false,
-            process: None,
-            number: None,
-            amounts: Vec::new(),
+            ..Point::default()
         };
         snapshot.points = (0..POINTS).map(point).collect();
         snapshot.records.clear();
@@ -88,7 +79,7 @@ impl Restless {
 }
 
 impl Source for Restless {
-    fn poll(&mut self) -> Result<Snapshot> {
+    fn picture(&mut self) -> Result<Snapshot> {
         self.polls += 1;
         let (poll, snapshot) = (self.polls, &mut self.snapshot);
         snapshot.elapsed_ticks += 1_000_000_000;
@@ -103,12 +94,7 @@ impl Source for Restless {
                 name: format!("thread {}", life % 1000),
                 records_written: 100 * poll,
                 switches: poll,
-                process: None,
-                clock: None,
-                open: Vec::new(),
-                unplaced: 0,
-                cpu_ns: None,
-                amiss: Losses::default(),
+                ..Lane::default()
             }
         };
         snapshot.lanes = (0..LANES).map(lane).collect();
@@ -151,14 +137,6 @@ impl Source for Restless {
             context: if place.is_multiple_of(2) { 0 } else { (7 * poll + place) as u32 },
         };
         snapshot.records = (0..40).map(record).collect();
-    }
-
-    fn act(&mut self, _: Change) -> Result<()> {
-        Ok(())
-    }
-
-    fn is_process(&self) -> bool {
-        true
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use pfp_top::files::json::{self, Overwrite};
+use pfp_top::files::json::{self, Existing};
 use pfp_top::files::recording::Writer;
 use pfp_top::snapshot::{Record, Snapshot};
 use pfp_top::source::Source;
@@ -70,7 +70,7 @@ fn recording(folder: &Path, name: &str, run: u32, slower: u64) -> (String, Vec<S
             }
         }
     }
-    let mut writer = Writer::create(&path, Overwrite::No, 1_000_000_000, &all[0], &[]).unwrap();
+    let mut writer = Writer::create(&path, Existing::Keep, 1_000_000_000, &all[0], &[]).unwrap();
     for snapshot in &all[1..] {
         writer.append(snapshot, &[]).unwrap();
     }
@@ -130,7 +130,7 @@ fn an_export_is_of_a_moment_or_of_a_window() {
     refused(&["export", "csv", "-p", "1", "--at", "#9"], "cannot be used with");
     refused(&["export", "csv", "--to", "#9"], "found no file");
     let plain = folder.path().join("plain.json");
-    json::write(&all[3], &plain, Overwrite::No).unwrap();
+    json::write(&all[3], &plain, Existing::Keep).unwrap();
     refused(&["export", "csv", plain.to_str().unwrap(), "--at", "#1"], "of one moment only");
 }
 

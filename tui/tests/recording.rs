@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pfp_top::files::json::Overwrite;
+use pfp_top::files::json::Existing;
 use pfp_top::files::recording::Writer;
 use pfp_top::files::recording::{FILE_HEADER, FRAME_HEADER};
 use pfp_top::snapshot::{Drained, LaneKind, Loss, ProcessState, Record, Snapshot};
@@ -88,7 +88,7 @@ fn life(n: usize) -> Vec<(Snapshot, Vec<Drained>)> {
 
 fn write(path: &Path, life: &[(Snapshot, Vec<Drained>)]) -> Writer {
     let (first, events) = &life[0];
-    let mut writer = Writer::create(path, Overwrite::No, 1_000_000_000, first, events).unwrap();
+    let mut writer = Writer::create(path, Existing::Keep, 1_000_000_000, first, events).unwrap();
     for (snapshot, events) in &life[1..] {
         writer.append(snapshot, events).unwrap();
     }
@@ -133,7 +133,7 @@ fn a_frame_is_smaller_than_a_snapshot() {
     let (_folder, path) = folder();
     let mut made = Synthetic::new();
     let first = made.poll().unwrap();
-    let mut writer = Writer::create(&path, Overwrite::No, 1, &first, &[]).unwrap();
+    let mut writer = Writer::create(&path, Existing::Keep, 1, &first, &[]).unwrap();
     let one = writer.bytes();
     for n in 0..50 {
         let mut same = made.snapshot_mut().clone();
@@ -335,10 +335,10 @@ fn a_file_is_replaced_only_on_demand() {
     let life = life(1);
     fs::write(&path, "precious").unwrap();
     let create = |overwrite| Writer::create(&path, overwrite, 1, &life[0].0, &[]);
-    let error = create(Overwrite::No).err().unwrap().to_string();
+    let error = create(Existing::Keep).err().unwrap().to_string();
     assert!(error.contains("exists already") && error.contains("--force"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"precious");
-    create(Overwrite::Yes).unwrap();
+    create(Existing::Replace).unwrap();
     assert_eq!(read(&path).unwrap().poll().unwrap(), life[0].0);
 }
 
@@ -454,7 +454,7 @@ fn a_clock_that_is_set_moves_no_moment() {
         };
     }
     let path = folder.path().join("a.pfprec");
-    let mut writer = Writer::create(&path, Overwrite::No, 1, &all[0], &[]).unwrap();
+    let mut writer = Writer::create(&path, Existing::Keep, 1, &all[0], &[]).unwrap();
     all[1..25].iter().for_each(|snapshot| writer.append(snapshot, &[]).unwrap());
     drop(writer);
     // Also when it goes on later.

@@ -18,17 +18,13 @@ struct Faulty(Synthetic);
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 impl Source for Faulty {
-    fn poll(&mut self) -> anyhow::Result<Snapshot> {
+    fn picture(&mut self) -> anyhow::Result<Snapshot> {
         assert!(!Path::new("now").exists(), "a fault in the midst of a poll");
         self.0.poll()
     }
 
     fn act(&mut self, change: Change) -> anyhow::Result<()> {
         self.0.act(change)
-    }
-
-    fn is_process(&self) -> bool {
-        true
     }
 }
 

@@ -99,7 +99,7 @@ fn a_domain_that_is_off_costs_the_program_nothing() {
     let flags = ["-std=gnu11", "-ldl", "-pthread"];
     let program = c::compile(Compiler::C, "itt_rests", &[text(&source)], Link::Without, flags);
     let place = Place::new();
-    let mut target = place.start(text(&program), &[text(&c::inject())]);
+    let mut target = place.start(&program, &[text(&c::inject())]);
     target.reach("begun");
     let mut watch = Watch::attach(&place, &target);
     let all = ["work", "of a thread", "span"].map(|name| watch::id(watch.poll(), name));

@@ -11,7 +11,7 @@ mod together;
 use std::path::{Path, PathBuf};
 
 use pfp_tests::c;
-use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::place::{Place, pfp_top, text};
 use pfp_top::files::json;
 use pfp_top::snapshot::{Loss, Point, Snapshot, Stats};
 
@@ -24,10 +24,6 @@ struct Run {
 /// A file beside the requirements.
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("annotated").join(name)
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("it is plain text")
 }
 
 /// Runs a program below `pfp-top run`, to its end.

@@ -520,7 +520,7 @@ fn in_c_and_cpp() {
         let flags = ["-Wall", "-Wextra", "-Werror"];
         let program = c::compile(compiler, "amounts", &["amounts.c"], link, flags);
         let place = Place::new();
-        let mut target = place.start(program.to_str().expect("it is plain"), &[]);
+        let mut target = place.start(&program, &[]);
         target.reach("done");
         let mut watch = Watch::attach(&place, &target);
         let picture = watch.poll();

@@ -20,7 +20,7 @@ fn stepped(stage: &str, how: &str, each: u64, most: u64) -> Said {
     let program = c::compile(Compiler::C, "stepped", &["stepped.c"], Link::Static, ["-pthread"]);
     let place = Place::new();
     let arguments = [stage, how, &each.to_string(), "1", &most.to_string()];
-    let mut target = place.start(program.to_str().expect("plain text"), &arguments);
+    let mut target = place.start(&program, &arguments);
     let said = target.reach("done").clone();
     let number = |key: &str| said.one::<u64>(key);
     assert!(number("children") > 0, "{stage} {how}");
@@ -131,7 +131,7 @@ fn a_child_waits_for_no_lock_of_its_parents_threads() {
         for when in ["first", "later"] {
             let place = Place::new();
             let arguments = [when, &size(200, 10_000).to_string()];
-            let mut target = place.start(program.to_str().expect("plain text"), &arguments);
+            let mut target = place.start(&program, &arguments);
             let said = target.reach("done").clone();
             let wrong = ["hung", "died", "miscounted"].map(|key| said.one::<u64>(key));
             assert_eq!(wrong, [0; 3], "{link:?} {when}: hung, died, miscounted");
@@ -149,7 +149,7 @@ fn a_maker_that_stops_is_replaced() {
         let program = c::compile(Compiler::C, &name, &["stalled.c"], link, ["-pthread"]);
         for stop in ["before", "within", "after"] {
             let place = Place::new();
-            let mut target = place.start(program.to_str().expect("plain text"), &[stop]);
+            let mut target = place.start(&program, &[stop]);
             let said = target.reach("done").clone();
             // A thread waits for others for 900 us in its life; the rest is a thousand calls.
             let waited = said.one::<u64>("waited_us");
@@ -176,8 +176,7 @@ fn a_plugin_that_measures_is_not_unloaded() {
     let host = c::compile(Compiler::C, "unloaded", &["unloaded.c"], Link::Without, flags);
     for (plugin, name) in [(c::c_plugin(), "plugin in C"), (c::rust_plugin(), "plugin in Rust")] {
         let place = Place::new();
-        let program = host.to_str().expect("plain text");
-        let mut target = place.start(program, &[plugin.to_str().expect("plain text")]);
+        let mut target = place.start(&host, &[plugin.to_str().expect("plain text")]);
         let said = target.reach("done").clone();
         assert_eq!(said.one::<u64>("stayed"), 1, "{name}");
         let mut watch = Watch::attach(&place, &target);
@@ -248,8 +247,7 @@ fn a_cancelled_thread_does_not_end_in_pfp() {
         let ways = SLOW.map(|how| (&plain, how)).into_iter().chain([(&instrumented, "function")]);
         for (program, how) in ways {
             let place = Place::new();
-            let path = program.to_str().expect("plain text");
-            let mut target = place.start_with(path, &[how], "PFP_ENABLE", "*");
+            let mut target = place.start_with(program, &[how], "PFP_ENABLE", "*");
             let said = target.reach("done").clone();
             assert_eq!(said.one::<u64>("through"), 2, "{link:?} {how}");
             // What was interrupted is measured.

@@ -197,8 +197,7 @@ fn six_workers_are_watched_as_they_work() {
         shows_all(text) && WORKERS.iter().all(|name| row(text, name) != row(&first, name))
     });
     // Each is a thread of its own, which burns most in its own way.
-    screen.keys(&["3"]);
-    screen.wait_for("the six threads", |text| {
+    screen.press(&["3"], "the six threads", |text| {
         let has = |name: &&str| {
             let of_it = format!("add:{name}");
             let its = |line: &str| line.contains(&of_it) && line.matches(*name).count() >= 2;
@@ -206,8 +205,7 @@ fn six_workers_are_watched_as_they_work() {
         };
         WORKERS.iter().all(has)
     });
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
     target.end_well();
 }
 

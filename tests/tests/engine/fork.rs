@@ -1,6 +1,7 @@
 //! Fork: a child measures into a segment of its own or not at all, however it
 //! was forked; its parent's figures, object and life are the parent's alone.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pfp_shm_layout::find::KEEP;
@@ -155,20 +156,19 @@ fn a_child_in_its_parents_memory_leaves_it_the_parents() {
     for &link in links {
         let name = format!("vfork-{link:?}");
         let program = c::compile(Compiler::C, &name, &["vfork.c"], link, [""; 0]);
-        let program = program.to_str().expect("it is plain text");
         for how in ["vfork", "clone", "spawn", "copy"] {
             for when in ["first", "later", "forked"] {
-                judge_vfork(program, how, when, "rseq");
+                judge_vfork(&program, how, when, "rseq");
                 // There every stamp asks for the CPU time, which in the child is another's.
                 if size(u64::from(when == "later"), 1) == 1 {
-                    judge_vfork(program, how, when, "cputime");
+                    judge_vfork(&program, how, when, "cputime");
                 }
             }
         }
     }
 }
 
-fn judge_vfork(program: &str, how: &str, when: &str, clock: &str) {
+fn judge_vfork(program: &Path, how: &str, when: &str, clock: &str) {
     let what = format!("{how} {when} {clock}");
     let place = Place::new();
     let mut target = place.start_with(program, &[how, when], "PFP_CLOCK", clock);

@@ -300,15 +300,13 @@ fn the_viewer_shows_what_the_host_and_what_the_device_did() {
         first.is_some() && line(text, "  device 2  ") == first.map(|place| place + 1)
     });
     for (name, long) in [("gpu:solve", "3.00ms"), ("gpu:copy:solve", "1.00ms")] {
-        screen.keys(&["Down"]);
-        screen.wait_for("what is known of it", |text| {
+        screen.press(&["Down"], "what is known of it", |text| {
             text.contains(&format!(" {name}  {long} long on a device, for pfp-test-target, began "))
                 && text.contains(" ago at the earliest")
                 && text.contains("by its own clock")
         });
     }
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
 
     let output = place.pfp_top(&["export", "chrome", "--name", "pfp-test-target"]);
     let trace: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");

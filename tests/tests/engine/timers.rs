@@ -99,7 +99,7 @@ fn in_c_and_cxx_it_is_the_same_timer() {
         ] {
             let program = c::compile(compiler, name, &["timer.c"], link, [flag, "-lm"]);
             let place = Place::new();
-            let said = place.start(program.to_str().expect("it is plain text"), &[]).end_well();
+            let said = place.start(&program, &[]).end_well();
             if link == Link::Without {
                 assert_eq!(said.all::<f64>("timer"), [[0.0, -1.0]], "{compiler:?}");
             } else {

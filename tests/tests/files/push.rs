@@ -11,6 +11,7 @@ use pfp_tests::measured::{Own, is_near, own};
 use pfp_tests::os;
 use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::target::{Target, wait_for};
+use pfp_tests::unpacked;
 use pfp_tests::watch::Watch;
 use serde_json::{Value, json};
 
@@ -137,7 +138,7 @@ fn figures_are_those_of_the_segment_and_no_reset_takes_any_back() {
     }
     let unpacked: Vec<Request> = requests
         .into_iter()
-        .map(|request| Request { body: unpacked(&place, &request.body), ..request })
+        .map(|request| Request { body: unpacked(&request.body), ..request })
         .collect();
     let Some(all) = read(&place, &unpacked) else { return };
     for (own, name) in before.iter().zip(names) {
@@ -191,18 +192,6 @@ fn figures_are_those_of_the_segment_and_no_reset_takes_any_back() {
 
 fn host() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned()
-}
-
-fn unpacked(place: &Place, bytes: &[u8]) -> Vec<u8> {
-    let file = place.path("packed");
-    std::fs::write(&file, bytes).unwrap();
-    let output = std::process::Command::new("gzip")
-        .arg("-dc")
-        .stdin(std::fs::File::open(file).unwrap())
-        .output();
-    let output = output.expect("gzip starts");
-    assert!(output.status.success());
-    output.stdout
 }
 
 #[test]

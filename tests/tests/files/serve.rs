@@ -18,7 +18,7 @@ use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::prometheus::{Prometheus, Series, ask, get};
 use pfp_tests::target::{Target, wait_for};
 use pfp_tests::watch::Watch;
-use pfp_tests::{figure, lacks};
+use pfp_tests::{figure, lacks, unpacked};
 use serde_json::Value;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
@@ -272,19 +272,6 @@ fn it_speaks_the_forms_that_scrapers_ask_for() {
         let said = check.wait_with_output().unwrap();
         assert!(said.status.code() != Some(1), "{}", String::from_utf8_lossy(&said.stderr));
     }
-}
-
-fn unpacked(bytes: &[u8]) -> Vec<u8> {
-    let mut gzip = Command::new("gzip");
-    let mut gzip = gzip.arg("-dc").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut input = gzip.stdin.take().unwrap();
-    let bytes = bytes.to_vec();
-    let writer = std::thread::spawn(move || input.write_all(&bytes));
-    let mut unpacked = Vec::new();
-    gzip.stdout.take().unwrap().read_to_end(&mut unpacked).unwrap();
-    writer.join().unwrap().unwrap();
-    assert!(gzip.wait().unwrap().success());
-    unpacked
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::faults;
-use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::place::{Place, pfp_top, text};
 use pfp_tests::target::Target;
 use pfp_tests::{figure, lacks, size, skipped};
 use pfp_top::snapshot::{ProcessState, Snapshot};
@@ -21,10 +21,6 @@ fn files(place: &Place) -> PathBuf {
     let folder = place.path("files");
     fs::create_dir(&folder).expect("the directory is ours");
     folder
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("it is plain text")
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -258,7 +254,7 @@ fn a_program_in_c_saves_its_figures() {
     let folder = files(&place);
     let (own, last) = (folder.join("own.json"), folder.join("last.json"));
     let arguments = [text(&own)];
-    let mut target = place.start_with(text(&program), &arguments, "PFP_SNAPSHOT", &last);
+    let mut target = place.start_with(&program, &arguments, "PFP_SNAPSHOT", &last);
     target.reach("saved");
     assert_eq!(figures(&opened(&own), "work")[0], 1_000);
     assert!(!last.exists());

@@ -238,8 +238,7 @@ fn a_viewer_in_a_terminal_survives_what_is_written_under_it() {
     assert!(runs(viewer), "the viewer has crashed:\n{}", screen.shown());
     assert_eq!(screen.title(), title, "a name has set the title");
     // It goes on, and what it shows is right again.
-    screen.keys(&["Escape", "1"]);
-    screen.wait_for("the points as they are", |text| text.contains("tick"));
+    screen.press(&["Escape", "1"], "the points as they are", |text| text.contains("tick"));
     let most = peak(viewer);
 
     // And then most of it is gone.
@@ -255,8 +254,7 @@ fn a_viewer_in_a_terminal_survives_what_is_written_under_it() {
     signal(target.pid(), libc::SIGKILL);
     screen.wait_for_status("CRASHED");
     screen.wait_for("the figures of before", |text| text.contains("tick"));
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
     let raw = std::fs::read(raw).expect("there is something");
     assert_tame(&raw);
     figure(&format!(

@@ -17,8 +17,7 @@ fn a_childs_own_functions_wait_for_no_lock_of_the_loader() {
         for when in ["first", "later"] {
             let place = Place::new();
             let arguments = [when, &size(100, 3_000).to_string()];
-            let program = program.to_str().expect("plain text");
-            let mut target = place.start_with(program, &arguments, "PFP_ENABLE", "*");
+            let mut target = place.start_with(&program, &arguments, "PFP_ENABLE", "*");
             let said = target.reach("done").clone();
             let wrong = ["hung", "died", "miscounted"].map(|key| said.one::<u64>(key));
             assert_eq!(wrong, [0; 3], "{link:?} {when}: hung, died, miscounted");

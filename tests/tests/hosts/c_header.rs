@@ -51,7 +51,7 @@ fn each_field_is_where_both_look_for_it() {
     for compiler in Compiler::all() {
         let program = c::compile(compiler, "layout", &["layout.c"], Link::Static, ["-lm"]);
         let place = Place::new();
-        let mut target = place.start(program.to_str().expect("it is plain text"), &[]);
+        let mut target = place.start(&program, &[]);
         let said = target.reach("done").clone();
         let mut watch = Watch::attach(&place, &target);
         // The cell of its only thread: a sum has no last value.
@@ -110,7 +110,7 @@ fn objects_with_and_without_it_are_one_program() {
         let sources = ["mixed.c", "mixed_without.c"];
         let program = c::compile(compiler, "mixed", &sources, Link::Static, [""; 0]);
         let place = Place::new();
-        let mut target = place.start(program.to_str().expect("it is plain text"), &[]);
+        let mut target = place.start(&program, &[]);
         assert_eq!(target.reach("done").one::<u64>("sum"), 10_000);
         let mut watch = Watch::attach(&place, &target);
         let picture = watch.poll();

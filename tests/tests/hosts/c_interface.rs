@@ -14,7 +14,7 @@ fn a_program_in_either_language_linked_either_way_shows_its_points() {
             let name = format!("hello-{link:?}");
             let program = c::compile(compiler, &name, &["hello.c"], link, [""; 0]);
             let place = Place::new();
-            let mut target = place.start(program.to_str().expect("it is plain text"), &[]);
+            let mut target = place.start(&program, &[]);
             let said = target.reach("measured");
             let (count, inclusive) = (said.one::<u64>("count"), said.one::<u64>("inclusive"));
             let mut watch = Watch::attach(&place, &target);

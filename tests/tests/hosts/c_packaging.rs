@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use pfp_tests::c::{self, Compiler};
-use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::place::{Place, pfp_top, text};
 use pfp_tests::target::Target;
 use pfp_tests::{figure, lacks};
 
@@ -30,10 +30,6 @@ fn cmake(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> String {
 
 fn folder(name: &str) -> PathBuf {
     c::scratch().join("packaging").join(name)
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("it is plain text")
 }
 
 /// Where CMake has built libpfp.
@@ -62,7 +58,7 @@ fn install(name: &str) -> PathBuf {
 /// Runs the program `hello.c`, which checks itself.
 fn greet(program: &Path) {
     let place = Place::new();
-    let mut target = place.start(text(program), &[]);
+    let mut target = place.start(program, &[]);
     assert_eq!(target.reach("measured").one::<u64>("count"), 1000, "{program:?}");
     assert!(place.entry(target.pid()).is_some(), "{program:?} has a segment");
     target.end_well();
@@ -255,7 +251,7 @@ fn a_debian_package_has_the_viewer_and_the_library() {
     command.arg(Path::new(c::SOURCES).join("hello.c")).arg("-o").arg(&program).args(flags);
     c::run(command.arg(format!("-Wl,-rpath,{}", text(&usr.join("lib")))));
     let place = Place::new();
-    let mut target = place.start(text(&program), &[]);
+    let mut target = place.start(&program, &[]);
     let count = target.reach("measured").one::<u64>("count");
     let mut watching = place.command(text(&viewer));
     let table = c::run(watching.args(["--once", "--csv", "--columns", "name,count"]));

@@ -2,12 +2,11 @@
 //! processes, each of which has a segment.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use pfp_shm_layout::liveness::Liveness;
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::figure;
-use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::place::{Place, count, pfp_top, text};
 use pfp_tests::watch::{self, Watch};
 use pfp_top::files::json;
 use pfp_top::snapshot::Snapshot;
@@ -20,9 +19,8 @@ fn each_thread_of_openmp_is_a_lane() {
         }
         let program = c::compile(compiler, "openmp", &["openmp.c"], Link::Static, ["-fopenmp"]);
         let place = Place::new();
-        let program = program.to_str().expect("it is plain text");
         // A team inside of another one is one thread otherwise.
-        let mut target = place.start_with(program, &[], "OMP_MAX_ACTIVE_LEVELS", "2");
+        let mut target = place.start_with(&program, &[], "OMP_MAX_ACTIVE_LEVELS", "2");
         let threads = target.reach("loops").all::<u64>("thread");
         assert_eq!(threads.len(), 4);
         let mut watch = Watch::attach(&place, &target);
@@ -57,18 +55,10 @@ fn viewer(place: &Place, arguments: &[&str]) -> String {
 
 fn snapshot(place: &Place, how: &[&str]) -> Snapshot {
     let file = place.path("snapshot.json");
-    let path = file.to_str().expect("it is plain text");
-    viewer(place, &[&["snapshot", "-o", path, "--force"], how].concat());
+    viewer(place, &[&["snapshot", "-o", text(&file), "--force"], how].concat());
     let read = json::read(&file);
     let _ = std::fs::remove_file(&file);
     read.expect("what was written can be read")
-}
-
-/// What a snapshot has of the points of a name.
-fn count(snapshot: &Snapshot, name: &str) -> u64 {
-    let its = |point: u32| snapshot.points.iter().any(|p| p.id == point && p.name == name);
-    let cells = snapshot.cells.iter().filter(|cell| its(cell.point));
-    cells.map(|cell| cell.stats.count + cell.retired.count).sum()
 }
 
 #[test]
@@ -76,7 +66,7 @@ fn a_job_of_processes_adds_up_and_leaves_its_launcher_alone() {
     const RANKS: u64 = 6;
     let program = c::compile(Compiler::C, "ranks", &["ranks.c"], Link::Static, [""; 0]);
     let place = Place::new();
-    let mut target = place.start(Path::to_str(&program).expect("it is plain text"), &["6"]);
+    let mut target = place.start(&program, &["6"]);
     let said = target.reach("measured");
     let steps: BTreeMap<u32, u64> =
         said.all::<u64>("rank").iter().map(|rank| (rank[1] as u32, rank[2])).collect();

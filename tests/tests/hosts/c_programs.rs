@@ -2,7 +2,7 @@
 //! plugins that come and go, children.
 
 use pfp_tests::c::{self, Compiler, Link};
-use pfp_tests::place::Place;
+use pfp_tests::place::{Place, text};
 use pfp_tests::watch::{self, Watch};
 
 #[test]
@@ -13,7 +13,7 @@ fn scopes_measure_wherever_cxx_has_functions() {
             let name = format!("scopes-{link:?}");
             let program = c::compile(compiler, &name, &sources, link, ["-lpthread"]);
             let place = Place::new();
-            let mut target = place.start(program.to_str().expect("it is plain text"), &[]);
+            let mut target = place.start(&program, &[]);
             target.reach("done");
             let mut watch = Watch::attach(&place, &target);
             let picture = watch.poll();
@@ -50,11 +50,9 @@ fn a_plugin_that_comes_back_goes_on_with_its_point() {
     for compiler in Compiler::all().filter(|compiler| !compiler.is_cxx()) {
         let plugin =
             c::compile(compiler, "plugin.so", &["plugin.c"], Link::Shared, ["-shared", "-fPIC"]);
-        let plugin = plugin.to_str().expect("it is plain text");
         let host = c::compile(compiler, "host", &["host.c"], Link::Shared, ["-ldl", "-lpthread"]);
-        let host = host.to_str().expect("it is plain text");
         let place = Place::new();
-        let mut target = place.start(host, &[plugin]);
+        let mut target = place.start(&host, &[text(&plugin)]);
         let said = target.reach("unloaded").clone();
         let mut watch = Watch::attach(&place, &target);
         let picture = watch.poll();
@@ -71,12 +69,11 @@ fn a_child_has_points_of_its_own() {
     for link in [Link::Static, Link::Shared] {
         let flags = ["-shared", "-fPIC"];
         let plugin = c::compile(Compiler::C, "child-plugin.so", &["plugin.c"], Link::Shared, flags);
-        let plugin = plugin.to_str().expect("it is plain text");
         // The host's own functions come first, so the plugin measures by them.
         let flags = ["-ldl", "-lpthread", "-rdynamic"];
         let host = c::compile(Compiler::C, &format!("forks-{link:?}"), &["host.c"], link, flags);
         let place = Place::new();
-        let mut target = place.start(host.to_str().expect("it is plain text"), &[plugin, "forks"]);
+        let mut target = place.start(&host, &[text(&plugin), "forks"]);
         let child = target.reach("done").all::<u64>("child");
         let [child, calls] = child[0][..] else { panic!("{child:?}") };
         let pid = u32::try_from(child).expect("it is a process's number");

@@ -2,11 +2,11 @@
 //! suppressions, and the library as it is, of which they see no more than what it
 //! allocates and what its header's functions do.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use pfp_tests::c::{self, Compiler, Link};
-use pfp_tests::place::Place;
+use pfp_tests::place::{Place, text};
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, size};
 
@@ -29,10 +29,6 @@ fn programs(sources: &[&str], name: &str, fits: fn(Compiler) -> bool) -> Vec<Pat
     programs
 }
 
-fn text(program: &Path) -> &str {
-    program.to_str().expect("it is plain text")
-}
-
 #[test]
 fn they_have_nothing_to_say_of_any_rule() {
     for program in programs(&["rules.c"], "rules", |_| true) {
@@ -40,7 +36,7 @@ fn they_have_nothing_to_say_of_any_rule() {
         for scenario in scenarios.lines().filter(|&name| name != "longer-than-32-bits") {
             let place = Place::new();
             // Quiet on standard error, and no status of a finding.
-            place.start(text(&program), &[scenario]).end_well();
+            place.start(&program, &[scenario]).end_well();
         }
     }
 }
@@ -49,12 +45,12 @@ fn they_have_nothing_to_say_of_any_rule() {
 fn they_have_nothing_to_say_of_cxx_nor_of_a_child() {
     let sources = ["scopes.cpp", "scopes_other.cpp", "scopes_without.cpp"];
     for program in programs(&sources, "scopes", Compiler::is_cxx) {
-        Place::new().start(text(&program), &[]).end_well();
+        Place::new().start(&program, &[]).end_well();
     }
     let flags = ["-shared", "-fPIC"];
     let plugin = c::compile(Compiler::C, "plugin-of-any.so", &["plugin.c"], Link::Shared, flags);
     for program in programs(&["host.c"], "host", |compiler| !compiler.is_cxx()) {
-        Place::new().start(text(&program), &[text(&plugin), "forks"]).end_well();
+        Place::new().start(&program, &[text(&plugin), "forks"]).end_well();
     }
 }
 
@@ -65,7 +61,7 @@ fn they_have_nothing_to_say_of_eight_threads_and_all_is_counted() {
     });
     for program in plain.chain(programs(&["threads.c"], "threads", |_| true)) {
         let place = Place::new();
-        let mut target = place.start(text(&program), &[]);
+        let mut target = place.start(&program, &[]);
         let each: u64 = target.reach("done").one("each");
         let mut watch = Watch::attach(&place, &target);
         let picture = watch.poll();
@@ -91,7 +87,7 @@ fn they_have_nothing_to_say_of_threads_that_nothing_else_orders() {
         for _ in 0..runs {
             let place = Place::new();
             let files = ["0.json", "1.json"].map(|name| place.path(name));
-            place.start(text(program), &["4", text(&files[0]), text(&files[1])]).end_well();
+            place.start(program, &["4", text(&files[0]), text(&files[1])]).end_well();
         }
     }
     figure(&format!("sanitizers: {} runs of strangers", runs * programs.len() as u64));

@@ -25,7 +25,7 @@ fn hooks_that_do_not_fit_are_refused_and_counted() {
     for compiler in Compiler::all().filter(|compiler| !compiler.is_cxx()) {
         let program = c::compile(compiler, "hooks", &["hooks.c"], Link::Static, ["-pthread"]);
         let place = Place::new();
-        let mut target = place.start(program.to_str().expect("it is plain text"), &[]);
+        let mut target = place.start(&program, &[]);
         let said = target.reach("done");
         for what in ["put-aside", "moved"] {
             let [found, expected, stolen] = said.all::<f64>(what)[0][..] else {
@@ -47,8 +47,7 @@ fn nothing_is_lost_when_tasks_are_interrupted_and_pre_empted_anywhere() {
     const PREEMPTED: u64 = 1500;
     let program = c::compile(Compiler::C, "storm", &["storm.c"], Link::Static, [""; 0]);
     let place = Place::new();
-    let program = program.to_str().expect("it is plain text");
-    let mut target = place.start(program, &[&PREEMPTED.to_string()]);
+    let mut target = place.start(&program, &[&PREEMPTED.to_string()]);
     let said = target.reach("done").clone();
     let [rounds, interrupts, switches] =
         ["rounds", "interrupts", "switches"].map(|what| said.one::<u64>(what));

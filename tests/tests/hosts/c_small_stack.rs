@@ -14,7 +14,7 @@ fn a_handler_that_comes_first_does_not_run_over_its_stack() {
     let program = c::compile(Compiler::C, "small_stack", &["small_stack.c"], Link::Shared, flags);
     for (size, measured, missed) in [("small", 2, 1), ("large", 3, 0)] {
         let place = Place::new();
-        let mut target = place.start(program.to_str().expect("it is plain text"), &[size]);
+        let mut target = place.start(&program, &[size]);
         let said = target.reach("done").clone();
         let [first, second, third] = ["first", "second", "third"].map(|it| said.one::<u64>(it));
         figure(&format!("{size}: {first} bytes of stack, then {second}, then {third}"));

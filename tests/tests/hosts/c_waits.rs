@@ -12,7 +12,7 @@ fn nobody_waits_for_a_thread_that_has_stopped_while_it_creates_a_task() {
     let flags = ["-lpthread", "-ldl"];
     let program = c::compile(Compiler::C, "held", &["held.c"], Link::Shared, flags);
     let place = Place::new();
-    let mut target = place.start(program.to_str().expect("it is plain text"), &[]);
+    let mut target = place.start(&program, &[]);
     let said = target.reach("done").clone();
     assert_eq!(said.one::<u64>("refused"), 200);
     // A millisecond in all, and what 200 calls take otherwise; before, it was many seconds.
@@ -33,8 +33,7 @@ fn a_real_time_thread_does_not_wait_for_the_one_that_it_keeps_from_its_cpu() {
         let program = c::compile(Compiler::C, &name, &["real_time.c"], link, ["-pthread"]);
         for place_of_it in ["before", "within", "after", "point"] {
             let place = Place::new();
-            let program = program.to_str().expect("it is plain text");
-            let mut target = place.start(program, &[place_of_it]);
+            let mut target = place.start(&program, &[place_of_it]);
             let said = target.reach("done").clone();
             if let Some(&errno) = said.all::<i32>("refused").first().and_then(|all| all.first()) {
                 let why = std::io::Error::from_raw_os_error(errno);

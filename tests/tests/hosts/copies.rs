@@ -8,7 +8,7 @@ use pfp_shm_layout::control::Change;
 use pfp_shm_layout::find::Entry;
 use pfp_shm_layout::liveness::Liveness;
 use pfp_tests::c::{self, Compiler, Link, compile};
-use pfp_tests::place::Place;
+use pfp_tests::place::{Place, text};
 use pfp_tests::target::Target;
 use pfp_tests::watch::{self, Watch};
 use pfp_tests::{figure, size};
@@ -21,10 +21,6 @@ const TIMES: u64 = 200;
 
 const IN_C: &str = "plugin in C";
 const IN_RUST: &str = "plugin in Rust";
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("it is plain text")
-}
 
 /// A copy of a library, which the loader takes for another one; in the place, which is
 /// removed at the end.
@@ -149,7 +145,7 @@ fn a_program_in_c_and_its_plugins_share_a_segment() {
         let name = format!("copies-{link:?}").to_lowercase();
         let program = compile(Compiler::C, &name, &["copies.c"], link, ["-ldl"]);
         let place = Place::new();
-        let mut target = place.start(text(&program), &plugins.each_ref().map(|path| text(path)));
+        let mut target = place.start(&program, &plugins.each_ref().map(|path| text(path)));
         target.reach("done");
         let mut watch = Watch::open(&only(&place, target.pid()));
         assert_nested(&mut watch, &[IN_C, IN_RUST], TIMES * 2);

@@ -397,8 +397,9 @@ fn the_screen_says_how_old_its_figures_are_and_goes_on() {
     screen.select("tick");
     signal(libc::SIGSTOP);
     screen.wait_for("that it is silent", |text| head(text).contains("LATE"));
-    screen.keys(&["e"]);
-    screen.wait_for("an answer", |text| text.lines().last().unwrap_or_default().contains("tick"));
+    screen.press(&["e"], "an answer", |text| {
+        text.lines().last().unwrap_or_default().contains("tick")
+    });
     signal(libc::SIGKILL);
     let count = |text: &str| row(text, "tick").map(|row| row.count().to_owned());
     let before =
@@ -409,8 +410,7 @@ fn the_screen_says_how_old_its_figures_are_and_goes_on() {
     assert_eq!(near.state(&target, "tick"), PointState::On);
     screen.keys(&["e"]);
     wait_for("it to be off there", || near.state(&target, "tick") == PointState::Off);
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
     assert_eq!(near.state(&target, "tick"), PointState::On);
 }
 
@@ -452,14 +452,11 @@ fn screens_are_those_of_a_viewer_there() {
             screen.keys(&[keys]);
             see(tab, &|text| text.contains(tab));
         }
-        screen.keys(&["1", "w"]);
-        screen.wait_for("the name", |text| text.contains("write snapshot to"));
+        screen.press(&["1", "w"], "the name", |text| text.contains("write snapshot to"));
         screen.keys(&["C-u"]);
         screen.text(if via.is_empty() { "here.json" } else { "there.json" });
-        screen.keys(&["Enter"]);
-        screen.wait_for("that it is written", |text| text.contains("wrote "));
-        screen.keys(&["q"]);
-        screen.wait_for_shell();
+        screen.press(&["Enter"], "that it is written", |text| text.contains("wrote "));
+        screen.quit();
         all
     };
     let via = format!("--via '{}'", near.via());

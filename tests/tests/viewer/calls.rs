@@ -113,8 +113,7 @@ fn the_detail_page_has_callers_and_callees() {
     // A look may fall into the middle of a drawing: all is waited for at once.
     let show = |point: &str, callers: &[(String, String)], callees: &[(String, String)]| {
         screen.select(point);
-        screen.keys(&["Enter"]);
-        screen.wait_for("its page", |text| {
+        screen.press(&["Enter"], "its page", |text| {
             // The most time stands first, and which that is, the machine decides.
             let found = ["Callers", "Callees"].map(|heading| {
                 let mut rows = below(text, heading);
@@ -155,8 +154,7 @@ fn a_killed_program_shows_what_it_was_in() {
     let screen = place.screen(140, 30);
     screen.pfp_top("-i 0.1");
     screen.wait_for_count("open.called", 10);
-    screen.keys(&["3"]);
-    screen.wait_for("where it is", |text| {
+    screen.press(&["3"], "where it is", |text| {
         let line = text.lines().find(|line| line.contains(" caller "));
         line.is_some_and(|line| line.contains(" open.inner") || line.contains(" open.called"))
     });
@@ -168,8 +166,7 @@ fn a_killed_program_shows_what_it_was_in() {
     let dead = place.snapshot(&target);
     assert_eq!(dead.process.state, ProcessState::Crashed);
     assert_eq!(open(&dead)[..3], STACK);
-    screen.keys(&["d"]);
-    screen.wait_for("the whole stack", |text| {
+    screen.press(&["d"], "the whole stack", |text| {
         let mut lines = text.lines().skip_while(|line| !line.contains("Was in when the process"));
         lines.next();
         STACK.iter().all(|point| lines.next().is_some_and(|line| line.contains(point)))

@@ -2,18 +2,13 @@
 //! pid namespace, and by its number in the list.
 
 use std::path::Path;
-use std::process::Command;
 
-use pfp_tests::place::Place;
+use pfp_tests::place::{Place, text};
 use pfp_tests::skipped;
-use pfp_tests::target::{Target, wait_for};
+use pfp_tests::target::wait_for;
 use serde_json::Value;
 
-const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("it is plain text")
-}
+use super::liveness::{child_of, contain};
 
 fn list(place: &Place) -> Vec<Value> {
     let listed = place.pfp_top(&["list", "--json"]).stdout;
@@ -22,24 +17,6 @@ fn list(place: &Place) -> Vec<Value> {
 
 fn word<'a>(of: &'a Value, key: &str) -> &'a str {
     of[key].as_str().expect("it is a text")
-}
-
-/// A program that is process 1 of a namespace of its own; none where this user may not
-/// make any.
-fn contain(place: &Place) -> Option<Target> {
-    let unshare = ["--pid", "--fork", "--kill-child", "--mount-proc"];
-    let tried = Command::new("unshare").args(unshare).arg("true").output();
-    let works = tried.is_ok_and(|output| output.status.success());
-    let start = || Target::start(place.command("unshare").args(unshare).args([TARGET, "life"]));
-    works.then(start)
-}
-
-/// The only child of a process, as the kernel tells.
-fn child_of(pid: u32) -> u32 {
-    wait_for("the process inside", || {
-        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
-        children.split_whitespace().next()?.parse().ok()
-    })
 }
 
 /// The segment that a snapshot is of, or what was said instead.
@@ -57,7 +34,7 @@ fn segment_by(place: &Place, which: &str, folder: &Path) -> Result<String, Strin
 #[test]
 fn first_processes_of_containers_are_told_apart() {
     let place = Place::new();
-    let (Some(mut one), Some(mut two)) = (contain(&place), contain(&place)) else {
+    let (Some(mut one), Some(mut two)) = (contain(&place, ""), contain(&place, "")) else {
         return skipped("processes in namespaces", "this user may not make any");
     };
     for target in [&mut one, &mut two] {

@@ -39,17 +39,13 @@ fn a_program_that_becomes_slower_is_caught_by_its_baseline() {
     let place = Place::new();
     let mut target = place.start(STEADY, &[]);
     let screen = watch(&place, &target);
-    screen.keys(&["5"]);
-    screen.wait_for("how to take a baseline", |text| text.contains("b takes one"));
-    screen.keys(&["Escape"]);
-    screen.wait_for("enough to compare with", |text| {
+    screen.press(&["5"], "how to take a baseline", |text| text.contains("b takes one"));
+    screen.press(&["Escape"], "enough to compare with", |text| {
         row(text, "work").is_some_and(|row| row.exact_count().is_none_or(|count| count > 400))
     });
     target.tell("slow");
-    screen.keys(&["b"]);
-    screen.wait_for("the baseline", |text| text.contains("baseline taken"));
-    screen.keys(&["5"]);
-    let text = screen.wait_for("the verdict", |text| {
+    screen.press(&["b"], "the baseline", |text| text.contains("baseline taken"));
+    let text = screen.press(&["5"], "the verdict", |text| {
         line(text, "work").is_some_and(|line| line.contains(" slower "))
             && seconds_since(text).is_some_and(|seconds| seconds >= 2.0)
     });
@@ -57,8 +53,7 @@ fn a_program_that_becomes_slower_is_caught_by_its_baseline() {
     assert!(text.contains("statistically significant"), "{text}");
     assert!(text.lines().any(|line| line.starts_with(" baseline ") && line.contains(" since")));
     // The window since then is what the next is compared with: as slow as that.
-    screen.keys(&["b"]);
-    screen.wait_for("no such difference from then on", |text| {
+    screen.press(&["b"], "no such difference from then on", |text| {
         let change = line(text, "work").and_then(mean_change);
         change.is_some_and(|change| change.abs() < 50.0)
     });
@@ -66,13 +61,11 @@ fn a_program_that_becomes_slower_is_caught_by_its_baseline() {
     // What stands still can still be looked through.
     screen.keys(&["p"]);
     screen.wait_for_status("PAUSED");
-    screen.keys(&["G"]);
-    screen.wait_for("the cursor on the last row", |text| {
+    screen.press(&["G"], "the cursor on the last row", |text| {
         let rows = text.lines().filter(|line| line.contains('●')).collect::<Vec<_>>();
         rows.last().is_some_and(|row| row.starts_with('>'))
     });
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
 }
 
 #[test]
@@ -95,16 +88,13 @@ fn two_viewers_see_what_the_other_switches_and_what_becomes_of_the_process() {
     });
 
     // Leaving puts it back, which the other sees.
-    one.keys(&["q"]);
-    one.wait_for_shell();
+    one.quit();
     two.wait_for("it put back", |t| t.contains("tick switched on by another viewer"));
-    two.keys(&["Escape"]);
-    two.wait_for("the point on", |t| row(t, "tick").is_some_and(|row| row.on));
+    two.press(&["Escape"], "the point on", |t| row(t, "tick").is_some_and(|row| row.on));
 
     target.kill();
     two.wait_for("an unread problem", |t| t.contains(" 1 new problem (press 6)"));
-    two.keys(&["6"]);
-    two.wait_for("what it is", |t| {
+    two.press(&["6"], "what it is", |t| {
         t.contains("crashed or was killed") && !t.contains("new problem")
     });
 }

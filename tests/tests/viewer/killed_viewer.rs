@@ -5,7 +5,7 @@
 //! switched meanwhile may be counted or not; of all others it is known.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{
     AtomicU32,
@@ -18,7 +18,7 @@ use pfp_shm_layout::control::{self, Control};
 use pfp_shm_layout::liveness::Liveness;
 use pfp_tests::changes::Changes;
 use pfp_tests::os::wall;
-use pfp_tests::place::Place;
+use pfp_tests::place::{Place, text};
 use pfp_tests::random::Random;
 use pfp_tests::stepper::{self, Halt, Stepper};
 use pfp_tests::target::{DEADLINE, end_with_test, wait_for};
@@ -90,10 +90,6 @@ impl Drop for Victim {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("it is plain text")
 }
 
 /// A program that is watched.

@@ -69,8 +69,7 @@ fn the_demo_shows_live_figures_in_any_order_and_leaves_nothing_behind() {
     let workload: u32 = first.split(['[', ']']).nth(1).unwrap().parse().unwrap();
     assert!(runs(workload));
 
-    screen.keys(&[">"]);
-    screen.wait_for("the column to the right", |text| text.contains("Count▼"));
+    screen.press(&[">"], "the column to the right", |text| text.contains("Count▼"));
     screen.keys(&["<", "<"]);
     let names = |text: &str| -> Vec<String> {
         rows(text).iter().map(|row| row.name().to_owned()).collect()
@@ -78,8 +77,7 @@ fn the_demo_shows_live_figures_in_any_order_and_leaves_nothing_behind() {
     screen.wait_for("the column of the names", |text| {
         text.contains("Name▲") && names(text).is_sorted() && names(text).len() > 10
     });
-    screen.keys(&["I"]);
-    screen.wait_for("the other way round", |text| {
+    screen.press(&["I"], "the other way round", |text| {
         text.contains("Name▼") && names(text).is_sorted_by(|a, b| a >= b)
     });
 
@@ -99,8 +97,7 @@ fn a_point_is_switched_off_and_on_again_while_it_runs() {
     let place = Place::new();
     let (target, screen) = watching(&place, "");
     screen.select("tick");
-    screen.keys(&["e"]);
-    screen.wait_for("the point off", |text| {
+    screen.press(&["e"], "the point off", |text| {
         row(text, "tick").is_some_and(|row| !row.on) && text.contains("tick is off")
     });
     // The next call already sees it; what was being measured may still end.
@@ -117,8 +114,7 @@ fn a_point_is_switched_off_and_on_again_while_it_runs() {
     assert_eq!(tick.exact_count(), Some(found), "{shown}");
     assert_eq!(tick.cells[2..], ["-", "off"], "{shown}");
 
-    screen.keys(&["e"]);
-    screen.wait_for("the count to go on", |text| {
+    screen.press(&["e"], "the count to go on", |text| {
         row(text, "tick").is_some_and(|row| row.on && row.exact_count() > Some(found + 2))
     });
 }
@@ -162,8 +158,7 @@ fn a_reset_starts_a_point_afresh_and_leaves_the_others() {
     let before = screen.wait_for("counts", |text| exact(text, "tick") > Some(20));
     let before = exact(&before, "tick").unwrap();
     screen.select("tick");
-    screen.keys(&["r", "y"]);
-    screen.wait_for("a count that dropped beside one that did not", |text| {
+    screen.press(&["r", "y"], "a count that dropped beside one that did not", |text| {
         exact(text, "tick").is_some_and(|count| (1..before).contains(&count))
             && exact(text, "round") >= Some(before)
     });
@@ -218,20 +213,15 @@ fn a_point_in_full_and_the_help_open_and_close() {
     }
     screen.wait_for("its callees", |text| text.contains(" Callees ") && text.contains(" inner "));
     // The histogram since it was opened, of the last seconds, and from a moment on.
-    screen.keys(&["H"]);
-    screen.wait_for("the histogram since it was opened", |text| text.contains("since opened"));
-    screen.keys(&["H"]);
-    screen.wait_for("that of the last seconds", |text| {
+    screen.press(&["H"], "the histogram since it was opened", |text| text.contains("since opened"));
+    screen.press(&["H"], "that of the last seconds", |text| {
         text.contains("Exclusive, last ") && !text.contains("since opened")
     });
-    screen.keys(&["m"]);
-    screen.wait_for("that since the mark", |text| {
+    screen.press(&["m"], "that since the mark", |text| {
         text.contains("since the mark") && text.contains(" calls, average ")
     });
-    screen.keys(&["Escape"]);
-    screen.wait_for("the table", |text| row(text, "work").is_some());
-    screen.keys(&["?"]);
-    screen.wait_for("the help", |text| text.contains("Keys") && text.contains("on or off"));
+    screen.press(&["Escape"], "the table", |text| row(text, "work").is_some());
+    screen.press(&["?"], "the help", |text| text.contains("Keys") && text.contains("on or off"));
     screen.keys(&["Escape"]);
     // A point that was never given a name is known by its number.
     screen.wait_for("the table", |text| row(text, "#5").is_some());
@@ -242,21 +232,20 @@ fn a_snapshot_is_written_and_shown_again() {
     needs_a_screen!();
     let place = Place::new();
     let (target, screen) = watching(&place, "");
-    screen.keys(&["w"]);
-    screen.wait_for("the question for a name", |text| text.contains("write snapshot to: steady-"));
+    screen.press(&["w"], "the question for a name", |text| {
+        text.contains("write snapshot to: steady-")
+    });
     screen.keys(&["C-u"]);
     screen.text("saved.json");
-    screen.keys(&["Enter"]);
-    screen.wait_for("the message", |text| text.contains("wrote saved.json"));
+    screen.press(&["Enter"], "the message", |text| text.contains("wrote saved.json"));
     // A copy of the segment, by its name.
-    screen.keys(&["w"]);
-    screen.wait_for("the question for a name", |text| text.contains("write snapshot to: steady-"));
+    screen.press(&["w"], "the question for a name", |text| {
+        text.contains("write snapshot to: steady-")
+    });
     screen.keys(&["C-u"]);
     screen.text("saved.pfp.zst");
-    screen.keys(&["Enter"]);
-    screen.wait_for("the message", |text| text.contains("wrote saved.pfp.zst"));
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.press(&["Enter"], "the message", |text| text.contains("wrote saved.pfp.zst"));
+    screen.quit();
     target.end_well();
 
     let saved = json::read(&place.path("saved.json")).unwrap();
@@ -269,10 +258,8 @@ fn a_snapshot_is_written_and_shown_again() {
     screen.wait_for("the figures of the file", |text| {
         row(text, "tick").and_then(|row| row.exact_count()) == Some(ticks)
     });
-    screen.keys(&["e"]);
-    screen.wait_for("a refusal", |text| text.contains("cannot be changed"));
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.press(&["e"], "a refusal", |text| text.contains("cannot be changed"));
+    screen.quit();
 
     let printed = place.pfp_top(&["open", "saved.json", "--once", "--sort", "name"]);
     let text = said(&printed);
@@ -369,14 +356,11 @@ fn forty_by_eight_is_enough_to_work_with() {
     let shown = screen.wait_for_status("LIVE");
     assert!(shown.lines().all(|line| line.chars().count() <= 40), "{shown}");
     screen.keys(&["G"]);
-    screen.keys(&["e"]);
-    screen.wait_for("the message", |text| text.contains(" is off"));
-    screen.keys(&["Enter"]);
-    screen.wait_for("the detail", |text| text.contains("Figures") && text.contains("PgDn"));
-    screen.keys(&["PageDown"]);
-    screen.wait_for("its next lines", |text| !text.contains("Figures"));
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.press(&["e"], "the message", |text| text.contains(" is off"));
+    screen
+        .press(&["Enter"], "the detail", |text| text.contains("Figures") && text.contains("PgDn"));
+    screen.press(&["PageDown"], "its next lines", |text| !text.contains("Figures"));
+    screen.quit();
     assert!(target_is_whole(&place, &target));
 }
 
@@ -399,12 +383,10 @@ fn a_process_that_ends_leaves_its_last_figures_on_the_screen() {
     assert!(row(&ended, "tick").and_then(|row| row.exact_count()) > Some(2), "{ended}");
     // The last figures can still be looked at and kept.
     screen.select("tick");
-    screen.keys(&["e"]);
-    screen.wait_for("a refusal", |text| text.contains("the process has ended; nothing can"));
+    screen.press(&["e"], "a refusal", |text| text.contains("the process has ended; nothing can"));
     screen.keys(&["w", "C-u"]);
     screen.text("last.json");
-    screen.keys(&["Enter"]);
-    screen.wait_for("the message", |text| text.contains("wrote last.json"));
+    screen.press(&["Enter"], "the message", |text| text.contains("wrote last.json"));
     let last = json::read(&place.path("last.json")).unwrap();
     assert_eq!(last.process.state, ProcessState::Exited);
     assert_eq!(Some(count(&last, "tick")), row(&ended, "tick").unwrap().exact_count());
@@ -429,8 +411,7 @@ fn a_process_that_is_killed_or_aborts_shows_as_crashed() {
             |text: &str| row(text, "tick").and_then(|row| row.exact_count()) == Some(ticks);
         screen.wait_for("the last figures", is_last);
         // A viewer that comes later sees the same.
-        screen.keys(&["q"]);
-        screen.wait_for_shell();
+        screen.quit();
         screen.pfp_top(&format!("-p {}", target.pid()));
         screen.wait_for_status("CRASHED");
         screen.wait_for("the same figures", is_last);
@@ -471,18 +452,17 @@ fn among_several_processes_it_lets_choose() {
     // The youngest is the likeliest.
     let cursor = offered.lines().find(|line| line.starts_with('>')).unwrap();
     assert!(cursor.contains(&second.pid().to_string()), "{offered}");
-    screen.keys(&["Down"]);
-    screen.wait_for("the cursor on the first", |text| {
+    screen.press(&["Down"], "the cursor on the first", |text| {
         text.lines().any(|line| line.starts_with('>') && line.contains("first"))
     });
     screen.keys(&["Enter"]);
     let shown = screen.wait_for_status("LIVE");
     assert!(shown.contains(&format!("first[{}]", first.pid())), "{shown}");
     // And back to the list, to the other one.
-    screen.keys(&["P"]);
-    screen.wait_for("the list", |text| text.contains("second"));
-    screen.keys(&["g", "g", "Enter"]);
-    screen.wait_for("the other", |text| text.contains(&format!("second[{}]", second.pid())));
+    screen.press(&["P"], "the list", |text| text.contains("second"));
+    screen.press(&["g", "g", "Enter"], "the other", |text| {
+        text.contains(&format!("second[{}]", second.pid()))
+    });
 }
 
 #[test]
@@ -501,8 +481,7 @@ fn a_crashed_process_is_offered_until_one_runs() {
     let shown = screen.wait_for_status("LIVE");
     assert!(shown.contains("newcomer["), "{shown}");
     // Beside one that runs, what has crashed is no reason to ask.
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
     screen.pfp_top(QUICK);
     let shown = screen.wait_for_status("LIVE");
     assert!(shown.contains("newcomer["), "{shown}");

@@ -185,7 +185,7 @@ fn a_reused_id_revives_nobody() {
 
 /// Starts a scenario in namespaces of its own, after what a shell does there first; none
 /// where this user may not.
-fn contain(place: &Place, first: &str) -> Option<Target> {
+pub(super) fn contain(place: &Place, first: &str) -> Option<Target> {
     let unshare = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
     let tried = Command::new("unshare").args(unshare).arg("true").output();
     if !tried.is_ok_and(|output| output.status.success()) {
@@ -196,7 +196,7 @@ fn contain(place: &Place, first: &str) -> Option<Target> {
 }
 
 /// The only child of a process.
-fn child_of(pid: u32) -> u32 {
+pub(super) fn child_of(pid: u32) -> u32 {
     wait_for("the process inside", || {
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
         children.split_whitespace().next()?.parse().ok()

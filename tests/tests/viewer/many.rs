@@ -85,8 +85,7 @@ fn five_thousand_points_are_walked_through_filtered_and_sorted() {
     wait_for_place(&screen, &order, place, page);
 
     // By count: the rows move, and the cursor with its point.
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
     let name = |place: usize| format!("part{:02}.region{place:04}", place % 50);
     target.tell("2500 10");
     target.tell("100 20");
@@ -98,8 +97,9 @@ fn five_thousand_points_are_walked_through_filtered_and_sorted() {
     };
     screen
         .wait_for("those with most", |text| leads(text, &[100, 2500]) && selected(text).is_some());
-    screen.keys(&["Home", "j", "j"]);
-    screen.wait_for("the cursor on the second of them", |text| selected(text) == Some(name(2500)));
+    screen.press(&["Home", "j", "j"], "the cursor on the second of them", |text| {
+        selected(text) == Some(name(2500))
+    });
     target.tell("4000 30");
     target.tell("4001 40");
     screen.wait_for("it to be the fourth, and still under the cursor", |text| {
@@ -112,8 +112,7 @@ fn five_thousand_points_are_walked_through_filtered_and_sorted() {
         !leads(text, &[4001]) && selected(text).is_some_and(|name| is_point(&name))
     });
     let end = selected(&text);
-    screen.keys(&["k"]);
-    let text = screen.wait_for("the last but one", |text| {
+    let text = screen.press(&["k"], "the last but one", |text| {
         selected(text) != end && selected(text).is_some_and(|name| is_point(&name))
     });
     let last = selected(&text).unwrap();
@@ -122,7 +121,6 @@ fn five_thousand_points_are_walked_through_filtered_and_sorted() {
     screen.wait_for("it at the top, under the cursor", |text| {
         leads(text, &[place, 4001, 4000, 100, 2500]) && selected(text) == Some(last.clone())
     });
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
     target.end_well();
 }

@@ -46,8 +46,7 @@ fn rows_are_sorted_by_process_with_keys_and_mouse() {
         let found = processes(text);
         heading(text, "Process▲") && found.len() >= 12 && found.is_sorted()
     });
-    screen.keys(&["I"]);
-    screen.wait_for("omega above alpha", |text| {
+    screen.press(&["I"], "omega above alpha", |text| {
         let found = processes(text);
         heading(text, "Process▼") && found.len() >= 12 && found.iter().rev().is_sorted()
     });
@@ -57,8 +56,7 @@ fn rows_are_sorted_by_process_with_keys_and_mouse() {
     let line = text.lines().position(|line| line.contains(" Process")).unwrap() + 1;
     screen.text(&format!("\x1b[<0;{place};{line}M\x1b[<0;{place};{line}m"));
     screen.wait_for("turned again", |text| heading(text, "Process▲"));
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
 }
 
 #[test]
@@ -78,12 +76,10 @@ fn what_is_lost_for_want_of_room_is_said_and_explained() {
                 && notice.contains(lost)
                 && notice.ends_with(": Enter explains")
         });
-        screen.keys(&["Enter"]);
-        screen.wait_for("what that means", |text| {
+        screen.press(&["Enter"], "what that means", |text| {
             text.contains("[2 Detail]") && text.contains(" Lost: ") && text.contains(explained)
         });
-        screen.keys(&["q"]);
-        screen.wait_for_shell();
+        screen.quit();
     }
 }
 
@@ -108,15 +104,13 @@ fn a_program_that_is_started_again_is_a_key_away() {
     screen.keys(&["P"]);
     let pids = [first.pid(), second.pid()].map(|pid| pid.to_string());
     screen.wait_for("both to choose from", |text| pids.iter().all(|pid| text.contains(pid)));
-    screen.keys(&["g", "g", "Enter"]);
-    let text = screen.wait_for("the second", |text| {
+    let text = screen.press(&["g", "g", "Enter"], "the second", |text| {
         head(text).contains(&of(&second))
             && head(text).ends_with("LIVE")
             && row(text, "tick").is_some()
     });
     assert!(row(&last, "tick").is_some() && !text.contains("CRASHED"), "{last}");
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
 }
 
 #[test]
@@ -143,12 +137,10 @@ fn who_joins_who_ends_and_who_dies_is_told_and_noted() {
             && text.contains("1 new problem (press 6)")
             && text.contains("3 processes, 2 ended")
     });
-    screen.keys(&["6"]);
-    screen.wait_for("all of it in the log", |text| {
+    screen.press(&["6"], "all of it in the log", |text| {
         [&joined, &ended, &died].iter().all(|said| text.contains(said.as_str()))
     });
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
 }
 
 /// Whoever finds a process as early as can be sees what it is.

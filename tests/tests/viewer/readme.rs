@@ -8,7 +8,7 @@ use pfp_tests::c;
 use pfp_tests::lacks;
 use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::target::wait_for;
-use pfp_top::files::json::{self, Overwrite};
+use pfp_top::files::json::{self, Existing};
 use pfp_top::files::recording::Writer;
 use pfp_top::snapshot::Snapshot;
 use pfp_top::source::Source;
@@ -88,7 +88,7 @@ fn record(path: &Path) {
         snapshot
     };
     let first = next(0);
-    let mut writer = Writer::create(path, Overwrite::Yes, 1_000_000_000, &first, &[]).unwrap();
+    let mut writer = Writer::create(path, Existing::Replace, 1_000_000_000, &first, &[]).unwrap();
     for second in 1..360 {
         writer.append(&next(second), &[]).unwrap();
     }
@@ -123,7 +123,7 @@ fn the_pages_shell_lines_do_what_they_say() {
     std::fs::write(home.join("app.c"), APP).unwrap();
     for number in 0..4 {
         let side = if number % 2 == 0 { "before" } else { "now" };
-        json::write(&run(number), &home.join(format!("{side}-{number}.json")), Overwrite::No)
+        json::write(&run(number), &home.join(format!("{side}-{number}.json")), Existing::Keep)
             .unwrap();
     }
     let target = place.start(TARGET, &["my-app"]);

@@ -117,8 +117,7 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
 
     // A moment that there is not is refused, and can be mended.
     screen.text("@#999");
-    screen.keys(&["Enter"]);
-    screen.wait_for("what there is", |text| text.contains("expected a moment from"));
+    screen.press(&["Enter"], "what there is", |text| text.contains("expected a moment from"));
     screen.keys(&["C-u"]);
     screen.text("+1s");
     screen.keys(&["Enter"]);
@@ -139,8 +138,7 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
 
     // The other screens have the moment's threads, records and windows.
     screen.text("4@#30");
-    screen.keys(&["Enter"]);
-    screen.wait_for("the timeline of that moment", |text| {
+    screen.press(&["Enter"], "the timeline of that moment", |text| {
         text.contains("(30 of") && text.contains("worker") && text.contains(" wide")
     });
     // Its right edge is that moment, and not now.
@@ -164,8 +162,9 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     screen.wait_for("the threads", |text| text.contains("worker") && text.contains("(30 of"));
     screen.text("1");
     at(&screen, 30);
-    screen.keys(&["g", "g", "Enter"]);
-    screen.wait_for("the load up to there", |text| text.contains("Load") && text.contains("here|"));
+    screen.press(&["g", "g", "Enter"], "the load up to there", |text| {
+        text.contains("Load") && text.contains("here|")
+    });
     // What is before its first snapshot is not known: the window is shorter than ten
     // seconds, and has what was measured since that.
     screen.text("HH");
@@ -183,10 +182,10 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
 
     // It plays to its end by itself, and from the beginning again.
     screen.text("]]]");
-    screen.keys(&["Space"]);
-    screen.wait_for("the end", |text| text.contains(&format!("REPLAY {}", count_time(len, &file))));
-    screen.keys(&["Space"]);
-    screen.wait_for("it to play", |text| text.contains("PLAYING 10x"));
+    screen.press(&["Space"], "the end", |text| {
+        text.contains(&format!("REPLAY {}", count_time(len, &file)))
+    });
+    screen.press(&["Space"], "it to play", |text| text.contains("PLAYING 10x"));
     screen.text("q");
     screen.wait_for_shell();
     screen.pfp_top("open a.pfprec -n 3");

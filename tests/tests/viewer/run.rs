@@ -158,8 +158,7 @@ fn a_program_that_has_no_points_yet_is_waited_for() {
     screen.wait_for("what it waits for", |text| text.contains("has not reached a point yet"));
     std::fs::write(&go, "").unwrap();
     screen.wait_for("figures", |text| text.contains("later[") && text.contains("LIVE"));
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
 }
 
 #[test]

@@ -111,8 +111,7 @@ fn processes_come_and_go_and_the_others_go_on() {
             && rows(text, &format!("three[{}]", three.pid())) >= 6
             && rows(text, &format!("one[{first}] ended")) >= 6
     });
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
 }
 
 #[test]
@@ -131,18 +130,14 @@ fn marked_processes_are_one_and_switched_each_by_itself() {
         ["one", "two", "three"].iter().all(|name| text.contains(&format!("  {name}  ")))
     });
     // The youngest comes first.
-    screen.keys(&["Space"]);
-    screen.wait_for("a mark", |text| text.lines().any(|line| line.starts_with(" * ")));
-    screen.keys(&["Space", "Enter"]);
-    let shown = screen.wait_for("two of them", |text| {
+    screen.press(&["Space"], "a mark", |text| text.lines().any(|line| line.starts_with(" * ")));
+    let shown = screen.press(&["Space", "Enter"], "two of them", |text| {
         text.contains("2 processes") && text.contains("three[") && text.contains("two[")
     });
     assert!(!shown.contains("one["), "{shown}");
     // The first row is `inner` of the older of both; only there it is switched.
-    screen.keys(&["g", "g", "e"]);
-    screen.wait_for("a point off", |text| text.contains('○'));
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.press(&["g", "g", "e"], "a point off", |text| text.contains('○'));
+    screen.quit();
     let off = |target: &Target| {
         let snapshot = snapshot(&place, &["-p", &target.pid().to_string()]);
         let off = snapshot.points.iter().filter(|point| point.state == PointState::Off);
@@ -215,8 +210,7 @@ fn a_sum_tells_how_unevenly_its_ranks_share_the_work() {
         text.contains("Imbal") && at.iter().all(Option::is_some) && at.is_sorted()
     });
     assert!(shown.lines().any(|line| line.contains("alone") && line.contains("3.00")), "{shown}");
-    screen.keys(&["g", "g", "Enter"]);
-    screen.wait_for("the point's page", |text| {
+    screen.press(&["g", "g", "Enter"], "the point's page", |text| {
         text.lines().any(|line| line.contains("imbalance") && line.contains("3.00x (busiest/mean)"))
     });
     screen.keys(&["1", "q"]);

@@ -53,8 +53,7 @@ fn rows_are_filtered_while_the_text_is_typed() {
         last_line(text).contains("open group") && names(text) == all
     });
     screen.text(")$");
-    screen.keys(&["Enter"]);
-    let found = screen.wait_for("both points, and that others are hidden", |text| {
+    let found = screen.press(&["Enter"], "both points, and that others are hidden", |text| {
         names(text) == ["round", "tick"] && last_line(text).contains("? help")
     });
     let said = format!("filter /^(tick|round)$ 2/{}", all.len());
@@ -68,13 +67,12 @@ fn rows_are_filtered_while_the_text_is_typed() {
     });
     screen.keys(&["Enter", "BSpace", "BSpace", "BSpace"]);
     screen.text("steady.rs");
-    screen.keys(&["Enter"]);
-    screen.wait_for("what passes all three", |text| {
+    screen.press(&["Enter"], "what passes all three", |text| {
         names(text) == ["round"] && last_line(text).contains("? help")
     });
-    screen.keys(&["Escape"]);
-    screen
-        .wait_for("all points", |text| names(text) == all && !first_line(text).contains("filter"));
+    screen.press(&["Escape"], "all points", |text| {
+        names(text) == all && !first_line(text).contains("filter")
+    });
 }
 
 #[test]
@@ -86,12 +84,10 @@ fn all_points_shown_are_switched_and_reset_after_a_yes() {
     use PointState::{Off, On};
     screen.keys(&["/"]);
     screen.text("tick|round");
-    screen.keys(&["Enter", "E"]);
-    screen.wait_for("the question", |text| {
+    screen.press(&["Enter", "E"], "the question", |text| {
         last_line(text).contains("switch off 2 points that pass the filter?")
     });
-    screen.keys(&["n"]);
-    screen.wait_for("the keys", |text| last_line(text).contains("? help"));
+    screen.press(&["n"], "the keys", |text| last_line(text).contains("? help"));
     assert_eq!(states(&place, &target, all), [On, On, On]);
     screen.keys(&["E", "y"]);
     wait_for("two points to be off", || states(&place, &target, all) == [Off, Off, On]);
@@ -99,8 +95,7 @@ fn all_points_shown_are_switched_and_reset_after_a_yes() {
     wait_for("them to be on", || states(&place, &target, all) == [On, On, On]);
 
     let before = place.snapshot(&target);
-    screen.keys(&["R"]);
-    screen.wait_for("the question", |text| last_line(text).contains("reset 2 points"));
+    screen.press(&["R"], "the question", |text| last_line(text).contains("reset 2 points"));
     screen.keys(&["y"]);
     let resets = |name: &str| {
         let of = |snapshot: &Snapshot| {
@@ -128,8 +123,7 @@ fn a_weight_is_set_and_a_row_copied() {
     screen.text("tick");
     screen.keys(&["Enter", "a"]);
     screen.text("500ms/100ms");
-    screen.keys(&["Enter"]);
-    screen.wait_for("the reason", |text| {
+    screen.press(&["Enter"], "the reason", |text| {
         last_line(text).contains("500ms/100ms") && last_line(text).contains("T/tau is 5: expected")
     });
     screen.keys(&["C-u"]);
@@ -145,8 +139,7 @@ fn a_weight_is_set_and_a_row_copied() {
     screen.keys(&["Enter"]);
     wait_for("averaging to be off", || alpha().is_none());
 
-    screen.keys(&["y"]);
-    screen.wait_for("the message", |text| last_line(text).contains("OSC 52"));
+    screen.press(&["y"], "the message", |text| last_line(text).contains("OSC 52"));
     wait_for("the clipboard to have it", || {
         let copied = screen.copied();
         copied.starts_with("tick  tests/src/bin/steady.rs:") && copied.contains("  Load% ")
@@ -158,15 +151,17 @@ fn columns_are_chosen() {
     needs_a_screen!();
     let place = Place::new();
     let (_target, screen) = watching(&place, "", "");
-    screen.keys(&["c"]);
-    screen.wait_for("the columns", |text| text.contains("[x] Name") && text.contains("[ ] ID"));
+    screen
+        .press(&["c"], "the columns", |text| text.contains("[x] Name") && text.contains("[ ] ID"));
     screen.keys(&["G", "k", "k", "k", "k", "k", "Space", "k", "Space"]);
-    screen.keys(&["Escape"]);
-    screen.wait_for("two columns more", |text| heading(text).ends_with("Off%  Switch   Thr"));
-    screen.keys(&["c", "G", "g", "g", "j", "j", "j", "j", "j", "Space", "Escape"]);
-    screen.wait_for("a column less", |text| {
-        !heading(text).contains("Count") && heading(text).ends_with("Off%  Switch   Thr")
+    screen.press(&["Escape"], "two columns more", |text| {
+        heading(text).ends_with("Off%  Switch   Thr")
     });
+    screen.press(
+        &["c", "G", "g", "g", "j", "j", "j", "j", "j", "Space", "Escape"],
+        "a column less",
+        |text| !heading(text).contains("Count") && heading(text).ends_with("Off%  Switch   Thr"),
+    );
 }
 
 #[test]
@@ -197,8 +192,7 @@ fn the_mouse_selects_opens_and_sorts_unless_it_is_left_alone() {
     screen.wait_for("the cursor three rows further", |text| {
         rows(text).iter().position(|row| row.selected) == Some(3)
     });
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
     assert!(!screen.has_mouse());
     screen.pfp_top("-i 0.1 --no-mouse");
     screen.wait_for_status("LIVE");
@@ -225,8 +219,7 @@ fn it_stops_and_goes_on_as_the_shell_wants() {
         screen.wait_for_status("LIVE");
         wait_for("the mouse to be taken again", || screen.has_mouse());
     }
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
 }
 
 #[test]
@@ -246,12 +239,10 @@ fn settings_come_from_the_file_the_environment_and_the_command_line() {
     screen.wait_for("the file's columns, the environment's order", |text| {
         heading(text).starts_with(" On   ID^ Name") && heading(text).ends_with("Count    /s  Load%")
     });
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
     screen.line(&format!("{named} PFP_TOP_SORT=id {} --sort count", pfp_top().display()));
     screen.wait_for("the command line's order", |text| heading(text).contains("Countv"));
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
     // What is set to nothing says nothing.
     let empty =
         ["THEME", "INTERVAL", "TAU", "SORT", "COLUMNS", "UNIT", "KEEP", "ASCII", "NO_MOUSE"];

@@ -55,14 +55,12 @@ fn every_screen_needs_no_more_than_ascii_where_that_is_asked_for() {
         // The rows of the table begin with a glyph that is no part of `row`.
         screen.wait_for("a row", |text| text.contains(">*") && text.contains(" round"));
         for (key, sign) in SCREENS {
-            screen.keys(&[key]);
-            let text = screen.wait_for(sign, |text| {
+            let text = screen.press(&[key], sign, |text| {
                 text.contains(sign) && text.lines().next().is_some_and(|l| l.ends_with("LIVE"))
             });
             assert!(text.is_ascii(), "{width} x {height}, key {key}:\n{text}");
         }
-        screen.keys(&["?"]);
-        let text = screen.wait_for("the help", |text| text.contains(" Keys"));
+        let text = screen.press(&["?"], "the help", |text| text.contains(" Keys"));
         assert!(text.is_ascii(), "{text}");
     }
 }
@@ -159,29 +157,25 @@ fn what_was_chosen_is_kept_for_next_time() {
     };
     let first = begin();
     assert!(first.iter().any(|column| column.starts_with("Load%")), "{first:?}");
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
     assert!(!file.exists(), "nothing was chosen");
     begin();
     // The next column to sort by, the other way round, and a column goes.
-    screen.keys(&["s"]);
-    screen.wait_for("the menu", |text| text.contains("Sort by"));
-    screen.keys(&["j", "Enter", "I", "c"]);
-    screen.wait_for("the columns", |text| text.contains("Columns, from left to right"));
-    screen.keys(&["Space", "Escape"]);
-    let text = screen.wait_for("another heading", |text| {
+    screen.press(&["s"], "the menu", |text| text.contains("Sort by"));
+    screen.press(&["j", "Enter", "I", "c"], "the columns", |text| {
+        text.contains("Columns, from left to right")
+    });
+    let text = screen.press(&["Space", "Escape"], "another heading", |text| {
         !text.contains("left to right") && columns(text) != first
     });
     let chosen = columns(&text);
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
     let kept = std::fs::read_to_string(&file).expect("it was kept");
     for what in ["columns", "sort", "descending"] {
         assert!(kept.contains(what), "{kept}");
     }
     assert_eq!(begin(), chosen);
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
     // What is printed is as ever.
     let mut command = place.command(pfp_top());
     command.env("XDG_STATE_HOME", place.path("state")).env("PFP_TOP_CONFIG", "config.toml");
@@ -210,14 +204,11 @@ fn keys_and_colours_are_the_users() {
     screen.wait_for("the key of the help", |text| text.contains("F2 help"));
     assert!(screen.styled().contains("48;5;208"), "{}", screen.styled());
     screen.select("tick");
-    screen.keys(&["e", "X"]);
-    screen.wait_for("the point to be off", |text| text.contains("○  tick"));
-    screen.keys(&["F2"]);
-    screen.wait_for("the help", |text| text.contains(" X            switch the point"));
+    screen.press(&["e", "X"], "the point to be off", |text| text.contains("○  tick"));
+    screen.press(&["F2"], "the help", |text| text.contains(" X            switch the point"));
     screen.keys(&["Escape", "q"]);
     screen.wait_for_shell();
     std::fs::write(place.path("config.toml"), "[keys]\ntoggle = \"r\"\n").unwrap();
     begin();
-    screen.keys(&["q"]);
-    screen.wait_for("the complaint", |text| text.contains("r would mean toggle and reset"));
+    screen.press(&["q"], "the complaint", |text| text.contains("r would mean toggle and reset"));
 }

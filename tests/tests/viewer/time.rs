@@ -40,8 +40,9 @@ fn ago(text: &str) -> Option<u64> {
 /// fits.
 #[track_caller]
 fn to_region(screen: &Screen, key: &str, before: &str, fits: impl Fn(&str) -> bool) -> String {
-    screen.keys(&[key]);
-    screen.wait_for(key, |text| about(text).is_some() && about(text) != about(before) && fits(text))
+    screen.press(&[key], key, |text| {
+        about(text).is_some() && about(text) != about(before) && fits(text)
+    })
 }
 
 #[test]
@@ -53,8 +54,8 @@ fn every_key_of_the_timeline_leads_where_it_says() {
     screen.pfp_top("-i 0.1");
     // Enough rounds to walk over.
     screen.wait_for_count("tick", 20);
-    screen.keys(&["4"]);
-    screen.wait_for("the timeline", |text| on_tab(text, "4 Timeline") && about(text).is_some());
+    screen
+        .press(&["4"], "the timeline", |text| on_tab(text, "4 Timeline") && about(text).is_some());
 
     // From line to line; a pause, so that nothing else changes.
     let at = |line: usize| {
@@ -93,8 +94,7 @@ fn every_key_of_the_timeline_leads_where_it_says() {
 
     // The oldest, by both of its keys; now, by both of its own.
     let oldest = to_region(&screen, "Home", &one, |text| ago(text) > ago(&two));
-    screen.keys(&["Left"]);
-    screen.wait_for("no older one", |text| about(text) == about(&oldest));
+    screen.press(&["Left"], "no older one", |text| about(text) == about(&oldest));
     let follows = |text: &str| !text.contains("paused") && about(text) == about(&newest);
     to_region(&screen, "End", &oldest, follows);
     screen.text("g");
@@ -110,33 +110,28 @@ fn every_key_of_the_timeline_leads_where_it_says() {
         }
         let before = text.split(" wide").next().unwrap_or("").rsplit(' ').next().unwrap_or("");
         let before = format!(" {before} wide");
-        screen.keys(&["+"]);
-        screen.wait_for("a closer look", |text| text.contains(" wide") && !text.contains(&before));
+        screen.press(&["+"], "a closer look", |text| {
+            text.contains(" wide") && !text.contains(&before)
+        });
     }
     assert!(wide(&screen.shown(), "50.0ms"), "{}", screen.shown());
     let now =
         |text: &str| text.lines().nth(1).is_some_and(|axis| axis.trim_end().ends_with("now|"));
     screen.wait_for("now at the right", now);
-    screen.keys(&["PPage"]);
-    screen
-        .wait_for("half a screen back", |text| !now(text) && text.contains("paused: End resumes"));
-    screen.keys(&["C-b"]);
-    let back = screen.wait_for("and another", |text| {
+    screen.press(&["PPage"], "half a screen back", |text| {
+        !now(text) && text.contains("paused: End resumes")
+    });
+    let back = screen.press(&["C-b"], "and another", |text| {
         text.lines().nth(1).is_some_and(|axis| !axis.contains("now") && axis.contains("-90ms"))
     });
     assert!(back.contains("paused"), "{back}");
-    screen.keys(&["NPage"]);
-    screen.wait_for("half a screen on", |text| {
+    screen.press(&["NPage"], "half a screen on", |text| {
         !now(text) && text.lines().nth(1).is_some_and(|axis| !axis.contains("-90ms"))
     });
-    screen.keys(&["C-f"]);
-    screen.wait_for("now again", |text| now(text) && !text.contains("paused"));
-    screen.keys(&["-"]);
-    screen.wait_for("a wider look", |text| wide(text, "100ms"));
-    screen.keys(&["="]);
-    screen.wait_for("a closer one", |text| wide(text, "50.0ms"));
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.press(&["C-f"], "now again", |text| now(text) && !text.contains("paused"));
+    screen.press(&["-"], "a wider look", |text| wide(text, "100ms"));
+    screen.press(&["="], "a closer one", |text| wide(text, "50.0ms"));
+    screen.quit();
 }
 
 #[test]
@@ -147,29 +142,23 @@ fn the_point_of_a_region_is_switched_and_reset_from_the_timeline() {
     let screen = place.screen(120, 30);
     screen.pfp_top("-i 0.1");
     screen.wait_for_status("LIVE");
-    screen.keys(&["4"]);
-    let shown = screen.wait_for("a region", |text| about(text).is_some());
+    let shown = screen.press(&["4"], "a region", |text| about(text).is_some());
     assert!(shown.lines().last().unwrap_or_default().contains("e on/off"), "{shown}");
-    screen.keys(&["e"]);
-    let off = screen.wait_for("a point that is off", |text| {
+    let off = screen.press(&["e"], "a point that is off", |text| {
         text.contains(" is off") && text.contains(" (off now)") && text.contains("paused")
     });
     let name = off.lines().last().unwrap_or_default().split(" is off").next().unwrap_or_default();
     let name = name.trim().to_owned();
     let about = off.lines().find(|line| line.contains("(off now)")).unwrap_or_default();
     assert!(about.starts_with(&format!(" {name} (off now)")), "{off}");
-    screen.keys(&["e"]);
-    screen.wait_for("the same point on again", |text| {
+    screen.press(&["e"], "the same point on again", |text| {
         text.contains(&format!(" {name} is on")) && !text.contains("(off now)")
     });
-    screen.keys(&["r", "y"]);
-    screen.wait_for("afresh", |text| text.contains(&format!(" reset {name}")));
-    screen.keys(&["Enter"]);
-    screen.wait_for(&format!("the detail of {name}"), |text| {
+    screen.press(&["r", "y"], "afresh", |text| text.contains(&format!(" reset {name}")));
+    screen.press(&["Enter"], &format!("the detail of {name}"), |text| {
         on_tab(text, "2 Detail") && text.contains(&format!(" {name}  id ")) && text.contains("  on")
     });
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
 }
 
 /// The title of the load.
@@ -193,8 +182,7 @@ fn the_load_of_a_point_is_looked_at_closer_wider_and_back_in_time() {
     let screen = place.screen(120, 34);
     screen.pfp_top("-i 0.1");
     screen.wait_for("the busiest first", |text| row(text, "work").is_some());
-    screen.keys(&["2"]);
-    let live = screen.wait_for("the load", |text| {
+    let live = screen.press(&["2"], "the load", |text| {
         title(text).starts_with(" Load, last 1 min: peak ") && picture(text).is_some()
     });
     let axis = |text: &str| picture(text).map_or(String::new(), |lines| lines[4].to_owned());
@@ -202,10 +190,9 @@ fn the_load_of_a_point_is_looked_at_closer_wider_and_back_in_time() {
     assert!(title(&live).contains("watched for"), "{live}");
 
     // All of it is in sight already.
-    screen.keys(&["-"]);
-    screen.wait_for("a word", |text| text.contains("all that is known of its load is in sight"));
-    screen.keys(&["Left"]);
-    screen.wait_for("another", |text| text.contains("nothing older is known of its load"));
+    screen
+        .press(&["-"], "a word", |text| text.contains("all that is known of its load is in sight"));
+    screen.press(&["Left"], "another", |text| text.contains("nothing older is known of its load"));
 
     for (key, span) in [("+", "30 s"), ("=", "10 s"), ("+", "5 s"), ("+", "2 s")] {
         screen.keys(&[key]);
@@ -216,8 +203,7 @@ fn the_load_of_a_point_is_looked_at_closer_wider_and_back_in_time() {
     screen.wait_for("more than is in sight", |text| {
         title(text).starts_with(" Load, last 2 s: ") && !title(text).contains("watched for")
     });
-    screen.keys(&["Left", "h"]);
-    let held = screen.wait_for("a part that is held", |text| {
+    let held = screen.press(&["Left", "h"], "a part that is held", |text| {
         title(text).contains(" ago, paused: End resumes: peak ") && picture(text).is_some()
     });
     assert!(title(&held).starts_with(" Load, 2 s until "), "{held}");
@@ -232,22 +218,17 @@ fn the_load_of_a_point_is_looked_at_closer_wider_and_back_in_time() {
     screen.keys(&["Space"]);
     screen.wait_for_status("PAUSED");
     let paused = screen.wait_for("the load", |text| picture(text) == picture(&held));
-    screen.keys(&["Right"]);
-    let on = screen.wait_for("a step on", |text| {
+    let on = screen.press(&["Right"], "a step on", |text| {
         title(text).contains("paused") && title(text) != title(&paused) && picture(text).is_some()
     });
     // As far back as it was held, or further where more is known by now.
-    screen.keys(&["Home"]);
-    let oldest = screen.wait_for("the oldest", |text| {
+    let oldest = screen.press(&["Home"], "the oldest", |text| {
         title(text).contains("paused") && title(text) != title(&on) && picture(text).is_some()
     });
-    screen.keys(&["h"]);
-    screen.wait_for("no older", |text| text.contains("nothing older is known of its load"));
+    screen.press(&["h"], "no older", |text| text.contains("nothing older is known of its load"));
     assert!(title(&oldest).starts_with(" Load, 2 s until "), "{oldest}");
-    screen.keys(&["-"]);
-    screen.wait_for("a wider look", |text| title(text).starts_with(" Load, 5 s until "));
-    screen.keys(&["End"]);
-    screen.wait_for("now", |text| {
+    screen.press(&["-"], "a wider look", |text| title(text).starts_with(" Load, 5 s until "));
+    screen.press(&["End"], "now", |text| {
         title(text).starts_with(" Load, last 5 s: ") && axis(text).ends_with("now|")
     });
     screen.keys(&["Space"]);
@@ -256,10 +237,8 @@ fn the_load_of_a_point_is_looked_at_closer_wider_and_back_in_time() {
     // Where there is no room for it, the keys bring it into view.
     screen.resize(60, 12);
     screen.wait_for("the figures", |text| text.contains("Figures") && title(text).is_empty());
-    screen.keys(&["+"]);
-    screen.wait_for("the load", |text| {
+    screen.press(&["+"], "the load", |text| {
         title(text).starts_with(" Load, last 2 s: ") && axis(text).ends_with("now|")
     });
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
 }

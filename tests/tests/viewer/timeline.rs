@@ -27,8 +27,7 @@ fn select(screen: &Screen, thread: &str) {
         if cursor == wanted {
             return;
         }
-        screen.keys(&["Down"]);
-        screen.wait_for("the cursor to move", |text| {
+        screen.press(&["Down"], "the cursor to move", |text| {
             text.lines().position(|line| line.starts_with('>')) != cursor
         });
     }
@@ -55,8 +54,7 @@ fn every_screen_is_a_key_away() {
         ("4", "4 Timeline"),
         ("Escape", "1 Points"),
     ] {
-        screen.keys(&[key]);
-        screen.wait_for(tab, |text| on_tab(text, tab));
+        screen.press(&[key], tab, |text| on_tab(text, tab));
     }
     // Where there is no room for names, the one that is on has its own.
     screen.keys(&["4"]);
@@ -66,8 +64,7 @@ fn every_screen_is_a_key_away() {
     screen.wait_for("a word in the first line", |text| {
         text.lines().next().is_some_and(|line| line.trim_end().ends_with("4 Timeline  LIVE"))
     });
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
 }
 
 #[test]
@@ -78,35 +75,31 @@ fn threads_tell_what_they_burn() {
     let screen = place.screen(120, 30);
     screen.pfp_top("-i 0.1");
     screen.wait_for_status("LIVE");
-    screen.keys(&["3"]);
-    let text = screen.wait_for("the threads", |text| {
+    let text = screen.press(&["3"], "the threads", |text| {
         line(text, "worker").is_some_and(|line| line.contains('%') && line.contains("work"))
             && line(text, "ticker").is_some_and(|line| line.contains("live"))
     });
     assert!(text.contains("Load%▼"), "{text}");
-    screen.keys(&["I"]);
-    screen.wait_for("the other way round", |text| text.contains("Load%▲"));
-    screen.keys(&["<"]);
-    screen.wait_for("another column", |text| text.contains("CPU%▼"));
+    screen.press(&["I"], "the other way round", |text| text.contains("Load%▲"));
+    screen.press(&["<"], "another column", |text| text.contains("CPU%▼"));
     select(&screen, "ticker");
-    screen.keys(&["d"]);
-    screen.wait_for("the points of the thread", |text| {
+    screen.press(&["d"], "the points of the thread", |text| {
         text.contains("ticker [") && ["round", "tick", "#5"].iter().all(|name| text.contains(name))
     });
-    screen.keys(&["Escape"]);
-    screen.wait_for("the list alone", |text| on_tab(text, "3 Threads") && !text.contains("Excl%"));
-    screen.keys(&["Enter"]);
-    screen.wait_for("the table with the points it was in", |text| {
+    screen.press(&["Escape"], "the list alone", |text| {
+        on_tab(text, "3 Threads") && !text.contains("Excl%")
+    });
+    screen.press(&["Enter"], "the table with the points it was in", |text| {
         on_tab(text, "1 Points")
             && text.lines().next().is_some_and(|line| line.contains("filter thread:\"ticker\" 3/"))
             && text.contains("Esc shows all")
             && text.contains("round")
             && !text.contains("inner")
     });
-    screen.keys(&["Escape"]);
-    screen.wait_for("all points", |text| text.contains("inner") && !text.contains("filter thread"));
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.press(&["Escape"], "all points", |text| {
+        text.contains("inner") && !text.contains("filter thread")
+    });
+    screen.quit();
 }
 
 #[test]
@@ -126,8 +119,7 @@ fn the_timeline_shows_the_rhythm_and_stands_still_when_asked() {
 
     // Back in time: it stands still while the figures go on.
     select(&screen, "ticker");
-    screen.keys(&["Left"]);
-    let held = screen.wait_for("a held picture", |text| {
+    let held = screen.press(&["Left"], "a held picture", |text| {
         text.contains("paused: End resumes") && text.contains("exclusive, began")
     });
     assert!(held.contains("LIVE"), "{held}");
@@ -140,35 +132,28 @@ fn the_timeline_shows_the_rhythm_and_stands_still_when_asked() {
         let before = text.split(" wide, paused").next().unwrap_or_default();
         before.rsplit(' ').next().unwrap_or_default().to_owned()
     };
-    screen.keys(&["+"]);
-    screen.wait_for("a closer look", |text| {
+    screen.press(&["+"], "a closer look", |text| {
         text.contains(" wide, paused") && width(text) != width(&held)
     });
-    screen.keys(&["-"]);
-    screen.wait_for("the look as before", |text| width(text) == width(&held));
+    screen.press(&["-"], "the look as before", |text| width(text) == width(&held));
     for key in ["Home", "PPage", "NPage", "Right", "Down", "Up"] {
         screen.keys(&[key]);
     }
-    screen.keys(&["End"]);
-    screen.wait_for("the newest again", |text| {
+    screen.press(&["End"], "the newest again", |text| {
         text.contains(" wide") && !text.contains("paused") && text.contains("now")
     });
 
     // In a pause nothing moves; then the region's point is opened and left again.
     screen.keys(&["Space"]);
     screen.wait_for_status("PAUSED");
-    screen.keys(&["Enter"]);
-    screen.wait_for("a point of that thread", |text| {
+    screen.press(&["Enter"], "a point of that thread", |text| {
         on_tab(text, "2 Detail") && text.contains("steady.rs") && text.contains("Figures")
     });
     screen.keys(&["Escape"]);
     // The line of the tabs is drawn after the picture, which is whole by then.
     let paused = screen.wait_for("the timeline", |text| on_tab(text, "4 Timeline"));
-    screen.keys(&["1"]);
-    screen.wait_for("the points", |text| on_tab(text, "1 Points"));
-    screen.keys(&["4"]);
-    let again = screen.wait_for("the timeline", |text| on_tab(text, "4 Timeline"));
+    screen.press(&["1"], "the points", |text| on_tab(text, "1 Points"));
+    let again = screen.press(&["4"], "the timeline", |text| on_tab(text, "4 Timeline"));
     assert_eq!(picture(&again), picture(&paused));
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
 }

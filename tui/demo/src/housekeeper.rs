@@ -4,13 +4,13 @@
 //! Shows a region that runs at a fixed period with an exponential average, and the numeric interface with
 //! a loop that starts with `end`.
 
+use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use crate::corpus::CHAPTERS;
-use crate::running::Running;
-use crate::words;
+use crate::{goes_on, words};
 
 const PERIOD: Duration = Duration::from_millis(100);
 /// Over how long the average looks back: at this period, each new measurement has a weight of 0.2.
@@ -34,7 +34,7 @@ pub(crate) struct Sightings {
 }
 
 /// The housekeeper's life.
-pub(crate) fn run(running: &Running) -> io::Result<Sightings> {
+pub(crate) fn run(stop: &AtomicBool) -> io::Result<Sightings> {
     // Points with numbers have no name and are off until somebody says otherwise.
     pfp::Point::numbered(ROUND).set_name("round");
     pfp::Point::numbered(ROUND)
@@ -51,7 +51,7 @@ pub(crate) fn run(running: &Running) -> io::Result<Sightings> {
         // lines, wherever the loop's body may go on from.
         pfp::Point::numbered(ROUND).end();
         pfp::Point::numbered(ROUND).begin_once();
-        if !running.goes_on() {
+        if !goes_on(stop) {
             break;
         }
         HOUSEKEEPING.begin();

@@ -22,31 +22,14 @@ mod cpus;
 mod executor;
 mod housekeeper;
 mod pack;
-mod running;
 mod search;
 mod sink;
 mod words;
 mod worker;
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
-use std::time::Duration;
-
-use running::Running;
-
-/// When the demo is to end. By default it runs until its process is ended from outside.
-#[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// Ends the run soon after it becomes true.
-    pub stop: Arc<AtomicBool>,
-    /// Ends the run after this time.
-    pub run_for: Option<Duration>,
-    /// Ends the run when the process with this id is no longer the parent, so that a viewer that was killed
-    /// leaves no busy child behind.
-    pub parent: Option<u32>,
-}
 
 /// What came out of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -78,33 +61,48 @@ const SURPLUS_WORKERS: usize = 2;
 /// Rounds of calibration: a few milliseconds, enough for a steady figure.
 const CALIBRATION_LOOPS: u32 = 10_000;
 
-/// Runs the demo until `options` say that it is over.
+/// Runs the demo until standard input ends: a viewer that holds its other end cannot leave a busy
+/// child behind, however it dies.
 ///
 /// Confines the calling thread, and with it all threads of the demo, to at most four CPUs.
 ///
 /// # Errors
 ///
 /// When a pipe or a thread cannot be made.
-pub fn run(options: &Options) -> io::Result<Summary> {
+pub fn run_until_input_ends() -> io::Result<Summary> {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    thread::spawn(|| {
+        // Nothing is ever sent; an error ends the reading just as well.
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        STOP.store(true, Ordering::Relaxed);
+    });
+    run(&STOP)
+}
+
+/// Whether the demo is to go on. Asked by every thread before its next piece of work; nobody has to be
+/// told that it is over.
+fn goes_on(stop: &AtomicBool) -> bool {
+    // Relaxed: the flag is all there is to see.
+    !stop.load(Ordering::Relaxed)
+}
+
+fn run(stop: &AtomicBool) -> io::Result<Summary> {
     pfp::set_program_name("pfp-demo");
     pfp::calibrate(CALIBRATION_LOOPS);
     words::quieten();
 
-    let running = Running::new(options);
     let queue = worker::Queue::new();
     let workers = cpus::confine_to(MOST_CPUS) + SURPLUS_WORKERS;
     let (pipe_out, pipe_in) = io::pipe()?;
 
     thread::scope(|scope| {
         let sink = spawn(scope, "sink", || sink::run(pipe_out))?;
-        let housekeeper = spawn(scope, "housekeeper", || housekeeper::run(&running))?;
-        let search = spawn(scope, "search", || search::run(&running))?;
+        let housekeeper = spawn(scope, "housekeeper", || housekeeper::run(stop))?;
+        let search = spawn(scope, "search", || search::run(stop))?;
         for number in 1..=workers {
             let pipe_in = pipe_in.try_clone()?;
-            let (running, queue) = (&running, &queue);
-            spawn(scope, &format!("worker {number}"), move || {
-                worker::run(running, queue, pipe_in)
-            })?;
+            let queue = &queue;
+            spawn(scope, &format!("worker {number}"), move || worker::run(stop, queue, pipe_in))?;
         }
         // The workers' ends are now the only ones, and the sink is done when the last of them is closed.
         drop(pipe_in);
@@ -144,42 +142,25 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::Ordering;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     /// Far more than any run here needs to end, far less than a hang.
     const PATIENCE: Duration = Duration::from_secs(20);
 
     #[test]
-    fn a_short_run_ends_by_itself_and_all_its_results_are_right() {
-        let begun = Instant::now();
-        let summary =
-            run(&Options { run_for: Some(Duration::from_millis(600)), ..Options::default() })
-                .unwrap();
-        assert!(begun.elapsed() < PATIENCE);
+    fn a_run_ends_when_told_and_all_its_results_are_right() {
+        let stop = AtomicBool::new(false);
+        let (summary, told) = thread::scope(|scope| {
+            let demo = scope.spawn(|| run(&stop));
+            thread::sleep(Duration::from_millis(600));
+            let told = Instant::now();
+            stop.store(true, Ordering::Relaxed);
+            (demo.join().unwrap().unwrap(), told)
+        });
+        assert!(told.elapsed() < PATIENCE);
         assert_eq!(summary.mismatches, 0, "{summary:?}");
         assert!(summary.chapters > 0 && summary.words > summary.chapters, "{summary:?}");
         assert!(summary.editions > 0 && summary.errands > 0 && summary.searches > 0, "{summary:?}");
         assert!(summary.peak_resident_pages > 0, "{summary:?}");
-    }
-
-    #[test]
-    fn a_run_ends_when_told() {
-        let options = Options::default();
-        let stop = Arc::clone(&options.stop);
-        thread::scope(|scope| {
-            let demo = scope.spawn(|| run(&options));
-            thread::sleep(Duration::from_millis(50));
-            let told = Instant::now();
-            stop.store(true, Ordering::Relaxed);
-            assert_eq!(demo.join().unwrap().unwrap().mismatches, 0);
-            assert!(told.elapsed() < PATIENCE);
-        });
-    }
-
-    #[test]
-    fn a_run_ends_with_its_parent() {
-        let stranger = Options { parent: Some(std::process::id()), ..Options::default() };
-        run(&stranger).unwrap();
     }
 }

@@ -3,11 +3,11 @@
 //! Shows a region that is measured over all polls of a future: `search` has a count of one and the time
 //! of all its pieces, and neither the pauses between them nor the other searches are in it.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::corpus::{BOOK, CHAPTERS};
-use crate::executor;
-use crate::running::Running;
+use crate::{executor, goes_on};
 
 /// Searched for at the same time, round after round.
 const SOUGHT: [&str; 3] = ["Alice", "Queen", "Hatter"];
@@ -23,10 +23,10 @@ pub(crate) struct Results {
 }
 
 /// The searching thread's life.
-pub(crate) fn run(running: &Running) -> Results {
+pub(crate) fn run(stop: &AtomicBool) -> Results {
     let expected = SOUGHT.map(|word| BOOK.matches(word).count());
     let mut results = Results::default();
-    while running.goes_on() {
+    while goes_on(stop) {
         let found = executor::run_all(SOUGHT.map(search));
         results.searches += found.len() as u64;
         results.mismatches +=

@@ -4,14 +4,13 @@
 //! regions' own time does not grow by that; the time off the CPU stands beside it.
 
 use std::io::{self, PipeWriter, Write};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::corpus::CHAPTERS;
-use crate::running::Running;
 use crate::sink::Report;
-use crate::{pack, words};
+use crate::{goes_on, pack, words};
 
 /// One turn of work and rest.
 const TURN: Duration = Duration::from_millis(100);
@@ -48,8 +47,8 @@ impl Queue {
 }
 
 /// A worker's life.
-pub(crate) fn run(running: &Running, queue: &Queue, mut pipe: PipeWriter) {
-    while running.goes_on() {
+pub(crate) fn run(stop: &AtomicBool, queue: &Queue, mut pipe: PipeWriter) {
+    while goes_on(stop) {
         if let Some(rest) = queue.rest() {
             pfp::scope!("rest");
             thread::sleep(rest);

@@ -1,18 +1,19 @@
 //! Carries out actions: first on an overlay, then on the screen, then what they mean everywhere.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::App;
 use crate::common::{Action, Errand, Level, Overlay, Prompt, Screen, Status, default_file_name};
 use crate::compare::Baseline;
-use crate::files::json::{self, Overwrite, WriteError};
+use crate::files::json::{self, Existing};
 use crate::files::zstd_file;
 use crate::filter::Filter;
 use crate::grid::Scroll;
 use crate::screens::Outcome;
 use crate::snapshot::{PointState, Snapshot};
-use crate::source::Refusal;
+use crate::source::{Change, Refusal};
 use crate::text;
 use crate::units::Unit;
 
@@ -182,7 +183,7 @@ impl App {
             // A busy ring may have overwritten the records of the figures' own moment.
             Status::Live => match session.poll() {
                 Ok(mut snapshot) => {
-                    session.add_records(&mut snapshot);
+                    session.source.add_records(&mut snapshot);
                     self.take_records(&snapshot);
                 }
                 Err(error) => self.common.notify(Level::Error, now, format!("{error:#}")),
@@ -233,7 +234,8 @@ impl App {
     fn fence(&mut self, now: Instant) {
         let Some((id, _, name)) = self.point_meant() else { return };
         let is_fenced = self.common.model.point(id).is_some_and(|figures| figures.point().fenced);
-        match self.common.session.as_mut().map(|session| session.fence(id, !is_fenced)) {
+        match self.common.session.as_mut().map(|session| session.act(Change::Fence(id, !is_fenced)))
+        {
             Some(Ok(())) if is_fenced => {
                 self.common.notify(Level::Info, now, format!("{name} has no fences"))
             }
@@ -332,7 +334,7 @@ impl App {
         );
     }
 
-    pub(super) fn write(&mut self, prompt: Prompt, overwrite: Overwrite, now: Instant) {
+    pub(super) fn write(&mut self, prompt: Prompt, overwrite: Existing, now: Instant) {
         let is_whole = self.complete(now);
         let (Some(snapshot), Some(session)) =
             (self.common.model.snapshot(), &mut self.common.session)
@@ -356,7 +358,7 @@ impl App {
         }
         let shown = crate::text::clean(&prompt.text()).into_owned();
         let written = if is_raw(&path) {
-            session.save_raw(&path, overwrite)
+            session.source.save_raw(&path, overwrite)
         } else {
             json::write(&snapshot, &path, overwrite)
         };
@@ -365,9 +367,11 @@ impl App {
                 self.common.log.note(self.common.unix_ns(now), format!("wrote {shown}"));
                 self.common.notify(Level::Info, now, format!("wrote {shown}"));
             }
-            Err(WriteError::Exists) => self.overlay = Some(Overlay::Replace(prompt)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.overlay = Some(Overlay::Replace(prompt));
+            }
             // The text stays so that the user can correct it.
-            Err(WriteError::Io(error)) => {
+            Err(error) => {
                 self.overlay = refused(format!("not written: {error}"));
                 self.common
                     .log

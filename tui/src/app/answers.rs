@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::App;
 use crate::common::{Action, Level, Overlay, Prompt, Screen};
-use crate::files::json::Overwrite;
+use crate::files::json::Existing;
 use crate::filter::Filter;
 use crate::grid::Chosen;
 use crate::screens::Outcome;
@@ -79,8 +79,8 @@ impl App {
     /// Accepts what was typed or chosen, or a yes.
     fn accept(&mut self, overlay: Overlay, now: Instant) {
         match overlay {
-            Overlay::Write(prompt) => self.write(prompt, Overwrite::No, now),
-            Overlay::Replace(prompt) => self.write(prompt, Overwrite::Yes, now),
+            Overlay::Write(prompt) => self.write(prompt, Existing::Keep, now),
+            Overlay::Replace(prompt) => self.write(prompt, Existing::Replace, now),
             // A valid filter is in force already while it is typed.
             Overlay::Filter(prompt) if prompt.error.is_none() => {
                 if let Some(why) = self.common.filter.unknown_words() {

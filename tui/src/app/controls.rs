@@ -8,7 +8,7 @@ use crate::columns::{Column, There};
 use crate::common::{Errand, Level, Overlay, Prompt, Question};
 use crate::model::Figures;
 use crate::snapshot::PointState;
-use crate::source::{Refusal, change_each};
+use crate::source::{Change, Refusal, change_each};
 
 impl App {
     /// The question in words.
@@ -93,7 +93,7 @@ impl App {
                     let left = session.switch(*id, found, *on);
                     left.map(|left| self.common.model.expect_state(*id, left))
                 }
-                Question::Reset { .. } => session.reset(*id),
+                Question::Reset { .. } => session.act(Change::Reset(*id)),
             };
             match &done {
                 Ok(()) => changed.push((*id, None)),
@@ -146,7 +146,7 @@ impl App {
             return;
         };
         let set = alpha::parse(&prompt.text()).and_then(|alpha| {
-            let set = session.set_alpha(id, alpha);
+            let set = session.act(Change::SetAlpha(id, alpha));
             set.map(|()| alpha).map_err(|error| format!("{error:#}"))
         });
         match set {

@@ -5,6 +5,7 @@
 //! times (the history of a load, the windows of a histogram, the log) is read anew after a jump, as
 //! far as that is quick.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::App;
@@ -12,7 +13,6 @@ use crate::common::replay::{NORMAL, SPEEDS};
 use crate::common::{Level, Overlay, Prompt, Replay, Screen};
 use crate::model::log::Log;
 use crate::model::{Model, News};
-use crate::session::Session;
 use crate::snapshot::Snapshot;
 use crate::source::Moment;
 
@@ -33,7 +33,8 @@ impl App {
         if self.common.replay.take().is_some() {
             self.common.interval = self.common.options.interval;
         }
-        let Some(recording) = self.common.session.as_mut().and_then(Session::recording) else {
+        let session = self.common.session.as_mut();
+        let Some(recording) = session.and_then(|session| session.source.recording()) else {
             return;
         };
         let place = recording.cursor();
@@ -55,7 +56,8 @@ impl App {
 
     /// Shows the first moment or, while it plays, the next one that is due.
     pub(super) fn play(&mut self, now: Instant) {
-        let Some(recording) = self.common.session.as_mut().and_then(Session::recording) else {
+        let session = self.common.session.as_mut();
+        let Some(recording) = session.and_then(|session| session.source.recording()) else {
             return;
         };
         let Some(replay) = &mut self.common.replay else { return };
@@ -252,7 +254,7 @@ impl App {
             if place + 1 < to && start.elapsed() > PATIENCE {
                 continue;
             }
-            let snapshot = self.common.read(place)?;
+            let snapshot = Arc::new(self.common.read(place)?);
             self.arrive(place, &snapshot);
             self.common.observe(&snapshot, now);
             match self.common.model.fold(snapshot) {
@@ -284,7 +286,7 @@ impl App {
         self.arrive(to, &snapshots[0]);
         self.common.model = Model::new(0.0);
         self.common.log = Log::default();
-        for snapshot in snapshots.into_iter().rev() {
+        for snapshot in snapshots.into_iter().rev().map(Arc::new) {
             self.common.log.observe(snapshot.taken_unix_ns, &snapshot);
             self.common.model.fold(snapshot);
         }
@@ -299,7 +301,8 @@ impl App {
 
     /// Notes where the cursor is now.
     fn arrive(&mut self, place: usize, snapshot: &Snapshot) {
-        let Some(recording) = self.common.session.as_mut().and_then(Session::recording) else {
+        let session = self.common.session.as_mut();
+        let Some(recording) = session.and_then(|session| session.source.recording()) else {
             return;
         };
         let Some(replay) = &mut self.common.replay else { return };

@@ -47,7 +47,7 @@ impl Shared {
 }
 
 impl Source for Shared {
-    fn poll(&mut self) -> Result<Snapshot> {
+    fn picture(&mut self) -> Result<Snapshot> {
         self.0.borrow_mut().poll()
     }
 
@@ -57,10 +57,6 @@ impl Source for Shared {
 
     fn act(&mut self, change: Change) -> Result<()> {
         self.0.borrow_mut().act(change)
-    }
-
-    fn is_process(&self) -> bool {
-        true
     }
 }
 

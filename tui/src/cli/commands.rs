@@ -4,18 +4,19 @@ use std::io;
 
 use anyhow::{Result, bail};
 
+use super::command_line::{Cli, Command, Saving};
 use super::control::{self, PointCommand};
 use super::missing::missing;
-use super::output::{overwrite, print, warn, written};
+use super::output::{overwrite, print, written};
+use super::target::Via;
 use super::{
-    Cli, Command, Saving, Via, demo, diff, doctor, export, gate, manual, roofline, run as program,
-    serve, show,
+    demo, diff, doctor, export, gate, manual, record, roofline, run as program, serve, show,
 };
 use crate::export::list;
 use crate::files::json;
 use crate::interrupt::Interrupt;
-use crate::source::{self, EveryProcess, Machine, Refusal};
-use crate::text;
+use crate::source::{self, Machine, Refusal};
+use crate::text::{clean, warn};
 
 /// Exit status of all other failures.
 const FAILURE: u8 = 2;
@@ -27,11 +28,11 @@ pub fn run(cli: Cli) -> Result<u8> {
         Some(Command::Demo { show }) => demo::run(&show),
         Some(Command::Run(run)) => program::run(&run),
         Some(Command::Open { files, sum, at, show }) => show::open(&files, sum, at.as_ref(), &show),
-        Some(Command::Record(record)) => super::record::run(&record),
+        Some(Command::Record(record)) => record::run(&record),
         Some(Command::Snapshot(saving)) => snapshot(&saving),
         Some(Command::SaveRaw(Saving { target, output, force })) => {
             let saved = target.resolve()?.save_raw(&output, overwrite(force));
-            written(saved, &output)
+            written(saved, &output).map(|()| 0)
         }
         Some(Command::Diff(asked)) => diff::run(&asked),
         Some(Command::Export(export)) => export::run(&export),
@@ -68,7 +69,7 @@ fn agent(enter: Option<u32>) -> Result<u8> {
         unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
     };
     ignore_interrupt();
-    let machine = match enter {
+    let mut finder = match enter {
         Some(pid) => {
             source::enter(pid)?;
             Machine::default()
@@ -78,7 +79,6 @@ fn agent(enter: Option<u32>) -> Result<u8> {
     // This starts a thread, and entering a room allows only one.
     let interrupt = Interrupt::install()?;
     ignore_interrupt();
-    let mut finder = EveryProcess::of(machine);
     crate::agent::run(io::stdin(), io::stdout(), &mut finder, interrupt)?;
     Ok(0)
 }
@@ -119,7 +119,7 @@ fn list_processes(json: bool, via: &Via) -> Result<u8> {
 fn gc() -> Result<u8> {
     let removed = source::gc()?;
     // Programs choose their own names.
-    let text: String = removed.iter().map(|line| text::clean(line).into_owned() + "\n").collect();
+    let text: String = removed.iter().map(|line| clean(line).into_owned() + "\n").collect();
     print(if text.is_empty() { "nothing to remove\n" } else { &text })?;
     Ok(0)
 }

@@ -20,8 +20,6 @@ use crate::styles::{ChosenColors, ThemeName};
 use crate::units::Unit;
 use crate::variables;
 
-/// Names another file; empty for none.
-const VARIABLE: &str = variables::TOP_CONFIG;
 /// Most bytes of the file.
 const MAX_BYTES: u64 = 64 << 10;
 
@@ -57,14 +55,15 @@ pub(super) struct Chosen {
 }
 
 impl Config {
-    /// The user's file, or nothing where there is none.
+    /// The file that a variable names, or `$XDG_CONFIG_HOME/pfp-top/config.toml`; nothing where
+    /// there is none.
     pub(super) fn load() -> Result<Self> {
-        let named = env::var_os(VARIABLE);
+        let named = env::var_os(variables::TOP_CONFIG);
         let path = match &named {
             Some(path) if path.is_empty() => return Ok(Self::default()),
             Some(path) => PathBuf::from(path),
-            None => match usual_place() {
-                Some(path) => path,
+            None => match variables::folder("XDG_CONFIG_HOME", ".config") {
+                Some(folder) => folder.join("pfp-top/config.toml"),
                 None => return Ok(Self::default()),
             },
         };
@@ -128,14 +127,6 @@ impl Config {
     }
 }
 
-/// `$XDG_CONFIG_HOME/pfp-top/config.toml`, or in `~/.config`.
-fn usual_place() -> Option<PathBuf> {
-    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let folder = set("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
-    let folder = folder.or_else(|| Some(set("HOME")?.join(".config")))?;
-    Some(folder.join("pfp-top/config.toml"))
-}
-
 fn spelt<T: ValueEnum>(value: &T) -> Option<String> {
     Some(value.to_possible_value()?.get_name().to_owned())
 }
@@ -153,7 +144,7 @@ fn interval<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Duration>, D::
         Time::Seconds(number) => number.to_string(),
         Time::Text(text) => text,
     };
-    super::interval(&text).map(Some).map_err(D::Error::custom)
+    super::arguments::interval(&text).map(Some).map_err(D::Error::custom)
 }
 
 fn word<'de, T: ValueEnum, D: Deserializer<'de>>(input: D) -> Result<Option<T>, D::Error> {
@@ -190,7 +181,7 @@ fn keys<'de, D: Deserializer<'de>>(input: D) -> Result<ChosenKeys, D::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{Cli, parse_from};
+    use crate::cli::command_line::{Cli, Command as Asked, parse_from};
     use crate::columns::There;
     use crate::styles::Theme;
     use ratatui::style::Color;
@@ -224,7 +215,7 @@ mod tests {
             let all = std::iter::once(&"pfp-top").chain(arguments);
             let cli: Cli = parse_from(read(ALL).unwrap(), all).unwrap();
             let show = match &cli.command {
-                Some(crate::cli::Command::Demo { show }) => show,
+                Some(Asked::Demo { show }) => show,
                 _ => &cli.show,
             };
             let bar = show.chosen.colors.over(Theme::color()).bar.fg;

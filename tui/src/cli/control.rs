@@ -3,9 +3,9 @@
 use anyhow::{Result, bail};
 use clap::Args;
 
-use super::Target;
 use super::missing::missing;
 use super::output::print;
+use super::target::Target;
 use crate::alpha;
 use crate::filter::Filter;
 use crate::model::{Figures, Model};
@@ -45,16 +45,14 @@ pub(super) fn alpha(text: &str) -> Result<PointCommand, String> {
 /// Carries it out on all points whose names fit, and says how many changed.
 pub(super) fn run(points: &Points, command: PointCommand) -> Result<u8> {
     let mut source = points.target.resolve()?;
-    let mut model = Model::default();
     let snapshot = source.poll()?;
     let process = &snapshot.process;
     if process.state != ProcessState::Running {
         bail!(Refusal::NoTarget(format!(
-            "expected a process that runs, but {}[{}] has ended; nothing can be changed in it",
-            process.name, process.pid
+            "expected a process that runs, but {process} has ended; nothing can be changed in it"
         )));
     }
-    model.fold(snapshot);
+    let model = Model::of(snapshot);
     let all = model.points().len();
     let fits = |figures: &&Figures| {
         points.names.iter().any(|named| {
@@ -76,8 +74,7 @@ pub(super) fn run(points: &Points, command: PointCommand) -> Result<u8> {
         PointCommand::Enable => figures.state() != PointState::On,
         // An invalid point does not measure, but is not off either.
         PointCommand::Disable => figures.state() != PointState::Off,
-        PointCommand::Reset => true,
-        PointCommand::Average(_) => true,
+        PointCommand::Reset | PointCommand::Average(_) => true,
     };
     let changing: Vec<u32> = fitting.iter().filter(differs).map(|figures| figures.id()).collect();
     let is_done = change_each(&changing, |id| {
@@ -94,16 +91,14 @@ pub(super) fn run(points: &Points, command: PointCommand) -> Result<u8> {
         return is_done.map(|()| 0);
     }
     let changed = changing.len();
-    let (done, rest) = match command {
-        PointCommand::Enable => ("enabled", "on"),
-        PointCommand::Disable => ("disabled", "off"),
-        PointCommand::Reset => ("reset", ""),
-        PointCommand::Average(_) => ("set alpha of", ""),
-    };
-    let how = match command {
-        PointCommand::Average(Some(alpha)) => format!(" to {}", alpha::written(alpha)),
-        PointCommand::Average(None) => " to off".into(),
-        _ => String::new(),
+    let (done, rest, how) = match command {
+        PointCommand::Enable => ("enabled", "on", String::new()),
+        PointCommand::Disable => ("disabled", "off", String::new()),
+        PointCommand::Reset => ("reset", "", String::new()),
+        PointCommand::Average(weight) => {
+            let weight = weight.map_or("off".into(), alpha::written);
+            ("set alpha of", "", format!(" to {weight}"))
+        }
     };
     let already = match fitting.len() - changed {
         0 => String::new(),

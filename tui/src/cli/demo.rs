@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::{Show, show};
+use super::options::Show;
+use super::show;
 use crate::snapshot::{Clock, ClockKind};
-use crate::source::{self, Candidate};
+use crate::source::{self, Source};
 
 /// The time for the program to show its segment.
 const START: Duration = Duration::from_secs(10);
@@ -39,32 +40,23 @@ impl Drop for Workload {
 }
 
 pub(super) fn run(how: &Show) -> Result<u8> {
-    let mut workload = start()?;
-    let candidate = find(&mut workload.0, START)?;
+    let (_workload, source) = watched(START)?;
     if how.is_headless() {
         std::thread::sleep(WARM_UP);
     }
-    show::one(how, source::attach(&candidate)?)
+    show::one(how, source)
 }
 
 /// Tries whether a program can be measured and watched here, and returns its clock.
 pub(super) fn try_out() -> Result<ClockKind> {
-    let mut workload = start()?;
-    let candidate = find(&mut workload.0, TRIAL)?;
-    Ok(source::attach(&candidate)?.poll()?.clock.kind)
+    let (_workload, mut source) = watched(TRIAL)?;
+    Ok(source.poll()?.clock.kind)
 }
 
-/// A trial program's clock, and its counter's rate by the kernel's clock.
-pub(super) struct Rates {
-    pub(super) clock: Clock,
-    pub(super) ticks_per_second: f64,
-}
-
-/// Runs a trial program, and compares its counter with CLOCK_MONOTONIC_RAW for a while.
-pub(super) fn rates(stretch: Duration) -> Result<Rates> {
-    let mut workload = start()?;
-    let candidate = find(&mut workload.0, TRIAL)?;
-    let mut source = source::attach(&candidate)?;
+/// The clock of a trial program, and its counter's ticks per second by CLOCK_MONOTONIC_RAW, with
+/// which it is compared for a while.
+pub(super) fn rates(stretch: Duration) -> Result<(Clock, f64)> {
+    let (_workload, mut source) = watched(TRIAL)?;
     // A poll reads the counter between two readings of the clock; take the tightest of some tries.
     let mut moment = || -> Result<(f64, f64, Clock)> {
         let mut best: Option<(f64, f64, f64, Clock)> = None;
@@ -83,7 +75,7 @@ pub(super) fn rates(stretch: Duration) -> Result<Rates> {
     let first = moment()?;
     std::thread::sleep(stretch);
     let (at, ticks, clock) = moment()?;
-    Ok(Rates { ticks_per_second: (ticks - first.1) / (at - first.0), clock })
+    Ok((clock, (ticks - first.1) / (at - first.0)))
 }
 
 /// CLOCK_MONOTONIC_RAW: the machine's own rate, without adjustment.
@@ -94,7 +86,8 @@ fn raw_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-fn start() -> Result<Workload> {
+/// Starts the program, and waits until it can be watched.
+fn watched(patience: Duration) -> Result<(Workload, Box<dyn Source>)> {
     let program = std::env::current_exe().context("this program cannot find itself")?;
     let child = Command::new(program)
         .arg("demo-workload")
@@ -104,18 +97,14 @@ fn start() -> Result<Workload> {
         .stderr(Stdio::null())
         .spawn()
         .context("the demo's program cannot be started")?;
-    Ok(Workload(child))
-}
-
-/// Waits until the child can be watched.
-fn find(child: &mut Child, patience: Duration) -> Result<Candidate> {
+    let mut workload = Workload(child);
     let start = Instant::now();
     while start.elapsed() < patience {
         let found = source::discover()?.candidates;
-        if let Some(candidate) = found.into_iter().find(|c| c.pid == child.id()) {
-            return Ok(candidate);
+        if let Some(candidate) = found.iter().find(|c| c.pid == workload.0.id()) {
+            return Ok((workload, source::attach(candidate)?));
         }
-        if let Some(status) = child.try_wait()? {
+        if let Some(status) = workload.0.try_wait()? {
             bail!("the demo's program ended before it could be watched ({status})");
         }
         std::thread::sleep(Duration::from_millis(20));

@@ -6,9 +6,10 @@ use std::slice;
 use anyhow::{Result, bail};
 use clap::Args;
 
+use super::arguments::percent;
 use super::missing::missing;
 use super::output::print;
-use super::{Target, percent};
+use super::target::Target;
 use crate::compare::{Baseline, Comparison, report};
 use crate::snapshot::Snapshot;
 use crate::source::{self, Moment, Span};
@@ -55,18 +56,7 @@ pub struct Diff {
     fail_over: Option<f64>,
 }
 
-/// How a comparison is printed.
-type Form = fn(&Baseline, &Comparison) -> Result<String>;
-
 impl Diff {
-    fn form(&self) -> Form {
-        match (self.json, self.markdown) {
-            (true, _) => |baseline, comparison| Ok(report::json(baseline, comparison)?),
-            (_, true) => |baseline, comparison| Ok(report::markdown(baseline, comparison)),
-            _ => |baseline, comparison| Ok(report::render(baseline, comparison)),
-        }
-    }
-
     /// Prints the comparison; returns the exit status.
     fn print(
         &self,
@@ -80,7 +70,11 @@ impl Diff {
                  and not later: swap them"
             );
         };
-        print(&(self.form())(baseline, &comparison)?)?;
+        print(&match (self.json, self.markdown) {
+            (true, _) => report::json(baseline, &comparison)?,
+            (_, true) => report::markdown(baseline, &comparison),
+            _ => report::render(baseline, &comparison),
+        })?;
         let fails = self.fail_over.is_some_and(|percent| {
             report::slower_than(&comparison, percent / 100.0).next().is_some()
         });
@@ -121,12 +115,11 @@ pub(super) fn run(diff: &Diff) -> Result<u8> {
 
 /// Compares a process with files.
 fn process(diff: &Diff, files: &[PathBuf], span: Span) -> Result<u8> {
-    let baseline = match files {
-        [file] => Baseline::of_file(file, source::read(file, &span, false)?),
-        files => {
-            Baseline::of(source::read_sum(files, &span)?, Some(format!("{} files", files.len())))
-        }
+    let old = match files {
+        [file] => source::read(file, &span, false)?,
+        files => source::read_sum(files, &span)?,
     };
+    let baseline = baseline(files, old);
     let mut source = diff.target.resolve()?;
     let new = source.poll()?;
     let status = missing(source.as_ref());
@@ -169,11 +162,15 @@ fn sums(before: (&[PathBuf], Span), now: (&[PathBuf], Span)) -> Result<(Baseline
             shown(before.0)
         );
     }
-    let name = match before.0 {
-        [file] => return Ok((Baseline::of_file(file, old), new)),
-        files => format!("{} files", files.len()),
-    };
-    Ok((Baseline::of(old, Some(name)), new))
+    Ok((baseline(before.0, old), new))
+}
+
+/// A baseline with the name of its file, or the number of its files.
+fn baseline(files: &[PathBuf], old: Snapshot) -> Baseline {
+    match files {
+        [file] => Baseline::of_file(file, old),
+        files => Baseline::of(old, Some(format!("{} files", files.len()))),
+    }
 }
 
 /// The two sides. Two runs have a span each. Within one process, the second side is the growth

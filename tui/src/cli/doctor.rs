@@ -14,7 +14,7 @@ use std::str::FromStr;
 use anyhow::Result;
 use serde::Serialize;
 
-use super::output::print;
+use super::output::{print, print_json};
 use crate::text::clean;
 
 /// The exit status if something is wrong.
@@ -108,11 +108,10 @@ pub(super) fn run(part: Option<Part>, json: bool) -> Result<u8> {
         Some(Part::Clocks) => clocks::all(),
         Some(Part::Process(pid)) => one::all(pid),
     };
-    let text = match json {
-        true => serde_json::to_string_pretty(&findings)? + "\n",
-        false => in_words(&findings),
+    match json {
+        true => print_json(&findings)?,
+        false => print(&in_words(&findings))?,
     };
-    print(&text)?;
     let is_wrong = findings.iter().any(|finding| finding.verdict == Verdict::Problem);
     Ok(if is_wrong { PROBLEM } else { 0 })
 }

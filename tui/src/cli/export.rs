@@ -1,17 +1,16 @@
 //! `pfp-top export FORMAT`: writes the figures of a snapshot file or a process in a form that other
 //! programs read.
 
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 
-use super::Target;
 use super::missing::missing;
-use super::output::{check_new, overwrite, written};
+use super::output::{check_new, print_by, write_file};
+use super::target::{LIVE, Target};
 use crate::export::{Format, Subject};
-use crate::files::atomic_file;
 use crate::filter::Filter;
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::model::Model;
@@ -24,17 +23,23 @@ pub struct Export {
     #[arg(value_enum)]
     format: Format,
     /// A snapshot file; without one, the process that is asked for is looked at once.
-    #[arg(conflicts_with_all = ["pid", "name", "all", "sum"])]
+    #[arg(conflicts_with_all = LIVE)]
     file: Option<PathBuf>,
     /// The moment of a recording: 12:03:41, +34s behind its first snapshot, or #34; else
     /// its last.
-    #[arg(long, value_name = "MOMENT", value_parser = Moment::parse, conflicts_with_all = ["from", "to", "pid", "name", "all", "sum"])]
+    #[arg(
+        long,
+        value_name = "MOMENT",
+        value_parser = Moment::parse,
+        conflicts_with_all = ["from", "to"],
+        conflicts_with_all = LIVE
+    )]
     at: Option<Moment>,
     /// Only what was measured after this moment of a recording.
-    #[arg(long, value_name = "MOMENT", value_parser = Moment::parse, conflicts_with_all = ["pid", "name", "all", "sum"])]
+    #[arg(long, value_name = "MOMENT", value_parser = Moment::parse, conflicts_with_all = LIVE)]
     from: Option<Moment>,
     /// And up to this one.
-    #[arg(long, value_name = "MOMENT", value_parser = Moment::parse, conflicts_with_all = ["pid", "name", "all", "sum"])]
+    #[arg(long, value_name = "MOMENT", value_parser = Moment::parse, conflicts_with_all = LIVE)]
     to: Option<Moment>,
     #[command(flatten)]
     target: Target,
@@ -83,8 +88,7 @@ pub(super) fn run(export: &Export) -> Result<u8> {
             (snapshot, missing(source.as_ref()))
         }
     };
-    let mut model = Model::default();
-    model.fold(snapshot);
+    let model = Model::of(snapshot);
     let subject = Subject::new(&model, |figures| export.filter.admits(figures), export.per_thread)
         .context("the process showed nothing")?;
     if export.filter.is_on() && subject.points().is_empty() {
@@ -94,26 +98,12 @@ pub(super) fn run(export: &Export) -> Result<u8> {
         );
     }
     let interrupt = Interrupt::install()?;
+    let write = |out: &mut dyn Write| export.format.write(&subject, out);
     match to_stdout {
-        true => print(export.format, &subject)?,
-        false => write(export, &subject)?,
+        true => drop(print_by(write).context("standard output cannot be written to")?),
+        false => write_file(&export.output, export.force, write)?,
     }
     Ok(if interrupt.raised() { INTERRUPTED } else { status })
-}
-
-fn print(format: Format, subject: &Subject<'_>) -> Result<()> {
-    let mut out = BufWriter::new(io::stdout().lock());
-    match format.write(subject, &mut out).and_then(|()| out.flush()) {
-        // A reader that has gone, like `head`, is fine.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.context("standard output cannot be written to"),
-    }
-}
-
-fn write(export: &Export, subject: &Subject<'_>) -> Result<()> {
-    let (path, overwrite) = (&export.output, overwrite(export.force));
-    written(atomic_file::write(path, overwrite, |out| export.format.write(subject, out)), path)?;
-    Ok(())
 }
 
 /// The name of a format on the command line.

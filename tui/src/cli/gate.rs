@@ -1,16 +1,16 @@
 //! `pfp-top gate`: an exit status for whether a program became slower.
 
 use std::collections::HashSet;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
 
+use super::arguments::{interval, percent};
 use super::missing::Missing;
 use super::output::print;
-use super::{Target, interval, percent};
+use super::target::{LIVE, Target};
 use crate::compare::gate::report;
 use crate::compare::gate::{self, Finding, Limit, Run};
 use crate::filter::Filter;
@@ -19,13 +19,11 @@ use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::model::Model;
 use crate::snapshot::Snapshot;
 use crate::source::{self, Moment, Refusal, Span};
+use crate::text::warn;
 use crate::units;
 
 /// Exit status of a gate that failed.
 const FAILED: u8 = 1;
-
-/// The options that name running processes.
-const LIVE: [&str; 4] = ["pid", "name", "all", "sum"];
 
 /// What is compared, and how much worse it may be.
 #[derive(Args, Clone, Debug)]
@@ -131,24 +129,20 @@ pub(super) fn run(gate: &Gate) -> Result<u8> {
         },
     };
     if let Some(run) = now.iter().find(|now| before.iter().any(|then| now.overlaps(then))) {
-        let process = &run.last().process;
         bail!(
-            "expected runs of two processes, but {}[{}] is on both sides; `pfp-top diff` compares \
-             two moments of one, and of a recording --baseline-to and --from make windows that \
-             share nothing",
-            process.name,
-            process.pid
+            "expected runs of two processes, but {} is on both sides; `pfp-top diff` compares two \
+             moments of one, and of a recording --baseline-to and --from make windows that share \
+             nothing",
+            run.last().process
         );
     }
     if gate.split.is_some() {
-        // It does not matter whether anybody reads it.
-        let _ = writeln!(
-            io::stderr(),
-            "pfp-top: {} and {} parts of recordings count as runs: they differ less than runs do, \
-             so this says whether the process changed, not whether the program did",
+        warn(&format!(
+            "{} and {} parts of recordings count as runs: they differ less than runs do, so this \
+             says whether the process changed, not whether the program did",
             before.len(),
             now.len()
-        );
+        ));
     }
     let admitted: HashSet<String> =
         before.iter().chain(&now).flat_map(|run| admitted(run.last(), &gate.filter)).collect();
@@ -249,8 +243,7 @@ fn watch(gate: &Gate) -> Result<Option<(Run, u8)>> {
 
 /// Names of the points that pass.
 fn admitted(snapshot: &Snapshot, filter: &Filter) -> Vec<String> {
-    let mut model = Model::default();
-    model.fold(snapshot.clone());
+    let model = Model::of(snapshot.clone());
     let points = model.points().iter().filter(|figures| filter.admits(figures));
     points.map(|figures| figures.name()).collect()
 }

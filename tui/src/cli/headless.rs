@@ -1,12 +1,12 @@
 //! The table on standard output, without a screen: for people, or for programs.
 
-use std::io::{self, Write};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::Show;
 use super::missing::Missing;
+use super::options::{Form, Show};
+use super::output::print as print_text;
 use crate::columns::{Column, There};
 use crate::compare::report;
 use crate::compare::{Baseline, Comparison};
@@ -15,17 +15,6 @@ use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::model::{Figures, Model};
 use crate::snapshot::ProcessState;
 use crate::source::Source;
-
-/// The form of an update.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    /// As on the screen.
-    Table,
-    /// A line for each update.
-    Json,
-    /// A line for each point, and one of headings.
-    Csv,
-}
 
 /// Prints the table as often as asked, once unless told otherwise. Returns the exit status.
 ///
@@ -118,12 +107,7 @@ impl<'a> Printer<'a> {
     pub(super) fn print(&mut self, model: &Model) -> Result<bool> {
         let text = self.text(model)?;
         self.printed += 1;
-        let mut out = io::stdout().lock();
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        Ok(print_text(&text)?)
     }
 
     fn text(&self, model: &Model) -> Result<String> {

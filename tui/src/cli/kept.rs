@@ -10,14 +10,14 @@ use std::{env, io};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::state_folder;
 use crate::app::App;
 use crate::columns::Column;
 use crate::columns::sorting::Sorting;
 use crate::common::Screen;
-use crate::files::atomic_file::{self, Overwrite};
+use crate::files::atomic_file::{self, Existing};
 use crate::files::input;
 use crate::grid::Chosen;
+use crate::source::effective_user;
 use crate::variables;
 
 const FILE: &str = "chosen.json";
@@ -157,9 +157,17 @@ impl Kept {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         let text = serde_json::to_vec(self)?;
-        atomic_file::write(&path, Overwrite::Yes, |out| out.write_all(&text))
+        atomic_file::write(&path, Existing::Replace, |out| out.write_all(&text))
             .map_err(io::Error::other)
     }
+}
+
+/// Where programs keep what is neither settings nor cache.
+pub(super) fn state_folder() -> PathBuf {
+    variables::folder("XDG_STATE_HOME", ".local/state").map_or_else(
+        || env::temp_dir().join(format!("pfp-run-{}", effective_user())),
+        |folder| folder.join("pfp"),
+    )
 }
 
 /// Nothing is kept where settings are switched off.

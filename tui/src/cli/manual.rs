@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use super::Cli;
+use super::command_line::Cli;
 use super::output::print;
 
 /// Prints a shell's completion script.

@@ -1,7 +1,8 @@
 //! Places that are missing in a command's output.
 
-use super::output::{NO_TARGET, warn};
+use super::output::NO_TARGET;
 use crate::source::{BadPlace, Source};
+use crate::text::warn;
 
 /// Reports the places that are missing in a picture. Returns the exit status.
 pub(super) fn missing(source: &dyn Source) -> u8 {

@@ -1,43 +1,83 @@
-//! Printing and writing, shared by all commands.
+//! Printing, writing and waiting, shared by all commands.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
+use serde::Serialize;
 
-use crate::files::json::{Overwrite, WriteError};
-use crate::text;
+use crate::files::atomic_file::{self, Existing};
 
 /// Exit status where nothing is found to show, as for `Refusal::NoTarget`.
 pub(super) const NO_TARGET: u8 = 3;
 
-/// Writes to standard output. A reader that has gone, like `head`, is fine.
-pub(super) fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result,
+/// Writes to standard output; see [`print_by`].
+pub(super) fn print(text: &str) -> io::Result<bool> {
+    print_by(|out| out.write_all(text.as_bytes()))
+}
+
+/// Writes to standard output what `write` writes. False if its reader has gone, like `head`, which
+/// is fine.
+pub(super) fn print_by(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<bool> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    match write(&mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        result => result.map(|()| true),
     }
 }
 
-/// Writes a line to standard error. Nobody may be there to read it.
-pub(super) fn warn(line: &str) {
-    let line = text::clean_lines(line);
-    let _ = writeln!(io::stderr(), "pfp-top: {line}");
+/// Prints a value as JSON.
+pub(super) fn print_json(value: &impl Serialize) -> Result<bool> {
+    Ok(print(&(serde_json::to_string_pretty(value)? + "\n"))?)
 }
 
-pub(super) fn overwrite(force: bool) -> Overwrite {
-    if force { Overwrite::Yes } else { Overwrite::No }
+/// A line on the terminal about what goes on; nothing where standard error is no terminal.
+pub(super) struct Progress {
+    pub(super) shown: bool,
 }
 
-/// The exit status of writing a file.
-pub(super) fn written(result: Result<(), WriteError>, path: &Path) -> Result<u8> {
-    match result {
-        Ok(()) => Ok(0),
-        Err(WriteError::Exists) => Err(exists(path)),
-        Err(WriteError::Io(error)) => {
-            Err(error).with_context(|| format!("{} was not written", path.display()))
+impl Progress {
+    pub(super) fn on_terminal() -> Self {
+        Self { shown: io::stderr().is_terminal() }
+    }
+
+    pub(super) fn show(&self, line: &str) {
+        if self.shown {
+            let _ = write!(io::stderr(), "\r{line}\x1b[K");
         }
+    }
+
+    pub(super) fn clear(&self) {
+        self.show("");
+    }
+}
+
+/// The next moment on a grid that begins at `start`; missed ones are skipped.
+pub(super) fn next_moment(start: Instant, interval: Duration) -> Instant {
+    let round = start.elapsed().as_nanos() / interval.as_nanos() + 1;
+    let since = u64::try_from(round * interval.as_nanos()).unwrap_or(u64::MAX);
+    start + Duration::from_nanos(since)
+}
+
+pub(super) fn overwrite(force: bool) -> Existing {
+    if force { Existing::Replace } else { Existing::Keep }
+}
+
+/// Writes a file, whole or not at all.
+pub(super) fn write_file(
+    path: &Path,
+    force: bool,
+    fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
+    written(atomic_file::write(path, overwrite(force), fill), path)
+}
+
+/// Why a file was not written, with its name.
+pub(super) fn written(result: io::Result<()>, path: &Path) -> Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists(path)),
+        result => result.with_context(|| format!("{} was not written", path.display())),
     }
 }
 

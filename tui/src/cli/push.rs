@@ -6,12 +6,13 @@ use anyhow::{Result, bail};
 use clap::Args;
 use hyper::Uri;
 
-use super::interval;
-use super::output::{print, warn};
+use super::arguments::interval;
+use super::output::{next_moment, print};
 use super::serve::Pooled;
 use crate::interrupt::Interrupt;
 use crate::push::{self, Pause, Pushed, Pusher};
 use crate::serve::Pool;
+use crate::text::warn;
 
 /// The longest time between two polls: a reset loses what was measured since the last one.
 const LOOK: Duration = Duration::from_secs(1);
@@ -81,10 +82,7 @@ pub(super) fn run(push: &Push) -> Result<u8> {
                 None => {
                     pause.end();
                     pushes += 1;
-                    // The next moment of the grid; missed ones are skipped.
-                    let round = start.elapsed().as_nanos() / push.interval.as_nanos() + 1;
-                    let next = u64::try_from(round * push.interval.as_nanos())?;
-                    let grid = start + Duration::from_nanos(next);
+                    let grid = next_moment(start, push.interval);
                     requested.flatten().map_or(grid, |requested| grid.max(now + requested))
                 }
             };

@@ -2,21 +2,21 @@
 //! or the user ends it.
 
 use std::collections::HashMap;
-use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::Target;
+use super::arguments::interval_from;
 use super::missing::Missing;
-use super::output::warn;
-use crate::files::json::Overwrite;
+use super::output::{Progress, next_moment, overwrite};
+use super::target::Target;
 use crate::files::recording::Writer;
 use crate::interrupt::Interrupt;
 use crate::snapshot::{Drained, ProcessState, Snapshot};
 use crate::source::Source;
+use crate::text::warn;
 use crate::units;
 
 /// Shortest time between two snapshots.
@@ -56,7 +56,7 @@ pub struct Record {
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    super::interval_from(SHORTEST, text)
+    interval_from(SHORTEST, text)
 }
 
 /// Records. Any way of ending it is fine.
@@ -68,18 +68,16 @@ pub(super) fn run(record: &Record) -> Result<u8> {
     let mut recorder = Recorder { events: record.events, next: HashMap::new() };
     let mut snapshot = source.poll()?;
     let mut writer = recorder.begin(record, source.as_mut(), &snapshot)?;
-    let mut progress = Progress::new(start);
-    let interval_ns = record.interval.as_nanos();
+    let mut progress = Report { start, last: None, line: Progress::on_terminal() };
     let mut why = ended(&snapshot);
     let mut is_down = false;
     let mut missing = Missing::default();
-    missing.look(source.as_ref(), || progress.clear());
+    missing.look(source.as_ref(), || progress.line.clear());
     while why.is_none() {
-        // The next moment of the grid; missed ones are skipped.
-        let round = start.elapsed().as_nanos() / interval_ns + 1;
-        let due = Duration::from_nanos(u64::try_from(round * interval_ns)?);
-        let end = record.duration.map_or(due, |end| end.min(due));
-        if !sleep_until(start + end, &interrupt, &mut progress, &writer) {
+        let due = next_moment(start, record.interval);
+        let end = record.duration.and_then(|long| start.checked_add(long));
+        let until = end.map_or(due, |end| end.min(due));
+        if !sleep_until(until, &interrupt, &mut progress, &writer) {
             why = Some("asked to end");
             break;
         }
@@ -90,7 +88,7 @@ pub(super) fn run(record: &Record) -> Result<u8> {
                 (snapshot, is_down) = (next, false);
                 let events = recorder.events(source.as_mut(), &snapshot);
                 if let Err(error) = writer.append(&snapshot, &events) {
-                    progress.clear();
+                    progress.line.clear();
                     let (shown, n) = (record.output.display(), writer.frames());
                     return Err(error).with_context(|| {
                         format!(
@@ -108,17 +106,17 @@ pub(super) fn run(record: &Record) -> Result<u8> {
                     return Err(error);
                 };
                 if !is_down {
-                    progress.clear();
+                    progress.line.clear();
                     warn(&format!("{reason}; trying again"));
                 }
                 is_down = true;
             }
         }
-        missing.look(source.as_ref(), || progress.clear());
+        missing.look(source.as_ref(), || progress.line.clear());
         let is_over = record.duration.is_some_and(|end| start.elapsed() >= end);
         why = why.or(is_over.then_some("the time is over"));
     }
-    progress.clear();
+    progress.line.clear();
     let shown = record.output.display();
     writer.finish().with_context(|| format!("{shown} was not brought to the disk"))?;
     let (n, bytes) = (writer.frames(), units::bytes(writer.bytes()));
@@ -166,12 +164,11 @@ impl Recorder {
         if record.append && record.output.exists() {
             let (mut writer, last, torn) = Writer::resume(&record.output)?;
             if last.process.segment_id != snapshot.process.segment_id {
-                let name = |s: &Snapshot| format!("{}[{}]", s.process.name, s.process.pid);
                 bail!(
                     "expected a recording of {}, found that {shown} is one of {}, or of another \
                      run; record into another file",
-                    name(snapshot),
-                    name(&last)
+                    snapshot.process,
+                    last.process
                 );
             }
             if torn > 0 {
@@ -186,10 +183,9 @@ impl Recorder {
             appended.with_context(|| format!("{shown} was not appended to"))?;
             return Ok(writer);
         }
-        let overwrite = if record.force { Overwrite::Yes } else { Overwrite::No };
         let events = self.events(source, snapshot);
         let interval_ns = u64::try_from(record.interval.as_nanos()).unwrap_or(u64::MAX);
-        Writer::create(&record.output, overwrite, interval_ns, snapshot, &events)
+        Writer::create(&record.output, overwrite(record.force), interval_ns, snapshot, &events)
     }
 
     fn events(&mut self, source: &mut dyn Source, snapshot: &Snapshot) -> Vec<Drained> {
@@ -207,7 +203,7 @@ impl Recorder {
 fn sleep_until(
     until: Instant,
     interrupt: &Interrupt,
-    progress: &mut Progress,
+    progress: &mut Report,
     writer: &Writer,
 ) -> bool {
     loop {
@@ -216,38 +212,28 @@ fn sleep_until(
         if left.is_zero() {
             return !interrupt.raised();
         }
-        let nap = if progress.shown { left.min(PROGRESS) } else { left };
+        let nap = if progress.line.shown { left.min(PROGRESS) } else { left };
         if !interrupt.sleep(nap) {
             return false;
         }
     }
 }
 
-/// Shows the progress on a terminal.
-struct Progress {
+/// How far the recording is, on a terminal.
+struct Report {
     start: Instant,
     last: Option<Instant>,
-    shown: bool,
+    line: Progress,
 }
 
-impl Progress {
-    fn new(start: Instant) -> Self {
-        Self { start, last: None, shown: io::stderr().is_terminal() }
-    }
-
+impl Report {
     fn show(&mut self, writer: &Writer) {
-        if !self.shown || self.last.is_some_and(|last| last.elapsed() < PROGRESS) {
+        if !self.line.shown || self.last.is_some_and(|last| last.elapsed() < PROGRESS) {
             return;
         }
         self.last = Some(Instant::now());
         let elapsed = units::uptime(self.start.elapsed().as_secs_f64());
         let (n, bytes) = (writer.frames(), units::bytes(writer.bytes()));
-        let _ = write!(io::stderr(), "\r{elapsed}  {n} snapshots  {bytes}  Ctrl-C ends\x1b[K");
-    }
-
-    fn clear(&self) {
-        if self.shown {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
+        self.line.show(&format!("{elapsed}  {n} snapshots  {bytes}  Ctrl-C ends"));
     }
 }

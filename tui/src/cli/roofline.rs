@@ -1,23 +1,23 @@
 //! `pfp-top roofline`: measures the machine's limits, and how near the points of a program come to
 //! them.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
 
-use super::Target;
 use super::missing::missing;
-use super::output::{check_new, overwrite, print, warn, written};
-use crate::export::{Subject, svg_roofline};
-use crate::files::atomic_file;
+use super::output::{Progress, check_new, print, print_json, write_file};
+use super::target::{LIVE, Target};
+use crate::export::{Shown, Subject, svg_roofline};
 use crate::filter::Filter;
 use crate::model::Model;
 use crate::roofline::columns::{TABLE, dot};
 use crate::roofline::{self, Ceilings, Dot, Roof};
 use crate::source::{self, Source};
+use crate::text::warn;
 use crate::units;
 
 /// The longest name that is not cut.
@@ -28,7 +28,7 @@ const NAME_MAX: usize = 48;
 pub struct Roofline {
     /// A snapshot file whose points are set below the ceilings, of a program that ran
     /// on this machine; or the process that is asked for; or neither.
-    #[arg(conflicts_with_all = ["pid", "name", "all", "sum"])]
+    #[arg(conflicts_with_all = LIVE)]
     file: Option<PathBuf>,
     #[command(flatten)]
     target: Target,
@@ -61,13 +61,13 @@ pub(super) fn run(asked: &Roofline) -> Result<u8> {
     let ceilings = if asked.kept { kept()? } else { asked.measure() };
     let dots = points.as_ref().map_or(&[][..], |points| &points.dots);
     match asked.json {
-        true => print(&(serde_json::to_string_pretty(&as_json(&ceilings, dots))? + "\n"))?,
+        true => print_json(&as_json(&ceilings, dots))?,
         false => print(&(table(&ceilings) + &points_table(&ceilings.alone, points.as_ref())))?,
-    }
+    };
     if let Some(path) = &asked.output {
         let whose = points.as_ref().map(|points| points.whose.as_str());
         let draw = |out: &mut dyn Write| svg_roofline::write(&ceilings, dots, whose, out);
-        written(atomic_file::write(path, overwrite(asked.force), draw), path)?;
+        write_file(path, asked.force, draw)?;
     }
     Ok(0)
 }
@@ -87,21 +87,17 @@ impl Roofline {
             None if self.target.names_any() => self.target.resolve()?,
             None => return Ok(None),
         };
-        let mut model = Model::default();
-        model.fold(source.poll()?);
+        let model = Model::of(source.poll()?);
         let _ = missing(source.as_ref());
         let subject = Subject::new(&model, |figures| self.filter.admits(figures), false)
             .context("the process showed nothing")?;
-        let rate = subject.ticks_per_second();
-        let labelled = |label: &str, figures| {
-            dot(figures, rate).map(|dot| Dot { label: label.to_owned(), ..dot })
+        let labelled = |shown: &Shown<'_>| {
+            let dot = dot(shown.figures, subject.ticks_per_second())?;
+            Some(Dot { label: shown.label.clone(), ..dot })
         };
-        let shown = subject.points().iter();
-        let mut dots: Vec<Dot> =
-            shown.filter_map(|shown| labelled(&shown.label, shown.figures)).collect();
+        let mut dots: Vec<Dot> = subject.points().iter().filter_map(labelled).collect();
         dots.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-        let process = &subject.snapshot().process;
-        Ok(Some(Points { whose: format!("{}[{}]", process.name, process.pid), dots }))
+        Ok(Some(Points { whose: subject.snapshot().process.to_string(), dots }))
     }
 
     /// Measures the ceilings, and saves them for the screen.
@@ -110,15 +106,10 @@ impl Roofline {
             Some(threads) => usize::from(threads),
             None => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
         };
-        let shows_progress = std::io::stderr().is_terminal();
-        let ceilings = roofline::measure(threads, |what| {
-            if shows_progress {
-                let _ = write!(std::io::stderr(), "\r\x1b[Kmeasuring {what}");
-            }
-        });
-        if shows_progress {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
-        }
+        let progress = Progress::on_terminal();
+        let ceilings =
+            roofline::measure(threads, |what| progress.show(&format!("measuring {what}")));
+        progress.clear();
         if let Some(path) = Ceilings::usual_place()
             && let Err(error) = ceilings.save(&path)
         {

@@ -5,7 +5,7 @@
 
 pub(super) mod inject;
 mod log;
-mod places;
+pub(super) mod places;
 pub(super) mod preload;
 mod program;
 
@@ -17,12 +17,13 @@ use std::process::ExitStatus;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 
 use super::headless::Printer;
-use super::output::{NO_TARGET, check_new, overwrite, warn};
-use super::{Show, show};
+use super::options::Show;
+use super::output::{NO_TARGET, check_new, overwrite, written};
+use super::show;
 use crate::app::App;
 use crate::common::Level;
 use crate::compare::Baseline;
@@ -33,6 +34,7 @@ use crate::snapshot::{ProcessState, Snapshot};
 use crate::source::{
     self, Candidate, Collecting, Discovery, Finder, ProcessGroup, Selector, Source, Wanted,
 };
+use crate::text::warn;
 
 use inject::{Inject, Note};
 use log::Log;
@@ -153,9 +155,13 @@ pub(super) fn run(run: &Run) -> Result<u8> {
         }
     };
     let program = Rc::new(RefCell::new(program));
-    let is_of_group = false;
-    let family = Family { program, seen, collecting, is_of_group, log: path_of(&log) };
-    let program = Rc::clone(&family.program);
+    let family = Family {
+        program: Rc::clone(&program),
+        seen,
+        collecting,
+        is_of_group: false,
+        log: log.as_ref().map(|log| log.path().to_owned()),
+    };
     let watched = match headless {
         true => print(run, family, baseline.as_ref(), &interrupt),
         false => on_screen(run, family, baseline, &notes, &interrupt),
@@ -164,10 +170,6 @@ pub(super) fn run(run: &Run) -> Result<u8> {
     let status = program.borrow_mut().end()?;
     let snapshot = watched?.last();
     report(run, status, asked, log, snapshot)
-}
-
-fn path_of(log: &Option<Log>) -> Option<PathBuf> {
-    log.as_ref().map(|log| log.path().to_owned())
 }
 
 /// What was watched; it is polled once more when the program has ended.
@@ -306,8 +308,7 @@ fn report(
         return Ok(if code == 0 { NO_TARGET } else { code });
     };
     if let Some(path) = &run.output {
-        json::write(&snapshot, path, overwrite(run.force))
-            .with_context(|| format!("{} was not written", path.display()))?;
+        written(json::write(&snapshot, path, overwrite(run.force)), path)?;
     }
     Ok(code)
 }

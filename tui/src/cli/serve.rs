@@ -1,18 +1,19 @@
 //! `pfp-top serve`: the figures of local processes over HTTP, for Prometheus.
 
-use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+use super::arguments::interval;
 use super::output::print;
-use super::{Target, interval};
+use super::target::Target;
 use crate::filter::Filter;
 use crate::interrupt::Interrupt;
 use crate::serve::{Pool, STAYS, Scope, http};
 use crate::source::{Candidate, Discovery, ProcessGroup, Refusal, Selector, newcomers};
+use crate::text::warn;
 
 /// Which processes to serve, and where.
 #[derive(Args, Clone, Debug)]
@@ -104,12 +105,10 @@ pub(super) fn run(serve: &Serve) -> Result<u8> {
     })?;
     let address = listener.local_addr()?;
     if !is_local {
-        // Nobody may be reading standard error.
-        let _ = writeln!(
-            io::stderr(),
-            "pfp-top: whoever reaches {address} sees the names and figures of these processes; \
-             there is no password and no encryption"
-        );
+        warn(&format!(
+            "whoever reaches {address} sees the names and figures of these processes; there is no \
+             password and no encryption"
+        ));
     }
     print(&format!("serving http://{address}/metrics\n"))?;
     http::serve(listener, pool, is_local, interrupt)?;

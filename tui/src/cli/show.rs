@@ -5,13 +5,15 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
+use super::headless;
 use super::kept::{Kept, tables};
-use super::output::warn;
-use super::{Show, Target, headless};
+use super::options::Show;
+use super::target::Target;
 use crate::app::App;
 use crate::event_loop;
 use crate::interrupt::Interrupt;
-use crate::source::{self, EveryProcess, Finder, Machine, Moment, Source, Wanted};
+use crate::source::{self, Finder, Machine, Moment, Source, Wanted};
+use crate::text::warn;
 
 /// Shows the wanted process.
 pub(super) fn watch(show: &Show, target: &Target) -> Result<u8> {
@@ -21,7 +23,7 @@ pub(super) fn watch(show: &Show, target: &Target) -> Result<u8> {
     let mut options = show.options(target.wanted());
     options.group = target.group();
     let finder: Box<dyn Finder> = match options.group {
-        Some(_) if target.via.is_here() => Box::new(EveryProcess::from_now_on(show.keep)),
+        Some(_) if target.via.is_here() => Box::new(Machine::from_now_on(show.keep)),
         _ => source::finder(&target.via.routes()?, show.keep, source::IN_TIME_FOR_SCREENS)?,
     };
     let mut app = App::new(options, finder, Instant::now());

@@ -11,6 +11,8 @@ use crate::source::{
     self, Candidate, Choice, Finder, ProcessGroup, Route, Selector, Source, Wanted, Which, choose,
 };
 
+/// The options that name running processes.
+pub(super) const LIVE: [&str; 4] = ["pid", "name", "all", "sum"];
 /// Most bytes of a file of places.
 const MAX_VIA_BYTES: u64 = 1 << 20;
 

@@ -56,7 +56,7 @@ pub(crate) static TABLE: Table<Row, Scale> = table! {
 pub(crate) fn caption(baseline: &Baseline, comparison: Option<&Comparison>, test: &str) -> String {
     let until = baseline.until();
     let mut text = match baseline.file() {
-        Some(file) => format!("{file}: {}[{}]", until.process.name, until.process.pid),
+        Some(file) => format!("{file}: {}", until.process),
         None => format!("baseline {}", time_of_day(until.taken_unix_ns)),
     };
     text += &format!(", {} long", units::duration(baseline.seconds()));

@@ -67,10 +67,9 @@ impl Row {
             return None;
         }
         let reach = NINETY_FIVE * sides.map(variance).iter().sum::<f64>().sqrt();
-        let at = |log: f64| log.exp_m1();
         let change = change.ln_1p();
         (change.is_finite() && reach.is_finite())
-            .then(|| Interval { low: at(change - reach), high: at(change + reach) })
+            .then(|| Interval { low: (change - reach).exp_m1(), high: (change + reach).exp_m1() })
     }
 }
 
@@ -114,29 +113,17 @@ pub(crate) fn quantile_resolution(window: &Window, share: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::Verdict;
+    use crate::compare::tests::{row, window_of};
     use crate::model::histogram::number_of;
 
-    fn window(durations: impl Iterator<Item = u64>) -> Window {
-        let mut window = Window::default();
-        let mut counts = std::collections::BTreeMap::new();
-        for ticks in durations {
-            window.count += 1;
-            window.exclusive += ticks as f64;
-            *counts.entry(number_of(ticks)).or_insert(0.0) += 1.0;
-        }
-        window.spread = counts.into_iter().collect();
-        window
-    }
-
-    fn row(before: Window, since: Window, superiority: Option<f64>) -> Row {
-        Row::made_up(before, since, superiority, Verdict::NoDifference)
+    fn with(superiority: Option<f64>, before: Window, since: Window) -> Row {
+        Row { superiority, ..row(before, since) }
     }
 
     /// A uniform distribution, of which all is known in closed form.
     #[test]
     fn errors_are_those_of_the_textbook() {
-        let uniform = || window((0..10_000).map(|i| 10_000 + i));
+        let uniform = || window_of((0..10_000).map(|i| 10_000 + i));
         let (n, mean) = (10_000.0_f64, 15_000.0);
         let relative = |variance: f64| variance.sqrt();
         let expected = 10_000.0 / 12_f64.sqrt() / n.sqrt() / mean;
@@ -152,9 +139,9 @@ mod tests {
 
     #[test]
     fn intervals_hold_the_change_and_narrow_with_the_count() {
-        let uniform = |n: u64, more: u64| window((0..n).map(|i| 10_000 + more + i * 10_000 / n));
+        let uniform = |n: u64, more: u64| window_of((0..n).map(|i| 10_000 + more + i * 10_000 / n));
         let narrow = |n: u64| {
-            let row = row(uniform(n, 0), uniform(n, 750), Some(0.57125));
+            let row = with(Some(0.57125), uniform(n, 0), uniform(n, 750));
             let all = [row.mean_interval(), row.quantile_interval(0.5), row.superiority_interval()];
             let all = all.map(Option::unwrap);
             let changes = [
@@ -174,9 +161,9 @@ mod tests {
         assert!(few[1] > 4.0 * many[1], "a bucket's width remains: {few:?} {many:?}");
         // All in one bucket: a median that nothing is known of but the bucket.
         let (low, high) = edges_of(number_of(10_000));
-        let one = || window(std::iter::repeat_n(10_000, 1_000_000));
-        let interval = row(one(), one(), None).quantile_interval(0.5).unwrap();
+        let one = || window_of(std::iter::repeat_n(10_000, 1_000_000));
+        let interval = row(one(), one()).quantile_interval(0.5).unwrap();
         assert!(interval.high > (high - low) / 10_000.0 / 2.0, "{interval:?}");
-        assert_eq!(row(uniform(19, 0), one(), None).mean_interval(), None);
+        assert_eq!(row(uniform(19, 0), one()).mean_interval(), None);
     }
 }

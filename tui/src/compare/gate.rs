@@ -29,10 +29,11 @@ pub mod report;
 
 use std::collections::{BTreeMap, HashSet};
 
+use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use super::effect::{FEWEST, mean_variance, quantile_resolution, quantile_variance};
-use super::{LEVEL, adjusted, common_move, name_of};
+use super::{LEVEL, adjusted, common_move};
 use crate::model::Window;
 use crate::snapshot::{Process, Snapshot};
 
@@ -46,8 +47,9 @@ const FEWEST_BEYOND: f64 = 5.0;
 /// Changes up to this share of a limit count as no change.
 const TOLERANCE: f64 = 0.5;
 
-/// A figure of a point that a gate looks at.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A figure of a point that a gate looks at. In reports, its name.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(into = "String")]
 pub enum Metric {
     /// A quantile of exclusive time, by its share in (0, 1).
     Quantile(f64),
@@ -61,15 +63,26 @@ pub enum Metric {
     Rate,
 }
 
+/// The metrics that are no quantiles.
+const NAMED: [(&str, Metric); 4] = [
+    ("mean", Metric::Mean),
+    ("load", Metric::Load),
+    ("count", Metric::Count),
+    ("rate", Metric::Rate),
+];
+
+impl From<Metric> for String {
+    fn from(metric: Metric) -> Self {
+        metric.word()
+    }
+}
+
 impl Metric {
     /// Its name: `p50`, `mean`.
     pub fn word(self) -> String {
         match self {
             Self::Quantile(share) => format!("p{}", (share * 1e6).round() / 1e4),
-            Self::Mean => "mean".into(),
-            Self::Load => "load".into(),
-            Self::Count => "count".into(),
-            Self::Rate => "rate".into(),
+            metric => NAMED.iter().find(|(_, it)| *it == metric).map_or("", |it| it.0).into(),
         }
     }
 
@@ -121,11 +134,12 @@ impl Metric {
 }
 
 /// How much worse a metric may become.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Limit {
     /// The metric that is limited.
     pub metric: Metric,
     /// The largest allowed change, as a share above 0.
+    #[serde(rename = "limit")]
     pub share: f64,
 }
 
@@ -134,23 +148,15 @@ impl Limit {
     pub fn parse(text: &str) -> Result<Self, String> {
         let (metric, share) =
             text.split_once('=').ok_or("expected METRIC=PERCENT, such as p50=5%")?;
-        let quantile = |word: &str| word.strip_prefix('p')?.parse::<f64>().ok();
-        let metric = match metric.trim() {
-            "mean" => Metric::Mean,
-            "load" => Metric::Load,
-            "count" => Metric::Count,
-            "rate" => Metric::Rate,
-            word => match quantile(word) {
-                Some(percent) if percent > 0.0 && percent < 100.0 => {
-                    Metric::Quantile(percent / 100.0)
-                }
-                _ => {
-                    return Err(format!(
-                        "expected p50, p90, p99 (or another), mean, load, count or rate, found {word}"
-                    ));
-                }
-            },
+        let word = metric.trim();
+        let named = NAMED.iter().find(|(name, _)| *name == word).map(|(_, metric)| *metric);
+        let quantile = || {
+            let percent = word.strip_prefix('p')?.parse::<f64>().ok()?;
+            (percent > 0.0 && percent < 100.0).then_some(Metric::Quantile(percent / 100.0))
         };
+        let metric = named.or_else(quantile).ok_or_else(|| {
+            format!("expected p50, p90, p99 (or another), mean, load, count or rate, found {word}")
+        })?;
         let most = if metric == Metric::Rate { 100.0 } else { 1e6 };
         match share.trim().trim_end_matches('%').parse::<f64>() {
             Ok(percent) if percent > 0.0 && percent < most => {
@@ -232,7 +238,7 @@ impl Run {
         let mut ids: BTreeMap<String, Vec<u32>> = BTreeMap::new();
         // Point 0 is the calibration.
         for point in self.last().points.iter().filter(|it| it.number.unwrap_or(it.id) != 0) {
-            ids.entry(name_of(point)).or_default().push(point.id);
+            ids.entry(point.shown_name()).or_default().push(point.id);
         }
         let rate = self.last().clock.ticks_per_second;
         let sum = |from: Option<&Snapshot>, to: &Snapshot, ids: &[u32]| {
@@ -285,7 +291,8 @@ impl Measured {
 }
 
 /// What can be said of one metric of one point.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Finding {
     /// It became worse by more than the limit allows, and chance does not explain it.
     Failed,
@@ -306,50 +313,70 @@ impl Finding {
     }
 }
 
-/// One metric of one point, on both sides.
-#[derive(Clone, Debug)]
+/// One metric of one point, on both sides. In a report as it stands here.
+#[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The point.
     pub name: String,
     /// What was asked.
+    #[serde(flatten)]
     pub limit: Limit,
-    /// Geometric mean over the runs; times in seconds.
+    /// The finding.
+    pub finding: Finding,
+    /// Geometric mean over the runs; times in seconds, loads in CPUs.
     pub before: f64,
     /// Geometric mean over the runs now.
     pub now: f64,
-    /// The number of runs that have it, before and now.
-    pub runs: (usize, usize),
     /// The relative change.
     pub change: f64,
     /// The change is above this with 99 % confidence.
+    #[serde(rename = "change_above")]
     pub low: f64,
     /// The change is below this with 99 % confidence.
+    #[serde(rename = "change_below")]
     pub high: f64,
     /// The deviation between runs that the judgement used, as a share.
     pub deviation: f64,
     /// Probability of this change or a greater one if the true change were half the limit, adjusted
     /// for the number of tests.
     pub p: f64,
-    /// The finding.
-    pub finding: Finding,
+    /// The number of runs before that have it.
+    pub runs_before: usize,
+    /// The number of runs now that have it.
+    pub runs_now: usize,
 }
 
-/// What a gate found.
-#[derive(Clone, Debug)]
+/// What a gate found. In a report as it stands here.
+#[derive(Clone, Debug, Serialize)]
 pub struct Judgement {
+    /// Runs before.
+    pub runs_before: usize,
+    /// Runs now.
+    pub runs_now: usize,
+    /// The assumed deviation between runs; none where several runs show it.
+    #[serde(rename = "assumed_deviation")]
+    pub assumed: Option<f64>,
     /// All judged metrics, the worst first.
+    #[serde(rename = "gates")]
     pub rows: Vec<Row>,
-    /// Runs before and now.
-    pub runs: (usize, usize),
-    /// Points and metrics that could not be judged: too few measurements, or a reset that hides
-    /// their time.
-    pub too_few: Vec<(String, Metric)>,
     /// Points that only the runs before have.
+    #[serde(rename = "only_before")]
     pub gone: Vec<String>,
     /// Points that only the runs now have.
+    #[serde(rename = "only_now")]
     pub new: Vec<String>,
-    /// The assumed deviation between runs; none where several runs show it.
-    pub assumed: Option<f64>,
+    /// Points and metrics that could not be judged: too few measurements, or a reset that hides
+    /// their time.
+    pub too_few: Vec<TooFew>,
+}
+
+/// A metric of a point that could not be judged.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TooFew {
+    /// The point.
+    pub name: String,
+    /// The metric.
+    pub metric: Metric,
 }
 
 impl Judgement {
@@ -391,7 +418,8 @@ pub fn judge(
     };
     let mut judgement = Judgement {
         rows: Vec::new(),
-        runs: (before.len(), now.len()),
+        runs_before: before.len(),
+        runs_now: now.len(),
         too_few: Vec::new(),
         gone: sorted(&mut known.difference(&found)),
         new: sorted(&mut found.difference(&known)),
@@ -410,7 +438,7 @@ pub fn judge(
                     p_values.push(tested.p);
                     judgement.rows.push(tested.row(name.clone(), *limit));
                 }
-                None => judgement.too_few.push((name.clone(), limit.metric)),
+                None => judgement.too_few.push(TooFew { name: name.clone(), metric: limit.metric }),
             }
         }
     }
@@ -448,7 +476,8 @@ impl Tested {
             limit,
             before: mean(&self.a).exp(),
             now: mean(&self.b).exp(),
-            runs: (self.a.len(), self.b.len()),
+            runs_before: self.a.len(),
+            runs_now: self.b.len(),
             change: share(self.change),
             low: one.min(other),
             high: one.max(other),

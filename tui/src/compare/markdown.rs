@@ -112,21 +112,15 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::Source;
+    use crate::compare::tests::twice_as_long;
     use crate::source::synthetic::Synthetic;
 
     #[test]
     fn a_pull_request_gets_a_table_with_verdicts_effects_and_the_test() {
         let mut source = Synthetic::new();
         source.snapshot_mut().points[1].name = "a|b`c".into();
-        let mut snapshots: Vec<_> = (0..20).map(|_| source.poll().unwrap()).collect();
-        let mut slow = snapshots.pop().unwrap();
-        slow.process.segment_id = "f".repeat(32);
-        slow.process.name = "my_<b>app".into();
-        slow.clock.ticks_per_second /= 2.0;
-        slow.elapsed_ticks /= 2;
-        let baseline = Baseline::of(snapshots.pop().unwrap(), Some("base.json".into()));
-        let comparison = Comparison::new(&baseline, &slow).unwrap();
+        source.snapshot_mut().process.name = "my_<b>app".into();
+        let (baseline, comparison) = twice_as_long(source);
         let text = markdown(&baseline, &comparison);
         let slower = comparison.rows.iter().filter(|row| row.verdict == Verdict::Slower).count();
         assert!(
@@ -141,7 +135,7 @@ mod tests {
         let line = lines.iter().find(|line| line.contains("`io.read`")).unwrap();
         assert!(line.contains("+100.") || line.contains("+99."), "{line}");
         assert_eq!(line.matches(" to ").count(), 3, "{line}");
-        for said in [TEST, "my\\_\\<b\\>app", "base.json"] {
+        for said in [TEST, "my\\_\\<b\\>app", "a.json"] {
             assert!(text.contains(said), "{said} in {text}");
         }
     }

@@ -127,21 +127,13 @@ pub fn slower_than(comparison: &Comparison, share: f64) -> impl Iterator<Item = 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::tests::twice_as_long;
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
     use crate::text;
 
     fn comparison() -> (Baseline, Comparison) {
-        let mut source = Synthetic::new();
-        let mut snapshots: Vec<_> = (0..20).map(|_| source.poll().unwrap()).collect();
-        let mut other = snapshots.pop().unwrap();
-        other.process.segment_id = "f".repeat(32);
-        // All durations are twice as long.
-        other.clock.ticks_per_second /= 2.0;
-        other.elapsed_ticks /= 2;
-        let baseline = Baseline::of(snapshots.pop().unwrap(), Some("a.json".into()));
-        let comparison = Comparison::new(&baseline, &other).unwrap();
-        (baseline, comparison)
+        twice_as_long(Synthetic::new())
     }
 
     #[test]

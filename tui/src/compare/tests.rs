@@ -13,7 +13,7 @@ fn window(counts: Counts) -> Window {
     window_of(values)
 }
 
-fn window_of(values: impl Iterator<Item = u64>) -> Window {
+pub(super) fn window_of(values: impl Iterator<Item = u64>) -> Window {
     let (mut window, mut spread) = (Window::default(), std::collections::BTreeMap::new());
     for value in values {
         window.count += 1;
@@ -24,9 +24,21 @@ fn window_of(values: impl Iterator<Item = u64>) -> Window {
     window
 }
 
-fn row(before: Window, since: Window) -> Row {
+pub(super) fn row(before: Window, since: Window) -> Row {
     let verdict = Verdict::TooFew;
     Row { id: 1, name: String::new(), before, since, superiority: None, verdict, ago: 0 }
+}
+
+/// A process, and another one whose durations are twice as long.
+pub(super) fn twice_as_long(mut source: Synthetic) -> (Baseline, Comparison) {
+    let mut snapshots = source.polls(20);
+    let mut other = snapshots.pop().unwrap();
+    other.process.segment_id = "f".repeat(32);
+    other.clock.ticks_per_second /= 2.0;
+    other.elapsed_ticks /= 2;
+    let baseline = Baseline::of(snapshots.pop().unwrap(), Some("a.json".into()));
+    let comparison = Comparison::new(&baseline, &other).unwrap();
+    (baseline, comparison)
 }
 
 #[track_caller]
@@ -211,7 +223,7 @@ fn a_tail_that_grows_is_seen_though_no_other_figure_moves() {
 
 fn polls(n: usize) -> (Synthetic, Vec<Snapshot>) {
     let mut source = Synthetic::new();
-    let snapshots = (0..n).map(|_| source.poll().unwrap()).collect();
+    let snapshots = source.polls(n);
     (source, snapshots)
 }
 

@@ -170,17 +170,12 @@ impl Events<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::export::tracks::tests::{model, snapshot};
+    use crate::export::Format;
+    use crate::export::tests;
     use serde_json::{Value, json};
 
-    fn exported(change: impl Fn(&mut crate::snapshot::Snapshot)) -> Value {
-        let mut snapshot = snapshot();
-        change(&mut snapshot);
-        let model = model(snapshot);
-        let mut out = Vec::new();
-        write(&Subject::new(&model, |_| true, false).unwrap(), &mut out).unwrap();
-        serde_json::from_slice(&out).unwrap()
+    fn exported(change: impl FnOnce(&mut crate::snapshot::Snapshot)) -> Value {
+        serde_json::from_slice(&tests::exported(Format::Chrome, change)).unwrap()
     }
 
     #[test]

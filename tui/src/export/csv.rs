@@ -8,74 +8,151 @@
 //! the clock. Rates and loads are the model's: for a file, or a single poll of a process, over its
 //! whole life or since the point's reset.
 
-use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::sync::Arc;
 
-use serde::Serialize;
-
+use super::rows::Value;
 use super::subject::{Shown, Subject};
-use crate::model::{Length, amounts, histogram, mean, total, variance};
-use crate::snapshot::Stats;
-use crate::text::{self, cell};
+use crate::model::{Length, amounts, histogram};
+use crate::snapshot::{Cell, Lane, Point, Stats};
+use crate::text::cell;
 
-/// Declares a row, and the titles: the names of its fields.
-macro_rules! row {
-    ($($(#[$about:meta])* $field:ident: $type:ty,)*) => {
-        #[derive(Debug, Serialize)]
-        struct Row<'a> {
-            $($(#[$about])* $field: $type,)*
-        }
+/// A title, and what stands below it.
+type Column = (&'static str, fn(&Row<'_>) -> Value);
 
-        const TITLES: &[&str] = &[$(stringify!($field),)*];
-    };
-}
-
-row! {
-    process: Cow<'a, str>,
-    pid: u32,
-    id: u32,
-    point: Cow<'a, str>,
-    file: Cow<'a, str>,
-    line: u32,
-    state: &'static str,
-    lane: Option<u32>,
-    tid: Option<u32>,
-    thread: Option<Cow<'a, str>>,
-    calls: u64,
-    calls_per_second: Option<f64>,
-    load: Option<f64>,
-    /// None for wall-clock spans.
-    exclusive_ns: Option<f64>,
-    inclusive_ns: f64,
-    off_cpu_ns: f64,
-    switches: u64,
-    min_ns: Option<f64>,
-    mean_ns: Option<f64>,
-    p50_ns: Option<f64>,
-    p90_ns: Option<f64>,
-    p99_ns: Option<f64>,
-    p99_9_ns: Option<f64>,
-    max_ns: Option<f64>,
-    last_ns: Option<f64>,
-    deviation_ns: Option<f64>,
-    average_ns: Option<f64>,
-    alpha: Option<f64>,
-    resets: u32,
-    exclusive_ticks: Option<u64>,
-    inclusive_ticks: u64,
-    off_cpu_ticks: u64,
-    min_ticks: Option<u64>,
-    max_ticks: Option<u64>,
-    last_ticks: Option<u64>,
-    squares_ticks2: u128,
-    ticks_per_second: f64,
-    amounts: String,
-    amounts_per_cpu_second: String,
-    amounts_per_second: String,
-}
+const COLUMNS: [Column; 40] = [
+    ("process", |row| text(&row.subject.process(row.shown.figures).name)),
+    ("pid", |row| row.subject.process(row.shown.figures).pid.into()),
+    ("id", |row| row.shown.figures.number().into()),
+    ("point", |row| text(&row.point().name)),
+    ("file", |row| text(&row.point().file)),
+    ("line", |row| row.point().line.into()),
+    ("state", |row| row.shown.figures.state().word().into()),
+    ("lane", |row| row.lane.into()),
+    ("tid", |row| row.thread().map(|lane| lane.tid).filter(|tid| *tid > 0).into()),
+    ("thread", |row| row.thread().map(|lane| text(&lane.name)).into()),
+    ("calls", |row| row.sums.count.into()),
+    ("calls_per_second", |row| row.calls_per_second.into()),
+    ("load", |row| row.load.into()),
+    ("exclusive_ns", |row| row.exclusive().map(|ticks| row.ns(ticks)).into()),
+    ("inclusive_ns", |row| row.ns(row.sums.inclusive).into()),
+    ("off_cpu_ns", |row| row.ns(row.sums.off_cpu).into()),
+    ("switches", |row| row.sums.switches.into()),
+    ("min_ns", |row| row.measured(row.sums.min).map(|ticks| row.ns(ticks)).into()),
+    ("mean_ns", |row| row.sums.mean().map(|ticks| row.subject.ns(ticks)).into()),
+    ("p50_ns", |row| row.quantile(0).into()),
+    ("p90_ns", |row| row.quantile(1).into()),
+    ("p99_ns", |row| row.quantile(2).into()),
+    ("p99_9_ns", |row| row.quantile(3).into()),
+    ("max_ns", |row| row.measured(row.sums.max).map(|ticks| row.ns(ticks)).into()),
+    ("last_ns", |row| row.measured(row.sums.last).map(|ticks| row.ns(ticks)).into()),
+    ("deviation_ns", |row| row.sums.deviation().map(|ticks| row.subject.ns(ticks)).into()),
+    ("average_ns", |row| {
+        let average = row.point().alpha.and(row.measured(row.sums.average));
+        average.map(|ticks| row.subject.ns(ticks)).into()
+    }),
+    ("alpha", |row| row.point().alpha.into()),
+    ("resets", |row| row.point().resets.into()),
+    ("exclusive_ticks", |row| row.exclusive().into()),
+    ("inclusive_ticks", |row| row.sums.inclusive.into()),
+    ("off_cpu_ticks", |row| row.sums.off_cpu.into()),
+    ("min_ticks", |row| row.measured(row.sums.min).into()),
+    ("max_ticks", |row| row.measured(row.sums.max).into()),
+    ("last_ticks", |row| row.measured(row.sums.last).into()),
+    ("squares_ticks2", |row| row.sums.squares.into()),
+    ("ticks_per_second", |row| row.subject.ticks_per_second().into()),
+    ("amounts", |row| text(&row.amounts[0])),
+    ("amounts_per_cpu_second", |row| text(&row.amounts[1])),
+    ("amounts_per_second", |row| text(&row.amounts[2])),
+];
 
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
+
+/// A point, or a thread's part of it.
+struct Row<'a> {
+    subject: &'a Subject<'a>,
+    shown: &'a Shown<'a>,
+    lane: Option<u32>,
+    sums: Stats,
+    calls_per_second: Option<f64>,
+    load: Option<f64>,
+    quantiles: Option<[u64; QUANTILES.len()]>,
+    /// The sums, and those per second of exclusive time and of the clock.
+    amounts: [String; 3],
+}
+
+impl<'a> Row<'a> {
+    fn of_point(subject: &'a Subject<'a>, shown: &'a Shown<'a>) -> Self {
+        let figures = shown.figures;
+        let amounts = || figures.amounts();
+        Self {
+            subject,
+            shown,
+            lane: None,
+            sums: figures.total().clone(),
+            calls_per_second: figures.rate(),
+            load: figures.load(),
+            quantiles: figures.quantiles_at(QUANTILES),
+            amounts: [
+                listed(amounts().map(|one| (one.name, Some(one.sum)))),
+                listed(amounts().map(|one| (one.name, one.per_cpu_second))),
+                listed(amounts().map(|one| (one.name, one.per_second))),
+            ],
+        }
+    }
+
+    /// Rates and load are over all the time since the point's figures began.
+    fn of_thread(subject: &'a Subject<'a>, shown: &'a Shown<'a>, cell: &Arc<Cell>) -> Self {
+        let sums = cell.total();
+        let point = shown.figures.point();
+        let ticks = Length::collected(subject.snapshot(), point).map(|length| length.ticks);
+        let names = point.amounts.iter().map(String::as_str);
+        let of_lane = amounts(std::slice::from_ref(cell));
+        let seconds = sums.exclusive as f64 / subject.ticks_per_second();
+        let rate = |sum: u128| (seconds > 0.0).then(|| sum as f64 / seconds);
+        Self {
+            subject,
+            shown,
+            lane: Some(cell.lane),
+            calls_per_second: ticks
+                .map(|ticks| sums.count as f64 / (ticks / subject.ticks_per_second())),
+            load: ticks.map(|ticks| sums.exclusive as f64 / ticks),
+            quantiles: histogram::quantiles(cell.histogram.iter(), (sums.min, sums.max), QUANTILES),
+            amounts: [
+                listed(names.clone().zip(of_lane.map(Some))),
+                listed(names.zip(of_lane.map(rate))),
+                String::new(),
+            ],
+            sums,
+        }
+    }
+
+    fn point(&self) -> &'a Point {
+        self.shown.figures.point()
+    }
+
+    fn thread(&self) -> Option<&'a Lane> {
+        self.subject.snapshot().lane(self.lane?)
+    }
+
+    fn ns(&self, ticks: u64) -> f64 {
+        self.subject.ns(ticks as f64)
+    }
+
+    /// None for wall-clock spans.
+    fn exclusive(&self) -> Option<u64> {
+        (!self.point().wall).then_some(self.sums.exclusive)
+    }
+
+    fn measured<T>(&self, figure: T) -> Option<T> {
+        (self.sums.count > 0).then_some(figure)
+    }
+
+    fn quantile(&self, place: usize) -> Option<f64> {
+        self.quantiles.map(|all| self.ns(all[place]))
+    }
+}
 
 /// Writes the titles and the rows.
 pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -92,125 +169,45 @@ fn rows(subject: &Subject<'_>, out: &mut dyn Write) -> ::csv::Result<()> {
         .terminator(::csv::Terminator::CRLF)
         .has_headers(false)
         .from_writer(out);
-    writer.write_record(TITLES)?;
+    writer.write_record(COLUMNS.map(|(title, _)| title))?;
+    let mut write = |row: &Row<'_>| writer.serialize(COLUMNS.map(|(_, of)| of(row)).as_slice());
     for shown in subject.points() {
-        let (figures, cells) = (shown.figures, subject.cells(shown));
         if !subject.per_thread {
-            let rates = (figures.rate(), figures.load());
-            let quantiles = figures.quantiles_at(QUANTILES);
-            let mut row = row(subject, shown, figures.total(), rates, quantiles);
-            let amounts = || figures.amounts();
-            row.amounts = listed(amounts().map(|one| (one.name, Some(one.sum))));
-            let rates = amounts().map(|one| (one.name, one.per_cpu_second));
-            row.amounts_per_cpu_second = listed(rates);
-            row.amounts_per_second = listed(amounts().map(|one| (one.name, one.per_second)));
-            writer.serialize(row)?;
+            write(&Row::of_point(subject, shown))?;
             continue;
         }
-        for cell in cells {
-            let sums = total(std::iter::once(cell.as_ref()));
-            let quantiles =
-                histogram::quantiles(cell.histogram.iter(), (sums.min, sums.max), QUANTILES);
-            let mut row = row(subject, shown, &sums, life(subject, shown, &sums), quantiles);
-            let lane = subject.lane(cell.lane);
-            row.lane = Some(cell.lane);
-            row.tid = lane.map(|lane| lane.tid).filter(|tid| *tid > 0);
-            row.thread = lane.map(|lane| text::cell(&lane.name));
-            let of_lane = amounts(std::slice::from_ref(cell));
-            let names = figures.point().amounts.iter().map(String::as_str);
-            let seconds = sums.exclusive as f64 / subject.ticks_per_second();
-            let rate = |sum: u128| (seconds > 0.0).then(|| sum as f64 / seconds);
-            row.amounts = listed(names.clone().zip(of_lane.map(Some)));
-            row.amounts_per_cpu_second = listed(names.zip(of_lane.map(rate)));
-            writer.serialize(row)?;
+        for cell in subject.snapshot().cells_of(shown.figures.id()) {
+            write(&Row::of_thread(subject, shown, cell))?;
         }
     }
     Ok(writer.flush()?)
 }
 
-/// Calls per second and load of a thread, over all the time since the point's figures began.
-fn life(subject: &Subject<'_>, shown: &Shown<'_>, sums: &Stats) -> (Option<f64>, Option<f64>) {
-    let length = Length::collected(subject.snapshot(), shown.figures.point());
-    let Some(Length { ticks, .. }) = length else { return (None, None) };
-    let seconds = ticks / subject.ticks_per_second();
-    (Some(sums.count as f64 / seconds), Some(sums.exclusive as f64 / ticks))
-}
-
-fn row<'a>(
-    subject: &'a Subject<'a>,
-    shown: &'a Shown<'a>,
-    sums: &Stats,
-    (calls_per_second, load): (Option<f64>, Option<f64>),
-    quantiles: Option<[u64; QUANTILES.len()]>,
-) -> Row<'a> {
-    let (figures, point) = (shown.figures, shown.figures.point());
-    let process = subject.process(figures);
-    let ns = |ticks: u64| subject.ns(ticks as f64);
-    let measured = |ticks: u64| (sums.count > 0).then_some(ticks);
-    let quantile = |place: usize| quantiles.map(|all| ns(all[place]));
-    let exclusive = (!point.wall).then_some(sums.exclusive);
-    Row {
-        process: cell(&process.name),
-        pid: process.pid,
-        id: figures.number(),
-        point: cell(&point.name),
-        file: cell(&point.file),
-        line: point.line,
-        state: figures.state().word(),
-        lane: None,
-        tid: None,
-        thread: None,
-        calls: sums.count,
-        calls_per_second,
-        load,
-        exclusive_ns: exclusive.map(ns),
-        inclusive_ns: ns(sums.inclusive),
-        off_cpu_ns: ns(sums.off_cpu),
-        switches: sums.switches,
-        min_ns: measured(sums.min).map(ns),
-        mean_ns: mean(sums).map(|ticks| subject.ns(ticks)),
-        p50_ns: quantile(0),
-        p90_ns: quantile(1),
-        p99_ns: quantile(2),
-        p99_9_ns: quantile(3),
-        max_ns: measured(sums.max).map(ns),
-        last_ns: measured(sums.last).map(ns),
-        deviation_ns: variance(sums).map(|ticks2| subject.ns(ticks2.sqrt())),
-        average_ns: point.alpha.and(measured(0)).map(|_| subject.ns(sums.average)),
-        alpha: point.alpha,
-        resets: point.resets,
-        exclusive_ticks: exclusive,
-        inclusive_ticks: sums.inclusive,
-        off_cpu_ticks: sums.off_cpu,
-        min_ticks: measured(sums.min),
-        max_ticks: measured(sums.max),
-        last_ticks: measured(sums.last),
-        squares_ticks2: sums.squares,
-        ticks_per_second: subject.ticks_per_second(),
-        amounts: String::new(),
-        amounts_per_cpu_second: String::new(),
-        amounts_per_second: String::new(),
-    }
+/// A text that no spreadsheet takes for a formula.
+fn text(text: &str) -> Value {
+    cell(text).into_owned().into()
 }
 
 /// Amounts in one field: `bytes=2400;flops=200`.
 fn listed<'a, T: Display>(amounts: impl Iterator<Item = (&'a str, Option<T>)>) -> String {
     let known = amounts.filter_map(|(name, value)| Some(format!("{name}={}", value?)));
-    cell(&known.collect::<Vec<_>>().join(";")).into_owned()
+    known.collect::<Vec<_>>().join(";")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::export::Format;
+    use crate::export::tests::written;
     use crate::model::Model;
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
 
     fn exported(per_thread: bool, passes: impl Fn(u32) -> bool) -> (Model, String) {
-        let (mut source, mut model) = (Synthetic::new(), Model::default());
+        let mut source = Synthetic::new();
         // Not through the gate that cleans text: the format itself keeps its fields apart.
         source.snapshot_mut().points[1].name = "a \"b\", c\r\nd\u{1b}".into();
-        model.fold(source.poll().unwrap());
+        let model = Model::of(source.picture().unwrap());
         let mut out = Vec::new();
         let subject = Subject::new(&model, |figures| passes(figures.id()), per_thread).unwrap();
         write(&subject, &mut out).unwrap();
@@ -226,17 +223,15 @@ mod tests {
 
     #[test]
     fn spans_of_the_clock_have_no_exclusive_time() {
-        let (mut source, mut model) = (Synthetic::new(), Model::default());
+        let mut source = Synthetic::new();
         let point = &mut source.snapshot_mut().points[1];
         (point.device, point.wall) = (true, true);
-        model.fold(source.poll().unwrap());
-        let mut out = Vec::new();
-        let subject = Subject::new(&model, |figures| [1, 3].contains(&figures.id()), false);
-        write(&subject.unwrap(), &mut out).unwrap();
+        let model = Model::of(source.poll().unwrap());
+        let out = written(Format::Csv, &model, |id| [1, 3].contains(&id));
         let mut reader = ::csv::Reader::from_reader(out.as_slice());
         let rows: Vec<_> = reader.records().map(Result::unwrap).collect();
         let field = |row: usize, title: &str| {
-            rows[row][TITLES.iter().position(|it| *it == title).unwrap()].to_owned()
+            rows[row][COLUMNS.iter().position(|it| it.0 == title).unwrap()].to_owned()
         };
         for title in ["exclusive_ns", "exclusive_ticks"] {
             assert_eq!(field(0, title), "");
@@ -246,16 +241,9 @@ mod tests {
     }
 
     #[test]
-    fn titles_are_those_of_the_rows_and_come_without_rows_too() {
-        let (model, text) = exported(false, |_| false);
-        assert_eq!(text, TITLES.join(",") + "\r\n");
-        let subject = Subject::new(&model, |_| true, false).unwrap();
-        let figures = subject.points()[1].figures;
-        let row = row(&subject, &subject.points()[1], figures.total(), (None, None), None);
-        let mut writer = ::csv::Writer::from_writer(Vec::new());
-        writer.serialize(row).unwrap();
-        let rows = String::from_utf8(writer.into_inner().unwrap()).unwrap();
-        assert_eq!(rows.lines().next(), Some(TITLES.join(",").as_str()));
+    fn titles_come_without_rows_too() {
+        let (_, text) = exported(false, |_| false);
+        assert_eq!(text, COLUMNS.map(|(title, _)| title).join(",") + "\r\n");
     }
 
     /// By title, every figure equals the snapshot's; the rows of threads add up to those of points.

@@ -76,16 +76,14 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    use super::*;
-    use crate::export::tracks::tests::{US, model, snapshot};
+    use crate::export::Format;
+    use crate::export::tests::{US, snapshot, written};
     use crate::model::Model;
     use crate::snapshot::{Cell, Edge, Open, Snapshot};
+    use crate::source::synthetic::edge;
 
     fn exported(model: &Model, passes: impl Fn(u32) -> bool) -> Vec<(String, u64)> {
-        let subject = Subject::new(model, |figures| passes(figures.id()), false).unwrap();
-        let mut out = Vec::new();
-        write(&subject, &mut out).unwrap();
-        let text = String::from_utf8(out).unwrap();
+        let text = String::from_utf8(written(Format::Folded, model, passes)).unwrap();
         let parse = |line: &str| {
             let (path, weight) = line.rsplit_once(' ').unwrap();
             (path.to_owned(), weight.parse().unwrap())
@@ -101,8 +99,7 @@ mod tests {
         for (point, caller, [exclusive, inclusive]) in edges {
             let [exclusive, inclusive] = [exclusive * US, inclusive * US];
             let (point, caller) = (*point, *caller);
-            let edge = Edge { point, caller, lane: 0, count: 1, exclusive, inclusive };
-            snapshot.edges.push(edge);
+            snapshot.edges.push(edge(point, caller, 0, [1, exclusive, inclusive]));
             let known = snapshot.cells.iter().position(|cell| cell.point == point);
             let known = known.unwrap_or_else(|| {
                 snapshot.cells.push(Arc::new(Cell { point, ..Cell::default() }));
@@ -116,7 +113,7 @@ mod tests {
         snapshot.cells.sort_by_key(|cell| cell.point);
         snapshot.edges.sort_by_key(Edge::key);
         change(&mut snapshot);
-        model(snapshot)
+        Model::of(snapshot)
     }
 
     fn told(model: &Model) -> Vec<String> {
@@ -199,7 +196,7 @@ mod tests {
 
     #[test]
     fn sums_are_those_of_the_cells() {
-        let model = model(snapshot());
+        let model = Model::of(snapshot());
         let stacks = exported(&model, |_| true);
         let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
         for (path, weight) in &stacks {
@@ -220,7 +217,7 @@ mod tests {
     fn a_hostile_name_stays_in_its_frame() {
         let mut snapshot = snapshot();
         snapshot.points[1].name = "a;b\nc 7".into();
-        let model = model(snapshot);
+        let model = Model::of(snapshot);
         let stacks = exported(&model, |id| id == 1);
         assert_eq!(stacks[0].0, "my_app;main;a:b c 7");
         assert_eq!(stacks.len(), 2);

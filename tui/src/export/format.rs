@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use clap::ValueEnum;
 
+use super::subject::Subject;
 use super::{
-    Subject, chrome, csv, folded, hgrm, hlog, openmetrics, perfetto, speedscope, svg_histogram,
-    svg_trace,
+    chrome, csv, folded, hgrm, hlog, openmetrics, perfetto, speedscope, svg_histogram, svg_trace,
 };
 
 /// A form in which a snapshot is written for others to read.
@@ -69,9 +69,8 @@ mod tests {
     use super::*;
     use crate::model::Model;
     use crate::snapshot::{Bucket, Cell, Record, Snapshot, Stats, Variant};
-    use crate::source::guarded;
+    use crate::source::Source;
     use crate::source::synthetic::Synthetic;
-    use crate::source::{Change, Source};
 
     /// A file whose numbers are all malicious.
     struct Damaged(u64);
@@ -100,7 +99,7 @@ mod tests {
     }
 
     impl Source for Damaged {
-        fn poll(&mut self) -> anyhow::Result<Snapshot> {
+        fn picture(&mut self) -> anyhow::Result<Snapshot> {
             let mut snapshot = Synthetic::new().poll()?;
             let rates = [0.0, -1.0, f64::NAN, f64::INFINITY, 1e-300, 1e300, 2.6e9];
             snapshot.clock.ticks_per_second = rates[self.number() as usize % rates.len()];
@@ -144,21 +143,12 @@ mod tests {
                 .collect();
             Ok(snapshot)
         }
-
-        fn act(&mut self, _: Change) -> anyhow::Result<()> {
-            Ok(())
-        }
-
-        fn is_process(&self) -> bool {
-            false
-        }
     }
 
     #[test]
     fn nonsense_is_written_without_harm() {
         for seed in 0..40 {
-            let mut model = Model::default();
-            model.fold(guarded(Box::new(Damaged(seed))).poll().unwrap());
+            let model = Model::of(Damaged(seed).poll().unwrap());
             let subject = Subject::new(&model, |_| true, false).unwrap();
             for format in Format::value_variants() {
                 let mut out = Vec::new();

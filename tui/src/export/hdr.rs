@@ -4,6 +4,8 @@
 //! bucket's middle, limited to the extremes, with three digits. The shortest and the longest
 //! measurement are known exactly.
 
+use std::io;
+
 use hdrhistogram::{CreationError, Histogram};
 
 use super::subject::{Shown, Subject};
@@ -11,8 +13,18 @@ use super::subject::{Shown, Subject};
 /// Significant digits.
 const DIGITS: u8 = 3;
 
+/// The points that have measured, with their exclusive times.
+pub(super) fn histograms<'a>(
+    subject: &'a Subject<'a>,
+) -> impl Iterator<Item = io::Result<(&'a Shown<'a>, Histogram<u64>)>> {
+    subject.points().iter().filter_map(|shown| match histogram(subject, shown) {
+        Ok(found) => Some(Ok((shown, found?))),
+        Err(error) => Some(Err(io::Error::other(error))),
+    })
+}
+
 /// The exclusive times of a point; none if it has never measured.
-pub(super) fn histogram(
+fn histogram(
     subject: &Subject<'_>,
     shown: &Shown<'_>,
 ) -> Result<Option<Histogram<u64>>, CreationError> {

@@ -19,11 +19,9 @@ const SUB_BUCKETS: u32 = 2048;
 
 /// Writes the distributions.
 pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
-    for shown in subject.points() {
-        let histogram = hdr::histogram(subject, shown).map_err(io::Error::other)?;
-        let Some(histogram) = histogram else { continue };
-        let process = subject.process(shown.figures);
-        let name = format!("{} of {}[{}]", shown.label, process.name, process.pid);
+    for point in hdr::histograms(subject) {
+        let (shown, histogram) = point?;
+        let name = format!("{} of {}", shown.label, subject.process(shown.figures));
         // It must stay one line, or it would be read as figures.
         let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         writeln!(out, "#[Point = {name}, exclusive time, microseconds]")?;
@@ -65,19 +63,18 @@ fn distribution(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::export::Format;
+    use crate::export::tests::written;
     use crate::model::Model;
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
 
     #[test]
     fn each_point_has_its_distribution_up_to_all_of_its_calls() {
-        let (mut source, mut model) = (Synthetic::new(), Model::default());
+        let mut source = Synthetic::new();
         source.snapshot_mut().points[1].name = "a\n 1.000 0.5 1 2.00".into();
-        model.fold(source.poll().unwrap());
-        let mut out = Vec::new();
-        write(&Subject::new(&model, |_| true, false).unwrap(), &mut out).unwrap();
-        let text = String::from_utf8(out).unwrap();
+        let model = Model::of(source.picture().unwrap());
+        let text = String::from_utf8(written(Format::Hgrm, &model, |_| true)).unwrap();
         let parts: Vec<_> = text.split("#[Point = ").skip(1).collect();
         let used: Vec<_> = model.points().iter().filter(|figures| figures.is_used()).collect();
         assert_eq!(parts.len(), used.len());

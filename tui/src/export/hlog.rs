@@ -30,18 +30,17 @@ pub fn write(subject: &Subject<'_>, mut out: &mut dyn Write) -> io::Result<()> {
     // The begin that other writers use and some readers require.
     writeln!(out, "#[Histogram log format version 1.2]")?;
     let mut serializer = V2DeflateSerializer::new();
-    let title = format!("exclusive time of the points of {}[{}], ns", process.name, process.pid);
+    let title = format!("exclusive time of the points of {process}, ns");
     let mut log = IntervalLogWriterBuilder::new()
         .add_comment(&title.replace(char::is_control, " "))
         .with_start_time(started)
         .with_base_time(started)
         .with_max_value_divisor(NS_IN_MS)
         .begin_log_with(&mut out, &mut serializer)?;
-    for shown in subject.points() {
-        let histogram = hdr::histogram(subject, shown).map_err(io::Error::other)?;
-        let Some(histogram) = histogram else { continue };
+    for point in hdr::histograms(subject) {
+        let (shown, histogram) = point?;
         let name = match shown.figures.process() {
-            Some(process) => format!("{}[{}]/{}", process.name, process.pid, shown.label),
+            Some(process) => format!("{process}/{}", shown.label),
             None => shown.label.clone(),
         };
         let name = escape(&name);
@@ -76,19 +75,18 @@ fn escape(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::export::Format;
+    use crate::export::tests::written;
     use crate::model::Model;
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
 
     #[test]
     fn each_point_has_its_tag() {
-        let (mut source, mut model) = (Synthetic::new(), Model::default());
+        let mut source = Synthetic::new();
         source.snapshot_mut().points[1].name = "a, b\n50%\u{85}é".into();
-        model.fold(source.poll().unwrap());
-        let mut out = Vec::new();
-        write(&Subject::new(&model, |_| true, false).unwrap(), &mut out).unwrap();
-        let text = String::from_utf8(out).unwrap();
+        let model = Model::of(source.picture().unwrap());
+        let text = String::from_utf8(written(Format::Hlog, &model, |_| true)).unwrap();
         let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
         assert!(text.contains("#[StartTime: 1764000000.000 (seconds since epoch)]\n"), "{text}");
         assert!(lines[0].starts_with("Tag=a%2C%20b%0A50%25%C2%85é,0.000,751.000,"), "{text}");

@@ -50,9 +50,9 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::series::{Labels, Part, Point, clock, losses};
+use super::series::{Labels, Part, Point, losses};
 use super::subject::Subject;
-use crate::model::total;
+use crate::headline::clock_word;
 use crate::snapshot::{Bucket, Cell, Loss, Snapshot, Stats};
 
 /// Where the first bucket ends, seconds.
@@ -236,61 +236,72 @@ impl Part {
     }
 }
 
-/// A family of the points.
-struct Family {
-    name: &'static str,
-    help: &'static str,
-    unit: Option<Unit>,
+/// The name of a family, its description, and the unit that its name ends with.
+type Family = (&'static str, &'static str, Option<Unit>);
+
+/// The value of a series. A whole number is written without a point.
+enum Number {
+    Whole(u64),
+    Real(f64),
 }
 
+/// A sum of a point or thread; none where the point has none.
+type Sum = fn(&Labels, &Stats) -> Option<u64>;
+
 impl Exposition {
-    /// A counter of every point.
-    fn counter(
+    /// A family, with the series that `of` adds for each process.
+    fn family(
         &self,
         encoder: &mut DescriptorEncoder<'_>,
-        family: &Family,
-        of: impl Fn(&Labels, &Stats) -> Option<u64>,
+        (name, help, unit): &Family,
+        kind: MetricType,
+        of: impl Fn(&Part, &mut dyn FnMut(&Labels, Number) -> fmt::Result) -> fmt::Result,
     ) -> fmt::Result {
-        let Family { name, help, unit } = family;
-        let mut metric =
-            encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
+        let mut metric = encoder.encode_descriptor(name, help, unit.as_ref(), kind)?;
         for part in &self.parts {
-            part.each(|labels, _, cells| {
-                let Some(sum) = of(labels, &total(cells.iter().map(Arc::as_ref))) else {
-                    return Ok(());
-                };
+            of(part, &mut |labels, value| {
                 let series = metric.encode_family(labels)?;
-                match unit {
-                    Some(_) => ConstCounter::new(part.seconds(sum)).encode(series),
-                    None => ConstCounter::new(sum).encode(series),
+                match (kind, value) {
+                    (MetricType::Counter, Number::Whole(value)) => {
+                        ConstCounter::new(value).encode(series)
+                    }
+                    (MetricType::Counter, Number::Real(value)) => {
+                        ConstCounter::new(value).encode(series)
+                    }
+                    (_, Number::Whole(value)) => ConstGauge::new(value).encode(series),
+                    (_, Number::Real(value)) => ConstGauge::new(value).encode(series),
                 }
             })?;
         }
         Ok(())
     }
 
+    /// A sum of every point.
+    fn sum(&self, encoder: &mut DescriptorEncoder<'_>, family: &Family, of: Sum) -> fmt::Result {
+        self.family(encoder, family, MetricType::Counter, |part, add| {
+            part.each(|labels, _, cells| match (of(labels, &cells.iter().sum()), &family.2) {
+                (None, _) => Ok(()),
+                (Some(sum), None) => add(labels, Number::Whole(sum)),
+                (Some(ticks), Some(_)) => add(labels, Number::Real(part.seconds(ticks))),
+            })
+        })
+    }
+
     /// The amounts of regions; nothing where there are none.
-    fn of_amounts(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn amounts(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let has_any = |part: &Part| part.snapshot.points.iter().any(|p| !p.amounts.is_empty());
         if !self.parts.iter().any(has_any) {
             return Ok(());
         }
-        let mut metric = encoder.encode_descriptor(
-            "pfp_amount",
-            "What the calls carried: bytes, floating-point operations, items.",
-            None,
-            MetricType::Counter,
-        )?;
-        for part in &self.parts {
+        let help = "What the calls carried: bytes, floating-point operations, items.";
+        self.family(encoder, &("pfp_amount", help, None), MetricType::Counter, |part, add| {
             part.each(|labels, _, cells| {
-                for (name, sum) in part.amounts(cells) {
+                part.amounts(cells).try_for_each(|(name, sum)| {
                     let labels = Labels { amount: Some(name.to_owned()), ..labels.clone() };
-                    ConstCounter::new(sum as f64).encode(metric.encode_family(&labels)?)?;
-                }
-                Ok(())
-            })?;
-        }
-        Ok(())
+                    add(&labels, Number::Real(sum as f64))
+                })
+            })
+        })
     }
 
     fn histograms(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -306,7 +317,7 @@ impl Exposition {
         for part in self.parts.iter().filter(|part| part.histograms) {
             part.each(|labels, _, cells| {
                 let (buckets, count) = part.buckets(cells);
-                let sum = part.seconds(total(cells.iter().map(Arc::as_ref)).exclusive);
+                let sum = part.seconds(cells.iter().sum::<Stats>().exclusive);
                 let mut series = metric.encode_family(labels)?;
                 #[cfg(feature = "native-histograms")]
                 return native::encode(&mut series, part, cells, sum, count, &buckets);
@@ -317,72 +328,41 @@ impl Exposition {
         Ok(())
     }
 
-    /// A family of figures of each process, or of each of its points.
-    fn figures<'a>(
-        &'a self,
-        encoder: &mut DescriptorEncoder<'_>,
-        (name, help): (&str, &str),
-        (unit, kind): (Option<&Unit>, MetricType),
-        of: impl Fn(&'a Part) -> Vec<(Labels, f64)>,
-    ) -> fmt::Result {
-        let mut metric = encoder.encode_descriptor(name, help, unit, kind)?;
-        for (labels, value) in self.parts.iter().flat_map(of) {
-            let series = metric.encode_family(&labels)?;
-            match kind {
-                MetricType::Counter => ConstCounter::new(value).encode(series)?,
-                _ => ConstGauge::new(value).encode(series)?,
-            }
-        }
-        Ok(())
-    }
-
-    fn of_points(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let load = ("pfp_load", "Share of one CPU that the point takes, nested regions taken out.");
-        self.figures(encoder, load, (None, MetricType::Gauge), |part| {
-            let points = part.points.iter();
-            points.filter_map(|point| Some((point.labels.clone(), point.load?))).collect()
+    fn points(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Share of one CPU that the point takes, nested regions taken out.";
+        self.family(out, &("pfp_load", help, None), MetricType::Gauge, |part, add| {
+            let mut loads = part.points.iter().filter_map(|it| Some((&it.labels, it.load?)));
+            loads.try_for_each(|(labels, load)| add(labels, Number::Real(load)))
         })?;
-        let enabled = ("pfp_enabled", "Whether the point measures.");
-        self.figures(encoder, enabled, (None, MetricType::Gauge), |part| {
-            let value = |point: &Point| f64::from(u8::from(point.enabled));
-            part.points.iter().map(|point| (point.labels.clone(), value(point))).collect()
+        let enabled = ("pfp_enabled", "Whether the point measures.", None);
+        self.family(out, &enabled, MetricType::Gauge, |part, add| {
+            let value = |point: &Point| Number::Real(f64::from(u8::from(point.enabled)));
+            part.points.iter().try_for_each(|point| add(&point.labels, value(point)))
         })
     }
 
-    fn of_processes(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let seconds = Some(&Unit::Seconds);
-        let elapsed = ("pfp_elapsed", "Time since the process's segment was created.");
-        self.figures(encoder, elapsed, (seconds, MetricType::Gauge), |part| {
-            vec![(part.of_process(), part.seconds(part.snapshot.elapsed_ticks))]
+    fn processes(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Time since the process's segment was created.";
+        let elapsed = ("pfp_elapsed", help, Some(Unit::Seconds));
+        self.family(encoder, &elapsed, MetricType::Gauge, |part, add| {
+            add(&part.of_process(), Number::Real(part.seconds(part.snapshot.elapsed_ticks)))
         })?;
-        let overhead = (
-            "pfp_overhead",
-            "Time that measuring took: calls by the calibrated time of a begin and end.",
-        );
-        self.figures(encoder, overhead, (seconds, MetricType::Counter), |part| {
-            let pair = part.seconds(part.snapshot.clock.overhead_pair);
-            let calls = total(part.snapshot.cells.iter().map(Arc::as_ref)).count;
-            vec![(part.of_process(), calls as f64 * pair)]
+        let help = "Time that measuring took: calls by the calibrated time of a begin and end.";
+        let overhead = ("pfp_overhead", help, Some(Unit::Seconds));
+        self.family(encoder, &overhead, MetricType::Counter, |part, add| {
+            add(&part.of_process(), Number::Real(part.overhead()))
         })?;
-        let busy = (
-            "pfp_cells_busy",
-            "Cells that could not be read whole; their figures are those of before.",
-        );
-        self.figures(encoder, busy, (None, MetricType::Gauge), |part| {
-            vec![(part.of_process(), part.snapshot.losses[Loss::CellsBusy] as f64)]
+        let help = "Cells that could not be read whole; their figures are those of before.";
+        self.family(encoder, &("pfp_cells_busy", help, None), MetricType::Gauge, |part, add| {
+            let busy = part.snapshot.losses[Loss::CellsBusy];
+            add(&part.of_process(), Number::Real(busy as f64))
         })?;
-        let mut metric = encoder.encode_descriptor(
-            "pfp_losses",
-            "What was lost, refused or repaired.",
-            None,
-            MetricType::Counter,
-        )?;
-        for part in &self.parts {
-            for (kind, count) in losses(&part.snapshot) {
-                let labels = Labels { kind: Some(kind), ..part.of_process() };
-                ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;
-            }
-        }
+        let losses_of = ("pfp_losses", "What was lost, refused or repaired.", None);
+        self.family(encoder, &losses_of, MetricType::Counter, |part, add| {
+            losses(&part.snapshot).try_for_each(|(kind, count)| {
+                add(&Labels { kind: Some(kind), ..part.of_process() }, Number::Whole(count))
+            })
+        })?;
         let mut metric = encoder.encode_descriptor(
             "pfp_process",
             "The process, and the clock that it measures with.",
@@ -405,7 +385,7 @@ impl Exposition {
                     ("host", member.host.clone()),
                     ("segment", member.segment_id.clone()),
                     ("state", member.state.word().to_owned()),
-                    ("clock", self::clock(clock.kind).to_owned()),
+                    ("clock", clock_word(clock.kind).to_owned()),
                 ])?;
             }
         }
@@ -435,24 +415,26 @@ impl Exposition {
 
 impl Collector for Exposition {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let family = |name, help| Family { name, help, unit: None };
-        let seconds = |name, help| Family { name, help, unit: Some(Unit::Seconds) };
         let out = &mut encoder;
-        self.counter(out, &family("pfp_calls", "Finished measurements."), |_, s| Some(s.count))?;
+        let seconds = || Some(Unit::Seconds);
         let exclusive = "Time on a CPU, nested regions taken out.";
-        self.counter(out, &seconds("pfp_exclusive", exclusive), |labels, s| {
-            (!labels.is_wall()).then_some(s.exclusive)
-        })?;
         let inclusive = "Time on a CPU with nested regions; recursion counted once.";
-        self.counter(out, &seconds("pfp_inclusive", inclusive), |_, s| Some(s.inclusive))?;
         let off_cpu = "Time between begin and end that the thread was not on a CPU.";
-        self.counter(out, &seconds("pfp_off_cpu", off_cpu), |_, s| Some(s.off_cpu))?;
         let switches = "Switches of the thread noticed between begin and end.";
-        self.counter(out, &family("pfp_switches", switches), |_, s| Some(s.switches))?;
-        self.of_amounts(out)?;
+        let sums: [(Family, Sum); 5] = [
+            (("pfp_calls", "Finished measurements.", None), |_, s| Some(s.count)),
+            (("pfp_exclusive", exclusive, seconds()), |labels, s| {
+                (!labels.is_wall()).then_some(s.exclusive)
+            }),
+            (("pfp_inclusive", inclusive, seconds()), |_, s| Some(s.inclusive)),
+            (("pfp_off_cpu", off_cpu, seconds()), |_, s| Some(s.off_cpu)),
+            (("pfp_switches", switches, None), |_, s| Some(s.switches)),
+        ];
+        sums.iter().try_for_each(|(family, of)| self.sum(out, family, *of))?;
+        self.amounts(out)?;
         self.histograms(out)?;
-        self.of_points(out)?;
-        self.of_processes(out)
+        self.points(out)?;
+        self.processes(out)
     }
 }
 
@@ -464,10 +446,9 @@ mod tests {
     use crate::source::synthetic::Synthetic;
 
     fn exported(per_thread: bool, change: impl Fn(&mut Snapshot)) -> (Model, String) {
-        let (mut source, mut model) = (Synthetic::new(), Model::default());
-        let mut snapshot = source.poll().unwrap();
+        let mut snapshot = Synthetic::new().poll().unwrap();
         change(&mut snapshot);
-        model.fold(snapshot);
+        let model = Model::of(snapshot);
         let mut out = Vec::new();
         write(&[&Subject::new(&model, |_| true, per_thread).unwrap()], &mut out).unwrap();
         (model, String::from_utf8(out).unwrap())

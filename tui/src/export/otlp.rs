@@ -43,10 +43,10 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
 use super::native::{Native, SCHEMA, ZERO};
-use super::series::{Labels, Part, clock, losses};
+use super::series::{Labels, Part, losses};
 use super::subject::Subject;
-use crate::model::total;
-use crate::snapshot::{Cell, Loss, Process};
+use crate::headline::clock_word;
+use crate::snapshot::{Cell, Loss, Process, Stats};
 
 /// Data points in one request: about a megabyte; receivers take four or more.
 const AT_ONCE: usize = 8_000;
@@ -213,20 +213,18 @@ impl ProcessMetrics {
 
     /// Adds the figures of a point, or of one of its threads.
     fn series(&mut self, part: &Part, labels: &Labels, begin: u64, cells: &[Arc<Cell>]) {
-        let stats = total(cells.iter().map(Arc::as_ref));
+        let stats: Stats = cells.iter().sum();
         let attributes = attributes(labels);
-        let counts = [(Of::Calls, stats.count), (Of::Switches, stats.switches)];
-        for (of, count) in counts {
-            self.sum(of, begin, attributes.clone(), whole(count));
-        }
-        let times = [
-            (Of::Exclusive, stats.exclusive),
-            (Of::Inclusive, stats.inclusive),
-            (Of::OffCpu, stats.off_cpu),
+        let time = |ticks| Number::AsDouble(part.seconds(ticks));
+        let exclusive = (!labels.is_wall()).then(|| (Of::Exclusive, time(stats.exclusive)));
+        let others = [
+            (Of::Calls, whole(stats.count)),
+            (Of::Switches, whole(stats.switches)),
+            (Of::Inclusive, time(stats.inclusive)),
+            (Of::OffCpu, time(stats.off_cpu)),
         ];
-        let is_told = |of: Of| !(labels.is_wall() && matches!(of, Of::Exclusive));
-        for (of, ticks) in times.into_iter().filter(|(of, _)| is_told(*of)) {
-            self.sum(of, begin, attributes.clone(), Number::AsDouble(part.seconds(ticks)));
+        for (of, value) in others.into_iter().chain(exclusive) {
+            self.sum(of, begin, attributes.clone(), value);
         }
         for (name, sum) in part.amounts(cells) {
             let mut attributes = attributes.clone();
@@ -259,9 +257,7 @@ impl ProcessMetrics {
     fn process(&mut self, part: &Part) {
         let snapshot = &part.snapshot;
         let begin = self.begin_unix_ns;
-        let calls = total(snapshot.cells.iter().map(Arc::as_ref)).count;
-        let overhead = calls as f64 * part.seconds(snapshot.clock.overhead_pair);
-        self.sum(Of::Overhead, begin, Vec::new(), Number::AsDouble(overhead));
+        self.sum(Of::Overhead, begin, Vec::new(), Number::AsDouble(part.overhead()));
         for (kind, count) in losses(snapshot) {
             self.sum(Of::Losses, begin, vec![text("pfp.loss.kind", kind)], whole(count));
         }
@@ -270,7 +266,7 @@ impl ProcessMetrics {
         self.gauge(Of::Elapsed, Vec::new(), Number::AsDouble(elapsed));
         let what = vec![
             text("pfp.process.state", snapshot.process.state.word()),
-            text("pfp.clock", clock(snapshot.clock.kind)),
+            text("pfp.clock", clock_word(snapshot.clock.kind)),
         ];
         self.gauge(Of::Info, what, Number::AsInt(1));
     }
@@ -444,8 +440,7 @@ mod tests {
             let name = format!("point {id}");
             snapshot.points.push(crate::snapshot::Point { id, name, ..point.clone() });
         }
-        let mut model = Model::default();
-        model.fold(source.poll().unwrap());
+        let model = Model::of(source.poll().unwrap());
         let subject = Subject::new(&model, |_| true, false).unwrap();
         let all = sent(&subject);
         assert!(all.len() > 2, "{}", all.len());
@@ -477,8 +472,7 @@ mod tests {
 
     #[test]
     fn a_bucket_has_both_its_ends() {
-        let mut model = Model::default();
-        model.fold(Synthetic::new().poll().unwrap());
+        let model = Model::of(Synthetic::new().poll().unwrap());
         let subject = Subject::new(&model, |_| true, false).unwrap();
         let part = Part::of(&subject);
         part.each(|_, _, cells| {

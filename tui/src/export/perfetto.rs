@@ -200,11 +200,13 @@ struct Trace<'a> {
 struct Interned<T>(HashMap<T, u64>);
 
 impl<T: Eq + Hash + Clone> Interned<T> {
-    /// The number of a value, and whether it is new.
-    fn number(&mut self, of: T) -> (u64, bool) {
+    /// The number of a value; a new one is told to the reader.
+    fn number<M>(&mut self, of: T, new: &mut Vec<M>, message: impl FnOnce(u64, T) -> M) -> u64 {
         let next = self.0.len() as u64 + 1;
-        let number = *self.0.entry(of).or_insert(next);
-        (number, number == next)
+        *self.0.entry(of).or_insert_with_key(|of| {
+            new.push(message(next, of.clone()));
+            next
+        })
     }
 }
 
@@ -363,19 +365,11 @@ impl<'a> Trace<'a> {
     }
 
     fn name(&mut self, name: &str, new: &mut InternedData) -> u64 {
-        let (iid, first) = self.names.number(name.to_owned());
-        if first {
-            new.event_names.push(named(iid, name));
-        }
-        iid
+        self.names.number(name.to_owned(), &mut new.event_names, named)
     }
 
     fn category(&mut self, name: &'static str, new: &mut InternedData) -> u64 {
-        let (iid, first) = self.categories.number(name);
-        if first {
-            new.event_categories.push(named(iid, name));
-        }
-        iid
+        self.categories.number(name, &mut new.event_categories, named)
     }
 
     fn annotation(
@@ -384,34 +378,29 @@ impl<'a> Trace<'a> {
         value: u64,
         new: &mut InternedData,
     ) -> DebugAnnotation {
-        let (iid, first) = self.annotations.number(name);
-        if first {
-            new.debug_annotation_names.push(named(iid, name));
-        }
+        let iid = self.annotations.number(name, &mut new.debug_annotation_names, named);
         DebugAnnotation { name_iid: Some(iid), uint_value: Some(value) }
     }
 
     fn place(&mut self, file: &str, line: u32, new: &mut InternedData) -> u64 {
-        let (iid, first) = self.places.number((file.to_owned(), line));
-        if first {
-            new.source_locations.push(SourceLocation {
-                iid: Some(iid),
-                file_name: Some(file.to_owned()),
-                line_number: Some(line),
-            });
-        }
-        iid
+        let place = (file.to_owned(), line);
+        self.places.number(place, &mut new.source_locations, |iid, (file, line)| SourceLocation {
+            iid: Some(iid),
+            file_name: Some(file),
+            line_number: Some(line),
+        })
     }
 }
 
-fn named(iid: u64, name: &str) -> Name {
-    Name { iid: Some(iid), name: Some(name.to_owned()) }
+fn named(iid: u64, name: impl Into<String>) -> Name {
+    Name { iid: Some(iid), name: Some(name.into()) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::tracks::tests::{model, snapshot};
+    use crate::export::Format;
+    use crate::export::tests;
 
     #[derive(Clone, PartialEq, Message)]
     struct Packets {
@@ -419,12 +408,8 @@ mod tests {
         packet: Vec<TracePacket>,
     }
 
-    fn exported(change: impl Fn(&mut crate::snapshot::Snapshot)) -> Vec<TracePacket> {
-        let mut snapshot = snapshot();
-        change(&mut snapshot);
-        let model = model(snapshot);
-        let mut out = Vec::new();
-        write(&Subject::new(&model, |_| true, false).unwrap(), &mut out).unwrap();
+    fn exported(change: impl FnOnce(&mut crate::snapshot::Snapshot)) -> Vec<TracePacket> {
+        let out = tests::exported(Format::Perfetto, change);
         Packets::decode(out.as_slice()).unwrap().packet
     }
 

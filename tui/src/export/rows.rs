@@ -5,35 +5,51 @@
 
 use anyhow::Result;
 use serde::Serialize;
-use serde::ser::{SerializeMap, Serializer};
+use serde::ser::Serializer;
 
 use crate::columns::{Column, Kind};
 use crate::model::{Basis, Figures, Model};
-use crate::snapshot::{ProcessState, Snapshot};
+use crate::snapshot::{Process, ProcessState, Snapshot};
 use crate::text::cell;
 use crate::units::Unit;
 
 /// One figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-enum Value {
+pub(super) enum Value {
     None,
     Text(String),
-    Whole(u64),
+    Whole(u128),
     Number(f64),
+    Flag(bool),
+}
+
+macro_rules! values {
+    ($($variant:ident: $($from:ty),*;)*) => {
+        $($(impl From<$from> for Value {
+            fn from(value: $from) -> Self {
+                Self::$variant(value.into())
+            }
+        })*)*
+    };
+}
+
+values! { Text: String, &str; Whole: u32, u64, u128; Number: f64; Flag: bool; }
+
+impl<T: Into<Self>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::None, Into::into)
+    }
 }
 
 impl Value {
-    fn number(value: Option<f64>) -> Self {
-        value.filter(|value| value.is_finite()).map_or(Self::None, Self::Number)
-    }
-
     fn written(&self) -> String {
         match self {
             Self::None => String::new(),
             Self::Text(text) => cell(text).into_owned(),
             Self::Whole(value) => value.to_string(),
             Self::Number(value) => value.to_string(),
+            Self::Flag(value) => value.to_string(),
         }
     }
 }
@@ -56,30 +72,38 @@ pub fn heading(column: Column, unit: Unit) -> String {
 
 fn value(column: Column, figures: &Figures, snapshot: &Snapshot, unit: Unit) -> Value {
     let value = column.value(figures);
+    let number = |value: Option<f64>| value.filter(|value| value.is_finite()).into();
     match (column, column.kind()) {
-        (Column::On, _) => Value::Text(figures.state().word().into()),
-        (Column::Process, _) => match figures.process() {
-            Some(process) => Value::Text(format!("{}[{}]", process.name, process.pid)),
-            None => Value::None,
-        },
-        (Column::Host, _) => match figures.process() {
-            Some(process) => Value::Text(process.host.clone()),
-            None => Value::None,
-        },
-        (Column::Domain, _) => match figures.point().domain() {
-            Some(domain) => Value::Text(domain.to_owned()),
-            None => Value::None,
-        },
-        (_, Kind::Text) => Value::Text(figures.name()),
+        (Column::On, _) => figures.state().word().into(),
+        (Column::Process, _) => figures.process().map(Process::to_string).into(),
+        (Column::Host, _) => figures.process().map(|process| process.host.clone()).into(),
+        (Column::Domain, _) => figures.point().domain().into(),
+        (_, Kind::Text) => figures.name().into(),
         (_, Kind::Picture) => Value::None,
-        (_, Kind::Count | Kind::Whole) => {
-            value.map_or(Value::None, |value| Value::Whole(value as u64))
-        }
+        (_, Kind::Count | Kind::Whole) => value.map(|value| value as u64).into(),
         (_, Kind::Time | Kind::Sum) if unit == Unit::Time => {
-            Value::number(value.map(|ticks| ticks / snapshot.clock.ticks_per_second))
+            number(value.map(|ticks| ticks / snapshot.clock.ticks_per_second))
         }
-        _ => Value::number(value),
+        _ => number(value),
     }
+}
+
+/// The headings of columns; a mean has a second one.
+fn headings(columns: &[Column], unit: Unit) -> Vec<String> {
+    let with_short = |column: &Column| {
+        let short = (*column == Column::Avg).then(|| SHORT.to_owned());
+        std::iter::once(heading(*column, unit)).chain(short)
+    };
+    columns.iter().flat_map(with_short).collect()
+}
+
+/// The figures of a point below these headings.
+fn values(columns: &[Column], figures: &Figures, snapshot: &Snapshot, unit: Unit) -> Vec<Value> {
+    let with_short = |column: &Column| {
+        let short = (*column == Column::Avg).then(|| figures.is_short().into());
+        std::iter::once(value(*column, figures, snapshot, unit)).chain(short)
+    };
+    columns.iter().flat_map(with_short).collect()
 }
 
 /// One update of the table.
@@ -89,7 +113,7 @@ struct Update<'a> {
     version: u32,
     /// When the figures were read, seconds since the Unix epoch.
     time_unix_s: f64,
-    process: Process<'a>,
+    process: About<'a>,
     /// Whether rates and loads are of the interval since the update before, or of the
     /// process's whole life.
     basis: &'static str,
@@ -97,7 +121,7 @@ struct Update<'a> {
 }
 
 #[derive(Serialize)]
-struct Process<'a> {
+struct About<'a> {
     name: &'a str,
     pid: u32,
     state: ProcessState,
@@ -106,23 +130,13 @@ struct Process<'a> {
 
 /// A point with its columns in order.
 struct Row<'a> {
-    figures: &'a Figures,
-    snapshot: &'a Snapshot,
-    columns: &'a [Column],
-    unit: Unit,
+    headings: &'a [String],
+    values: Vec<Value>,
 }
 
 impl Serialize for Row<'_> {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
-        let mut map = out.serialize_map(None)?;
-        for column in self.columns {
-            let value = value(*column, self.figures, self.snapshot, self.unit);
-            map.serialize_entry(&heading(*column, self.unit), &value)?;
-            if *column == Column::Avg {
-                map.serialize_entry(SHORT, &self.figures.is_short())?;
-            }
-        }
-        map.end()
+        out.collect_map(self.headings.iter().zip(&self.values))
     }
 }
 
@@ -136,12 +150,16 @@ pub fn json(model: &Model, rows: &[&Figures], columns: &[Column], unit: Unit) ->
     let Some(snapshot) = model.snapshot() else {
         return Ok(String::new());
     };
-    let process = &snapshot.process;
+    let (process, headings) = (&snapshot.process, headings(columns, unit));
+    let row = |figures: &&Figures| {
+        let values = values(columns, figures, snapshot, unit);
+        Row { headings: &headings, values }
+    };
     let update = Update {
         format: "pfp-table",
         version: 1,
         time_unix_s: time_unix_s(snapshot),
-        process: Process {
+        process: About {
             name: &process.name,
             pid: process.pid,
             state: process.state,
@@ -151,7 +169,7 @@ pub fn json(model: &Model, rows: &[&Figures], columns: &[Column], unit: Unit) ->
             Basis::Life => "life",
             Basis::Interval => "interval",
         },
-        points: rows.iter().map(|figures| Row { figures, snapshot, columns, unit }).collect(),
+        points: rows.iter().map(row).collect(),
     };
     Ok(serde_json::to_string(&update)? + "\n")
 }
@@ -163,25 +181,19 @@ pub fn csv(
     rows: &[&Figures],
     columns: &[Column],
     unit: Unit,
-    headings: bool,
+    with_headings: bool,
 ) -> Result<String> {
     let mut out = csv::Writer::from_writer(Vec::new());
-    if headings {
-        let titles = columns.iter().flat_map(|column| {
-            let beside = (*column == Column::Avg).then(|| SHORT.to_owned());
-            std::iter::once(heading(*column, unit)).chain(beside)
-        });
-        out.write_record(std::iter::once("time_unix_s".to_owned()).chain(titles))?;
+    if with_headings {
+        let time = std::iter::once("time_unix_s".to_owned());
+        out.write_record(time.chain(headings(columns, unit)))?;
     }
     if let Some(snapshot) = model.snapshot() {
         let time = time_unix_s(snapshot).to_string();
         for figures in rows {
-            let values = columns.iter().flat_map(|column| {
-                let beside = (*column == Column::Avg).then(|| figures.is_short().to_string());
-                let written = value(*column, figures, snapshot, unit).written();
-                std::iter::once(written).chain(beside)
-            });
-            out.write_record(std::iter::once(time.clone()).chain(values))?;
+            let values = values(columns, figures, snapshot, unit);
+            let written = values.iter().map(Value::written);
+            out.write_record(std::iter::once(time.clone()).chain(written))?;
         }
     }
     Ok(String::from_utf8(out.into_inner()?)?)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::subject::Subject;
 use crate::model::amounts;
-use crate::snapshot::{self, Cell, ClockKind, Loss, PointState, Snapshot};
+use crate::snapshot::{self, Cell, Loss, PointState, Snapshot, Stats};
 
 /// One process, or one snapshot.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Part {
 #[derive(Debug)]
 pub(super) struct Point {
     pub(super) labels: Labels,
-    cells: std::ops::Range<usize>,
+    id: u32,
     pub(super) load: Option<f64>,
     pub(super) enabled: bool,
     /// As in the snapshot; only OTLP needs it, for the begin of sums.
@@ -33,7 +33,7 @@ pub(super) struct Point {
 }
 
 /// The labels of a series.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Labels {
     pub(super) process: String,
     pub(super) pid: u32,
@@ -73,13 +73,11 @@ impl Part {
                 pid: process.pid,
                 point: Some(shown.label.clone()),
                 elsewhere: elsewhere(shown.figures.point()),
-                thread: None,
-                kind: None,
-                amount: None,
+                ..Labels::default()
             };
             Point {
                 labels,
-                cells: shown.cells.clone(),
+                id: shown.figures.id(),
                 // Loads must add up to CPUs.
                 load: shown.figures.load().filter(|_| !shown.figures.point().device),
                 enabled: shown.figures.state() == PointState::On,
@@ -110,24 +108,24 @@ impl Part {
         ticks as f64 / self.ticks_per_second
     }
 
+    /// Seconds that measuring took, by its calibrated cost.
+    pub(super) fn overhead(&self) -> f64 {
+        let pair = self.seconds(self.snapshot.clock.overhead_pair);
+        self.snapshot.cells.iter().sum::<Stats>().count as f64 * pair
+    }
+
     pub(super) fn of_process(&self) -> Labels {
         Labels {
             process: self.process.clone(),
             pid: self.snapshot.process.pid,
-            point: None,
-            elsewhere: None,
-            thread: None,
-            kind: None,
-            amount: None,
+            ..Labels::default()
         }
     }
 
     /// The amounts of the point with these cells: names and sums.
     pub(super) fn amounts(&self, cells: &[Arc<Cell>]) -> impl Iterator<Item = (&str, u128)> {
-        let points = &self.snapshot.points;
-        let of = cells.first().map(|cell| cell.point);
-        let place = of.and_then(|id| points.binary_search_by_key(&id, |point| point.id).ok());
-        let names = place.map_or(&[][..], |place| &points[place].amounts);
+        let point = cells.first().and_then(|cell| self.snapshot.point(cell.point));
+        let names = point.map_or(&[][..], |point| &point.amounts);
         names.iter().map(String::as_str).zip(amounts(cells))
     }
 
@@ -137,9 +135,8 @@ impl Part {
         &self,
         mut show: impl FnMut(&Labels, &Point, &[Arc<Cell>]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let lanes = &self.snapshot.lanes;
         for point in &self.points {
-            let cells = &self.snapshot.cells[point.cells.clone()];
+            let cells = self.snapshot.cells_of(point.id);
             if !self.per_thread {
                 show(&point.labels, point, cells)?;
                 continue;
@@ -147,8 +144,8 @@ impl Part {
             let (apart, others) =
                 cells.split_at(cells.partition_point(|cell| cell.lane < self.lanes));
             for cell in apart {
-                let lane = lanes.binary_search_by_key(&cell.lane, |lane| lane.id);
-                let name = lane.map(|place| lanes[place].name.clone()).unwrap_or_default();
+                let lane = self.snapshot.lane(cell.lane);
+                let name = lane.map(|lane| lane.name.clone()).unwrap_or_default();
                 let thread = Some((name, Some(cell.lane)));
                 let labels = Labels { thread, ..point.labels.clone() };
                 show(&labels, point, std::slice::from_ref(cell))?;
@@ -166,13 +163,4 @@ impl Part {
 pub(super) fn losses(snapshot: &Snapshot) -> impl Iterator<Item = (&'static str, u64)> {
     let kinds = Loss::ALL.into_iter().filter(|kind| *kind != Loss::CellsBusy);
     kinds.map(|kind| (kind.name(), snapshot.losses[kind]))
-}
-
-pub(super) fn clock(kind: ClockKind) -> &'static str {
-    match kind {
-        ClockKind::Rseq => "rseq",
-        ClockKind::Perf => "perf",
-        ClockKind::Cputime => "cputime",
-        ClockKind::Wall => "wall",
-    }
 }

@@ -61,7 +61,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
         "{{\"$schema\":\"{SCHEMA}\",\"exporter\":\"pfp-top {}\",\"name\":",
         env!("CARGO_PKG_VERSION")
     )?;
-    serde_json::to_writer(&mut *out, &format!("{}[{}]", process.name, process.pid))?;
+    serde_json::to_writer(&mut *out, &process.to_string())?;
     write!(out, ",\"activeProfileIndex\":0,\"shared\":{{\"frames\":[")?;
     for figures in subject.model().points() {
         let (name, point) = (name(subject, figures.id()), figures.point());
@@ -139,17 +139,13 @@ fn moments(subject: &Subject<'_>, frames: &Frames<'_>, out: &mut dyn Write) -> i
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::export::tracks::tests::{model, snapshot};
+    use crate::export::Format;
+    use crate::export::tests::{self, snapshot, written};
+    use crate::model::Model;
     use serde_json::Value;
 
-    fn exported(change: impl Fn(&mut crate::snapshot::Snapshot)) -> Value {
-        let mut snapshot = snapshot();
-        change(&mut snapshot);
-        let model = model(snapshot);
-        let mut out = Vec::new();
-        write(&Subject::new(&model, |_| true, false).unwrap(), &mut out).unwrap();
-        serde_json::from_slice(&out).unwrap()
+    fn exported(change: impl FnOnce(&mut crate::snapshot::Snapshot)) -> Value {
+        serde_json::from_slice(&tests::exported(Format::Speedscope, change)).unwrap()
     }
 
     fn frame<'a>(file: &'a Value, number: &Value) -> &'a str {
@@ -161,10 +157,7 @@ mod tests {
     fn stacks_are_those_of_the_folded_ones() {
         let file = exported(|_| {});
         let profile = &file["profiles"][0];
-        let model = model(snapshot());
-        let mut folded = Vec::new();
-        let subject = Subject::new(&model, |_| true, false).unwrap();
-        crate::export::folded::write(&subject, &mut folded).unwrap();
+        let folded = written(Format::Folded, &Model::of(snapshot()), |_| true);
         let samples = profile["samples"].as_array().unwrap();
         let lines = samples.iter().zip(profile["weights"].as_array().unwrap()).map(|(path, ns)| {
             let path = path.as_array().unwrap().iter().map(|number| frame(&file, number));

@@ -1,11 +1,10 @@
 //! The subject of an export: the figures of one snapshot, and a choice of its points.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::model::{Figures, Model};
-use crate::snapshot::{Cell, Lane, Process, Snapshot};
+use crate::snapshot::{Process, Snapshot};
 
 /// Plausible rates of a clock, ticks per second.
 const PLAUSIBLE: std::ops::RangeInclusive<f64> = 1.0..=1e12;
@@ -57,8 +56,6 @@ pub struct Shown<'a> {
     /// Its name, made unique in its process: where two have the same name, with the place in the
     /// source, and with the number where that is the same too.
     pub label: String,
-    /// The range of its cells in the snapshot.
-    pub cells: Range<usize>,
 }
 
 impl<'a> Subject<'a> {
@@ -70,15 +67,8 @@ impl<'a> Subject<'a> {
     ) -> Option<Self> {
         let snapshot = model.shared_snapshot()?;
         let labels = labels(model.points());
-        let cells = |id: u32| {
-            let first = snapshot.cells.partition_point(|cell| cell.point < id);
-            let count = snapshot.cells[first..].partition_point(|cell| cell.point == id);
-            first..first + count
-        };
         let shown = model.points().iter().zip(labels).filter(|(figures, _)| passes(figures));
-        let points = shown
-            .map(|(figures, label)| Shown { figures, label, cells: cells(figures.id()) })
-            .collect();
+        let points = shown.map(|(figures, label)| Shown { figures, label }).collect();
         let rate = snapshot.clock.ticks_per_second;
         // A damaged file must not cause a division by zero.
         let ticks_per_second = if PLAUSIBLE.contains(&rate) { rate } else { 1e9 };
@@ -121,20 +111,10 @@ impl<'a> Subject<'a> {
         place.ok().map(|place| &self.points[place])
     }
 
-    /// The cells of a point, in the order of their lanes.
-    pub fn cells(&self, shown: &Shown<'_>) -> &[Arc<Cell>] {
-        &self.snapshot.cells[shown.cells.clone()]
-    }
-
-    /// A lane by its id.
-    pub fn lane(&self, id: u32) -> Option<&Lane> {
-        let lanes = &self.snapshot.lanes;
-        lanes.binary_search_by_key(&id, |lane| lane.id).ok().map(|place| &lanes[place])
-    }
-
     /// The name of a thread, or its lane where it has none.
     pub fn thread(&self, id: u32) -> String {
-        let name = self.lane(id).map(|lane| lane.name.as_str()).filter(|name| !name.is_empty());
+        let name =
+            self.snapshot.lane(id).map(|lane| lane.name.as_str()).filter(|name| !name.is_empty());
         name.map_or_else(|| format!("lane {id}"), str::to_owned)
     }
 
@@ -207,8 +187,7 @@ mod tests {
             let point = &mut source.snapshot_mut().points[id];
             (point.name, point.line) = (name.into(), line);
         }
-        let mut model = Model::default();
-        model.fold(source.poll().unwrap());
+        let model = Model::of(source.poll().unwrap());
         let subject = Subject::new(&model, |figures| figures.id() > 0, false).unwrap();
         let labels: Vec<_> = subject.points().iter().map(|shown| shown.label.as_str()).collect();
         assert_eq!(
@@ -229,8 +208,7 @@ mod tests {
 
     #[test]
     fn nanoseconds_are_exact_after_years() {
-        let mut model = Model::default();
-        model.fold(Synthetic::new().poll().unwrap());
+        let model = Model::of(Synthetic::new().poll().unwrap());
         let subject = Subject::new(&model, |_| true, false).unwrap();
         // Two years of a 2.6 GHz clock, and thirteen ticks.
         let years = 2_600_000_000 * 63_072_000;

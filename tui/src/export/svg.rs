@@ -62,6 +62,13 @@ impl<'a> Picture<'a> {
         writer.get_mut().write_all(b"\n")
     }
 
+    /// The title above a picture.
+    pub(super) fn heading(&mut self, (x, y): (f64, f64), text: &str) -> io::Result<()> {
+        let [x, y] = [x, y].map(px);
+        let attributes = [("x", &*x), ("y", &*y), ("font-size", "15"), ("font-weight", "600")];
+        self.element("text", &attributes, Some(text), None)
+    }
+
     /// An element with its text, or with a title as tooltip.
     pub(super) fn element(
         &mut self,

@@ -37,12 +37,10 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
         n => format!("; {n} points that took less time are left out"),
     };
     let process = &subject.snapshot().process;
-    let title = format!("{}[{}]: exclusive time of single calls{note}", process.name, process.pid);
+    let title = format!("{process}: exclusive time of single calls{note}");
     let height = TOP + shown.len() as f64 * PANEL + MARGIN;
     Picture::write(out, (WIDTH, height), &title, |picture| {
-        let (x, y) = (px(MARGIN), px(26.0));
-        let attributes = [("x", &*x), ("y", &*y), ("font-size", "15"), ("font-weight", "600")];
-        picture.element("text", &attributes, Some(&title), None)?;
+        picture.heading((MARGIN, 26.0), &title)?;
         for (place, shown) in shown.iter().enumerate() {
             panel(subject, picture, shown, TOP + place as f64 * PANEL)?;
         }
@@ -176,7 +174,9 @@ fn marks(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::tracks::tests::model;
+    use crate::export::Format;
+    use crate::export::tests::written;
+    use crate::model::Model;
     use crate::snapshot::Snapshot;
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
@@ -184,11 +184,7 @@ mod tests {
     fn exported(change: impl Fn(&mut Snapshot), passes: impl Fn(u32) -> bool) -> String {
         let mut snapshot = Synthetic::new().poll().unwrap();
         change(&mut snapshot);
-        let model = model(snapshot);
-        let mut out = Vec::new();
-        let subject = Subject::new(&model, |figures| passes(figures.id()), false).unwrap();
-        write(&subject, &mut out).unwrap();
-        String::from_utf8(out).unwrap()
+        String::from_utf8(written(Format::SvgHistogram, &Model::of(snapshot), passes)).unwrap()
     }
 
     #[test]
@@ -198,7 +194,7 @@ mod tests {
             let (_, told) = line.split_once("<title>")?;
             told.split_once(": ")?.1.split_once(" calls, ")?.0.parse::<u64>().ok()
         });
-        let model = model(Synthetic::new().poll().unwrap());
+        let model = Model::of(Synthetic::new().poll().unwrap());
         assert_eq!(counts.sum::<u64>(), model.points()[1].total().count);
         let [p50] = model.points()[1].quantiles_at([0.5]).unwrap();
         let label = format!(">p50 {}</text>", units::duration(p50 as f64 / 2.6e9));

@@ -33,9 +33,7 @@ pub fn write(
         Some(whose) => format!("{whose}: roofline of {}", ceilings.cpu),
     };
     Picture::write(out, (WIDTH, HEIGHT), &title, |picture| {
-        let (x, y) = (px(16.0), px(26.0));
-        let attributes = [("x", &*x), ("y", &*y), ("font-size", "15"), ("font-weight", "600")];
-        picture.element("text", &attributes, Some(&cut(&title, WIDTH)), None)?;
+        picture.heading((16.0, 26.0), &cut(&title, WIDTH))?;
         let mut note = String::from(
             "double precision; a thread, per second of its own on-CPU time; larger: more of it",
         );

@@ -92,16 +92,11 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     let (places, legend_height) = places(&names);
     let height = TOP + rows + 26.0 + legend_height + 22.0 + MARGIN;
     let process = &subject.snapshot().process;
-    let title = format!(
-        "{}[{}]: the last {}",
-        process.name,
-        process.pid,
-        units::duration(window.ns() / 1e9)
-    );
+    let title = format!("{process}: the last {}", units::duration(window.ns() / 1e9));
     let colours: HashMap<u32, &str> =
         legend.iter().zip(COLOURS).map(|((id, _), colour)| (*id, colour)).collect();
     Picture::write(out, (WIDTH, height), &title, |picture| {
-        hatching(picture)?;
+        picture.element("style", &[], Some(".lost{fill:none;stroke:#c3c8cf}"), None)?;
         picture.element(
             "text",
             &[("x", &px(MARGIN)), ("y", "24"), ("font-size", "15"), ("font-weight", "600")],
@@ -181,10 +176,6 @@ fn row_name(subject: &Subject<'_>, tracks: &[Track], track: &Track) -> String {
     }
     let number = format!(" [{}]", lane.tid);
     cut(&name, ROOM - number.len() as f64 * LETTER).into_owned() + &number
-}
-
-fn hatching(picture: &mut Picture<'_>) -> io::Result<()> {
-    picture.element("style", &[], Some(".lost{fill:none;stroke:#c3c8cf}"), None)
 }
 
 fn axis(picture: &mut Picture<'_>, window: &Window, bottom: f64) -> io::Result<()> {
@@ -318,16 +309,12 @@ fn told(subject: &Subject<'_>, slice: &Slice, name: &str, window: &Window) -> St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::tracks::tests::{US, model, snapshot};
+    use crate::export::Format;
+    use crate::export::tests::{self, US};
     use crate::snapshot::{Record, Snapshot};
 
-    fn exported(change: impl Fn(&mut Snapshot)) -> String {
-        let mut snapshot = snapshot();
-        change(&mut snapshot);
-        let model = model(snapshot);
-        let mut out = Vec::new();
-        write(&Subject::new(&model, |_| true, false).unwrap(), &mut out).unwrap();
-        String::from_utf8(out).unwrap()
+    fn exported(change: impl FnOnce(&mut Snapshot)) -> String {
+        String::from_utf8(tests::exported(Format::SvgTrace, change)).unwrap()
     }
 
     #[test]

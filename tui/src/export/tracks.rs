@@ -180,54 +180,14 @@ fn nested(subject: &Subject<'_>, regions: &[(u32, Region)]) -> Vec<Slice> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
+    use crate::export::tests::{US, record, snapshot};
     use crate::model::Model;
     use crate::snapshot::{Record, Snapshot};
-    use crate::source::Source;
-    use crate::source::synthetic::Synthetic;
-
-    /// Microseconds of the made-up clock, in ticks.
-    pub(in crate::export) const US: u64 = 2600;
-
-    pub(in crate::export) fn record(
-        lane: u32,
-        point: u32,
-        (from_us, to_us): (u64, u64),
-        exclusive_us: u64,
-        depth: u32,
-        context: u32,
-    ) -> Record {
-        let (start, span) = (from_us * US, (to_us - from_us) * US);
-        Record { lane, point, start, span, exclusive: exclusive_us * US, depth, context }
-    }
-
-    /// Two threads, a task of one of them, time off the CPU, lost records, and a region with
-    /// unknown content.
-    pub(in crate::export) fn snapshot() -> Snapshot {
-        let mut snapshot = Synthetic::new().poll().unwrap();
-        snapshot.records = vec![
-            record(0, 2, (100, 140), 40, 1, 0),
-            record(0, 3, (150, 190), 10, 1, 0),
-            record(0, 1, (0, 200), 120, 0, 0),
-            record(0, 1, (210, 260), 20, 0, 7),
-            record(0, 4, (250, 300), 50, 0, 0),
-            record(1, 5, (310, 320), 10, 1, 0),
-            record(1, 4, (300, 400), 90, 0, 0),
-        ];
-        snapshot.lanes[0].records_written = 5;
-        snapshot.lanes[1].records_written = 12;
-        snapshot
-    }
-
-    pub(in crate::export) fn model(snapshot: Snapshot) -> Model {
-        let mut model = Model::default();
-        model.fold(snapshot);
-        model
-    }
 
     fn told(snapshot: Snapshot, passes: impl Fn(u32) -> bool) -> Vec<String> {
-        let model = model(snapshot);
+        let model = Model::of(snapshot);
         let subject = Subject::new(&model, |figures| passes(figures.id()), false).unwrap();
         let told = |track: &Track| {
             let edges: Vec<_> = track
@@ -259,7 +219,7 @@ pub(super) mod tests {
 
     #[test]
     fn what_was_not_on_a_cpu_and_what_is_lost_is_known() {
-        let model = model(snapshot());
+        let model = Model::of(snapshot());
         let subject = Subject::new(&model, |_| true, false).unwrap();
         let tracks = tracks(&subject);
         let cpu: Vec<_> = tracks[0].slices.iter().map(|slice| slice.cpu(&subject)).collect();
@@ -274,7 +234,7 @@ pub(super) mod tests {
         let mut snapshot = snapshot();
         snapshot.points.iter_mut().find(|point| point.id == 4).unwrap().device = true;
         snapshot.records.push(record(0, 4, (50, 60), 10, 0, 9));
-        let model = model(snapshot);
+        let model = Model::of(snapshot);
         let subject = Subject::new(&model, |_| true, false).unwrap();
         let tracks = tracks(&subject);
         let names: Vec<String> = tracks.iter().map(|track| track.name(&subject)).collect();
@@ -309,7 +269,7 @@ pub(super) mod tests {
                 context: random(3) as u32,
             })
             .collect();
-        let model = model(snapshot);
+        let model = Model::of(snapshot);
         let subject = Subject::new(&model, |_| true, false).unwrap();
         let mut begun = 0;
         for track in tracks(&subject) {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::Refusal;
 use super::atomic_file;
-pub use super::atomic_file::{Overwrite, WriteError};
+pub use super::atomic_file::Existing;
 use super::input;
 use super::zstd_file;
 use crate::snapshot::{FORMAT, Snapshot, VERSION};
@@ -17,8 +17,8 @@ use crate::text::clean;
 
 /// Writes the snapshot to `path`, whole or not at all; see [`atomic_file::write`]. With a
 /// name that ends in `.zst` it is compressed.
-pub fn write(snapshot: &Snapshot, path: &Path, overwrite: Overwrite) -> Result<(), WriteError> {
-    atomic_file::write(path, overwrite, |out| {
+pub fn write(snapshot: &Snapshot, path: &Path, existing: Existing) -> io::Result<()> {
+    atomic_file::write(path, existing, |out| {
         if zstd_file::is_named(path) {
             zstd_file::write(out, |out| print(snapshot, out))
         } else {
@@ -147,7 +147,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let size = |name: &str| {
             let path = folder.path().join(name);
-            write(&sample(), &path, Overwrite::No).unwrap();
+            write(&sample(), &path, Existing::Keep).unwrap();
             assert_eq!(read(&path).unwrap(), sample());
             fs::metadata(path).unwrap().len()
         };
@@ -160,9 +160,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
         fs::write(&path, "precious").unwrap();
-        assert!(matches!(write(&sample(), &path, Overwrite::No), Err(WriteError::Exists)));
+        let refused = write(&sample(), &path, Existing::Keep).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
-        write(&sample(), &path, Overwrite::Yes).unwrap();
+        write(&sample(), &path, Existing::Replace).unwrap();
         assert_eq!(read(&path).unwrap(), sample());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
@@ -170,9 +171,10 @@ mod tests {
     #[test]
     fn a_failed_write_leaves_no_file() {
         let path = Path::new("/proc/self/no-such-folder/a.json");
-        assert!(matches!(write(&sample(), path, Overwrite::No), Err(WriteError::Io(_))));
+        let refused = write(&sample(), path, Existing::Keep).unwrap_err();
+        assert_ne!(refused.kind(), io::ErrorKind::AlreadyExists);
         // /dev/full takes the name lookup but no bytes; as a folder it fails.
-        assert!(write(&sample(), Path::new("/dev/full/a.json"), Overwrite::Yes).is_err());
+        assert!(write(&sample(), Path::new("/dev/full/a.json"), Existing::Replace).is_err());
     }
 
     #[test]

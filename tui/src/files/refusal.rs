@@ -34,23 +34,17 @@ impl Refusal {
     }
 
     pub(crate) fn words_mut(&mut self) -> &mut String {
-        match self {
-            Self::NoTarget(why)
-            | Self::Permission(why)
-            | Self::Version(why)
-            | Self::Partly(why) => why,
-        }
+        let (Self::NoTarget(why) | Self::Permission(why) | Self::Version(why) | Self::Partly(why)) =
+            self;
+        why
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoTarget(why)
-            | Self::Permission(why)
-            | Self::Version(why)
-            | Self::Partly(why) => f.write_str(why),
-        }
+        let (Self::NoTarget(why) | Self::Permission(why) | Self::Version(why) | Self::Partly(why)) =
+            self;
+        f.write_str(why)
     }
 }
 

@@ -10,11 +10,11 @@
 //! the reset. Extremes are exact where they exceed the earlier ones, else known to a bucket's
 //! width.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::total;
-use crate::snapshot::{Bucket, Cell, Edge, Snapshot, Stats};
+use super::histogram;
+use crate::snapshot::{Cell, Edge, Point, Snapshot, Stats};
 
 /// The window, or none where `to` is of another process, or not later.
 pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
@@ -22,17 +22,12 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
     if !is_same || from.elapsed_ticks >= to.elapsed_ticks {
         return None;
     }
-    let resets: HashMap<u32, u32> = from.points.iter().map(|p| (p.id, p.resets)).collect();
-    let was_reset: HashMap<u32, bool> = to
-        .points
-        .iter()
-        .map(|point| (point.id, resets.get(&point.id).is_some_and(|then| *then != point.resets)))
-        .collect();
-    let before: HashMap<(u32, u32), &Arc<Cell>> =
-        from.cells.iter().map(|cell| ((cell.point, cell.lane), cell)).collect();
+    let was_reset =
+        |point: &&Point| from.point(point.id).is_some_and(|it| it.resets != point.resets);
+    let reset: HashSet<u32> = to.points.iter().filter(was_reset).map(|point| point.id).collect();
+    let before: HashMap<_, _> = from.cells.iter().map(|cell| (cell.key(), cell)).collect();
     let cells = to.cells.iter().filter_map(|cell| {
-        let kept = was_reset.get(&cell.point).copied().unwrap_or(false);
-        match before.get(&(cell.point, cell.lane)).filter(|_| !kept) {
+        match before.get(&cell.key()).filter(|_| !reset.contains(&cell.point)) {
             Some(before) => since(before, cell).map(Arc::new),
             None => Some(Arc::clone(cell)),
         }
@@ -40,17 +35,15 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
     to.cells = cells.collect();
     let edges: HashMap<_, &Edge> = from.edges.iter().map(|edge| (edge.key(), edge)).collect();
     to.edges.retain_mut(|edge| {
-        let kept = was_reset.get(&edge.point).copied().unwrap_or(false);
-        if let Some(before) = edges.get(&edge.key()).filter(|_| !kept) {
+        if let Some(before) = edges.get(&edge.key()).filter(|_| !reset.contains(&edge.point)) {
             edge.count = edge.count.saturating_sub(before.count);
             edge.exclusive = edge.exclusive.saturating_sub(before.exclusive);
             edge.inclusive = edge.inclusive.saturating_sub(before.inclusive);
         }
         edge.count > 0
     });
-    let lanes: HashMap<u32, _> = from.lanes.iter().map(|lane| (lane.id, lane)).collect();
     for lane in &mut to.lanes {
-        if let Some(before) = lanes.get(&lane.id) {
+        if let Some(before) = from.lane(lane.id) {
             lane.records_written = lane.records_written.saturating_sub(before.records_written);
             lane.switches = lane.switches.saturating_sub(before.switches);
         }
@@ -61,9 +54,9 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
     // In a sum, the earlier part of a process that has joined is unknown.
     let joined = to.process.members.iter().any(|member| !from.knows(member));
     for point in &mut to.points {
-        let is_whole = was_reset.get(&point.id).copied().unwrap_or(false);
+        let is_whole = reset.contains(&point.id);
         point.since_ticks = match point.begin_ticks() {
-            _ if !is_whole && resets.contains_key(&point.id) => Some(0),
+            _ if !is_whole && from.point(point.id).is_some() => Some(0),
             Some(_) if is_whole && joined && point.process.is_none() => None,
             begin => begin.map(|begin| begin.saturating_sub(from.elapsed_ticks)),
         }
@@ -82,27 +75,16 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
 
 /// The growth of a cell; none where there is none.
 fn since(before: &Cell, now: &Cell) -> Option<Cell> {
-    let (then, sum) = (total([before].into_iter()), total([now].into_iter()));
-    let count = sum.count.checked_sub(then.count).filter(|count| *count > 0)?;
-    let old: HashMap<u64, u64> = before.histogram.iter().map(|b| (b.low, b.count)).collect();
-    let more = |bucket: &Bucket| {
-        let count = bucket.count.saturating_sub(old.get(&bucket.low).copied().unwrap_or(0));
-        (count > 0).then_some(Bucket { count, ..*bucket })
-    };
-    let histogram: Vec<Bucket> = now.histogram.iter().filter_map(more).collect();
+    let (then, sum) = (before.total(), now.total());
+    let grown = sum.since(&then).filter(|grown| grown.count > 0)?;
+    let histogram = histogram::subtract(&now.histogram, &before.histogram);
     let shortest = histogram.first().map_or(sum.min, |bucket| bucket.low);
     let longest =
         histogram.last().map_or(sum.max, |b| b.low.saturating_add(b.width.saturating_sub(1)));
     let stats = Stats {
-        count,
-        exclusive: sum.exclusive.saturating_sub(then.exclusive),
-        inclusive: sum.inclusive.saturating_sub(then.inclusive),
-        off_cpu: sum.off_cpu.saturating_sub(then.off_cpu),
-        switches: sum.switches.saturating_sub(then.switches),
         min: if sum.min < then.min { sum.min } else { shortest.max(sum.min) },
         max: if sum.max > then.max { sum.max } else { longest.min(sum.max) },
-        squares: sum.squares.saturating_sub(then.squares),
-        ..sum
+        ..grown
     };
     Some(Cell { stats, retired: Stats::default(), histogram, ..now.clone() })
 }
@@ -117,7 +99,7 @@ mod tests {
     #[test]
     fn a_window_of_a_window_is_what_the_figures_say() {
         let mut source = Synthetic::new();
-        let all: Vec<Snapshot> = (0..6).map(|_| source.poll().unwrap()).collect();
+        let all: Vec<Snapshot> = source.polls(6);
         let window = between(&all[2], all[5].clone()).unwrap();
         assert_eq!(window.elapsed_ticks, all[5].elapsed_ticks - all[2].elapsed_ticks);
         assert_eq!(window.process.started_unix_ns, all[2].taken_unix_ns);
@@ -135,7 +117,7 @@ mod tests {
         }
         // In parts it is the same.
         let parts = [between(&all[2], all[3].clone()), between(&all[3], all[5].clone())];
-        let sum = |s: &Snapshot| total(s.cells.iter().map(Arc::as_ref));
+        let sum = |s: &Snapshot| s.cells.iter().sum::<Stats>();
         let parts = parts.map(|part| sum(&part.unwrap()));
         assert_eq!(parts[0].count + parts[1].count, sum(&window).count);
         assert_eq!(parts[0].squares + parts[1].squares, sum(&window).squares);
@@ -158,9 +140,9 @@ mod tests {
     #[test]
     fn the_time_of_a_point_begins_with_the_window_or_at_the_reset() {
         let mut source = Synthetic::new();
-        let mut all: Vec<Snapshot> = (0..3).map(|_| source.poll().unwrap()).collect();
+        let mut all: Vec<Snapshot> = source.polls(3);
         source.act(Change::Reset(1)).unwrap();
-        all.extend((0..5).map(|_| source.poll().unwrap()));
+        all.extend(source.polls(5));
         // Reset at the third poll.
         for (from, to, seconds) in [(0, 7, 5.0), (2, 7, 5.0), (4, 7, 3.0), (0, 1, 1.0)] {
             let window = between(&all[from], all[to].clone()).unwrap();

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use super::interval::{Interval, smoothed};
 use crate::snapshot::{ProcessState, Snapshot};
 
 /// Polls whose greatest load is remembered.
@@ -25,15 +26,14 @@ pub(super) struct Busy {
 
 impl Busy {
     /// Takes an interval in.
-    pub(super) fn take(&mut self, before: &Snapshot, now: &Snapshot, seconds: f64, weight: f64) {
+    pub(super) fn take(&mut self, before: &Snapshot, now: &Snapshot, interval: Interval) {
         let spent = before.usage.zip(now.usage).filter(|_| running(before) == running(now));
         let spent = spent.and_then(|(before, now)| now.cpu_ns.checked_sub(before.cpu_ns));
-        let load = spent.map(|spent| spent as f64 / 1e9 / seconds);
-        self.cpus = match (load, self.cpus) {
-            (Some(now), Some(before)) => Some(before + weight * (now - before)),
+        let load = spent.map(|spent| spent as f64 / 1e9 / interval.seconds);
+        self.cpus = match load {
+            Some(load) => Some(smoothed(self.cpus, load, interval.weight)),
             // A process has come or gone, so the others' use is unknown.
-            (None, before) => before.filter(|_| now.usage.is_some()),
-            (load, None) => load,
+            None => self.cpus.filter(|_| now.usage.is_some()),
         };
     }
 
@@ -101,15 +101,16 @@ mod tests {
             snapshot.process.members = vec![Process::default(); members];
             snapshot
         };
+        let interval = Interval { ticks: 1, seconds: 2.0, weight: 0.5 };
         let mut busy = Busy::default();
-        busy.take(&used(1_000_000_000, 1), &used(4_000_000_000, 1), 2.0, 0.5);
+        busy.take(&used(1_000_000_000, 1), &used(4_000_000_000, 1), interval);
         assert_eq!(busy.cpus, Some(1.5));
-        busy.take(&used(4_000_000_000, 1), &used(5_000_000_000, 1), 2.0, 0.5);
+        busy.take(&used(4_000_000_000, 1), &used(5_000_000_000, 1), interval);
         assert_eq!(busy.cpus, Some(1.0));
         // One has joined, with all that it used before.
-        busy.take(&used(5_000_000_000, 1), &used(99_000_000_000, 2), 2.0, 0.5);
+        busy.take(&used(5_000_000_000, 1), &used(99_000_000_000, 2), interval);
         assert_eq!(busy.cpus, Some(1.0));
-        busy.take(&used(5_000_000_000, 1), &used(0, 1), 2.0, 0.5);
+        busy.take(&used(5_000_000_000, 1), &used(0, 1), interval);
         assert_eq!(busy.cpus, None);
     }
 }

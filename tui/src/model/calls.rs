@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Figures;
+use super::figures::Figures;
 use crate::snapshot::Edge;
 
 /// The callers and callees of a point.
@@ -43,7 +43,6 @@ pub enum Who {
 
 impl Calls {
     /// The calls of one point, over all lanes.
-    #[must_use]
     pub fn of(figures: &Figures) -> Self {
         let (point, edges) = (figures.id(), &figures.snapshot.edges);
         let first = edges.partition_point(|edge| edge.point < point);
@@ -84,29 +83,16 @@ fn sum_up<'a>(edges: impl Iterator<Item = (Who, &'a Edge)>) -> Vec<Related> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::model::Model;
-    use crate::snapshot::{Cell, Stats};
-    use crate::source::synthetic::Synthetic;
-
-    fn edge(point: u32, caller: Option<u32>, lane: u32, sums: [u64; 3]) -> Edge {
-        let [count, exclusive, inclusive] = sums;
-        Edge { point, caller, lane, count, exclusive, inclusive }
-    }
+    use crate::source::synthetic::{Synthetic, cell, edge};
 
     /// A model with edges, whose points have measured so much, each on lane 0.
     fn model(edges: &[Edge], totals: &[(u32, [u64; 3])]) -> Model {
         let mut snapshot = Synthetic::new().snapshot_mut().clone();
         snapshot.edges = edges.to_vec();
         snapshot.edges.sort_by_key(Edge::key);
-        let cell = |(point, [count, exclusive, inclusive]): &(u32, [u64; 3])| {
-            let (count, exclusive, inclusive) = (*count, *exclusive, *inclusive);
-            let stats = Stats { count, exclusive, inclusive, ..Stats::default() };
-            Arc::new(Cell { point: *point, stats, ..Cell::default() })
-        };
-        snapshot.cells = totals.iter().map(cell).collect();
+        snapshot.cells = totals.iter().map(|(point, sums)| cell(*point, 0, *sums)).collect();
         let mut model = Model::default();
         model.fold(snapshot);
         model

@@ -4,11 +4,13 @@ use std::cell::OnceCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use pfp_shm_layout::cell;
-
+use super::histogram::{self, Quantiles};
+use super::history::{History, Sample};
+use super::interval::{Interval, smoothed};
+use super::open::OpenNow;
 use super::row::Row;
 use super::threads::state_word;
-use super::{History, Length, OpenNow, Quantiles, Sample, histogram};
+use super::window::Length;
 use crate::snapshot::{
     AMOUNTS, Bucket, Cell, Lane, LaneKind, OPENMP, Point, PointState, Process, ProcessState,
     Snapshot, Stats,
@@ -24,20 +26,26 @@ pub struct Figures {
     left_out: bool,
     pub(super) state: PointState,
     pub(super) open: Option<OpenNow>,
-    rate: Option<f64>,
-    load: Option<f64>,
     /// The sum of each amount over all measurements.
     amounts: [u128; AMOUNTS],
-    /// Amounts per second.
-    amount_rates: [Option<f64>; AMOUNTS],
-    /// Where it is a sum over processes: what each process does in a tick.
-    paces: Vec<Pace>,
-    /// Whether `load` has seen an interval, so that smoothing may go on from it.
-    settled: bool,
+    rates: Rates,
     history: History,
     quantiles: OnceCell<Option<Quantiles>>,
     /// Quantiles of an earlier snapshot, and how many snapshots ago that was.
     earlier: Option<(Option<Quantiles>, u32)>,
+}
+
+/// What is shown of the last interval.
+#[derive(Debug, Default)]
+struct Rates {
+    rate: Option<f64>,
+    load: Option<f64>,
+    /// Whether `load` has seen an interval, so that smoothing may go on from it.
+    settled: bool,
+    /// Amounts per second.
+    amounts: [Option<f64>; AMOUNTS],
+    /// Where it is a sum over processes: what each process does in a tick.
+    paces: Vec<Pace>,
 }
 
 /// Seconds over which loads are taken when a load is compared with an earlier one.
@@ -131,17 +139,13 @@ impl Figures {
             Self {
                 snapshot: Arc::clone(snapshot),
                 index,
-                total: total(cells[range.clone()].iter().map(Arc::as_ref)),
+                total: cells[range.clone()].iter().sum(),
                 cells: range.clone(),
                 left_out: left_out.is_some_and(|left_out| left_out.contains(&point.id)),
                 state: point.state,
                 open: None,
-                rate: None,
-                load: None,
                 amounts: amounts(&cells[range.clone()]),
-                amount_rates: [None; AMOUNTS],
-                paces: Vec::new(),
-                settled: false,
+                rates: Rates::default(),
                 history: History::default(),
                 quantiles: OnceCell::new(),
                 earlier: None,
@@ -156,27 +160,24 @@ impl Figures {
         else {
             return;
         };
-        self.rate = Some(self.total.count as f64 / seconds);
-        self.amount_rates = self.amounts.map(|sum| Some(sum as f64 / seconds));
+        self.rates.rate = Some(self.total.count as f64 / seconds);
+        self.rates.amounts = self.amounts.map(|sum| Some(sum as f64 / seconds));
         if self.has_load() {
             let open = self.open.and_then(|open| open.exclusive).unwrap_or(0);
-            self.load = Some(self.total.exclusive.saturating_add(open) as f64 / ticks);
+            self.rates.load = Some(self.total.exclusive.saturating_add(open) as f64 / ticks);
         }
     }
 
     /// Takes rates over the interval since `old`; `old` is none for a point that appeared within
-    /// it. `weight` is the weight of the new load in the smoothed one. `open` is the growth of its
-    /// open regions in ticks, none where a reset hides it. `own` has the length of the interval for
-    /// each of several processes, where known. After a reset within the interval, the rates are
-    /// over the time since the reset.
+    /// it. `open` is the growth of its open regions in ticks, none where a reset hides it. `own` has
+    /// the length of the interval for each of several processes, where known. After a reset within
+    /// the interval, the rates are over the time since the reset.
     pub(super) fn take_interval(
         &mut self,
         old: Option<Self>,
         open: Option<f64>,
         own: &[Option<u64>],
-        ticks: u64,
-        seconds: f64,
-        weight: f64,
+        Interval { ticks, seconds, weight }: Interval,
     ) {
         let began = self.snapshot.elapsed_ticks.saturating_sub(ticks);
         let is_same = old.as_ref().is_some_and(|old| old.point().resets == self.point().resets);
@@ -194,11 +195,11 @@ impl Figures {
         let before = before.filter(|_| share > 0.0);
         let was_left_out = old.as_ref().is_some_and(Self::is_left_out);
         let same = old.as_ref().filter(|_| is_same);
-        self.paces = same.and_then(|old| self.paces(old, own)).unwrap_or_default();
+        let paces = same.and_then(|old| self.paces(old, own)).unwrap_or_default();
         let of_interval = |of: &dyn Fn(&Pace) -> f64| {
-            (!self.paces.is_empty()).then(|| self.paces.iter().map(of).sum::<f64>() * ticks as f64)
+            (!paces.is_empty()).then(|| paces.iter().map(of).sum::<f64>() * ticks as f64)
         };
-        self.amount_rates = std::array::from_fn(|place| {
+        let amounts = std::array::from_fn(|place| {
             let (amounts_before, ..) = before.filter(|_| !was_left_out)?;
             let more = match of_interval(&|pace| pace.amounts[place]) {
                 Some(more) => more,
@@ -213,20 +214,16 @@ impl Figures {
             of_interval(&|pace| pace.count).or_else(|| grown(self.total.count, count_before));
         let exclusive = of_interval(&|pace| pace.exclusive)
             .or_else(|| grown(self.total.exclusive, exclusive_before));
-        self.rate = count.map(|count| count / seconds);
+        let rate = count.map(|count| count / seconds);
         let load = exclusive
             .filter(|_| self.has_load())
             // When a region ends, its time moves from the open regions into the sums.
             .and_then(|n| Some((n + open?).max(0.0) / (ticks as f64 * share)));
-        let smoothed = old.as_ref().filter(|old| old.settled).and_then(|old| old.load);
+        // The load of a point that does not measure does not fade out.
         let is_at_rest = self.point().state != PointState::On && load == Some(0.0);
-        self.load = match (load, smoothed) {
-            // The load of a point that does not measure does not fade out.
-            _ if is_at_rest => load,
-            (Some(now), Some(before)) => Some(before + weight * (now - before)),
-            (now, _) => now,
-        };
-        self.settled = load.is_some();
+        let smooth = old.as_ref().map(|old| &old.rates).filter(|it| it.settled && !is_at_rest);
+        let smooth = load.map(|now| smoothed(smooth.and_then(|it| it.load), now, weight));
+        self.rates = Rates { rate, load: smooth, settled: load.is_some(), amounts, paces };
         if let Some(old) = old {
             if old.total == self.total {
                 self.quantiles = old.quantiles;
@@ -259,7 +256,7 @@ impl Figures {
             Some(match ticks {
                 _ if process.late_since_unix_ns.is_some() => Pace::default(),
                 0 if process.state != ProcessState::Running => Pace::default(),
-                0 => old.paces.get(place).copied().unwrap_or_default(),
+                0 => old.rates.paces.get(place).copied().unwrap_or_default(),
                 ticks => Pace {
                     count: count.saturating_sub(then.0) as f64 / ticks as f64,
                     exclusive: exclusive.saturating_sub(then.1) as f64 / ticks as f64,
@@ -293,12 +290,9 @@ impl Figures {
 
     /// Takes the end of the process: the load is over its whole life, and there are no rates.
     pub(super) fn take_end(&mut self) {
-        self.rate = None;
-        self.amount_rates = [None; AMOUNTS];
-        self.settled = false;
-        let life = Length::collected(&self.snapshot, self.point());
-        self.load =
-            life.filter(|_| self.has_load()).map(|life| self.total.exclusive as f64 / life.ticks);
+        let life = Length::collected(&self.snapshot, self.point()).filter(|_| self.has_load());
+        let load = life.map(|life| self.total.exclusive as f64 / life.ticks);
+        self.rates = Rates { load, ..Rates::default() };
     }
 
     /// Whether it has a load. A device's time has none. The load of wall-clock spans may exceed 1,
@@ -320,7 +314,7 @@ impl Figures {
 
     /// Takes an interval in which nothing is known.
     pub(super) fn take_gap(&mut self) {
-        (self.rate, self.load, self.amount_rates) = (None, None, [None; AMOUNTS]);
+        self.rates = Rates::default();
         self.mark_gap();
     }
 
@@ -332,12 +326,8 @@ impl Figures {
     /// Takes over what `old` showed: nothing happened in between.
     pub(super) fn keep(&mut self, old: Option<Self>) {
         if let Some(old) = old {
-            self.rate = old.rate;
-            self.load = old.load;
-            self.amount_rates = old.amount_rates;
-            self.settled = old.settled;
+            self.rates = old.rates;
             self.history = old.history;
-            self.paces = old.paces;
         }
     }
 
@@ -345,7 +335,7 @@ impl Figures {
     pub(super) fn mark_gap(&mut self) {
         let at_ticks = self.snapshot.elapsed_ticks;
         self.history.push(at_ticks, Sample { at_ticks, load: None });
-        self.settled = false;
+        self.rates.settled = false;
     }
 
     /// The point itself. Its state is better asked of [`Self::state`].
@@ -377,7 +367,7 @@ impl Figures {
 
     /// Its process, where there are several.
     pub fn process(&self) -> Option<&Process> {
-        self.snapshot.process.members.get(self.point().process? as usize)
+        self.snapshot.member(self.point().process)
     }
 
     /// Its process, or all that it is summed over.
@@ -412,7 +402,7 @@ impl Figures {
 
     /// Measurements per second.
     pub fn rate(&self) -> Option<f64> {
-        self.rate
+        self.rates.rate
     }
 
     /// Its open regions, if any.
@@ -423,7 +413,7 @@ impl Figures {
     /// Smoothed share of one CPU; above 1 when several threads are in it. Open regions count where
     /// their time is known.
     pub fn load(&self) -> Option<f64> {
-        self.load
+        self.rates.load
     }
 
     /// Its amounts, in their order: bytes, say, or items.
@@ -433,7 +423,7 @@ impl Figures {
             name,
             sum: self.amounts[place],
             per_cpu_second: self.per_cpu_second(self.amounts[place]),
-            per_second: self.amount_rates[place],
+            per_second: self.rates.amounts[place],
         })
     }
 
@@ -505,9 +495,7 @@ impl Figures {
                 });
                 found.len() - 1
             });
-            let one = Cell { stats: variant.stats.clone(), ..Cell::default() };
-            let before = Cell { stats: found[at].total.clone(), ..Cell::default() };
-            found[at].total = total([&before, &one].into_iter());
+            found[at].total = [&found[at].total, &variant.stats].into_iter().sum();
             for (place, sum) in found[at].sums.iter_mut().enumerate() {
                 *sum = sum.saturating_add(variant.sum(place));
             }
@@ -541,17 +529,17 @@ impl Figures {
 
     /// Mean exclusive ticks.
     pub fn mean(&self) -> Option<f64> {
-        mean(&self.total)
+        self.total.mean()
     }
 
     /// Standard deviation of exclusive ticks.
     pub fn deviation(&self) -> Option<f64> {
-        variance(&self.total).map(f64::sqrt)
+        self.total.deviation()
     }
 
     /// Share of its span in which its threads did not run.
     pub fn off_share(&self) -> Option<f64> {
-        off_share(&self.total)
+        self.total.off_share()
     }
 
     /// The quantiles that the table shows. They are computed when first asked for, so only rows on
@@ -615,7 +603,7 @@ impl Figures {
         self.cells().iter().map(|cell| LaneFigures {
             lane: self.lane(cell.lane),
             id: cell.lane,
-            total: total(std::iter::once(cell.as_ref())),
+            total: cell.total(),
         })
     }
 
@@ -626,56 +614,4 @@ impl Figures {
     fn cells(&self) -> &[Arc<Cell>] {
         &self.snapshot.cells[self.cells.clone()]
     }
-}
-
-/// All measurements of these cells together, those of ended threads too.
-///
-/// Two figures have no exact sum. `average` is the mean of the averages,
-/// weighted by their counts; `last` is that of the thread with most
-/// measurements.
-pub fn total<'a>(cells: impl Iterator<Item = &'a Cell>) -> Stats {
-    let mut sum = Stats::default();
-    let mut most = 0;
-    let mut weighted = 0.0;
-    for part in cells.flat_map(|cell| [&cell.retired, &cell.stats]) {
-        if part.count == 0 {
-            continue;
-        }
-        // A year of eight threads' ticks fits; only nonsense saturates.
-        sum.count = sum.count.saturating_add(part.count);
-        sum.exclusive = sum.exclusive.saturating_add(part.exclusive);
-        sum.inclusive = sum.inclusive.saturating_add(part.inclusive);
-        sum.off_cpu = sum.off_cpu.saturating_add(part.off_cpu);
-        sum.switches = sum.switches.saturating_add(part.switches);
-        sum.squares = sum.squares.saturating_add(part.squares);
-        sum.min = sum.min.min(part.min);
-        sum.max = sum.max.max(part.max);
-        weighted += part.average * part.count as f64;
-        if part.count >= most {
-            most = part.count;
-            sum.last = part.last;
-        }
-    }
-    if sum.count > 0 {
-        sum.average = weighted / sum.count as f64;
-    }
-    sum
-}
-
-/// Mean exclusive ticks; none without a measurement.
-pub fn mean(stats: &Stats) -> Option<f64> {
-    (stats.count > 0).then(|| stats.exclusive as f64 / stats.count as f64)
-}
-
-/// Variance of exclusive ticks, of a sample; none for fewer than two measurements.
-pub fn variance(stats: &Stats) -> Option<f64> {
-    let Stats { count, exclusive, squares, min, max, .. } = *stats;
-    cell::variance(count, exclusive, squares, min..=max)
-}
-
-/// Share of the span between begin and end in which the thread did not run;
-/// none without a span.
-pub fn off_share(stats: &Stats) -> Option<f64> {
-    let span = stats.off_cpu as f64 + stats.inclusive as f64;
-    (span > 0.0).then(|| stats.off_cpu as f64 / span)
 }

@@ -21,9 +21,9 @@ pub struct Quantiles {
 }
 
 /// The buckets of several histograms as one, in the order of their values.
-pub fn merge<'a>(histograms: impl Iterator<Item = &'a [Bucket]>) -> Vec<Bucket> {
+pub fn merge<'a>(histograms: impl IntoIterator<Item = &'a [Bucket]>) -> Vec<Bucket> {
     let mut merged = BTreeMap::new();
-    for bucket in histograms.flatten() {
+    for bucket in histograms.into_iter().flatten() {
         let count: &mut u64 = merged.entry((bucket.low, bucket.width)).or_default();
         *count = count.saturating_add(bucket.count);
     }
@@ -219,6 +219,11 @@ pub fn log_bars(buckets: &[Bucket], rows: usize) -> Vec<Bar> {
         bar.count = bar.count.saturating_add(bucket.count);
     }
     bars[0].low = bars[0].low.min(shortest.low.max(1) as f64);
+    cumulated(bars)
+}
+
+/// Gives bars their cumulative shares.
+fn cumulated(mut bars: Vec<Bar>) -> Vec<Bar> {
     let all: f64 = bars.iter().map(|bar| bar.count as f64).sum();
     let mut so_far = 0.0;
     for bar in &mut bars {
@@ -250,13 +255,7 @@ pub fn bulk_bars(buckets: &[Bucket], rows: usize) -> Vec<Bar> {
     }
     let one = |end: &[Bucket]| log_bars(end, 1).into_iter();
     let middle = log_bars(&buckets[first..behind], rows - ends);
-    let mut bars: Vec<Bar> = one(below).chain(middle).chain(one(beyond)).collect();
-    let mut so_far = 0.0;
-    for bar in &mut bars {
-        so_far += bar.count as f64;
-        bar.cumulative = so_far / all;
-    }
-    bars
+    cumulated(one(below).chain(middle).chain(one(beyond)).collect())
 }
 
 #[cfg(test)]
@@ -267,14 +266,14 @@ mod tests {
     fn buckets(values: &[u64]) -> Vec<Bucket> {
         let single: Vec<_> =
             values.iter().map(|&value| Bucket { count: 1, ..bucket_of(value) }).collect();
-        merge(std::iter::once(single.as_slice()))
+        merge([single.as_slice()])
     }
 
     #[test]
     fn merging_adds_equal_buckets_and_sorts() {
         let a = buckets(&[5, 1000, 70]);
         let b = buckets(&[70, 5, 5]);
-        let merged = merge([a.as_slice(), b.as_slice()].into_iter());
+        let merged = merge([a.as_slice(), &b]);
         let counts: Vec<_> = merged.iter().map(|b| (b.low, b.count)).collect();
         assert_eq!(counts, [(5, 3), (70, 2), (992, 1)]);
     }

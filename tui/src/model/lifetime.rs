@@ -11,8 +11,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{histogram, total};
-use crate::snapshot::{Bucket, Cell, Snapshot, Stats};
+use super::histogram;
+use crate::snapshot::{Cell, Snapshot};
 
 /// What resets of one process's points have taken away.
 #[derive(Debug, Default)]
@@ -31,8 +31,8 @@ struct Life {
     /// The snapshot that it was last seen in.
     seen: u64,
     last: Arc<Cell>,
-    /// What it held before resets; none where there were none.
-    before: Option<Box<(Stats, Vec<Bucket>)>>,
+    /// What it held before resets, as retired; none where there were none.
+    before: Option<Box<Cell>>,
 }
 
 impl Lifetime {
@@ -48,7 +48,7 @@ impl Lifetime {
         }
         let of = |point: u32| resets.get(&point).copied().unwrap_or(0);
         for cell in &mut snapshot.cells {
-            let life = self.cells.entry((cell.point, cell.lane)).or_insert_with(|| Life {
+            let life = self.cells.entry(cell.key()).or_insert_with(|| Life {
                 resets: of(cell.point),
                 seen: 0,
                 last: Arc::clone(cell),
@@ -67,7 +67,7 @@ impl Lifetime {
                 snapshot.cells.push(life.whole());
             }
         }
-        snapshot.cells.sort_unstable_by_key(|cell| (cell.point, cell.lane));
+        snapshot.cells.sort_unstable_by_key(|cell| cell.key());
         snapshot
     }
 }
@@ -81,28 +81,18 @@ impl Life {
             // reports one that is counted already.
             let early = shrunk && resets == self.resets;
             self.resets = if early { resets.wrapping_add(1) } else { resets };
-            let (stats, histogram) =
-                self.before.take().map_or_else(Default::default, |before| *before);
-            let sum = Cell { retired: stats, ..Cell::clone(&self.last) };
-            let last = Cell { stats: self.last.retired.clone(), ..Cell::default() };
-            let histograms = [histogram.as_slice(), self.last.histogram.as_slice()];
-            self.before = Some(Box::new((
-                total([&sum, &last].into_iter()),
-                histogram::merge(histograms.into_iter()),
-            )));
+            let whole = self.whole();
+            let (retired, histogram) = (whole.total(), whole.histogram.clone());
+            self.before = Some(Box::new(Cell { retired, histogram, ..Cell::default() }));
         }
         self.last = Arc::clone(now);
     }
 
     fn whole(&self) -> Arc<Cell> {
         let Some(before) = &self.before else { return Arc::clone(&self.last) };
-        let (stats, histogram) = before.as_ref();
-        let earlier = Cell { stats: stats.clone(), ..Cell::default() };
-        let retired = Cell { stats: self.last.retired.clone(), ..Cell::default() };
-        let histograms = [histogram.as_slice(), self.last.histogram.as_slice()];
         Arc::new(Cell {
-            retired: total([&earlier, &retired].into_iter()),
-            histogram: histogram::merge(histograms.into_iter()),
+            retired: [&before.retired, &self.last.retired].into_iter().sum(),
+            histogram: histogram::merge([before.histogram.as_slice(), &self.last.histogram]),
             ..Cell::clone(&self.last)
         })
     }
@@ -111,15 +101,16 @@ impl Life {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::Stats;
     use crate::source::synthetic::Synthetic;
     use crate::source::{Change, Source};
 
     const POINT: u32 = 1;
 
     fn sums(snapshot: &Snapshot, point: u32) -> [u64; 6] {
-        let cells = || snapshot.cells.iter().filter(|cell| cell.point == point).map(Arc::as_ref);
-        let sum = total(cells());
-        let counted = cells().flat_map(|cell| &cell.histogram).map(|b| b.count).sum();
+        let cells = snapshot.cells_of(point);
+        let sum: Stats = cells.iter().sum();
+        let counted = cells.iter().flat_map(|cell| &cell.histogram).map(|b| b.count).sum();
         [sum.count, sum.exclusive, sum.inclusive, sum.off_cpu, sum.switches, counted]
     }
 

@@ -7,13 +7,13 @@
 mod member_events;
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 pub use member_events::MemberEvent;
 
-use member_events::Member;
-
 use crate::headline::{self, clock_word};
-use crate::snapshot::{ClockKind, Losses, Point, PointState, ProcessState, Snapshot};
+use crate::snapshot::{ClockKind, Point, PointState, ProcessState, Snapshot};
+use crate::text::first_names;
 use crate::units;
 
 /// How many entries are kept.
@@ -24,8 +24,6 @@ const SAME_NS: u64 = 60_000_000_000;
 const RATE_CHANGE: f64 = 0.001;
 /// Repetitions are looked for among so many of the newest entries.
 const SAME_AMONG: usize = 8;
-/// Names that are listed when several points are new at once.
-const NAMES: usize = 4;
 
 /// Something that was noticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +44,8 @@ pub struct Log {
     entries: VecDeque<Entry>,
     pushed: u64,
     unread: usize,
-    known: Option<Known>,
+    /// The last snapshot.
+    known: Option<Arc<Snapshot>>,
     /// Changes by this viewer that no snapshot has confirmed yet, by the point's id.
     own: HashMap<u32, Own>,
 }
@@ -58,27 +57,6 @@ struct Own {
     state: Option<PointState>,
     resets: u32,
     until_unix_ns: u64,
-}
-
-/// What the last snapshot said.
-#[derive(Debug)]
-struct Known {
-    segment_id: String,
-    state: ProcessState,
-    clock: ClockKind,
-    ticks_per_second: f64,
-    losses: Losses,
-    /// In the order of their ids.
-    points: Vec<KnownPoint>,
-    members: Vec<Member>,
-}
-
-#[derive(Debug)]
-struct KnownPoint {
-    id: u32,
-    state: PointState,
-    resets: u32,
-    alpha: Option<f64>,
 }
 
 impl Own {
@@ -96,26 +74,6 @@ impl Own {
         let own = resets.min(self.resets);
         self.resets -= if is_sum { 0 } else { own };
         is_sum || own == resets
-    }
-}
-
-impl Known {
-    fn of(snapshot: &Snapshot) -> Self {
-        let point = |point: &Point| KnownPoint {
-            id: point.id,
-            state: point.state,
-            resets: point.resets,
-            alpha: point.alpha,
-        };
-        Self {
-            segment_id: snapshot.process.segment_id.clone(),
-            state: snapshot.process.state,
-            clock: snapshot.clock.kind,
-            ticks_per_second: snapshot.clock.ticks_per_second,
-            losses: snapshot.losses.clone(),
-            points: snapshot.points.iter().map(point).collect(),
-            members: snapshot.process.members.iter().map(Member::of).collect(),
-        }
     }
 }
 
@@ -184,13 +142,13 @@ impl Log {
 
     /// Compares a snapshot with the one before. Returns which of several processes
     /// came or went.
-    pub fn observe(&mut self, unix_ns: u64, snapshot: &Snapshot) -> Vec<MemberEvent> {
-        let same = |known: &Known| known.segment_id == snapshot.process.segment_id;
+    pub fn observe(&mut self, unix_ns: u64, snapshot: &Arc<Snapshot>) -> Vec<MemberEvent> {
+        let same = |known: &Arc<Snapshot>| known.process.segment_id == snapshot.process.segment_id;
         let events = match self.known.take().filter(same) {
             Some(known) => self.compare(unix_ns, &known, snapshot),
             None => self.greet(unix_ns, snapshot),
         };
-        self.known = Some(Known::of(snapshot));
+        self.known = Some(Arc::clone(snapshot));
         self.own.retain(|_, own| unix_ns < own.until_unix_ns);
         events
     }
@@ -213,19 +171,19 @@ impl Log {
         }
         self.tell_state(unix_ns, snapshot);
         // Processes that were there from the start are no news.
-        let found: Vec<Member> = snapshot.process.members.iter().map(Member::of).collect();
-        let found: Vec<Member> = found.into_iter().map(Member::running).collect();
+        let mut found = snapshot.process.members.clone();
+        found.iter_mut().for_each(|member| member.state = ProcessState::Running);
         self.add_events(unix_ns, member_events::of(&found, snapshot))
     }
 
-    fn compare(&mut self, unix_ns: u64, known: &Known, snapshot: &Snapshot) -> Vec<MemberEvent> {
-        let events = member_events::of(&known.members, snapshot);
+    fn compare(&mut self, unix_ns: u64, known: &Snapshot, snapshot: &Snapshot) -> Vec<MemberEvent> {
+        let events = member_events::of(&known.process.members, snapshot);
         let clock = &snapshot.clock;
-        if clock.kind != known.clock {
-            let (from, to) = (clock_word(known.clock), clock_word(clock.kind));
+        if clock.kind != known.clock.kind {
+            let (from, to) = (clock_word(known.clock.kind), clock_word(clock.kind));
             self.problem(unix_ns, format!("the clock went from {from} to {to}"));
         } else if events.is_empty()
-            && (clock.ticks_per_second / known.ticks_per_second - 1.0).abs() > RATE_CHANGE
+            && (clock.ticks_per_second / known.clock.ticks_per_second - 1.0).abs() > RATE_CHANGE
         {
             let rate = units::hertz(clock.ticks_per_second);
             self.note(unix_ns, format!("the clock was calibrated anew: {rate}"));
@@ -239,21 +197,17 @@ impl Log {
                 Some(_) if !events.is_empty() && point.process.is_none() => {}
                 Some(old) => self.compare_point(unix_ns, old, snapshot, point),
                 // Points of a process that has just joined are no news.
-                None if member_events::joined(&known.members, snapshot, point) => {}
-                None => new.push(point),
+                None if snapshot.member(point.process).is_some_and(|it| !known.knows(it)) => {}
+                None => new.push(name_of(snapshot, point)),
             }
         }
-        if let [first, ..] = new[..] {
-            let names: Vec<_> =
-                new.iter().take(NAMES).map(|point| name_of(snapshot, point)).collect();
-            let more = if new.len() > NAMES { ", ..." } else { "" };
-            self.note(
-                unix_ns,
-                match new.len() {
-                    1 => format!("a new point: {}", name_of(snapshot, first)),
-                    n => format!("{n} new points: {}{more}", names.join(", ")),
-                },
-            );
+        match &new[..] {
+            [] => {}
+            [one] => self.note(unix_ns, format!("a new point: {one}")),
+            several => {
+                let names = first_names(several);
+                self.note(unix_ns, format!("{} new points: {names}", several.len()));
+            }
         }
         for (kind, count) in snapshot.losses.lasting() {
             let before = known.losses[kind];
@@ -261,7 +215,7 @@ impl Log {
                 self.lose(unix_ns, kind.words(), count - before, count);
             }
         }
-        if known.state != snapshot.process.state {
+        if known.process.state != snapshot.process.state {
             self.tell_state(unix_ns, snapshot);
         }
         self.add_events(unix_ns, events)
@@ -275,13 +229,7 @@ impl Log {
         events
     }
 
-    fn compare_point(
-        &mut self,
-        unix_ns: u64,
-        old: &KnownPoint,
-        snapshot: &Snapshot,
-        point: &Point,
-    ) {
+    fn compare_point(&mut self, unix_ns: u64, old: &Point, snapshot: &Snapshot, point: &Point) {
         const OTHERS: &str = "by another viewer or the program";
         let name = name_of(snapshot, point);
         let is_sum = point.process.is_none() && !snapshot.process.members.is_empty();
@@ -308,16 +256,16 @@ impl Log {
     }
 
     fn tell_state(&mut self, unix_ns: u64, snapshot: &Snapshot) {
-        let (name, pid) = (&snapshot.process.name, snapshot.process.pid);
+        let name = snapshot.process.to_string();
         if !snapshot.process.members.is_empty() {
             // Each process is reported by itself.
             return;
         }
         match snapshot.process.state {
             ProcessState::Running => {}
-            ProcessState::Exited => self.note(unix_ns, format!("{name}[{pid}] ended in order")),
+            ProcessState::Exited => self.note(unix_ns, format!("{name} ended in order")),
             ProcessState::Crashed => {
-                self.problem(unix_ns, format!("{name}[{pid}] crashed or was killed"));
+                self.problem(unix_ns, format!("{name} crashed or was killed"));
             }
         }
     }
@@ -375,13 +323,8 @@ fn word(state: PointState) -> &'static str {
 }
 
 fn name_of(snapshot: &Snapshot, point: &Point) -> String {
-    let number = point.number.unwrap_or(point.id);
-    let name = if point.name.is_empty() { format!("#{number}") } else { point.name.clone() };
-    let members = &snapshot.process.members;
-    match point.process.and_then(|place| members.get(place as usize)) {
-        Some(process) => format!("{name} of {}[{}]", process.name, process.pid),
-        None => name,
-    }
+    let of = snapshot.member(point.process).map(|process| format!(" of {process}"));
+    point.shown_name() + &of.unwrap_or_default()
 }
 
 fn invalid(snapshot: &Snapshot, point: &Point) -> String {
@@ -414,7 +357,7 @@ mod tests {
         fn poll(&mut self) -> Vec<String> {
             self.now += SECOND;
             let before = self.log.pushed() as usize;
-            self.log.observe(self.now, &self.source.poll().unwrap());
+            self.log.observe(self.now, &Arc::new(self.source.poll().unwrap()));
             let new = self.log.pushed() as usize - before;
             let entries = self.log.entries();
             let newest = entries.iter().skip(entries.len() - new);

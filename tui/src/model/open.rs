@@ -15,7 +15,6 @@
 
 use std::collections::HashMap;
 
-use super::total;
 use crate::snapshot::{Edge, LaneKind, Open, OwnTicks, ProcessState, Snapshot};
 
 /// A region that is open.
@@ -74,13 +73,9 @@ pub(crate) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
         return Vec::new();
     }
     let lanes = || {
-        let runs = |place: Option<u32>| match place {
-            Some(place) => snapshot
-                .process
-                .members
-                .get(place as usize)
-                .is_some_and(|member| member.state == ProcessState::Running),
-            None => true,
+        let runs = |process: Option<u32>| {
+            let member = snapshot.member(process);
+            process.is_none() || member.is_some_and(|it| it.state == ProcessState::Running)
         };
         let lanes = snapshot.lanes.iter();
         lanes.filter(move |lane| lane.kind == LaneKind::Live && runs(lane.process))
@@ -159,10 +154,7 @@ pub(crate) fn open_regions(snapshot: &Snapshot) -> Vec<OpenRegion> {
 
 /// Ticks of the callees of a point's ended regions, on a lane.
 fn ended_callees(snapshot: &Snapshot, (lane, point): (u32, u32)) -> f64 {
-    let cells = &snapshot.cells;
-    let place = cells.binary_search_by_key(&(point, lane), |cell| (cell.point, cell.lane));
-    let Ok(place) = place else { return 0.0 };
-    let ended = total(std::iter::once(cells[place].as_ref()));
+    let ended = snapshot.cell(point, lane).map(|cell| cell.total()).unwrap_or_default();
     ended.inclusive.saturating_sub(ended.exclusive) as f64
 }
 
@@ -257,8 +249,7 @@ mod tests {
 
     use super::*;
     use crate::model::Model;
-    use crate::snapshot::{Cell, Stats};
-    use crate::source::synthetic::Synthetic;
+    use crate::source::synthetic::{Synthetic, cell, edge};
 
     /// A thread in point 1, which calls point 2, which calls point 3. All figures are ticks.
     #[derive(Clone, Copy)]
@@ -292,12 +283,9 @@ mod tests {
         snapshot.lanes.truncate(1);
         let points =
             [(1, program.one, None), (2, program.two, Some(1)), (3, program.three, Some(2))];
-        for (point, [count, exclusive, inclusive], caller) in points {
-            if count > 0 {
-                let stats = Stats { count, exclusive, inclusive, ..Stats::default() };
-                snapshot.cells.push(Arc::new(Cell { point, stats, ..Cell::default() }));
-                snapshot.edges.push(Edge { point, caller, lane: 0, count, exclusive, inclusive });
-            }
+        for (point, sums, caller) in points.into_iter().filter(|(_, sums, _)| sums[0] > 0) {
+            snapshot.cells.push(cell(point, 0, sums));
+            snapshot.edges.push(edge(point, caller, 0, sums));
         }
         snapshot.points[2].resets = program.resets;
         let open = [(1, program.open), (2, program.inner)].into_iter();
@@ -352,11 +340,7 @@ mod tests {
         let program = Program { open: Some((100, 500)), two: [2, 40, 60], ..NOTHING };
         let recursive = |program: Program| {
             let mut snapshot = snapshot(program);
-            let count = 6;
-            let caller = Some(2);
-            let nested =
-                Edge { point: 2, caller, count, exclusive: 90, inclusive: 90, ..Edge::default() };
-            snapshot.edges.push(nested);
+            snapshot.edges.push(edge(2, Some(2), 0, [6, 90, 90]));
             snapshot.edges.sort_unstable_by_key(Edge::key);
             let cell = Arc::make_mut(&mut snapshot.cells[0]);
             (cell.stats.count, cell.stats.inclusive) = (8, 150);
@@ -400,7 +384,7 @@ mod tests {
             s.lanes[0].open.push(open);
         };
         assert_eq!(with(&again), [None, None], "recursion");
-        let called = Edge { point: 1, caller: Some(2), count: 1, ..Edge::default() };
+        let called = edge(1, Some(2), 0, [1, 0, 0]);
         assert_eq!(with(&|s| s.edges.insert(0, called)), [None], "it was inside its callee");
         let ended = |s: &mut Snapshot| s.process.state = ProcessState::Crashed;
         assert_eq!(with(&ended), [], "nothing is open there any more");

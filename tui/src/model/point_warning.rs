@@ -1,6 +1,6 @@
 //! Reasons to read a point's figures with care.
 
-use super::Figures;
+use super::figures::Figures;
 use crate::snapshot::PointState;
 
 /// Something about a point that its figures do not show.
@@ -26,55 +26,58 @@ pub enum PointWarning {
 const SHORT: f64 = 10.0;
 
 impl PointWarning {
+    /// In a word, in a few words, and what it means and what can be done.
+    fn texts(self) -> [&'static str; 3] {
+        match self {
+            Self::Invalid => [
+                "invalid",
+                "invalid: begun twice",
+                "Invalid: the program began it again before it had ended it, as code does that \
+                 leaves a region early. It measures no more; its figures are those from before. \
+                 Switch it on to make it valid again.",
+            ],
+            Self::Overflow => [
+                "shared lane",
+                "shared lane",
+                "More threads ran than the segment has lanes. What those without one measured \
+                 stands together under (overflow) below: it is counted, but not by thread.",
+            ],
+            Self::Device => [
+                "device",
+                "device time",
+                "Its times are a device's, such as a GPU's, by that device's own events: no \
+                 thread has spent them, so they are in no load and no thread's share.",
+            ],
+            Self::Wall => [
+                "wall",
+                "wall time",
+                "Its times are the wall clock's, from each begin to its end, on whatever threads \
+                 these were. No thread has spent them, so there is no exclusive time. Where they \
+                 overlap, their load exceeds 100 %; the sum of loads leaves it out.",
+            ],
+            Self::Short => [
+                "short",
+                "short: mean not exact",
+                "Its mean is less than ten times what a begin and end cost. The processor does \
+                 the work of such a region and the measuring side by side: up to all of its time \
+                 may be shown in the region around it instead. Its count is exact.",
+            ],
+        }
+    }
+
     /// In a word, where there is no room for more.
     pub fn word(self) -> &'static str {
-        match self {
-            Self::Invalid => "invalid",
-            Self::Overflow => "shared lane",
-            Self::Device => "device",
-            Self::Wall => "wall",
-            Self::Short => "short",
-        }
+        self.texts()[0]
     }
 
     /// In a few words.
     pub fn words(self) -> &'static str {
-        match self {
-            Self::Invalid => "invalid: begun twice",
-            Self::Overflow => "shared lane",
-            Self::Device => "device time",
-            Self::Wall => "wall time",
-            Self::Short => "short: mean not exact",
-        }
+        self.texts()[1]
     }
 
     /// What it means, and what can be done.
     pub fn explanation(self) -> &'static str {
-        match self {
-            Self::Invalid => {
-                "Invalid: the program began it again before it had ended it, as code does that \
-                 leaves a region early. It measures no more; its figures are those from before. \
-                 Switch it on to make it valid again."
-            }
-            Self::Overflow => {
-                "More threads ran than the segment has lanes. What those without one measured \
-                 stands together under (overflow) below: it is counted, but not by thread."
-            }
-            Self::Device => {
-                "Its times are a device's, such as a GPU's, by that device's own events: no \
-                 thread has spent them, so they are in no load and no thread's share."
-            }
-            Self::Wall => {
-                "Its times are the wall clock's, from each begin to its end, on whatever threads \
-                 these were. No thread has spent them, so there is no exclusive time. Where they \
-                 overlap, their load exceeds 100 %; the sum of loads leaves it out."
-            }
-            Self::Short => {
-                "Its mean is less than ten times what a begin and end cost. The processor does \
-                 the work of such a region and the measuring side by side: up to all of its time \
-                 may be shown in the region around it instead. Its count is exact."
-            }
-        }
+        self.texts()[2]
     }
 }
 

@@ -6,8 +6,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::open::grown;
-use super::{Model, OpenRegion, between};
+use super::Model;
+use super::between::between;
+use super::open::{OpenRegion, grown};
 use crate::snapshot::{Cell, Snapshot};
 
 /// Seconds between two moments that are kept.
@@ -66,13 +67,11 @@ impl Recent {
     }
 
     /// Whether a moment was marked.
-    #[must_use]
     pub fn is_marked(&self) -> bool {
         self.mark.is_some()
     }
 
     /// What was measured since the mark, or recently; none without an earlier moment.
-    #[must_use]
     pub fn window(&self, model: &Model, since_mark: bool) -> Option<RecentWindow> {
         let from = if since_mark { self.mark.as_ref() } else { self.kept.front() }?;
         let now = Moment::of(model)?;
@@ -102,27 +101,13 @@ impl Moment {
         // Sums do not say which thread they belong to.
         let whole = model.snapshot().filter(|snapshot| snapshot.summed.is_none())?;
         let lean = |cell: &Arc<Cell>| {
-            let Cell { point, lane, stats, retired, .. } = &**cell;
-            let (stats, retired) = (stats.clone(), retired.clone());
-            let (point, lane) = (*point, *lane);
-            Arc::new(Cell { point, lane, stats, retired, ..Cell::default() })
+            let (stats, retired) = (cell.stats.clone(), cell.retired.clone());
+            Arc::new(Cell { point: cell.point, lane: cell.lane, stats, retired, ..Cell::default() })
         };
         let snapshot = Snapshot {
             cells: whole.cells.iter().map(lean).collect(),
-            records: Vec::new(),
-            format: whole.format.clone(),
-            version: whole.version,
-            taken_unix_ns: whole.taken_unix_ns,
-            elapsed_ticks: whole.elapsed_ticks,
-            process: whole.process.clone(),
-            ages: whole.ages.clone(),
-            clock: whole.clock.clone(),
-            points: whole.points.clone(),
-            lanes: whole.lanes.clone(),
             edges: whole.edges.clone(),
-            losses: whole.losses.clone(),
-            usage: None,
-            summed: None,
+            ..whole.without_measurements()
         };
         Some(Self { snapshot, open: model.open_regions().to_vec() })
     }
@@ -131,20 +116,15 @@ impl Moment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{Edge, Stats};
-    use crate::source::synthetic::Synthetic;
+    use crate::source::synthetic::{Synthetic, cell, edge};
 
     /// A model of a process of this age, with this number of calls of point 1.
     fn model_at(seconds: f64, calls: u64) -> Model {
         let mut snapshot = Synthetic::new().snapshot_mut().clone();
         snapshot.elapsed_ticks = (seconds * snapshot.clock.ticks_per_second) as u64;
-        let stats =
-            Stats { count: calls, exclusive: 7 * calls, inclusive: 7 * calls, ..Stats::default() };
-        snapshot.cells = vec![Arc::new(Cell { point: 1, stats, ..Cell::default() })];
-        let exclusive = 7 * calls;
-        let edge =
-            Edge { point: 1, count: calls, exclusive, inclusive: exclusive, ..Edge::default() };
-        snapshot.edges = vec![edge];
+        let sums = [calls, 7 * calls, 7 * calls];
+        snapshot.cells = vec![cell(1, 0, sums)];
+        snapshot.edges = vec![edge(1, None, 0, sums)];
         let mut model = Model::default();
         model.fold(snapshot);
         model

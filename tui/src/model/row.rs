@@ -15,14 +15,8 @@ pub(crate) struct Row<'a> {
 impl<'a> Row<'a> {
     /// The processes that it is of: its own, or all that it is summed over.
     pub(crate) fn processes(self) -> impl Iterator<Item = &'a Process> {
-        let whole = &self.snapshot.process;
-        let own = self.point.process.and_then(|place| whole.members.get(place as usize));
-        let (one, several) = match own {
-            None if whole.members.is_empty() => (Some(whole), &[][..]),
-            None => (None, whole.members.as_slice()),
-            one => (one, &[][..]),
-        };
-        one.into_iter().chain(several)
+        let own = self.snapshot.member(self.point.process);
+        own.map_or_else(|| self.snapshot.processes(), std::slice::from_ref).iter()
     }
 
     /// The threads that were in it, where they are known.

@@ -17,8 +17,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::{OpenRegion, total};
-use crate::snapshot::{Cell, Edge, Lane, Snapshot};
+use super::open::OpenRegion;
+use super::tree::{Frame, Tree};
+use crate::snapshot::{Cell, Edge, Lane, Snapshot, Stats};
 
 /// Most frames of a path, below its thread.
 const DEEPEST: usize = 128;
@@ -28,9 +29,9 @@ const MIN_PART: u64 = 100;
 /// The paths of all threads.
 #[derive(Debug, Default)]
 pub struct Stacks {
-    nodes: Vec<Node>,
+    /// The paths alone.
+    tree: Tree,
     weights: Vec<Weight>,
-    known: HashMap<(Option<u32>, Frame), u32>,
 }
 
 /// A path with the time and calls of its last frame.
@@ -42,23 +43,6 @@ pub struct Weight {
     pub exclusive: u64,
     /// Calls that have ended.
     pub count: u64,
-}
-
-#[derive(Debug)]
-struct Node {
-    parent: Option<u32>,
-    frame: Frame,
-}
-
-/// One step of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Frame {
-    /// A thread, by its lane.
-    Thread(u32),
-    /// A point, by its id.
-    Point(u32),
-    /// Unknown callers.
-    Others,
 }
 
 /// The calls of one thread.
@@ -87,8 +71,7 @@ impl Stacks {
         }
         for cell in &snapshot.cells {
             if let Some(thread) = threads.get_mut(&cell.lane) {
-                let inclusive = total(std::iter::once(cell.as_ref())).inclusive;
-                thread.inclusive.insert(cell.point, inclusive);
+                thread.inclusive.insert(cell.point, cell.total().inclusive);
             }
         }
         let mut cells: Vec<&Arc<Cell>> =
@@ -117,22 +100,14 @@ impl Stacks {
 
     /// The frames of a path, from the thread on.
     pub fn path(&self, weight: &Weight) -> Vec<Frame> {
-        let mut path = Vec::new();
-        let mut next = Some(weight.node);
-        while let Some(node) = next {
-            let node = &self.nodes[node as usize];
-            path.push(node.frame);
-            next = node.parent;
-        }
-        path.reverse();
-        path
+        self.tree.path(weight.node)
     }
 
     /// Adds the paths that end with the points of a thread.
     fn add_thread(&mut self, cells: &[&Arc<Cell>], thread: &Thread<'_>) {
         for cell in cells {
-            let total = total(std::iter::once(cell.as_ref()));
-            let all = Share { exclusive: total.exclusive, count: total.count };
+            let Stats { exclusive, count, .. } = cell.total();
+            let all = Share { exclusive, count };
             let edges = thread.edges.get(&cell.point).map_or(&[][..], Vec::as_slice);
             let mut paths = Paths { thread, found: Vec::new() };
             let mut rest = all;
@@ -174,15 +149,8 @@ impl Stacks {
 
     /// The node of a path on a thread.
     fn node_of(&mut self, lane: u32, frames: impl Iterator<Item = Frame>) -> u32 {
-        let root = self.node(None, Frame::Thread(lane));
-        frames.fold(root, |node, frame| self.node(Some(node), frame))
-    }
-
-    fn node(&mut self, parent: Option<u32>, frame: Frame) -> u32 {
-        *self.known.entry((parent, frame)).or_insert_with(|| {
-            self.nodes.push(Node { parent, frame });
-            (self.nodes.len() - 1) as u32
-        })
+        let root = self.tree.node_of(None, Frame::Thread(lane));
+        frames.fold(root, |node, frame| self.tree.node_of(Some(node), frame))
     }
 
     fn add(&mut self, weight: Weight) {
@@ -317,35 +285,22 @@ pub(crate) fn share_out(number: u64, weights: &[u64]) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::Stats;
-    use crate::source::synthetic::Synthetic;
+    use crate::source::synthetic::{Synthetic, cell, edge};
 
     #[test]
     fn calls_are_shared_out_as_their_time_is() {
         // 3 is called by 1 and 2 for 30 and 10 ticks, and calls 4 twenty times for nothing.
-        let edge = |point, caller, [count, exclusive, inclusive]: [u64; 3]| Edge {
-            point,
-            caller,
-            count,
-            exclusive,
-            inclusive,
-            ..Edge::default()
-        };
         let mut snapshot = Synthetic::new().snapshot_mut().clone();
         snapshot.lanes.iter_mut().for_each(|lane| lane.open.clear());
         snapshot.edges = vec![
-            edge(1, None, [1, 5, 35]),
-            edge(2, None, [1, 5, 15]),
-            edge(3, Some(1), [2, 30, 30]),
-            edge(3, Some(2), [2, 10, 10]),
-            edge(4, Some(3), [20, 0, 0]),
+            edge(1, None, 0, [1, 5, 35]),
+            edge(2, None, 0, [1, 5, 15]),
+            edge(3, Some(1), 0, [2, 30, 30]),
+            edge(3, Some(2), 0, [2, 10, 10]),
+            edge(4, Some(3), 0, [20, 0, 0]),
         ];
-        let cell = |(point, count, exclusive, inclusive)| {
-            let stats = Stats { count, exclusive, inclusive, ..Stats::default() };
-            Arc::new(Cell { point, stats, ..Cell::default() })
-        };
-        let cells = [(1, 1, 5, 35), (2, 1, 5, 15), (3, 4, 40, 40), (4, 20, 0, 0)];
-        snapshot.cells = cells.into_iter().map(cell).collect();
+        let cells = [(1, [1, 5, 35]), (2, [1, 5, 15]), (3, [4, 40, 40]), (4, [20, 0, 0])];
+        snapshot.cells = cells.map(|(point, sums)| cell(point, 0, sums)).into();
         let stacks = Stacks::of(&snapshot, &[], |_| true);
         let mut told: Vec<_> = stacks
             .weights()

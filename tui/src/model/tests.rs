@@ -10,6 +10,15 @@ fn next(source: &mut Synthetic, model: &mut Model) -> News {
     model.fold(source.poll().unwrap())
 }
 
+/// A process that was polled so often, and the model of it.
+fn polled(times: usize) -> (Synthetic, Model) {
+    let (mut source, mut model) = (Synthetic::new(), Model::default());
+    for _ in 0..times {
+        next(&mut source, &mut model);
+    }
+    (source, model)
+}
+
 /// Stats of these values, added up one by one.
 fn stats(values: &[u64]) -> Stats {
     let mut stats = Stats::default();
@@ -26,19 +35,18 @@ fn stats(values: &[u64]) -> Stats {
     stats
 }
 
-fn cell(stats: Stats, retired: Stats) -> Cell {
-    Cell { point: 1, lane: 0, stats, retired, histogram: Vec::new(), variants: Vec::new() }
-}
-
 #[test]
 fn totals_over_lanes_and_ended_threads_are_those_of_all_values() {
     let parts: [&[u64]; 4] = [&[5, 9, 1_000], &[7], &[], &[88, 2]];
-    let cells = [cell(stats(parts[0]), stats(parts[1])), cell(stats(parts[2]), stats(parts[3]))];
+    let cells = [(0, 1), (2, 3)].map(|(now, before)| {
+        let (stats, retired) = (stats(parts[now]), stats(parts[before]));
+        Arc::new(Cell { stats, retired, ..Cell::default() })
+    });
     let mut expected = stats(&parts.concat());
-    let found = total(cells.iter());
+    let found: Stats = cells.iter().sum();
     expected.last = 1_000;
     assert_eq!(found, expected);
-    assert_eq!(total([].iter()).min, u64::MAX);
+    assert_eq!(cells[..0].iter().sum::<Stats>().min, u64::MAX);
 }
 
 #[test]
@@ -50,27 +58,27 @@ fn variance_agrees_with_two_passes_even_far_from_zero() {
         let near: Vec<f64> = values.iter().map(|v| (v - offset) as f64).collect();
         let mean = near.iter().sum::<f64>() / 1000.0;
         let expected = near.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / 999.0;
-        let found = variance(&stats(&values)).unwrap();
+        let found = stats(&values).deviation().unwrap().powi(2);
         assert!((found / expected - 1.0).abs() < 1e-9, "{found} {expected}");
     }
-    assert_eq!(variance(&stats(&[5])), None);
-    assert_eq!(variance(&stats(&[5, 5, 5])), Some(0.0));
+    assert_eq!(stats(&[5]).deviation(), None);
+    assert_eq!(stats(&[5, 5, 5]).deviation(), Some(0.0));
     let torn = Stats { squares: 1, ..stats(&[5, 9]) };
-    assert_eq!(variance(&torn), None);
+    assert_eq!(torn.deviation(), None);
     // One that was told as nothing, since the thread was off the CPU, and is not believed.
     let squares = [500, 560, 0].map(|ticks: u128| ticks * ticks).iter().sum();
     let told = Stats { count: 3, exclusive: 1_060, squares, min: 500, max: 560, ..stats(&[]) };
-    assert_eq!(variance(&told), Some(1_350.0));
+    assert_eq!(told.deviation(), Some(1_350.0_f64.sqrt()));
     let greatest =
         Stats { count: u64::MAX, exclusive: u64::MAX, squares: u128::MAX, ..Stats::default() };
-    assert!(variance(&greatest).is_some_and(f64::is_finite));
+    assert!(greatest.deviation().is_some_and(f64::is_finite));
 }
 
 #[test]
 fn off_share_is_off_over_span() {
     let stats = Stats { inclusive: 30, off_cpu: 70, ..Stats::default() };
-    assert_eq!(off_share(&stats), Some(0.7));
-    assert_eq!(off_share(&Stats::default()), None);
+    assert_eq!(stats.off_share(), Some(0.7));
+    assert_eq!(Stats::default().off_share(), None);
 }
 
 #[test]
@@ -87,8 +95,7 @@ fn the_first_snapshot_shows_the_whole_life() {
 
 #[test]
 fn rates_and_loads_are_differences_over_the_interval() {
-    let (mut source, mut model) = (Synthetic::new(), Model::default());
-    next(&mut source, &mut model);
+    let (mut source, mut model) = polled(1);
     let before = model.point(1).unwrap().total().clone();
     next(&mut source, &mut model);
     let figures = model.point(1).unwrap();
@@ -128,12 +135,10 @@ fn spans_of_the_clock_have_a_load_that_counts_for_no_cpu() {
 #[test]
 fn load_is_smoothed_by_the_time_that_really_passed() {
     let (mut source, mut model) = (Synthetic::new(), Model::new(4.0));
-    let mut snapshots: Vec<_> = (0..4).map(|_| source.poll().unwrap()).collect();
+    let mut snapshots: Vec<_> = source.polls(4);
     // The third poll came late.
     snapshots.remove(2);
-    let exclusive = |s: &Snapshot| {
-        total(s.cells.iter().map(|c| &**c).filter(|c| c.point == 3)).exclusive as f64
-    };
+    let exclusive = |s: &Snapshot| s.cells_of(3).iter().sum::<Stats>().exclusive as f64;
     let load = |a: &Snapshot, b: &Snapshot| {
         (exclusive(b) - exclusive(a)) / (b.elapsed_ticks - a.elapsed_ticks) as f64
     };
@@ -148,9 +153,7 @@ fn load_is_smoothed_by_the_time_that_really_passed() {
 
 #[test]
 fn a_point_that_is_switched_off_has_no_load_to_fade_out() {
-    let (mut source, mut model) = (Synthetic::new(), Model::default());
-    next(&mut source, &mut model);
-    next(&mut source, &mut model);
+    let (mut source, mut model) = polled(2);
     assert!(model.point(1).unwrap().load().is_some_and(|load| load > 0.1));
     source.act(Change::Disable(1)).unwrap();
     next(&mut source, &mut model);
@@ -160,9 +163,7 @@ fn a_point_that_is_switched_off_has_no_load_to_fade_out() {
 
 #[test]
 fn a_reset_of_unknown_time_leaves_a_gap_and_no_nonsense() {
-    let (mut source, mut model) = (Synthetic::new(), Model::default());
-    next(&mut source, &mut model);
-    next(&mut source, &mut model);
+    let (mut source, mut model) = polled(2);
     source.act(Change::Reset(1)).unwrap();
     source.snapshot_mut().points[1].since_ticks = None;
     next(&mut source, &mut model);
@@ -177,13 +178,13 @@ fn a_reset_of_unknown_time_leaves_a_gap_and_no_nonsense() {
 #[test]
 fn rates_and_loads_are_since_the_reset() {
     let mut source = Synthetic::new();
-    let mut snapshots: Vec<_> = (0..2).map(|_| source.poll().unwrap()).collect();
+    let mut snapshots: Vec<_> = source.polls(2);
     source.act(Change::Reset(1)).unwrap();
     snapshots.push(source.poll().unwrap());
     let quarter = TICKS_PER_SECOND / 4;
     let now = snapshots.last_mut().unwrap();
     now.points[1].since_ticks = Some(now.elapsed_ticks - quarter);
-    let sums = total(now.cells.iter().map(|cell| &**cell).filter(|cell| cell.point == 1));
+    let sums: Stats = now.cells_of(1).iter().sum();
     let expected = (4.0 * sums.count as f64, sums.exclusive as f64 / quarter as f64);
     assert!(expected.0 > 0.0 && expected.1 > 0.0);
 
@@ -222,8 +223,7 @@ fn rates_and_loads_are_since_the_reset() {
 
 #[test]
 fn counts_that_shrink_without_a_reset_are_no_rate() {
-    let (mut source, mut model) = (Synthetic::new(), Model::default());
-    next(&mut source, &mut model);
+    let (mut source, mut model) = polled(1);
     source.snapshot_mut().cells.clear();
     next(&mut source, &mut model);
     assert_eq!(model.point(4).unwrap().rate(), None);
@@ -243,9 +243,7 @@ fn a_point_that_appears_counts_from_zero() {
 
 #[test]
 fn another_process_in_its_place_starts_anew() {
-    let (mut source, mut model) = (Synthetic::new(), Model::default());
-    next(&mut source, &mut model);
-    next(&mut source, &mut model);
+    let (mut source, mut model) = polled(2);
     source.snapshot_mut().process.segment_id = "f".repeat(32);
     assert_eq!(next(&mut source, &mut model), News::Replaced);
     assert_eq!(model.basis(), Basis::Life);
@@ -254,9 +252,7 @@ fn another_process_in_its_place_starts_anew() {
 
 #[test]
 fn the_last_figures_of_a_process_stay() {
-    let (mut source, mut model) = (Synthetic::new(), Model::default());
-    next(&mut source, &mut model);
-    next(&mut source, &mut model);
+    let (mut source, mut model) = polled(2);
     source.snapshot_mut().process.state = ProcessState::Crashed;
     assert_eq!(next(&mut source, &mut model), News::Ended);
     let load = model.point(4).unwrap().load();
@@ -267,10 +263,7 @@ fn the_last_figures_of_a_process_stay() {
 
 #[test]
 fn a_pause_is_a_gap_in_the_history() {
-    let (mut source, mut model) = (Synthetic::new(), Model::default());
-    for _ in 0..3 {
-        next(&mut source, &mut model);
-    }
+    let (mut source, mut model) = polled(3);
     model.pause();
     next(&mut source, &mut model);
     let loads: Vec<_> =

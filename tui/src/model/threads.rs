@@ -8,14 +8,16 @@ use std::sync::Arc;
 
 use crate::snapshot::{Cell, Lane, LaneKind, Point, Process, ProcessState, Snapshot, Stats};
 
-use super::{Length, OpenRegion, total};
+use super::interval::{Interval, of_place, seconds, smoothed};
+use super::open::OpenRegion;
+use super::window::Length;
 
 /// A point becomes the top one when it has this many times as much, so that two nearly equal points
 /// do not change places at every poll.
 const TAKES_OVER: f64 = 1.25;
 
 /// One thread, or what ended threads left on a lane.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Thread {
     /// Its lane.
     pub lane: Lane,
@@ -58,9 +60,7 @@ impl Thread {
     pub fn outside(&self) -> Option<f64> {
         Some((self.cpu? - self.load?).max(0.0))
     }
-}
 
-impl Thread {
     /// Takes over its earlier loads and rates.
     fn go_on(&mut self, old: &Self) {
         self.load = old.load;
@@ -89,11 +89,10 @@ pub(super) fn life(snapshot: &Snapshot, open: &[OpenRegion], seconds: f64) -> Ve
             grown[place].add_open(region.point, own as f64, None);
         }
     }
-    let has_threads = snapshot.has_threads();
+    if !snapshot.has_threads() {
+        return threads;
+    }
     for (thread, grown) in threads.iter_mut().zip(grown) {
-        if !has_threads {
-            continue;
-        }
         thread.load = (ticks > 0).then(|| grown.exclusive as f64 / ticks as f64);
         thread.switch_rate = (ticks > 0).then(|| thread.lane.switches as f64 / seconds);
         thread.top = top(&grown, None);
@@ -101,17 +100,15 @@ pub(super) fn life(snapshot: &Snapshot, open: &[OpenRegion], seconds: f64) -> Ve
     threads
 }
 
-/// The threads of a later snapshot. `weight` is the weight of the interval in the smoothed share,
-/// `open` the growth of open regions by lane and point, and `own` the length of the interval for
-/// each of several processes, where known.
+/// The threads of a later snapshot. `open` is the growth of open regions by lane and point, and
+/// `own` the length of the interval for each of several processes, where known.
 pub(super) fn interval(
     snapshot: &Snapshot,
     before: &Snapshot,
     old: &[Thread],
     open: &[((u32, u32), f64)],
     own: &[Option<u64>],
-    ticks: u64,
-    weight: f64,
+    Interval { ticks, weight, .. }: Interval,
 ) -> Vec<Thread> {
     let (mut threads, mut grown) = sums(snapshot, Some(before), old);
     for ((lane, point), ticks) in open {
@@ -121,9 +118,7 @@ pub(super) fn interval(
     }
     for (thread, grown) in threads.iter_mut().zip(grown) {
         let old = find(old, thread.lane.id).filter(|old| old.lane.tid == thread.lane.tid);
-        let process = thread.lane.process.map(|place| place as usize);
-        let of_process = process.and_then(|place| own.get(place).copied().flatten());
-        let ticks = match (of_process, old) {
+        let ticks = match (of_place(own, thread.lane.process), old) {
             // Nothing was measured since: loads and rates stay.
             (Some(0), Some(old)) => {
                 thread.go_on(old);
@@ -131,20 +126,15 @@ pub(super) fn interval(
             }
             (own, _) => own.filter(|own| *own > 0).unwrap_or(ticks),
         };
-        let seconds = super::seconds(snapshot, ticks);
+        let seconds = seconds(snapshot, ticks);
         let now = grown.exclusive as f64 / ticks as f64;
-        thread.load = Some(match old.filter(|old| old.settled).and_then(|old| old.load) {
-            // The load of an ended thread does not fade out.
-            _ if thread.lane.kind == LaneKind::Ended && grown.exclusive == 0 => 0.0,
-            Some(smoothed) => smoothed + weight * (now - smoothed),
-            None => now,
-        });
+        // The load of an ended thread does not fade out.
+        let is_at_rest = thread.lane.kind == LaneKind::Ended && grown.exclusive == 0;
+        let before = old.filter(|old| old.settled && !is_at_rest).and_then(|old| old.load);
+        thread.load = Some(smoothed(before, now, weight));
         let spent = old.and_then(|old| thread.lane.cpu_ns?.checked_sub(old.lane.cpu_ns?));
         let now = spent.map(|ns| ns as f64 / 1e9 / seconds);
-        thread.cpu = now.map(|now| match old.and_then(|old| old.cpu) {
-            Some(smoothed) => smoothed + weight * (now - smoothed),
-            None => now,
-        });
+        thread.cpu = now.map(|now| smoothed(old.and_then(|old| old.cpu), now, weight));
         thread.settled = true;
         let switches = thread.lane.switches.checked_sub(old.map_or(0, |old| old.lane.switches));
         thread.switch_rate = switches.map(|switches| switches as f64 / seconds);
@@ -168,9 +158,7 @@ pub(super) fn end(snapshot: &Snapshot, seconds: f64) -> Vec<Thread> {
 
 /// The process of a thread, also among several.
 pub fn process_of<'a>(snapshot: &'a Snapshot, lane: &Lane) -> &'a Process {
-    let process = &snapshot.process;
-    let place = lane.process.and_then(|place| process.members.get(place as usize));
-    place.unwrap_or(process)
+    snapshot.member(lane.process).unwrap_or(&snapshot.process)
 }
 
 /// The state of a thread in a word. No thread outlives its process, whatever its lane says.
@@ -208,7 +196,7 @@ pub fn find(threads: &[Thread], lane: u32) -> Option<&Thread> {
 pub fn parts(snapshot: &Snapshot, lane: u32) -> Vec<Part> {
     let of_lane = snapshot.cells.iter().filter(|cell| cell.lane == lane);
     let mut parts: Vec<Part> = of_lane
-        .map(|cell| Part { point: cell.point, total: total(std::iter::once(cell.as_ref())) })
+        .map(|cell| Part { point: cell.point, total: cell.total() })
         .filter(|part| part.total.count > 0)
         .collect();
     parts.sort_by_key(|part| (std::cmp::Reverse(part.total.exclusive), part.point));
@@ -223,22 +211,12 @@ fn sums(
     before: Option<&Snapshot>,
     old: &[Thread],
 ) -> (Vec<Thread>, Vec<Grown>) {
-    let thread = |lane: &Lane| Thread {
-        lane: lane.clone(),
-        points: 0,
-        exclusive: 0,
-        load: None,
-        switch_rate: None,
-        top: None,
-        cpu: None,
-        settled: false,
-    };
+    let thread = |lane: &Lane| Thread { lane: lane.clone(), ..Thread::default() };
     let mut threads: Vec<Thread> = snapshot.lanes.iter().map(thread).collect();
     // Sums belong to no thread.
     let all = if snapshot.has_threads() { snapshot.cells.as_slice() } else { &[] };
     let mut grown = vec![Grown::default(); snapshot.lanes.len()];
     let tops: Vec<Option<u32>> = snapshot.lanes.iter().map(|lane| top_of(old, lane.id)).collect();
-    let key = |cell: &Cell| (cell.point, cell.lane);
     let mut cells = before.map_or(&[][..], |before| &before.cells).iter().peekable();
     // Both are in the order of the points.
     let mut points = snapshot.points.iter().peekable();
@@ -259,8 +237,8 @@ fn sums(
         if cells.next_if(|old| Arc::ptr_eq(old, cell)).is_some() {
             continue;
         }
-        while cells.next_if(|old| key(old) < key(cell)).is_some() {}
-        let same = cells.next_if(|old| key(old) == key(cell));
+        while cells.next_if(|old| old.key() < cell.key()).is_some() {}
+        let same = cells.next_if(|old| old.key() == cell.key());
         if same.is_some_and(|same| Arc::ptr_eq(same, cell)) {
             continue;
         }
@@ -344,7 +322,7 @@ mod tests {
     use super::*;
     use crate::model::Model;
     use crate::source::Source;
-    use crate::source::synthetic::Synthetic;
+    use crate::source::synthetic::{Synthetic, cell};
 
     /// Two snapshots a thousand ticks apart; one thread, whose points 1 and 2 have
     /// added so many exclusive ticks.
@@ -355,11 +333,8 @@ mod tests {
             let mut snapshot = snapshot.clone();
             snapshot.elapsed_ticks = elapsed;
             snapshot.lanes[0].switches = elapsed / 100;
-            let cell = |(place, exclusive): (usize, u64)| {
-                let stats = Stats { count: 1, exclusive, ..Stats::default() };
-                Arc::new(Cell { point: place as u32 + 1, lane: 0, stats, ..Cell::default() })
-            };
-            snapshot.cells = exclusive.into_iter().enumerate().map(cell).collect();
+            let [one, two] = exclusive;
+            snapshot.cells = vec![cell(1, 0, [1, one, 0]), cell(2, 0, [1, two, 0])];
             snapshot
         };
         (with(first, 1000), with(second, 2000))

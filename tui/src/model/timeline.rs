@@ -235,7 +235,7 @@ impl Track {
         let (of_devices, records): (Vec<&Record>, Vec<&Record>) =
             records.iter().copied().partition(|record| devices.contains(&record.point));
         // A device's record is written after its end.
-        let first_end = records.iter().map(|r| r.start.saturating_add(r.span)).min();
+        let first_end = records.iter().map(|record| record.end()).min();
         let lost_until = (lost > 0).then(|| first_end.unwrap_or(taken).min(taken));
 
         let known = known.iter().flat_map(|known| &known.levels).filter(|l| l.strand == 0);
@@ -312,7 +312,7 @@ fn device_strands(records: &[&Record]) -> BTreeMap<u32, u32> {
 fn lives(records: &[&Record]) -> BTreeMap<u32, (u64, u64)> {
     let mut lives: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for record in records {
-        let end = record.start.saturating_add(record.span);
+        let end = record.end();
         let life = lives.entry(record.context).or_insert((record.start, end));
         *life = (life.0.min(record.start), life.1.max(end));
     }
@@ -328,7 +328,7 @@ fn nested(records: &[&Record], lost_until: Option<u64>, slack: &Slack) -> Vec<(u
     // Places of the regions that enclose the next one, the outermost first.
     let mut open: Vec<usize> = Vec::new();
     for record in sorted {
-        let end = record.start.saturating_add(record.span);
+        let end = record.end();
         while let Some(&last) = open.last() {
             let (depth, around) = &regions[last];
             let encloses = around.context == record.context

@@ -9,8 +9,18 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use super::Frame;
 use crate::snapshot::{Lane, LaneKind, ProcessState, Snapshot};
+
+/// One step of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Frame {
+    /// A thread, by its lane.
+    Thread(u32),
+    /// A point, by its id.
+    Point(u32),
+    /// Unknown callers.
+    Others,
+}
 
 /// Which end of the paths the roots are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +75,6 @@ pub struct Row {
 
 impl Tree {
     /// An empty tree.
-    #[must_use]
     pub fn new(direction: Direction) -> Self {
         Self { direction, ..Self::default() }
     }
@@ -91,7 +100,8 @@ impl Tree {
         }
     }
 
-    fn node_of(&mut self, parent: Option<u32>, frame: Frame) -> u32 {
+    /// The node of a frame below a node, or of a root.
+    pub(super) fn node_of(&mut self, parent: Option<u32>, frame: Frame) -> u32 {
         if let Some(id) = self.known.get(&(parent, frame)) {
             return *id;
         }
@@ -133,19 +143,16 @@ impl Tree {
     }
 
     /// All nodes, by their numbers.
-    #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
     /// Which end of the paths the roots are.
-    #[must_use]
     pub fn direction(&self) -> Direction {
         self.direction
     }
 
     /// Weight of all paths.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.total
     }
@@ -153,13 +160,11 @@ impl Tree {
     /// A node by its number.
     ///
     /// Only numbers that this tree has given out are good.
-    #[must_use]
     pub fn node(&self, id: u32) -> &Node {
         &self.nodes[id as usize]
     }
 
     /// The outermost nodes.
-    #[must_use]
     pub fn roots(&self) -> &[u32] {
         &self.roots
     }
@@ -170,7 +175,6 @@ impl Tree {
     }
 
     /// The frames from the root to a node.
-    #[must_use]
     pub fn path(&self, node: u32) -> Vec<Frame> {
         let mut path: Vec<_> =
             self.ancestors(Some(node)).map(|node| self.node(node).frame).collect();
@@ -179,7 +183,6 @@ impl Tree {
     }
 
     /// The node at the end of a path from a root.
-    #[must_use]
     pub fn find(&self, path: &[Frame]) -> Option<u32> {
         let mut found = None;
         for frame in path {
@@ -240,13 +243,11 @@ impl Samples {
     }
 
     /// Stacks looked at, each of one thread at one moment.
-    #[must_use]
     pub fn taken(&self) -> u64 {
         self.taken
     }
 
     /// How many of them had no open region.
-    #[must_use]
     pub fn outside(&self) -> u64 {
         self.outside
     }

@@ -11,11 +11,8 @@
 //! snapshots. Two consecutive windows share no measurement. If a point was reset within its window,
 //! the window begins at the reset ([`Length::collected`]).
 
-use std::sync::Arc;
-
 use super::histogram::{edges_of, number_of, spread};
-use super::total;
-use crate::snapshot::{Cell, Point, Snapshot, Stats};
+use crate::snapshot::{Point, Snapshot, Stats};
 
 /// The measurements of one point in a window of time.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,9 +61,9 @@ impl Window {
 
     /// Like [`Self::between`], given the point's measurements up to `from`.
     pub(crate) fn since(from: Option<(&Snapshot, &Self)>, to: &Snapshot, id: u32) -> Option<Self> {
-        let point = find(to, id)?;
+        let point = to.point(id)?;
         let mut window = Self::life(to, id);
-        let old = from.and_then(|(from, _)| find(from, id));
+        let old = from.and_then(|(from, _)| from.point(id));
         window.length = match (from, old) {
             (Some((from, life)), Some(old)) if old.resets == point.resets => {
                 window.subtract(life);
@@ -89,15 +86,15 @@ impl Window {
 
     /// Everything since the point's last reset.
     pub(crate) fn life(snapshot: &Snapshot, id: u32) -> Self {
-        let cells = cells_of(snapshot, id);
-        let Stats { count, exclusive, .. } = total(cells.iter().map(Arc::as_ref));
+        let cells = snapshot.cells_of(id);
+        let Stats { count, exclusive, .. } = cells.iter().sum();
         let spread = spread(cells.iter().flat_map(|cell| &cell.histogram));
         Self { count, exclusive: exclusive as f64, length: None, spread }
     }
 
     /// The number of buckets behind a point's measurements.
     pub(crate) fn buckets(snapshot: &Snapshot, id: u32) -> usize {
-        cells_of(snapshot, id).iter().map(|cell| cell.histogram.len()).sum()
+        snapshot.cells_of(id).iter().map(|cell| cell.histogram.len()).sum()
     }
 
     fn subtract(&mut self, earlier: &Self) {
@@ -148,12 +145,10 @@ impl Window {
         Self {
             count: self.count.saturating_add(other.count),
             exclusive: self.exclusive + other.exclusive,
-            length: self.length.zip(other.length).map(|(one, other)| {
-                match other.ticks > one.ticks {
-                    true => other,
-                    false => one,
-                }
-            }),
+            length: self
+                .length
+                .zip(other.length)
+                .map(|(one, other)| if other.ticks > one.ticks { other } else { one }),
             spread,
         }
     }
@@ -208,24 +203,10 @@ fn add_up(spread: &mut Vec<(u64, f64)>) {
 
 /// Whether a point's process, or each that it is summed over, was in `from`.
 fn knows_process(from: &Snapshot, to: &Snapshot, point: &Point) -> bool {
-    let members = &to.process.members;
     match point.process {
-        Some(place) => members.get(place as usize).is_none_or(|member| from.knows(member)),
-        None => members.iter().all(|member| from.knows(member)),
+        Some(_) => to.member(point.process).is_none_or(|member| from.knows(member)),
+        None => to.process.members.iter().all(|member| from.knows(member)),
     }
-}
-
-/// The point with this id.
-fn find(snapshot: &Snapshot, id: u32) -> Option<&Point> {
-    let place = snapshot.points.binary_search_by_key(&id, |point| point.id).ok()?;
-    Some(&snapshot.points[place])
-}
-
-fn cells_of(snapshot: &Snapshot, id: u32) -> &[Arc<Cell>] {
-    let cells = &snapshot.cells;
-    let first = cells.partition_point(|cell| cell.point < id);
-    let len = cells[first..].partition_point(|cell| cell.point == id);
-    &cells[first..first + len]
 }
 
 #[cfg(test)]
@@ -236,7 +217,7 @@ mod tests {
 
     fn polls(n: usize) -> (Synthetic, Vec<Snapshot>) {
         let mut source = Synthetic::new();
-        let snapshots = (0..n).map(|_| source.poll().unwrap()).collect();
+        let snapshots = source.polls(n);
         (source, snapshots)
     }
 
@@ -274,7 +255,7 @@ mod tests {
     fn a_window_with_a_reset_begins_there() {
         let (mut source, mut s) = polls(3);
         source.act(Change::Reset(1)).unwrap();
-        s.extend((0..4).map(|_| source.poll().unwrap()));
+        s.extend(source.polls(4));
         let count = |s: &Snapshot| -> u64 {
             s.cells.iter().filter(|cell| cell.point == 1).map(|cell| cell.stats.count).sum()
         };

@@ -6,8 +6,8 @@
 
 use std::collections::VecDeque;
 
+use super::figures::Figures;
 use super::histogram;
-use super::{Figures, mean, variance};
 use crate::snapshot::{Bucket, Stats};
 
 /// Seconds between two moments that are kept.
@@ -66,12 +66,8 @@ pub struct WindowStats {
     pub seconds: f64,
     /// Whether the user marked its beginning.
     pub is_marked: bool,
-    /// Measurements.
-    pub count: u64,
-    /// Mean exclusive ticks; none without a measurement.
-    pub mean: Option<f64>,
-    /// Standard deviation of exclusive ticks; none below two measurements.
-    pub deviation: Option<f64>,
+    /// The sums; extremes are those since the last reset.
+    pub total: Stats,
     /// The histogram.
     pub buckets: Vec<Bucket>,
 }
@@ -106,7 +102,6 @@ impl WindowHistory {
 
     /// The point's measurements in a window; none for [`HistogramWindow::All`], and where the
     /// earlier moment is unknown.
-    #[must_use]
     pub fn stats(
         &self,
         since: HistogramWindow,
@@ -130,13 +125,11 @@ impl WindowHistory {
             HistogramWindow::Last60 => ago(60.0),
         }?;
         let now = Moment::of(now, at_ticks);
-        let total = difference(&now.total, &before.total)?;
+        let total = now.total.since(&before.total)?;
         Some(WindowStats {
             seconds: at_ticks.saturating_sub(before.at_ticks) as f64 / ticks_per_second,
             is_marked: since == HistogramWindow::Mark && self.mark.is_some(),
-            count: total.count,
-            mean: mean(&total),
-            deviation: variance(&total).map(f64::sqrt),
+            total,
             buckets: histogram::subtract(&now.buckets, &before.buckets),
         })
     }
@@ -146,19 +139,6 @@ impl Moment {
     fn of(figures: &Figures, at_ticks: u64) -> Self {
         Self { at_ticks, total: figures.total().clone(), buckets: figures.buckets() }
     }
-}
-
-/// The growth of the figures; none if a figure fell, as when threads' figures were lost.
-fn difference(now: &Stats, before: &Stats) -> Option<Stats> {
-    Some(Stats {
-        count: now.count.checked_sub(before.count)?,
-        exclusive: now.exclusive.checked_sub(before.exclusive)?,
-        squares: now.squares.checked_sub(before.squares)?,
-        // Extremes are known since the reset only.
-        min: now.min,
-        max: now.max,
-        ..Stats::default()
-    })
 }
 
 #[cfg(test)]
@@ -223,11 +203,11 @@ mod tests {
             assert_eq!(stats.seconds, length);
             // 100 in each half second, a tenth of them long.
             let count = (length * 200.0) as u64;
-            assert_eq!(stats.count, count);
-            assert_eq!(stats.mean, Some(190.0));
+            assert_eq!(stats.total.count, count);
+            assert_eq!(stats.total.mean(), Some(190.0));
             let counts: Vec<u64> = stats.buckets.iter().map(|bucket| bucket.count).collect();
             assert_eq!(counts, [count - count / 10, count / 10]);
-            let deviation = stats.deviation.expect("many");
+            let deviation = stats.total.deviation().expect("many");
             // sqrt(0.9 * 0.1) * 900, of a sample.
             assert!((deviation - 270.0).abs() < 0.1, "{deviation}");
         }
@@ -240,7 +220,7 @@ mod tests {
         let now = model(1500, 0);
         let stats = history.stats(HistogramWindow::Last60, &now.points()[0], seconds(2.0), RATE);
         let stats = stats.expect("since it was opened");
-        assert_eq!((stats.seconds, stats.count), (2.0, 500));
+        assert_eq!((stats.seconds, stats.total.count), (2.0, 500));
     }
 
     #[test]
@@ -251,7 +231,7 @@ mod tests {
         let now = model(1500, 0);
         let stats = history.stats(HistogramWindow::Mark, &now.points()[0], seconds(3.0), RATE);
         let stats = stats.expect("since the mark");
-        assert_eq!((stats.seconds, stats.count), (2.0, 300));
+        assert_eq!((stats.seconds, stats.total.count), (2.0, 300));
     }
 
     #[test]
@@ -267,7 +247,7 @@ mod tests {
         history.follow(&reset.points()[0], seconds(1.0), RATE);
         let now = model(30, 1);
         let stats = history.stats(HistogramWindow::Mark, &now.points()[0], seconds(2.0), RATE);
-        assert_eq!(stats.map(|stats| stats.count), Some(20));
+        assert_eq!(stats.map(|stats| stats.total.count), Some(20));
     }
 
     #[test]

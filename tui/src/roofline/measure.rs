@@ -2,11 +2,12 @@
 //! else on the machine only slows it down.
 
 use std::sync::Barrier;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::kernels::{Arithmetic, Triad};
 use super::machine::{self, Cache};
 use super::{Bandwidth, Ceilings, Flops, Roof};
+use crate::local_time::unix_ns;
 
 /// How often each loop is run.
 const TRIES: usize = 5;
@@ -23,15 +24,10 @@ const MAX_MEMORY: u64 = 1 << 30;
 /// The arrays for memory are four times as large as the last cache, limited to a quarter of the
 /// free memory and 1 GiB.
 pub fn measure(threads: usize, mut told: impl FnMut(&str)) -> Ceilings {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let taken_unix_ns = unix_ns(SystemTime::now());
     let alone = roof(1, &mut told);
     let together = if threads > 1 { roof(threads, &mut told) } else { alone.clone() };
-    Ceilings {
-        cpu: machine::cpu(),
-        taken_unix_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
-        alone,
-        together,
-    }
+    Ceilings { cpu: machine::cpu(), taken_unix_ns, alone, together }
 }
 
 fn roof(threads: usize, told: &mut impl FnMut(&str)) -> Roof {

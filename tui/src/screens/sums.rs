@@ -4,7 +4,6 @@
 use ratatui::text::Line;
 
 use crate::grid::{Chosen, Grid, Kind, Table, table};
-use crate::model::{mean, off_share};
 use crate::snapshot::Stats;
 use crate::styles::{Styles, chart};
 use crate::text;
@@ -86,7 +85,7 @@ fn exclusive(row: &Sums, _: &Scale) -> Option<f64> {
 }
 
 fn average(row: &Sums, _: &Scale) -> Option<f64> {
-    mean(&row.total)
+    row.total.mean()
 }
 
 fn min(row: &Sums, _: &Scale) -> Option<f64> {
@@ -98,7 +97,7 @@ fn max(row: &Sums, _: &Scale) -> Option<f64> {
 }
 
 fn off(row: &Sums, _: &Scale) -> Option<f64> {
-    off_share(&row.total)
+    row.total.off_share()
 }
 
 /// A line of a text, and the columns if it is the heading of a table.

@@ -29,8 +29,9 @@ use crate::common::{Level, Target};
 use crate::compare::Baseline;
 use crate::filter::Filter;
 use crate::grid::{Chosen, Grid, Scroll};
+use crate::model::recent::Recent;
 use crate::model::tree::{Direction, Row, Samples, Tree};
-use crate::model::{Figures, Frame, Model, OpenRegion, Recent, Stacks};
+use crate::model::{Figures, Frame, Model, OpenRegion, Stacks};
 use crate::snapshot::Snapshot;
 use crate::styles::Styles;
 
@@ -402,7 +403,7 @@ impl View for CallTree {
 
     fn compare_with(&mut self, baseline: &Baseline, common: &Common) {
         let mut model = Model::default();
-        model.fold(baseline.snapshot().clone());
+        model.fold(baseline.until().clone());
         self.baseline = Some(model);
         self.recent.see(&common.model);
         self.recent.mark(&common.model);

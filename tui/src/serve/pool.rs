@@ -1,7 +1,7 @@
 //! The served processes. They come and go, and are polled when somebody asks.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::Write;
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -15,6 +15,7 @@ use crate::filter::Filter;
 use crate::model::{Figures, Lifetime, Model, TAU_SECONDS};
 use crate::snapshot::{ProcessState, Snapshot};
 use crate::source::{Candidate, Discovery, Finder, ProcessGroup, Source};
+use crate::text::warn;
 
 /// The time an ended process is still served, so that every scraper gets its last figures.
 pub const STAYS: Duration = Duration::from_secs(60);
@@ -116,9 +117,7 @@ impl Pool {
         places.extend(self.finder.bad_places().into_iter().map(|place| (place.name, false)));
         negotiated.form.write(&self.subjects().iter().collect::<Vec<_>>(), places, &mut bytes)?;
         if negotiated.gzip {
-            let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
-            packed.write_all(&bytes)?;
-            bytes = packed.finish()?;
+            bytes = packed(&bytes)?;
         }
         let body = Bytes::from(bytes);
         self.bodies.insert(negotiated, body.clone());
@@ -202,39 +201,47 @@ impl Pool {
             }
             if self.members.len() == PROCESSES {
                 if !self.full {
-                    // Nobody may be listening; the others are served all the same.
-                    let _ = writeln!(
-                        std::io::stderr(),
-                        "pfp-top: expected no more than {PROCESSES} processes, found another one, \
-                         {} [{}]: it is not served; choose with --name",
-                        candidate.name,
-                        candidate.pid
-                    );
+                    warn(&format!(
+                        "expected no more than {PROCESSES} processes, found another one, {} [{}]: \
+                         it is not served; choose with --name",
+                        candidate.name, candidate.pid
+                    ));
                 }
                 self.full = true;
                 break;
             }
             // A process that has ended meanwhile is no reason to lose the others.
             let Ok(source) = self.finder.attach(&candidate) else { continue };
-            self.members.push(Member {
-                candidate,
-                source,
-                lifetime: Lifetime::default(),
-                model: Model::new(TAU_SECONDS),
-                rate: None,
-                overhead_pair: 0,
-                watched_unix_ns: None,
-                rebased: false,
-                names: HashMap::new(),
-                ended: None,
-                is_late: false,
-            });
+            self.members.push(Member::new(candidate, source));
         }
         Ok(discovery)
     }
 }
 
+/// As gzip.
+pub(crate) fn packed(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(bytes)?;
+    packed.finish()
+}
+
 impl Member {
+    fn new(candidate: Candidate, source: Box<dyn Source>) -> Self {
+        Self {
+            candidate,
+            source,
+            lifetime: Lifetime::default(),
+            model: Model::new(TAU_SECONDS),
+            rate: None,
+            overhead_pair: 0,
+            watched_unix_ns: None,
+            rebased: false,
+            names: HashMap::new(),
+            ended: None,
+            is_late: false,
+        }
+    }
+
     fn poll(&mut self, now: Instant) {
         let polled = self.source.poll();
         self.is_late = self.source.line().is_some_and(|line| line.late.is_some());
@@ -308,38 +315,18 @@ mod tests {
 
     use super::*;
     use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
-    use crate::source::{Change, Line, Selector};
+    use crate::source::{Line, Selector};
 
-    fn member(source: Synthetic) -> Member {
-        Member {
-            candidate: Candidate::default(),
-            source: Box::new(source),
-            lifetime: Lifetime::default(),
-            model: Model::default(),
-            rate: None,
-            overhead_pair: 0,
-            watched_unix_ns: None,
-            rebased: false,
-            names: HashMap::new(),
-            ended: None,
-            is_late: false,
-        }
+    fn member() -> Member {
+        Member::new(Candidate::default(), Box::new(Synthetic::new()))
     }
 
     /// A process behind a line, and whether that is late.
     struct Far(Synthetic, Rc<Cell<bool>>);
 
     impl Source for Far {
-        fn poll(&mut self) -> Result<Snapshot> {
+        fn picture(&mut self) -> Result<Snapshot> {
             self.0.poll()
-        }
-
-        fn act(&mut self, _: Change) -> Result<()> {
-            Ok(())
-        }
-
-        fn is_process(&self) -> bool {
-            true
         }
 
         fn line(&self) -> Option<Line> {
@@ -364,10 +351,6 @@ mod tests {
         fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
             let is_late = if candidate.pid == 9 { Rc::clone(&self.0) } else { Rc::default() };
             Ok(Box::new(Far(Synthetic::new(), is_late)))
-        }
-
-        fn attach_group(&mut self, _: &ProcessGroup) -> Result<Box<dyn Source>> {
-            anyhow::bail!("they are served one by one")
         }
     }
 
@@ -395,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_refined_clock_and_a_cheaper_pair_take_nothing_back() {
-        let mut member = member(Synthetic::new());
+        let mut member = member();
         let refined = |factor: f64, pair: u64| {
             let mut snapshot = Synthetic::new().poll().unwrap();
             snapshot.clock.ticks_per_second *= factor;
@@ -420,7 +403,7 @@ mod tests {
 
     #[test]
     fn threads_that_are_numbered_do_not_make_series_without_end() {
-        let mut member = member(Synthetic::new());
+        let mut member = member();
         let mut labels = std::collections::BTreeSet::new();
         for number in 0..50 {
             let mut snapshot = Synthetic::new().poll().unwrap();

@@ -1,7 +1,10 @@
 //! The statistics of a point on a lane.
 
 use std::fmt;
+use std::iter::Sum;
+use std::sync::Arc;
 
+use pfp_shm_layout::cell;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +26,18 @@ pub struct Cell {
     /// The measurements by their amounts, if the point has amounts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
+}
+
+impl Cell {
+    /// The order of a snapshot's cells: by point, then lane.
+    pub fn key(&self) -> (u32, u32) {
+        (self.point, self.lane)
+    }
+
+    /// All measurements, those of ended threads too.
+    pub fn total(&self) -> Stats {
+        [&self.retired, &self.stats].into_iter().sum()
+    }
 }
 
 /// The measurements of a cell that have certain amounts, or all others.
@@ -116,6 +131,76 @@ impl Default for Stats {
     }
 }
 
+/// All measurements together. Two figures have no exact sum: `average` is the mean of the averages,
+/// weighted by their counts; `last` is that of the thread with most measurements.
+impl<'a> Sum<&'a Self> for Stats {
+    fn sum<I: Iterator<Item = &'a Self>>(parts: I) -> Self {
+        let mut sum = Self::default();
+        let mut most = 0;
+        let mut weighted = 0.0;
+        for part in parts.filter(|part| part.count > 0) {
+            // A year of eight threads' ticks fits; only nonsense saturates.
+            sum.count = sum.count.saturating_add(part.count);
+            sum.exclusive = sum.exclusive.saturating_add(part.exclusive);
+            sum.inclusive = sum.inclusive.saturating_add(part.inclusive);
+            sum.off_cpu = sum.off_cpu.saturating_add(part.off_cpu);
+            sum.switches = sum.switches.saturating_add(part.switches);
+            sum.squares = sum.squares.saturating_add(part.squares);
+            sum.min = sum.min.min(part.min);
+            sum.max = sum.max.max(part.max);
+            weighted += part.average * part.count as f64;
+            if part.count >= most {
+                most = part.count;
+                sum.last = part.last;
+            }
+        }
+        if sum.count > 0 {
+            sum.average = weighted / sum.count as f64;
+        }
+        sum
+    }
+}
+
+/// All measurements of these cells, those of ended threads too.
+impl<'a> Sum<&'a Arc<Cell>> for Stats {
+    fn sum<I: Iterator<Item = &'a Arc<Cell>>>(cells: I) -> Self {
+        cells.flat_map(|cell| [&cell.retired, &cell.stats]).sum()
+    }
+}
+
+impl Stats {
+    /// The growth since then; none if a figure fell, as when threads' figures were lost. Extremes,
+    /// last and average are those of now.
+    pub fn since(&self, then: &Self) -> Option<Self> {
+        Some(Self {
+            count: self.count.checked_sub(then.count)?,
+            exclusive: self.exclusive.checked_sub(then.exclusive)?,
+            squares: self.squares.checked_sub(then.squares)?,
+            inclusive: self.inclusive.saturating_sub(then.inclusive),
+            off_cpu: self.off_cpu.saturating_sub(then.off_cpu),
+            switches: self.switches.saturating_sub(then.switches),
+            ..self.clone()
+        })
+    }
+
+    /// Mean exclusive ticks; none without a measurement.
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.exclusive as f64 / self.count as f64)
+    }
+
+    /// Standard deviation of exclusive ticks, of a sample; none for fewer than two measurements.
+    pub fn deviation(&self) -> Option<f64> {
+        let Self { count, exclusive, squares, min, max, .. } = *self;
+        cell::variance(count, exclusive, squares, min..=max).map(f64::sqrt)
+    }
+
+    /// Share of the span between begin and end in which the thread did not run; none without a span.
+    pub fn off_share(&self) -> Option<f64> {
+        let span = self.off_cpu as f64 + self.inclusive as f64;
+        (span > 0.0).then(|| self.off_cpu as f64 / span)
+    }
+}
+
 /// Reads buckets into exactly as much memory as they need: a large file has very many.
 pub(super) fn buckets<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Bucket>, D::Error> {
     struct Buckets;
@@ -149,9 +234,7 @@ pub(super) fn buckets<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Bucket>
 
 /// `u128` as a decimal string.
 mod decimal {
-    use std::fmt;
-
-    use serde::de::{Deserializer, Error, Visitor};
+    use serde::de::{Deserialize, Deserializer, Error};
     use serde::ser::Serializer;
 
     pub(super) fn serialize<S: Serializer>(value: &u128, out: S) -> Result<S::Ok, S::Error> {
@@ -159,20 +242,8 @@ mod decimal {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<u128, D::Error> {
-        input.deserialize_str(Decimal)
-    }
-
-    struct Decimal;
-
-    impl Visitor<'_> for Decimal {
-        type Value = u128;
-
-        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-            out.write_str("a decimal number in a string")
-        }
-
-        fn visit_str<E: Error>(self, text: &str) -> Result<u128, E> {
-            text.parse().map_err(|_| E::custom("expected a decimal number in a string"))
-        }
+        // Digits need no escapes, so the text can be borrowed.
+        let text = <&str>::deserialize(input)?;
+        text.parse().map_err(|_| D::Error::custom("expected a decimal number in a string"))
     }
 }

@@ -2,18 +2,14 @@
 //! then removed.
 
 use std::collections::HashSet;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use pfp_shm_layout::collector::{self, Collector};
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find;
 use pfp_shm_layout::name::Name;
 
-use super::group::Group;
-use super::newcomers::Newcomers;
-use super::{Candidate, Discovery, Finder, Machine, ProcessGroup, Source, guarded};
+use super::{Candidate, Discovery};
 
 /// The time from a process's last words to its end, when all leftovers are removed.
 const LAST_WORDS: Duration = Duration::from_millis(200);
@@ -89,54 +85,4 @@ fn remove_ended(dirs: &mut Vec<Directory>) -> bool {
         }
     }
     one_is_ending
-}
-
-/// Finds all processes of this machine from the start on, including those that end between two
-/// looks.
-#[derive(Default)]
-pub struct EveryProcess {
-    machine: Machine,
-    /// None once it was handed over.
-    collecting: Option<Rc<Collecting>>,
-}
-
-impl EveryProcess {
-    /// Collects from now on; `keep` as for [`Machine::all`].
-    #[must_use]
-    pub fn from_now_on(keep: bool) -> Self {
-        let collecting = Some(Rc::new(Collecting::start()));
-        Self { machine: Machine::all(keep), collecting }
-    }
-
-    /// Finds the processes of this machine, without collecting.
-    #[must_use]
-    pub fn of(machine: Machine) -> Self {
-        Self { machine, collecting: None }
-    }
-}
-
-impl Finder for EveryProcess {
-    fn discover(&mut self) -> Result<Discovery> {
-        let mut discovery = self.machine.discover()?;
-        if let Some(collecting) = &self.collecting {
-            collecting.note(&mut discovery);
-        }
-        Ok(discovery)
-    }
-
-    fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
-        self.collecting = None;
-        self.machine.attach(candidate)
-    }
-
-    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
-        let collecting = match group.is_open() {
-            true => Some(self.collecting.clone().unwrap_or_else(|| Rc::new(Collecting::start()))),
-            false => None,
-        };
-        let newcomers = Box::new(Newcomers::new(self.machine.clone(), collecting));
-        let group = Group::new(group.clone(), newcomers)?;
-        self.collecting = None;
-        Ok(guarded(Box::new(group)))
-    }
 }

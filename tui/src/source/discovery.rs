@@ -1,11 +1,12 @@
 //! The result of looking for processes, and reasons for what is missing.
 
+use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Refusal, Wanted, Which};
+use super::{Refusal, Wanted, Which, effective_user};
 use crate::snapshot::ProcessState;
 
 /// A process that could be watched.
@@ -89,6 +90,26 @@ pub struct Refused {
 pub(super) const OTHERS: usize = 3;
 
 impl Discovery {
+    /// Notes why a segment cannot be used.
+    pub(super) fn refuse(&mut self, pid: Option<u32>, why: Refusal) {
+        self.refused.push(Refused { pid, why });
+    }
+
+    /// Whether a process was found.
+    pub(super) fn has(&self, candidate: &Candidate) -> bool {
+        self.candidates.iter().any(|known| known.segment_id == candidate.segment_id)
+    }
+
+    /// Adds what another look has found, without processes that are there already.
+    pub(super) fn add(&mut self, other: &Self) {
+        let known: HashSet<&str> =
+            self.candidates.iter().map(|it| it.segment_id.as_str()).collect();
+        let new = other.candidates.iter().filter(|it| !known.contains(it.segment_id.as_str()));
+        let new: Vec<Candidate> = new.cloned().collect();
+        self.candidates.extend(new);
+        self.refused.extend(other.refused.iter().cloned());
+    }
+
     /// Why no process fits the request.
     pub fn why_none(&self, wanted: &Wanted) -> Refusal {
         let asked = match wanted.which {
@@ -179,8 +200,7 @@ pub(super) fn foreign(pid: u32) -> Option<Refusal> {
     let Ok(process) = std::fs::metadata(format!("/proc/{pid}")) else {
         return Some(Refusal::NoTarget(format!("there is no process {pid}")));
     };
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    let (owner, own) = (process.uid(), unsafe { libc::geteuid() });
+    let (owner, own) = (process.uid(), effective_user());
     (owner != own).then(|| {
         Refusal::Permission(format!(
             "process {pid} belongs to uid {owner}, and this is uid {own}; a process shows its \

@@ -1,16 +1,18 @@
 //! A file as a source: one picture, always the same.
 
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use pfp_shm_layout::copy::{self, Note};
 use pfp_shm_layout::header::{Facts, FormatError};
 use pfp_shm_layout::segment::{OpenError, Segment};
 
-use super::{BadPlace, Change, Refusal, Source, live};
+use super::guard::clean_places;
+use super::{BadPlace, Refusal, Source, live};
 use crate::files::input::Input;
 use crate::files::{json, zstd_file};
+use crate::local_time::unix_ns;
 use crate::snapshot::Snapshot;
 
 /// A snapshot that was written to a file, or a copy of a segment.
@@ -85,9 +87,7 @@ fn of_copy(
     (segment, facts, note): (Segment, Facts, Option<Note>),
     changed: Option<SystemTime>,
 ) -> Snapshot {
-    let changed = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    let changed = changed.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
-    live::picture::of_copy(segment, facts, note, changed)
+    live::picture::of_copy(segment, facts, note, changed.map_or(0, unix_ns))
 }
 
 /// Explains why a copy of a segment cannot be read, and what to do.
@@ -105,15 +105,9 @@ fn explain(error: OpenError) -> anyhow::Error {
     }
 }
 
-const READ_ONLY: &str = "a snapshot file cannot be changed; attach to the process instead";
-
 impl Source for FileSource {
-    fn poll(&mut self) -> Result<Snapshot> {
+    fn picture(&mut self) -> Result<Snapshot> {
         Ok(self.snapshot.clone())
-    }
-
-    fn act(&mut self, _change: Change) -> Result<()> {
-        bail!(READ_ONLY)
     }
 
     fn is_process(&self) -> bool {
@@ -121,10 +115,10 @@ impl Source for FileSource {
     }
 
     fn read_only(&self) -> Option<&str> {
-        Some(READ_ONLY)
+        Some("a snapshot file cannot be changed; attach to the process instead")
     }
 
     fn bad_places(&self) -> Vec<BadPlace> {
-        self.snapshot.late_places()
+        clean_places(self.snapshot.late_places())
     }
 }

@@ -19,7 +19,7 @@ mod tests;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
@@ -28,13 +28,14 @@ use super::{
     BadPlace, Candidate, Change, Discovery, FileSource, Finder, Line, Looking, Refusal, Source,
     Which,
 };
+use crate::local_time::unix_ns;
 use crate::pattern::Pattern;
 use crate::snapshot::{
-    Cell, ClockKind, Drained, Edge, Extent, Lane, LaneKind, Losses, Open, Point, PointState,
-    Process, ProcessState, Snapshot, Summed, Usage,
+    Cell, ClockKind, Drained, Edge, Extent, FORMAT, Lane, LaneKind, Open, Point, PointState,
+    Process, ProcessState, Snapshot, Summed, Usage, VERSION,
 };
-use crate::summing::Sight;
-use crate::summing::Summing;
+use crate::summing::{Sight, Summing};
+use crate::text::first_names;
 
 /// How long the rows of a process that ended in order stay.
 const STAYS: Duration = Duration::from_secs(60);
@@ -42,8 +43,6 @@ const STAYS: Duration = Duration::from_secs(60);
 const SAME_RATE: f64 = 0.01;
 /// Id of the lane that stands for all threads of a late place, which has sent sums.
 const OF_ALL: u32 = u32::MAX;
-/// Processes that a message names, of those that did not follow a change.
-const NAMES: usize = 4;
 const ENDED: &str = "the process has ended; nothing can be changed in it";
 /// Processes that died and whose rows stay.
 const DEAD: usize = 3;
@@ -119,7 +118,7 @@ enum Key {
 
 /// Files that are looked at as processes are.
 #[derive(Default)]
-pub(super) struct Files(Vec<(Candidate, Snapshot)>);
+pub(super) struct Files(Vec<Snapshot>);
 
 impl Files {
     /// Takes one more.
@@ -129,27 +128,38 @@ impl Files {
     /// If its process is there already, or its clock differs.
     pub(super) fn add(&mut self, path: &Path, snapshot: Snapshot) -> Result<()> {
         let (shown, process) = (path.display(), &snapshot.process);
-        if self.0.iter().any(|(known, _)| known.segment_id == process.segment_id) {
+        if self.0.iter().any(|known| known.process.segment_id == process.segment_id) {
             bail!(
-                "expected files of several processes, found that {shown} is another one of {}[{}]: \
-                 its later one has all that its earlier one has",
-                process.name,
-                process.pid
+                "expected files of several processes, found that {shown} is another one of {}: its \
+                 later one has all that its earlier one has",
+                process
             );
         }
         let rate = snapshot.clock.ticks_per_second;
-        if let Some((first, known)) = self.0.first()
+        if let Some(known) = self.0.first()
             && (rate / known.clock.ticks_per_second - 1.0).abs() > SAME_RATE
         {
             bail!(
                 "expected files whose clocks tick alike, found {rate:.4e} ticks a second in \
-                 {shown} and {:.4e} in that of {}[{}]: they are of different machines",
+                 {shown} and {:.4e} in that of {}: they are of different machines",
                 known.clock.ticks_per_second,
-                first.name,
-                first.pid
+                known.process
             );
         }
-        let candidate = Candidate {
+        self.0.push(snapshot);
+        Ok(())
+    }
+
+    /// All of them as one; with `sum`, points of one name become one.
+    pub(super) fn together(self, sum: bool) -> Result<Group> {
+        let ids = self.0.iter().map(|file| file.process.segment_id.clone()).collect();
+        Group::new(ProcessGroup { members: Selector::Segments(ids), sum }, Box::new(self))
+    }
+}
+
+impl Finder for Files {
+    fn discover(&mut self) -> Result<Discovery> {
+        let candidate = |Snapshot { process, .. }: &Snapshot| Candidate {
             name: process.name.clone(),
             pid: process.pid,
             segment_id: process.segment_id.clone(),
@@ -157,29 +167,14 @@ impl Files {
             state: process.state,
             ..Candidate::default()
         };
-        self.0.push((candidate, snapshot));
-        Ok(())
-    }
-
-    pub(super) fn ids(&self) -> Vec<String> {
-        self.0.iter().map(|(candidate, _)| candidate.segment_id.clone()).collect()
-    }
-}
-
-impl Finder for Files {
-    fn discover(&mut self) -> Result<Discovery> {
-        let candidates = self.0.iter().map(|(candidate, _)| candidate.clone()).collect();
+        let candidates = self.0.iter().map(candidate).collect();
         Ok(Discovery { candidates, ..Discovery::default() })
     }
 
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
-        let found = self.0.iter().find(|(known, _)| known.segment_id == candidate.segment_id);
-        let (_, snapshot) = found.ok_or_else(|| anyhow!("there is no such file"))?;
+        let found = self.0.iter().find(|it| it.process.segment_id == candidate.segment_id);
+        let snapshot = found.ok_or_else(|| anyhow!("there is no such file"))?;
         Ok(Box::new(FileSource::of(snapshot.clone())))
-    }
-
-    fn attach_group(&mut self, _together: &ProcessGroup) -> Result<Box<dyn Source>> {
-        bail!("files are opened together already")
     }
 }
 
@@ -217,7 +212,6 @@ impl Group {
     ///
     /// If there is none.
     pub(super) fn new(wanted: ProcessGroup, finder: Box<dyn Finder>) -> Result<Self> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut group = Self {
             wanted,
             finder,
@@ -228,7 +222,7 @@ impl Group {
             ids: HashMap::new(),
             lanes: 0,
             routes: HashMap::new(),
-            id: format!("{:032x}", now.as_nanos()),
+            id: format!("{:032x}", unix_ns(SystemTime::now())),
             start: None,
             elapsed_ticks: 0,
             looking: Looking::default(),
@@ -343,18 +337,13 @@ impl Group {
         let mut summed = self.members.iter().any(is_summed).then(Summed::default);
         let first = &self.members[0].last;
         let mut whole = Snapshot {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            taken_unix_ns: first.taken_unix_ns,
             elapsed_ticks,
             process: Process { segment_id: self.id.clone(), ..first.process.clone() },
-            ages: Vec::new(),
-            points: Vec::new(),
-            lanes: Vec::new(),
-            cells: Vec::new(),
-            edges: Vec::new(),
-            records: Vec::new(),
-            losses: Losses::default(),
-            usage: None,
-            summed: None,
-            ..first.clone()
+            clock: first.clock.clone(),
+            ..Snapshot::default()
         };
         self.routes.clear();
         // Each point's place in the merged snapshot, by its id.
@@ -413,7 +402,7 @@ impl Group {
             };
             for lane in &last.lanes {
                 let id = lane_id(lane.id);
-                let name = format!("{}[{}] {}", process.name, process.pid, lane.name);
+                let name = format!("{process} {}", lane.name);
                 // No thread outlives its process, whatever its lane says last.
                 let kind = match lane.kind {
                     LaneKind::Live if !running => LaneKind::Ended,
@@ -431,7 +420,7 @@ impl Group {
             // The sums of a late place cannot be assigned to its threads.
             let of_all = (summed.is_none() && last.summed.is_some()).then(|| lane_id(OF_ALL));
             if let Some(id) = of_all {
-                let name = format!("{}[{}] all threads", process.name, process.pid);
+                let name = format!("{process} all threads");
                 let (kind, process) = (LaneKind::Ended, Some(place as u32));
                 whole.lanes.push(Lane { id, name, kind, process, ..Lane::default() });
             }
@@ -491,7 +480,7 @@ impl Group {
             whole.taken_unix_ns = whole.taken_unix_ns.max(last.taken_unix_ns);
             whole.process.started_unix_ns =
                 whole.process.started_unix_ns.min(process.started_unix_ns);
-            let is_late = running && member.source.line().is_some_and(|line| line.late.is_some());
+            let is_late = running && member.is_late();
             let late_since_unix_ns = is_late.then_some(last.taken_unix_ns);
             whole.process.members.push(Process { late_since_unix_ns, ..process.clone() });
             whole.ages.push(age);
@@ -499,7 +488,7 @@ impl Group {
         whole.summed = summed.map(Arc::new);
         whole.points.sort_by_key(|point| point.id);
         whole.lanes.sort_by_key(|lane| lane.id);
-        whole.cells.sort_by_key(|cell| (cell.point, cell.lane));
+        whole.cells.sort_by_key(|cell| cell.key());
         whole.edges.sort_by_key(Edge::key);
         self.name(&mut whole.process, state);
         whole
@@ -563,7 +552,7 @@ impl Source for Group {
         }
     }
 
-    fn poll(&mut self) -> Result<Snapshot> {
+    fn picture(&mut self) -> Result<Snapshot> {
         self.keep_last();
         self.members.iter_mut().for_each(|member| member.source.prepare());
         for member in self.members.iter_mut().filter(|member| !member.is_kept) {
@@ -651,8 +640,8 @@ impl Source for Group {
         all
     }
 
-    fn act(&mut self, change: Change) -> Result<()> {
-        let routes = self.routes.get(&point_of(change)).cloned().unwrap_or_default();
+    fn act(&mut self, mut change: Change) -> Result<()> {
+        let routes = self.routes.get(point_of(&mut change)).cloned().unwrap_or_default();
         let mut refused = Vec::new();
         let (mut done, mut is_over) = (0, false);
         for (place, id) in routes {
@@ -662,33 +651,24 @@ impl Source for Group {
                 is_over = true;
                 continue;
             }
-            match member.source.act(change_of(change, id)) {
+            *point_of(&mut change) = id;
+            match member.source.act(change) {
                 Ok(()) => done += 1,
-                Err(error) => {
-                    let Process { name, pid, .. } = &member.last.process;
-                    refused.push((format!("{name}[{pid}]"), error));
-                }
+                Err(error) => refused.push((member.last.process.to_string(), error)),
             }
         }
         let (failed, all) = (refused.len(), done + refused.len());
-        let more = if failed > NAMES { ", ..." } else { "" };
-        let names: Vec<String> = refused.iter().take(NAMES).map(|(name, _)| name.clone()).collect();
+        let names: Vec<String> = refused.iter().map(|(name, _)| name.clone()).collect();
         match (done, refused.into_iter().next()) {
             (0, Some((_, error))) => Err(error),
-            (_, Some((_, error))) => {
-                let names = names.join(", ");
-                bail!(Refusal::Partly(format!(
-                    "{failed} of {all} processes did not follow ({names}{more}): {error:#}"
-                )))
-            }
+            (_, Some((_, error))) => bail!(Refusal::Partly(format!(
+                "{failed} of {all} processes did not follow ({}): {error:#}",
+                first_names(&names)
+            ))),
             (0, None) if is_over => bail!(ENDED),
             (0, None) => bail!("no process has that point"),
             (_, None) => Ok(()),
         }
-    }
-
-    fn is_process(&self) -> bool {
-        true
     }
 }
 
@@ -746,20 +726,12 @@ fn add_usage(sum: &mut Option<Usage>, more: Option<Usage>) {
     };
 }
 
-fn point_of(change: Change) -> u32 {
-    match change {
-        Change::Enable(id) | Change::Disable(id) | Change::Reset(id) => id,
-        Change::SetAlpha(id, _) | Change::Fence(id, _) => id,
-    }
-}
-
-/// A change with another point's id.
-fn change_of(change: Change, id: u32) -> Change {
-    match change {
-        Change::Enable(_) => Change::Enable(id),
-        Change::Disable(_) => Change::Disable(id),
-        Change::Reset(_) => Change::Reset(id),
-        Change::SetAlpha(_, alpha) => Change::SetAlpha(id, alpha),
-        Change::Fence(_, fenced) => Change::Fence(id, fenced),
-    }
+/// The id of the point that changes.
+fn point_of(change: &mut Change) -> &mut u32 {
+    let (Change::Enable(id)
+    | Change::Disable(id)
+    | Change::Reset(id)
+    | Change::SetAlpha(id, _)
+    | Change::Fence(id, _)) = change;
+    id
 }

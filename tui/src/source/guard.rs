@@ -1,92 +1,19 @@
-//! The gate that everything from outside passes: text made fit to show,
+//! The gate that everything from outside passes ([`super::Source::poll`]): text made fit to show,
 //! figures put into the order that the snapshot promises.
 
 use std::borrow::Cow;
-use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Result;
-
-use super::{BadPlace, Change, Discovery, Line, Looking, Recording, Source};
-use crate::files::json::{Overwrite, WriteError};
-use crate::snapshot::{AMOUNTS, Cell, Drained, Edge, Process, Snapshot};
+use super::{BadPlace, Discovery};
+use crate::snapshot::{AMOUNTS, Cell, Edge, Process, Snapshot};
 use crate::text::{clean, clean_in_place};
 
-/// A source whose snapshots keep the promises of [`crate::snapshot`], whatever
-/// the source within yields.
-pub fn guarded(source: Box<dyn Source>) -> Box<dyn Source> {
-    Box::new(Guarded(source))
-}
-
-struct Guarded(Box<dyn Source>);
-
-impl Source for Guarded {
-    fn poll(&mut self) -> Result<Snapshot> {
-        let mut snapshot = self.0.poll()?;
-        clean_snapshot(&mut snapshot);
-        Ok(snapshot)
+pub(super) fn clean_places(mut places: Vec<BadPlace>) -> Vec<BadPlace> {
+    for place in &mut places {
+        clean_in_place(&mut place.name);
+        place.why.iter_mut().for_each(clean_in_place);
     }
-
-    fn prepare(&mut self) {
-        self.0.prepare();
-    }
-
-    fn has_died(&self) -> bool {
-        self.0.has_died()
-    }
-
-    fn is_coming(&self) -> bool {
-        self.0.is_coming()
-    }
-
-    fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
-        self.0.open_stacks()
-    }
-
-    fn add_records(&mut self, snapshot: &mut Snapshot) {
-        self.0.add_records(snapshot);
-    }
-
-    fn new_records(&mut self, snapshot: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
-        self.0.new_records(snapshot, from)
-    }
-
-    fn recording(&mut self) -> Option<&mut Recording> {
-        self.0.recording()
-    }
-
-    fn save_raw(&mut self, path: &Path, overwrite: Overwrite) -> Result<(), WriteError> {
-        self.0.save_raw(path, overwrite)
-    }
-
-    fn act(&mut self, change: Change) -> Result<()> {
-        self.0.act(change)
-    }
-
-    fn look_at(&mut self, looking: Looking) {
-        self.0.look_at(looking);
-    }
-
-    fn is_process(&self) -> bool {
-        self.0.is_process()
-    }
-
-    fn read_only(&self) -> Option<&str> {
-        self.0.read_only()
-    }
-
-    fn line(&self) -> Option<Line> {
-        self.0.line()
-    }
-
-    fn bad_places(&self) -> Vec<BadPlace> {
-        let mut places = self.0.bad_places();
-        for place in &mut places {
-            clean_in_place(&mut place.name);
-            place.why.iter_mut().for_each(clean_in_place);
-        }
-        places
-    }
+    places
 }
 
 pub(super) fn clean_discovery(discovery: &mut Discovery) {
@@ -120,7 +47,7 @@ fn clean_process(process: &mut Process) {
     }
 }
 
-fn clean_snapshot(snapshot: &mut Snapshot) {
+pub(super) fn clean_snapshot(snapshot: &mut Snapshot) {
     clean_process(&mut snapshot.process);
     for member in &mut snapshot.process.members {
         clean_process(member);
@@ -163,21 +90,24 @@ fn clean_snapshot(snapshot: &mut Snapshot) {
     snapshot.points.dedup_by_key(|point| point.id);
     snapshot.lanes.sort_by_key(|lane| lane.id);
     snapshot.lanes.dedup_by_key(|lane| lane.id);
-    snapshot.cells.sort_by_key(|cell| (cell.point, cell.lane));
-    snapshot.cells.dedup_by_key(|cell| (cell.point, cell.lane));
+    snapshot.cells.sort_by_key(|cell| cell.key());
+    snapshot.cells.dedup_by_key(|cell| cell.key());
     snapshot.edges.sort_by_key(Edge::key);
     snapshot.edges.dedup_by_key(|edge| edge.key());
 }
 
 #[cfg(test)]
 mod tests {
+    use anyhow::Result;
+
     use super::*;
+    use crate::source::Source;
     use crate::source::synthetic::Synthetic;
 
     struct Hostile;
 
     impl Source for Hostile {
-        fn poll(&mut self) -> Result<Snapshot> {
+        fn picture(&mut self) -> Result<Snapshot> {
             let mut snapshot = Synthetic::new().poll()?;
             snapshot.process.name = "\x1b]0;owned\x07".into();
             snapshot.points[1].name = "\u{202e}evil\r\n".into();
@@ -191,25 +121,17 @@ mod tests {
             snapshot.edges = vec![edge(2), edge(1), edge(2)];
             Ok(snapshot)
         }
-
-        fn act(&mut self, _: Change) -> Result<()> {
-            Ok(())
-        }
-
-        fn is_process(&self) -> bool {
-            true
-        }
     }
 
     #[test]
     fn hostile_snapshots_come_out_clean_and_in_order() {
-        let snapshot = guarded(Box::new(Hostile)).poll().unwrap();
+        let snapshot = Hostile.poll().unwrap();
         let json = serde_json::to_string(&snapshot).unwrap();
         for hostile in ["\\u001b", "\\u0007", "\\r", "\u{202e}", "\u{9b}", "null,\"reported"] {
             assert!(!json.contains(hostile), "{hostile:?}");
         }
         assert!(snapshot.points.is_sorted_by(|a, b| a.id < b.id));
-        assert!(snapshot.cells.is_sorted_by(|a, b| (a.point, a.lane) < (b.point, b.lane)));
+        assert!(snapshot.cells.is_sorted_by(|a, b| a.key() < b.key()));
         assert!(snapshot.edges.is_sorted_by(|a, b| a.key() < b.key()));
     }
 }

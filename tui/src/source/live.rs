@@ -3,9 +3,10 @@
 pub(super) mod picture;
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use pfp_shm_layout::beacon::Info;
@@ -20,33 +21,34 @@ use pfp_shm_layout::reader::Reader;
 use pfp_shm_layout::segment::{OpenError, Segment};
 use pfp_shm_layout::truncation;
 
+use super::guard::clean_discovery;
 use super::namespaces::{ids_here, is_own};
 use super::usage;
-use super::{Candidate, Change, Discovery, Refusal, Refused, Source};
-use crate::files::atomic_file::{self, Overwrite, WriteError};
+use super::{Candidate, Change, Discovery, Refusal, Source};
+use crate::files::atomic_file::{self, Existing};
 use crate::files::zstd_file;
+use crate::local_time::unix_ns;
 use crate::snapshot::{Drained, LaneKind, ProcessState, Record, Snapshot};
 use picture::{
-    Cells, add_calls, bound_resets, convert, convert_record, end, name_of, records, show_names,
+    Cells, add_calls, bound_resets, convert, convert_record, name_of, records, show_names,
     state_of, ticks_until, until_last_begin,
 };
 
-/// Looks for segments.
-pub(super) fn discover() -> Result<Discovery> {
+/// Looks for the processes of this user.
+pub fn discover() -> Result<Discovery> {
     let (found, unread) = find::find_everywhere();
     let mut discovery = Discovery { searched: Directory::candidates(), ..Discovery::default() };
     for why in unread {
         let why = Refusal::Permission(format!(
             "{why}; where it cannot be mended, PFP_DIR names another folder to programs and viewers"
         ));
-        discovery.refused.push(Refused { pid: None, why });
+        discovery.refuse(None, why);
     }
     // The namespace of each candidate, and its id there.
     let mut insides = Vec::new();
     for place in found {
         for (path, why) in place.unreadable {
-            let why = Refusal::Version(format!("{}: {why}", path.display()));
-            discovery.refused.push(Refused { pid: None, why });
+            discovery.refuse(None, Refusal::Version(format!("{}: {why}", path.display())));
         }
         for entry in place.entries {
             discovery.stale += usize::from(entry.state == Liveness::Dead);
@@ -54,25 +56,13 @@ pub(super) fn discover() -> Result<Discovery> {
             if entry.object_bytes.is_none() {
                 continue;
             }
-            match open(&entry.info) {
-                Ok((mut reader, facts)) => {
-                    let candidate = candidate(&entry, &mut reader, &facts);
-                    let why = whole(&reader).map_err(|why| Refusal::NoTarget(why.to_string()));
-                    match why {
-                        Ok(()) => {
-                            let process = &entry.info.process;
-                            insides.push((process.pidns, process.pid));
-                            discovery.candidates.push(candidate);
-                        }
-                        Err(why) => {
-                            let pid = Some(entry.info.process.pid);
-                            discovery.refused.push(Refused { pid, why });
-                        }
-                    }
+            let process = &entry.info.process;
+            match candidate(&entry) {
+                Ok(candidate) => {
+                    insides.push((process.pidns, process.pid));
+                    discovery.candidates.push(candidate);
                 }
-                Err(why) => {
-                    discovery.refused.push(Refused { pid: Some(entry.info.process.pid), why });
-                }
+                Err(why) => discovery.refuse(Some(process.pid), why),
             }
         }
     }
@@ -83,21 +73,24 @@ pub(super) fn discover() -> Result<Discovery> {
             candidate.pid_here = here.get(inside).copied();
         }
     }
+    clean_discovery(&mut discovery);
     Ok(discovery)
 }
 
-/// The files in the directories of beacons.
-pub(super) fn announced() -> BTreeSet<PathBuf> {
+/// The files by which processes announce themselves. A new one is a reason to [`discover`]; listing
+/// them costs next to nothing.
+pub fn announced() -> BTreeSet<PathBuf> {
     let files = Directory::candidates().into_iter().filter_map(|path| std::fs::read_dir(path).ok());
     files.flat_map(|files| files.flatten().map(|file| file.path())).collect()
 }
 
-fn candidate(entry: &Entry, reader: &mut Reader, facts: &Facts) -> Candidate {
+fn candidate(entry: &Entry) -> Result<Candidate, Refusal> {
+    let (mut reader, facts) = open(&entry.info)?;
     let dead = entry.state != Liveness::Alive;
     let run = reader.segment().counters().run.load(Relaxed);
     let picture = reader.outline();
-    Candidate {
-        name: name_of(picture, facts),
+    let candidate = Candidate {
+        name: name_of(picture, &facts),
         exe: facts.exe.clone(),
         pid: facts.pid,
         pid_here: None,
@@ -107,7 +100,9 @@ fn candidate(entry: &Entry, reader: &mut Reader, facts: &Facts) -> Candidate {
         points: picture.points.iter().filter(|point| point.variant.is_none()).count() as u32,
         run,
         awaited: false,
-    }
+    };
+    whole(&reader).map_err(|why| Refusal::NoTarget(why.to_string()))?;
+    Ok(candidate)
 }
 
 /// Opens a segment. From then on, it cannot harm this process.
@@ -120,7 +115,7 @@ fn open(info: &Info) -> Result<(Reader, Facts), Refusal> {
         Err(OpenError::Format(error @ FormatError::Version { .. })) => {
             Err(Refusal::Version(error.to_string()))
         }
-        Err(OpenError::Io(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+        Err(OpenError::Io(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
             Err(Refusal::Permission(format!("{}: {error}", info.object)))
         }
         Err(error) => Err(Refusal::NoTarget(format!("{}: {error}", info.object))),
@@ -141,8 +136,8 @@ fn whole(reader: &Reader) -> Result<()> {
     Ok(())
 }
 
-/// Attaches to the segment of one process.
-pub(super) fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
+/// Attaches to a process that [`discover`] found.
+pub fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
     let place = Name::from_hex(candidate.segment_id.as_bytes()).and_then(|object| {
         let places = Directory::candidates().into_iter();
         let mut places = places.filter_map(|path| Directory::open(&path).ok());
@@ -174,8 +169,8 @@ pub(super) fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
     }))
 }
 
-/// Removes the segments of processes that have ended.
-pub(super) fn gc() -> Result<Vec<String>> {
+/// Removes what ended processes have left behind; returns a line for each thing removed.
+pub fn gc() -> Result<Vec<String>> {
     let mut lines = Vec::new();
     for path in Directory::candidates() {
         let Ok(directory) = Directory::open(&path) else { continue };
@@ -213,7 +208,7 @@ struct LiveSource {
 }
 
 impl Source for LiveSource {
-    fn poll(&mut self) -> Result<Snapshot> {
+    fn picture(&mut self) -> Result<Snapshot> {
         if let Some(last) = &self.last {
             return Ok(last.clone());
         }
@@ -256,7 +251,7 @@ impl Source for LiveSource {
 
     fn add_records(&mut self, snapshot: &mut Snapshot) {
         let taken = snapshot.elapsed_ticks;
-        snapshot.records = self.records().filter(|record| end(record) <= taken).collect();
+        snapshot.records = self.records().filter(|record| record.end() <= taken).collect();
     }
 
     fn new_records(&mut self, snapshot: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
@@ -285,12 +280,16 @@ impl Source for LiveSource {
         all
     }
 
-    fn save_raw(&mut self, path: &Path, overwrite: Overwrite) -> Result<(), WriteError> {
+    fn save_raw(&mut self, path: &Path, existing: Existing) -> io::Result<()> {
         // Judge before, as for a picture; take the time after it, so that no record is later.
         let runs = !matches!(self.watch.judge(), Ok(Liveness::Dead | Liveness::Gone));
-        atomic_file::write_file(path, overwrite, |file| {
+        atomic_file::write_file(path, existing, |file| {
             let copy = Copy::of(self.reader.segment())?;
-            let note = Note { taken_unix_ns: unix_ns(), taken_monotonic_ns: monotonic_ns(), runs };
+            let note = Note {
+                taken_unix_ns: unix_ns(SystemTime::now()),
+                taken_monotonic_ns: monotonic_ns(),
+                runs,
+            };
             if zstd_file::is_named(path) {
                 zstd_file::write(file, |out| copy.write(&mut Dense(out), Some(&note)))
             } else {
@@ -321,10 +320,6 @@ impl Source for LiveSource {
             None => bail!("the process has no point {point}"),
         }
     }
-
-    fn is_process(&self) -> bool {
-        true
-    }
 }
 
 impl LiveSource {
@@ -335,7 +330,7 @@ impl LiveSource {
     /// Ticks since the segment was created; for a dead process, up to its last known activity.
     fn ticks_until_now(&self, snapshot: &Snapshot) -> u64 {
         if self.dead {
-            return self.records().map(|record| end(&record)).fold(self.elapsed_ticks, u64::max);
+            return self.records().map(|record| record.end()).fold(self.elapsed_ticks, u64::max);
         }
         ticks_until(monotonic_ns(), &self.facts, snapshot.clock.ticks_per_second)
     }
@@ -349,13 +344,5 @@ fn cpu_ns(process: u32, thread: u32) -> Option<u64> {
 
 /// CLOCK_MONOTONIC_RAW, like the header's times.
 fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills the structure that we own.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-fn unix_ns() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+    usage::time_of(libc::CLOCK_MONOTONIC_RAW).unwrap_or(0)
 }

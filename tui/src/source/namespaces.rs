@@ -1,8 +1,10 @@
-//! The ids here of processes in their own pid namespaces.
+//! What `/proc` says of processes: their users and namespaces, and the ids here of processes in pid
+//! namespaces of their own.
 
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::str::SplitAsciiWhitespace;
 
 /// A pid namespace, by its inode, and an id in it.
 pub(super) type Inside = (u64, u32);
@@ -10,7 +12,7 @@ pub(super) type Inside = (u64, u32);
 /// The ids in our /proc of running processes that have other ids inside. Processes whose namespace
 /// is unknown or that /proc does not show are left out.
 pub(super) fn ids_here(wanted: impl Iterator<Item = Inside>) -> HashMap<Inside, u32> {
-    let own = namespace_of("self");
+    let own = namespace_of("self", "pid");
     let wanted: Vec<_> = wanted.filter(|(space, _)| *space != 0 && Some(*space) != own).collect();
     let mut found = HashMap::new();
     if wanted.is_empty() {
@@ -22,7 +24,7 @@ pub(super) fn ids_here(wanted: impl Iterator<Item = Inside>) -> HashMap<Inside, 
         let status = fs::read_to_string(process.path().join("status")).unwrap_or_default();
         let Some(inside) = id_inside(&status) else { continue };
         if wanted.iter().any(|(_, pid)| *pid == inside)
-            && let Some(space) = namespace_of(&pid.to_string())
+            && let Some(space) = namespace_of(&pid.to_string(), "pid")
         {
             found.insert((space, inside), pid);
         }
@@ -32,18 +34,28 @@ pub(super) fn ids_here(wanted: impl Iterator<Item = Inside>) -> HashMap<Inside, 
 
 /// Whether this pid namespace is our /proc's; 0 is an unknown one.
 pub(super) fn is_own(space: u64) -> bool {
-    space == 0 || Some(space) == namespace_of("self")
+    space == 0 || Some(space) == namespace_of("self", "pid")
 }
 
-/// The inode of a process's pid namespace.
-fn namespace_of(process: &str) -> Option<u64> {
-    Some(fs::metadata(format!("/proc/{process}/ns/pid")).ok()?.ino())
+/// The inode of a process's namespace of this kind; none without the right to ask.
+pub(super) fn namespace_of(process: &str, kind: &str) -> Option<u64> {
+    Some(fs::metadata(format!("/proc/{process}/ns/{kind}")).ok()?.ino())
+}
+
+/// The words of a line of a process's status.
+pub(super) fn words_of<'a>(status: &'a str, line: &str) -> Option<SplitAsciiWhitespace<'a>> {
+    Some(status.lines().find_map(|it| it.strip_prefix(line))?.split_ascii_whitespace())
+}
+
+/// The effective user of this process.
+pub(crate) fn effective_user() -> u32 {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    unsafe { libc::geteuid() }
 }
 
 /// A process's id in its own namespace, by its status; none if it is in /proc's.
 pub(super) fn id_inside(status: &str) -> Option<u32> {
-    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-    let mut ids = ids.split_ascii_whitespace();
+    let mut ids = words_of(status, "NSpid:")?;
     ids.next()?;
     ids.next_back()?.parse().ok()
 }

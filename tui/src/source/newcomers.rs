@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::{BadPlace, Candidate, Collecting, Discovery, Finder, Machine, ProcessGroup, Source};
+use super::{BadPlace, Candidate, Discovery, Finder, Machine, Source};
 
 /// Finds the processes of this machine, but looks into their segments only after a new
 /// announcement, since a group looks at each poll.
@@ -19,14 +18,12 @@ pub(super) struct Newcomers {
     /// When something new was seen last.
     since: Option<Instant>,
     machine: Machine,
-    /// Keeps processes that end between two looks.
-    collecting: Option<Rc<Collecting>>,
 }
 
 impl Newcomers {
-    /// Uses this finder; with `collecting`, it also finds processes that end between two looks.
-    pub(super) fn new(machine: Machine, collecting: Option<Rc<Collecting>>) -> Self {
-        Self { machine, collecting, ..Self::default() }
+    /// Uses this finder.
+    pub(super) fn new(machine: Machine) -> Self {
+        Self { machine, ..Self::default() }
     }
 }
 
@@ -46,19 +43,11 @@ impl Finder for Newcomers {
             return Ok(discovery);
         }
         self.looks = self.looks.saturating_sub(1);
-        let mut discovery = self.machine.discover()?;
-        if let Some(collecting) = &self.collecting {
-            collecting.note(&mut discovery);
-        }
-        Ok(discovery)
+        self.machine.discover()
     }
 
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
-        self.machine.attach(candidate)
-    }
-
-    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
-        self.machine.attach_group(group)
+        self.machine.watch(candidate)
     }
 
     fn bad_places(&mut self) -> Vec<BadPlace> {
@@ -66,8 +55,6 @@ impl Finder for Newcomers {
     }
 
     fn let_go(&mut self, segment_id: &str) {
-        if let Some(collecting) = &self.collecting {
-            collecting.let_go(segment_id);
-        }
+        self.machine.let_go(segment_id);
     }
 }

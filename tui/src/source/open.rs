@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::{FileSource, ProcessGroup, Selector, Source, file, group, guarded};
+use super::{FileSource, Source, file, group};
 use crate::files::input::Input;
 use crate::files::json::unreadable;
 use crate::files::recording::{MAGIC, Moment, Recording};
@@ -19,11 +19,11 @@ pub fn open(path: &Path) -> Result<Box<dyn Source>> {
     let input = Input::open(path, file::is_known).map_err(unreadable)?;
     let is_recording = input.start().map_err(unreadable)?.starts_with(&MAGIC);
     match input {
-        Input::File(file) if is_recording => Ok(guarded(Box::new(Recording::read(file, path)?))),
+        Input::File(file) if is_recording => Ok(Box::new(Recording::read(file, path)?)),
         Input::Stdin(_) if is_recording => {
             bail!("expected a file, since a recording is read here and there, found a pipe")
         }
-        input => Ok(guarded(Box::new(FileSource::read(&input, path)?))),
+        input => Ok(Box::new(FileSource::read(&input, path)?)),
     }
 }
 
@@ -67,11 +67,10 @@ pub fn open_group(
         source.add_records(&mut snapshot);
         files.add(path, snapshot)?;
     }
-    let group = ProcessGroup { members: Selector::Segments(files.ids()), sum };
-    let mut group = group::Group::new(group, Box::new(files))?;
+    let mut group = files.together(sum)?;
     let mut snapshot = group.poll()?;
     group.add_records(&mut snapshot);
-    Ok(guarded(Box::new(FileSource::of(snapshot))))
+    Ok(Box::new(FileSource::of(snapshot)))
 }
 
 /// Reads several files, each as [`read`] does, and sums them: points of one name become one.
@@ -84,8 +83,7 @@ pub fn read_sum(paths: &[PathBuf], span: &Span) -> Result<Snapshot> {
     for path in paths {
         files.add(path, read(path, span, false)?)?;
     }
-    let group = ProcessGroup { members: Selector::Segments(files.ids()), sum: true };
-    guarded(Box::new(group::Group::new(group, Box::new(files))?)).poll()
+    files.together(true)?.poll()
 }
 
 /// A part of a file's time: a recording has many moments, a snapshot just one.

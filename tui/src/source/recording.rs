@@ -1,24 +1,19 @@
 //! A recording as a source: it yields the moment at its cursor.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
-use super::{BadPlace, Change, Source};
+use super::guard::clean_places;
+use super::{BadPlace, Source};
 use crate::files::recording::Recording;
 use crate::snapshot::Snapshot;
 
-const READ_ONLY: &str = "a recording cannot be changed; attach to the process instead";
-
 impl Source for Recording {
-    fn poll(&mut self) -> Result<Snapshot> {
+    fn picture(&mut self) -> Result<Snapshot> {
         self.shown()
     }
 
     fn add_records(&mut self, snapshot: &mut Snapshot) {
         Self::add_records(self, snapshot);
-    }
-
-    fn act(&mut self, _change: Change) -> Result<()> {
-        bail!(READ_ONLY)
     }
 
     fn recording(&mut self) -> Option<&mut Recording> {
@@ -30,10 +25,10 @@ impl Source for Recording {
     }
 
     fn read_only(&self) -> Option<&str> {
-        Some(READ_ONLY)
+        Some("a recording cannot be changed; attach to the process instead")
     }
 
     fn bad_places(&self) -> Vec<BadPlace> {
-        self.late_places().to_vec()
+        clean_places(self.late_places().to_vec())
     }
 }

@@ -11,7 +11,7 @@ use anyhow::{Result, anyhow};
 
 use super::Refusal;
 use super::discovery::foreign;
-use super::namespaces::id_inside;
+use super::namespaces::{effective_user, id_inside, namespace_of, words_of};
 
 /// Variables that say where the programs of a room announce themselves.
 pub(super) const VARIABLES: [&str; 2] = ["PFP_DIR", "XDG_RUNTIME_DIR"];
@@ -92,8 +92,7 @@ pub(super) fn residents() -> Vec<(Key, Resident)> {
 
 /// The user and the files of this process.
 fn own_room() -> (u32, Option<Files>) {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    (unsafe { libc::geteuid() }, Files::of("self"))
+    (effective_user(), Files::of("self"))
 }
 
 /// The user, the files and the status of a process; none if it may not be looked into.
@@ -104,9 +103,8 @@ fn room_of(pid: u32) -> Option<(u32, Files, String)> {
 }
 
 fn resident(pid: u32, user: u32, files: Files, status: &str) -> Option<(Key, Resident)> {
-    let process = format!("/proc/{pid}");
-    let space = |kind: &str| Some(fs::metadata(format!("{process}/ns/{kind}")).ok()?.ino());
-    let environment = fs::read(format!("{process}/environ")).unwrap_or_default();
+    let space = |kind: &str| namespace_of(&pid.to_string(), kind);
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let variables = VARIABLES.map(|name| variable_of(&environment, name));
     let key = Key { user, files, spaces: [space("user")?, space("pid")?], variables };
     Some((key, Resident { pid, inside: id_inside(status).unwrap_or(pid) }))
@@ -153,7 +151,7 @@ pub fn whereabouts(pid: u32) -> Result<Whereabouts, Refusal> {
 impl Files {
     /// The file system of a process; none without the right to ask.
     pub(super) fn of(process: &str) -> Option<Self> {
-        let space = fs::metadata(format!("/proc/{process}/ns/mnt")).ok()?.ino();
+        let space = namespace_of(process, "mnt")?;
         let root = fs::metadata(format!("/proc/{process}/root")).ok()?;
         Some(Self { space, root: (root.dev(), root.ino()) })
     }
@@ -204,8 +202,7 @@ fn segments_of(pid: u32) -> Vec<String> {
 
 /// The effective user, by a process's status.
 pub(super) fn user_of(status: &str) -> Option<u32> {
-    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    ids.split_ascii_whitespace().nth(1)?.parse().ok()
+    words_of(status, "Uid:")?.nth(1)?.parse().ok()
 }
 
 fn variable_of(environment: &[u8], name: &str) -> Option<OsString> {

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 pub use self::enter::enter;
+use super::namespaces::effective_user;
 use super::residents::{Entrance, Key, Resident, VARIABLES, residents, user_of};
 use super::via::{Via, Way};
 use super::{BadPlace, Candidate, Discovery, Refusal, Refused, Source};
@@ -66,26 +67,17 @@ impl Rooms {
             known.look(is_first);
             known.looked = Some(Instant::now());
         }
-        let mut ids: HashSet<String> =
-            discovery.candidates.iter().map(|known| known.segment_id.clone()).collect();
-        for room in &known.rooms {
-            for candidate in &room.found.candidates {
-                // Rooms may share a folder.
-                if ids.insert(candidate.segment_id.clone()) {
-                    discovery.candidates.push(candidate.clone());
-                }
-            }
-            discovery.refused.extend(room.found.refused.iter().cloned());
-        }
+        // Rooms may share a folder.
+        known.rooms.iter().for_each(|room| discovery.add(&room.found));
         if known.left_out > 0 {
             let why = format!(
                 "expected processes of at most {MAX_ROOMS} users and containers, found {} more: \
                  `pfp-top list --via` into each shows them",
                 known.left_out
             );
-            discovery.refused.push(Refused { pid: None, why: Refusal::Permission(why) });
+            discovery.refuse(None, Refusal::Permission(why));
         }
-        discovery.unseen = count_unseen(&ids);
+        discovery.unseen = count_unseen(discovery);
     }
 
     /// Rooms whose agents cannot be asked now.
@@ -96,8 +88,7 @@ impl Rooms {
     /// Attaches to a process of another room, if it is in one.
     pub(super) fn attach(&self, candidate: &Candidate) -> Option<Result<Box<dyn Source>>> {
         let mut known = self.0.borrow_mut();
-        let is_it = |known: &Candidate| known.segment_id == candidate.segment_id;
-        let room = known.rooms.iter_mut().find(|room| room.found.candidates.iter().any(is_it))?;
+        let room = known.rooms.iter_mut().find(|room| room.found.has(candidate))?;
         Some(room.via.watch_later(candidate))
     }
 }
@@ -171,15 +162,16 @@ impl Room {
 /// Counts segments of other users in this `/dev/shm` that belong to running processes that were not
 /// found. Crashed processes may leave segments behind, but a running owner holds the lock of a
 /// file, and the kernel shows everyone the holders.
-fn count_unseen(found: &HashSet<String>) -> usize {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    let own = unsafe { libc::geteuid() };
+fn count_unseen(found: &Discovery) -> usize {
+    let found: HashSet<&[u8]> =
+        found.candidates.iter().map(|it| it.segment_id.as_bytes()).collect();
+    let own = effective_user();
     let mut unseen: HashMap<u32, usize> = HashMap::new();
     for object in fs::read_dir("/dev/shm").into_iter().flatten().flatten() {
         let name = object.file_name();
         let Some(digits) = name.as_bytes().strip_prefix(b"pfp-") else { continue };
         if digits.len() == 32
-            && !found.contains(&*String::from_utf8_lossy(digits))
+            && !found.contains(digits)
             && let Ok(about) = object.metadata()
             && about.uid() != own
         {

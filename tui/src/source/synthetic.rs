@@ -9,9 +9,11 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 
 use super::{Change, Source};
+#[cfg(test)]
+use crate::snapshot::Stats;
 use crate::snapshot::{
-    Bucket, Cell, Clock, ClockKind, Edge, FORMAT, Lane, LaneKind, Losses, Point, PointState,
-    Process, ProcessState, Snapshot, Stats, VERSION,
+    Bucket, Cell, Clock, Edge, FORMAT, Lane, Point, PointState, Process, ProcessState, Snapshot,
+    VERSION,
 };
 
 /// Ticks per second of the made-up clock.
@@ -59,30 +61,15 @@ impl Synthetic {
             name: work.0.into(),
             file: if id == 0 { String::new() } else { "src/work.rs".into() },
             line: work.1,
-            device: false,
-            wall: false,
             state: if work.3 == 0 && id != 0 { PointState::Off } else { PointState::On },
             alpha: (id == 1).then_some(0.2),
-            resets: 0,
-            since_ticks: None,
-            fenced: false,
-            process: None,
-            number: None,
-            amounts: Vec::new(),
+            ..Point::default()
         });
         let lanes = ["main", "reader", "packer"].iter().enumerate().map(|(id, name)| Lane {
             id: id as u32,
-            kind: LaneKind::Live,
             tid: 4711 + id as u32,
             name: (*name).into(),
-            records_written: 0,
-            switches: 0,
-            process: None,
-            clock: None,
-            open: Vec::new(),
-            unplaced: 0,
-            cpu_ns: None,
-            amiss: Losses::default(),
+            ..Lane::default()
         });
         Self {
             polls: 0,
@@ -90,8 +77,6 @@ impl Synthetic {
             snapshot: Snapshot {
                 format: FORMAT.into(),
                 version: VERSION,
-                taken_unix_ns: 0,
-                elapsed_ticks: 0,
                 process: Process {
                     name: "my_app".into(),
                     exe: "/usr/bin/my_app".into(),
@@ -101,26 +86,23 @@ impl Synthetic {
                     ..Process::default()
                 },
                 clock: Clock {
-                    kind: ClockKind::Rseq,
                     ticks_per_second: TICKS_PER_SECOND as f64,
-                    reported_ticks_per_second: None,
                     core_hz: Some(3.65e9),
                     invariant: true,
-                    system_clock: false,
                     overhead_inside: 22,
                     overhead_pair: 60,
+                    ..Clock::default()
                 },
                 points: points.collect(),
                 lanes: lanes.collect(),
-                cells: Vec::new(),
-                ages: Vec::new(),
-                edges: Vec::new(),
-                records: Vec::new(),
-                losses: Losses::default(),
-                usage: None,
-                summed: None,
+                ..Snapshot::default()
             },
         }
+    }
+
+    /// The snapshots of the next polls.
+    pub fn polls(&mut self, number: usize) -> Vec<Snapshot> {
+        (0..number).filter_map(|_| self.poll().ok()).collect()
     }
 
     /// What the next poll will start from, to make it unusual.
@@ -170,19 +152,9 @@ impl Synthetic {
         off_cpu: u64,
     ) {
         let cells = &mut self.snapshot.cells;
-        let place = cells.partition_point(|cell| (cell.point, cell.lane) < (point, lane));
-        if cells.get(place).is_none_or(|cell| (cell.point, cell.lane) != (point, lane)) {
-            cells.insert(
-                place,
-                Arc::new(Cell {
-                    point,
-                    lane,
-                    stats: Stats::default(),
-                    retired: Stats::default(),
-                    histogram: Vec::new(),
-                    variants: Vec::new(),
-                }),
-            );
+        let place = cells.partition_point(|cell| cell.key() < (point, lane));
+        if cells.get(place).is_none_or(|cell| cell.key() != (point, lane)) {
+            cells.insert(place, Arc::new(Cell { point, lane, ..Cell::default() }));
         }
         let cell = Arc::make_mut(&mut cells[place]);
         let stats = &mut cell.stats;
@@ -222,6 +194,20 @@ impl Synthetic {
     }
 }
 
+/// A cell with these counts, exclusive and inclusive ticks.
+#[cfg(test)]
+pub(crate) fn cell(point: u32, lane: u32, [count, exclusive, inclusive]: [u64; 3]) -> Arc<Cell> {
+    let stats = Stats { count, exclusive, inclusive, ..Stats::default() };
+    Arc::new(Cell { point, lane, stats, ..Cell::default() })
+}
+
+/// An edge with these counts, exclusive and inclusive ticks.
+#[cfg(test)]
+pub(crate) fn edge(point: u32, caller: Option<u32>, lane: u32, sums: [u64; 3]) -> Edge {
+    let [count, exclusive, inclusive] = sums;
+    Edge { point, caller, lane, count, exclusive, inclusive }
+}
+
 /// The empty bucket of a value, as a segment has it: 32 buckets an octave of
 /// `value + 32`.
 pub fn bucket_of(value: u64) -> Bucket {
@@ -231,7 +217,7 @@ pub fn bucket_of(value: u64) -> Bucket {
 }
 
 impl Source for Synthetic {
-    fn poll(&mut self) -> Result<Snapshot> {
+    fn picture(&mut self) -> Result<Snapshot> {
         if self.snapshot.process.state == ProcessState::Running {
             let seconds = STARTED_BEFORE + self.polls;
             self.snapshot.elapsed_ticks = seconds * TICKS_PER_SECOND;
@@ -273,9 +259,5 @@ impl Source for Synthetic {
             }
         }
         Ok(())
-    }
-
-    fn is_process(&self) -> bool {
-        true
     }
 }

@@ -2,15 +2,13 @@
 
 use std::fs;
 
+use super::namespaces::words_of;
 use crate::snapshot::Usage;
 
 /// The usage of a process; none where the kernel does not say.
 pub(super) fn of(pid: u32) -> Option<Usage> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let field = |name: &str| {
-        let rest = status.lines().find_map(|line| line.strip_prefix(name))?;
-        rest.split_ascii_whitespace().next()?.parse::<u64>().ok()
-    };
+    let field = |name: &str| words_of(&status, name)?.next()?.parse::<u64>().ok();
     Some(Usage {
         cpu_ns: cpu_ns(pid)?,
         memory_bytes: field("VmRSS:")?.saturating_mul(1024),
@@ -21,11 +19,15 @@ pub(super) fn of(pid: u32) -> Option<Usage> {
 
 /// CPU time of all its threads, past and present.
 fn cpu_ns(pid: u32) -> Option<u64> {
-    let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    let mut clock = 0;
     // SAFETY: the id of the clock is written to a variable that we own.
-    if unsafe { libc::clock_getcpuclockid(pid.try_into().ok()?, &raw mut clock) } != 0 {
-        return None;
-    }
+    let found = unsafe { libc::clock_getcpuclockid(pid.try_into().ok()?, &raw mut clock) };
+    if found == 0 { time_of(clock) } else { None }
+}
+
+/// The time of a clock, nanoseconds.
+pub(super) fn time_of(clock: libc::clockid_t) -> Option<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel fills the structure that we own.
     let read = unsafe { libc::clock_gettime(clock, &raw mut time) };
     (read == 0).then_some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)

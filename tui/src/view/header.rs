@@ -12,7 +12,6 @@ use crate::app::App;
 use crate::common::{Screen, Status};
 use crate::headline::{Headline, ended_word, rhythm};
 use crate::model::lost;
-use crate::session::Session;
 use crate::source::BadPlace;
 use crate::styles::Styles;
 use crate::text;
@@ -37,7 +36,7 @@ const FILTER: usize = 24;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
     let theme = &styles.theme;
-    let line = app.common.session.as_ref().and_then(Session::line);
+    let line = app.common.session.as_ref().and_then(|session| session.source.line());
     let (word, style) = match app.common.status() {
         Status::Waiting if app.common.discovery.is_over => ("ENDED", theme.warn),
         Status::Waiting => ("WAITING", theme.warn),
@@ -105,7 +104,7 @@ fn parts(app: &App, styles: &Styles, height: u16) -> Vec<Part> {
     let part = |text: String, rank| Part { text, style: plain, rank };
     let mut parts = vec![part("pfp-top".into(), 8)];
     if let Some(snapshot) = app.common.model.snapshot() {
-        let line = app.common.session.as_ref().and_then(Session::line);
+        let line = app.common.session.as_ref().and_then(|session| session.source.line());
         let head = Headline::of(snapshot, app.common.model.threads());
         parts.push(Part { text: head.process, style: styles.theme.process, rank: 0 });
         if let Some(line) = line {
@@ -148,7 +147,7 @@ pub(super) fn notice(app: &App, width: usize, ellipsis: char) -> Option<String> 
     };
     let mut said: Vec<String> = unread.into_iter().chain(lost).collect();
     if app.common.had_bad_places {
-        let bad = app.common.session.as_ref().map(Session::bad_places).unwrap_or_default();
+        let bad = app.common.session.as_ref().map(|it| it.source.bad_places()).unwrap_or_default();
         let others: usize = said.iter().map(|text| text::width(text) + 2).sum();
         said.insert(0, places(&bad, width.saturating_sub(others + 1), ellipsis));
     }

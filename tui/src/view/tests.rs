@@ -6,7 +6,6 @@
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, MouseButton, MouseEventKind};
@@ -22,11 +21,9 @@ use crate::app::tests::{Desk, Stage, candidate, desk};
 use crate::common::Target;
 use crate::common::keys;
 use crate::common::{Action, Options, Prompt, Screen};
-use crate::snapshot::{
-    Cell, ClockKind, Edge, Loss, Open, PointState, ProcessState, Snapshot, Stats, Usage,
-};
+use crate::snapshot::{ClockKind, Edge, Loss, Open, PointState, ProcessState, Snapshot, Usage};
 use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
-use crate::source::{BadPlace, Change, Source};
+use crate::source::{BadPlace, Source};
 use crate::units::Unit;
 
 const SIZES: [(u16, u16); 3] = [(120, 30), (80, 24), (40, 8)];
@@ -507,16 +504,8 @@ mod tree;
 struct Far(Synthetic, Rc<RefCell<Vec<BadPlace>>>);
 
 impl Source for Far {
-    fn poll(&mut self) -> anyhow::Result<Snapshot> {
+    fn picture(&mut self) -> anyhow::Result<Snapshot> {
         self.0.poll()
-    }
-
-    fn act(&mut self, _: Change) -> anyhow::Result<()> {
-        Ok(())
-    }
-
-    fn is_process(&self) -> bool {
-        true
     }
 
     fn bad_places(&self) -> Vec<BadPlace> {

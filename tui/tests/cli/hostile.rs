@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::{Command, Output, Stdio};
 
-use pfp_top::files::json::{self, Overwrite};
+use pfp_top::files::json::{self, Existing};
 use pfp_top::source::Source;
 use pfp_top::source::synthetic::Synthetic;
 
@@ -77,7 +77,7 @@ fn a_name_is_no_formula_and_a_state_has_one_word() {
     }
     made.snapshot_mut().points[4].state = pfp_top::snapshot::PointState::InvalidBeginBegin;
     made.snapshot_mut().lanes[0].name = "=thread".into();
-    json::write(&made.poll().unwrap(), &path, Overwrite::No).unwrap();
+    json::write(&made.poll().unwrap(), &path, Existing::Keep).unwrap();
     let path = path.to_str().unwrap();
     for (arguments, name, state) in [
         (&["open", path, "--csv", "--sort", "id", "--columns", "on,name,load"][..], "name", "on"),
@@ -149,7 +149,7 @@ fn several_files_are_summed() {
         let mut source = Synthetic::new();
         source.snapshot_mut().process.segment_id = format!("{run:032x}");
         let snapshot = (0..polls).map(|_| source.poll().unwrap()).last().unwrap();
-        json::write(&snapshot, &path, Overwrite::No).unwrap();
+        json::write(&snapshot, &path, Existing::Keep).unwrap();
         path.to_str().unwrap().to_owned()
     };
     let files = [file(1, 3), file(2, 5), file(3, 8)];

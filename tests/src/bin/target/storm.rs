@@ -75,7 +75,7 @@ struct Hurried {
 }
 
 impl Source for Hurried {
-    fn poll(&mut self) -> Result<Snapshot> {
+    fn picture(&mut self) -> Result<Snapshot> {
         let mut snapshot = self.process.poll()?;
         self.polls += 1;
         let tenths = self.polls as f64 / 10.0;
@@ -86,10 +86,6 @@ impl Source for Hurried {
 
     fn act(&mut self, change: Change) -> Result<()> {
         self.process.act(change)
-    }
-
-    fn is_process(&self) -> bool {
-        true
     }
 }
 

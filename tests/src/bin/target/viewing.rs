@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use pfp_tests::os;
 use pfp_tests::stepper::{stop_here, trace_me};
 use pfp_tests::witness::{self, NAMES, RUN, SEATS, Witness, point, stage};
-use pfp_top::files::json::{self, Overwrite};
+use pfp_top::files::json::{self, Existing};
 use pfp_top::snapshot::Snapshot;
 use pfp_top::source::{self, Change, Source};
 
@@ -103,12 +103,13 @@ impl Viewer {
     fn save(&mut self, folder: &Path, number: u64) {
         let mut snapshot = self.source.poll().expect("it runs");
         self.source.add_records(&mut snapshot);
-        json::write(&snapshot, &folder.join("again.json"), Overwrite::Yes).expect("there is room");
+        json::write(&snapshot, &folder.join("again.json"), Existing::Replace)
+            .expect("there is room");
         let new = folder.join(format!("new-{number}.json.zst"));
-        json::write(&snapshot, &new, Overwrite::No).expect("there is room");
+        json::write(&snapshot, &new, Existing::Keep).expect("there is room");
         if number.is_multiple_of(4) {
             let raw = folder.join(format!("copy-{number}.pfp"));
-            self.source.save_raw(&raw, Overwrite::No).expect("there is room");
+            self.source.save_raw(&raw, Existing::Keep).expect("there is room");
         }
         self.snapshot = snapshot;
     }

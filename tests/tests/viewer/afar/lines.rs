@@ -145,8 +145,7 @@ fn the_timeline_sends_for_the_records_that_are_seen() {
         (lanes.len() == 16).then_some(())
     });
     screen.wait_for("the slowest call", |text| text.contains("the slowest call of "));
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
 }
 
 #[test]

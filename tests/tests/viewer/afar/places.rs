@@ -99,8 +99,7 @@ fn the_list_on_the_screen_has_the_processes_of_all_places() {
         false => &["End", "Enter"],
     });
     screen.wait_for("the one of the other place", is_shown(&two, "two@nice"));
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
 }
 
 #[test]
@@ -213,10 +212,10 @@ fn a_place_that_stalls_keeps_nobody_from_the_others_and_is_not_given_up() {
     screen.select("tick");
     screen.keys(&["e"]);
     wait_for("it to be off here", || state(&near.0, &one) == PointState::Off);
-    screen.keys(&["j"]);
-    screen.wait_for("the other row", |text| rows(text).last().is_some_and(|row| row.selected));
-    screen.keys(&["e"]);
-    screen.wait_for("an answer", |text| text.lines().last().unwrap_or_default().contains("tick"));
+    screen.press(&["j"], "the other row", |text| rows(text).last().is_some_and(|row| row.selected));
+    screen.press(&["e"], "an answer", |text| {
+        text.lines().last().unwrap_or_default().contains("tick")
+    });
     assert_eq!(state(&other, &two), PointState::On);
     os::signal(stopped, libc::SIGCONT);
     wait_for("it to be off there", || state(&other, &two) == PointState::Off);
@@ -229,8 +228,7 @@ fn a_place_that_stalls_keeps_nobody_from_the_others_and_is_not_given_up() {
     // Who leaves while it is stopped is not kept, and what was switched is put back.
     os::signal(stopped, libc::SIGSTOP);
     screen.wait_for("that it is silent", |text| late(text).is_some());
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
     assert_eq!(state(&near.0, &one), PointState::On);
     os::signal(stopped, libc::SIGCONT);
     wait_for("it to be put back", || state(&other, &two) == PointState::On);
@@ -287,8 +285,7 @@ fn a_screen_shows_what_is_there_and_names_the_place_that_hangs() {
     screen.wait_for("the process, and the place that is late", |text| {
         row(text, "tick").is_some() && text.contains("/hangs LATE ")
     });
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
 }
 
 #[test]
@@ -303,8 +300,7 @@ fn the_list_on_the_screen_names_a_place_that_is_down() {
             && text.contains("two@env  ")
             && text.contains("/nowhere/at/all: expected pfp-top on the path there")
     });
-    screen.keys(&["q"]);
-    screen.wait_for_shell();
+    screen.quit();
 }
 
 #[test]

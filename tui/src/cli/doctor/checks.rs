@@ -12,9 +12,10 @@ use pfp_shm_layout::share::Share;
 
 use super::Finding;
 use super::processes::{containers, objects, other_users, processes};
+use crate::cli::demo;
+use crate::cli::options::locale_has_unicode;
 use crate::cli::run::inject::{self, System};
-use crate::cli::run::preload;
-use crate::cli::{demo, locale_has_unicode};
+use crate::cli::run::{places, preload};
 use crate::headline::clock_word;
 use crate::snapshot::ClockKind;
 use crate::variables;
@@ -84,22 +85,19 @@ fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<Finding> {
 fn annotations() -> Vec<Finding> {
     const ABOUT: &str = "annotations";
     let libraries = [
-        ("libpfp_inject.so", "for annotated programs", inject::candidates(), "PFP_INJECT_LIBRARY"),
-        ("libpfp.so", "for -finstrument-functions", preload::places(), "PFP_LIBRARY"),
+        ("libpfp_inject.so, for annotated programs", inject::find(), "PFP_INJECT_LIBRARY"),
+        ("libpfp.so, for -finstrument-functions", preload::find(), "PFP_LIBRARY"),
     ];
-    let library = |(name, what, places, variable): (&str, &str, Vec<PathBuf>, &str)| {
-        let looked = inject::list(&places);
-        match places.into_iter().find(|place| place.is_file()) {
-            Some(path) => Finding::ok(ABOUT, format!("{name}, {what}: {}", path.display())),
-            None => Finding::note(ABOUT, format!("{name}, {what}, is none of {looked}")).advice(
-                format!("install both ends, see docs/installing.md, or name it with {variable}"),
-            ),
-        }
+    let library = |(what, found, variable): (&str, Result<PathBuf, String>, &str)| match found {
+        Ok(path) => Finding::ok(ABOUT, format!("{what}: {}", path.display())),
+        Err(places) => Finding::note(ABOUT, format!("{what}, is none of {places}")).advice(
+            format!("install both ends, see docs/installing.md, or name it with {variable}"),
+        ),
     };
-    let own = inject::library();
+    let own = inject::find().map(|library| places::resolved(&library));
     let taken = |system: System| {
         let value = std::env::var_os(system.variable()).filter(|value| !value.is_empty())?;
-        let is_own = own.as_ref().is_some_and(|own| own.as_os_str() == value);
+        let is_own = own.as_ref().is_ok_and(|own| own.as_os_str() == value);
         let found = format!("{} is {}", system.variable(), value.display());
         Some(match is_own {
             true => Finding::ok(ABOUT, found),

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use super::Finding;
-use crate::cli::demo::{self, Rates};
+use crate::cli::demo;
 use crate::snapshot::Clock;
 use crate::units;
 
@@ -28,7 +28,7 @@ struct Reported {
 
 pub(super) fn all() -> Vec<Finding> {
     let mut findings = match demo::rates(STRETCH) {
-        Ok(Rates { clock, ticks_per_second }) => {
+        Ok((clock, ticks_per_second)) => {
             let mut findings = counter(&clock, ticks_per_second);
             findings.extend(core(&clock, &reported()));
             findings

@@ -1,5 +1,6 @@
 //! Checks of instrumented programs and their leftovers.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io;
@@ -18,9 +19,11 @@ use pfp_shm_layout::segment::{OpenError, Segment};
 use pfp_shm_layout::truncation;
 
 use super::Finding;
+use crate::source::effective_user;
+
+const ABOUT: &str = "processes";
 
 pub(super) fn processes() -> Vec<Finding> {
-    const ABOUT: &str = "processes";
     // Unreadable folders are reported elsewhere.
     let (found, _) = find::find_everywhere();
     let mut findings = Vec::new();
@@ -40,7 +43,7 @@ pub(super) fn processes() -> Vec<Finding> {
             );
         }
         findings.extend(place.entries.iter().map(|entry| process(ABOUT, entry, &here)));
-        findings.extend(several_copies(ABOUT, &place.entries));
+        findings.extend(several_copies(&place.entries));
         let failures = Directory::open(&place.looked_in).and_then(|dir| failure::find(&dir));
         findings.extend(failures.unwrap_or_default().iter().map(|note| failed(ABOUT, note)));
     }
@@ -57,8 +60,7 @@ pub(super) fn processes() -> Vec<Finding> {
 /// measures nothing. Also segments of this user to which nothing leads from here.
 pub(super) fn objects(shm: &Path) -> Vec<Finding> {
     const ABOUT: &str = "segments";
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    let own = unsafe { libc::geteuid() };
+    let own = effective_user();
     let (found, _) = find::find_everywhere();
     let known: HashSet<Name> =
         found.iter().flat_map(|place| &place.entries).map(|entry| entry.info.object).collect();
@@ -102,7 +104,7 @@ pub(super) fn objects(shm: &Path) -> Vec<Finding> {
 
 /// A program whose last start failed, why, and what to do.
 pub(super) fn failed(about: &'static str, note: &Failure) -> Finding {
-    let exe = note.exe.file_name().unwrap_or(note.exe.as_os_str()).to_string_lossy();
+    let exe = file_name(&note.exe);
     let what = match note.stage {
         Stage::Segment => "could not measure: no segment in /dev/shm",
         Stage::Process => "could not measure: no private memory",
@@ -116,8 +118,12 @@ pub(super) fn failed(about: &'static str, note: &Failure) -> Finding {
         .advice(note.stage.advice(note.errno))
 }
 
+fn file_name(exe: &Path) -> Cow<'_, str> {
+    exe.file_name().unwrap_or(exe.as_os_str()).to_string_lossy()
+}
+
 /// Processes with several segments: their copies of pfp share one if they can.
-pub(super) fn several_copies(about: &'static str, entries: &[Entry]) -> Vec<Finding> {
+fn several_copies(entries: &[Entry]) -> Vec<Finding> {
     let mut copies: BTreeMap<(u64, u32, u64), Vec<&Entry>> = BTreeMap::new();
     for entry in entries.iter().filter(|entry| entry.state == Liveness::Alive) {
         let process = &entry.info.process;
@@ -125,11 +131,10 @@ pub(super) fn several_copies(about: &'static str, entries: &[Entry]) -> Vec<Find
     }
     let several = copies.values().filter(|entries| entries.len() > 1).map(|entries| {
         let info = &entries[0].info;
-        let exe = info.exe.file_name().unwrap_or(info.exe.as_os_str()).to_string_lossy();
-        let (pid, n) = (info.process.pid, entries.len());
+        let (exe, pid, n) = (file_name(&info.exe), info.process.pid, entries.len());
         let found =
             format!("{exe} [{pid}] has {n} segments, of copies of pfp that do not fit together");
-        Finding::note(about, found).advice(
+        Finding::note(ABOUT, found).advice(
             "the program and its libraries were linked with different versions of pfp: link all \
              with the same one, or choose a segment with -p and its number in `pfp-top list`",
         )
@@ -139,7 +144,7 @@ pub(super) fn several_copies(about: &'static str, entries: &[Entry]) -> Vec<Find
 
 pub(super) fn process(about: &'static str, entry: &Entry, here: &Identity) -> Finding {
     let info = &entry.info;
-    let exe = info.exe.file_name().unwrap_or(info.exe.as_os_str()).to_string_lossy();
+    let exe = file_name(&info.exe);
     let name = if info.name.is_empty() { &exe } else { info.name.as_str() };
     let who = format!("{name} [{}]", info.process.pid);
     match (entry.state, entry.object_bytes) {
@@ -174,13 +179,13 @@ pub(super) fn process(about: &'static str, entry: &Entry, here: &Identity) -> Fi
 }
 
 /// Opens a segment, safely even if it is cut short meanwhile.
-pub(super) fn open(info: &Info) -> Result<Segment, OpenError> {
+fn open(info: &Info) -> Result<Segment, OpenError> {
     truncation::survive()?;
     Ok(Segment::open(&info.object)?.0)
 }
 
 /// Checks the clock of a process that can be watched.
-pub(super) fn of_clock(about: &'static str, segment: &Segment, mut found: String) -> Finding {
+fn of_clock(about: &'static str, segment: &Segment, mut found: String) -> Finding {
     let counters = segment.counters();
     let astray: u64 = (0..=segment.overflow_lane())
         .take(usize::try_from(counters.lanes_used.load(Relaxed)).unwrap_or(usize::MAX))
@@ -209,19 +214,18 @@ pub(super) fn of_clock(about: &'static str, segment: &Segment, mut found: String
     )
 }
 
-pub(super) const OPTIMISE: &str = "set opt-level = 3 for pfp-probe and pfp-shm-layout in \
+const OPTIMISE: &str = "set opt-level = 3 for pfp-probe and pfp-shm-layout in \
      [profile.dev.package.NAME] of the program's Cargo.toml: its other code stays as it is";
 
 /// Whether a probe with debug assertions is as slow as without optimisation: some 700 ns for a
 /// begin and end. With the advice taken it is 20 to 60, and keeps its assertions.
-pub(super) fn is_unoptimised(pair_ns: f64) -> bool {
+fn is_unoptimised(pair_ns: f64) -> bool {
     pair_ns.is_finite() && pair_ns > 200.0
 }
 
 /// Only owners and root see other users' segments: worth knowing before one searches for an hour.
 pub(super) fn other_users() -> Vec<Finding> {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    let own = unsafe { libc::geteuid() };
+    let own = effective_user();
     if own == 0 {
         return Vec::new();
     }
@@ -247,19 +251,19 @@ pub(super) fn other_users() -> Vec<Finding> {
 pub(super) fn containers() -> Vec<Finding> {
     const ABOUT: &str = "container";
     let mut findings = Vec::new();
-    let marks = ["/.dockerenv", "/run/.containerenv"];
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
     let is_nested = ids.split_whitespace().count() > 1;
-    if let Some(mark) = marks.iter().find(|mark| Path::new(mark).exists()) {
-        findings.push(Finding::note(ABOUT, format!("this is a container ({mark})")).advice(
+    let mark = ["/.dockerenv", "/run/.containerenv"].iter().find(|mark| Path::new(mark).exists());
+    let what = match mark {
+        Some(mark) => Some(format!("this is a container ({mark})")),
+        None => is_nested.then(|| "this is a pid namespace of its own".into()),
+    };
+    findings.extend(what.map(|what| {
+        Finding::note(ABOUT, what).advice(
             "programs outside are seen only if /dev/shm and the folder of beacons are shared",
-        ));
-    } else if is_nested {
-        findings.push(Finding::note(ABOUT, "this is a pid namespace of its own").advice(
-            "programs outside are seen only if /dev/shm and the folder of beacons are shared",
-        ));
-    }
+        )
+    }));
     let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
     if let (Some(own), Some(first)) = (namespace("self"), namespace("1"))
         && own != first

@@ -14,7 +14,8 @@ use clap::{Args, ValueEnum};
 use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSymbol};
 
-use super::{places, preload};
+use super::places::{self, resolved};
+use super::preload;
 use crate::files::input;
 use crate::variables;
 
@@ -98,20 +99,20 @@ impl Inject {
         if self.no_inject {
             return Ok(Vec::new());
         }
-        let Some(library) = library() else {
-            if !self.inject.is_empty() || self.fold_digits {
-                bail!(
-                    "annotations for other tools need {LIBRARY}, which is none of {}; name it \
-                     with {}",
-                    list(&candidates()),
-                    variables::INJECT_LIBRARY
-                );
+        let library = match find() {
+            Ok(library) => resolved(&library),
+            Err(places) if !self.inject.is_empty() || self.fold_digits => bail!(
+                "annotations for other tools need {LIBRARY}, which is none of {places}; name it \
+                 with {}",
+                variables::INJECT_LIBRARY
+            ),
+            Err(_) => {
+                say(Note::Fine(format!(
+                    "annotations for other tools are not measured: {LIBRARY} was not found, see \
+                     `pfp-top doctor`"
+                )));
+                return Ok(Vec::new());
             }
-            say(Note::Fine(format!(
-                "annotations for other tools are not measured: {LIBRARY} was not found, see \
-                 `pfp-top doctor`"
-            )));
-            return Ok(Vec::new());
         };
         let systems = match self.inject.is_empty() {
             true => &System::DEFAULT[..],
@@ -144,9 +145,7 @@ impl Inject {
         }
         Ok(added)
     }
-}
 
-impl Inject {
     /// A message if another OpenMP runtime replaces the program's own.
     pub(super) fn replaced_runtime(&self) -> Option<String> {
         let runtime = self.openmp_runtime.as_ref()?;
@@ -165,7 +164,9 @@ impl Inject {
                  LLVM's libomp.so, found no GOMP_parallel in it"
             );
         }
-        let Some(program) = preload::find(program) else { return Ok(Some(resolved(runtime))) };
+        let Some(program) = preload::executable(program) else {
+            return Ok(Some(resolved(runtime)));
+        };
         // Libraries that are loaded later are unknown here.
         for object in [vec![program.clone()], libraries(&program)].concat() {
             let Ok(symbols) = Symbols::of(&object) else { continue };
@@ -189,10 +190,6 @@ impl Inject {
         }
         Ok(Some(resolved(runtime)))
     }
-}
-
-fn resolved(path: &Path) -> PathBuf {
-    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// The libraries that the loader lists for a program; empty without a loader, as for a script.
@@ -239,23 +236,11 @@ impl Symbols {
     }
 }
 
-/// The library, if it can be found.
-pub(in crate::cli) fn library() -> Option<PathBuf> {
-    let found = candidates().into_iter().find(|place| place.is_file())?;
-    // The program may have another working directory.
-    Some(fs::canonicalize(&found).unwrap_or(found))
-}
-
-/// The places where it may be.
-pub(in crate::cli) fn candidates() -> Vec<PathBuf> {
-    places::of(&[LIBRARY], variables::INJECT_LIBRARY)
+/// The library, or a list of the places where it is not.
+pub(in crate::cli) fn find() -> Result<PathBuf, String> {
+    places::find(&[LIBRARY], variables::INJECT_LIBRARY)
 }
 
 fn is_the_same(value: &OsStr, library: &Path) -> bool {
     fs::canonicalize(value).is_ok_and(|value| value == library)
-}
-
-pub(in crate::cli) fn list(places: &[PathBuf]) -> String {
-    let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
-    places.join(", ")
 }

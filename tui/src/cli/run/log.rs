@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use pfp_shm_layout::directory::Directory;
 
-use crate::cli::state_folder;
+use crate::cli::kept::state_folder;
 use crate::files::input;
+use crate::local_time;
 
 /// Files of earlier programs that are kept.
 const KEPT: usize = 20;
@@ -100,8 +101,7 @@ fn own_path(program: &OsStr) -> Result<PathBuf> {
     let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
     let plain = |c: char| if c.is_alphanumeric() || "._-".contains(c) { c } else { '_' };
     let name: String = name.chars().take(40).map(plain).collect();
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let time = crate::local_time::file_stamp(now.map_or(0, |now| now.as_nanos() as u64));
+    let time = local_time::file_stamp(local_time::unix_ns(std::time::SystemTime::now()));
     let pid = std::process::id();
     Ok(folder.join(format!("{PREFIX}{name}-{time}-{pid}{ENDING}")))
 }

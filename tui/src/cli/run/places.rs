@@ -1,15 +1,23 @@
 //! Where the libraries for programs may be found.
 
-use std::env;
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
-/// The places to look for a library of one of these names: where a variable says, and where it is
-/// usually installed.
-pub(super) fn of(names: &[&str], variable: &str) -> Vec<PathBuf> {
-    match env::var_os(variable) {
+/// A library of one of these names: where a variable says, or where it is usually installed. If
+/// there is none, a list of these places.
+pub(in crate::cli) fn find(names: &[&str], variable: &str) -> Result<PathBuf, String> {
+    let places = match env::var_os(variable) {
         Some(named) => vec![named.into()],
         None => usual(names, env::var_os("HOME").map(PathBuf::from)),
-    }
+    };
+    let list = || places.iter().map(|it| it.display().to_string()).collect::<Vec<_>>().join(", ");
+    places.iter().find(|place| place.is_file()).cloned().ok_or_else(list)
+}
+
+/// A path for a program, which may have another working directory, and whose loader looks elsewhere
+/// for what has no folder.
+pub(in crate::cli) fn resolved(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Beside this program, under its prefix, the user's own, the system's.

@@ -13,16 +13,14 @@ const NAME_MAX: usize = 48;
 
 /// The findings in a line, then the judged metrics, the worst first.
 pub fn render(judgement: &Judgement) -> String {
-    let Judgement { rows, runs, too_few, gone, new, assumed } = judgement;
+    let Judgement { rows, runs_before, runs_now, too_few, gone, new, assumed } = judgement;
     let count = |finding| judgement.count(finding);
     let word = if count(Finding::Failed) > 0 { "FAILED" } else { "passed" };
     let mut out = format!(
-        "gate {word}: {} failed, {} unsure, {} fine; {} and {} runs; {TEST}\n",
+        "gate {word}: {} failed, {} unsure, {} fine; {runs_before} and {runs_now} runs; {TEST}\n",
         count(Finding::Failed),
         count(Finding::Unsure),
         count(Finding::Fine),
-        runs.0,
-        runs.1,
     );
     if let Some(deviation) = assumed {
         // Writing to a string cannot fail.
@@ -84,7 +82,7 @@ pub fn render(judgement: &Judgement) -> String {
     }
     if !too_few.is_empty() {
         let names: Vec<_> =
-            too_few.iter().map(|(name, metric)| format!("{name} {}", metric.word())).collect();
+            too_few.iter().map(|it| format!("{} {}", it.name, it.metric.word())).collect();
         let _ = writeln!(out, "too few measurements: {}", listed(&names));
     }
     out
@@ -119,68 +117,14 @@ struct Report<'a> {
     passed: bool,
     failed: usize,
     unsure: usize,
-    runs_before: usize,
-    runs_now: usize,
-    /// Null where several runs show the deviation.
-    assumed_deviation: Option<f64>,
-    gates: Vec<Gate<'a>>,
-    only_before: &'a [String],
-    only_now: &'a [String],
-    too_few: Vec<TooFew<'a>>,
+    #[serde(flatten)]
+    judgement: &'a Judgement,
 }
 
-/// Times in seconds, loads in CPUs; changes and deviations are shares.
-#[derive(Serialize)]
-struct Gate<'a> {
-    name: &'a str,
-    metric: String,
-    limit: f64,
-    finding: &'static str,
-    before: f64,
-    now: f64,
-    change: f64,
-    change_above: f64,
-    change_below: f64,
-    deviation: f64,
-    p: f64,
-    runs_before: usize,
-    runs_now: usize,
-}
-
-impl<'a> Gate<'a> {
-    fn of(row: &'a Row) -> Self {
-        Self {
-            name: &row.name,
-            metric: row.limit.metric.word(),
-            limit: row.limit.share,
-            finding: match row.finding {
-                Finding::Failed => "failed",
-                Finding::Unsure => "unsure",
-                Finding::Fine => "fine",
-            },
-            before: row.before,
-            now: row.now,
-            change: row.change,
-            change_above: row.low,
-            change_below: row.high,
-            deviation: row.deviation,
-            p: row.p,
-            runs_before: row.runs.0,
-            runs_now: row.runs.1,
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct TooFew<'a> {
-    name: &'a str,
-    metric: String,
-}
-
-/// The findings as JSON, with a line break at its end.
+/// The findings as JSON, with a line break at its end. Times are seconds, loads CPUs; changes and
+/// deviations are shares. The assumed deviation is null where several runs show it.
 pub fn json(judgement: &Judgement) -> serde_json::Result<String> {
     let failed = judgement.count(Finding::Failed);
-    let too_few = judgement.too_few.iter();
     let report = Report {
         format: "pfp-gate",
         version: 1,
@@ -188,13 +132,7 @@ pub fn json(judgement: &Judgement) -> serde_json::Result<String> {
         passed: failed == 0,
         failed,
         unsure: judgement.count(Finding::Unsure),
-        runs_before: judgement.runs.0,
-        runs_now: judgement.runs.1,
-        assumed_deviation: judgement.assumed,
-        gates: judgement.rows.iter().map(Gate::of).collect(),
-        only_before: &judgement.gone,
-        only_now: &judgement.new,
-        too_few: too_few.map(|(name, m)| TooFew { name, metric: m.word() }).collect(),
+        judgement,
     };
     Ok(serde_json::to_string_pretty(&report)? + "\n")
 }

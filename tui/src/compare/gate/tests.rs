@@ -132,7 +132,7 @@ fn where_more_runs_would_tell_it_says_so() {
 #[test]
 fn snapshots_of_one_process_are_one_run() {
     let mut source = Synthetic::new();
-    let snapshots: Vec<_> = (0..6).map(|_| source.poll().unwrap()).collect();
+    let snapshots: Vec<_> = source.polls(6);
     let whole = Run::all(vec![snapshots[5].clone()]);
     let cut = Run::all(snapshots.into_iter().rev().collect());
     assert_eq!((cut.len(), cut[0].steps.len()), (1, 6));
@@ -143,7 +143,7 @@ fn snapshots_of_one_process_are_one_run() {
         assert!(cut.within >= whole.within);
     }
     let judged = judge(&whole, &cut, &limits("p50=5%"), ASSUMED_DEVIATION, |_| true);
-    assert_eq!(judged.runs, (1, 1));
+    assert_eq!((judged.runs_before, judged.runs_now), (1, 1));
     assert!(judged.rows.iter().all(|row| row.change == 0.0 && row.finding == Finding::Unsure));
 }
 
@@ -193,7 +193,7 @@ fn what_cannot_be_judged_is_listed_and_not_passed() {
     let judged =
         judge(&side(0, &[1000, 100, 10, 50]), &side(1, &[1000, 100, 10]), &limits, 0.02, |_| true);
     let too_few: Vec<_> =
-        judged.too_few.iter().map(|(name, metric)| (name.as_str(), metric.word())).collect();
+        judged.too_few.iter().map(|it| (it.name.as_str(), it.metric.word())).collect();
     assert_eq!(
         too_few,
         [("io.crc", "p50".into()), ("io.crc", "p99".into()), ("io.read", "p99".into())]

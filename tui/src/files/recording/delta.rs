@@ -57,16 +57,16 @@ impl<T, K> Default for Changes<T, K> {
     }
 }
 
-impl<T: Clone + PartialEq, K: Ord + Hash + Copy> Changes<T, K> {
+impl<T: Clone, K: Ord + Hash + Copy> Changes<T, K> {
     /// The differences of two lists, both in the order of `key`.
-    fn between(old: &[T], new: &[T], key: impl Fn(&T) -> K) -> Self {
+    fn between(old: &[T], new: &[T], key: impl Fn(&T) -> K, same: impl Fn(&T, &T) -> bool) -> Self {
         let mut changes = Self::default();
         let mut old = old.iter().peekable();
         for item in new {
             while let Some(gone) = old.next_if(|old| key(old) < key(item)) {
                 changes.gone.push(key(gone));
             }
-            if old.next_if(|old| key(old) == key(item)).is_none_or(|old| old != item) {
+            if old.next_if(|old| key(old) == key(item)).is_none_or(|old| !same(old, item)) {
                 changes.now.push(item.clone());
             }
         }
@@ -94,20 +94,19 @@ impl<T, K> Changes<T, K> {
 impl Delta {
     /// The differences of `now` from `key`, without the records.
     pub(super) fn between(key: &Snapshot, now: &Snapshot) -> Self {
-        let other = |differs: bool| differs.then_some(());
-        let (cells, grown) = changed_cells(&key.cells, &now.cells);
+        let (cells, grown) = changed_cells(key, &now.cells);
         Self {
             taken_unix_ns: now.taken_unix_ns,
             elapsed_ticks: now.elapsed_ticks,
-            process: other(key.process != now.process).map(|()| now.process.clone()),
+            process: (key.process != now.process).then(|| now.process.clone()),
             ages: now.ages.clone(),
-            clock: other(key.clock != now.clock).map(|()| now.clock.clone()),
-            losses: other(key.losses != now.losses).map(|()| now.losses.clone()),
-            points: Changes::between(&key.points, &now.points, |point| point.id),
-            lanes: Changes::between(&key.lanes, &now.lanes, |lane| lane.id),
+            clock: (key.clock != now.clock).then(|| now.clock.clone()),
+            losses: (key.losses != now.losses).then(|| now.losses.clone()),
+            points: Changes::between(&key.points, &now.points, |point| point.id, Point::eq),
+            lanes: Changes::between(&key.lanes, &now.lanes, |lane| lane.id, Lane::eq),
             cells,
             grown,
-            edges: Changes::between(&key.edges, &now.edges, Edge::key),
+            edges: Changes::between(&key.edges, &now.edges, Edge::key, Edge::eq),
         }
     }
 
@@ -115,9 +114,8 @@ impl Delta {
     pub(super) fn apply(self, key: &Snapshot) -> Snapshot {
         let mut cells = self.cells;
         for mut cell in self.grown {
-            let id = of(&cell);
-            if let Ok(place) = key.cells.binary_search_by_key(&id, |cell| of(cell)) {
-                cell.histogram = merged(&key.cells[place].histogram, &cell.histogram);
+            if let Some(before) = key.cell(cell.point, cell.lane) {
+                cell.histogram = merged(&before.histogram, &cell.histogram);
             }
             cells.now.push(Arc::new(cell));
         }
@@ -131,49 +129,35 @@ impl Delta {
             clock: self.clock.unwrap_or_else(|| key.clock.clone()),
             points: self.points.apply(&key.points, |point| point.id),
             lanes: self.lanes.apply(&key.lanes, |lane| lane.id),
-            cells: cells.apply(&key.cells, |cell| of(cell)),
+            cells: cells.apply(&key.cells, |cell| cell.key()),
             edges: self.edges.apply(&key.edges, Edge::key),
-            records: Vec::new(),
             losses: self.losses.unwrap_or_else(|| key.losses.clone()),
-            usage: None,
-            summed: None,
+            ..Snapshot::default()
         }
     }
 }
 
-fn of(cell: &Cell) -> (u32, u32) {
-    (cell.point, cell.lane)
-}
-
-/// The cells that changed: whole cells with the ids of those that are gone, and cells that have
-/// only grown.
-fn changed_cells(old: &[Arc<Cell>], new: &[Arc<Cell>]) -> (CellChanges, Vec<Cell>) {
-    let mut changes = Changes::default();
+/// The changed cells: whole cells with the ids of those that are gone, and cells that have only
+/// grown.
+fn changed_cells(old: &Snapshot, new: &[Arc<Cell>]) -> (CellChanges, Vec<Cell>) {
+    // Both snapshots share unchanged cells, which most are.
+    let same = |old: &Arc<Cell>, new: &Arc<Cell>| Arc::ptr_eq(old, new) || old == new;
+    let mut changes = Changes::between(&old.cells, new, |cell| cell.key(), same);
     let mut grown = Vec::new();
-    let mut old = old.iter().peekable();
-    for cell in new {
-        while let Some(gone) = old.next_if(|old| of(old) < of(cell)) {
-            changes.gone.push(of(gone));
-        }
-        let before = old.next_if(|old| of(old) == of(cell));
-        // Both snapshots share unchanged cells, which most are.
-        let unchanged = |before: &Arc<Cell>| Arc::ptr_eq(before, cell) || before == cell;
-        if before.is_some_and(unchanged) {
-            continue;
-        }
-        match before.and_then(|before| grown_buckets(&before.histogram, &cell.histogram)) {
-            Some(histogram) => grown.push(Cell {
-                point: cell.point,
-                lane: cell.lane,
-                stats: cell.stats.clone(),
-                retired: cell.retired.clone(),
-                histogram,
-                variants: cell.variants.clone(),
-            }),
-            None => changes.now.push(Arc::clone(cell)),
-        }
-    }
-    changes.gone.extend(old.map(|cell| of(cell)));
+    changes.now.retain(|cell| {
+        let before = old.cell(cell.point, cell.lane);
+        let histogram = before.and_then(|it| grown_buckets(&it.histogram, &cell.histogram));
+        let Some(histogram) = histogram else { return true };
+        grown.push(Cell {
+            point: cell.point,
+            lane: cell.lane,
+            stats: cell.stats.clone(),
+            retired: cell.retired.clone(),
+            histogram,
+            variants: cell.variants.clone(),
+        });
+        false
+    });
     (changes, grown)
 }
 

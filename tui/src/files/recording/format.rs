@@ -182,24 +182,14 @@ impl FrameHeader {
         payload.len() as u64 == self.payload() && crc32fast::hash(payload) == self.sum
     }
 
-    /// The snapshot of a key frame.
+    /// The snapshot of a frame, given its key's snapshot if it is no key itself.
     ///
     /// # Errors
     ///
     /// If the payload, which fits, was not written as the format has it.
-    pub(super) fn snapshot(&self, payload: &[u8]) -> Result<Snapshot> {
-        let text = unpack(self.snapshot_part(payload)?, self.snapshot.whole)?;
-        read_text(&text, None)
-    }
-
-    /// The snapshot of a frame that is no key, given its key's snapshot.
-    ///
-    /// # Errors
-    ///
-    /// Like [`Self::snapshot`].
-    pub(super) fn snapshot_from(&self, payload: &[u8], key: &Snapshot) -> Result<Snapshot> {
-        let text = unpack(self.snapshot_part(payload)?, self.snapshot.whole)?;
-        read_text(&text, Some(key))
+    pub(super) fn snapshot(&self, payload: &[u8], key: Option<&Snapshot>) -> Result<Snapshot> {
+        let packed = payload.get(..self.snapshot.packed as usize).context("it is not whole")?;
+        read_text(&unpack(packed, self.snapshot.whole)?, key)
     }
 
     /// What the rings brought since the frame before.
@@ -216,10 +206,6 @@ impl FrameHeader {
         let mut all: Vec<Drained> = parse(&text).context("its records cannot be read")?;
         all.iter_mut().for_each(Drained::own);
         Ok(all)
-    }
-
-    fn snapshot_part<'a>(&self, payload: &'a [u8]) -> Result<&'a [u8]> {
-        payload.get(..self.snapshot.packed as usize).ok_or_else(|| anyhow!("it is not whole"))
     }
 }
 

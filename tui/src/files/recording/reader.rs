@@ -167,17 +167,20 @@ impl Recording {
         self.cursor = place.min(self.index.len() - 1);
     }
 
+    /// The frame of this place, or the last one.
+    fn at(&self, place: usize) -> &Place {
+        &self.index[place.min(self.index.len() - 1)]
+    }
+
     /// When the snapshot of this place was taken, nanoseconds since the Unix epoch.
     pub fn taken_unix_ns(&self, place: usize) -> u64 {
-        let place = place.min(self.index.len() - 1);
-        self.index[place].header.taken_unix_ns
+        self.at(place).header.taken_unix_ns
     }
 
     /// The time from the first snapshot to this one. The wall clock is only a label: somebody may
     /// set it meanwhile.
     pub fn since_first(&self, place: usize) -> Duration {
-        let last = &self.index[self.index.len() - 1].header;
-        let header = &self.index[place.min(self.index.len() - 1)].header;
+        let (last, header) = (&self.at(usize::MAX).header, &self.at(place).header);
         // Older files have only the wall clock.
         let is_older = last.since_first_ns == 0;
         let by_label = header.taken_unix_ns.saturating_sub(self.taken_unix_ns(0));
@@ -336,11 +339,11 @@ impl Recording {
     ///
     /// If the frame is damaged.
     pub fn events(&self, place: usize) -> Result<Vec<Drained>> {
-        let found = self.index[place.min(self.index.len() - 1)];
+        let found = self.at(place);
         if !found.header.has_events() {
             return Ok(Vec::new());
         }
-        found.header.events(&self.payload(found)?).with_context(|| damaged(&found))
+        found.header.events(&self.payload(*found)?).with_context(|| damaged(found))
     }
 
     /// The snapshot at the cursor.
@@ -398,7 +401,7 @@ impl Recording {
         let key_at = at - place.header.back as usize;
         if self.key.as_ref().is_none_or(|(known, _)| *known != key_at) {
             let place = self.index[key_at];
-            let key = place.header.snapshot(&self.payload(place)?);
+            let key = place.header.snapshot(&self.payload(place)?, None);
             self.key = Some((key_at, key.with_context(|| damaged(&place))?));
         }
         let Some((_, key)) = &self.key else { bail!(damaged(&place)) };
@@ -406,7 +409,7 @@ impl Recording {
             return Ok(key.clone());
         }
         let payload = self.payload(place)?;
-        place.header.snapshot_from(&payload, key).with_context(|| damaged(&place))
+        place.header.snapshot(&payload, Some(key)).with_context(|| damaged(&place))
     }
 }
 

@@ -13,10 +13,10 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use pfp_shm_layout::atomic_file::check_replaceable;
 
-use super::Recording;
 use super::format::{Encoder, FileHeader};
+use super::reader::Recording;
 use crate::files::input;
-use crate::files::json::Overwrite;
+use crate::files::json::Existing;
 use crate::snapshot::{Drained, ProcessState, Snapshot};
 
 /// The most frames between two key frames.
@@ -80,14 +80,14 @@ impl Writer {
     /// If the file exists and may not be replaced, or the system refuses.
     pub fn create(
         path: &Path,
-        overwrite: Overwrite,
+        overwrite: Existing,
         interval_ns: u64,
         first: &Snapshot,
         events: &[Drained],
     ) -> Result<Self> {
         let shown = path.display();
         let exists = || format!("{shown} exists already: give another name, --append or --force");
-        ensure!(overwrite == Overwrite::Yes || fs::symlink_metadata(path).is_err(), exists());
+        ensure!(overwrite == Existing::Replace || fs::symlink_metadata(path).is_err(), exists());
         let failed = || format!("{shown} was not written");
         check_replaceable(path).with_context(failed)?;
         let folder = match path.parent() {
@@ -113,8 +113,8 @@ impl Writer {
         ensure!(lock(&writer.file)?, "the new file is locked by another process");
         writer.append(first, events).with_context(failed)?;
         let named = match overwrite {
-            Overwrite::Yes => neighbour.persist(path),
-            Overwrite::No => neighbour.persist_noclobber(path),
+            Existing::Replace => neighbour.persist(path),
+            Existing::Keep => neighbour.persist_noclobber(path),
         };
         match named {
             Ok(_) => Ok(writer),

@@ -1,9 +1,7 @@
 //! Events of several processes: which came, which ended and how, whose rows have gone.
 
-use crate::snapshot::{Point, Process, ProcessState, Snapshot};
-
-/// Processes that are named in one entry.
-const NAMES: usize = 4;
+use crate::snapshot::{Process, ProcessState, Snapshot};
+use crate::text::first_names;
 
 /// Processes that came or went between two snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,37 +12,13 @@ pub struct MemberEvent {
     pub is_problem: bool,
 }
 
-/// One of several processes in the last snapshot.
-#[derive(Clone, Debug)]
-pub(super) struct Member {
-    segment_id: String,
-    state: ProcessState,
-    /// `worker[9]`
-    name: String,
-}
-
-impl Member {
-    pub(super) fn of(process: &Process) -> Self {
-        Self {
-            segment_id: process.segment_id.clone(),
-            state: process.state,
-            name: format!("{}[{}]", process.name, process.pid),
-        }
-    }
-
-    /// The member before it ended.
-    pub(super) fn running(self) -> Self {
-        Self { state: ProcessState::Running, ..self }
-    }
-}
-
 /// The events since these processes were known.
-pub(super) fn of(known: &[Member], snapshot: &Snapshot) -> Vec<MemberEvent> {
+pub(super) fn of(known: &[Process], snapshot: &Snapshot) -> Vec<MemberEvent> {
     let before = |process: &Process| known.iter().find(|k| k.segment_id == process.segment_id);
     let members = &snapshot.process.members;
     let named = |is: &dyn Fn(&Process) -> bool| {
         let found = members.iter().filter(|process| is(process));
-        found.map(|process| Member::of(process).name).collect::<Vec<_>>()
+        found.map(Process::to_string).collect::<Vec<_>>()
     };
     let became = |state: ProcessState| {
         named(&|process| {
@@ -52,15 +26,13 @@ pub(super) fn of(known: &[Member], snapshot: &Snapshot) -> Vec<MemberEvent> {
             ran && process.state == state
         })
     };
-    let gone = known.iter().filter(|old| !members.iter().any(|p| p.segment_id == old.segment_id));
+    let gone = known.iter().filter(|old| !snapshot.knows(old));
     let event = |names: Vec<String>, is_problem: bool, what: [&str; 2]| {
         let text = match names.as_slice() {
             [] => return None,
             [one] => format!("{one} {}", what[0]),
             several => {
-                let more = if several.len() > NAMES { ", ..." } else { "" };
-                let first = several[..several.len().min(NAMES)].join(", ");
-                format!("{} processes {}: {first}{more}", several.len(), what[1])
+                format!("{} processes {}: {}", several.len(), what[1], first_names(several))
             }
         };
         Some(MemberEvent { text, is_problem })
@@ -70,7 +42,7 @@ pub(super) fn of(known: &[Member], snapshot: &Snapshot) -> Vec<MemberEvent> {
         event(became(ProcessState::Exited), false, ["ended in order"; 2]),
         event(became(ProcessState::Crashed), true, ["crashed or was killed"; 2]),
         event(
-            gone.map(|old| old.name.clone()).collect(),
+            gone.map(Process::to_string).collect(),
             false,
             ["ended a while ago: its rows are gone", "ended a while ago: their rows are gone"],
         ),
@@ -78,10 +50,4 @@ pub(super) fn of(known: &[Member], snapshot: &Snapshot) -> Vec<MemberEvent> {
     .into_iter()
     .flatten()
     .collect()
-}
-
-/// Whether a point belongs to a process that was not among these.
-pub(super) fn joined(known: &[Member], snapshot: &Snapshot, point: &Point) -> bool {
-    let process = point.process.and_then(|place| snapshot.process.members.get(place as usize));
-    process.is_some_and(|p| known.iter().all(|k| k.segment_id != p.segment_id))
 }

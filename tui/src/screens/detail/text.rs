@@ -298,11 +298,11 @@ impl Pane<'_> {
 
     /// The sums of the window, below its histogram.
     fn summary(&self, window_stats: &WindowStats, quantiles: Option<[u64; 4]>) -> Line<'static> {
-        let mut text = format!(" {} calls", units::count(window_stats.count));
-        if let Some(mean) = window_stats.mean {
+        let mut text = format!(" {} calls", units::count(window_stats.total.count));
+        if let Some(mean) = window_stats.total.mean() {
             text += &format!(", average {}", self.scale.single(mean));
         }
-        if let Some(deviation) = window_stats.deviation {
+        if let Some(deviation) = window_stats.total.deviation() {
             let plus_minus = self.styles.glyphs.plus_minus;
             text += &format!(" {plus_minus}{}", self.scale.single(deviation));
         }

@@ -2,6 +2,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::*;
+use crate::app::tests::Shared as Made;
 use crate::filter::Filter;
 use crate::model::{Calls, Figures, Model};
 use crate::snapshot::Stats;
@@ -19,26 +20,6 @@ struct Machines(
 
 type Shared = Rc<RefCell<Synthetic>>;
 
-struct Made(Shared);
-
-impl Source for Made {
-    fn poll(&mut self) -> Result<Snapshot> {
-        self.0.borrow_mut().poll()
-    }
-
-    fn open_stacks(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
-        self.0.borrow_mut().open_stacks()
-    }
-
-    fn act(&mut self, change: Change) -> Result<()> {
-        self.0.borrow_mut().act(change)
-    }
-
-    fn is_process(&self) -> bool {
-        true
-    }
-}
-
 /// One behind a line, which is late where that is set.
 struct Distant {
     made: Shared,
@@ -54,7 +35,7 @@ impl Source for Distant {
         self.looking = looking;
     }
 
-    fn poll(&mut self) -> Result<Snapshot> {
+    fn picture(&mut self) -> Result<Snapshot> {
         if let Some(last) = self.last.clone().filter(|_| self.is_late.get()) {
             return Ok(last);
         }
@@ -71,10 +52,6 @@ impl Source for Distant {
             bail!("the line is late");
         }
         self.made.borrow_mut().act(change)
-    }
-
-    fn is_process(&self) -> bool {
-        true
     }
 
     fn line(&self) -> Option<Line> {
@@ -122,20 +99,11 @@ impl Finder for Machines {
         let (refuses, looking) = (Rc::clone(&self.2), Looking::default());
         Ok(Box::new(Distant { made, is_late, refuses, looking, summing, last: None }))
     }
-
-    fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
-        Ok(Box::new(Group::new(group.clone(), Box::new(self.clone()))?))
-    }
 }
 
 fn counts(snapshot: &Snapshot, name: &str) -> Vec<u64> {
     let points = snapshot.points.iter().filter(|point| point.name == name);
-    points
-        .map(|point| {
-            let cells = snapshot.cells.iter().filter(|cell| cell.point == point.id);
-            cells.map(|cell| cell.stats.count + cell.retired.count).sum()
-        })
-        .collect()
+    points.map(|point| snapshot.cells_of(point.id).iter().sum::<Stats>().count).collect()
 }
 
 #[test]
@@ -152,9 +120,9 @@ fn edges_and_open_regions_are_those_of_the_processes() {
         assert!(snapshot.edges.is_sorted_by(|a, b| a.key() < b.key()));
         assert!(snapshot.edges.iter().any(|edge| edge.caller.is_some()));
         // Each cell's figures are those of its edges, and the callers have kept their names.
-        let name = |id| snapshot.points.iter().find(|p| p.id == id).unwrap().name.as_str();
+        let name = |id| snapshot.point(id).unwrap().name.as_str();
         for cell in &snapshot.cells {
-            let own = (cell.point, cell.lane);
+            let own = cell.key();
             let own = snapshot.edges.iter().filter(|edge| (edge.point, edge.lane) == own);
             let own: Vec<_> = own.collect();
             assert_eq!(own.iter().map(|e| e.exclusive).sum::<u64>(), cell.stats.exclusive);
@@ -214,7 +182,7 @@ fn sums_of_places_are_shown_as_all_of_them_is() {
         for _ in 0..3 {
             let (whole, summed) = (of_all.poll().unwrap(), of_sums.poll().unwrap());
             assert!(summed.summed.is_some() && summed.cells.len() < whole.cells.len());
-            assert!(summed.cells.is_sorted_by_key(|cell| (cell.point, cell.lane)));
+            assert!(summed.cells.is_sorted_by_key(|cell| cell.key()));
             all.fold(whole);
             sums.fold(summed);
             assert_eq!(rows(&all), rows(&sums));
@@ -315,7 +283,7 @@ fn points_stand_side_by_side_or_add_up() {
     assert_eq!(counts(&sum, &name), [parts.sum::<u64>()]);
     let lanes: usize = group.members.iter().map(|member| member.last.lanes.len()).sum();
     assert_eq!(sum.lanes.len(), lanes, "each thread keeps its own");
-    assert!(sum.cells.is_sorted_by(|a, b| (a.point, a.lane) < (b.point, b.lane)));
+    assert!(sum.cells.is_sorted_by(|a, b| a.key() < b.key()));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use pfp_shm_layout::calls::{self, CallSums};
 use pfp_shm_layout::cell::Sums;
@@ -14,7 +15,7 @@ use pfp_shm_layout::reader::{BucketCount, CellReading, Picture, Reader};
 use pfp_shm_layout::ring;
 use pfp_shm_layout::segment::Segment;
 
-use super::unix_ns;
+use crate::local_time::unix_ns;
 use crate::snapshot::{
     Bucket, Cell, Clock, ClockKind, Edge, FORMAT, Lane, LaneKind, Loss, Open, Point, PointState,
     Process, ProcessState, Record, Snapshot, Stats, VERSION, Variant,
@@ -41,7 +42,7 @@ pub(in crate::source) fn of_copy(
     // For a dead process, up to its last known activity.
     let until =
         note.filter(|_| runs).map_or(0, |note| ticks_until(note.taken_monotonic_ns, &facts, rate));
-    snapshot.elapsed_ticks = snapshot.records.iter().map(end).fold(until, u64::max);
+    snapshot.elapsed_ticks = snapshot.records.iter().map(Record::end).fold(until, u64::max);
     add_calls(&mut snapshot, &reader, &facts);
     if !runs {
         until_last_begin(&mut snapshot);
@@ -136,11 +137,6 @@ pub(super) fn convert_record(lane: u32, record: &ring::Record, created: u64) -> 
         depth: u32::from(record.depth),
         context: record.context,
     }
-}
-
-/// When a measurement ended.
-pub(super) fn end(record: &Record) -> u64 {
-    record.start.saturating_add(record.span)
 }
 
 /// Gives points their readable names. Each name is translated once.
@@ -263,8 +259,7 @@ pub(super) fn convert(
     Snapshot {
         format: FORMAT.to_owned(),
         version: VERSION,
-        taken_unix_ns: unix_ns(),
-        elapsed_ticks: 0,
+        taken_unix_ns: unix_ns(SystemTime::now()),
         process: Process {
             name: name_of(picture, facts),
             exe: facts.exe.clone(),
@@ -274,8 +269,7 @@ pub(super) fn convert(
             host: facts.host.clone(),
             started_unix_ns: facts.created_unix_ns,
             state: state_of(picture, dead),
-            late_since_unix_ns: None,
-            members: Vec::new(),
+            ..Process::default()
         },
         clock: Clock {
             kind: match clock.kind {
@@ -310,9 +304,8 @@ pub(super) fn convert(
                     .reset_ns
                     .map(|ns| ticks_until(ns, facts, clock.ticks_per_second)),
                 fenced: point.control.fenced(),
-                process: None,
-                number: None,
                 amounts: point.amounts.clone(),
+                ..Point::default()
             })
             .collect(),
         lanes: picture
@@ -333,11 +326,6 @@ pub(super) fn convert(
                 },
                 records_written: lane.written,
                 switches: lane.switches,
-                process: None,
-                clock: None,
-                open: Vec::new(),
-                unplaced: 0,
-                cpu_ns: None,
                 amiss: [
                     (Loss::MismatchedEnds, lane.errors.mismatched_ends),
                     (Loss::BeginsRefused, lane.errors.begins_refused),
@@ -346,15 +334,12 @@ pub(super) fn convert(
                 ]
                 .into_iter()
                 .collect(),
+                ..Lane::default()
             })
             .collect(),
         cells,
-        ages: Vec::new(),
-        edges: Vec::new(),
-        records: Vec::new(),
-        usage: None,
-        summed: None,
         losses: (&picture.losses).into(),
+        ..Snapshot::default()
     }
 }
 

@@ -5,10 +5,10 @@ use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 
 use anyhow::{Context as _, Result, anyhow};
 
+use crate::source::namespaces::{namespace_of, words_of};
 use crate::source::residents::Files;
 
 /// Enters the user and the place of another process for good. This must be the only thread. To
@@ -90,9 +90,7 @@ fn root_of(pid: u32) -> Result<Option<OwnedFd>> {
 
 /// Whether it is in another namespace of this kind.
 fn is_other(pid: u32, kind: &str) -> bool {
-    let space =
-        |process: &str| fs::metadata(format!("/proc/{process}/ns/{kind}")).map(|it| it.ino());
-    space(&pid.to_string()).ok() != space("self").ok()
+    namespace_of(&pid.to_string(), kind) != namespace_of("self", kind)
 }
 
 fn join(process: &OwnedFd, spaces: libc::c_int, what: &str) -> Result<()> {
@@ -107,10 +105,7 @@ fn join(process: &OwnedFd, spaces: libc::c_int, what: &str) -> Result<()> {
 fn ids_of(pid: u32) -> Result<[u32; 2]> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))
         .with_context(|| format!("process {pid} has ended meanwhile"))?;
-    let id = |key: &str| {
-        let ids = status.lines().find_map(|line| line.strip_prefix(key))?;
-        ids.split_ascii_whitespace().nth(1)?.parse().ok()
-    };
+    let id = |key: &str| words_of(&status, key)?.nth(1)?.parse().ok();
     match (id("Uid:"), id("Gid:")) {
         (Some(user), Some(group)) => Ok([user, group]),
         _ => Err(anyhow!("expected the ids of process {pid} in its status, found none")),

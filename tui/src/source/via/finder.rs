@@ -12,10 +12,9 @@ use super::far::{Asked, Far, State};
 use super::remote::{Remote, What};
 use super::way::{Route, Way, at};
 use super::wire::{Answer, Ask, Unpacker};
-use crate::source::guard::clean_discovery;
+use crate::source::guard::{clean_discovery, clean_places};
 use crate::source::{
-    BadPlace, Candidate, Discovery, Finder, Looking, ProcessGroup, Refusal, Refused, Source,
-    guarded,
+    BadPlace, Candidate, Discovery, Finder, Looking, ProcessGroup, Refusal, Source,
 };
 
 /// The time a first look for processes waits for each place.
@@ -73,7 +72,7 @@ impl Via {
         let mut far = self.far.borrow_mut();
         let (since, why) = far.bad()?;
         let name = self.place.clone().unwrap_or_else(|| far.way.name.clone());
-        Some(BadPlace { name, age: since.elapsed(), why })
+        clean_places(vec![BadPlace { name, age: since.elapsed(), why }]).pop()
     }
 
     /// Says that its agent has not come yet; none once it has.
@@ -178,14 +177,13 @@ impl Via {
 
     /// Watches a process, without waiting for the line.
     pub(in crate::source) fn watch_later(&self, candidate: &Candidate) -> Result<Box<dyn Source>> {
-        let remote = self.watch(What::One(candidate.segment_id.clone()))?;
-        Ok(guarded(Box::new(remote)))
+        Ok(Box::new(self.watch(What::One(candidate.segment_id.clone()))?))
     }
 
     fn watch_now(&self, what: What) -> Result<Box<dyn Source>> {
         let mut remote = self.watch(what)?;
         remote.wait_until_attached()?;
-        Ok(guarded(Box::new(remote)))
+        Ok(Box::new(remote))
     }
 }
 
@@ -198,7 +196,7 @@ fn bound(discovery: &mut Discovery) {
     if found > MAX_FOUND {
         let why =
             format!("expected at most {MAX_FOUND} processes, found {found}: the rest is left out");
-        discovery.refused.push(Refused { pid: None, why: Refusal::NoTarget(why) });
+        discovery.refuse(None, Refusal::NoTarget(why));
     }
 }
 

@@ -3,7 +3,6 @@
 //! Processes are called by their places, as `worker@node1`.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
@@ -18,7 +17,7 @@ use super::finder::Via;
 use super::way::{Route, Way};
 use crate::source::group::Group;
 use crate::source::{
-    BadPlace, Candidate, Discovery, Finder, ProcessGroup, Refusal, Refused, Source, guarded,
+    BadPlace, Candidate, Discovery, Finder, ProcessGroup, Refusal, Refused, Source,
 };
 
 /// Time between two looks for processes at a place.
@@ -141,11 +140,7 @@ impl Finder for Places {
         for place in places.iter_mut() {
             place.look();
             // Two commands may lead to one place.
-            let known: HashSet<String> =
-                all.candidates.iter().map(|known| known.segment_id.clone()).collect();
-            let new = place.found.candidates.iter().filter(|it| !known.contains(&it.segment_id));
-            all.candidates.extend(new.cloned());
-            all.refused.extend(place.found.refused.iter().cloned());
+            all.add(&place.found);
             all.stale += place.found.stale;
             all.unseen += place.found.unseen;
             let name = place.via.place.as_deref().unwrap_or_default();
@@ -157,8 +152,7 @@ impl Finder for Places {
 
     fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
         let mut places = self.0.borrow_mut();
-        let is_it = |known: &Candidate| known.segment_id == candidate.segment_id;
-        let place = places.iter_mut().find(|place| place.found.candidates.iter().any(is_it));
+        let place = places.iter_mut().find(|place| place.found.has(candidate));
         place
             .ok_or_else(|| anyhow!("{} is at none of the places", candidate.name))?
             .via
@@ -174,7 +168,7 @@ impl Finder for Places {
     }
 
     fn attach_group(&mut self, group: &ProcessGroup) -> Result<Box<dyn Source>> {
-        Ok(guarded(Box::new(Group::new(group.clone(), Box::new(self.clone()))?)))
+        Ok(Box::new(Group::new(group.clone(), Box::new(self.clone()))?))
     }
 }
 

@@ -15,7 +15,7 @@ use super::far::{Asked, Far, State};
 use super::scale::Scale;
 use super::way::at;
 use super::wire::{Answer, Ask, Unpacker};
-use crate::files::json::{Overwrite, WriteError};
+use crate::files::json::Existing;
 use crate::snapshot::{Drained, Lane, Process, Record, Snapshot};
 use crate::source::{Change, Line, Looking, ProcessGroup, Source};
 
@@ -287,7 +287,7 @@ impl Source for Remote {
         self.looking = looking;
     }
 
-    fn poll(&mut self) -> Result<Snapshot> {
+    fn picture(&mut self) -> Result<Snapshot> {
         self.attach()?;
         self.missed += 1;
         if self.is_attached(self.patience())? {
@@ -337,8 +337,7 @@ impl Source for Remote {
             }
             self.rings.retain(|lane, _| snapshot.lane(*lane).is_some());
         }
-        let ended =
-            |record: &&Record| record.start.saturating_add(record.span) <= snapshot.elapsed_ticks;
+        let ended = |record: &&Record| record.end() <= snapshot.elapsed_ticks;
         let known = snapshot.lanes.iter().filter_map(|lane| self.rings.get(&lane.id));
         snapshot.records = known.flat_map(|ring| &ring.records).filter(ended).cloned().collect();
     }
@@ -349,10 +348,10 @@ impl Source for Remote {
         new.ok().flatten().unwrap_or_default()
     }
 
-    fn save_raw(&mut self, _path: &Path, _overwrite: Overwrite) -> Result<(), WriteError> {
+    fn save_raw(&mut self, _path: &Path, _existing: Existing) -> io::Result<()> {
         let why = "expected a process of this machine, whose segment can be copied; found one \
                    behind --via: run `pfp-top save-raw` there";
-        Err(WriteError::Io(io::Error::new(io::ErrorKind::Unsupported, why)))
+        Err(io::Error::new(io::ErrorKind::Unsupported, why))
     }
 
     fn act(&mut self, change: Change) -> Result<()> {
@@ -372,10 +371,6 @@ impl Source for Remote {
                 Ok(())
             }
         }
-    }
-
-    fn is_process(&self) -> bool {
-        true
     }
 
     fn read_only(&self) -> Option<&str> {

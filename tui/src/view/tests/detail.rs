@@ -1,6 +1,7 @@
 //! A point in full.
 
 use super::*;
+use crate::source::synthetic::{cell, edge};
 
 #[test]
 fn a_point_in_full() {
@@ -50,9 +51,13 @@ fn the_histogram_of_the_last_seconds_and_since_a_mark() {
         desk.app.screens.detail.window_stats(&desk.app.common).expect("the last ten seconds");
     let in_all = desk.app.common.selected().expect("it is").total().count;
     assert_eq!(stats.seconds, 10.0);
-    assert!(stats.count * 2 < in_all && stats.count > 0, "{} of {in_all}", stats.count);
+    assert!(
+        stats.total.count * 2 < in_all && stats.total.count > 0,
+        "{} of {in_all}",
+        stats.total.count
+    );
     let counted: u64 = stats.buckets.iter().map(|bucket| bucket.count).sum();
-    assert_eq!(counted, stats.count);
+    assert_eq!(counted, stats.total.count);
     // Of the last minute not all is known.
     desk.press("H");
     assert!(screen(&mut desk, false, (120, 30)).contains("last 20.0s: "));
@@ -66,7 +71,7 @@ fn the_histogram_of_the_last_seconds_and_since_a_mark() {
     // Another point has another past.
     desk.press("j");
     assert_eq!(
-        desk.app.screens.detail.window_stats(&desk.app.common).map(|stats| stats.count),
+        desk.app.screens.detail.window_stats(&desk.app.common).map(|stats| stats.total.count),
         Some(0)
     );
 }
@@ -78,23 +83,12 @@ fn callers_and_callees() {
         let mut process = desk.process.0.borrow_mut();
         let mut snapshot = process.snapshot_mut().clone();
         // So much of a million, by io.parse, by nobody, and in no edge.
-        let stats =
-            Stats { count: 100, exclusive: 1_000_000, inclusive: 2_000_000, ..Stats::default() };
-        let cell = |point| Arc::new(Cell { point, stats: stats.clone(), ..Cell::default() });
-        snapshot.cells = vec![cell(1), cell(2), cell(3)];
-        let edge = |point, caller, lane, count, exclusive, inclusive| Edge {
-            point,
-            caller,
-            lane,
-            count,
-            exclusive,
-            inclusive,
-        };
+        snapshot.cells = [1, 2, 3].map(|point| cell(point, 0, [100, 1_000_000, 2_000_000])).into();
         snapshot.edges = vec![
-            edge(2, None, 0, 10, 200_000, 500_000),
-            edge(2, Some(1), 0, 30, 300_000, 400_000),
-            edge(2, Some(1), 1, 20, 200_000, 600_000),
-            edge(3, Some(2), 1, 100, 1_000_000, 1_000_000),
+            edge(2, None, 0, [10, 200_000, 500_000]),
+            edge(2, Some(1), 0, [30, 300_000, 400_000]),
+            edge(2, Some(1), 1, [20, 200_000, 600_000]),
+            edge(3, Some(2), 1, [100, 1_000_000, 1_000_000]),
         ];
         // It has ended, so that nothing is added.
         snapshot.process.state = ProcessState::Exited;

@@ -27,7 +27,7 @@ impl Source for Line {
         self.looking = looking;
     }
 
-    fn poll(&mut self) -> Result<Snapshot> {
+    fn picture(&mut self) -> Result<Snapshot> {
         if self.is_silent.get() {
             return Ok(self.sent.borrow().clone().expect("it has spoken"));
         }
@@ -38,14 +38,6 @@ impl Source for Line {
             _ => self.summing.borrow_mut().sum(&all, &self.looking.sight),
         };
         Ok(self.sent.borrow_mut().insert(snapshot).clone())
-    }
-
-    fn act(&mut self, _: Change) -> Result<()> {
-        Ok(())
-    }
-
-    fn is_process(&self) -> bool {
-        true
     }
 }
 

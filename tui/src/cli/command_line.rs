@@ -1,0 +1,289 @@
+//! The commands and how they are parsed.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::builder::Resettable;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use super::config::Config;
+use super::control::{self, PointCommand, Points};
+use super::diff::Diff;
+use super::doctor;
+use super::export::Export;
+use super::gate::Gate;
+use super::options::Show;
+#[cfg(feature = "otlp")]
+use super::push::Push;
+use super::record::Record;
+use super::roofline::Roofline;
+use super::run::Run;
+use super::serve::Serve;
+use super::target::{Target, Via};
+use crate::files::input;
+use crate::source::{Moment, Which};
+use crate::text::{clean_lines, warn};
+use crate::variables;
+
+/// Reads the command line, with the user's settings as its defaults. Does not
+/// return where it only asks for help, or is wrong.
+pub fn parse() -> Cli {
+    // A viewer without its settings is better than none.
+    let config = Config::load().unwrap_or_else(|error| {
+        warn(&format!("{error:#}; going on without these settings"));
+        Config::default()
+    });
+    parse_from(config, std::env::args_os()).unwrap_or_else(|error| leave(&error))
+}
+
+pub(super) fn parse_from<T: Into<OsString> + Clone>(
+    config: Config,
+    arguments: impl IntoIterator<Item = T>,
+) -> Result<Cli, clap::Error> {
+    let chosen = config.chosen();
+    let command = without_empty_variables(config.into_defaults_of(Cli::command()));
+    let matches = command.try_get_matches_from(with_pid(arguments))?;
+    let mut cli = Cli::from_arg_matches(&matches)?;
+    cli.show_mut().chosen = chosen;
+    Ok(cli)
+}
+
+/// `pfp-top 4711` is `pfp-top -p 4711`.
+fn with_pid<T: Into<OsString>>(arguments: impl IntoIterator<Item = T>) -> Vec<OsString> {
+    let mut arguments: Vec<_> = arguments.into_iter().map(Into::into).collect();
+    let is_process =
+        |first: &OsString| first.to_str().is_some_and(|first| first.parse::<Which>().is_ok());
+    if arguments.get(1).is_some_and(is_process) {
+        arguments.insert(1, "--pid".into());
+    }
+    arguments
+}
+
+/// Says what is wrong with the command line, or what was asked for, and ends the process.
+fn leave(error: &clap::Error) -> ! {
+    let variables = std::env::vars_os().filter(|(name, _)| {
+        name.to_str().is_some_and(|name| name.starts_with(variables::OF_THE_VIEWER))
+    });
+    let mut given = std::env::args_os().chain(variables.map(|(_, value)| value));
+    let is_fit = |text: OsString| text.to_str().is_some_and(|it| clean_lines(it) == it);
+    if given.all(is_fit) {
+        error.exit();
+    }
+    // The words quote what was given: without colours, to tell theirs from clap's own.
+    let words = clean_lines(&error.render().to_string());
+    // Who could read it may have gone; the status stays.
+    let _ = match error.use_stderr() {
+        true => std::io::stderr().write_all(words.as_bytes()),
+        false => std::io::stdout().write_all(words.as_bytes()),
+    };
+    std::process::exit(error.exit_code())
+}
+
+/// A variable that is set to nothing says nothing, as NO_COLOR and XDG have it.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    fn without(command: clap::Command) -> clap::Command {
+        command.mut_args(|arg| {
+            let value = arg.get_env().and_then(std::env::var_os);
+            match value.is_some_and(|value| value.is_empty()) {
+                true => arg.env(Resettable::Reset),
+                false => arg,
+            }
+        })
+    }
+    without(command).mut_subcommands(without)
+}
+
+/// Shows the profile points of a running program, live.
+///
+/// Without a command it attaches to the one instrumented process of this user,
+/// offers a choice where there are several, and waits where there is none.
+#[derive(Debug, Parser)]
+#[command(version, args_conflicts_with_subcommands = true, after_help = after_help())]
+pub struct Cli {
+    #[command(flatten)]
+    pub(super) target: Target,
+    #[command(flatten)]
+    pub(super) show: Show,
+    /// What to do instead of watching.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+fn after_help() -> String {
+    let [text, copy] = [input::MAX_BYTES, pfp_shm_layout::copy::MAX_BYTES as u64].map(|n| n >> 20);
+    format!(
+        "{EXIT_CODES}\n\nFiles that are read are regular ones; - is standard input. A snapshot may \
+         have {text} MiB, as text or compressed, a copy of a segment {copy} MiB that are no \
+         zeros.\n\n{}",
+        variables::help()
+    )
+}
+
+const EXIT_CODES: &str = "Settings: $XDG_CONFIG_HOME/pfp-top/config.toml, or the file that PFP_TOP_CONFIG names, has \
+                          defaults: interval, tau, columns, sort, theme, unit, mouse, ascii, keep; and [keys] and [colors].\n\nExit status: 0 fine, 1 a gate failed, slower than --fail-over allows or `doctor` found a problem, 2 usage or trouble, 3 no process, point or file of that name, \
+                          4 no permission, 5 a layout or format version that this pfp-top does not read; of `run` the program's own.";
+
+/// What to save, and where.
+#[derive(clap::Args, Debug)]
+pub struct Saving {
+    /// Which process.
+    #[command(flatten)]
+    pub(super) target: Target,
+    /// The file to write; compressed if its name ends in .zst.
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: PathBuf,
+    /// Replace the file if it exists.
+    #[arg(long)]
+    pub(super) force: bool,
+}
+
+/// What to do instead of watching.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Watch a program made to be watched.
+    Demo {
+        /// How to show it.
+        #[command(flatten)]
+        show: Show,
+    },
+    /// Start a program and watch it; it ends with the viewer.
+    Run(Run),
+    /// Show a snapshot file, a copy of a segment or a recording on the same screen.
+    Open {
+        /// The file, compressed or not; several are shown as one.
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// Points of the same name in several files become one.
+        #[arg(long)]
+        sum: bool,
+        /// The moment of a recording: 12:03:41, +34s behind its first snapshot, or #34.
+        /// Without it, the screen shows the last one, as --once does; -n and -b begin at the
+        /// first.
+        #[arg(long, value_name = "MOMENT", value_parser = Moment::parse)]
+        at: Option<Moment>,
+        /// How to show it.
+        #[command(flatten)]
+        show: Show,
+    },
+    /// Write a snapshot of a process to a file.
+    Snapshot(Saving),
+    /// Copy the segment of a process itself to a file, also of one that has crashed.
+    SaveRaw(Saving),
+    /// Record a process: append a snapshot to a file again and again.
+    Record(Record),
+    /// Compare snapshot files: what became slower or faster, beyond chance.
+    ///
+    /// `diff BEFORE NOW` compares two; of one process, only what NOW adds. Several on a side, as
+    /// `diff now-*.json --baseline before-*.json`, are summed: points of one name are one. `diff
+    /// BEFORE -p PID` compares a process with a file, and all files are the baseline.
+    Diff(Diff),
+    /// Write the figures of a snapshot file or a process in a form that other
+    /// programs read.
+    Export(Export),
+    /// Serve the figures of local processes over HTTP, as OpenMetrics, for Prometheus.
+    Serve(Serve),
+    /// Push the figures of local processes to an OpenTelemetry collector.
+    #[cfg(feature = "otlp")]
+    Push(Push),
+    /// Exit with 1 if runs of a program became worse than a limit allows, beyond
+    /// chance.
+    ///
+    /// Runs of one program differ from each other: give several on each side, taken
+    /// in turn on the same machine. A change of up to half the limit passes; one of the full limit
+    /// fails as soon as there are enough runs to be sure of it.
+    Gate(Gate),
+    /// Switch points on.
+    Enable(Points),
+    /// Switch points off.
+    Disable(Points),
+    /// Start the figures of points afresh.
+    Reset(Points),
+    /// Set the weight of a new value in the exponential average of points.
+    Alpha {
+        /// The weight: above 0 and up to 1, a period over a time constant as
+        /// 100ms/500ms, or off.
+        #[arg(value_parser = control::alpha)]
+        weight: PointCommand,
+        /// Of which points.
+        #[command(flatten)]
+        points: Points,
+    },
+    /// List the processes that can be watched.
+    List {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+        /// Where they run.
+        #[command(flatten)]
+        via: Via,
+    },
+    /// Remove what processes that have ended left behind.
+    Gc,
+    /// Tell what is found here, what is not and why, and what to do.
+    Doctor {
+        /// What to look at alone, and more closely: clocks, or the process with this id.
+        #[arg(value_name = "clocks|PID")]
+        part: Option<doctor::Part>,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Measure the most bytes and operations per second that this machine can do, and tell how near
+    /// the points of a program come to it.
+    Roofline(Roofline),
+    /// Print a script that completes this command line in a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, for `man -l -`; with a folder, write one for each command.
+    Man {
+        /// The folder to write into.
+        folder: Option<PathBuf>,
+    },
+    /// Show the processes of this place to the viewer that started this, by --via, over
+    /// standard input and output.
+    #[command(hide = true)]
+    Agent {
+        /// As the user of this process, in its container.
+        #[arg(long, value_name = "PID")]
+        enter: Option<u32>,
+    },
+    /// The program that `demo` watches.
+    #[command(hide = true)]
+    DemoWorkload,
+}
+
+impl Cli {
+    /// What the screen is to be like, whichever command shows it.
+    fn show_mut(&mut self) -> &mut Show {
+        match &mut self.command {
+            Some(Command::Demo { show } | Command::Open { show, .. }) => show,
+            Some(Command::Run(run)) => &mut run.show,
+            _ => &mut self.show,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::columns::Column;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn options_and_commands_are_understood() {
+        let cli = Cli::try_parse_from(["pfp-top", "-p", "7", "--once", "--sort", "p99"]).unwrap();
+        assert_eq!(
+            (cli.target.pid, cli.show.once, cli.show.sort),
+            (vec![Which::Pid(7)], true, Some(Column::P99))
+        );
+        assert!(Cli::try_parse_from(["pfp-top", "snapshot", "-p", "7"]).is_err());
+        assert!(Cli::try_parse_from(["pfp-top", "open", "a.json", "--once"]).is_ok());
+    }
+}

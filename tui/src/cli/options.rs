@@ -1,0 +1,202 @@
+//! The options of the screen and of the printed table.
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::builder::BoolishValueParser;
+use clap::{Args, ValueEnum};
+
+use super::arguments::interval;
+use super::config::Chosen;
+use super::kept::Kept;
+use crate::columns::Column;
+use crate::columns::sorting::Sorting;
+use crate::common::Options;
+use crate::compare::Baseline;
+use crate::filter::Filter;
+use crate::roofline::Ceilings;
+use crate::source::{self, Wanted};
+use crate::styles::{Styles, Terminal, Theme, ThemeName};
+use crate::units::Unit;
+
+/// The form of an update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As on the screen.
+    Table,
+    /// A line for each update.
+    Json,
+    /// A line for each point, and one of headings.
+    Csv,
+}
+
+/// How to show it.
+#[derive(Args, Clone, Debug)]
+pub struct Show {
+    /// Print the table once and leave; the default where standard output is no terminal.
+    #[arg(long)]
+    pub(super) once: bool,
+    /// Print the table again and again instead of showing a screen: as often as -n
+    /// says, else until the process ends.
+    #[arg(short, long, conflicts_with = "once")]
+    pub(super) batch: bool,
+    /// Print a line of JSON for each table.
+    #[arg(long, group = "form")]
+    pub(super) json: bool,
+    /// Print a line of CSV for each point.
+    #[arg(long, group = "form")]
+    pub(super) csv: bool,
+    /// Print a table, as without a terminal.
+    #[arg(long, group = "form")]
+    pub(super) table: bool,
+    /// Only the points that pass this filter, as `/` on the screen.
+    #[arg(long, value_name = "FILTER", value_parser = Filter::new, default_value = "")]
+    pub(super) filter: Filter,
+    /// Time between two polls: 1s, 250ms.
+    #[arg(short, long, env = "PFP_TOP_INTERVAL", value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub(super) interval: Duration,
+    /// Time constant of the smoothed load.
+    #[arg(long, env = "PFP_TOP_TAU", value_name = "TIME", default_value = "5s", value_parser = interval)]
+    pub(super) tau: Duration,
+    /// Leave after this many updates, or tables where there is no screen; the program
+    /// of `run` ends with that.
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) updates: Option<u64>,
+    /// Leave toggled points as they are instead of putting them back.
+    #[arg(long, env = "PFP_TOP_KEEP", value_parser = BoolishValueParser::new())]
+    pub(super) keep: bool,
+    /// Sort by this column first; the load, unless another one was chosen on the screen.
+    #[arg(long, env = "PFP_TOP_SORT", value_name = "COLUMN", value_enum)]
+    pub(super) sort: Option<Column>,
+    /// Leave the mouse to the terminal.
+    #[arg(long, env = "PFP_TOP_NO_MOUSE", value_parser = BoolishValueParser::new())]
+    pub(super) no_mouse: bool,
+    /// The columns of the table, from left to right, with commas between them.
+    #[arg(
+        long,
+        env = "PFP_TOP_COLUMNS",
+        value_name = "COLUMNS",
+        value_delimiter = ',',
+        value_parser = Column::of_word
+    )]
+    pub(super) columns: Vec<Column>,
+    /// Show time or cycles first.
+    #[arg(long, env = "PFP_TOP_UNIT", value_name = "UNIT", value_enum, default_value = "time")]
+    pub(super) unit: Unit,
+    /// Which colours; auto is what COLORTERM, TERM and COLORFGBG tell.
+    #[arg(long, env = "PFP_TOP_THEME", value_name = "THEME", value_enum, default_value = "auto")]
+    pub(super) theme: ThemeName,
+    /// Use colours; auto minds NO_COLOR.
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
+    pub(super) color: When,
+    /// The same as --color never.
+    #[arg(long, conflicts_with = "color")]
+    pub(super) no_color: bool,
+    /// Compare with this snapshot file (key 5).
+    #[arg(long, value_name = "FILE")]
+    pub(super) baseline: Option<PathBuf>,
+    /// Draw with ASCII characters only.
+    #[arg(long, env = "PFP_TOP_ASCII", value_parser = BoolishValueParser::new())]
+    pub(super) ascii: bool,
+    /// What only the settings file says.
+    #[arg(skip)]
+    pub(super) chosen: Chosen,
+}
+
+/// When to do something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    /// Where it fits.
+    Auto,
+    /// In any case.
+    Always,
+    /// In no case.
+    Never,
+}
+
+impl Show {
+    /// Whether it is printed and not shown on a screen.
+    pub(super) fn is_headless(&self) -> bool {
+        let is_asked = self.once || self.batch || self.json || self.csv || self.table;
+        is_asked || !io::stdout().is_terminal()
+    }
+
+    /// The baseline, if there is one.
+    pub(super) fn baseline(&self) -> Result<Option<Baseline>> {
+        let Some(file) = &self.baseline else { return Ok(None) };
+        Ok(Some(Baseline::of_file(file, source::open(file)?.poll()?)))
+    }
+
+    /// How many tables are printed; none where it is the last one, or just one.
+    pub(super) fn tables(&self) -> Option<u64> {
+        self.updates.or(self.batch.then_some(u64::MAX))
+    }
+
+    pub(super) fn form(&self) -> Form {
+        match (self.json, self.csv) {
+            (true, _) => Form::Json,
+            (_, true) => Form::Csv,
+            _ => Form::Table,
+        }
+    }
+
+    /// The order of printed tables.
+    pub(super) fn sorting(&self) -> Sorting {
+        Sorting::by(self.sort.unwrap_or(Column::Load))
+    }
+
+    /// For the screen, which begins as it was left.
+    pub(super) fn options(&self, wanted: Wanted) -> Options {
+        let kept = Kept::load();
+        let columns = Some(self.columns.clone()).filter(|columns| !columns.is_empty());
+        let columns = columns.or_else(|| kept.columns());
+        let sorting = self.sort.map(Sorting::by).or_else(|| kept.sorting());
+        Options {
+            wanted,
+            interval: self.interval,
+            tau: self.tau,
+            columns: columns.map_or(Column::DEFAULT.to_vec(), |all| Column::table_of(&all)),
+            unit: self.unit,
+            sorting: sorting.unwrap_or(Sorting::by(Column::Load)),
+            filter: self.filter.clone(),
+            keep: self.keep,
+            mouse: !self.no_mouse,
+            updates: self.updates,
+            look_every: None,
+            group: None,
+            ceilings: Ceilings::usual_place(),
+            keys: self.chosen.keys.clone(),
+        }
+    }
+
+    pub(super) fn look(&self) -> Styles {
+        let color = match self.color {
+            _ if self.no_color => false,
+            When::Always => true,
+            When::Never => false,
+            When::Auto => std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        };
+        if color {
+            // Asked for by name, colour wins over NO_COLOR.
+            crossterm::style::force_color_output(true);
+        }
+        let theme = match color {
+            true => self.chosen.colors.over(self.theme.theme(Terminal::from_env())),
+            false => Theme::monochrome(),
+        };
+        Styles::with(theme, self.ascii || !locale_has_unicode())
+    }
+}
+
+/// Whether the locale, where one is set, is of the UTF-8 kind. Many
+/// containers set none and show UTF-8 all the same.
+pub(super) fn locale_has_unicode() -> bool {
+    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
+    locale.is_none_or(|locale| {
+        let locale = locale.to_ascii_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    })
+}

@@ -1,0 +1,42 @@
+//! The time between two snapshots, and loads over it.
+
+use std::collections::HashMap;
+
+use crate::snapshot::Snapshot;
+
+/// For each of several processes, the ticks between its figures in two snapshots, where known.
+pub(super) fn own_intervals(before: &Snapshot, now: &Snapshot) -> Vec<Option<u64>> {
+    let then: HashMap<&str, u64> = before.aged().collect();
+    let own = |(id, age): (&str, u64)| age.checked_sub(*then.get(id)?);
+    now.aged().map(own).collect()
+}
+
+/// What one of several processes has of such a list.
+pub(super) fn of_place(own: &[Option<u64>], process: Option<u32>) -> Option<u64> {
+    *own.get(process? as usize)?
+}
+
+/// The time between two snapshots.
+#[derive(Clone, Copy)]
+pub(super) struct Interval {
+    pub(super) ticks: u64,
+    pub(super) seconds: f64,
+    /// Weight of its loads in the smoothed ones.
+    pub(super) weight: f64,
+}
+
+impl Interval {
+    pub(super) fn of(ticks: u64, snapshot: &Snapshot, tau_seconds: f64) -> Self {
+        let seconds = seconds(snapshot, ticks);
+        Self { ticks, seconds, weight: (seconds / tau_seconds).clamp(0.0, 1.0) }
+    }
+}
+
+/// A load smoothed with the one before, if there is one.
+pub(super) fn smoothed(before: Option<f64>, now: f64, weight: f64) -> f64 {
+    before.map_or(now, |before| before + weight * (now - before))
+}
+
+pub(super) fn seconds(snapshot: &Snapshot, ticks: u64) -> f64 {
+    ticks as f64 / snapshot.clock.ticks_per_second
+}
