@@ -54,6 +54,8 @@ struct Thread<'a> {
     open: Vec<(Option<u32>, u32, u64)>,
     /// Inclusive ticks of points.
     inclusive: HashMap<u32, u64>,
+    /// Some calls found no edge.
+    has_unplaced: bool,
 }
 
 impl Stacks {
@@ -66,8 +68,11 @@ impl Stacks {
             let thread = threads.entry(edge.lane).or_default();
             thread.edges.entry(edge.point).or_default().push(edge);
         }
-        for lane in snapshot.lanes.iter().filter(|lane| !lane.open.is_empty()) {
-            threads.entry(lane.id).or_default().see_open(lane, snapshot.elapsed_ticks);
+        for lane in snapshot.lanes.iter().filter(|lane| !lane.open.is_empty() || lane.unplaced > 0)
+        {
+            let thread = threads.entry(lane.id).or_default();
+            thread.see_open(lane, snapshot.elapsed_ticks);
+            thread.has_unplaced = lane.unplaced > 0;
         }
         for cell in &snapshot.cells {
             if let Some(thread) = threads.get_mut(&cell.lane) {
@@ -116,8 +121,13 @@ impl Stacks {
                 rest = rest.less(share);
                 paths.extend(&mut vec![cell.point], edge.caller, share, share);
             }
-            if rest != Share::default() || paths.found.is_empty() {
-                paths.found.push((vec![cell.point], true, rest));
+            match paths.found.first_mut() {
+                // The edges were read a moment before the cell.
+                Some((_, _, share)) if !thread.has_unplaced && rest.is_small(all) => {
+                    *share = share.more(rest);
+                }
+                Some(_) if rest == Share::default() => {}
+                _ => paths.found.push((vec![cell.point], true, rest)),
             }
             let mut shares: BTreeMap<u32, Share> = BTreeMap::new();
             for (points, has_others, share) in &paths.found {
@@ -216,7 +226,11 @@ impl Thread<'_> {
         let open = open.map(|(caller, _, ticks)| (*caller, *ticks));
         let inclusive = edges.iter().map(|edge| (edge.caller, edge.inclusive));
         let told = edges.iter().fold(0_u64, |sum, edge| sum.saturating_add(edge.inclusive));
-        let others = self.inclusive.get(&point).map_or(0, |all| all.saturating_sub(told));
+        let all = self.inclusive.get(&point).copied().unwrap_or(0);
+        let others = all.saturating_sub(told);
+        // As in `add_thread`.
+        let is_late = !self.has_unplaced && !edges.is_empty() && others <= all / MIN_PART;
+        let others = if is_late { 0 } else { others };
         let callers: Vec<_> = inclusive.chain(open).collect();
         if others == 0 && callers.iter().all(|(_, ticks)| *ticks == 0) {
             return (edges.iter().map(|edge| (edge.caller, edge.count)).collect(), 0);
@@ -286,6 +300,27 @@ pub(crate) fn share_out(number: u64, weights: &[u64]) -> Vec<u64> {
 mod tests {
     use super::*;
     use crate::source::synthetic::{Synthetic, cell, edge};
+
+    #[test]
+    fn edges_that_are_a_little_late_have_no_other_callers() {
+        let mut snapshot = Synthetic::new().snapshot_mut().clone();
+        snapshot.lanes.iter_mut().for_each(|lane| lane.open.clear());
+        snapshot.edges = vec![edge(1, None, 0, [1, 10, 995]), edge(2, Some(1), 0, [99, 985, 985])];
+        let cells = [(1, [1, 10, 1000]), (2, [100, 990, 990])];
+        snapshot.cells = cells.map(|(point, sums)| cell(point, 0, sums)).into();
+        let others = |snapshot: &Snapshot| {
+            let stacks = Stacks::of(snapshot, &[], |_| true);
+            let all: u64 = stacks.weights().iter().map(|weight| weight.exclusive).sum();
+            assert_eq!(all, 1000);
+            stacks.weights().iter().any(|weight| stacks.path(weight).contains(&Frame::Others))
+        };
+        assert!(!others(&snapshot));
+        snapshot.lanes[0].unplaced = 1;
+        assert!(others(&snapshot), "a call found no room");
+        snapshot.lanes[0].unplaced = 0;
+        snapshot.edges[1] = edge(2, Some(1), 0, [90, 900, 900]);
+        assert!(others(&snapshot), "so late is no edge");
+    }
 
     #[test]
     fn calls_are_shared_out_as_their_time_is() {
