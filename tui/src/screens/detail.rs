@@ -4,7 +4,7 @@ mod load;
 mod load_view;
 mod text;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossterm::event::KeyCode;
 use ratatui::Frame;
@@ -16,14 +16,14 @@ pub(crate) use self::text::losses;
 use self::text::{Choices, TABLES, Text, heading};
 use super::sums;
 use super::view::{self, Outcome, View};
+use crate::common::Target;
 use crate::common::keys::Key::{Char, Ctrl, Named, Twice};
 use crate::common::keys::{self, Group, KeyMap, bind, own};
 use crate::common::{Action, Common, Screen};
-use crate::common::{Level, Target};
 use crate::grid::{Chosen, Grid};
 use crate::model::{HistogramWindow, Model, WindowHistory, WindowStats};
 use crate::source::Looking;
-use crate::styles::{Styles, draw_scrolled};
+use crate::styles::draw_scrolled;
 
 /// The windows of a histogram, the longest first.
 const WINDOWS: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10)];
@@ -122,14 +122,15 @@ impl Detail {
     }
 
     /// What stands below the heading on a body of this size.
-    fn text(&self, body: Rect, common: &Common, styles: &Styles) -> Text {
+    fn text(&self, body: Rect, common: &Common) -> Text {
+        let _styles = &common.styles;
         let choices = Choices {
             load: &self.load,
             window: self.window,
             window_stats: self.window_stats(common),
             tables: &self.tables,
         };
-        Text::new(choices, common, styles, body.as_size())
+        Text::new(choices, common, body.as_size())
     }
 
     /// Reads the point's earlier figures from a recording, as far back as its windows reach.
@@ -178,7 +179,7 @@ impl View for Detail {
         self.load = LoadView::default();
     }
 
-    fn begin(&mut self, common: &mut Common, _: Instant) {
+    fn begin(&mut self, common: &mut Common) {
         if self.shown != common.selected {
             (self.shown, self.offset) = (common.selected, 0);
         }
@@ -186,14 +187,10 @@ impl View for Detail {
         self.follow(common);
     }
 
-    fn update(&mut self, common: &mut Common, now: Instant) -> Outcome {
+    fn update(&mut self, common: &mut Common) -> Outcome {
         // The last figures of a process among several do not stay for ever.
         if common.selected.is_some() && common.selected().is_none() {
-            common.notify(
-                Level::Info,
-                now,
-                "the process of that point ended a while ago: its rows are gone",
-            );
+            common.say("the process of that point ended a while ago: its rows are gone");
             return Outcome::Show(Screen::Points);
         }
         self.follow(common);
@@ -222,17 +219,17 @@ impl View for Detail {
         }
     }
 
-    fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
+    fn act(&mut self, action: Action, common: &mut Common) -> Outcome {
         match action {
             Action::Back => return Outcome::Back,
             Action::Window => self.window = self.window.next(),
             Action::Moment => self.mark(common),
-            Action::Earlier => self.load.pan(false, common, now),
-            Action::Later => self.load.pan(true, common, now),
-            Action::Oldest => self.load.oldest(common, now),
+            Action::Earlier => self.load.pan(false, common),
+            Action::Later => self.load.pan(true, common),
+            Action::Oldest => self.load.oldest(common),
             Action::Newest => self.load.newest(),
-            Action::ZoomIn => self.load.zoom(true, common, now),
-            Action::ZoomOut => self.load.zoom(false, common, now),
+            Action::ZoomIn => self.load.zoom(true, common),
+            Action::ZoomOut => self.load.zoom(false, common),
             _ => return Outcome::Pass,
         }
         Outcome::Done
@@ -242,13 +239,13 @@ impl View for Detail {
         common.place_in(&common.order)
     }
 
-    fn select(&mut self, place: usize, common: &mut Common, now: Instant) {
-        common.select(common.order.get(place).copied(), now);
+    fn select(&mut self, place: usize, common: &mut Common) {
+        common.select(common.order.get(place).copied());
         self.offset = 0;
-        self.begin(common, now);
+        self.begin(common);
     }
 
-    fn scroll(&mut self, lines: isize, _: &mut Common, _: Instant) {
+    fn scroll(&mut self, lines: isize, _: &mut Common) {
         // `settle` keeps it within the text.
         self.offset = self.offset.saturating_add_signed(lines);
     }
@@ -268,22 +265,23 @@ impl View for Detail {
 
     fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
         let line = self.offset + usize::from(at.y.saturating_sub(body.y + 1));
-        let text = self.text(body, common, &Styles::new(false, true));
+        let text = self.text(body, common);
         let head = text.heads.iter().find(|(head, _)| at.y > body.y && *head == line);
         let key = head.and_then(|(_, grid)| grid.key_at(usize::from(at.x - body.x)));
         key.map_or(Target::Nothing, Target::Heading)
     }
 
-    fn click(&mut self, target: Target, _: &mut Common, _: Instant) -> Outcome {
+    fn click(&mut self, target: Target, _: &mut Common) -> Outcome {
         let Target::Heading(key) = target else { return Outcome::Pass };
         self.tables.iter_mut().for_each(|table| table.click(key));
         Outcome::Done
     }
 
-    fn settle(&mut self, body: Rect, common: &mut Common, styles: &Styles) -> bool {
+    fn settle(&mut self, body: Rect, common: &mut Common) -> bool {
+        let _styles = &common.styles;
         let rows = usize::from(body.height.saturating_sub(1)).max(1);
         common.rows = rows;
-        let text = self.text(body, common, styles);
+        let text = self.text(body, common);
         if std::mem::take(&mut self.load.wanted) {
             let (first, behind) = text.load;
             self.offset = self.offset.clamp(behind.saturating_sub(rows).min(first), first);
@@ -292,7 +290,8 @@ impl View for Detail {
         false
     }
 
-    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles) {
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common) {
+        let styles = &common.styles;
         let heading = match common.selected() {
             Some(figures) => heading(figures, styles),
             None => Line::styled(
@@ -300,7 +299,7 @@ impl View for Detail {
                 styles.theme.faint,
             ),
         };
-        let text = self.text(body, common, styles);
+        let text = self.text(body, common);
         draw_scrolled(frame, body, heading, text.lines, self.offset);
     }
 }

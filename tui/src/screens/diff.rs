@@ -1,7 +1,6 @@
 //! The points beside their baseline, the greatest change of load first.
 
 use std::collections::HashSet;
-use std::time::Instant;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -10,7 +9,7 @@ use ratatui::text::{Line, Span};
 
 use super::view::{self, Outcome, View};
 use crate::common::keys::{self, KeyMap};
-use crate::common::{Action, Common, Level, Screen};
+use crate::common::{Action, Common, Screen};
 use crate::compare::columns::{LOAD_CHANGE, NAME, TABLE, VERDICT, caption, stresses};
 use crate::compare::{Baseline, Comparison, DIFFERS, Row, Verdict};
 use crate::grid::{Chosen, Column, Grid, Scroll};
@@ -90,13 +89,13 @@ impl View for Diff {
         ]
     }
 
-    fn begin(&mut self, common: &mut Common, _: Instant) {
+    fn begin(&mut self, common: &mut Common) {
         common.scroll = Scroll::default();
         self.compare(common);
         self.arrange(common);
     }
 
-    fn update(&mut self, common: &mut Common, _: Instant) -> Outcome {
+    fn update(&mut self, common: &mut Common) -> Outcome {
         self.compare(common);
         Outcome::Done
     }
@@ -125,7 +124,7 @@ impl View for Diff {
         common.select_among(&self.order);
     }
 
-    fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
+    fn act(&mut self, action: Action, common: &mut Common) -> Outcome {
         if action != Action::Open {
             return Outcome::Pass;
         }
@@ -133,7 +132,7 @@ impl View for Diff {
             (None, _) => Outcome::Done,
             (Some(_), Some(_)) => Outcome::Show(Screen::Detail),
             (Some(_), None) => {
-                common.notify(Level::Info, now, "only the baseline has that point");
+                common.say("only the baseline has that point");
                 Outcome::Done
             }
         }
@@ -143,8 +142,8 @@ impl View for Diff {
         common.place_in(&self.order)
     }
 
-    fn select(&mut self, place: usize, common: &mut Common, now: Instant) {
-        common.select(self.order.get(place).copied(), now);
+    fn select(&mut self, place: usize, common: &mut Common) {
+        common.select(self.order.get(place).copied());
     }
 
     fn is_filtered(&self) -> bool {
@@ -174,7 +173,8 @@ impl View for Diff {
         Rect { y: body.y + HEAD, height: body.height.saturating_sub(HEAD), ..body }
     }
 
-    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, styles: &Styles) {
+    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common) {
+        let styles = &common.styles;
         let [top, head, body] =
             Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Fill(1)])
                 .areas(area);
@@ -199,14 +199,14 @@ impl View for Diff {
             return frame.render_widget(Line::styled(text, styles.theme.faint), body);
         };
         if self.order.is_empty() && common.filter.is_on() {
-            let text = view::nothing_passes(common, area.width.into(), styles);
+            let text = view::nothing_passes(common, area.width.into());
             return frame.render_widget(text, body);
         }
         let scale = scale(comparison, common);
         let seen =
             self.order.iter().skip(common.scroll.offset).filter_map(|id| comparison.row(*id));
         for (area, row) in body.rows().zip(seen) {
-            let line = line(common, row, &columns, &grid, &scale, styles);
+            let line = line(common, row, &columns, &grid, &scale);
             if common.selected == Some(row.id) {
                 frame.buffer_mut().set_style(area, styles.theme.selected);
             }
@@ -226,8 +226,8 @@ fn line(
     columns: &[&Column<Row, Scale>],
     grid: &Grid,
     scale: &Scale,
-    styles: &Styles,
 ) -> Line<'static> {
+    let styles = &common.styles;
     let (theme, glyphs) = (&styles.theme, &styles.glyphs);
     let is_selected = common.selected == Some(row.id);
     // The row under the cursor has one style; its words say the rest.

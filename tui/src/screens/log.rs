@@ -1,7 +1,5 @@
 //! What the viewer noticed, and what measuring costs.
 
-use std::time::Instant;
-
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
@@ -37,7 +35,8 @@ pub struct LogView {
 impl LogView {
     /// How many entries a body of this size shows, and how many may be scrolled out below until the
     /// oldest is seen.
-    fn rows(&self, common: &Common, area: Rect, styles: &Styles) -> (usize, usize) {
+    fn rows(&self, common: &Common, area: Rect) -> (usize, usize) {
+        let styles = &common.styles;
         let area = Parts::of(area).entries;
         let fits = |entries: &mut dyn Iterator<Item = &Entry>| {
             let mut left = usize::from(area.height);
@@ -67,13 +66,13 @@ impl View for LogView {
         Looking { sight: view::sight_of_none(common), ..Looking::default() }
     }
 
-    fn begin(&mut self, common: &mut Common, _: Instant) {
+    fn begin(&mut self, common: &mut Common) {
         self.back = 0;
         self.pushed = common.log.pushed();
         common.log.read();
     }
 
-    fn update(&mut self, common: &mut Common, _: Instant) -> Outcome {
+    fn update(&mut self, common: &mut Common) -> Outcome {
         // New entries do not move the entries that are being read.
         if self.back > 0 {
             self.back += common.log.pushed().saturating_sub(self.pushed) as usize;
@@ -88,19 +87,21 @@ impl View for LogView {
         self.pushed = common.log.pushed();
     }
 
-    fn walk(&mut self, lines: isize, _: &mut Common, _: Instant) {
+    fn walk(&mut self, lines: isize, _: &mut Common) {
         // `settle` keeps it within the log.
         self.back = self.back.saturating_add_signed(lines.saturating_neg());
     }
 
-    fn settle(&mut self, body: Rect, common: &mut Common, styles: &Styles) -> bool {
-        let (rows, most) = self.rows(common, body, styles);
+    fn settle(&mut self, body: Rect, common: &mut Common) -> bool {
+        let _styles = &common.styles;
+        let (rows, most) = self.rows(common, body);
         common.rows = rows.max(1);
         self.back = self.back.min(most);
         false
     }
 
-    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, styles: &Styles) {
+    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common) {
+        let styles = &common.styles;
         let parts = Parts::of(area);
         let costs = Costs::of(&common.model);
         let theme = &styles.theme;
@@ -117,7 +118,7 @@ impl View for LogView {
 
         let len = common.log.entries().len();
         let end = len.saturating_sub(self.back);
-        let first = end.saturating_sub(self.rows(common, area, styles).0);
+        let first = end.saturating_sub(self.rows(common, area).0);
         let heading = format!(" Time     {:<1} {}", "", "What was noticed, newest last");
         let heading = text::fit(&heading, width, styles.glyphs.ellipsis);
         frame.render_widget(Line::styled(heading, theme.heading), parts.heading);

@@ -1,7 +1,6 @@
 //! The processes to choose from.
 
 use std::collections::HashSet;
-use std::time::Instant;
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -11,13 +10,13 @@ use ratatui::widgets::{Paragraph, Wrap};
 use super::view::{self, Outcome, View};
 use crate::common::keys::Key::Char;
 use crate::common::keys::{self, Group, KeyMap, bind, own};
-use crate::common::{Action, Common, Level, Screen};
+use crate::common::{Action, Common, Screen};
 use crate::filter::Filter;
 use crate::grid::{Chosen, Grid, Scroll, Table, Written, table};
 use crate::local_time::time_of_day;
 use crate::snapshot::ProcessState;
 use crate::source::{Candidate, Choice, Discovery, Looking, ProcessGroup, Selector, choose};
-use crate::styles::{Styles, draw_scrolled};
+use crate::styles::draw_scrolled;
 use crate::text;
 
 const MARK: Group = own(&[
@@ -98,11 +97,11 @@ impl Picker {
     }
 
     /// Opens the marked processes that are still there, in their order.
-    fn open_marked(&mut self, sum: bool, common: &mut Common, now: Instant) -> Outcome {
+    fn open_marked(&mut self, sum: bool, common: &mut Common) -> Outcome {
         let ids = self.candidates.iter().map(|candidate| &candidate.segment_id);
         let ids: Vec<String> = ids.filter(|id| self.marked.contains(*id)).cloned().collect();
         if ids.is_empty() {
-            common.notify(Level::Info, now, "Space marks the processes to open");
+            common.say("Space marks the processes to open");
             return Outcome::Done;
         }
         Outcome::AttachGroup(ProcessGroup { members: Selector::Segments(ids), sum })
@@ -129,7 +128,7 @@ impl View for Picker {
         ]]
     }
 
-    fn begin(&mut self, common: &mut Common, _: Instant) {
+    fn begin(&mut self, common: &mut Common) {
         self.marked.clear();
         common.scroll = Scroll::default();
         self.fill(common);
@@ -190,12 +189,12 @@ impl View for Picker {
         }
     }
 
-    fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
+    fn act(&mut self, action: Action, common: &mut Common) -> Outcome {
         match action {
             Action::Mark => self.mark(common),
-            Action::OpenSummed => return self.open_marked(true, common, now),
+            Action::OpenSummed => return self.open_marked(true, common),
             Action::Open if !self.marked.is_empty() => {
-                return self.open_marked(false, common, now);
+                return self.open_marked(false, common);
             }
             Action::Open => {
                 let (place, _) = self.cursor(common);
@@ -208,7 +207,7 @@ impl View for Picker {
                 return Outcome::Arrange;
             }
             Action::Back if common.session.is_none() => {
-                common.notify(Level::Info, now, "Enter opens a process, q quits");
+                common.say("Enter opens a process, q quits");
             }
             Action::Back => return Outcome::Back,
             _ => return Outcome::Pass,
@@ -222,7 +221,7 @@ impl View for Picker {
         (place.unwrap_or(0), self.candidates.len())
     }
 
-    fn select(&mut self, place: usize, _: &mut Common, _: Instant) {
+    fn select(&mut self, place: usize, _: &mut Common) {
         self.picked = self.candidates.get(place).map(|c| c.segment_id.clone());
     }
 
@@ -230,7 +229,8 @@ impl View for Picker {
         Rect { y: body.y + 1, height: body.height.saturating_sub(1), ..body }
     }
 
-    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, styles: &Styles) {
+    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common) {
+        let styles = &common.styles;
         let width = usize::from(area.width);
         let (columns, grid) = TABLE.fit(&self.table, MARKS, width, styles.glyphs.ellipsis);
         if self.candidates.is_empty() && self.filter.is_on() {

@@ -4,7 +4,6 @@ mod draw;
 mod idle;
 
 use std::collections::HashSet;
-use std::time::Instant;
 
 use crossterm::event::KeyCode;
 use ratatui::Frame;
@@ -16,7 +15,7 @@ use crate::columns::sorting::Sorting;
 use crate::columns::{self, Column, Fit, TABLE, There};
 use crate::common::keys::Key::{Char, Named};
 use crate::common::keys::{self, Group, KeyMap, bind, own};
-use crate::common::{Action, Common, Level, Options, Screen};
+use crate::common::{Action, Common, Options, Screen};
 use crate::grid::{Chosen, Grid};
 use crate::model::Figures;
 use crate::source::Looking;
@@ -138,12 +137,12 @@ impl Points {
     }
 
     /// Shows the rows of points that are off and never measured, or hides them.
-    fn show_idle(&mut self, common: &mut Common, now: Instant) {
+    fn show_idle(&mut self, common: &mut Common) {
         let text = match self.idle.turn() {
             true => "points that are off and never measured are shown",
             false => "points that are off and never measured are hidden",
         };
-        common.notify(Level::Info, now, text);
+        common.say(text);
     }
 
     /// Lines for the sums of all rows and for the number of hidden rows, where there is room.
@@ -206,11 +205,11 @@ impl View for Points {
         self.idle.forget();
     }
 
-    fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
+    fn act(&mut self, action: Action, common: &mut Common) -> Outcome {
         match action {
             Action::Open if common.selected.is_some() => Outcome::Show(Screen::Detail),
             Action::ShowIdle => {
-                self.show_idle(common, now);
+                self.show_idle(common);
                 Outcome::Arrange
             }
             Action::ScrollLeft => {
@@ -230,8 +229,8 @@ impl View for Points {
         common.place_in(&common.order)
     }
 
-    fn select(&mut self, place: usize, common: &mut Common, now: Instant) {
-        common.select(common.order.get(place).copied(), now);
+    fn select(&mut self, place: usize, common: &mut Common) {
+        common.select(common.order.get(place).copied());
     }
 
     fn is_table(&self) -> bool {
@@ -263,7 +262,7 @@ impl View for Points {
         Some(self.fit(common, width, ' ').grid)
     }
 
-    fn settle(&mut self, body: Rect, common: &mut Common, _: &Styles) -> bool {
+    fn settle(&mut self, body: Rect, common: &mut Common) -> bool {
         common.rows = usize::from(self.rows(body).height).max(1);
         if self.name_offset > 0 {
             let names = common.model.points().iter().map(|f| text::width(&f.point().name));
@@ -272,7 +271,8 @@ impl View for Points {
         common.scroll.settle(common.rows, self.cursor(common))
     }
 
-    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles) {
-        draw::draw(self, frame, body, common, styles);
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common) {
+        let _styles = &common.styles;
+        draw::draw(self, frame, body, common);
     }
 }

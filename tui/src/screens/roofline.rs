@@ -11,7 +11,6 @@
 
 use std::num::NonZeroUsize;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::time::Instant;
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -78,7 +77,7 @@ impl Roofline {
     }
 
     /// Measures the machine's limits in the background.
-    fn measure(&mut self, common: &mut Common, now: Instant) {
+    fn measure(&mut self, common: &mut Common) {
         if self.is_busy() {
             return;
         }
@@ -96,15 +95,9 @@ impl Roofline {
         match std::thread::Builder::new().name("ceilings".into()).spawn(measure) {
             Ok(_) => {
                 self.measuring = Some(receiver);
-                common.notify(
-                    Level::Info,
-                    now,
-                    "measuring for some seconds; all processors are busy meanwhile",
-                );
+                common.say("measuring for some seconds; all processors are busy meanwhile");
             }
-            Err(error) => {
-                common.notify(Level::Error, now, format!("no thread can be started: {error}"))
-            }
+            Err(error) => common.notify(Level::Error, format!("no thread can be started: {error}")),
         }
     }
 
@@ -135,7 +128,7 @@ impl View for Roofline {
         ]
     }
 
-    fn begin(&mut self, common: &mut Common, _: Instant) {
+    fn begin(&mut self, common: &mut Common) {
         common.scroll = Scroll::default();
         if self.ceilings.is_none()
             && let Some(path) = &common.options.ceilings
@@ -164,10 +157,10 @@ impl View for Roofline {
         common.select_among(&self.order());
     }
 
-    fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
+    fn act(&mut self, action: Action, common: &mut Common) -> Outcome {
         match action {
             Action::Open if common.selected.is_some() => return Outcome::Show(Screen::Detail),
-            Action::MeasureCeilings => self.measure(common, now),
+            Action::MeasureCeilings => self.measure(common),
             _ => return Outcome::Pass,
         }
         Outcome::Done
@@ -177,8 +170,8 @@ impl View for Roofline {
         common.place_in(&self.order())
     }
 
-    fn select(&mut self, place: usize, common: &mut Common, now: Instant) {
-        common.select(self.dots.get(place).map(|(id, _)| *id), now);
+    fn select(&mut self, place: usize, common: &mut Common) {
+        common.select(self.dots.get(place).map(|(id, _)| *id));
     }
 
     fn is_filtered(&self) -> bool {
@@ -207,17 +200,15 @@ impl View for Roofline {
     }
 
     /// Takes the ceilings that were measured.
-    fn tick(&mut self, common: &mut Common, now: Instant) {
+    fn tick(&mut self, common: &mut Common) {
         let Some(receiver) = &self.measuring else { return };
         match receiver.try_recv() {
             Ok(ceilings) => {
                 self.ceilings = Some(ceilings);
-                common.notify(Level::Info, now, "the ceilings are measured");
+                common.say("the ceilings are measured");
             }
             Err(TryRecvError::Empty) => return,
-            Err(TryRecvError::Disconnected) => {
-                common.notify(Level::Error, now, "measuring has failed")
-            }
+            Err(TryRecvError::Disconnected) => common.notify(Level::Error, "measuring has failed"),
         }
         self.measuring = None;
     }
@@ -226,7 +217,8 @@ impl View for Roofline {
         self.parts(body).1
     }
 
-    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles) {
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common) {
+        let styles = &common.styles;
         let (picture, list) = self.parts(body);
         let heading = match &self.ceilings {
             Some(ceilings) => format!(" {}", told(ceilings)),
@@ -246,7 +238,7 @@ impl View for Roofline {
         let head = Rect { y: list.y.saturating_sub(1), height: body.height.min(1), ..list };
         frame.render_widget(grid.heading(Some(self.table.sorted()), width, styles), head);
         if self.dots.is_empty() && common.filter.is_on() {
-            return frame.render_widget(view::nothing_passes(common, width, styles), list);
+            return frame.render_widget(view::nothing_passes(common, width), list);
         }
         if self.dots.is_empty() {
             let text =

@@ -3,8 +3,6 @@
 mod draw;
 mod list;
 
-use std::time::Instant;
-
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
 
@@ -113,7 +111,7 @@ impl View for Threads {
         *self = Self { table, parts, ..Self::default() };
     }
 
-    fn begin(&mut self, common: &mut Common, _: Instant) {
+    fn begin(&mut self, common: &mut Common) {
         self.arrange(common);
     }
 
@@ -141,7 +139,7 @@ impl View for Threads {
         }
     }
 
-    fn act(&mut self, action: Action, common: &mut Common, _: Instant) -> Outcome {
+    fn act(&mut self, action: Action, common: &mut Common) -> Outcome {
         match action {
             Action::Open => return self.show_points(common),
             Action::Below => (self.opened, self.below) = (!self.opened, 0),
@@ -162,10 +160,10 @@ impl View for Threads {
         self.place()
     }
 
-    fn select(&mut self, place: usize, common: &mut Common, now: Instant) {
+    fn select(&mut self, place: usize, common: &mut Common) {
         self.selected = self.order.get(place).copied();
         self.below = 0;
-        common.freeze(now);
+        common.freeze();
     }
 
     fn own_filter(&mut self) -> Option<(&mut Filter, &'static str)> {
@@ -200,21 +198,22 @@ impl View for Threads {
         }
     }
 
-    fn click(&mut self, target: Target, common: &mut Common, now: Instant) -> Outcome {
+    fn click(&mut self, target: Target, common: &mut Common) -> Outcome {
         if let Target::Heading(key) = target {
             self.parts.click(key);
         }
-        view::click_table(self, target, common, now)
+        view::click_table(self, target, common)
     }
 
-    fn settle(&mut self, body: Rect, common: &mut Common, _: &Styles) -> bool {
+    fn settle(&mut self, body: Rect, common: &mut Common) -> bool {
         common.rows = usize::from(self.rows(body).height).max(1);
         let last = draw::lines(self, common, body).saturating_sub(common.rows);
         self.below = self.below.min(last);
         common.scroll.settle(common.rows, self.place())
     }
 
-    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles) {
-        draw::draw(self, frame, body, common, styles);
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common) {
+        let _styles = &common.styles;
+        draw::draw(self, frame, body, common);
     }
 }

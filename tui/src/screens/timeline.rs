@@ -4,7 +4,6 @@ mod draw;
 mod place;
 
 use std::collections::HashSet;
-use std::time::Instant;
 
 use crossterm::event::KeyCode;
 use ratatui::Frame;
@@ -12,10 +11,10 @@ use ratatui::layout::{Position, Rect};
 
 pub use self::place::TimeView;
 use super::view::{self, Outcome, View};
+use crate::common::Target;
 use crate::common::keys::Key::{Char, Ctrl, Named, Twice};
 use crate::common::keys::{self, Group, KeyMap, bind, own};
 use crate::common::{Action, Common, Overlay, Prompt, Screen};
-use crate::common::{Level, Target};
 use crate::filter::Filter;
 use crate::model::Figures;
 use crate::snapshot::Snapshot;
@@ -76,19 +75,19 @@ impl Timeline {
     }
 
     /// Goes to the next earlier region that matches, or else to the newest.
-    fn find_next(&mut self, common: &mut Common, now: Instant) {
+    fn find_next(&mut self, common: &mut Common) {
         if self.puts_off(Action::FindNext) {
             return;
         }
         let text = self.at.sought().to_owned();
         let Ok(filter) = Filter::new(&text) else { return };
         if !filter.is_on() {
-            return common.notify(Level::Info, now, "/ finds a region by the name of its point");
+            return common.say("/ finds a region by the name of its point");
         }
         let points = common.model.points().iter();
         let wanted: HashSet<u32> = points.filter(|f| filter.admits(f)).map(Figures::id).collect();
         if !self.at.go_to_one_of(&wanted) {
-            common.notify(Level::Info, now, format!("no region is known of {text}"));
+            common.say(format!("no region is known of {text}"));
         }
     }
 }
@@ -144,11 +143,11 @@ impl View for Timeline {
         Some(self.at.region()?.1.point)
     }
 
-    fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
+    fn act(&mut self, action: Action, common: &mut Common) -> Outcome {
         let region = self.at.region().map(|(_, region)| region.point);
         match (action, region) {
             (Action::Toggle | Action::Reset | Action::Fence | Action::Slowest, None) => {
-                common.notify(Level::Info, now, "there is no region under the cursor");
+                common.say("there is no region under the cursor");
             }
             // A point that is off has no newer regions, and the same key must switch the same point
             // on again.
@@ -161,11 +160,7 @@ impl View for Timeline {
                 self.at.go_to_slowest(point);
                 let name =
                     common.model.point(point).map_or_else(String::new, |it| common.full_name(it));
-                common.notify(
-                    Level::Info,
-                    now,
-                    format!("the slowest call of {name} that is still known"),
-                );
+                common.say(format!("the slowest call of {name} that is still known"));
             }
             (Action::Open, Some(point)) => {
                 common.selected = Some(point);
@@ -174,7 +169,7 @@ impl View for Timeline {
             (Action::Filter, _) => {
                 return Outcome::Ask(Overlay::Find(Prompt::new("find", self.at.sought())));
             }
-            (Action::FindNext, _) => self.find_next(common, now),
+            (Action::FindNext, _) => self.find_next(common),
             (Action::Earlier, _) => self.at.step(false),
             (Action::Later, _) => self.at.step(true),
             (Action::MuchEarlier, _) => self.at.pan(false),
@@ -189,32 +184,32 @@ impl View for Timeline {
     }
 
     /// Goes to the newest region of what was typed.
-    fn find(&mut self, mut typed: Prompt, common: &mut Common, now: Instant) -> Outcome {
+    fn find(&mut self, mut typed: Prompt, common: &mut Common) -> Outcome {
         let text = typed.text();
         if let Err(why) = Filter::new(&text) {
             typed.error = Some(why);
             return Outcome::Ask(Overlay::Find(typed));
         }
         self.at.seek(&text);
-        self.find_next(common, now);
+        self.find_next(common);
         Outcome::Done
     }
 
-    fn update(&mut self, common: &mut Common, now: Instant) -> Outcome {
+    fn update(&mut self, common: &mut Common) -> Outcome {
         let Some(action) = self.then.take_if(|_| !self.at.is_partial()) else {
             return Outcome::Done;
         };
         if action == Action::FindNext && self.followed {
             self.at.follow();
         }
-        self.act(action, common, now)
+        self.act(action, common)
     }
 
     fn cursor(&self, _: &Common) -> (usize, usize) {
         self.at.cursor()
     }
 
-    fn select(&mut self, place: usize, _: &mut Common, _: Instant) {
+    fn select(&mut self, place: usize, _: &mut Common) {
         self.at.select_line(place);
     }
 
@@ -232,11 +227,11 @@ impl View for Timeline {
         }
     }
 
-    fn click(&mut self, target: Target, common: &mut Common, now: Instant) -> Outcome {
+    fn click(&mut self, target: Target, common: &mut Common) -> Outcome {
         match target {
             Target::Moment(line, moment) => self.at.click(line, moment),
             Target::Row(place) if place == self.at.cursor().0 => {
-                return self.act(Action::Open, common, now);
+                return self.act(Action::Open, common);
             }
             Target::Row(place) => self.at.select_line(place),
             _ => return Outcome::Pass,
@@ -244,7 +239,8 @@ impl View for Timeline {
         Outcome::Done
     }
 
-    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles) {
-        draw::draw(self, frame, body, common, styles);
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common) {
+        let _styles = &common.styles;
+        draw::draw(self, frame, body, common);
     }
 }

@@ -15,17 +15,17 @@ mod draw;
 mod flame;
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossterm::event::KeyCode;
 use ratatui::Frame as Canvas;
 use ratatui::layout::{Position, Rect};
 
 use super::view::{self, Outcome, View};
+use crate::common::Target;
 use crate::common::keys::Key::{Char, Named};
 use crate::common::keys::{self, Group, KeyMap, bind, own};
 use crate::common::{Action, Common, Screen};
-use crate::common::{Level, Target};
 use crate::compare::Baseline;
 use crate::filter::Filter;
 use crate::grid::{Chosen, Grid, Scroll};
@@ -252,20 +252,20 @@ impl CallTree {
     }
 
     /// Puts the cursor on a node.
-    fn go_to(&mut self, node: u32, common: &mut Common, now: Instant) {
+    fn go_to(&mut self, node: u32, common: &mut Common) {
         self.cursor = self.tree.path(node);
-        common.freeze(now);
+        common.freeze();
         if let Some(&Frame::Point(id)) = self.cursor.last() {
             common.selected = Some(id);
         }
     }
 
     /// Unfolds the node under the cursor, or goes to the first inside.
-    fn unfold(&mut self, common: &mut Common, now: Instant) {
+    fn unfold(&mut self, common: &mut Common) {
         let Some(place) = self.place_of(&self.cursor) else { return };
         let row = self.rows[place];
         match (row.is_open, self.tree.node(row.node).children.first()) {
-            (true, Some(child)) => self.go_to(*child, common, now),
+            (true, Some(child)) => self.go_to(*child, common),
             (false, Some(_)) => {
                 self.folds.insert(self.cursor.clone(), true);
                 self.lay_out();
@@ -275,7 +275,7 @@ impl CallTree {
     }
 
     /// Folds the node under the cursor, or goes to the one around it.
-    fn fold(&mut self, common: &mut Common, now: Instant) {
+    fn fold(&mut self, common: &mut Common) {
         let Some(place) = self.place_of(&self.cursor) else { return };
         let row = self.rows[place];
         if row.is_open {
@@ -284,7 +284,7 @@ impl CallTree {
         } else if let Some(parent) = self.tree.node(row.node).parent
             && row.depth > 0
         {
-            self.go_to(parent, common, now);
+            self.go_to(parent, common);
         }
     }
 
@@ -390,8 +390,8 @@ impl View for CallTree {
         }
     }
 
-    fn begin(&mut self, common: &mut Common, now: Instant) {
-        self.update(common, now);
+    fn begin(&mut self, common: &mut Common) {
+        self.update(common);
     }
 
     fn forget(&mut self) {
@@ -414,7 +414,7 @@ impl View for CallTree {
         self.look_at_baseline(common);
     }
 
-    fn update(&mut self, common: &mut Common, _: Instant) -> Outcome {
+    fn update(&mut self, common: &mut Common) -> Outcome {
         self.recent.see(&common.model);
         if let Some(snapshot) = common.model.snapshot().filter(|_| !self.has_sampled) {
             self.samples.take_snapshot(snapshot);
@@ -442,7 +442,7 @@ impl View for CallTree {
         }
     }
 
-    fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
+    fn act(&mut self, action: Action, common: &mut Common) -> Outcome {
         match action {
             Action::Open if self.is_flame => self.zoom(common),
             Action::Open => match self.meant(common) {
@@ -450,7 +450,7 @@ impl View for CallTree {
                     common.selected = Some(id);
                     return Outcome::Show(Screen::Detail);
                 }
-                None => self.unfold(common, now),
+                None => self.unfold(common),
             },
             Action::Zoom => self.zoom(common),
             Action::Back if !self.zoom.is_empty() => {
@@ -491,17 +491,13 @@ impl View for CallTree {
             Action::Moment => {
                 self.recent.mark(&common.model);
                 (self.source, self.window) = (Source::Time, Window::Mark);
-                common.notify(
-                    Level::Info,
-                    now,
-                    "marked: what is spent from now on; H shows other windows",
-                );
+                common.say("marked: what is spent from now on; H shows other windows");
                 self.rebuild(common);
             }
-            Action::Unfold if self.is_flame => self.step_aside(1, common, now),
-            Action::Fold if self.is_flame => self.step_aside(-1, common, now),
-            Action::Unfold => self.unfold(common, now),
-            Action::Fold => self.fold(common, now),
+            Action::Unfold if self.is_flame => self.step_aside(1, common),
+            Action::Fold if self.is_flame => self.step_aside(-1, common),
+            Action::Unfold => self.unfold(common),
+            Action::Fold => self.fold(common),
             Action::UnfoldAll => self.unfold_all(),
             _ => return Outcome::Pass,
         }
@@ -512,19 +508,19 @@ impl View for CallTree {
         (self.place_of(&self.cursor).unwrap_or(0), self.rows.len())
     }
 
-    fn select(&mut self, place: usize, common: &mut Common, now: Instant) {
+    fn select(&mut self, place: usize, common: &mut Common) {
         if let Some(row) = self.rows.get(place) {
-            self.go_to(row.node, common, now);
+            self.go_to(row.node, common);
         }
     }
 
-    fn walk(&mut self, rows: isize, common: &mut Common, now: Instant) {
+    fn walk(&mut self, rows: isize, common: &mut Common) {
         if self.is_flame {
-            return self.step_in(rows, common, now);
+            return self.step_in(rows, common);
         }
         let (place, len) = self.cursor(common);
         let place = place.saturating_add_signed(rows).min(len.saturating_sub(1));
-        self.select(place, common, now);
+        self.select(place, common);
     }
 
     fn rows(&self, body: Rect) -> Rect {
@@ -559,7 +555,7 @@ impl View for CallTree {
         place.map_or(Target::Nothing, Target::Row)
     }
 
-    fn settle(&mut self, body: Rect, common: &mut Common, _: &Styles) -> bool {
+    fn settle(&mut self, body: Rect, common: &mut Common) -> bool {
         common.rows = usize::from(self.rows(body).height).max(1);
         let cursor = match self.is_flame {
             true => (self.cursor.len().saturating_sub(1), usize::MAX),
@@ -568,15 +564,16 @@ impl View for CallTree {
         common.scroll.settle(common.rows, cursor)
     }
 
-    fn draw(&self, canvas: &mut Canvas, body: Rect, common: &Common, styles: &Styles) {
-        draw::head(self, canvas, body, common, styles);
+    fn draw(&self, canvas: &mut Canvas, body: Rect, common: &Common) {
+        let _styles = &common.styles;
+        draw::head(self, canvas, body, common);
         let rest = View::rows(self, body);
         if self.rows.is_empty() {
-            draw::empty(self, canvas, rest, common, styles);
+            draw::empty(self, canvas, rest, common);
         } else if self.is_flame {
-            flame::draw(self, canvas, rest, common, styles);
+            flame::draw(self, canvas, rest, common);
         } else {
-            draw::rows(self, canvas, rest, common, styles);
+            draw::rows(self, canvas, rest, common);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The interface of a screen to the app, and what screens with a table have in common.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
@@ -45,7 +45,7 @@ pub trait View {
     fn keys(&self) -> KeyMap;
 
     /// Draws it. Drawing changes nothing.
-    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles);
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common);
 
     /// Signs and words on it that the help explains.
     fn legend(&self, _styles: &Styles) -> Vec<(String, &'static str)> {
@@ -58,7 +58,7 @@ pub trait View {
     }
 
     /// Does an action, if it is one of its own.
-    fn act(&mut self, _action: Action, _common: &mut Common, _now: Instant) -> Outcome {
+    fn act(&mut self, _action: Action, _common: &mut Common) -> Outcome {
         Outcome::Pass
     }
 
@@ -68,7 +68,7 @@ pub trait View {
     }
 
     /// Takes what was typed into the line that was opened by [`Overlay::Find`].
-    fn find(&mut self, typed: Prompt, _common: &mut Common, _now: Instant) -> Outcome {
+    fn find(&mut self, typed: Prompt, _common: &mut Common) -> Outcome {
         match self.own_filter() {
             Some((filter, _)) => filter_by(filter, typed),
             None => Outcome::Done,
@@ -81,18 +81,18 @@ pub trait View {
     }
 
     /// Puts the cursor on the row of this place.
-    fn select(&mut self, _place: usize, _common: &mut Common, _now: Instant) {}
+    fn select(&mut self, _place: usize, _common: &mut Common) {}
 
     /// Moves the cursor by rows; down is positive.
-    fn walk(&mut self, rows: isize, common: &mut Common, now: Instant) {
+    fn walk(&mut self, rows: isize, common: &mut Common) {
         let (place, len) = self.cursor(common);
         let place = place.saturating_add_signed(rows).min(len.saturating_sub(1));
-        self.select(place, common, now);
+        self.select(place, common);
     }
 
     /// Scrolls by lines, for the wheel and the page keys.
-    fn scroll(&mut self, lines: isize, common: &mut Common, now: Instant) {
-        self.walk(lines, common, now);
+    fn scroll(&mut self, lines: isize, common: &mut Common) {
+        self.walk(lines, common);
     }
 
     /// The user's choices for its table, if it has one.
@@ -139,8 +139,8 @@ pub trait View {
 
     /// Takes a click: one on a row selects it, one on the selected row opens it, one on a
     /// heading sorts by it.
-    fn click(&mut self, target: Target, common: &mut Common, now: Instant) -> Outcome {
-        click_table(self, target, common, now)
+    fn click(&mut self, target: Target, common: &mut Common) -> Outcome {
+        click_table(self, target, common)
     }
 
     /// The point that the keys mean.
@@ -186,10 +186,10 @@ pub trait View {
     fn forget(&mut self) {}
 
     /// Prepares to be shown.
-    fn begin(&mut self, _common: &mut Common, _now: Instant) {}
+    fn begin(&mut self, _common: &mut Common) {}
 
     /// Takes new figures while it is shown.
-    fn update(&mut self, _common: &mut Common, _now: Instant) -> Outcome {
+    fn update(&mut self, _common: &mut Common) -> Outcome {
         Outcome::Done
     }
 
@@ -219,11 +219,11 @@ pub trait View {
     }
 
     /// Called at each poll, whichever screen is shown.
-    fn tick(&mut self, _common: &mut Common, _now: Instant) {}
+    fn tick(&mut self, _common: &mut Common) {}
 
     /// Adapts to the size of the body, for instance a cursor out of sight. Returns whether anything
     /// changed.
-    fn settle(&mut self, body: Rect, common: &mut Common, _styles: &Styles) -> bool {
+    fn settle(&mut self, body: Rect, common: &mut Common) -> bool {
         common.rows = usize::from(self.rows(body).height).max(1);
         common.scroll.settle(common.rows, self.cursor(common))
     }
@@ -253,13 +253,12 @@ pub(super) fn click_table<V: View + ?Sized>(
     view: &mut V,
     target: Target,
     common: &mut Common,
-    now: Instant,
 ) -> Outcome {
     match target {
         Target::Row(place) if place == view.cursor(common).0 => {
-            return view.act(Action::Open, common, now);
+            return view.act(Action::Open, common);
         }
-        Target::Row(place) => view.select(place, common, now),
+        Target::Row(place) => view.select(place, common),
         Target::Heading(key) => {
             if let Some(table) = view.table_mut() {
                 table.click(key);
@@ -304,7 +303,8 @@ pub(super) fn filter_by(filter: &mut Filter, mut typed: Prompt) -> Outcome {
 }
 
 /// The text of a screen whose rows are all hidden by the filter.
-pub(super) fn nothing_passes(common: &Common, width: usize, styles: &Styles) -> Paragraph<'static> {
+pub(super) fn nothing_passes(common: &Common, width: usize) -> Paragraph<'static> {
+    let styles = &common.styles;
     let mut text = " no point passes the filter: / and Esc shows all".to_owned();
     if let Some(why) = common.filter.unknown_words() {
         text += &format!("; {why}");

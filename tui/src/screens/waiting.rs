@@ -9,7 +9,6 @@ use super::view::{Outcome, View};
 use crate::common::keys::{self, KeyMap};
 use crate::common::{Common, Screen};
 use crate::source::{Choice, choose};
-use crate::styles::Styles;
 
 /// The screen while there is no process to watch.
 #[derive(Default)]
@@ -40,11 +39,11 @@ impl View for Waiting {
         }
     }
 
-    fn settle(&mut self, _: Rect, _: &mut Common, _: &Styles) -> bool {
+    fn settle(&mut self, _: Rect, _: &mut Common) -> bool {
         false
     }
 
-    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, _: &Styles) {
+    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common) {
         let waiting = if common.discovery.instead.is_some() { "" } else { "waiting, " };
         // Other processes may be there that do not fit.
         let others = !common.discovery.candidates.is_empty() && !common.wanted().is_any();

@@ -13,7 +13,8 @@ use crate::text;
 /// Least columns of an error about what was typed.
 const MIN_ERROR: usize = 20;
 
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
+    let styles = &app.common.styles;
     let bindings = bindings(app);
     if let Some(prompt) = app.overlay.as_ref().and_then(Overlay::prompt) {
         return draw_prompt(frame, area, prompt, &bindings, styles);

@@ -14,7 +14,6 @@ use crate::headline::{Headline, ended_word, rhythm};
 use crate::model::lost;
 use crate::session::Session;
 use crate::source::BadPlace;
-use crate::styles::Styles;
 use crate::text;
 
 /// A part of the line. If room is short, the part with the greatest rank goes first.
@@ -35,7 +34,8 @@ const REASON: usize = 12;
 /// Most columns for the text of the filter.
 const FILTER: usize = 24;
 
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
+    let styles = &app.common.styles;
     let theme = &styles.theme;
     let line = app.common.session.as_ref().and_then(Session::line);
     let (word, style) = match app.common.status() {
@@ -73,7 +73,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
         words.insert(0, Span::styled(format!("{ended}  "), theme.error));
     }
     let words = Line::from(words).right_aligned();
-    let mut parts = parts(app, styles, frame.area().height);
+    let mut parts = parts(app, frame.area().height);
     let room = usize::from(area.width).saturating_sub(words.width() + 2);
     let used = |parts: &[Part]| parts.iter().map(|p| text::width(&p.text) + 2).sum::<usize>();
     while used(&parts) > room && parts.len() > 1 {
@@ -100,7 +100,8 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
     frame.render_widget(words, area);
 }
 
-fn parts(app: &App, styles: &Styles, height: u16) -> Vec<Part> {
+fn parts(app: &App, height: u16) -> Vec<Part> {
+    let styles = &app.common.styles;
     let plain = styles.theme.header;
     let part = |text: String, rank| Part { text, style: plain, rank };
     let mut parts = vec![part("pfp-top".into(), 8)];
@@ -195,7 +196,8 @@ fn explains(app: &App) -> bool {
     app.view().is_table() && app.common.selected().is_some() && lost()
 }
 
-pub(super) fn draw_notice(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
+pub(super) fn draw_notice(frame: &mut Frame, area: Rect, app: &App) {
+    let styles = &app.common.styles;
     let width = usize::from(area.width);
     if let Some(notice) = notice(app, width, styles.glyphs.ellipsis) {
         let explains = if explains(app) && width >= EXPLAINS_FROM { EXPLAINS } else { "" };

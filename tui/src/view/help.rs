@@ -27,14 +27,16 @@ const TOGETHER: &[([Action; 2], &str)] = &[
 /// From this width on, the keys are in two columns.
 const WIDE: usize = 100;
 
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, offset: usize, styles: &Styles) {
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, offset: usize) {
+    let styles = &app.common.styles;
     let name = app.screen.tab().map_or("", |tab| Screen::TABS[tab].name);
     let heading = Line::styled(format!(" Keys {name}").trim_end().to_owned(), styles.theme.process);
-    let lines = lines(app, styles, area.width.into());
+    let lines = lines(app, area.width.into());
     draw_scrolled(frame, area, heading, lines, offset);
 }
 
-pub(super) fn lines(app: &App, styles: &Styles, width: usize) -> Vec<Line<'static>> {
+pub(super) fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
+    let styles = &app.common.styles;
     // First the screen's own keys, then the common ones.
     let fits = |binding: &Binding| {
         let is_of_use = app.common.replay.is_some() || !binding.is_of_recordings();

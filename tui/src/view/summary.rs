@@ -26,11 +26,12 @@ pub(super) fn has_room(app: &App, height: u16) -> bool {
     height >= HIGH && app.view().is_table() && app.common.model.snapshot().is_some()
 }
 
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
+    let _styles = &app.common.styles;
     if area.is_empty() {
         return;
     }
-    let mut parts = parts(app, styles);
+    let mut parts = parts(app);
     let width = |parts: &[Vec<Span>]| {
         let widths = parts.iter().map(|part| part.iter().map(Span::width).sum::<usize>() + 2);
         widths.sum::<usize>()
@@ -44,7 +45,8 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
 }
 
 /// The parts of the line, the most important first.
-fn parts(app: &App, styles: &Styles) -> Vec<Vec<Span<'static>>> {
+fn parts(app: &App) -> Vec<Vec<Span<'static>>> {
+    let styles = &app.common.styles;
     let theme = &styles.theme;
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     let usage = app.common.model.snapshot().and_then(|snapshot| snapshot.usage);
@@ -70,7 +72,7 @@ fn parts(app: &App, styles: &Styles) -> Vec<Vec<Span<'static>>> {
         parts.push(in_regions(&percent(load), styles));
     }
     if let Some(hottest) = app.common.model.hottest() {
-        parts.push(hot(app, hottest, styles));
+        parts.push(hot(app, hottest));
     }
     if let Some(usage) = usage {
         let memory = units::bytes(usage.memory_bytes);
@@ -89,7 +91,8 @@ fn in_regions(load: &str, styles: &Styles) -> Vec<Span<'static>> {
 }
 
 /// The hottest point, and since when it has had at least half of its load.
-fn hot(app: &App, hottest: &Figures, styles: &Styles) -> Vec<Span<'static>> {
+fn hot(app: &App, hottest: &Figures) -> Vec<Span<'static>> {
+    let styles = &app.common.styles;
     let load = hottest.load().unwrap_or(0.0);
     let name = text::cut_middle(&hottest.name(), NAME, styles.glyphs.ellipsis);
     let mut spans = vec![

@@ -36,9 +36,9 @@ pub(super) fn lines(
     view: &LoadView,
     common: &Common,
     figures: &Figures,
-    styles: &Styles,
     width: usize,
 ) -> Vec<Line<'static>> {
+    let styles = &common.styles;
     let Some(snapshot) = common.model.snapshot() else { return Vec::new() };
     if figures.history().is_empty() && matches!(common.status(), Status::File | Status::Replay) {
         let text = match common.status() {

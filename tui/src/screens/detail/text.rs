@@ -83,29 +83,24 @@ pub(super) struct Text {
 
 impl Text {
     /// On a body of this size.
-    pub(super) fn new(choices: Choices, common: &Common, styles: &Styles, size: Size) -> Self {
+    pub(super) fn new(choices: Choices, common: &Common, size: Size) -> Self {
+        let _styles = &common.styles;
         let mut text = Self::default();
         if let Some(figures) = common.selected() {
-            text.fill(choices, common, figures, styles, size);
+            text.fill(choices, common, figures, size);
         }
         text
     }
 
-    fn fill(
-        &mut self,
-        choices: Choices,
-        common: &Common,
-        figures: &Figures,
-        styles: &Styles,
-        size: Size,
-    ) {
+    fn fill(&mut self, choices: Choices, common: &Common, figures: &Figures, size: Size) {
+        let styles = &common.styles;
         let (width, height) = (usize::from(size.width), usize::from(size.height));
         let lines = &mut self.lines;
         if !common.has_selected_whole() {
             lines.extend(warning(STILL_TO_COME, width, styles));
         }
         if figures.is_left_out() {
-            let load = load::lines(choices.load, common, figures, styles, width);
+            let load = load::lines(choices.load, common, figures, width);
             self.load = (lines.len(), lines.len() + load.len());
             return lines.extend(load);
         }
@@ -122,9 +117,9 @@ impl Text {
         for remark in figures.remarks() {
             lines.extend(warning(remark.explanation(), width, styles));
         }
-        lines.extend(losses(common, width, styles));
+        lines.extend(losses(common, width));
         let left = pane.figures();
-        let load = load::lines(choices.load, common, figures, styles, width);
+        let load = load::lines(choices.load, common, figures, width);
         let load: Vec<TextLine> = load.into_iter().map(|line| (line, None)).collect();
         let below = [pane.amounts(width), load, pane.lanes(width), pane.calls(common, width)];
         // Lines that the rest leaves for the histogram; the point's heading takes one more.
@@ -167,7 +162,8 @@ fn warning(text: &str, width: usize, styles: &Styles) -> Vec<Line<'static>> {
 }
 
 /// What was lost in the process, explained.
-pub(crate) fn losses(common: &Common, width: usize, styles: &Styles) -> Vec<Line<'static>> {
+pub(crate) fn losses(common: &Common, width: usize) -> Vec<Line<'static>> {
+    let styles = &common.styles;
     let explained = common.model.snapshot().map(lost::explained).unwrap_or_default();
     let lost = |text: &String| warning(&format!("Lost: {text}"), width, styles);
     explained.iter().flat_map(lost).collect()

@@ -16,13 +16,8 @@ use crate::styles::{Styles, chart, wrapped};
 use crate::text;
 use crate::units;
 
-pub(super) fn draw(
-    points: &Points,
-    frame: &mut Frame,
-    area: Rect,
-    common: &Common,
-    styles: &Styles,
-) {
+pub(super) fn draw(points: &Points, frame: &mut Frame, area: Rect, common: &Common) {
+    let styles = &common.styles;
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
     let below = points.totals(area);
     let rows = usize::from(body.height.saturating_sub(below));
@@ -41,13 +36,13 @@ pub(super) fn draw(
     let seen: Vec<&Figures> = seen.take(rows).collect();
     if seen.is_empty() {
         if common.filter.is_on() {
-            let text = crate::screens::view::nothing_passes(common, area.width.into(), styles);
+            let text = crate::screens::view::nothing_passes(common, area.width.into());
             return frame.render_widget(text, body);
         }
         let text = " the program has not reached a point yet: each has a row here then; pfp-top \
                     doctor PID says what may be missing";
         let mut lines = wrapped(text, area.width.into(), styles.theme.faint);
-        lines.extend(crate::screens::detail::losses(common, area.width.into(), styles));
+        lines.extend(crate::screens::detail::losses(common, area.width.into()));
         frame.render_widget(Paragraph::new(lines), body);
     }
     for (row, figures) in body.rows().zip(&seen) {

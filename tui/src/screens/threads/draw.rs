@@ -11,7 +11,7 @@ use super::list::{BAR, TABLE, amiss, ended, name_of, open_for};
 use crate::common::Common;
 use crate::grid::Grid;
 use crate::model::threads::{Thread, find, parts, state_word};
-use crate::styles::{Styles, chart, draw_scrolled, wrapped};
+use crate::styles::{chart, draw_scrolled, wrapped};
 use crate::text;
 use crate::units::NONE;
 
@@ -50,19 +50,14 @@ fn halves(view: &Threads, body: Rect) -> [Rect; 2] {
     Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(body)
 }
 
-pub(super) fn draw(
-    view: &Threads,
-    frame: &mut Frame,
-    area: Rect,
-    common: &Common,
-    styles: &Styles,
-) {
+pub(super) fn draw(view: &Threads, frame: &mut Frame, area: Rect, common: &Common) {
+    let _styles = &common.styles;
     let [list, below] = halves(view, area);
     if !list.is_empty() {
-        draw_list(view, frame, list, common, styles);
+        draw_list(view, frame, list, common);
     }
     if !below.is_empty() {
-        draw_parts(view, frame, below, common, styles);
+        draw_parts(view, frame, below, common);
     }
 }
 
@@ -77,7 +72,8 @@ pub(super) fn grid(view: &Threads, width: usize) -> Grid {
     TABLE.fit(&view.table, MARK - 1, width, ' ').1
 }
 
-fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, styles: &Styles) {
+fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common) {
+    let styles = &common.styles;
     let width = usize::from(area.width);
     let theme = &styles.theme;
     let (columns, grid) = TABLE.fit(&view.table, MARK - 1, width, styles.glyphs.ellipsis);
@@ -117,7 +113,8 @@ fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, sty
 }
 
 /// The open regions of a thread, a line each, below a heading.
-fn stack(common: &Common, thread: &Thread, width: usize, styles: &Styles) -> Vec<Line<'static>> {
+fn stack(common: &Common, thread: &Thread, width: usize) -> Vec<Line<'static>> {
+    let styles = &common.styles;
     if thread.lane.open.is_empty() {
         return Vec::new();
     }
@@ -147,8 +144,9 @@ fn stack(common: &Common, thread: &Thread, width: usize, styles: &Styles) -> Vec
     lines
 }
 
-fn draw_parts(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, styles: &Styles) {
-    let Some((said, lines)) = part_lines(view, common, area.width.into(), styles) else { return };
+fn draw_parts(view: &Threads, frame: &mut Frame, area: Rect, common: &Common) {
+    let styles = &common.styles;
+    let Some((said, lines)) = part_lines(view, common, area.width.into()) else { return };
     let lines = lines.into_iter().map(|(line, _)| line).collect();
     draw_scrolled(frame, area, Line::styled(said, styles.theme.process), lines, view.below);
 }
@@ -162,18 +160,14 @@ pub(super) fn heading_of_parts(
 ) -> Option<&'static str> {
     let below = halves(view, body)[1];
     let line = at.y.checked_sub(below.y + 1)?;
-    let (_, lines) = part_lines(view, common, below.width.into(), &Styles::new(false, true))?;
+    let (_, lines) = part_lines(view, common, below.width.into())?;
     let (_, grid) = lines.get(view.below + usize::from(line))?;
     grid.as_ref()?.key_at((at.x - below.x).into())
 }
 
 /// Lines on the opened thread: its open regions and its points.
-fn part_lines(
-    view: &Threads,
-    common: &Common,
-    width: usize,
-    styles: &Styles,
-) -> Option<(String, Vec<TextLine>)> {
+fn part_lines(view: &Threads, common: &Common, width: usize) -> Option<(String, Vec<TextLine>)> {
+    let styles = &common.styles;
     let thread = find(common.model.thread_figures(), view.selected?)?;
     let snapshot = common.model.snapshot()?;
     let mut said =
@@ -191,7 +185,7 @@ fn part_lines(
     });
     let rows: Vec<Sums> = rows.collect();
     let (table, scale) = (&sums::POINTS, common.scale());
-    let stack = stack(common, thread, width, styles).into_iter().map(|line| (line, None));
+    let stack = stack(common, thread, width).into_iter().map(|line| (line, None));
     let parts = sums::lines(table, &view.parts, &rows, None, (MARK - 1, width), &scale, styles);
     Some((text::cut(&said, width, styles.glyphs.ellipsis), stack.chain(parts).collect()))
 }

@@ -75,13 +75,8 @@ fn label_width(width: u16) -> u16 {
     }
 }
 
-pub(super) fn draw(
-    view: &Timeline,
-    frame: &mut Frame,
-    area: Rect,
-    common: &Common,
-    styles: &Styles,
-) {
+pub(super) fn draw(view: &Timeline, frame: &mut Frame, area: Rect, common: &Common) {
+    let styles = &common.styles;
     let parts = Parts::of(area);
     let Some(timeline) = view.at.picture() else {
         return;

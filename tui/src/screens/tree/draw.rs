@@ -102,13 +102,8 @@ fn cells(tree: &CallTree, id: u32, common: &Common) -> Cells {
 }
 
 /// Where the weights come from, and the titles of the columns or the frame under the cursor.
-pub(super) fn head(
-    tree: &CallTree,
-    canvas: &mut Canvas,
-    body: Rect,
-    common: &Common,
-    styles: &Styles,
-) {
+pub(super) fn head(tree: &CallTree, canvas: &mut Canvas, body: Rect, common: &Common) {
+    let styles = &common.styles;
     let width = usize::from(body.width);
     let lines = [
         Line::styled(told(tree, common), styles.theme.process),
@@ -177,13 +172,8 @@ pub(super) fn selected(tree: &CallTree, common: &Common) -> String {
 }
 
 /// Why there are no lines, and what to do.
-pub(super) fn empty(
-    tree: &CallTree,
-    canvas: &mut Canvas,
-    area: Rect,
-    common: &Common,
-    styles: &Styles,
-) {
+pub(super) fn empty(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Common) {
+    let styles = &common.styles;
     let text = match (tree.source, tree.window) {
         _ if common.filter.is_on() => " no region ends with a point that passes the filter",
         (Source::Samples, _) => " no region was open at any poll yet; v shows CPU time",
@@ -194,13 +184,8 @@ pub(super) fn empty(
 }
 
 /// The lines.
-pub(super) fn rows(
-    tree: &CallTree,
-    canvas: &mut Canvas,
-    area: Rect,
-    common: &Common,
-    styles: &Styles,
-) {
+pub(super) fn rows(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Common) {
+    let styles = &common.styles;
     let fit = fit(tree, area.width.into(), styles.glyphs.ellipsis);
     let cursor = tree.node();
     for (area, row) in area.rows().zip(tree.rows.iter().skip(common.scroll.offset)) {
@@ -208,7 +193,7 @@ pub(super) fn rows(
         if is_selected {
             canvas.buffer_mut().set_style(area, styles.theme.selected);
         }
-        canvas.render_widget(line(tree, row, is_selected, &fit, common, styles), area);
+        canvas.render_widget(line(tree, row, is_selected, &fit, common), area);
     }
 }
 
@@ -218,8 +203,8 @@ fn line(
     is_selected: bool,
     (columns, grid): &(Vec<&Column<Cells, Scale>>, Grid),
     common: &Common,
-    styles: &Styles,
 ) -> Line<'static> {
+    let styles = &common.styles;
     let (theme, glyphs) = (&styles.theme, &styles.glyphs);
     let node = tree.tree.node(row.node);
     let cells = cells(tree, row.node, common);
@@ -238,7 +223,7 @@ fn line(
                 let before = text::cut(&format!("{cursor}{indent}{mark} "), slot.width, ' ');
                 let left = slot.width - text::width(&before);
                 spans.push(Span::styled(before, style(theme.faint)));
-                let name = text::cut_middle(&name(node, common, styles), left, glyphs.ellipsis);
+                let name = text::cut_middle(&name(node, common), left, glyphs.ellipsis);
                 (text::fit(&name, left, glyphs.ellipsis), theme.header)
             }
             BAR => (bar(tree, cells.share, cells.own, styles), theme.heat(cells.share)),
@@ -272,7 +257,8 @@ fn bar(tree: &CallTree, share: f64, own: f64, styles: &Styles) -> String {
 }
 
 /// The name, with a mark for recursion.
-fn name(node: &Node, common: &Common, styles: &Styles) -> String {
+fn name(node: &Node, common: &Common) -> String {
+    let styles = &common.styles;
     let name = super::name(node.frame, &common.model);
     match node.is_recursive {
         true => format!("{name} {}", styles.glyphs.recursive),

@@ -6,8 +6,6 @@
 //! lex 46 %             scan
 //! ```
 
-use std::time::Instant;
-
 use ratatui::Frame as Canvas;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -15,7 +13,6 @@ use ratatui::style::Style;
 use super::CallTree;
 use crate::common::Common;
 use crate::model::tree::Tree;
-use crate::styles::Styles;
 use crate::text;
 use crate::units;
 
@@ -79,20 +76,20 @@ impl CallTree {
     }
 
     /// Goes to the heaviest child, or to the parent.
-    pub(super) fn step_in(&mut self, levels: isize, common: &mut Common, now: Instant) {
+    pub(super) fn step_in(&mut self, levels: isize, common: &mut Common) {
         for _ in 0..levels.unsigned_abs().min(self.rows.len()) {
             let Some(node) = self.node() else { return };
             let node = self.tree.node(node);
             let next = if levels > 0 { node.children.first().copied() } else { node.parent };
             match next {
-                Some(next) => self.go_to(next, common, now),
+                Some(next) => self.go_to(next, common),
                 None => return,
             }
         }
     }
 
     /// Goes to the next frame of the same level.
-    pub(super) fn step_aside(&mut self, bars: isize, common: &mut Common, now: Instant) {
+    pub(super) fn step_aside(&mut self, bars: isize, common: &mut Common) {
         let Some(node) = self.node() else { return };
         // At the greatest width, so that no frame is left out.
         let mut level = self.bars(u16::MAX);
@@ -102,7 +99,7 @@ impl CallTree {
         let place = level.iter().position(|bar| bar.node == node);
         let next = place.and_then(|place| place.checked_add_signed(bars));
         if let Some(next) = next.and_then(|next| level.get(next)) {
-            self.go_to(next.node, common, now);
+            self.go_to(next.node, common);
         }
     }
 }
@@ -114,13 +111,8 @@ pub(super) fn at(tree: &CallTree, column: u16, level: usize, width: u16) -> Opti
 }
 
 /// The bars.
-pub(super) fn draw(
-    tree: &CallTree,
-    canvas: &mut Canvas,
-    area: Rect,
-    common: &Common,
-    styles: &Styles,
-) {
+pub(super) fn draw(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Common) {
+    let styles = &common.styles;
     let cursor = tree.node();
     let all = tree.tree.total().max(1) as f64;
     for bar in tree.bars(area.width) {
