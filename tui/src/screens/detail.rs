@@ -6,7 +6,6 @@ mod text;
 
 use std::time::Duration;
 
-use crossterm::event::KeyCode;
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
@@ -17,8 +16,7 @@ use self::text::{Choices, TABLES, Text, heading};
 use super::sums;
 use super::view::{self, Outcome, View};
 use crate::common::Target;
-use crate::common::keys::Key::{Char, Ctrl, Named, Twice};
-use crate::common::keys::{self, Group, KeyMap, bind, own};
+use crate::common::keys::{self, KeyMap, groups};
 use crate::common::{Action, Common, Screen};
 use crate::grid::{Chosen, Grid};
 use crate::model::{HistogramWindow, Model, WindowHistory, WindowStats};
@@ -28,42 +26,35 @@ use crate::styles::draw_scrolled;
 /// The windows of a histogram, the longest first.
 const WINDOWS: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10)];
 
-/// Enter, which opened it, also closes it.
-const CLOSE: Group = own(&[bind(
-    Action::Back,
-    &[Named(KeyCode::Esc), Named(KeyCode::Enter)],
-    "back",
-    "back to where you came from",
-)]);
+groups! {
+    /// Enter, which opened it, also closes it.
+    CLOSE = own {
+        Back [Named(Esc), Named(Enter)] "back", "back to where you came from";
+    }
 
-const LOAD: Group = own(&[
-    bind(Action::ZoomIn, &[Char('+'), Char('=')], "closer", "load: closer, half the time or less"),
-    bind(Action::ZoomOut, &[Char('-')], "wider", "load: wider, twice the time or more"),
-    bind(
-        Action::Earlier,
-        &[Named(KeyCode::Left), Char('h')],
-        "earlier",
-        "load: earlier; it pauses there until End",
-    ),
-    bind(Action::Later, &[Named(KeyCode::Right), Char('l')], "", "load: later"),
-    bind(Action::Oldest, &[Named(KeyCode::Home)], "", "load: the oldest that is known"),
-    bind(Action::Newest, &[Named(KeyCode::End)], "now", "load: now, and follow it"),
-]);
+    LOAD = own {
+        ZoomIn [Char('+'), Char('=')] "closer", "load: closer, half the time or less";
+        ZoomOut [Char('-')] "wider", "load: wider, twice the time or more";
+        Earlier [Named(Left), Char('h')] "earlier", "load: earlier; it pauses there until End";
+        Later [Named(Right), Char('l')] "", "load: later";
+        Oldest [Named(Home)] "", "load: the oldest that is known";
+        Newest [Named(End)] "now", "load: now, and follow it";
+    }
 
-const WINDOW: Group = own(&[
-    bind(Action::Window, &[Char('H')], "window", "choose what the histogram is of").more(
-        "the histogram is of all since the reset, since pfp-top was opened, since the mark, or of \
-         the last 10 or 60 seconds",
-    ),
-    bind(Action::Moment, &[Char('m')], "mark", "the histogram counts from now on"),
-]);
+    WINDOW = own {
+        Window [Char('H')] "window", "choose what the histogram is of"
+            + "the histogram is of all since the reset, since pfp-top was opened, since the mark, \
+             or of the last 10 or 60 seconds";
+        Moment [Char('m')] "mark", "the histogram counts from now on";
+    }
 
-const PAGE: Group = own(&[
-    bind(Action::PageUp, &[Named(KeyCode::PageUp), Ctrl('b')], "", "one screen up"),
-    bind(Action::PageDown, &[Named(KeyCode::PageDown), Ctrl('f')], "", "one screen down"),
-    bind(Action::Top, &[Twice('g')], "", "to the first point"),
-    bind(Action::Bottom, &[Char('G')], "", "to the last point"),
-]);
+    PAGE = own {
+        PageUp [Named(PageUp), Ctrl('b')] "", "one screen up";
+        PageDown [Named(PageDown), Ctrl('f')] "", "one screen down";
+        Top [Twice('g')] "", "to the first point";
+        Bottom [Char('G')] "", "to the last point";
+    }
+}
 
 /// One point in full.
 pub struct Detail {

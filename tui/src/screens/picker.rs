@@ -8,8 +8,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Wrap};
 
 use super::view::{self, Outcome, View};
-use crate::common::keys::Key::Char;
-use crate::common::keys::{self, Group, KeyMap, bind, own};
+use crate::common::keys::{self, KeyMap, groups};
 use crate::common::{Action, Common, Screen};
 use crate::filter::Filter;
 use crate::grid::{Chosen, Grid, Scroll, Table, Written, table};
@@ -19,10 +18,12 @@ use crate::source::{Candidate, Choice, Discovery, Looking, ProcessGroup, Selecto
 use crate::styles::draw_scrolled;
 use crate::text;
 
-const MARK: Group = own(&[
-    bind(Action::Mark, &[Char(' ')], "mark", "mark; Enter opens all marked ones as one"),
-    bind(Action::OpenSummed, &[Char('S')], "summed", "the marked ones, points of one name summed"),
-]);
+groups! {
+    MARK = own {
+        Mark [Char(' ')] "mark", "mark; Enter opens all marked ones as one";
+        OpenSummed [Char('S')] "summed", "the marked ones, points of one name summed";
+    }
+}
 
 /// Columns of the cursor and of the mark.
 const MARKS: usize = 2;

@@ -5,7 +5,6 @@ mod idle;
 
 use std::collections::HashSet;
 
-use crossterm::event::KeyCode;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 
@@ -13,8 +12,7 @@ use self::idle::Idle;
 use super::view::{self, Outcome, View};
 use crate::columns::sorting::Sorting;
 use crate::columns::{self, Column, Fit, TABLE, There};
-use crate::common::keys::Key::{Char, Named};
-use crate::common::keys::{self, Group, KeyMap, bind, own};
+use crate::common::keys::{self, KeyMap, groups};
 use crate::common::{Action, Common, Options, Screen};
 use crate::grid::{Chosen, Grid};
 use crate::model::Figures;
@@ -30,38 +28,22 @@ const PID: usize = 8;
 /// Columns that one key scrolls the names by.
 const SCROLL: usize = 8;
 
-const ALL: Group = own(&[
-    bind(
-        Action::ToggleAll,
-        &[Char('E')],
-        "",
-        "switch all points shown off, or back on; asks first",
-    ),
-    bind(Action::ResetAll, &[Char('R')], "", "reset all points shown; asks first"),
-]);
+groups! {
+    ALL = own {
+        ToggleAll [Char('E')] "", "switch all points shown off, or back on; asks first";
+        ResetAll [Char('R')] "", "reset all points shown; asks first";
+    }
 
-const IDLE: Group = own(&[bind(
-    Action::ShowIdle,
-    &[Char('o')],
-    "",
-    "show idle points (off, never measured), or hide them",
-)]);
+    IDLE = own {
+        ShowIdle [Char('o')] "", "show idle points (off, never measured), or hide them";
+    }
 
-const NAMES: Group = own(&[
-    bind(Action::Unfilter, &[Named(KeyCode::Esc)], "", "show all points again"),
-    bind(
-        Action::ScrollLeft,
-        &[Named(KeyCode::Left), Char('h')],
-        "",
-        "more of the beginnings of long names",
-    ),
-    bind(
-        Action::ScrollRight,
-        &[Named(KeyCode::Right), Char('l')],
-        "",
-        "more of the ends of long names",
-    ),
-]);
+    NAMES = own {
+        Unfilter [Named(Esc)] "", "show all points again";
+        ScrollLeft [Named(Left), Char('h')] "", "more of the beginnings of long names";
+        ScrollRight [Named(Right), Char('l')] "", "more of the ends of long names";
+    }
+}
 const LOAD: &str = "exclusive time as a share of one CPU, smoothed over --tau; of what has ended, \
                     over its whole life";
 const SCALE: &str = "bar and trend: the load, and that of the last polls, a column each, not \

@@ -19,8 +19,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::view::{self, Outcome, View};
-use crate::common::keys::Key::Char;
-use crate::common::keys::{self, Group, KeyMap, bind, own};
+use crate::common::keys::{self, KeyMap, groups};
 use crate::common::{Action, Common, Level, Screen};
 use crate::grid::{Chosen, Grid, Scroll};
 use crate::roofline::columns::{Known, TABLE, dot};
@@ -38,13 +37,12 @@ const LABELS: u16 = 6;
 /// Columns of the cursor and a letter.
 const MARK: usize = 3;
 
-const MEASURE: Group = own(&[bind(
-    Action::MeasureCeilings,
-    &[Char('m')],
-    "measure",
-    "measure what the machine can do at most",
-)
-.more("measuring takes some seconds, on all processors")]);
+groups! {
+    MEASURE = own {
+        MeasureCeilings [Char('m')] "measure", "measure what the machine can do at most"
+            + "measuring takes some seconds, on all processors";
+    }
+}
 
 /// What the roofline shows.
 #[derive(Debug)]

@@ -10,8 +10,7 @@ use self::list::{TABLE, name_of};
 use super::sums;
 use super::view::{self, Outcome, View};
 use crate::common::Target;
-use crate::common::keys::Key::Char;
-use crate::common::keys::{self, Group, KeyMap, bind, own};
+use crate::common::keys::{self, KeyMap, groups};
 use crate::common::{Action, Common};
 use crate::filter::Filter;
 use crate::grid::{Chosen, Grid};
@@ -23,12 +22,11 @@ use crate::summing::Sight;
 
 const CPU: &str = "share of a CPU as the kernel counts it, smoothed; - in files and recordings";
 
-const BELOW: Group = own(&[bind(
-    Action::Below,
-    &[Char('d')],
-    "its points below",
-    "this thread's points below the list, or not",
-)]);
+groups! {
+    BELOW = own {
+        Below [Char('d')] "its points below", "this thread's points below the list, or not";
+    }
+}
 
 /// The threads, and the points of one.
 #[derive(Debug)]

@@ -5,15 +5,13 @@ mod place;
 
 use std::collections::HashSet;
 
-use crossterm::event::KeyCode;
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
 
 pub use self::place::TimeView;
 use super::view::{self, Outcome, View};
 use crate::common::Target;
-use crate::common::keys::Key::{Char, Ctrl, Named, Twice};
-use crate::common::keys::{self, Group, KeyMap, bind, own};
+use crate::common::keys::{self, KeyMap, groups};
 use crate::common::{Action, Common, Overlay, Prompt, Screen};
 use crate::filter::Filter;
 use crate::model::Figures;
@@ -25,33 +23,20 @@ const TIMELINE_RAN: &str = "its thread ran nearly always, at times, hardly; the 
                             was off the CPU, or in another context";
 const TIMELINE_MANY: &str = "nine regions of a point, too short to be told apart";
 
-const TIME: Group = own(&[
-    bind(
-        Action::Earlier,
-        &[Named(KeyCode::Left), Char('h')],
-        "earlier",
-        "the previous region; pauses until End",
-    ),
-    bind(Action::Later, &[Named(KeyCode::Right), Char('l')], "later", "the next region"),
-    bind(Action::ZoomIn, &[Char('+'), Char('=')], "closer", "closer, half the time or less"),
-    bind(Action::ZoomOut, &[Char('-')], "wider", "wider, twice the time or more"),
-    bind(Action::FindNext, &[Char('n')], "", "the next earlier region that / looked for"),
-    bind(Action::Slowest, &[Char('x')], "", "the slowest known call of this point"),
-    bind(
-        Action::MuchEarlier,
-        &[Named(KeyCode::PageUp), Ctrl('b')],
-        "",
-        "half a screen back in time",
-    ),
-    bind(Action::MuchLater, &[Named(KeyCode::PageDown), Ctrl('f')], "", "half a screen on in time"),
-    bind(Action::Oldest, &[Named(KeyCode::Home), Twice('g')], "", "the oldest region of the line"),
-    bind(
-        Action::Newest,
-        &[Named(KeyCode::End), Char('G')],
-        "now",
-        "what happens now, and follow it",
-    ),
-]);
+groups! {
+    TIME = own {
+        Earlier [Named(Left), Char('h')] "earlier", "the previous region; pauses until End";
+        Later [Named(Right), Char('l')] "later", "the next region";
+        ZoomIn [Char('+'), Char('=')] "closer", "closer, half the time or less";
+        ZoomOut [Char('-')] "wider", "wider, twice the time or more";
+        FindNext [Char('n')] "", "the next earlier region that / looked for";
+        Slowest [Char('x')] "", "the slowest known call of this point";
+        MuchEarlier [Named(PageUp), Ctrl('b')] "", "half a screen back in time";
+        MuchLater [Named(PageDown), Ctrl('f')] "", "half a screen on in time";
+        Oldest [Named(Home), Twice('g')] "", "the oldest region of the line";
+        Newest [Named(End), Char('G')] "now", "what happens now, and follow it";
+    }
+}
 
 /// What the threads did in the last moments.
 #[derive(Debug, Default)]

@@ -17,14 +17,12 @@ mod flame;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crossterm::event::KeyCode;
 use ratatui::Frame as Canvas;
 use ratatui::layout::{Position, Rect};
 
 use super::view::{self, Outcome, View};
 use crate::common::Target;
-use crate::common::keys::Key::{Char, Named};
-use crate::common::keys::{self, Group, KeyMap, bind, own};
+use crate::common::keys::{self, KeyMap, groups};
 use crate::common::{Action, Common, Screen};
 use crate::compare::Baseline;
 use crate::filter::Filter;
@@ -42,34 +40,25 @@ const UNFOLDED_PART: u64 = 50;
 /// loop.
 const SAMPLES_EVERY: Duration = Duration::from_micros(19_700);
 
-const TREE: Group = own(&[
-    bind(Action::Flame, &[Char('f')], "flame/lines", "as a flame graph, or as lines"),
-    bind(Action::Callers, &[Char('i')], "callers", "callers below each point, or callees"),
-    bind(Action::TreeSource, &[Char('v')], "source", "CPU time, or samples of open regions").more(
-        "CPU time is what the program counts; samples are 50 looks a second at the stacks of \
-         open regions, and waiting is in them, too",
-    ),
-    bind(Action::Window, &[Char('H')], "window", "CPU time: all, the last 10 s, since the mark"),
-    bind(Action::Moment, &[Char('m')], "", "mark: show what was spent since"),
-    bind(Action::ByThread, &[Char('T')], "", "a tree for each thread, or one for all"),
-]);
+groups! {
+    TREE = own {
+        Flame [Char('f')] "flame/lines", "as a flame graph, or as lines";
+        Callers [Char('i')] "callers", "callers below each point, or callees";
+        TreeSource [Char('v')] "source", "CPU time, or samples of open regions"
+            + "CPU time is what the program counts; samples are 50 looks a second at the stacks of \
+             open regions, and waiting is in them, too";
+        Window [Char('H')] "window", "CPU time: all, the last 10 s, since the mark";
+        Moment [Char('m')] "", "mark: show what was spent since";
+        ByThread [Char('T')] "", "a tree for each thread, or one for all";
+    }
 
-const FOLD: Group = own(&[
-    bind(
-        Action::Unfold,
-        &[Named(KeyCode::Right), Char('l')],
-        "",
-        "unfold; flame: the next bar to the right",
-    ),
-    bind(
-        Action::Fold,
-        &[Named(KeyCode::Left), Char('h')],
-        "",
-        "fold; flame: the next bar to the left",
-    ),
-    bind(Action::UnfoldAll, &[Char('*')], "", "unfold all below, or fold it"),
-    bind(Action::Zoom, &[Char('z')], "zoom", "only what is below the frame, or all again"),
-]);
+    FOLD = own {
+        Unfold [Named(Right), Char('l')] "", "unfold; flame: the next bar to the right";
+        Fold [Named(Left), Char('h')] "", "fold; flame: the next bar to the left";
+        UnfoldAll [Char('*')] "", "unfold all below, or fold it";
+        Zoom [Char('z')] "zoom", "only what is below the frame, or all again";
+    }
+}
 
 /// Where the weights come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
