@@ -404,7 +404,9 @@ impl App {
     /// length of the help. Returns whether anything on the screen changed.
     pub(crate) fn fit(&mut self, body: Rect, help_lines: usize) -> bool {
         let (view, common) = self.view_mut();
-        let changed = view.settle(body, common);
+        common.rows = usize::from(view.rows(body).height).max(1);
+        view.settle(body, common);
+        let changed = common.scroll.settle(common.rows, view.in_sight(common));
         if let Some(overlay) = &mut self.overlay {
             // The first line of the body is a heading.
             self.common.rows = usize::from(body.height.saturating_sub(1)).max(1);

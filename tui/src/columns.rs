@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
 pub use crate::grid::Kind;
-use crate::grid::{self, Grid, Table, Written, fitting, table};
+use crate::grid::{self, Fitted, Grid, Table, Written, table};
 use crate::model::{BYTES, FLOPS, Figures, Model, Quantiles};
 use crate::snapshot::{OPENMP, PointState, ProcessState};
 use crate::text;
@@ -445,7 +445,8 @@ impl Fit {
             true => (least, names.min(NAME_MAX)),
             false => column.width,
         };
-        let (columns, grid) = fitting(columns, by_rank, None, width, ellipsis, widths);
+        let Fitted { columns, grid, .. } =
+            Fitted::new(columns, by_rank, None, (width, ellipsis), widths);
         let columns = columns.iter().filter_map(|it| Column::of_word(it.heading.key).ok());
         Self { columns: columns.collect(), grid }
     }

@@ -11,6 +11,7 @@ pub(crate) mod replay;
 mod screen;
 mod target;
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub use self::action::Action;
@@ -235,16 +236,16 @@ impl Common {
         }
     }
 
-    /// Place of the point under the cursor among these, and how many there are.
-    pub(crate) fn place_in(&self, rows: &[u32]) -> (usize, usize) {
-        let place = rows.iter().position(|id| Some(*id) == self.selected);
-        (place.unwrap_or(0), rows.len())
-    }
-
-    /// Moves the cursor to a point, and keeps the rows where they are meanwhile.
-    pub(crate) fn select(&mut self, point: Option<u32>) {
-        self.selected = point;
-        self.freeze();
+    /// These rows in their order. While the cursor moves, those that were there stay in place, and
+    /// new ones come last.
+    pub(crate) fn placed(&self, before: &[u32], sorted: Vec<u32>) -> Vec<u32> {
+        if self.frozen_until.is_none() {
+            return sorted;
+        }
+        let set = |ids: &[u32]| HashSet::<u32>::from_iter(ids.iter().copied());
+        let (there, known) = (set(&sorted), set(before));
+        let kept = before.iter().filter(|id| there.contains(id));
+        kept.chain(sorted.iter().filter(|id| !known.contains(id))).copied().collect()
     }
 
     /// The name of a point, with its process where there are several.

@@ -31,7 +31,6 @@ use parts::Parts;
 
 /// Draws the whole screen.
 pub fn draw(frame: &mut Frame, app: &App) {
-    let _styles = &app.common.styles;
     let parts = Parts::of(app, frame.area());
     header::draw(frame, parts.header, app);
     summary::draw(frame, parts.summary, app);

@@ -48,6 +48,7 @@ impl App {
             Outcome::Arrange => self.arrange(),
             Outcome::Show(screen) => self.show(screen),
             Outcome::Back => self.show(self.came_from),
+            Outcome::Open => self.act(Action::Open, self.common.now),
             Outcome::Ask(overlay) => self.overlay = Some(overlay),
             Outcome::Attach(candidate) => self.attach(&candidate),
             Outcome::AttachGroup(group) => self.attach_group(&group),
@@ -74,7 +75,10 @@ impl App {
             Action::PageDown => self.scroll(self.common.rows as isize),
             Action::Top => self.walk(isize::MIN),
             Action::Bottom => self.walk(isize::MAX),
-            Action::Back => self.show(Screen::Points),
+            Action::Open if self.common.selected.is_some() && self.has_points() => {
+                self.show(Screen::Detail);
+            }
+            Action::Back => self.back(),
             Action::Filter => self.ask_filter(),
             Action::Unfilter => self.filter_by(Filter::default()),
             Action::Sort => self.choose_sorting(),
@@ -124,6 +128,22 @@ impl App {
             // Actions of other screens and overlays.
             _ => {}
         }
+    }
+
+    /// Shows all rows where the screen's own filter hides some, or else the table.
+    fn back(&mut self) {
+        match self.view_mut().0.own_filter() {
+            Some((filter, _)) if filter.is_on() => {
+                *filter = Filter::default();
+                self.arrange();
+            }
+            _ => self.show(Screen::Points),
+        }
+    }
+
+    /// Whether the rows of the screen are points.
+    pub(super) fn has_points(&self) -> bool {
+        self.view().points(&self.common).is_some()
     }
 
     fn walk(&mut self, rows: isize) {

@@ -151,7 +151,7 @@ impl App {
             self.overlay = Some(Overlay::Find(prompt));
             return;
         }
-        if !self.view().is_filtered() {
+        if !self.has_points() {
             self.show(Screen::Points);
         }
         let prompt = Prompt::new("filter", self.common.filter.text());

@@ -297,14 +297,14 @@ impl<R, C: Written> Table<R, C> {
         chosen.shown().into_iter().filter_map(|key| self.column(key)).collect()
     }
 
-    /// The columns that fit behind a mark of some width, and their grid.
+    /// The columns that fit behind a mark of some width.
     pub(crate) fn fit(
         &self,
         chosen: &Chosen,
         mark: impl Into<Option<usize>>,
         width: usize,
         ellipsis: char,
-    ) -> (Vec<&'static Column<R, C>>, Grid) {
+    ) -> Fitted<R, C> {
         self.fit_offered(chosen, |_| true, mark, width, ellipsis)
     }
 
@@ -316,10 +316,10 @@ impl<R, C: Written> Table<R, C> {
         mark: impl Into<Option<usize>>,
         width: usize,
         ellipsis: char,
-    ) -> (Vec<&'static Column<R, C>>, Grid) {
+    ) -> Fitted<R, C> {
         let mut shown = self.shown(chosen);
         shown.retain(|column| is_offered(column.heading.key));
-        fitting(shown, chosen.is_usual(), mark, width, ellipsis, |column| column.width)
+        Fitted::new(shown, chosen.is_usual(), mark, (width, ellipsis), |column| column.width)
     }
 
     /// Puts rows in order; equals stay as they are.
@@ -357,47 +357,56 @@ impl<R, C: Written> Table<R, C> {
     }
 }
 
-/// Chooses the columns that fit behind a mark of some width, and makes their grid. If room is
-/// short, the columns with the greatest ranks go; if the user has ordered the columns, the last
-/// ones go. Columns with the least ranks grow first.
-pub(crate) fn fitting<R: 'static, C: 'static>(
-    mut columns: Vec<&'static Column<R, C>>,
-    by_rank: bool,
-    mark: impl Into<Option<usize>>,
-    width: usize,
-    ellipsis: char,
-    widths: impl Fn(&Column<R, C>) -> (usize, usize),
-) -> (Vec<&'static Column<R, C>>, Grid) {
-    let mark = mark.into();
-    let before = mark.map_or(0, |mark| mark + 1);
-    let mut left = loop {
-        let used = before + columns.iter().map(|it| widths(it).0 + 1).sum::<usize>();
-        let ranks = columns.iter().filter(|it| !it.heading.stays).map(|it| it.rank);
-        let (most, last) = (ranks.max(), columns.iter().rposition(|it| !it.heading.stays));
-        // The last column has no blank behind it.
-        match ((width + 1).checked_sub(used), most, last) {
-            (Some(left), ..) => break left,
-            (None, Some(most), _) if by_rank => {
-                columns.retain(|it| it.heading.stays || it.rank != most);
+/// The columns of a table that there is room for.
+pub(crate) struct Fitted<R: 'static, C: 'static> {
+    pub(crate) columns: Vec<&'static Column<R, C>>,
+    /// With a slot for the mark, where there is one.
+    pub(crate) grid: Grid,
+    pub(crate) width: usize,
+}
+
+impl<R, C> Fitted<R, C> {
+    /// Chooses the columns that fit behind a mark of some width. If room is short, the columns with
+    /// the greatest ranks go; if the user has ordered the columns, the last ones go. Columns with
+    /// the least ranks grow first.
+    pub(crate) fn new(
+        mut columns: Vec<&'static Column<R, C>>,
+        by_rank: bool,
+        mark: impl Into<Option<usize>>,
+        (width, ellipsis): (usize, char),
+        widths: impl Fn(&Column<R, C>) -> (usize, usize),
+    ) -> Self {
+        let mark = mark.into();
+        let before = mark.map_or(0, |mark| mark + 1);
+        let mut left = loop {
+            let used = before + columns.iter().map(|it| widths(it).0 + 1).sum::<usize>();
+            let ranks = columns.iter().filter(|it| !it.heading.stays).map(|it| it.rank);
+            let (most, last) = (ranks.max(), columns.iter().rposition(|it| !it.heading.stays));
+            // The last column has no blank behind it.
+            match ((width + 1).checked_sub(used), most, last) {
+                (Some(left), ..) => break left,
+                (None, Some(most), _) if by_rank => {
+                    columns.retain(|it| it.heading.stays || it.rank != most);
+                }
+                (None, _, Some(last)) => drop(columns.remove(last)),
+                (None, _, None) => break 0,
             }
-            (None, _, Some(last)) => drop(columns.remove(last)),
-            (None, _, None) => break 0,
+        };
+        let mut grown: Vec<usize> = columns.iter().map(|it| widths(it).0).collect();
+        let mut places: Vec<usize> = (0..columns.len()).collect();
+        places.sort_by_key(|place| columns[*place].rank);
+        for place in places {
+            let (least, most) = widths(columns[place]);
+            let more = left.min(most.saturating_sub(least));
+            grown[place] += more;
+            left -= more;
         }
-    };
-    let mut grown: Vec<usize> = columns.iter().map(|it| widths(it).0).collect();
-    let mut places: Vec<usize> = (0..columns.len()).collect();
-    places.sort_by_key(|place| columns[*place].rank);
-    for place in places {
-        let (least, most) = widths(columns[place]);
-        let more = left.min(most.saturating_sub(least));
-        grown[place] += more;
-        left -= more;
+        if let (Some(width), Some(true)) = (grown.last_mut(), columns.last().map(|it| it.is_left)) {
+            *width += left;
+        }
+        let grid = grid_of(columns.iter().copied().zip(grown), mark, ellipsis);
+        Self { columns, grid, width }
     }
-    if let (Some(width), Some(true)) = (grown.last_mut(), columns.last().map(|it| it.is_left)) {
-        *width += left;
-    }
-    let grid = grid_of(columns.iter().copied().zip(grown), mark, ellipsis);
-    (columns, grid)
 }
 
 /// The grid of columns with these widths, behind a mark of some width.
@@ -435,7 +444,7 @@ mod tests {
     #[test]
     fn a_table_has_what_was_chosen_in_its_order_as_far_as_there_is_room() {
         let mut chosen = TABLE.usual("size");
-        let titles = |chosen: &Chosen, width| TABLE.fit(chosen, 1, width, '~').1.titles();
+        let titles = |chosen: &Chosen, width| TABLE.fit(chosen, 1, width, '~').grid.titles();
         assert_eq!(titles(&chosen, 30), "  Name     Size More");
         assert_eq!(titles(&chosen, 18), "  Name   Size More");
         assert_eq!(titles(&chosen, 14), "  Name    Size", "the one of the greatest rank goes");

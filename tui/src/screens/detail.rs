@@ -12,7 +12,7 @@ use ratatui::text::Line;
 
 pub use self::load_view::LoadView;
 pub(crate) use self::text::losses;
-use self::text::{Choices, TABLES, Text, heading};
+use self::text::{TABLES, Text, heading};
 use super::sums;
 use super::view::{self, Outcome, View};
 use crate::common::Target;
@@ -114,14 +114,7 @@ impl Detail {
 
     /// What stands below the heading on a body of this size.
     fn text(&self, body: Rect, common: &Common) -> Text {
-        let _styles = &common.styles;
-        let choices = Choices {
-            load: &self.load,
-            window: self.window,
-            window_stats: self.window_stats(common),
-            tables: &self.tables,
-        };
-        Text::new(choices, common, body.as_size())
+        Text::new(self, common, body.as_size())
     }
 
     /// Reads the point's earlier figures from a recording, as far back as its windows reach.
@@ -199,9 +192,9 @@ impl View for Detail {
         true
     }
 
-    /// Up and down walk through the points that pass.
-    fn is_filtered(&self) -> bool {
-        true
+    /// Up and down walk through the rows of the table.
+    fn points(&self, common: &Common) -> Option<Vec<u32>> {
+        Some(common.order.clone())
     }
 
     fn arrange(&mut self, common: &mut Common) {
@@ -226,12 +219,9 @@ impl View for Detail {
         Outcome::Done
     }
 
-    fn cursor(&self, common: &Common) -> (usize, usize) {
-        common.place_in(&common.order)
-    }
-
     fn select(&mut self, place: usize, common: &mut Common) {
-        common.select(common.order.get(place).copied());
+        common.selected = common.order.get(place).copied();
+        common.freeze();
         self.offset = 0;
         self.begin(common);
     }
@@ -251,15 +241,12 @@ impl View for Detail {
     }
 
     fn grid(&self, width: usize, _: &Common) -> Option<Grid> {
-        Some(TABLES[0].fit(&self.tables[0], 0, width, ' ').1)
+        Some(TABLES[0].fit(&self.tables[0], 0, width, ' ').grid)
     }
 
     fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
-        let line = self.offset + usize::from(at.y.saturating_sub(body.y + 1));
-        let text = self.text(body, common);
-        let head = text.heads.iter().find(|(head, _)| at.y > body.y && *head == line);
-        let key = head.and_then(|(_, grid)| grid.key_at(usize::from(at.x - body.x)));
-        key.map_or(Target::Nothing, Target::Heading)
+        let lines = self.text(body, common).lines;
+        sums::heading_at(&lines, self.offset, at, body).map_or(Target::Nothing, Target::Heading)
     }
 
     fn click(&mut self, target: Target, _: &mut Common) -> Outcome {
@@ -268,8 +255,7 @@ impl View for Detail {
         Outcome::Done
     }
 
-    fn settle(&mut self, body: Rect, common: &mut Common) -> bool {
-        let _styles = &common.styles;
+    fn settle(&mut self, body: Rect, common: &mut Common) {
         let rows = usize::from(body.height.saturating_sub(1)).max(1);
         common.rows = rows;
         let text = self.text(body, common);
@@ -278,7 +264,6 @@ impl View for Detail {
             self.offset = self.offset.clamp(behind.saturating_sub(rows).min(first), first);
         }
         self.offset = self.offset.min(text.lines.len().saturating_sub(rows));
-        false
     }
 
     fn draw(&self, frame: &mut Frame, body: Rect, common: &Common) {
@@ -290,7 +275,7 @@ impl View for Detail {
                 styles.theme.faint,
             ),
         };
-        let text = self.text(body, common);
-        draw_scrolled(frame, body, heading, text.lines, self.offset);
+        let lines = self.text(body, common).lines.into_iter().map(|(line, _)| line);
+        draw_scrolled(frame, body, heading, lines.collect(), self.offset);
     }
 }

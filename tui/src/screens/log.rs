@@ -1,7 +1,8 @@
 //! What the viewer noticed, and what measuring costs.
 
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::Rect;
+use ratatui::macros::vertical;
 use ratatui::text::{Line, Span};
 
 use super::view::{self, Outcome, View};
@@ -92,12 +93,10 @@ impl View for LogView {
         self.back = self.back.saturating_add_signed(lines.saturating_neg());
     }
 
-    fn settle(&mut self, body: Rect, common: &mut Common) -> bool {
-        let _styles = &common.styles;
+    fn settle(&mut self, body: Rect, common: &mut Common) {
         let (rows, most) = self.rows(common, body);
         common.rows = rows.max(1);
         self.back = self.back.min(most);
-        false
     }
 
     fn draw(&self, frame: &mut Frame, area: Rect, common: &Common) {
@@ -150,13 +149,7 @@ impl Parts {
         // Most of the room goes to the log.
         let points = (area.height / 4).min(POINTS);
         let points = if points < 2 { 0 } else { points + 1 };
-        let [cost, points, heading, entries] = Layout::vertical([
-            Constraint::Length(1),
-            Constraint::Length(points),
-            Constraint::Length(1),
-            Constraint::Fill(1),
-        ])
-        .areas(area);
+        let [cost, points, heading, entries] = vertical![==1, ==points, ==1, *=1].areas(area);
         Self { cost, points, heading, entries }
     }
 }

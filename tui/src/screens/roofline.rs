@@ -14,13 +14,14 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::Rect;
+use ratatui::macros::vertical;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::view::{self, Outcome, View};
+use super::view::{self, Outcome, View, has_table};
 use crate::common::keys::{self, KeyMap, groups};
-use crate::common::{Action, Common, Level, Screen};
+use crate::common::{Action, Common, Level};
 use crate::grid::{Chosen, Grid, Scroll};
 use crate::roofline::columns::{Known, TABLE, dot};
 use crate::roofline::{self, Ceilings, Dot, Roof};
@@ -36,6 +37,9 @@ const PICTURE_MIN: u16 = 6;
 const LABELS: u16 = 6;
 /// Columns of the cursor and a letter.
 const MARK: usize = 3;
+
+const NO_DOTS: &str =
+    " no points that report bytes and flops: scope!(\"name\", bytes = .., flops = ..)";
 
 groups! {
     MEASURE = own {
@@ -99,20 +103,13 @@ impl Roofline {
         }
     }
 
-    /// Where the picture and the rows go.
-    fn parts(&self, body: Rect) -> (Rect, Rect) {
+    /// Where the heading, the picture, the titles and the rows go.
+    fn parts(&self, body: Rect) -> [Rect; 4] {
         let room = body.height.saturating_sub(HEADS);
         let wanted = u16::try_from(self.dots.len()).unwrap_or(u16::MAX).max(1);
         let drawn = self.ceilings.is_some() && room >= PICTURE_MIN + 2;
         let rows = if drawn { wanted.min(room - PICTURE_MIN).min((room / 3).max(2)) } else { room };
-        let [_, picture, _, list] = Layout::vertical([
-            Constraint::Length(1),
-            Constraint::Length(room - rows),
-            Constraint::Length(1),
-            Constraint::Length(rows),
-        ])
-        .areas(body);
-        (picture, list)
+        vertical![==1, ==room - rows, ==1, ==rows].areas(body)
     }
 }
 
@@ -133,7 +130,6 @@ impl View for Roofline {
         {
             self.ceilings = Ceilings::load(path);
         }
-        self.arrange(common);
     }
 
     /// Puts the rows in order, or keeps their order while the cursor moves.
@@ -156,36 +152,21 @@ impl View for Roofline {
     }
 
     fn act(&mut self, action: Action, common: &mut Common) -> Outcome {
-        match action {
-            Action::Open if common.selected.is_some() => return Outcome::Show(Screen::Detail),
-            Action::MeasureCeilings => self.measure(common),
-            _ => return Outcome::Pass,
+        if action != Action::MeasureCeilings {
+            return Outcome::Pass;
         }
+        self.measure(common);
         Outcome::Done
     }
 
-    fn cursor(&self, common: &Common) -> (usize, usize) {
-        common.place_in(&self.order())
+    fn points(&self, _: &Common) -> Option<Vec<u32>> {
+        Some(self.order())
     }
 
-    fn select(&mut self, place: usize, common: &mut Common) {
-        common.select(self.dots.get(place).map(|(id, _)| *id));
-    }
-
-    fn is_filtered(&self) -> bool {
-        true
-    }
-
-    fn table(&self) -> Option<&Chosen> {
-        Some(&self.table)
-    }
-
-    fn table_mut(&mut self) -> Option<&mut Chosen> {
-        Some(&mut self.table)
-    }
+    has_table!(self.table);
 
     fn grid(&self, width: usize, _: &Common) -> Option<Grid> {
-        Some(TABLE.fit(&self.table, MARK, width, ' ').1)
+        Some(TABLE.fit(&self.table, MARK, width, ' ').grid)
     }
 
     fn copied(&self, common: &Common) -> Option<(String, String)> {
@@ -212,37 +193,29 @@ impl View for Roofline {
     }
 
     fn rows(&self, body: Rect) -> Rect {
-        self.parts(body).1
+        self.parts(body)[3]
     }
 
     fn draw(&self, frame: &mut Frame, body: Rect, common: &Common) {
         let styles = &common.styles;
-        let (picture, list) = self.parts(body);
+        let [top, picture, head, list] = self.parts(body);
         let heading = match &self.ceilings {
             Some(ceilings) => format!(" {}", told(ceilings)),
             None if self.is_busy() => " measuring what this machine can do".into(),
             None => " m measures what this machine can do at most; it takes some seconds".into(),
         };
-        let width = usize::from(body.width);
-        let heading = text::cut(&heading, width, styles.glyphs.ellipsis);
-        let top = Rect { height: body.height.min(1), ..body };
+        let heading = text::cut(&heading, body.width.into(), styles.glyphs.ellipsis);
         frame.render_widget(Line::styled(heading, styles.theme.process), top);
         if let Some(ceilings) = &self.ceilings
             && picture.height >= PICTURE_MIN
         {
             draw_picture(frame, picture, &self.dots, common.selected, ceilings, styles);
         }
-        let (columns, grid) = TABLE.fit(&self.table, MARK, width, styles.glyphs.ellipsis);
-        let head = Rect { y: list.y.saturating_sub(1), height: body.height.min(1), ..list };
-        frame.render_widget(grid.heading(Some(self.table.sorted()), width, styles), head);
-        if self.dots.is_empty() && common.filter.is_on() {
-            return frame.render_widget(view::nothing_passes(common, width), list);
-        }
+        let fit = TABLE.fit(&self.table, MARK, body.width.into(), styles.glyphs.ellipsis);
+        frame.render_widget(fit.heading(&self.table, styles), head);
         if self.dots.is_empty() {
-            let text =
-                " no points that report bytes and flops: scope!(\"name\", bytes = .., flops = ..)";
-            let text = text::cut(text, width, styles.glyphs.ellipsis);
-            return frame.render_widget(Line::styled(text, styles.theme.faint), list);
+            let text = view::why_no_point(common, NO_DOTS);
+            return view::draw_empty(frame, list, &text, common);
         }
         let roof = self.roof();
         let seen = self.dots.iter().enumerate().skip(common.scroll.offset);
@@ -253,9 +226,7 @@ impl View for Roofline {
             }
             let cursor = if is_selected { styles.glyphs.cursor } else { ' ' };
             let mark = String::from_iter([cursor, ' ', letter(place)]);
-            let cells = columns.iter().map(|column| column.cell(dot, &roof));
-            let line = grid.line(std::iter::once(mark).chain(cells));
-            frame.render_widget(text::cut(&line, width, styles.glyphs.ellipsis), area);
+            frame.render_widget(fit.line(mark, dot, &roof, styles), area);
         }
     }
 }

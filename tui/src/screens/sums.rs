@@ -1,12 +1,13 @@
 //! Tables of sums in the text of a screen: a point by thread, by amounts and by caller, and a
 //! thread by point. Each has its own order; a click on a heading changes it.
 
+use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 
-use crate::grid::{Chosen, Grid, Kind, Table, table};
+use crate::grid::{Chosen, Grid, Table, table};
 use crate::model::{mean, off_share};
 use crate::snapshot::Stats;
-use crate::styles::{Styles, chart};
+use crate::styles::Styles;
 use crate::text;
 use crate::units::Scale;
 
@@ -119,27 +120,30 @@ pub(super) fn lines(
         return Vec::new();
     }
     let ellipsis = styles.glyphs.ellipsis;
-    let (columns, mut grid) = table.fit(chosen, blanks, width, ellipsis);
-    for slot in &mut grid.slots {
+    let mut fit = table.fit(chosen, blanks, width, ellipsis);
+    for slot in &mut fit.grid.slots {
         if let Some((_, title)) = renamed.filter(|(key, _)| *key == slot.key) {
             slot.title = text::fit(title, slot.width, ellipsis).trim_end().to_owned().into();
         }
     }
     let mut sorted: Vec<&Sums> = rows.iter().collect();
     table.sort(chosen, &mut sorted, scale);
-    let head = grid.heading(Some(chosen.sorted()), width, styles);
-    let line = |row: &Sums| {
-        let cells = columns.iter().zip(&grid.slots[1..]).map(|(column, slot)| match column.kind {
-            Kind::Picture => {
-                chart::bar(row.share.unwrap_or(0.0), slot.width.min(BAR_MAX), &styles.glyphs)
-            }
-            _ => column.cell(row, scale),
-        });
-        let line = grid.line(std::iter::once(String::new()).chain(cells));
-        (Line::raw(text::fit(&line, width, ellipsis)), None)
-    };
+    let line = |row| (Line::raw(fit.line(String::new(), row, scale, styles)), None);
     let rows: Vec<TextLine> = sorted.into_iter().map(line).collect();
-    std::iter::once((head, Some(grid))).chain(rows).collect()
+    let head = (fit.heading(chosen, styles), Some(fit.grid));
+    std::iter::once(head).chain(rows).collect()
+}
+
+/// The key of a heading at a place of a text that is scrolled below its own heading.
+pub(super) fn heading_at(
+    lines: &[TextLine],
+    offset: usize,
+    at: Position,
+    area: Rect,
+) -> Option<&'static str> {
+    let line = at.y.checked_sub(area.y + 1)?;
+    let (_, grid) = lines.get(offset + usize::from(line))?;
+    grid.as_ref()?.key_at((at.x - area.x).into())
 }
 
 /// The first choices for a table: rows stay in the order in which they come.

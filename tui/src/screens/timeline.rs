@@ -213,19 +213,14 @@ impl View for Timeline {
     }
 
     fn click(&mut self, target: Target, common: &mut Common) -> Outcome {
-        match target {
-            Target::Moment(line, moment) => self.at.click(line, moment),
-            Target::Row(place) if place == self.at.cursor().0 => {
-                return self.act(Action::Open, common);
-            }
-            Target::Row(place) => self.at.select_line(place),
-            _ => return Outcome::Pass,
-        }
+        let Target::Moment(line, moment) = target else {
+            return view::click_table(self, target, common);
+        };
+        self.at.click(line, moment);
         Outcome::Done
     }
 
     fn draw(&self, frame: &mut Frame, body: Rect, common: &Common) {
-        let _styles = &common.styles;
         draw::draw(self, frame, body, common);
     }
 }

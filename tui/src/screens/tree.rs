@@ -20,7 +20,7 @@ use std::time::Duration;
 use ratatui::Frame as Canvas;
 use ratatui::layout::{Position, Rect};
 
-use super::view::{self, Outcome, View};
+use super::view::{self, Outcome, View, has_table};
 use crate::common::Target;
 use crate::common::keys::{self, KeyMap, groups};
 use crate::common::{Action, Common, Screen};
@@ -420,8 +420,9 @@ impl View for CallTree {
         common.select_among(&common.order.clone());
     }
 
-    fn is_filtered(&self) -> bool {
-        true
+    /// The filter is on the points of all frames.
+    fn points(&self, common: &Common) -> Option<Vec<u32>> {
+        Some(common.order.clone())
     }
 
     fn meant(&self, _: &Common) -> Option<u32> {
@@ -517,20 +518,14 @@ impl View for CallTree {
         Rect { y: body.y + heads, height: body.height - heads, ..body }
     }
 
-    fn table(&self) -> Option<&Chosen> {
-        Some(&self.table.0)
-    }
-
-    fn table_mut(&mut self) -> Option<&mut Chosen> {
-        Some(&mut self.table.0)
-    }
+    has_table!(self.table.0);
 
     fn offers(&self, key: &str, _: &Common) -> bool {
         draw::offers(self, key)
     }
 
     fn grid(&self, width: usize, _: &Common) -> Option<Grid> {
-        (!self.is_flame).then(|| draw::fit(self, width, ' ').1)
+        (!self.is_flame).then(|| draw::fit(self, width, ' ').grid)
     }
 
     fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
@@ -544,17 +539,14 @@ impl View for CallTree {
         place.map_or(Target::Nothing, Target::Row)
     }
 
-    fn settle(&mut self, body: Rect, common: &mut Common) -> bool {
-        common.rows = usize::from(self.rows(body).height).max(1);
-        let cursor = match self.is_flame {
+    fn in_sight(&self, common: &Common) -> (usize, usize) {
+        match self.is_flame {
             true => (self.cursor.len().saturating_sub(1), usize::MAX),
             false => self.cursor(common),
-        };
-        common.scroll.settle(common.rows, cursor)
+        }
     }
 
     fn draw(&self, canvas: &mut Canvas, body: Rect, common: &Common) {
-        let _styles = &common.styles;
         draw::head(self, canvas, body, common);
         let rest = View::rows(self, body);
         if self.rows.is_empty() {

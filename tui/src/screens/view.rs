@@ -29,6 +29,8 @@ pub enum Outcome {
     Show(Screen),
     /// Show the screen that this one was opened on.
     Back,
+    /// Open what is under the cursor.
+    Open,
     /// Ask the user.
     Ask(Overlay),
     /// Watch this process.
@@ -38,6 +40,20 @@ pub enum Outcome {
     /// Show the points that pass this filter, and say why.
     ShowPoints(Filter, String),
 }
+
+/// Tells where in a screen the user's choices for its table are.
+macro_rules! has_table {
+    ($self:ident.$($field:tt).+) => {
+        fn table(&$self) -> Option<&Chosen> {
+            Some(&$self.$($field).+)
+        }
+
+        fn table_mut(&mut $self) -> Option<&mut Chosen> {
+            Some(&mut $self.$($field).+)
+        }
+    };
+}
+pub(super) use has_table;
 
 /// A screen. The methods' defaults are right for most screens.
 pub trait View {
@@ -75,13 +91,25 @@ pub trait View {
         }
     }
 
+    /// The points of its rows, which pass the filter; none where its rows are no points.
+    fn points(&self, _common: &Common) -> Option<Vec<u32>> {
+        None
+    }
+
     /// Row of the cursor and number of rows.
-    fn cursor(&self, _common: &Common) -> (usize, usize) {
-        (0, 0)
+    fn cursor(&self, common: &Common) -> (usize, usize) {
+        let points = self.points(common).unwrap_or_default();
+        let place = points.iter().position(|id| Some(*id) == common.selected);
+        (place.unwrap_or(0), points.len())
     }
 
     /// Puts the cursor on the row of this place.
-    fn select(&mut self, _place: usize, _common: &mut Common) {}
+    fn select(&mut self, place: usize, common: &mut Common) {
+        if let Some(points) = self.points(common) {
+            common.selected = points.get(place).copied();
+            common.freeze();
+        }
+    }
 
     /// Moves the cursor by rows; down is positive.
     fn walk(&mut self, rows: isize, common: &mut Common) {
@@ -159,11 +187,6 @@ pub trait View {
         false
     }
 
-    /// Whether its rows are the points that pass the filter.
-    fn is_filtered(&self) -> bool {
-        false
-    }
-
     /// Whether it shows the rings' records, which are not read otherwise.
     fn wants_records(&self) -> bool {
         false
@@ -199,7 +222,7 @@ pub trait View {
     /// Puts its rows in order, or keeps their order while the cursor moves, and makes sure that the
     /// cursor is on a row.
     fn arrange(&mut self, common: &mut Common) {
-        common.select_among(&[]);
+        common.select_among(&self.points(common).unwrap_or_default());
     }
 
     /// Compares with this baseline from now on.
@@ -221,11 +244,12 @@ pub trait View {
     /// Called at each poll, whichever screen is shown.
     fn tick(&mut self, _common: &mut Common) {}
 
-    /// Adapts to the size of the body, for instance a cursor out of sight. Returns whether anything
-    /// changed.
-    fn settle(&mut self, body: Rect, common: &mut Common) -> bool {
-        common.rows = usize::from(self.rows(body).height).max(1);
-        common.scroll.settle(common.rows, self.cursor(common))
+    /// Adapts to the size of the body. [`Common::rows`] has the height of [`Self::rows`].
+    fn settle(&mut self, _body: Rect, _common: &mut Common) {}
+
+    /// The line that must be in sight, and the number of lines.
+    fn in_sight(&self, common: &Common) -> (usize, usize) {
+        self.cursor(common)
     }
 }
 
@@ -255,9 +279,7 @@ pub(super) fn click_table<V: View + ?Sized>(
     common: &mut Common,
 ) -> Outcome {
     match target {
-        Target::Row(place) if place == view.cursor(common).0 => {
-            return view.act(Action::Open, common);
-        }
+        Target::Row(place) if place == view.cursor(common).0 => return Outcome::Open,
         Target::Row(place) => view.select(place, common),
         Target::Heading(key) => {
             if let Some(table) = view.table_mut() {
@@ -302,12 +324,25 @@ pub(super) fn filter_by(filter: &mut Filter, mut typed: Prompt) -> Outcome {
     }
 }
 
-/// The text of a screen whose rows are all hidden by the filter.
-pub(super) fn nothing_passes(common: &Common, width: usize) -> Paragraph<'static> {
-    let styles = &common.styles;
-    let mut text = " no point passes the filter: / and Esc shows all".to_owned();
-    if let Some(why) = common.filter.unknown_words() {
-        text += &format!("; {why}");
+/// Says why there are no rows.
+pub(super) fn draw_empty(frame: &mut Frame, area: Rect, text: &str, common: &Common) {
+    let lines = wrapped(text, area.width.into(), common.styles.theme.faint);
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+/// The text of a screen whose rows are all hidden by the filter, or else another one.
+pub(super) fn why_no_point(common: &Common, otherwise: &str) -> String {
+    match (common.filter.is_on(), common.filter.unknown_words()) {
+        (false, _) => otherwise.to_owned(),
+        (true, None) => " no point passes the filter: / and Esc shows all".into(),
+        (true, Some(why)) => format!(" no point passes the filter: / and Esc shows all; {why}"),
     }
-    Paragraph::new(wrapped(&text, width, styles.theme.faint))
+}
+
+/// The text of a screen whose own filter may hide all rows, or else another one.
+pub(super) fn why_none(what: &str, filter: &Filter, otherwise: &str) -> String {
+    match filter.is_on() {
+        true => format!(" no {what} passes {}; Esc shows all", filter.text()),
+        false => otherwise.to_owned(),
+    }
 }

@@ -39,10 +39,6 @@ impl View for Waiting {
         }
     }
 
-    fn settle(&mut self, _: Rect, _: &mut Common) -> bool {
-        false
-    }
-
     fn draw(&self, frame: &mut Frame, area: Rect, common: &Common) {
         let waiting = if common.discovery.instead.is_some() { "" } else { "waiting, " };
         // Other processes may be there that do not fit.

@@ -2,6 +2,7 @@
 
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
+use ratatui::macros::{line, span};
 use ratatui::text::{Line, Span};
 
 use crate::app::App;
@@ -35,7 +36,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
                 area,
             );
             if let Some(half) = app.half_typed() {
-                let half = Line::from(Span::styled(format!(" {half}"), styles.theme.key));
+                let half = Line::from(span!(styles.theme.key; " {half}"));
                 frame.render_widget(half.right_aligned(), area);
             }
         }
@@ -82,11 +83,7 @@ fn draw_prompt(
         seen = rest.as_str();
     }
     let column = text::width(&label) + text::width(seen);
-    let line = Line::from(vec![
-        Span::styled(label, styles.theme.key),
-        Span::raw(seen.to_owned()),
-        Span::raw(behind),
-    ]);
+    let line = line![Span::styled(label, styles.theme.key), seen.to_owned(), behind];
     let left = usize::from(area.width).saturating_sub(line.width());
     match &prompt.error {
         Some(error) => {

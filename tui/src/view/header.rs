@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
+use ratatui::macros::span;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
@@ -67,10 +68,10 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
         && !super::tabs::has_room(app, frame.area().height)
     {
         let name = Screen::TABS[tab].name;
-        words.insert(0, Span::styled(format!("{} {name}  ", tab + 1), theme.key));
+        words.insert(0, span!(theme.key; "{} {name}  ", tab + 1));
     }
     if let Some(ended) = app.common.ended_unseen().and_then(ended_word) {
-        words.insert(0, Span::styled(format!("{ended}  "), theme.error));
+        words.insert(0, span!(theme.error; "{ended}  "));
     }
     let words = Line::from(words).right_aligned();
     let mut parts = parts(app, frame.area().height);

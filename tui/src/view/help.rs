@@ -2,12 +2,13 @@
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
+use ratatui::macros::line;
 use ratatui::text::{Line, Span};
 
 use crate::app::App;
 use crate::common::keys::Binding;
 use crate::common::{Action, Screen};
-use crate::styles::{Styles, draw_scrolled};
+use crate::styles::{Styles, beside, draw_scrolled};
 use crate::text;
 
 /// Columns for the names of keys.
@@ -83,7 +84,8 @@ pub(super) fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     }
     lines.extend(common);
     if width >= WIDE {
-        lines = in_two_columns(lines, column);
+        let right = lines.split_off(lines.len().div_ceil(2));
+        lines = beside(lines, right, column);
     }
     let more = keys(false).chain(keys(true)).filter(|binding| !binding.more.is_empty());
     let more: Vec<_> = more.map(|binding| (names(&binding), binding.more)).collect();
@@ -98,17 +100,6 @@ pub(super) fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// The second half of the lines beside the first.
-fn in_two_columns(mut lines: Vec<Line<'static>>, column: usize) -> Vec<Line<'static>> {
-    let mut right = lines.split_off(lines.len().div_ceil(2)).into_iter();
-    for line in &mut lines {
-        let Some(beside) = right.next() else { break };
-        line.push_span(" ".repeat(column.saturating_sub(line.width())));
-        line.extend(beside.spans);
-    }
-    lines
-}
-
 /// Keys at the left, words at the right, both broken where they do not fit.
 fn entry(keys: &str, words: &str, width: usize, styles: &Styles) -> Vec<Line<'static>> {
     let keys = text::wrapped(keys, KEYS);
@@ -117,12 +108,7 @@ fn entry(keys: &str, words: &str, width: usize, styles: &Styles) -> Vec<Line<'st
     (0..keys.len().max(words.len()))
         .map(|row| {
             let keys = text::fit(&line(&keys, row), KEYS, styles.glyphs.ellipsis);
-            Line::from(vec![
-                Span::raw(" "),
-                Span::styled(keys, styles.theme.key),
-                Span::raw(" "),
-                Span::raw(line(&words, row)),
-            ])
+            line![" ", Span::styled(keys, styles.theme.key), " ", line(&words, row)]
         })
         .collect()
 }

@@ -6,6 +6,7 @@
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
+use ratatui::macros::span;
 use ratatui::text::{Line, Span};
 
 use crate::app::App;
@@ -27,7 +28,6 @@ pub(super) fn has_room(app: &App, height: u16) -> bool {
 }
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
-    let _styles = &app.common.styles;
     if area.is_empty() {
         return;
     }
@@ -53,8 +53,7 @@ fn parts(app: &App) -> Vec<Vec<Span<'static>>> {
     let mut parts = Vec::new();
     if let Some((busy, usage)) = app.common.model.busy_cpus().zip(usage) {
         let share = busy / f64::from(usage.cpus.max(1));
-        let bar = chart::bar(share, BAR, &styles.glyphs);
-        let rest = styles.glyphs.rest.to_string().repeat(BAR - bar.chars().count());
+        let [bar, rest] = chart::bar_in(share, 1.0, BAR, &styles.glyphs);
         parts.push(vec![
             Span::styled("CPU ", theme.faint),
             Span::styled(percent(busy), theme.process),
@@ -97,7 +96,7 @@ fn hot(app: &App, hottest: &Figures) -> Vec<Span<'static>> {
     let name = text::cut_middle(&hottest.name(), NAME, styles.glyphs.ellipsis);
     let mut spans = vec![
         Span::styled(name, styles.theme.process),
-        Span::styled(format!(" {} %", units::percent(load)), styles.theme.heat(load)),
+        span!(styles.theme.heat(load); " {} %", units::percent(load)),
     ];
     if let (Basis::Interval, false, Some(snapshot)) =
         (app.common.model.basis(), hottest.is_ended(), app.common.model.snapshot())
@@ -107,7 +106,7 @@ fn hot(app: &App, hottest: &Figures) -> Vec<Span<'static>> {
         let time = for_how_long(ticks / snapshot.clock.ticks_per_second);
         // The time before the viewer looked is unknown.
         let more = if hottest.history().from() == Some(since) { "over " } else { "" };
-        spans.push(Span::styled(format!(" for {more}{time}"), styles.theme.faint));
+        spans.push(span!(styles.theme.faint; " for {more}{time}"));
     }
     spans
 }

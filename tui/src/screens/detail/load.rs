@@ -9,6 +9,7 @@
 //!         |-60s    |-50s    |-40s    |-30s        now|
 //! ```
 
+use ratatui::macros::{line, span};
 use ratatui::text::{Line, Span};
 
 use super::load_view::LoadView;
@@ -124,11 +125,7 @@ impl<'a> Picture<'a> {
         if has_peaks {
             more += &format!("; {} peak", styles.glyphs.peak);
         }
-        Line::from(vec![
-            Span::styled(title, theme.process),
-            Span::styled(held, theme.warn),
-            Span::raw(more),
-        ])
+        line![Span::styled(title, theme.process), Span::styled(held, theme.warn), more]
     }
 
     fn rows(&self, styles: &Styles) -> Vec<Line<'static>> {
@@ -141,7 +138,7 @@ impl<'a> Picture<'a> {
                 _ if row + 1 == ROWS => "0%".into(),
                 _ => String::new(),
             };
-            let label = Span::styled(format!("{label:>7} "), theme.faint);
+            let label = span!(theme.faint; "{label:>7} ");
             let pieces = pieces.into_iter().map(|(text, is_peak)| {
                 Span::styled(text, if is_peak { theme.faint } else { theme.bar })
             });

@@ -2,11 +2,14 @@
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
-use ratatui::layout::{Constraint, Layout, Position, Rect};
+use ratatui::layout::{Position, Rect};
+use ratatui::macros::vertical;
 use ratatui::style::Style;
 use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
+use super::super::detail::losses;
+use super::super::view::why_no_point;
 use super::Points;
 use crate::columns::{Column, Fit, Kind};
 use crate::common::Common;
@@ -16,33 +19,27 @@ use crate::styles::{Styles, chart, wrapped};
 use crate::text;
 use crate::units;
 
+const NO_POINT: &str = " the program has not reached a point yet: each has a row here then; pfp-top \
+                        doctor PID says what may be missing";
+
 pub(super) fn draw(points: &Points, frame: &mut Frame, area: Rect, common: &Common) {
     let styles = &common.styles;
-    let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    let [head, body] = vertical![==1, *=1].areas(area);
     let below = points.totals(area);
     let rows = usize::from(body.height.saturating_sub(below));
     let fit = points.fit(common, area.width.into(), styles.glyphs.ellipsis);
-    let table = Table {
-        points,
-        common,
-        styles,
-        fit,
-        top: common.model.load_scale(),
-        has_totals: below > 0,
-    };
+    let (top, has_totals) = (common.model.load_scale(), below > 0);
+    let table = Table { points, common, styles, fit, top, has_totals };
     frame.render_widget(table.heading(usize::from(area.width), rows), head);
     let seen =
         common.order.iter().skip(common.scroll.offset).filter_map(|id| common.model.point(*id));
     let seen: Vec<&Figures> = seen.take(rows).collect();
     if seen.is_empty() {
-        if common.filter.is_on() {
-            let text = crate::screens::view::nothing_passes(common, area.width.into());
-            return frame.render_widget(text, body);
+        let width = area.width.into();
+        let mut lines = wrapped(&why_no_point(common, NO_POINT), width, styles.theme.faint);
+        if !common.filter.is_on() {
+            lines.extend(losses(common, width));
         }
-        let text = " the program has not reached a point yet: each has a row here then; pfp-top \
-                    doctor PID says what may be missing";
-        let mut lines = wrapped(text, area.width.into(), styles.theme.faint);
-        lines.extend(crate::screens::detail::losses(common, area.width.into()));
         frame.render_widget(Paragraph::new(lines), body);
     }
     for (row, figures) in body.rows().zip(&seen) {
@@ -165,11 +162,7 @@ impl Table<'_> {
     fn mark(&self, figures: &Figures, selected: bool) -> String {
         let glyphs = &self.styles.glyphs;
         let cursor = if selected { glyphs.cursor } else { ' ' };
-        let state = match figures.state() {
-            PointState::On => glyphs.on,
-            PointState::Off => glyphs.off,
-            PointState::InvalidBeginBegin => glyphs.invalid,
-        };
+        let state = glyphs.state(figures.state());
         let changed = match figures.rises() {
             None => ' ',
             Some(true) => glyphs.changed[0],

@@ -13,7 +13,8 @@
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::Rect;
+use ratatui::macros::{line, span, vertical};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
@@ -56,12 +57,7 @@ struct Parts {
 impl Parts {
     fn of(body: Rect) -> Self {
         let about = if body.height >= HIGH { 2 } else { 1 };
-        let [axis, rows, about] = Layout::vertical([
-            Constraint::Length(1),
-            Constraint::Fill(1),
-            Constraint::Length(about),
-        ])
-        .areas(body);
+        let [axis, rows, about] = vertical![==1, *=1, ==about].areas(body);
         Self { axis, rows, about }
     }
 }
@@ -375,12 +371,12 @@ impl Picture<'_> {
                 true => format!(" on a device, for {track}, began {ago} ago at the earliest"),
                 false => format!(", {own} exclusive{latched}, began {ago} ago on {track}"),
             };
-            lines[0] = Line::from(vec![
-                Span::styled(format!(" {}", self.common.point_name(region.point)), theme.process),
+            lines[0] = line![
+                span!(theme.process; " {}", self.common.point_name(region.point)),
                 Span::styled(state, theme.warn),
-                Span::raw(format!("  {} long", scale.single(region.span() as f64))),
-                Span::raw(told),
-            ]);
+                format!("  {} long", scale.single(region.span() as f64)),
+                told
+            ];
             let away = match region.away {
                 Some(away) => scale.ticks(away as f64),
                 None => "unknown (records are lost)".to_owned(),

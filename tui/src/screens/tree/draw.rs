@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 
 use super::{CallTree, Source, Window};
 use crate::common::Common;
-use crate::grid::{Column, Grid, Sorted, Table, table};
+use crate::grid::{Fitted, Sorted, Table, table};
 use crate::model::tree::{Direction, Node, Row};
 use crate::styles::{Styles, chart};
 use crate::text;
@@ -61,11 +61,7 @@ pub(super) fn offers(tree: &CallTree, key: &str) -> bool {
 }
 
 /// The columns that there is room for, and their grid.
-pub(super) fn fit(
-    tree: &CallTree,
-    width: usize,
-    ellipsis: char,
-) -> (Vec<&'static Column<Cells, Scale>>, Grid) {
+pub(super) fn fit(tree: &CallTree, width: usize, ellipsis: char) -> Fitted<Cells, Scale> {
     TABLE.fit_offered(&tree.table.0, |key| offers(tree, key), None, width, ellipsis)
 }
 
@@ -109,10 +105,7 @@ pub(super) fn head(tree: &CallTree, canvas: &mut Canvas, body: Rect, common: &Co
         Line::styled(told(tree, common), styles.theme.process),
         match tree.is_flame {
             true => Line::styled(selected(tree, common), styles.theme.header),
-            false => {
-                let grid = fit(tree, width, styles.glyphs.ellipsis).1;
-                grid.heading(Some(tree.table.0.sorted()), width, styles)
-            }
+            false => fit(tree, width, styles.glyphs.ellipsis).heading(&tree.table.0, styles),
         },
     ];
     for (line, area) in lines.into_iter().zip(body.rows()) {
@@ -201,7 +194,7 @@ fn line(
     tree: &CallTree,
     row: &Row,
     is_selected: bool,
-    (columns, grid): &(Vec<&Column<Cells, Scale>>, Grid),
+    Fitted { columns, grid, .. }: &Fitted<Cells, Scale>,
     common: &Common,
 ) -> Line<'static> {
     let styles = &common.styles;
@@ -247,13 +240,10 @@ fn line(
 
 /// The share of a frame as a bar; its own part is solid.
 fn bar(tree: &CallTree, share: f64, own: f64, styles: &Styles) -> String {
-    let whole = chart::bar(share, 10, &styles.glyphs);
-    if tree.direction == Direction::Callers {
-        return whole;
+    match tree.direction {
+        Direction::Callers => chart::bar(share, 10, &styles.glyphs),
+        Direction::Callees => chart::bar_in(own, share, 10, &styles.glyphs).concat(),
     }
-    let solid = chart::bar(own, 10, &styles.glyphs);
-    let light = text::width(&whole).saturating_sub(text::width(&solid));
-    solid + &styles.glyphs.rest.to_string().repeat(light)
 }
 
 /// The name, with a mark for recursion.
