@@ -477,7 +477,7 @@ impl App {
         match action {
             Some(action) => self.act(action, now),
             None => {
-                if let Some(prompt) = self.overlay.as_mut().and_then(Overlay::prompt_mut) {
+                if let Some(Overlay::Typed(prompt)) = &mut self.overlay {
                     prompt.key(key);
                     self.typed();
                 }

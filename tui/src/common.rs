@@ -18,7 +18,7 @@ pub use self::action::Action;
 pub use self::chosen_keys::ChosenKeys;
 pub use self::options::Options;
 pub use self::overlay::{Overlay, Question};
-pub use self::prompt::{Prompt, default_file_name};
+pub use self::prompt::{Asked, Prompt, default_file_name};
 pub use self::replay::Replay;
 pub(crate) use self::screen::every_screen;
 pub use self::screen::{Screen, Tab};

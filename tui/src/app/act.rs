@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::App;
-use crate::common::{Action, Errand, Level, Overlay, Prompt, Screen, Status, default_file_name};
+use crate::common::{
+    Action, Asked, Errand, Level, Overlay, Prompt, Screen, Status, default_file_name,
+};
 use crate::compare::Baseline;
 use crate::files::json::{self, Overwrite, WriteError};
 use crate::files::zstd_file;
@@ -105,7 +107,7 @@ impl App {
             Action::Write => {
                 if let Some(snapshot) = self.common.model.snapshot() {
                     let name = default_file_name(snapshot);
-                    self.overlay = Some(Overlay::Write(Prompt::new("write snapshot to", &name)));
+                    self.overlay = Some(Overlay::Typed(Prompt::new(Asked::File, &name)));
                 }
             }
             Action::Baseline => self.take_baseline(),
@@ -348,18 +350,11 @@ impl App {
         };
         let snapshot = session.whole(snapshot);
         let path = PathBuf::from(prompt.text());
-        let refused = |why: String| {
-            let mut prompt = prompt.clone();
-            prompt.error = Some(why);
-            Some(Overlay::Write(prompt))
-        };
         if path.as_os_str().is_empty() {
-            self.overlay = refused("a name is needed".into());
-            return;
+            return self.overlay = Some(prompt.refused("a name is needed".into()));
         }
         if !is_whole {
-            self.overlay = refused(TOO_SLOW.into());
-            return;
+            return self.overlay = Some(prompt.refused(TOO_SLOW.into()));
         }
         let shown = crate::text::clean(&prompt.text()).into_owned();
         let written = if is_raw(&path) {
@@ -375,7 +370,7 @@ impl App {
             Err(WriteError::Exists) => self.overlay = Some(Overlay::Replace(prompt)),
             // The text stays so that the user can correct it.
             Err(WriteError::Io(error)) => {
-                self.overlay = refused(format!("not written: {error}"));
+                self.overlay = Some(prompt.refused(format!("not written: {error}")));
                 self.common
                     .log
                     .note(self.common.unix_ns(), format!("{shown} not written: {error}"));

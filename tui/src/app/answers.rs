@@ -1,7 +1,7 @@
 //! The user's answers to overlays: prompts, questions, and the choosers of columns.
 
 use super::App;
-use crate::common::{Action, Overlay, Prompt, Screen};
+use crate::common::{Action, Asked, Overlay, Prompt, Screen};
 use crate::files::json::Overwrite;
 use crate::filter::Filter;
 use crate::grid::Chosen;
@@ -14,13 +14,13 @@ impl App {
         match (action, overlay) {
             (Action::Accept, overlay) => self.accept(overlay),
             (Action::Cancel, Overlay::Replace(prompt)) => {
-                self.overlay = Some(Overlay::Write(prompt));
+                self.overlay = Some(Overlay::Typed(prompt));
             }
             (Action::Cancel | Action::Back, _) => {}
             (Action::Unfilter, _) => self.filter_by(Filter::default()),
-            (Action::Up | Action::Down, Overlay::Filter(mut prompt)) => {
+            (Action::Up | Action::Down, Overlay::Typed(mut prompt)) => {
                 prompt.recall(action == Action::Up);
-                self.overlay = Some(Overlay::Filter(prompt));
+                self.overlay = Some(Overlay::Typed(prompt));
                 self.typed();
             }
             (Action::Invert, Overlay::Sort(_)) => self.invert(),
@@ -77,25 +77,33 @@ impl App {
     /// Accepts what was typed or chosen, or a yes.
     fn accept(&mut self, overlay: Overlay) {
         match overlay {
-            Overlay::Write(prompt) => self.write(prompt, Overwrite::No),
+            Overlay::Typed(prompt) => self.take(prompt),
             Overlay::Replace(prompt) => self.write(prompt, Overwrite::Yes),
+            Overlay::Sort(key) => self.sort_by(key, None),
+            Overlay::Ask(question) => self.carry_out(question),
+            other => self.overlay = Some(other),
+        }
+    }
+
+    /// Accepts what was typed.
+    fn take(&mut self, prompt: Prompt) {
+        match prompt.asked {
             // A valid filter is in force already while it is typed.
-            Overlay::Filter(prompt) if prompt.error.is_none() => {
+            Asked::Filter if prompt.error.is_none() => {
                 if let Some(why) = self.common.filter.unknown_words() {
                     self.common.say(why);
                 }
                 self.remember_filter(prompt.text());
             }
-            Overlay::Find(prompt) => {
+            Asked::Filter => self.overlay = Some(Overlay::Typed(prompt)),
+            Asked::Alpha(id) => self.set_alpha(id, prompt),
+            Asked::Find(_) => {
                 let (view, common) = self.view_mut();
                 let outcome = view.find(prompt, common);
                 self.carry_on(outcome);
             }
-            Overlay::Sort(key) => self.sort_by(key, None),
-            Overlay::Alpha(id, prompt) => self.set_alpha(id, prompt),
-            Overlay::Ask(question) => self.carry_out(question),
-            Overlay::Seek(prompt) => self.seek(prompt),
-            other => self.overlay = Some(other),
+            Asked::Moment => self.seek(prompt),
+            Asked::File => self.write(prompt, Overwrite::No),
         }
     }
 
@@ -147,15 +155,15 @@ impl App {
     /// Opens the prompt for the filter, on a screen that follows it.
     pub(super) fn ask_filter(&mut self) {
         if let Some((filter, what)) = self.view_mut().0.own_filter() {
-            let prompt = Prompt::new(what, filter.text());
-            self.overlay = Some(Overlay::Find(prompt));
+            let prompt = Prompt::new(Asked::Find(what), filter.text());
+            self.overlay = Some(Overlay::Typed(prompt));
             return;
         }
         if !self.has_points() {
             self.show(Screen::Points);
         }
-        let prompt = Prompt::new("filter", self.common.filter.text());
-        self.overlay = Some(Overlay::Filter(prompt.with_earlier(self.filters.clone())));
+        let prompt = Prompt::new(Asked::Filter, self.common.filter.text());
+        self.overlay = Some(Overlay::Typed(prompt.with_earlier(self.filters.clone())));
     }
 
     fn remember_filter(&mut self, text: String) {
@@ -167,23 +175,15 @@ impl App {
 
     /// Reacts to text that was just typed into a prompt.
     pub(super) fn typed(&mut self) {
-        let filter = match &mut self.overlay {
-            Some(Overlay::Filter(prompt)) => match Filter::new(&prompt.text()) {
-                Ok(filter) => {
-                    prompt.error = None;
-                    filter
-                }
+        let Some(Overlay::Typed(prompt)) = &mut self.overlay else { return };
+        prompt.error = None;
+        if prompt.asked == Asked::Filter {
+            match Filter::new(&prompt.text()) {
+                Ok(filter) => self.filter_by(filter),
                 // The rows stay until the filter is valid again.
-                Err(why) => return prompt.error = Some(why),
-            },
-            other => {
-                if let Some(prompt) = other.as_mut().and_then(Overlay::prompt_mut) {
-                    prompt.error = None;
-                }
-                return;
+                Err(why) => prompt.error = Some(why),
             }
-        };
-        self.filter_by(filter);
+        }
     }
 
     pub(super) fn filter_by(&mut self, filter: Filter) {

@@ -3,7 +3,7 @@
 use super::App;
 use crate::alpha;
 use crate::columns::{Column, There};
-use crate::common::{Errand, Level, Overlay, Prompt, Question};
+use crate::common::{Asked, Errand, Level, Overlay, Prompt, Question};
 use crate::model::Figures;
 use crate::snapshot::PointState;
 use crate::source::{Refusal, change_each};
@@ -134,12 +134,12 @@ impl App {
             return;
         };
         let text = figures.point().alpha.map_or(String::new(), alpha::written);
-        let prompt = Prompt::new("alpha, T/tau or off", &text);
-        self.overlay = Some(Overlay::Alpha(figures.id(), prompt));
+        let prompt = Prompt::new(Asked::Alpha(figures.id()), &text);
+        self.overlay = Some(Overlay::Typed(prompt));
     }
 
     /// Sets alpha to what was typed, or says what is wrong with it.
-    pub(super) fn set_alpha(&mut self, id: u32, mut prompt: Prompt) {
+    pub(super) fn set_alpha(&mut self, id: u32, prompt: Prompt) {
         let Some(session) = &mut self.common.session else {
             return;
         };
@@ -158,10 +158,7 @@ impl App {
                 };
                 self.common.say(text);
             }
-            Err(why) => {
-                prompt.error = Some(why);
-                self.overlay = Some(Overlay::Alpha(id, prompt));
-            }
+            Err(why) => self.overlay = Some(prompt.refused(why)),
         }
     }
 

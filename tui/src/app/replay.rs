@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::App;
 use crate::common::replay::{NORMAL, SPEEDS};
-use crate::common::{Level, Overlay, Prompt, Replay, Screen};
+use crate::common::{Asked, Level, Overlay, Prompt, Replay, Screen};
 use crate::model::log::Log;
 use crate::model::{Model, News};
 use crate::session::Session;
@@ -166,13 +166,12 @@ impl App {
     /// Asks for a moment to go to.
     pub(super) fn ask_moment(&mut self) {
         if self.place().is_some() {
-            let prompt = Prompt::new("go to 12:03:41, +34s or #34", "");
-            self.overlay = Some(Overlay::Seek(prompt));
+            self.overlay = Some(Overlay::Typed(Prompt::new(Asked::Moment, "")));
         }
     }
 
     /// Goes to the moment that was typed, or says what is wrong with it.
-    pub(super) fn seek(&mut self, mut prompt: Prompt) {
+    pub(super) fn seek(&mut self, prompt: Prompt) {
         let Some(recording) = self.common.recording() else {
             return;
         };
@@ -183,10 +182,7 @@ impl App {
                 self.stop_playing();
                 self.move_to(place);
             }
-            Err(why) => {
-                prompt.error = Some(why);
-                self.overlay = Some(Overlay::Seek(prompt));
-            }
+            Err(why) => self.overlay = Some(prompt.refused(why)),
         }
     }
 

@@ -21,7 +21,7 @@ use crossterm::event::{KeyCode, KeyModifiers, MouseButton, MouseEventKind};
 use super::*;
 use crate::columns::sorting::Sorting;
 use crate::columns::{Column, There};
-use crate::common::{Errand, FREEZE, Prompt, Question, Target};
+use crate::common::{Asked, Errand, FREEZE, Prompt, Question, Target};
 use crate::files::json::read;
 use crate::filter::Filter;
 use crate::snapshot::{PointState, Process, Snapshot};
@@ -328,11 +328,12 @@ fn a_weight_is_set_and_a_wrong_one_stays_to_be_mended() {
         desk.code(KeyCode::Backspace);
     }
     desk.press("5s/1s\n");
-    let Some(Overlay::Alpha(1, prompt)) = &desk.overlay else { panic!("it was closed") };
+    let Some(Overlay::Typed(prompt)) = &desk.overlay else { panic!("it was closed") };
     assert_eq!((prompt.text().as_str(), prompt.error.is_some()), ("5s/1s", true));
+    assert_eq!(prompt.asked, Asked::Alpha(1));
     assert_eq!(alpha(&desk), Some(0.21));
     desk.press("0");
-    let Some(Overlay::Alpha(1, prompt)) = &desk.overlay else { panic!("it was closed") };
+    let Some(Overlay::Typed(prompt)) = &desk.overlay else { panic!("it was closed") };
     assert_eq!(prompt.error, None);
     desk.press("\x1ba");
     for _ in 0..4 {
@@ -491,7 +492,7 @@ fn threads_are_filtered_by_their_names_where_they_are() {
     desk.press("3/pack\n");
     assert_eq!((desk.screen, desk.screens.threads.order.len()), (Screen::Threads, 1));
     desk.press("/");
-    let Some(Overlay::Find(prompt)) = &desk.overlay else { panic!("no line to type in") };
+    let Some(Overlay::Typed(prompt)) = &desk.overlay else { panic!("no line to type in") };
     assert_eq!(prompt.text(), "pack");
     desk.press("\x1b");
     // Esc shows all, and then goes back.

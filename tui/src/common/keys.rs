@@ -5,6 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::action::Action;
 use super::overlay::Overlay;
+use super::prompt::Asked;
 use super::screen::{Screen, every_screen};
 
 /// A key, or the same one twice.
@@ -345,14 +346,12 @@ impl Overlay {
     pub fn keys(&self) -> KeyMap {
         match self {
             Self::Help(_) => &[&[HELP, WALK, PAGE, QUIT, TERMINAL]],
-            Self::Filter(_) => &[&[FILTER_TYPED, TERMINAL]],
+            Self::Typed(prompt) if prompt.asked == Asked::Filter => &[&[FILTER_TYPED, TERMINAL]],
+            Self::Typed(_) => &[&[TYPED, TERMINAL]],
             Self::Columns(_) => &[&[WALK, PAGE, CHECK, QUIT, TERMINAL]],
             Self::Sort(_) => &[&[WALK, PAGE, SORT, QUIT, TERMINAL]],
             Self::Ask(_) => &[&[ASK, TERMINAL]],
             Self::Replace(_) => &[&[CONFIRM, TERMINAL]],
-            Self::Write(_) | Self::Alpha(..) | Self::Seek(_) | Self::Find(_) => {
-                &[&[TYPED, TERMINAL]]
-            }
         }
     }
 }

@@ -10,9 +10,8 @@ use ratatui::layout::{Position, Rect};
 
 pub use self::place::TimeView;
 use super::view::{self, Outcome, View};
-use crate::common::Target;
 use crate::common::keys::{self, KeyMap, groups};
-use crate::common::{Action, Common, Overlay, Prompt, Screen};
+use crate::common::{Action, Asked, Common, Overlay, Prompt, Screen, Target};
 use crate::filter::Filter;
 use crate::model::Figures;
 use crate::snapshot::Snapshot;
@@ -152,7 +151,10 @@ impl View for Timeline {
                 return Outcome::Show(Screen::Detail);
             }
             (Action::Filter, _) => {
-                return Outcome::Ask(Overlay::Find(Prompt::new("find", self.at.sought())));
+                return Outcome::Ask(Overlay::Typed(Prompt::new(
+                    Asked::Find("find"),
+                    self.at.sought(),
+                )));
             }
             (Action::FindNext, _) => self.find_next(common),
             (Action::Earlier, _) => self.at.step(false),
@@ -169,11 +171,10 @@ impl View for Timeline {
     }
 
     /// Goes to the newest region of what was typed.
-    fn find(&mut self, mut typed: Prompt, common: &mut Common) -> Outcome {
+    fn find(&mut self, typed: Prompt, common: &mut Common) -> Outcome {
         let text = typed.text();
         if let Err(why) = Filter::new(&text) {
-            typed.error = Some(why);
-            return Outcome::Ask(Overlay::Find(typed));
+            return Outcome::Ask(typed.refused(why));
         }
         self.at.seek(&text);
         self.find_next(common);

@@ -83,7 +83,7 @@ pub trait View {
         None
     }
 
-    /// Takes what was typed into the line that was opened by [`Overlay::Find`].
+    /// Takes what was typed where it asked for [`Asked::Find`](crate::common::Asked::Find).
     fn find(&mut self, typed: Prompt, _common: &mut Common) -> Outcome {
         match self.own_filter() {
             Some((filter, _)) => filter_by(filter, typed),
@@ -311,16 +311,13 @@ pub(super) fn sight_of_none(common: &Common) -> Sight {
 }
 
 /// Filters a screen's own rows by what was typed, or says why it cannot.
-pub(super) fn filter_by(filter: &mut Filter, mut typed: Prompt) -> Outcome {
+pub(super) fn filter_by(filter: &mut Filter, typed: Prompt) -> Outcome {
     match Filter::new(&typed.text()) {
         Ok(new) => {
             *filter = new;
             Outcome::Arrange
         }
-        Err(why) => {
-            typed.error = Some(why);
-            Outcome::Ask(Overlay::Find(typed))
-        }
+        Err(why) => Outcome::Ask(typed.refused(why)),
     }
 }
 

@@ -17,7 +17,7 @@ const MIN_ERROR: usize = 20;
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
     let styles = &app.common.styles;
     let bindings = bindings(app);
-    if let Some(prompt) = app.overlay.as_ref().and_then(Overlay::prompt) {
+    if let Some(Overlay::Typed(prompt)) = &app.overlay {
         return draw_prompt(frame, area, prompt, &bindings, styles);
     }
     match (&app.overlay, &app.common.toast) {
@@ -72,7 +72,7 @@ fn draw_prompt(
     bindings: &[Binding],
     styles: &Styles,
 ) {
-    let label = format!(" {}: ", prompt.label);
+    let label = format!(" {}: ", prompt.label());
     let (before, behind) = prompt.halves();
     let (before, behind) = (text::clean(&before).into_owned(), text::clean(&behind).into_owned());
     let room = usize::from(area.width).saturating_sub(text::width(&label) + 1);

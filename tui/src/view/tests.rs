@@ -19,9 +19,7 @@ use ratatui::style::{Color, Modifier};
 use super::*;
 use crate::app::App;
 use crate::app::tests::{Desk, Stage, candidate, desk};
-use crate::common::Target;
-use crate::common::keys;
-use crate::common::{Action, Options, Prompt, Screen};
+use crate::common::{Action, Options, Prompt, Screen, Target, keys};
 use crate::snapshot::{
     Cell, ClockKind, Edge, Loss, Open, PointState, ProcessState, Snapshot, Stats, Usage,
 };
@@ -208,8 +206,8 @@ fn trouble_is_said_in_words() {
 fn the_question_before_a_file_is_replaced() {
     let mut desk = desk();
     desk.press("w");
-    if let Some(Overlay::Write(prompt)) = desk.overlay.take() {
-        desk.overlay = Some(Overlay::Replace(Prompt::new(prompt.label, "a.json")));
+    if let Some(Overlay::Typed(prompt)) = desk.overlay.take() {
+        desk.overlay = Some(Overlay::Replace(Prompt::new(prompt.asked, "a.json")));
     }
     let text = screen(&mut desk, false, (80, 24));
     assert!(text.ends_with(" a.json exists.  y replace it  n another name\n"), "{text}");

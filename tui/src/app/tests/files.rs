@@ -21,7 +21,7 @@ fn snapshots_are_written_and_never_over_another_file_unasked() {
     save(&mut desk);
     assert!(matches!(desk.overlay, Some(Overlay::Replace(_))));
     desk.press("n");
-    assert!(matches!(desk.overlay, Some(Overlay::Write(_))));
+    assert!(matches!(desk.overlay, Some(Overlay::Typed(_))));
     desk.press("\x1b");
     assert_eq!(desk.overlay, None);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
@@ -42,7 +42,7 @@ fn the_name_says_in_which_form_a_snapshot_is_written() {
         desk.press(path.to_str().unwrap());
         desk.press("\n");
         let error = match desk.overlay.clone() {
-            Some(Overlay::Write(prompt)) => {
+            Some(Overlay::Typed(prompt)) => {
                 // The name is still there to be mended.
                 assert_eq!(prompt.text(), path.to_str().unwrap());
                 desk.press("\x1b");

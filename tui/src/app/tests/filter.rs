@@ -34,7 +34,7 @@ fn a_filter_that_cannot_be_read_leaves_the_rows_and_the_text() {
     desk.press("//io");
     assert_eq!(shown(&desk), [1, 2, 3]);
     desk.press("(\n");
-    let Some(Overlay::Filter(prompt)) = &desk.overlay else { panic!("it was closed") };
+    let Some(Overlay::Typed(prompt)) = &desk.overlay else { panic!("it was closed") };
     assert_eq!(prompt.text(), "/io(");
     assert!(prompt.error.as_ref().is_some_and(|why| why.contains("open group")));
     assert_eq!(shown(&desk), [1, 2, 3]);
