@@ -24,7 +24,7 @@ use crate::model::{Basis, Figures, Model, News};
 use crate::screens::{Points, Screens, View};
 use crate::session::Session;
 use crate::snapshot::{Extent, ProcessState, Snapshot};
-use crate::source::{Candidate, Finder, Looking, ProcessGroup, Source};
+use crate::source::{Finder, Looking, Source};
 use crate::summing::Sight;
 
 /// How many polls may pass until a snapshot comes that has what is looked at.
@@ -220,19 +220,23 @@ impl App {
                 if self.common.options.updates.is_some_and(|most| self.updates > most) {
                     self.quit = true;
                 }
-                match news {
-                    News::Later => {}
-                    News::Replaced => self.common.say("another process took its place"),
-                    News::Ended => {
-                        let state = self.common.model.snapshot().map(|it| it.process.state);
-                        let what = ended_words(state.unwrap_or_default());
-                        self.common.say(format!("{what}; its last figures stay"));
-                    }
-                }
+                let state = self.common.model.snapshot().map(|it| it.process.state);
+                let ended =
+                    format!("{}; its last figures stay", ended_words(state.unwrap_or_default()));
+                self.tell(news, &ended);
             }
             Err(error) => self.common.notify(Level::Problem, format!("{error:#}")),
         }
         self.update();
+    }
+
+    /// Says that another process is watched, or that it has ended.
+    fn tell(&mut self, news: News, ended: &str) {
+        match news {
+            News::Later => {}
+            News::Replaced => self.common.say("another process took its place"),
+            News::Ended => self.common.say(ended),
+        }
     }
 
     /// What the screen looks at.
@@ -359,15 +363,9 @@ impl App {
         self.carry_on(outcome);
     }
 
-    fn attach(&mut self, candidate: &Candidate) {
-        match self.finder.attach(candidate) {
-            Ok(source) => self.watch(source, self.common.now),
-            Err(error) => self.common.notify(Level::Error, format!("{error:#}")),
-        }
-    }
-
-    fn attach_group(&mut self, group: &ProcessGroup) {
-        match self.finder.attach_group(group) {
+    /// Watches what was attached to, or says why it cannot.
+    fn attach(&mut self, found: anyhow::Result<Box<dyn Source>>) {
+        match found {
             Ok(source) => self.watch(source, self.common.now),
             Err(error) => self.common.notify(Level::Error, format!("{error:#}")),
         }

@@ -226,7 +226,7 @@ impl ValueEnum for Column {
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.word()).help(self.meaning()))
+        Some(PossibleValue::new(self.word()).help(self.spec().heading.meaning))
     }
 }
 
@@ -282,19 +282,9 @@ impl Column {
         self.spec().heading.title
     }
 
-    /// What it shows, in a few words.
-    pub fn meaning(self) -> &'static str {
-        self.spec().heading.meaning
-    }
-
     /// Its name on the command line and in the settings file.
     pub fn word(self) -> &'static str {
         self.spec().heading.key
-    }
-
-    /// Its name in CSV and JSON; times get their unit appended.
-    pub fn exported(self) -> &'static str {
-        self.spec().exported
     }
 
     /// The kind of its cells.
@@ -341,11 +331,6 @@ impl Column {
         columns.iter().copied().filter(says_something).collect()
     }
 
-    /// Its least width on the screen, with room for the sorting mark behind the title.
-    pub fn width(self) -> usize {
-        self.spec().width.0
-    }
-
     /// Whether it is a picture, which only the screen can show.
     pub fn is_drawn(self) -> bool {
         self.kind() == Kind::Picture
@@ -354,21 +339,6 @@ impl Column {
     /// Whether the user can sort by it.
     pub fn sorts(self) -> bool {
         self.spec().heading.sorts.is_some()
-    }
-
-    /// Whether its natural order is the greatest first.
-    pub fn greatest_first(self) -> bool {
-        self.spec().heading.sorts == Some(true)
-    }
-
-    /// Whether it starts at the left.
-    pub fn is_text(self) -> bool {
-        self.spec().is_left
-    }
-
-    /// Whether the sum of all rows says anything.
-    pub fn is_summed(self) -> bool {
-        self.spec().is_summed
     }
 
     /// Its text for a point. The screen draws the state and the pictures itself, as glyphs.
@@ -544,7 +514,7 @@ fn process_text(figures: &Figures, _: &With) -> String {
         ProcessState::Crashed => " died",
     };
     let rest = format!("[{}]{ended}", process.pid);
-    let room = Column::Process.width().saturating_sub(rest.len());
+    let room = Column::Process.spec().width.0.saturating_sub(rest.len());
     format!("{}{rest}", crate::text::cut(&process.name, room, '~'))
 }
 

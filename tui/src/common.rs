@@ -58,6 +58,17 @@ pub enum Status {
     Replay,
 }
 
+impl Status {
+    /// The name of the last moment of a history.
+    pub(crate) fn edge(self) -> &'static str {
+        match self {
+            Self::Exited | Self::Crashed => "end",
+            Self::Replay => "here",
+            _ => "now",
+        }
+    }
+}
+
 /// What only the event loop can do, with the terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Errand {

@@ -52,8 +52,14 @@ impl App {
             Outcome::Back => self.show(self.came_from),
             Outcome::Open => self.act(Action::Open, self.common.now),
             Outcome::Ask(overlay) => self.overlay = Some(overlay),
-            Outcome::Attach(candidate) => self.attach(&candidate),
-            Outcome::AttachGroup(group) => self.attach_group(&group),
+            Outcome::Attach(candidate) => {
+                let found = self.finder.attach(&candidate);
+                self.attach(found);
+            }
+            Outcome::AttachGroup(group) => {
+                let found = self.finder.attach_group(&group);
+                self.attach(found);
+            }
             Outcome::ShowPoints(filter, why) => {
                 self.common.selected = None;
                 self.show(Screen::Points);

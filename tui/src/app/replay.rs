@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use super::App;
 use crate::common::replay::{NORMAL, SPEEDS};
 use crate::common::{Asked, Level, Overlay, Prompt, Replay, Screen};
+use crate::model::Model;
 use crate::model::log::Log;
-use crate::model::{Model, News};
 use crate::session::Session;
 use crate::snapshot::Snapshot;
 use crate::source::Moment;
@@ -243,11 +243,8 @@ impl App {
             let snapshot = self.common.read(place)?;
             self.arrive(place, &snapshot);
             self.common.observe(&snapshot);
-            match self.common.model.fold(snapshot) {
-                News::Later => {}
-                News::Replaced => self.common.say("another process took its place"),
-                News::Ended => self.common.say("here the process ended"),
-            }
+            let news = self.common.model.fold(snapshot);
+            self.tell(news, "here the process ended");
             let (view, common) = self.view_mut();
             view.update(common);
         }

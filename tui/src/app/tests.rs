@@ -26,7 +26,7 @@ use crate::files::json::read;
 use crate::filter::Filter;
 use crate::snapshot::{PointState, Process, Snapshot};
 use crate::source::synthetic::Synthetic;
-use crate::source::{Change, Discovery, Selector};
+use crate::source::{Candidate, Change, Discovery, ProcessGroup, Selector};
 use crate::view;
 
 /// A terminal with room for so many rows of a list.

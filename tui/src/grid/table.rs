@@ -106,7 +106,7 @@ pub(crate) use table;
 pub(crate) struct Column<R: 'static, C: 'static> {
     pub(crate) heading: Heading,
     pub(crate) kind: Kind,
-    /// Its least and greatest width on the screen.
+    /// Its least and greatest width on the screen, with room for the sorting mark.
     pub(crate) width: (usize, usize),
     pub(crate) is_left: bool,
     /// Long cells are cut at their end.
@@ -123,6 +123,20 @@ pub(crate) struct Column<R: 'static, C: 'static> {
     text: Option<fn(&R, &C) -> String>,
     /// Its order, if it is not by figures or words.
     order: Option<fn(&R, &R) -> Ordering>,
+}
+
+/// Declares methods of a column that set some of its fields.
+macro_rules! properties {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($($with:ident: $type:ty)?) $($field:ident $(.$part:tt)? = $value:expr),+;
+    )*) => {$(
+        $(#[$doc])*
+        pub(crate) const fn $name(mut self $(, $with: $type)?) -> Self {
+            $(self.$field $(.$part)? = $value;)+
+            self
+        }
+    )*};
 }
 
 impl<R, C: Written> Column<R, C> {
@@ -170,83 +184,33 @@ impl<R, C: Written> Column<R, C> {
             .least()
     }
 
-    /// Its cells begin at the left; it may grow to a width.
-    pub(crate) const fn left(mut self, most: usize) -> Self {
-        self.is_left = true;
-        self.width.1 = most;
-        self
-    }
-
-    /// Its cells end at the right.
-    pub(crate) const fn right(mut self) -> Self {
-        self.is_left = false;
-        self
-    }
-
-    /// Its long cells are cut at their end, and not in the middle like names.
-    pub(crate) const fn cut(mut self) -> Self {
-        self.cuts_end = true;
-        self
-    }
-
-    /// The table always has it.
-    pub(crate) const fn stays(mut self) -> Self {
-        self.heading.stays = true;
-        self
-    }
-
-    /// When room is short, the greatest rank goes first.
-    pub(crate) const fn rank(mut self, rank: u8) -> Self {
-        self.rank = rank;
-        self
-    }
-
-    /// The table has it only if the user chooses it.
-    pub(crate) const fn spare(mut self) -> Self {
-        self.is_usual = false;
-        self
-    }
-
-    /// Sets how its cells are written.
-    pub(crate) const fn text(mut self, text: fn(&R, &C) -> String) -> Self {
-        self.text = Some(text);
-        self
-    }
-
-    /// Sets how rows are sorted by it, least first.
-    pub(crate) const fn order(mut self, order: fn(&R, &R) -> Ordering) -> Self {
-        self.order = Some(order);
-        self.least()
-    }
-
-    /// Sorting by it begins least first.
-    pub(crate) const fn least(mut self) -> Self {
-        self.heading.sorts = Some(false);
-        self
-    }
-
-    /// Sorting by it begins greatest first.
-    pub(crate) const fn greatest(mut self) -> Self {
-        self.heading.sorts = Some(true);
-        self
-    }
-
-    /// Rows cannot be sorted by it.
-    pub(crate) const fn unsorted(mut self) -> Self {
-        self.heading.sorts = None;
-        self
-    }
-
-    /// Sets its name in CSV and JSON.
-    pub(crate) const fn exported(mut self, exported: &'static str) -> Self {
-        self.exported = exported;
-        self
-    }
-
-    /// Marks that the sum of all rows makes sense.
-    pub(crate) const fn summed(mut self) -> Self {
-        self.is_summed = true;
-        self
+    properties! {
+        /// Its cells begin at the left; it may grow to a width.
+        left(most: usize) is_left = true, width.1 = most;
+        /// Its cells end at the right.
+        right() is_left = false;
+        /// Its long cells are cut at their end, and not in the middle like names.
+        cut() cuts_end = true;
+        /// The table always has it.
+        stays() heading.stays = true;
+        /// When room is short, the greatest rank goes first.
+        rank(rank: u8) rank = rank;
+        /// The table has it only if the user chooses it.
+        spare() is_usual = false;
+        /// Sets how its cells are written.
+        text(text: fn(&R, &C) -> String) text = Some(text);
+        /// Sets how rows are sorted by it, least first.
+        order(order: fn(&R, &R) -> Ordering) order = Some(order), heading.sorts = Some(false);
+        /// Sorting by it begins least first.
+        least() heading.sorts = Some(false);
+        /// Sorting by it begins greatest first.
+        greatest() heading.sorts = Some(true);
+        /// Rows cannot be sorted by it.
+        unsorted() heading.sorts = None;
+        /// Sets its name in CSV and JSON.
+        exported(exported: &'static str) exported = exported;
+        /// Marks that the sum of all rows makes sense.
+        summed() is_summed = true;
     }
 
     /// The figure of a row: a share, ticks or a number.

@@ -76,12 +76,7 @@ fn draw_prompt(
     let (before, behind) = prompt.halves();
     let (before, behind) = (text::clean(&before).into_owned(), text::clean(&behind).into_owned());
     let room = usize::from(area.width).saturating_sub(text::width(&label) + 1);
-    let mut seen = before.as_str();
-    while text::width(seen) > room {
-        let mut rest = seen.chars();
-        rest.next();
-        seen = rest.as_str();
-    }
+    let seen = text::end(&before, room);
     let column = text::width(&label) + text::width(seen);
     let line = line![Span::styled(label, styles.theme.key), seen.to_owned(), behind];
     let left = usize::from(area.width).saturating_sub(line.width());

@@ -161,11 +161,7 @@ impl<'a> Picture<'a> {
             }
         };
         if self.view.follows() {
-            let now = match self.status {
-                Status::Exited | Status::Crashed => "end|",
-                Status::Replay => "here|",
-                _ => "now|",
-            };
+            let now = format!("{}|", self.status.edge());
             for mark in 1..=span / step {
                 let back = mark as f64 * step as f64 * self.snapshot.clock.ticks_per_second;
                 let back = (back / self.ticks as f64).round() as usize;
@@ -177,7 +173,7 @@ impl<'a> Picture<'a> {
                     put(column, &text);
                 }
             }
-            put(self.columns.saturating_sub(now.len()), now);
+            put(self.columns.saturating_sub(now.len()), &now);
         } else {
             let rate = self.snapshot.clock.ticks_per_second;
             // When the segment's clock began, by the wall clock.

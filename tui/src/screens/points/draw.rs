@@ -141,17 +141,15 @@ impl Table<'_> {
             }
             let room = self.fit.width(*column);
             let used = text::width(&text);
+            let (is_left, ellipsis) = (column.spec().is_left, self.styles.glyphs.ellipsis);
             let text = match used > room {
-                true if *column == Column::Name => text::scrolled(
-                    &text,
-                    room,
-                    self.points.name_offset,
-                    self.styles.glyphs.ellipsis,
-                ),
-                true if column.is_text() => text::cut(&text, room, self.styles.glyphs.ellipsis),
+                true if *column == Column::Name => {
+                    text::scrolled(&text, room, self.points.name_offset, ellipsis)
+                }
+                true if is_left => text::cut(&text, room, ellipsis),
                 _ => text,
             };
-            let blank = if column.is_text() { 0 } else { room.saturating_sub(used) };
+            let blank = if is_left { 0 } else { room.saturating_sub(used) };
             let at = Position { x: (left + blank) as u16, y: area.y };
             put(buffer, area, at, &text, whole.unwrap_or(style));
             left += room + 1;
@@ -190,8 +188,8 @@ impl Table<'_> {
         if hidden == 0 {
             return Line::default();
         }
-        let plural = if hidden == 1 { "" } else { "s" };
-        let text = format!(" {hidden} point{plural} off and never measured: o shows them");
+        let points = text::counted(hidden, "point");
+        let text = format!(" {points} off and never measured: o shows them");
         Line::styled(text, self.styles.theme.faint)
     }
 
@@ -200,10 +198,9 @@ impl Table<'_> {
         let rows = || self.common.order.iter().filter_map(|id| self.common.model.point(*id));
         let off = rows().filter(|row| row.state() != PointState::On).count();
         let count = rows().count();
-        let plural = if count == 1 { "" } else { "s" };
         let mut name = match seen < count {
             true => self.seen(seen),
-            false => format!("{count} point{plural}"),
+            false => text::counted(count, "point"),
         };
         let more = format!(", {off} off");
         if off > 0 && name.len() + more.len() <= self.fit.width(Column::Name) {
@@ -217,7 +214,7 @@ impl Table<'_> {
             let values = rows().filter(counts).filter_map(|row| column.value(row));
             match (column, column.kind()) {
                 (Column::Name, _) => name.clone(),
-                (other, _) if !other.is_summed() => String::new(),
+                (other, _) if !other.spec().is_summed => String::new(),
                 (_, kind) => match values.reduce(|sum, more| sum + more) {
                     // No sum where there is nothing to add up.
                     None => units::NONE.into(),

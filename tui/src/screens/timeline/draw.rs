@@ -20,7 +20,7 @@ use ratatui::text::{Line, Span};
 
 use super::place::step_above;
 use super::{Timeline, View};
-use crate::common::{Common, Status};
+use crate::common::Common;
 use crate::model::Figures;
 use crate::model::timeline::columns::{Column, Run, Window, columns, runs};
 use crate::model::timeline::{self as model, Level, Track};
@@ -135,7 +135,7 @@ impl Picture<'_> {
                 break;
             }
             let shown = match mark {
-                0 => self.edge().into(),
+                0 => self.common.status().edge().into(),
                 _ => moment(mark.saturating_mul(step), step, farthest),
             };
             let width = shown.len() as u16 + 1;
@@ -161,15 +161,6 @@ impl Picture<'_> {
         if let Some(column) = cursor {
             let mark = &mut buffer[(graph.x + column as u16, area.y)];
             mark.set_char(self.styles.glyphs.down).set_style(self.styles.theme.selected);
-        }
-    }
-
-    /// The name of the last moment.
-    fn edge(&self) -> &'static str {
-        match self.common.status() {
-            Status::Exited | Status::Crashed => "end",
-            Status::Replay => "here",
-            _ => "now",
         }
     }
 

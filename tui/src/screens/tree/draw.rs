@@ -247,7 +247,7 @@ fn bar(tree: &CallTree, share: f64, own: f64, styles: &Styles) -> String {
 }
 
 /// The name, with a mark for recursion.
-fn name(node: &Node, common: &Common) -> String {
+pub(super) fn name(node: &Node, common: &Common) -> String {
     let styles = &common.styles;
     let name = super::name(node.frame, &common.model);
     match node.is_recursive {

@@ -10,7 +10,7 @@ use ratatui::Frame as Canvas;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::CallTree;
+use super::{CallTree, draw};
 use crate::common::Common;
 use crate::model::tree::Tree;
 use crate::text;
@@ -32,16 +32,14 @@ struct Bar {
 fn bars(tree: &Tree, zoom: Option<u32>, width: u16) -> Vec<Bar> {
     let mut bars = Vec::new();
     let mut next = Vec::new();
-    let whole = match zoom {
-        None => tree.total(),
-        Some(zoom) => {
-            let around: Vec<u32> = tree.ancestors(tree.node(zoom).parent).collect();
-            for (level, node) in around.iter().rev().enumerate() {
-                bars.push(Bar { node: *node, level, left: 0, width });
-            }
-            tree.node(zoom).inclusive
-        }
+    let around: Vec<u32> = match zoom {
+        None => Vec::new(),
+        Some(zoom) => tree.ancestors(tree.node(zoom).parent).collect(),
     };
+    for (level, node) in around.iter().rev().enumerate() {
+        bars.push(Bar { node: *node, level, left: 0, width });
+    }
+    let whole = zoom.map_or(tree.total(), |zoom| tree.node(zoom).inclusive);
     let whole = u128::from(whole.max(1));
     let column =
         |weight: u64| ((u128::from(weight) * u128::from(width) + whole / 2) / whole) as u16;
@@ -57,13 +55,8 @@ fn bars(tree: &Tree, zoom: Option<u32>, width: u16) -> Vec<Bar> {
             from = to;
         }
     };
-    match zoom {
-        None => place(tree.roots(), 0, 0, &mut next),
-        Some(zoom) => {
-            let level = tree.ancestors(tree.node(zoom).parent).count();
-            place(&[zoom], level, 0, &mut next);
-        }
-    }
+    let first = zoom.as_ref().map_or(tree.roots(), std::slice::from_ref);
+    place(first, around.len(), 0, &mut next);
     while let Some((node, level, from)) = next.pop() {
         place(&tree.node(node).children, level, from, &mut next);
     }
@@ -122,11 +115,8 @@ pub(super) fn draw(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Co
         }
         let node = tree.tree.node(bar.node);
         let name = super::name(node.frame, &common.model);
-        let mut label = match node.is_recursive {
-            true => format!("{name} {}", styles.glyphs.recursive),
-            false => name.clone(),
-        };
-        label += &format!(" {} %", units::percent(node.inclusive as f64 / all));
+        let share = units::percent(node.inclusive as f64 / all);
+        let label = format!("{} {share} %", draw::name(node, common));
         // A column between bars tells them apart.
         let width = bar.width.max(2) - 1;
         let area = Rect { x: area.x + bar.left, y: area.y + line as u16, width, height: 1 };
