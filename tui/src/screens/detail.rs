@@ -6,22 +6,13 @@ mod text;
 
 use std::time::Duration;
 
-use ratatui::Frame;
-use ratatui::layout::{Position, Rect};
-use ratatui::text::Line;
+use self::text::{TABLES, Text, heading};
+use super::sums;
+use crate::model::{HistogramWindow, Model, WindowHistory, WindowStats};
+use crate::screens::prelude::*;
 
 pub use self::load_view::LoadView;
 pub(crate) use self::text::losses;
-use self::text::{TABLES, Text, heading};
-use super::sums;
-use super::view::{self, Outcome, View};
-use crate::common::Target;
-use crate::common::keys::{self, KeyMap, groups};
-use crate::common::{Action, Common, Screen};
-use crate::grid::{Chosen, Grid};
-use crate::model::{HistogramWindow, Model, WindowHistory, WindowStats};
-use crate::source::Looking;
-use crate::styles::draw_scrolled;
 
 /// The windows of a histogram, the longest first.
 const WINDOWS: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10)];

@@ -1,20 +1,9 @@
 //! The points beside their baseline, the greatest change of load first.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::macros::vertical;
-use ratatui::style::Style;
-use ratatui::text::{Line, Span};
-
-use super::view::{self, Outcome, View, has_table};
-use crate::common::keys::{self, KeyMap};
-use crate::common::{Action, Common, Screen};
 use crate::compare::columns::{LOAD_CHANGE, NAME, TABLE, VERDICT, caption, stresses};
 use crate::compare::{Baseline, Comparison, DIFFERS, Row, Verdict};
-use crate::grid::{Chosen, Fitted, Grid, Scroll};
-use crate::styles::{Styles, Theme};
-use crate::text;
-use crate::units::Scale;
+use crate::screens::prelude::*;
+use crate::styles::Theme;
 
 /// Lines above the rows: what is compared, and the heading.
 const HEAD: u16 = 2;

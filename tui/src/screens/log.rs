@@ -1,21 +1,9 @@
 //! What the viewer noticed, and what measuring costs.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::macros::vertical;
-use ratatui::text::{Line, Span};
-
-use super::view::{self, Outcome, View};
-use crate::common::Common;
-use crate::common::keys::{self, KeyMap};
-use crate::grid::Grid;
 use crate::local_time::time_of_day;
 use crate::model::cost::{Cost, Costs};
 use crate::model::log::Entry;
-use crate::source::Looking;
-use crate::styles::{Styles, draw_scrolled};
-use crate::text;
-use crate::units;
+use crate::screens::prelude::*;
 
 /// Most points whose cost is shown.
 const POINTS: u16 = 6;

@@ -2,20 +2,10 @@
 
 use std::collections::HashSet;
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::text::Line;
-
-use super::view::{self, Outcome, View, has_table};
-use crate::common::keys::{self, KeyMap, groups};
-use crate::common::{Action, Common, Screen};
-use crate::filter::Filter;
-use crate::grid::{Chosen, Grid, Scroll, Table, Written, table};
+use crate::grid::Written;
 use crate::local_time::time_of_day;
-use crate::snapshot::ProcessState;
-use crate::source::{Candidate, Choice, Discovery, Looking, ProcessGroup, Selector, choose};
-use crate::styles::{Styles, draw_scrolled};
-use crate::text;
+use crate::screens::prelude::*;
+use crate::source::{Candidate, Choice, Discovery, ProcessGroup, Selector, choose};
 
 groups! {
     MARK = own {

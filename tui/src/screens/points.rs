@@ -3,20 +3,12 @@
 mod draw;
 mod idle;
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-
 use self::idle::Idle;
-use super::view::{self, Outcome, View, has_table};
+use crate::columns;
 use crate::columns::sorting::Sorting;
-use crate::columns::{self, Column, Fit, TABLE, There};
-use crate::common::keys::{self, KeyMap, groups};
-use crate::common::{Action, Common, Options};
-use crate::grid::{Chosen, Grid};
-use crate::model::Figures;
-use crate::source::Looking;
-use crate::styles::Styles;
-use crate::text;
+use crate::columns::{Column, Fit, TABLE, There};
+use crate::common::Options;
+use crate::screens::prelude::*;
 
 /// From this height on, the table has a line of sums.
 const MIN_HEIGHT: u16 = 12;

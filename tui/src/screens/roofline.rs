@@ -12,22 +12,12 @@
 use std::num::NonZeroUsize;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
-use ratatui::Frame;
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::macros::vertical;
-use ratatui::style::Style;
-use ratatui::text::{Line, Span};
 
-use super::view::{self, Outcome, View, has_table};
-use crate::common::keys::{self, KeyMap, groups};
-use crate::common::{Action, Common, Level};
-use crate::grid::{Chosen, Grid, Scroll};
+use crate::roofline;
 use crate::roofline::columns::{Known, TABLE, dot};
-use crate::roofline::{self, Ceilings, Dot, Roof};
-use crate::styles::Styles;
-use crate::text;
-use crate::units;
+use crate::roofline::{Ceilings, Dot, Roof};
+use crate::screens::prelude::*;
 
 /// The heading, and the titles of the rows.
 const HEADS: u16 = 2;

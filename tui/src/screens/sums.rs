@@ -1,15 +1,9 @@
 //! Tables of sums in the text of a screen: a point by thread, by amounts and by caller, and a
 //! thread by point. Each has its own order; a click on a heading changes it.
 
-use ratatui::layout::{Position, Rect};
-use ratatui::text::Line;
-
-use crate::grid::{Chosen, Grid, Table, table};
 use crate::model::{mean, off_share};
+use crate::screens::prelude::*;
 use crate::snapshot::Stats;
-use crate::styles::Styles;
-use crate::text;
-use crate::units::Scale;
 
 /// Columns of a bar, at most.
 const BAR_MAX: usize = 30;

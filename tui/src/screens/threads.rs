@@ -3,21 +3,11 @@
 mod draw;
 mod list;
 
-use ratatui::Frame;
-use ratatui::layout::{Position, Rect};
-
 use self::list::{TABLE, name_of};
 use super::sums;
-use super::view::{self, Outcome, View, has_table};
-use crate::common::Target;
-use crate::common::keys::{self, KeyMap, groups};
-use crate::common::{Action, Common};
-use crate::filter::Filter;
-use crate::grid::{Chosen, Grid};
 use crate::model::threads::{Thread, find};
+use crate::screens::prelude::*;
 use crate::snapshot::Extent;
-use crate::source::Looking;
-use crate::styles::Styles;
 use crate::summing::Sight;
 
 const CPU: &str = "share of a CPU as the kernel counts it, smoothed; - in files and recordings";

@@ -5,18 +5,10 @@ mod place;
 
 use std::collections::HashSet;
 
-use ratatui::Frame;
-use ratatui::layout::{Position, Rect};
+use crate::common::{Asked, Overlay, Prompt};
+use crate::screens::prelude::*;
 
 pub use self::place::TimeView;
-use super::view::{self, Outcome, View};
-use crate::common::keys::{self, KeyMap, groups};
-use crate::common::{Action, Asked, Common, Overlay, Prompt, Screen, Target};
-use crate::filter::Filter;
-use crate::model::Figures;
-use crate::snapshot::Snapshot;
-use crate::source::Looking;
-use crate::styles::Styles;
 
 const TIMELINE_RAN: &str = "its thread ran nearly always, at times, hardly; the rest it \
                             was off the CPU, or in another context";

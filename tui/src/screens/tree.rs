@@ -18,19 +18,11 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use ratatui::Frame as Canvas;
-use ratatui::layout::{Position, Rect};
 
-use super::view::{self, Outcome, View, has_table};
-use crate::common::Target;
-use crate::common::keys::{self, KeyMap, groups};
-use crate::common::{Action, Common, Screen};
 use crate::compare::Baseline;
-use crate::filter::Filter;
-use crate::grid::{Chosen, Grid, Scroll};
 use crate::model::tree::{Direction, Row, Samples, Tree};
-use crate::model::{Figures, Frame, Model, OpenRegion, Recent, Stacks};
-use crate::snapshot::Snapshot;
-use crate::styles::Styles;
+use crate::model::{Frame, Model, OpenRegion, Recent, Stacks};
+use crate::screens::prelude::*;
 
 /// The heading, and the titles of the columns.
 const HEADS: u16 = 2;

@@ -1,13 +1,9 @@
 //! The screen while there is no process to watch: why not, and what to do.
 
-use ratatui::Frame;
-use ratatui::layout::{Margin, Rect};
-use ratatui::text::Line;
+use ratatui::layout::Margin;
 use ratatui::widgets::{Paragraph, Wrap};
 
-use super::view::{Outcome, View};
-use crate::common::keys::{self, KeyMap};
-use crate::common::{Common, Screen};
+use crate::screens::prelude::*;
 use crate::source::{Choice, choose};
 
 /// The screen while there is no process to watch.

@@ -9,16 +9,12 @@
 //!         |-60s    |-50s    |-40s    |-30s        now|
 //! ```
 
-use ratatui::macros::{line, span};
-use ratatui::text::{Line, Span};
-
 use super::load_view::LoadView;
-use crate::common::{Common, Status};
+use ratatui::macros::line;
+
 use crate::local_time::time_of_day;
-use crate::model::{Figures, Slice};
-use crate::snapshot::Snapshot;
-use crate::styles::{Styles, chart};
-use crate::units;
+use crate::model::Slice;
+use crate::screens::prelude::*;
 
 /// Lines of the picture.
 const ROWS: usize = 4;

@@ -3,8 +3,8 @@
 //! It ends now until the user moves back in time. Then it is held where it is, so that it does not
 //! move away, and other points can be seen in the same part of the time.
 
-use crate::common::Common;
 use crate::model::History;
+use crate::screens::prelude::*;
 
 /// The lengths to choose from, seconds.
 const SPANS: [u64; 16] =

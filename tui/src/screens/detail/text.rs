@@ -1,21 +1,17 @@
 //! The text about a point: figures, histogram, load history, split by lane.
 
 use ratatui::layout::Size;
-use ratatui::macros::{line, span};
-use ratatui::text::{Line, Span};
+use ratatui::macros::line;
 
-use super::super::sums::{self, Sums, SumsTable, TextLine};
+use super::super::sums;
+use super::super::sums::{Sums, SumsTable, TextLine};
 use super::{Detail, load};
 use crate::columns::state_word;
-use crate::common::Common;
-use crate::grid::Grid;
-use crate::model::histogram::{self, Bar};
-use crate::model::lost;
-use crate::model::{Calls, Figures, HistogramWindow, Related, Who, WindowStats};
-use crate::snapshot::{PointState, ProcessState, Stats};
-use crate::styles::{Styles, beside, chart};
-use crate::text;
-use crate::units::{self, NONE, Scale};
+use crate::model::histogram::Bar;
+use crate::model::{Calls, HistogramWindow, Related, Who, WindowStats, histogram, lost};
+use crate::screens::prelude::*;
+use crate::snapshot::Stats;
+use crate::styles::beside;
 
 /// From this width on the histogram stands beside the figures.
 const WIDE: usize = 80;

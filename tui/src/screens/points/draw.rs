@@ -1,23 +1,14 @@
 //! The table of points, drawn.
 
-use ratatui::Frame;
 use ratatui::buffer::Buffer;
-use ratatui::layout::{Position, Rect};
-use ratatui::macros::vertical;
-use ratatui::style::Style;
-use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
 use super::super::detail::losses;
 use super::super::view::why_no_point;
 use super::Points;
 use crate::columns::{Column, Fit, Kind};
-use crate::common::Common;
-use crate::model::{Figures, PointWarning};
-use crate::snapshot::PointState;
-use crate::styles::{Styles, chart, wrapped};
-use crate::text;
-use crate::units;
+use crate::model::PointWarning;
+use crate::screens::prelude::*;
 
 const NO_POINT: &str = " the program has not reached a point yet: each has a row here then; pfp-top \
                         doctor PID says what may be missing";

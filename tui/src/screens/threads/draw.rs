@@ -1,20 +1,12 @@
 //! The threads, and below them the points of the one under the cursor, drawn.
 
-use ratatui::Frame;
-use ratatui::layout::{Position, Rect};
-use ratatui::macros::vertical;
-use ratatui::text::Line;
-
-use super::super::sums::{self, Sums, TextLine};
+use super::super::sums;
+use super::super::sums::{Sums, TextLine};
 use super::super::view::{draw_empty, why_none};
 use super::Threads;
 use super::list::{TABLE, amiss, ended, name_of, open_for};
-use crate::common::Common;
-use crate::grid::{Fitted, Grid};
 use crate::model::threads::{Thread, find, parts, state_word};
-use crate::styles::draw_scrolled;
-use crate::text;
-use crate::units::NONE;
+use crate::screens::prelude::*;
 
 /// From this height on the list stays beside the points of a thread.
 const HIGH: u16 = 10;

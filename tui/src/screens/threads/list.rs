@@ -1,12 +1,10 @@
 //! The columns of the list of threads, and the words in them.
 
-use crate::common::Common;
-use crate::grid::{Table, table};
 use crate::headline::clock_word;
 use crate::model::lost;
 use crate::model::threads::{Thread, process_of, state_word};
-use crate::snapshot::{LaneKind, Open, ProcessState};
-use crate::units::{self, NONE};
+use crate::screens::prelude::*;
+use crate::snapshot::{LaneKind, Open};
 
 pub(super) static TABLE: Table<Thread, Common> = table! {
     Thread, Common;

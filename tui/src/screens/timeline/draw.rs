@@ -11,23 +11,16 @@
 //! A bar is solid where its thread ran, and sparse where it did not. Bars that are too short to be
 //! seen become one bar with their number.
 
-use ratatui::Frame;
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::macros::{line, span, vertical};
-use ratatui::style::{Modifier, Style};
-use ratatui::text::{Line, Span};
+use ratatui::macros::line;
+use ratatui::style::Modifier;
 
+use super::Timeline;
 use super::place::step_above;
-use super::{Timeline, View};
-use crate::common::Common;
-use crate::model::Figures;
+use crate::model::timeline as model;
 use crate::model::timeline::columns::{Column, Run, Window, columns, runs};
-use crate::model::timeline::{self as model, Level, Track};
-use crate::snapshot::PointState;
-use crate::styles::Styles;
-use crate::text;
-use crate::units;
+use crate::model::timeline::{Level, Track};
+use crate::screens::prelude::*;
 
 /// Columns between two marks of the axis, at least.
 const BETWEEN_MARKS: u64 = 14;

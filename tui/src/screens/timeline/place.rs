@@ -8,7 +8,8 @@ use std::collections::{BTreeSet, HashSet};
 
 use crate::model::timeline::columns::Window;
 use crate::model::timeline::{Line, Region, Timeline};
-use crate::snapshot::{Lane, LaneKind, Snapshot};
+use crate::screens::prelude::*;
+use crate::snapshot::{Lane, LaneKind};
 
 /// The shortest and the longest part of the time to look at, nanoseconds.
 const SHORTEST_NS: u64 = 1_000;

@@ -1,17 +1,11 @@
 //! The call tree as lines, and the lines above it.
 
 use ratatui::Frame as Canvas;
-use ratatui::layout::Rect;
-use ratatui::style::Style;
-use ratatui::text::{Line, Span};
 
 use super::{CallTree, Source, Window};
-use crate::common::Common;
-use crate::grid::{Fitted, Sorted, Table, table};
+use crate::grid::Sorted;
 use crate::model::tree::{Direction, Node, Row};
-use crate::styles::{Styles, chart};
-use crate::text;
-use crate::units::{self, Scale};
+use crate::screens::prelude::*;
 
 /// A share that has changed by this much since the baseline is coloured.
 const CHANGED: f64 = 0.05;

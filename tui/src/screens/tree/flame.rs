@@ -7,14 +7,10 @@
 //! ```
 
 use ratatui::Frame as Canvas;
-use ratatui::layout::Rect;
-use ratatui::style::Style;
 
 use super::{CallTree, draw};
-use crate::common::Common;
 use crate::model::tree::Tree;
-use crate::text;
-use crate::units;
+use crate::screens::prelude::*;
 
 /// From this width on, bars have a name.
 const NAMED: u16 = 4;
