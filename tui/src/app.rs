@@ -185,9 +185,7 @@ impl App {
         // The first snapshot is waited for.
         looking.within = self.common.model.snapshot().map(|_| self.common.interval);
         self.look_at(looking);
-        let Some(session) = &mut self.common.session else {
-            return;
-        };
+        let Some(session) = &mut self.common.session else { return };
         match session.poll_after(self.common.model.snapshot()) {
             Ok(mut snapshot) => {
                 if wants_records {

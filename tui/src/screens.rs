@@ -61,13 +61,13 @@ use crate::common::{Screen, every_screen};
 /// Declares the state of every screen.
 macro_rules! declare {
     (
-        tabs { $($(#[$doc:meta])* $tab:ident $field:ident $view:ty, $name:literal, $keys:tt, $help:literal;)* }
+        tabs { $($tab:ident $field:ident $view:ty, $name:literal, $keys:tt, $help:literal;)* }
         others { $($(#[$other_doc:meta])* $other:ident $other_field:ident $other_view:ty;)* }
     ) => {
         /// The state of every screen.
         #[derive(Default)]
         pub struct Screens {
-            $($(#[$doc])* pub $field: $view,)*
+            $(#[doc = $help] pub $field: $view,)*
             $($(#[$other_doc])* pub $other_field: $other_view,)*
         }
 

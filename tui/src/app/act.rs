@@ -238,9 +238,7 @@ impl App {
     }
 
     fn toggle(&mut self) {
-        let Some((id, found, name)) = self.point_meant() else {
-            return;
-        };
+        let Some((id, found, name)) = self.point_meant() else { return };
         match self.common.session.as_mut().map(|session| session.toggle(id, found)) {
             Some(Err(error)) if Refusal::is_partly(&error) => {
                 let state = if found == PointState::On { PointState::Off } else { PointState::On };
@@ -303,9 +301,7 @@ impl App {
         if !self.complete() {
             return self.common.notify(Level::Error, TOO_SLOW);
         }
-        let Some(snapshot) = self.common.model.snapshot() else {
-            return;
-        };
+        let Some(snapshot) = self.common.model.snapshot() else { return };
         if self.common.replay.is_some() {
             // In a recording any moment may be the baseline.
             let time = crate::local_time::time_of_day(snapshot.taken_unix_ns);

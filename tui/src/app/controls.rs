@@ -67,9 +67,7 @@ impl App {
 
     /// Carries out a question that was answered with yes.
     pub(super) fn carry_out(&mut self, question: Question) {
-        let Some(session) = &mut self.common.session else {
-            return;
-        };
+        let Some(session) = &mut self.common.session else { return };
         let name = |id: u32| self.common.model.point(id).map_or_else(String::new, Figures::name);
         let which = match question.ids() {
             [id] => name(*id),
@@ -130,9 +128,7 @@ impl App {
 
     /// Asks for alpha of the point's EWMA.
     pub(super) fn ask_alpha(&mut self) {
-        let Some(figures) = self.meant() else {
-            return;
-        };
+        let Some(figures) = self.meant() else { return };
         let text = figures.point().alpha.map_or(String::new(), alpha::written);
         let prompt = Prompt::new(Asked::Alpha(figures.id()), &text);
         self.overlay = Some(Overlay::Typed(prompt));
@@ -140,9 +136,7 @@ impl App {
 
     /// Sets alpha to what was typed, or says what is wrong with it.
     pub(super) fn set_alpha(&mut self, id: u32, prompt: Prompt) {
-        let Some(session) = &mut self.common.session else {
-            return;
-        };
+        let Some(session) = &mut self.common.session else { return };
         let set = alpha::parse(&prompt.text()).and_then(|alpha| {
             let set = session.set_alpha(id, alpha);
             set.map(|()| alpha).map_err(|error| format!("{error:#}"))

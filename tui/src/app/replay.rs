@@ -120,9 +120,7 @@ impl App {
     /// Moves a minute on, or back.
     pub(super) fn skip_minute(&mut self, later: bool) {
         let Some((at, last)) = self.place() else { return };
-        let Some(recording) = self.common.recording() else {
-            return;
-        };
+        let Some(recording) = self.common.recording() else { return };
         let from = recording.since_first(at);
         let mut to = at;
         if later {
@@ -172,9 +170,7 @@ impl App {
 
     /// Goes to the moment that was typed, or says what is wrong with it.
     pub(super) fn seek(&mut self, prompt: Prompt) {
-        let Some(recording) = self.common.recording() else {
-            return;
-        };
+        let Some(recording) = self.common.recording() else { return };
         let found = Moment::parse(&prompt.text())
             .and_then(|moment| recording.find(&moment).map_err(|error| format!("{error:#}")));
         match found {

@@ -224,7 +224,7 @@ groups! {
 
 macro_rules! show {
     (
-        tabs { $($(#[$doc:meta])* $tab:ident $f:ident $t:ty, $name:literal, [$($key:expr),*], $help:literal;)* }
+        tabs { $($tab:ident $f:ident $t:ty, $name:literal, [$($key:expr),*], $help:literal;)* }
         others { $($other:tt)* }
     ) => {
         groups! {

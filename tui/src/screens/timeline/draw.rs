@@ -67,9 +67,7 @@ fn label_width(width: u16) -> u16 {
 pub(super) fn draw(view: &Timeline, frame: &mut Frame, area: Rect, common: &Common) {
     let styles = &common.styles;
     let parts = Parts::of(area);
-    let Some(timeline) = view.at.picture() else {
-        return;
-    };
+    let Some(timeline) = view.at.picture() else { return };
     let label = label_width(area.width);
     let window = view.at.window(usize::from(area.width.saturating_sub(label)));
     let seen = parts.rows.height;
