@@ -143,6 +143,11 @@ impl Desk {
         }
     }
 
+    fn poll_again(&mut self) {
+        self.now += Duration::from_secs(1);
+        self.app.poll(self.now);
+    }
+
     fn settle(&mut self) {
         view::settle(&mut self.app, AREA, self.now);
     }

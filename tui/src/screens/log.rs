@@ -26,7 +26,7 @@ impl LogView {
     /// oldest is seen.
     fn rows(&self, common: &Common, area: Rect) -> (usize, usize) {
         let styles = &common.styles;
-        let area = Parts::of(area).entries;
+        let [.., area] = parts(area);
         let fits = |entries: &mut dyn Iterator<Item = &Entry>| {
             let mut left = usize::from(area.height);
             let lines = entries.map(|entry| wrapped(entry, area.width.into(), styles).len());
@@ -89,7 +89,7 @@ impl View for LogView {
 
     fn draw(&self, frame: &mut Frame, area: Rect, common: &Common) {
         let styles = &common.styles;
-        let parts = Parts::of(area);
+        let [cost, points, head, rest] = parts(area);
         let costs = Costs::of(&common.model);
         let theme = &styles.theme;
         let width = usize::from(area.width);
@@ -100,46 +100,37 @@ impl View for LogView {
             common.scale().ticks(costs.pair_ticks),
         );
         let total = text::cut(&total, width, styles.glyphs.ellipsis);
-        frame.render_widget(Line::styled(total, theme.process), parts.cost);
-        draw_costs(frame, parts.points, &costs.points, styles);
+        frame.render_widget(Line::styled(total, theme.process), cost);
+        draw_costs(frame, points, &costs.points, styles);
 
         let len = common.log.entries().len();
         let end = len.saturating_sub(self.back);
         let first = end.saturating_sub(self.rows(common, area).0);
         let heading = format!(" Time     {:<1} {}", "", "What was noticed, newest last");
         let heading = text::fit(&heading, width, styles.glyphs.ellipsis);
-        frame.render_widget(Line::styled(heading, theme.heading), parts.heading);
+        frame.render_widget(Line::styled(heading, theme.heading), head);
         if end - first < len {
             let follows = if self.back == 0 { "" } else { "  G follows" };
             let place = format!("{}-{end}/{len}{follows} ", first + 1);
             let place = Line::from(Span::styled(place, theme.heading)).right_aligned();
-            frame.render_widget(place, parts.heading);
+            frame.render_widget(place, head);
         }
         let lines = common.log.entries().range(first..end).flat_map(|entry| {
             let style = if entry.is_problem { theme.warn } else { theme.header };
             wrapped(entry, width, styles).into_iter().map(move |line| Line::styled(line, style))
         });
-        for (area, line) in parts.entries.rows().zip(lines) {
+        for (area, line) in rest.rows().zip(lines) {
             frame.render_widget(line, area);
         }
     }
 }
 
-struct Parts {
-    cost: Rect,
-    points: Rect,
-    heading: Rect,
-    entries: Rect,
-}
-
-impl Parts {
-    fn of(area: Rect) -> Self {
-        // Most of the room goes to the log.
-        let points = (area.height / 4).min(POINTS);
-        let points = if points < 2 { 0 } else { points + 1 };
-        let [cost, points, heading, entries] = vertical![==1, ==points, ==1, *=1].areas(area);
-        Self { cost, points, heading, entries }
-    }
+/// Where the line of costs, the points, the heading and the entries go.
+fn parts(area: Rect) -> [Rect; 4] {
+    // Most of the room goes to the log.
+    let points = (area.height / 4).min(POINTS);
+    let points = if points < 2 { 0 } else { points + 1 };
+    vertical![==1, ==points, ==1, *=1].areas(area)
 }
 
 /// An entry in lines, so that its end is seen as well.

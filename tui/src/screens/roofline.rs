@@ -309,9 +309,8 @@ fn draw_picture(
     label_axes(frame, area, plot, &axes, styles);
     let roof = &ceilings.alone;
     let buffer = frame.buffer_mut();
-    let mut put = |column: u16, row: u16, sign: char, style: Style| {
-        let cell = &mut buffer[(plot.x + column, plot.y + row)];
-        cell.set_char(sign).set_style(style);
+    let put = |buffer: &mut Buffer, column: u16, row: u16, sign: char, style: Style| {
+        buffer[(plot.x + column, plot.y + row)].set_char(sign).set_style(style);
     };
     for column in 0..plot.width {
         let intensity = axes.intensity(column);
@@ -323,27 +322,23 @@ fn draw_picture(
             .filter(|flops| *flops <= roof.peak())
             .chain(flats.filter(|flops| *flops <= reach))
         {
-            put(column, axes.row(flops), '.', styles.theme.faint);
+            put(buffer, column, axes.row(flops), '.', styles.theme.faint);
         }
     }
     for column in 0..plot.width {
         let intensity = axes.intensity(column);
         let sign = if intensity < roof.ridge() { '/' } else { '-' };
-        put(column, axes.row(roof.at(intensity)), sign, styles.theme.bar);
+        put(buffer, column, axes.row(roof.at(intensity)), sign, styles.theme.bar);
     }
-    name_roofs(frame.buffer_mut(), plot, &axes, roof, styles);
-    let buffer = frame.buffer_mut();
-    let mut put = |column: u16, row: u16, sign: char, style: Style| {
-        let cell = &mut buffer[(plot.x + column, plot.y + row)];
-        cell.set_char(sign).set_style(style);
-    };
+    name_roofs(buffer, plot, &axes, roof, styles);
     // Points that took most time lie on top.
     for (place, (id, dot)) in dots.iter().enumerate().rev() {
         let style = match selected == Some(*id) {
             true => styles.theme.selected,
             false => styles.theme.key,
         };
-        put(axes.column(dot.intensity), axes.row(dot.flops_per_second), letter(place), style);
+        let (column, row) = (axes.column(dot.intensity), axes.row(dot.flops_per_second));
+        put(buffer, column, row, letter(place), style);
     }
 }
 
