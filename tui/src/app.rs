@@ -123,8 +123,7 @@ impl App {
             // Nothing new is shown, but that it ended is.
             Status::Paused if self.common.ended_unseen.is_none() => Some(self.next_poll),
             // The list of processes goes on changing.
-            _ if self.view().looks_for_processes() => Some(self.next_poll),
-            _ if self.is_busy() => Some(self.next_poll),
+            _ if self.screen.tab().is_none() || self.is_busy() => Some(self.next_poll),
             _ => None,
         }
     }
@@ -165,7 +164,7 @@ impl App {
         } else {
             self.take_snapshot();
         }
-        if self.common.session.is_none() || self.view().looks_for_processes() {
+        if self.common.session.is_none() || self.screen.tab().is_none() {
             self.look();
         }
         let wait = match &self.common.session {
@@ -430,11 +429,6 @@ impl App {
     /// The point that the keys mean.
     pub fn meant(&self) -> Option<&Figures> {
         self.common.model.point(self.view().meant(&self.common)?)
-    }
-
-    /// Whether the mouse is taken from the terminal.
-    pub fn takes_mouse(&self) -> bool {
-        self.common.options.mouse
     }
 
     /// The keys that work now, and what they do.

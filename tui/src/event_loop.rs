@@ -140,7 +140,8 @@ struct Input {
 /// Runs the viewer in the terminal until the user leaves or a signal asks to.
 pub fn run(app: &mut App, interrupt: &Interrupt) -> Result<()> {
     let suspension = Suspension::install().context("signals cannot be taken over")?;
-    let mut screen = Screen::new(app.takes_mouse()).context("the terminal cannot be used")?;
+    let mut screen =
+        Screen::new(app.common.options.mouse).context("the terminal cannot be used")?;
     let mut changed = true;
     while !app.quit && !interrupt.raised() {
         let now = Instant::now();

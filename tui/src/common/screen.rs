@@ -66,7 +66,7 @@ pub struct Tab {
 
 impl Screen {
     /// Its place among [`Self::TABS`]; none for a screen that is shown while nothing is
-    /// watched, or to choose what is.
+    /// watched, or to choose what is: then processes are looked for.
     pub fn tab(self) -> Option<usize> {
         Self::TABS.iter().position(|tab| tab.screen == self)
     }

@@ -147,10 +147,6 @@ impl View for Picker {
         self.marked.clear();
     }
 
-    fn looks_for_processes(&self) -> bool {
-        true
-    }
-
     fn discovered(&mut self, common: &mut Common) -> Outcome {
         let is_offered = common.session.is_none() && !self.filter.is_on();
         match choose(&common.discovery, common.wanted()) {

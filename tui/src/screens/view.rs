@@ -190,11 +190,6 @@ pub trait View {
     /// Takes the rings' records from a snapshot.
     fn take_records(&mut self, _snapshot: &Snapshot) {}
 
-    /// Whether processes are looked for while it is shown.
-    fn looks_for_processes(&self) -> bool {
-        false
-    }
-
     /// Takes the result of looking for processes.
     fn discovered(&mut self, _common: &mut Common) -> Outcome {
         Outcome::Done

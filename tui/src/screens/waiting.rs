@@ -15,10 +15,6 @@ impl View for Waiting {
         &[&[keys::LEAVE, keys::TERMINAL]]
     }
 
-    fn looks_for_processes(&self) -> bool {
-        true
-    }
-
     /// Takes the only process that fits, or offers several.
     fn discovered(&mut self, common: &mut Common) -> Outcome {
         if let Some(group) = &common.options.group {

@@ -132,7 +132,7 @@ pub(super) fn hit(app: &App, width: usize, column: usize) -> Option<Action> {
 fn hint(binding: &Binding, replay: Option<&Replay>) -> (String, &'static str) {
     let key = binding.key_name();
     let word = match (binding.action, replay) {
-        (Action::Pause, Some(replay)) if !replay.is_playing() => "play",
+        (Action::Pause, Some(replay)) if !replay.playing => "play",
         (Action::Pause, Some(_)) => "stop",
         _ => binding.hint,
     };

@@ -157,10 +157,6 @@ pub(super) fn notice(app: &App, width: usize, ellipsis: char) -> Option<String> 
     (!said.is_empty()).then(|| format!(" {}", said.join("; ")))
 }
 
-pub(super) fn has_notice(app: &App) -> bool {
-    notice(app, 0, ' ').is_some()
-}
-
 /// Bad places, with as much of the reasons as fits.
 fn places(bad: &[BadPlace], room: usize, ellipsis: char) -> String {
     if bad.is_empty() {

@@ -18,7 +18,7 @@ pub(super) struct Parts {
 
 impl Parts {
     pub(super) fn of(app: &App, area: Rect) -> Self {
-        let notice = u16::from(header::has_notice(app));
+        let notice = u16::from(header::notice(app, 0, ' ').is_some());
         let tabs = u16::from(tabs::has_room(app, area.height));
         let summary = u16::from(summary::has_room(app, area.height));
         let [header, summary, notice, body, tabs, footer] =
