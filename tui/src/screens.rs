@@ -34,6 +34,9 @@ pub use tree::CallTree;
 pub use view::{Outcome, View};
 pub use waiting::Waiting;
 
+use crate::common::keys::KeyMap;
+use crate::common::{Screen, every_screen};
+
 /// What the screens are written with.
 mod prelude {
     pub(super) use crate::common::keys::{KeyMap, groups};
@@ -54,9 +57,6 @@ mod prelude {
 
     pub(super) use super::view::{self, Outcome, View, has_table};
 }
-
-use crate::common::keys::KeyMap;
-use crate::common::{Screen, every_screen};
 
 /// Declares the state of every screen.
 macro_rules! declare {
