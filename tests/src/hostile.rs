@@ -19,7 +19,6 @@ use pfp_top::export::{Format, Subject, rows, table};
 use pfp_top::model::{Figures, Model};
 use pfp_top::snapshot::Snapshot;
 use pfp_top::source::{self, Candidate, Discovery, Finder, Source};
-use pfp_top::styles::Styles;
 use pfp_top::units::Unit;
 use pfp_top::view;
 use ratatui::Terminal;
@@ -119,7 +118,6 @@ pub fn see(source: Box<dyn Source>, keys: &str) {
     app.watch(source, now);
     let mut terminal = Terminal::new(TestBackend::new(100, 30)).expect("it is only memory");
     let area = terminal.get_frame().area();
-    let styles = Styles::new(true, false);
     for key in keys.chars() {
         let code = match key {
             '\r' => KeyCode::Enter,
@@ -129,8 +127,8 @@ pub fn see(source: Box<dyn Source>, keys: &str) {
         app.key(KeyEvent::from(code), now);
         now += Duration::from_millis(400);
         app.poll(now);
-        view::settle(&mut app, &styles, area, now);
-        terminal.draw(|frame| view::draw(frame, &app, &styles)).expect("it is only memory");
+        view::settle(&mut app, area, now);
+        terminal.draw(|frame| view::draw(frame, &app)).expect("it is only memory");
         for cell in terminal.backend().buffer().content() {
             assert!(!cell.symbol().chars().any(is_control), "{:?} on a screen", cell.symbol());
         }

@@ -20,7 +20,6 @@ use pfp_top::common::{Options, Screen};
 use pfp_top::snapshot::{Bucket, Cell, Lane, Point, Record, Snapshot, Stats};
 use pfp_top::source::synthetic::{Synthetic, bucket_of};
 use pfp_top::source::{Machine, Source};
-use pfp_top::styles::Styles;
 use pfp_top::view;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -199,10 +198,9 @@ fn measure(keys: &str, column: Column, lanes: u32) -> Vec<[Duration; 2]> {
     let mut app = App::new(options, Box::new(Machine::default()), now);
     let aside = std::rc::Rc::<std::cell::Cell<Duration>>::default();
     app.watch(Box::new(Prepared(Busy::new(lanes), aside.clone())), now);
-    let styles = Styles::new(true, false);
     let mut terminal = Terminal::new(TestBackend::new(130, 40)).expect("it is only memory");
     let area = terminal.get_frame().area();
-    view::settle(&mut app, &styles, area, now);
+    view::settle(&mut app, area, now);
     app.poll(now);
     for key in keys.chars() {
         let code = if key == '\n' { KeyCode::Enter } else { KeyCode::Char(key) };
@@ -214,9 +212,9 @@ fn measure(keys: &str, column: Column, lanes: u32) -> Vec<[Duration; 2]> {
         now += Duration::from_millis(100);
         let (start, before) = (thread_time(), aside.get());
         app.poll(now);
-        view::settle(&mut app, &styles, area, now);
+        view::settle(&mut app, area, now);
         let folded = thread_time();
-        terminal.draw(|frame| view::draw(frame, &app, &styles)).expect("it is only memory");
+        terminal.draw(|frame| view::draw(frame, &app)).expect("it is only memory");
         let drawn = thread_time();
         [folded - start - (aside.get() - before), drawn - folded]
     };

@@ -17,7 +17,6 @@ use anyhow::{Context, Result, bail};
 use pfp_top::app::App;
 use pfp_top::common::{Action, Options, Screen};
 use pfp_top::source::{self, Machine, Source};
-use pfp_top::styles::Styles;
 use pfp_top::text;
 use pfp_top::view;
 use ratatui::Terminal;
@@ -145,11 +144,10 @@ fn write(path: &Path, app: &mut App, height: u16) -> Result<()> {
 
 /// The screen as it is now. An empty one is an error.
 fn frame(app: &mut App, (width, height): (u16, u16)) -> Result<Buffer> {
-    let styles = Styles::new(true, false);
     app.common.toast = None;
-    view::settle(app, &styles, Rect::new(0, 0, width, height), Instant::now());
+    view::settle(app, Rect::new(0, 0, width, height), Instant::now());
     let mut terminal = Terminal::new(TestBackend::new(width, height))?;
-    terminal.draw(|frame| view::draw(frame, app, &styles))?;
+    terminal.draw(|frame| view::draw(frame, app))?;
     let buffer = terminal.backend().buffer().clone();
     let inked = buffer.content().iter().filter(|cell| cell.symbol() != " ").count();
     if inked < usize::from(width) {

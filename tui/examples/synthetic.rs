@@ -26,5 +26,6 @@ fn main() -> anyhow::Result<()> {
     let mut app = App::new(Options::default(), Box::new(Machine::default()), now);
     app.watch(Box::new(Synthetic::new()), now);
     let color = std::env::var_os("NO_COLOR").is_none();
-    event_loop::run(&mut app, &Styles::new(color, false), &Interrupt::install()?)
+    app.common.styles = Styles::new(color, false);
+    event_loop::run(&mut app, &Interrupt::install()?)
 }

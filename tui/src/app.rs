@@ -25,8 +25,7 @@ use crate::model::{Basis, Figures, Model, News};
 use crate::screens::{Points, Screens, View};
 use crate::session::Session;
 use crate::snapshot::{Extent, ProcessState, Snapshot};
-use crate::source::{Candidate, Finder, Looking, ProcessGroup, Source};
-use crate::styles::Styles;
+use crate::source::{Finder, Looking, Source};
 use crate::summing::Sight;
 
 /// How many polls may pass until a snapshot comes that has what is looked at.
@@ -84,6 +83,7 @@ impl App {
 
     /// Watches this source from now on, and shows its first snapshot.
     pub fn watch(&mut self, source: Box<dyn Source>, now: Instant) {
+        self.common.now = now;
         // What was watched before gets its toggles back first.
         self.common.session = None;
         self.common.session = Some(Session::new(source, self.common.options.keep));
@@ -124,8 +124,7 @@ impl App {
             // Nothing new is shown, but that it ended is.
             Status::Paused if self.common.ended_unseen.is_none() => Some(self.next_poll),
             // The list of processes goes on changing.
-            _ if self.view().looks_for_processes() => Some(self.next_poll),
-            _ if self.is_busy() => Some(self.next_poll),
+            _ if self.screen.tab().is_none() || self.is_busy() => Some(self.next_poll),
             _ => None,
         }
     }
@@ -138,6 +137,7 @@ impl App {
 
     /// Looks at the stacks of open regions.
     pub fn sample(&mut self, now: Instant) {
+        self.common.now = now;
         let Some(every) = self.view().samples_every() else { return };
         self.next_sample = now + every;
         let stacks = self.common.session.as_mut().and_then(|session| session.source.open_stacks());
@@ -154,18 +154,19 @@ impl App {
 
     /// Takes the next snapshot, or looks for a process where there is none.
     pub fn poll(&mut self, now: Instant) {
+        self.common.now = now;
         for screen in self.screens.all_mut() {
-            screen.tick(&mut self.common, now);
+            screen.tick(&mut self.common);
         }
         if self.common.status() == Status::Paused {
-            self.look_after_it(now);
+            self.look_after_it();
         } else if self.common.replay.is_some() {
-            self.play(now);
+            self.play();
         } else {
-            self.take_snapshot(now);
+            self.take_snapshot();
         }
-        if self.common.session.is_none() || self.view().looks_for_processes() {
-            self.look(now);
+        if self.common.session.is_none() || self.screen.tab().is_none() {
+            self.look();
         }
         let wait = match &self.common.session {
             None => self.common.options.look_every.unwrap_or(self.common.interval),
@@ -178,15 +179,13 @@ impl App {
         self.next_poll = now + wait;
     }
 
-    fn take_snapshot(&mut self, now: Instant) {
+    fn take_snapshot(&mut self) {
         let mut looking = self.looking();
         let wants_records = self.view().wants_records();
         // The first snapshot is waited for.
         looking.within = self.common.model.snapshot().map(|_| self.common.interval);
         self.look_at(looking);
-        let Some(session) = &mut self.common.session else {
-            return;
-        };
+        let Some(session) = &mut self.common.session else { return };
         match session.poll_after(self.common.model.snapshot()) {
             Ok(mut snapshot) => {
                 if wants_records {
@@ -196,14 +195,14 @@ impl App {
                     self.view_mut().0.take_records(&snapshot);
                 }
                 let snapshot = Arc::new(snapshot);
-                self.common.observe(&snapshot, now);
+                self.common.observe(&snapshot);
                 // Several places go on without one of them.
                 let session = self.common.session.as_ref();
                 self.common.had_bad_places |=
                     session.is_some_and(|session| !session.source.bad_places().is_empty());
                 let line = session.and_then(|session| session.source.line());
                 if let Some(why) = line.and_then(|line| line.why) {
-                    self.common.notify(Level::Problem, now, format!("{why}; trying again"));
+                    self.common.notify(Level::Problem, format!("{why}; trying again"));
                 }
                 let was_life = self.common.model.basis() == Basis::Life;
                 let news = self.common.model.fold(snapshot);
@@ -220,25 +219,23 @@ impl App {
                 if self.common.options.updates.is_some_and(|most| self.updates > most) {
                     self.quit = true;
                 }
-                match news {
-                    News::Later => {}
-                    News::Replaced => {
-                        self.common.notify(Level::Info, now, "another process took its place")
-                    }
-                    News::Ended => {
-                        let state = self.common.model.snapshot().map(|it| it.process.state);
-                        let what = ended_words(state.unwrap_or_default());
-                        self.common.notify(
-                            Level::Info,
-                            now,
-                            format!("{what}; its last figures stay"),
-                        );
-                    }
-                }
+                let state = self.common.model.snapshot().map(|it| it.process.state);
+                let ended =
+                    format!("{}; its last figures stay", ended_words(state.unwrap_or_default()));
+                self.tell(news, &ended);
             }
-            Err(error) => self.common.notify(Level::Problem, now, format!("{error:#}")),
+            Err(error) => self.common.notify(Level::Problem, format!("{error:#}")),
         }
-        self.update(now);
+        self.update();
+    }
+
+    /// Says that another process is watched, or that it has ended.
+    fn tell(&mut self, news: News, ended: &str) {
+        match news {
+            News::Later => {}
+            News::Replaced => self.common.say("another process took its place"),
+            News::Ended => self.common.say(ended),
+        }
     }
 
     /// What the screen looks at.
@@ -280,27 +277,27 @@ impl App {
     }
 
     /// Sends for all figures. Returns whether they are there now; a slow line may take longer.
-    fn complete(&mut self, now: Instant) -> bool {
+    fn complete(&mut self) -> bool {
         let within = Some(self.common.interval);
-        self.complete_to(Looking { within, ..Looking::default() }, now)
+        self.complete_to(Looking { within, ..Looking::default() })
     }
 
     /// Sends for what the screen looks at from now on, unless it was sent for before.
-    fn complete_screen(&mut self, now: Instant) {
+    fn complete_screen(&mut self) {
         let looking = self.looking();
         if self.looking == looking || self.common.status() == Status::Paused {
             return;
         }
         let has_other_lanes = self.looking.lanes != looking.lanes;
         self.look_at(looking.clone());
-        self.complete_to(looking, now);
+        self.complete_to(looking);
         if has_other_lanes && self.view().wants_records() {
-            self.look_at_records(now);
-            self.update(now);
+            self.look_at_records();
+            self.update();
         }
     }
 
-    fn complete_to(&mut self, looking: Looking, now: Instant) -> bool {
+    fn complete_to(&mut self, looking: Looking) -> bool {
         let sight = looking.sight.clone();
         if !self.lacks(&sight) {
             return true;
@@ -316,73 +313,67 @@ impl App {
             let Ok(snapshot) = session.poll() else { return false };
             self.common.model.complete(snapshot);
             if !self.lacks(&sight) {
-                self.update(now);
+                self.update();
                 return true;
             }
         }
-        self.update(now);
+        self.update();
         false
     }
 
     /// Brings the screen up to date with the figures.
-    fn update(&mut self, now: Instant) {
+    fn update(&mut self) {
         let (view, common) = self.view_mut();
-        let outcome = view.update(common, now);
-        self.carry_on(outcome, now);
-        self.sort(now);
+        let outcome = view.update(common);
+        self.carry_on(outcome);
+        self.sort();
     }
 
     /// While the figures stand still: notices if the process ends.
-    fn look_after_it(&mut self, now: Instant) {
+    fn look_after_it(&mut self) {
         let sight = Sight { extent: Extent::Loads, ..Sight::default() };
         let (lanes, within) = (Some(Vec::new()), Some(self.common.interval));
         self.look_at(Looking { sight, lanes, within });
         let snapshot = match self.common.session.as_mut().map(Session::poll) {
             Some(Ok(snapshot)) => Arc::new(snapshot),
             Some(Err(error)) => {
-                return self.common.notify(Level::Problem, now, format!("{error:#}"));
+                return self.common.notify(Level::Problem, format!("{error:#}"));
             }
             None => return,
         };
-        self.common.observe(&snapshot, now);
+        self.common.observe(&snapshot);
         let (view, common) = self.view_mut();
-        view.update(common, now);
+        view.update(common);
         let state = snapshot.process.state;
         if state != ProcessState::Running && self.common.ended_unseen.replace(state).is_none() {
             let what = ended_words(state);
-            self.common.notify(Level::Info, now, format!("{what}; Space shows its last figures"));
+            self.common.say(format!("{what}; Space shows its last figures"));
         }
     }
 
     /// Looks for processes, and leaves it to the screen what that means.
-    fn look(&mut self, now: Instant) {
+    fn look(&mut self) {
         match self.finder.discover() {
             Ok(discovery) => self.common.discovery = discovery,
-            Err(error) => return self.common.notify(Level::Error, now, format!("{error:#}")),
+            Err(error) => return self.common.notify(Level::Error, format!("{error:#}")),
         }
         let (view, common) = self.view_mut();
         let outcome = view.discovered(common);
-        self.carry_on(outcome, now);
+        self.carry_on(outcome);
     }
 
-    fn attach(&mut self, candidate: &Candidate, now: Instant) {
-        match self.finder.attach(candidate) {
-            Ok(source) => self.watch(source, now),
-            Err(error) => self.common.notify(Level::Error, now, format!("{error:#}")),
-        }
-    }
-
-    fn attach_group(&mut self, group: &ProcessGroup, now: Instant) {
-        match self.finder.attach_group(group) {
-            Ok(source) => self.watch(source, now),
-            Err(error) => self.common.notify(Level::Error, now, format!("{error:#}")),
+    /// Watches what was attached to, or says why it cannot.
+    fn attach(&mut self, found: anyhow::Result<Box<dyn Source>>) {
+        match found {
+            Ok(source) => self.watch(source, self.common.now),
+            Err(error) => self.common.notify(Level::Error, format!("{error:#}")),
         }
     }
 
     /// Puts the rows in order, or keeps them where they are while the cursor
     /// moves: the row the user is reaching for must not run away.
-    fn sort(&mut self, now: Instant) {
-        if self.common.frozen_until.is_some_and(|until| until <= now) {
+    fn sort(&mut self) {
+        if self.common.frozen_until.is_some_and(|until| until <= self.common.now) {
             self.common.frozen_until = None;
         }
         self.screens.points.order(&mut self.common);
@@ -393,13 +384,14 @@ impl App {
     /// Drops messages that are over, and lets rows move again whose time to stand still is
     /// over. Returns whether anything on the screen changed.
     pub(crate) fn expire(&mut self, now: Instant) -> bool {
+        self.common.now = now;
         let mut changed = false;
         if self.common.toast.as_ref().is_some_and(|toast| toast.until <= now) {
             self.common.toast = None;
             changed = true;
         }
         if self.common.frozen_until.is_some_and(|until| until <= now) {
-            self.sort(now);
+            self.sort();
             changed = true;
         }
         changed
@@ -407,9 +399,11 @@ impl App {
 
     /// Adapts to a body of this size, for instance a cursor out of sight. `help_lines` is the
     /// length of the help. Returns whether anything on the screen changed.
-    pub(crate) fn fit(&mut self, body: Rect, help_lines: usize, styles: &Styles) -> bool {
+    pub(crate) fn fit(&mut self, body: Rect, help_lines: usize) -> bool {
         let (view, common) = self.view_mut();
-        let changed = view.settle(body, common, styles);
+        common.rows = usize::from(view.rows(body).height).max(1);
+        view.settle(body, common);
+        let changed = common.scroll.settle(common.rows, view.in_sight(common));
         if let Some(overlay) = &mut self.overlay {
             // The first line of the body is a heading.
             self.common.rows = usize::from(body.height.saturating_sub(1)).max(1);
@@ -439,11 +433,6 @@ impl App {
         self.common.model.point(self.view().meant(&self.common)?)
     }
 
-    /// Whether the mouse is taken from the terminal.
-    pub fn takes_mouse(&self) -> bool {
-        self.common.options.mouse
-    }
-
     /// The keys that work now, and what they do.
     pub fn bindings(&self) -> impl Iterator<Item = Binding<'_>> + Clone {
         let (map, is_screen) = match &self.overlay {
@@ -468,6 +457,7 @@ impl App {
 
     /// Takes a key in.
     pub fn key(&mut self, key: KeyEvent, now: Instant) {
+        self.common.now = now;
         if key.kind == KeyEventKind::Release {
             return;
         }
@@ -479,9 +469,9 @@ impl App {
         match action {
             Some(action) => self.act(action, now),
             None => {
-                if let Some(prompt) = self.overlay.as_mut().and_then(Overlay::prompt_mut) {
+                if let Some(Overlay::Typed(prompt)) = &mut self.overlay {
                     prompt.key(key);
-                    self.typed(now);
+                    self.typed();
                 }
             }
         }
@@ -493,8 +483,8 @@ impl App {
     }
 
     /// Notes something in the log, as a problem or not.
-    pub fn note(&mut self, text: &str, is_problem: bool, now: Instant) {
-        let (unix_ns, text) = (self.common.unix_ns(now), crate::text::clean(text));
+    pub fn note(&mut self, text: &str, is_problem: bool) {
+        let (unix_ns, text) = (self.common.unix_ns(), crate::text::clean(text));
         match is_problem {
             true => self.common.log.problem(unix_ns, text),
             false => self.common.log.note(unix_ns, text),
@@ -507,7 +497,7 @@ impl App {
             screen.compare_with(&baseline, &self.common);
         }
         let (view, common) = self.view_mut();
-        view.update(common, Instant::now());
+        view.update(common);
         view.arrange(common);
     }
 

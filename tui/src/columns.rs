@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
 pub use crate::grid::Kind;
-use crate::grid::{self, Grid, Table, Written, fitting, table};
+use crate::grid::{self, Fitted, Grid, Table, Written, table};
 use crate::model::{BYTES, FLOPS, Figures, Model, Quantiles};
 use crate::snapshot::{OPENMP, PointState, ProcessState};
 use crate::text;
@@ -60,14 +60,13 @@ const TREND_MORE: usize = 100;
 /// Declares the columns, their list and what is known of each.
 macro_rules! columns {
     ($(
-        $(#[$doc:meta])*
         $name:ident = $key:expr, $title:expr, $width:expr, $kind:ident($of:expr)
             $(.$more:ident($($argument:expr),*))*, $meaning:expr;
     )*) => {
         /// One column of the table.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Column {
-            $($(#[$doc])* $name,)*
+            $(#[doc = $meaning] $name,)*
         }
 
         impl Column {
@@ -83,94 +82,62 @@ macro_rules! columns {
 }
 
 columns! {
-    /// Whether the point measures.
     On = "on", "On", 3, Text(|f, _| state_word(f.state()).into()).right().rank(0).stays()
         .order(|a, b| state_rank(a.state()).cmp(&state_rank(b.state()))), "whether it measures";
-    /// Its id.
     Id = "id", "ID", 5, Whole(|f, _| Some(f.number().into())).order(|a, b| a.id().cmp(&b.id())),
         "its number";
-    /// Its process; shown only where there are several.
     Process = "process", "Process", 20, Text(process_text).rank(0).stays()
         .order(|a, b| process_key(a).cmp(&process_key(b))), "its process, where there are several";
-    /// Its host; shown only where there are several.
     Host = "host", "Host", 16, Text(|f, _| short(host_of(f))).rank(10)
         .order(|a, b| host_of(a).cmp(&host_of(b))),
         "the machine of its process, where there are several";
-    /// Its name.
     Name = "name", "Name", NAME_MIN, Text(name_text).rank(0).stays()
         .order(|a, b| name_key(a).cmp(&name_key(b))), "its name";
-    /// Its domain; shown only where any point has one.
     Domain = "domain", "Domain", 16, Text(|f, _| short(f.point().domain())).rank(6)
         .order(|a, b| a.point().domain().cmp(&b.point().domain())),
         "what a tool's annotation is in, such as nvtx:app";
-    /// Measurements.
     Count = "count", "Count", 6, Count(|f, _| Some(f.total().count as f64)).rank(4).summed(),
         "measurements";
-    /// Measurements per second.
     Rate = "rate", "/s", 5, Rate(|f, _| f.rate()).rank(2)
         .exported("rate_per_s").text(rate_text).summed(), "measurements per second";
-    /// Share of one CPU.
     Load = "load", "Load%", 6, Share(|f, _| f.load()).rank(1)
         .exported("load_cpus").text(load_text).summed(), "share of one CPU, smoothed";
-    /// The load as a bar.
     Bar = "bar", "Bar", 8, Picture(|f, _| f.load()).rank(5).left(8 + BAR_MORE),
         "its load as a bar, on one scale for all rows";
-    /// Load of the last intervals.
     Trend = "trend", "Trend", 8, Picture(|f, _| f.load()).rank(12).left(8 + TREND_MORE),
         "load of the last polls, on the same scale";
-    /// All exclusive time.
     Excl = "excl", "Excl", 7, Sum(|f, _| exclusive(f)).rank(13).text(exclusive_text).summed(),
         "all time, less that of nested regions that are on";
-    /// Mean exclusive time.
     Avg = "avg", "Avg", 7, Time(|f, _| f.mean()).rank(3).text(mean_text), "mean of a measurement";
-    /// Least exclusive time.
     Min = "min", "Min", 7, Time(|f, _| used(f, f.total().min)), "shortest measurement";
-    /// Most exclusive time.
     Max = "max", "Max", 7, Time(|f, _| used(f, f.total().max)).rank(11), "longest measurement";
-    /// Median of exclusive time.
     P50 = "p50", "p50", 7, Time(|f, with| with.quantile(f, |q| q.p50)).rank(14), "half are shorter";
-    /// 90th percentile of exclusive time.
     P90 = "p90", "p90", 7, Time(|f, with| with.quantile(f, |q| q.p90)), "90 of 100 are shorter";
-    /// 99th percentile of exclusive time.
     P99 = "p99", "p99", 7, Time(|f, with| with.quantile(f, |q| q.p99)).rank(7),
         "99 of 100 are shorter";
-    /// Share of the span off the CPU.
     Off = "off", "Off%", 5, Share(|f, _| f.off_share()).rank(8).exported("off_share"),
         "share of its span off the CPU";
-    /// All time with nested regions.
     Incl = "incl", "Incl", 7, Sum(|f, _| used(f, f.total().inclusive)).text(inclusive_text),
         "all time, with nested regions and their measuring";
-    /// Standard deviation of exclusive time.
     Dev = "dev", "Dev", 7, Time(|f, _| f.deviation()), "standard deviation";
-    /// Exclusive time of the last measurement.
     Last = "last", "Last", 7, Time(|f, _| used(f, f.total().last)), "last measurement";
-    /// EWMA of exclusive time.
     Ewma = "smooth", "EWMA", 7,
         Time(|f, _| (f.is_used() && f.point().alpha.is_some()).then(|| f.total().average)),
         "exponential average of a measurement (alpha)";
-    /// Switches between begin and end.
     Switches = "switches", "Switch", 7, Count(|f, _| Some(f.total().switches as f64)).summed(),
         "times its threads were off the CPU";
-    /// Threads that were in it.
     Threads = "thr", "Thr", 5, Whole(|f, _| f.threads().map(|threads| threads as f64)).exported("threads"),
         "threads that were in it";
-    /// Bytes per second of exclusive time.
     Bytes = "bytes", "B/s", 7, Rate(|f, _| f.amount(BYTES)?.per_cpu_second)
         .exported("bytes_per_cpu_s"), "bytes in a second of its time";
-    /// Floating-point operations per second of exclusive time.
     Flops = "flops", "FLOP/s", 7, Rate(|f, _| f.amount(FLOPS)?.per_cpu_second)
         .exported("flops_per_cpu_s"), "floating-point operations in a second";
-    /// Floating-point operations for each byte.
     Intensity = "intensity", "FLOP/B", 7, Rate(|f, _| f.intensity()).exported("flops_per_byte"),
         "floating-point operations per byte";
-    /// Items that the program counts, per second of exclusive time.
     Items = "items", "Item/s", 7, Rate(|f, _| f.own_amount()?.per_cpu_second)
         .exported("items_per_cpu_s"), "what else it counts, in a second";
-    /// Exclusive time per item.
     PerItem = "per-item", "/Item", 7, Sum(|f, _| f.per_item()).exported("per_item"),
         "time of one of what it counts";
-    /// Load imbalance: the greatest exclusive time of a process over the mean, for sums over
-    /// processes and parallel regions.
     Imbalance = "imbalance", "Imbal", 7, Rate(|f, _| f.imbalance()).rank(9),
         "of a sum or a parallel region: the busiest over the mean";
 }
@@ -226,7 +193,7 @@ impl ValueEnum for Column {
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.word()).help(self.meaning()))
+        Some(PossibleValue::new(self.word()).help(self.spec().heading.meaning))
     }
 }
 
@@ -282,19 +249,9 @@ impl Column {
         self.spec().heading.title
     }
 
-    /// What it shows, in a few words.
-    pub fn meaning(self) -> &'static str {
-        self.spec().heading.meaning
-    }
-
     /// Its name on the command line and in the settings file.
     pub fn word(self) -> &'static str {
         self.spec().heading.key
-    }
-
-    /// Its name in CSV and JSON; times get their unit appended.
-    pub fn exported(self) -> &'static str {
-        self.spec().exported
     }
 
     /// The kind of its cells.
@@ -341,11 +298,6 @@ impl Column {
         columns.iter().copied().filter(says_something).collect()
     }
 
-    /// Its least width on the screen, with room for the sorting mark behind the title.
-    pub fn width(self) -> usize {
-        self.spec().width.0
-    }
-
     /// Whether it is a picture, which only the screen can show.
     pub fn is_drawn(self) -> bool {
         self.kind() == Kind::Picture
@@ -354,21 +306,6 @@ impl Column {
     /// Whether the user can sort by it.
     pub fn sorts(self) -> bool {
         self.spec().heading.sorts.is_some()
-    }
-
-    /// Whether its natural order is the greatest first.
-    pub fn greatest_first(self) -> bool {
-        self.spec().heading.sorts == Some(true)
-    }
-
-    /// Whether it starts at the left.
-    pub fn is_text(self) -> bool {
-        self.spec().is_left
-    }
-
-    /// Whether the sum of all rows says anything.
-    pub fn is_summed(self) -> bool {
-        self.spec().is_summed
     }
 
     /// Its text for a point. The screen draws the state and the pictures itself, as glyphs.
@@ -445,7 +382,8 @@ impl Fit {
             true => (least, names.min(NAME_MAX)),
             false => column.width,
         };
-        let (columns, grid) = fitting(columns, by_rank, None, width, ellipsis, widths);
+        let Fitted { columns, grid, .. } =
+            Fitted::new(columns, by_rank, None, (width, ellipsis), widths);
         let columns = columns.iter().filter_map(|it| Column::of_word(it.heading.key).ok());
         Self { columns: columns.collect(), grid }
     }
@@ -543,7 +481,7 @@ fn process_text(figures: &Figures, _: &With) -> String {
         ProcessState::Crashed => " died",
     };
     let rest = format!("[{}]{ended}", process.pid);
-    let room = Column::Process.width().saturating_sub(rest.len());
+    let room = Column::Process.spec().width.0.saturating_sub(rest.len());
     format!("{}{rest}", crate::text::cut(&process.name, room, '~'))
 }
 

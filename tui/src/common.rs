@@ -11,6 +11,7 @@ pub(crate) mod replay;
 mod screen;
 mod target;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -18,7 +19,7 @@ pub use self::action::Action;
 pub use self::chosen_keys::ChosenKeys;
 pub use self::options::Options;
 pub use self::overlay::{Overlay, Question};
-pub use self::prompt::{Prompt, default_file_name};
+pub use self::prompt::{Asked, Prompt, default_file_name};
 pub use self::replay::Replay;
 pub(crate) use self::screen::every_screen;
 pub use self::screen::{Screen, Tab};
@@ -31,6 +32,7 @@ use crate::model::{Figures, Model};
 use crate::session::Session;
 use crate::snapshot::{ProcessState, Snapshot};
 use crate::source::{Discovery, Recording, Wanted};
+use crate::styles::Styles;
 use crate::text;
 use crate::units::{Scale, Unit};
 
@@ -56,6 +58,17 @@ pub enum Status {
     File,
     /// They are of a moment of a recording.
     Replay,
+}
+
+impl Status {
+    /// The name of the last moment of a history.
+    pub(crate) fn edge(self) -> &'static str {
+        match self {
+            Self::Exited | Self::Crashed => "end",
+            Self::Replay => "here",
+            _ => "now",
+        }
+    }
 }
 
 /// What only the event loop can do, with the terminal.
@@ -132,6 +145,10 @@ pub struct Common {
     pub(crate) rows: usize,
     /// One moment by both clocks: the wall's in nanoseconds since the Unix epoch.
     began: (Instant, u64),
+    /// The moment at which the app does what it does now.
+    pub(crate) now: Instant,
+    /// Colours and signs.
+    pub styles: Styles,
 }
 
 impl Written for Common {
@@ -163,6 +180,8 @@ impl Common {
             scroll: Scroll::default(),
             rows: 1,
             began: (now, unix_ns(SystemTime::now())),
+            now,
+            styles: Styles::new(true, false),
         }
     }
 
@@ -229,16 +248,16 @@ impl Common {
         }
     }
 
-    /// Place of the point under the cursor among these, and how many there are.
-    pub(crate) fn place_in(&self, rows: &[u32]) -> (usize, usize) {
-        let place = rows.iter().position(|id| Some(*id) == self.selected);
-        (place.unwrap_or(0), rows.len())
-    }
-
-    /// Moves the cursor to a point, and keeps the rows where they are meanwhile.
-    pub(crate) fn select(&mut self, point: Option<u32>, now: Instant) {
-        self.selected = point;
-        self.freeze(now);
+    /// These rows in their order. While the cursor moves, those that were there stay in place, and
+    /// new ones come last.
+    pub(crate) fn placed(&self, before: &[u32], sorted: Vec<u32>) -> Vec<u32> {
+        if self.frozen_until.is_none() {
+            return sorted;
+        }
+        let set = |ids: &[u32]| HashSet::<u32>::from_iter(ids.iter().copied());
+        let (there, known) = (set(&sorted), set(before));
+        let kept = before.iter().filter(|id| there.contains(id));
+        kept.chain(sorted.iter().filter(|id| !known.contains(id))).copied().collect()
     }
 
     /// The name of a point, with its process where there are several.
@@ -249,28 +268,28 @@ impl Common {
 
     /// Keeps the rows where they are for a while: the row that the user reaches for must
     /// not run away.
-    pub(crate) fn freeze(&mut self, now: Instant) {
-        self.frozen_until = Some(now + FREEZE);
+    pub(crate) fn freeze(&mut self) {
+        self.frozen_until = Some(self.now + FREEZE);
     }
 
-    /// The wall clock at a moment, nanoseconds since the Unix epoch; in a recording, the time of
+    /// The wall clock, nanoseconds since the Unix epoch; in a recording, the time of
     /// the snapshot on the screen.
-    pub(crate) fn unix_ns(&self, now: Instant) -> u64 {
+    pub(crate) fn unix_ns(&self) -> u64 {
         if let Some(replay) = &self.replay {
             return replay.unix_ns;
         }
         let (moment, unix_ns) = self.began;
-        unix_ns + now.saturating_duration_since(moment).as_nanos() as u64
+        unix_ns + self.now.saturating_duration_since(moment).as_nanos() as u64
     }
 
     /// Gives a snapshot to the log, and shows which processes came or went.
-    pub(crate) fn observe(&mut self, snapshot: &Arc<Snapshot>, now: Instant) {
-        let events = self.log.observe(self.unix_ns(now), snapshot);
+    pub(crate) fn observe(&mut self, snapshot: &Arc<Snapshot>) {
+        let events = self.log.observe(self.unix_ns(), snapshot);
         if !events.is_empty() {
             let texts: Vec<&str> = events.iter().map(|event| event.text.as_str()).collect();
             let has_problem = events.iter().any(|event| event.is_problem);
             let level = if has_problem { Level::Failure } else { Level::Info };
-            self.notify(level, now, texts.join("; "));
+            self.notify(level, texts.join("; "));
         }
     }
 
@@ -288,15 +307,20 @@ impl Common {
         session.poll()
     }
 
+    /// Says that all is well.
+    pub(crate) fn say(&mut self, text: impl AsRef<str>) {
+        self.notify(Level::Info, text);
+    }
+
     /// Shows a message for a while; what did not work stands in the log, too.
-    pub(crate) fn notify(&mut self, level: Level, now: Instant, text: impl AsRef<str>) {
+    pub(crate) fn notify(&mut self, level: Level, text: impl AsRef<str>) {
         let text = text::clean(text.as_ref()).into_owned();
         if matches!(level, Level::Error | Level::Problem) {
-            self.log.note(self.unix_ns(now), text.as_str());
+            self.log.note(self.unix_ns(), text.as_str());
         }
         if level == Level::Problem {
-            self.log.problem(self.unix_ns(now), text.as_str());
+            self.log.problem(self.unix_ns(), text.as_str());
         }
-        self.toast = Some(Toast { text, is_error: level != Level::Info, until: now + TOAST });
+        self.toast = Some(Toast { text, is_error: level != Level::Info, until: self.now + TOAST });
     }
 }

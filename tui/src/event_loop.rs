@@ -23,7 +23,6 @@ use self::suspend::Suspension;
 use crate::app::App;
 use crate::common::Errand;
 use crate::interrupt::Interrupt;
-use crate::styles::Styles;
 use crate::view;
 
 /// The longest time until a signal to leave is noticed.
@@ -139,9 +138,10 @@ struct Input {
 }
 
 /// Runs the viewer in the terminal until the user leaves or a signal asks to.
-pub fn run(app: &mut App, styles: &Styles, interrupt: &Interrupt) -> Result<()> {
+pub fn run(app: &mut App, interrupt: &Interrupt) -> Result<()> {
     let suspension = Suspension::install().context("signals cannot be taken over")?;
-    let mut screen = Screen::new(app.takes_mouse()).context("the terminal cannot be used")?;
+    let mut screen =
+        Screen::new(app.common.options.mouse).context("the terminal cannot be used")?;
     let mut changed = true;
     while !app.quit && !interrupt.raised() {
         let now = Instant::now();
@@ -153,11 +153,11 @@ pub fn run(app: &mut App, styles: &Styles, interrupt: &Interrupt) -> Result<()> 
         if app.next_sample().is_some_and(|due| due <= now) {
             app.sample(now);
         }
-        changed |= view::settle(app, styles, screen.area, now);
+        changed |= view::settle(app, screen.area, now);
         if changed {
-            screen.draw(|frame| view::draw(frame, app, styles))?;
+            screen.draw(|frame| view::draw(frame, app))?;
         }
-        let input = take_input(app, styles, screen.area)?;
+        let input = take_input(app, screen.area)?;
         let mut suspend = suspension.asked();
         match app.common.errand.take() {
             Some(Errand::Copy(text)) => {
@@ -186,7 +186,7 @@ pub fn run(app: &mut App, styles: &Styles, interrupt: &Interrupt) -> Result<()> 
 }
 
 /// Waits for input until something is due, then takes all there is.
-fn take_input(app: &mut App, styles: &Styles, area: Rect) -> io::Result<Input> {
+fn take_input(app: &mut App, area: Rect) -> io::Result<Input> {
     let now = Instant::now();
     let wait = app.next_change().map_or(PATIENCE, |due| due.saturating_duration_since(now));
     let mut input = Input::default();
@@ -207,7 +207,7 @@ fn take_input(app: &mut App, styles: &Styles, area: Rect) -> io::Result<Input> {
                 let target = view::hit(app, area, place);
                 input.any |= app.mouse(mouse.kind, target, now);
                 // The next event is meant for the screen after this one.
-                view::settle(app, styles, area, now);
+                view::settle(app, area, now);
             }
             Event::Resize(..) => {
                 input.resized = true;

@@ -8,7 +8,7 @@ pub(crate) mod table;
 pub use self::cells::Grid;
 pub use self::chosen::{Chosen, Heading, Sorted};
 pub use self::table::Kind;
-pub(crate) use self::table::{Column, Table, Written, fitting, grid_of, table};
+pub(crate) use self::table::{Column, Fitted, Table, Written, grid_of, table};
 
 /// Where a list is scrolled to.
 #[derive(Clone, Copy, Debug, Default)]

@@ -37,16 +37,37 @@ pub use waiting::Waiting;
 use crate::common::keys::KeyMap;
 use crate::common::{Screen, every_screen};
 
+/// What the screens are written with.
+mod prelude {
+    pub(super) use crate::common::keys::{KeyMap, groups};
+    pub(super) use crate::common::{Action, Common, Level, Screen, Status, Target, keys};
+    pub(super) use crate::filter::Filter;
+    pub(super) use crate::grid::{Chosen, Fitted, Grid, Scroll, Table, table};
+    pub(super) use crate::model::Figures;
+    pub(super) use crate::snapshot::{PointState, ProcessState, Snapshot};
+    pub(super) use crate::source::Looking;
+    pub(super) use crate::styles::{Styles, chart, draw_scrolled, wrapped};
+    pub(super) use crate::units::{NONE, Scale};
+    pub(super) use crate::{text, units};
+    pub(super) use ratatui::Frame;
+    pub(super) use ratatui::layout::{Position, Rect};
+    pub(super) use ratatui::macros::{span, vertical};
+    pub(super) use ratatui::style::Style;
+    pub(super) use ratatui::text::{Line, Span};
+
+    pub(super) use super::view::{self, Outcome, View, has_table};
+}
+
 /// Declares the state of every screen.
 macro_rules! declare {
     (
-        tabs { $($(#[$doc:meta])* $tab:ident $field:ident $view:ty, $name:literal, $keys:tt, $help:literal;)* }
+        tabs { $($tab:ident $field:ident $view:ty, $name:literal, $keys:tt, $help:literal;)* }
         others { $($(#[$other_doc:meta])* $other:ident $other_field:ident $other_view:ty;)* }
     ) => {
         /// The state of every screen.
         #[derive(Default)]
         pub struct Screens {
-            $($(#[$doc])* pub $field: $view,)*
+            $(#[doc = $help] pub $field: $view,)*
             $($(#[$other_doc])* pub $other_field: $other_view,)*
         }
 

@@ -7,12 +7,13 @@ mod palette;
 mod theme;
 
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::Rect;
+use ratatui::macros::vertical;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use crate::grid::{Grid, Sorted};
+use crate::grid::{Chosen, Fitted, Grid, Kind, Sorted, Written};
 use crate::text;
 
 pub use colors::ChosenColors;
@@ -28,7 +29,7 @@ pub(crate) fn draw_scrolled(
     lines: Vec<Line<'_>>,
     offset: usize,
 ) {
-    let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    let [head, body] = vertical![==1, *=1].areas(area);
     let rows = usize::from(body.height);
     let seen_to = offset.saturating_add(rows).min(lines.len());
     let place = format!(" {}-{seen_to}/{} PgDn", offset.saturating_add(1), lines.len());
@@ -40,9 +41,50 @@ pub(crate) fn draw_scrolled(
     frame.render_widget(Paragraph::new(seen), body);
 }
 
+/// Lines beside others, which begin at a column.
+pub(crate) fn beside(
+    mut left: Vec<Line<'static>>,
+    right: Vec<Line<'static>>,
+    column: usize,
+) -> Vec<Line<'static>> {
+    left.resize(left.len().max(right.len()), Line::default());
+    for (line, right) in left.iter_mut().zip(right) {
+        line.push_span(" ".repeat(column.saturating_sub(line.width())));
+        line.extend(right.spans);
+    }
+    left
+}
+
 /// Wraps a text into lines of this style.
 pub(crate) fn wrapped(text: &str, width: usize, style: Style) -> Vec<Line<'static>> {
     text::wrapped(text, width).into_iter().map(|line| Line::styled(line, style)).collect()
+}
+
+impl<R, C: Written> Fitted<R, C> {
+    /// The row of the titles; a sign is at the column that rows are sorted by.
+    pub(crate) fn heading(&self, chosen: &Chosen, styles: &Styles) -> Line<'static> {
+        self.grid.heading(Some(chosen.sorted()), self.width, styles)
+    }
+
+    /// The aligned cells of a row, its mark first; pictures are bars.
+    pub(crate) fn cells(&self, mark: String, row: &R, with: &C, styles: &Styles) -> Vec<String> {
+        let cells = self.columns.iter().zip(&self.grid.slots[1..]).map(|(column, slot)| {
+            let share = || column.value(row, with).unwrap_or(0.0);
+            match column.kind {
+                Kind::Picture => {
+                    chart::bar(share(), slot.width.min(column.width.1), &styles.glyphs)
+                }
+                _ => column.cell(row, with),
+            }
+        });
+        self.grid.cells(std::iter::once(mark).chain(cells))
+    }
+
+    /// A row over the whole width.
+    pub(crate) fn line(&self, mark: String, row: &R, with: &C, styles: &Styles) -> String {
+        let line = self.cells(mark, row, with, styles).join(" ");
+        text::fit(&line, self.width, styles.glyphs.ellipsis)
+    }
 }
 
 impl Grid {

@@ -102,13 +102,7 @@ pub fn scrolled(text: &str, columns: usize, offset: usize, ellipsis: char) -> St
     if offset == 0 || width(text) <= columns || columns == 0 {
         return cut_middle(text, columns, ellipsis);
     }
-    let mut rest = text;
-    while width(text) - width(rest) < offset.min(most) {
-        let mut chars = rest.chars();
-        chars.next();
-        rest = chars.as_str();
-    }
-    let left = cut(rest, columns - 1, ellipsis);
+    let left = cut(end(text, width(text) - offset.min(most)), columns - 1, ellipsis);
     format!("{ellipsis}{left}")
 }
 
@@ -120,13 +114,21 @@ pub fn cut_middle(text: &str, columns: usize, ellipsis: char) -> String {
     }
     let room = columns.saturating_sub(1);
     let head = cut(text, room / 2 + 1, ellipsis);
-    let mut tail = text;
-    while width(tail) > room - room / 2 {
-        let mut rest = tail.chars();
+    if columns == 0 { String::new() } else { head + end(text, room - room / 2) }
+}
+
+/// The end of the text, in at most `columns` columns.
+pub fn end(text: &str, columns: usize) -> &str {
+    let mut rest = text.chars();
+    while width(rest.as_str()) > columns {
         rest.next();
-        tail = rest.as_str();
     }
-    if columns == 0 { String::new() } else { head + tail }
+    rest.as_str()
+}
+
+/// A number of things: `1 point`, `2 points`.
+pub fn counted(number: usize, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
 /// The text in at most `columns` columns, cut with `ellipsis` if it is longer.

@@ -119,10 +119,7 @@ pub fn si(value: f64) -> String {
     let mut scaled = value;
     for prefix in PREFIXES {
         if scaled < 999.5 {
-            return text(|out| {
-                push_three_digits(out, scaled);
-                out.push_str(prefix);
-            });
+            return three_digits(scaled, prefix);
         }
         scaled /= 1000.0;
     }
@@ -134,10 +131,7 @@ pub fn cycles(value: f64) -> String {
     if value.is_finite() && (0.0..999.5).contains(&value) && value.fract() == 0.0 {
         return format!("{value:.0}cy");
     }
-    match si(value) {
-        none if none == NONE => none,
-        number => number + "cy",
-    }
+    with_unit(value, "cy")
 }
 
 /// A duration in at most six columns: `23.0ns`, `4.10us`, `12m31s`, `3d04h`.
@@ -148,12 +142,6 @@ pub fn duration(seconds: f64) -> String {
     if seconds == 0.0 {
         return "0ns".into();
     }
-    let three_digits = |value, unit: &str| {
-        text(|out| {
-            push_three_digits(out, value);
-            out.push_str(unit);
-        })
-    };
     for (unit, name) in [(1e-9, "ns"), (1e-6, "us"), (1e-3, "ms")] {
         if seconds / unit < 999.5 {
             return three_digits(seconds / unit, name);
@@ -215,9 +203,13 @@ pub fn change(change: f64) -> String {
 
 /// A frequency: `2.60GHz`.
 pub fn hertz(value: f64) -> String {
+    with_unit(value, "Hz")
+}
+
+fn with_unit(value: f64, unit: &str) -> String {
     match si(value) {
         none if none == NONE => none,
-        number => number + "Hz",
+        number => number + unit,
     }
 }
 
@@ -230,6 +222,14 @@ pub fn uptime(seconds: f64) -> String {
     let (days, rest) = (whole / 86400, whole % 86400);
     let clock = format!("{:02}:{:02}:{:02}", rest / 3600, rest % 3600 / 60, rest % 60);
     if days == 0 { clock } else { format!("{days}d {clock}") }
+}
+
+/// A number below 999.5 with three significant digits, and its unit.
+fn three_digits(value: f64, unit: &str) -> String {
+    text(|out| {
+        push_three_digits(out, value);
+        out.push_str(unit);
+    })
 }
 
 fn text(write: impl FnOnce(&mut String)) -> String {

@@ -27,36 +27,35 @@ pub use hit::hit;
 
 use crate::app::App;
 use crate::common::Overlay;
-use crate::styles::Styles;
 use parts::Parts;
 
 /// Draws the whole screen.
-pub fn draw(frame: &mut Frame, app: &App, styles: &Styles) {
+pub fn draw(frame: &mut Frame, app: &App) {
     let parts = Parts::of(app, frame.area());
-    header::draw(frame, parts.header, app, styles);
-    summary::draw(frame, parts.summary, app, styles);
-    header::draw_notice(frame, parts.notice, app, styles);
+    header::draw(frame, parts.header, app);
+    summary::draw(frame, parts.summary, app);
+    header::draw_notice(frame, parts.notice, app);
     match &app.overlay {
-        Some(Overlay::Help(offset)) => help::draw(frame, parts.body, app, *offset, styles),
-        _ => app.view().draw(frame, parts.body, &app.common, styles),
+        Some(Overlay::Help(offset)) => help::draw(frame, parts.body, app, *offset),
+        _ => app.view().draw(frame, parts.body, &app.common),
     }
-    tabs::draw(frame, parts.tabs, app, styles);
+    tabs::draw(frame, parts.tabs, app);
     if let Some(overlay) = &app.overlay {
-        chooser::draw(frame, parts.body, app, overlay, styles);
+        chooser::draw(frame, parts.body, app, overlay);
     }
-    footer::draw(frame, parts.footer, app, styles);
+    footer::draw(frame, parts.footer, app);
 }
 
 /// Brings the app up to date with the time and the size of the terminal. Returns whether
 /// anything on the screen changed.
-pub fn settle(app: &mut App, styles: &Styles, area: Rect, now: Instant) -> bool {
+pub fn settle(app: &mut App, area: Rect, now: Instant) -> bool {
     let has_expired = app.expire(now);
     let body = Parts::of(app, area).body;
     let help_lines = match &app.overlay {
-        Some(Overlay::Help(_)) => help::lines(app, styles, body.width.into()).len(),
+        Some(Overlay::Help(_)) => help::lines(app, body.width.into()).len(),
         _ => 0,
     };
-    app.fit(body, help_lines, styles) || has_expired
+    app.fit(body, help_lines) || has_expired
 }
 
 #[cfg(test)]

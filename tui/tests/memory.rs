@@ -15,7 +15,6 @@ use pfp_top::snapshot::{
 };
 use pfp_top::source::synthetic::{Synthetic, bucket_of};
 use pfp_top::source::{Machine, Source};
-use pfp_top::styles::Styles;
 use pfp_top::view;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -145,7 +144,6 @@ fn hours_of_polls_leave_nothing_behind() {
     let mut now = Instant::now();
     let mut app = App::new(Options::default(), Box::new(Machine::default()), now);
     app.watch(Box::new(Restless::new()), now);
-    let styles = Styles::new(true, false);
     let mut terminal = Terminal::new(TestBackend::new(100, 30)).expect("it is only memory");
     let area = terminal.get_frame().area();
     let mut held = Vec::with_capacity(ROUNDS as usize);
@@ -158,9 +156,9 @@ fn hours_of_polls_leave_nothing_behind() {
             for poll in 0..polls {
                 now += INTERVAL;
                 app.poll(now);
-                view::settle(&mut app, &styles, area, now);
+                view::settle(&mut app, area, now);
                 if poll % 40 == 0 {
-                    terminal.draw(|frame| view::draw(frame, &app, &styles)).expect("only memory");
+                    terminal.draw(|frame| view::draw(frame, &app)).expect("only memory");
                 }
             }
         }

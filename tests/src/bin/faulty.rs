@@ -11,7 +11,6 @@ use pfp_top::interrupt::Interrupt;
 use pfp_top::snapshot::Snapshot;
 use pfp_top::source::synthetic::Synthetic;
 use pfp_top::source::{Change, Machine, Source};
-use pfp_top::styles::Styles;
 
 struct Faulty(Synthetic);
 
@@ -33,6 +32,6 @@ fn main() -> Result<()> {
     let mut app =
         App::new(Options { interval, ..Options::default() }, Box::new(Machine::default()), now);
     app.watch(Box::new(Faulty(Synthetic::new())), now);
-    event_loop::run(&mut app, &Styles::new(true, false), &Interrupt::install()?)?;
+    event_loop::run(&mut app, &Interrupt::install()?)?;
     Ok(())
 }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::App;
-use crate::common::{Action, Errand, Level, Overlay, Prompt, Screen, Status, default_file_name};
+use crate::common::{
+    Action, Asked, Errand, Level, Overlay, Prompt, Screen, Status, default_file_name,
+};
 use crate::compare::Baseline;
 use crate::files::json::{self, Existing};
 use crate::files::zstd_file;
@@ -31,67 +33,78 @@ fn is_raw(path: &Path) -> bool {
 impl App {
     /// Does what the user asked for.
     pub fn act(&mut self, action: Action, now: Instant) {
-        if !self.act_on_overlay(action, now) {
+        self.common.now = now;
+        if !self.act_on_overlay(action) {
             let (view, common) = self.view_mut();
-            match view.act(action, common, now) {
-                Outcome::Pass => self.act_anywhere(action, now),
-                outcome => self.carry_on(outcome, now),
+            match view.act(action, common) {
+                Outcome::Pass => self.act_anywhere(action),
+                outcome => self.carry_on(outcome),
             }
         }
-        self.complete_screen(now);
+        self.complete_screen();
     }
 
     /// Carries out a screen's outcome.
-    pub(super) fn carry_on(&mut self, outcome: Outcome, now: Instant) {
+    pub(super) fn carry_on(&mut self, outcome: Outcome) {
         match outcome {
             Outcome::Pass | Outcome::Done => {}
-            Outcome::Arrange => self.arrange(now),
-            Outcome::Show(screen) => self.show(screen, now),
-            Outcome::Back => self.show(self.came_from, now),
+            Outcome::Arrange => self.arrange(),
+            Outcome::Show(screen) => self.show(screen),
+            Outcome::Back => self.show(self.came_from),
+            Outcome::Open => self.act(Action::Open, self.common.now),
             Outcome::Ask(overlay) => self.overlay = Some(overlay),
-            Outcome::Attach(candidate) => self.attach(&candidate, now),
-            Outcome::AttachGroup(group) => self.attach_group(&group, now),
+            Outcome::Attach(candidate) => {
+                let found = self.finder.attach(&candidate);
+                self.attach(found);
+            }
+            Outcome::AttachGroup(group) => {
+                let found = self.finder.attach_group(&group);
+                self.attach(found);
+            }
             Outcome::ShowPoints(filter, why) => {
                 self.common.selected = None;
-                self.show(Screen::Points, now);
+                self.show(Screen::Points);
                 self.common.scroll = Scroll::default();
-                self.filter_by(filter, now);
-                self.common.notify(Level::Info, now, why);
+                self.filter_by(filter);
+                self.common.say(why);
             }
         }
     }
 
     /// Carries out an action that means the same on all screens.
-    fn act_anywhere(&mut self, action: Action, now: Instant) {
+    fn act_anywhere(&mut self, action: Action) {
         match action {
             Action::Quit => self.quit = true,
             Action::Suspend => self.common.errand = Some(Errand::Suspend),
             Action::Redraw => self.common.errand = Some(Errand::Redraw),
             Action::Help => self.overlay = Some(Overlay::Help(0)),
-            Action::Up => self.walk(-1, now),
-            Action::Down => self.walk(1, now),
-            Action::PageUp => self.scroll(-(self.common.rows as isize), now),
-            Action::PageDown => self.scroll(self.common.rows as isize, now),
-            Action::Top => self.walk(isize::MIN, now),
-            Action::Bottom => self.walk(isize::MAX, now),
-            Action::Back => self.show(Screen::Points, now),
-            Action::Filter => self.ask_filter(now),
-            Action::Unfilter => self.filter_by(Filter::default(), now),
+            Action::Up => self.walk(-1),
+            Action::Down => self.walk(1),
+            Action::PageUp => self.scroll(-(self.common.rows as isize)),
+            Action::PageDown => self.scroll(self.common.rows as isize),
+            Action::Top => self.walk(isize::MIN),
+            Action::Bottom => self.walk(isize::MAX),
+            Action::Open if self.common.selected.is_some() && self.has_points() => {
+                self.show(Screen::Detail);
+            }
+            Action::Back => self.back(),
+            Action::Filter => self.ask_filter(),
+            Action::Unfilter => self.filter_by(Filter::default()),
             Action::Sort => self.choose_sorting(),
-            Action::SortLeft => self.move_sorting(false, now),
-            Action::SortRight => self.move_sorting(true, now),
-            Action::Invert => self.invert(now),
+            Action::SortLeft => self.move_sorting(false),
+            Action::SortRight => self.move_sorting(true),
+            Action::Invert => self.invert(),
             Action::Columns => self.choose_columns(),
-            Action::Toggle => self.toggle(now),
+            Action::Toggle => self.toggle(),
             Action::Reset => self.reset(),
-            Action::ToggleAll => self.toggle_all(now),
-            Action::ResetAll => self.reset_all(now),
+            Action::ToggleAll => self.toggle_all(),
+            Action::ResetAll => self.reset_all(),
             Action::Weight => self.ask_alpha(),
-            Action::Fence => self.fence(now),
-            Action::Copy => self.copy_row(now),
-            Action::Pause => self.pause(now),
-            Action::Slower => self.change_interval(true, now),
-            Action::Faster => self.change_interval(false, now),
+            Action::Fence => self.fence(),
+            Action::Copy => self.copy_row(),
+            Action::Pause => self.pause(),
+            Action::Slower => self.change_interval(true),
+            Action::Faster => self.change_interval(false),
             Action::Units => {
                 self.common.unit = match self.common.unit {
                     Unit::Time => Unit::Cycles,
@@ -101,54 +114,70 @@ impl App {
             Action::Write => {
                 if let Some(snapshot) = self.common.model.snapshot() {
                     let name = default_file_name(snapshot);
-                    self.overlay = Some(Overlay::Write(Prompt::new("write snapshot to", &name)));
+                    self.overlay = Some(Overlay::Typed(Prompt::new(Asked::File, &name)));
                 }
             }
-            Action::Baseline => self.take_baseline(now),
+            Action::Baseline => self.take_baseline(),
             Action::Processes => {
-                self.show(Screen::Picker, now);
-                self.poll(now);
+                self.show(Screen::Picker);
+                self.poll(self.common.now);
             }
-            Action::Show(screen) => self.show(screen, now),
-            Action::NextScreen => self.turn(1, now),
-            Action::PreviousScreen => self.turn(Screen::TABS.len() - 1, now),
-            Action::StepBack => self.step(-1, now),
-            Action::StepOn => self.step(1, now),
-            Action::MinuteBack => self.skip_minute(false, now),
-            Action::MinuteOn => self.skip_minute(true, now),
-            Action::RecordingBegin => self.step(isize::MIN, now),
-            Action::RecordingEnd => self.step(isize::MAX, now),
-            Action::Seek => self.ask_moment(now),
-            Action::PlaySlower => self.change_speed(false, now),
-            Action::PlayFaster => self.change_speed(true, now),
+            Action::Show(screen) => self.show(screen),
+            Action::NextScreen => self.turn(1),
+            Action::PreviousScreen => self.turn(Screen::TABS.len() - 1),
+            Action::StepBack => self.step(-1),
+            Action::StepOn => self.step(1),
+            Action::MinuteBack => self.skip_minute(false),
+            Action::MinuteOn => self.skip_minute(true),
+            Action::RecordingBegin => self.step(isize::MIN),
+            Action::RecordingEnd => self.step(isize::MAX),
+            Action::Seek => self.ask_moment(),
+            Action::PlaySlower => self.change_speed(false),
+            Action::PlayFaster => self.change_speed(true),
             // Actions of other screens and overlays.
             _ => {}
         }
     }
 
-    fn walk(&mut self, rows: isize, now: Instant) {
+    /// Shows all rows where the screen's own filter hides some, or else the table.
+    fn back(&mut self) {
+        match self.view_mut().0.own_filter() {
+            Some((filter, _)) if filter.is_on() => {
+                *filter = Filter::default();
+                self.arrange();
+            }
+            _ => self.show(Screen::Points),
+        }
+    }
+
+    /// Whether the rows of the screen are points.
+    pub(super) fn has_points(&self) -> bool {
+        self.view().points(&self.common).is_some()
+    }
+
+    fn walk(&mut self, rows: isize) {
         let (view, common) = self.view_mut();
-        view.walk(rows, common, now);
+        view.walk(rows, common);
     }
 
     /// Scrolls the help or the screen by lines.
-    pub(super) fn scroll(&mut self, lines: isize, now: Instant) {
+    pub(super) fn scroll(&mut self, lines: isize) {
         if let Some(Overlay::Help(offset)) = &mut self.overlay {
             *offset = offset.saturating_add_signed(lines);
             return;
         }
         let (view, common) = self.view_mut();
-        view.scroll(lines, common, now);
+        view.scroll(lines, common);
     }
 
     /// Puts the rows in order, also where the cursor has just been moved.
-    fn arrange(&mut self, now: Instant) {
+    fn arrange(&mut self) {
         self.common.frozen_until = None;
-        self.sort(now);
+        self.sort();
     }
 
     /// Turns to a screen.
-    pub(super) fn show(&mut self, screen: Screen, now: Instant) {
+    pub(super) fn show(&mut self, screen: Screen) {
         // The detail and the picker lie on top of another screen.
         let is_below =
             |screen: Screen| screen.tab().is_some() && !self.screens.get(screen).holds_point();
@@ -159,19 +188,19 @@ impl App {
         self.common.scroll = self.scrolls[screen as usize];
         self.screen = screen;
         let looking = self.looking();
-        self.complete_to(looking.clone(), now);
+        self.complete_to(looking.clone());
         self.look_at(looking);
         if self.view().wants_records() {
-            self.look_at_records(now);
+            self.look_at_records();
         }
         let (view, common) = self.view_mut();
-        view.begin(common, now);
+        view.begin(common);
         view.arrange(common);
     }
 
     /// Gives the screens the rings' records of now. In a pause they keep the records from its
     /// begin.
-    pub(super) fn look_at_records(&mut self, now: Instant) {
+    pub(super) fn look_at_records(&mut self) {
         let status = self.common.status();
         let (Some(snapshot), Some(session)) =
             (self.common.model.snapshot(), &mut self.common.session)
@@ -186,7 +215,7 @@ impl App {
                     session.source.add_records(&mut snapshot);
                     self.take_records(&snapshot);
                 }
-                Err(error) => self.common.notify(Level::Error, now, format!("{error:#}")),
+                Err(error) => self.common.notify(Level::Error, format!("{error:#}")),
             },
             _ => {
                 let whole = session.whole(snapshot);
@@ -203,46 +232,39 @@ impl App {
     }
 
     /// Moves on by a number of screens, around the end.
-    fn turn(&mut self, screens: usize, now: Instant) {
+    fn turn(&mut self, screens: usize) {
         if let Some(tab) = self.screen.tab() {
-            self.show(Screen::TABS[(tab + screens) % Screen::TABS.len()].screen, now);
+            self.show(Screen::TABS[(tab + screens) % Screen::TABS.len()].screen);
         }
     }
 
-    fn toggle(&mut self, now: Instant) {
-        let Some((id, found, name)) = self.point_meant() else {
-            return;
-        };
+    fn toggle(&mut self) {
+        let Some((id, found, name)) = self.point_meant() else { return };
         match self.common.session.as_mut().map(|session| session.toggle(id, found)) {
             Some(Err(error)) if Refusal::is_partly(&error) => {
                 let state = if found == PointState::On { PointState::Off } else { PointState::On };
-                let (unix_ns, why) = (self.common.unix_ns(now), format!("{error:#}"));
+                let (unix_ns, why) = (self.common.unix_ns(), format!("{error:#}"));
                 self.common.log.toggled(unix_ns, id, &name, state, Some(&text::clean(&why)));
-                self.common.notify(Level::Failure, now, why);
+                self.common.notify(Level::Failure, why);
             }
             Some(Ok(state)) => {
                 self.common.model.expect_state(id, state);
-                self.common.log.toggled(self.common.unix_ns(now), id, &name, state, None);
+                self.common.log.toggled(self.common.unix_ns(), id, &name, state, None);
                 let word = if state == PointState::On { "on" } else { "off" };
-                self.common.notify(Level::Info, now, format!("{name} is {word}"));
+                self.common.say(format!("{name} is {word}"));
             }
-            Some(Err(error)) => self.common.notify(Level::Error, now, format!("{error:#}")),
+            Some(Err(error)) => self.common.notify(Level::Error, format!("{error:#}")),
             None => {}
         }
     }
 
-    fn fence(&mut self, now: Instant) {
+    fn fence(&mut self) {
         let Some((id, _, name)) = self.point_meant() else { return };
         let is_fenced = self.common.model.point(id).is_some_and(|figures| figures.point().fenced);
-        match self.common.session.as_mut().map(|session| session.act(Change::Fence(id, !is_fenced)))
-        {
-            Some(Ok(())) if is_fenced => {
-                self.common.notify(Level::Info, now, format!("{name} has no fences"))
-            }
-            Some(Ok(())) => {
-                self.common.notify(Level::Info, now, format!("{name} is fenced: its stamps wait"))
-            }
-            Some(Err(error)) => self.common.notify(Level::Error, now, format!("{error:#}")),
+        match self.common.session.as_mut().map(|session| session.act(Change::Fence(id, !is_fenced))) {
+            Some(Ok(())) if is_fenced => self.common.say(format!("{name} has no fences")),
+            Some(Ok(())) => self.common.say(format!("{name} is fenced: its stamps wait")),
+            Some(Err(error)) => self.common.notify(Level::Error, format!("{error:#}")),
             None => {}
         }
     }
@@ -253,42 +275,40 @@ impl App {
         Some((meant.id(), meant.state(), self.common.full_name(meant)))
     }
 
-    fn pause(&mut self, now: Instant) {
+    fn pause(&mut self) {
         match self.common.status() {
             Status::Live => {
-                self.complete(now);
+                self.complete();
                 // Soon the rings will have forgotten this moment.
-                self.look_at_records(now);
+                self.look_at_records();
                 self.common.paused = true;
                 self.common.model.pause();
             }
             Status::Paused => {
                 self.common.paused = false;
                 self.common.ended_unseen = None;
-                self.next_poll = now;
+                self.next_poll = self.common.now;
             }
-            Status::Replay => self.play_or_stop(now),
+            Status::Replay => self.play_or_stop(),
             Status::Waiting | Status::Exited | Status::Crashed | Status::File => {
-                self.common.notify(Level::Info, now, "these figures stand still already");
+                self.common.say("these figures stand still already");
             }
         }
     }
 
     /// Takes what was measured since the last baseline as the next one; the first baseline is
     /// everything so far.
-    fn take_baseline(&mut self, now: Instant) {
-        if !self.complete(now) {
-            return self.common.notify(Level::Error, now, TOO_SLOW);
+    fn take_baseline(&mut self) {
+        if !self.complete() {
+            return self.common.notify(Level::Error, TOO_SLOW);
         }
-        let Some(snapshot) = self.common.model.snapshot() else {
-            return;
-        };
+        let Some(snapshot) = self.common.model.snapshot() else { return };
         if self.common.replay.is_some() {
             // In a recording any moment may be the baseline.
             let time = crate::local_time::time_of_day(snapshot.taken_unix_ns);
             self.compare_with(Baseline::of(snapshot.clone(), Some(time.clone())));
             let said = format!("later moments are compared with {time}; 5 shows it");
-            return self.common.notify(Level::Info, now, said);
+            return self.common.say(said);
         }
         let next = match &self.screens.diff.baseline {
             Some(baseline) => baseline.next(snapshot),
@@ -297,25 +317,19 @@ impl App {
         match next {
             Some(baseline) => {
                 self.compare_with(baseline);
-                self.common.log.note(self.common.unix_ns(now), "baseline taken");
+                self.common.log.note(self.common.unix_ns(), "baseline taken");
                 let said = "baseline taken: what comes is compared with it; 5 compares";
-                self.common.notify(Level::Info, now, said);
+                self.common.say(said);
             }
-            None => self.common.notify(
-                Level::Error,
-                now,
-                "nothing was measured since the last baseline",
-            ),
+            None => {
+                self.common.notify(Level::Error, "nothing was measured since the last baseline")
+            }
         }
     }
 
-    fn change_interval(&mut self, longer: bool, now: Instant) {
+    fn change_interval(&mut self, longer: bool) {
         if self.common.replay.is_some() {
-            return self.common.notify(
-                Level::Info,
-                now,
-                "a recording is not polled; ] plays it faster, [ slower",
-            );
+            return self.common.say("a recording is not polled; ] plays it faster, [ slower");
         }
         let mut steps = INTERVALS_MS.into_iter().map(Duration::from_millis);
         let step = if longer {
@@ -325,17 +339,13 @@ impl App {
         };
         if let Some(step) = step {
             self.common.interval = step;
-            self.next_poll = self.next_poll.min(now + step);
+            self.next_poll = self.next_poll.min(self.common.now + step);
         }
-        self.common.notify(
-            Level::Info,
-            now,
-            format!("every {} s", self.common.interval.as_secs_f64()),
-        );
+        self.common.say(format!("every {} s", self.common.interval.as_secs_f64()));
     }
 
-    pub(super) fn write(&mut self, prompt: Prompt, overwrite: Existing, now: Instant) {
-        let is_whole = self.complete(now);
+    pub(super) fn write(&mut self, prompt: Prompt, overwrite: Existing) {
+        let is_whole = self.complete();
         let (Some(snapshot), Some(session)) =
             (self.common.model.snapshot(), &mut self.common.session)
         else {
@@ -343,18 +353,11 @@ impl App {
         };
         let snapshot = session.whole(snapshot);
         let path = PathBuf::from(prompt.text());
-        let refused = |why: String| {
-            let mut prompt = prompt.clone();
-            prompt.error = Some(why);
-            Some(Overlay::Write(prompt))
-        };
         if path.as_os_str().is_empty() {
-            self.overlay = refused("a name is needed".into());
-            return;
+            return self.overlay = Some(prompt.refused("a name is needed".into()));
         }
         if !is_whole {
-            self.overlay = refused(TOO_SLOW.into());
-            return;
+            return self.overlay = Some(prompt.refused(TOO_SLOW.into()));
         }
         let shown = crate::text::clean(&prompt.text()).into_owned();
         let written = if is_raw(&path) {
@@ -364,18 +367,18 @@ impl App {
         };
         match written {
             Ok(()) => {
-                self.common.log.note(self.common.unix_ns(now), format!("wrote {shown}"));
-                self.common.notify(Level::Info, now, format!("wrote {shown}"));
+                self.common.log.note(self.common.unix_ns(), format!("wrote {shown}"));
+                self.common.say(format!("wrote {shown}"));
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 self.overlay = Some(Overlay::Replace(prompt));
             }
             // The text stays so that the user can correct it.
             Err(error) => {
-                self.overlay = refused(format!("not written: {error}"));
+                self.overlay = Some(prompt.refused(format!("not written: {error}")));
                 self.common
                     .log
-                    .note(self.common.unix_ns(now), format!("{shown} not written: {error}"));
+                    .note(self.common.unix_ns(), format!("{shown} not written: {error}"));
             }
         }
     }

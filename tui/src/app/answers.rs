@@ -1,9 +1,7 @@
 //! The user's answers to overlays: prompts, questions, and the choosers of columns.
 
-use std::time::Instant;
-
 use super::App;
-use crate::common::{Action, Level, Overlay, Prompt, Screen};
+use crate::common::{Action, Asked, Overlay, Prompt, Screen};
 use crate::files::json::Existing;
 use crate::filter::Filter;
 use crate::grid::Chosen;
@@ -11,21 +9,21 @@ use crate::screens::Outcome;
 
 impl App {
     /// Carries out an action on the overlay; false if it is not for it.
-    pub(super) fn act_on_overlay(&mut self, action: Action, now: Instant) -> bool {
+    pub(super) fn act_on_overlay(&mut self, action: Action) -> bool {
         let Some(overlay) = self.overlay.take() else { return false };
         match (action, overlay) {
-            (Action::Accept, overlay) => self.accept(overlay, now),
+            (Action::Accept, overlay) => self.accept(overlay),
             (Action::Cancel, Overlay::Replace(prompt)) => {
-                self.overlay = Some(Overlay::Write(prompt));
+                self.overlay = Some(Overlay::Typed(prompt));
             }
             (Action::Cancel | Action::Back, _) => {}
-            (Action::Unfilter, _) => self.filter_by(Filter::default(), now),
-            (Action::Up | Action::Down, Overlay::Filter(mut prompt)) => {
+            (Action::Unfilter, _) => self.filter_by(Filter::default()),
+            (Action::Up | Action::Down, Overlay::Typed(mut prompt)) => {
                 prompt.recall(action == Action::Up);
-                self.overlay = Some(Overlay::Filter(prompt));
-                self.typed(now);
+                self.overlay = Some(Overlay::Typed(prompt));
+                self.typed();
             }
-            (Action::Invert, Overlay::Sort(_)) => self.invert(now),
+            (Action::Invert, Overlay::Sort(_)) => self.invert(),
             (Action::Check, Overlay::Columns(column)) => {
                 if let Some(table) = self.view_mut().0.table_mut() {
                     table.check(column);
@@ -77,35 +75,43 @@ impl App {
     }
 
     /// Accepts what was typed or chosen, or a yes.
-    fn accept(&mut self, overlay: Overlay, now: Instant) {
+    fn accept(&mut self, overlay: Overlay) {
         match overlay {
-            Overlay::Write(prompt) => self.write(prompt, Existing::Keep, now),
-            Overlay::Replace(prompt) => self.write(prompt, Existing::Replace, now),
-            // A valid filter is in force already while it is typed.
-            Overlay::Filter(prompt) if prompt.error.is_none() => {
-                if let Some(why) = self.common.filter.unknown_words() {
-                    self.common.notify(Level::Info, now, why);
-                }
-                self.remember_filter(prompt.text());
-            }
-            Overlay::Find(prompt) => {
-                let (view, common) = self.view_mut();
-                let outcome = view.find(prompt, common, now);
-                self.carry_on(outcome, now);
-            }
-            Overlay::Sort(key) => self.sort_by(key, None, now),
-            Overlay::Alpha(id, prompt) => self.set_alpha(id, prompt, now),
-            Overlay::Ask(question) => self.carry_out(question, now),
-            Overlay::Seek(prompt) => self.seek(prompt, now),
+            Overlay::Typed(prompt) => self.take(prompt),
+            Overlay::Replace(prompt) => self.write(prompt, Existing::Replace),
+            Overlay::Sort(key) => self.sort_by(key, None),
+            Overlay::Ask(question) => self.carry_out(question),
             other => self.overlay = Some(other),
         }
     }
 
-    fn sort_by(&mut self, key: &str, descending: Option<bool>, now: Instant) {
+    /// Accepts what was typed.
+    fn take(&mut self, prompt: Prompt) {
+        match prompt.asked {
+            // A valid filter is in force already while it is typed.
+            Asked::Filter if prompt.error.is_none() => {
+                if let Some(why) = self.common.filter.unknown_words() {
+                    self.common.say(why);
+                }
+                self.remember_filter(prompt.text());
+            }
+            Asked::Filter => self.overlay = Some(Overlay::Typed(prompt)),
+            Asked::Alpha(id) => self.set_alpha(id, prompt),
+            Asked::Find(_) => {
+                let (view, common) = self.view_mut();
+                let outcome = view.find(prompt, common);
+                self.carry_on(outcome);
+            }
+            Asked::Moment => self.seek(prompt),
+            Asked::File => self.write(prompt, Existing::Keep),
+        }
+    }
+
+    fn sort_by(&mut self, key: &str, descending: Option<bool>) {
         if let Some(table) = self.view_mut().0.table_mut() {
             table.sort_by(key, descending);
         }
-        self.carry_on(Outcome::Arrange, now);
+        self.carry_on(Outcome::Arrange);
     }
 
     /// Opens the menu of what to sort by.
@@ -129,35 +135,35 @@ impl App {
     }
 
     /// Sorts by the next visible column to the right, or to the left.
-    pub(super) fn move_sorting(&mut self, right: bool, now: Instant) {
+    pub(super) fn move_sorting(&mut self, right: bool) {
         let mut keys = self.columns_offered();
         let Some(table) = self.view().table() else { return };
         keys.retain(|key| table.shows(key) && table.sorts(key));
         let Some(last) = keys.len().checked_sub(1) else { return };
         let place = keys.iter().position(|key| *key == table.sorted().key).unwrap_or(0);
         let by = if right { 1 } else { last };
-        self.sort_by(keys[(place + by) % keys.len()], None, now);
+        self.sort_by(keys[(place + by) % keys.len()], None);
     }
 
     /// Sorts by the same column the other way round.
-    pub(super) fn invert(&mut self, now: Instant) {
+    pub(super) fn invert(&mut self) {
         if let Some(sorted) = self.view().table().map(Chosen::sorted) {
-            self.sort_by(sorted.key, Some(!sorted.descending), now);
+            self.sort_by(sorted.key, Some(!sorted.descending));
         }
     }
 
     /// Opens the prompt for the filter, on a screen that follows it.
-    pub(super) fn ask_filter(&mut self, now: Instant) {
+    pub(super) fn ask_filter(&mut self) {
         if let Some((filter, what)) = self.view_mut().0.own_filter() {
-            let prompt = Prompt::new(what, filter.text());
-            self.overlay = Some(Overlay::Find(prompt));
+            let prompt = Prompt::new(Asked::Find(what), filter.text());
+            self.overlay = Some(Overlay::Typed(prompt));
             return;
         }
-        if !self.view().is_filtered() {
-            self.show(Screen::Points, now);
+        if !self.has_points() {
+            self.show(Screen::Points);
         }
-        let prompt = Prompt::new("filter", self.common.filter.text());
-        self.overlay = Some(Overlay::Filter(prompt.with_earlier(self.filters.clone())));
+        let prompt = Prompt::new(Asked::Filter, self.common.filter.text());
+        self.overlay = Some(Overlay::Typed(prompt.with_earlier(self.filters.clone())));
     }
 
     fn remember_filter(&mut self, text: String) {
@@ -168,30 +174,22 @@ impl App {
     }
 
     /// Reacts to text that was just typed into a prompt.
-    pub(super) fn typed(&mut self, now: Instant) {
-        let filter = match &mut self.overlay {
-            Some(Overlay::Filter(prompt)) => match Filter::new(&prompt.text()) {
-                Ok(filter) => {
-                    prompt.error = None;
-                    filter
-                }
+    pub(super) fn typed(&mut self) {
+        let Some(Overlay::Typed(prompt)) = &mut self.overlay else { return };
+        prompt.error = None;
+        if prompt.asked == Asked::Filter {
+            match Filter::new(&prompt.text()) {
+                Ok(filter) => self.filter_by(filter),
                 // The rows stay until the filter is valid again.
-                Err(why) => return prompt.error = Some(why),
-            },
-            other => {
-                if let Some(prompt) = other.as_mut().and_then(Overlay::prompt_mut) {
-                    prompt.error = None;
-                }
-                return;
+                Err(why) => prompt.error = Some(why),
             }
-        };
-        self.filter_by(filter, now);
+        }
     }
 
-    pub(super) fn filter_by(&mut self, filter: Filter, now: Instant) {
+    pub(super) fn filter_by(&mut self, filter: Filter) {
         self.common.filter = filter;
-        self.complete_screen(now);
-        self.carry_on(Outcome::Arrange, now);
+        self.complete_screen();
+        self.carry_on(Outcome::Arrange);
     }
 }
 

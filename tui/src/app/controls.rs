@@ -1,11 +1,9 @@
 //! Changes in the watched program: one point, or all that are shown.
 
-use std::time::Instant;
-
 use super::App;
 use crate::alpha;
 use crate::columns::{Column, There};
-use crate::common::{Errand, Level, Overlay, Prompt, Question};
+use crate::common::{Asked, Errand, Level, Overlay, Prompt, Question};
 use crate::model::Figures;
 use crate::snapshot::PointState;
 use crate::source::{Change, Refusal, change_each};
@@ -30,7 +28,7 @@ impl App {
 
     /// Switches all shown points off. If all are off already, switches on those that were switched
     /// off here, or else all.
-    pub(super) fn toggle_all(&mut self, now: Instant) {
+    pub(super) fn toggle_all(&mut self) {
         let on = !self.shown().any(|figures| figures.state() == PointState::On);
         let differs = |figures: &&Figures| (figures.state() == PointState::On) != on;
         let mut ids: Vec<u32> = self.shown().filter(differs).map(Figures::id).collect();
@@ -38,7 +36,7 @@ impl App {
         if on && ids.iter().any(switched) {
             ids.retain(switched);
         }
-        self.ask(Question::Switch { ids, on }, now);
+        self.ask(Question::Switch { ids, on });
     }
 
     /// Asks whether to reset the point that the keys mean.
@@ -49,29 +47,27 @@ impl App {
     }
 
     /// Asks whether to reset all shown points.
-    pub(super) fn reset_all(&mut self, now: Instant) {
+    pub(super) fn reset_all(&mut self) {
         let ids = self.shown().map(Figures::id).collect();
-        self.ask(Question::Reset { ids }, now);
+        self.ask(Question::Reset { ids });
     }
 
     fn shown(&self) -> impl Iterator<Item = &Figures> {
         self.common.order.iter().filter_map(|id| self.common.model.point(*id))
     }
 
-    fn ask(&mut self, question: Question, now: Instant) {
+    fn ask(&mut self, question: Question) {
         match question.ids() {
-            [] => self.common.notify(Level::Info, now, "there is nothing to change"),
+            [] => self.common.say("there is nothing to change"),
             // Pressing the key again undoes it.
-            [_] if matches!(question, Question::Switch { .. }) => self.carry_out(question, now),
+            [_] if matches!(question, Question::Switch { .. }) => self.carry_out(question),
             _ => self.overlay = Some(Overlay::Ask(question)),
         }
     }
 
     /// Carries out a question that was answered with yes.
-    pub(super) fn carry_out(&mut self, question: Question, now: Instant) {
-        let Some(session) = &mut self.common.session else {
-            return;
-        };
+    pub(super) fn carry_out(&mut self, question: Question) {
+        let Some(session) = &mut self.common.session else { return };
         let name = |id: u32| self.common.model.point(id).map_or_else(String::new, Figures::name);
         let which = match question.ids() {
             [id] => name(*id),
@@ -109,7 +105,7 @@ impl App {
             let all = self.common.model.points().iter().map(Figures::point);
             session.keep_off(ids, all);
         }
-        let unix_ns = self.common.unix_ns(now);
+        let unix_ns = self.common.unix_ns();
         for (id, but) in &changed {
             let (name, but) = (self.common.point_name(*id), but.as_deref());
             let log = &mut self.common.log;
@@ -122,29 +118,25 @@ impl App {
             }
         }
         match done {
-            Ok(()) => self.common.notify(Level::Info, now, text),
+            Ok(()) => self.common.say(text),
             Err(error) if Refusal::is_partly(&error) => {
-                self.common.notify(Level::Failure, now, format!("{error:#}"))
+                self.common.notify(Level::Failure, format!("{error:#}"))
             }
-            Err(error) => self.common.notify(Level::Error, now, format!("{error:#}")),
+            Err(error) => self.common.notify(Level::Error, format!("{error:#}")),
         }
     }
 
     /// Asks for alpha of the point's EWMA.
     pub(super) fn ask_alpha(&mut self) {
-        let Some(figures) = self.meant() else {
-            return;
-        };
+        let Some(figures) = self.meant() else { return };
         let text = figures.point().alpha.map_or(String::new(), alpha::written);
-        let prompt = Prompt::new("alpha, T/tau or off", &text);
-        self.overlay = Some(Overlay::Alpha(figures.id(), prompt));
+        let prompt = Prompt::new(Asked::Alpha(figures.id()), &text);
+        self.overlay = Some(Overlay::Typed(prompt));
     }
 
     /// Sets alpha to what was typed, or says what is wrong with it.
-    pub(super) fn set_alpha(&mut self, id: u32, mut prompt: Prompt, now: Instant) {
-        let Some(session) = &mut self.common.session else {
-            return;
-        };
+    pub(super) fn set_alpha(&mut self, id: u32, prompt: Prompt) {
+        let Some(session) = &mut self.common.session else { return };
         let set = alpha::parse(&prompt.text()).and_then(|alpha| {
             let set = session.act(Change::SetAlpha(id, alpha));
             set.map(|()| alpha).map_err(|error| format!("{error:#}"))
@@ -158,27 +150,20 @@ impl App {
                     }
                     None => format!("{name} has no EWMA from now on"),
                 };
-                self.common.notify(Level::Info, now, text);
+                self.common.say(text);
             }
-            Err(why) => {
-                prompt.error = Some(why);
-                self.overlay = Some(Overlay::Alpha(id, prompt));
-            }
+            Err(why) => self.overlay = Some(prompt.refused(why)),
         }
     }
 
     /// Copies the row to the terminal's clipboard, with the titles of its figures.
-    pub(super) fn copy_row(&mut self, now: Instant) {
+    pub(super) fn copy_row(&mut self) {
         let Some((name, row)) = self.view().copied(&self.common).or_else(|| self.row_of_point())
         else {
             return;
         };
         self.common.errand = Some(Errand::Copy(row));
-        self.common.notify(
-            Level::Info,
-            now,
-            format!("the row of {name} was sent to the terminal (OSC 52)"),
-        );
+        self.common.say(format!("the row of {name} was sent to the terminal (OSC 52)"));
     }
 
     /// The name and the row of the point that the keys mean.

@@ -15,6 +15,7 @@ const NOTCH: isize = 3;
 impl App {
     /// Handles a mouse event; returns whether it meant anything.
     pub fn mouse(&mut self, event: MouseEventKind, target: Target, now: Instant) -> bool {
+        self.common.now = now;
         let in_prompt = !matches!(self.overlay, None | Some(Overlay::Help(_)));
         match (event, target) {
             (MouseEventKind::Down(MouseButton::Left), Target::Key(action)) => {
@@ -23,28 +24,21 @@ impl App {
                 return true;
             }
             _ if in_prompt => return false,
-            (MouseEventKind::ScrollUp, _) => self.scroll(-NOTCH, now),
-            (MouseEventKind::ScrollDown, _) => self.scroll(NOTCH, now),
+            (MouseEventKind::ScrollUp, _) => self.scroll(-NOTCH),
+            (MouseEventKind::ScrollDown, _) => self.scroll(NOTCH),
             (MouseEventKind::Down(MouseButton::Left), Target::Tab(screen)) => {
-                self.show(screen, now);
+                self.show(screen);
             }
             (MouseEventKind::Down(MouseButton::Left), target) => {
                 let (view, common) = self.view_mut();
-                match view.click(target, common, now) {
+                match view.click(target, common) {
                     Outcome::Pass => return false,
-                    outcome => self.carry_on(outcome, now),
+                    outcome => self.carry_on(outcome),
                 }
             }
             _ => return false,
         }
         self.common.toast = None;
         true
-    }
-
-    /// Goes to the row at this place.
-    #[cfg(test)]
-    pub(crate) fn walk_to(&mut self, place: usize, now: Instant) {
-        let (view, common) = self.view_mut();
-        view.select(place, common, now);
     }
 }

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use super::App;
 use crate::common::replay::{NORMAL, SPEEDS};
-use crate::common::{Level, Overlay, Prompt, Replay, Screen};
+use crate::common::{Asked, Level, Overlay, Prompt, Replay, Screen};
+use crate::model::Model;
 use crate::model::log::Log;
-use crate::model::{Model, News};
 use crate::snapshot::Snapshot;
 use crate::source::Moment;
 
@@ -49,13 +49,13 @@ impl App {
             grows: recording.grows(),
         });
         if let Some(remark) = recording.remark() {
-            let now = Instant::now();
-            self.common.notify(Level::Problem, now, remark);
+            let _now = Instant::now();
+            self.common.notify(Level::Problem, remark);
         }
     }
 
     /// Shows the first moment or, while it plays, the next one that is due.
-    pub(super) fn play(&mut self, now: Instant) {
+    pub(super) fn play(&mut self) {
         let session = self.common.session.as_mut();
         let Some(recording) = session.and_then(|session| session.source.recording()) else {
             return;
@@ -66,7 +66,7 @@ impl App {
             replay.grows = recording.grows();
             if let Err(error) = recording.refresh() {
                 let error = format!("the recording cannot be read any more: {error}");
-                return self.common.notify(Level::Error, now, error);
+                return self.common.notify(Level::Error, error);
             }
             replay.len = recording.len();
         }
@@ -74,7 +74,7 @@ impl App {
         match replay.at {
             None => {
                 let place = recording.cursor();
-                self.move_to(place, now);
+                self.move_to(place);
             }
             Some(at) if replay.playing && at < last => {
                 // Skip as many snapshots as one frame covers at this speed.
@@ -83,13 +83,13 @@ impl App {
                 while to < last && recording.since_first(to) < until {
                     to += 1;
                 }
-                self.move_to(to, now);
+                self.move_to(to);
             }
             Some(at) => {
                 replay.next = (at < last).then(|| recording.since_first(at + 1));
                 if replay.playing && !replay.grows && at >= last {
                     replay.playing = false;
-                    self.common.notify(Level::Info, now, "this is the end of the recording");
+                    self.common.say("this is the end of the recording");
                 }
             }
         }
@@ -108,27 +108,21 @@ impl App {
     }
 
     /// Moves some snapshots on, or back.
-    pub(super) fn step(&mut self, by: isize, now: Instant) {
-        let Some((at, last)) = self.place(now) else { return };
+    pub(super) fn step(&mut self, by: isize) {
+        let Some((at, last)) = self.place() else { return };
         let to = at.saturating_add_signed(by).min(last);
         if to == at {
             let edge = if by < 0 { "first" } else { "last" };
-            return self.common.notify(
-                Level::Info,
-                now,
-                format!("this is the {edge} snapshot of the recording"),
-            );
+            return self.common.say(format!("this is the {edge} snapshot of the recording"));
         }
         self.stop_playing();
-        self.move_to(to, now);
+        self.move_to(to);
     }
 
     /// Moves a minute on, or back.
-    pub(super) fn skip_minute(&mut self, later: bool, now: Instant) {
-        let Some((at, last)) = self.place(now) else { return };
-        let Some(recording) = self.common.recording() else {
-            return;
-        };
+    pub(super) fn skip_minute(&mut self, later: bool) {
+        let Some((at, last)) = self.place() else { return };
+        let Some(recording) = self.common.recording() else { return };
         let from = recording.since_first(at);
         let mut to = at;
         if later {
@@ -140,23 +134,23 @@ impl App {
                 to -= 1;
             }
         }
-        self.step(to as isize - at as isize, now);
+        self.step(to as isize - at as isize);
     }
 
     /// Plays from the cursor, or from the beginning if it is at the end; or stops.
-    pub(super) fn play_or_stop(&mut self, now: Instant) {
-        let Some((at, last)) = self.place(now) else { return };
+    pub(super) fn play_or_stop(&mut self) {
+        let Some((at, last)) = self.place() else { return };
         let Some(replay) = &mut self.common.replay else { return };
         replay.playing = !replay.playing;
         if replay.playing && at == last && !replay.grows {
-            self.move_to(0, now);
+            self.move_to(0);
         }
-        self.next_poll = now + self.until_next_frame();
+        self.next_poll = self.common.now + self.until_next_frame();
     }
 
     /// Plays faster, or more slowly.
-    pub(super) fn change_speed(&mut self, faster: bool, now: Instant) {
-        if self.place(now).is_none() {
+    pub(super) fn change_speed(&mut self, faster: bool) {
+        if self.place().is_none() {
             return;
         }
         let Some(replay) = &mut self.common.replay else { return };
@@ -165,47 +159,37 @@ impl App {
             false => replay.speed.saturating_sub(1),
         };
         let speed = SPEEDS[replay.speed];
-        self.next_poll = now + self.until_next_frame();
-        self.common.notify(Level::Info, now, format!("played {speed} times as fast as it was"));
+        self.next_poll = self.common.now + self.until_next_frame();
+        self.common.say(format!("played {speed} times as fast as it was"));
     }
 
     /// Asks for a moment to go to.
-    pub(super) fn ask_moment(&mut self, now: Instant) {
-        if self.place(now).is_some() {
-            let prompt = Prompt::new("go to 12:03:41, +34s or #34", "");
-            self.overlay = Some(Overlay::Seek(prompt));
+    pub(super) fn ask_moment(&mut self) {
+        if self.place().is_some() {
+            self.overlay = Some(Overlay::Typed(Prompt::new(Asked::Moment, "")));
         }
     }
 
     /// Goes to the moment that was typed, or says what is wrong with it.
-    pub(super) fn seek(&mut self, mut prompt: Prompt, now: Instant) {
-        let Some(recording) = self.common.recording() else {
-            return;
-        };
+    pub(super) fn seek(&mut self, prompt: Prompt) {
+        let Some(recording) = self.common.recording() else { return };
         let found = Moment::parse(&prompt.text())
             .and_then(|moment| recording.find(&moment).map_err(|error| format!("{error:#}")));
         match found {
             Ok(place) => {
                 self.stop_playing();
-                self.move_to(place, now);
+                self.move_to(place);
             }
-            Err(why) => {
-                prompt.error = Some(why);
-                self.overlay = Some(Overlay::Seek(prompt));
-            }
+            Err(why) => self.overlay = Some(prompt.refused(why)),
         }
     }
 
     /// The cursor and the last place; shows a message where there is no recording.
-    fn place(&mut self, now: Instant) -> Option<(usize, usize)> {
+    fn place(&mut self) -> Option<(usize, usize)> {
         let place =
             self.common.replay.as_ref().and_then(|replay| Some((replay.at?, replay.len - 1)));
         if place.is_none() {
-            self.common.notify(
-                Level::Info,
-                now,
-                "this is no recording: its time cannot be gone back in",
-            );
+            self.common.say("this is no recording: its time cannot be gone back in");
         }
         place
     }
@@ -217,17 +201,17 @@ impl App {
     }
 
     /// Shows the snapshot of this place.
-    fn move_to(&mut self, to: usize, now: Instant) {
+    fn move_to(&mut self, to: usize) {
         let at = self.common.replay.as_ref().and_then(|replay| replay.at);
         // The timeline follows again.
         self.screens.timeline.at.follow();
         let moved = match at {
-            Some(at) if to > at && to - at <= BETWEEN => self.go_on(at, to, now),
-            _ => self.jump(to, now),
+            Some(at) if to > at && to - at <= BETWEEN => self.go_on(at, to),
+            _ => self.jump(to),
         };
         if let Err(error) = moved {
             self.stop_playing();
-            self.common.notify(Level::Problem, now, format!("{error:#}"));
+            self.common.notify(Level::Problem, format!("{error:#}"));
             // The moment that is shown stays, and playing goes on from there.
             let shown =
                 self.common.replay.as_mut().map_or(to, |replay| *replay.at.get_or_insert(to));
@@ -242,13 +226,13 @@ impl App {
             let whole = session.whole(snapshot);
             self.take_records(&whole);
         }
-        self.update(now);
-        self.next_poll = now + self.until_next_frame();
+        self.update();
+        self.next_poll = self.common.now + self.until_next_frame();
     }
 
     /// Goes to a moment a little later; the snapshots in between are taken in, as far as that is
     /// quick.
-    fn go_on(&mut self, at: usize, to: usize, now: Instant) -> anyhow::Result<()> {
+    fn go_on(&mut self, at: usize, to: usize) -> anyhow::Result<()> {
         let start = Instant::now();
         for place in at + 1..=to {
             if place + 1 < to && start.elapsed() > PATIENCE {
@@ -256,22 +240,17 @@ impl App {
             }
             let snapshot = Arc::new(self.common.read(place)?);
             self.arrive(place, &snapshot);
-            self.common.observe(&snapshot, now);
-            match self.common.model.fold(snapshot) {
-                News::Later => {}
-                News::Replaced => {
-                    self.common.notify(Level::Info, now, "another process took its place")
-                }
-                News::Ended => self.common.notify(Level::Info, now, "here the process ended"),
-            }
+            self.common.observe(&snapshot);
+            let news = self.common.model.fold(snapshot);
+            self.tell(news, "here the process ended");
             let (view, common) = self.view_mut();
-            view.update(common, now);
+            view.update(common);
         }
         Ok(())
     }
 
     /// Goes to any moment, with as much of the time before as can be read quickly.
-    fn jump(&mut self, to: usize, now: Instant) -> anyhow::Result<()> {
+    fn jump(&mut self, to: usize) -> anyhow::Result<()> {
         let start = Instant::now();
         let mut snapshots = vec![self.common.read(to)?];
         for place in (0..to).rev().take(BEFORE) {
@@ -295,7 +274,7 @@ impl App {
         }
         // Old entries are no news.
         self.common.log.read();
-        self.next_poll = now;
+        self.next_poll = self.common.now;
         Ok(())
     }
 

@@ -11,38 +11,39 @@ mod several;
 mod switches;
 pub(crate) mod timeline;
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
+use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 use anyhow::Result;
-use crossterm::event::{KeyCode, KeyModifiers};
+use crossterm::event::{KeyCode, KeyModifiers, MouseButton, MouseEventKind};
 
 use super::*;
 use crate::columns::sorting::Sorting;
 use crate::columns::{Column, There};
-use crate::common::{Errand, FREEZE, Prompt, Question, Target};
+use crate::common::{Asked, Errand, FREEZE, Prompt, Question, Target};
 use crate::files::json::read;
 use crate::filter::Filter;
 use crate::snapshot::{PointState, Process, Snapshot};
 use crate::source::synthetic::Synthetic;
-use crate::source::{Change, Discovery, Selector};
+use crate::source::{Candidate, Change, Discovery, ProcessGroup, Selector};
 use crate::view;
 
 /// A terminal with room for so many rows of a list.
 const ROWS: usize = 5;
 const AREA: Rect = Rect::new(0, 0, 120, 3 + ROWS as u16);
 
-fn look() -> Styles {
-    Styles::new(true, false)
-}
-
 /// A made-up process that the test can look into while the app has it.
 #[derive(Clone, Default)]
 pub(crate) struct Shared(pub(crate) Rc<RefCell<Synthetic>>);
 
 impl Shared {
+    fn made(&self) -> RefMut<'_, Snapshot> {
+        RefMut::map(self.0.borrow_mut(), Synthetic::snapshot_mut)
+    }
+
     fn state(&self, id: usize) -> PointState {
-        self.0.borrow_mut().snapshot_mut().points[id].state
+        self.made().points[id].state
     }
 }
 
@@ -112,6 +113,20 @@ pub(crate) fn desk_with(options: Options) -> Desk {
     desk
 }
 
+impl Deref for Desk {
+    type Target = App;
+
+    fn deref(&self) -> &App {
+        &self.app
+    }
+}
+
+impl DerefMut for Desk {
+    fn deref_mut(&mut self) -> &mut App {
+        &mut self.app
+    }
+}
+
 impl Desk {
     /// Lets polls happen, a second apart.
     pub(crate) fn wait(&mut self, polls: usize) {
@@ -120,19 +135,81 @@ impl Desk {
             if self.app.next_poll().is_some_and(|due| due <= self.now) {
                 self.app.poll(self.now);
             }
-            view::settle(&mut self.app, &look(), AREA, self.now);
+            self.settle();
         }
     }
 
+    fn poll_again(&mut self) {
+        self.now += Duration::from_secs(1);
+        self.app.poll(self.now);
+    }
+
+    fn settle(&mut self) {
+        view::settle(&mut self.app, AREA, self.now);
+    }
+
+    /// Presses these keys; a line end is Enter, an escape is Esc.
     pub(crate) fn press(&mut self, keys: &str) {
         for c in keys.chars() {
-            self.code(KeyCode::Char(c));
+            self.code(match c {
+                '\n' => KeyCode::Enter,
+                '\x1b' => KeyCode::Esc,
+                c => KeyCode::Char(c),
+            });
         }
     }
 
     pub(crate) fn code(&mut self, code: KeyCode) {
         self.app.key(KeyEvent::from(code), self.now);
-        view::settle(&mut self.app, &look(), AREA, self.now);
+        self.settle();
+    }
+
+    /// Empties the line that is typed.
+    fn clear(&mut self) {
+        self.app.key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL), self.now);
+    }
+
+    pub(crate) fn click(&mut self, target: Target) -> bool {
+        self.app.mouse(MouseEventKind::Down(MouseButton::Left), target, self.now)
+    }
+
+    /// Puts the cursor on the row at this place.
+    pub(crate) fn walk_to(&mut self, place: usize) {
+        let (view, common) = self.view_mut();
+        view.select(place, common);
+    }
+
+    /// Shows a point in full.
+    pub(crate) fn open(&mut self, point: u32) {
+        self.common.selected = Some(point);
+        self.press("\n");
+    }
+
+    /// The process as the next poll finds it.
+    pub(crate) fn made(&self) -> RefMut<'_, Snapshot> {
+        self.process.made()
+    }
+
+    /// The process as the last poll found it.
+    pub(crate) fn snapshot(&self) -> &Snapshot {
+        self.common.model.snapshot().unwrap()
+    }
+
+    pub(crate) fn point(&self, id: u32) -> &Figures {
+        self.common.model.point(id).unwrap()
+    }
+
+    /// The message in the last line.
+    fn said(&self) -> Option<&str> {
+        self.common.toast.as_ref().map(|toast| toast.text.as_str())
+    }
+
+    /// The row that was just copied.
+    fn copied(&mut self) -> String {
+        match self.common.errand.take() {
+            Some(Errand::Copy(text)) => text,
+            other => panic!("nothing was copied: {other:?}"),
+        }
     }
 }
 
@@ -140,83 +217,80 @@ impl Desk {
 fn the_cursor_stays_on_its_point_while_the_order_moves() {
     let mut desk = desk();
     desk.press("jj");
-    let selected = desk.app.common.selected;
+    let selected = desk.common.selected;
     for _ in 0..12 {
         desk.press(">");
-        assert_eq!(desk.app.common.selected, selected);
-        let (place, _) = desk.app.cursor();
-        assert!(
-            (desk.app.common.scroll.offset..desk.app.common.scroll.offset + 5).contains(&place)
-        );
+        assert_eq!(desk.common.selected, selected);
+        let (place, _) = desk.cursor();
+        assert!((desk.common.scroll.offset..desk.common.scroll.offset + 5).contains(&place));
     }
 }
 
 #[test]
 fn rows_stand_still_while_the_cursor_moves_and_settle_after() {
     let mut desk = desk();
-    desk.press("<<<<");
-    desk.press("k");
-    let order = desk.app.common.order.clone();
+    desk.press("<<<<k");
+    let order = desk.common.order.clone();
     // What the rows are sorted by is turned upside down under the cursor.
-    desk.app.screens.points.table_mut().unwrap().click("on");
+    desk.screens.points.table_mut().unwrap().click("on");
     desk.app.poll(desk.now + Duration::from_millis(1000));
-    assert_eq!(desk.app.common.order, order);
-    assert!(view::settle(&mut desk.app, &look(), AREA, desk.now + FREEZE));
-    assert_ne!(desk.app.common.order, order);
+    assert_eq!(desk.common.order, order);
+    assert!(view::settle(&mut desk.app, AREA, desk.now + FREEZE));
+    assert_ne!(desk.common.order, order);
 }
 
 #[test]
 fn a_pause_freezes_the_figures_but_not_the_keys() {
     let mut desk = desk();
     desk.press(" ");
-    assert_eq!(desk.app.common.status(), Status::Paused);
-    let before = desk.app.common.model.snapshot().unwrap().clone();
+    assert_eq!(desk.common.status(), Status::Paused);
+    let before = desk.snapshot().clone();
     desk.wait(3);
     desk.press("jj>I");
-    assert_eq!(desk.app.common.model.snapshot(), Some(&before));
+    assert_eq!(desk.common.model.snapshot(), Some(&before));
     desk.press("p");
     desk.wait(1);
-    assert_eq!(desk.app.common.status(), Status::Live);
-    assert_ne!(desk.app.common.model.snapshot(), Some(&before));
+    assert_eq!(desk.common.status(), Status::Live);
+    assert_ne!(desk.common.model.snapshot(), Some(&before));
 }
 
 #[test]
 fn the_end_of_a_process_is_seen_in_a_pause_and_its_figures_after_it() {
     let mut desk = desk();
     desk.press(" ");
-    let frozen = desk.app.common.model.snapshot().unwrap().clone();
+    let frozen = desk.snapshot().clone();
     desk.wait(2);
-    assert_eq!(desk.app.common.ended_unseen(), None);
-    desk.process.0.borrow_mut().snapshot_mut().process.state = ProcessState::Crashed;
+    assert_eq!(desk.common.ended_unseen(), None);
+    desk.made().process.state = ProcessState::Crashed;
     desk.wait(2);
-    assert_eq!(desk.app.common.ended_unseen(), Some(ProcessState::Crashed));
-    assert_eq!((desk.app.common.status(), desk.app.next_poll()), (Status::Paused, None));
-    assert_eq!(desk.app.common.model.snapshot(), Some(&frozen));
+    assert_eq!(desk.common.ended_unseen(), Some(ProcessState::Crashed));
+    assert_eq!((desk.common.status(), desk.next_poll()), (Status::Paused, None));
+    assert_eq!(desk.common.model.snapshot(), Some(&frozen));
     desk.press(" ");
     desk.wait(1);
-    assert_eq!((desk.app.common.status(), desk.app.common.ended_unseen()), (Status::Crashed, None));
-    assert_ne!(desk.app.common.model.snapshot(), Some(&frozen));
+    assert_eq!((desk.common.status(), desk.common.ended_unseen()), (Status::Crashed, None));
+    assert_ne!(desk.common.model.snapshot(), Some(&frozen));
 }
 
 #[test]
 fn the_last_figures_of_a_process_that_died_stay() {
     let mut desk = desk();
-    desk.process.0.borrow_mut().snapshot_mut().process.state = ProcessState::Crashed;
+    desk.made().process.state = ProcessState::Crashed;
     desk.wait(2);
-    assert_eq!(desk.app.common.status(), Status::Crashed);
-    assert!(desk.app.common.model.point(1).unwrap().is_used());
-    assert_eq!(desk.app.next_poll(), None);
+    assert_eq!(desk.common.status(), Status::Crashed);
+    assert!(desk.point(1).is_used());
+    assert_eq!(desk.next_poll(), None);
 }
 
 #[test]
 fn the_interval_walks_through_its_steps_and_stops_at_the_ends() {
     let mut desk = desk();
     desk.press("+");
-    assert_eq!(desk.app.common.interval, Duration::from_millis(500));
+    assert_eq!(desk.common.interval, Duration::from_millis(500));
     desk.press("+++++++++");
-    assert_eq!(desk.app.common.interval, Duration::from_millis(100));
+    assert_eq!(desk.common.interval, Duration::from_millis(100));
     desk.press("------------");
-    assert_eq!(desk.app.common.interval, Duration::from_secs(10));
+    assert_eq!(desk.common.interval, Duration::from_secs(10));
 }
 
 #[test]
@@ -224,131 +298,118 @@ fn the_screens_are_reached_by_number_and_in_turn() {
     let mut desk = desk();
     for (place, tab) in Screen::TABS.iter().enumerate().rev() {
         desk.press(&(place + 1).to_string());
-        assert_eq!((desk.app.screen, desk.app.screen.tab()), (tab.screen, Some(place)));
+        assert_eq!((desk.screen, desk.screen.tab()), (tab.screen, Some(place)));
     }
     let mut seen = Vec::new();
     for _ in Screen::TABS {
-        seen.push(desk.app.screen);
+        seen.push(desk.screen);
         desk.code(KeyCode::Tab);
     }
     assert!(seen.iter().eq(Screen::TABS.iter().map(|tab| &tab.screen)));
-    assert_eq!(desk.app.screen, Screen::Points);
+    assert_eq!(desk.screen, Screen::Points);
     desk.code(KeyCode::BackTab);
-    assert_eq!(Some(desk.app.screen), Screen::TABS.last().map(|tab| tab.screen));
-    desk.code(KeyCode::Esc);
-    assert_eq!(desk.app.screen, Screen::Points);
+    assert_eq!(Some(desk.screen), Screen::TABS.last().map(|tab| tab.screen));
+    desk.press("\x1b");
+    assert_eq!(desk.screen, Screen::Points);
     // What is no screen of a process has none of this.
     desk.press("P\t3");
-    assert_eq!(desk.app.screen, Screen::Picker);
+    assert_eq!(desk.screen, Screen::Picker);
 }
 
 #[test]
 fn a_weight_is_set_and_a_wrong_one_stays_to_be_mended() {
     let mut desk = desk();
-    let alpha = |desk: &Desk| desk.process.0.borrow_mut().snapshot_mut().points[1].alpha;
-    desk.app.common.selected = Some(1);
-    desk.press("a");
-    desk.press("1");
-    desk.code(KeyCode::Enter);
+    let alpha = |desk: &Desk| desk.made().points[1].alpha;
+    desk.common.selected = Some(1);
+    desk.press("a1\n");
     assert_eq!(alpha(&desk), Some(0.21));
     desk.wait(1);
     desk.press("a");
     for _ in 0..4 {
         desk.code(KeyCode::Backspace);
     }
-    desk.press("5s/1s");
-    desk.code(KeyCode::Enter);
-    let Some(Overlay::Alpha(1, prompt)) = &desk.app.overlay else { panic!("it was closed") };
+    desk.press("5s/1s\n");
+    let Some(Overlay::Typed(prompt)) = &desk.overlay else { panic!("it was closed") };
     assert_eq!((prompt.text().as_str(), prompt.error.is_some()), ("5s/1s", true));
+    assert_eq!(prompt.asked, Asked::Alpha(1));
     assert_eq!(alpha(&desk), Some(0.21));
     desk.press("0");
-    let Some(Overlay::Alpha(1, prompt)) = &desk.app.overlay else { panic!("it was closed") };
+    let Some(Overlay::Typed(prompt)) = &desk.overlay else { panic!("it was closed") };
     assert_eq!(prompt.error, None);
-    desk.code(KeyCode::Esc);
-    desk.press("a");
+    desk.press("\x1ba");
     for _ in 0..4 {
         desk.code(KeyCode::Backspace);
     }
-    desk.press("off");
-    desk.code(KeyCode::Enter);
+    desk.press("off\n");
     assert_eq!(alpha(&desk), None);
 }
 
 #[test]
 fn a_row_is_copied_with_its_titles() {
     let mut desk = desk();
-    desk.app.common.selected = Some(1);
+    desk.common.selected = Some(1);
     desk.press("y");
-    let Some(Errand::Copy(text)) = desk.app.common.errand.take() else {
-        panic!("nothing was copied")
-    };
+    let text = desk.copied();
     assert!(
         text.starts_with("io.parse  src/work.rs:88  On on  Load% 42.5  Count 33.7k  /s 9.28k"),
         "{text}"
     );
-    assert!(desk.app.common.toast.as_ref().is_some_and(|toast| toast.text.contains("OSC 52")));
+    assert!(desk.common.toast.as_ref().is_some_and(|toast| toast.text.contains("OSC 52")));
 }
 
 #[test]
 fn the_mouse_selects_opens_sorts_and_scrolls() {
-    use crossterm::event::{MouseButton, MouseEventKind};
     let mut desk = desk();
-    let click = MouseEventKind::Down(MouseButton::Left);
     let now = desk.now;
-    let wanted = desk.app.common.order[3];
-    assert!(desk.app.mouse(click, Target::Row(3), now));
-    assert_eq!((desk.app.common.selected, desk.app.screen), (Some(wanted), Screen::Points));
-    assert!(desk.app.mouse(click, Target::Row(3), now));
-    assert_eq!(desk.app.screen, Screen::Detail);
-    desk.app.mouse(MouseEventKind::ScrollDown, Target::Nothing, now);
-    assert_eq!((desk.app.screens.detail.offset, desk.app.common.selected), (3, Some(wanted)));
-    desk.code(KeyCode::Esc);
-    desk.app.mouse(MouseEventKind::ScrollUp, Target::Nothing, now);
-    assert_eq!(desk.app.cursor().0, 0);
-    desk.app.mouse(click, Target::Heading("avg"), now);
-    assert_eq!(desk.app.screens.points.sorting(), Sorting::by(Column::Avg));
-    desk.app.mouse(click, Target::Heading("avg"), now);
+    let wanted = desk.common.order[3];
+    assert!(desk.click(Target::Row(3)));
+    assert_eq!((desk.common.selected, desk.screen), (Some(wanted), Screen::Points));
+    assert!(desk.click(Target::Row(3)));
+    assert_eq!(desk.screen, Screen::Detail);
+    desk.mouse(MouseEventKind::ScrollDown, Target::Nothing, now);
+    assert_eq!((desk.screens.detail.offset, desk.common.selected), (3, Some(wanted)));
+    desk.press("\x1b");
+    desk.mouse(MouseEventKind::ScrollUp, Target::Nothing, now);
+    assert_eq!(desk.cursor().0, 0);
+    desk.click(Target::Heading("avg"));
+    assert_eq!(desk.screens.points.sorting(), Sorting::by(Column::Avg));
+    desk.click(Target::Heading("avg"));
     let inverted = Sorting { descending: false, ..Sorting::by(Column::Avg) };
-    assert_eq!(desk.app.screens.points.sorting(), inverted);
-    assert!(!desk.app.mouse(MouseEventKind::Moved, Target::Row(1), now));
+    assert_eq!(desk.screens.points.sorting(), inverted);
+    assert!(!desk.mouse(MouseEventKind::Moved, Target::Row(1), now));
     // A question is answered by a key.
     desk.press("E");
-    assert!(!desk.app.mouse(click, Target::Row(1), now));
+    assert!(!desk.click(Target::Row(1)));
 }
 
 #[test]
 fn columns_are_taken_left_and_moved() {
     let mut desk = desk();
     desk.press("c");
-    assert_eq!(desk.app.overlay, Some(Overlay::Columns("load")));
+    assert_eq!(desk.overlay, Some(Overlay::Columns("load")));
     desk.press(" ");
-    assert!(!desk.app.screens.points.columns().contains(&Column::Load));
+    assert!(!desk.screens.points.columns().contains(&Column::Load));
     // Taken again, it stands where it stood.
     desk.press(" ");
-    assert_eq!(desk.app.screens.points.columns(), Column::DEFAULT);
+    assert_eq!(desk.screens.points.columns(), Column::DEFAULT);
     for _ in 0..30 {
         desk.press("K");
     }
-    let first = |desk: &Desk| {
-        Column::shown(&desk.app.screens.points.columns(), There::default())[..4].to_vec()
-    };
+    let first =
+        |desk: &Desk| Column::shown(&desk.screens.points.columns(), There::default())[..4].to_vec();
     let [on, load, name, bar] = [Column::On, Column::Load, Column::Name, Column::Bar];
     assert_eq!(first(&desk), [on, load, name, bar]);
     desk.press(">J<");
     assert_eq!(first(&desk), [on, name, load, bar]);
     desk.press("k ");
-    assert!(desk.app.screens.points.columns().contains(&Column::Name), "the name stays");
-    desk.code(KeyCode::Enter);
-    assert_eq!(desk.app.overlay, None);
+    assert!(desk.screens.points.columns().contains(&Column::Name), "the name stays");
+    desk.press("\n");
+    assert_eq!(desk.overlay, None);
     // Sorting walks through the columns as they stand.
     desk.press("<");
-    assert_eq!(desk.app.screens.points.sorting().column, Column::Name);
+    assert_eq!(desk.screens.points.sorting().column, Column::Name);
     desk.press(">>");
-    assert_eq!(
-        desk.app.screens.points.sorting().column,
-        Column::Count,
-        "what is drawn is passed over"
-    );
+    assert_eq!(desk.screens.points.sorting().column, Column::Count, "what is drawn is passed over");
 }
 
 #[test]
@@ -362,7 +423,7 @@ fn sorting_walks_through_the_columns_of_every_table_and_returns() {
     ] {
         let mut desk = desk();
         desk.app.act(Action::Show(screen), desk.now);
-        let sorted = |desk: &Desk| desk.app.view().table().unwrap().sorted();
+        let sorted = |desk: &Desk| desk.view().table().unwrap().sorted();
         let (start, mut seen) = (sorted(&desk), Vec::new());
         for _ in 0..columns {
             let now = sorted(&desk);
@@ -382,24 +443,21 @@ fn sorting_walks_through_the_columns_of_every_table_and_returns() {
 
 #[test]
 fn threads_are_sorted_by_a_menu_and_by_their_headings_and_copied() {
-    use crossterm::event::{MouseButton, MouseEventKind};
     let mut desk = desk();
     desk.press("3s");
-    assert_eq!(desk.app.overlay, Some(Overlay::Sort("load")));
-    desk.press("gg");
-    desk.code(KeyCode::Enter);
-    let table = |desk: &Desk| desk.app.view().table().unwrap().clone();
+    assert_eq!(desk.overlay, Some(Overlay::Sort("load")));
+    desk.press("gg\n");
+    let table = |desk: &Desk| desk.view().table().unwrap().clone();
     let sorted = |desk: &Desk| Some(table(desk).sorted()).map(|it| (it.key, it.descending));
-    assert_eq!((desk.app.overlay.as_ref(), sorted(&desk)), (None, Some(("name", false))));
-    let (click, now) = (MouseEventKind::Down(MouseButton::Left), desk.now);
-    assert!(desk.app.mouse(click, Target::Heading("tid"), now));
+    assert_eq!((desk.overlay.as_ref(), sorted(&desk)), (None, Some(("name", false))));
+    assert!(desk.click(Target::Heading("tid")));
     assert_eq!(sorted(&desk), Some(("tid", false)));
-    assert!(desk.app.mouse(click, Target::Heading("tid"), now));
-    assert_eq!(desk.app.screens.threads.order, [2, 1, 0]);
+    assert!(desk.click(Target::Heading("tid")));
+    assert_eq!(desk.screens.threads.order, [2, 1, 0]);
     // The table of points has its own order.
-    assert_eq!(desk.app.screens.points.sorting(), Sorting::by(Column::Load));
+    assert_eq!(desk.screens.points.sorting(), Sorting::by(Column::Load));
     desk.press("ggy");
-    let Some(Errand::Copy(text)) = desk.app.common.errand.take() else { panic!("no row") };
+    let text = desk.copied();
     assert!(text.starts_with("Thread ") && text.contains("  Tid 471"), "{text}");
 }
 
@@ -416,17 +474,15 @@ fn every_table_has_columns_to_choose_and_keeps_them() {
     ] {
         let mut desk = desk();
         desk.app.act(Action::Show(screen), desk.now);
-        let shows = |desk: &Desk| desk.app.screens.get(screen).table().unwrap().shows(key);
+        let shows = |desk: &Desk| desk.screens.get(screen).table().unwrap().shows(key);
         assert!(shows(&desk), "{key}");
         desk.press("cgg");
-        while desk.app.overlay != Some(Overlay::Columns(key)) {
+        while desk.overlay != Some(Overlay::Columns(key)) {
             desk.press("j");
         }
-        desk.press(" ");
-        desk.code(KeyCode::Enter);
-        assert!(!shows(&desk) && desk.app.overlay.is_none(), "{key}");
-        let now = desk.now;
-        desk.app.watch(Box::new(desk.process.clone()), now);
+        desk.press(" \n");
+        assert!(!shows(&desk) && desk.overlay.is_none(), "{key}");
+        desk.app.watch(Box::new(desk.process.clone()), desk.now);
         assert!(!shows(&desk), "{key} is back");
     }
 }
@@ -434,18 +490,17 @@ fn every_table_has_columns_to_choose_and_keeps_them() {
 #[test]
 fn threads_are_filtered_by_their_names_where_they_are() {
     let mut desk = desk();
-    desk.press("3/pack");
-    desk.code(KeyCode::Enter);
-    assert_eq!((desk.app.screen, desk.app.screens.threads.order.len()), (Screen::Threads, 1));
+    desk.press("3/pack\n");
+    assert_eq!((desk.screen, desk.screens.threads.order.len()), (Screen::Threads, 1));
     desk.press("/");
-    let Some(Overlay::Find(prompt)) = &desk.app.overlay else { panic!("no line to type in") };
+    let Some(Overlay::Typed(prompt)) = &desk.overlay else { panic!("no line to type in") };
     assert_eq!(prompt.text(), "pack");
-    desk.code(KeyCode::Esc);
+    desk.press("\x1b");
     // Esc shows all, and then goes back.
-    desk.code(KeyCode::Esc);
-    assert_eq!((desk.app.screen, desk.app.screens.threads.order.len()), (Screen::Threads, 3));
-    desk.code(KeyCode::Esc);
-    assert_eq!(desk.app.screen, Screen::Points);
+    desk.press("\x1b");
+    assert_eq!((desk.screen, desk.screens.threads.order.len()), (Screen::Threads, 3));
+    desk.press("\x1b");
+    assert_eq!(desk.screen, Screen::Points);
 }
 
 #[test]
@@ -453,9 +508,8 @@ fn a_word_that_is_no_prefix_is_said_on_every_screen() {
     for screen in ["1", "2", "5", "8"] {
         let mut desk = desk();
         desk.press(screen);
-        desk.press("/!thraed:x");
-        desk.code(KeyCode::Enter);
-        let toast = desk.app.common.toast.clone().expect("it is said");
+        desk.press("/!thraed:x\n");
+        let toast = desk.common.toast.clone().expect("it is said");
         assert!(toast.text.starts_with("thraed: is none of thread:"), "{}", toast.text);
     }
 }
@@ -464,45 +518,38 @@ fn a_word_that_is_no_prefix_is_said_on_every_screen() {
 fn a_column_to_sort_by_is_chosen_from_all() {
     let mut desk = desk();
     desk.press("s");
-    assert_eq!(desk.app.overlay, Some(Overlay::Sort("load")));
+    assert_eq!(desk.overlay, Some(Overlay::Sort("load")));
     desk.press("j");
-    assert_eq!(desk.app.overlay, Some(Overlay::Sort("count")), "no bar, no trend");
-    desk.code(KeyCode::Enter);
+    assert_eq!(desk.overlay, Some(Overlay::Sort("count")), "no bar, no trend");
+    desk.press("\n");
     assert_eq!(
-        (desk.app.overlay.as_ref(), desk.app.screens.points.sorting().column),
+        (desk.overlay.as_ref(), desk.screens.points.sorting().column),
         (None, Column::Count)
     );
     desk.press("sI");
-    assert_eq!(
-        (desk.app.overlay.as_ref(), desk.app.screens.points.sorting().descending),
-        (None, false)
-    );
-    desk.press("sG");
-    desk.code(KeyCode::Esc);
-    assert_eq!(desk.app.screens.points.sorting().column, Column::Count);
+    assert_eq!((desk.overlay.as_ref(), desk.screens.points.sorting().descending), (None, false));
+    desk.press("sG\x1b");
+    assert_eq!(desk.screens.points.sorting().column, Column::Count);
 }
 
 #[test]
 fn the_mouse_works_on_tabs_and_hints() {
-    use crossterm::event::{MouseButton, MouseEventKind};
     let mut desk = desk();
-    let (click, now) = (MouseEventKind::Down(MouseButton::Left), desk.now);
-    assert!(desk.app.mouse(click, Target::Tab(Screen::Threads), now));
-    assert_eq!(desk.app.screen, Screen::Threads);
-    assert!(desk.app.mouse(click, Target::Key(Action::Help), now));
-    assert!(matches!(desk.app.overlay, Some(Overlay::Help(_))));
-    assert!(desk.app.mouse(click, Target::Key(Action::Back), now));
-    assert_eq!(desk.app.overlay, None);
+    assert!(desk.click(Target::Tab(Screen::Threads)));
+    assert_eq!(desk.screen, Screen::Threads);
+    assert!(desk.click(Target::Key(Action::Help)));
+    assert!(matches!(desk.overlay, Some(Overlay::Help(_))));
+    assert!(desk.click(Target::Key(Action::Back)));
+    assert_eq!(desk.overlay, None);
 }
 
 #[test]
 fn the_picker_is_left_to_where_one_came_from() {
     let mut desk = desk();
     desk.press("4P");
-    assert_eq!(desk.app.screen, Screen::Picker);
-    desk.code(KeyCode::Esc);
-    assert_eq!(desk.app.screen, Screen::Timeline);
-    desk.press("12P");
-    desk.code(KeyCode::Esc);
-    assert_eq!(desk.app.screen, Screen::Points, "below the detail");
+    assert_eq!(desk.screen, Screen::Picker);
+    desk.press("\x1b");
+    assert_eq!(desk.screen, Screen::Timeline);
+    desk.press("12P\x1b");
+    assert_eq!(desk.screen, Screen::Points, "below the detail");
 }

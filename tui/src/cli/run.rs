@@ -25,7 +25,6 @@ use super::options::Show;
 use super::output::{NO_TARGET, check_new, overwrite, written};
 use super::show;
 use crate::app::App;
-use crate::common::Level;
 use crate::compare::Baseline;
 use crate::files::json;
 use crate::interrupt::Interrupt;
@@ -215,12 +214,12 @@ fn on_screen(
         app.watch(source, now);
     }
     for note in notes {
-        app.note(note.text(), matches!(note, Note::Lacking(_)), now);
+        app.note(note.text(), matches!(note, Note::Lacking(_)));
     }
     let printed = log.map(|path| format!("what it prints goes to {}", path.display()));
     let told: Vec<_> = run.inject.replaced_runtime().into_iter().chain(printed).collect();
     if !told.is_empty() {
-        app.common.notify(Level::Info, now, told.join("; "));
+        app.common.say(told.join("; "));
     }
     show::on_screen(&mut app, &run.show, interrupt)?;
     Ok(Watched::App(app))

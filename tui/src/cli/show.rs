@@ -80,7 +80,8 @@ fn interact(app: &mut App, show: &Show) -> Result<u8> {
 pub(super) fn on_screen(app: &mut App, show: &Show, interrupt: &Interrupt) -> Result<()> {
     Kept::load().restore(app);
     let before = tables(app);
-    event_loop::run(app, &show.look(), interrupt)?;
+    app.common.styles = show.look();
+    event_loop::run(app, interrupt)?;
     if let Err(error) = Kept::read() {
         warn(&format!("{error:#}"));
     }

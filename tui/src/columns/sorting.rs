@@ -17,7 +17,7 @@ pub struct Sorting {
 impl Sorting {
     /// By a column in its natural direction.
     pub fn by(column: Column) -> Self {
-        Self { column, descending: column.greatest_first() }
+        Self { column, descending: column.spec().heading.sorts == Some(true) }
     }
 
     /// The ids of these points in order. Equal points keep the order of their ids, but within a

@@ -4,14 +4,30 @@ use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use tui_input::Input;
 use tui_input::backend::crossterm::EventHandler;
 
+use super::overlay::Overlay;
 use crate::local_time::file_stamp;
 use crate::snapshot::Snapshot;
+
+/// What is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// What the points shown must have.
+    Filter,
+    /// Alpha of this point's EWMA.
+    Alpha(u32),
+    /// What the screen is to look for, and what the line says it is.
+    Find(&'static str),
+    /// The moment of the recording to go to.
+    Moment,
+    /// The path of the snapshot to write.
+    File,
+}
 
 /// The line and the cursor in it.
 #[derive(Clone, Debug)]
 pub struct Prompt {
     /// What it asks for.
-    pub label: &'static str,
+    pub asked: Asked,
     /// What is wrong with what was typed.
     pub error: Option<String>,
     input: Input,
@@ -23,7 +39,7 @@ pub struct Prompt {
 
 impl PartialEq for Prompt {
     fn eq(&self, other: &Self) -> bool {
-        (self.label, self.halves()) == (other.label, other.halves())
+        (self.asked, self.halves()) == (other.asked, other.halves())
     }
 }
 
@@ -31,8 +47,25 @@ impl Eq for Prompt {}
 
 impl Prompt {
     /// A prompt with a default, the cursor behind it.
-    pub fn new(label: &'static str, default: &str) -> Self {
-        Self { label, error: None, input: default.into(), earlier: Vec::new(), recalled: 0 }
+    pub fn new(asked: Asked, default: &str) -> Self {
+        Self { asked, error: None, input: default.into(), earlier: Vec::new(), recalled: 0 }
+    }
+
+    /// What it asks for, in words.
+    pub fn label(&self) -> &'static str {
+        match self.asked {
+            Asked::Filter => "filter",
+            Asked::Alpha(_) => "alpha, T/tau or off",
+            Asked::Find(what) => what,
+            Asked::Moment => "go to 12:03:41, +34s or #34",
+            Asked::File => "write snapshot to",
+        }
+    }
+
+    /// The same line with what is wrong with it.
+    pub(crate) fn refused(mut self, why: String) -> Overlay {
+        self.error = Some(why);
+        Overlay::Typed(self)
     }
 
     /// With what was typed at other times, which [`Self::recall`] brings back.
@@ -100,7 +133,7 @@ mod tests {
 
     #[test]
     fn it_edits_like_a_shell() {
-        let mut prompt = Prompt::new("", "größe");
+        let mut prompt = Prompt::new(Asked::Filter, "größe");
         let ctrl = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL);
         for key in [KeyCode::Left, KeyCode::Left, KeyCode::Backspace, KeyCode::Char('X')] {
             prompt.key(KeyEvent::from(key));

@@ -21,6 +21,7 @@ pub struct Replay {
     pub(crate) since_first: Duration,
     pub(crate) next: Option<Duration>,
     pub(crate) speed: usize,
+    /// The cursor moves by itself.
     pub(crate) playing: bool,
     pub(crate) grows: bool,
 }
@@ -36,11 +37,6 @@ impl Replay {
         let more = if self.grows { "+" } else { "" };
         let number = self.at.map_or(0, |at| at + 1);
         format!("{word} {} ({number} of {}{more})", time_of_day(self.unix_ns), self.len)
-    }
-
-    /// Whether the cursor moves by itself.
-    pub fn is_playing(&self) -> bool {
-        self.playing
     }
 
     /// Whether something will change without a key.

@@ -6,23 +6,15 @@ macro_rules! every_screen {
     ($declare:ident) => {
         $declare! {
             tabs {
-                /// The table of points.
                 Points points Points, "Points", [Char('1')], "the table of points";
-                /// One point in full.
                 Detail detail Detail, "Detail", [Char('2')], "one point in full";
-                /// The threads.
                 Threads threads Threads, "Threads", [Char('3')], "the threads";
-                /// What the threads did in the last moments.
                 Timeline timeline Timeline, "Timeline", [Char('4')], "what the threads did last";
-                /// The points beside their baseline.
                 Diff diff Diff, "Diff", [Char('5')], "what changed since the baseline";
-                /// What was noticed, and what measuring costs.
                 Log log LogView, "Log", [Char('6')],
                     "what was noticed, and what measuring costs";
-                /// What the machine can do at most, and the points below that.
                 Roofline roofline Roofline, "Roofline", [Char('7')],
                     "how near points come to the machine's limits";
-                /// What called what, and how much of all it took there.
                 Tree tree CallTree, "Tree", [Char('8'), Char('t'), Named(KeyCode::F(5))],
                     "the call tree; f there: a flame graph";
             }
@@ -39,13 +31,13 @@ pub(crate) use every_screen;
 
 macro_rules! declare {
     (
-        tabs { $($(#[$doc:meta])* $tab:ident $f:ident $t:ty, $name:literal, $keys:tt, $help:literal;)* }
+        tabs { $($tab:ident $f:ident $t:ty, $name:literal, $keys:tt, $help:literal;)* }
         others { $($(#[$other_doc:meta])* $other:ident $g:ident $u:ty;)* }
     ) => {
         /// What fills the body of the screen.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Screen {
-            $($(#[$doc])* $tab,)*
+            $(#[doc = $help] $tab,)*
             $($(#[$other_doc])* $other,)*
         }
 
@@ -74,7 +66,7 @@ pub struct Tab {
 
 impl Screen {
     /// Its place among [`Self::TABS`]; none for a screen that is shown while nothing is
-    /// watched, or to choose what is.
+    /// watched, or to choose what is: then processes are looked for.
     pub fn tab(self) -> Option<usize> {
         Self::TABS.iter().position(|tab| tab.screen == self)
     }

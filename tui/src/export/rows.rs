@@ -59,7 +59,7 @@ const SHORT: &str = "avg_short";
 
 /// The heading of a column: its word and its unit.
 pub fn heading(column: Column, unit: Unit) -> String {
-    let word = column.exported();
+    let word = column.spec().exported;
     let suffix = match unit {
         Unit::Time => "s",
         Unit::Cycles => "cycles",

@@ -51,7 +51,7 @@ pub fn render(
         .clamp(Column::Name.title().len(), NAME_MAX);
     let width = |column: &Column| match column {
         Column::Name => name_width,
-        other => other.width(),
+        other => other.spec().width.0,
     };
     let grid = grid_of(columns.iter().map(|column| (column.spec(), width(column))), None, '~');
     let _ = writeln!(out, "{}", grid.titles());

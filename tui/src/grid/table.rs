@@ -106,7 +106,7 @@ pub(crate) use table;
 pub(crate) struct Column<R: 'static, C: 'static> {
     pub(crate) heading: Heading,
     pub(crate) kind: Kind,
-    /// Its least and greatest width on the screen.
+    /// Its least and greatest width on the screen, with room for the sorting mark.
     pub(crate) width: (usize, usize),
     pub(crate) is_left: bool,
     /// Long cells are cut at their end.
@@ -123,6 +123,20 @@ pub(crate) struct Column<R: 'static, C: 'static> {
     text: Option<fn(&R, &C) -> String>,
     /// Its order, if it is not by figures or words.
     order: Option<fn(&R, &R) -> Ordering>,
+}
+
+/// Declares methods of a column that set some of its fields.
+macro_rules! properties {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($($with:ident: $type:ty)?) $($field:ident $(.$part:tt)? = $value:expr),+;
+    )*) => {$(
+        $(#[$doc])*
+        pub(crate) const fn $name(mut self $(, $with: $type)?) -> Self {
+            $(self.$field $(.$part)? = $value;)+
+            self
+        }
+    )*};
 }
 
 impl<R, C: Written> Column<R, C> {
@@ -170,83 +184,33 @@ impl<R, C: Written> Column<R, C> {
             .least()
     }
 
-    /// Its cells begin at the left; it may grow to a width.
-    pub(crate) const fn left(mut self, most: usize) -> Self {
-        self.is_left = true;
-        self.width.1 = most;
-        self
-    }
-
-    /// Its cells end at the right.
-    pub(crate) const fn right(mut self) -> Self {
-        self.is_left = false;
-        self
-    }
-
-    /// Its long cells are cut at their end, and not in the middle like names.
-    pub(crate) const fn cut(mut self) -> Self {
-        self.cuts_end = true;
-        self
-    }
-
-    /// The table always has it.
-    pub(crate) const fn stays(mut self) -> Self {
-        self.heading.stays = true;
-        self
-    }
-
-    /// When room is short, the greatest rank goes first.
-    pub(crate) const fn rank(mut self, rank: u8) -> Self {
-        self.rank = rank;
-        self
-    }
-
-    /// The table has it only if the user chooses it.
-    pub(crate) const fn spare(mut self) -> Self {
-        self.is_usual = false;
-        self
-    }
-
-    /// Sets how its cells are written.
-    pub(crate) const fn text(mut self, text: fn(&R, &C) -> String) -> Self {
-        self.text = Some(text);
-        self
-    }
-
-    /// Sets how rows are sorted by it, least first.
-    pub(crate) const fn order(mut self, order: fn(&R, &R) -> Ordering) -> Self {
-        self.order = Some(order);
-        self.least()
-    }
-
-    /// Sorting by it begins least first.
-    pub(crate) const fn least(mut self) -> Self {
-        self.heading.sorts = Some(false);
-        self
-    }
-
-    /// Sorting by it begins greatest first.
-    pub(crate) const fn greatest(mut self) -> Self {
-        self.heading.sorts = Some(true);
-        self
-    }
-
-    /// Rows cannot be sorted by it.
-    pub(crate) const fn unsorted(mut self) -> Self {
-        self.heading.sorts = None;
-        self
-    }
-
-    /// Sets its name in CSV and JSON.
-    pub(crate) const fn exported(mut self, exported: &'static str) -> Self {
-        self.exported = exported;
-        self
-    }
-
-    /// Marks that the sum of all rows makes sense.
-    pub(crate) const fn summed(mut self) -> Self {
-        self.is_summed = true;
-        self
+    properties! {
+        /// Its cells begin at the left; it may grow to a width.
+        left(most: usize) is_left = true, width.1 = most;
+        /// Its cells end at the right.
+        right() is_left = false;
+        /// Its long cells are cut at their end, and not in the middle like names.
+        cut() cuts_end = true;
+        /// The table always has it.
+        stays() heading.stays = true;
+        /// When room is short, the greatest rank goes first.
+        rank(rank: u8) rank = rank;
+        /// The table has it only if the user chooses it.
+        spare() is_usual = false;
+        /// Sets how its cells are written.
+        text(text: fn(&R, &C) -> String) text = Some(text);
+        /// Sets how rows are sorted by it, least first.
+        order(order: fn(&R, &R) -> Ordering) order = Some(order), heading.sorts = Some(false);
+        /// Sorting by it begins least first.
+        least() heading.sorts = Some(false);
+        /// Sorting by it begins greatest first.
+        greatest() heading.sorts = Some(true);
+        /// Rows cannot be sorted by it.
+        unsorted() heading.sorts = None;
+        /// Sets its name in CSV and JSON.
+        exported(exported: &'static str) exported = exported;
+        /// Marks that the sum of all rows makes sense.
+        summed() is_summed = true;
     }
 
     /// The figure of a row: a share, ticks or a number.
@@ -297,14 +261,14 @@ impl<R, C: Written> Table<R, C> {
         chosen.shown().into_iter().filter_map(|key| self.column(key)).collect()
     }
 
-    /// The columns that fit behind a mark of some width, and their grid.
+    /// The columns that fit behind a mark of some width.
     pub(crate) fn fit(
         &self,
         chosen: &Chosen,
         mark: impl Into<Option<usize>>,
         width: usize,
         ellipsis: char,
-    ) -> (Vec<&'static Column<R, C>>, Grid) {
+    ) -> Fitted<R, C> {
         self.fit_offered(chosen, |_| true, mark, width, ellipsis)
     }
 
@@ -316,10 +280,10 @@ impl<R, C: Written> Table<R, C> {
         mark: impl Into<Option<usize>>,
         width: usize,
         ellipsis: char,
-    ) -> (Vec<&'static Column<R, C>>, Grid) {
+    ) -> Fitted<R, C> {
         let mut shown = self.shown(chosen);
         shown.retain(|column| is_offered(column.heading.key));
-        fitting(shown, chosen.is_usual(), mark, width, ellipsis, |column| column.width)
+        Fitted::new(shown, chosen.is_usual(), mark, (width, ellipsis), |column| column.width)
     }
 
     /// Puts rows in order; equals stay as they are.
@@ -357,47 +321,56 @@ impl<R, C: Written> Table<R, C> {
     }
 }
 
-/// Chooses the columns that fit behind a mark of some width, and makes their grid. If room is
-/// short, the columns with the greatest ranks go; if the user has ordered the columns, the last
-/// ones go. Columns with the least ranks grow first.
-pub(crate) fn fitting<R: 'static, C: 'static>(
-    mut columns: Vec<&'static Column<R, C>>,
-    by_rank: bool,
-    mark: impl Into<Option<usize>>,
-    width: usize,
-    ellipsis: char,
-    widths: impl Fn(&Column<R, C>) -> (usize, usize),
-) -> (Vec<&'static Column<R, C>>, Grid) {
-    let mark = mark.into();
-    let before = mark.map_or(0, |mark| mark + 1);
-    let mut left = loop {
-        let used = before + columns.iter().map(|it| widths(it).0 + 1).sum::<usize>();
-        let ranks = columns.iter().filter(|it| !it.heading.stays).map(|it| it.rank);
-        let (most, last) = (ranks.max(), columns.iter().rposition(|it| !it.heading.stays));
-        // The last column has no blank behind it.
-        match ((width + 1).checked_sub(used), most, last) {
-            (Some(left), ..) => break left,
-            (None, Some(most), _) if by_rank => {
-                columns.retain(|it| it.heading.stays || it.rank != most);
+/// The columns of a table that there is room for.
+pub(crate) struct Fitted<R: 'static, C: 'static> {
+    pub(crate) columns: Vec<&'static Column<R, C>>,
+    /// With a slot for the mark, where there is one.
+    pub(crate) grid: Grid,
+    pub(crate) width: usize,
+}
+
+impl<R, C> Fitted<R, C> {
+    /// Chooses the columns that fit behind a mark of some width. If room is short, the columns with
+    /// the greatest ranks go; if the user has ordered the columns, the last ones go. Columns with
+    /// the least ranks grow first.
+    pub(crate) fn new(
+        mut columns: Vec<&'static Column<R, C>>,
+        by_rank: bool,
+        mark: impl Into<Option<usize>>,
+        (width, ellipsis): (usize, char),
+        widths: impl Fn(&Column<R, C>) -> (usize, usize),
+    ) -> Self {
+        let mark = mark.into();
+        let before = mark.map_or(0, |mark| mark + 1);
+        let mut left = loop {
+            let used = before + columns.iter().map(|it| widths(it).0 + 1).sum::<usize>();
+            let ranks = columns.iter().filter(|it| !it.heading.stays).map(|it| it.rank);
+            let (most, last) = (ranks.max(), columns.iter().rposition(|it| !it.heading.stays));
+            // The last column has no blank behind it.
+            match ((width + 1).checked_sub(used), most, last) {
+                (Some(left), ..) => break left,
+                (None, Some(most), _) if by_rank => {
+                    columns.retain(|it| it.heading.stays || it.rank != most);
+                }
+                (None, _, Some(last)) => drop(columns.remove(last)),
+                (None, _, None) => break 0,
             }
-            (None, _, Some(last)) => drop(columns.remove(last)),
-            (None, _, None) => break 0,
+        };
+        let mut grown: Vec<usize> = columns.iter().map(|it| widths(it).0).collect();
+        let mut places: Vec<usize> = (0..columns.len()).collect();
+        places.sort_by_key(|place| columns[*place].rank);
+        for place in places {
+            let (least, most) = widths(columns[place]);
+            let more = left.min(most.saturating_sub(least));
+            grown[place] += more;
+            left -= more;
         }
-    };
-    let mut grown: Vec<usize> = columns.iter().map(|it| widths(it).0).collect();
-    let mut places: Vec<usize> = (0..columns.len()).collect();
-    places.sort_by_key(|place| columns[*place].rank);
-    for place in places {
-        let (least, most) = widths(columns[place]);
-        let more = left.min(most.saturating_sub(least));
-        grown[place] += more;
-        left -= more;
+        if let (Some(width), Some(true)) = (grown.last_mut(), columns.last().map(|it| it.is_left)) {
+            *width += left;
+        }
+        let grid = grid_of(columns.iter().copied().zip(grown), mark, ellipsis);
+        Self { columns, grid, width }
     }
-    if let (Some(width), Some(true)) = (grown.last_mut(), columns.last().map(|it| it.is_left)) {
-        *width += left;
-    }
-    let grid = grid_of(columns.iter().copied().zip(grown), mark, ellipsis);
-    (columns, grid)
 }
 
 /// The grid of columns with these widths, behind a mark of some width.
@@ -435,7 +408,7 @@ mod tests {
     #[test]
     fn a_table_has_what_was_chosen_in_its_order_as_far_as_there_is_room() {
         let mut chosen = TABLE.usual("size");
-        let titles = |chosen: &Chosen, width| TABLE.fit(chosen, 1, width, '~').1.titles();
+        let titles = |chosen: &Chosen, width| TABLE.fit(chosen, 1, width, '~').grid.titles();
         assert_eq!(titles(&chosen, 30), "  Name     Size More");
         assert_eq!(titles(&chosen, 18), "  Name   Size More");
         assert_eq!(titles(&chosen, 14), "  Name    Size", "the one of the greatest rank goes");

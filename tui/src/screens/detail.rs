@@ -4,66 +4,48 @@ mod load;
 mod load_view;
 mod text;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crossterm::event::KeyCode;
-use ratatui::Frame;
-use ratatui::layout::{Position, Rect};
-use ratatui::text::Line;
+use self::text::{TABLES, Text, heading};
+use super::sums;
+use crate::model::{HistogramWindow, Model, WindowHistory, WindowStats};
+use crate::screens::prelude::*;
 
 pub use self::load_view::LoadView;
 pub(crate) use self::text::losses;
-use self::text::{Choices, TABLES, Text, heading};
-use super::sums;
-use super::view::{self, Outcome, View};
-use crate::common::keys::Key::{Char, Ctrl, Named, Twice};
-use crate::common::keys::{self, Group, KeyMap, bind, own};
-use crate::common::{Action, Common, Screen};
-use crate::common::{Level, Target};
-use crate::grid::{Chosen, Grid};
-use crate::model::{HistogramWindow, Model, WindowHistory, WindowStats};
-use crate::source::Looking;
-use crate::styles::{Styles, draw_scrolled};
 
 /// The windows of a histogram, the longest first.
 const WINDOWS: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10)];
 
-/// Enter, which opened it, also closes it.
-const CLOSE: Group = own(&[bind(
-    Action::Back,
-    &[Named(KeyCode::Esc), Named(KeyCode::Enter)],
-    "back",
-    "back to where you came from",
-)]);
+groups! {
+    /// Enter, which opened it, also closes it.
+    CLOSE = own {
+        Back [Named(Esc), Named(Enter)] "back", "back to where you came from";
+    }
 
-const LOAD: Group = own(&[
-    bind(Action::ZoomIn, &[Char('+'), Char('=')], "closer", "load: closer, half the time or less"),
-    bind(Action::ZoomOut, &[Char('-')], "wider", "load: wider, twice the time or more"),
-    bind(
-        Action::Earlier,
-        &[Named(KeyCode::Left), Char('h')],
-        "earlier",
-        "load: earlier; it pauses there until End",
-    ),
-    bind(Action::Later, &[Named(KeyCode::Right), Char('l')], "", "load: later"),
-    bind(Action::Oldest, &[Named(KeyCode::Home)], "", "load: the oldest that is known"),
-    bind(Action::Newest, &[Named(KeyCode::End)], "now", "load: now, and follow it"),
-]);
+    LOAD = own {
+        ZoomIn [Char('+'), Char('=')] "closer", "load: closer, half the time or less";
+        ZoomOut [Char('-')] "wider", "load: wider, twice the time or more";
+        Earlier [Named(Left), Char('h')] "earlier", "load: earlier; it pauses there until End";
+        Later [Named(Right), Char('l')] "", "load: later";
+        Oldest [Named(Home)] "", "load: the oldest that is known";
+        Newest [Named(End)] "now", "load: now, and follow it";
+    }
 
-const WINDOW: Group = own(&[
-    bind(Action::Window, &[Char('H')], "window", "choose what the histogram is of").more(
-        "the histogram is of all since the reset, since pfp-top was opened, since the mark, or of \
-         the last 10 or 60 seconds",
-    ),
-    bind(Action::Moment, &[Char('m')], "mark", "the histogram counts from now on"),
-]);
+    WINDOW = own {
+        Window [Char('H')] "window", "choose what the histogram is of"
+            + "the histogram is of all since the reset, since pfp-top was opened, since the mark, \
+             or of the last 10 or 60 seconds";
+        Moment [Char('m')] "mark", "the histogram counts from now on";
+    }
 
-const PAGE: Group = own(&[
-    bind(Action::PageUp, &[Named(KeyCode::PageUp), Ctrl('b')], "", "one screen up"),
-    bind(Action::PageDown, &[Named(KeyCode::PageDown), Ctrl('f')], "", "one screen down"),
-    bind(Action::Top, &[Twice('g')], "", "to the first point"),
-    bind(Action::Bottom, &[Char('G')], "", "to the last point"),
-]);
+    PAGE = own {
+        PageUp [Named(PageUp), Ctrl('b')] "", "one screen up";
+        PageDown [Named(PageDown), Ctrl('f')] "", "one screen down";
+        Top [Twice('g')] "", "to the first point";
+        Bottom [Char('G')] "", "to the last point";
+    }
+}
 
 /// One point in full.
 pub struct Detail {
@@ -122,14 +104,8 @@ impl Detail {
     }
 
     /// What stands below the heading on a body of this size.
-    fn text(&self, body: Rect, common: &Common, styles: &Styles) -> Text {
-        let choices = Choices {
-            load: &self.load,
-            window: self.window,
-            window_stats: self.window_stats(common),
-            tables: &self.tables,
-        };
-        Text::new(choices, common, styles, body.as_size())
+    fn text(&self, body: Rect, common: &Common) -> Text {
+        Text::new(self, common, body.as_size())
     }
 
     /// Reads the point's earlier figures from a recording, as far back as its windows reach.
@@ -178,7 +154,7 @@ impl View for Detail {
         self.load = LoadView::default();
     }
 
-    fn begin(&mut self, common: &mut Common, _: Instant) {
+    fn begin(&mut self, common: &mut Common) {
         if self.shown != common.selected {
             (self.shown, self.offset) = (common.selected, 0);
         }
@@ -186,14 +162,10 @@ impl View for Detail {
         self.follow(common);
     }
 
-    fn update(&mut self, common: &mut Common, now: Instant) -> Outcome {
+    fn update(&mut self, common: &mut Common) -> Outcome {
         // The last figures of a process among several do not stay for ever.
         if common.selected.is_some() && common.selected().is_none() {
-            common.notify(
-                Level::Info,
-                now,
-                "the process of that point ended a while ago: its rows are gone",
-            );
+            common.say("the process of that point ended a while ago: its rows are gone");
             return Outcome::Show(Screen::Points);
         }
         self.follow(common);
@@ -211,9 +183,9 @@ impl View for Detail {
         true
     }
 
-    /// Up and down walk through the points that pass.
-    fn is_filtered(&self) -> bool {
-        true
+    /// Up and down walk through the rows of the table.
+    fn points(&self, common: &Common) -> Option<Vec<u32>> {
+        Some(common.order.clone())
     }
 
     fn arrange(&mut self, common: &mut Common) {
@@ -222,33 +194,30 @@ impl View for Detail {
         }
     }
 
-    fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
+    fn act(&mut self, action: Action, common: &mut Common) -> Outcome {
         match action {
             Action::Back => return Outcome::Back,
             Action::Window => self.window = self.window.next(),
             Action::Moment => self.mark(common),
-            Action::Earlier => self.load.pan(false, common, now),
-            Action::Later => self.load.pan(true, common, now),
-            Action::Oldest => self.load.oldest(common, now),
+            Action::Earlier => self.load.pan(false, common),
+            Action::Later => self.load.pan(true, common),
+            Action::Oldest => self.load.oldest(common),
             Action::Newest => self.load.newest(),
-            Action::ZoomIn => self.load.zoom(true, common, now),
-            Action::ZoomOut => self.load.zoom(false, common, now),
+            Action::ZoomIn => self.load.zoom(true, common),
+            Action::ZoomOut => self.load.zoom(false, common),
             _ => return Outcome::Pass,
         }
         Outcome::Done
     }
 
-    fn cursor(&self, common: &Common) -> (usize, usize) {
-        common.place_in(&common.order)
-    }
-
-    fn select(&mut self, place: usize, common: &mut Common, now: Instant) {
-        common.select(common.order.get(place).copied(), now);
+    fn select(&mut self, place: usize, common: &mut Common) {
+        common.selected = common.order.get(place).copied();
+        common.freeze();
         self.offset = 0;
-        self.begin(common, now);
+        self.begin(common);
     }
 
-    fn scroll(&mut self, lines: isize, _: &mut Common, _: Instant) {
+    fn scroll(&mut self, lines: isize, _: &mut Common) {
         // `settle` keeps it within the text.
         self.offset = self.offset.saturating_add_signed(lines);
     }
@@ -263,36 +232,33 @@ impl View for Detail {
     }
 
     fn grid(&self, width: usize, _: &Common) -> Option<Grid> {
-        Some(TABLES[0].fit(&self.tables[0], 0, width, ' ').1)
+        Some(TABLES[0].fit(&self.tables[0], 0, width, ' ').grid)
     }
 
     fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
-        let line = self.offset + usize::from(at.y.saturating_sub(body.y + 1));
-        let text = self.text(body, common, &Styles::new(false, true));
-        let head = text.heads.iter().find(|(head, _)| at.y > body.y && *head == line);
-        let key = head.and_then(|(_, grid)| grid.key_at(usize::from(at.x - body.x)));
-        key.map_or(Target::Nothing, Target::Heading)
+        let lines = self.text(body, common).lines;
+        sums::heading_at(&lines, self.offset, at, body).map_or(Target::Nothing, Target::Heading)
     }
 
-    fn click(&mut self, target: Target, _: &mut Common, _: Instant) -> Outcome {
+    fn click(&mut self, target: Target, _: &mut Common) -> Outcome {
         let Target::Heading(key) = target else { return Outcome::Pass };
         self.tables.iter_mut().for_each(|table| table.click(key));
         Outcome::Done
     }
 
-    fn settle(&mut self, body: Rect, common: &mut Common, styles: &Styles) -> bool {
+    fn settle(&mut self, body: Rect, common: &mut Common) {
         let rows = usize::from(body.height.saturating_sub(1)).max(1);
         common.rows = rows;
-        let text = self.text(body, common, styles);
+        let text = self.text(body, common);
         if std::mem::take(&mut self.load.wanted) {
             let (first, behind) = text.load;
             self.offset = self.offset.clamp(behind.saturating_sub(rows).min(first), first);
         }
         self.offset = self.offset.min(text.lines.len().saturating_sub(rows));
-        false
     }
 
-    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles) {
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common) {
+        let styles = &common.styles;
         let heading = match common.selected() {
             Some(figures) => heading(figures, styles),
             None => Line::styled(
@@ -300,7 +266,7 @@ impl View for Detail {
                 styles.theme.faint,
             ),
         };
-        let text = self.text(body, common, styles);
-        draw_scrolled(frame, body, heading, text.lines, self.offset);
+        let lines = self.text(body, common).lines.into_iter().map(|(line, _)| line);
+        draw_scrolled(frame, body, heading, lines.collect(), self.offset);
     }
 }

@@ -1,23 +1,9 @@
 //! The points beside their baseline, the greatest change of load first.
 
-use std::collections::HashSet;
-use std::time::Instant;
-
-use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::Style;
-use ratatui::text::{Line, Span};
-
-use super::view::{self, Outcome, View};
-use crate::common::keys::{self, KeyMap};
-use crate::common::{Action, Common, Level, Screen};
 use crate::compare::columns::{LOAD_CHANGE, NAME, TABLE, VERDICT, caption, stresses};
 use crate::compare::{Baseline, Comparison, DIFFERS, Row, Verdict};
-use crate::grid::{Chosen, Column, Grid, Scroll};
-use crate::snapshot::PointState;
-use crate::styles::Styles;
-use crate::text;
-use crate::units::Scale;
+use crate::screens::prelude::*;
+use crate::styles::Theme;
 
 /// Lines above the rows: what is compared, and the heading.
 const HEAD: u16 = 2;
@@ -90,13 +76,12 @@ impl View for Diff {
         ]
     }
 
-    fn begin(&mut self, common: &mut Common, _: Instant) {
+    fn begin(&mut self, common: &mut Common) {
         common.scroll = Scroll::default();
         self.compare(common);
-        self.arrange(common);
     }
 
-    fn update(&mut self, common: &mut Common, _: Instant) -> Outcome {
+    fn update(&mut self, common: &mut Common) -> Outcome {
         self.compare(common);
         Outcome::Done
     }
@@ -112,20 +97,12 @@ impl View for Diff {
         if let Some(comparison) = &self.comparison {
             TABLE.sort(&self.table, &mut rows, &scale(comparison, common));
         }
-        if common.frozen_until.is_some() {
-            let there: HashSet<u32> = rows.iter().map(|row| row.id).collect();
-            self.order.retain(|id| there.contains(id));
-            if self.order.len() < rows.len() {
-                let placed: HashSet<u32> = self.order.iter().copied().collect();
-                self.order.extend(rows.iter().map(|row| row.id).filter(|id| !placed.contains(id)));
-            }
-        } else {
-            self.order = rows.iter().map(|row| row.id).collect();
-        }
+        let sorted = rows.iter().map(|row| row.id).collect();
+        self.order = common.placed(&self.order, sorted);
         common.select_among(&self.order);
     }
 
-    fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
+    fn act(&mut self, action: Action, common: &mut Common) -> Outcome {
         if action != Action::Open {
             return Outcome::Pass;
         }
@@ -133,34 +110,20 @@ impl View for Diff {
             (None, _) => Outcome::Done,
             (Some(_), Some(_)) => Outcome::Show(Screen::Detail),
             (Some(_), None) => {
-                common.notify(Level::Info, now, "only the baseline has that point");
+                common.say("only the baseline has that point");
                 Outcome::Done
             }
         }
     }
 
-    fn cursor(&self, common: &Common) -> (usize, usize) {
-        common.place_in(&self.order)
+    fn points(&self, _: &Common) -> Option<Vec<u32>> {
+        Some(self.order.clone())
     }
 
-    fn select(&mut self, place: usize, common: &mut Common, now: Instant) {
-        common.select(self.order.get(place).copied(), now);
-    }
-
-    fn is_filtered(&self) -> bool {
-        true
-    }
-
-    fn table(&self) -> Option<&Chosen> {
-        Some(&self.table)
-    }
-
-    fn table_mut(&mut self) -> Option<&mut Chosen> {
-        Some(&mut self.table)
-    }
+    has_table!(self.table);
 
     fn grid(&self, width: usize, _: &Common) -> Option<Grid> {
-        Some(TABLE.fit(&self.table, MARK, width, ' ').1)
+        Some(TABLE.fit(&self.table, MARK, width, ' ').grid)
     }
 
     fn copied(&self, common: &Common) -> Option<(String, String)> {
@@ -174,20 +137,17 @@ impl View for Diff {
         Rect { y: body.y + HEAD, height: body.height.saturating_sub(HEAD), ..body }
     }
 
-    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, styles: &Styles) {
-        let [top, head, body] =
-            Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Fill(1)])
-                .areas(area);
+    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common) {
+        let styles = &common.styles;
+        let [top, head, body] = vertical![==1, ==1, *=1].areas(area);
         let caption = match &self.baseline {
             None => " no baseline".into(),
             Some(baseline) => format!(" {}", caption(baseline, self.comparison.as_ref(), DIFFERS)),
         };
         let caption = text::cut(&caption, area.width.into(), styles.glyphs.ellipsis);
         frame.render_widget(Line::styled(caption, styles.theme.process), top);
-        let (columns, grid) =
-            TABLE.fit(&self.table, MARK, area.width.into(), styles.glyphs.ellipsis);
-        let heading = grid.heading(Some(self.table.sorted()), area.width.into(), styles);
-        frame.render_widget(heading, head);
+        let fit = TABLE.fit(&self.table, MARK, area.width.into(), styles.glyphs.ellipsis);
+        frame.render_widget(fit.heading(&self.table, styles), head);
         let Some(comparison) = &self.comparison else {
             let text = match &self.baseline {
                 None => " no baseline yet: b takes one, and what comes is compared with it",
@@ -196,21 +156,24 @@ impl View for Diff {
                 }
                 Some(_) => " nothing was measured since the baseline",
             };
-            return frame.render_widget(Line::styled(text, styles.theme.faint), body);
+            return view::draw_empty(frame, body, text, common);
         };
-        if self.order.is_empty() && common.filter.is_on() {
-            let text = view::nothing_passes(common, area.width.into(), styles);
-            return frame.render_widget(text, body);
+        if self.order.is_empty() {
+            return view::draw_empty(frame, body, &view::why_no_point(common, ""), common);
         }
-        let scale = scale(comparison, common);
-        let seen =
-            self.order.iter().skip(common.scroll.offset).filter_map(|id| comparison.row(*id));
-        for (area, row) in body.rows().zip(seen) {
-            let line = line(common, row, &columns, &grid, &scale, styles);
-            if common.selected == Some(row.id) {
+        let rows = self.order.iter().skip(common.scroll.offset);
+        for (area, row) in body.rows().zip(rows.filter_map(|id| comparison.row(*id))) {
+            let is_selected = common.selected == Some(row.id);
+            if is_selected {
                 frame.buffer_mut().set_style(area, styles.theme.selected);
             }
-            frame.render_widget(line, area);
+            let cells = fit.cells(mark(row, common), row, &scale(comparison, common), styles);
+            let spans = cells.into_iter().zip(styles_of(row, &fit, &styles.theme));
+            let spans = spans.map(|(cell, own)| {
+                // The row under the cursor has one style; its words say the rest.
+                Span::styled(cell + " ", if is_selected { styles.theme.selected } else { own })
+            });
+            frame.render_widget(Line::from_iter(spans), area);
         }
     }
 }
@@ -220,52 +183,34 @@ fn scale(comparison: &Comparison, common: &Common) -> Scale {
     Scale { ticks_per_second: comparison.ticks_per_second, unit: common.scale().unit }
 }
 
-fn line(
-    common: &Common,
-    row: &Row,
-    columns: &[&Column<Row, Scale>],
-    grid: &Grid,
-    scale: &Scale,
-    styles: &Styles,
-) -> Line<'static> {
-    let (theme, glyphs) = (&styles.theme, &styles.glyphs);
-    let is_selected = common.selected == Some(row.id);
-    // The row under the cursor has one style; its words say the rest.
-    let style = |style: Style| if is_selected { theme.selected } else { style };
-    let state = common.model.point(row.id).map(|point| point.state());
-    let mark = [
-        if is_selected { glyphs.cursor } else { ' ' },
-        match state {
-            Some(PointState::On) => glyphs.on,
-            Some(PointState::Off) => glyphs.off,
-            None => ' ',
-            Some(PointState::InvalidBeginBegin) => glyphs.invalid,
-        },
-    ];
-    let verdict_style = match row.verdict {
+/// The cursor, and the state of the point.
+fn mark(row: &Row, common: &Common) -> String {
+    let glyphs = &common.styles.glyphs;
+    let cursor = if common.selected == Some(row.id) { glyphs.cursor } else { ' ' };
+    let state = common.model.point(row.id).map_or(' ', |point| glyphs.state(point.state()));
+    String::from_iter([cursor, state])
+}
+
+/// The styles of a row's cells, its mark first.
+fn styles_of(row: &Row, fit: &Fitted<Row, Scale>, theme: &Theme) -> impl Iterator<Item = Style> {
+    let of_verdict = match row.verdict {
         Verdict::Slower | Verdict::SlowerTail => theme.error,
         Verdict::Faster | Verdict::FasterTail => theme.live,
         Verdict::NoDifference | Verdict::AsTheRest => theme.header,
         Verdict::New | Verdict::Gone => theme.warn,
         Verdict::TooFew => theme.faint,
     };
-    let plain = if matches!(row.verdict, Verdict::TooFew | Verdict::Gone) {
-        theme.faint
-    } else {
-        theme.header
+    let plain = match row.verdict {
+        Verdict::TooFew | Verdict::Gone => theme.faint,
+        _ => theme.header,
     };
-    let styles = columns.iter().map(|column| match column.heading.key {
-        VERDICT => verdict_style,
+    let cells = fit.columns.iter().map(move |column| match column.heading.key {
+        VERDICT => of_verdict,
         NAME => plain,
-        key if stresses(key).contains(&row.verdict) => verdict_style,
+        key if stresses(key).contains(&row.verdict) => of_verdict,
         _ => plain,
     });
-    let styles = std::iter::once(theme.header).chain(styles);
-    let figures = columns.iter().map(|column| column.cell(row, scale));
-    let cells = std::iter::once(String::from_iter(mark)).chain(figures);
-    let cells = grid.cells(cells).into_iter();
-    let spans = cells.zip(styles).map(|(cell, of)| Span::styled(cell + " ", style(of)));
-    Line::from_iter(spans)
+    std::iter::once(theme.header).chain(cells)
 }
 
 #[cfg(test)]
@@ -276,12 +221,15 @@ mod tests {
     fn every_width_has_room_for_the_verdict_and_what_matters_most() {
         let chosen = TABLE.usual(LOAD_CHANGE);
         for width in 0..320 {
-            let (columns, grid) = TABLE.fit(&chosen, MARK, width, '~');
-            assert!(text::width(&grid.titles()) < (width + 1).max(MARK + 1 + 9 + 14), "{width}");
-            let has = |key: &str| columns.iter().any(|column| column.heading.key == key);
+            let fit = TABLE.fit(&chosen, MARK, width, '~');
+            assert!(
+                text::width(&fit.grid.titles()) < (width + 1).max(MARK + 1 + 9 + 14),
+                "{width}"
+            );
+            let has = |key: &str| fit.columns.iter().any(|column| column.heading.key == key);
             assert!(has(NAME) && has(VERDICT), "{width}");
             assert!(width < 40 || has(LOAD_CHANGE), "{width}");
         }
-        assert_eq!(TABLE.fit(&chosen, MARK, 300, '~').0.len(), TABLE.0.len());
+        assert_eq!(TABLE.fit(&chosen, MARK, 300, '~').columns.len(), TABLE.0.len());
     }
 }

@@ -1,22 +1,9 @@
 //! What the viewer noticed, and what measuring costs.
 
-use std::time::Instant;
-
-use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::text::{Line, Span};
-
-use super::view::{self, Outcome, View};
-use crate::common::Common;
-use crate::common::keys::{self, KeyMap};
-use crate::grid::Grid;
 use crate::local_time::time_of_day;
 use crate::model::cost::{Cost, Costs};
 use crate::model::log::Entry;
-use crate::source::Looking;
-use crate::styles::{Styles, draw_scrolled};
-use crate::text;
-use crate::units;
+use crate::screens::prelude::*;
 
 /// Most points whose cost is shown.
 const POINTS: u16 = 6;
@@ -37,8 +24,9 @@ pub struct LogView {
 impl LogView {
     /// How many entries a body of this size shows, and how many may be scrolled out below until the
     /// oldest is seen.
-    fn rows(&self, common: &Common, area: Rect, styles: &Styles) -> (usize, usize) {
-        let area = Parts::of(area).entries;
+    fn rows(&self, common: &Common, area: Rect) -> (usize, usize) {
+        let styles = &common.styles;
+        let [.., area] = parts(area);
         let fits = |entries: &mut dyn Iterator<Item = &Entry>| {
             let mut left = usize::from(area.height);
             let lines = entries.map(|entry| wrapped(entry, area.width.into(), styles).len());
@@ -67,13 +55,13 @@ impl View for LogView {
         Looking { sight: view::sight_of_none(common), ..Looking::default() }
     }
 
-    fn begin(&mut self, common: &mut Common, _: Instant) {
+    fn begin(&mut self, common: &mut Common) {
         self.back = 0;
         self.pushed = common.log.pushed();
         common.log.read();
     }
 
-    fn update(&mut self, common: &mut Common, _: Instant) -> Outcome {
+    fn update(&mut self, common: &mut Common) -> Outcome {
         // New entries do not move the entries that are being read.
         if self.back > 0 {
             self.back += common.log.pushed().saturating_sub(self.pushed) as usize;
@@ -88,20 +76,20 @@ impl View for LogView {
         self.pushed = common.log.pushed();
     }
 
-    fn walk(&mut self, lines: isize, _: &mut Common, _: Instant) {
+    fn walk(&mut self, lines: isize, _: &mut Common) {
         // `settle` keeps it within the log.
         self.back = self.back.saturating_add_signed(lines.saturating_neg());
     }
 
-    fn settle(&mut self, body: Rect, common: &mut Common, styles: &Styles) -> bool {
-        let (rows, most) = self.rows(common, body, styles);
+    fn settle(&mut self, body: Rect, common: &mut Common) {
+        let (rows, most) = self.rows(common, body);
         common.rows = rows.max(1);
         self.back = self.back.min(most);
-        false
     }
 
-    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, styles: &Styles) {
-        let parts = Parts::of(area);
+    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common) {
+        let styles = &common.styles;
+        let [cost, points, head, rest] = parts(area);
         let costs = Costs::of(&common.model);
         let theme = &styles.theme;
         let width = usize::from(area.width);
@@ -112,52 +100,37 @@ impl View for LogView {
             common.scale().ticks(costs.pair_ticks),
         );
         let total = text::cut(&total, width, styles.glyphs.ellipsis);
-        frame.render_widget(Line::styled(total, theme.process), parts.cost);
-        draw_costs(frame, parts.points, &costs.points, styles);
+        frame.render_widget(Line::styled(total, theme.process), cost);
+        draw_costs(frame, points, &costs.points, styles);
 
         let len = common.log.entries().len();
         let end = len.saturating_sub(self.back);
-        let first = end.saturating_sub(self.rows(common, area, styles).0);
+        let first = end.saturating_sub(self.rows(common, area).0);
         let heading = format!(" Time     {:<1} {}", "", "What was noticed, newest last");
         let heading = text::fit(&heading, width, styles.glyphs.ellipsis);
-        frame.render_widget(Line::styled(heading, theme.heading), parts.heading);
+        frame.render_widget(Line::styled(heading, theme.heading), head);
         if end - first < len {
             let follows = if self.back == 0 { "" } else { "  G follows" };
             let place = format!("{}-{end}/{len}{follows} ", first + 1);
             let place = Line::from(Span::styled(place, theme.heading)).right_aligned();
-            frame.render_widget(place, parts.heading);
+            frame.render_widget(place, head);
         }
         let lines = common.log.entries().range(first..end).flat_map(|entry| {
             let style = if entry.is_problem { theme.warn } else { theme.header };
             wrapped(entry, width, styles).into_iter().map(move |line| Line::styled(line, style))
         });
-        for (area, line) in parts.entries.rows().zip(lines) {
+        for (area, line) in rest.rows().zip(lines) {
             frame.render_widget(line, area);
         }
     }
 }
 
-struct Parts {
-    cost: Rect,
-    points: Rect,
-    heading: Rect,
-    entries: Rect,
-}
-
-impl Parts {
-    fn of(area: Rect) -> Self {
-        // Most of the room goes to the log.
-        let points = (area.height / 4).min(POINTS);
-        let points = if points < 2 { 0 } else { points + 1 };
-        let [cost, points, heading, entries] = Layout::vertical([
-            Constraint::Length(1),
-            Constraint::Length(points),
-            Constraint::Length(1),
-            Constraint::Fill(1),
-        ])
-        .areas(area);
-        Self { cost, points, heading, entries }
-    }
+/// Where the line of costs, the points, the heading and the entries go.
+fn parts(area: Rect) -> [Rect; 4] {
+    // Most of the room goes to the log.
+    let points = (area.height / 4).min(POINTS);
+    let points = if points < 2 { 0 } else { points + 1 };
+    vertical![==1, ==points, ==1, *=1].areas(area)
 }
 
 /// An entry in lines, so that its end is seen as well.

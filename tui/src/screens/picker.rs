@@ -1,29 +1,18 @@
 //! The processes to choose from.
 
 use std::collections::HashSet;
-use std::time::Instant;
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::text::Line;
-use ratatui::widgets::{Paragraph, Wrap};
-
-use super::view::{self, Outcome, View};
-use crate::common::keys::Key::Char;
-use crate::common::keys::{self, Group, KeyMap, bind, own};
-use crate::common::{Action, Common, Level, Screen};
-use crate::filter::Filter;
-use crate::grid::{Chosen, Grid, Scroll, Table, Written, table};
+use crate::grid::Written;
 use crate::local_time::time_of_day;
-use crate::snapshot::ProcessState;
-use crate::source::{Candidate, Choice, Discovery, Looking, ProcessGroup, Selector, choose};
-use crate::styles::{Styles, draw_scrolled};
-use crate::text;
+use crate::screens::prelude::*;
+use crate::source::{Candidate, Choice, Discovery, ProcessGroup, Selector, choose};
 
-const MARK: Group = own(&[
-    bind(Action::Mark, &[Char(' ')], "mark", "mark; Enter opens all marked ones as one"),
-    bind(Action::OpenSummed, &[Char('S')], "summed", "the marked ones, points of one name summed"),
-]);
+groups! {
+    MARK = own {
+        Mark [Char(' ')] "mark", "mark; Enter opens all marked ones as one";
+        OpenSummed [Char('S')] "summed", "the marked ones, points of one name summed";
+    }
+}
 
 /// Columns of the cursor and of the mark.
 const MARKS: usize = 2;
@@ -98,11 +87,11 @@ impl Picker {
     }
 
     /// Opens the marked processes that are still there, in their order.
-    fn open_marked(&mut self, sum: bool, common: &mut Common, now: Instant) -> Outcome {
+    fn open_marked(&mut self, sum: bool, common: &mut Common) -> Outcome {
         let ids = self.candidates.iter().map(|candidate| &candidate.segment_id);
         let ids: Vec<String> = ids.filter(|id| self.marked.contains(*id)).cloned().collect();
         if ids.is_empty() {
-            common.notify(Level::Info, now, "Space marks the processes to open");
+            common.say("Space marks the processes to open");
             return Outcome::Done;
         }
         Outcome::AttachGroup(ProcessGroup { members: Selector::Segments(ids), sum })
@@ -129,10 +118,9 @@ impl View for Picker {
         ]]
     }
 
-    fn begin(&mut self, common: &mut Common, _: Instant) {
+    fn begin(&mut self, common: &mut Common) {
         self.marked.clear();
         common.scroll = Scroll::default();
-        self.fill(common);
     }
 
     fn arrange(&mut self, common: &mut Common) {
@@ -144,16 +132,10 @@ impl View for Picker {
         Some((&mut self.filter, "processes"))
     }
 
-    fn table(&self) -> Option<&Chosen> {
-        Some(&self.table)
-    }
-
-    fn table_mut(&mut self) -> Option<&mut Chosen> {
-        Some(&mut self.table)
-    }
+    has_table!(self.table);
 
     fn grid(&self, width: usize, _: &Common) -> Option<Grid> {
-        Some(TABLE.fit(&self.table, MARKS, width, ' ').1)
+        Some(TABLE.fit(&self.table, MARKS, width, ' ').grid)
     }
 
     fn copied(&self, common: &Common) -> Option<(String, String)> {
@@ -165,50 +147,36 @@ impl View for Picker {
         self.marked.clear();
     }
 
-    fn looks_for_processes(&self) -> bool {
-        true
-    }
-
     fn discovered(&mut self, common: &mut Common) -> Outcome {
-        let is_offered = common.session.is_none();
+        let is_offered = common.session.is_none() && !self.filter.is_on();
         match choose(&common.discovery, common.wanted()) {
             Choice::None => self.candidates.clear(),
             // Ended processes were offered since none ran; now one does.
-            Choice::One(only)
-                if is_offered
-                    && !self.filter.is_on()
-                    && !self.candidates.iter().any(Candidate::runs) =>
-            {
+            Choice::One(only) if is_offered && !self.candidates.iter().any(Candidate::runs) => {
                 return Outcome::Attach(only);
             }
             // The user asked to see what there is, so nothing is left out.
             _ => self.fill(common),
         }
-        match self.candidates.is_empty() && is_offered && !self.filter.is_on() {
+        match self.candidates.is_empty() && is_offered {
             true => Outcome::Show(Screen::Waiting),
             false => Outcome::Done,
         }
     }
 
-    fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
+    fn act(&mut self, action: Action, common: &mut Common) -> Outcome {
         match action {
             Action::Mark => self.mark(common),
-            Action::OpenSummed => return self.open_marked(true, common, now),
-            Action::Open if !self.marked.is_empty() => {
-                return self.open_marked(false, common, now);
-            }
+            Action::OpenSummed => return self.open_marked(true, common),
+            Action::Open if !self.marked.is_empty() => return self.open_marked(false, common),
             Action::Open => {
-                let (place, _) = self.cursor(common);
-                if let Some(candidate) = self.candidates.get(place) {
+                if let Some(candidate) = self.candidates.get(self.cursor(common).0) {
                     return Outcome::Attach(candidate.clone());
                 }
             }
-            Action::Back if self.filter.is_on() => {
-                self.filter = Filter::default();
-                return Outcome::Arrange;
-            }
+            Action::Back if self.filter.is_on() => return Outcome::Pass,
             Action::Back if common.session.is_none() => {
-                common.notify(Level::Info, now, "Enter opens a process, q quits");
+                common.say("Enter opens a process, q quits");
             }
             Action::Back => return Outcome::Back,
             _ => return Outcome::Pass,
@@ -222,7 +190,7 @@ impl View for Picker {
         (place.unwrap_or(0), self.candidates.len())
     }
 
-    fn select(&mut self, place: usize, _: &mut Common, _: Instant) {
+    fn select(&mut self, place: usize, _: &mut Common) {
         self.picked = self.candidates.get(place).map(|c| c.segment_id.clone());
     }
 
@@ -230,38 +198,31 @@ impl View for Picker {
         Rect { y: body.y + 1, height: body.height.saturating_sub(1), ..body }
     }
 
-    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, styles: &Styles) {
-        let width = usize::from(area.width);
-        let (columns, grid) = TABLE.fit(&self.table, MARKS, width, styles.glyphs.ellipsis);
-        if self.candidates.is_empty() && self.filter.is_on() {
-            let text = format!(" no process passes {}; Esc shows all", self.filter.text());
-            return frame.render_widget(Line::styled(text, styles.theme.faint), area);
-        }
+    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common) {
+        let Styles { theme, glyphs } = &common.styles;
         if self.candidates.is_empty() {
-            let text = format!(" {}", common.discovery.nothing_found());
-            return frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }), area);
+            let nothing = format!(" {}", common.discovery.nothing_found());
+            let text = view::why_none("process", &self.filter, &nothing);
+            return view::draw_empty(frame, area, &text, common);
         }
+        let fit = TABLE.fit(&self.table, MARKS, area.width.into(), glyphs.ellipsis);
         let (cursor, _) = self.cursor(common);
         let lines = self.candidates.iter().enumerate().map(|(place, candidate)| {
-            let selected = place == cursor;
-            let marked = self.marked.contains(&candidate.segment_id);
-            let mark = if selected { styles.glyphs.cursor } else { ' ' };
-            let star = if marked { '*' } else { ' ' };
-            let cells = columns.iter().map(|column| column.cell(candidate, &common.discovery));
-            let row = grid.line(std::iter::once(String::from_iter([mark, star])).chain(cells));
-            let row = text::fit(&row, width, styles.glyphs.ellipsis);
-            let style = match (selected, candidate.state) {
-                (true, _) => styles.theme.selected,
-                (false, ProcessState::Running) => styles.theme.header,
-                (false, ProcessState::Exited | ProcessState::Crashed) => styles.theme.faint,
+            let mark = if place == cursor { glyphs.cursor } else { ' ' };
+            let star = if self.marked.contains(&candidate.segment_id) { '*' } else { ' ' };
+            let style = match candidate.state {
+                _ if place == cursor => theme.selected,
+                ProcessState::Running => theme.header,
+                ProcessState::Exited | ProcessState::Crashed => theme.faint,
             };
-            Line::styled(row, style)
+            let mark = String::from_iter([mark, star]);
+            Line::styled(fit.line(mark, candidate, &common.discovery, &common.styles), style)
         });
         let not_shown = common.discovery.not_shown().map(|why| {
-            let row = text::fit(&format!("  {why}"), width, styles.glyphs.ellipsis);
-            Line::styled(row, styles.theme.faint)
+            let row = text::fit(&format!("  {why}"), fit.width, glyphs.ellipsis);
+            Line::styled(row, theme.faint)
         });
-        let heading = grid.heading(Some(self.table.sorted()), width, styles);
+        let heading = fit.heading(&self.table, &common.styles);
         let lines = lines.chain(not_shown).collect();
         draw_scrolled(frame, area, heading, lines, common.scroll.offset);
     }

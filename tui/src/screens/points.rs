@@ -3,25 +3,12 @@
 mod draw;
 mod idle;
 
-use std::collections::HashSet;
-use std::time::Instant;
-
-use crossterm::event::KeyCode;
-use ratatui::Frame;
-use ratatui::layout::Rect;
-
 use self::idle::Idle;
-use super::view::{self, Outcome, View};
+use crate::columns;
 use crate::columns::sorting::Sorting;
-use crate::columns::{self, Column, Fit, TABLE, There};
-use crate::common::keys::Key::{Char, Named};
-use crate::common::keys::{self, Group, KeyMap, bind, own};
-use crate::common::{Action, Common, Level, Options, Screen};
-use crate::grid::{Chosen, Grid};
-use crate::model::Figures;
-use crate::source::Looking;
-use crate::styles::Styles;
-use crate::text;
+use crate::columns::{Column, Fit, TABLE, There};
+use crate::common::Options;
+use crate::screens::prelude::*;
 
 /// From this height on, the table has a line of sums.
 const MIN_HEIGHT: u16 = 12;
@@ -31,38 +18,22 @@ const PID: usize = 8;
 /// Columns that one key scrolls the names by.
 const SCROLL: usize = 8;
 
-const ALL: Group = own(&[
-    bind(
-        Action::ToggleAll,
-        &[Char('E')],
-        "",
-        "switch all points shown off, or back on; asks first",
-    ),
-    bind(Action::ResetAll, &[Char('R')], "", "reset all points shown; asks first"),
-]);
+groups! {
+    ALL = own {
+        ToggleAll [Char('E')] "", "switch all points shown off, or back on; asks first";
+        ResetAll [Char('R')] "", "reset all points shown; asks first";
+    }
 
-const IDLE: Group = own(&[bind(
-    Action::ShowIdle,
-    &[Char('o')],
-    "",
-    "show idle points (off, never measured), or hide them",
-)]);
+    IDLE = own {
+        ShowIdle [Char('o')] "", "show idle points (off, never measured), or hide them";
+    }
 
-const NAMES: Group = own(&[
-    bind(Action::Unfilter, &[Named(KeyCode::Esc)], "", "show all points again"),
-    bind(
-        Action::ScrollLeft,
-        &[Named(KeyCode::Left), Char('h')],
-        "",
-        "more of the beginnings of long names",
-    ),
-    bind(
-        Action::ScrollRight,
-        &[Named(KeyCode::Right), Char('l')],
-        "",
-        "more of the ends of long names",
-    ),
-]);
+    NAMES = own {
+        Unfilter [Named(Esc)] "", "show all points again";
+        ScrollLeft [Named(Left), Char('h')] "", "more of the beginnings of long names";
+        ScrollRight [Named(Right), Char('l')] "", "more of the ends of long names";
+    }
+}
 const LOAD: &str = "exclusive time as a share of one CPU, smoothed over --tau; of what has ended, \
                     over its whole life";
 const SCALE: &str = "bar and trend: the load, and that of the last polls, a column each, not \
@@ -119,31 +90,19 @@ impl Points {
     /// cursor moves.
     pub(crate) fn order(&mut self, common: &mut Common) {
         self.idle.look(common.model.points(), common.filter.is_on());
-        let Common { model, filter, order, .. } = common;
+        let Common { model, filter, .. } = &*common;
         let has_row = |figures: &Figures| filter.admits(figures) && !self.idle.hides(figures);
-        if common.frozen_until.is_some() {
-            order.retain(|id| model.point(*id).is_some_and(has_row));
-            let placed: HashSet<u32> = order.iter().copied().collect();
-            let new = |figures: &&Figures| !placed.contains(&figures.id()) && has_row(figures);
-            order.extend(model.points().iter().filter(new).map(Figures::id));
-        } else {
-            let shown = model.points().iter().filter(|figures| has_row(figures));
-            *order = self.sorting().order_at_once(shown);
-        }
+        let shown = model.points().iter().filter(|figures| has_row(figures));
+        let sorted = match common.frozen_until {
+            Some(_) => shown.map(Figures::id).collect(),
+            None => self.sorting().order_at_once(shown),
+        };
+        common.order = common.placed(&common.order, sorted);
     }
 
     /// The number of points without a row, since they are off and have never measured.
     pub fn hidden(&self) -> usize {
         self.idle.hidden()
-    }
-
-    /// Shows the rows of points that are off and never measured, or hides them.
-    fn show_idle(&mut self, common: &mut Common, now: Instant) {
-        let text = match self.idle.turn() {
-            true => "points that are off and never measured are shown",
-            false => "points that are off and never measured are hidden",
-        };
-        common.notify(Level::Info, now, text);
     }
 
     /// Lines for the sums of all rows and for the number of hidden rows, where there is room.
@@ -206,39 +165,26 @@ impl View for Points {
         self.idle.forget();
     }
 
-    fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
+    fn act(&mut self, action: Action, common: &mut Common) -> Outcome {
         match action {
-            Action::Open if common.selected.is_some() => Outcome::Show(Screen::Detail),
             Action::ShowIdle => {
-                self.show_idle(common, now);
-                Outcome::Arrange
+                let shown = if self.idle.turn() { "shown" } else { "hidden" };
+                common.say(format!("points that are off and never measured are {shown}"));
+                return Outcome::Arrange;
             }
-            Action::ScrollLeft => {
-                self.name_offset = self.name_offset.saturating_sub(SCROLL);
-                Outcome::Done
-            }
+            Action::ScrollLeft => self.name_offset = self.name_offset.saturating_sub(SCROLL),
             // `settle` keeps it within the longest name.
-            Action::ScrollRight => {
-                self.name_offset += SCROLL;
-                Outcome::Done
-            }
-            _ => Outcome::Pass,
+            Action::ScrollRight => self.name_offset += SCROLL,
+            _ => return Outcome::Pass,
         }
+        Outcome::Done
     }
 
-    fn cursor(&self, common: &Common) -> (usize, usize) {
-        common.place_in(&common.order)
-    }
-
-    fn select(&mut self, place: usize, common: &mut Common, now: Instant) {
-        common.select(common.order.get(place).copied(), now);
+    fn points(&self, common: &Common) -> Option<Vec<u32>> {
+        Some(common.order.clone())
     }
 
     fn is_table(&self) -> bool {
-        true
-    }
-
-    fn is_filtered(&self) -> bool {
         true
     }
 
@@ -246,13 +192,7 @@ impl View for Points {
         Rect { y: body.y + 1, height: body.height.saturating_sub(1 + self.totals(body)), ..body }
     }
 
-    fn table(&self) -> Option<&Chosen> {
-        Some(&self.table)
-    }
-
-    fn table_mut(&mut self) -> Option<&mut Chosen> {
-        Some(&mut self.table)
-    }
+    has_table!(self.table);
 
     fn offers(&self, key: &str, common: &Common) -> bool {
         let there = There::of(&common.model);
@@ -263,16 +203,14 @@ impl View for Points {
         Some(self.fit(common, width, ' ').grid)
     }
 
-    fn settle(&mut self, body: Rect, common: &mut Common, _: &Styles) -> bool {
-        common.rows = usize::from(self.rows(body).height).max(1);
+    fn settle(&mut self, _: Rect, common: &mut Common) {
         if self.name_offset > 0 {
             let names = common.model.points().iter().map(|f| text::width(&f.point().name));
             self.name_offset = self.name_offset.min(names.max().unwrap_or(0));
         }
-        common.scroll.settle(common.rows, self.cursor(common))
     }
 
-    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles) {
-        draw::draw(self, frame, body, common, styles);
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common) {
+        draw::draw(self, frame, body, common);
     }
 }

@@ -11,24 +11,13 @@
 
 use std::num::NonZeroUsize;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::time::Instant;
 
-use ratatui::Frame;
 use ratatui::buffer::Buffer;
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::Style;
-use ratatui::text::{Line, Span};
 
-use super::view::{self, Outcome, View};
-use crate::common::keys::Key::Char;
-use crate::common::keys::{self, Group, KeyMap, bind, own};
-use crate::common::{Action, Common, Level, Screen};
-use crate::grid::{Chosen, Grid, Scroll};
+use crate::roofline;
 use crate::roofline::columns::{Known, TABLE, dot};
-use crate::roofline::{self, Ceilings, Dot, Roof};
-use crate::styles::Styles;
-use crate::text;
-use crate::units;
+use crate::roofline::{Ceilings, Dot, Roof};
+use crate::screens::prelude::*;
 
 /// The heading, and the titles of the rows.
 const HEADS: u16 = 2;
@@ -39,13 +28,15 @@ const LABELS: u16 = 6;
 /// Columns of the cursor and a letter.
 const MARK: usize = 3;
 
-const MEASURE: Group = own(&[bind(
-    Action::MeasureCeilings,
-    &[Char('m')],
-    "measure",
-    "measure what the machine can do at most",
-)
-.more("measuring takes some seconds, on all processors")]);
+const NO_DOTS: &str =
+    " no points that report bytes and flops: scope!(\"name\", bytes = .., flops = ..)";
+
+groups! {
+    MEASURE = own {
+        MeasureCeilings [Char('m')] "measure", "measure what the machine can do at most"
+            + "measuring takes some seconds, on all processors";
+    }
+}
 
 /// What the roofline shows.
 #[derive(Debug)]
@@ -78,7 +69,7 @@ impl Roofline {
     }
 
     /// Measures the machine's limits in the background.
-    fn measure(&mut self, common: &mut Common, now: Instant) {
+    fn measure(&mut self, common: &mut Common) {
         if self.is_busy() {
             return;
         }
@@ -96,32 +87,19 @@ impl Roofline {
         match std::thread::Builder::new().name("ceilings".into()).spawn(measure) {
             Ok(_) => {
                 self.measuring = Some(receiver);
-                common.notify(
-                    Level::Info,
-                    now,
-                    "measuring for some seconds; all processors are busy meanwhile",
-                );
+                common.say("measuring for some seconds; all processors are busy meanwhile");
             }
-            Err(error) => {
-                common.notify(Level::Error, now, format!("no thread can be started: {error}"))
-            }
+            Err(error) => common.notify(Level::Error, format!("no thread can be started: {error}")),
         }
     }
 
-    /// Where the picture and the rows go.
-    fn parts(&self, body: Rect) -> (Rect, Rect) {
+    /// Where the heading, the picture, the titles and the rows go.
+    fn parts(&self, body: Rect) -> [Rect; 4] {
         let room = body.height.saturating_sub(HEADS);
         let wanted = u16::try_from(self.dots.len()).unwrap_or(u16::MAX).max(1);
         let drawn = self.ceilings.is_some() && room >= PICTURE_MIN + 2;
         let rows = if drawn { wanted.min(room - PICTURE_MIN).min((room / 3).max(2)) } else { room };
-        let [_, picture, _, list] = Layout::vertical([
-            Constraint::Length(1),
-            Constraint::Length(room - rows),
-            Constraint::Length(1),
-            Constraint::Length(rows),
-        ])
-        .areas(body);
-        (picture, list)
+        vertical![==1, ==room - rows, ==1, ==rows].areas(body)
     }
 }
 
@@ -135,14 +113,13 @@ impl View for Roofline {
         ]
     }
 
-    fn begin(&mut self, common: &mut Common, _: Instant) {
+    fn begin(&mut self, common: &mut Common) {
         common.scroll = Scroll::default();
         if self.ceilings.is_none()
             && let Some(path) = &common.options.ceilings
         {
             self.ceilings = Ceilings::load(path);
         }
-        self.arrange(common);
     }
 
     /// Puts the rows in order, or keeps their order while the cursor moves.
@@ -164,37 +141,22 @@ impl View for Roofline {
         common.select_among(&self.order());
     }
 
-    fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
-        match action {
-            Action::Open if common.selected.is_some() => return Outcome::Show(Screen::Detail),
-            Action::MeasureCeilings => self.measure(common, now),
-            _ => return Outcome::Pass,
+    fn act(&mut self, action: Action, common: &mut Common) -> Outcome {
+        if action != Action::MeasureCeilings {
+            return Outcome::Pass;
         }
+        self.measure(common);
         Outcome::Done
     }
 
-    fn cursor(&self, common: &Common) -> (usize, usize) {
-        common.place_in(&self.order())
+    fn points(&self, _: &Common) -> Option<Vec<u32>> {
+        Some(self.order())
     }
 
-    fn select(&mut self, place: usize, common: &mut Common, now: Instant) {
-        common.select(self.dots.get(place).map(|(id, _)| *id), now);
-    }
-
-    fn is_filtered(&self) -> bool {
-        true
-    }
-
-    fn table(&self) -> Option<&Chosen> {
-        Some(&self.table)
-    }
-
-    fn table_mut(&mut self) -> Option<&mut Chosen> {
-        Some(&mut self.table)
-    }
+    has_table!(self.table);
 
     fn grid(&self, width: usize, _: &Common) -> Option<Grid> {
-        Some(TABLE.fit(&self.table, MARK, width, ' ').1)
+        Some(TABLE.fit(&self.table, MARK, width, ' ').grid)
     }
 
     fn copied(&self, common: &Common) -> Option<(String, String)> {
@@ -207,52 +169,43 @@ impl View for Roofline {
     }
 
     /// Takes the ceilings that were measured.
-    fn tick(&mut self, common: &mut Common, now: Instant) {
+    fn tick(&mut self, common: &mut Common) {
         let Some(receiver) = &self.measuring else { return };
         match receiver.try_recv() {
             Ok(ceilings) => {
                 self.ceilings = Some(ceilings);
-                common.notify(Level::Info, now, "the ceilings are measured");
+                common.say("the ceilings are measured");
             }
             Err(TryRecvError::Empty) => return,
-            Err(TryRecvError::Disconnected) => {
-                common.notify(Level::Error, now, "measuring has failed")
-            }
+            Err(TryRecvError::Disconnected) => common.notify(Level::Error, "measuring has failed"),
         }
         self.measuring = None;
     }
 
     fn rows(&self, body: Rect) -> Rect {
-        self.parts(body).1
+        self.parts(body)[3]
     }
 
-    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles) {
-        let (picture, list) = self.parts(body);
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common) {
+        let styles = &common.styles;
+        let [top, picture, head, list] = self.parts(body);
         let heading = match &self.ceilings {
             Some(ceilings) => format!(" {}", told(ceilings)),
             None if self.is_busy() => " measuring what this machine can do".into(),
             None => " m measures what this machine can do at most; it takes some seconds".into(),
         };
-        let width = usize::from(body.width);
-        let heading = text::cut(&heading, width, styles.glyphs.ellipsis);
-        let top = Rect { height: body.height.min(1), ..body };
+        let heading = text::cut(&heading, body.width.into(), styles.glyphs.ellipsis);
         frame.render_widget(Line::styled(heading, styles.theme.process), top);
         if let Some(ceilings) = &self.ceilings
             && picture.height >= PICTURE_MIN
         {
             draw_picture(frame, picture, &self.dots, common.selected, ceilings, styles);
         }
-        let (columns, grid) = TABLE.fit(&self.table, MARK, width, styles.glyphs.ellipsis);
-        let head = Rect { y: list.y.saturating_sub(1), height: body.height.min(1), ..list };
-        frame.render_widget(grid.heading(Some(self.table.sorted()), width, styles), head);
-        if self.dots.is_empty() && common.filter.is_on() {
-            return frame.render_widget(view::nothing_passes(common, width, styles), list);
-        }
+        let fit = TABLE.fit(&self.table, MARK, body.width.into(), styles.glyphs.ellipsis);
+        frame.render_widget(fit.heading(&self.table, styles), head);
         if self.dots.is_empty() {
-            let text =
-                " no points that report bytes and flops: scope!(\"name\", bytes = .., flops = ..)";
-            let text = text::cut(text, width, styles.glyphs.ellipsis);
-            return frame.render_widget(Line::styled(text, styles.theme.faint), list);
+            let text = view::why_no_point(common, NO_DOTS);
+            return view::draw_empty(frame, list, &text, common);
         }
         let roof = self.roof();
         let seen = self.dots.iter().enumerate().skip(common.scroll.offset);
@@ -263,9 +216,7 @@ impl View for Roofline {
             }
             let cursor = if is_selected { styles.glyphs.cursor } else { ' ' };
             let mark = String::from_iter([cursor, ' ', letter(place)]);
-            let cells = columns.iter().map(|column| column.cell(dot, &roof));
-            let line = grid.line(std::iter::once(mark).chain(cells));
-            frame.render_widget(text::cut(&line, width, styles.glyphs.ellipsis), area);
+            frame.render_widget(fit.line(mark, dot, &roof, styles), area);
         }
     }
 }
@@ -358,9 +309,8 @@ fn draw_picture(
     label_axes(frame, area, plot, &axes, styles);
     let roof = &ceilings.alone;
     let buffer = frame.buffer_mut();
-    let mut put = |column: u16, row: u16, sign: char, style: Style| {
-        let cell = &mut buffer[(plot.x + column, plot.y + row)];
-        cell.set_char(sign).set_style(style);
+    let put = |buffer: &mut Buffer, column: u16, row: u16, sign: char, style: Style| {
+        buffer[(plot.x + column, plot.y + row)].set_char(sign).set_style(style);
     };
     for column in 0..plot.width {
         let intensity = axes.intensity(column);
@@ -372,27 +322,23 @@ fn draw_picture(
             .filter(|flops| *flops <= roof.peak())
             .chain(flats.filter(|flops| *flops <= reach))
         {
-            put(column, axes.row(flops), '.', styles.theme.faint);
+            put(buffer, column, axes.row(flops), '.', styles.theme.faint);
         }
     }
     for column in 0..plot.width {
         let intensity = axes.intensity(column);
         let sign = if intensity < roof.ridge() { '/' } else { '-' };
-        put(column, axes.row(roof.at(intensity)), sign, styles.theme.bar);
+        put(buffer, column, axes.row(roof.at(intensity)), sign, styles.theme.bar);
     }
-    name_roofs(frame.buffer_mut(), plot, &axes, roof, styles);
-    let buffer = frame.buffer_mut();
-    let mut put = |column: u16, row: u16, sign: char, style: Style| {
-        let cell = &mut buffer[(plot.x + column, plot.y + row)];
-        cell.set_char(sign).set_style(style);
-    };
+    name_roofs(buffer, plot, &axes, roof, styles);
     // Points that took most time lie on top.
     for (place, (id, dot)) in dots.iter().enumerate().rev() {
         let style = match selected == Some(*id) {
             true => styles.theme.selected,
             false => styles.theme.key,
         };
-        put(axes.column(dot.intensity), axes.row(dot.flops_per_second), letter(place), style);
+        let (column, row) = (axes.column(dot.intensity), axes.row(dot.flops_per_second));
+        put(buffer, column, row, letter(place), style);
     }
 }
 

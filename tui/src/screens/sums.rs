@@ -3,11 +3,8 @@
 
 use ratatui::text::Line;
 
-use crate::grid::{Chosen, Grid, Kind, Table, table};
+use crate::screens::prelude::*;
 use crate::snapshot::Stats;
-use crate::styles::{Styles, chart};
-use crate::text;
-use crate::units::Scale;
 
 /// Columns of a bar, at most.
 const BAR_MAX: usize = 30;
@@ -118,27 +115,30 @@ pub(super) fn lines(
         return Vec::new();
     }
     let ellipsis = styles.glyphs.ellipsis;
-    let (columns, mut grid) = table.fit(chosen, blanks, width, ellipsis);
-    for slot in &mut grid.slots {
+    let mut fit = table.fit(chosen, blanks, width, ellipsis);
+    for slot in &mut fit.grid.slots {
         if let Some((_, title)) = renamed.filter(|(key, _)| *key == slot.key) {
             slot.title = text::fit(title, slot.width, ellipsis).trim_end().to_owned().into();
         }
     }
     let mut sorted: Vec<&Sums> = rows.iter().collect();
     table.sort(chosen, &mut sorted, scale);
-    let head = grid.heading(Some(chosen.sorted()), width, styles);
-    let line = |row: &Sums| {
-        let cells = columns.iter().zip(&grid.slots[1..]).map(|(column, slot)| match column.kind {
-            Kind::Picture => {
-                chart::bar(row.share.unwrap_or(0.0), slot.width.min(BAR_MAX), &styles.glyphs)
-            }
-            _ => column.cell(row, scale),
-        });
-        let line = grid.line(std::iter::once(String::new()).chain(cells));
-        (Line::raw(text::fit(&line, width, ellipsis)), None)
-    };
+    let line = |row| (Line::raw(fit.line(String::new(), row, scale, styles)), None);
     let rows: Vec<TextLine> = sorted.into_iter().map(line).collect();
-    std::iter::once((head, Some(grid))).chain(rows).collect()
+    let head = (fit.heading(chosen, styles), Some(fit.grid));
+    std::iter::once(head).chain(rows).collect()
+}
+
+/// The key of a heading at a place of a text that is scrolled below its own heading.
+pub(super) fn heading_at(
+    lines: &[TextLine],
+    offset: usize,
+    at: Position,
+    area: Rect,
+) -> Option<&'static str> {
+    let line = at.y.checked_sub(area.y + 1)?;
+    let (_, grid) = lines.get(offset + usize::from(line))?;
+    grid.as_ref()?.key_at((at.x - area.x).into())
 }
 
 /// The first choices for a table: rows stay in the order in which they come.

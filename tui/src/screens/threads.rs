@@ -3,34 +3,20 @@
 mod draw;
 mod list;
 
-use std::time::Instant;
-
-use ratatui::Frame;
-use ratatui::layout::{Position, Rect};
-
 use self::list::{TABLE, name_of};
 use super::sums;
-use super::view::{self, Outcome, View};
-use crate::common::Target;
-use crate::common::keys::Key::Char;
-use crate::common::keys::{self, Group, KeyMap, bind, own};
-use crate::common::{Action, Common};
-use crate::filter::Filter;
-use crate::grid::{Chosen, Grid};
 use crate::model::threads::{Thread, find};
+use crate::screens::prelude::*;
 use crate::snapshot::Extent;
-use crate::source::Looking;
-use crate::styles::Styles;
 use crate::summing::Sight;
 
 const CPU: &str = "share of a CPU as the kernel counts it, smoothed; - in files and recordings";
 
-const BELOW: Group = own(&[bind(
-    Action::Below,
-    &[Char('d')],
-    "its points below",
-    "this thread's points below the list, or not",
-)]);
+groups! {
+    BELOW = own {
+        Below [Char('d')] "its points below", "this thread's points below the list, or not";
+    }
+}
 
 /// The threads, and the points of one.
 #[derive(Debug)]
@@ -66,12 +52,6 @@ impl Default for Threads {
 }
 
 impl Threads {
-    /// Place of the cursor's row, and how many there are.
-    fn place(&self) -> (usize, usize) {
-        let place = self.order.iter().position(|lane| Some(*lane) == self.selected);
-        (place.unwrap_or(0), self.order.len())
-    }
-
     /// The points that the thread under the cursor was in.
     fn show_points(&self, common: &Common) -> Outcome {
         let threads = common.model.thread_figures();
@@ -113,12 +93,6 @@ impl View for Threads {
         *self = Self { table, parts, ..Self::default() };
     }
 
-    fn begin(&mut self, common: &mut Common, _: Instant) {
-        self.arrange(common);
-    }
-
-    /// Puts the rows in order, or, while they stand still, only drops those that
-    /// are gone and adds new ones at the end.
     fn arrange(&mut self, common: &mut Common) {
         common.select_among(&[]);
         let threads = common.model.thread_figures();
@@ -126,30 +100,19 @@ impl View for Threads {
             self.filter.admits_words(&[&thread.lane.name, &thread.lane.tid.to_string()])
         };
         let mut shown: Vec<&Thread> = threads.iter().filter(passes).collect();
-        let is_shown = |lane: &u32| shown.iter().any(|thread| thread.lane.id == *lane);
-        if common.frozen_until.is_some() {
-            self.order.retain(is_shown);
-            let known: Vec<u32> = self.order.clone();
-            let new = shown.iter().map(|thread| thread.lane.id);
-            self.order.extend(new.filter(|lane| !known.contains(lane)));
-        } else {
-            TABLE.sort(&self.table, &mut shown, common);
-            self.order = shown.iter().map(|thread| thread.lane.id).collect();
-        }
+        TABLE.sort(&self.table, &mut shown, common);
+        let sorted = shown.iter().map(|thread| thread.lane.id).collect();
+        self.order = common.placed(&self.order, sorted);
         if self.selected.is_none_or(|lane| !self.order.contains(&lane)) {
             self.selected = self.order.first().copied();
         }
     }
 
-    fn act(&mut self, action: Action, common: &mut Common, _: Instant) -> Outcome {
+    fn act(&mut self, action: Action, common: &mut Common) -> Outcome {
         match action {
             Action::Open => return self.show_points(common),
             Action::Below => (self.opened, self.below) = (!self.opened, 0),
             Action::Back if self.opened => self.opened = false,
-            Action::Back if self.filter.is_on() => {
-                self.filter = Filter::default();
-                return Outcome::Arrange;
-            }
             Action::PageUp if self.opened => self.below = self.below.saturating_sub(common.rows),
             // `settle` keeps it within the text.
             Action::PageDown if self.opened => self.below += common.rows,
@@ -159,29 +122,24 @@ impl View for Threads {
     }
 
     fn cursor(&self, _: &Common) -> (usize, usize) {
-        self.place()
+        let place = self.order.iter().position(|lane| Some(*lane) == self.selected);
+        (place.unwrap_or(0), self.order.len())
     }
 
-    fn select(&mut self, place: usize, common: &mut Common, now: Instant) {
+    fn select(&mut self, place: usize, common: &mut Common) {
         self.selected = self.order.get(place).copied();
         self.below = 0;
-        common.freeze(now);
+        common.freeze();
     }
 
     fn own_filter(&mut self) -> Option<(&mut Filter, &'static str)> {
         Some((&mut self.filter, "threads"))
     }
 
-    fn table(&self) -> Option<&Chosen> {
-        Some(&self.table)
-    }
-
-    fn table_mut(&mut self) -> Option<&mut Chosen> {
-        Some(&mut self.table)
-    }
+    has_table!(self.table);
 
     fn grid(&self, width: usize, _: &Common) -> Option<Grid> {
-        Some(draw::grid(self, width))
+        Some(draw::fit(self, width, ' ').grid)
     }
 
     fn copied(&self, common: &Common) -> Option<(String, String)> {
@@ -200,21 +158,18 @@ impl View for Threads {
         }
     }
 
-    fn click(&mut self, target: Target, common: &mut Common, now: Instant) -> Outcome {
+    fn click(&mut self, target: Target, common: &mut Common) -> Outcome {
         if let Target::Heading(key) = target {
             self.parts.click(key);
         }
-        view::click_table(self, target, common, now)
+        view::click_table(self, target, common)
     }
 
-    fn settle(&mut self, body: Rect, common: &mut Common, _: &Styles) -> bool {
-        common.rows = usize::from(self.rows(body).height).max(1);
-        let last = draw::lines(self, common, body).saturating_sub(common.rows);
-        self.below = self.below.min(last);
-        common.scroll.settle(common.rows, self.place())
+    fn settle(&mut self, body: Rect, common: &mut Common) {
+        self.below = self.below.min(draw::most_below(self, common, body));
     }
 
-    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles) {
-        draw::draw(self, frame, body, common, styles);
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common) {
+        draw::draw(self, frame, body, common);
     }
 }

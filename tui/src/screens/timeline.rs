@@ -4,55 +4,30 @@ mod draw;
 mod place;
 
 use std::collections::HashSet;
-use std::time::Instant;
 
-use crossterm::event::KeyCode;
-use ratatui::Frame;
-use ratatui::layout::{Position, Rect};
+use crate::common::{Asked, Overlay, Prompt};
+use crate::screens::prelude::*;
 
 pub use self::place::TimeView;
-use super::view::{self, Outcome, View};
-use crate::common::keys::Key::{Char, Ctrl, Named, Twice};
-use crate::common::keys::{self, Group, KeyMap, bind, own};
-use crate::common::{Action, Common, Overlay, Prompt, Screen};
-use crate::common::{Level, Target};
-use crate::filter::Filter;
-use crate::model::Figures;
-use crate::snapshot::Snapshot;
-use crate::source::Looking;
-use crate::styles::Styles;
 
 const TIMELINE_RAN: &str = "its thread ran nearly always, at times, hardly; the rest it \
                             was off the CPU, or in another context";
 const TIMELINE_MANY: &str = "nine regions of a point, too short to be told apart";
 
-const TIME: Group = own(&[
-    bind(
-        Action::Earlier,
-        &[Named(KeyCode::Left), Char('h')],
-        "earlier",
-        "the previous region; pauses until End",
-    ),
-    bind(Action::Later, &[Named(KeyCode::Right), Char('l')], "later", "the next region"),
-    bind(Action::ZoomIn, &[Char('+'), Char('=')], "closer", "closer, half the time or less"),
-    bind(Action::ZoomOut, &[Char('-')], "wider", "wider, twice the time or more"),
-    bind(Action::FindNext, &[Char('n')], "", "the next earlier region that / looked for"),
-    bind(Action::Slowest, &[Char('x')], "", "the slowest known call of this point"),
-    bind(
-        Action::MuchEarlier,
-        &[Named(KeyCode::PageUp), Ctrl('b')],
-        "",
-        "half a screen back in time",
-    ),
-    bind(Action::MuchLater, &[Named(KeyCode::PageDown), Ctrl('f')], "", "half a screen on in time"),
-    bind(Action::Oldest, &[Named(KeyCode::Home), Twice('g')], "", "the oldest region of the line"),
-    bind(
-        Action::Newest,
-        &[Named(KeyCode::End), Char('G')],
-        "now",
-        "what happens now, and follow it",
-    ),
-]);
+groups! {
+    TIME = own {
+        Earlier [Named(Left), Char('h')] "earlier", "the previous region; pauses until End";
+        Later [Named(Right), Char('l')] "later", "the next region";
+        ZoomIn [Char('+'), Char('=')] "closer", "closer, half the time or less";
+        ZoomOut [Char('-')] "wider", "wider, twice the time or more";
+        FindNext [Char('n')] "", "the next earlier region that / looked for";
+        Slowest [Char('x')] "", "the slowest known call of this point";
+        MuchEarlier [Named(PageUp), Ctrl('b')] "", "half a screen back in time";
+        MuchLater [Named(PageDown), Ctrl('f')] "", "half a screen on in time";
+        Oldest [Named(Home), Twice('g')] "", "the oldest region of the line";
+        Newest [Named(End), Char('G')] "now", "what happens now, and follow it";
+    }
+}
 
 /// What the threads did in the last moments.
 #[derive(Debug, Default)]
@@ -76,19 +51,19 @@ impl Timeline {
     }
 
     /// Goes to the next earlier region that matches, or else to the newest.
-    fn find_next(&mut self, common: &mut Common, now: Instant) {
+    fn find_next(&mut self, common: &mut Common) {
         if self.puts_off(Action::FindNext) {
             return;
         }
         let text = self.at.sought().to_owned();
         let Ok(filter) = Filter::new(&text) else { return };
         if !filter.is_on() {
-            return common.notify(Level::Info, now, "/ finds a region by the name of its point");
+            return common.say("/ finds a region by the name of its point");
         }
         let points = common.model.points().iter();
         let wanted: HashSet<u32> = points.filter(|f| filter.admits(f)).map(Figures::id).collect();
         if !self.at.go_to_one_of(&wanted) {
-            common.notify(Level::Info, now, format!("no region is known of {text}"));
+            common.say(format!("no region is known of {text}"));
         }
     }
 }
@@ -144,11 +119,11 @@ impl View for Timeline {
         Some(self.at.region()?.1.point)
     }
 
-    fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
+    fn act(&mut self, action: Action, common: &mut Common) -> Outcome {
         let region = self.at.region().map(|(_, region)| region.point);
         match (action, region) {
             (Action::Toggle | Action::Reset | Action::Fence | Action::Slowest, None) => {
-                common.notify(Level::Info, now, "there is no region under the cursor");
+                common.say("there is no region under the cursor");
             }
             // A point that is off has no newer regions, and the same key must switch the same point
             // on again.
@@ -161,20 +136,19 @@ impl View for Timeline {
                 self.at.go_to_slowest(point);
                 let name =
                     common.model.point(point).map_or_else(String::new, |it| common.full_name(it));
-                common.notify(
-                    Level::Info,
-                    now,
-                    format!("the slowest call of {name} that is still known"),
-                );
+                common.say(format!("the slowest call of {name} that is still known"));
             }
             (Action::Open, Some(point)) => {
                 common.selected = Some(point);
                 return Outcome::Show(Screen::Detail);
             }
             (Action::Filter, _) => {
-                return Outcome::Ask(Overlay::Find(Prompt::new("find", self.at.sought())));
+                return Outcome::Ask(Overlay::Typed(Prompt::new(
+                    Asked::Find("find"),
+                    self.at.sought(),
+                )));
             }
-            (Action::FindNext, _) => self.find_next(common, now),
+            (Action::FindNext, _) => self.find_next(common),
             (Action::Earlier, _) => self.at.step(false),
             (Action::Later, _) => self.at.step(true),
             (Action::MuchEarlier, _) => self.at.pan(false),
@@ -189,32 +163,31 @@ impl View for Timeline {
     }
 
     /// Goes to the newest region of what was typed.
-    fn find(&mut self, mut typed: Prompt, common: &mut Common, now: Instant) -> Outcome {
+    fn find(&mut self, typed: Prompt, common: &mut Common) -> Outcome {
         let text = typed.text();
         if let Err(why) = Filter::new(&text) {
-            typed.error = Some(why);
-            return Outcome::Ask(Overlay::Find(typed));
+            return Outcome::Ask(typed.refused(why));
         }
         self.at.seek(&text);
-        self.find_next(common, now);
+        self.find_next(common);
         Outcome::Done
     }
 
-    fn update(&mut self, common: &mut Common, now: Instant) -> Outcome {
+    fn update(&mut self, common: &mut Common) -> Outcome {
         let Some(action) = self.then.take_if(|_| !self.at.is_partial()) else {
             return Outcome::Done;
         };
         if action == Action::FindNext && self.followed {
             self.at.follow();
         }
-        self.act(action, common, now)
+        self.act(action, common)
     }
 
     fn cursor(&self, _: &Common) -> (usize, usize) {
         self.at.cursor()
     }
 
-    fn select(&mut self, place: usize, _: &mut Common, _: Instant) {
+    fn select(&mut self, place: usize, _: &mut Common) {
         self.at.select_line(place);
     }
 
@@ -232,19 +205,15 @@ impl View for Timeline {
         }
     }
 
-    fn click(&mut self, target: Target, common: &mut Common, now: Instant) -> Outcome {
-        match target {
-            Target::Moment(line, moment) => self.at.click(line, moment),
-            Target::Row(place) if place == self.at.cursor().0 => {
-                return self.act(Action::Open, common, now);
-            }
-            Target::Row(place) => self.at.select_line(place),
-            _ => return Outcome::Pass,
-        }
+    fn click(&mut self, target: Target, common: &mut Common) -> Outcome {
+        let Target::Moment(line, moment) = target else {
+            return view::click_table(self, target, common);
+        };
+        self.at.click(line, moment);
         Outcome::Done
     }
 
-    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles) {
-        draw::draw(self, frame, body, common, styles);
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common) {
+        draw::draw(self, frame, body, common);
     }
 }

@@ -15,25 +15,15 @@ mod draw;
 mod flame;
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crossterm::event::KeyCode;
 use ratatui::Frame as Canvas;
-use ratatui::layout::{Position, Rect};
 
-use super::view::{self, Outcome, View};
-use crate::common::keys::Key::{Char, Named};
-use crate::common::keys::{self, Group, KeyMap, bind, own};
-use crate::common::{Action, Common, Screen};
-use crate::common::{Level, Target};
 use crate::compare::Baseline;
-use crate::filter::Filter;
-use crate::grid::{Chosen, Grid, Scroll};
-use crate::model::recent::Recent;
 use crate::model::tree::{Direction, Row, Samples, Tree};
-use crate::model::{Figures, Frame, Model, OpenRegion, Stacks};
-use crate::snapshot::Snapshot;
-use crate::styles::Styles;
+use crate::model::recent::Recent;
+use crate::model::{Frame, Model, OpenRegion, Stacks};
+use crate::screens::prelude::*;
 
 /// The heading, and the titles of the columns.
 const HEADS: u16 = 2;
@@ -43,34 +33,25 @@ const UNFOLDED_PART: u64 = 50;
 /// loop.
 const SAMPLES_EVERY: Duration = Duration::from_micros(19_700);
 
-const TREE: Group = own(&[
-    bind(Action::Flame, &[Char('f')], "flame/lines", "as a flame graph, or as lines"),
-    bind(Action::Callers, &[Char('i')], "callers", "callers below each point, or callees"),
-    bind(Action::TreeSource, &[Char('v')], "source", "CPU time, or samples of open regions").more(
-        "CPU time is what the program counts; samples are 50 looks a second at the stacks of \
-         open regions, and waiting is in them, too",
-    ),
-    bind(Action::Window, &[Char('H')], "window", "CPU time: all, the last 10 s, since the mark"),
-    bind(Action::Moment, &[Char('m')], "", "mark: show what was spent since"),
-    bind(Action::ByThread, &[Char('T')], "", "a tree for each thread, or one for all"),
-]);
+groups! {
+    TREE = own {
+        Flame [Char('f')] "flame/lines", "as a flame graph, or as lines";
+        Callers [Char('i')] "callers", "callers below each point, or callees";
+        TreeSource [Char('v')] "source", "CPU time, or samples of open regions"
+            + "CPU time is what the program counts; samples are 50 looks a second at the stacks of \
+             open regions, and waiting is in them, too";
+        Window [Char('H')] "window", "CPU time: all, the last 10 s, since the mark";
+        Moment [Char('m')] "", "mark: show what was spent since";
+        ByThread [Char('T')] "", "a tree for each thread, or one for all";
+    }
 
-const FOLD: Group = own(&[
-    bind(
-        Action::Unfold,
-        &[Named(KeyCode::Right), Char('l')],
-        "",
-        "unfold; flame: the next bar to the right",
-    ),
-    bind(
-        Action::Fold,
-        &[Named(KeyCode::Left), Char('h')],
-        "",
-        "fold; flame: the next bar to the left",
-    ),
-    bind(Action::UnfoldAll, &[Char('*')], "", "unfold all below, or fold it"),
-    bind(Action::Zoom, &[Char('z')], "zoom", "only what is below the frame, or all again"),
-]);
+    FOLD = own {
+        Unfold [Named(Right), Char('l')] "", "unfold; flame: the next bar to the right";
+        Fold [Named(Left), Char('h')] "", "fold; flame: the next bar to the left";
+        UnfoldAll [Char('*')] "", "unfold all below, or fold it";
+        Zoom [Char('z')] "zoom", "only what is below the frame, or all again";
+    }
+}
 
 /// Where the weights come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -253,20 +234,20 @@ impl CallTree {
     }
 
     /// Puts the cursor on a node.
-    fn go_to(&mut self, node: u32, common: &mut Common, now: Instant) {
+    fn go_to(&mut self, node: u32, common: &mut Common) {
         self.cursor = self.tree.path(node);
-        common.freeze(now);
+        common.freeze();
         if let Some(&Frame::Point(id)) = self.cursor.last() {
             common.selected = Some(id);
         }
     }
 
     /// Unfolds the node under the cursor, or goes to the first inside.
-    fn unfold(&mut self, common: &mut Common, now: Instant) {
+    fn unfold(&mut self, common: &mut Common) {
         let Some(place) = self.place_of(&self.cursor) else { return };
         let row = self.rows[place];
         match (row.is_open, self.tree.node(row.node).children.first()) {
-            (true, Some(child)) => self.go_to(*child, common, now),
+            (true, Some(child)) => self.go_to(*child, common),
             (false, Some(_)) => {
                 self.folds.insert(self.cursor.clone(), true);
                 self.lay_out();
@@ -276,7 +257,7 @@ impl CallTree {
     }
 
     /// Folds the node under the cursor, or goes to the one around it.
-    fn fold(&mut self, common: &mut Common, now: Instant) {
+    fn fold(&mut self, common: &mut Common) {
         let Some(place) = self.place_of(&self.cursor) else { return };
         let row = self.rows[place];
         if row.is_open {
@@ -285,7 +266,7 @@ impl CallTree {
         } else if let Some(parent) = self.tree.node(row.node).parent
             && row.depth > 0
         {
-            self.go_to(parent, common, now);
+            self.go_to(parent, common);
         }
     }
 
@@ -391,8 +372,8 @@ impl View for CallTree {
         }
     }
 
-    fn begin(&mut self, common: &mut Common, now: Instant) {
-        self.update(common, now);
+    fn begin(&mut self, common: &mut Common) {
+        self.update(common);
     }
 
     fn forget(&mut self) {
@@ -415,7 +396,7 @@ impl View for CallTree {
         self.look_at_baseline(common);
     }
 
-    fn update(&mut self, common: &mut Common, _: Instant) -> Outcome {
+    fn update(&mut self, common: &mut Common) -> Outcome {
         self.recent.see(&common.model);
         if let Some(snapshot) = common.model.snapshot().filter(|_| !self.has_sampled) {
             self.samples.take_snapshot(snapshot);
@@ -432,8 +413,9 @@ impl View for CallTree {
         common.select_among(&common.order.clone());
     }
 
-    fn is_filtered(&self) -> bool {
-        true
+    /// The filter is on the points of all frames.
+    fn points(&self, common: &Common) -> Option<Vec<u32>> {
+        Some(common.order.clone())
     }
 
     fn meant(&self, _: &Common) -> Option<u32> {
@@ -443,7 +425,7 @@ impl View for CallTree {
         }
     }
 
-    fn act(&mut self, action: Action, common: &mut Common, now: Instant) -> Outcome {
+    fn act(&mut self, action: Action, common: &mut Common) -> Outcome {
         match action {
             Action::Open if self.is_flame => self.zoom(common),
             Action::Open => match self.meant(common) {
@@ -451,7 +433,7 @@ impl View for CallTree {
                     common.selected = Some(id);
                     return Outcome::Show(Screen::Detail);
                 }
-                None => self.unfold(common, now),
+                None => self.unfold(common),
             },
             Action::Zoom => self.zoom(common),
             Action::Back if !self.zoom.is_empty() => {
@@ -492,17 +474,13 @@ impl View for CallTree {
             Action::Moment => {
                 self.recent.mark(&common.model);
                 (self.source, self.window) = (Source::Time, Window::Mark);
-                common.notify(
-                    Level::Info,
-                    now,
-                    "marked: what is spent from now on; H shows other windows",
-                );
+                common.say("marked: what is spent from now on; H shows other windows");
                 self.rebuild(common);
             }
-            Action::Unfold if self.is_flame => self.step_aside(1, common, now),
-            Action::Fold if self.is_flame => self.step_aside(-1, common, now),
-            Action::Unfold => self.unfold(common, now),
-            Action::Fold => self.fold(common, now),
+            Action::Unfold if self.is_flame => self.step_aside(1, common),
+            Action::Fold if self.is_flame => self.step_aside(-1, common),
+            Action::Unfold => self.unfold(common),
+            Action::Fold => self.fold(common),
             Action::UnfoldAll => self.unfold_all(),
             _ => return Outcome::Pass,
         }
@@ -513,19 +491,19 @@ impl View for CallTree {
         (self.place_of(&self.cursor).unwrap_or(0), self.rows.len())
     }
 
-    fn select(&mut self, place: usize, common: &mut Common, now: Instant) {
+    fn select(&mut self, place: usize, common: &mut Common) {
         if let Some(row) = self.rows.get(place) {
-            self.go_to(row.node, common, now);
+            self.go_to(row.node, common);
         }
     }
 
-    fn walk(&mut self, rows: isize, common: &mut Common, now: Instant) {
+    fn walk(&mut self, rows: isize, common: &mut Common) {
         if self.is_flame {
-            return self.step_in(rows, common, now);
+            return self.step_in(rows, common);
         }
         let (place, len) = self.cursor(common);
         let place = place.saturating_add_signed(rows).min(len.saturating_sub(1));
-        self.select(place, common, now);
+        self.select(place, common);
     }
 
     fn rows(&self, body: Rect) -> Rect {
@@ -533,20 +511,14 @@ impl View for CallTree {
         Rect { y: body.y + heads, height: body.height - heads, ..body }
     }
 
-    fn table(&self) -> Option<&Chosen> {
-        Some(&self.table.0)
-    }
-
-    fn table_mut(&mut self) -> Option<&mut Chosen> {
-        Some(&mut self.table.0)
-    }
+    has_table!(self.table.0);
 
     fn offers(&self, key: &str, _: &Common) -> bool {
         draw::offers(self, key)
     }
 
     fn grid(&self, width: usize, _: &Common) -> Option<Grid> {
-        (!self.is_flame).then(|| draw::fit(self, width, ' ').1)
+        (!self.is_flame).then(|| draw::fit(self, width, ' ').grid)
     }
 
     fn hit(&self, at: Position, body: Rect, common: &Common) -> Target {
@@ -560,24 +532,22 @@ impl View for CallTree {
         place.map_or(Target::Nothing, Target::Row)
     }
 
-    fn settle(&mut self, body: Rect, common: &mut Common, _: &Styles) -> bool {
-        common.rows = usize::from(self.rows(body).height).max(1);
-        let cursor = match self.is_flame {
+    fn in_sight(&self, common: &Common) -> (usize, usize) {
+        match self.is_flame {
             true => (self.cursor.len().saturating_sub(1), usize::MAX),
             false => self.cursor(common),
-        };
-        common.scroll.settle(common.rows, cursor)
+        }
     }
 
-    fn draw(&self, canvas: &mut Canvas, body: Rect, common: &Common, styles: &Styles) {
-        draw::head(self, canvas, body, common, styles);
+    fn draw(&self, canvas: &mut Canvas, body: Rect, common: &Common) {
+        draw::head(self, canvas, body, common);
         let rest = View::rows(self, body);
         if self.rows.is_empty() {
-            draw::empty(self, canvas, rest, common, styles);
+            draw::empty(self, canvas, rest, common);
         } else if self.is_flame {
-            flame::draw(self, canvas, rest, common, styles);
+            flame::draw(self, canvas, rest, common);
         } else {
-            draw::rows(self, canvas, rest, common, styles);
+            draw::rows(self, canvas, rest, common);
         }
     }
 }

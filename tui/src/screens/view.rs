@@ -1,20 +1,15 @@
 //! The interface of a screen to the app, and what screens with a table have in common.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ratatui::Frame;
-use ratatui::layout::{Position, Rect};
 use ratatui::widgets::Paragraph;
 
-use crate::common::keys::KeyMap;
-use crate::common::{Action, Common, Overlay, Prompt, Screen, Target};
+use crate::common::{Overlay, Prompt};
 use crate::compare::Baseline;
-use crate::filter::Filter;
-use crate::grid::{Chosen, Grid};
-use crate::snapshot::{Extent, Snapshot};
-use crate::source::{Candidate, Looking, ProcessGroup};
-use crate::styles::{Styles, wrapped};
+use crate::screens::prelude::*;
+use crate::snapshot::Extent;
+use crate::source::{Candidate, ProcessGroup};
 use crate::summing::Sight;
 
 /// What the app must do after a screen has done its part.
@@ -29,6 +24,8 @@ pub enum Outcome {
     Show(Screen),
     /// Show the screen that this one was opened on.
     Back,
+    /// Open what is under the cursor.
+    Open,
     /// Ask the user.
     Ask(Overlay),
     /// Watch this process.
@@ -39,13 +36,27 @@ pub enum Outcome {
     ShowPoints(Filter, String),
 }
 
+/// Tells where in a screen the user's choices for its table are.
+macro_rules! has_table {
+    ($self:ident.$($field:tt).+) => {
+        fn table(&$self) -> Option<&Chosen> {
+            Some(&$self.$($field).+)
+        }
+
+        fn table_mut(&mut $self) -> Option<&mut Chosen> {
+            Some(&mut $self.$($field).+)
+        }
+    };
+}
+pub(super) use has_table;
+
 /// A screen. The methods' defaults are right for most screens.
 pub trait View {
     /// Its keys.
     fn keys(&self) -> KeyMap;
 
     /// Draws it. Drawing changes nothing.
-    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common, styles: &Styles);
+    fn draw(&self, frame: &mut Frame, body: Rect, common: &Common);
 
     /// Signs and words on it that the help explains.
     fn legend(&self, _styles: &Styles) -> Vec<(String, &'static str)> {
@@ -58,7 +69,7 @@ pub trait View {
     }
 
     /// Does an action, if it is one of its own.
-    fn act(&mut self, _action: Action, _common: &mut Common, _now: Instant) -> Outcome {
+    fn act(&mut self, _action: Action, _common: &mut Common) -> Outcome {
         Outcome::Pass
     }
 
@@ -67,32 +78,44 @@ pub trait View {
         None
     }
 
-    /// Takes what was typed into the line that was opened by [`Overlay::Find`].
-    fn find(&mut self, typed: Prompt, _common: &mut Common, _now: Instant) -> Outcome {
+    /// Takes what was typed where it asked for [`Asked::Find`](crate::common::Asked::Find).
+    fn find(&mut self, typed: Prompt, _common: &mut Common) -> Outcome {
         match self.own_filter() {
             Some((filter, _)) => filter_by(filter, typed),
             None => Outcome::Done,
         }
     }
 
+    /// The points of its rows, which pass the filter; none where its rows are no points.
+    fn points(&self, _common: &Common) -> Option<Vec<u32>> {
+        None
+    }
+
     /// Row of the cursor and number of rows.
-    fn cursor(&self, _common: &Common) -> (usize, usize) {
-        (0, 0)
+    fn cursor(&self, common: &Common) -> (usize, usize) {
+        let points = self.points(common).unwrap_or_default();
+        let place = points.iter().position(|id| Some(*id) == common.selected);
+        (place.unwrap_or(0), points.len())
     }
 
     /// Puts the cursor on the row of this place.
-    fn select(&mut self, _place: usize, _common: &mut Common, _now: Instant) {}
+    fn select(&mut self, place: usize, common: &mut Common) {
+        if let Some(points) = self.points(common) {
+            common.selected = points.get(place).copied();
+            common.freeze();
+        }
+    }
 
     /// Moves the cursor by rows; down is positive.
-    fn walk(&mut self, rows: isize, common: &mut Common, now: Instant) {
+    fn walk(&mut self, rows: isize, common: &mut Common) {
         let (place, len) = self.cursor(common);
         let place = place.saturating_add_signed(rows).min(len.saturating_sub(1));
-        self.select(place, common, now);
+        self.select(place, common);
     }
 
     /// Scrolls by lines, for the wheel and the page keys.
-    fn scroll(&mut self, lines: isize, common: &mut Common, now: Instant) {
-        self.walk(lines, common, now);
+    fn scroll(&mut self, lines: isize, common: &mut Common) {
+        self.walk(lines, common);
     }
 
     /// The user's choices for its table, if it has one.
@@ -139,8 +162,8 @@ pub trait View {
 
     /// Takes a click: one on a row selects it, one on the selected row opens it, one on a
     /// heading sorts by it.
-    fn click(&mut self, target: Target, common: &mut Common, now: Instant) -> Outcome {
-        click_table(self, target, common, now)
+    fn click(&mut self, target: Target, common: &mut Common) -> Outcome {
+        click_table(self, target, common)
     }
 
     /// The point that the keys mean.
@@ -159,11 +182,6 @@ pub trait View {
         false
     }
 
-    /// Whether its rows are the points that pass the filter.
-    fn is_filtered(&self) -> bool {
-        false
-    }
-
     /// Whether it shows the rings' records, which are not read otherwise.
     fn wants_records(&self) -> bool {
         false
@@ -171,11 +189,6 @@ pub trait View {
 
     /// Takes the rings' records from a snapshot.
     fn take_records(&mut self, _snapshot: &Snapshot) {}
-
-    /// Whether processes are looked for while it is shown.
-    fn looks_for_processes(&self) -> bool {
-        false
-    }
 
     /// Takes the result of looking for processes.
     fn discovered(&mut self, _common: &mut Common) -> Outcome {
@@ -186,10 +199,10 @@ pub trait View {
     fn forget(&mut self) {}
 
     /// Prepares to be shown.
-    fn begin(&mut self, _common: &mut Common, _now: Instant) {}
+    fn begin(&mut self, _common: &mut Common) {}
 
     /// Takes new figures while it is shown.
-    fn update(&mut self, _common: &mut Common, _now: Instant) -> Outcome {
+    fn update(&mut self, _common: &mut Common) -> Outcome {
         Outcome::Done
     }
 
@@ -199,7 +212,7 @@ pub trait View {
     /// Puts its rows in order, or keeps their order while the cursor moves, and makes sure that the
     /// cursor is on a row.
     fn arrange(&mut self, common: &mut Common) {
-        common.select_among(&[]);
+        common.select_among(&self.points(common).unwrap_or_default());
     }
 
     /// Compares with this baseline from now on.
@@ -219,13 +232,14 @@ pub trait View {
     }
 
     /// Called at each poll, whichever screen is shown.
-    fn tick(&mut self, _common: &mut Common, _now: Instant) {}
+    fn tick(&mut self, _common: &mut Common) {}
 
-    /// Adapts to the size of the body, for instance a cursor out of sight. Returns whether anything
-    /// changed.
-    fn settle(&mut self, body: Rect, common: &mut Common, _styles: &Styles) -> bool {
-        common.rows = usize::from(self.rows(body).height).max(1);
-        common.scroll.settle(common.rows, self.cursor(common))
+    /// Adapts to the size of the body. [`Common::rows`] has the height of [`Self::rows`].
+    fn settle(&mut self, _body: Rect, _common: &mut Common) {}
+
+    /// The line that must be in sight, and the number of lines.
+    fn in_sight(&self, common: &Common) -> (usize, usize) {
+        self.cursor(common)
     }
 }
 
@@ -253,13 +267,10 @@ pub(super) fn click_table<V: View + ?Sized>(
     view: &mut V,
     target: Target,
     common: &mut Common,
-    now: Instant,
 ) -> Outcome {
     match target {
-        Target::Row(place) if place == view.cursor(common).0 => {
-            return view.act(Action::Open, common, now);
-        }
-        Target::Row(place) => view.select(place, common, now),
+        Target::Row(place) if place == view.cursor(common).0 => return Outcome::Open,
+        Target::Row(place) => view.select(place, common),
         Target::Heading(key) => {
             if let Some(table) = view.table_mut() {
                 table.click(key);
@@ -290,24 +301,35 @@ pub(super) fn sight_of_none(common: &Common) -> Sight {
 }
 
 /// Filters a screen's own rows by what was typed, or says why it cannot.
-pub(super) fn filter_by(filter: &mut Filter, mut typed: Prompt) -> Outcome {
+pub(super) fn filter_by(filter: &mut Filter, typed: Prompt) -> Outcome {
     match Filter::new(&typed.text()) {
         Ok(new) => {
             *filter = new;
             Outcome::Arrange
         }
-        Err(why) => {
-            typed.error = Some(why);
-            Outcome::Ask(Overlay::Find(typed))
-        }
+        Err(why) => Outcome::Ask(typed.refused(why)),
     }
 }
 
-/// The text of a screen whose rows are all hidden by the filter.
-pub(super) fn nothing_passes(common: &Common, width: usize, styles: &Styles) -> Paragraph<'static> {
-    let mut text = " no point passes the filter: / and Esc shows all".to_owned();
-    if let Some(why) = common.filter.unknown_words() {
-        text += &format!("; {why}");
+/// Says why there are no rows.
+pub(super) fn draw_empty(frame: &mut Frame, area: Rect, text: &str, common: &Common) {
+    let lines = wrapped(text, area.width.into(), common.styles.theme.faint);
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+/// The text of a screen whose rows are all hidden by the filter, or else another one.
+pub(super) fn why_no_point(common: &Common, otherwise: &str) -> String {
+    match (common.filter.is_on(), common.filter.unknown_words()) {
+        (false, _) => otherwise.to_owned(),
+        (true, None) => " no point passes the filter: / and Esc shows all".into(),
+        (true, Some(why)) => format!(" no point passes the filter: / and Esc shows all; {why}"),
     }
-    Paragraph::new(wrapped(&text, width, styles.theme.faint))
+}
+
+/// The text of a screen whose own filter may hide all rows, or else another one.
+pub(super) fn why_none(what: &str, filter: &Filter, otherwise: &str) -> String {
+    match filter.is_on() {
+        true => format!(" no {what} passes {}; Esc shows all", filter.text()),
+        false => otherwise.to_owned(),
+    }
 }

@@ -1,15 +1,10 @@
 //! The screen while there is no process to watch: why not, and what to do.
 
-use ratatui::Frame;
-use ratatui::layout::{Margin, Rect};
-use ratatui::text::Line;
+use ratatui::layout::Margin;
 use ratatui::widgets::{Paragraph, Wrap};
 
-use super::view::{Outcome, View};
-use crate::common::keys::{self, KeyMap};
-use crate::common::{Common, Screen};
+use crate::screens::prelude::*;
 use crate::source::{Choice, choose};
-use crate::styles::Styles;
 
 /// The screen while there is no process to watch.
 #[derive(Default)]
@@ -18,10 +13,6 @@ pub struct Waiting;
 impl View for Waiting {
     fn keys(&self) -> KeyMap {
         &[&[keys::LEAVE, keys::TERMINAL]]
-    }
-
-    fn looks_for_processes(&self) -> bool {
-        true
     }
 
     /// Takes the only process that fits, or offers several.
@@ -40,11 +31,7 @@ impl View for Waiting {
         }
     }
 
-    fn settle(&mut self, _: Rect, _: &mut Common, _: &Styles) -> bool {
-        false
-    }
-
-    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common, _: &Styles) {
+    fn draw(&self, frame: &mut Frame, area: Rect, common: &Common) {
         let waiting = if common.discovery.instead.is_some() { "" } else { "waiting, " };
         // Other processes may be there that do not fit.
         let others = !common.discovery.candidates.is_empty() && !common.wanted().is_any();

@@ -61,6 +61,13 @@ pub(crate) fn bar(share: f64, width: usize, glyphs: &Glyphs) -> String {
     bar
 }
 
+/// A bar within another one, and the signs for what the other one has more.
+pub(crate) fn bar_in(share: f64, whole: f64, width: usize, glyphs: &Glyphs) -> [String; 2] {
+    let columns = |share| bar(share, width, glyphs).chars().count();
+    let more = columns(whole).saturating_sub(columns(share));
+    [bar(share, width, glyphs), glyphs.rest.to_string().repeat(more)]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

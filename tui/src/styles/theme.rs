@@ -2,6 +2,8 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
+use crate::snapshot::PointState;
+
 /// The style of each kind of thing.
 #[derive(Clone, Copy, Debug)]
 pub struct Theme {
@@ -215,6 +217,15 @@ pub struct Glyphs {
 }
 
 impl Glyphs {
+    /// The sign of a point's state.
+    pub fn state(&self, state: PointState) -> char {
+        match state {
+            PointState::On => self.on,
+            PointState::Off => self.off,
+            PointState::InvalidBeginBegin => self.invalid,
+        }
+    }
+
     /// Characters with block elements.
     pub const UNICODE: Self = Self {
         on: '●',

@@ -9,7 +9,7 @@ use ratatui::widgets::{Block, Clear};
 use crate::app::App;
 use crate::common::Overlay;
 use crate::grid::{Chosen, Heading, Sorted};
-use crate::styles::{Styles, draw_scrolled};
+use crate::styles::draw_scrolled;
 use crate::text;
 
 /// A border for terminals without lines.
@@ -27,14 +27,15 @@ const ASCII_BORDER: symbols::border::Set = symbols::border::Set {
 /// Most columns that it takes.
 const WIDTH: u16 = 60;
 
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, overlay: &Overlay, styles: &Styles) {
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, overlay: &Overlay) {
+    let styles = &app.common.styles;
     let (title, rows, place) = match *overlay {
         Overlay::Columns(cursor) => {
             let (rows, place) = to_show(app, cursor, area.width.into());
             (" Columns, from left to right", rows, place)
         }
         Overlay::Sort(cursor) => {
-            let (rows, place) = to_sort(app, cursor, styles);
+            let (rows, place) = to_sort(app, cursor);
             (" Sort by", rows, place)
         }
         _ => return,
@@ -77,7 +78,8 @@ fn to_show(app: &App, cursor: &str, width: usize) -> (Vec<String>, usize) {
 }
 
 /// The columns to sort by, and the place of the cursor.
-fn to_sort(app: &App, cursor: &str, styles: &Styles) -> (Vec<String>, usize) {
+fn to_sort(app: &App, cursor: &str) -> (Vec<String>, usize) {
+    let styles = &app.common.styles;
     let sorted = app.view().table().map(Chosen::sorted);
     let all: Vec<_> = columns(app).filter(|(column, _)| column.sorts.is_some()).collect();
     let titles = titles(&all);

@@ -2,6 +2,7 @@
 
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
+use ratatui::macros::{line, span};
 use ratatui::text::{Line, Span};
 
 use crate::app::App;
@@ -13,9 +14,10 @@ use crate::text;
 /// Least columns of an error about what was typed.
 const MIN_ERROR: usize = 20;
 
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
+    let styles = &app.common.styles;
     let bindings = bindings(app);
-    if let Some(prompt) = app.overlay.as_ref().and_then(Overlay::prompt) {
+    if let Some(Overlay::Typed(prompt)) = &app.overlay {
         return draw_prompt(frame, area, prompt, &bindings, styles);
     }
     match (&app.overlay, &app.common.toast) {
@@ -34,7 +36,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
                 area,
             );
             if let Some(half) = app.half_typed() {
-                let half = Line::from(Span::styled(format!(" {half}"), styles.theme.key));
+                let half = Line::from(span!(styles.theme.key; " {half}"));
                 frame.render_widget(half.right_aligned(), area);
             }
         }
@@ -70,22 +72,13 @@ fn draw_prompt(
     bindings: &[Binding],
     styles: &Styles,
 ) {
-    let label = format!(" {}: ", prompt.label);
+    let label = format!(" {}: ", prompt.label());
     let (before, behind) = prompt.halves();
     let (before, behind) = (text::clean(&before).into_owned(), text::clean(&behind).into_owned());
     let room = usize::from(area.width).saturating_sub(text::width(&label) + 1);
-    let mut seen = before.as_str();
-    while text::width(seen) > room {
-        let mut rest = seen.chars();
-        rest.next();
-        seen = rest.as_str();
-    }
+    let seen = text::end(&before, room);
     let column = text::width(&label) + text::width(seen);
-    let line = Line::from(vec![
-        Span::styled(label, styles.theme.key),
-        Span::raw(seen.to_owned()),
-        Span::raw(behind),
-    ]);
+    let line = line![Span::styled(label, styles.theme.key), seen.to_owned(), behind];
     let left = usize::from(area.width).saturating_sub(line.width());
     match &prompt.error {
         Some(error) => {
@@ -139,7 +132,7 @@ pub(super) fn hit(app: &App, width: usize, column: usize) -> Option<Action> {
 fn hint(binding: &Binding, replay: Option<&Replay>) -> (String, &'static str) {
     let key = binding.key_name();
     let word = match (binding.action, replay) {
-        (Action::Pause, Some(replay)) if !replay.is_playing() => "play",
+        (Action::Pause, Some(replay)) if !replay.playing => "play",
         (Action::Pause, Some(_)) => "stop",
         _ => binding.hint,
     };

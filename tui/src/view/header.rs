@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
+use ratatui::macros::span;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
@@ -13,7 +14,6 @@ use crate::common::{Screen, Status};
 use crate::headline::{Headline, ended_word, rhythm};
 use crate::model::lost;
 use crate::source::BadPlace;
-use crate::styles::Styles;
 use crate::text;
 
 /// A part of the line. If room is short, the part with the greatest rank goes first.
@@ -34,7 +34,8 @@ const REASON: usize = 12;
 /// Most columns for the text of the filter.
 const FILTER: usize = 24;
 
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
+    let styles = &app.common.styles;
     let theme = &styles.theme;
     let line = app.common.session.as_ref().and_then(|session| session.source.line());
     let (word, style) = match app.common.status() {
@@ -66,13 +67,13 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
         && !super::tabs::has_room(app, frame.area().height)
     {
         let name = Screen::TABS[tab].name;
-        words.insert(0, Span::styled(format!("{} {name}  ", tab + 1), theme.key));
+        words.insert(0, span!(theme.key; "{} {name}  ", tab + 1));
     }
     if let Some(ended) = app.common.ended_unseen().and_then(ended_word) {
-        words.insert(0, Span::styled(format!("{ended}  "), theme.error));
+        words.insert(0, span!(theme.error; "{ended}  "));
     }
     let words = Line::from(words).right_aligned();
-    let mut parts = parts(app, styles, frame.area().height);
+    let mut parts = parts(app, frame.area().height);
     let room = usize::from(area.width).saturating_sub(words.width() + 2);
     let used = |parts: &[Part]| parts.iter().map(|p| text::width(&p.text) + 2).sum::<usize>();
     while used(&parts) > room && parts.len() > 1 {
@@ -99,7 +100,8 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
     frame.render_widget(words, area);
 }
 
-fn parts(app: &App, styles: &Styles, height: u16) -> Vec<Part> {
+fn parts(app: &App, height: u16) -> Vec<Part> {
+    let styles = &app.common.styles;
     let plain = styles.theme.header;
     let part = |text: String, rank| Part { text, style: plain, rank };
     let mut parts = vec![part("pfp-top".into(), 8)];
@@ -154,10 +156,6 @@ pub(super) fn notice(app: &App, width: usize, ellipsis: char) -> Option<String> 
     (!said.is_empty()).then(|| format!(" {}", said.join("; ")))
 }
 
-pub(super) fn has_notice(app: &App) -> bool {
-    notice(app, 0, ' ').is_some()
-}
-
 /// Bad places, with as much of the reasons as fits.
 fn places(bad: &[BadPlace], room: usize, ellipsis: char) -> String {
     if bad.is_empty() {
@@ -194,7 +192,8 @@ fn explains(app: &App) -> bool {
     app.view().is_table() && app.common.selected().is_some() && lost()
 }
 
-pub(super) fn draw_notice(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
+pub(super) fn draw_notice(frame: &mut Frame, area: Rect, app: &App) {
+    let styles = &app.common.styles;
     let width = usize::from(area.width);
     if let Some(notice) = notice(app, width, styles.glyphs.ellipsis) {
         let explains = if explains(app) && width >= EXPLAINS_FROM { EXPLAINS } else { "" };

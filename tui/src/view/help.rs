@@ -2,12 +2,13 @@
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
+use ratatui::macros::line;
 use ratatui::text::{Line, Span};
 
 use crate::app::App;
 use crate::common::keys::Binding;
 use crate::common::{Action, Screen};
-use crate::styles::{Styles, draw_scrolled};
+use crate::styles::{Styles, beside, draw_scrolled};
 use crate::text;
 
 /// Columns for the names of keys.
@@ -27,14 +28,16 @@ const TOGETHER: &[([Action; 2], &str)] = &[
 /// From this width on, the keys are in two columns.
 const WIDE: usize = 100;
 
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, offset: usize, styles: &Styles) {
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, offset: usize) {
+    let styles = &app.common.styles;
     let name = app.screen.tab().map_or("", |tab| Screen::TABS[tab].name);
     let heading = Line::styled(format!(" Keys {name}").trim_end().to_owned(), styles.theme.process);
-    let lines = lines(app, styles, area.width.into());
+    let lines = lines(app, area.width.into());
     draw_scrolled(frame, area, heading, lines, offset);
 }
 
-pub(super) fn lines(app: &App, styles: &Styles, width: usize) -> Vec<Line<'static>> {
+pub(super) fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
+    let styles = &app.common.styles;
     // First the screen's own keys, then the common ones.
     let fits = |binding: &Binding| {
         let is_of_use = app.common.replay.is_some() || !binding.is_of_recordings();
@@ -81,7 +84,8 @@ pub(super) fn lines(app: &App, styles: &Styles, width: usize) -> Vec<Line<'stati
     }
     lines.extend(common);
     if width >= WIDE {
-        lines = in_two_columns(lines, column);
+        let right = lines.split_off(lines.len().div_ceil(2));
+        lines = beside(lines, right, column);
     }
     let more = keys(false).chain(keys(true)).filter(|binding| !binding.more.is_empty());
     let more: Vec<_> = more.map(|binding| (names(&binding), binding.more)).collect();
@@ -96,17 +100,6 @@ pub(super) fn lines(app: &App, styles: &Styles, width: usize) -> Vec<Line<'stati
     lines
 }
 
-/// The second half of the lines beside the first.
-fn in_two_columns(mut lines: Vec<Line<'static>>, column: usize) -> Vec<Line<'static>> {
-    let mut right = lines.split_off(lines.len().div_ceil(2)).into_iter();
-    for line in &mut lines {
-        let Some(beside) = right.next() else { break };
-        line.push_span(" ".repeat(column.saturating_sub(line.width())));
-        line.extend(beside.spans);
-    }
-    lines
-}
-
 /// Keys at the left, words at the right, both broken where they do not fit.
 fn entry(keys: &str, words: &str, width: usize, styles: &Styles) -> Vec<Line<'static>> {
     let keys = text::wrapped(keys, KEYS);
@@ -115,12 +108,7 @@ fn entry(keys: &str, words: &str, width: usize, styles: &Styles) -> Vec<Line<'st
     (0..keys.len().max(words.len()))
         .map(|row| {
             let keys = text::fit(&line(&keys, row), KEYS, styles.glyphs.ellipsis);
-            Line::from(vec![
-                Span::raw(" "),
-                Span::styled(keys, styles.theme.key),
-                Span::raw(" "),
-                Span::raw(line(&words, row)),
-            ])
+            line![" ", Span::styled(keys, styles.theme.key), " ", line(&words, row)]
         })
         .collect()
 }

@@ -1,6 +1,7 @@
 //! Where each part of the screen goes.
 
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::Rect;
+use ratatui::macros::vertical;
 
 use super::{header, summary, tabs};
 use crate::app::App;
@@ -17,18 +18,11 @@ pub(super) struct Parts {
 
 impl Parts {
     pub(super) fn of(app: &App, area: Rect) -> Self {
-        let notice = u16::from(header::has_notice(app));
+        let notice = u16::from(header::notice(app, 0, ' ').is_some());
         let tabs = u16::from(tabs::has_room(app, area.height));
         let summary = u16::from(summary::has_room(app, area.height));
-        let [header, summary, notice, body, tabs, footer] = Layout::vertical([
-            Constraint::Length(1),
-            Constraint::Length(summary),
-            Constraint::Length(notice),
-            Constraint::Fill(1),
-            Constraint::Length(tabs),
-            Constraint::Length(1),
-        ])
-        .areas(area);
+        let [header, summary, notice, body, tabs, footer] =
+            vertical![==1, ==summary, ==notice, *=1, ==tabs, ==1].areas(area);
         Self { header, summary, notice, body, tabs, footer }
     }
 }

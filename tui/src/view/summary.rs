@@ -6,6 +6,7 @@
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
+use ratatui::macros::span;
 use ratatui::text::{Line, Span};
 
 use crate::app::App;
@@ -26,11 +27,11 @@ pub(super) fn has_room(app: &App, height: u16) -> bool {
     height >= HIGH && app.view().is_table() && app.common.model.snapshot().is_some()
 }
 
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
     if area.is_empty() {
         return;
     }
-    let mut parts = parts(app, styles);
+    let mut parts = parts(app);
     let width = |parts: &[Vec<Span>]| {
         let widths = parts.iter().map(|part| part.iter().map(Span::width).sum::<usize>() + 2);
         widths.sum::<usize>()
@@ -44,15 +45,15 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
 }
 
 /// The parts of the line, the most important first.
-fn parts(app: &App, styles: &Styles) -> Vec<Vec<Span<'static>>> {
+fn parts(app: &App) -> Vec<Vec<Span<'static>>> {
+    let styles = &app.common.styles;
     let theme = &styles.theme;
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     let usage = app.common.model.snapshot().and_then(|snapshot| snapshot.usage);
     let mut parts = Vec::new();
     if let Some((busy, usage)) = app.common.model.busy_cpus().zip(usage) {
         let share = busy / f64::from(usage.cpus.max(1));
-        let bar = chart::bar(share, BAR, &styles.glyphs);
-        let rest = styles.glyphs.rest.to_string().repeat(BAR - bar.chars().count());
+        let [bar, rest] = chart::bar_in(share, 1.0, BAR, &styles.glyphs);
         parts.push(vec![
             Span::styled("CPU ", theme.faint),
             Span::styled(percent(busy), theme.process),
@@ -70,13 +71,12 @@ fn parts(app: &App, styles: &Styles) -> Vec<Vec<Span<'static>>> {
         parts.push(in_regions(&percent(load), styles));
     }
     if let Some(hottest) = app.common.model.hottest() {
-        parts.push(hot(app, hottest, styles));
+        parts.push(hot(app, hottest));
     }
     if let Some(usage) = usage {
         let memory = units::bytes(usage.memory_bytes);
         parts.push(vec![Span::styled("memory ", theme.faint), Span::raw(memory)]);
-        let plural = if usage.threads == 1 { "" } else { "s" };
-        parts.push(vec![Span::raw(format!("{} thread{plural}", usage.threads))]);
+        parts.push(vec![text::counted(usage.threads as usize, "thread").into()]);
         if let Some(load) = in_points {
             parts.push(in_regions(&percent(load), styles));
         }
@@ -89,12 +89,13 @@ fn in_regions(load: &str, styles: &Styles) -> Vec<Span<'static>> {
 }
 
 /// The hottest point, and since when it has had at least half of its load.
-fn hot(app: &App, hottest: &Figures, styles: &Styles) -> Vec<Span<'static>> {
+fn hot(app: &App, hottest: &Figures) -> Vec<Span<'static>> {
+    let styles = &app.common.styles;
     let load = hottest.load().unwrap_or(0.0);
     let name = text::cut_middle(&hottest.name(), NAME, styles.glyphs.ellipsis);
     let mut spans = vec![
         Span::styled(name, styles.theme.process),
-        Span::styled(format!(" {} %", units::percent(load)), styles.theme.heat(load)),
+        span!(styles.theme.heat(load); " {} %", units::percent(load)),
     ];
     if let (Basis::Interval, false, Some(snapshot)) =
         (app.common.model.basis(), hottest.is_ended(), app.common.model.snapshot())
@@ -104,7 +105,7 @@ fn hot(app: &App, hottest: &Figures, styles: &Styles) -> Vec<Span<'static>> {
         let time = for_how_long(ticks / snapshot.clock.ticks_per_second);
         // The time before the viewer looked is unknown.
         let more = if hottest.history().from() == Some(since) { "over " } else { "" };
-        spans.push(Span::styled(format!(" for {more}{time}"), styles.theme.faint));
+        spans.push(span!(styles.theme.faint; " for {more}{time}"));
     }
     spans
 }

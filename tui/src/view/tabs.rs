@@ -12,7 +12,6 @@ use ratatui::text::{Line, Span};
 
 use crate::app::App;
 use crate::common::{Screen, Tab};
-use crate::styles::Styles;
 
 /// From this height on there is a line for them.
 const HIGH: u16 = 16;
@@ -47,7 +46,8 @@ fn names(app: &App, named: bool) -> Vec<String> {
     Screen::TABS.iter().map(name).collect()
 }
 
-pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, styles: &Styles) {
+pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
+    let styles = &app.common.styles;
     if area.is_empty() {
         return;
     }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crossterm::event::{KeyCode, MouseButton, MouseEventKind};
+use crossterm::event::KeyCode;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
@@ -18,21 +18,25 @@ use ratatui::style::{Color, Modifier};
 use super::*;
 use crate::app::App;
 use crate::app::tests::{Desk, Stage, candidate, desk};
-use crate::common::Target;
-use crate::common::keys;
-use crate::common::{Action, Options, Prompt, Screen};
+use crate::common::{Action, Options, Prompt, Screen, Target, keys};
 use crate::snapshot::{ClockKind, Edge, Loss, Open, PointState, ProcessState, Snapshot, Usage};
 use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
 use crate::source::{BadPlace, Source};
+use crate::styles::Styles;
 use crate::units::Unit;
 
 const SIZES: [(u16, u16); 3] = [(120, 30), (80, 24), (40, 8)];
 
 /// The whole screen, mended and drawn as the event loop does it.
-fn drawn(app: &mut App, now: Instant, styles: &Styles, size: (u16, u16)) -> Buffer {
+fn drawn(desk: &mut Desk, styles: Styles, size: (u16, u16)) -> Buffer {
+    desk.common.styles = styles;
+    drawn_at(&mut desk.app, desk.now, size)
+}
+
+fn drawn_at(app: &mut App, now: Instant, size: (u16, u16)) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
-    settle(app, styles, Rect::new(0, 0, size.0, size.1), now);
-    terminal.draw(|frame| draw(frame, app, styles)).unwrap();
+    settle(app, Rect::new(0, 0, size.0, size.1), now);
+    terminal.draw(|frame| draw(frame, app)).unwrap();
     terminal.backend().buffer().clone()
 }
 
@@ -57,8 +61,7 @@ fn text(buffer: &Buffer) -> String {
 }
 
 fn screen(desk: &mut Desk, ascii: bool, size: (u16, u16)) -> String {
-    let now = desk.now;
-    text(&drawn(&mut desk.app, now, &Styles::new(true, ascii), size))
+    text(&drawn(desk, Styles::new(true, ascii), size))
 }
 
 /// Compares with `screens/NAME-WIDTHxHEIGHT.txt`.
@@ -123,8 +126,7 @@ fn changed() -> Desk {
 #[test]
 fn the_table() {
     let mut desk = desk();
-    desk.process.0.borrow_mut().snapshot_mut().usage =
-        Some(Usage { cpu_ns: 0, memory_bytes: 14_876_672, threads: 5, cpus: 2 });
+    desk.made().usage = Some(Usage { cpu_ns: 0, memory_bytes: 14_876_672, threads: 5, cpus: 2 });
     desk.wait(20);
     check_all("points", &mut desk);
 }
@@ -185,15 +187,14 @@ fn the_help() {
 fn trouble_is_said_in_words() {
     let mut desk = desk();
     {
-        let mut process = desk.process.0.borrow_mut();
-        let snapshot = process.snapshot_mut();
+        let mut snapshot = desk.made();
         snapshot.clock.kind = ClockKind::Wall;
         snapshot.points[2].state = PointState::InvalidBeginBegin;
         snapshot.losses[Loss::BeginsRefused] = 12;
         snapshot.losses[Loss::MismatchedEnds] = 3;
     }
     desk.wait(1);
-    desk.process.0.borrow_mut().snapshot_mut().process.state = ProcessState::Crashed;
+    desk.made().process.state = ProcessState::Crashed;
     desk.wait(1);
     check_all("trouble", &mut desk);
 }
@@ -202,8 +203,8 @@ fn trouble_is_said_in_words() {
 fn the_question_before_a_file_is_replaced() {
     let mut desk = desk();
     desk.press("w");
-    if let Some(Overlay::Write(prompt)) = desk.app.overlay.take() {
-        desk.app.overlay = Some(Overlay::Replace(Prompt::new(prompt.label, "a.json")));
+    if let Some(Overlay::Typed(prompt)) = desk.overlay.take() {
+        desk.overlay = Some(Overlay::Replace(Prompt::new(prompt.asked, "a.json")));
     }
     let text = screen(&mut desk, false, (80, 24));
     assert!(text.ends_with(" a.json exists.  y replace it  n another name\n"), "{text}");
@@ -218,7 +219,7 @@ fn a_filter_is_said_with_how_many_rows_it_shows() {
         assert!(text.lines().next().unwrap().contains("filter io. 3/9"), "{text}");
         assert!(text.lines().last().unwrap().starts_with(" filter: io."), "{text}");
     }
-    desk.process.0.borrow_mut().snapshot_mut().process.name = "a_quite_long_name_of_one".into();
+    desk.made().process.name = "a_quite_long_name_of_one".into();
     desk.wait(1);
     let text = screen(&mut desk, false, (40, 8));
     let first = text.lines().next().unwrap();
@@ -226,8 +227,7 @@ fn a_filter_is_said_with_how_many_rows_it_shows() {
     assert!(first.ends_with("LIVE"), "{text}");
     desk.press("zzz");
     assert!(screen(&mut desk, false, (80, 24)).contains("no point passes the filter"));
-    desk.code(KeyCode::Esc);
-    desk.press("//io(");
+    desk.press("\x1b//io(");
     for size in SIZES {
         let text = screen(&mut desk, false, size);
         let last = text.lines().last().unwrap();
@@ -254,8 +254,8 @@ fn the_mouse_hits_what_is_drawn_there() {
         let load = text.lines().nth(heading).unwrap().chars().position(|c| c == '▼').unwrap();
         assert_eq!(at(load as u16, heading as u16), Target::Heading("load"));
         assert_eq!(at(1, heading as u16), Target::Heading("on"));
-        for (place, id) in desk.app.common.order.iter().enumerate().take(4) {
-            let name = desk.app.common.model.point(*id).unwrap().name();
+        for (place, id) in desk.common.order.iter().enumerate().take(4) {
+            let name = desk.point(*id).name();
             let mut lines = text.lines().enumerate().skip(heading);
             let line = lines.find(|(_, line)| line.contains(&name[..7])).unwrap().0 as u16;
             assert_eq!(at(5, line), Target::Row(place));
@@ -282,7 +282,7 @@ fn the_columns_to_choose_from() {
     let mut desk = desk();
     desk.press("cG ");
     check_all("columns", &mut desk);
-    desk.code(KeyCode::Esc);
+    desk.press("\x1b");
     let text = screen(&mut desk, false, (130, 30));
     assert!(text.lines().nth(2).unwrap().trim_end().ends_with("Off%   /Item"), "{text}");
 }
@@ -294,9 +294,8 @@ fn waiting_and_picking() {
     stage.0.borrow_mut().stale = 1;
     stage.0.borrow_mut().searched.push("/run/user/1000/pfp".into());
     app.poll(now);
-    let styles = Styles::new(true, false);
     for size in SIZES {
-        let text = text(&drawn(&mut app, now, &styles, size));
+        let text = text(&drawn_at(&mut app, now, size));
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for said in [
             "no instrumented process for uid",
@@ -310,7 +309,7 @@ fn waiting_and_picking() {
     stage.0.borrow_mut().candidates = (1..=12).map(candidate).collect();
     app.poll(now + Duration::from_secs(1));
     for size in SIZES {
-        check("picker", &text(&drawn(&mut app, now, &styles, size)), size);
+        check("picker", &text(&drawn_at(&mut app, now, size)), size);
     }
 }
 
@@ -332,7 +331,7 @@ fn any_size_can_be_drawn() {
 #[test]
 fn hostile_names_stay_in_their_column() {
     let mut desk = desk();
-    desk.process.0.borrow_mut().snapshot_mut().points[1].name =
+    desk.made().points[1].name =
         crate::text::clean("\x1b[2J解析解析解析解析解析解析解析解析解析\u{202e}\r\n").into_owned();
     desk.wait(1);
     for size in SIZES {
@@ -346,10 +345,9 @@ fn hostile_names_stay_in_their_column() {
 #[test]
 fn the_cursor_is_seen_without_colour() {
     let mut desk = desk();
-    let now = desk.now;
-    let buffer = drawn(&mut desk.app, now, &Styles::new(false, false), (80, 24));
+    let buffer = drawn(&mut desk, Styles::new(false, false), (80, 24));
     assert!(buffer.content().iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
-    let row = usize::from(3_u16 + desk.app.cursor().0 as u16);
+    let row = usize::from(3_u16 + desk.cursor().0 as u16);
     let cells = &buffer.content()[row * 80..row * 80 + 60];
     assert!(cells.iter().all(|cell| cell.modifier.contains(Modifier::REVERSED)));
     assert_eq!(cells[0].symbol(), ">");
@@ -383,8 +381,7 @@ fn the_rows_of_every_list_can_be_clicked() {
         let Target::Row(place) = hit(&desk.app, area, (6, line).into()) else {
             panic!("no row of {name} in {text}")
         };
-        let now = desk.now;
-        desk.app.walk_to(place, now);
+        desk.walk_to(place);
         let text = screen(&mut desk, false, (120, 30));
         assert!(text.lines().nth(line.into()).unwrap().starts_with('>'), "{text}");
     }
@@ -401,7 +398,7 @@ fn the_columns_to_sort_by() {
 #[test]
 fn names_that_do_not_fit_keep_their_end_and_scroll() {
     let mut desk = desk();
-    desk.process.0.borrow_mut().snapshot_mut().points[1].name =
+    desk.made().points[1].name =
         "alloc::collections::btree::map::BTreeMap<K, V>::insert_recursing".into();
     desk.wait(1);
     let row = |desk: &mut Desk| {
@@ -424,20 +421,18 @@ fn names_that_do_not_fit_keep_their_end_and_scroll() {
 fn what_has_ended_has_a_load_over_its_life_and_no_rates() {
     let mut desk = desk();
     desk.wait(20);
-    desk.process.0.borrow_mut().snapshot_mut().process.state = ProcessState::Crashed;
+    desk.made().process.state = ProcessState::Crashed;
     desk.wait(3);
     let text = screen(&mut desk, false, (120, 30));
     assert!(text.contains("load over its whole life"), "{text}");
     let row = text.lines().find(|line| line.contains("io.read")).unwrap();
     let cells: Vec<&str> = row.split_whitespace().collect();
     let place = cells.iter().position(|cell| *cell == "io.read").unwrap();
-    let (figures, snapshot) =
-        (desk.app.common.model.point(2).unwrap(), desk.app.common.model.snapshot());
+    let (figures, snapshot) = (desk.point(2), desk.common.model.snapshot());
     let life = figures.total().exclusive as f64 / snapshot.unwrap().elapsed_ticks as f64;
     assert_eq!(cells[place + 1], format!("{:.1}", life * 100.0), "{row}");
     assert!(cells.contains(&"-"), "no rate in {row}");
-    let now = desk.now;
-    let buffer = drawn(&mut desk.app, now, &Styles::new(true, false), (120, 30));
+    let buffer = drawn(&mut desk, Styles::new(true, false), (120, 30));
     let row = text.lines().position(|line| line.contains("io.read")).unwrap();
     assert!(buffer[(5, row as u16)].modifier.contains(Modifier::DIM));
     desk.press("3");
@@ -450,7 +445,7 @@ fn what_has_ended_has_a_load_over_its_life_and_no_rates() {
     let heading = words(&threads, "Thread");
     let cell = |title: &str| row[heading.iter().position(|it| *it == title).unwrap()];
     assert_eq!([cell("CPU%"), cell("Outside%"), cell("Switch/s")], ["-"; 3], "{threads}");
-    let buffer = drawn(&mut desk.app, now, &Styles::new(true, false), (120, 30));
+    let buffer = drawn(&mut desk, Styles::new(true, false), (120, 30));
     let row = threads.lines().position(|line| line.contains("  reader")).unwrap();
     assert!(buffer[(5, row as u16)].modifier.contains(Modifier::DIM));
     desk.press("2");

@@ -9,41 +9,39 @@ fn points_that_only_the_baseline_has_can_be_walked_over() {
     base.snapshot_mut().points[3].name = "io.old".into();
     base.snapshot_mut().process.segment_id = "f".repeat(32);
     let mut desk = desk();
-    desk.app.compare_with(Baseline::of(base.poll().unwrap(), None));
+    desk.compare_with(Baseline::of(base.poll().unwrap(), None));
     desk.press("5");
     let verdicts = |verdict: Verdict| -> Vec<u32> {
-        let rows = &desk.app.screens.diff.comparison.as_ref().unwrap().rows;
+        let rows = &desk.screens.diff.comparison.as_ref().unwrap().rows;
         rows.iter().filter(|row| row.verdict == verdict).map(|row| row.id).collect()
     };
     assert_eq!(verdicts(Verdict::New), [3]);
     let gone = verdicts(Verdict::Gone);
     assert_eq!(gone.len(), 1);
-    desk.app.common.selected = Some(gone[0]);
+    desk.common.selected = Some(gone[0]);
     desk.wait(2);
-    assert_eq!(desk.app.common.selected, Some(gone[0]), "the cursor stays on it");
-    desk.code(KeyCode::Enter);
-    assert_eq!(desk.app.screen, Screen::Diff);
-    assert!(
-        desk.app.common.toast.clone().unwrap().text.contains("only the baseline has that point")
-    );
+    assert_eq!(desk.common.selected, Some(gone[0]), "the cursor stays on it");
+    desk.press("\n");
+    assert_eq!(desk.screen, Screen::Diff);
+    assert!(desk.common.toast.clone().unwrap().text.contains("only the baseline has that point"));
     desk.press("p1");
-    assert!(desk.app.common.selected().is_some(), "the table has a cursor of its own at once");
+    assert!(desk.common.selected().is_some(), "the table has a cursor of its own at once");
 }
 
 fn row(desk: &Desk, id: u32) -> crate::compare::Row {
-    desk.app.screens.diff.comparison.as_ref().unwrap().row(id).unwrap().clone()
+    desk.screens.diff.comparison.as_ref().unwrap().row(id).unwrap().clone()
 }
 
 #[test]
 fn a_baseline_is_compared_with_what_comes_after_it_and_nothing_else() {
     let mut desk = desk();
     desk.press("5");
-    assert_eq!((desk.app.screen, desk.app.cursor()), (Screen::Diff, (0, 0)));
+    assert_eq!((desk.screen, desk.cursor()), (Screen::Diff, (0, 0)));
     desk.press("b");
-    assert!(desk.app.screens.diff.comparison.is_none(), "nothing was measured since");
-    let counted = desk.app.common.model.point(1).unwrap().total().count;
+    assert!(desk.screens.diff.comparison.is_none(), "nothing was measured since");
+    let counted = desk.point(1).total().count;
     desk.wait(4);
-    let now = desk.app.common.model.point(1).unwrap().total().count;
+    let now = desk.point(1).total().count;
     let found = row(&desk, 1);
     assert_eq!((found.before.count, found.since.count), (counted, now - counted));
     assert_eq!(found.since.length.unwrap().seconds, 4.0);
@@ -53,14 +51,14 @@ fn a_baseline_is_compared_with_what_comes_after_it_and_nothing_else() {
     desk.wait(2);
     let found = row(&desk, 1);
     assert_eq!((found.before.count, found.before.length.unwrap().seconds), (now - counted, 4.0));
-    assert_eq!(found.since.count, desk.app.common.model.point(1).unwrap().total().count - now);
+    assert_eq!(found.since.count, desk.point(1).total().count - now);
 }
 
 #[test]
 fn a_second_baseline_at_once_keeps_the_first() {
     let mut desk = desk();
     desk.press("bb");
-    assert!(desk.app.common.toast.as_ref().is_some_and(|toast| toast.is_error));
+    assert!(desk.common.toast.as_ref().is_some_and(|toast| toast.is_error));
     desk.wait(1);
     desk.press("5");
     assert!(row(&desk, 1).before.count > 0);
@@ -72,21 +70,21 @@ fn rows_of_the_comparison_stand_still_while_the_cursor_moves() {
     desk.press("b5");
     desk.wait(2);
     desk.press("ggj");
-    let (order, selected) = (desk.app.screens.diff.order.clone(), desk.app.common.selected);
+    let (order, selected) = (desk.screens.diff.order.clone(), desk.common.selected);
     assert_eq!(Some(order[1]), selected);
-    desk.app.screens.diff.order.swap(1, 3);
-    let swapped = desk.app.screens.diff.order.clone();
+    desk.screens.diff.order.swap(1, 3);
+    let swapped = desk.screens.diff.order.clone();
     desk.app.poll(desk.now + Duration::from_millis(1000));
-    assert_eq!(desk.app.screens.diff.order, swapped);
-    assert!(view::settle(&mut desk.app, &look(), AREA, desk.now + FREEZE));
-    assert_ne!(desk.app.screens.diff.order, swapped);
-    assert_eq!(desk.app.common.selected, selected);
-    desk.code(KeyCode::Enter);
-    assert_eq!(desk.app.screen, Screen::Detail);
-    desk.code(KeyCode::Esc);
-    assert_eq!((desk.app.screen, desk.app.common.selected), (Screen::Diff, selected));
-    desk.code(KeyCode::Esc);
-    assert_eq!(desk.app.screen, Screen::Points);
+    assert_eq!(desk.screens.diff.order, swapped);
+    assert!(view::settle(&mut desk.app, AREA, desk.now + FREEZE));
+    assert_ne!(desk.screens.diff.order, swapped);
+    assert_eq!(desk.common.selected, selected);
+    desk.press("\n");
+    assert_eq!(desk.screen, Screen::Detail);
+    desk.press("\x1b");
+    assert_eq!((desk.screen, desk.common.selected), (Screen::Diff, selected));
+    desk.press("\x1b");
+    assert_eq!(desk.screen, Screen::Points);
 }
 
 #[test]
@@ -99,15 +97,15 @@ fn a_pause_freezes_the_comparison_too_and_the_keys_go_on() {
     desk.wait(3);
     desk.press("jj");
     assert_eq!(row(&desk, 1).since, before);
-    assert_eq!(desk.app.cursor().0, 2);
+    assert_eq!(desk.cursor().0, 2);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.json");
     desk.press("w");
-    desk.app.key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL), desk.now);
+    desk.clear();
     desk.press(path.to_str().unwrap());
-    desk.code(KeyCode::Enter);
+    desk.press("\n");
     // What is saved is what is seen, not what is by now.
-    assert_eq!(Some(&read(&path).unwrap()), desk.app.common.model.snapshot());
+    assert_eq!(Some(&read(&path).unwrap()), desk.common.model.snapshot());
     desk.press("Z");
     desk.wait(1);
     assert!(row(&desk, 1).since.count > before.count);
@@ -117,11 +115,11 @@ fn a_pause_freezes_the_comparison_too_and_the_keys_go_on() {
 fn the_baseline_outlives_the_process_it_was_taken_of() {
     let mut desk = desk();
     desk.press("b");
-    let old = desk.app.common.model.point(1).unwrap().total().count;
-    desk.process.0.borrow_mut().snapshot_mut().process.segment_id = "f".repeat(32);
+    let old = desk.point(1).total().count;
+    desk.made().process.segment_id = "f".repeat(32);
     desk.wait(2);
     desk.press("5");
     let found = row(&desk, 1);
     assert_eq!(found.before.count, old);
-    assert_eq!(found.since.count, desk.app.common.model.point(1).unwrap().total().count);
+    assert_eq!(found.since.count, desk.point(1).total().count);
 }

@@ -9,22 +9,21 @@ fn snapshots_are_written_and_never_over_another_file_unasked() {
     let mut desk = desk();
     let save = |desk: &mut Desk| {
         desk.press("w");
-        let clear = KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL);
-        desk.app.key(clear, desk.now);
+        desk.clear();
         desk.press(path.to_str().unwrap());
-        desk.code(KeyCode::Enter);
+        desk.press("\n");
     };
     save(&mut desk);
     let first = read(&path).unwrap();
-    assert_eq!(Some(&first), desk.app.common.model.snapshot());
+    assert_eq!(Some(&first), desk.common.model.snapshot());
 
     std::fs::write(&path, "precious").unwrap();
     save(&mut desk);
-    assert!(matches!(desk.app.overlay, Some(Overlay::Replace(_))));
+    assert!(matches!(desk.overlay, Some(Overlay::Replace(_))));
     desk.press("n");
-    assert!(matches!(desk.app.overlay, Some(Overlay::Write(_))));
-    desk.code(KeyCode::Esc);
-    assert_eq!(desk.app.overlay, None);
+    assert!(matches!(desk.overlay, Some(Overlay::Typed(_))));
+    desk.press("\x1b");
+    assert_eq!(desk.overlay, None);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
 
     save(&mut desk);
@@ -39,15 +38,14 @@ fn the_name_says_in_which_form_a_snapshot_is_written() {
     let mut save = |name: &str| {
         let path = folder.path().join(name);
         desk.press("w");
-        let clear = KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL);
-        desk.app.key(clear, desk.now);
+        desk.clear();
         desk.press(path.to_str().unwrap());
-        desk.code(KeyCode::Enter);
-        let error = match desk.app.overlay.clone() {
-            Some(Overlay::Write(prompt)) => {
+        desk.press("\n");
+        let error = match desk.overlay.clone() {
+            Some(Overlay::Typed(prompt)) => {
                 // The name is still there to be mended.
                 assert_eq!(prompt.text(), path.to_str().unwrap());
-                desk.code(KeyCode::Esc);
+                desk.press("\x1b");
                 prompt.error.unwrap_or_default()
             }
             _ => String::new(),

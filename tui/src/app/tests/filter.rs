@@ -3,7 +3,7 @@
 use super::*;
 
 fn shown(desk: &Desk) -> Vec<u32> {
-    let mut ids = desk.app.common.order.clone();
+    let mut ids = desk.common.order.clone();
     ids.sort_unstable();
     ids
 }
@@ -11,24 +11,21 @@ fn shown(desk: &Desk) -> Vec<u32> {
 #[test]
 fn a_filter_is_in_force_while_it_is_typed_and_stays_until_escape() {
     let mut desk = desk();
-    desk.press("o/");
-    desk.press("io.");
+    desk.press("o/io.");
     assert_eq!(shown(&desk), [1, 2, 3]);
     desk.press("r");
-    assert_eq!((shown(&desk), desk.app.common.selected), (vec![2], Some(2)));
-    desk.code(KeyCode::Enter);
+    assert_eq!((shown(&desk), desk.common.selected), (vec![2], Some(2)));
+    desk.press("\n");
     desk.wait(2);
-    assert_eq!((shown(&desk), desk.app.overlay.as_ref()), (vec![2], None));
+    assert_eq!((shown(&desk), desk.overlay.as_ref()), (vec![2], None));
     // The next one goes on from it.
     desk.press("/");
     desk.code(KeyCode::Backspace);
     assert_eq!(shown(&desk), [1, 2, 3]);
-    desk.code(KeyCode::Esc);
-    assert_eq!((desk.app.common.order.len(), desk.app.common.selected), (9, Some(2)));
-    desk.press("/net");
-    desk.code(KeyCode::Enter);
-    desk.code(KeyCode::Esc);
-    assert_eq!(desk.app.common.order.len(), 9);
+    desk.press("\x1b");
+    assert_eq!((desk.common.order.len(), desk.common.selected), (9, Some(2)));
+    desk.press("/net\n\x1b");
+    assert_eq!(desk.common.order.len(), 9);
 }
 
 #[test]
@@ -36,9 +33,8 @@ fn a_filter_that_cannot_be_read_leaves_the_rows_and_the_text() {
     let mut desk = desk();
     desk.press("//io");
     assert_eq!(shown(&desk), [1, 2, 3]);
-    desk.press("(");
-    desk.code(KeyCode::Enter);
-    let Some(Overlay::Filter(prompt)) = &desk.app.overlay else { panic!("it was closed") };
+    desk.press("(\n");
+    let Some(Overlay::Typed(prompt)) = &desk.overlay else { panic!("it was closed") };
     assert_eq!(prompt.text(), "/io(");
     assert!(prompt.error.as_ref().is_some_and(|why| why.contains("open group")));
     assert_eq!(shown(&desk), [1, 2, 3]);
@@ -49,26 +45,22 @@ fn a_filter_that_cannot_be_read_leaves_the_rows_and_the_text() {
 #[test]
 fn a_point_shown_in_full_stays_when_the_filter_drops_its_row() {
     let mut desk = desk();
-    desk.press("/thread:main");
-    desk.code(KeyCode::Enter);
-    desk.app.common.selected = Some(1);
-    desk.code(KeyCode::Enter);
-    desk.process.0.borrow_mut().snapshot_mut().lanes[0].name = "other".into();
+    desk.press("/thread:main\n");
+    desk.open(1);
+    desk.made().lanes[0].name = "other".into();
     desk.wait(3);
-    assert_eq!((desk.app.screen, desk.app.common.selected), (Screen::Detail, Some(1)));
-    assert!(!desk.app.common.order.contains(&1));
+    assert_eq!((desk.screen, desk.common.selected), (Screen::Detail, Some(1)));
+    assert!(!desk.common.order.contains(&1));
 }
 
 #[test]
 fn a_point_that_appears_while_rows_stand_still_comes_last_if_it_passes() {
     let mut desk = desk();
-    desk.press("/io");
-    desk.code(KeyCode::Enter);
-    desk.press("j");
-    let before = desk.app.common.order.clone();
-    desk.process.0.borrow_mut().snapshot_mut().points[8].name = "io.new".into();
+    desk.press("/io\nj");
+    let before = desk.common.order.clone();
+    desk.made().points[8].name = "io.new".into();
     desk.app.poll(desk.now + Duration::from_millis(1000));
-    assert_eq!(desk.app.common.order, [before, vec![8]].concat());
+    assert_eq!(desk.common.order, [before, vec![8]].concat());
 }
 
 #[test]
@@ -76,19 +68,18 @@ fn filters_typed_before_come_back() {
     let mut desk = desk();
     for text in ["io", "lz", "io"] {
         desk.press("/");
-        let clear = KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL);
-        desk.app.key(clear, desk.now);
+        desk.clear();
         desk.press(text);
-        desk.code(KeyCode::Enter);
+        desk.press("\n");
     }
-    desk.code(KeyCode::Esc);
-    assert!(!desk.app.common.filter.is_on());
+    desk.press("\x1b");
+    assert!(!desk.common.filter.is_on());
     desk.press("/");
     let mut seen = Vec::new();
     for key in [KeyCode::Up, KeyCode::Up, KeyCode::Up, KeyCode::Down, KeyCode::Down, KeyCode::Down]
     {
         desk.code(key);
-        seen.push(desk.app.common.filter.text().to_owned());
+        seen.push(desk.common.filter.text().to_owned());
     }
     assert_eq!(seen, ["io", "lz", "lz", "io", "", ""]);
 }
@@ -103,11 +94,11 @@ fn a_filter_can_be_typed_on_every_screen() {
         desk.wait(1);
         desk.press(keys);
         desk.press("/read");
-        assert_eq!((desk.app.screen, desk.app.common.filter.text()), (screen, "read"), "{keys}");
-        let resets = desk.process.0.borrow_mut().snapshot_mut().points.clone();
+        assert_eq!((desk.screen, desk.common.filter.text()), (screen, "read"), "{keys}");
+        let resets = desk.made().points.clone();
         assert!(resets.iter().all(|point| point.resets == 0), "what is typed is no command");
         if screen == Screen::Diff {
-            assert_eq!(desk.app.screens.diff.order, [2]);
+            assert_eq!(desk.screens.diff.order, [2]);
         }
     }
 }

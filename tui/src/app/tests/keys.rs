@@ -10,13 +10,13 @@ use crate::common::keys::{Key, KeyMap, Keys, bindings};
 /// The keys of every screen and of all that can lie over one.
 fn every_key_map() -> Vec<(String, KeyMap)> {
     let of_screen = |(screen, keys): (Screen, KeyMap)| (format!("{screen:?}"), keys);
-    let prompt = Prompt::new("", "");
+    let prompt = Prompt::new(Asked::Filter, "");
     let overlays = [
         Overlay::Help(0),
-        Overlay::Filter(prompt.clone()),
+        Overlay::Typed(prompt.clone()),
         Overlay::Columns("name"),
         Overlay::Sort("name"),
-        Overlay::Find(prompt.clone()),
+        Overlay::Typed(Prompt::new(Asked::Moment, "")),
         Overlay::Ask(Question::Reset { ids: Vec::new() }),
         Overlay::Replace(prompt),
     ];

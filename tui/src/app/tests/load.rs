@@ -8,22 +8,21 @@ use crate::source::synthetic::TICKS_PER_SECOND;
 fn detail(polls: usize) -> Desk {
     let mut desk = desk();
     desk.wait(polls);
-    desk.app.common.selected = Some(1);
-    desk.code(KeyCode::Enter);
-    assert_eq!(desk.app.screen, Screen::Detail);
+    desk.open(1);
+    assert_eq!(desk.screen, Screen::Detail);
     desk
 }
 
 /// How many seconds before now the part that is looked at ends.
 fn ago(desk: &Desk) -> u64 {
-    let now = desk.app.common.model.snapshot().unwrap().elapsed_ticks;
-    (now - desk.app.screens.detail.load.until(now)) / TICKS_PER_SECOND
+    let now = desk.snapshot().elapsed_ticks;
+    (now - desk.screens.detail.load.until(now)) / TICKS_PER_SECOND
 }
 
 #[test]
 fn arrows_go_back_in_time_and_hold_it_there() {
     let mut desk = detail(300);
-    assert_eq!((desk.app.screens.detail.load.span_seconds(), ago(&desk)), (60, 0));
+    assert_eq!((desk.screens.detail.load.span_seconds(), ago(&desk)), (60, 0));
     desk.code(KeyCode::Left);
     desk.press("h");
     assert_eq!(ago(&desk), 30);
@@ -32,14 +31,14 @@ fn arrows_go_back_in_time_and_hold_it_there() {
     assert_eq!(ago(&desk), 40);
     // Another point, the same part of the time.
     desk.press("j");
-    assert_ne!(desk.app.common.selected, Some(1));
+    assert_ne!(desk.common.selected, Some(1));
     assert_eq!(ago(&desk), 40);
     desk.code(KeyCode::Right);
     assert_eq!(ago(&desk), 25);
     desk.press("ll");
-    assert!(desk.app.screens.detail.load.follows());
+    assert!(desk.screens.detail.load.follows());
     desk.press("l");
-    assert_eq!(desk.app.common.toast, None);
+    assert_eq!(desk.common.toast, None);
 
     desk.code(KeyCode::Home);
     // 300 polls and some before: all that is known less the part looked at.
@@ -47,10 +46,10 @@ fn arrows_go_back_in_time_and_hold_it_there() {
     assert!((245..=260).contains(&most), "{most}");
     desk.press("h");
     assert_eq!(ago(&desk), most);
-    let said = desk.app.common.toast.as_ref().map(|toast| toast.text.as_str());
+    let said = desk.said();
     assert_eq!(said, Some("nothing older is known of its load"));
     desk.code(KeyCode::End);
-    assert!(desk.app.screens.detail.load.follows());
+    assert!(desk.screens.detail.load.follows());
     desk.wait(2);
     assert_eq!(ago(&desk), 0);
 }
@@ -59,32 +58,31 @@ fn arrows_go_back_in_time_and_hold_it_there() {
 fn zoom_keeps_now_or_the_middle() {
     let mut desk = detail(1000);
     desk.press("-");
-    assert_eq!((desk.app.screens.detail.load.span_seconds(), ago(&desk)), (120, 0));
-    let interval = desk.app.common.interval;
+    assert_eq!((desk.screens.detail.load.span_seconds(), ago(&desk)), (120, 0));
+    let interval = desk.common.interval;
     desk.press("hhhh");
     assert_eq!(ago(&desk), 120);
     // The middle is 180 s ago.
     desk.press("+");
-    assert_eq!((desk.app.screens.detail.load.span_seconds(), ago(&desk)), (60, 150));
+    assert_eq!((desk.screens.detail.load.span_seconds(), ago(&desk)), (60, 150));
     desk.press("=");
-    assert_eq!((desk.app.screens.detail.load.span_seconds(), ago(&desk)), (30, 165));
+    assert_eq!((desk.screens.detail.load.span_seconds(), ago(&desk)), (30, 165));
     desk.press("---");
-    assert_eq!((desk.app.screens.detail.load.span_seconds(), ago(&desk)), (300, 30));
+    assert_eq!((desk.screens.detail.load.span_seconds(), ago(&desk)), (300, 30));
     // No wider than what is known, no closer than is of use.
     desk.press("--------");
-    assert_eq!(desk.app.screens.detail.load.span_seconds(), 1800);
-    assert!(desk.app.screens.detail.load.follows());
+    assert_eq!(desk.screens.detail.load.span_seconds(), 1800);
+    assert!(desk.screens.detail.load.follows());
     desk.press("++++++++++++");
-    assert_eq!(desk.app.screens.detail.load.span_seconds(), 2);
-    assert_eq!(desk.app.common.interval, interval);
+    assert_eq!(desk.screens.detail.load.span_seconds(), 2);
+    assert_eq!(desk.common.interval, interval);
 }
 
 #[test]
 fn a_pause_can_be_looked_around_in() {
     let mut desk = detail(300);
-    desk.press(" ");
-    desk.press("hh");
-    assert_eq!((desk.app.common.status(), ago(&desk)), (Status::Paused, 30));
+    desk.press(" hh");
+    assert_eq!((desk.common.status(), ago(&desk)), (Status::Paused, 30));
     desk.wait(5);
     assert_eq!(ago(&desk), 30);
     desk.code(KeyCode::End);
@@ -94,9 +92,9 @@ fn a_pause_can_be_looked_around_in() {
 #[test]
 fn without_a_history_the_keys_say_so() {
     let mut desk = detail(0);
-    desk.app.common.model = Model::default();
+    desk.common.model = Model::default();
     desk.press("-");
-    let said = |desk: &Desk| desk.app.common.toast.as_ref().map(|toast| toast.text.clone());
+    let said = |desk: &Desk| desk.common.toast.as_ref().map(|toast| toast.text.clone());
     assert_eq!(said(&desk).as_deref(), Some("nothing is known of its load yet"));
     desk.code(KeyCode::Home);
     assert_eq!(said(&desk).as_deref(), Some("nothing is known of its load yet"));
@@ -106,8 +104,8 @@ fn without_a_history_the_keys_say_so() {
 fn what_the_keys_change_comes_into_view() {
     let mut desk = detail(300);
     let settle = |desk: &mut Desk, height| {
-        view::settle(&mut desk.app, &look(), Rect::new(0, 0, 120, height), desk.now);
-        desk.app.screens.detail.offset
+        view::settle(&mut desk.app, Rect::new(0, 0, 120, height), desk.now);
+        desk.screens.detail.offset
     };
     assert_eq!(settle(&mut desk, 8), 0);
     desk.app.key(KeyEvent::from(KeyCode::Char('-')), desk.now);
@@ -115,7 +113,7 @@ fn what_the_keys_change_comes_into_view() {
     // Title, four lines and an axis do not fit, so that the title is at the top.
     assert!(first > 0);
     // Once, and no further than it must.
-    desk.app.screens.detail.offset = 0;
+    desk.screens.detail.offset = 0;
     assert_eq!(settle(&mut desk, 8), 0);
     desk.app.key(KeyEvent::from(KeyCode::Left), desk.now);
     assert_eq!(settle(&mut desk, 13), first + 6 - 10);

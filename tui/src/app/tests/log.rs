@@ -3,14 +3,14 @@
 use super::*;
 
 fn noticed(desk: &Desk) -> Vec<&str> {
-    desk.app.common.log.entries().iter().map(|entry| entry.text.as_str()).collect()
+    desk.common.log.entries().iter().map(|entry| entry.text.as_str()).collect()
 }
 
 #[test]
 fn the_log_tells_what_this_viewer_and_others_did() {
     let mut desk = desk();
     assert_eq!(noticed(&desk), ["watching my_app[4711]: 9 points, clock rseq"]);
-    desk.app.common.selected = Some(3);
+    desk.common.selected = Some(3);
     desk.press("eryb");
     desk.wait(1);
     desk.process.0.borrow_mut().act(Change::Enable(3)).unwrap();
@@ -24,24 +24,24 @@ fn the_log_tells_what_this_viewer_and_others_did() {
             "io.crc switched on by another viewer or the program"
         ]
     );
-    assert_eq!(desk.app.common.log.unread(), 0);
+    assert_eq!(desk.common.log.unread(), 0);
 }
 
 #[test]
 fn problems_are_counted_until_the_log_is_looked_at_also_in_a_pause() {
     let mut desk = desk();
     desk.press(" ");
-    desk.process.0.borrow_mut().snapshot_mut().losses[crate::snapshot::Loss::SpaceRefused] = 5;
+    desk.made().losses[crate::snapshot::Loss::SpaceRefused] = 5;
     desk.wait(2);
-    assert_eq!((desk.app.common.status(), desk.app.common.log.unread()), (Status::Paused, 1));
+    assert_eq!((desk.common.status(), desk.common.log.unread()), (Status::Paused, 1));
     desk.press("6");
-    assert_eq!((desk.app.screen, desk.app.common.log.unread()), (Screen::Log, 0));
+    assert_eq!((desk.screen, desk.common.log.unread()), (Screen::Log, 0));
     // What comes while it is looked at is seen.
-    desk.process.0.borrow_mut().snapshot_mut().losses[crate::snapshot::Loss::BeginsRefused] = 5;
+    desk.made().losses[crate::snapshot::Loss::BeginsRefused] = 5;
     desk.wait(2);
-    assert_eq!(desk.app.common.log.unread(), 0);
-    desk.code(KeyCode::Esc);
-    assert_eq!(desk.app.screen, Screen::Points);
+    assert_eq!(desk.common.log.unread(), 0);
+    desk.press("\x1b");
+    assert_eq!(desk.screen, Screen::Points);
 }
 
 #[test]
@@ -57,19 +57,19 @@ fn the_log_follows_its_end_unless_scrolled_back() {
         desk.wait(1);
     }
     desk.press("6");
-    assert_eq!(desk.app.screens.log.back, 0);
+    assert_eq!(desk.screens.log.back, 0);
     toggle(&mut desk);
     desk.wait(1);
-    assert_eq!(desk.app.screens.log.back, 0);
+    assert_eq!(desk.screens.log.back, 0);
     desk.press("kk");
     toggle(&mut desk);
     desk.wait(1);
-    assert_eq!(desk.app.screens.log.back, 3, "what is read stays where it is");
-    let shown = desk.app.common.rows;
+    assert_eq!(desk.screens.log.back, 3, "what is read stays where it is");
+    let shown = desk.common.rows;
     desk.press("gg");
-    assert_eq!(desk.app.screens.log.back, desk.app.common.log.entries().len() - shown);
+    assert_eq!(desk.screens.log.back, desk.common.log.entries().len() - shown);
     desk.press("j");
-    assert_eq!(desk.app.screens.log.back, desk.app.common.log.entries().len() - shown - 1);
+    assert_eq!(desk.screens.log.back, desk.common.log.entries().len() - shown - 1);
     desk.press("G");
-    assert_eq!(desk.app.screens.log.back, 0);
+    assert_eq!(desk.screens.log.back, 0);
 }

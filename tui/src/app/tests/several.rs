@@ -6,8 +6,7 @@ use super::*;
 fn desk_of_two() -> Desk {
     let desk = desk();
     {
-        let mut made = desk.process.0.borrow_mut();
-        let snapshot = made.snapshot_mut();
+        let mut snapshot = desk.made();
         for point in &mut snapshot.points {
             point.process = Some(u32::from(point.id >= 5));
         }
@@ -23,37 +22,32 @@ fn desk_of_two() -> Desk {
 }
 
 fn members(desk: &Desk, change: impl Fn(&mut Vec<Process>)) {
-    change(&mut desk.process.0.borrow_mut().snapshot_mut().process.members);
+    change(&mut desk.made().process.members);
 }
 
 #[test]
 fn rows_are_sorted_by_process_where_there_are_several() {
     let mut desk = desk();
-    desk.app.screens.points.table_mut().unwrap().sort_by("on", None);
+    desk.screens.points.table_mut().unwrap().sort_by("on", None);
     desk.press(">");
     assert_eq!(
-        desk.app.screens.points.sorting().column,
+        desk.screens.points.sorting().column,
         Column::Name,
         "of one process it is passed over"
     );
     let mut desk = desk_of_two();
     desk.wait(2);
     desk.press("o");
-    desk.app.screens.points.table_mut().unwrap().sort_by("on", None);
+    desk.screens.points.table_mut().unwrap().sort_by("on", None);
     desk.press(">");
-    assert_eq!(desk.app.screens.points.sorting().column, Column::Process);
+    assert_eq!(desk.screens.points.sorting().column, Column::Process);
     let places = |desk: &Desk| -> Vec<u32> {
-        let of = |id: &u32| desk.app.common.model.point(*id).unwrap().point().process.unwrap();
-        desk.app.common.order.iter().map(of).collect()
+        let of = |id: &u32| desk.point(*id).point().process.unwrap();
+        desk.common.order.iter().map(of).collect()
     };
     assert_eq!(places(&desk), [1, 1, 1, 1, 0, 0, 0, 0, 0], "by name");
     let loads = |desk: &Desk| -> Vec<Option<f64>> {
-        desk.app
-            .common
-            .order
-            .iter()
-            .map(|id| desk.app.common.model.point(*id).unwrap().load())
-            .collect()
+        desk.common.order.iter().map(|id| desk.point(*id).load()).collect()
     };
     let of_first = &loads(&desk)[..4];
     assert!(of_first.is_sorted_by(|a, b| a >= b), "{of_first:?}");
@@ -61,39 +55,38 @@ fn rows_are_sorted_by_process_where_there_are_several() {
     assert_eq!(places(&desk), [0, 0, 0, 0, 0, 1, 1, 1, 1]);
     assert!(loads(&desk)[..5].is_sorted_by(|a, b| a >= b), "what burns stays on top");
     desk.press("<");
-    assert_eq!(desk.app.screens.points.sorting().column, Column::On);
+    assert_eq!(desk.screens.points.sorting().column, Column::On);
 }
 
 #[test]
 fn who_comes_and_goes_is_told_at_once() {
     let mut desk = desk_of_two();
     desk.wait(1);
-    let toast =
-        |desk: &Desk| desk.app.common.toast.clone().map(|toast| (toast.text, toast.is_error));
-    desk.app.common.toast = None;
+    let toast = |desk: &Desk| desk.common.toast.clone().map(|toast| (toast.text, toast.is_error));
+    desk.common.toast = None;
     members(&desk, |all| all[1].state = ProcessState::Exited);
     desk.wait(1);
     assert_eq!(toast(&desk), Some(("first[7] ended in order".into(), false)));
-    assert_eq!(desk.app.common.log.unread(), 0);
+    assert_eq!(desk.common.log.unread(), 0);
     // Also while the figures stand still.
     desk.press("p");
     members(&desk, |all| all[0].state = ProcessState::Crashed);
     desk.wait(1);
     assert_eq!(toast(&desk), Some(("second[9] crashed or was killed".into(), true)));
-    assert_eq!(desk.app.common.log.unread(), 1);
+    assert_eq!(desk.common.log.unread(), 1);
 }
 
 #[test]
 fn the_detail_of_a_point_that_is_gone_closes() {
     let mut desk = desk_of_two();
     desk.wait(1);
-    desk.app.common.selected = Some(8);
+    desk.common.selected = Some(8);
     desk.press("2");
-    desk.process.0.borrow_mut().snapshot_mut().points.pop();
+    desk.made().points.pop();
     desk.wait(1);
-    assert_eq!(desk.app.screen, Screen::Points);
-    assert!(desk.app.common.toast.clone().unwrap().text.contains("ended a while ago"));
-    assert!(desk.app.common.selected.is_some_and(|id| desk.app.common.order.contains(&id)));
+    assert_eq!(desk.screen, Screen::Points);
+    assert!(desk.common.toast.clone().unwrap().text.contains("ended a while ago"));
+    assert!(desk.common.selected.is_some_and(|id| desk.common.order.contains(&id)));
 }
 
 #[test]
@@ -101,13 +94,13 @@ fn machines_have_a_column_and_a_filter() {
     let mut desk = desk_of_two();
     members(&desk, |all| all[0].host = "node3".into());
     desk.wait(2);
-    let there = |desk: &Desk| There::of(&desk.app.common.model).hosts;
+    let there = |desk: &Desk| There::of(&desk.common.model).hosts;
     assert!(there(&desk));
     desk.press("o");
     let shown = |desk: &mut Desk, filter: &str| -> Vec<u32> {
-        desk.app.common.filter = Filter::new(filter).unwrap();
+        desk.common.filter = Filter::new(filter).unwrap();
         desk.wait(1);
-        desk.app.common.order.iter().map(|id| u32::from(*id >= 5)).collect()
+        desk.common.order.iter().map(|id| u32::from(*id >= 5)).collect()
     };
     assert_eq!(shown(&mut desk, "host:node3"), [0; 5]);
     assert_eq!(shown(&mut desk, "!host:node3"), [1; 4]);

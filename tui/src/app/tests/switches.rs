@@ -6,11 +6,11 @@ use crate::snapshot::Point;
 #[test]
 fn toggles_reach_the_process_and_are_put_back() {
     let mut desk = desk();
-    desk.app.common.selected = Some(3);
+    desk.common.selected = Some(3);
     desk.press("e");
     assert_eq!(desk.process.state(3), PointState::Off);
-    assert_eq!(desk.app.common.model.point(3).unwrap().state(), PointState::Off);
-    desk.app.common.selected = Some(8);
+    assert_eq!(desk.point(3).state(), PointState::Off);
+    desk.common.selected = Some(8);
     desk.press("e");
     assert_eq!(desk.process.state(8), PointState::On);
     let process = desk.process.clone();
@@ -34,7 +34,7 @@ fn toggles_are_put_back_even_by_a_panic() {
 #[test]
 fn toggles_stay_with_keep() {
     let mut desk = desk_with(Options { keep: true, ..Options::default() });
-    desk.app.common.selected = Some(3);
+    desk.common.selected = Some(3);
     desk.press("e");
     let process = desk.process.clone();
     drop(desk);
@@ -44,9 +44,9 @@ fn toggles_stay_with_keep() {
 #[test]
 fn what_others_changed_since_is_not_put_back() {
     let mut desk = desk();
-    desk.app.common.selected = Some(8);
+    desk.common.selected = Some(8);
     desk.press("e");
-    desk.process.0.borrow_mut().snapshot_mut().points[8].state = PointState::InvalidBeginBegin;
+    desk.made().points[8].state = PointState::InvalidBeginBegin;
     let process = desk.process.clone();
     drop(desk);
     assert_eq!(process.state(8), PointState::InvalidBeginBegin);
@@ -55,23 +55,23 @@ fn what_others_changed_since_is_not_put_back() {
 #[test]
 fn a_reset_starts_the_point_afresh() {
     let mut desk = desk();
-    desk.app.common.selected = Some(8);
+    desk.common.selected = Some(8);
     desk.press("r");
-    assert_eq!(desk.app.overlay, Some(Overlay::Ask(Question::Reset { ids: vec![8] })));
+    assert_eq!(desk.overlay, Some(Overlay::Ask(Question::Reset { ids: vec![8] })));
     desk.press("n");
     desk.wait(1);
-    assert_eq!(desk.app.common.model.point(8).unwrap().point().resets, 0, "it asks first");
-    desk.app.common.selected = Some(8);
+    assert_eq!(desk.point(8).point().resets, 0, "it asks first");
+    desk.common.selected = Some(8);
     desk.press("ry");
     desk.wait(1);
-    assert_eq!(desk.app.common.model.point(8).unwrap().point().resets, 1);
+    assert_eq!(desk.point(8).point().resets, 1);
 }
 
 #[test]
 fn all_off_and_on_again_leaves_off_what_was_off_before() {
     let mut desk = desk();
     desk.press("o");
-    desk.process.0.borrow_mut().snapshot_mut().points[2].state = PointState::Off;
+    desk.made().points[2].state = PointState::Off;
     desk.wait(1);
     let states = |desk: &Desk| [1, 2, 3].map(|id| desk.process.state(id));
     use PointState::{Off, On};
@@ -97,22 +97,19 @@ fn all_off_and_on_again_leaves_off_what_was_off_before() {
 #[test]
 fn all_points_shown_are_switched_after_a_yes_and_put_back() {
     let mut desk = desk();
-    desk.press("/io");
-    desk.code(KeyCode::Enter);
-    desk.press("E");
-    let asked = Question::Switch { ids: desk.app.common.order.clone(), on: false };
-    assert_eq!(desk.app.overlay, Some(Overlay::Ask(asked)));
+    desk.press("/io\nE");
+    let asked = Question::Switch { ids: desk.common.order.clone(), on: false };
+    assert_eq!(desk.overlay, Some(Overlay::Ask(asked)));
     desk.press("n");
-    assert_eq!((desk.app.overlay.as_ref(), desk.process.state(1)), (None, PointState::On));
+    assert_eq!((desk.overlay.as_ref(), desk.process.state(1)), (None, PointState::On));
     desk.press("Ey");
     let states = |desk: &Desk| [1, 2, 3, 4].map(|id| desk.process.state(id));
     use PointState::{Off, On};
     assert_eq!(states(&desk), [Off, Off, Off, On]);
     // One that is on already is not asked about.
-    desk.app.common.selected = Some(1);
-    desk.press("e");
-    desk.press("E");
-    assert_eq!((states(&desk), desk.app.overlay.as_ref()), ([Off, Off, Off, On], None));
+    desk.common.selected = Some(1);
+    desk.press("eE");
+    assert_eq!((states(&desk), desk.overlay.as_ref()), ([Off, Off, Off, On], None));
     desk.press("Ey");
     assert_eq!(states(&desk), [On, On, On, On]);
     desk.press("Ey");
@@ -124,14 +121,12 @@ fn all_points_shown_are_switched_after_a_yes_and_put_back() {
 #[test]
 fn all_points_shown_are_reset_after_a_yes() {
     let mut desk = desk();
-    desk.press("/^lz");
-    desk.code(KeyCode::Enter);
+    desk.press("/^lz\n");
     let resets = |desk: &Desk| {
         let mut process = desk.process.0.borrow_mut();
         process.snapshot_mut().points.iter().map(|point| point.resets).collect::<Vec<_>>()
     };
-    desk.press("R");
-    desk.code(KeyCode::Esc);
+    desk.press("R\x1b");
     assert_eq!(resets(&desk), [0; 9]);
     desk.press("Ry");
     assert_eq!(resets(&desk), [0, 0, 0, 0, 1, 1, 0, 0, 0]);
@@ -140,8 +135,8 @@ fn all_points_shown_are_reset_after_a_yes() {
 #[test]
 fn the_fences_of_a_point_go_to_the_process_and_back() {
     let mut desk = desk();
-    let fenced = |desk: &Desk| desk.process.0.borrow_mut().snapshot_mut().points[3].fenced;
-    desk.app.common.selected = Some(3);
+    let fenced = |desk: &Desk| desk.made().points[3].fenced;
+    desk.common.selected = Some(3);
     desk.press("F");
     assert!(fenced(&desk));
     desk.wait(1);
@@ -154,34 +149,33 @@ fn the_fences_of_a_point_go_to_the_process_and_back() {
 #[test]
 fn rows_of_points_that_never_measured_are_behind_a_count() {
     let mut desk = desk();
-    let all = desk.app.common.model.points().len();
+    let all = desk.common.model.points().len();
     let idle = |desk: &Desk| {
-        let points = desk.app.common.model.points().iter();
+        let points = desk.common.model.points().iter();
         points.filter(|it| it.state() == PointState::Off && !it.is_used()).count()
     };
-    let rows = |desk: &Desk| (desk.app.common.order.len(), desk.app.screens.points.hidden());
+    let rows = |desk: &Desk| (desk.common.order.len(), desk.screens.points.hidden());
     let hidden = idle(&desk);
     assert!(hidden > 0 && hidden < all, "{hidden} of {all}");
     assert_eq!(rows(&desk), (all - hidden, hidden));
     desk.press("o");
     assert_eq!(rows(&desk), (all, 0));
-    let of_one = desk.app.common.model.points().iter().find(|it| it.state() == PointState::Off);
+    let of_one = desk.common.model.points().iter().find(|it| it.state() == PointState::Off);
     let (id, name) = of_one.map(|it| (it.id(), it.name())).unwrap();
     desk.press("o");
     assert_eq!(rows(&desk), (all - hidden, hidden));
 
     // A filter finds it.
     desk.press(&format!("/{name}"));
-    desk.code(KeyCode::Enter);
-    assert!(desk.app.common.order.contains(&id) && desk.app.screens.points.hidden() == 0);
-    desk.app.common.selected = Some(id);
+    desk.press("\n");
+    assert!(desk.common.order.contains(&id) && desk.screens.points.hidden() == 0);
+    desk.common.selected = Some(id);
     // Switched on and off again, it stays.
     desk.press("e");
     desk.wait(1);
-    desk.press("e");
-    desk.code(KeyCode::Esc);
+    desk.press("e\x1b");
     desk.wait(1);
-    assert!(desk.app.common.order.contains(&id));
+    assert!(desk.common.order.contains(&id));
 }
 
 /// Of a program whose points all start off, all are shown.
@@ -189,8 +183,7 @@ fn rows_of_points_that_never_measured_are_behind_a_count() {
 fn nothing_is_hidden_where_nothing_else_is_there() {
     let process = Shared::default();
     {
-        let mut made = process.0.borrow_mut();
-        let snapshot = made.snapshot_mut();
+        let mut snapshot = process.made();
         for point in snapshot.points.iter_mut().skip(1) {
             point.state = PointState::Off;
         }
@@ -218,21 +211,20 @@ fn a_domain_that_is_off_as_one_stays_off_as_names_come() {
     let before = [bring(&mut desk, On), bring(&mut desk, On)];
     desk.wait(1);
     // One that is off by itself says nothing about its domain.
-    desk.app.common.selected = Some(before[0] as u32);
+    desk.common.selected = Some(before[0] as u32);
     desk.press("e");
     let alone = bring(&mut desk, On);
     desk.wait(2);
     assert_eq!(desk.process.state(alone), On);
     desk.press(&format!("/domain:^{DOMAIN}$"));
-    desk.code(KeyCode::Enter);
-    desk.press("Ey");
+    desk.press("\nEy");
     assert_eq!(before.map(|id| desk.process.state(id)), [Off, Off]);
     let (later, is_off) = (bring(&mut desk, On), bring(&mut desk, Off));
     desk.wait(1);
     assert_eq!([later, is_off].map(|id| desk.process.state(id)), [Off, Off]);
-    let other = desk.process.0.borrow_mut().snapshot_mut().points[1].state;
+    let other = desk.made().points[1].state;
     assert_eq!(other, On, "of no domain");
-    desk.app.common.selected = Some(later as u32);
+    desk.common.selected = Some(later as u32);
     desk.press("e");
     desk.wait(1);
     let last = bring(&mut desk, On);

@@ -9,9 +9,8 @@ const MS: u64 = TICKS_PER_SECOND / 1000;
 /// A second of the reader's life, as its ring holds it at the next poll: a
 /// region of 40 ms every 100 ms, and two inside of it.
 pub(crate) fn records(desk: &mut Desk) {
-    let now = desk.app.common.model.snapshot().unwrap().elapsed_ticks + TICKS_PER_SECOND;
-    let mut process = desk.process.0.borrow_mut();
-    let snapshot = process.snapshot_mut();
+    let now = desk.snapshot().elapsed_ticks + TICKS_PER_SECOND;
+    let mut snapshot = desk.made();
     snapshot.lanes[1].records_written = 100;
     snapshot.lanes[2].records_written = 3;
     snapshot.records.clear();
@@ -46,36 +45,36 @@ fn timeline() -> Desk {
 
 /// How long before now the region under the cursor began, and its point.
 fn under_cursor(desk: &Desk) -> (u64, u32) {
-    let now = desk.app.screens.timeline.at.picture().unwrap().taken;
-    let (_, region) = desk.app.screens.timeline.at.region().unwrap();
+    let now = desk.screens.timeline.at.picture().unwrap().taken;
+    let (_, region) = desk.screens.timeline.at.region().unwrap();
     ((now - region.start) / MS, region.point)
 }
 
 #[test]
 fn the_timeline_follows_until_one_goes_back_in_time() {
     let mut desk = timeline();
-    assert!(desk.app.screens.timeline.at.follows());
-    assert_eq!(desk.app.screens.timeline.at.cursor(), (1, 4));
+    assert!(desk.screens.timeline.at.follows());
+    assert_eq!(desk.screens.timeline.at.cursor(), (1, 4));
     assert_eq!(under_cursor(&desk), (100, 1));
-    let before = desk.app.screens.timeline.at.picture().unwrap().taken;
+    let before = desk.screens.timeline.at.picture().unwrap().taken;
     desk.wait(1);
     assert_eq!(under_cursor(&desk), (1100, 1));
 
     desk.code(KeyCode::Left);
     assert_eq!(under_cursor(&desk), (1200, 1));
     // What is looked at stays, whatever the rings hold meanwhile.
-    desk.process.0.borrow_mut().snapshot_mut().records.clear();
+    desk.made().records.clear();
     desk.wait(2);
     assert_eq!(under_cursor(&desk), (1200, 1));
     desk.code(KeyCode::Right);
     assert_eq!(under_cursor(&desk), (1100, 1));
-    assert!(!desk.app.screens.timeline.at.follows());
+    assert!(!desk.screens.timeline.at.follows());
 
     records(&mut desk);
     desk.code(KeyCode::End);
     desk.wait(1);
     assert_eq!(under_cursor(&desk), (100, 1));
-    assert!(desk.app.screens.timeline.at.picture().unwrap().taken > before);
+    assert!(desk.screens.timeline.at.picture().unwrap().taken > before);
 }
 
 #[test]
@@ -83,17 +82,17 @@ fn a_pause_holds_the_moment_it_began_at() {
     let mut desk = desk();
     records(&mut desk);
     desk.press(" ");
-    let snapshot = desk.app.common.model.snapshot().unwrap().elapsed_ticks;
-    desk.process.0.borrow_mut().snapshot_mut().records.clear();
+    let snapshot = desk.snapshot().elapsed_ticks;
+    desk.made().records.clear();
     desk.wait(2);
     desk.press("4");
     desk.wait(1);
-    let picture = desk.app.screens.timeline.at.picture().unwrap();
+    let picture = desk.screens.timeline.at.picture().unwrap();
     assert_eq!(picture.taken, snapshot + TICKS_PER_SECOND);
     assert_eq!(picture.tracks[1].levels[0].regions.len(), 7);
     desk.press(" ");
     desk.wait(1);
-    let picture = desk.app.screens.timeline.at.picture().unwrap();
+    let picture = desk.screens.timeline.at.picture().unwrap();
     assert!(picture.tracks[1].levels[0].regions.is_empty());
     assert!(picture.taken > snapshot + 2 * TICKS_PER_SECOND);
 }
@@ -110,40 +109,39 @@ fn lines_are_walked_through_and_regions_opened() {
     assert_eq!(under_cursor(&desk), (500, 7));
     desk.press("gg");
     assert_eq!(under_cursor(&desk), (900, 4));
-    desk.code(KeyCode::Enter);
-    assert_eq!((desk.app.screen, desk.app.common.selected), (Screen::Detail, Some(4)));
-    desk.code(KeyCode::Esc);
-    assert_eq!(desk.app.screen, Screen::Timeline);
+    desk.press("\n");
+    assert_eq!((desk.screen, desk.common.selected), (Screen::Detail, Some(4)));
+    desk.press("\x1b");
+    assert_eq!(desk.screen, Screen::Timeline);
     assert_eq!(under_cursor(&desk), (900, 4));
-    desk.code(KeyCode::Esc);
-    assert_eq!(desk.app.screen, Screen::Points);
+    desk.press("\x1b");
+    assert_eq!(desk.screen, Screen::Points);
 }
 
 #[test]
 fn enter_on_a_thread_shows_the_points_it_was_in() {
     let mut desk = desk();
     desk.press("o3");
-    desk.app.screens.threads.selected = Some(1);
-    desk.code(KeyCode::Enter);
-    assert_eq!(desk.app.screen, Screen::Points);
-    assert_eq!(desk.app.common.filter.text(), "thread:\"reader\"");
-    let mut shown = desk.app.common.order.clone();
+    desk.screens.threads.selected = Some(1);
+    desk.press("\n");
+    assert_eq!(desk.screen, Screen::Points);
+    assert_eq!(desk.common.filter.text(), "thread:\"reader\"");
+    let mut shown = desk.common.order.clone();
     shown.sort();
     assert_eq!(shown, [1, 2, 3, 6]);
-    assert_eq!(desk.app.cursor().0, 0);
-    assert!(desk.app.common.toast.is_some());
-    desk.code(KeyCode::Esc);
-    assert!(!desk.app.common.filter.is_on());
-    assert_eq!(desk.app.common.order.len(), 9);
+    assert_eq!(desk.cursor().0, 0);
+    assert!(desk.common.toast.is_some());
+    desk.press("\x1b");
+    assert!(!desk.common.filter.is_on());
+    assert_eq!(desk.common.order.len(), 9);
     // Of several of one name, its id tells it from the others.
-    for lane in &mut desk.process.0.borrow_mut().snapshot_mut().lanes {
+    for lane in &mut desk.made().lanes {
         lane.name = "worker".into();
     }
     desk.wait(1);
-    desk.press("3");
-    desk.code(KeyCode::Enter);
-    assert_eq!(desk.app.common.filter.text(), "tid:4712");
-    let mut shown = desk.app.common.order.clone();
+    desk.press("3\n");
+    assert_eq!(desk.common.filter.text(), "tid:4712");
+    let mut shown = desk.common.order.clone();
     shown.sort();
     assert_eq!(shown, [1, 2, 3, 6]);
 }
@@ -152,24 +150,24 @@ fn enter_on_a_thread_shows_the_points_it_was_in() {
 fn the_cursor_stays_in_view_however_one_looks() {
     let mut desk = timeline();
     // In steps of 1, 2 and 5, and no further than is of use.
-    let span = desk.app.screens.timeline.at.span_ns();
+    let span = desk.screens.timeline.at.span_ns();
     desk.press("-");
-    assert!((2..=3).contains(&(desk.app.screens.timeline.at.span_ns() / span)));
+    assert!((2..=3).contains(&(desk.screens.timeline.at.span_ns() / span)));
     desk.press("+");
-    assert_eq!(desk.app.screens.timeline.at.span_ns(), span);
+    assert_eq!(desk.screens.timeline.at.span_ns(), span);
     let keys = "hh+++hl---+++++++++++++++++++++hhll---------------------------------hhll";
     desk.code(KeyCode::Home);
     for key in keys.chars().chain(keys.chars().rev()) {
         desk.press(&key.to_string());
-        let window = desk.app.screens.timeline.at.window(100);
-        let (_, region) = desk.app.screens.timeline.at.region().unwrap();
+        let window = desk.screens.timeline.at.window(100);
+        let (_, region) = desk.screens.timeline.at.region().unwrap();
         assert!(window.column(region.start).is_some(), "{key} {window:?} {region:?}");
     }
-    let span = desk.app.screens.timeline.at.span_ns();
+    let span = desk.screens.timeline.at.span_ns();
     desk.press(&"-".repeat(40));
-    assert_eq!(desk.app.screens.timeline.at.span_ns(), 1_000_000_000_000);
+    assert_eq!(desk.screens.timeline.at.span_ns(), 1_000_000_000_000);
     desk.press(&"+".repeat(40));
-    assert_eq!(desk.app.screens.timeline.at.span_ns(), 1_000);
+    assert_eq!(desk.screens.timeline.at.span_ns(), 1_000);
     assert!(span > 1_000);
 }
 
@@ -177,43 +175,38 @@ fn the_cursor_stays_in_view_however_one_looks() {
 fn half_screens_lead_back_in_time_and_to_now_again() {
     let mut desk = timeline();
     let right = |desk: &Desk| {
-        desk.app.screens.timeline.at.window(1).from + desk.app.screens.timeline.at.window(1).ticks
+        desk.screens.timeline.at.window(1).from + desk.screens.timeline.at.window(1).ticks
     };
     let now = right(&desk);
-    let half = desk.app.screens.timeline.at.window(1).ticks / 2;
+    let half = desk.screens.timeline.at.window(1).ticks / 2;
     desk.code(KeyCode::PageUp);
     assert_eq!(right(&desk), now - half);
     desk.code(KeyCode::PageUp);
     assert_eq!(right(&desk), now - 2 * half);
     desk.code(KeyCode::PageDown);
-    assert!(!desk.app.screens.timeline.at.follows());
+    assert!(!desk.screens.timeline.at.follows());
     desk.code(KeyCode::PageDown);
-    assert!(desk.app.screens.timeline.at.follows());
+    assert!(desk.screens.timeline.at.follows());
 }
 
 #[test]
 fn the_point_of_the_region_is_switched_reset_and_averaged() {
     let mut desk = timeline();
-    desk.app.common.selected = Some(4);
+    desk.common.selected = Some(4);
     desk.press("jh");
     assert_eq!(under_cursor(&desk), (100, 2));
     desk.press("e");
     assert_eq!((desk.process.state(2), desk.process.state(4)), (PointState::Off, PointState::On));
-    desk.press("l");
-    desk.press("ry");
-    let resets =
-        |desk: &Desk, id: usize| desk.process.0.borrow_mut().snapshot_mut().points[id].resets;
+    desk.press("lry");
+    let resets = |desk: &Desk, id: usize| desk.made().points[id].resets;
     assert_eq!([2, 3, 4].map(|id| resets(&desk, id)), [0, 1, 0]);
     desk.press("y");
-    assert!(
-        matches!(&desk.app.common.errand, Some(Errand::Copy(row)) if row.starts_with("io.crc"))
-    );
-    desk.press("a0.5");
-    desk.code(KeyCode::Enter);
-    let alpha = |id: usize| desk.process.0.borrow_mut().snapshot_mut().points[id].alpha;
+    assert!(matches!(&desk.common.errand, Some(Errand::Copy(row)) if row.starts_with("io.crc")));
+    desk.press("a0.5\n");
+    let alpha = |id: usize| desk.made().points[id].alpha;
     assert_eq!([2, 3, 4].map(alpha), [None, Some(0.5), None]);
     // What the table has under its cursor is none of this screen's business.
-    assert_eq!(desk.app.common.selected, Some(4));
+    assert_eq!(desk.common.selected, Some(4));
 }
 
 #[test]
@@ -223,9 +216,9 @@ fn the_same_key_switches_the_same_point_on_again() {
     desk.press("e");
     assert_eq!(desk.process.state(1), PointState::Off);
     // Only others measure from then on.
-    desk.process.0.borrow_mut().snapshot_mut().records.retain(|record| record.point != 1);
+    desk.made().records.retain(|record| record.point != 1);
     desk.wait(2);
-    assert!(!desk.app.screens.timeline.at.follows());
+    assert!(!desk.screens.timeline.at.follows());
     desk.press("e");
     assert_eq!(desk.process.state(1), PointState::On);
 }
@@ -234,7 +227,7 @@ fn the_same_key_switches_the_same_point_on_again() {
 fn without_a_region_there_is_nothing_to_switch() {
     let mut desk = desk();
     desk.press("4e");
-    let said = desk.app.common.toast.as_ref().map(|toast| toast.text.as_str());
+    let said = desk.said();
     assert_eq!(said, Some("there is no region under the cursor"));
     assert!((1..8).all(|id| desk.process.state(id) == PointState::On));
 }
@@ -245,14 +238,14 @@ fn what_is_opened_before_the_first_rates_stays_open() {
     let mut app = App::new(Options::default(), Box::new(Stage::default()), now);
     app.watch(Box::new(process.clone()), now);
     let mut desk = Desk { app, process, now };
-    assert_eq!(desk.app.common.model.basis(), Basis::Life);
+    assert_eq!(desk.common.model.basis(), Basis::Life);
     records(&mut desk);
     desk.press("4j");
     let (_, point) = under_cursor(&desk);
-    desk.code(KeyCode::Enter);
+    desk.press("\n");
     desk.wait(2);
-    assert_eq!((desk.app.screen, desk.app.common.selected), (Screen::Detail, Some(point)));
-    assert_ne!(desk.app.common.order.first(), Some(&point));
+    assert_eq!((desk.screen, desk.common.selected), (Screen::Detail, Some(point)));
+    assert_ne!(desk.common.order.first(), Some(&point));
 }
 
 #[test]
@@ -260,9 +253,9 @@ fn records_are_only_looked_into_where_they_are_shown() {
     let mut desk = desk();
     records(&mut desk);
     desk.wait(2);
-    assert!(desk.app.screens.timeline.at.picture().is_none());
+    assert!(desk.screens.timeline.at.picture().is_none());
     desk.press("4");
-    assert!(desk.app.screens.timeline.at.picture().is_some());
+    assert!(desk.screens.timeline.at.picture().is_some());
 }
 
 #[test]
@@ -271,25 +264,25 @@ fn threads_are_sorted_selected_and_opened() {
     desk.press("3");
     let loads = |desk: &Desk| -> Vec<f64> {
         let thread = |lane: &u32| {
-            crate::model::threads::find(desk.app.common.model.thread_figures(), *lane).unwrap().load
+            crate::model::threads::find(desk.common.model.thread_figures(), *lane).unwrap().load
         };
-        desk.app.screens.threads.order.iter().filter_map(thread).collect()
+        desk.screens.threads.order.iter().filter_map(thread).collect()
     };
     assert_eq!(loads(&desk).len(), 3);
     assert!(loads(&desk).is_sorted_by(|a, b| a >= b));
     desk.press("I");
     assert!(loads(&desk).is_sorted_by(|a, b| a <= b));
     desk.press("<<<");
-    assert_eq!(desk.app.view().table().unwrap().sorted().key, "tid");
-    assert_eq!(desk.app.screens.threads.order, [0, 1, 2]);
+    assert_eq!(desk.view().table().unwrap().sorted().key, "tid");
+    assert_eq!(desk.screens.threads.order, [0, 1, 2]);
     // The table of points has its own order.
-    assert_eq!(desk.app.screens.points.sorting(), Sorting::by(Column::Load));
+    assert_eq!(desk.screens.points.sorting(), Sorting::by(Column::Load));
     desk.press("jj");
-    assert_eq!(desk.app.screens.threads.selected, Some(2));
+    assert_eq!(desk.screens.threads.selected, Some(2));
     desk.press("d");
-    assert!(desk.app.screens.threads.opened);
-    desk.code(KeyCode::Esc);
-    assert_eq!((desk.app.screens.threads.opened, desk.app.screen), (false, Screen::Threads));
-    desk.code(KeyCode::Esc);
-    assert_eq!(desk.app.screen, Screen::Points);
+    assert!(desk.screens.threads.opened);
+    desk.press("\x1b");
+    assert_eq!((desk.screens.threads.opened, desk.screen), (false, Screen::Threads));
+    desk.press("\x1b");
+    assert_eq!(desk.screen, Screen::Points);
 }

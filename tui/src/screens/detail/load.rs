@@ -9,15 +9,12 @@
 //!         |-60s    |-50s    |-40s    |-30s        now|
 //! ```
 
-use ratatui::text::{Line, Span};
-
 use super::load_view::LoadView;
-use crate::common::{Common, Status};
+use ratatui::macros::line;
+
 use crate::local_time::time_of_day;
-use crate::model::{Figures, Slice};
-use crate::snapshot::Snapshot;
-use crate::styles::{Styles, chart};
-use crate::units;
+use crate::model::Slice;
+use crate::screens::prelude::*;
 
 /// Lines of the picture.
 const ROWS: usize = 4;
@@ -36,9 +33,9 @@ pub(super) fn lines(
     view: &LoadView,
     common: &Common,
     figures: &Figures,
-    styles: &Styles,
     width: usize,
 ) -> Vec<Line<'static>> {
+    let styles = &common.styles;
     let Some(snapshot) = common.model.snapshot() else { return Vec::new() };
     if figures.history().is_empty() && matches!(common.status(), Status::File | Status::Replay) {
         let text = match common.status() {
@@ -124,11 +121,7 @@ impl<'a> Picture<'a> {
         if has_peaks {
             more += &format!("; {} peak", styles.glyphs.peak);
         }
-        Line::from(vec![
-            Span::styled(title, theme.process),
-            Span::styled(held, theme.warn),
-            Span::raw(more),
-        ])
+        line![Span::styled(title, theme.process), Span::styled(held, theme.warn), more]
     }
 
     fn rows(&self, styles: &Styles) -> Vec<Line<'static>> {
@@ -141,7 +134,7 @@ impl<'a> Picture<'a> {
                 _ if row + 1 == ROWS => "0%".into(),
                 _ => String::new(),
             };
-            let label = Span::styled(format!("{label:>7} "), theme.faint);
+            let label = span!(theme.faint; "{label:>7} ");
             let pieces = pieces.into_iter().map(|(text, is_peak)| {
                 Span::styled(text, if is_peak { theme.faint } else { theme.bar })
             });
@@ -164,11 +157,7 @@ impl<'a> Picture<'a> {
             }
         };
         if self.view.follows() {
-            let now = match self.status {
-                Status::Exited | Status::Crashed => "end|",
-                Status::Replay => "here|",
-                _ => "now|",
-            };
+            let now = format!("{}|", self.status.edge());
             for mark in 1..=span / step {
                 let back = mark as f64 * step as f64 * self.snapshot.clock.ticks_per_second;
                 let back = (back / self.ticks as f64).round() as usize;
@@ -180,7 +169,7 @@ impl<'a> Picture<'a> {
                     put(column, &text);
                 }
             }
-            put(self.columns.saturating_sub(now.len()), now);
+            put(self.columns.saturating_sub(now.len()), &now);
         } else {
             let rate = self.snapshot.clock.ticks_per_second;
             // When the segment's clock began, by the wall clock.

@@ -3,10 +3,8 @@
 //! It ends now until the user moves back in time. Then it is held where it is, so that it does not
 //! move away, and other points can be seen in the same part of the time.
 
-use std::time::Instant;
-
-use crate::common::{Common, Level};
 use crate::model::History;
+use crate::screens::prelude::*;
 
 /// The lengths to choose from, seconds.
 const SPANS: [u64; 16] =
@@ -48,42 +46,38 @@ impl LoadView {
     }
 
     /// Moves a quarter of the picture back in time, or on.
-    pub(super) fn pan(&mut self, later: bool, common: &mut Common, now: Instant) {
+    pub(super) fn pan(&mut self, later: bool, common: &mut Common) {
         self.wanted = true;
         if !Time::of(common).is_some_and(|time| self.pan_within(later, time)) {
-            common.notify(Level::Info, now, "nothing older is known of its load");
+            common.say("nothing older is known of its load");
         }
     }
 
     /// Shows less of the time, or more.
-    pub(super) fn zoom(&mut self, closer: bool, common: &mut Common, now: Instant) {
+    pub(super) fn zoom(&mut self, closer: bool, common: &mut Common) {
         self.wanted = true;
         let Some(time) = Time::of(common) else {
-            return common.notify(Level::Info, now, "nothing is known of its load yet");
+            return common.say("nothing is known of its load yet");
         };
         let is_all = time.from.saturating_add(time.ticks(self.span_seconds())) >= time.now;
         match (closer, is_all) {
-            (false, true) => {
-                common.notify(Level::Info, now, "all that is known of its load is in sight")
-            }
-            (true, _) if self.span == 0 => {
-                common.notify(Level::Info, now, "this is as close as it gets")
-            }
+            (false, true) => common.say("all that is known of its load is in sight"),
+            (true, _) if self.span == 0 => common.say("this is as close as it gets"),
             _ => self.zoom_within(closer, time),
         }
     }
 
     /// Goes to the oldest known load.
-    pub(super) fn oldest(&mut self, common: &mut Common, now: Instant) {
+    pub(super) fn oldest(&mut self, common: &mut Common) {
         self.wanted = true;
         match Time::of(common) {
             Some(time) => {
                 self.end_at(time.first_end(self.span_seconds()), time.now);
                 if self.follows() {
-                    common.notify(Level::Info, now, "nothing older is known of its load");
+                    common.say("nothing older is known of its load");
                 }
             }
-            None => common.notify(Level::Info, now, "nothing is known of its load yet"),
+            None => common.say("nothing is known of its load yet"),
         }
     }
 

@@ -1,21 +1,17 @@
 //! The text about a point: figures, histogram, load history, split by lane.
 
 use ratatui::layout::Size;
-use ratatui::text::{Line, Span};
+use ratatui::macros::line;
 
-use super::super::sums::{self, Sums, SumsTable, TextLine};
-use super::load;
-use super::load_view::LoadView;
+use super::super::sums;
+use super::super::sums::{Sums, SumsTable, TextLine};
+use super::{Detail, load};
 use crate::columns::state_word;
-use crate::common::Common;
-use crate::grid::{Chosen, Grid};
-use crate::model::histogram::{self, Bar};
-use crate::model::lost;
-use crate::model::{Calls, Figures, HistogramWindow, Related, Who, WindowStats};
-use crate::snapshot::{PointState, ProcessState, Stats};
-use crate::styles::{Styles, chart};
-use crate::text;
-use crate::units::{self, NONE, Scale};
+use crate::model::histogram::Bar;
+use crate::model::{Calls, HistogramWindow, Related, Who, WindowStats, histogram, lost};
+use crate::screens::prelude::*;
+use crate::snapshot::Stats;
+use crate::styles::beside;
 
 /// From this width on the histogram stands beside the figures.
 const WIDE: usize = 80;
@@ -53,111 +49,78 @@ pub(super) fn heading(figures: &Figures, styles: &Styles) -> Line<'static> {
         }
         state => (state_word(state), styles.theme.header),
     };
-    Line::from(vec![
-        Span::styled(format!(" {}", figures.name()), styles.theme.process),
-        Span::raw(rest),
-        Span::styled(format!("  {state}"), style),
-    ])
-}
-
-/// What a person chose to see of the point.
-pub(super) struct Choices<'a> {
-    /// Which part of its load history.
-    pub(super) load: &'a LoadView,
-    /// Which measurements the histogram is of, and what they come to; none for all.
-    pub(super) window: HistogramWindow,
-    pub(super) window_stats: Option<WindowStats>,
-    /// The columns and the order of [`TABLES`].
-    pub(super) tables: &'a [Chosen; 3],
+    line![span!(styles.theme.process; " {}", figures.name()), rest, span!(style; "  {state}")]
 }
 
 /// What stands below the heading.
 #[derive(Default)]
 pub(super) struct Text {
-    pub(super) lines: Vec<Line<'static>>,
+    pub(super) lines: Vec<TextLine>,
     /// The lines of the load history: the first, and the one behind the last.
     pub(super) load: (usize, usize),
-    /// The lines that are headings of tables, with their columns.
-    pub(super) heads: Vec<(usize, Grid)>,
 }
 
 impl Text {
     /// On a body of this size.
-    pub(super) fn new(choices: Choices, common: &Common, styles: &Styles, size: Size) -> Self {
+    pub(super) fn new(detail: &Detail, common: &Common, size: Size) -> Self {
         let mut text = Self::default();
         if let Some(figures) = common.selected() {
-            text.fill(choices, common, figures, styles, size);
+            text.fill(detail, common, figures, size);
         }
         text
     }
 
-    fn fill(
-        &mut self,
-        choices: Choices,
-        common: &Common,
-        figures: &Figures,
-        styles: &Styles,
-        size: Size,
-    ) {
+    fn fill(&mut self, detail: &Detail, common: &Common, figures: &Figures, size: Size) {
         let (width, height) = (usize::from(size.width), usize::from(size.height));
-        let lines = &mut self.lines;
         if !common.has_selected_whole() {
-            lines.extend(warning(STILL_TO_COME, width, styles));
+            self.add(warning(STILL_TO_COME, width, &common.styles));
         }
+        let load = load::lines(&detail.load, common, figures, width);
         if figures.is_left_out() {
-            let load = load::lines(choices.load, common, figures, styles, width);
-            self.load = (lines.len(), lines.len() + load.len());
-            return lines.extend(load);
+            return self.add_load(load);
         }
+        for remark in figures.remarks() {
+            self.add(warning(remark.explanation(), width, &common.styles));
+        }
+        self.add(losses(common, width));
         let mut pane = Pane {
+            detail,
+            common,
             figures,
-            styles,
+            styles: &common.styles,
             scale: common.scale(),
             quantiles: figures.quantiles_at(QUANTILES.map(|(_, quantile)| quantile)),
-            window: choices.window,
-            window_stats: choices.window_stats,
+            window_stats: detail.window_stats(common),
             bars: 0,
-            tables: choices.tables,
         };
-        for remark in figures.remarks() {
-            lines.extend(warning(remark.explanation(), width, styles));
-        }
-        lines.extend(losses(common, width, styles));
         let left = pane.figures();
-        let load = load::lines(choices.load, common, figures, styles, width);
-        let load: Vec<TextLine> = load.into_iter().map(|line| (line, None)).collect();
-        let below = [pane.amounts(width), load, pane.lanes(width), pane.calls(common, width)];
+        let (above, mut below) = (pane.amounts(width), pane.lanes(width));
+        below.extend(pane.calls(width));
         // Lines that the rest leaves for the histogram; the point's heading takes one more.
-        let others = 1 + lines.len() + below.iter().map(Vec::len).sum::<usize>();
+        let others = 1 + self.lines.len() + above.len() + load.len() + below.len();
         let around = 1 + usize::from(pane.window_stats.is_some());
         let room = height.saturating_sub(others);
         let room =
             if width >= WIDE { room.max(left.len()) } else { room.saturating_sub(left.len()) };
         pane.bars = room.saturating_sub(around).clamp(BARS.0, BARS.1);
         if width >= WIDE {
-            let right = pane.histogram(width - FIGURES - 1);
-            for row in 0..left.len().max(right.len()) {
-                let left = left.get(row).cloned().unwrap_or_default();
-                let mut spans = left.spans;
-                let used = spans.iter().map(Span::width).sum();
-                spans.push(Span::raw(" ".repeat(FIGURES.saturating_sub(used))));
-                spans.extend(right.get(row).cloned().unwrap_or_default().spans);
-                lines.push(Line::from(spans));
-            }
+            self.add(beside(left, pane.histogram(width - FIGURES - 1), FIGURES));
         } else {
-            lines.extend(left);
-            lines.extend(pane.histogram(width));
+            self.add(left);
+            self.add(pane.histogram(width));
         }
-        let load = below[1].len();
-        for (place, block) in below.into_iter().enumerate() {
-            if place == 1 {
-                self.load = (lines.len(), lines.len() + load);
-            }
-            for (line, head) in block {
-                self.heads.extend(head.map(|grid| (lines.len(), grid)));
-                lines.push(line);
-            }
-        }
+        self.lines.extend(above);
+        self.add_load(load);
+        self.lines.extend(below);
+    }
+
+    fn add(&mut self, lines: Vec<Line<'static>>) {
+        self.lines.extend(lines.into_iter().map(|line| (line, None)));
+    }
+
+    fn add_load(&mut self, load: Vec<Line<'static>>) {
+        self.load = (self.lines.len(), self.lines.len() + load.len());
+        self.add(load);
     }
 }
 
@@ -167,25 +130,25 @@ fn warning(text: &str, width: usize, styles: &Styles) -> Vec<Line<'static>> {
 }
 
 /// What was lost in the process, explained.
-pub(crate) fn losses(common: &Common, width: usize, styles: &Styles) -> Vec<Line<'static>> {
+pub(crate) fn losses(common: &Common, width: usize) -> Vec<Line<'static>> {
+    let styles = &common.styles;
     let explained = common.model.snapshot().map(lost::explained).unwrap_or_default();
     let lost = |text: &String| warning(&format!("Lost: {text}"), width, styles);
     explained.iter().flat_map(lost).collect()
 }
 
 struct Pane<'a> {
+    detail: &'a Detail,
+    common: &'a Common,
     figures: &'a Figures,
     styles: &'a Styles,
     scale: Scale,
     /// The values at [`QUANTILES`], of all measurements.
     quantiles: Option<[u64; 4]>,
-    window: HistogramWindow,
-    /// What was measured in the window; none for all.
+    /// What was measured in the window of the histogram; none for all.
     window_stats: Option<WindowStats>,
     /// Lines of the histogram.
     bars: usize,
-    /// What was chosen of [`TABLES`].
-    tables: &'a [Chosen; 3],
 }
 
 impl Pane<'_> {
@@ -198,7 +161,17 @@ impl Pane<'_> {
     }
 
     fn title(&self, text: &str) -> Line<'static> {
-        Line::from(Span::styled(format!(" {text}"), self.styles.theme.process))
+        Line::from(span!(self.styles.theme.process; " {text}"))
+    }
+
+    /// A figure, and what stands behind it.
+    fn row(
+        &self,
+        name: &str,
+        value: impl Into<Span<'static>>,
+        more: impl Into<Span<'static>>,
+    ) -> Line<'static> {
+        line![span!(self.styles.theme.faint; " {name:<13}"), value, more]
     }
 
     fn figures(&self) -> Vec<Line<'static>> {
@@ -247,18 +220,10 @@ impl Pane<'_> {
         ];
         let mut lines = vec![self.title("Figures")];
         let rows = rows.into_iter().filter(|(name, ..)| !is_wall || !of_threads.contains(name));
-        lines.extend(rows.map(|(name, value, more)| {
-            Line::from(vec![
-                Span::styled(format!(" {name:<13}"), self.styles.theme.faint),
-                Span::raw(value),
-                Span::raw(more),
-            ])
-        }));
+        lines.extend(rows.map(|(name, value, more)| self.row(name, value, more)));
         if let Some(imbalance) = figures.imbalance() {
-            lines.push(Line::from(vec![
-                Span::styled(format!(" {:<13}", "imbalance"), self.styles.theme.faint),
-                Span::raw(format!("{}x (busiest/mean)", units::si(imbalance))),
-            ]));
+            let value = format!("{}x (busiest/mean)", units::si(imbalance));
+            lines.push(self.row("imbalance", value, ""));
         }
         lines.extend(self.on_and_off(total.inclusive, total.off_cpu));
         lines.extend(self.open());
@@ -267,25 +232,18 @@ impl Pane<'_> {
 
     /// The span of the regions, as a bar of what was on a CPU and what was not.
     fn on_and_off(&self, on: u64, off: u64) -> Option<Line<'static>> {
-        let all = on as f64 + off as f64;
         let room = FIGURES - 16;
-        let filled = (on as f64 / all * room as f64).round() as usize;
-        (off > 0).then(|| {
-            let on = chart::bar(filled as f64 / room as f64, room, &self.styles.glyphs);
-            let off =
-                self.styles.glyphs.rest.to_string().repeat(room.saturating_sub(on.chars().count()));
-            Line::from(vec![
-                Span::styled(format!(" {:<13}", "on/off CPU"), self.styles.theme.faint),
-                Span::styled(on, self.styles.theme.bar),
-                Span::styled(off, self.styles.theme.faint),
-            ])
-        })
+        let filled = (on as f64 / (on as f64 + off as f64) * room as f64).round();
+        let [on, rest] = chart::bar_in(filled / room as f64, 1.0, room, &self.styles.glyphs);
+        let theme = &self.styles.theme;
+        let (on, rest) = (Span::styled(on, theme.bar), Span::styled(rest, theme.faint));
+        (off > 0).then(|| self.row("on/off CPU", on, rest))
     }
 
     /// Which measurements the histogram is of, in words.
     fn window(&self) -> String {
         let seconds = self.window_stats.as_ref().map_or(0.0, |window_stats| window_stats.seconds);
-        match (self.window, &self.window_stats) {
+        match (self.detail.window, &self.window_stats) {
             (HistogramWindow::All, _) | (_, None) => "all".into(),
             (HistogramWindow::Mark, Some(_)) if seconds == 0.0 => "from now on".into(),
             (HistogramWindow::Mark, Some(window_stats)) => {
@@ -341,16 +299,16 @@ impl Pane<'_> {
                 self.scale.single(bar.high)
             );
             let drawn = chart::bar(bar.count as f64 / most, room, &self.styles.glyphs);
-            lines.push(Line::from(vec![
-                Span::raw(format!(" {range} ")),
+            lines.push(line![
+                format!(" {range} "),
                 Span::styled(text::fit(&drawn, room, ' '), self.styles.theme.bar),
-                Span::raw(format!(" {:>5}%", units::percent(bar.count as f64 / all))),
-                Span::raw(match sums {
+                format!(" {:>5}%", units::percent(bar.count as f64 / all)),
+                match sums {
                     true => format!(" {:>5}%", units::percent(bar.cumulative)),
                     false => String::new(),
-                }),
-                Span::styled(marks(bar, quantiles), self.styles.theme.key),
-            ]));
+                },
+                Span::styled(marks(bar, quantiles), self.styles.theme.key)
+            ]);
         }
         if bars.is_empty() {
             lines.push(Line::from(Span::styled(" nothing measured yet", self.styles.theme.faint)));
@@ -369,7 +327,7 @@ impl Pane<'_> {
         renamed: Option<(&str, &str)>,
         width: usize,
     ) -> Vec<TextLine> {
-        let chosen = &self.tables[place];
+        let chosen = &self.detail.tables[place];
         let (blanks, table) = (0, TABLES[place]);
         sums::lines(table, chosen, rows, renamed, (blanks, width), &self.scale, self.styles)
     }
@@ -405,10 +363,10 @@ impl Pane<'_> {
     }
 
     /// Who calls the point and whom it calls.
-    fn calls(&self, common: &Common, width: usize) -> Vec<TextLine> {
+    fn calls(&self, width: usize) -> Vec<TextLine> {
         let calls = Calls::of(self.figures);
         let name = |who: Who| match who {
-            Who::Point(id) => common.point_name(id),
+            Who::Point(id) => self.common.point_name(id),
             Who::Top => "(top level)".into(),
             Who::Others => "(other callers)".into(),
         };
@@ -461,13 +419,7 @@ impl Pane<'_> {
             }
             None => rows.push(("  on CPU", "not known".into())),
         }
-        let line = |(name, value)| {
-            Line::from(vec![
-                Span::styled(format!(" {name:<13}"), self.styles.theme.faint),
-                Span::raw(value),
-            ])
-        };
-        rows.into_iter().map(line).collect()
+        rows.into_iter().map(|(name, value)| self.row(name, value, "")).collect()
     }
 }
 

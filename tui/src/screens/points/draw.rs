@@ -1,53 +1,36 @@
 //! The table of points, drawn.
 
-use ratatui::Frame;
 use ratatui::buffer::Buffer;
-use ratatui::layout::{Constraint, Layout, Position, Rect};
-use ratatui::style::Style;
-use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
+use super::super::detail::losses;
+use super::super::view::why_no_point;
 use super::Points;
 use crate::columns::{Column, Fit, Kind};
-use crate::common::Common;
-use crate::model::{Figures, PointWarning};
-use crate::snapshot::PointState;
-use crate::styles::{Styles, chart, wrapped};
-use crate::text;
-use crate::units;
+use crate::model::PointWarning;
+use crate::screens::prelude::*;
 
-pub(super) fn draw(
-    points: &Points,
-    frame: &mut Frame,
-    area: Rect,
-    common: &Common,
-    styles: &Styles,
-) {
-    let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+const NO_POINT: &str = " the program has not reached a point yet: each has a row here then; pfp-top \
+                        doctor PID says what may be missing";
+
+pub(super) fn draw(points: &Points, frame: &mut Frame, area: Rect, common: &Common) {
+    let styles = &common.styles;
+    let [head, body] = vertical![==1, *=1].areas(area);
     let below = points.totals(area);
     let rows = usize::from(body.height.saturating_sub(below));
     let fit = points.fit(common, area.width.into(), styles.glyphs.ellipsis);
-    let table = Table {
-        points,
-        common,
-        styles,
-        fit,
-        top: common.model.load_scale(),
-        has_totals: below > 0,
-    };
+    let (top, has_totals) = (common.model.load_scale(), below > 0);
+    let table = Table { points, common, styles, fit, top, has_totals };
     frame.render_widget(table.heading(usize::from(area.width), rows), head);
     let seen =
         common.order.iter().skip(common.scroll.offset).filter_map(|id| common.model.point(*id));
     let seen: Vec<&Figures> = seen.take(rows).collect();
     if seen.is_empty() {
-        if common.filter.is_on() {
-            let text = crate::screens::view::nothing_passes(common, area.width.into(), styles);
-            return frame.render_widget(text, body);
+        let width = area.width.into();
+        let mut lines = wrapped(&why_no_point(common, NO_POINT), width, styles.theme.faint);
+        if !common.filter.is_on() {
+            lines.extend(losses(common, width));
         }
-        let text = " the program has not reached a point yet: each has a row here then; pfp-top \
-                    doctor PID says what may be missing";
-        let mut lines = wrapped(text, area.width.into(), styles.theme.faint);
-        lines.extend(crate::screens::detail::losses(common, area.width.into(), styles));
         frame.render_widget(Paragraph::new(lines), body);
     }
     for (row, figures) in body.rows().zip(&seen) {
@@ -149,17 +132,15 @@ impl Table<'_> {
             }
             let room = self.fit.width(*column);
             let used = text::width(&text);
+            let (is_left, ellipsis) = (column.spec().is_left, self.styles.glyphs.ellipsis);
             let text = match used > room {
-                true if *column == Column::Name => text::scrolled(
-                    &text,
-                    room,
-                    self.points.name_offset,
-                    self.styles.glyphs.ellipsis,
-                ),
-                true if column.is_text() => text::cut(&text, room, self.styles.glyphs.ellipsis),
+                true if *column == Column::Name => {
+                    text::scrolled(&text, room, self.points.name_offset, ellipsis)
+                }
+                true if is_left => text::cut(&text, room, ellipsis),
                 _ => text,
             };
-            let blank = if column.is_text() { 0 } else { room.saturating_sub(used) };
+            let blank = if is_left { 0 } else { room.saturating_sub(used) };
             let at = Position { x: (left + blank) as u16, y: area.y };
             put(buffer, area, at, &text, whole.unwrap_or(style));
             left += room + 1;
@@ -170,11 +151,7 @@ impl Table<'_> {
     fn mark(&self, figures: &Figures, selected: bool) -> String {
         let glyphs = &self.styles.glyphs;
         let cursor = if selected { glyphs.cursor } else { ' ' };
-        let state = match figures.state() {
-            PointState::On => glyphs.on,
-            PointState::Off => glyphs.off,
-            PointState::InvalidBeginBegin => glyphs.invalid,
-        };
+        let state = glyphs.state(figures.state());
         let changed = match figures.rises() {
             None => ' ',
             Some(true) => glyphs.changed[0],
@@ -202,8 +179,8 @@ impl Table<'_> {
         if hidden == 0 {
             return Line::default();
         }
-        let plural = if hidden == 1 { "" } else { "s" };
-        let text = format!(" {hidden} point{plural} off and never measured: o shows them");
+        let points = text::counted(hidden, "point");
+        let text = format!(" {points} off and never measured: o shows them");
         Line::styled(text, self.styles.theme.faint)
     }
 
@@ -212,10 +189,9 @@ impl Table<'_> {
         let rows = || self.common.order.iter().filter_map(|id| self.common.model.point(*id));
         let off = rows().filter(|row| row.state() != PointState::On).count();
         let count = rows().count();
-        let plural = if count == 1 { "" } else { "s" };
         let mut name = match seen < count {
             true => self.seen(seen),
-            false => format!("{count} point{plural}"),
+            false => text::counted(count, "point"),
         };
         let more = format!(", {off} off");
         if off > 0 && name.len() + more.len() <= self.fit.width(Column::Name) {
@@ -229,7 +205,7 @@ impl Table<'_> {
             let values = rows().filter(counts).filter_map(|row| column.value(row));
             match (column, column.kind()) {
                 (Column::Name, _) => name.clone(),
-                (other, _) if !other.is_summed() => String::new(),
+                (other, _) if !other.spec().is_summed => String::new(),
                 (_, kind) => match values.reduce(|sum, more| sum + more) {
                     // No sum where there is nothing to add up.
                     None => units::NONE.into(),

@@ -2,8 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::model::Figures;
-use crate::snapshot::PointState;
+use crate::screens::prelude::*;
 
 /// The probe's calibration point, which every program has.
 const CALIBRATION: &str = "pfp.overhead";

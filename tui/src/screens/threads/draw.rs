@@ -1,19 +1,12 @@
 //! The threads, and below them the points of the one under the cursor, drawn.
 
-use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Position, Rect};
-use ratatui::text::Line;
-use ratatui::widgets::Paragraph;
-
-use super::super::sums::{self, Sums, TextLine};
+use super::super::sums;
+use super::super::sums::{Sums, TextLine};
+use super::super::view::{draw_empty, why_none};
 use super::Threads;
-use super::list::{BAR, TABLE, amiss, ended, name_of, open_for};
-use crate::common::Common;
-use crate::grid::Grid;
+use super::list::{TABLE, amiss, ended, name_of, open_for};
 use crate::model::threads::{Thread, find, parts, state_word};
-use crate::styles::{Styles, chart, draw_scrolled, wrapped};
-use crate::text;
-use crate::units::NONE;
+use crate::screens::prelude::*;
 
 /// From this height on the list stays beside the points of a thread.
 const HIGH: u16 = 10;
@@ -24,20 +17,12 @@ pub(super) fn rows(view: &Threads, body: Rect) -> Rect {
     Rect { y: list.y + 1, height: list.height.saturating_sub(1), ..list }
 }
 
-/// Lines of the opened thread, counted as if they had as much room as the list; its offset is kept
-/// within that.
-pub(super) fn lines(view: &Threads, common: &Common, body: Rect) -> usize {
-    let (Some(lane), Some(snapshot), true) = (view.selected, common.model.snapshot(), view.opened)
-    else {
-        return 0;
-    };
-    let [list, below] = halves(view, body);
-    // Both have a heading.
-    let rows = usize::from(list.height.saturating_sub(1)).max(1);
+/// Most lines of the opened thread that are scrolled out.
+pub(super) fn most_below(view: &Threads, common: &Common, body: Rect) -> usize {
+    let below = halves(view, body)[1];
+    let lines = part_lines(view, common, below.width.into()).filter(|_| view.opened);
     let seen = usize::from(below.height.saturating_sub(1));
-    let open = find(common.model.thread_figures(), lane).map_or(0, |thread| thread.lane.open.len());
-    let headings = 1 + usize::from(open > 0);
-    (parts(snapshot, lane).len() + open + headings).saturating_sub(seen) + rows
+    lines.map_or(0, |(_, lines)| lines.len()).saturating_sub(seen)
 }
 
 /// The list, and the points of a thread.
@@ -47,22 +32,16 @@ fn halves(view: &Threads, body: Rect) -> [Rect; 2] {
         (true, true) => body.height / 2,
         (true, false) => body.height,
     };
-    Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(body)
+    vertical![*=1, ==below].areas(body)
 }
 
-pub(super) fn draw(
-    view: &Threads,
-    frame: &mut Frame,
-    area: Rect,
-    common: &Common,
-    styles: &Styles,
-) {
+pub(super) fn draw(view: &Threads, frame: &mut Frame, area: Rect, common: &Common) {
     let [list, below] = halves(view, area);
     if !list.is_empty() {
-        draw_list(view, frame, list, common, styles);
+        draw_list(view, frame, list, common);
     }
     if !below.is_empty() {
-        draw_parts(view, frame, below, common, styles);
+        draw_parts(view, frame, below, common);
     }
 }
 
@@ -72,52 +51,41 @@ const MIN_NAME: usize = 12;
 /// Most columns of a name, where there is something else to show.
 const MAX_NAME: usize = 24;
 
+const NO_THREAD: &str = " no thread has reached a point yet: it has a row here as soon as one does; \
+                         pfp-top doctor PID says what may be missing";
+
 /// The columns that a list of this width has.
-pub(super) fn grid(view: &Threads, width: usize) -> Grid {
-    TABLE.fit(&view.table, MARK - 1, width, ' ').1
+pub(super) fn fit(view: &Threads, width: usize, ellipsis: char) -> Fitted<Thread, Common> {
+    TABLE.fit(&view.table, MARK - 1, width, ellipsis)
 }
 
-fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, styles: &Styles) {
-    let width = usize::from(area.width);
+fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common) {
+    let styles = &common.styles;
     let theme = &styles.theme;
-    let (columns, grid) = TABLE.fit(&view.table, MARK - 1, width, styles.glyphs.ellipsis);
+    let fit = fit(view, area.width.into(), styles.glyphs.ellipsis);
     let threads = common.model.thread_figures();
     let Some(snapshot) = common.model.snapshot() else { return };
     let lines = view.order.iter().filter_map(|lane| find(threads, *lane)).map(|thread| {
         let is_selected = view.selected == Some(thread.lane.id);
         let mark = if is_selected { styles.glyphs.cursor } else { ' ' };
-        let cells = columns.iter().map(|column| match column.heading.key {
-            // Of one CPU.
-            BAR => chart::bar(thread.load.unwrap_or(0.0), 10, &styles.glyphs),
-            _ => column.cell(thread, common),
-        });
-        let line = grid.line(std::iter::once(mark.to_string()).chain(cells));
-        let line = text::fit(&line, width, styles.glyphs.ellipsis);
         let style = match state_word(snapshot, &thread.lane) {
             _ if is_selected => theme.selected,
             _ if !amiss(thread).is_empty() => theme.warn,
             "live" | "shared" => theme.header,
             _ => theme.faint,
         };
-        Line::styled(line, style)
+        Line::styled(fit.line(mark.into(), thread, common, styles), style)
     });
     let lines: Vec<Line> = lines.collect();
     if lines.is_empty() {
-        let text = match view.filter.is_on() {
-            true => format!(" no thread passes {}; Esc shows all", view.filter.text()),
-            false => " no thread has reached a point yet: it has a row here as soon as one does; \
-                      pfp-top doctor PID says what may be missing"
-                .into(),
-        };
-        let lines = wrapped(&text, width, theme.faint);
-        return frame.render_widget(Paragraph::new(lines), area);
+        return draw_empty(frame, area, &why_none("thread", &view.filter, NO_THREAD), common);
     }
-    let heading = grid.heading(Some(view.table.sorted()), width, styles);
-    draw_scrolled(frame, area, heading, lines, common.scroll.offset);
+    draw_scrolled(frame, area, fit.heading(&view.table, styles), lines, common.scroll.offset);
 }
 
 /// The open regions of a thread, a line each, below a heading.
-fn stack(common: &Common, thread: &Thread, width: usize, styles: &Styles) -> Vec<Line<'static>> {
+fn stack(common: &Common, thread: &Thread, width: usize) -> Vec<Line<'static>> {
+    let styles = &common.styles;
     if thread.lane.open.is_empty() {
         return Vec::new();
     }
@@ -147,8 +115,9 @@ fn stack(common: &Common, thread: &Thread, width: usize, styles: &Styles) -> Vec
     lines
 }
 
-fn draw_parts(view: &Threads, frame: &mut Frame, area: Rect, common: &Common, styles: &Styles) {
-    let Some((said, lines)) = part_lines(view, common, area.width.into(), styles) else { return };
+fn draw_parts(view: &Threads, frame: &mut Frame, area: Rect, common: &Common) {
+    let styles = &common.styles;
+    let Some((said, lines)) = part_lines(view, common, area.width.into()) else { return };
     let lines = lines.into_iter().map(|(line, _)| line).collect();
     draw_scrolled(frame, area, Line::styled(said, styles.theme.process), lines, view.below);
 }
@@ -161,19 +130,13 @@ pub(super) fn heading_of_parts(
     common: &Common,
 ) -> Option<&'static str> {
     let below = halves(view, body)[1];
-    let line = at.y.checked_sub(below.y + 1)?;
-    let (_, lines) = part_lines(view, common, below.width.into(), &Styles::new(false, true))?;
-    let (_, grid) = lines.get(view.below + usize::from(line))?;
-    grid.as_ref()?.key_at((at.x - below.x).into())
+    let (_, lines) = part_lines(view, common, below.width.into())?;
+    sums::heading_at(&lines, view.below, at, below)
 }
 
 /// Lines on the opened thread: its open regions and its points.
-fn part_lines(
-    view: &Threads,
-    common: &Common,
-    width: usize,
-    styles: &Styles,
-) -> Option<(String, Vec<TextLine>)> {
+fn part_lines(view: &Threads, common: &Common, width: usize) -> Option<(String, Vec<TextLine>)> {
+    let styles = &common.styles;
     let thread = find(common.model.thread_figures(), view.selected?)?;
     let snapshot = common.model.snapshot()?;
     let mut said =
@@ -191,7 +154,7 @@ fn part_lines(
     });
     let rows: Vec<Sums> = rows.collect();
     let (table, scale) = (&sums::POINTS, common.scale());
-    let stack = stack(common, thread, width, styles).into_iter().map(|line| (line, None));
+    let stack = stack(common, thread, width).into_iter().map(|line| (line, None));
     let parts = sums::lines(table, &view.parts, &rows, None, (MARK - 1, width), &scale, styles);
     Some((text::cut(&said, width, styles.glyphs.ellipsis), stack.chain(parts).collect()))
 }

@@ -1,15 +1,10 @@
 //! The columns of the list of threads, and the words in them.
 
-use crate::common::Common;
-use crate::grid::{Table, table};
 use crate::headline::clock_word;
 use crate::model::lost;
 use crate::model::threads::{Thread, process_of, state_word};
-use crate::snapshot::{LaneKind, Open, ProcessState};
-use crate::units::{self, NONE};
-
-/// The column that is a picture: the drawer fills it.
-pub(super) const BAR: &str = "bar";
+use crate::screens::prelude::*;
+use crate::snapshot::{LaneKind, Open};
 
 pub(super) static TABLE: Table<Thread, Common> = table! {
     Thread, Common;
@@ -24,7 +19,7 @@ pub(super) static TABLE: Table<Thread, Common> = table! {
         "share of a CPU in points, smoothed";
     "outside", "Outside%", 9, Share(|thread, _| thread.outside()).rank(5),
         "share of a CPU outside all points: CPU% less Load%";
-    BAR, "", 10, Picture(|_, _| None).left(10).rank(9), "its load as a bar; full at one CPU";
+    "bar", "", 10, Picture(|thread, _| thread.load).left(10).rank(9), "its load as a bar; full at one CPU";
     "switches", "Switch/s", 9, Rate(|thread, _| thread.switch_rate).rank(6),
         "times it was off the CPU, per second";
     "switches-all", "Switches", 9, Count(|thread, _| Some(thread.lane.switches as f64)).spare(),

@@ -11,22 +11,16 @@
 //! A bar is solid where its thread ran, and sparse where it did not. Bars that are too short to be
 //! seen become one bar with their number.
 
-use ratatui::Frame;
 use ratatui::buffer::Buffer;
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Modifier, Style};
-use ratatui::text::{Line, Span};
+use ratatui::macros::line;
+use ratatui::style::Modifier;
 
+use super::Timeline;
 use super::place::step_above;
-use super::{Timeline, View};
-use crate::common::{Common, Status};
-use crate::model::Figures;
+use crate::model::timeline as model;
 use crate::model::timeline::columns::{Column, Run, Window, columns, runs};
-use crate::model::timeline::{self as model, Level, Track};
-use crate::snapshot::PointState;
-use crate::styles::Styles;
-use crate::text;
-use crate::units;
+use crate::model::timeline::{Level, Track};
+use crate::screens::prelude::*;
 
 /// Columns between two marks of the axis, at least.
 const BETWEEN_MARKS: u64 = 14;
@@ -35,7 +29,7 @@ const HIGH: u16 = 10;
 
 /// Where the lines of the picture are on a body.
 pub(super) fn rows(body: Rect) -> Rect {
-    Parts::of(body).rows
+    parts(body)[1]
 }
 
 /// The moment in a column of a body; none left of the bars.
@@ -47,23 +41,9 @@ pub(super) fn moment_at(view: &Timeline, body: Rect, column: usize) -> Option<u6
     Some(window.from + (window.ticks as f64 * behind as f64 / columns.max(1) as f64) as u64)
 }
 
-struct Parts {
-    axis: Rect,
-    rows: Rect,
-    about: Rect,
-}
-
-impl Parts {
-    fn of(body: Rect) -> Self {
-        let about = if body.height >= HIGH { 2 } else { 1 };
-        let [axis, rows, about] = Layout::vertical([
-            Constraint::Length(1),
-            Constraint::Fill(1),
-            Constraint::Length(about),
-        ])
-        .areas(body);
-        Self { axis, rows, about }
-    }
+/// Where the axis, the lines, and the words about the region under the cursor go.
+fn parts(body: Rect) -> [Rect; 3] {
+    vertical![==1, *=1, ==if body.height >= HIGH { 2 } else { 1 }].areas(body)
 }
 
 /// Columns for the names of the threads.
@@ -75,24 +55,17 @@ fn label_width(width: u16) -> u16 {
     }
 }
 
-pub(super) fn draw(
-    view: &Timeline,
-    frame: &mut Frame,
-    area: Rect,
-    common: &Common,
-    styles: &Styles,
-) {
-    let parts = Parts::of(area);
-    let Some(timeline) = view.at.picture() else {
-        return;
-    };
+pub(super) fn draw(view: &Timeline, frame: &mut Frame, area: Rect, common: &Common) {
+    let styles = &common.styles;
+    let [axis, rows, about] = parts(area);
+    let Some(timeline) = view.at.picture() else { return };
     let label = label_width(area.width);
     let window = view.at.window(usize::from(area.width.saturating_sub(label)));
-    let seen = parts.rows.height;
+    let seen = rows.height;
     let picture = Picture { view, common, styles, timeline, window, label, seen };
-    picture.axis(frame.buffer_mut(), parts.axis);
-    picture.rows(frame.buffer_mut(), parts.rows);
-    picture.about(frame, parts.about);
+    picture.axis(frame.buffer_mut(), axis);
+    picture.rows(frame.buffer_mut(), rows);
+    picture.about(frame, about);
 }
 
 struct Picture<'a> {
@@ -120,8 +93,7 @@ impl Picture<'_> {
         };
         let title = text::cut(&title, self.label.into(), self.styles.glyphs.ellipsis);
         buffer.set_stringn(area.x, area.y, title, self.label.into(), style);
-        let graph =
-            Rect { x: area.x + self.label, width: area.width.saturating_sub(self.label), ..area };
+        let graph = self.graph(area);
         if graph.is_empty() {
             return;
         }
@@ -144,7 +116,7 @@ impl Picture<'_> {
                 break;
             }
             let shown = match mark {
-                0 => self.edge().into(),
+                0 => self.common.status().edge().into(),
                 _ => moment(mark.saturating_mul(step), step, farthest),
             };
             let width = shown.len() as u16 + 1;
@@ -173,13 +145,10 @@ impl Picture<'_> {
         }
     }
 
-    /// The name of the last moment.
-    fn edge(&self) -> &'static str {
-        match self.common.status() {
-            Status::Exited | Status::Crashed => "end",
-            Status::Replay => "here",
-            _ => "now",
-        }
+    /// The part of a line behind its label.
+    fn graph(&self, area: Rect) -> Rect {
+        let label = self.label.min(area.width);
+        Rect { x: area.x + label, width: area.width - label, ..area }
     }
 
     fn rows(&self, buffer: &mut Buffer, area: Rect) {
@@ -201,21 +170,14 @@ impl Picture<'_> {
                 let area = Rect { y, height: 1, ..area };
                 let is_first = line == lines.start || line == seen.start;
                 self.draw_label(buffer, area, track, level, is_first, line == cursor);
-                let graph = Rect {
-                    x: area.x + self.label.min(area.width),
-                    width: area.width.saturating_sub(self.label),
-                    ..area
-                };
+                let graph = self.graph(area);
                 self.draw_lost(buffer, graph, track, line == lines.start);
                 let selected = (line == cursor).then(|| self.view.at.region()).flatten();
                 for run in runs(level, columns, self.window) {
+                    let has = |column| run.columns.contains(&column);
                     let selected = selected.is_some_and(|(place, region)| {
-                        run.region == place
-                            || run.many.is_some()
-                                && self
-                                    .window
-                                    .column(region.start)
-                                    .is_some_and(|column| run.columns.contains(&column))
+                        let is_among = || self.window.column(region.start).is_some_and(has);
+                        run.region == place || run.many.is_some() && is_among()
                     });
                     self.draw_run(buffer, graph, level, columns, &run, selected);
                 }
@@ -321,13 +283,7 @@ impl Picture<'_> {
         };
         for column in run.columns.clone() {
             let share = columns[column].on_share();
-            let fill = glyphs.ran[if share >= 0.75 {
-                0
-            } else if share >= 0.25 {
-                1
-            } else {
-                2
-            }];
+            let fill = glyphs.ran[usize::from(share < 0.75) + usize::from(share < 0.25)];
             // Selected, the bar itself is the background.
             let fill = if selected && share >= 0.75 { ' ' } else { fill };
             let cell = &mut buffer[(area.x + column as u16, area.y)];
@@ -365,12 +321,7 @@ impl Picture<'_> {
                 true => " (latched, with earlier parts)",
                 false => "",
             };
-            let state = match self
-                .view
-                .meant(self.common)
-                .and_then(|id| self.common.model.point(id))
-                .map(Figures::state)
-            {
+            let state = match self.common.model.point(region.point).map(Figures::state) {
                 Some(PointState::On) | None => "",
                 Some(PointState::Off) => " (off now)",
                 Some(PointState::InvalidBeginBegin) => " (invalid now)",
@@ -380,12 +331,12 @@ impl Picture<'_> {
                 true => format!(" on a device, for {track}, began {ago} ago at the earliest"),
                 false => format!(", {own} exclusive{latched}, began {ago} ago on {track}"),
             };
-            lines[0] = Line::from(vec![
-                Span::styled(format!(" {}", self.common.point_name(region.point)), theme.process),
+            lines[0] = line![
+                span!(theme.process; " {}", self.common.point_name(region.point)),
                 Span::styled(state, theme.warn),
-                Span::raw(format!("  {} long", scale.single(region.span() as f64))),
-                Span::raw(told),
-            ]);
+                format!("  {} long", scale.single(region.span() as f64)),
+                told
+            ];
             let away = match region.away {
                 Some(away) => scale.ticks(away as f64),
                 None => "unknown (records are lost)".to_owned(),

@@ -8,7 +8,8 @@ use std::collections::{BTreeSet, HashSet};
 
 use crate::model::timeline::columns::Window;
 use crate::model::timeline::{Line, Region, Timeline};
-use crate::snapshot::{Lane, LaneKind, Snapshot};
+use crate::screens::prelude::*;
+use crate::snapshot::{Lane, LaneKind};
 
 /// The shortest and the longest part of the time to look at, nanoseconds.
 const SHORTEST_NS: u64 = 1_000;
@@ -164,36 +165,37 @@ impl TimeView {
     /// Goes to the newest region of these points that began before the one under the cursor; after
     /// the oldest, to the newest of all. False if there is none.
     pub(super) fn go_to_one_of(&mut self, points: &HashSet<u32>) -> bool {
-        let Some(picture) = &self.picture else { return false };
         let before = match self.follows() {
             true => u64::MAX,
             false => self.region().map_or(u64::MAX, |(_, region)| region.start),
         };
-        let regions = || picture.lines().flat_map(|line| picture.regions(line));
-        let wanted = || regions().filter(|(_, region)| points.contains(&region.point));
+        let wanted = || self.regions().filter(|(_, region)| points.contains(&region.point));
         let newest = |(_, region): &(Line, &Region)| region.start;
         let found = wanted().filter(|(_, region)| region.start < before).max_by_key(newest);
-        let Some((line, start)) =
-            found.or(wanted().max_by_key(newest)).map(|(line, region)| (line, region.start))
-        else {
-            return false;
-        };
-        self.line = Some(line);
-        self.look_at(start);
-        true
+        let found = found.or(wanted().max_by_key(newest));
+        self.go_to(found.map(|(line, region)| (line, region.start)))
     }
 
     /// Goes to the region of a point with the most exclusive time.
     pub(super) fn go_to_slowest(&mut self, point: u32) {
-        let Some(picture) = &self.picture else { return };
-        let regions = picture.lines().flat_map(|line| picture.regions(line));
-        let longest = regions
-            .filter(|(_, region)| region.point == point)
-            .max_by_key(|(_, region)| region.exclusive);
-        if let Some((line, start)) = longest.map(|(line, region)| (line, region.start)) {
+        let of_point = self.regions().filter(|(_, region)| region.point == point);
+        let longest = of_point.max_by_key(|(_, region)| region.exclusive);
+        self.go_to(longest.map(|(line, region)| (line, region.start)));
+    }
+
+    /// All regions, with their lines.
+    fn regions(&self) -> impl Iterator<Item = (Line, &Region)> {
+        let pictures = self.picture.iter();
+        pictures.flat_map(|picture| picture.lines().flat_map(|line| picture.regions(line)))
+    }
+
+    /// Goes to a line and a moment; false if there are none.
+    fn go_to(&mut self, found: Option<(Line, u64)>) -> bool {
+        if let Some((line, start)) = found {
             self.line = Some(line);
             self.look_at(start);
         }
+        found.is_some()
     }
 
     /// Goes to the line at this place, and to its region nearest to a moment.

@@ -1,17 +1,11 @@
 //! The call tree as lines, and the lines above it.
 
 use ratatui::Frame as Canvas;
-use ratatui::layout::Rect;
-use ratatui::style::Style;
-use ratatui::text::{Line, Span};
 
 use super::{CallTree, Source, Window};
-use crate::common::Common;
-use crate::grid::{Column, Grid, Sorted, Table, table};
+use crate::grid::Sorted;
 use crate::model::tree::{Direction, Node, Row};
-use crate::styles::{Styles, chart};
-use crate::text;
-use crate::units::{self, Scale};
+use crate::screens::prelude::*;
 
 /// A share that has changed by this much since the baseline is coloured.
 const CHANGED: f64 = 0.05;
@@ -61,11 +55,7 @@ pub(super) fn offers(tree: &CallTree, key: &str) -> bool {
 }
 
 /// The columns that there is room for, and their grid.
-pub(super) fn fit(
-    tree: &CallTree,
-    width: usize,
-    ellipsis: char,
-) -> (Vec<&'static Column<Cells, Scale>>, Grid) {
+pub(super) fn fit(tree: &CallTree, width: usize, ellipsis: char) -> Fitted<Cells, Scale> {
     TABLE.fit_offered(&tree.table.0, |key| offers(tree, key), None, width, ellipsis)
 }
 
@@ -102,22 +92,14 @@ fn cells(tree: &CallTree, id: u32, common: &Common) -> Cells {
 }
 
 /// Where the weights come from, and the titles of the columns or the frame under the cursor.
-pub(super) fn head(
-    tree: &CallTree,
-    canvas: &mut Canvas,
-    body: Rect,
-    common: &Common,
-    styles: &Styles,
-) {
+pub(super) fn head(tree: &CallTree, canvas: &mut Canvas, body: Rect, common: &Common) {
+    let styles = &common.styles;
     let width = usize::from(body.width);
     let lines = [
         Line::styled(told(tree, common), styles.theme.process),
         match tree.is_flame {
             true => Line::styled(selected(tree, common), styles.theme.header),
-            false => {
-                let grid = fit(tree, width, styles.glyphs.ellipsis).1;
-                grid.heading(Some(tree.table.0.sorted()), width, styles)
-            }
+            false => fit(tree, width, styles.glyphs.ellipsis).heading(&tree.table.0, styles),
         },
     ];
     for (line, area) in lines.into_iter().zip(body.rows()) {
@@ -177,13 +159,8 @@ pub(super) fn selected(tree: &CallTree, common: &Common) -> String {
 }
 
 /// Why there are no lines, and what to do.
-pub(super) fn empty(
-    tree: &CallTree,
-    canvas: &mut Canvas,
-    area: Rect,
-    common: &Common,
-    styles: &Styles,
-) {
+pub(super) fn empty(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Common) {
+    let styles = &common.styles;
     let text = match (tree.source, tree.window) {
         _ if common.filter.is_on() => " no region ends with a point that passes the filter",
         (Source::Samples, _) => " no region was open at any poll yet; v shows CPU time",
@@ -194,13 +171,8 @@ pub(super) fn empty(
 }
 
 /// The lines.
-pub(super) fn rows(
-    tree: &CallTree,
-    canvas: &mut Canvas,
-    area: Rect,
-    common: &Common,
-    styles: &Styles,
-) {
+pub(super) fn rows(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Common) {
+    let styles = &common.styles;
     let fit = fit(tree, area.width.into(), styles.glyphs.ellipsis);
     let cursor = tree.node();
     for (area, row) in area.rows().zip(tree.rows.iter().skip(common.scroll.offset)) {
@@ -208,7 +180,7 @@ pub(super) fn rows(
         if is_selected {
             canvas.buffer_mut().set_style(area, styles.theme.selected);
         }
-        canvas.render_widget(line(tree, row, is_selected, &fit, common, styles), area);
+        canvas.render_widget(line(tree, row, is_selected, &fit, common), area);
     }
 }
 
@@ -216,10 +188,10 @@ fn line(
     tree: &CallTree,
     row: &Row,
     is_selected: bool,
-    (columns, grid): &(Vec<&Column<Cells, Scale>>, Grid),
+    Fitted { columns, grid, .. }: &Fitted<Cells, Scale>,
     common: &Common,
-    styles: &Styles,
 ) -> Line<'static> {
+    let styles = &common.styles;
     let (theme, glyphs) = (&styles.theme, &styles.glyphs);
     let node = tree.tree.node(row.node);
     let cells = cells(tree, row.node, common);
@@ -238,7 +210,7 @@ fn line(
                 let before = text::cut(&format!("{cursor}{indent}{mark} "), slot.width, ' ');
                 let left = slot.width - text::width(&before);
                 spans.push(Span::styled(before, style(theme.faint)));
-                let name = text::cut_middle(&name(node, common, styles), left, glyphs.ellipsis);
+                let name = text::cut_middle(&name(node, common), left, glyphs.ellipsis);
                 (text::fit(&name, left, glyphs.ellipsis), theme.header)
             }
             BAR => (bar(tree, cells.share, cells.own, styles), theme.heat(cells.share)),
@@ -262,17 +234,15 @@ fn line(
 
 /// The share of a frame as a bar; its own part is solid.
 fn bar(tree: &CallTree, share: f64, own: f64, styles: &Styles) -> String {
-    let whole = chart::bar(share, 10, &styles.glyphs);
-    if tree.direction == Direction::Callers {
-        return whole;
+    match tree.direction {
+        Direction::Callers => chart::bar(share, 10, &styles.glyphs),
+        Direction::Callees => chart::bar_in(own, share, 10, &styles.glyphs).concat(),
     }
-    let solid = chart::bar(own, 10, &styles.glyphs);
-    let light = text::width(&whole).saturating_sub(text::width(&solid));
-    solid + &styles.glyphs.rest.to_string().repeat(light)
 }
 
 /// The name, with a mark for recursion.
-fn name(node: &Node, common: &Common, styles: &Styles) -> String {
+pub(super) fn name(node: &Node, common: &Common) -> String {
+    let styles = &common.styles;
     let name = super::name(node.frame, &common.model);
     match node.is_recursive {
         true => format!("{name} {}", styles.glyphs.recursive),

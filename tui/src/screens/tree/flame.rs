@@ -6,18 +6,11 @@
 //! lex 46 %             scan
 //! ```
 
-use std::time::Instant;
-
 use ratatui::Frame as Canvas;
-use ratatui::layout::Rect;
-use ratatui::style::Style;
 
-use super::CallTree;
-use crate::common::Common;
+use super::{CallTree, draw};
 use crate::model::tree::Tree;
-use crate::styles::Styles;
-use crate::text;
-use crate::units;
+use crate::screens::prelude::*;
 
 /// From this width on, bars have a name.
 const NAMED: u16 = 4;
@@ -35,16 +28,14 @@ struct Bar {
 fn bars(tree: &Tree, zoom: Option<u32>, width: u16) -> Vec<Bar> {
     let mut bars = Vec::new();
     let mut next = Vec::new();
-    let whole = match zoom {
-        None => tree.total(),
-        Some(zoom) => {
-            let around: Vec<u32> = tree.ancestors(tree.node(zoom).parent).collect();
-            for (level, node) in around.iter().rev().enumerate() {
-                bars.push(Bar { node: *node, level, left: 0, width });
-            }
-            tree.node(zoom).inclusive
-        }
+    let around: Vec<u32> = match zoom {
+        None => Vec::new(),
+        Some(zoom) => tree.ancestors(tree.node(zoom).parent).collect(),
     };
+    for (level, node) in around.iter().rev().enumerate() {
+        bars.push(Bar { node: *node, level, left: 0, width });
+    }
+    let whole = zoom.map_or(tree.total(), |zoom| tree.node(zoom).inclusive);
     let whole = u128::from(whole.max(1));
     let column =
         |weight: u64| ((u128::from(weight) * u128::from(width) + whole / 2) / whole) as u16;
@@ -60,13 +51,8 @@ fn bars(tree: &Tree, zoom: Option<u32>, width: u16) -> Vec<Bar> {
             from = to;
         }
     };
-    match zoom {
-        None => place(tree.roots(), 0, 0, &mut next),
-        Some(zoom) => {
-            let level = tree.ancestors(tree.node(zoom).parent).count();
-            place(&[zoom], level, 0, &mut next);
-        }
-    }
+    let first = zoom.as_ref().map_or(tree.roots(), std::slice::from_ref);
+    place(first, around.len(), 0, &mut next);
     while let Some((node, level, from)) = next.pop() {
         place(&tree.node(node).children, level, from, &mut next);
     }
@@ -79,20 +65,20 @@ impl CallTree {
     }
 
     /// Goes to the heaviest child, or to the parent.
-    pub(super) fn step_in(&mut self, levels: isize, common: &mut Common, now: Instant) {
+    pub(super) fn step_in(&mut self, levels: isize, common: &mut Common) {
         for _ in 0..levels.unsigned_abs().min(self.rows.len()) {
             let Some(node) = self.node() else { return };
             let node = self.tree.node(node);
             let next = if levels > 0 { node.children.first().copied() } else { node.parent };
             match next {
-                Some(next) => self.go_to(next, common, now),
+                Some(next) => self.go_to(next, common),
                 None => return,
             }
         }
     }
 
     /// Goes to the next frame of the same level.
-    pub(super) fn step_aside(&mut self, bars: isize, common: &mut Common, now: Instant) {
+    pub(super) fn step_aside(&mut self, bars: isize, common: &mut Common) {
         let Some(node) = self.node() else { return };
         // At the greatest width, so that no frame is left out.
         let mut level = self.bars(u16::MAX);
@@ -102,7 +88,7 @@ impl CallTree {
         let place = level.iter().position(|bar| bar.node == node);
         let next = place.and_then(|place| place.checked_add_signed(bars));
         if let Some(next) = next.and_then(|next| level.get(next)) {
-            self.go_to(next.node, common, now);
+            self.go_to(next.node, common);
         }
     }
 }
@@ -114,13 +100,8 @@ pub(super) fn at(tree: &CallTree, column: u16, level: usize, width: u16) -> Opti
 }
 
 /// The bars.
-pub(super) fn draw(
-    tree: &CallTree,
-    canvas: &mut Canvas,
-    area: Rect,
-    common: &Common,
-    styles: &Styles,
-) {
+pub(super) fn draw(tree: &CallTree, canvas: &mut Canvas, area: Rect, common: &Common) {
+    let styles = &common.styles;
     let cursor = tree.node();
     let all = tree.tree.total().max(1) as f64;
     for bar in tree.bars(area.width) {
@@ -130,11 +111,8 @@ pub(super) fn draw(
         }
         let node = tree.tree.node(bar.node);
         let name = super::name(node.frame, &common.model);
-        let mut label = match node.is_recursive {
-            true => format!("{name} {}", styles.glyphs.recursive),
-            false => name.clone(),
-        };
-        label += &format!(" {} %", units::percent(node.inclusive as f64 / all));
+        let share = units::percent(node.inclusive as f64 / all);
+        let label = format!("{} {share} %", draw::name(node, common));
         // A column between bars tells them apart.
         let width = bar.width.max(2) - 1;
         let area = Rect { x: area.x + bar.left, y: area.y + line as u16, width, height: 1 };

@@ -7,8 +7,7 @@ use crate::source::synthetic::{cell, edge};
 fn a_point_in_full() {
     let mut desk = desk();
     desk.wait(20);
-    desk.app.common.selected = Some(1);
-    desk.code(KeyCode::Enter);
+    desk.open(1);
     check_all("detail", &mut desk);
 }
 
@@ -21,8 +20,7 @@ fn a_point_of_the_clock_has_no_exclusive_time_and_its_detail_says_why() {
         (point.device, point.wall) = (true, true);
     }
     desk.wait(20);
-    desk.app.common.selected = Some(1);
-    desk.code(KeyCode::Enter);
+    desk.open(1);
     let text = screen(&mut desk, false, (120, 40));
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.contains("so there is no exclusive time"), "{text}");
@@ -36,8 +34,7 @@ fn a_point_of_the_clock_has_no_exclusive_time_and_its_detail_says_why() {
 #[test]
 fn the_histogram_of_the_last_seconds_and_since_a_mark() {
     let mut desk = desk();
-    desk.app.common.selected = Some(1);
-    desk.code(KeyCode::Enter);
+    desk.open(1);
     desk.wait(20);
     let all = screen(&mut desk, false, (120, 30));
     assert!(all.contains("Exclusive, all"), "{all}");
@@ -47,9 +44,8 @@ fn the_histogram_of_the_last_seconds_and_since_a_mark() {
     assert!(opened.contains("last 20.0s, since opened"), "{opened}");
     desk.press("H");
     check("detail-window", &screen(&mut desk, false, (120, 30)), (120, 30));
-    let stats =
-        desk.app.screens.detail.window_stats(&desk.app.common).expect("the last ten seconds");
-    let in_all = desk.app.common.selected().expect("it is").total().count;
+    let stats = desk.screens.detail.window_stats(&desk.common).expect("the last ten seconds");
+    let in_all = desk.common.selected().expect("it is").total().count;
     assert_eq!(stats.seconds, 10.0);
     assert!(
         stats.total.count * 2 < in_all && stats.total.count > 0,
@@ -66,14 +62,11 @@ fn the_histogram_of_the_last_seconds_and_since_a_mark() {
     assert!(marked.contains("Exclusive, from now on"), "{marked}");
     assert!(marked.contains("nothing measured yet"), "{marked}");
     desk.wait(5);
-    let stats = desk.app.screens.detail.window_stats(&desk.app.common).expect("since the mark");
+    let stats = desk.screens.detail.window_stats(&desk.common).expect("since the mark");
     assert_eq!(stats.seconds, 5.0);
     // Another point has another past.
     desk.press("j");
-    assert_eq!(
-        desk.app.screens.detail.window_stats(&desk.app.common).map(|stats| stats.total.count),
-        Some(0)
-    );
+    assert_eq!(desk.screens.detail.window_stats(&desk.common).map(|stats| stats.total.count), Some(0));
 }
 
 #[test]
@@ -95,9 +88,8 @@ fn callers_and_callees() {
         *process.snapshot_mut() = snapshot;
     }
     desk.wait(1);
-    desk.app.common.unit = Unit::Cycles;
-    desk.app.common.selected = Some(2);
-    desk.code(KeyCode::Enter);
+    desk.common.unit = Unit::Cycles;
+    desk.open(2);
     let text = screen(&mut desk, false, (120, 60));
     assert_eq!(words(&text, "io.parse"), ["io.parse", "50", "500kcy", "1.00Mcy", "50.0"]);
     assert_eq!(words(&text, "(top level)")[2..], ["10", "200kcy", "500kcy", "25.0"]);
@@ -111,8 +103,7 @@ fn callers_and_callees() {
     let above = |text: &str| place(text, "(top level)").y < place(text, "(other callers)").y;
     for (heading, is_above) in [("Calls", false), ("Calls", true), ("Callers", false)] {
         let target = hit(&desk.app, Rect::new(0, 0, 120, 60), place(&text, heading));
-        let now = desk.now;
-        desk.app.mouse(MouseEventKind::Down(MouseButton::Left), target, now);
+        desk.click(target);
         assert_eq!(above(&screen(&mut desk, false, (120, 60))), is_above, "{heading}");
     }
 }
@@ -121,8 +112,7 @@ fn callers_and_callees() {
 fn with_open() -> Desk {
     let desk = desk();
     {
-        let mut process = desk.process.0.borrow_mut();
-        let snapshot = process.snapshot_mut();
+        let mut snapshot = desk.made();
         let second = TICKS_PER_SECOND;
         let now = snapshot.elapsed_ticks;
         let open = |point, ago, on_cpu| Open {
@@ -149,13 +139,13 @@ fn open_regions_are_in_the_table_and_with_their_threads() {
         text.lines().any(|line| line.contains(" main") && line.contains("3.00s io.read")),
         "{text}"
     );
-    desk.app.screens.threads.selected = Some(0);
+    desk.screens.threads.selected = Some(0);
     desk.press("d");
     let text = screen(&mut desk, false, (120, 30));
     assert_eq!(words(&text, "loop"), ["loop", "13.0s", "6.00s"]);
     assert_eq!(words(&text, "io.read")[..3], ["io.read", "3.00s", "1.00s"]);
     // After a crash they were the last thing that it was in.
-    desk.process.0.borrow_mut().snapshot_mut().process.state = ProcessState::Crashed;
+    desk.made().process.state = ProcessState::Crashed;
     desk.wait(1);
     let text = screen(&mut desk, false, (120, 30));
     assert!(text.contains("was in io.read"), "{text}");
@@ -166,13 +156,12 @@ fn open_regions_are_in_the_table_and_with_their_threads() {
 fn the_detail_of_a_region_that_is_open() {
     let mut desk = with_open();
     desk.wait(1);
-    desk.app.common.selected = Some(8);
-    desk.code(KeyCode::Enter);
+    desk.open(8);
     let text = screen(&mut desk, false, (120, 40));
     assert!(text.contains("1 for 13.0s"), "{text}");
     assert!(text.contains("6.00s so far") && text.contains("5.00s so far"), "{text}");
     // Without its time on a CPU there is only how long it is open.
-    desk.process.0.borrow_mut().snapshot_mut().lanes[0].open[0].on_cpu = None;
+    desk.made().lanes[0].open[0].on_cpu = None;
     desk.wait(1);
     let text = screen(&mut desk, false, (120, 40));
     assert!(text.contains("1 for 14.0s") && text.contains("not known"), "{text}");
@@ -186,8 +175,7 @@ fn the_detail_of_a_region_that_is_open() {
 fn what_is_wrong_with_a_point_is_explained_in_its_detail() {
     let mut desk = desk();
     {
-        let mut process = desk.process.0.borrow_mut();
-        let snapshot = process.snapshot_mut();
+        let mut snapshot = desk.made();
         snapshot.points[5].state = PointState::InvalidBeginBegin;
         snapshot.lanes[1].kind = crate::snapshot::LaneKind::Overflow;
     }
@@ -197,17 +185,16 @@ fn what_is_wrong_with_a_point_is_explained_in_its_detail() {
         (5, "Switch it on to make it valid again."),
         (1, "More threads ran than the segment has lanes."),
     ] {
-        desk.app.common.selected = Some(id);
-        desk.code(KeyCode::Enter);
+        desk.open(id);
         for size in SIZES {
             let mut text = screen(&mut desk, false, size);
-            desk.app.screens.detail.offset = 3;
+            desk.screens.detail.offset = 3;
             text += &screen(&mut desk, false, size);
-            desk.app.screens.detail.offset = 0;
+            desk.screens.detail.offset = 0;
             let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(flat.contains(said), "{said} in {text}");
         }
-        desk.code(KeyCode::Esc);
+        desk.press("\x1b");
     }
 }
 
@@ -215,8 +202,7 @@ fn what_is_wrong_with_a_point_is_explained_in_its_detail() {
 fn what_was_lost_is_said_on_the_table_and_explained_by_enter() {
     let mut desk = desk();
     {
-        let mut process = desk.process.0.borrow_mut();
-        let snapshot = process.snapshot_mut();
+        let mut snapshot = desk.made();
         snapshot.losses[Loss::SpaceRefused] = 12;
         snapshot.losses[Loss::BeginsRefused] = 3;
         snapshot.lanes[1].amiss[Loss::BeginsRefused] = 3;
@@ -228,7 +214,7 @@ fn what_was_lost_is_said_on_the_table_and_explained_by_enter() {
     assert!(notice.ends_with("3 begins nested too deep: Enter explains"), "{text}");
     let narrow = screen(&mut desk, false, (60, 12));
     assert!(narrow.lines().nth(1).unwrap().ends_with("…: Enter explains"), "{narrow}");
-    desk.code(KeyCode::Enter);
+    desk.press("\n");
     check("losses-detail", &screen(&mut desk, false, (80, 24)), (80, 24));
     let text = screen(&mut desk, false, (120, 30));
     for said in ["3 begins nested too deep (reader 3): more regions", "no memory left for them"] {
@@ -239,8 +225,7 @@ fn what_was_lost_is_said_on_the_table_and_explained_by_enter() {
 
     // Where no point has a place there is no row to open: it stands there at once.
     {
-        let mut process = desk.process.0.borrow_mut();
-        let snapshot = process.snapshot_mut();
+        let mut snapshot = desk.made();
         snapshot.process.state = ProcessState::Exited;
         (snapshot.points, snapshot.cells) = (Vec::new(), Vec::new());
         snapshot.losses[Loss::PointsRefused] = 9;
@@ -259,8 +244,7 @@ fn what_was_lost_is_said_on_the_table_and_explained_by_enter() {
 fn the_histogram_takes_the_lines_that_nothing_else_needs() {
     let mut desk = desk();
     desk.wait(20);
-    desk.app.common.selected = Some(1);
-    desk.code(KeyCode::Enter);
+    desk.open(1);
     // A higher one has all the bars that there are.
     for height in [34, 40] {
         let text = screen(&mut desk, false, (120, height));

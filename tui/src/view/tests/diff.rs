@@ -16,8 +16,7 @@ fn only_a_difference_has_a_colour() {
     let mut desk = changed();
     // Away from the rows that are looked at.
     desk.code(KeyCode::End);
-    let now = desk.now;
-    let buffer = drawn(&mut desk.app, now, &Styles::new(true, false), (180, 30));
+    let buffer = drawn(&mut desk, Styles::new(true, false), (180, 30));
     let lines = text(&buffer);
     let mut seen = [0, 0];
     let rows = lines.lines().zip(buffer.content().chunks(180)).skip(3);
@@ -42,8 +41,7 @@ fn without_a_baseline_the_screen_says_how_to_take_one() {
     // With one, and a filter that nothing passes, it is said.
     desk.press("b");
     desk.wait(2);
-    desk.press("/zzz");
-    desk.code(KeyCode::Enter);
+    desk.press("/zzz\n");
     for _ in 0..2 {
         let text = screen(&mut desk, false, (80, 24));
         assert!(text.contains("no point passes the filter"), "{text}");

@@ -96,9 +96,7 @@ impl Both {
 
     /// Both screens show the same; returns it.
     fn check(&mut self, why: &str) -> String {
-        let styles = Styles::new(true, false);
-        let [far, near] =
-            [0, 1].map(|app| text(&drawn(&mut self.apps[app], self.now, &styles, SIZE)));
+        let [far, near] = [0, 1].map(|app| text(&drawn_at(&mut self.apps[app], self.now, SIZE)));
         assert_eq!(far, near, "{why}");
         far
     }
@@ -211,13 +209,12 @@ fn what_has_not_come_yet_is_not_shown_as_nothing() {
     both.wait();
     both.line.is_silent.set(true);
     both.press("\x1b");
-    let styles = Styles::new(true, false);
-    let table = text(&drawn(&mut both.apps[0], both.now, &styles, SIZE));
+    let table = text(&drawn_at(&mut both.apps[0], both.now, SIZE));
     let row = table.lines().find(|line| line.contains("lz.compress")).expect("it has a row");
     assert!(row.contains(" - "), "{row}");
     assert!(!row.contains(" 0ns"), "{row}");
     let place = both.apps[0].common.order.iter().position(|id| *id == 4).unwrap();
     both.press(&("k".repeat(9) + &"j".repeat(place) + "\n"));
-    let detail = text(&drawn(&mut both.apps[0], both.now, &styles, SIZE));
+    let detail = text(&drawn_at(&mut both.apps[0], both.now, SIZE));
     assert!(detail.contains("still to come") && detail.contains("Load, "), "{detail}");
 }

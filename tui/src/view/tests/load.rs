@@ -5,8 +5,7 @@ use super::*;
 fn detail(polls: usize, keys: &str) -> Desk {
     let mut desk = desk();
     desk.wait(polls);
-    desk.app.common.selected = Some(1);
-    desk.code(KeyCode::Enter);
+    desk.open(1);
     desk.press(keys);
     desk.now += Duration::from_secs(10);
     desk
@@ -86,7 +85,7 @@ fn hours_show_their_mean_and_their_peaks() {
 #[test]
 fn the_end_of_a_process_is_not_now() {
     let mut desk = detail(10, "");
-    desk.process.0.borrow_mut().snapshot_mut().process.state = ProcessState::Exited;
+    desk.made().process.state = ProcessState::Exited;
     desk.wait(2);
     let lines = load(&mut desk, (120, 30));
     assert!(lines[5].ends_with("end|"), "{lines:#?}");
@@ -106,10 +105,10 @@ fn any_part_of_the_time_can_be_drawn_at_any_size() {
     }
     // Clocks that say anything.
     for (elapsed, rate) in [(u64::MAX, 1e9), (0, 0.0), (1, f64::INFINITY), (u64::MAX, 1e300)] {
-        let mut snapshot = desk.app.common.model.snapshot().unwrap().clone();
+        let mut snapshot = desk.snapshot().clone();
         snapshot.elapsed_ticks = elapsed;
         snapshot.clock.ticks_per_second = rate;
-        desk.app.common.model.fold(snapshot);
+        desk.common.model.fold(snapshot);
         desk.press("+-h-l+");
         desk.code(KeyCode::Home);
         screen(&mut desk, false, (80, 24));

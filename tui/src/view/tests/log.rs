@@ -22,12 +22,12 @@ fn log_text(desk: &mut Desk, ascii: bool, size: (u16, u16)) -> String {
 #[test]
 fn the_log_and_what_measuring_costs() {
     let mut desk = desk();
-    desk.app.common.selected = Some(3);
+    desk.common.selected = Some(3);
     desk.press("e");
-    desk.process.0.borrow_mut().snapshot_mut().points[8].state = PointState::On;
+    desk.made().points[8].state = PointState::On;
     desk.wait(1);
-    desk.process.0.borrow_mut().snapshot_mut().losses[Loss::BeginsRefused] = 12;
-    desk.process.0.borrow_mut().snapshot_mut().clock.kind = ClockKind::Cputime;
+    desk.made().losses[Loss::BeginsRefused] = 12;
+    desk.made().clock.kind = ClockKind::Cputime;
     desk.wait(1);
     let notice = screen(&mut desk, false, (80, 24));
     assert!(notice.contains(" 2 new problems (press 6); lost: 12 begins"), "{notice}");
@@ -44,12 +44,12 @@ fn long_entries_of_the_log_are_seen_to_their_end() {
     let path = "/a/very/long/path".repeat(6);
     for n in 0..30 {
         let text = format!("entry {n} was not written to {path}: there is no room, end {n}");
-        desk.app.common.log.problem(1_000_000_000 * n, text);
+        desk.common.log.problem(1_000_000_000 * n, text);
     }
     desk.press("6");
     for size in [(40, 12), (62, 24), (80, 24), (130, 34), (300, 100)] {
         let now = desk.now;
-        let press = |desk: &mut Desk, code: KeyCode| desk.app.key(code.into(), now);
+        let press = |desk: &mut Desk, code: KeyCode| desk.key(code.into(), now);
         press(&mut desk, KeyCode::End);
         let mut seen = String::new();
         // From the newest to the oldest, each read to its end on the way.

@@ -8,7 +8,7 @@ fn roofline_desk(ceilings: bool) -> Desk {
     let mut desk = desk();
     desk.press("7");
     if ceilings {
-        desk.app.screens.roofline.ceilings = Some(crate::roofline::tests::ceilings());
+        desk.screens.roofline.ceilings = Some(crate::roofline::tests::ceilings());
     }
     let dot = |label: &str, intensity, flops_per_second| crate::roofline::Dot {
         label: label.into(),
@@ -16,12 +16,12 @@ fn roofline_desk(ceilings: bool) -> Desk {
         flops_per_second,
         seconds: 1.0,
     };
-    desk.app.screens.roofline.dots = vec![
+    desk.screens.roofline.dots = vec![
         (1, dot("triad", 1.0 / 12.0, 1.5e9)),
         (2, dot("matrix.multiply", 8.0, 42e9)),
         (3, dot("stencil", 0.5, 6e9)),
     ];
-    desk.app.common.selected = Some(2);
+    desk.common.selected = Some(2);
     desk
 }
 

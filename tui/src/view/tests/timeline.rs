@@ -28,7 +28,7 @@ fn the_timeline_held_in_ascii() {
 #[test]
 fn a_latched_region_says_that_it_has_earlier_parts() {
     let mut desk = with_records("");
-    desk.process.0.borrow_mut().snapshot_mut().records.last_mut().unwrap().exclusive *= 3;
+    desk.made().records.last_mut().unwrap().exclusive *= 3;
     desk.press("4jj");
     for (key, latched) in [('l', true), ('h', false)] {
         desk.press(&key.to_string());
@@ -60,15 +60,14 @@ fn a_region_whose_point_is_off_says_so() {
     let mut desk = with_records("4");
     assert!(screen(&mut desk, false, (80, 24)).contains(" io.parse  50.0ms long"));
     desk.press("e");
-    desk.app.common.toast = None;
+    desk.common.toast = None;
     assert!(screen(&mut desk, false, (80, 24)).contains(" io.parse (off now)  50.0ms long"));
 }
 
 #[test]
 fn the_threads() {
     let mut desk = with_records("3");
-    desk.process.0.borrow_mut().snapshot_mut().usage =
-        Some(Usage { cpu_ns: 0, memory_bytes: 14_876_672, threads: 5, cpus: 2 });
+    desk.made().usage = Some(Usage { cpu_ns: 0, memory_bytes: 14_876_672, threads: 5, cpus: 2 });
     desk.wait(20);
     check_all("threads", &mut desk);
     check_all("thread", &mut with_records("3jd"));
@@ -78,9 +77,8 @@ fn the_threads() {
 #[test]
 fn a_point_has_the_same_colour_everywhere_and_the_cursor_its_own() {
     let mut desk = with_records("4jjj");
-    let now = desk.now;
     let styles = Styles::new(true, false);
-    let buffer = drawn(&mut desk.app, now, &styles, (120, 30));
+    let buffer = drawn(&mut desk, styles, (120, 30));
     let colours = |y: u16, name: char| -> Vec<Color> {
         let cells = (16..120).map(|x| &buffer[(x, y)]);
         cells.filter(|cell| cell.symbol() == name.to_string()).map(|cell| cell.bg).collect()
@@ -92,7 +90,7 @@ fn a_point_has_the_same_colour_everywhere_and_the_cursor_its_own() {
     // What was off the CPU has no background: it is drawn sparsely.
     assert!(colours(5, 'w').iter().all(|color| *color == Color::Reset));
 
-    let mono = drawn(&mut desk.app, now, &Styles::new(false, false), (120, 30));
+    let mono = drawn(&mut desk, Styles::new(false, false), (120, 30));
     let is_plain =
         |cell: &ratatui::buffer::Cell| cell.fg == Color::Reset && cell.bg == Color::Reset;
     assert!(mono.content().iter().all(is_plain));
@@ -104,8 +102,7 @@ fn a_point_has_the_same_colour_everywhere_and_the_cursor_its_own() {
 fn hostile_records_and_any_size_can_be_drawn() {
     let mut desk = with_records("");
     {
-        let mut process = desk.process.0.borrow_mut();
-        let snapshot = process.snapshot_mut();
+        let mut snapshot = desk.made();
         let most = crate::snapshot::Record {
             lane: 1,
             point: u32::MAX,

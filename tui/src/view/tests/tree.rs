@@ -1,7 +1,6 @@
 //! The call tree as text.
 
 use super::*;
-use crossterm::event::{MouseButton, MouseEventKind};
 use ratatui::layout::Position;
 
 /// The desk after these keys, with the synthetic process's tree.
@@ -43,8 +42,7 @@ fn the_tree_of_callers() {
 #[test]
 fn without_colours_bars_can_be_told_apart() {
     let mut desk = tree("f");
-    let now = desk.now;
-    let drawn = drawn(&mut desk.app, now, &Styles::new(false, false), (80, 24));
+    let drawn = drawn(&mut desk, Styles::new(false, false), (80, 24));
     let marked = |x: u16, y: u16| !drawn[(x, y)].modifier.is_empty();
     assert!(marked(0, 3) && marked(0, 4), "bars are marked");
     assert_ne!(drawn[(0, 3)].modifier, drawn[(0, 4)].modifier, "the cursor is another");
@@ -74,9 +72,9 @@ fn lines_fold_and_unfold() {
 fn a_line_opens_its_point_and_esc_comes_back() {
     let mut desk = tree("j");
     let name = under_cursor(&mut desk).trim_start_matches(['▸', '▾', ' ']).to_owned();
-    desk.code(KeyCode::Enter);
+    desk.press("\n");
     assert!(shown(&mut desk)[1].contains(&name), "{name}: {:?}", shown(&mut desk)[1]);
-    desk.code(KeyCode::Esc);
+    desk.press("\x1b");
     assert!(under_cursor(&mut desk).ends_with(&name));
 }
 
@@ -92,7 +90,7 @@ fn zooming_shows_a_part_of_the_tree() {
             "{zoomed:#?}"
         );
         assert_ne!(zoomed[4], whole[4]);
-        desk.code(KeyCode::Esc);
+        desk.press("\x1b");
         assert!(!shown(&mut desk)[1].contains("; only "));
         assert_eq!(shown(&mut desk).last().unwrap(), whole.last().unwrap(), "the tree is shown");
     }
@@ -124,7 +122,7 @@ fn samples_tell_where_threads_are() {
     }
     desk.wait(1);
     for _ in 0..3 {
-        assert!(desk.app.next_sample().is_some());
+        assert!(desk.next_sample().is_some());
         desk.app.sample(desk.now);
     }
     desk.wait(1);
@@ -137,7 +135,7 @@ fn samples_tell_where_threads_are() {
     );
     assert!(lines[4].starts_with("  100.0  100.0") && lines[4].contains("io.read"), "{}", lines[4]);
     desk.press("v");
-    assert_eq!(desk.app.next_sample(), None, "nobody looks any more");
+    assert_eq!(desk.next_sample(), None, "nobody looks any more");
 }
 
 #[test]
@@ -171,8 +169,7 @@ fn each_level_is_sorted_by_any_column_and_columns_can_be_left_out() {
     desk.press("I");
     assert_eq!(names(&mut desk)[0], "sort.recursive");
     // The bar is the third on offer.
-    desk.press("cggjj ");
-    desk.code(KeyCode::Esc);
+    desk.press("cggjj \x1b");
     assert!(!shown(&mut desk)[3].contains('█'), "{}", shown(&mut desk)[3]);
 }
 
@@ -184,8 +181,7 @@ fn a_click_finds_a_bar() {
     let at = Position { x: 0, y: last as u16 };
     let (app, area) = (&desk.app, Rect::new(0, 0, 120, 30));
     let target = crate::view::hit(app, area, at);
-    let now = desk.now;
-    desk.app.mouse(MouseEventKind::Down(MouseButton::Left), target, now);
+    desk.click(target);
     let said = shown(&mut desk)[2].clone();
     let name = lines[last].split(['…', ' ']).next().unwrap();
     assert!(said.starts_with(&format!(" {name}")), "{said}: {}", lines[last]);
