@@ -139,8 +139,10 @@ impl<'a> Sum<&'a Self> for Stats {
         let mut sum = Self::default();
         let mut most = 0;
         let mut weighted = 0.0;
-        // `for_each`, since calling `next` on several lists costs more.
-        parts.filter(|part| part.count > 0).for_each(|part| {
+        for part in parts {
+            if part.count == 0 {
+                continue;
+            }
             // A year of eight threads' ticks fits; only nonsense saturates.
             sum.count = sum.count.saturating_add(part.count);
             sum.exclusive = sum.exclusive.saturating_add(part.exclusive);
@@ -155,7 +157,7 @@ impl<'a> Sum<&'a Self> for Stats {
                 most = part.count;
                 sum.last = part.last;
             }
-        });
+        }
         if sum.count > 0 {
             sum.average = weighted / sum.count as f64;
         }
