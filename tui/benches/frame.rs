@@ -159,7 +159,11 @@ impl Prepared {
 
 impl Source for Prepared {
     fn picture(&mut self) -> Result<Snapshot> {
-        self.timed(Source::picture)
+        self.0.picture()
+    }
+
+    fn poll(&mut self) -> Result<Snapshot> {
+        self.timed(Source::poll)
     }
 
     fn add_records(&mut self, snapshot: &mut Snapshot) {

@@ -590,12 +590,13 @@ impl Figures {
 
     /// How many threads were in it, where that is known.
     pub fn threads(&self) -> Option<usize> {
-        self.snapshot.has_threads_of(self.id()).then(|| self.lanes().count())
+        self.snapshot.has_threads_of(self.id()).then_some(self.cells.len())
     }
 
     /// Whether threads that found no lane of their own share one for it.
     pub fn is_shared(&self) -> bool {
-        self.parts().any(|part| part.lane.map(|lane| lane.kind) == Some(LaneKind::Overflow))
+        let is_shared = |lane: &Lane| lane.kind == LaneKind::Overflow;
+        self.cells().iter().any(|cell| self.lane(cell.lane).is_some_and(is_shared))
     }
 
     /// Its figures as the snapshot has them: lane by lane, or summed over those of a process.

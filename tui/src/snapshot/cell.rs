@@ -30,6 +30,7 @@ pub struct Cell {
 
 impl Cell {
     /// The order of a snapshot's cells: by point, then lane.
+    #[inline]
     pub fn key(&self) -> (u32, u32) {
         (self.point, self.lane)
     }
@@ -138,7 +139,10 @@ impl<'a> Sum<&'a Self> for Stats {
         let mut sum = Self::default();
         let mut most = 0;
         let mut weighted = 0.0;
-        for part in parts.filter(|part| part.count > 0) {
+        for part in parts {
+            if part.count == 0 {
+                continue;
+            }
             // A year of eight threads' ticks fits; only nonsense saturates.
             sum.count = sum.count.saturating_add(part.count);
             sum.exclusive = sum.exclusive.saturating_add(part.exclusive);
