@@ -181,13 +181,13 @@ fn one_record_adds_what_a_fold_of_it_would() {
         match random.below(16) {
             0 => {
                 let measured = random.measurement();
-                [&alone, &folded].map(|cell| cell.record(measured, None, number));
+                [&alone, &folded].iter().for_each(|cell| cell.record(measured, None, number));
             }
             1 => {
                 let quarter = Change::Alpha(Alpha::new(0.25).unwrap());
                 let changes = [Change::Reset, quarter, Change::Alpha(Alpha::OFF)];
                 control = control.with(changes[random.below(3) as usize]);
-                [&alone, &folded].map(|cell| cell.follow(control, 1, |_| ()));
+                [&alone, &folded].iter().for_each(|cell| cell.follow(control, 1, |_| ()));
             }
             _ => {
                 let staged = alone.stage_more();
