@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 
@@ -23,13 +23,10 @@ pub const INCLUDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe/include
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-Wshadow"];
 
 /// Runs a command to its end, which must be a good one; what it printed.
+#[track_caller]
 pub fn run(command: &mut Command) -> String {
-    let Output { status, stdout, stderr } =
-        command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let stdout = String::from_utf8_lossy(&stdout).into_owned();
-    let stderr = String::from_utf8_lossy(&stderr);
-    assert!(status.success(), "{command:?}: {status}\n{stdout}\n{stderr}");
-    stdout
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    tools::of_good_end(&format!("{command:?}"), &output)
 }
 
 /// A folder for what tests build, beside what cargo builds.

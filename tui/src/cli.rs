@@ -287,7 +287,11 @@ pub enum Command {
     },
     /// The program that `demo` watches.
     #[command(hide = true)]
-    DemoWorkload,
+    DemoWorkload {
+        /// Measure once and wait, to try out whether programs can be watched.
+        #[arg(long)]
+        trial: bool,
+    },
 }
 
 /// How to show it.

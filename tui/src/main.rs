@@ -11,7 +11,7 @@ use pfp_top::text::clean_lines;
 fn main() -> ExitCode {
     let cli = cli::parse();
     let done = match cli.command {
-        Some(Command::DemoWorkload) => demo_workload().map(|()| 0),
+        Some(Command::DemoWorkload { trial }) => demo_workload(trial).map(|()| 0),
         _ => cli::run(cli),
     };
     match done {
@@ -28,7 +28,12 @@ fn main() -> ExitCode {
 /// Runs the instrumented program that `demo` watches, until its standard input
 /// ends: the viewer holds the other end, and no death of the viewer can leave it
 /// open.
-fn demo_workload() -> anyhow::Result<()> {
+fn demo_workload(trial: bool) -> anyhow::Result<()> {
+    if trial {
+        pfp_demo::trial();
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        return Ok(());
+    }
     let options = pfp_demo::Options::default();
     let stop = Arc::clone(&options.stop);
     std::thread::spawn(move || {

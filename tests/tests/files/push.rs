@@ -127,7 +127,7 @@ fn figures_are_those_of_the_segment_and_no_reset_takes_any_back() {
     let running = collector.wait_for(collector.requests().len() + 2).len();
     drop(target.end_well());
     let ended = pusher.end();
-    assert!(ended.status.success() && ended.errors.is_empty(), "{}", ended.errors);
+    assert!(ended.status.success() && ended.errors.is_empty(), "{ended:?}");
 
     let requests = collector.requests();
     for request in &requests {
@@ -201,7 +201,7 @@ fn unpacked(place: &Place, bytes: &[u8]) -> Vec<u8> {
         .stdin(std::fs::File::open(file).unwrap())
         .output();
     let output = output.expect("gzip starts");
-    assert!(output.status.success());
+    pfp_tests::well(&output);
     output.stdout
 }
 
@@ -218,7 +218,7 @@ fn ctrl_c_ends_it_after_a_last_push() {
     assert_eq!(expected.count, 900);
     os::signal(pusher.pid(), libc::SIGINT);
     let ended = pusher.end();
-    assert!(ended.status.success() && ended.errors.is_empty(), "{}", ended.errors);
+    assert!(ended.status.success() && ended.errors.is_empty(), "{ended:?}");
     let requests = collector.requests();
     assert_eq!(requests.len(), 2);
     let Some(all) = read(&place, &requests) else { return };
@@ -251,7 +251,7 @@ fn a_collector_is_heeded_and_the_user_told() {
     collector.next(Reply::Http("400 Bad Request", head, status));
     let pusher = push(&place, &collector, &["-i", "100ms", "-n", "3"]);
     let ended = pusher.end();
-    assert!(ended.status.success(), "{}", ended.errors);
+    assert!(ended.status.success(), "{ended:?}");
     let (requests, answered) = (collector.requests(), collector.answered());
     // Three pushes, the first of them three times.
     assert_eq!(requests.len(), 5);
@@ -287,8 +287,8 @@ fn without_a_collector_it_goes_on_and_says_so_in_the_end() {
     collector.wait_for(2);
     os::signal(pusher.pid(), libc::SIGTERM);
     let ended = pusher.end();
-    assert!(ended.status.success(), "{}", ended.errors);
-    assert!(ended.errors.contains("timeout"), "{}", ended.errors);
+    assert!(ended.status.success(), "{ended:?}");
+    assert!(ended.errors.contains("timeout"), "{ended:?}");
 
     // Nobody listens, not even in the end.
     let mut command = place.command(pfp_top());
@@ -296,8 +296,8 @@ fn without_a_collector_it_goes_on_and_says_so_in_the_end() {
     wait_for("its first words", || !pusher.lines_so_far().is_empty());
     os::signal(pusher.pid(), libc::SIGINT);
     let ended = pusher.end();
-    assert_eq!(ended.status.code(), Some(2), "{}", ended.errors);
-    assert!(ended.errors.contains("did not take the last figures"), "{}", ended.errors);
+    assert_eq!(ended.status.code(), Some(2), "{ended:?}");
+    assert!(ended.errors.contains("did not take the last figures"), "{ended:?}");
     // Where it would follow to, or speak in plain what was to be secret.
     for wrong in ["https://127.0.0.1:4318", "127.0.0.1:4318"] {
         let refused = place.pfp_top(&["push", "--endpoint", wrong]);
@@ -331,7 +331,8 @@ fn processes_come_and_their_last_figures_wait_for_the_collector() {
     let away = collector.requests().len();
     collector.wait_for(away + 4);
     os::signal(pusher.pid(), libc::SIGTERM);
-    assert!(pusher.end().status.success());
+    let ended = pusher.end();
+    assert!(ended.status.success(), "{ended:?}");
     drop(two);
     let requests = collector.requests();
     let Some(all) = read(&place, &requests) else { return };

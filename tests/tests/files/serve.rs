@@ -184,7 +184,8 @@ fn figures_are_those_of_the_segment_and_no_reset_takes_any_back() {
     });
     compare(&before[1], &now, "parse");
     os::signal(served.viewer.pid(), libc::SIGTERM);
-    assert!(served.viewer.end().status.success());
+    let ended = served.viewer.end();
+    assert!(ended.status.success(), "{ended:?}");
 }
 
 #[test]

@@ -78,6 +78,17 @@ const SURPLUS_WORKERS: usize = 2;
 /// Rounds of calibration: a few milliseconds, enough for a steady figure.
 const CALIBRATION_LOOPS: u32 = 10_000;
 
+/// Measures once, as the smallest program does that can be watched.
+pub fn trial() {
+    name_and_calibrate();
+    pfp::scope!("trial");
+}
+
+fn name_and_calibrate() {
+    pfp::set_program_name("pfp-demo");
+    pfp::calibrate(CALIBRATION_LOOPS);
+}
+
 /// Runs the demo until `options` say that it is over.
 ///
 /// Confines the calling thread, and with it all threads of the demo, to at most four CPUs.
@@ -86,8 +97,7 @@ const CALIBRATION_LOOPS: u32 = 10_000;
 ///
 /// When a pipe or a thread cannot be made.
 pub fn run(options: &Options) -> io::Result<Summary> {
-    pfp::set_program_name("pfp-demo");
-    pfp::calibrate(CALIBRATION_LOOPS);
+    name_and_calibrate();
     words::quieten();
 
     let running = Running::new(options);

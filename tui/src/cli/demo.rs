@@ -39,7 +39,7 @@ impl Drop for Workload {
 }
 
 pub(super) fn run(how: &Show) -> Result<u8> {
-    let mut workload = start()?;
+    let mut workload = start(&[])?;
     let candidate = find(&mut workload.0, START)?;
     if how.is_headless() {
         std::thread::sleep(WARM_UP);
@@ -49,7 +49,7 @@ pub(super) fn run(how: &Show) -> Result<u8> {
 
 /// Tries whether a program can be measured and watched here, and returns its clock.
 pub(super) fn try_out() -> Result<ClockKind> {
-    let mut workload = start()?;
+    let mut workload = start(&["--trial"])?;
     let candidate = find(&mut workload.0, TRIAL)?;
     Ok(source::attach(&candidate)?.poll()?.clock.kind)
 }
@@ -62,7 +62,7 @@ pub(super) struct Rates {
 
 /// Runs a trial program, and compares its counter with CLOCK_MONOTONIC_RAW for a while.
 pub(super) fn rates(stretch: Duration) -> Result<Rates> {
-    let mut workload = start()?;
+    let mut workload = start(&["--trial"])?;
     let candidate = find(&mut workload.0, TRIAL)?;
     let mut source = source::attach(&candidate)?;
     // A poll reads the counter between two readings of the clock; take the tightest of some tries.
@@ -94,10 +94,11 @@ fn raw_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-fn start() -> Result<Workload> {
+fn start(options: &[&str]) -> Result<Workload> {
     let program = std::env::current_exe().context("this program cannot find itself")?;
     let child = Command::new(program)
         .arg("demo-workload")
+        .args(options)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         // Its output would overwrite the screen.
