@@ -19,7 +19,14 @@
 
 enum { CALLS = 3 };
 
-static atomic_int is_over, loads, lists, changes;
+static atomic_int is_over, has_child, loads, lists, changes;
+
+/* A child has the locks as they were when it was forked: what the threads do then is none of its. */
+static void rest(void)
+{
+    while (atomic_load(&has_child) && !atomic_load(&is_over))
+        usleep(100);
+}
 
 static void *load(void *unused)
 {
@@ -29,6 +36,7 @@ static void *load(void *unused)
         if (library)
             dlclose(library);
         atomic_fetch_add(&loads, 1);
+        rest();
     }
     return NULL;
 }
@@ -45,6 +53,7 @@ static void *list(void *unused)
     while (!atomic_load(&is_over)) {
         dl_iterate_phdr(look, NULL);
         atomic_fetch_add(&lists, 1);
+        rest();
     }
     return NULL;
 }
@@ -56,6 +65,7 @@ static void *change(void *unused)
     while (!atomic_load(&is_over)) {
         snprintf(value, sizeof value, "%d", atomic_fetch_add(&changes, 1) % 100);
         setenv("NOTHING_OF_PFPS", value, 1);
+        rest();
     }
     return NULL;
 }
@@ -89,12 +99,16 @@ int main(int count, char **arguments)
     EXPECT(pthread_create(&loader, NULL, load, NULL) == 0);
     EXPECT(pthread_create(&lister, NULL, list, NULL) == 0);
     EXPECT(pthread_create(&changer, NULL, change, NULL) == 0);
-    while (!atomic_load(&loads) || !atomic_load(&lists) || !atomic_load(&changes))
-        usleep(1000);
     for (int left = atoi(arguments[2]); left > 0; left--) {
-        int status = 0;
-        pid_t child = fork();
+        int status = 0, before[] = {loads, lists, changes};
+        pid_t child;
+        atomic_store(&has_child, 0);
+        do
+            usleep(200);
+        while (loads == before[0] || lists == before[1] || changes == before[2]);
+        child = fork();
         EXPECT(child >= 0);
+        atomic_store(&has_child, 1);
         if (child == 0) {
             alarm(20);
             _exit(newcomer(CALLS) != CALLS || call() != CALLS);

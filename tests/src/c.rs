@@ -1,13 +1,16 @@
 //! Programs in C and C++, built as a user would: with the compilers there are,
 //! every warning an error, against libpfp.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{Read, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
 
 use crate::{lacks, tools};
 
@@ -20,13 +23,10 @@ pub const INCLUDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe/include
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-Wshadow"];
 
 /// Runs a command to its end, which must be a good one; what it printed.
+#[track_caller]
 pub fn run(command: &mut Command) -> String {
-    let Output { status, stdout, stderr } =
-        command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let stdout = String::from_utf8_lossy(&stdout).into_owned();
-    let stderr = String::from_utf8_lossy(&stderr);
-    assert!(status.success(), "{command:?}: {status}\n{stdout}\n{stderr}");
-    stdout
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    tools::of_good_end(&format!("{command:?}"), &output)
 }
 
 /// A folder for what tests build, beside what cargo builds.
@@ -64,7 +64,8 @@ pub fn library() -> &'static Path {
     BUILT.get_or_init(|| {
         // In a folder of its own, so that it waits for no other build.
         let target = scratch().join("libpfp");
-        let _alone = alone_in(&target);
+        std::fs::create_dir_all(&target).expect("there is room");
+        let _alone = alone(&target.join(".lock"));
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
         let mut command = Command::new(cargo);
         // Not the flags that this test is built with.
@@ -151,11 +152,12 @@ pub enum Link {
     Without,
 }
 
-/// Waits until nobody else builds in a folder: other tests, in this process or another
-/// one, may want the same at the same time. Until the file is dropped.
-fn alone_in(folder: &Path) -> File {
-    std::fs::create_dir_all(folder).expect("there is room");
-    let lock = File::create(folder.join(".lock")).expect("there is room");
+/// Waits until nobody else has locked a file: other tests, in this process or another one, may
+/// want to build the same at the same time. Until the file is dropped.
+fn alone(file: &Path) -> File {
+    let mut options = File::options();
+    let lock = options.read(true).write(true).create(true).truncate(false).open(file);
+    let lock = lock.expect("there is room");
     // SAFETY: an open descriptor; it waits.
     assert_eq!(unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) }, 0, "it can be locked");
     lock
@@ -167,8 +169,8 @@ fn put(built: &Path, name: &Path) {
     std::fs::rename(built, name).expect("both are in one folder");
 }
 
-/// Builds a program of sources in [`SOURCES`], or of absolute paths, and returns where it
-/// is. `program` must be a name of its own.
+/// Builds a program of sources in [`SOURCES`], or of absolute paths, unless it is there as it would
+/// be built now, and returns where it is. `program` must be a name of its own.
 pub fn compile(
     compiler: Compiler,
     program: &str,
@@ -187,8 +189,6 @@ pub fn compile(
         .args(WARNINGS)
         .arg(format!("-I{INCLUDE}"))
         .args(flags)
-        .arg("-o")
-        .arg(&built)
         .args(["-x", compiler.language()])
         .args(sources.iter().map(|source| Path::new(SOURCES).join(source)))
         .args(["-x", "none"]);
@@ -202,9 +202,43 @@ pub fn compile(
         }
         Link::Without => {}
     }
-    run(&mut command);
-    put(&built, &place);
+    // What the program there was made of.
+    let mut note = alone(&folder.join(format!(".{program}")));
+    let mut noted = String::new();
+    note.read_to_string(&mut noted).expect("it is text");
+    let made_of = ingredients(compiler, &command, link);
+    if noted != made_of || !place.exists() {
+        run(command.arg("-o").arg(&built));
+        put(&built, &place);
+        note.rewind().expect("it is a file");
+        note.write_all(made_of.as_bytes()).expect("there is room");
+    }
     place
+}
+
+/// A number for all that a program is made of: the command, the compiler, the files that the command
+/// names and those that they may include. Each file is known by its size and when it was changed;
+/// the system's headers, by when their folders were.
+fn ingredients(compiler: Compiler, command: &Command, link: Link) -> String {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let compiler = std::env::split_paths(&path).map(|folder| folder.join(compiler.name));
+    let compiler = compiler.filter_map(|file| file.canonicalize().ok()).take(1);
+    let named = command.get_args().map(PathBuf::from).filter(|path| path.is_file());
+    let own = [SOURCES, INCLUDE].map(|folder| std::fs::read_dir(folder).expect("it is there"));
+    let mut own: Vec<_> = own.into_iter().flatten().flatten().map(|file| file.path()).collect();
+    own.sort();
+    let shared = (link == Link::Shared).then(|| library().join("libpfp.so"));
+    let folder = |argument: &OsStr| Some(argument.to_str()?.strip_prefix("-isystem")?.into());
+    let system = command.get_args().filter_map(folder).chain(["/usr/include".into()]);
+
+    let mut all = DefaultHasher::new();
+    format!("{command:?}").hash(&mut all);
+    for file in compiler.chain(named).chain(own).chain(shared).chain(system) {
+        let found = std::fs::metadata(&file).ok();
+        let found = found.and_then(|found| Some((found.len(), found.modified().ok()?)));
+        (file, found).hash(&mut all);
+    }
+    format!("{:016x}", all.finish())
 }
 
 /// A name that no other test, of whatever process, has at the same time.
@@ -218,16 +252,26 @@ fn unique(name: &str) -> String {
 #[track_caller]
 #[must_use]
 pub fn builds_with(compiler: Compiler, flag: &str, package: &str) -> bool {
-    let folder = scratch().join("c");
-    std::fs::create_dir_all(&folder).expect("there is room");
-    let (source, program) = (folder.join(unique("empty.c")), folder.join(unique("empty")));
-    std::fs::write(&source, "int main(void) { return 0; }\n").expect("there is room");
-    let mut command = Command::new(compiler.name);
-    command.arg(flag).arg("-o").arg(&program).args(["-x", "c"]).arg(&source);
-    let works = command.output().is_ok_and(|output| output.status.success());
-    for file in [source, program] {
-        let _ = std::fs::remove_file(file);
-    }
+    static KNOWN: Mutex<Option<HashMap<(&str, String), bool>>> = Mutex::new(None);
+    let try_it = || {
+        let folder = scratch().join("c");
+        std::fs::create_dir_all(&folder).expect("there is room");
+        let (source, program) = (folder.join(unique("empty.c")), folder.join(unique("empty")));
+        std::fs::write(&source, "int main(void) { return 0; }\n").expect("there is room");
+        let mut command = Command::new(compiler.name);
+        command.arg(flag).arg("-o").arg(&program).args(["-x", "c"]).arg(&source);
+        let works = command.output().is_ok_and(|output| output.status.success());
+        for file in [source, program] {
+            let _ = std::fs::remove_file(file);
+        }
+        works
+    };
+    let works = *KNOWN
+        .lock()
+        .expect("nobody fails in it")
+        .get_or_insert_default()
+        .entry((compiler.name, flag.to_owned()))
+        .or_insert_with(try_it);
     if !works {
         let what = format!("{} with {flag}", compiler.name);
         tools::missing(&what, "it does not build", &format!("apt-get install {package}"));

@@ -166,7 +166,10 @@ impl Target {
                     let ended = self.child.wait();
                     let errors =
                         lines_of(&mut self.errors).recv_timeout(DEADLINE).unwrap_or_default();
-                    panic!("the target never reached {step:?}: {ended:?}, it said {errors}");
+                    let said = &self.said;
+                    panic!(
+                        "the target never reached {step:?}: {ended:?}; {errors}\nit said {said:?}"
+                    );
                 }
             }
         }
@@ -179,9 +182,8 @@ impl Target {
                 Ok(line) if line == step => return true,
                 Ok(line) => self.said.note(&line),
                 Err(mpsc::TryRecvError::Empty) => return false,
-                Err(mpsc::TryRecvError::Disconnected) => {
-                    panic!("the target ended before {step:?}")
-                }
+                // Says how it ended.
+                Err(mpsc::TryRecvError::Disconnected) => _ = self.reach(step),
             }
         }
     }

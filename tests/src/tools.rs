@@ -5,7 +5,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 /// Tools whose package has another name.
 const PACKAGES: [(&str, &str); 10] = [
@@ -25,6 +25,21 @@ const PACKAGES: [(&str, &str); 10] = [
 /// as what a passing test prints would be.
 pub fn skipped(what: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "\nSKIPPED {what}: {why}");
+}
+
+/// What a program printed, which must have ended well.
+#[track_caller]
+pub fn well(output: &Output) -> String {
+    of_good_end("a program", output)
+}
+
+/// [`well`], with the name of the program in the message.
+#[track_caller]
+pub(crate) fn of_good_end(program: &str, output: &Output) -> String {
+    let Output { status, stdout, stderr } = output;
+    let [stdout, stderr] = [stdout, stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    assert!(status.success(), "{program}: expected a good end, found {status}\n{stdout}\n{stderr}");
+    stdout.into_owned()
 }
 
 /// Whether a program can be started.

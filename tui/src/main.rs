@@ -8,8 +8,13 @@ use pfp_top::text::warn;
 fn main() -> ExitCode {
     let cli = cli::parse();
     let done = match cli.command {
-        Some(Command::DemoWorkload) => {
-            pfp_demo::run_until_input_ends().map(|_| 0).map_err(Into::into)
+        Some(Command::DemoWorkload { trial }) => {
+            if trial {
+                pfp_demo::measure_once();
+                Ok(0)
+            } else {
+                pfp_demo::run_until_input_ends().map(|_| 0).map_err(Into::into)
+            }
         }
         _ => cli::run(cli),
     };

@@ -80,13 +80,6 @@ fn opened(path: &Path) -> Snapshot {
     source::open(path).and_then(|mut source| source.poll()).expect("the file can be read")
 }
 
-fn well(command: &mut Command) -> String {
-    let output = command.output().expect("it starts");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    String::from_utf8(output.stdout).expect("it prints text")
-}
-
 /// With lanes for all, and with two only, so that most threads share the overflow lane.
 #[test]
 fn sums_are_those_of_the_programs_own_arithmetic() {
@@ -115,7 +108,7 @@ fn sums_are_those_of_the_programs_own_arithmetic() {
         assert_eq!(said(&target, "told"), said(&target, "former"));
 
         // Whoever writes a snapshot, and a copy of the segment, says the same.
-        let top = |arguments: &[&str]| well(place.command(pfp_top()).args(arguments));
+        let top = |arguments: &[&str]| c::run(place.command(pfp_top()).args(arguments));
         let pid = target.pid().to_string();
         let files = ["viewer.json", "raw.pfp"].map(|name| place.path(name));
         let [viewer, raw] = files.each_ref().map(|file| file.to_str().unwrap());
@@ -546,7 +539,8 @@ fn in_c_and_cpp() {
         shown_is(&shown, "triad", said(&target, "triad"), ["Bytes", "Flops"]);
         shown_is(&shown, "handle", said(&target, "handle"), ["requests", "Bytes"]);
         target.go();
-        assert!(target.end().status.success());
+        let ended = target.end();
+        assert!(ended.status.success(), "{ended:?}");
     }
     // Without: it prints, and measures nothing.
     let program = c::compile(

@@ -138,7 +138,7 @@ fn a_variable_fences_all_points_of_a_program() {
     let of = |fence: &str| {
         let mut command = place.command(TARGET);
         command.args(["brief", "1000", "0"]).env("PFP_FENCE", fence).env("PFP_SNAPSHOT", &file);
-        assert!(command.status().expect("it starts").success());
+        pfp_tests::c::run(&mut command);
         let snapshot = json::read(&file).expect("it was written");
         std::fs::remove_file(&file).expect("it is there");
         assert_eq!(count(&snapshot, "brief"), 1000);

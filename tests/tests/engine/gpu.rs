@@ -233,7 +233,7 @@ fn the_viewer_counts_it_as_no_cpu_s() {
             .env_remove("PFP_TOP_CONFIG")
             .output()
             .expect("it starts");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        pfp_tests::well(&output);
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let table = top(&["--once"]);

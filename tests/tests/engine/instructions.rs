@@ -76,12 +76,13 @@ const AGAIN: usize = 6;
 /// longest so far, a lap that is shorter than what laps are known to cost.
 const SAME: f64 = 1.0;
 
-const TIMES: u64 = 20_000;
+/// So many whole pages of records, each folded once, that a rare call weighs little.
+const TIMES: u64 = 40 * 128;
 /// So few that some runs of as many, and of twice as many, have no fold; and how many are run.
 const FEW: u64 = 5;
 const RUNS_OF_FEW: usize = 15;
 /// Long enough to be watched.
-const TIMES_WATCHED: u64 = 300_000;
+const TIMES_WATCHED: u64 = 150_000;
 
 /// Counts the instructions of so many calls of a case, in one process.
 type Count = fn(&str, &[u64]) -> Vec<u64>;

@@ -3,6 +3,7 @@
 
 use std::process::Command;
 
+use pfp_tests::c;
 use pfp_tests::place::Place;
 use pfp_tests::prometheus::{Prometheus, get};
 use pfp_tests::target::{Target, wait_for};
@@ -65,9 +66,7 @@ fn the_rules_that_people_copy_say_what_they_promise() {
         return;
     }
     for arguments in [["check", "rules", RULES], ["test", "rules", "tests/tests/files/rules.yml"]] {
-        let output = Command::new("promtool").args(arguments).current_dir(ROOT).output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
+        c::run(Command::new("promtool").args(arguments).current_dir(ROOT));
     }
 }
 

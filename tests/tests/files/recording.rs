@@ -309,7 +309,7 @@ fn stops_when_full(place: &Place, file: &Path, recorder: Child) {
     let n = snapshots(&mut recording).len();
     assert!(said.contains(&format!("whole up to its {n} snapshots")), "{said}");
     let shown = place.pfp_top(&["open", "--once", file.to_str().unwrap()]);
-    assert!(shown.status.success(), "{}", errors(&shown));
+    pfp_tests::well(&shown);
 }
 
 #[test]

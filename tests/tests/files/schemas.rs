@@ -54,8 +54,7 @@ fn validated(file: &Path, schema: &str) -> Option<Value> {
     let mut command = Command::new(tools::readers("schemas")?);
     command.arg(root().join("tui/tests/readers.py")).arg("schema").arg(file);
     let output = command.arg(root().join("docs").join(schema)).output().expect("it starts");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {errors}", file.display());
+    assert!(output.status.success(), "{}: {output:?}", file.display());
     let found: Value = serde_json::from_slice(&output.stdout).expect("it prints JSON");
     assert_eq!(found["loose"], json!([]), "an unknown field is let through");
     assert!(found["tried"].as_u64() > Some(8), "{found}");
@@ -69,7 +68,7 @@ fn optional(found: &Value) -> Vec<&str> {
 fn written(place: &Place, name: &str, arguments: &[&str]) -> PathBuf {
     let path = place.path(name);
     let output = place.pfp_top(arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
     std::fs::write(&path, output.stdout).unwrap();
     path
 }

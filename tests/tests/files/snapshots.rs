@@ -36,9 +36,7 @@ fn opened(path: &Path) -> Snapshot {
 
 /// What must have gone well.
 fn well(output: Output) -> String {
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {errors}", output.status);
-    String::from_utf8(output.stdout).expect("it prints text")
+    pfp_tests::well(&output)
 }
 
 /// A program that has saved its figures and stands still: the folder for files, the one

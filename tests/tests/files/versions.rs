@@ -148,7 +148,7 @@ fn a_running_process_of_another_major_version_is_refused_with_both_named() {
     object.write_all_at(&7_u16.to_le_bytes(), 14).expect("it can be written to");
     let output = place.pfp_top(&["--once"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && text.contains("tick"), "{text}");
+    assert!(output.status.success() && text.contains("tick"), "{output:?}");
     object.write_all_at(&0_u16.to_le_bytes(), 14).expect("it can be written to");
     target.end_well();
 }

@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::target::Target;
-use pfp_tests::{figure, lacks, size, skipped};
+use pfp_tests::{figure, lacks, size, skipped, together};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 const NOBODY: u32 = 65534;
@@ -148,13 +148,21 @@ fn doctor(place: &Place, folder: &Path) -> String {
     String::from_utf8(output.stdout).expect("it is text")
 }
 
-/// In the place of the folder of beacons.
+/// In the place of the folder of beacons. All at the same time: `doctor` waits for a program.
 #[test]
 fn a_planted_folder_is_refused() {
     let base = Place::new();
-    let place = Place::new();
     let plain = host(&base, base.beacons());
-    assert!(plain.status.success() && plain.stderr.is_empty());
+    assert!(plain.status.success() && plain.stderr.is_empty(), "{plain:?}");
+    if !is_root() {
+        skipped("a folder of another user's", "not root");
+    }
+    together(0..if is_root() { 11 } else { 9 }, |at| refuse_planted(at, &plain));
+}
+
+/// One of the folders, by its number.
+fn refuse_planted(at: usize, plain: &Output) {
+    let place = Place::new();
     let folder = place.beacons().join("planted");
     let victim_folder = place.beacons().join("victim folder");
     fs::create_dir(&victim_folder).expect("it is ours");
@@ -171,7 +179,7 @@ fn a_planted_folder_is_refused() {
         chown(&folder, Some(NOBODY), Some(NOBODY)).expect("root may");
     };
     type Plant<'a> = (&'a str, &'a str, Box<dyn Fn() + 'a>);
-    let mut plants: Vec<Plant<'_>> = vec![
+    let plants: [Plant<'_>; 11] = [
         (
             "a link to a folder",
             "found a symbolic link",
@@ -197,31 +205,20 @@ fn a_planted_folder_is_refused() {
         ("a folder of everybody's", "found mode 0777", Box::new(|| with_mode(0o777))),
         ("a folder like /tmp", "found mode 1777", Box::new(|| with_mode(0o1777))),
         ("a folder of a group's", "found mode 0720", Box::new(|| with_mode(0o720))),
-    ];
-    let theirs: [Plant<'_>; 2] = [
+        // By root alone.
         ("a folder of another user's", "found user 65534's", Box::new(|| foreign(0o700))),
         ("the same, open to all", "found user 65534's", Box::new(|| foreign(0o777))),
     ];
-    if is_root() {
-        plants.extend(theirs);
-    } else {
-        skipped("a folder of another user's", "not root");
-    }
-    for (at, (what, why, plant)) in plants.iter().enumerate() {
-        plant();
-        let before = [&folder, &victim_folder, &victim].map(|path| State::of(path));
-        assert_eq!(host(&place, &folder), plain, "{what}");
-        // It tries a program out, which takes its time.
-        if size(u64::from(at % 3 == 0), 1) == 1 {
-            let told = doctor(&place, &folder);
-            assert!(told.contains("planted: expected") && told.contains(why), "{what}: {told}");
-        }
-        let after = [&folder, &victim_folder, &victim].map(|path| State::of(path));
-        assert_eq!(before, after, "{what}");
-        assert!(!place.beacons().join("nothing").exists(), "{what}");
-        clear(&folder);
-    }
-    figure(&format!("permissions: {} planted folders refused", plants.len()));
+    let (what, why, plant) = &plants[at];
+    plant();
+    let before = [&folder, &victim_folder, &victim].map(|path| State::of(path));
+    assert_eq!(&host(&place, &folder), plain, "{what}");
+    let told = doctor(&place, &folder);
+    assert!(told.contains("planted: expected") && told.contains(why), "{what}: {told}");
+    let after = [&folder, &victim_folder, &victim].map(|path| State::of(path));
+    assert_eq!(before, after, "{what}");
+    assert!(!place.beacons().join("nothing").exists(), "{what}");
+    clear(&folder);
 }
 
 /// Under the very names that a program is about to use. They are random, so chance has
@@ -259,7 +256,7 @@ fn what_is_planted_under_a_programs_names_is_refused() {
     assert!(object.exists() && names[1].0.exists(), "other names than expected");
     target.end_well();
     let plain = start("host").output().expect("the target can be started");
-    assert!(plain.status.success() && plain.stderr.is_empty());
+    assert!(plain.status.success() && plain.stderr.is_empty(), "{plain:?}");
 
     let mut tried = 0;
     for (name, victim) in &names {
@@ -378,21 +375,21 @@ fn files_are_written_through_no_link() {
 /// The folder of last resort is in /tmp, where another user may make it first.
 #[test]
 fn a_folder_that_another_user_made_first_is_left_alone() {
-    /// Of nobody at all, so that no folder of a real one is in the way.
+    /// Of nobody at all, so that no folder of a real one is in the way; and a case each above it.
     const USER: u32 = 61_234;
     if !is_root() {
         return skipped("a folder that another user made first", "not root");
     }
-    let folder = PathBuf::from(format!("/tmp/pfp-{USER}"));
+    let folder = |user: u32| PathBuf::from(format!("/tmp/pfp-{user}"));
     let place = Place::new();
     fs::set_permissions(place.folder(), Permissions::from_mode(0o755)).expect("it is ours");
     let victims = [place.path("file"), place.path("folder")];
     fs::write(&victims[0], "precious").expect("it is ours");
     fs::create_dir(&victims[1]).expect("it is ours");
     fs::set_permissions(&victims[1], Permissions::from_mode(0o777)).expect("it is ours");
-    let run = |program: &Path, argument: &str| {
+    let run = |program: &Path, argument: &str, user: u32| {
         let mut command = Command::new(program);
-        command.arg(argument).env_clear().env("PFP_TOP_CONFIG", "").uid(USER).gid(USER);
+        command.arg(argument).env_clear().env("PFP_TOP_CONFIG", "").uid(user).gid(user);
         command.current_dir("/").output()
     };
     // Where that user may start them.
@@ -404,11 +401,14 @@ fn a_folder_that_another_user_made_first_is_left_alone() {
     };
     let [target, viewer] =
         [copied(Path::new(TARGET), "target"), copied(Path::new(pfp_top()), "viewer")];
-    clear(&folder);
-    let plain = run(&target, "host").expect("it can be started");
+    clear(&folder(USER));
+    let plain = run(&target, "host", USER).expect("it can be started");
     assert!(plain.status.success() && plain.stderr.is_empty(), "{plain:?}");
-    clear(&folder);
-    for what in ["folder", "open folder", "file", "link to a file", "link to a folder", "FIFO"] {
+    clear(&folder(USER));
+    let cases = ["folder", "open folder", "file", "link to a file", "link to a folder", "FIFO"];
+    together((USER + 1..).zip(cases), |(user, what)| {
+        let folder = folder(user);
+        clear(&folder);
         match what {
             "folder" | "open folder" => fs::create_dir(&folder).expect("it is ours"),
             "file" => fs::write(&folder, "theirs").expect("it is ours"),
@@ -421,22 +421,19 @@ fn a_folder_that_another_user_made_first_is_left_alone() {
         }
         std::os::unix::fs::lchown(&folder, Some(NOBODY), Some(NOBODY)).expect("root may");
         let before = [&folder, &victims[0], &victims[1]].map(|path| State::of(path));
-        assert_eq!(run(&target, "host").expect("it can be started"), plain, "{what}");
-        if size(u64::from(what.ends_with("folder")), 1) == 1 {
-            // The fault, once, and what to do where the folder is another user's.
-            for command in ["doctor", "list"] {
-                let told = run(&viewer, command).expect("it can be started");
-                let told =
-                    String::from_utf8_lossy(&[told.stdout, told.stderr].concat()).into_owned();
-                let expected = format!("{}: expected", folder.display());
-                assert!(told.contains(&expected) && told.contains("PFP_DIR"), "{what}: {told}");
-                let twice = format!("{0}: {0}", folder.display());
-                assert!(!told.contains(&twice), "{command}, {what}: {told}");
-            }
+        assert_eq!(run(&target, "host", user).expect("it can be started"), plain, "{what}");
+        // The fault, once, and what to do where the folder is another user's.
+        for command in ["doctor", "list"] {
+            let told = run(&viewer, command, user).expect("it can be started");
+            let told = String::from_utf8_lossy(&[told.stdout, told.stderr].concat()).into_owned();
+            let expected = format!("{}: expected", folder.display());
+            assert!(told.contains(&expected) && told.contains("PFP_DIR"), "{what}: {told}");
+            let twice = format!("{0}: {0}", folder.display());
+            assert!(!told.contains(&twice), "{command}, {what}: {told}");
         }
         assert_eq!(before, [&folder, &victims[0], &victims[1]].map(|path| State::of(path)));
         clear(&folder);
-    }
+    });
     fs::remove_file(target).expect("it is ours");
     fs::remove_file(viewer).expect("it is ours");
 }

@@ -56,11 +56,13 @@ fn source() -> Option<PathBuf> {
     let fetched = Command::new(cargo)
         .args(["vendor", "--quiet", "--locked", "--manifest-path", manifest])
         .arg(&folder)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    (fetched.is_ok_and(|status| status.success()) && file.join("sqlite3.c").is_file())
-        .then_some(file)
+        .output()
+        .expect("cargo starts");
+    if !fetched.status.success() {
+        // Said where the test fails for it.
+        println!("{fetched:?}");
+    }
+    file.join("sqlite3.c").is_file().then_some(file)
 }
 
 fn scratch() -> PathBuf {

@@ -4,8 +4,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
+use pfp_tests::c::run;
 use pfp_tests::lacks;
 
 const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe");
@@ -52,14 +53,6 @@ fn write(to: &Path, text: &str) {
         return;
     }
     fs::write(to, text).expect("there is room");
-}
-
-fn run(command: &mut Command) -> String {
-    let Output { status, stdout, stderr } =
-        command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let errors = String::from_utf8_lossy(&stderr);
-    assert!(status.success(), "{command:?}: {status}\n{errors}");
-    String::from_utf8(stdout).expect("these tools write text")
 }
 
 fn cargo(at: &Path, arguments: &[&str]) -> String {

@@ -311,7 +311,7 @@ fn copies_that_do_not_fit_stay_apart_and_are_told() {
     for it in &listed {
         let number = it["number"].as_str().expect("it is a text");
         assert!(errors.contains(number), "{number}: {errors}");
-        assert!(place.pfp_top(&["--once", "-p", number]).status.success(), "{number}");
+        pfp_tests::well(&place.pfp_top(&["--once", "-p", number]));
     }
     let doctor = String::from_utf8(place.pfp_top(&["doctor"]).stdout).expect("it is text");
     assert!(doctor.contains("copies of pfp that do not fit together"), "{doctor}");

@@ -13,7 +13,7 @@ fn the_host_looks_the_same_with_and_without_it() {
     for clock in ["rseq", "perf", "cputime", "wall"] {
         let output = place.command(TARGET).arg("manners").env("PFP_CLOCK", clock).output();
         let output = output.expect("the target can be started");
-        assert!(output.status.success(), "{clock}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{clock}: {output:?}");
         assert!(output.stderr.is_empty());
     }
 }
@@ -23,7 +23,7 @@ fn the_host_looks_the_same_with_and_without_it() {
 fn trouble_is_borne_in_silence() {
     let place = Place::new();
     let plain = place.command(TARGET).arg("host").output().expect("the target can be started");
-    assert!(plain.status.success() && plain.stderr.is_empty());
+    assert!(plain.status.success() && plain.stderr.is_empty(), "{plain:?}");
     let file = place.path("a file");
     fs::write(&file, "not a directory").expect("the directory is ours");
     let file = file.to_str().expect("it is plain text").to_owned();

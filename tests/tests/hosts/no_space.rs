@@ -30,7 +30,7 @@ fn host(place: &Place, shm: Option<(libc::c_ulong, String)>) -> io::Result<Outpu
 fn the_host_does_not_notice_a_full_dev_shm() {
     let place = Place::new();
     let plain = host(&place, None).expect("the target can be started");
-    assert!(plain.status.success());
+    assert!(plain.status.success(), "{plain:?}");
     // From nothing at all to more than is needed, past every step of the start: by pages
     // up to what the first regions take, then wider.
     let pages = (1..=size(64, 768)).map(|pages| pages * 4);

@@ -118,7 +118,7 @@ fn each_call_is_counted_as_cprofile_counts_it() {
         let output =
             measured.args(["-m", "pfp"]).args(arguments(&text(&ours))).arg(&input).output();
         let output = output.expect("it starts");
-        assert!(output.status.success(), "{}", said(&output));
+        pfp_tests::well(&output);
         let (stats, profile) = (place.path("stats"), ["-m", "cProfile", "-o"]);
         let mut other = pythons.command(&place, python, python);
         other.args(profile).arg(&stats).args(arguments(&text(&theirs))).arg(&input);

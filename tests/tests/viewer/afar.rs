@@ -78,7 +78,7 @@ fn figures_are_those_that_a_viewer_there_shows() {
     target.kill();
     let pid = target.pid().to_string();
     let picture = |output: Output, name: &str| {
-        assert!(output.status.success(), "{}", complaint(&output));
+        pfp_tests::well(&output);
         let text = std::fs::read_to_string(near.0.path(name)).expect("it was written");
         let mut value: Value = serde_json::from_str(&text).expect("it is JSON");
         value["taken_unix_ns"] = Value::Null;
@@ -108,7 +108,7 @@ fn a_recording_and_a_sum_of_another_place_are_as_of_this_one() {
     let pid = targets[0].pid().to_string();
     let arguments = ["record", "-p", &pid, "-i", "50ms", "-d", "1s", "--events", "-o", "run.rec"];
     let output = near.run(&near.via(), &arguments);
-    assert!(output.status.success(), "{}", complaint(&output));
+    pfp_tests::well(&output);
     let mut recorded = source::open(&near.0.path("run.rec")).expect("it can be read");
     let recording = recorded.recording().expect("it is one");
     let events: Vec<_> =
@@ -122,7 +122,7 @@ fn a_recording_and_a_sum_of_another_place_are_as_of_this_one() {
     assert_eq!(brought + lost, written);
 
     let output = near.run(&near.via(), &["snapshot", "--sum", "-o", "sum.json"]);
-    assert!(output.status.success(), "{}", complaint(&output));
+    pfp_tests::well(&output);
     let sum = source::open(&near.0.path("sum.json")).unwrap().poll().unwrap();
     assert_eq!(sum.process.members.len(), 2);
     assert_eq!(sum.points.iter().filter(|point| point.name == "tick").count(), 1);
@@ -153,7 +153,7 @@ fn a_recording_goes_on_when_a_lost_line_comes_back() {
     more(before + 20);
     os::signal(recorder.id(), libc::SIGINT);
     let output = recorder.wait_with_output().expect("it ends");
-    assert!(output.status.success(), "{}", complaint(&output));
+    pfp_tests::well(&output);
     assert!(complaint(&output).contains("the line was lost"), "{}", complaint(&output));
     // No measurement was lost between the lines that the ring still had.
     let mut recorded = source::open(&near.0.path("run.rec")).expect("it can be read");
@@ -176,7 +176,7 @@ fn a_process_of_another_place_is_compared_with_files() {
     for (name, target) in [("far.json", &far), ("before.json", &before)] {
         let pid = target.pid().to_string();
         let output = near.0.pfp_top(&["snapshot", "-p", &pid, "-o", name]);
-        assert!(output.status.success(), "{}", complaint(&output));
+        pfp_tests::well(&output);
     }
     let run = |arguments: &[&str]| {
         let output = near.run(&near.via(), arguments);
@@ -189,7 +189,7 @@ fn a_process_of_another_place_is_compared_with_files() {
     assert!(status == Some(0) && said.contains("work"), "{said}");
     // A job is one run, whatever it is made of.
     let output = near.0.pfp_top(&["snapshot", "--all", "-o", "job.json"]);
-    assert!(output.status.success(), "{}", complaint(&output));
+    pfp_tests::well(&output);
     let job = |more: &[&str]| {
         run(&[&["gate", "--baseline", "job.json", "--json"], &limits[..], more].concat())
     };
@@ -332,7 +332,7 @@ fn what_is_no_agent_is_told_in_a_sentence() {
     // What a shell prints as it starts is in nobody's way.
     let _target = near.0.start_watched(STEADY, &["far"]);
     let output = near.run("echo welcome; ", &["--once"]);
-    assert!(output.status.success(), "{}", complaint(&output));
+    pfp_tests::well(&output);
 }
 
 #[test]

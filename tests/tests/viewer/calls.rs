@@ -66,7 +66,7 @@ fn callers_and_callees_are_counted_exactly() {
     // Stacks: what ends with a pair is that pair's exclusive time, to the nanosecond.
     let pid = target.pid().to_string();
     let output = place.pfp_top(&["export", "folded", "-p", &pid]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    pfp_tests::well(&output);
     let text = String::from_utf8(output.stdout).expect("it is text");
     let mut folded: BTreeMap<(String, Option<String>), f64> = BTreeMap::new();
     for line in text.lines().filter(|line| line.contains("calls.")) {
@@ -175,7 +175,7 @@ fn a_killed_program_shows_what_it_was_in() {
     let copy = place.path("copy.pfp");
     let path = copy.to_str().expect("it is plain text");
     let saved = place.pfp_top(&["save-raw", "-p", &target.pid().to_string(), "-o", path]);
-    assert!(saved.status.success(), "{}", String::from_utf8_lossy(&saved.stderr));
+    pfp_tests::well(&saved);
     let copied = source::open(&copy).and_then(|mut source| source.poll()).expect("it is a copy");
     assert_eq!(open(&copied), open(&dead));
     assert_eq!(copied.edges, dead.edges);
@@ -199,7 +199,7 @@ fn a_region_around_a_loop_has_its_figures_while_it_runs() {
 
     // Two thirds of its time are its own, the others those of what it calls.
     let output = place.pfp_top(&["export", "folded", "-p", &target.pid().to_string()]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    pfp_tests::well(&output);
     let text = String::from_utf8(output.stdout).expect("it is text");
     let weight = |end: &str| {
         let path = format!(";caller;open.outer;open.middle;{end} ");

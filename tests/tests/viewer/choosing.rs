@@ -82,8 +82,7 @@ fn first_processes_of_containers_are_told_apart() {
         &["--once", "-p", numbers[0], "-p", number],
     ] {
         let output = place.pfp_top(arguments);
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{arguments:?}: {errors}");
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
 
     // A number is no other one's when the others go.

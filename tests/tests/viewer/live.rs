@@ -263,7 +263,7 @@ fn a_snapshot_is_written_and_shown_again() {
 
     let printed = place.pfp_top(&["open", "saved.json", "--once", "--sort", "name"]);
     let text = said(&printed);
-    assert!(printed.status.success() && text.starts_with("steady["), "{text}");
+    assert!(printed.status.success() && text.starts_with("steady["), "{printed:?}");
     let line = text.lines().find(|line| line.split_whitespace().nth(1) == Some("tick")).unwrap();
     assert_eq!(line.split_whitespace().nth(3), Some(ticks.to_string().as_str()), "{text}");
 }

@@ -118,7 +118,7 @@ fn the_pages_shell_lines_do_what_they_say() {
     }
     let program = format!("#!/bin/sh\nexec '{TARGET}' ends alone\n");
     std::fs::write(home.join("program"), program).unwrap();
-    assert!(Command::new("chmod").arg("+x").arg(home.join("program")).status().unwrap().success());
+    c::run(Command::new("chmod").arg("+x").arg(home.join("program")));
     std::os::unix::fs::symlink(pfp_top(), home.join("bin/pfp-top")).unwrap();
     std::fs::write(home.join("app.c"), APP).unwrap();
     for number in 0..4 {
@@ -146,7 +146,7 @@ fn the_pages_shell_lines_do_what_they_say() {
         ["sort", "parse", "io.write"].iter().all(|name| text.contains(&format!("\"{name}\"")))
     });
     let saved = format!("pfp-top snapshot -p {pid} -o run-4711.json");
-    assert!(shell(&saved, false).status().unwrap().success());
+    c::run(&mut shell(&saved, false));
 
     let mut ran = 0;
     for line in &lines {
@@ -161,7 +161,7 @@ fn the_pages_shell_lines_do_what_they_say() {
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         let ended = output.status.code();
         // As shells have it of what Ctrl-C has ended.
-        assert!(ended == Some(0) || endless && ended == Some(130), "{line}: {ended:?} {errors}");
+        assert!(ended == Some(0) || endless && ended == Some(130), "{line}: {output:?}");
         ran += 1;
         // The files that it is to write are there, and hold something.
         // What is behind a pipe is another program's.

@@ -117,7 +117,7 @@ impl Machine {
         let file = self.place.path("snapshot.json");
         let path = file.to_str().expect("it is plain text");
         let output = self.by_root(&[&["snapshot", "--force", "-o", path], which].concat());
-        assert!(output.status.success(), "{}", said(&output));
+        pfp_tests::well(&output);
         json::read(&file).expect("what was written can be read")
     }
 
@@ -188,7 +188,7 @@ fn root_watches_every_user_and_container() {
         wait_for("figures", || has_counted(&machine.snapshot(&["-p", &id]), "tick", 3));
         // The viewer that switches it puts it back when it ends, and `disable` does not.
         let output = machine.by_root(&["disable", "-p", &id, "tick"]);
-        assert!(output.status.success(), "{}", said(&output));
+        pfp_tests::well(&output);
         assert_eq!(machine.state(*pid, "tick"), PointState::Off, "{row}");
         assert_eq!(machine.state(*pid, "round"), PointState::On, "{row}");
     }
@@ -380,7 +380,7 @@ fn what_a_user_plants_is_not_followed_by_root() {
     let list = machine.by_root(&["list"]);
     assert!(said(&list).contains(&machine.name), "{}", said(&list));
     assert_eq!(machine.state(user.pid(), "tick"), PointState::On);
-    assert!(machine.by_root(&["gc"]).status.success());
+    pfp_tests::well(&machine.by_root(&["gc"]));
     assert_eq!(fs::read_to_string(&secret).expect("it is there"), "pfp-beacon 1\n");
     assert_eq!(fs::read_dir(&beacons).expect("it is there").count(), before + 4);
 }
@@ -525,7 +525,7 @@ impl Machine {
 fn can_be_watched(machine: &Machine, pid: u32, place: &str) {
     let output = machine.by_root(&["doctor", &pid.to_string()]);
     let text = said(&output);
-    assert!(output.status.success() && text.contains("runs and can be watched"), "{text}");
+    assert!(output.status.success() && text.contains("runs and can be watched"), "{output:?}");
     assert!(text.contains(&format!("in a container: {place}")), "{text}");
 }
 
@@ -546,7 +546,7 @@ fn root_watches_what_has_another_root() {
         assert!(row.contains(&format!("{}@{place}", machine.name)), "{row}");
         wait_for("figures", || has_counted(&machine.snapshot(&["-p", &pid]), "tick", 3));
         let output = machine.by_root(&["disable", "-p", &pid, "tick"]);
-        assert!(output.status.success(), "{}", said(&output));
+        pfp_tests::well(&output);
         assert_eq!(machine.state(target.pid(), "tick"), PointState::Off, "{row}");
         can_be_watched(&machine, target.pid(), &place);
     }
@@ -612,8 +612,8 @@ fn root_watches_a_container_of_podman_from_outside_and_by_a_command() {
     let via = format!("{} exec --interactive {}", Podman::ALL.join(" "), container.0);
     let output = machine.by_root(&["list", "--via", &via]);
     let text = said(&output);
-    assert!(output.status.success() && text.contains(&machine.name), "{text}");
+    assert!(output.status.success() && text.contains(&machine.name), "{output:?}");
     let output = machine.by_root(&["disable", "--via", &via, "tick"]);
-    assert!(output.status.success(), "{}", said(&output));
+    pfp_tests::well(&output);
     assert_eq!(machine.state(pid, "tick"), PointState::Off);
 }

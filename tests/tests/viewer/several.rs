@@ -150,7 +150,7 @@ fn marked_processes_are_one_and_switched_each_by_itself() {
 fn rows(place: &Place, arguments: &[&str]) -> Vec<serde_json::Value> {
     let more = ["--once", "--json", "--columns", "name,excl,imbalance", "--sort", "imbalance"];
     let output = place.pfp_top(&[arguments, &more, &["--unit", "cycles"]].concat());
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    pfp_tests::well(&output);
     let table: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
     table["points"].as_array().expect("there are points").clone()
 }
@@ -198,7 +198,7 @@ fn a_sum_tells_how_unevenly_its_ranks_share_the_work() {
     // A file says the same.
     let file = place.path("sum.json");
     let saved = place.pfp_top(&["snapshot", "--all", "--sum", "-o", file.to_str().unwrap()]);
-    assert!(saved.status.success(), "{}", String::from_utf8_lossy(&saved.stderr));
+    pfp_tests::well(&saved);
     assert_eq!(rows(&place, &["open", file.to_str().unwrap()]), sum);
 
     needs_a_screen!();

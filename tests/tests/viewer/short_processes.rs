@@ -2,7 +2,7 @@
 //! counts every one of them, and what they leave for that is removed.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use pfp_tests::figure;
 use pfp_tests::place::{Place, count, pfp_top};
@@ -19,9 +19,7 @@ fn run(place: &Place, options: &[&str], script: &str) -> Snapshot {
     let file = place.path("all.json");
     let mut command = place.command(pfp_top());
     command.env("XDG_STATE_HOME", place.path("state")).args(["run", "--force", "-o"]).arg(&file);
-    let Output { status, stderr, .. } =
-        command.args(options).args(["--", "sh", "-c", script]).output().expect("pfp-top starts");
-    assert!(status.success(), "{status}: {}", String::from_utf8_lossy(&stderr));
+    pfp_tests::c::run(command.args(options).args(["--", "sh", "-c", script]));
     json::read(&file).expect("it was written")
 }
 
@@ -77,7 +75,7 @@ fn several_that_watch_all_count_everything_and_one_that_is_killed_is_swept() {
     let place = Place::new();
     let brief = |times: u64| {
         let script = format!("for i in $(seq {times}); do {TARGET} brief {CALLS} 0; done");
-        assert!(place.command("sh").args(["-c", &script]).status().expect("sh starts").success());
+        pfp_tests::c::run(place.command("sh").args(["-c", &script]));
     };
     // Ended before anybody watched, so nobody's.
     brief(3);

@@ -249,7 +249,7 @@ fn settings_come_from_the_file_the_environment_and_the_command_line() {
     let mut command = place.command(pfp_top());
     command.arg("--once").envs(empty.map(|name| (format!("PFP_TOP_{name}"), "")));
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    pfp_tests::well(&output);
     command.env("PFP_TOP_THEME", "pink");
     assert_eq!(command.output().unwrap().status.code(), Some(2));
     std::fs::write(&file, "sort = \"name\"\nmouse = maybe\n").unwrap();
@@ -260,10 +260,10 @@ fn settings_come_from_the_file_the_environment_and_the_command_line() {
     };
     // Settings that cannot be read keep nobody from looking.
     let warned = run("--once");
-    assert!(warned.status.success());
+    pfp_tests::well(&warned);
     let said = String::from_utf8_lossy(&warned.stderr).into_owned();
     assert!(said.contains("settings.toml:2: "), "{said}");
     // What shows nothing needs no settings.
-    assert!(run("list").status.success());
+    pfp_tests::well(&run("list"));
     drop(target);
 }

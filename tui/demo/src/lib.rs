@@ -79,6 +79,21 @@ pub fn run_until_input_ends() -> io::Result<Summary> {
     run(&STOP)
 }
 
+/// Measures once, as the smallest program does that can be watched, and waits until standard input
+/// ends.
+pub fn measure_once() {
+    name_and_calibrate();
+    {
+        pfp::scope!("trial");
+    }
+    let _ = io::copy(&mut io::stdin(), &mut io::sink());
+}
+
+fn name_and_calibrate() {
+    pfp::set_program_name("pfp-demo");
+    pfp::calibrate(CALIBRATION_LOOPS);
+}
+
 /// Whether the demo is to go on. Asked by every thread before its next piece of work; nobody has to be
 /// told that it is over.
 fn goes_on(stop: &AtomicBool) -> bool {
@@ -87,8 +102,7 @@ fn goes_on(stop: &AtomicBool) -> bool {
 }
 
 fn run(stop: &AtomicBool) -> io::Result<Summary> {
-    pfp::set_program_name("pfp-demo");
-    pfp::calibrate(CALIBRATION_LOOPS);
+    name_and_calibrate();
     words::quieten();
 
     let queue = worker::Queue::new();

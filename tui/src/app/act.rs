@@ -261,7 +261,8 @@ impl App {
     fn fence(&mut self) {
         let Some((id, _, name)) = self.point_meant() else { return };
         let is_fenced = self.common.model.point(id).is_some_and(|figures| figures.point().fenced);
-        match self.common.session.as_mut().map(|session| session.act(Change::Fence(id, !is_fenced))) {
+        match self.common.session.as_mut().map(|session| session.act(Change::Fence(id, !is_fenced)))
+        {
             Some(Ok(())) if is_fenced => self.common.say(format!("{name} has no fences")),
             Some(Ok(())) => self.common.say(format!("{name} is fenced: its stamps wait")),
             Some(Err(error)) => self.common.notify(Level::Error, format!("{error:#}")),

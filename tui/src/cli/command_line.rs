@@ -252,7 +252,11 @@ pub enum Command {
     },
     /// The program that `demo` watches.
     #[command(hide = true)]
-    DemoWorkload,
+    DemoWorkload {
+        /// Measure once and wait, to try out whether programs can be watched.
+        #[arg(long)]
+        trial: bool,
+    },
 }
 
 impl Cli {

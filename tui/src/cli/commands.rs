@@ -51,7 +51,9 @@ pub fn run(cli: Cli) -> Result<u8> {
         Some(Command::Completions { shell }) => manual::completions(shell),
         Some(Command::Man { folder }) => manual::man(folder.as_deref()),
         Some(Command::Agent { enter }) => agent(enter),
-        Some(Command::DemoWorkload) => bail!("the demo's program is started by `pfp-top demo`"),
+        Some(Command::DemoWorkload { .. }) => {
+            bail!("the demo's program is started by `pfp-top demo`")
+        }
     }
 }
 

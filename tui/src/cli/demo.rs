@@ -40,7 +40,7 @@ impl Drop for Workload {
 }
 
 pub(super) fn run(how: &Show) -> Result<u8> {
-    let (_workload, source) = watched(START)?;
+    let (_workload, source) = watched(&[], START)?;
     if how.is_headless() {
         std::thread::sleep(WARM_UP);
     }
@@ -49,14 +49,14 @@ pub(super) fn run(how: &Show) -> Result<u8> {
 
 /// Tries whether a program can be measured and watched here, and returns its clock.
 pub(super) fn try_out() -> Result<ClockKind> {
-    let (_workload, mut source) = watched(TRIAL)?;
+    let (_workload, mut source) = watched(&["--trial"], TRIAL)?;
     Ok(source.poll()?.clock.kind)
 }
 
 /// The clock of a trial program, and its counter's ticks per second by CLOCK_MONOTONIC_RAW, with
 /// which it is compared for a while.
 pub(super) fn rates(stretch: Duration) -> Result<(Clock, f64)> {
-    let (_workload, mut source) = watched(TRIAL)?;
+    let (_workload, mut source) = watched(&["--trial"], TRIAL)?;
     // A poll reads the counter between two readings of the clock; take the tightest of some tries.
     let mut moment = || -> Result<(f64, f64, Clock)> {
         let mut best: Option<(f64, f64, f64, Clock)> = None;
@@ -87,10 +87,11 @@ fn raw_seconds() -> f64 {
 }
 
 /// Starts the program, and waits until it can be watched.
-fn watched(patience: Duration) -> Result<(Workload, Box<dyn Source>)> {
+fn watched(options: &[&str], patience: Duration) -> Result<(Workload, Box<dyn Source>)> {
     let program = std::env::current_exe().context("this program cannot find itself")?;
     let child = Command::new(program)
         .arg("demo-workload")
+        .args(options)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         // Its output would overwrite the screen.

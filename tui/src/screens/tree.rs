@@ -20,8 +20,8 @@ use std::time::Duration;
 use ratatui::Frame as Canvas;
 
 use crate::compare::Baseline;
-use crate::model::tree::{Direction, Row, Samples, Tree};
 use crate::model::recent::Recent;
+use crate::model::tree::{Direction, Row, Samples, Tree};
 use crate::model::{Frame, Model, OpenRegion, Stacks};
 use crate::screens::prelude::*;
 

@@ -131,7 +131,7 @@ fn what_was_switched_is_put_back_when_the_line_breaks_and_only_then() {
         (false, &goodbye[..], PointState::Off),
     ] {
         let enabled = near.0.pfp_top(&["enable", "tick"]);
-        assert!(enabled.status.success(), "{}", complaint(&enabled));
+        pfp_tests::well(&enabled);
         let mut agent = Agent::start(&near.0);
         agent.switch_off(&near.0, &target, "tick", keep);
         assert_eq!(near.state(&target, "tick"), PointState::Off);
@@ -141,7 +141,7 @@ fn what_was_switched_is_put_back_when_the_line_breaks_and_only_then() {
     }
     // A signal ends it as the end of the line does; that of a key is for the viewer.
     let enabled = near.0.pfp_top(&["enable", "tick"]);
-    assert!(enabled.status.success(), "{}", complaint(&enabled));
+    pfp_tests::well(&enabled);
     for signal in [libc::SIGTERM, libc::SIGHUP] {
         let mut agent = Agent::start(&near.0);
         agent.switch_off(&near.0, &target, "tick", false);
@@ -154,10 +154,10 @@ fn what_was_switched_is_put_back_when_the_line_breaks_and_only_then() {
     }
     // A command says goodbye.
     let output = near.run(&near.via(), &["disable", "tick"]);
-    assert!(output.status.success(), "{}", complaint(&output));
+    pfp_tests::well(&output);
     assert_eq!(near.state(&target, "tick"), PointState::Off);
     let output = near.run(&near.via(), &["enable", "tick"]);
-    assert!(output.status.success(), "{}", complaint(&output));
+    pfp_tests::well(&output);
     assert_eq!(near.state(&target, "tick"), PointState::On);
 }
 
@@ -283,7 +283,7 @@ fn what_was_switched_is_put_back_while_nobody_reads_the_replies() {
     let stuck = |point: &str, within_s: u64| {
         let mut agent = Agent::start(&near.0);
         let enabled = near.0.pfp_top(&["enable", point]);
-        assert!(enabled.status.success(), "{}", complaint(&enabled));
+        pfp_tests::well(&enabled);
         agent.switch_off(&near.0, &target, point, false);
         assert_eq!(near.state(&target, point), PointState::Off);
         // The first picture of a source is whole.

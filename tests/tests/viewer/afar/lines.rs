@@ -235,7 +235,7 @@ fn frames_that_are_valid_and_hostile_reach_no_terminal() {
     let evil = "\u{1b}]0;owned\u{7}\r\u{202e}\u{9b}2J";
     let list = [hello(), reply(1, found(vec![candidate(evil, 1)], json!({})))].concat();
     let output = hear(&near, &list, STAYS, &["list"]);
-    assert!(output.status.success(), "{}", complaint(&output));
+    pfp_tests::well(&output);
     let worse = [
         json!({ "instead": evil }),
         json!({ "searched": [evil, "/run"] }),
@@ -289,7 +289,7 @@ fn a_discovery_without_end_takes_little_memory() {
     let all = (0..(63 << 20) / one).map(|number| candidate("a", number)).collect();
     let many = [hello(), reply(1, found(all, json!({})))].concat();
     let output = hear(&near, &many, STAYS, &["list"]);
-    assert!(output.status.success(), "{}", complaint(&output));
+    pfp_tests::well(&output);
     assert!(
         complaint(&output).contains("expected at most 4096 processes"),
         "{}",

@@ -25,13 +25,13 @@ fn several_places_are_as_one() {
     let read = |name: &str| source::open(&near.0.path(name)).unwrap().poll().unwrap();
 
     let output = near.run_by(&both, &["snapshot", "--all", "-o", "all.json"]);
-    assert!(output.status.success(), "{}", complaint(&output));
+    pfp_tests::well(&output);
     let all = read("all.json");
     let mut names: Vec<_> = all.process.members.iter().map(|it| it.name.as_str()).collect();
     names.sort_unstable();
     assert_eq!(names, ["one@env", "two@nice"]);
     let output = near.run_by(&both, &["disable", "--name", "two@nice", "tick"]);
-    assert!(output.status.success(), "{}", complaint(&output));
+    pfp_tests::well(&output);
     let state = |snapshot: &Snapshot| {
         snapshot.points.iter().find(|point| point.name == "tick").expect("it is there").state
     };
@@ -42,7 +42,7 @@ fn several_places_are_as_one() {
     one.kill();
     let pid = one.pid().to_string();
     let output = near.run_by(&both, &["snapshot", "-p", &pid, "-o", "one.json"]);
-    assert!(output.status.success(), "{}", complaint(&output));
+    pfp_tests::well(&output);
     let (here, there) = (near.0.snapshot(&one), read("one.json"));
     assert_eq!(there.clock.ticks_per_second, 1e9);
     assert_eq!(here.cells.len(), there.cells.len());
@@ -352,7 +352,7 @@ fn an_export_has_the_processes_of_all_places() {
     let there = format!("PFP_DIR={} nice", other.beacons().display());
     let output = near.run_by(&["env", &there], &["export", "openmetrics", "--all"]);
     let text = printed(&output);
-    assert!(output.status.success(), "{}", complaint(&output));
+    pfp_tests::well(&output);
     for process in ["one@env", "two@nice"] {
         let is_it = |line: &str| {
             line.starts_with("pfp_calls_total{")
@@ -431,7 +431,7 @@ fn the_imbalance_of_a_sum_is_that_over_all_places() {
     let there = format!("PFP_DIR={} nice", other.beacons().display());
     let arguments = ["--once", "--sum", "--json", "--columns", "name,count,imbalance"];
     let output = near.run_by(&["env", &there], &arguments);
-    assert!(output.status.success(), "{}", complaint(&output));
+    pfp_tests::well(&output);
     let shown: Value = serde_json::from_str(&printed(&output)).expect("it is JSON");
     let points = shown["points"].as_array().expect("it has points");
     let tick: Vec<&Value> = points.iter().filter(|point| point["name"] == "tick").collect();
@@ -463,7 +463,7 @@ fn hosts_have_a_column_and_are_filtered_by() {
     let run = |more: &[&str]| {
         let output =
             near.run_by(&["env", &there], &[&["--once", "--all", "--json"], more].concat());
-        assert!(output.status.success(), "{}", complaint(&output));
+        pfp_tests::well(&output);
         let shown: Value = serde_json::from_str(&printed(&output)).expect("it is JSON");
         let points = shown["points"].as_array().expect("it has points").clone();
         let tick = points.into_iter().filter(|point| point["name"] == "tick");

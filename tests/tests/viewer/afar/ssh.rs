@@ -85,11 +85,11 @@ fn a_process_is_watched_through_ssh() {
     };
     let via = format!("{} PATH={}:/usr/bin:/bin", sshd.client, near.0.path("bin").display());
     let output = near.run(&via, &["--once", "--json"]);
-    assert!(output.status.success(), "{}", complaint(&output));
+    pfp_tests::well(&output);
     let shown: Value = serde_json::from_slice(&output.stdout).expect("a line of JSON");
     assert!(shown.to_string().contains("tick"), "{shown}");
     let output = near.run(&via, &["disable", "tick"]);
-    assert!(output.status.success(), "{}", complaint(&output));
+    pfp_tests::well(&output);
     assert_eq!(near.state(&target, "tick"), PointState::Off);
     // Where it is not installed, that is said, and not what a shell says of it.
     let without = format!("{} PATH=/nowhere", sshd.client);

@@ -66,7 +66,10 @@ fn the_histogram_of_the_last_seconds_and_since_a_mark() {
     assert_eq!(stats.seconds, 5.0);
     // Another point has another past.
     desk.press("j");
-    assert_eq!(desk.screens.detail.window_stats(&desk.common).map(|stats| stats.total.count), Some(0));
+    assert_eq!(
+        desk.screens.detail.window_stats(&desk.common).map(|stats| stats.total.count),
+        Some(0)
+    );
 }
 
 #[test]
