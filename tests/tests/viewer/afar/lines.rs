@@ -125,7 +125,7 @@ fn the_timeline_sends_for_the_records_that_are_seen() {
     let (via, carried) = slow_line(&near.0, Duration::ZERO);
     let screen = near.0.screen(120, 16);
     screen.pfp_top(&format!("-i 0.2 --via '{via}'"));
-    screen.wait_for("the table", |text| row(text, "io.1").is_some());
+    screen.wait_for("the table", |text| text.contains("●  io."));
     let asked = || carried.lock().unwrap().records.clone();
     assert!(asked().is_empty(), "{:?}", asked());
     screen.keys(&["4"]);
