@@ -25,17 +25,17 @@
 //!
 //! | | AMD Zen 3 | AMD Zen 5 | AMD Zen 4 | Intel Xeon |
 //! |---|---:|---:|---:|---:|
-//! | [`scope!`] | 1.20 | 1.14 | 1.19 | 1.76 |
-//! | [`scope!`] with two amounts | 1.26 | 1.14 | | 1.78 |
-//! | [`lap!`], per region | 1.14 | 0.77 | 0.79 | 1.18 |
-//! | 64 points in turn | 2.28 | 1.50 | 1.22 | 1.95 |
+//! | [`scope!`] | 1.20 | 1.12 | 1.19 | 1.76 |
+//! | [`scope!`] with two amounts | 1.26 | 1.13 | | 1.78 |
+//! | [`lap!`], per region | 1.14 | 0.76 | 0.79 | 1.18 |
+//! | 64 points in turn | 2.28 | 1.44 | 1.22 | 1.95 |
 //! | async function, per poll | 1.37 | 1.08 | 1.06 | 1.71 |
 //! | a region that is off, beyond an empty loop: four instructions, eight around a call | 0.6 ns | 0.24 ns | 0.27 ns | 0.00 ns |
 //!
 //! A measured future that is off costs 2 to 4 ns a poll. Quiet machines; the column of Zen 5 is of this
-//! version, with 163 instructions a region, Zen 3 of one with 172, the others of one with 222. The first
-//! region of a process takes up to 1.8 ms, the first one of a thread up to 120 us. `docs/costs.md` in
-//! the repository has all figures and how to repeat them. A build without optimisation makes a region
+//! version, with some 160 instructions a region, Zen 3 of one with 172, the others of one with 222. The
+//! first region of a process takes up to 1.8 ms, the first one of a thread up to 120 us. `docs/costs.md`
+//! in the repository has all figures and how to repeat them. A build without optimisation makes a region
 //! cost some 700 ns: give the packages `pfp-probe` and `pfp-shm-layout` `opt-level = 3` there.
 //!
 //! # What is guaranteed
