@@ -234,7 +234,7 @@ pub trait View {
     /// Called at each poll, whichever screen is shown.
     fn tick(&mut self, _common: &mut Common) {}
 
-    /// Adapts to the size of the body. [`Common::rows`] has the height of [`Self::rows`].
+    /// Adapts to the size of the body. `Common::rows` has the height of `rows`.
     fn settle(&mut self, _body: Rect, _common: &mut Common) {}
 
     /// The line that must be in sight, and the number of lines.
