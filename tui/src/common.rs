@@ -1,7 +1,7 @@
 //! What the app and all its screens have in common: what is watched, which points are shown,
 //! what is said in the last line; the actions, the keys and what lies over a screen.
 
-mod action;
+pub(crate) mod action;
 mod chosen_keys;
 pub mod keys;
 mod options;

@@ -14,6 +14,7 @@ mod diff;
 mod log;
 mod picker;
 mod points;
+mod prelude;
 mod roofline;
 mod sums;
 mod threads;
@@ -36,27 +37,6 @@ pub use waiting::Waiting;
 
 use crate::common::keys::KeyMap;
 use crate::common::{Screen, every_screen};
-
-/// What the screens are written with.
-mod prelude {
-    pub(super) use crate::common::keys::{KeyMap, groups};
-    pub(super) use crate::common::{Action, Common, Level, Screen, Status, Target, keys};
-    pub(super) use crate::filter::Filter;
-    pub(super) use crate::grid::{Chosen, Fitted, Grid, Scroll, Table, table};
-    pub(super) use crate::model::Figures;
-    pub(super) use crate::snapshot::{PointState, ProcessState, Snapshot};
-    pub(super) use crate::source::Looking;
-    pub(super) use crate::styles::{Styles, chart, draw_scrolled, wrapped};
-    pub(super) use crate::units::{NONE, Scale};
-    pub(super) use crate::{text, units};
-    pub(super) use ratatui::Frame;
-    pub(super) use ratatui::layout::{Position, Rect};
-    pub(super) use ratatui::macros::{span, vertical};
-    pub(super) use ratatui::style::Style;
-    pub(super) use ratatui::text::{Line, Span};
-
-    pub(super) use super::view::{self, Outcome, View, has_table};
-}
 
 /// Declares the state of every screen.
 macro_rules! declare {

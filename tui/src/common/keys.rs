@@ -101,7 +101,7 @@ macro_rules! groups {
             use $crate::common::keys::Key::{Char, Ctrl, Named, Shift, Twice};
             $crate::common::keys::Group {
                 bindings: &[$($crate::common::keys::Binding {
-                    action: $crate::common::Action::$action $(($shown))?,
+                    action: $crate::common::action::Action::$action $(($shown))?,
                     keys: &[$($key),*],
                     hint: $hint,
                     help: $help,

@@ -36,6 +36,14 @@ pub enum Question {
     },
 }
 
+impl Prompt {
+    /// Stays, and says what is wrong with it.
+    pub(crate) fn refused(mut self, why: String) -> Overlay {
+        self.error = Some(why);
+        Overlay::Typed(self)
+    }
+}
+
 impl Question {
     pub(crate) fn ids(&self) -> &[u32] {
         let (Self::Switch { ids, .. } | Self::Reset { ids }) = self;

@@ -4,7 +4,6 @@ use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use tui_input::Input;
 use tui_input::backend::crossterm::EventHandler;
 
-use super::overlay::Overlay;
 use crate::local_time::file_stamp;
 use crate::snapshot::Snapshot;
 
@@ -60,12 +59,6 @@ impl Prompt {
             Asked::Moment => "go to 12:03:41, +34s or #34",
             Asked::File => "write snapshot to",
         }
-    }
-
-    /// The same line with what is wrong with it.
-    pub(crate) fn refused(mut self, why: String) -> Overlay {
-        self.error = Some(why);
-        Overlay::Typed(self)
     }
 
     /// With what was typed at other times, which [`Self::recall`] brings back.

@@ -3,13 +3,18 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ratatui::Frame;
+use ratatui::layout::{Position, Rect};
 use ratatui::widgets::Paragraph;
 
-use crate::common::{Overlay, Prompt};
+use crate::common::keys::KeyMap;
+use crate::common::{Action, Common, Overlay, Prompt, Screen, Target};
 use crate::compare::Baseline;
-use crate::screens::prelude::*;
-use crate::snapshot::Extent;
-use crate::source::{Candidate, ProcessGroup};
+use crate::filter::Filter;
+use crate::grid::{Chosen, Grid};
+use crate::snapshot::{Extent, Snapshot};
+use crate::source::{Candidate, Looking, ProcessGroup};
+use crate::styles::{Styles, wrapped};
 use crate::summing::Sight;
 
 /// What the app must do after a screen has done its part.
