@@ -272,14 +272,14 @@ pub(crate) fn add_constant<T, const WORD: usize, const MORE: i32>(of: *const T) 
     add::<T, WORD>(of, MORE as u64);
 }
 
-/// A sum and what comes to it, in the register of the sum: the compiler may take that of the other
-/// one, and copy.
+/// A sum of two words, in the register of the first. Left to itself the compiler may take the
+/// register of the second, and copy.
 #[inline(always)]
 pub(crate) fn sum(sum: u64, more: u64) -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         let mut sum = sum;
-        // SAFETY: a sum.
+        // SAFETY: adds two registers.
         unsafe {
             std::arch::asm!(
                 "add {sum}, {more}",

@@ -316,7 +316,7 @@ fn fold_point<T: Source>(
     }
 }
 
-/// As [`fold_point`], of one record. Whatever it calls, it calls last, so that it needs no stack.
+/// As [`fold_point`], of one record. Each of its calls is its last step, so it needs no stack.
 #[inline(never)]
 fn fold_one(thread: &Thread, point: u32, caller: u32, added: Added, end: u64) -> bool {
     let entry = thread.entry(point as usize);
@@ -338,7 +338,7 @@ fn fold_one(thread: &Thread, point: u32, caller: u32, added: Added, end: u64) ->
     thread.add_call(caller, point, CallSums { count: 1, exclusive, inclusive }, end)
 }
 
-/// As [`fold_one`], of a cell that takes more.
+/// As [`fold_one`], for a cell whose other figures may change too.
 #[cold]
 #[inline(never)]
 fn fold_alone(thread: &Thread, point: u32, caller: u32, added: Added, end: u64) -> bool {
@@ -418,8 +418,8 @@ impl Sum {
     const SMALL: u64 = 1 << 28;
 
     /// Adds records and counts them in the histogram of their cell; up to one that is added and
-    /// cannot be counted, which is returned with those behind it. It calls nothing, so that all that
-    /// the loop goes on with has a register.
+    /// cannot be counted, which is returned with those behind it. It calls nothing, so that all the
+    /// loop needs stays in registers.
     #[inline(never)]
     fn add<'a, T: Source>(
         &mut self,

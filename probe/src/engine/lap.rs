@@ -45,7 +45,8 @@ impl Guard {
         let inside = thread.less_total(offset, begun.inclusive);
         let position = thread.position();
         let may_be_written = if TURNED { position.is_free() } else { position.is_in_page() };
-        // Whose clock is up to date has begun its region since it was read, not long ago.
+        // A clock that is up to date was read before this region began, less than 2^21 ticks ago, so
+        // a record holds what has elapsed.
         if thread.clock.is_outdated(now) || !may_be_written {
             return match TURNED {
                 true => self.lap_slow(next),

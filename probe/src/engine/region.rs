@@ -41,7 +41,7 @@ pub(super) trait Notes {
     fn whole(&mut self, start: u64, tag: u64);
 }
 
-/// In registers, for a guard that is returned.
+/// A guard that is returned is noted in registers first.
 impl Notes for RegionStart {
     #[inline(always)]
     fn point(&mut self, _point: &'static Point) {}

@@ -502,15 +502,16 @@ impl Cell {
     }
 
     /// Whether [`Self::append_one`] may be called: the copies agree in what seldom changes, the
-    /// minimum is of regions that kept the CPU, and there is neither an average nor amounts.
+    /// minimum is of regions that kept the CPU, there is neither an average nor amounts, and the
+    /// squares have room for one more.
     #[inline(always)]
     #[must_use]
     pub fn is_simple(&self) -> bool {
         get(&self.point) & SIMPLE != 0
     }
 
-    /// As [`Self::append`], of one measurement of less than 2^31 ticks. What seldom changes is left
-    /// alone.
+    /// As [`Self::append`], of one measurement of less than 2^31 ticks. It leaves alone what seldom
+    /// changes.
     #[inline(always)]
     pub fn append_one(&self, Staged { seq }: Staged, exclusive: u64, inclusive: u64, folded: u64) {
         let copy = ((seq / FLIP) & 1) as usize;

@@ -47,8 +47,8 @@ pub const fn octave_number(ticks: u64) -> usize {
 
 /// A duration as a double, [`BUCKETS`] ticks longer.
 ///
-/// It has the octave and the bits after the leading one side by side, and holds every duration
-/// below [`LIMIT`] exactly. It is faster than to look for the leading one.
+/// Its bits have the octave and the digits after the leading one side by side, and it holds every
+/// duration below [`LIMIT`] exactly. That is faster than looking for the leading one.
 #[inline(always)]
 #[must_use]
 pub const fn double(ticks: u64) -> f64 {

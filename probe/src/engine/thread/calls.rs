@@ -42,8 +42,8 @@ fn open_bytes(place: u64) -> u64 {
     (place & LEVELS) / (LEVEL / BYTES)
 }
 
-/// The address of the calls and so many bytes more: one register leads to an open region and to the
-/// one around it.
+/// Where an open region is shown: an address that also leads to the region around it, so that both
+/// take one register.
 #[derive(Clone, Copy)]
 pub(crate) struct OpenAt(usize);
 
@@ -71,7 +71,7 @@ impl Thread {
         self.open_at(place).region()
     }
 
-    /// The same, and what is around it.
+    /// Where [`Self::open_region`] is, which also leads to what is around it.
     #[inline(always)]
     pub(crate) fn open_at(&self, place: u64) -> OpenAt {
         self.open_behind(open_bytes(place))
@@ -161,8 +161,8 @@ impl Thread {
         }
     }
 
-    /// As [`Self::add_call`], of another caller than the last time. Takes words, so that whoever
-    /// calls it last needs no stack.
+    /// As [`Self::add_call`], from another caller than last time. It takes its arguments in registers,
+    /// so that a function that ends with this call needs no stack.
     #[inline(never)]
     fn add_other_call(&self, key: u64, count: u64, own: u64, inclusive: u64, folded: u64) -> bool {
         let (caller, callee) = calls::of_key(key);

@@ -162,8 +162,8 @@ fn a_fold_adds_what_one_measurement_after_another_would() {
     }
 }
 
-/// A record that is added alone adds what a fold of it would, whatever comes in between: time off
-/// the CPU, resets, averages, and squares that overflow.
+/// One record adds the same on either way, whatever comes in between: time off the CPU, resets,
+/// averages, and squares that overflow.
 #[test]
 fn one_record_adds_what_a_fold_of_it_would() {
     let mut random = Random(11);

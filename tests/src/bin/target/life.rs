@@ -376,8 +376,8 @@ pub(crate) fn many_points(threads: u64) {
 }
 
 /// Points that are met at the very moment at which another thread switches everything off,
-/// or on: how many were then not as all others. One of the two sleeps meanwhile, so that they
-/// are soon at it together on a busy machine, too.
+/// or on: how many were then not as all others. One of the two threads sleeps while it waits, so
+/// that the other soon gets a CPU on a busy machine, too.
 pub(crate) fn latecomers(rounds: u64) {
     pfp::init().ok();
     let (turn, done) = (AtomicU64::new(0), AtomicU64::new(0));
