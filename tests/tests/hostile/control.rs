@@ -208,14 +208,15 @@ fn attack(what: &str, lanes: u64) {
     let said = target.said().clone();
     let mut exact = 0;
     let fresh = Watch::attach(&place, &target).poll().clone();
-    for picture in [watch.poll(), &fresh] {
+    for (whose, picture) in [("one that looked on", watch.poll()), ("a new one", &fresh)] {
+        let losses = &picture.losses;
         for (name, calls) in calls(&said) {
             let counted = lifetime(picture, &name);
             if name.contains("any") {
                 assert!(counted <= calls, "{name}: {counted} of {calls}");
                 assert!(counted > 0, "{name} was on by chance now and then");
             } else {
-                assert_eq!(counted, calls, "{name}");
+                assert_eq!(counted, calls, "{name}, as {whose} sees it; {losses:?}");
                 exact += calls;
             }
         }
