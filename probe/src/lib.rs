@@ -170,6 +170,8 @@ mod api;
 pub mod c;
 #[cfg(feature = "enabled")]
 mod clock;
+#[cfg(feature = "enabled")]
+mod doubles;
 #[cfg_attr(not(feature = "enabled"), path = "none.rs")]
 mod engine;
 #[cfg(feature = "enabled")]

@@ -272,28 +272,6 @@ pub(crate) fn add_constant<T, const WORD: usize, const MORE: i32>(of: *const T) 
     add::<T, WORD>(of, MORE as u64);
 }
 
-/// A sum of two words, in the register of the first. Left to itself the compiler may take the
-/// register of the second, and copy.
-#[inline(always)]
-pub(crate) fn sum(sum: u64, more: u64) -> u64 {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        let mut sum = sum;
-        // SAFETY: adds two registers.
-        unsafe {
-            std::arch::asm!(
-                "add {sum}, {more}",
-                sum = inout(reg) sum,
-                more = in(reg) more,
-                options(nostack, nomem, pure)
-            );
-        }
-        sum
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    sum.wrapping_add(more)
-}
-
 /// Puts a value in the place of another one; false if the word has a third one.
 #[inline(always)]
 pub(crate) fn exchange<T, const WORD: usize>(of: *const T, expected: u64, value: u64) -> bool {

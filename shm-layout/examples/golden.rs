@@ -242,12 +242,7 @@ impl<'a> Thread<'a> {
         let edge = shown.edge(0)?;
         edge.set_key(calls::key(parse.number as u32, compress.number as u32));
         let sums = CallSums { count: 2, exclusive: 3_000, inclusive: 3_000 };
-        edge.add(
-            edge.stage(),
-            compress.control().epoch(),
-            sums,
-            self.lane.counters.written.load(Relaxed),
-        );
+        edge.add(edge.stage(), compress.control().epoch(), sums, self.lane.counters.written.now());
         calls::announce(&self.lane.counters.edges, 1);
         self.lane.counters.unplaced.store(1, Relaxed);
         self.lane.set_calls_block(block);
@@ -303,7 +298,7 @@ impl<'a> Thread<'a> {
         let inclusive = region.own + region.inside;
         let span = inclusive + region.away.map_or(0, |away| away.off_cpu);
         let what = What::new(point.number as u32, region.depth, ROOT, region.context);
-        let written = self.lane.counters.written.load(Relaxed);
+        let written = self.lane.counters.written.now();
         if written.is_multiple_of(RECORDS_PER_PAGE) {
             self.fold();
         }
@@ -317,13 +312,13 @@ impl<'a> Thread<'a> {
         } else {
             self.slot(written).fill(self.now.get(), span, region.own, inclusive, what);
         }
-        ring::publish(&self.lane.counters.written, written + 1);
+        self.lane.counters.written.publish(written + 1);
         self.now.set(self.now.get() + span);
     }
 
     /// Adds what is in the ring only to the cells.
     fn fold(&self) {
-        let written = self.lane.counters.written.load(Relaxed);
+        let written = self.lane.counters.written.now();
         let (cells, _) = self.segment.cell_block(self.cells).expect("taken at the start").read();
         for cell in cells {
             if let Some(live) = self.stage(cell, usize::MAX) {
@@ -336,7 +331,7 @@ impl<'a> Thread<'a> {
 
     /// Adds the first ones of a cell to what it holds; none if there are none.
     fn stage(&self, cell: &Cell, most: usize) -> Option<Sums> {
-        let numbers = self.folded.get()..self.lane.counters.written.load(Relaxed);
+        let numbers = self.folded.get()..self.lane.counters.written.now();
         let additions = numbers.filter_map(|number| self.slot(number).addition());
         let mut additions = additions.filter(|it| it.point == cell.point()).take(most).peekable();
         additions.peek()?;

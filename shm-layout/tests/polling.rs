@@ -150,7 +150,7 @@ impl Program {
         }
         thread.written += 1;
         let counters = &segment.lane(lane).expect("there is a lane").counters;
-        ring::publish(&counters.written, thread.written);
+        counters.written.publish(thread.written);
     }
 
     /// The cell follows its point's control word and the lane's owner.
@@ -621,7 +621,7 @@ fn holes_stay_holes() {
     let lane = own.lane(1).expect("it is there");
     lane.set_cells_block(90_000);
     lane.set_ring_block(91_000);
-    lane.counters.written.store(1 << 40, Relaxed);
+    lane.counters.written.publish(1 << 40);
     let cell = program.cell(&own, 2, 3);
     let (first, count) = own.chunk_numbers();
     (0..8).for_each(|part| cell.set_part(part, first + count - 1 - part as u32));

@@ -169,14 +169,14 @@ fn a_copy_of_a_segment_without_a_note_is_read() {
 fn a_copy_of_a_segment_with_a_note_is_read() {
     let snapshot = opened(&asset("segment-copy-v3.pfp.zst")).unwrap();
     let process = &snapshot.process;
-    assert_eq!((process.name.as_str(), process.pid), ("the \"saving\" one", 23_213));
+    assert_eq!((process.name.as_str(), process.pid), ("the \"saving\" one", 4_293));
     assert_eq!(process.state, ProcessState::Running);
-    assert_eq!(process.started_unix_ns, 1_795_700_952_220_782_487);
+    assert_eq!(process.started_unix_ns, 1_795_704_681_916_966_214);
     let seconds = snapshot.elapsed_ticks as f64 / snapshot.clock.ticks_per_second;
     let by_calendar = (snapshot.taken_unix_ns - process.started_unix_ns) as f64 / 1e9;
     assert!((seconds - by_calendar).abs() < 0.01, "{seconds} and {by_calendar}");
-    assert_eq!(figures(&snapshot, "\"quoted"), [5_150, 26_204, 811]);
-    assert_eq!(figures(&snapshot, "reset in between"), [5_050, 23_726, 629]);
+    assert_eq!(figures(&snapshot, "\"quoted"), [5_150, 18_603, 56]);
+    assert_eq!(figures(&snapshot, "reset in between"), [5_050, 18_405, 56]);
     // Before the 50 measurements that came first since then, and in the first second.
     let point = snapshot.points.iter().find(|point| point.name == "reset in between").unwrap();
     let since = point.since_ticks.unwrap();

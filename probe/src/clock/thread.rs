@@ -186,20 +186,21 @@ impl ThreadClock {
         // The oracle takes each of its programs the one way or the other.
         #[cfg(test)]
         if super::mock::is_running() {
-            return self.was_switched() || self.is_disturbed();
+            return self.was_switched();
         }
         self.was_switched() || word::minus::<Self, { offset_of!(Self, looked) }>(self, now) > STALE
     }
 
-    /// As [`Self::is_outdated`], for an end, so many ticks after a begin that has found the clock up
-    /// to date. Also if the counter ran backwards.
+    /// Whether the last look is too long ago so many ticks after a begin that has found the clock up
+    /// to date, or the counter ran backwards: the half of [`Self::is_outdated`] that an end asks,
+    /// beside [`Self::was_switched`].
     #[inline(always)]
-    pub(crate) fn is_outdated_after(&self, elapsed: u64) -> bool {
+    pub(crate) fn is_due_after(elapsed: u64) -> bool {
         #[cfg(test)]
         if super::mock::is_running() {
-            return self.was_switched() || self.is_disturbed();
+            return false;
         }
-        self.was_switched() || elapsed > STALE
+        elapsed > STALE
     }
 
     /// Whether somebody else has changed the clock since the last stamp.
@@ -219,7 +220,11 @@ impl ThreadClock {
 
     /// Whether the thread was switched out since the word was armed, or the clock is disturbed.
     #[inline(always)]
-    fn was_switched(&self) -> bool {
+    pub(crate) fn was_switched(&self) -> bool {
+        #[cfg(test)]
+        if super::mock::is_running() && self.is_disturbed() {
+            return true;
+        }
         !word::is::<Self, { offset_of!(Self, expect) }>(self, self.watched())
     }
 

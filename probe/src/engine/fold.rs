@@ -11,6 +11,8 @@
 //! Whoever folds has marked the thread as busy: a signal handler that comes meanwhile
 //! records elsewhere. One that jumps out leaves figures staged, which [`recover`] drops.
 
+use std::ops::Range;
+use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pfp_shm_layout::amounts::SumWords;
@@ -26,7 +28,7 @@ use super::process::{self, Process};
 use super::thread::Thread;
 use super::thread::calls::EdgeIndex;
 use super::thread::ring::SLOTS_PER_PAGE;
-use crate::word;
+use crate::doubles::Doubles;
 
 /// Adds what was recorded to the cells of the calling thread, and takes the time out of the
 /// regions that are open.
@@ -348,12 +350,21 @@ fn fold_alone(thread: &Thread, point: u32, caller: u32, added: Added, end: u64) 
 /// What a record of one point is found in.
 trait Source {
     fn added(&self) -> Added;
+    /// The same as doubles.
+    fn ticks(&self) -> Doubles;
 }
 
 impl Source for Slot {
     #[inline(always)]
     fn added(&self) -> Added {
         Slot::added(self)
+    }
+
+    #[inline(always)]
+    fn ticks(&self) -> Doubles {
+        // SAFETY: in the slot.
+        unsafe { Doubles::of_behind::<{ Slot::ADDED }>(ptr::from_ref(self).cast()) }
+            .first_not_below_zero()
     }
 }
 
@@ -362,22 +373,33 @@ impl Source for Added {
     fn added(&self) -> Added {
         *self
     }
+
+    #[inline(always)]
+    fn ticks(&self) -> Doubles {
+        const { assert!(size_of::<Self>() == 8) };
+        // SAFETY: these are those two.
+        unsafe { Doubles::of_behind::<0>(ptr::from_ref(self).cast()) }.first_not_below_zero()
+    }
 }
 
 /// Counts records of one point in the histogram of their cell, and adds them up. None in a child
 /// that a signal handler has forked in here.
 #[inline(always)]
 fn add_up<T: Source>(thread: &Thread, cell: &Cell, records: &[T]) -> Option<Sums> {
-    let (mut sum, mut rest) = (Sum::NONE, records);
+    let (mut sum, mut rest) = (Sum::none(), records);
     // All but what is to be counted where there is no memory yet, or in a forked child.
-    while let Some((record, after)) = sum.add(thread, cell, rest) {
+    loop {
+        let added = sum.add(thread, cell, rest).addr() - rest.as_ptr().addr();
+        let Some((record, after)) = rest.split_at(added / size_of::<T>()).1.split_first() else {
+            break;
+        };
         count(thread, cell, record.added().exclusive())?;
         rest = after;
     }
-    let Sum { exclusive, inclusive, squares, min, max } = sum;
-    let (min, max) = (histogram::ticks_of(min), histogram::ticks_of(max));
+    let (exclusive, inclusive) = (sum.both.first() as u64, sum.both.second() as i64 as u64);
+    let (min, max) = (sum.min as u64, sum.max as u64);
     let squares = match max < Sum::SMALL {
-        true => u128::from(squares),
+        true => u128::from(sum.squares.first() as u64),
         false => records.iter().map(|record| u128::from(record.added().exclusive()).pow(2)).sum(),
     };
     let last = records.last().map_or(0, |record| record.added().exclusive());
@@ -385,15 +407,16 @@ fn add_up<T: Source>(thread: &Thread, cell: &Cell, records: &[T]) -> Option<Sums
     Some(Sums { count, exclusive, inclusive, min, max, last, squares, ..Sums::default() })
 }
 
-/// What records add up to.
+/// What records add up to, in doubles, which are exact up to 2^53: it takes the fewest
+/// instructions.
 #[repr(C)]
 struct Sum {
-    exclusive: u64,
-    inclusive: u64,
-    /// Extremes, as [doubles](histogram::double): one instruction each. Side by side, the compiler
-    /// would keep them as a pair, which takes ten more.
+    /// Exclusive and inclusive ticks.
+    both: Doubles,
+    /// The squares of both.
+    squares: Doubles,
+    /// Extremes of the exclusive ticks.
     min: f64,
-    squares: u64,
     max: f64,
 }
 
@@ -412,54 +435,52 @@ fn count(thread: &Thread, cell: &Cell, exclusive: u64) -> Option<()> {
 }
 
 impl Sum {
-    const NONE: Self =
-        Self { exclusive: 0, inclusive: 0, squares: 0, min: f64::INFINITY, max: 0.0 };
-    /// Squares of less, a page of them, add up to less than 2^64.
-    const SMALL: u64 = 1 << 28;
+    fn none() -> Self {
+        Self { both: Doubles::zero(), squares: Doubles::zero(), min: f64::INFINITY, max: 0.0 }
+    }
+
+    /// Squares of less, a page of them, add up to less than 2^53.
+    const SMALL: u64 = 1 << 23;
 
     /// Adds records and counts them in the histogram of their cell; up to one that is added and
-    /// cannot be counted, which is returned with those behind it. It calls nothing, so that all the
-    /// loop needs stays in registers.
+    /// cannot be counted; returns where that is, or the end. It calls nothing, so that all the loop needs stays in
+    /// registers.
     #[inline(never)]
-    fn add<'a, T: Source>(
-        &mut self,
-        thread: &Thread,
-        cell: &Cell,
-        records: &'a [T],
-    ) -> Option<(&'a T, &'a [T])> {
-        const { assert!(Self::SMALL.pow(2) as u128 * SLOTS_PER_PAGE as u128 <= 1 << 63) };
-        let Self { mut exclusive, mut inclusive, mut squares, mut min, mut max } = *self;
+    fn add<T: Source>(&mut self, thread: &Thread, cell: &Cell, records: &[T]) -> *const T {
+        const { assert!(Self::SMALL.pow(2) * SLOTS_PER_PAGE as u64 <= 1 << 53) };
+        let Self { mut both, mut squares, mut min, mut max } = *self;
         // The histogram part that was last added to, and the octave number of its first bucket.
         let (mut chunk, mut first) = (&NO_CHUNK, 0);
-        let mut left = records.iter();
-        let uncounted = loop {
-            let Some(record) = left.next() else { break None };
-            let added = record.added();
-            let own = added.exclusive();
-            exclusive = exclusive.wrapping_add(own);
-            inclusive = word::sum(inclusive, added.inclusive());
-            squares = word::sum(squares, own.wrapping_mul(own));
-            let double = histogram::double(own);
-            min = if min < double { min } else { double };
-            max = if max > double { max } else { double };
-            let mut bucket = histogram::octave_number_of(double).wrapping_sub(first);
+        // By a pointer, so that the loop needs neither a count nor what is returned.
+        let Range { start: mut at, end } = records.as_ptr_range();
+        while at < end {
+            // SAFETY: one of them.
+            let ticks = unsafe { &*at }.ticks();
+            both = both.add(ticks);
+            let own = ticks.first();
+            squares = squares.add(ticks.squared());
+            min = if min < own { min } else { own };
+            max = if max > own { max } else { own };
+            let mut bucket = histogram::octave_number(own).wrapping_sub(first);
             if bucket >= BUCKETS {
                 let number = first.wrapping_add(bucket);
                 first = number / BUCKETS * BUCKETS;
                 bucket = number % BUCKETS;
                 match thread.chunk(cell.part((first - FIRST_OCTAVE_NUMBER) / BUCKETS)) {
                     Some(found) => chunk = found,
-                    None => break Some((record, left.as_slice())),
+                    None => break,
                 }
             }
             // As late as that: the histogram has no copy that a child could write to.
             if !thread.is_still_alive() {
-                break Some((record, left.as_slice()));
+                break;
             }
             cell::add(&chunk.0[bucket], 1);
-        };
-        *self = Self { exclusive, inclusive, squares, min, max };
-        uncounted
+            // SAFETY: the next one, or behind the last one.
+            at = unsafe { at.add(1) };
+        }
+        *self = Self { both, squares, min, max };
+        at
     }
 }
 

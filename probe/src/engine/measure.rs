@@ -35,7 +35,7 @@ use super::overhead::{self, overhead};
 use super::region::{Door, End, Notes, Region, RegionStart, not_below_zero};
 use super::state::UNREGISTERED;
 use super::thread::{Entry, Thread};
-use crate::clock::{fenced_ticks, ticks};
+use crate::clock::{ThreadClock, fenced_ticks, ticks};
 use crate::point::Point;
 
 /// The calling thread and its entry of a point, if there is a cell that follows the
@@ -185,11 +185,7 @@ pub(super) fn end_at<const TURNED: bool, R: Region>(
     if !thread.is_in(tag) {
         return slow(region, door);
     }
-    let offset = point.offset();
-    // Less what inner regions of the point have added. Before the clock is asked, which tells
-    // whether another fibre has run and may have added to it.
-    let inside = thread.less_total(offset, region.inclusive());
-    if thread.clock.is_outdated_after(elapsed) {
+    if ThreadClock::is_due_after(elapsed) {
         return slow(region, door);
     }
     let position = thread.position();
@@ -208,7 +204,11 @@ pub(super) fn end_at<const TURNED: bool, R: Region>(
         region.drop_mark(tag);
         return slow(region, door);
     }
-    if !thread.has_covered(covered) {
+    let offset = point.offset();
+    // Less what inner regions of the point have added. Before it is asked what a handler has
+    // covered, and the clock, which tells whether another fibre has run: either may have added to it.
+    let inside = thread.less_total(offset, region.inclusive());
+    if !thread.has_covered(covered) || thread.clock.was_switched() {
         return slow(region, Door { marked: tag, ..door });
     }
     let slot = thread.slot_at(position);

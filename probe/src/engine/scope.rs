@@ -118,17 +118,18 @@ impl Guard {
         let of = (point.offset(), control);
         match begin_noted(thread, point, of, guard) {
             Some((_, Some(_))) => {}
-            Some((tag, None)) => Self::begin_in_place_late(thread, tag, guard),
+            Some((tag, None)) => Self::begin_in_place_late(guard, point, tag),
             None => Self::begin_function_slow(point, guard),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn begin_in_place_late(thread: &Thread, tag: u64, guard: &mut MaybeUninit<Self>) {
-        // SAFETY: written just now; one register less to save than if it were passed on.
-        let point = unsafe { (*guard.as_ptr()).point.assume_init() };
-        guard.write(Self::begin_late(point, thread, tag));
+    fn begin_in_place_late(guard: &mut MaybeUninit<Self>, point: &'static Point, tag: u64) {
+        guard.write(match current::thread() {
+            Some(thread) => Self::begin_late(point, thread, tag),
+            None => Self::none(),
+        });
     }
 
     /// For C, which has read the word of the point, and found it on.

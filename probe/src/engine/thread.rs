@@ -29,7 +29,7 @@ use std::sync::atomic::{
 };
 
 use pfp_shm_layout::amounts::SumWords;
-use pfp_shm_layout::calls::Calls;
+use pfp_shm_layout::calls::{Calls, OpenRegion};
 use pfp_shm_layout::cell::Cell;
 use pfp_shm_layout::control::Control;
 use pfp_shm_layout::geometry::{CHUNK, PAGE};
@@ -112,7 +112,7 @@ pub(crate) struct Thread {
     /// Where the thread is:
     ///
     /// ```text
-    /// | is place 1 | fenced 1 | run 17     | generation 13 | open regions 8 | context 24 |
+    /// | is place 1 | fenced 1 | run 17 | generation 13 | open regions 8 | 0 5 | context 19 |
     /// ```
     ///
     /// A region notes it as it begins, and a difference at its end says that the thread may have
@@ -199,8 +199,9 @@ const _: () = assert!(TABLE + FIRST * size_of::<Entry>() == size_of::<Thread>())
 pub(crate) const IS_PLACE: u64 = 1 << 63;
 /// In the tag of a guard, beside its place: the point is fenced.
 pub(crate) const FENCED: u64 = 1 << 62;
-/// The bits of the current context's number, 0 for the thread's own.
-const CONTEXT: u64 = LEVEL - 1;
+/// The bits of the current context's number, 0 for the thread's own. Those up to the level stay 0,
+/// so that a shift leads to the open region of a place.
+const CONTEXT: u64 = LEVEL / size_of::<OpenRegion>() as u64 - 1;
 /// One open region, in [`Thread::place`].
 pub(crate) const LEVEL: u64 = 1 << DEPTH_SHIFT;
 /// The bits that count open regions.

@@ -116,7 +116,7 @@ impl Thread<'_> {
         let cell = self.cell(point);
         self.fold();
         let measured = Measurement { exclusive: own, inclusive: own, away: None };
-        let written = self.lane.counters.written.load(Relaxed);
+        let written = self.lane.counters.written.now();
         cell.record(measured, self.bucket(cell, own), written);
     }
 }

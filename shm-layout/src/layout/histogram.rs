@@ -35,38 +35,16 @@ pub const fn locate(ticks: u64) -> (usize, usize) {
 #[inline(always)]
 #[must_use]
 pub const fn number(ticks: u64) -> usize {
-    octave_number(ticks) - FIRST_OCTAVE_NUMBER
+    octave_number(ticks as i64 as f64) - FIRST_OCTAVE_NUMBER
 }
 
 /// [`number`] and [`FIRST_OCTAVE_NUMBER`], a multiple of [`BUCKETS`].
 #[inline(always)]
 #[must_use]
-pub const fn octave_number(ticks: u64) -> usize {
-    octave_number_of(double(ticks))
-}
-
-/// A duration as a double, [`BUCKETS`] ticks longer.
-///
-/// Its bits have the octave and the digits after the leading one side by side, and it holds every
-/// duration below [`LIMIT`] exactly. That is faster than looking for the leading one.
-#[inline(always)]
-#[must_use]
-pub const fn double(ticks: u64) -> f64 {
-    (ticks + BUCKETS as u64) as i64 as f64
-}
-
-/// The [`octave_number`] of a [`double`].
-#[inline(always)]
-#[must_use]
-pub const fn octave_number_of(double: f64) -> usize {
-    (double.to_bits() >> SHIFT) as usize
-}
-
-/// The ticks of a [`double`].
-#[inline(always)]
-#[must_use]
-pub const fn ticks_of(double: f64) -> u64 {
-    double as u64 - BUCKETS as u64
+pub const fn octave_number(ticks: f64) -> usize {
+    // The bits of a double have the octave and the digits after the leading one side by side, and
+    // it holds every duration below `LIMIT` exactly. That is faster than looking for the leading one.
+    ((ticks + BUCKETS as f64).to_bits() >> SHIFT) as usize
 }
 
 /// The [`octave_number`] of 0 ticks.

@@ -30,6 +30,7 @@
 //! | `lane-blocks` store | `lane-recheck` fence | what the ring, the calls or the chain of cells have published is backed by memory |
 //! | `lane-release` store | `lane-claim` CAS | the next owner sees all that the last one wrote |
 
+use crate::layout::ring::Written;
 use crate::sync::{AtomicU64, Ordering, fence_at, ord};
 
 /// Bytes of a lane's name.
@@ -65,7 +66,7 @@ pub struct Lane {
 #[derive(Debug)]
 pub struct LaneCounters {
     /// Records ever written to the ring.
-    pub written: AtomicU64,
+    pub written: Written,
     /// Of those, the ones that are in the lane's cells; see [`crate::layout::ring`].
     pub folded: AtomicU64,
     /// Ticks that folding took.
@@ -143,7 +144,7 @@ impl Lane {
             calls_block: zero(),
             spare: core::array::from_fn(|_| zero()),
             counters: LaneCounters {
-                written: zero(),
+                written: Written::default(),
                 folded: zero(),
                 folding: zero(),
                 switches: zero(),

@@ -2,11 +2,11 @@
 //! recorder.
 //!
 //! ```text
-//! written: number of records ever written, in the lane
+//! written: bytes of all records ever written, in the lane
 //! folded:  number of those that are in the cells
 //! slots:   | 0 | 1 | ... | capacity - 1 |      record n is in slot n % capacity
-//! slot:    | start 64 | elapsed 32 | exclusive 32 | inclusive 32 |
-//!          | context 24, depth 8 | point 32, caller 32 |
+//! slot:    | start 64 | elapsed 32 | context 24, depth 8 |
+//!          | exclusive 32, inclusive 32 | point 32, caller 32 |
 //! ```
 //!
 //! Points stand as [offsets](POINT_SHIFT), as an end has them.
@@ -35,11 +35,11 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_at, ord};
 pub struct Slot {
     start: AtomicU64,
     elapsed: AtomicU32,
+    /// See [`What`].
+    place: AtomicU32,
     exclusive: AtomicU32,
     /// Of a counted record: how many bits its ticks are shifted.
     inclusive: AtomicU32,
-    /// See [`What`].
-    place: AtomicU32,
     names: AtomicU64,
 }
 
@@ -136,6 +136,9 @@ pub struct Addition {
 }
 
 impl Slot {
+    /// Where a slot has what [`Slot::added`] returns, as two numbers with a sign.
+    pub const ADDED: usize = std::mem::offset_of!(Self, exclusive);
+
     /// A slot of zeros.
     #[must_use]
     pub fn new() -> Self {
@@ -143,9 +146,9 @@ impl Slot {
         Self {
             start: AtomicU64::new(0),
             elapsed: half(),
+            place: half(),
             exclusive: half(),
             inclusive: half(),
-            place: half(),
             names: AtomicU64::new(0),
         }
     }
@@ -283,6 +286,7 @@ impl Slot {
 
 /// What a record adds to the cell of its point, as it stands in a slot: either may be some ticks
 /// below zero, by what calibration takes out.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Added {
     exclusive: u32,
@@ -311,10 +315,42 @@ pub fn reuse() {
     fence_at!("ring-reuse", Release);
 }
 
-/// Announces that `written` records are complete. Meets `ring-enter`.
-#[inline(always)]
-pub fn publish(position: &AtomicU64, written: u64) {
-    position.store(written, ord!("ring-publish", Release));
+/// How many records were ever written to a ring: the bytes that they take, as a writer has them.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Written(AtomicU64);
+
+impl Default for Written {
+    fn default() -> Self {
+        Self(AtomicU64::new(0))
+    }
+}
+
+impl Written {
+    /// Announces that the records in so many bytes are complete. Meets `ring-enter`.
+    #[inline(always)]
+    pub fn publish_bytes(&self, bytes: u64) {
+        self.0.store(bytes, ord!("ring-publish", Release));
+    }
+
+    /// Announces that so many records are complete.
+    #[inline(always)]
+    pub fn publish(&self, records: u64) {
+        self.publish_bytes(records.wrapping_mul(size_of::<Slot>() as u64));
+    }
+
+    /// Records that are complete, for a reader that goes on to read them. Meets `ring-publish`.
+    #[must_use]
+    pub fn enter(&self) -> u64 {
+        self.0.load(ord!("ring-enter", Acquire)) / size_of::<Slot>() as u64
+    }
+
+    /// Records that are complete.
+    #[inline(always)]
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.0.load(Ordering::Relaxed) / size_of::<Slot>() as u64
+    }
 }
 
 /// What a reader got out of a ring.
@@ -341,49 +377,45 @@ pub fn folded(position: &AtomicU64) -> u64 {
 
 /// Copies the records from number `from` on, oldest first, and tells how many
 /// were too late to copy. `slots` is the whole ring, a power of two of them.
-pub fn drain(position: &AtomicU64, slots: &[Slot], from: u64, out: &mut Vec<Record>) -> Drained {
+pub fn drain(written: &Written, slots: &[Slot], from: u64, out: &mut Vec<Record>) -> Drained {
     let capacity = slots.len() as u64;
-    // Meets `ring-publish`.
-    let written = position.load(ord!("ring-enter", Acquire));
-    // A position behind the last one is a new ring in the same place.
-    let from = if from > written { 0 } else { from };
-    let first = from.max(written.saturating_sub(capacity));
+    let end = written.enter();
+    // An end before the last one is that of a new ring in the same place.
+    let from = if from > end { 0 } else { from };
+    let first = from.max(end.saturating_sub(capacity));
     let kept = out.len();
-    for number in first..written {
+    for number in first..end {
         out.push(slots[(number % capacity) as usize].copy());
     }
     // Meets `ring-reuse`.
     fence_at!("ring-recheck", Acquire);
-    let now = position.load(Ordering::Relaxed);
-    let safe = now.saturating_add(1).saturating_sub(capacity).clamp(first, written);
+    let safe = written.now().saturating_add(1).saturating_sub(capacity).clamp(first, end);
     out.drain(kept..kept + (safe - first) as usize);
-    Drained { next: written, lost: safe - from }
+    Drained { next: end, lost: safe - from }
 }
 
 /// Visits what the records from number `folded` on add to cells, oldest first. None if some
 /// were written over meanwhile: then what was visited is worth nothing, and they are folded.
 /// Else the number of records that are written.
 pub fn visit(
-    position: &AtomicU64,
+    written: &Written,
     slots: &[Slot],
     folded: u64,
     mut visit: impl FnMut(u64, Addition),
 ) -> Option<u64> {
     let capacity = slots.len() as u64;
-    // Meets `ring-publish`.
-    let written = position.load(ord!("ring-enter", Acquire));
-    if written.wrapping_sub(folded) >= capacity {
+    let end = written.enter();
+    if end.wrapping_sub(folded) >= capacity {
         return None;
     }
-    for number in folded..written {
+    for number in folded..end {
         if let Some(addition) = slots[(number % capacity) as usize].addition() {
             visit(number, addition);
         }
     }
     // Meets `ring-reuse`.
     fence_at!("ring-recheck", Acquire);
-    let now = position.load(Ordering::Relaxed);
-    (now.wrapping_sub(folded) < capacity).then_some(written)
+    (written.now().wrapping_sub(folded) < capacity).then_some(end)
 }
 
 #[cfg(test)]
@@ -405,14 +437,14 @@ mod tests {
         for _ in 0..if cfg!(miri) { 3 } else { 100 } {
             let capacity = 1 << below(7);
             let slots: Vec<Slot> = (0..capacity).map(|_| Slot::new()).collect();
-            let (position, mut written, mut next) = (AtomicU64::new(0), 0, 0);
+            let (position, mut written, mut next) = (Written::default(), 0, 0);
             for _ in 0..50 {
                 for _ in 0..below(2 * capacity + 1) {
                     reuse();
                     let what = What::new(7, 3, 9, written as u32);
                     slots[(written % capacity) as usize].fill(written, written + 1, 2, 3, what);
                     written += 1;
-                    publish(&position, written);
+                    position.publish(written);
                 }
                 let mut records = Vec::new();
                 let drained = drain(&position, &slots, next, &mut records);

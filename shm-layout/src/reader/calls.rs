@@ -12,9 +12,9 @@ use super::reading::CellReading;
 use crate::layout::calls::{self, CallSums, Calls, EdgePicture, OpenPicture};
 use crate::layout::control::Control;
 use crate::layout::geometry::RING_BLOCKS;
-use crate::layout::ring::{self, Addition, Record, Slot};
+use crate::layout::ring::{self, Addition, Record, Slot, Written};
 use crate::layout::segment::Segment;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::Ordering;
 
 /// The calls of a lane at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
         let lanes = self.picture.lanes.iter().filter_map(|reading| {
             let lane = sparse.lane(reading.id as usize)?;
             let calls = sparse.calls(reading.lane.calls_block)?;
-            let written = lane.counters.written.load(Ordering::Acquire);
+            let written = lane.counters.written.enter();
             let slots = sparse.ring(reading.lane.ring_block, written);
             let slots = slots.unwrap_or_default();
             let keys = self.lanes.get(reading.id as usize).map_or(&[][..], |lane| &lane.keys);
@@ -117,7 +117,7 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
         let lanes = self.picture.lanes.iter().filter_map(|reading| {
             let lane = sparse.lane(reading.id as usize)?;
             let calls = sparse.calls(reading.lane.calls_block)?;
-            let written = lane.counters.written.load(Ordering::Acquire);
+            let written = lane.counters.written.enter();
             let slots = sparse.ring(reading.lane.ring_block, written).unwrap_or_default();
             let open = open(&lane.counters.written, calls, slots);
             let points = open
@@ -133,24 +133,24 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
 
 /// The regions that are open on a lane, as its points or their variants; none where the thread
 /// never held still.
-fn open(written: &AtomicU64, calls: &Calls, slots: &[Slot]) -> Vec<OpenPicture> {
+fn open(written: &Written, calls: &Calls, slots: &[Slot]) -> Vec<OpenPicture> {
     let found = (0..TRIES).find_map(|_| {
         let (seen, last) = last(written, slots);
         let open = calls.open_since(last.as_ref());
         // Meets `ring-publish`: no region has ended meanwhile.
-        (written.load(Ordering::Acquire) == seen).then_some(open)
+        (written.enter() == seen).then_some(open)
     });
     found.unwrap_or_default()
 }
 
 /// The number of records that are written, and the last one of a region that nests on its thread,
 /// if the ring has one.
-fn last(written: &AtomicU64, slots: &[Slot]) -> (u64, Option<Record>) {
+fn last(written: &Written, slots: &[Slot]) -> (u64, Option<Record>) {
     let mut records = Vec::new();
     // Most often it is among the last.
     for kept in [4, slots.len() as u64] {
         records.clear();
-        let from = written.load(Ordering::Relaxed).saturating_sub(kept);
+        let from = written.now().saturating_sub(kept);
         if slots.is_empty() {
             break;
         }
@@ -161,11 +161,11 @@ fn last(written: &AtomicU64, slots: &[Slot]) -> (u64, Option<Record>) {
             return (next, found.copied());
         }
     }
-    (written.load(Ordering::Relaxed), None)
+    (written.now(), None)
 }
 
 /// Whether all records that nest on their thread are of its own context.
-fn is_own(written: &AtomicU64, slots: &[Slot]) -> bool {
+fn is_own(written: &Written, slots: &[Slot]) -> bool {
     let mut records = Vec::new();
     if !slots.is_empty() {
         ring::drain(written, slots, 0, &mut records);

@@ -314,7 +314,7 @@ impl Copy {
     fn take_ring(&self, from: &Segment, (lane, own): (&Lane, &Lane), block: u64, slots: &[Slot]) {
         let offset = from.offset_of(slots);
         // Meets `ring-publish`.
-        let written = lane.counters.written.load(Ordering::Acquire);
+        let written = lane.counters.written.enter();
         for page in (offset..offset + size_of_val(slots)).step_by(PAGE) {
             if self.extents.have(page) {
                 copy_words(from, &self.segment, page, PAGE / 8);
@@ -322,8 +322,8 @@ impl Copy {
         }
         // Meets `ring-reuse`.
         fence(Ordering::Acquire);
-        let now = lane.counters.written.load(Ordering::Relaxed);
-        own.counters.written.store(written, Ordering::Relaxed);
+        let now = lane.counters.written.now();
+        own.counters.written.publish(written);
         // After the records, so that those which were written over are below it, and before
         // the cells, which have them.
         let folded = ring::folded(&lane.counters.folded).min(written);
@@ -579,7 +579,7 @@ mod tests {
                 slot.fill(1_000 + n, n, 100, 150, what);
             }
             n += 1;
-            ring::publish(&counters.written, n);
+            counters.written.publish(n);
         }
         n
     }

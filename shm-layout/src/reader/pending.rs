@@ -3,7 +3,6 @@
 use super::bounds::TRIES;
 use crate::layout::lane::LaneCounters;
 use crate::layout::ring::{self, Addition, Slot};
-use crate::sync::Ordering;
 
 /// The records of a lane that may not be folded into its cells, by point.
 #[derive(Debug, Default)]
@@ -64,7 +63,7 @@ impl Pending {
     pub(super) fn is_all_folded(&self, counters: Option<&LaneCounters>) -> bool {
         self.additions.is_empty()
             && counters.is_some_and(|counters| {
-                let written = counters.written.load(Ordering::Relaxed);
+                let written = counters.written.now();
                 self.taken == (written, written)
             })
     }

@@ -236,7 +236,7 @@ impl<S: Borrow<Segment>> Reader<S> {
         let lanes = self.picture.lanes.iter().filter_map(|reading| {
             let lane = sparse.lane(reading.id as usize)?;
             // Later writes go to memory that is backed before.
-            let written = lane.counters.written.load(Ordering::Acquire);
+            let written = lane.counters.written.enter();
             Some((reading.id, lane, sparse.ring(reading.lane.ring_block, written)?))
         });
         for (id, lane, slots) in lanes.take(most) {
@@ -363,7 +363,7 @@ impl<S: Borrow<Segment>> Reader<S> {
             let entry = &reading.lane;
 
             let counters = &lane.counters;
-            reading.written = counters.written.load(Ordering::Relaxed);
+            reading.written = counters.written.now();
             reading.switches = counters.switches.load(Ordering::Relaxed);
             let losses = &mut self.picture.losses;
             reading.errors = LaneErrors::of(counters);
@@ -380,7 +380,7 @@ impl<S: Borrow<Segment>> Reader<S> {
                 cache.keys.iter_mut().for_each(CacheKey::forget);
             }
             // Before the cells: what they lack is in here.
-            let written = counters.written.load(Ordering::Acquire);
+            let written = counters.written.enter();
             let ring = sparse.ring(entry.ring_block, written);
             let points = geometry.points().min(MAX_POINTS);
             self.pending.take(counters, ring, &mut cache.records, points);

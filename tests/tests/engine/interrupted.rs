@@ -159,7 +159,7 @@ fn each(action: &str, clocks: &[&str], short: Way, judge: impl Fn(&Outcome, Way,
                     ends[0] = judged(short);
                 }
             }
-            assert!(ends.iter().all(|end| *end > 140), "{action} {case} {clock}: {ends:?}");
+            assert!(ends.iter().all(|end| *end > 120), "{action} {case} {clock}: {ends:?}");
             assert!(is_folded(ends[0]), "{action} {case} {clock}: {ends:?}");
             // A short region of the simplest kind goes the short way, unless its thread waits for a
             // CPU each time.

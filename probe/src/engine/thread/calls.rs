@@ -12,7 +12,7 @@ use pfp_shm_layout::geometry::PAGE;
 use pfp_shm_layout::ring::{DEPTH_SHIFT, POINT_SHIFT};
 use pfp_shm_layout::segment::Segment;
 
-use super::{Entry, LEVEL, LEVELS, PLACE, Thread};
+use super::{CONTEXT, Entry, LEVEL, LEVELS, PLACE, Thread};
 use crate::engine::process;
 use crate::word;
 
@@ -38,8 +38,9 @@ impl EdgeIndex {
 #[inline(always)]
 fn open_bytes(place: u64) -> u64 {
     const BYTES: u64 = size_of::<OpenRegion>() as u64;
-    const { assert!(LEVELS / LEVEL + 1 == calls::MAX_OPEN as u64) };
-    (place & LEVELS) / (LEVEL / BYTES)
+    const { assert!(LEVELS / LEVEL + 1 == calls::MAX_OPEN as u64 && CONTEXT < LEVEL / BYTES) };
+    // The lower half: above it is more.
+    u64::from(place as u32) / (LEVEL / BYTES)
 }
 
 /// Where an open region is shown: an address that also leads to the region around it, so that both

@@ -6,7 +6,7 @@ use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::calls::CallSums;
 use pfp_shm_layout::cell::{Held, Measurement};
 use pfp_shm_layout::geometry::{PAGE, RING_SLOTS};
-use pfp_shm_layout::ring::{self, What};
+use pfp_shm_layout::ring::What;
 
 use super::ring::{SLOTS_PER_PAGE, begins_page};
 use super::{Entry, Thread};
@@ -59,7 +59,7 @@ impl Thread {
             return self.count(|counters| &counters.unrecorded);
         }
         self.slot(written).fill_counted(start, elapsed, exclusive, what);
-        ring::publish(&self.counters().written, written.wrapping_add(1));
+        self.counters().written.publish(written.wrapping_add(1));
         // So that the next one has nothing to fold.
         fold::announce(self, written.wrapping_add(1));
     }

@@ -88,7 +88,7 @@ impl Thread {
     pub(in crate::engine) fn publish(&self, position: Position) {
         let next = position.0.wrapping_add(SLOT);
         // Not one more than what is there: a forked child may have come first.
-        ring::publish(&self.counters().written, next / SLOT);
+        self.counters().written.publish_bytes(next);
         compiler_fence(SeqCst);
         self.position.store(next, Relaxed);
     }
@@ -138,7 +138,7 @@ impl Thread {
     /// Records that were written so far.
     #[inline(always)]
     pub(in crate::engine) fn written(&self) -> u64 {
-        self.counters().written.load(Relaxed)
+        self.counters().written.now()
     }
 
     /// Exclusive ticks of the last record.

@@ -7,7 +7,7 @@ use loom::thread;
 use super::{check, whole};
 use crate::cell::{Cell, Sums};
 use crate::control::Control;
-use crate::ring::{self, Slot, What};
+use crate::ring::{self, Slot, What, Written};
 use crate::sync::{AtomicU64, watch};
 
 /// A reader drains while the writer overtakes it: each record it gets is whole
@@ -15,8 +15,8 @@ use crate::sync::{AtomicU64, watch};
 pub(super) fn ring_is_drained() {
     const WRITTEN: u64 = 3;
     check(|| {
-        let ring = Arc::new(([Slot::new(), Slot::new()], AtomicU64::new(0)));
-        ring.1.watch();
+        let ring = Arc::new(([Slot::new(), Slot::new()], Written::default()));
+        watch(&ring.1, &[""]);
         for slot in &ring.0 {
             watch(slot, &["start", "names"]);
         }
@@ -27,7 +27,7 @@ pub(super) fn ring_is_drained() {
                     ring::reuse();
                     let what = What::new(n as u32 + 200, 0, 0, 0);
                     ring.0[n as usize % 2].fill(n + 100, 1, 1, 1, what);
-                    ring::publish(&ring.1, n + 1);
+                    ring.1.publish(n + 1);
                 }
             })
         };
@@ -45,7 +45,7 @@ pub(super) fn ring_is_drained() {
 struct Log {
     cell: Cell,
     slots: [Slot; 2],
-    written: AtomicU64,
+    written: Written,
     folded: AtomicU64,
 }
 
@@ -56,17 +56,16 @@ impl Log {
     }
 
     fn new(point: u32) -> Arc<Self> {
-        let zero = || AtomicU64::new(0);
         let (cell, slots) = (Cell::new(), [Slot::new(), Slot::new()]);
         cell.prepare(point, Control(1), 1);
-        Arc::new(Self { cell, slots, written: zero(), folded: zero() })
+        Arc::new(Self { cell, slots, written: Written::default(), folded: AtomicU64::new(0) })
     }
 
     /// Record `n` has `1 << n` ticks, so a sum tells which ones are in it.
     fn write(&self, n: u64) {
         ring::reuse();
         self.slots[n as usize % 2].fill(0, 0, 1 << n, 0, What::new(Self::point(n), 0, 0, 0));
-        ring::publish(&self.written, n + 1);
+        self.written.publish(n + 1);
     }
 
     fn fold(&self, n: u64) {
@@ -104,7 +103,7 @@ pub(super) fn ring_is_folded() {
         log.write(0);
         watch(&log.cell, &["seq", "exclusive", "exclusive#1", "folded", "folded#1"]);
         log.slots.iter().for_each(|slot| watch(slot, &["exclusive"]));
-        log.written.watch();
+        watch(&log.written, &[""]);
         log.folded.watch();
         let writer = {
             let log = Arc::clone(&log);
@@ -130,7 +129,7 @@ pub(super) fn ring_is_written_over() {
         (0..3).for_each(|n| log.write(n));
         ring::announce_folded(&log.folded, 2);
         log.slots.iter().for_each(|slot| watch(slot, &["exclusive", "names"]));
-        log.written.watch();
+        watch(&log.written, &[""]);
         log.folded.watch();
         let writer = {
             let log = Arc::clone(&log);
@@ -175,9 +174,9 @@ struct Drain {
 }
 
 impl Drain {
-    fn drain(&mut self, position: &AtomicU64, slots: &[Slot]) {
+    fn drain(&mut self, written: &Written, slots: &[Slot]) {
         let mut records = Vec::new();
-        let drained = ring::drain(position, slots, self.next, &mut records);
+        let drained = ring::drain(written, slots, self.next, &mut records);
         let numbers = drained.next - records.len() as u64..drained.next;
         assert_eq!(numbers.start - self.next, drained.lost);
         for (n, record) in numbers.zip(&records) {
