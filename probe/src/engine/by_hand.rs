@@ -205,7 +205,7 @@ struct Held<'a> {
     tag: u64,
     /// Where it is recorded, and what was noted of the inclusive total there.
     point: &'static Point,
-    inclusive: u64,
+    inclusive: &'a AtomicU64,
     mark: &'a mut MaybeUninit<u64>,
 }
 
@@ -232,7 +232,7 @@ impl Region for Held<'_> {
 
     #[inline(always)]
     fn inclusive(&self) -> u64 {
-        self.inclusive
+        self.inclusive.load(Relaxed)
     }
 
     #[inline(always)]
@@ -255,7 +255,7 @@ impl Region for Held<'_> {
 #[inline(never)]
 pub(crate) fn end(point: &'static Point) {
     end_by(point, |thread, at, Door { elapsed, covered, marked }| {
-        end_slow(thread, point, at, elapsed, covered, marked);
+        end_slow(point, thread, elapsed, at, covered, marked);
     });
 }
 
@@ -282,8 +282,9 @@ fn end_by(
         return end_further_out(thread, point);
     };
     let end = stamp(thread);
-    let (tag, inclusive) = (slot.place.load(Relaxed), slot.inclusive.load(Relaxed));
-    let (start, covered, mark) = (&slot.start, &slot.covered, &mut mark::new());
+    let tag = slot.place.load(Relaxed);
+    let Slot { start, covered, inclusive, .. } = slot;
+    let mark = &mut mark::new();
     let mut held = Held { regions, at, start, covered, tag, point, inclusive, mark };
     end_at::<false, _>(&mut held, thread, end, None, |_, door| slow(thread, at, door));
     Some(end.now)
@@ -307,14 +308,14 @@ fn end_further_out(thread: &Thread, point: &'static Point) -> Option<u64> {
     end_long(thread, point, at, end, Extra::default())
 }
 
-/// The door out of an end by hand.
+/// The door out of an end by hand, which takes the point and what has elapsed where they are.
 #[cold]
 #[inline(never)]
 fn end_slow(
-    thread: &Thread,
     point: &'static Point,
-    at: usize,
+    thread: &Thread,
     elapsed: u64,
+    at: usize,
     covered: u64,
     marked: u64,
 ) {
@@ -333,8 +334,8 @@ fn end_turned(thread: &Thread, point: &'static Point, at: usize, door: Door) -> 
     if let Some((took, added)) = turned(thread, point, tag) {
         slot.leave_out(took, added);
         let end = End { now, covered: covered.wrapping_add(took) };
-        let (start, covered, mark) = (&slot.start, &slot.covered, &mut mark::new());
-        let inclusive = slot.inclusive.load(Relaxed);
+        let Slot { start, covered, inclusive, .. } = slot;
+        let mark = &mut mark::new();
         let mut held = Held { regions, at, start, covered, tag, point, inclusive, mark };
         let mut is_short = true;
         end_at::<true, _>(&mut held, thread, end, None, |_, door| {
@@ -452,13 +453,13 @@ impl Variant {
         let (begun, place) = (slot.begun(), slot.place.load(Relaxed));
         let kept = slot.kept.load(Relaxed);
         let (tag, point) = (self.tag(slot), self.point);
-        let inclusive = thread.entry(point.index()).total();
+        let total = thread.entry(point.index()).total();
         compiler_fence(SeqCst);
         regions.open.store(at as u64, Relaxed);
         compiler_fence(SeqCst);
         // Not in the slot, which a handler may have now.
-        let [start, covered] = [begun.start, begun.covered].map(AtomicU64::new);
-        let (start, covered, mark) = (&start, &covered, &mut mark::new());
+        let [start, covered, inclusive] = &[begun.start, begun.covered, total].map(AtomicU64::new);
+        let mark = &mut mark::new();
         let mut held = Held { regions, at, start, covered, tag, point, inclusive, mark };
         let mut refused = None;
         end_at::<TURNED, _>(&mut held, thread, end, None, |_, door| refused = Some(door));
