@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use pfp_tests::needs_a_screen;
 use pfp_tests::os::signal;
@@ -69,7 +70,7 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     drop(target);
     let mut recording = read(&file);
     let len = recording.len();
-    let taken_ns: Vec<u64> = (0..len).map(|place| recording.taken_unix_ns(place)).collect();
+    let since_first: Vec<_> = (0..len).map(|place| recording.since_first(place)).collect();
     screen.wait_for("its end", |text| text.contains(&format!("(1 of {len})")));
 
     // The figures are those of the file, wherever one comes from.
@@ -121,8 +122,8 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     screen.keys(&["C-u"]);
     screen.text("+1s");
     screen.keys(&["Enter"]);
-    let wanted = taken_ns[0] + 1_000_000_000;
-    let nearest = (0..len).min_by_key(|&place| taken_ns[place].abs_diff(wanted));
+    let far = |place: &usize| since_first[*place].abs_diff(Duration::from_secs(1));
+    let nearest = (0..len).min_by_key(far);
     at(&screen, nearest.expect("there are snapshots") + 1);
 
     // Compared with a moment: after it the program became slow.

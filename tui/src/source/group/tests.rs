@@ -216,12 +216,14 @@ fn sums_of_places_are_shown_as_all_of_them_is() {
             let loads = |model: &Model| -> Vec<_> {
                 model.points().iter().filter_map(|it| it.rate().zip(it.load())).collect()
             };
-            let near = |(one, other): (f64, f64)| (one - other).abs() <= 0.01 * one.max(0.01);
+            let near = |one: f64, other: f64| (one - other).abs() <= 0.01 * one.max(0.01);
+            // Regions that are open run on between the two polls. One machine less is a third less.
+            let like = |one: f64, other: f64| (one - other).abs() <= 0.15 * one.max(0.01);
             let pairs: Vec<_> = loads(&all).into_iter().zip(loads(&sums)).collect();
             assert!(
                 pairs.len() > 5
                     && pairs.iter().all(|((rate, load), (rate_too, load_too))| {
-                        near((*rate, *rate_too)) && near((*load, *load_too))
+                        near(*rate, *rate_too) && like(*load, *load_too)
                     }),
                 "{pairs:?}"
             );
