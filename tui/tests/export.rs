@@ -12,9 +12,7 @@ use pfp_top::model::Model;
 use pfp_top::snapshot::Snapshot;
 use serde_json::Value;
 
-#[path = "../../tests/src/tools.rs"]
-#[allow(dead_code, unreachable_pub, reason = "it is a part of the tests of whole programs")]
-mod tools;
+use crate::tools;
 
 /// Every format, with the name of its golden file and what else it was written with.
 const GOLDEN: [(&str, &str, &[&str]); 11] = [

@@ -1,0 +1,10 @@
+//! The viewer's files and commands, in one program: most of these tests wait for others.
+
+mod cli;
+mod export;
+mod formats;
+mod moments;
+mod recording;
+#[path = "../../tests/src/tools.rs"]
+#[allow(dead_code, unreachable_pub, reason = "it is a part of the tests of whole programs")]
+mod tools;
