@@ -11,12 +11,18 @@ mod arch {
     pub(crate) struct Doubles(__m128d);
 
     impl Doubles {
+        /// Two zeros.
         #[inline(always)]
         pub(crate) fn zero() -> Self {
             // SAFETY: all x86-64 processors have it.
             Self(unsafe { _mm_setzero_pd() })
         }
 
+        /// Two numbers of 32 bits with a sign, which lie some bytes behind a place.
+        ///
+        /// # Safety
+        ///
+        /// They can be read. Others may write there.
         #[inline(always)]
         pub(crate) unsafe fn of_behind<const BYTES: usize>(place: *const u8) -> Self {
             let doubles: __m128d;
@@ -33,12 +39,14 @@ mod arch {
             Self(doubles)
         }
 
+        /// The first one, or 0 if that is more, and the second one.
         #[inline(always)]
         pub(crate) fn first_not_below_zero(self) -> Self {
             // SAFETY: as above.
             Self(unsafe { _mm_max_sd(self.0, _mm_setzero_pd()) })
         }
 
+        /// The sum of each.
         #[inline(always)]
         pub(crate) fn add(mut self, more: Self) -> Self {
             // SAFETY: adds two registers. The compiler may take that of the second one, and copy.
@@ -53,18 +61,21 @@ mod arch {
             self
         }
 
+        /// The square of each.
         #[inline(always)]
         pub(crate) fn squared(self) -> Self {
             // SAFETY: as above.
             Self(unsafe { _mm_mul_pd(self.0, self.0) })
         }
 
+        /// The first one.
         #[inline(always)]
         pub(crate) fn first(self) -> f64 {
             // SAFETY: as above.
             unsafe { _mm_cvtsd_f64(self.0) }
         }
 
+        /// The second one.
         #[inline(always)]
         pub(crate) fn second(self) -> f64 {
             // SAFETY: as above.

@@ -33,7 +33,7 @@
 //! | a region that is off, beyond an empty loop: four instructions, eight around a call | 0.6 ns | 0.24 ns | 0.27 ns | 0.00 ns |
 //!
 //! A measured future that is off costs 2 to 4 ns a poll. Quiet machines; the column of Zen 5 is of this
-//! version, with some 160 instructions a region, Zen 3 of one with 172, the others of one with 222. The
+//! version, with some 146 instructions a region, Zen 3 of one with 172, the others of one with 222. The
 //! first region of a process takes up to 1.8 ms, the first one of a thread up to 120 us. `docs/costs.md`
 //! in the repository has all figures and how to repeat them. A build without optimisation makes a region
 //! cost some 700 ns: give the packages `pfp-probe` and `pfp-shm-layout` `opt-level = 3` there.

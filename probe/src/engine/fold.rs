@@ -390,9 +390,8 @@ fn add_up<T: Source>(thread: &Thread, cell: &Cell, records: &[T]) -> Option<Sums
     // All but what is to be counted where there is no memory yet, or in a forked child.
     loop {
         let added = sum.add(thread, cell, rest).addr() - rest.as_ptr().addr();
-        let Some((record, after)) = rest.split_at(added / size_of::<T>()).1.split_first() else {
-            break;
-        };
+        let left = rest.get(added / size_of::<T>()..).unwrap_or_default();
+        let Some((record, after)) = left.split_first() else { break };
         count(thread, cell, record.added().exclusive())?;
         rest = after;
     }
@@ -407,7 +406,7 @@ fn add_up<T: Source>(thread: &Thread, cell: &Cell, records: &[T]) -> Option<Sums
     Some(Sums { count, exclusive, inclusive, min, max, last, squares, ..Sums::default() })
 }
 
-/// What records add up to, in doubles, which are exact up to 2^53: it takes the fewest
+/// What records add up to, in doubles, which hold all of it exactly: that takes the fewest
 /// instructions.
 #[repr(C)]
 struct Sum {
@@ -442,9 +441,9 @@ impl Sum {
     /// Squares of less, a page of them, add up to less than 2^53.
     const SMALL: u64 = 1 << 23;
 
-    /// Adds records and counts them in the histogram of their cell; up to one that is added and
-    /// cannot be counted; returns where that is, or the end. It calls nothing, so that all the loop needs stays in
-    /// registers.
+    /// Adds records and counts them in the histogram of their cell, up to one that is added and
+    /// cannot be counted: returns where that is, or the end. It calls nothing, so that all the loop
+    /// needs stays in registers.
     #[inline(never)]
     fn add<T: Source>(&mut self, thread: &Thread, cell: &Cell, records: &[T]) -> *const T {
         const { assert!(Self::SMALL.pow(2) * SLOTS_PER_PAGE as u64 <= 1 << 53) };
