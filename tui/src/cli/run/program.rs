@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow};
 use crate::source::Candidate;
 
 /// The time it may take to end when asked to.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
 /// The time it may take to end by Ctrl-C, which the terminal has sent to it as well.
 const BY_ITSELF: Duration = Duration::from_secs(1);
 /// No family is this deep; a longer chain runs in a circle.
@@ -344,13 +344,18 @@ mod tests {
     /// In this process's group, where no signal to a group reaches them.
     #[test]
     fn children_end_in_any_group_and_though_they_do_not_want_to() {
-        for ignored in ["", "trap '' TERM; "] {
+        let end = |ignored: &str| {
             let mut program = start_in(&format!("{ignored}sleep 1000 & sleep 1000"), false);
             let children =
                 wait_for("its children", || Some(program.children()).filter(|all| all.len() == 2));
             program.end().unwrap();
             wait_for("its children to end", || (!children.iter().any(Process::runs)).then_some(()));
-        }
+        };
+        std::thread::scope(|scope| {
+            for ignored in ["", "trap '' TERM; "] {
+                scope.spawn(move || end(ignored));
+            }
+        });
     }
 
     #[test]
