@@ -86,8 +86,6 @@ mod arch {
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 mod arch {
-    use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
-
     #[derive(Clone, Copy)]
     pub(crate) struct Doubles([f64; 2]);
 
@@ -100,8 +98,8 @@ mod arch {
         #[inline(always)]
         pub(crate) unsafe fn of_behind<const BYTES: usize>(place: *const u8) -> Self {
             // SAFETY: as the caller says.
-            let halves = unsafe { &*place.add(BYTES).cast::<[AtomicI32; 2]>() };
-            Self(halves.each_ref().map(|half| f64::from(half.load(Relaxed))))
+            let halves = unsafe { place.add(BYTES).cast::<[i32; 2]>().read_volatile() };
+            Self(halves.map(f64::from))
         }
 
         #[inline(always)]

@@ -26,10 +26,10 @@
 //! | | AMD Zen 3 | AMD Zen 5 | AMD Zen 4 | Intel Xeon |
 //! |---|---:|---:|---:|---:|
 //! | [`scope!`] | 1.20 | 1.11 | 1.19 | 1.76 |
-//! | [`scope!`] with two amounts | 1.26 | 1.13 | | 1.78 |
+//! | [`scope!`] with two amounts | 1.26 | 1.12 | | 1.78 |
 //! | [`lap!`], per region | 1.14 | 0.74 | 0.79 | 1.18 |
 //! | 64 points in turn | 2.28 | 1.41 | 1.22 | 1.95 |
-//! | async function, per poll | 1.37 | 1.08 | 1.06 | 1.71 |
+//! | async function, per poll | 1.37 | 1.09 | 1.06 | 1.71 |
 //! | a region that is off, beyond an empty loop: four instructions, eight around a call | 0.6 ns | 0.24 ns | 0.27 ns | 0.00 ns |
 //!
 //! A measured future that is off costs 2 to 4 ns a poll. Quiet machines; the column of Zen 5 is of this

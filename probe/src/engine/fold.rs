@@ -395,10 +395,12 @@ fn add_up<T: Source>(thread: &Thread, cell: &Cell, records: &[T]) -> Option<Sums
         count(thread, cell, record.added().exclusive())?;
         rest = after;
     }
-    let (exclusive, inclusive) = (sum.both.first() as u64, sum.both.second() as i64 as u64);
-    let (min, max) = (sum.min as u64, sum.max as u64);
+    // By numbers with a sign: the other way sets the host's flag of inexact results.
+    let whole = |sum: f64| sum as i64 as u64;
+    let (exclusive, inclusive) = (whole(sum.both.first()), whole(sum.both.second()));
+    let (min, max) = (whole(sum.min), whole(sum.max));
     let squares = match max < Sum::SMALL {
-        true => u128::from(sum.squares.first() as u64),
+        true => u128::from(whole(sum.squares.first())),
         false => records.iter().map(|record| u128::from(record.added().exclusive()).pow(2)).sum(),
     };
     let last = records.last().map_or(0, |record| record.added().exclusive());
@@ -406,13 +408,13 @@ fn add_up<T: Source>(thread: &Thread, cell: &Cell, records: &[T]) -> Option<Sums
     Some(Sums { count, exclusive, inclusive, min, max, last, squares, ..Sums::default() })
 }
 
-/// What records add up to, in doubles, which hold all of it exactly: that takes the fewest
-/// instructions.
+/// What records add up to, in doubles: that takes the fewest instructions. They hold all of it
+/// exactly, but for squares of [`Sum::SMALL`] and more.
 #[repr(C)]
 struct Sum {
     /// Exclusive and inclusive ticks.
     both: Doubles,
-    /// The squares of both.
+    /// The squares of the exclusive ticks, and beside them others that nobody needs.
     squares: Doubles,
     /// Extremes of the exclusive ticks.
     min: f64,

@@ -44,7 +44,7 @@ const RECORDED: [(&str, f64); 19] = [
     ("call", 7.0),
     ("disabled_call", 15.0),
     ("nested", 396.0),
-    ("laps", 434.0),
+    ("laps", 420.0),
     ("in_turn", 289.0),
     ("poll", 258.0),
     ("ready", 182.0),
