@@ -228,6 +228,11 @@ impl ThreadClock {
         !word::is::<Self, { offset_of!(Self, expect) }>(self, self.watched())
     }
 
+    /// Whether the word is as it was armed, also while the clock is disturbed.
+    fn is_armed(&self) -> bool {
+        self.watched() == self.armed.load(Relaxed)
+    }
+
     /// The watched word as it is now.
     #[inline(always)]
     fn watched(&self) -> u64 {
@@ -339,8 +344,7 @@ impl ThreadClock {
             return Stamps::one(stamp());
         }
         let was_left = holder == Holder::Gone;
-        let is_armed = self.watched() == self.armed.load(Relaxed);
-        if !was_left && !verify && self.is_disturbed() && is_armed {
+        if !was_left && !verify && self.is_disturbed() && self.is_armed() {
             // Nothing but that: there is no need to ask.
             let disturbed = self.looked.load(Relaxed);
             let (now, looked) = (stamp(), disturbed & !DISTURBED);
@@ -447,7 +451,8 @@ impl ThreadClock {
         let missed = (verify || passed >= LONG)
             && matches!(kind, ClockKind::Rseq | ClockKind::Perf)
             && away > tolerance(ran_ns) as i128
-            && !(switched || self.was_switched());
+            && !switched
+            && self.is_armed();
         if missed {
             ladder::demote(kind);
         }
@@ -485,7 +490,7 @@ impl ThreadClock {
             let late = stamp();
             // On the clock source that reads the CPU time always, the word tells nothing.
             let always = self.kind.load(Relaxed) == ClockKind::Cputime as u64;
-            if !always && self.was_switched() && tried < TRIES {
+            if !always && !self.is_armed() && tried < TRIES {
                 // What was read before this switch is no good any more either.
                 width = u64::MAX;
                 continue;
@@ -527,7 +532,7 @@ impl ThreadClock {
                 let word = self.watched();
                 self.armed.swap(word, Relaxed) != word
             }
-            _ => self.watched() != self.armed.load(Relaxed),
+            _ => !self.is_armed(),
         }
     }
 

@@ -83,6 +83,26 @@ fn each_rung_is_taken_where_the_one_above_is_missing() {
     figure("clock_ladder: rseq, perf, cputime, wall: each where the one above is missing");
 }
 
+/// A clock source that does not do what it claims is given up.
+#[test]
+fn who_is_told_of_no_switch_takes_another_clock_source() {
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["unwatched"]);
+    let given_back = target.reach("done").one::<bool>("given_back");
+    let mut watch = Watch::attach(&place, &target);
+    let picture = watch.poll();
+    let kind = picture.clock.kind;
+    if !given_back {
+        return skipped("a clock source that is told of nothing", &format!("{kind:?} is in force"));
+    }
+    assert!(matches!(kind, ClockKind::Perf | ClockKind::Cputime), "{kind:?}");
+    let asleep = watch::named(picture, "asleep");
+    let ms = |ticks: u64| ticks as f64 * 1e3 / picture.clock.ticks_per_second;
+    assert!(asleep.switches > 0 && ms(asleep.off_cpu) > 45.0, "{asleep:?}");
+    target.go();
+    target.end_well();
+}
+
 /// Somebody else uses the area all the time: that costs readings, and nothing else.
 #[test]
 fn figures_stay_right_where_something_else_uses_rseq() {

@@ -101,6 +101,8 @@ fn main() -> ExitCode {
         #[cfg(target_arch = "x86_64")]
         "overwritten" => overwritten::run(number(1) as usize),
         #[cfg(target_arch = "x86_64")]
+        "unwatched" => overwritten::unwatched(),
+        #[cfg(target_arch = "x86_64")]
         "trapped" => trapped::run(
             arguments.get(1).map_or("steady", String::as_str),
             number(2),

@@ -62,6 +62,38 @@ fn overwrite(round: u64) {
     word.store(if round.is_multiple_of(2) { own } else { 0 }, Relaxed);
 }
 
+/// Has the kernel write to the calling thread's area no more; false if it has none, or keeps it.
+fn give_back() -> bool {
+    const UNREGISTER: libc::c_int = 1;
+    const SIGNATURE: u32 = 0x5305_3053;
+    let Some(word) = word() else { return false };
+    let area = word.as_ptr().wrapping_byte_sub(8);
+    // As long as the C library has said: 32 bytes, or what the kernel asks for.
+    (32..=256).step_by(4).any(|len: libc::c_long| {
+        // SAFETY: the area stays where it is.
+        unsafe { libc::syscall(libc::SYS_rseq, area, len, UNREGISTER, SIGNATURE) == 0 }
+    })
+}
+
+/// Goes on where the kernel tells of no switch any more.
+pub(crate) fn unwatched() {
+    const SLEEP: Duration = Duration::from_millis(50);
+    pfp::init().ok();
+    {
+        pfp::scope!("before");
+    }
+    say("given_back", &[&give_back()]);
+    thread::sleep(SLEEP);
+    {
+        pfp::scope!("after");
+    }
+    {
+        pfp::scope!("asleep");
+        thread::sleep(SLEEP);
+    }
+    pause("done");
+}
+
 pub(crate) fn run(threads: usize) {
     let cpus = os::cpus();
     os::pin(*cpus.last().expect("there is a CPU"));
