@@ -395,13 +395,13 @@ pub(crate) fn end_with(metered: &'static MeteredPoint, latch: bool, amounts: &Am
     let variant = Variant { of: metered, point: variant, at, before: [0; 2] };
     let variant = Variant { before: variant.totals(thread), ..variant };
     let Some(door) = variant.end::<false>(thread, end) else { return };
-    unmark(thread, door.marked);
     let mut end = End { covered: door.covered, ..end };
     if let Some((took, _)) = turned(thread, variant.point, variant.tag(slot)) {
         slot.leave_out(took, 0);
         end.covered = end.covered.wrapping_add(took);
-        let Some(door) = variant.end::<true>(thread, end) else { return };
-        unmark(thread, door.marked);
+        if variant.end::<true>(thread, end).is_none() {
+            return;
+        }
         // It will be found to end later: so much later it begins.
         slot.start.store(slot.start.load(Relaxed).wrapping_add(took), Relaxed);
     }
@@ -462,7 +462,10 @@ impl Variant {
         let mark = &mut mark::new();
         let mut held = Held { regions, at, start, covered, tag, point, inclusive, mark };
         let mut refused = None;
-        end_at::<TURNED, _>(&mut held, thread, end, None, |_, door| refused = Some(door));
+        end_at::<TURNED, _>(&mut held, thread, end, None, |_, door| {
+            unmark(thread, door.marked);
+            refused = Some(door);
+        });
         if refused.is_some() {
             // Open before it is filled: a handler that comes meanwhile has another slot.
             regions.open.store(at as u64 + 1, Relaxed);

@@ -6,6 +6,8 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
+use super::thread::CONTEXT;
+
 /// What all copies of pfp in one process have in common.
 #[repr(C)]
 #[derive(Debug)]
@@ -39,7 +41,13 @@ pub(super) fn follow(common: &'static Common) {
 
 /// A number that no context has yet.
 pub(crate) fn next_context() -> u32 {
-    common().contexts.fetch_add(1, Relaxed).wrapping_add(1).max(1)
+    loop {
+        let number = common().contexts.fetch_add(1, Relaxed).wrapping_add(1);
+        // What a place has of it is not 0, which is the thread's own.
+        if u64::from(number) & CONTEXT != 0 {
+            return number;
+        }
+    }
 }
 
 /// A number that no run of a context has yet.

@@ -205,10 +205,11 @@ pub(super) fn end_at<const TURNED: bool, R: Region>(
         return slow(region, door);
     }
     let offset = point.offset();
-    // Less what inner regions of the point have added. Before it is asked what a handler has
-    // covered, and the clock, which tells whether another fibre has run: either may have added to it.
+    // Less what inner regions of the point have added. Before the clock is asked, which tells
+    // whether another fibre has run, and what was covered: a handler may have added to it, too.
     let inside = thread.less_total(offset, region.inclusive());
-    if !thread.has_covered(covered) || thread.clock.was_switched() {
+    // The clock first: a handler that measures brings it up to date.
+    if thread.clock.was_switched() || !thread.has_covered(covered) {
         return slow(region, Door { marked: tag, ..door });
     }
     let slot = thread.slot_at(position);

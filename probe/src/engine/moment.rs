@@ -31,7 +31,7 @@ impl Thread {
 
     /// A stamp for the program, which may be in a signal handler that has interrupted a
     /// begin or end: that must not go on with a clock that it has not read.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn stamp_beside(&self) -> u64 {
         let now = ticks();
         if !self.clock.is_outdated(now) {

@@ -110,7 +110,7 @@ impl Polls {
         else {
             return process::miss();
         };
-        let elapsed = (thread.stamp().wrapping_sub(start) as i64).max(0) as u64;
+        let elapsed = (thread.stamp_beside().wrapping_sub(start) as i64).max(0) as u64;
         finish_polls(thread, point, sum, (start, elapsed), amounts);
     }
 }

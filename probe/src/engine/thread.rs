@@ -201,7 +201,7 @@ pub(crate) const IS_PLACE: u64 = 1 << 63;
 pub(crate) const FENCED: u64 = 1 << 62;
 /// The bits of the current context's number, 0 for the thread's own. Those up to the level stay 0,
 /// so that a shift leads to the open region of a place.
-const CONTEXT: u64 = LEVEL / size_of::<OpenRegion>() as u64 - 1;
+pub(super) const CONTEXT: u64 = LEVEL / size_of::<OpenRegion>() as u64 - 1;
 /// One open region, in [`Thread::place`].
 pub(crate) const LEVEL: u64 = 1 << DEPTH_SHIFT;
 /// The bits that count open regions.
