@@ -4,7 +4,6 @@ mod cli;
 mod export;
 mod formats;
 mod moments;
-mod recording;
 #[path = "../../tests/src/tools.rs"]
 #[allow(dead_code, unreachable_pub, reason = "it is a part of the tests of whole programs")]
 mod tools;
