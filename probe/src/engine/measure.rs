@@ -205,10 +205,10 @@ pub(super) fn end_at<const TURNED: bool, R: Region>(
         return slow(region, door);
     }
     let offset = point.offset();
-    // Less what inner regions of the point have added. Before the clock is asked, which tells
-    // whether another fibre has run, and what was covered: a handler may have added to it, too.
+    // Less what inner regions of the point have added. Read before the two questions below, which
+    // tell whether another fibre or a handler has added to it since.
     let inside = thread.less_total(offset, region.inclusive());
-    // The clock first: a handler that measures brings it up to date.
+    // The clock first: a handler that measures brings it up to date, and has covered something.
     if thread.clock.was_switched() || !thread.has_covered(covered) {
         return slow(region, Door { marked: tag, ..door });
     }
