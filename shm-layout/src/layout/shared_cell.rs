@@ -129,8 +129,8 @@ impl Cell {
     }
 
     /// Of a point's two shared cells, the one that takes what is measured under a control
-    /// word. After a reset, `restart` has one [follow the word](Self::restart_shared); false
-    /// while another thread may do that.
+    /// word. After a reset, `restart` is given the cell in force and the other one, which it has
+    /// [follow the word](Self::restart_shared); false while another thread may do that.
     ///
     /// # Errors
     ///
@@ -138,13 +138,13 @@ impl Cell {
     pub fn shared_for(
         cells: [Option<&Self>; 2],
         control: Control,
-        restart: impl FnOnce(&Self) -> bool,
+        restart: impl FnOnce(&Self, &Self) -> bool,
     ) -> Result<&Self, usize> {
         let Some((newest, other)) = Self::newest_shared(cells) else { return Err(0) };
         let found = newest.shared_control();
         if is_newer(control.epoch(), found.epoch()) {
             let Some(other) = other else { return Err(1) };
-            return Ok(if restart(other) { other } else { newest });
+            return Ok(if restart(newest, other) { other } else { newest });
         }
         // A thread that read its control word before a reset does not take it back.
         if found != control && found.epoch() == control.epoch() {
@@ -174,17 +174,26 @@ impl Cell {
         Control(self.shared_words().control.load(ord!("shared-seen", Acquire)))
     }
 
-    /// Clears the cell of a window that has passed, and has it follow a control word, unless
-    /// that was done. False where a thread has entered it, if those are still `waited_for`. No
-    /// other thread may do it at the same time. `clear` sets a chunk to zeros.
+    /// Clears the cell of a window that has passed, and has it follow a control word. False where a
+    /// thread has entered it, if those are still `waited_for`. No other thread may do it at the same
+    /// time. `clear` sets a chunk to zeros.
+    ///
+    /// Another thread may have been faster, so that this cell is in force already (true), or that
+    /// `in_force` follows a newer word by now (false). Then nothing is cleared: nobody can enter a
+    /// cell in the middle of that, and all would look for this one.
     pub fn restart_shared(
         &self,
+        in_force: &Self,
         control: Control,
         waited_for: bool,
         mut clear: impl FnMut(u32),
     ) -> bool {
-        if !is_newer(control.epoch(), self.shared_control().epoch()) {
+        let newest = in_force.shared_control().epoch();
+        if is_newer(self.shared_control().epoch(), newest) {
             return true;
+        }
+        if !is_newer(control.epoch(), newest) {
+            return false;
         }
         let words = self.shared_words();
         let epoch = u64::from(control.epoch());

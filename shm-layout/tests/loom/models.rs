@@ -66,6 +66,7 @@ pub(crate) const MODELS: &[(&str, fn())] = &[
     ("shared_cell_left", shared_cell_left),
     ("shared_cell_cleared", shared_cell_cleared),
     ("shared_cell_two_resets", shared_cell_two_resets),
+    ("shared_cell_to_enter", shared_cell_to_enter),
     ("shared_cell_death_in_reset", shared_cell_death_in_reset),
     ("ring_is_drained", ring_is_drained),
     ("ring_is_folded", ring_is_folded),

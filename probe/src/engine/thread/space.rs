@@ -166,12 +166,12 @@ impl Thread {
         // just now.
         for _ in 0..TRIES {
             let cells = entry.shared_cells().map(|offset| segment.shared_cell(offset));
-            let restart = |cell: &Cell| {
+            let restart = |newest: &Cell, other: &Cell| {
                 // Left in the middle, the next thread clears it once more.
                 let turn = &process.clearing;
                 let clear = |chunk| clear_chunk(segment, chunk);
                 let waited_for = is_recent(segment, point);
-                let restart = |_taken| cell.restart_shared(control, waited_for, clear);
+                let restart = |_taken| other.restart_shared(newest, control, waited_for, clear);
                 !turn.is_held() && cold::section(|| turn.take_alone().is_ok_and(restart))
             };
             let place = match Cell::shared_for(cells, control, restart) {

@@ -230,7 +230,9 @@ fn a_shared_cell_sums_as_one_with_a_single_writer() {
 fn shared_cells_go_back_to_no_older_window() {
     let cells = [Cell::new(), Cell::new()];
     let find = |control, cells| {
-        Cell::shared_for(cells, control, |cell| cell.restart_shared(control, true, |_| ()))
+        Cell::shared_for(cells, control, |newest, other| {
+            other.restart_shared(newest, control, true, |_| ())
+        })
     };
     let both = [Some(&cells[0]), Some(&cells[1])];
     assert_eq!(find(Control(1), [None, None]).err(), Some(0));
@@ -254,9 +256,17 @@ fn shared_cells_go_back_to_no_older_window() {
 /// A cell that somebody has entered is cleared only once nobody waits for them any more.
 #[test]
 fn no_shared_cell_is_cleared_that_was_entered() {
-    let (cell, reset) = (Cell::new(), Control(1).with(Change::Reset));
+    let (cell, in_force, reset) = (Cell::new(), Cell::new(), Control(1).with(Change::Reset));
     cell.prepare(1, Control(1), 0);
-    let restart = |control, waited_for| cell.restart_shared(control, waited_for, |_| ());
+    in_force.prepare(1, Control(1), 0);
+    let restart = |control, waited_for| {
+        let is_cleared = cell.restart_shared(&in_force, control, waited_for, |_| ());
+        // The next time, that one is of the same window.
+        if is_cleared {
+            in_force.prepare(1, control, 0);
+        }
+        is_cleared
+    };
     let [one, two] = [(); 2].map(|()| cell.enter_shared().expect("nobody clears it"));
     one.record_shared(Random(7).measurement(), None);
     drop(one);
@@ -282,8 +292,48 @@ fn nobody_waits_for_a_shared_cell_to_be_cleared() {
     cells[0].prepare(1, Control(1), 0);
     cells[1].prepare(1, Control(1).with(Change::Reset), 0);
     let newest = Control(1).with(Change::Reset).with(Change::Reset);
-    let found = Cell::shared_for(both, newest, |_| false).unwrap();
+    let found = Cell::shared_for(both, newest, |_, _| false).unwrap();
     assert!(std::ptr::eq(found, &raw const cells[1]));
+}
+
+/// A thread that has found a reset waits for its turn until another one has found that too, and
+/// then a second reset. All the while, threads find a cell to enter.
+#[test]
+fn a_shared_cell_that_was_put_in_force_meanwhile_is_not_cleared() {
+    let cells = [Cell::new(), Cell::new()];
+    let both = [Some(&cells[0]), Some(&cells[1])];
+    let resets: [Control; 4] = std::array::from_fn(|resets| {
+        (0..resets).fold(Control(1), |control, _| control.with(Change::Reset))
+    });
+    for (cell, control) in cells.iter().zip(resets) {
+        cell.prepare(1, control, 0);
+        // Something to clear.
+        cell.set_part(0, 1);
+    }
+    let enter = |control| {
+        let cell = Cell::shared_for(both, control, |_, _| false).unwrap();
+        assert!(cell.enter_shared().is_some(), "{control:?}");
+    };
+    let restart_before = |control: Control, before: &dyn Fn()| {
+        Cell::shared_for(both, control, |newest, other| {
+            before();
+            other.restart_shared(newest, control, true, |_| enter(control))
+        })
+        .unwrap()
+    };
+    let found = restart_before(resets[3], &|| {
+        let found = restart_before(resets[2], &|| ());
+        assert!(std::ptr::eq(found, &raw const cells[0]));
+        found.record_shared(Random(7).measurement(), None);
+    });
+    assert!(std::ptr::eq(found, &raw const cells[0]));
+    assert_eq!((found.control(), whole(found).live.count), (resets[2], 1));
+    // The next thread finds the other one of the window before.
+    let found = restart_before(resets[3], &|| ());
+    assert!(std::ptr::eq(found, &raw const cells[1]) && found.control() == resets[3]);
+    // One that has found an older reset clears nothing.
+    let older = restart_before(resets[2], &|| ());
+    assert!(std::ptr::eq(older, found));
 }
 
 /// A reader beside a writer: what it calls whole is of one moment. Elsewhere the models

@@ -56,11 +56,11 @@ fn two_cells() -> TwoCells {
 /// clears only in its turn.
 fn shared_for((cells, turn): &TwoCells, control: Control) -> &Cell {
     let cells = cells.each_ref().map(|cell| Some(&**cell));
-    let restart = |cell: &Cell| {
+    let restart = |newest: &Cell, other: &Cell| {
         // Meets the store below.
         let is_ours = turn.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
         is_ours && {
-            let is_cleared = cell.restart_shared(control, true, |_| ());
+            let is_cleared = other.restart_shared(newest, control, true, |_| ());
             turn.store(0, Ordering::Release);
             is_cleared
         }
@@ -117,7 +117,7 @@ pub(super) fn shared_cell_entered() {
 /// Whoever clears a cell has seen all that was done by those who were in it.
 pub(super) fn shared_cell_left() {
     check(|| {
-        let (cell, memory) = (Arc::new(new_cell()), memory());
+        let (cell, in_force, memory) = (Arc::new(new_cell()), new_cell(), memory());
         watch(&*cell, &["control", UNDER_WAY]);
         let other = {
             let (cell, memory) = (Arc::clone(&cell), Arc::clone(&memory));
@@ -129,7 +129,7 @@ pub(super) fn shared_cell_left() {
                 })
             })
         };
-        let is_cleared = cell.restart_shared(after_reset(), true, |_| ());
+        let is_cleared = cell.restart_shared(&in_force, after_reset(), true, |_| ());
         let seen = memory.load(Ordering::Relaxed);
         let was_in_it = other.join().unwrap();
         assert!(!(is_cleared && was_in_it) || seen == 1);
@@ -172,6 +172,28 @@ pub(super) fn shared_cell_two_resets() {
         let found = shared_for(&cells, newest);
         assert_eq!((found.control(), torn_or_whole(found).epoch), (newest, newest.epoch()));
         assert_eq!(torn_or_whole(found).live.count, 0);
+    });
+}
+
+/// Two threads find two resets, and one of them measures: it finds a cell to enter, whatever the
+/// other one is in the middle of.
+pub(super) fn shared_cell_to_enter() {
+    /// The other thread clears one cell, and so can come between once.
+    const TRIES: u32 = 2;
+    check(|| {
+        let cells = two_cells();
+        for cell in &cells.0 {
+            watch(&**cell, &["control", UNDER_WAY]);
+        }
+        let other = {
+            let cells = cells.clone();
+            thread::spawn(move || {
+                shared_for(&cells, after_reset().with(Change::Reset));
+            })
+        };
+        let mut tries = 0..TRIES;
+        assert!(tries.any(|_| shared_for(&cells, after_reset()).enter_shared().is_some()));
+        other.join().unwrap();
     });
 }
 
