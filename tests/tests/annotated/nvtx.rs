@@ -140,7 +140,7 @@ fn functions_of_a_module_are_ranges_by_pythons_own_hook() {
 #[test]
 fn threads_that_call_first_together_lose_no_call() {
     let Some(program) = compiled("race", Link::Without) else { return };
-    const ROUNDS: usize = 1_000;
+    const ROUNDS: usize = 600;
     let source = file("starts.c");
     let flags = ["-std=gnu11", "-shared", "-fPIC", "-ldl"];
     let counter = c::compile(Compiler::C, "starts.so", &[text(&source)], Link::Without, flags);

@@ -104,8 +104,11 @@ fn every_function_can_be_interrupted() {
 /// thread and on others, nobody waits, and neither signals nor cancellation stay off.
 #[test]
 fn a_jump_out_of_a_cold_path_leaves_nothing_behind() {
+    /// Each path has more instructions. A process begins with 200,000, and some millions more where
+    /// nothing else keeps the CPU from it while it waits.
+    const LEAST: u64 = 100_000;
     let mut all = 0;
-    // All of the shorter paths. A process begins with a longer one, and waits in it.
+    // All of the shorter paths.
     let ways = [
         ("point", size(21, 1), 100_000),
         ("thread", size(21, 1), 100_000),
@@ -114,7 +117,7 @@ fn a_jump_out_of_a_cold_path_leaves_nothing_behind() {
     ];
     for (stage, each, most) in ways {
         let jumps = stepped(stage, "jump", each, most).one::<u64>("children");
-        assert!(jumps >= most.min(100), "{stage}: {jumps} jumps");
+        assert!(jumps >= most.min(100).min(LEAST / each), "{stage}: {jumps} jumps");
         all += jumps;
     }
     figure(&format!("cold: {all} jumps out of cold paths"));

@@ -227,7 +227,7 @@ fn what_crashed_leaves_room_for_the_next_run() {
 fn crashes(what: &str, share: u64, prepare: &dyn Fn(&mut Command)) {
     const THREADS: u64 = 400;
     let place = Place::new();
-    for run in 0..size(5, 50) {
+    for run in 0..size(4, 50) {
         let mut command = hungry(&place, THREADS);
         // Different programs leave no more than one does.
         let program = place.path(&format!("program-{run}"));
