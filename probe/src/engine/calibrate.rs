@@ -27,7 +27,7 @@ pub(super) extern "C" fn calibrate_here() {
 /// first for figures. None if another one does.
 fn alone<R>(work: impl FnOnce() -> R) -> Option<R> {
     cold::section(|| {
-        let _turn = CALIBRATING.take_at_once().ok()?;
+        let _turn = CALIBRATING.take_alone().ok()?;
         Some(work())
     })
 }

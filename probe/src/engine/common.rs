@@ -19,11 +19,17 @@ pub(super) struct Common {
     runs: AtomicU64,
     /// Whether [`crate::set_enabled`] has switched everything off.
     pub(super) paused: AtomicBool,
+    /// The greatest number that a point has got, in this process or a parent; 0 before one has.
+    last_point: AtomicU32,
 }
 
 /// This copy's own.
-pub(super) static OWN: Common =
-    Common { contexts: AtomicU32::new(0), runs: AtomicU64::new(0), paused: AtomicBool::new(false) };
+pub(super) static OWN: Common = Common {
+    contexts: AtomicU32::new(0),
+    runs: AtomicU64::new(0),
+    paused: AtomicBool::new(false),
+    last_point: AtomicU32::new(0),
+};
 /// The state in force: another copy's, once this one follows that.
 static IN_FORCE: AtomicPtr<Common> = AtomicPtr::new((&raw const OWN).cast_mut());
 
@@ -58,4 +64,14 @@ pub(super) fn next_run() -> u64 {
 /// Whether everything is switched off.
 pub(super) fn paused() -> &'static AtomicBool {
     &common().paused
+}
+
+/// A point has this number from now on.
+pub(super) fn note_point(number: u32) {
+    common().last_point.fetch_max(number, Relaxed);
+}
+
+/// The greatest number that a point has, if one has any.
+pub(super) fn last_point() -> Option<u32> {
+    Some(common().last_point.load(Relaxed)).filter(|&number| number != 0)
 }

@@ -116,6 +116,7 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     use super::*;
+    use crate::engine::process::entries::NotEntered;
     use crate::engine::registry;
 
     /// As a child finds a point that a thread of its parent's was registering: not yet in
@@ -136,6 +137,20 @@ mod tests {
         assert!(registry::all().count() < 1 << 16);
     }
 
+    /// The last place of the table is taken for a point, and another thread that would register it
+    /// finds none.
+    #[test]
+    fn who_finds_no_place_refuses_no_point_that_has_one() {
+        static LAST: Point = Point::new("last");
+        let _one = crate::engine::oracle::one_at_a_time();
+        let process = super::process().expect("there is a segment");
+        let found = LAST.state.control.load(Relaxed);
+        assert!(LAST.register());
+        assert!(LAST.lead_to(process, Err(NotEntered::NoPlace), found) && LAST.is_enabled());
+        let found = LAST.state.control.load(Relaxed);
+        assert!(LAST.lead_to(process, Err(NotEntered::NoPlace), found) && !LAST.is_enabled());
+    }
+
     /// A thread that is stopped while it registers a point does not keep others from
     /// registering it, and the point has one number and one name.
     #[test]
@@ -150,7 +165,8 @@ mod tests {
         });
         let number = other.join().expect("it does not wait");
         // The stopped thread goes on where it was.
-        assert!(SLOW.lead_to(process, SLOW.enter(process, None)) && SLOW.is_enabled());
+        let found = SLOW.state.control.load(Relaxed);
+        assert!(SLOW.lead_to(process, SLOW.enter(process, None), found) && SLOW.is_enabled());
         assert_eq!(SLOW.number(), Some(number));
         let numbers = 0..process.segment.geometry().points();
         let entries = numbers.filter_map(|at| process.segment.entry(at)?.read());

@@ -27,6 +27,7 @@ use pfp_shm_layout::segment::Segment;
 
 use super::copies;
 use super::gate;
+use super::overhead::CALIBRATING;
 use super::owner;
 use super::settings::Settings;
 use super::thread::Thread;
@@ -188,8 +189,8 @@ impl Process {
     /// Says which clock source is in force, and what measuring costs on it:
     /// a clock source has turned out not to work.
     pub(crate) fn take_source(&self) {
-        self.tell_source();
-        copies::calibrate();
+        self.take_source_later();
+        self.catch_up();
     }
 
     /// The same, for whoever is in the middle of something: what measuring costs is
@@ -199,9 +200,13 @@ impl Process {
         self.outdated.store(true, Relaxed);
     }
 
-    /// Measures what measuring costs, if that has changed.
+    /// Measures what measuring costs, if that has changed and nobody is at it: whoever is may have
+    /// begun before.
     pub(crate) fn catch_up(&self) {
-        if self.outdated.load(Relaxed) && self.outdated.swap(false, Relaxed) {
+        if self.outdated.load(Relaxed)
+            && !CALIBRATING.is_held()
+            && self.outdated.swap(false, Relaxed)
+        {
             copies::calibrate();
         }
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::{
 use pfp_shm_layout::control::Control;
 use pfp_shm_layout::ring::POINT_SHIFT;
 
+use super::common;
 use super::facts::REFUSED;
 use super::process::Process;
 use super::process::entries::NotEntered;
@@ -43,10 +44,11 @@ impl Point {
             Err(Denied::Others) => None,
             Err(Denied::Own) => return false,
         };
+        let found = self.state.control.load(Relaxed);
         let entered = self.enter(process, None);
         // Where there is no memory the next begin tries again, and this one is counted. Of
         // a child that was forked meanwhile nothing of this is true.
-        if matches!(entered, Err(NotEntered::NoMemory)) || !self.lead_to(process, entered) {
+        if matches!(entered, Err(NotEntered::NoMemory)) || !self.lead_to(process, entered, found) {
             return false;
         }
         self.publish();
@@ -58,13 +60,14 @@ impl Point {
     pub(crate) fn enter_again(&'static self, process: &'static Process) {
         // The parent's words are there as they were; a refused point has no word there
         // and tries anew.
-        let refused = ptr::eq(self.state.control.load(Relaxed), &raw const REFUSED);
+        let found = self.state.control.load(Relaxed);
+        let refused = ptr::eq(found, &raw const REFUSED);
         let entered = self.enter(process, (!refused).then(|| self.control()));
         if let (Err(_), false, Some((metered, _))) = (&entered, refused, variants::variant_of(self))
         {
             metered.point().refuse();
         }
-        self.lead_to(process, entered);
+        self.lead_to(process, entered, found);
     }
 
     pub(super) fn enter(
@@ -78,23 +81,32 @@ impl Point {
         }
     }
 
-    /// Leads to the point's word, or to one that says that it measures no more. False in a
-    /// child that was forked meanwhile.
+    /// Leads to the point's word; or to one that says that it measures no more, in the place of what
+    /// was `found`: another thread may have had the last place for it. False in a child that was forked
+    /// meanwhile.
     pub(super) fn lead_to(
         &self,
         process: &'static Process,
         entered: Result<&'static AtomicU64, NotEntered>,
+        found: *mut AtomicU64,
     ) -> bool {
         if !process.is_current() {
             return false;
         }
-        let word = entered.unwrap_or(&REFUSED);
-        self.state.control.store((&raw const *word).cast_mut(), Release);
+        let control = &self.state.control;
+        match entered {
+            Ok(word) => control.store(ptr::from_ref(word).cast_mut(), Release),
+            Err(_) => {
+                let refused = (&raw const REFUSED).cast_mut();
+                let _ = control.compare_exchange(found, refused, Release, Relaxed);
+            }
+        }
         true
     }
 
     /// The number of the point: this one, unless another thread was faster.
     pub(crate) fn decide_number(&self, reserved: u32) -> u32 {
+        common::note_point(reserved);
         let offset = reserved << POINT_SHIFT;
         match self.state.offset.compare_exchange(0, offset, Relaxed, Relaxed) {
             Ok(_) => reserved,

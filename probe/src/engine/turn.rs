@@ -57,14 +57,6 @@ pub(crate) enum Denied {
     Own,
 }
 
-/// What is done about another thread that is at it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Others {
-    WaitedFor,
-    NotWaitedFor,
-    LeftAlone,
-}
-
 /// A turn that the calling thread has. Given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Taken {
@@ -122,26 +114,21 @@ impl Turn {
     /// Takes the turn, in a cold section. Waits for another thread, but not longer than
     /// the calling one has patience.
     pub(crate) fn take(&'static self) -> Result<Taken, Denied> {
-        self.take_from(FREE, Others::WaitedFor)
+        self.take_from(FREE, true)
     }
 
     /// The same where what was done is of no use here: in a forked child.
     pub(crate) fn take_anew(&'static self) -> Result<Taken, Denied> {
-        self.take_from(DONE, Others::WaitedFor)
-    }
-
-    /// The same without waiting.
-    pub(crate) fn take_at_once(&'static self) -> Result<Taken, Denied> {
-        self.take_from(FREE, Others::NotWaitedFor)
+        self.take_from(DONE, true)
     }
 
     /// The same without waiting, and never from a thread that may go on with it.
     pub(crate) fn take_alone(&'static self) -> Result<Taken, Denied> {
-        self.take_from(FREE, Others::LeftAlone)
+        self.take_from(FREE, false)
     }
 
-    fn take_from(&'static self, also: u32, others: Others) -> Result<Taken, Denied> {
-        let is_left = |word| others != Others::LeftAlone && is_old(word);
+    fn take_from(&'static self, also: u32, waits: bool) -> Result<Taken, Denied> {
+        let is_left = |word| waits && is_old(word);
         let me = tid() & IDS;
         let word = (moment() as u32) << ID_BITS | me;
         let mut turns = None;
@@ -170,7 +157,6 @@ impl Turn {
             if found & IDS == me {
                 return Err(Denied::Own);
             }
-            let waits = others == Others::WaitedFor;
             if !waits || turns.get_or_insert_with(patience::patience).next().is_none() {
                 return Err(Denied::Others);
             }

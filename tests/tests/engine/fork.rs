@@ -145,6 +145,16 @@ fn a_child_calibrates_though_its_parent_did_so() {
     assert_eq!(target.end_well().one::<u64>("bad"), 0);
 }
 
+/// Threads of a child that come first while its parent's points get their numbers again share no
+/// number with one of those.
+#[test]
+fn new_points_of_a_child_have_numbers_of_their_own() {
+    let place = Place::new();
+    let children = size(30, 1_000).to_string();
+    let target = place.start_with(TARGET, &["newcomers", &children], "PFP_POINTS", "4096");
+    assert_eq!(target.end_well().one::<u64>("bad"), 0);
+}
+
 /// Calls by each side in the program `vfork.c`.
 const ROUNDS: u64 = 100;
 

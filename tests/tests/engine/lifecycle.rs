@@ -303,6 +303,14 @@ fn a_point_that_is_met_while_all_are_switched_follows_the_others() {
 }
 
 #[test]
+fn two_threads_that_switch_all_at_once_leave_no_point_off() {
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["switchers", "200000"]);
+    assert_eq!(target.reach("done").one::<u64>("off"), 0);
+    target.end_well();
+}
+
+#[test]
 fn numbered_points_follow_the_rules() {
     let place = Place::new();
     let mut target = place.start(TARGET, &["steered"]);

@@ -30,7 +30,7 @@ use crate::engine::settings::{self, Settings};
 use crate::engine::state::Kind;
 use crate::engine::thread::lane;
 use crate::engine::turn::Turn;
-use crate::engine::{cold, copies, gate, owner, registry};
+use crate::engine::{cold, common, copies, gate, owner, registry};
 use crate::own::has_memory;
 use crate::point::Point;
 
@@ -78,6 +78,11 @@ fn make_or_wait(prepare: fn()) -> Option<&'static Process> {
         return joined;
     }
     let gate = Gate::map();
+    // Another thread may have taken the turn over: this gate would open in the place of its one.
+    if let Some(process) = current() {
+        turn.done();
+        return Some(process);
+    }
     if let (Some(process), Ok(gate)) = (make(&gate), gate) {
         // A child that was forked meanwhile, and has come back into this, has no process.
         let is_ours = gate.is_ours();
@@ -164,6 +169,10 @@ fn make(gate: &io::Result<Gate>) -> Option<&'static Process> {
             return None;
         }
         FAILED.store(Failed { stage, errno: failure::errno_of(error) }.pack(), Relaxed);
+        if current().is_some() {
+            FAILED.store(0, Relaxed);
+            return None;
+        }
         note_failure(&directory, &exe, stage, error);
         None
     };
@@ -244,6 +253,10 @@ fn make_as_named(
     }
     if let Ok(beacon) = beacon {
         process.beacon.store(Box::into_raw(Box::new(beacon)), Release);
+    }
+    // Threads of a forked child that come first give no new point the number of a parent's.
+    if let Some(last) = common::last_point() {
+        process.segment.reserve_point(Some(last as usize), 0);
     }
     if !gate.is_ours() || !gate.announce(process) || !gate.open(process) {
         if gate.is_ours() {

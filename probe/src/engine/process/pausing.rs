@@ -5,7 +5,7 @@ use std::sync::atomic::{
     fence,
 };
 
-use pfp_shm_layout::control::{self, Change, Control};
+use pfp_shm_layout::control::{self, Change};
 
 use super::current;
 use crate::engine::common::paused;
@@ -17,35 +17,39 @@ use crate::point::Point;
 /// Switches off every point that is on, or back on those that it switched off; points that are
 /// registered meanwhile wait too.
 pub(crate) fn pause(pause: bool) {
-    if !copies::pause(pause) {
-        pause_here(pause);
-    }
+    paused().store(pause, Relaxed);
+    as_asked(|pause| {
+        if !copies::pause(pause) {
+            pause_here(pause);
+        }
+    });
 }
 
 /// Pauses the points of this copy of pfp, or lets them go on.
 pub(in crate::engine) extern "C" fn pause_here(pause: bool) {
-    paused().store(pause, Relaxed);
-    // Meets `pause_latecomer`: the point is in the list, or finds this.
-    fence(SeqCst);
     registry::all().filter(is_paused_with_all).for_each(|point| pause_one(point, pause));
 }
 
 /// Switches a point off or on that has just come into the list, if [`pause`] has gone
 /// through that since it was entered into the table.
 pub(crate) fn pause_latecomer(point: &'static Point) {
-    /// Another one while this one is followed is rare, and a second one rarer.
-    const TURNS: u32 = 64;
-    if !is_paused_with_all(&point) {
-        return;
+    if is_paused_with_all(&point) {
+        as_asked(|pause| pause_one(point, pause));
     }
+}
+
+/// Does what was asked for last, and once more if another thread has asked for something else
+/// meanwhile: that one may be done already.
+fn as_asked(pause: impl Fn(bool)) {
+    /// Another thread that asks meanwhile is rare, and a second one rarer.
+    const TURNS: u32 = 64;
     for _ in 0..TURNS {
-        // Meets `pause`.
+        // Meets itself: a point is in the list, or whoever puts it there finds what was asked.
         fence(SeqCst);
-        let was_paused = paused().load(Relaxed);
-        pause_one(point, was_paused);
-        // It may have gone through the list before this was done.
+        let asked = paused().load(Relaxed);
+        pause(asked);
         fence(SeqCst);
-        if paused().load(Relaxed) == was_paused {
+        if paused().load(Relaxed) == asked {
             return;
         }
     }
@@ -62,9 +66,8 @@ fn pause_one(point: &'static Point, pause: bool) {
                 process.segment.wake();
             }
         }
-    } else if Control(word.load(Relaxed)).enabled() {
+    } else if control::apply(word, Change::Disable).enabled() {
         was_paused.store(true, Relaxed);
-        control::apply(word, Change::Disable);
     }
 }
 

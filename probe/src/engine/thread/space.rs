@@ -14,7 +14,7 @@ use super::{Entry, Thread};
 use crate::clock::calibrate::monotonic_ns;
 use crate::engine::process::memory::clear_chunk;
 use crate::engine::process::{self, Process};
-use crate::engine::{cold, fold};
+use crate::engine::{cold, fold, variants};
 use crate::point::Point;
 
 /// Chunks in a block.
@@ -227,8 +227,32 @@ impl Thread {
 /// Whether a point was reset a moment ago: who is still in a cell of the window before may come
 /// out of it, unless it was left by a jump.
 fn is_recent(segment: &Segment, point: &Point) -> bool {
-    let reset = segment.reset_time(point.index()).map_or(0, |time| time.load(Relaxed));
+    // A variant is reset with its whole.
+    let number = variants::variant_of(point).map_or(point.index(), |(of, _)| of.point().index());
+    let reset = segment.reset_time(number).map_or(0, |time| time.load(Relaxed));
     let since = |reset| monotonic_ns().saturating_sub(reset);
     // A time that belongs to no reset belongs to one that comes just now.
     reset != 0 && control::reset_ns(point.control(), reset).is_none_or(|ns| since(ns) < PATIENCE_NS)
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use crate::MeteredPoint;
+
+    /// Threads in the cells of a variant are waited for as in those of any other point.
+    #[test]
+    fn a_reset_is_recent_for_variants_too() {
+        static METERED: MeteredPoint = MeteredPoint::new("metered", &["items"]);
+        let _one = crate::engine::oracle::one_at_a_time();
+        drop(METERED.measure([1]));
+        let (variant, is_rest) = METERED.choose(&[1, 0, 0, 0]).expect("it is on");
+        assert!(!is_rest && variant.index() != METERED.point().index());
+        let process = process::current().expect("it has measured");
+        let is_recent =
+            || [METERED.point(), variant].map(|point| is_recent(&process.segment, point));
+        assert_eq!(is_recent(), [false; 2]);
+        METERED.point().reset();
+        assert_eq!(is_recent(), [true; 2]);
+    }
 }

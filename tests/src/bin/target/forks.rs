@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::process::Command;
 use std::ptr;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
@@ -236,6 +237,44 @@ extern "C" fn stay(descriptor: *mut libc::c_void) -> libc::c_int {
             libc::pause();
         }
     }
+}
+
+/// Children whose first regions are of new points, on several threads at once, while the points of
+/// their parent get their numbers again: how many miscounted.
+pub(crate) fn newcomers(children: u64) {
+    const VARIANTS: u64 = 8;
+    static METERED: pfp::MeteredPoint = pfp::MeteredPoint::new("metered", &["items"]);
+    fn point(name: &'static str) -> &'static pfp::Point {
+        Box::leak(Box::new(pfp::Point::at(name, "", 0)))
+    }
+    let vary = || (1..=VARIANTS).for_each(|items| drop(METERED.measure([items])));
+    (0..2_000).for_each(|_| drop(point("parent's").measure()));
+    vary();
+    let mut bad = 0;
+    for _ in 0..children {
+        if fork() == 0 {
+            let points: [_; 4] = std::array::from_fn(|_| point("child's"));
+            let together = Barrier::new(points.len());
+            thread::scope(|scope| {
+                for point in points {
+                    scope.spawn(|| {
+                        together.wait();
+                        drop(point.measure());
+                    });
+                }
+            });
+            vary();
+            let counted = points.map(|point| point.stats().map_or(0, |stats| stats.count));
+            let items = METERED.amounts()[0].1;
+            // A region that comes while the process is made is missed.
+            let right = counted.iter().all(|&count| count <= 1)
+                && items == u128::from(VARIANTS * (VARIANTS + 1) / 2);
+            quit(libc::c_int::from(!right));
+        }
+        bad += wait_for_all();
+    }
+    say("bad", &[&bad]);
+    pause("done");
 }
 
 fn quit(code: libc::c_int) -> ! {

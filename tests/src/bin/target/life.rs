@@ -417,6 +417,22 @@ pub(crate) fn latecomers(rounds: u64) {
     pause("done");
 }
 
+/// Two threads switch everything off and on at the same time, so many times. Then everything is
+/// switched on: how many points are off.
+pub(crate) fn switchers(rounds: u64) {
+    static POINTS: [pfp::Point; 8] = [const { pfp::Point::new("switched") }; 8];
+    POINTS.iter().for_each(|point| drop(point.measure()));
+    thread::scope(|scope| {
+        for first in [false, true] {
+            scope
+                .spawn(move || (0..rounds).for_each(|at| pfp::set_enabled((at % 2 == 0) == first)));
+        }
+    });
+    pfp::set_enabled(true);
+    say("off", &[&POINTS.iter().filter(|point| !point.is_enabled()).count()]);
+    pause("done");
+}
+
 /// Memory runs out, many regions find none, and then there is some again: how many
 /// of a thousand regions are measured by a thread that was there meanwhile, and by
 /// one that comes later.
