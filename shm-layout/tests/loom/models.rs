@@ -89,6 +89,7 @@ pub(crate) const MODELS: &[(&str, fn())] = &[
     ("point_shared_cell_reader", point_shared_cell_reader),
     ("chain_cell", chain_cell),
     ("chain_next", chain_next),
+    ("group_late_member", group_late_member),
     ("group_two_come", group_two_come),
     ("group_three_come", group_three_come),
     ("group_one_leaves", group_one_leaves),

@@ -124,12 +124,14 @@ impl Words<'_> {
         member.active.store(0, Relaxed);
         member.holders.store(holder, Relaxed);
         introduce(member);
-        // Those that wait for the next round wait for it too. If that is completed this
-        // very moment, it passes that round at once, and is with the others from the
-        // next on.
-        member.arrived.store(self.head.completed.load(Relaxed), Relaxed);
+        let pass = || member.arrived.store(self.head.completed.load(Relaxed), Relaxed);
+        pass();
         // Meets `group-member`.
         member.active.store(holder, ord!("group-enter", Release));
+        // From here on those that wait for a round wait for it too. It has passed what was completed
+        // before. If the next one is completed this very moment, it passes that at once.
+        fence_at!("group-settle", SeqCst);
+        pass();
         self.head.joined.fetch_add(1, Relaxed);
         // It may have been the one that the others waited for to come at all.
         self.settle();

@@ -24,6 +24,10 @@ impl Group {
         Words { head: &self.head, members: &self.members, private: true }
     }
 
+    fn completed(&self) -> u32 {
+        (0..).find(|round| !self.words().is_complete(round + 1)).unwrap_or_default()
+    }
+
     /// The member comes; asserts what holds if all have come now.
     fn come(&self, place: Place, stamp: u64, if_complete: impl FnOnce(u32)) {
         let round = self.words().arrive(place, stamp).expect("it is a member");
@@ -88,6 +92,26 @@ pub(super) fn group_three_come() {
         group.come(places[0], 10, |_| assert_ready(&before));
         second.join().unwrap();
         third.join().unwrap();
+    });
+}
+
+/// One enters while another one is in its third round: it passes no more rounds at once than the one
+/// that is completed this very moment.
+pub(super) fn group_late_member() {
+    check(|| {
+        let group = Arc::new(Group::with_room_for(2));
+        let place = group.words().enter(0, |_| ());
+        watch(&group.head, &["completed"]);
+        watch(&group.members[1], &["active", "arrived"]);
+        let other = {
+            let group = Arc::clone(&group);
+            thread::spawn(move || (0..3).for_each(|round| group.come(place, round, |_| ())))
+        };
+        group.words().enter(1, |_| ());
+        let arrived = group.members[1].arrived.load(Ordering::Relaxed);
+        let ahead = group.completed().wrapping_sub(arrived);
+        assert!(ahead <= 1, "{ahead} rounds passed it by");
+        other.join().unwrap();
     });
 }
 
