@@ -169,6 +169,7 @@ fn make(gate: &io::Result<Gate>) -> Option<&'static Process> {
             return None;
         }
         FAILED.store(Failed { stage, errno: failure::errno_of(error) }.pack(), Relaxed);
+        // Just now.
         if current().is_some() {
             FAILED.store(0, Relaxed);
             return None;
