@@ -10,11 +10,31 @@ use std::sync::mpsc::{self, Receiver};
 use std::{process, thread, time::Duration};
 
 use anyhow::{Context, Result};
+use crossterm::terminal::{disable_raw_mode, is_raw_mode_enabled};
 
 /// The time a command may take to end when asked to.
 const GRACE: Duration = Duration::from_secs(3);
 /// Exit status of a command that a signal ended, like in shells.
 pub const INTERRUPTED: u8 = 130;
+
+/// Gives the terminal back in the place of a screen that stands still. Nothing else can be restored
+/// from here.
+fn give_back_terminal() {
+    /// Neither mouse nor another screen, and a cursor.
+    const BACK: &[u8] = b"\x1b[?1006l\x1b[?1000l\x1b[?1049l\x1b[?25h";
+    if is_raw_mode_enabled().unwrap_or_default() {
+        let mut output =
+            libc::pollfd { fd: libc::STDOUT_FILENO, events: libc::POLLOUT, revents: 0 };
+        // Whoever stands still may have standard output locked, or wait for it.
+        // SAFETY: one descriptor, and bytes of so many.
+        unsafe {
+            if libc::poll(&raw mut output, 1, 0) == 1 {
+                libc::write(output.fd, BACK.as_ptr().cast(), BACK.len());
+            }
+        }
+    }
+    let _ = disable_raw_mode();
+}
 
 /// Knows whether the program was asked to end.
 #[derive(Debug)]
@@ -29,8 +49,7 @@ impl Interrupt {
     pub fn install() -> Result<Self> {
         Self::install_with(|| {
             thread::sleep(GRACE);
-            // The terminal may be raw; nothing else can be restored from here.
-            let _ = crossterm::terminal::disable_raw_mode();
+            give_back_terminal();
             process::exit(INTERRUPTED.into());
         })
     }

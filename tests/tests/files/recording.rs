@@ -278,6 +278,18 @@ fn a_long_recording_takes_no_more_memory_than_a_short_one() {
     assert!(late < early + 1024, "{early} KiB at least in the middle, {late} at the end");
 }
 
+/// Whoever asks a recorder to end has all that was measured until then.
+#[test]
+fn the_last_snapshot_is_of_the_end() {
+    let place = Place::new();
+    let target = place.start_watched(env!("CARGO_BIN_EXE_hundred"), &[]);
+    let file = place.path("a.pfprec");
+    let recorder = record(&place, &target, &file, &["-i", "1h"]);
+    wait_for("its first snapshot", || read(&file).len() == 1);
+    let (fine, said) = interrupted(recorder);
+    assert!(fine && said.contains("2 snapshots"), "{said}");
+}
+
 /// What it takes of a CPU at one snapshot a second, of a hundred busy points on four
 /// threads.
 #[test]

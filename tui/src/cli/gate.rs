@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -22,6 +22,9 @@ use crate::source::{self, Moment, Refusal, Span};
 use crate::text::warn;
 use crate::units;
 
+/// How long figures are waited for behind a late line, and how soon they are asked for again.
+const PATIENCE: Duration = Duration::from_secs(20);
+const AGAIN: Duration = Duration::from_millis(100);
 /// Exit status of a gate that failed.
 const FAILED: u8 = 1;
 
@@ -224,13 +227,25 @@ fn watch(gate: &Gate) -> Result<Option<(Run, u8)>> {
         if !interrupt.sleep(window) {
             return Ok(None);
         }
-        let next = source.poll()?;
-        missing.look(source.as_ref(), || ());
         let last = steps.last().unwrap_or(&first);
-        if last.elapsed_ticks >= next.elapsed_ticks || !last.runs() {
-            // All have ended.
-            break;
-        }
+        let late = Instant::now() + PATIENCE;
+        let next = loop {
+            let next = source.poll()?;
+            missing.look(source.as_ref(), || ());
+            // A late line brings the last picture again.
+            let is_same = next.elapsed_ticks <= last.elapsed_ticks;
+            if !is_same || !next.runs() {
+                break (!is_same).then_some(next);
+            }
+            if Instant::now() > late {
+                bail!("expected figures, found none for {} s: try again", PATIENCE.as_secs());
+            }
+            if !interrupt.sleep(AGAIN) {
+                return Ok(None);
+            }
+        };
+        // All have ended.
+        let Some(next) = next.filter(|_| last.runs()) else { break };
         steps.push(next);
     }
     let ended = || {

@@ -79,7 +79,6 @@ pub(super) fn run(record: &Record) -> Result<u8> {
         let until = end.map_or(due, |end| end.min(due));
         if !sleep_until(until, &interrupt, &mut progress, &writer) {
             why = Some("asked to end");
-            break;
         }
         match source.poll() {
             // A late line brings the last snapshot again.
@@ -96,8 +95,10 @@ pub(super) fn run(record: &Record) -> Result<u8> {
                         )
                     });
                 }
-                why = ended(&snapshot);
+                why = ended(&snapshot).or(why);
             }
+            // Nothing more can be had now.
+            Err(_) if why.is_some() => {}
             // The process died while the line was lost.
             Err(_) if source.has_died() => why = Some("the process has ended"),
             Err(error) => {

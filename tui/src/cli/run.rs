@@ -29,7 +29,7 @@ use crate::compare::Baseline;
 use crate::files::json;
 use crate::interrupt::Interrupt;
 use crate::model::Model;
-use crate::snapshot::{ProcessState, Snapshot};
+use crate::snapshot::Snapshot;
 use crate::source::{
     self, Candidate, Collecting, Discovery, Finder, ProcessGroup, Selector, Source, Wanted,
 };
@@ -248,19 +248,23 @@ fn print(
     let pause = if run.group().is_some() { JOIN } else { run.show.interval };
     let mut due = Instant::now();
     while family.program.borrow_mut().status().is_none() {
+        // Whoever leaves this ends the program. So what cannot be read now is looked for again.
         if Instant::now() >= due {
-            let state = source.poll()?.process.state;
             due = Instant::now() + pause;
             // It may have become another program, or left the work to a child.
-            if state != ProcessState::Running
-                && let Some(next) = family.discover()?.candidates.into_iter().find(Candidate::runs)
+            if !source.poll().is_ok_and(|snapshot| snapshot.runs())
+                && let Ok(discovery) = family.discover()
+                && let Some(next) = discovery.candidates.iter().find(|candidate| candidate.runs())
+                && let Ok(next) = source::attach(next)
             {
-                source = source::attach(&next)?;
+                source = next;
             }
         }
         if run.show.tables().is_some() && Instant::now() >= table_due {
             table_due += run.show.interval;
-            model.fold(source.poll()?);
+            if let Ok(snapshot) = source.poll() {
+                model.fold(snapshot);
+            }
             tables += 1;
             if !printer.print(&model)? || run.show.tables() == Some(tables) {
                 return Ok(Watched::Source(source));

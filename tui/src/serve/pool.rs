@@ -56,6 +56,8 @@ pub struct Pool {
     bodies: HashMap<Negotiated, Bytes>,
     /// Whether the message about too many processes was printed.
     full: bool,
+    /// Why the last look failed, if it did.
+    said: Option<String>,
 }
 
 struct Member {
@@ -90,6 +92,7 @@ impl Pool {
             polled: None,
             bodies: HashMap::new(),
             full: false,
+            said: None,
         };
         let discovery = pool.join()?;
         Ok((pool, discovery))
@@ -151,11 +154,19 @@ impl Pool {
         if self.polled.is_some_and(|then| now.duration_since(then) < self.scope.interval) {
             return Ok(());
         }
-        self.join()?;
+        // A lost line keeps no process from being polled, which tells that it is late.
+        let trouble = self.join().err();
         self.members.iter_mut().for_each(|member| member.source.prepare());
         for member in &mut self.members {
             member.poll(now);
         }
+        let said = trouble.as_ref().map(|error| format!("{error:#}"));
+        match trouble {
+            Some(error) if self.members.is_empty() => return Err(error),
+            Some(error) if self.said != said => warn(&format!("{error:#}")),
+            _ => {}
+        }
+        self.said = said;
         let stays = self.scope.stays;
         self.members
             .retain(|member| member.ended.is_none_or(|ended| now.duration_since(ended) < stays));
@@ -169,9 +180,9 @@ impl Pool {
         self.members.iter().all(|member| member.ended.is_some())
     }
 
-    /// Drops ended processes, whose last figures have been sent.
+    /// Drops ended processes, whose last figures have been sent: not those behind a late line.
     pub fn forget_ended(&mut self) {
-        self.members.retain(|member| member.ended.is_none());
+        self.members.retain(|member| member.ended.is_none() || member.is_late);
         self.bodies.clear();
     }
 
@@ -339,6 +350,7 @@ mod tests {
 
     impl Finder for Both {
         fn discover(&mut self) -> Result<Discovery> {
+            anyhow::ensure!(!self.0.get(), "the line is lost");
             let made = |pid: u32| Candidate {
                 pid,
                 segment_id: pid.to_string(),
@@ -372,8 +384,17 @@ mod tests {
             pool.subjects().len()
         };
         while told(false) < 2 {}
-        assert_eq!([true, true, false].map(told), [1, 1, 2]);
+        assert_eq!([true, true, false, true].map(told), [1, 1, 2, 1]);
         assert_eq!(pool.len(), 2);
+        // What has ended behind it is told once more.
+        pool.members.iter_mut().for_each(|member| member.ended = Some(Instant::now()));
+        pool.forget_ended();
+        assert_eq!(pool.members.iter().map(|member| member.candidate.pid).collect::<Vec<_>>(), [9]);
+        is_late.set(false);
+        pool.members[0].is_late = false;
+        assert_eq!(pool.subjects().len(), 1);
+        pool.forget_ended();
+        assert!(pool.is_empty());
     }
 
     #[test]

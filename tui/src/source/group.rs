@@ -297,9 +297,8 @@ impl Group {
         let is_to_keep =
             |m: &&mut Member| !m.is_kept && m.source.has_died() && m.last.summed.is_none();
         for member in self.members.iter_mut().filter(is_to_keep) {
-            let mut last = member.last.clone();
-            member.source.add_records(&mut last);
-            member.source = Box::new(FileSource::of(last));
+            member.source.add_records(&mut member.last);
+            member.source = Box::new(FileSource::of(member.last.clone()));
             member.is_kept = true;
             if member.last.process.state == ProcessState::Exited {
                 self.finder.let_go(&member.segment_id);
@@ -607,22 +606,22 @@ impl Source for Group {
         for member in &mut self.members {
             let mut own = member.last.clone();
             member.source.add_records(&mut own);
-            let later = snapshot.elapsed_ticks.saturating_sub(own.elapsed_ticks);
+            let began = member.began.unwrap_or_default();
             snapshot.records.extend(own.records.into_iter().filter_map(|mut record| {
                 record.point = *member.points.get(&record.point)?;
                 record.lane = *member.lanes.get(&record.lane)?;
-                record.start = record.start.saturating_add(later);
+                record.start = record.start.saturating_add(began);
                 Some(record)
             }));
         }
     }
 
-    fn new_records(&mut self, snapshot: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
+    fn new_records(&mut self, _: &Snapshot, from: &dyn Fn(u32) -> u64) -> Vec<Drained> {
         let mut all = Vec::new();
         for member in &mut self.members {
             let (points, lanes) = (&member.points, &member.lanes);
             let from = |lane: u32| lanes.get(&lane).map_or(0, |ours| from(*ours));
-            let later = snapshot.elapsed_ticks.saturating_sub(member.last.elapsed_ticks);
+            let began = member.began.unwrap_or_default();
             for mut drained in member.source.new_records(&member.last, &from) {
                 let Some(&lane) = lanes.get(&drained.lane) else { continue };
                 drained.lane = lane;
@@ -631,7 +630,7 @@ impl Source for Group {
                     // A record of an unknown point, as from a damaged ring, gets an id that no
                     // point has.
                     record.point = points.get(&record.point).copied().unwrap_or(u32::MAX);
-                    record.start = record.start.saturating_add(later);
+                    record.start = record.start.saturating_add(began);
                 }
                 all.push(drained);
             }

@@ -4,6 +4,8 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use pfp_tests::place::{Place, count, has_counted, pfp_top};
 use pfp_tests::screen::{row, rows};
@@ -169,6 +171,26 @@ fn one_of_several_places_that_is_lost_is_named_with_the_reason() {
 }
 
 /// The agent of a place can be stopped; until it goes on, the others do.
+/// A screen that waits for a silent line, and so cannot end by itself, gives the terminal back.
+#[test]
+fn a_screen_that_stands_still_gives_the_terminal_back_when_it_is_to_end() {
+    needs_a_screen!();
+    let near = Near::new();
+    let _targets = ["one", "two"].map(|name| near.0.start_watched(STEADY, &[name]));
+    let screen = near.0.screen(100, 20);
+    screen.pfp_top(&format!("--via '{}; echo $$ > pid; exec nice'", near.via()));
+    screen.wait_for("the processes", |text| text.matches("steady").count() >= 2);
+    let agent = std::fs::read_to_string(near.0.path("pid")).expect("it was written");
+    os::signal(agent.trim().parse().expect("an id"), libc::SIGSTOP);
+    let viewer = screen.viewer();
+    screen.keys(&["Enter"]);
+    // Until it waits.
+    thread::sleep(Duration::from_secs(1));
+    os::signal(viewer, libc::SIGTERM);
+    screen.wait_for_shell();
+    assert!(!screen.has_mouse());
+}
+
 #[test]
 fn a_place_that_stalls_keeps_nobody_from_the_others_and_is_not_given_up() {
     needs_a_screen!();

@@ -49,6 +49,9 @@ impl Log {
             .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
             .open(&path)
             .with_context(|| format!("{} cannot be written", path.display()))?;
+        // As long as the program or one that it has started has it.
+        // SAFETY: an open descriptor.
+        unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) };
         // The program's own writing may wait.
         // SAFETY: an open descriptor, and flags that any file may have.
         unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, 0) };
@@ -106,7 +109,7 @@ fn own_path(program: &OsStr) -> Result<PathBuf> {
     Ok(folder.join(format!("{PREFIX}{name}-{time}-{pid}{ENDING}")))
 }
 
-/// Removes all but the last few files.
+/// Removes all but the last few files, and those that programs still write to.
 fn prune(folder: &Path) {
     let Ok(files) = fs::read_dir(folder) else { return };
     let is_ours = |name: &OsStr| {
@@ -118,7 +121,13 @@ fn prune(folder: &Path) {
         .filter_map(|file| Some((file.metadata().ok()?.modified().ok()?, file.path())))
         .collect();
     logs.sort();
-    for (_, path) in logs.iter().rev().skip(KEPT - 1) {
+    let is_in_use = |path: &Path| {
+        // SAFETY: an open descriptor.
+        File::open(path).is_ok_and(|file| unsafe {
+            libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) != 0
+        })
+    };
+    for (_, path) in logs.iter().rev().skip(KEPT - 1).filter(|(_, path)| !is_in_use(path)) {
         // A file that cannot be removed does no harm.
         let _ = fs::remove_file(path);
     }
@@ -128,6 +137,7 @@ fn prune(folder: &Path) {
 mod tests {
     use super::*;
     use std::io::Write;
+    use std::time::SystemTime;
 
     #[test]
     fn the_end_of_a_long_output_is_shown_without_commands_to_the_terminal() {
@@ -152,9 +162,25 @@ mod tests {
         for n in 0..KEPT + 5 {
             fs::write(folder.path().join(format!("run-x-{n:02}.log")), "").unwrap();
         }
-        prune(folder.path());
-        let left = fs::read_dir(folder.path()).unwrap().count();
-        assert_eq!(left, KEPT - 1 + 1, "room for the next one, and the other file");
-        assert!(folder.path().join("mine.txt").exists());
+        // The oldest one is of a program that still runs.
+        let used = folder.path().join("run-x-00.log");
+        let log = Log::create(Some(&used), OsStr::new("x")).unwrap();
+        let program = log.file().unwrap();
+        File::options()
+            .write(true)
+            .open(&used)
+            .unwrap()
+            .set_modified(SystemTime::UNIX_EPOCH)
+            .unwrap();
+        let left = || {
+            prune(folder.path());
+            fs::read_dir(folder.path()).unwrap().count()
+        };
+        assert_eq!(left(), KEPT - 1 + 2, "room for the next one, the used and the other file");
+        assert!(folder.path().join("mine.txt").exists() && used.exists());
+        drop(log);
+        assert!(left() == KEPT - 1 + 2 && used.exists());
+        drop(program);
+        assert!(left() == KEPT - 1 + 1 && !used.exists());
     }
 }

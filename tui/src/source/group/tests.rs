@@ -5,7 +5,7 @@ use super::*;
 use crate::app::tests::Shared as Made;
 use crate::filter::Filter;
 use crate::model::{Calls, Figures, Model};
-use crate::snapshot::Stats;
+use crate::snapshot::{Record, Stats};
 use crate::source::synthetic::Synthetic;
 
 /// Made-up processes by their ids, which the test can change. Those with odd ids are here,
@@ -16,6 +16,8 @@ struct Machines(
     Rc<std::cell::Cell<bool>>,
     /// Those behind a line refuse all changes.
     Rc<std::cell::Cell<bool>>,
+    /// Those behind a line have died.
+    Rc<std::cell::Cell<bool>>,
 );
 
 type Shared = Rc<RefCell<Synthetic>>;
@@ -25,6 +27,7 @@ struct Distant {
     made: Shared,
     is_late: Rc<std::cell::Cell<bool>>,
     refuses: Rc<std::cell::Cell<bool>>,
+    has_died: Rc<std::cell::Cell<bool>>,
     looking: Looking,
     summing: Summing,
     last: Option<Snapshot>,
@@ -52,6 +55,16 @@ impl Source for Distant {
             bail!("the line is late");
         }
         self.made.borrow_mut().act(change)
+    }
+
+    fn has_died(&self) -> bool {
+        self.has_died.get()
+    }
+
+    fn add_records(&mut self, snapshot: &mut Snapshot) {
+        let (lane, point) = (snapshot.lanes[0].id, snapshot.points[0].id);
+        let [start, span, exclusive] = [5, 3, 2];
+        snapshot.records.push(Record { lane, point, start, span, exclusive, depth: 0, context: 0 });
     }
 
     fn line(&self) -> Option<Line> {
@@ -97,7 +110,8 @@ impl Finder for Machines {
         }
         let (is_late, summing) = (Rc::clone(&self.1), Summing::default());
         let (refuses, looking) = (Rc::clone(&self.2), Looking::default());
-        Ok(Box::new(Distant { made, is_late, refuses, looking, summing, last: None }))
+        let has_died = Rc::clone(&self.3);
+        Ok(Box::new(Distant { made, is_late, refuses, has_died, looking, summing, last: None }))
     }
 }
 
@@ -403,6 +417,30 @@ fn one_that_joins_brings_its_past_and_no_leap_and_one_that_ends_stays() {
         a.borrow_mut().snapshot_mut().process.state = ProcessState::Running;
         machines.0.borrow_mut().pop();
     }
+}
+
+/// What a process has recorded stays at its moment, when its place is late and when it has ended.
+#[test]
+fn records_stay_where_they_were() {
+    let machines = Machines::default();
+    machines.start(3);
+    let mut group = machines.group(false);
+    group.look_at(Looking { sight: Sight::default(), ..Looking::default() });
+    let began = group.poll().unwrap().elapsed_ticks;
+    let far = machines.start(4);
+    let mut starts = || {
+        let mut whole = group.poll().unwrap();
+        group.add_records(&mut whole);
+        whole.records.iter().map(|record| record.start).collect::<Vec<_>>()
+    };
+    let first = starts();
+    assert!(first.len() == 1 && first[0] <= began + 5, "{first:?}");
+    machines.1.set(true);
+    assert_eq!([starts(), starts()], [first.clone(), first.clone()], "late");
+    machines.1.set(false);
+    far.borrow_mut().snapshot_mut().process.state = ProcessState::Exited;
+    machines.3.set(true);
+    assert_eq!([starts(), starts()], [first.clone(), first], "ended");
 }
 
 /// A sum's figures are as old as its oldest process, until all of it is reset; side by
