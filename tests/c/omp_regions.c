@@ -1,8 +1,8 @@
 /* Parallel regions of known work. Counts by itself what is to be seen.
  *
  * omp_regions REGIONS UNIT SLEEP_MS: each region has two threads, the first of which does
- * twenty times as much as the second; between two of them the program sleeps. Then as many
- * regions with a barrier and a loop inside, a region within a region, and tasks. */
+ * twenty times as much as the second; between two of them the program sleeps. Before them it takes
+ * locks. Then as many regions with a barrier and a loop inside, a region within a region, and tasks. */
 #include <omp.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -21,6 +21,26 @@ static unsigned long work(unsigned long loops)
         __asm__ volatile("" : "+r"(sum));
     }
     return sum;
+}
+
+/* Tries that fail, and a lock that its owner takes again and again: of all that, three waits. */
+static int locks(int times)
+{
+    omp_lock_t plain;
+    omp_nest_lock_t nested;
+    int failed = 0;
+    omp_init_lock(&plain);
+    omp_init_nest_lock(&nested);
+    omp_set_lock(&plain);
+    for (int i = 0; i < times; i++)
+        failed += !omp_test_lock(&plain);
+    omp_unset_lock(&plain);
+    failed -= omp_test_lock(&plain);
+    for (int i = 0; i < times; i++)
+        omp_set_nest_lock(&nested);
+    for (int i = 0; i < times; i++)
+        omp_unset_nest_lock(&nested);
+    return failed;
 }
 
 static unsigned long uneven(int regions, unsigned long unit, unsigned sleep_ms)
@@ -90,6 +110,7 @@ int main(int argc, char **argv)
     unsigned sleep_ms = argc > 3 ? (unsigned)atoi(argv[3]) : 0;
 
     say("thread %ld", syscall(SYS_gettid));
+    say("locks %d", locks(100));
     say("uneven %lu", uneven(regions, unit, sleep_ms));
     reach("uneven");
     say("barriers %lu", barriers(regions, unit));

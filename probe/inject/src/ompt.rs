@@ -185,17 +185,17 @@ unsafe extern "C" fn mutex_acquire(
     kind: c_int,
     _hint: c_uint,
     _implementation: c_uint,
-    _wait: u64,
+    wait: u64,
     code: *const c_void,
 ) {
-    if let Some(point) = mutex(kind, code) {
-        point.begin();
+    if mutex(kind, code).is_some_and(|point| point.is_enabled()) {
+        member::with(|member| member.ask(wait));
     }
 }
 
-unsafe extern "C" fn mutex_acquired(kind: c_int, _wait: u64, code: *const c_void) {
+unsafe extern "C" fn mutex_acquired(kind: c_int, wait: u64, code: *const c_void) {
     if let Some(point) = mutex(kind, code) {
-        point.end();
+        member::with(|member| member.got(wait, point));
     }
 }
 

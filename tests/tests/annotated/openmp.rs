@@ -104,6 +104,20 @@ fn judge(ran: &Run) {
     assert!(off.abs() < 0.001, "{off:+.5}");
 }
 
+/// Of the locks that the program takes or tries to take before its regions: those that it got.
+fn judge_locks(ran: &Run) {
+    let waits = |call: &str| {
+        let ends = format!(" omp_regions.c:{} lock wait", line_of(call));
+        let names = ran.snapshot.points.iter().map(|point| &point.name);
+        let found: Vec<_> = names.filter(|name| name.ends_with(&ends)).collect();
+        found.into_iter().flat_map(|name| figures(ran, name)).map(|it| it.count).sum::<u64>()
+    };
+    let calls = ["omp_set_lock(&plain)", "failed -= omp_test_lock", "omp_set_nest_lock(&nested)"];
+    assert_eq!(calls.map(waits), [1; 3]);
+    assert_eq!(waits("failed += !omp_test_lock"), 0, "a try that fails is no wait");
+    ran.lost_nothing();
+}
+
 /// With pauses between the regions, which are no wait.
 fn arguments() -> [String; 3] {
     [REGIONS.to_string(), "200000".into(), "20".into()]
@@ -116,6 +130,7 @@ fn a_planned_imbalance_is_shown_and_pauses_are_no_wait() {
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     let ran = run(&[], &program, &arguments);
     judge(&ran);
+    judge_locks(&ran);
     // As many regions as another tool counts.
     let place = Place::new();
     let counted = place.path("counted");

@@ -14,6 +14,7 @@
 use std::cell::Cell;
 use std::ptr;
 
+use pfp::Point;
 use pfp::own::Own;
 use pfp::past::{self, Past};
 
@@ -77,6 +78,9 @@ pub(super) struct Member {
     depth: Cell<usize>,
     /// The last fork.
     fork: Cell<Moment>,
+    /// The mutex that was asked for last, and when. Of a try that fails, and of a lock that its owner
+    /// takes once more, nothing else is told.
+    asked: Cell<(u64, Moment)>,
 }
 
 thread_local! {
@@ -96,6 +100,7 @@ impl Member {
             parts: [const { Cell::new(None) }; DEPTH],
             depth: Cell::new(0),
             fork: Cell::new(Moment::default()),
+            asked: Cell::default(),
         }))
     }
 
@@ -104,6 +109,22 @@ impl Member {
         let fork = Moment::now();
         self.fork.set(fork);
         fork.now
+    }
+
+    /// The thread asks for a mutex.
+    pub(super) fn ask(&self, mutex: u64) {
+        self.asked.set((mutex, Moment::now()));
+    }
+
+    /// The thread has got a mutex that it asked for: it has waited until now.
+    pub(super) fn got(&self, mutex: u64, point: &'static Point) {
+        let (asked, from) = self.asked.take();
+        if asked == mutex {
+            let until = Moment::now();
+            let span = since(until.now, from.now);
+            let on_cpu = since(until.on_cpu, from.on_cpu).min(span);
+            past::record(point, &Past { start: from.now, span, ticks: span, on_cpu }, true);
+        }
     }
 
     /// The thread that met a region has come to its end.
