@@ -200,10 +200,13 @@ impl Pool {
             .collect();
         new.sort_by_key(|candidate| (candidate.started_unix_ns, candidate.pid));
         for candidate in new {
-            // One process after the other in the same place, as by `exec`.
+            // One process after the other with the same id, as by `exec`, unless its last figures are
+            // to be sent.
             let pid = candidate.visible_pid();
-            self.members
-                .retain(|member| member.ended.is_none() || member.candidate.visible_pid() != pid);
+            let is_sent = self.scope.stays == Duration::MAX;
+            self.members.retain(|member| {
+                is_sent || member.ended.is_none() || member.candidate.visible_pid() != pid
+            });
             if self.members.len() == PROCESSES {
                 // The oldest ended process makes room.
                 let ended = self.members.iter().filter(|member| member.ended.is_some());
@@ -346,6 +349,17 @@ mod tests {
         }
     }
 
+    fn scope(stays: Duration) -> Scope {
+        Scope {
+            group: ProcessGroup { members: Selector::All(String::new()), sum: false },
+            interval: Duration::ZERO,
+            lanes_apart: None,
+            filter: Filter::default(),
+            histograms: true,
+            stays,
+        }
+    }
+
     struct Both(Rc<Cell<bool>>);
 
     impl Finder for Both {
@@ -369,15 +383,7 @@ mod tests {
     #[test]
     fn a_process_behind_a_late_line_is_left_out_until_it_speaks() {
         let is_late = Rc::new(Cell::new(false));
-        let scope = Scope {
-            group: ProcessGroup { members: Selector::All(String::new()), sum: false },
-            interval: Duration::ZERO,
-            lanes_apart: None,
-            filter: Filter::default(),
-            histograms: true,
-            stays: STAYS,
-        };
-        let (mut pool, _) = Pool::new(scope, Box::new(Both(Rc::clone(&is_late)))).unwrap();
+        let (mut pool, _) = Pool::new(scope(STAYS), Box::new(Both(Rc::clone(&is_late)))).unwrap();
         let mut told = |late: bool| {
             is_late.set(late);
             pool.poll().unwrap();
@@ -395,6 +401,36 @@ mod tests {
         assert_eq!(pool.subjects().len(), 1);
         pool.forget_ended();
         assert!(pool.is_empty());
+    }
+
+    /// A process that becomes another program each time.
+    struct Next(Cell<u32>);
+
+    impl Finder for Next {
+        fn discover(&mut self) -> Result<Discovery> {
+            self.0.set(self.0.get() + 1);
+            let candidate = Candidate {
+                pid: 7,
+                segment_id: self.0.get().to_string(),
+                state: ProcessState::Running,
+                ..Candidate::default()
+            };
+            Ok(Discovery { candidates: vec![candidate], ..Discovery::default() })
+        }
+
+        fn attach(&mut self, _: &Candidate) -> Result<Box<dyn Source>> {
+            Ok(Box::new(Synthetic::new()))
+        }
+    }
+
+    #[test]
+    fn a_process_that_becomes_another_program_stays_until_its_figures_are_sent() {
+        for (stays, left) in [(STAYS, 1), (Duration::MAX, 2)] {
+            let (mut pool, _) = Pool::new(scope(stays), Box::new(Next(Cell::default()))).unwrap();
+            pool.members[0].ended = Some(Instant::now());
+            pool.poll().unwrap();
+            assert_eq!(pool.len(), left);
+        }
     }
 
     #[test]
