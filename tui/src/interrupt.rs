@@ -17,16 +17,15 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Exit status of a command that a signal ended, like in shells.
 pub const INTERRUPTED: u8 = 130;
 
-/// Gives the terminal back in the place of a screen that stands still. Nothing else can be restored
-/// from here.
+/// Gives the terminal back while its screen is stuck. Nothing else can be restored from here.
 fn give_back_terminal() {
-    /// Neither mouse nor another screen, and a cursor.
+    /// Mouse off, alternate screen off, cursor on.
     const BACK: &[u8] = b"\x1b[?1006l\x1b[?1000l\x1b[?1049l\x1b[?25h";
     if is_raw_mode_enabled().unwrap_or_default() {
         let mut output =
             libc::pollfd { fd: libc::STDOUT_FILENO, events: libc::POLLOUT, revents: 0 };
-        // Whoever stands still may have standard output locked, or wait for it.
-        // SAFETY: one descriptor, and bytes of so many.
+        // Not by `io::stdout`: the thread that is stuck may hold its lock.
+        // SAFETY: one descriptor, and a slice with its length.
         unsafe {
             if libc::poll(&raw mut output, 1, 0) == 1 {
                 libc::write(output.fd, BACK.as_ptr().cast(), BACK.len());

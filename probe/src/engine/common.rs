@@ -19,7 +19,7 @@ pub(super) struct Common {
     runs: AtomicU64,
     /// Whether [`crate::set_enabled`] has switched everything off.
     pub(super) paused: AtomicBool,
-    /// The greatest number that a point has got, in this process or a parent; 0 before one has.
+    /// The highest number of a point, in this process or its parents; 0 while there is none.
     last_point: AtomicU32,
 }
 
@@ -66,12 +66,12 @@ pub(super) fn paused() -> &'static AtomicBool {
     &common().paused
 }
 
-/// A point has this number from now on.
+/// Notes the number of a point, for [`last_point`].
 pub(super) fn note_point(number: u32) {
     common().last_point.fetch_max(number, Relaxed);
 }
 
-/// The greatest number that a point has, if one has any.
+/// The highest number of a point, in this process or its parents.
 pub(super) fn last_point() -> Option<u32> {
     Some(common().last_point.load(Relaxed)).filter(|&number| number != 0)
 }

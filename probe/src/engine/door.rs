@@ -137,8 +137,8 @@ mod tests {
         assert!(registry::all().count() < 1 << 16);
     }
 
-    /// The last place of the table is taken for a point, and another thread that would register it
-    /// finds none.
+    /// One thread takes the last place of the table for a point. Another thread registers the same
+    /// point and finds no place.
     #[test]
     fn who_finds_no_place_refuses_no_point_that_has_one() {
         static LAST: Point = Point::new("last");

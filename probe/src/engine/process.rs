@@ -200,8 +200,8 @@ impl Process {
         self.outdated.store(true, Relaxed);
     }
 
-    /// Measures what measuring costs, if that has changed and nobody is at it: whoever is may have
-    /// begun before.
+    /// Measures what measuring costs, if that has changed. It waits for a calibration under way, which
+    /// may have begun before the change.
     pub(crate) fn catch_up(&self) {
         if self.outdated.load(Relaxed)
             && !CALIBRATING.is_held()

@@ -81,9 +81,9 @@ impl Point {
         }
     }
 
-    /// Leads to the point's word; or to one that says that it measures no more, in the place of what
-    /// was `found`: another thread may have had the last place for it. False in a child that was forked
-    /// meanwhile.
+    /// Leads to the point's word, or to one that says that it measures no more. The latter replaces
+    /// only what was `found` before: another thread may have entered the point since. False in a child
+    /// that was forked meanwhile.
     pub(super) fn lead_to(
         &self,
         process: &'static Process,

@@ -178,9 +178,9 @@ impl Cell {
     /// thread has entered it, if those are still `waited_for`. No other thread may do it at the same
     /// time. `clear` sets a chunk to zeros.
     ///
-    /// Another thread may have been faster, so that this cell is in force already (true), or that
-    /// `in_force` follows a newer word by now (false). Then nothing is cleared: nobody can enter a
-    /// cell in the middle of that, and all would look for this one.
+    /// Another thread may have been faster. Then nothing is cleared: either this cell is in force
+    /// already (true), or `in_force` follows a newer word (false). A cell in force is never cleared,
+    /// because no thread can enter a cell while that is done.
     pub fn restart_shared(
         &self,
         in_force: &Self,

@@ -104,7 +104,7 @@ fn judge(ran: &Run) {
     assert!(off.abs() < 0.001, "{off:+.5}");
 }
 
-/// Of the locks that the program takes or tries to take before its regions: those that it got.
+/// A wait is counted for each lock that the program got, and for no other try.
 fn judge_locks(ran: &Run) {
     let waits = |call: &str| {
         let ends = format!(" omp_regions.c:{} lock wait", line_of(call));

@@ -104,8 +104,8 @@ fn every_function_can_be_interrupted() {
 /// thread and on others, nobody waits, and neither signals nor cancellation stay off.
 #[test]
 fn a_jump_out_of_a_cold_path_leaves_nothing_behind() {
-    /// Each path has more instructions. A process begins with 200,000, and some millions more where
-    /// nothing else keeps the CPU from it while it waits.
+    /// Each path has more instructions. A process takes 200,000 to begin, and millions more if it
+    /// has the CPU while it waits.
     const LEAST: u64 = 100_000;
     let mut all = 0;
     // All of the shorter paths.

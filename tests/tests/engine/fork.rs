@@ -145,8 +145,8 @@ fn a_child_calibrates_though_its_parent_did_so() {
     assert_eq!(target.end_well().one::<u64>("bad"), 0);
 }
 
-/// Threads of a child that come first while its parent's points get their numbers again share no
-/// number with one of those.
+/// A new point in a child never gets the number of one of the parent's points, which are entered
+/// again at the same time.
 #[test]
 fn new_points_of_a_child_have_numbers_of_their_own() {
     let place = Place::new();

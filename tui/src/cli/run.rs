@@ -248,7 +248,7 @@ fn print(
     let pause = if run.group().is_some() { JOIN } else { run.show.interval };
     let mut due = Instant::now();
     while family.program.borrow_mut().status().is_none() {
-        // Whoever leaves this ends the program. So what cannot be read now is looked for again.
+        // An error would end the program. What cannot be read now is tried again.
         if Instant::now() >= due {
             due = Instant::now() + pause;
             // It may have become another program, or left the work to a child.

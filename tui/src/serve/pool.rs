@@ -154,7 +154,7 @@ impl Pool {
         if self.polled.is_some_and(|then| now.duration_since(then) < self.scope.interval) {
             return Ok(());
         }
-        // A lost line keeps no process from being polled, which tells that it is late.
+        // Processes are polled even if the line is lost: that marks them as late.
         let trouble = self.join().err();
         self.members.iter_mut().for_each(|member| member.source.prepare());
         for member in &mut self.members {
@@ -180,7 +180,7 @@ impl Pool {
         self.members.iter().all(|member| member.ended.is_some())
     }
 
-    /// Drops ended processes, whose last figures have been sent: not those behind a late line.
+    /// Drops ended processes, whose last figures have been sent. Those behind a late line stay.
     pub fn forget_ended(&mut self) {
         self.members.retain(|member| member.ended.is_none() || member.is_late);
         self.bodies.clear();
@@ -200,12 +200,12 @@ impl Pool {
             .collect();
         new.sort_by_key(|candidate| (candidate.started_unix_ns, candidate.pid));
         for candidate in new {
-            // One process after the other with the same id, as by `exec`, unless its last figures are
-            // to be sent.
+            // By `exec` a process becomes another one with the same id. The old one stays if its last
+            // figures are still to be sent.
             let pid = candidate.visible_pid();
-            let is_sent = self.scope.stays == Duration::MAX;
+            let stays = self.scope.stays == Duration::MAX;
             self.members.retain(|member| {
-                is_sent || member.ended.is_none() || member.candidate.visible_pid() != pid
+                stays || member.ended.is_none() || member.candidate.visible_pid() != pid
             });
             if self.members.len() == PROCESSES {
                 // The oldest ended process makes room.

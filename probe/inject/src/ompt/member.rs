@@ -78,9 +78,9 @@ pub(super) struct Member {
     depth: Cell<usize>,
     /// The last fork.
     fork: Cell<Moment>,
-    /// The mutex that was asked for last, and when. Of a try that fails, and of a lock that its owner
-    /// takes once more, nothing else is told.
-    asked: Cell<(u64, Moment)>,
+    /// The mutex that was asked for last, and when. The runtime says no more of a try that fails, or
+    /// of a nested lock that its owner takes again.
+    asked: Cell<Option<(u64, Moment)>>,
 }
 
 thread_local! {
@@ -113,13 +113,12 @@ impl Member {
 
     /// The thread asks for a mutex.
     pub(super) fn ask(&self, mutex: u64) {
-        self.asked.set((mutex, Moment::now()));
+        self.asked.set(Some((mutex, Moment::now())));
     }
 
     /// The thread has got a mutex that it asked for: it has waited until now.
     pub(super) fn got(&self, mutex: u64, point: &'static Point) {
-        let (asked, from) = self.asked.take();
-        if asked == mutex {
+        if let Some((_, from)) = self.asked.take().filter(|(asked, _)| *asked == mutex) {
             let until = Moment::now();
             let span = since(until.now, from.now);
             let on_cpu = since(until.on_cpu, from.on_cpu).min(span);

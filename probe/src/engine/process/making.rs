@@ -78,7 +78,7 @@ fn make_or_wait(prepare: fn()) -> Option<&'static Process> {
         return joined;
     }
     let gate = Gate::map();
-    // Another thread may have taken the turn over: this gate would open in the place of its one.
+    // Another thread may have taken the turn over. This gate must not replace the one that it opened.
     if let Some(process) = current() {
         turn.done();
         return Some(process);
@@ -169,7 +169,7 @@ fn make(gate: &io::Result<Gate>) -> Option<&'static Process> {
             return None;
         }
         FAILED.store(Failed { stage, errno: failure::errno_of(error) }.pack(), Relaxed);
-        // Just now.
+        // Another thread may have made one since the look above.
         if current().is_some() {
             FAILED.store(0, Relaxed);
             return None;
@@ -255,7 +255,7 @@ fn make_as_named(
     if let Ok(beacon) = beacon {
         process.beacon.store(Box::into_raw(Box::new(beacon)), Release);
     }
-    // Threads of a forked child that come first give no new point the number of a parent's.
+    // Reserved first, so that no other thread of a forked child gives them to new points.
     if let Some(last) = common::last_point() {
         process.segment.reserve_point(Some(last as usize), 0);
     }

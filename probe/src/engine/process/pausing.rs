@@ -38,13 +38,14 @@ pub(crate) fn pause_latecomer(point: &'static Point) {
     }
 }
 
-/// Does what was asked for last, and once more if another thread has asked for something else
-/// meanwhile: that one may be done already.
+/// Pauses or resumes, as the last caller asked. Repeats it if another thread asks for the opposite
+/// meanwhile, since that thread may be done before this one.
 fn as_asked(pause: impl Fn(bool)) {
-    /// Another thread that asks meanwhile is rare, and a second one rarer.
+    /// One such thread is rare, and a second one rarer.
     const TURNS: u32 = 64;
     for _ in 0..TURNS {
-        // Meets itself: a point is in the list, or whoever puts it there finds what was asked.
+        // Meets itself: either this finds the point in the list, or the thread that adds the point
+        // finds what was asked.
         fence(SeqCst);
         let asked = paused().load(Relaxed);
         pause(asked);

@@ -128,8 +128,8 @@ impl Words<'_> {
         pass();
         // Meets `group-member`.
         member.active.store(holder, ord!("group-enter", Release));
-        // From here on those that wait for a round wait for it too. It has passed what was completed
-        // before. If the next one is completed this very moment, it passes that at once.
+        // The others wait for this member from here on, so it counts as having passed the rounds
+        // before. One more may be completed at this moment, which it then passes at once.
         fence_at!("group-settle", SeqCst);
         pass();
         self.head.joined.fetch_add(1, Relaxed);

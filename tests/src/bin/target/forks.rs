@@ -239,8 +239,8 @@ extern "C" fn stay(descriptor: *mut libc::c_void) -> libc::c_int {
     }
 }
 
-/// Children whose first regions are of new points, on several threads at once, while the points of
-/// their parent get their numbers again: how many miscounted.
+/// Makes children in which several threads meet new points at once, while the parent's points are
+/// entered again. Says how many children miscounted.
 pub(crate) fn newcomers(children: u64) {
     const VARIANTS: u64 = 8;
     static METERED: pfp::MeteredPoint = pfp::MeteredPoint::new("metered", &["items"]);

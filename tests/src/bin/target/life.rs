@@ -417,8 +417,8 @@ pub(crate) fn latecomers(rounds: u64) {
     pause("done");
 }
 
-/// Two threads switch everything off and on at the same time, so many times. Then everything is
-/// switched on: how many points are off.
+/// Two threads switch everything off and on at the same time. Then everything is switched on; says
+/// how many points are off.
 pub(crate) fn switchers(rounds: u64) {
     static POINTS: [pfp::Point; 8] = [const { pfp::Point::new("switched") }; 8];
     POINTS.iter().for_each(|point| drop(point.measure()));

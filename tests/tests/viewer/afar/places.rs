@@ -184,7 +184,7 @@ fn a_screen_that_stands_still_gives_the_terminal_back_when_it_is_to_end() {
     os::signal(agent.trim().parse().expect("an id"), libc::SIGSTOP);
     let viewer = screen.viewer();
     screen.keys(&["Enter"]);
-    // Until it waits.
+    // By then it waits for the line.
     thread::sleep(Duration::from_secs(1));
     os::signal(viewer, libc::SIGTERM);
     screen.wait_for_shell();

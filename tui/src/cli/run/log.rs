@@ -49,7 +49,7 @@ impl Log {
             .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
             .open(&path)
             .with_context(|| format!("{} cannot be written", path.display()))?;
-        // As long as the program or one that it has started has it.
+        // Locked as long as the program, or one that it has started, has the file open.
         // SAFETY: an open descriptor.
         unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) };
         // The program's own writing may wait.
