@@ -1,8 +1,8 @@
 /* Parallel regions of known work. Counts by itself what is to be seen.
  *
- * omp_regions REGIONS UNIT SLEEP_MS: each region has two threads, the first of which does
- * twenty times as much as the second; between two of them the program sleeps. Before them it takes
- * locks. Then as many regions with a barrier and a loop inside, a region within a region, and tasks. */
+ * omp_regions REGIONS UNIT SLEEP_MS: takes locks. Then each region has two threads, the first of
+ * which does twenty times as much as the second; between two of them the program sleeps. Then come as
+ * many regions with a barrier and a loop inside, a region within a region, and tasks. */
 #include <omp.h>
 #include <stdlib.h>
 #include <sys/syscall.h>

@@ -170,7 +170,6 @@ fn one_of_several_places_that_is_lost_is_named_with_the_reason() {
     });
 }
 
-/// The agent of a place can be stopped; until it goes on, the others do.
 /// A screen that waits for a silent line, and so cannot end by itself, gives the terminal back.
 #[test]
 fn a_screen_that_stands_still_gives_the_terminal_back_when_it_is_to_end() {
@@ -191,6 +190,7 @@ fn a_screen_that_stands_still_gives_the_terminal_back_when_it_is_to_end() {
     assert!(!screen.has_mouse());
 }
 
+/// The agent of a place can be stopped; until it goes on, the others do.
 #[test]
 fn a_place_that_stalls_keeps_nobody_from_the_others_and_is_not_given_up() {
     needs_a_screen!();
