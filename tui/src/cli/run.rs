@@ -251,8 +251,9 @@ fn print(
         // An error would end the program. What cannot be read now is tried again.
         if Instant::now() >= due {
             due = Instant::now() + pause;
-            // It may have become another program, or left the work to a child.
+            // It may have become another program, or left the work to a child. A group finds those.
             if !source.poll().is_ok_and(|snapshot| snapshot.runs())
+                && run.group().is_none()
                 && let Ok(discovery) = family.discover()
                 && let Some(next) = discovery.candidates.iter().find(|candidate| candidate.runs())
                 && let Ok(next) = source::attach(next)
