@@ -58,7 +58,7 @@ pub mod witness;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-pub use tools::{lacks, skipped, well};
+pub use tools::{lacks, lacks_namespaces, skipped, well};
 
 /// How often a test tries: `ordinary` among all the others, `full` with the feature
 /// `torture`, whose figures RELIABILITY.md states.

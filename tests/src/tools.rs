@@ -62,6 +62,22 @@ pub fn lacks(what: &str, tool: &str) -> bool {
     is_missing
 }
 
+/// Whether a test can make no namespaces with these options of `unshare`, as in a chroot or
+/// without rights.
+#[track_caller]
+#[must_use]
+pub fn lacks_namespaces(what: &str, options: &[&str]) -> bool {
+    if lacks(what, "unshare") {
+        return true;
+    }
+    let tried = Command::new("unshare").args(options).arg("true").current_dir("/").output();
+    let works = tried.is_ok_and(|output| output.status.success());
+    if !works {
+        skipped(what, &format!("`unshare {}` is refused here", options.join(" ")));
+    }
+    !works
+}
+
 /// Python with the readers of what is exported; none where it is missing, which fails
 /// under `CI`.
 #[track_caller]

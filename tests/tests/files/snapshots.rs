@@ -10,7 +10,7 @@ use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::faults;
 use pfp_tests::place::{Place, pfp_top, text};
 use pfp_tests::target::Target;
-use pfp_tests::{figure, lacks, size, skipped};
+use pfp_tests::{figure, lacks, lacks_namespaces, size, skipped};
 use pfp_top::snapshot::{ProcessState, Snapshot};
 use pfp_top::source;
 
@@ -432,6 +432,9 @@ fn a_kill_at_any_step_leaves_the_old_file_or_the_new_one() {
 /// does, and the error says why.
 #[test]
 fn a_full_disk_leaves_the_old_file() {
+    if lacks_namespaces("a full disk", &["--mount"]) {
+        return;
+    }
     let place = Place::new();
     let (folder, own, target) = saved(&place);
     let pid = target.pid().to_string();

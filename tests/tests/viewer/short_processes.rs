@@ -4,9 +4,9 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use pfp_tests::figure;
 use pfp_tests::place::{Place, count, pfp_top};
 use pfp_tests::target::{end_with_test, wait_for};
+use pfp_tests::{figure, os};
 use pfp_top::files::json;
 use pfp_top::snapshot::Snapshot;
 
@@ -104,14 +104,13 @@ fn several_that_watch_all_count_everything_and_one_that_is_killed_is_swept() {
         let found = lines.filter_map(|line| counted(&line)).find(|found| *found >= 40 * CALLS);
         assert_eq!(found, Some(40 * CALLS));
     }
-    let kill = |viewer: &mut std::process::Child, signal: &str| {
-        let pid = viewer.id().to_string();
-        Command::new("kill").args([signal, &pid]).status().expect("kill starts");
+    let kill = |viewer: &mut std::process::Child, signal| {
+        os::signal(viewer.id(), signal);
         viewer.wait().expect("it ends");
     };
-    kill(&mut first, "-KILL");
+    kill(&mut first, libc::SIGKILL);
     // Of a killed one nothing is left once the other has gone.
-    kill(&mut second, "-TERM");
+    kill(&mut second, libc::SIGTERM);
     drop((lines, others));
     brief(1);
     wait_for("what it left to be swept", || place.lit().len() == 1);
@@ -119,10 +118,10 @@ fn several_that_watch_all_count_everything_and_one_that_is_killed_is_swept() {
     // Nobody is left to remove what a process leaves to the only one, when that is killed.
     let (mut last, mut lines) = watch();
     lines.find(|line| line.contains("a scope")).expect("it shows the process");
-    Command::new("kill").args(["-STOP", &last.id().to_string()]).status().expect("kill starts");
+    os::signal(last.id(), libc::SIGSTOP);
     brief(30);
     assert!(place.lit().len() > 10, "they were left for it: {:?}", place.lit());
-    kill(&mut last, "-KILL");
+    kill(&mut last, libc::SIGKILL);
     brief(1);
     let beacons = place.lit().iter().filter(|name| name.ends_with(".beacon")).count();
     assert!(beacons <= 1 + 3, "no more than of crashed ones: {:?}", place.lit());

@@ -10,7 +10,7 @@ use std::time::Duration;
 use pfp_tests::place::{Place, count, has_counted, pfp_top};
 use pfp_tests::screen::{row, rows};
 use pfp_tests::target::{Target, end_with_test, wait_for};
-use pfp_tests::{lacks, needs_a_screen, os, skipped};
+use pfp_tests::{lacks, lacks_namespaces, needs_a_screen, os, skipped};
 use pfp_top::snapshot::{PointState, Snapshot};
 use pfp_top::source;
 use serde_json::Value;
@@ -469,13 +469,9 @@ fn the_imbalance_of_a_sum_is_that_over_all_places() {
 #[test]
 fn hosts_have_a_column_and_are_filtered_by() {
     let (near, other) = (Near::new(), Place::new());
-    if lacks("processes of another host", "unshare") {
-        return;
-    }
     let apart = ["--uts", "sh", "-c", "hostname pfp-elsewhere && exec \"$@\"", "sh"];
-    let works = Command::new("unshare").args(apart).arg("true").output();
-    if !works.is_ok_and(|output| output.status.success()) {
-        return skipped("processes of another host", "this user may not name any");
+    if lacks_namespaces("processes of another host", &apart) {
+        return;
     }
     let _one = near.0.start_watched(STEADY, &["one"]);
     let mut command = other.command("unshare");
