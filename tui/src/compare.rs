@@ -33,6 +33,9 @@
 //! - Where there are so few measurements that a difference that matters could not
 //!   be told from none, the verdict says so, rather than "no difference".
 //!
+//! All this is about the time of one call. The number of calls and the load have verdicts of their
+//! own ([`volume`]).
+//!
 //! Where most points of one process move the same way at once, the machine moved them: another
 //! load, another clock rate. Then only points that moved further than the others differ
 //! ([`Comparison::common`]). This does not apply to different processes: they may run different
@@ -47,6 +50,7 @@ pub mod gate;
 mod markdown;
 pub mod report;
 mod statistics;
+pub mod volume;
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -58,11 +62,12 @@ use crate::snapshot::{Point, Snapshot};
 use crate::text;
 use statistics::{RankTest, TAIL, TailTest, rank_test, tail_test};
 pub(crate) use statistics::{adjusted, side_by_side};
+use volume::{Variation, Volume};
 
 /// The name of the test.
 pub const TEST: &str = "Mann-Whitney, Benjamini-Hochberg 1%, A beyond .56 and 5%";
 /// What makes a difference, for the screen.
-pub const DIFFERS: &str = "5 % or more, statistically significant (? explains)";
+pub const DIFFERS: &str = "time 5 %, calls and load 25 %, significantly (? explains)";
 /// The share of shown differences that may be false.
 pub const LEVEL: f64 = 0.01;
 /// The least distance of the probability of superiority from 0.5.
@@ -221,13 +226,26 @@ pub struct Row {
     pub since: Window,
     /// Probability that a measurement since takes longer than one before.
     pub superiority: Option<f64>,
-    /// The verdict.
+    /// The verdict on the time of a call.
     pub verdict: Verdict,
+    /// The verdict on calls per second.
+    pub calls: Volume,
+    /// The verdict on the load.
+    pub load: Volume,
+    /// How much calls and load vary since the baseline.
+    variation: Variation,
     /// How many comparisons ago `since` was looked up.
     ago: u32,
 }
 
 impl Row {
+    fn new(point: (u32, String), before: Window, since: Window, verdict: Verdict) -> Self {
+        let (calls, load) = (Volume::Unsure, Volume::Unsure);
+        let ((id, name), variation) = (point, Variation::default());
+        let superiority = None;
+        Self { id, name, before, since, superiority, verdict, calls, load, variation, ago: 0 }
+    }
+
     /// The change of the load, in CPUs.
     pub fn load_change(&self) -> Option<f64> {
         Some(self.since.load()? - self.before.load()?)
@@ -280,7 +298,13 @@ impl Comparison {
     /// the same process, or with all of another process. None for an earlier snapshot of the same
     /// process.
     pub fn new(baseline: &Baseline, now: &Snapshot) -> Option<Self> {
-        Self::new_within(BUCKETS_AT_ONCE, baseline, now, None)
+        Self::renewed(baseline, now, None)
+    }
+
+    /// Compares all rows. The polls of `known`, a comparison with the same baseline, show how much
+    /// calls and load vary.
+    pub fn renewed(baseline: &Baseline, now: &Snapshot, known: Option<Self>) -> Option<Self> {
+        Self::new_within(usize::MAX, baseline, now, known)
     }
 
     /// Compares within the time of a frame, however many threads have measured. If not all rows can
@@ -311,7 +335,7 @@ impl Comparison {
         };
         let nothing = Window::default();
         let known = known.filter(|known| known.segment_id == now.process.segment_id);
-        let mut kept = kept(buckets, known, now);
+        let (mut kept, earlier) = kept(buckets, known, now);
         let mut twins = Twins::of(base, is_same);
         let mut rows = Vec::new();
         for point in &now.points {
@@ -329,21 +353,25 @@ impl Comparison {
             let from = since_snapshot.map(|base| (base, life));
             let since = Window::since(from, now, point.id).unwrap_or_default();
             if before.count > 0 || since.count > 0 {
-                let (id, name) = (point.id, point.shown_name());
-                rows.push(Row { id, name, before, since, superiority: None, verdict, ago: 0 });
+                let variation = earlier
+                    .get(&point.id)
+                    .map(|row| row.variation.after(&row.since, &since))
+                    .unwrap_or_default();
+                let row = Row::new((point.id, point.shown_name()), before, since, verdict);
+                rows.push(Row { variation, ..row });
             }
         }
         let left = twins.left(base);
         for (place, point) in (0..).zip(&left) {
             let before = in_ticks_of_now(baseline.within(point.id));
             if before.count > 0 {
-                let (id, name) = (u32::MAX - place, point.shown_name());
                 let since = Window::empty(since_snapshot.map_or(0, |base| base.elapsed_ticks), now);
-                let verdict = Verdict::Gone;
-                rows.push(Row { id, name, before, since, superiority: None, verdict, ago: 0 });
+                let point = (u32::MAX - place, point.shown_name());
+                rows.push(Row::new(point, before, since, Verdict::Gone));
             }
         }
         judge(&mut rows);
+        volume::judge(&mut rows, is_same);
         let common = is_same.then(|| judge_against_all(&mut rows)).flatten();
         let size = |row: &Row| row.load_change().map_or(-1.0, f64::abs);
         rows.sort_by(|a, b| size(b).total_cmp(&size(a)));
@@ -361,8 +389,13 @@ impl Comparison {
     }
 }
 
-/// The rows that there is no time to make anew, by their points' ids.
-fn kept(mut buckets: usize, known: Option<Comparison>, now: &Snapshot) -> HashMap<u32, Row> {
+/// The rows of the comparison before: those that there is no time to make anew, and the others, by
+/// their points' ids.
+fn kept(
+    mut buckets: usize,
+    known: Option<Comparison>,
+    now: &Snapshot,
+) -> (HashMap<u32, Row>, HashMap<u32, Row>) {
     let mut rows = known.map_or_else(Vec::new, |known| known.rows);
     rows.sort_by_key(|row| Reverse(row.ago));
     let is_too_much = |row: &Row| {
@@ -371,7 +404,9 @@ fn kept(mut buckets: usize, known: Option<Comparison>, now: &Snapshot) -> HashMa
         is_too_much
     };
     let first = rows.iter().position(is_too_much).unwrap_or(rows.len());
-    rows.drain(first..).map(|row| (row.id, row)).collect()
+    let by_id = |rows: Vec<Row>| rows.into_iter().map(|row| (row.id, row)).collect();
+    let kept = rows.split_off(first);
+    (by_id(kept), by_id(rows))
 }
 
 /// Finds the matching point of the baseline: by id in the same process, else by name and, where

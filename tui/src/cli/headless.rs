@@ -76,6 +76,8 @@ pub(super) fn print(mut source: Box<dyn Source>, show: &Show, interrupt: &Interr
 pub(super) struct Printer<'a> {
     show: &'a Show,
     baseline: Option<&'a Baseline>,
+    /// The comparison of the update before.
+    comparison: Option<Comparison>,
     columns: Option<Vec<Column>>,
     /// Time since the update before.
     interval: Duration,
@@ -99,7 +101,8 @@ impl<'a> Printer<'a> {
             bail!("expected columns that can be printed, found bar and trend alone: name others");
         }
         let columns = Some(columns).filter(|columns| !columns.is_empty());
-        Ok(Self { show, baseline, columns, interval: show.interval, printed: 0 })
+        let (interval, comparison) = (show.interval, None);
+        Ok(Self { show, baseline, comparison, columns, interval, printed: 0 })
     }
 
     /// Prints the model's figures. False once nobody reads any more, for instance when `head` has
@@ -110,16 +113,18 @@ impl<'a> Printer<'a> {
         Ok(print_text(&text)?)
     }
 
-    fn text(&self, model: &Model) -> Result<String> {
+    fn text(&mut self, model: &Model) -> Result<String> {
         let show = self.show;
         let rows = self.rows(model);
         let first = self.printed == 0;
         let blank = if first || show.form() != Form::Table { "" } else { "\n" };
         let text = match (self.baseline.zip(model.snapshot()), show.form()) {
             (Some((baseline, snapshot)), form) => {
-                let Some(mut comparison) = Comparison::new(baseline, snapshot) else {
+                let before = self.comparison.take();
+                let Some(mut comparison) = Comparison::renewed(baseline, snapshot, before) else {
                     bail!("the baseline is of the same process, and not earlier");
                 };
+                self.comparison = Some(comparison.clone());
                 if show.filter.is_on() {
                     comparison.rows.retain(|row| rows.iter().any(|shown| shown.id() == row.id));
                 }

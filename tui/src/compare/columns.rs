@@ -1,5 +1,6 @@
 //! The columns of a comparison with a baseline, for the screen and the text export.
 
+use super::volume::Volume;
 use super::{Baseline, Comparison, Row, Verdict};
 use crate::grid::{Table, table};
 use crate::local_time::time_of_day;
@@ -8,6 +9,8 @@ use crate::units::{self, Scale};
 /// Keys of the columns that a screen colours.
 pub(crate) const NAME: &str = "name";
 pub(crate) const VERDICT: &str = "verdict";
+pub(crate) const CALLS: &str = "calls";
+pub(crate) const LOAD: &str = "load-is";
 /// The first sorting of the rows.
 pub(crate) const LOAD_CHANGE: &str = "dload";
 
@@ -23,33 +26,47 @@ pub(crate) fn stresses(key: &str) -> &'static [Verdict] {
     }
 }
 
+/// The verdict on calls or load whose colour a column gets.
+pub(crate) fn volume(key: &str, row: &Row) -> Option<Volume> {
+    match key {
+        CALLS | "drate" => Some(row.calls),
+        LOAD | LOAD_CHANGE => Some(row.load),
+        _ => None,
+    }
+}
+
 /// The columns, in their order.
 pub(crate) static TABLE: Table<Row, Scale> = table! {
     Row, Scale;
     NAME, "Name", 8, Text(|row, _| row.name.clone()).left(32).stays(), "its name";
-    VERDICT, "Verdict", 13, Text(|row, _| row.verdict.words().into()).stays(), "what can be said";
-    "load", "Load%", 5, Share(|row, _| row.before.load()).rank(4), "share of a CPU in the baseline";
-    "load-now", "now", 5, Share(|row, _| row.since.load()).rank(4), "share of a CPU since";
+    VERDICT, "Time", 13, Text(|row, _| row.verdict.words().into()).stays(),
+        "what can be said of the time of a call";
+    CALLS, "Calls", 6, Text(|row, _| row.calls.words().into()).rank(2),
+        "what can be said of calls a second";
+    LOAD, "Load", 6, Text(|row, _| row.load.words().into()).rank(3),
+        "what can be said of the load";
+    "load", "Load%", 5, Share(|row, _| row.before.load()).rank(7), "share of a CPU in the baseline";
+    "load-now", "now", 5, Share(|row, _| row.since.load()).rank(7), "share of a CPU since";
     LOAD_CHANGE, "dLoad", 6, Points(|row, _| row.load_change()).rank(1), "change of the load, in points";
-    "mean", "Mean", 7, Time(|row, _| row.before.mean()).rank(5), "mean in the baseline";
-    "mean-now", "now", 7, Time(|row, _| row.since.mean()).rank(5), "mean since";
-    "dmean", "dMean", 6, Change(|row, _| row.mean_change()).rank(2), "change of the mean";
-    "dp50", "dp50", 6, Change(|row, _| row.quantile_change(0.5)).rank(6), "change of the median";
-    "dp90", "dp90", 6, Change(|row, _| row.quantile_change(0.9)).rank(7),
+    "mean", "Mean", 7, Time(|row, _| row.before.mean()).rank(8), "mean in the baseline";
+    "mean-now", "now", 7, Time(|row, _| row.since.mean()).rank(8), "mean since";
+    "dmean", "dMean", 6, Change(|row, _| row.mean_change()).rank(4), "change of the mean";
+    "dp50", "dp50", 6, Change(|row, _| row.quantile_change(0.5)).rank(9), "change of the median";
+    "dp90", "dp90", 6, Change(|row, _| row.quantile_change(0.9)).rank(10),
         "change of the 90th percentile";
-    "p99", "p99", 7, Time(|row, _| row.before.quantile(0.99)).rank(8),
+    "p99", "p99", 7, Time(|row, _| row.before.quantile(0.99)).rank(11),
         "99th percentile in the baseline";
-    "p99-now", "now", 7, Time(|row, _| row.since.quantile(0.99)).rank(8), "99th percentile since";
-    "dp99", "dp99", 6, Change(|row, _| row.quantile_change(0.99)).rank(3),
+    "p99-now", "now", 7, Time(|row, _| row.since.quantile(0.99)).rank(11), "99th percentile since";
+    "dp99", "dp99", 6, Change(|row, _| row.quantile_change(0.99)).rank(5),
         "change of the 99th percentile";
-    "rate", "/s", 5, Rate(|row, _| row.before.rate()).rank(10), "calls a second in the baseline";
-    "rate-now", "now", 5, Rate(|row, _| row.since.rate()).rank(10), "calls a second since";
-    "drate", "d/s", 6, Change(|row, _| row.rate_change()).rank(9), "change of that";
-    "a", "A", 4, Odds(|row, _| row.superiority).rank(11),
+    "rate", "/s", 5, Rate(|row, _| row.before.rate()).rank(12), "calls a second in the baseline";
+    "rate-now", "now", 5, Rate(|row, _| row.since.rate()).rank(12), "calls a second since";
+    "drate", "d/s", 6, Change(|row, _| row.rate_change()).rank(6), "change of that";
+    "a", "A", 4, Odds(|row, _| row.superiority).rank(13),
         "how likely a call now takes longer; 0.5: even";
-    "count", "Count", 5, Count(|row, _| Some(row.before.count as f64)).rank(12),
+    "count", "Count", 5, Count(|row, _| Some(row.before.count as f64)).rank(14),
         "calls in the baseline";
-    "count-now", "now", 5, Count(|row, _| Some(row.since.count as f64)).rank(12), "calls since";
+    "count-now", "now", 5, Count(|row, _| Some(row.since.count as f64)).rank(14), "calls since";
 };
 
 /// The two sides of the comparison, and how a difference is judged.

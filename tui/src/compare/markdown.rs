@@ -1,13 +1,15 @@
-//! A comparison as Markdown for a pull request: the changes, and all else folded away below.
+//! A comparison as Markdown for a pull request: the changes of times, calls and loads, and all else
+//! folded away below.
 
 use std::fmt::Write;
 
 use super::columns::caption;
 use super::effect::Interval;
+use super::volume::{self, Volume};
 use super::{Baseline, Comparison, Row, TEST, Verdict};
 use crate::units::{self, Scale, Unit};
 
-/// The verdicts that are not folded away.
+/// The verdicts on times that are not folded away.
 const SHOWN: [Verdict; 4] =
     [Verdict::Slower, Verdict::SlowerTail, Verdict::Faster, Verdict::FasterTail];
 
@@ -20,20 +22,28 @@ pub fn markdown(baseline: &Baseline, comparison: &Comparison) -> String {
     };
     let slower = count(&[Verdict::Slower, Verdict::SlowerTail]);
     let faster = count(&[Verdict::Faster, Verdict::FasterTail]);
+    let volumes = |of: fn(&Row) -> Volume, volume: Volume| {
+        comparison.rows.iter().filter(|row| of(row) == volume).count()
+    };
+    let is_alike = |row: &&Row| row.verdict == Verdict::NoDifference && !is_shown(row);
     let mut out = format!(
-        "### pfp: {slower} slower, {faster} faster, {} of {} points without a difference\n\n",
-        count(&[Verdict::NoDifference]),
+        "### pfp: {slower} slower, {faster} faster, {} with more calls, {} with fewer, {} with \
+         more load, {} with less, {} of {} points without a difference\n\n",
+        volumes(|row| row.calls, Volume::More),
+        volumes(|row| row.calls, Volume::Less),
+        volumes(|row| row.load, Volume::More),
+        volumes(|row| row.load, Volume::Less),
+        comparison.rows.iter().filter(is_alike).count(),
         comparison.rows.len()
     );
-    let mut shown: Vec<&Row> =
-        comparison.rows.iter().filter(|row| SHOWN.contains(&row.verdict)).collect();
-    shown.sort_by_key(|row| SHOWN.iter().position(|verdict| *verdict == row.verdict));
+    let mut shown: Vec<&Row> = comparison.rows.iter().filter(|row| is_shown(row)).collect();
+    let rank = |row: &Row| SHOWN.iter().position(|it| *it == row.verdict).unwrap_or(SHOWN.len());
+    shown.sort_by_key(|row| rank(row));
     if !shown.is_empty() {
         out += &table(&shown, &scale);
         out.push('\n');
     }
-    let rest: Vec<&Row> =
-        comparison.rows.iter().filter(|row| !SHOWN.contains(&row.verdict)).collect();
+    let rest: Vec<&Row> = comparison.rows.iter().filter(|row| !is_shown(row)).collect();
     if !rest.is_empty() {
         // Writing to a string cannot fail.
         let _ = write!(
@@ -47,22 +57,29 @@ pub fn markdown(baseline: &Baseline, comparison: &Comparison) -> String {
         out,
         "{}. In brackets: 95 % intervals, of the error within these two runs. A: probability \
          that a measurement now takes longer than one before.",
-        escape(&caption(baseline, Some(comparison), TEST))
+        escape(&caption(baseline, Some(comparison), &format!("{TEST}; {}", volume::TEST)))
     );
     out
 }
 
+/// Whether a row is not folded away.
+fn is_shown(row: &Row) -> bool {
+    SHOWN.contains(&row.verdict) || row.calls.differs() || row.load.differs()
+}
+
 fn table(rows: &[&Row], scale: &Scale) -> String {
     let mut out = String::from(
-        "| point | verdict | median | now | change | mean | now | change | p99 | A |\n\
-         |---|---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+        "| point | time | calls/s | load | median | now | change | mean | now | change | p99 | A |\n\
+         |---|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     let ticks = |ticks: Option<f64>| ticks.map_or(units::NONE.into(), |ticks| scale.single(ticks));
     for row in rows {
         let strong = if SHOWN.contains(&row.verdict) { "**" } else { "" };
         let cells = [
-            format!("`{}`", code(&row.name)),
+            code(&row.name),
             format!("{strong}{}{strong}", row.verdict.words()),
+            with_change(row.calls, row.rate_change().map(units::change)),
+            with_change(row.load, row.load_change().map(units::points)),
             ticks(row.before.quantile(0.5)),
             ticks(row.since.quantile(0.5)),
             change(row.quantile_change(0.5), row.quantile_interval(0.5)),
@@ -80,6 +97,13 @@ fn table(rows: &[&Row], scale: &Scale) -> String {
     out
 }
 
+/// A verdict with the change that it is about.
+fn with_change(volume: Volume, change: Option<String>) -> String {
+    let strong = if volume.differs() { "**" } else { "" };
+    let change = change.map_or(String::new(), |change| format!(" ({change})"));
+    format!("{strong}{}{strong}{change}", volume.words())
+}
+
 fn change(change: Option<f64>, interval: Option<Interval>) -> String {
     let share = |share: f64| format!("{:+.1}%", share * 100.0);
     match (change.filter(|change| change.is_finite()), interval) {
@@ -91,10 +115,13 @@ fn change(change: Option<f64>, interval: Option<Interval>) -> String {
     }
 }
 
-/// A name between backquotes in a cell. A bar ends a cell even there, and a backquote cannot be
-/// escaped.
+/// A name as code in a cell, between more backquotes than it has in a row. A bar ends a cell even
+/// there.
 fn code(name: &str) -> String {
-    name.replace('|', "\\|").replace('`', "'")
+    let longest = name.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest + 1);
+    let blank = if longest > 0 { " " } else { "" };
+    format!("{fence}{blank}{}{blank}{fence}", name.replace('|', "\\|"))
 }
 
 /// Escapes markup in names in running text.
@@ -130,8 +157,8 @@ mod tests {
         // Every row of a table has as many columns as its head, even with bars in names.
         let bars = |line: &str| line.replace("\\|", "").matches('|').count();
         let lines: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
-        assert!(lines.iter().all(|line| bars(line) == 11), "{text}");
-        assert!(text.contains("| `a\\|b'c` | **slower** |"), "{text}");
+        assert!(lines.iter().all(|line| bars(line) == 13), "{text}");
+        assert!(text.contains("| `` a\\|b`c `` | **slower** |"), "{text}");
         let line = lines.iter().find(|line| line.contains("`io.read`")).unwrap();
         assert!(line.contains("+100.") || line.contains("+99."), "{line}");
         assert_eq!(line.matches(" to ").count(), 3, "{line}");

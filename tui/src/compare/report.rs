@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::columns::{TABLE, caption};
 use super::effect::Interval;
-use super::{Baseline, Comparison, Row, TEST, Verdict};
+use super::{Baseline, Comparison, Row, TEST, Verdict, volume};
 use crate::model::Window;
 use crate::units::{Scale, Unit};
 
@@ -16,7 +16,7 @@ const NAME_MAX: usize = 48;
 /// The text of a comparison: both sides, and a line for each point, as on the screen.
 pub fn render(baseline: &Baseline, comparison: &Comparison) -> String {
     let scale = Scale { ticks_per_second: comparison.ticks_per_second, unit: Unit::Time };
-    caption(baseline, Some(comparison), TEST)
+    caption(baseline, Some(comparison), &format!("{TEST}; {}", volume::TEST))
         + "\n"
         + &TABLE.text(&comparison.rows, &scale, NAME_MAX)
 }
@@ -27,6 +27,7 @@ struct Report<'a> {
     format: &'static str,
     version: u32,
     test: &'static str,
+    volume_test: &'static str,
     baseline_seconds: f64,
     seconds: f64,
     only_in_baseline: usize,
@@ -47,6 +48,12 @@ struct Point<'a> {
     mean_change_95: Option<[f64; 2]>,
     p50_change: Option<f64>,
     p50_change_95: Option<[f64; 2]>,
+    /// More, less, same or unsure; the change is relative.
+    calls_verdict: &'static str,
+    calls_change: Option<f64>,
+    /// As that of the calls; the change is in CPUs.
+    load_verdict: &'static str,
+    load_change: Option<f64>,
     before: Figures,
     now: Figures,
 }
@@ -97,6 +104,10 @@ fn report<'a>(baseline: &Baseline, comparison: &'a Comparison) -> Report<'a> {
         mean_change_95: bounds(row.mean_interval()),
         p50_change: row.quantile_change(0.5),
         p50_change_95: bounds(row.quantile_interval(0.5)),
+        calls_verdict: row.calls.words(),
+        calls_change: row.rate_change(),
+        load_verdict: row.load.words(),
+        load_change: row.load_change(),
         before: figures(&row.before),
         now: figures(&row.since),
     });
@@ -104,6 +115,7 @@ fn report<'a>(baseline: &Baseline, comparison: &'a Comparison) -> Report<'a> {
         format: "pfp-diff",
         version: 1,
         test: TEST,
+        volume_test: volume::TEST,
         baseline_seconds: baseline.seconds(),
         seconds: comparison.seconds,
         only_in_baseline: comparison.gone,

@@ -25,8 +25,7 @@ pub(super) fn window_of(values: impl Iterator<Item = u64>) -> Window {
 }
 
 pub(super) fn row(before: Window, since: Window) -> Row {
-    let verdict = Verdict::TooFew;
-    Row { id: 1, name: String::new(), before, since, superiority: None, verdict, ago: 0 }
+    Row::new((1, String::new()), before, since, Verdict::TooFew)
 }
 
 /// A process, and another one whose durations are twice as long.
@@ -101,10 +100,10 @@ fn the_adjustment_agrees_with_scipy() {
 }
 
 /// Numbers of a fixed sequence, log-normal as durations often are.
-struct Chance(u64);
+pub(super) struct Chance(pub(super) u64);
 
 impl Chance {
-    fn uniform(&mut self) -> f64 {
+    pub(super) fn uniform(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

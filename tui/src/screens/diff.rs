@@ -1,6 +1,7 @@
 //! The points beside their baseline, the greatest change of load first.
 
-use crate::compare::columns::{LOAD_CHANGE, NAME, TABLE, VERDICT, caption, stresses};
+use crate::compare::columns::{LOAD_CHANGE, NAME, TABLE, VERDICT, caption, stresses, volume};
+use crate::compare::volume::Volume;
 use crate::compare::{Baseline, Comparison, DIFFERS, Row, Verdict};
 use crate::screens::prelude::*;
 use crate::styles::Theme;
@@ -13,6 +14,10 @@ const MARK: usize = 2;
 const SIGNS: &str = "what changed: of a load in points, else in per cent of the baseline";
 const VERDICTS: &str = "most measurements are, by 5 % or more, statistically significant: Mann-Whitney test, 1 % of \
                        what is found may be none (Benjamini-Hochberg)";
+
+const VOLUMES: &str = "calls a second, and load: by a quarter or more, beyond how much they vary from poll to poll, or \
+                       by 10 % where that is unknown (less than 10 polls, another process); unsure: cannot rule \
+                       out that they differ by half";
 
 /// The points beside their baseline.
 #[derive(Debug)]
@@ -68,6 +73,7 @@ impl View for Diff {
                 "only the longest hundredth takes longer, or there are more of such",
             ),
             ("too few".into(), "a difference that matters could not be told from none yet"),
+            ("more less same".into(), VOLUMES),
             ("new gone".into(), "the baseline does not have the point; only the baseline has it"),
             (
                 "A".into(),
@@ -208,7 +214,11 @@ fn styles_of(row: &Row, fit: &Fitted<Row, Scale>, theme: &Theme) -> impl Iterato
         VERDICT => of_verdict,
         NAME => plain,
         key if stresses(key).contains(&row.verdict) => of_verdict,
-        _ => plain,
+        key => match volume(key, row) {
+            Some(Volume::More | Volume::Less) => theme.warn,
+            Some(Volume::Unsure) => theme.faint,
+            _ => plain,
+        },
     });
     std::iter::once(theme.header).chain(cells)
 }

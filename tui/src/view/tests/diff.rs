@@ -21,10 +21,18 @@ fn only_a_difference_has_a_colour() {
     let mut seen = [0, 0];
     let rows = lines.lines().zip(buffer.content().chunks(180)).skip(3);
     for (line, cells) in rows.filter(|(line, _)| line.contains('●') && !line.starts_with('>')) {
-        let differs = line.contains("slower") || line.contains("faster");
-        let coloured = cells.iter().any(|cell| cell.fg != Color::Reset);
-        assert_eq!(coloured, differs, "{line}");
-        seen[usize::from(differs)] += 1;
+        let coloured = cells.iter().map(|cell| match cell.fg {
+            Color::Reset => " ",
+            _ => cell.symbol(),
+        });
+        let coloured: String = coloured.collect();
+        for word in ["slower", "more", "no difference", "same"] {
+            let differs = matches!(word, "slower" | "more");
+            assert_eq!(coloured.contains(word), differs && line.contains(word), "{line}");
+            seen[usize::from(differs)] += usize::from(line.contains(word));
+        }
+        let name = line.split_whitespace().nth(1).unwrap();
+        assert!(!coloured.contains(name), "{line}");
     }
     assert!(seen[0] > 0 && seen[1] > 0, "{lines}");
 }
