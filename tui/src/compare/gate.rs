@@ -13,7 +13,8 @@
 //! - **Error.** The variance of a run is pooled from both sides, with `a + b - 2`
 //!   degrees of freedom, and is no less than what chance within a run makes (for
 //!   quantiles R. S. Woodruff, J. Am. Stat. Assoc. 47, 1952; for means the variance
-//!   over the count; where snapshots cut a run into windows, the spread of the
+//!   over the count; with one run on each side, for counts, rates and loads that of
+//!   independent calls; where snapshots cut a run into windows, the spread of the
 //!   windows: batch means). To that comes what a histogram cannot tell: where in its
 //!   bucket a quantile lies. With one run on each side nothing tells how much runs
 //!   differ, and the deviation is the one that the user gives.
@@ -119,8 +120,19 @@ impl Metric {
         match self {
             Self::Quantile(share) => quantile_variance(window, share),
             Self::Mean => mean_variance(window),
-            // These figures are exact; only several runs show how they vary.
+            // Several runs show how these vary.
             Self::Load | Self::Count | Self::Rate => 0.0,
+        }
+    }
+
+    /// Its relative variance if calls were independent of each other: what one run on each side
+    /// cannot show of figures that vary with the number of calls.
+    fn chance_of_calls(self, window: &Window) -> f64 {
+        let n = (window.count as f64).max(1.0);
+        match self {
+            Self::Quantile(_) | Self::Mean => 0.0,
+            Self::Count | Self::Rate => 1.0 / n,
+            Self::Load => 1.0 / n + mean_variance(window),
         }
     }
 
@@ -270,6 +282,8 @@ struct Observation {
     value: f64,
     /// The variance of the logarithm within the run.
     within: f64,
+    /// That of independent calls, where several runs would show it.
+    of_calls: f64,
     /// The variance from the width of its bucket.
     resolution: f64,
 }
@@ -286,7 +300,8 @@ impl Measured {
             _ => 0.0,
         };
         let within = metric.chance(&self.whole).max(batches);
-        Some(Observation { value, within, resolution: metric.resolution(&self.whole) })
+        let of_calls = metric.chance_of_calls(&self.whole);
+        Some(Observation { value, within, of_calls, resolution: metric.resolution(&self.whole) })
     }
 }
 
@@ -501,7 +516,7 @@ fn test(a: &[Observation], b: &[Observation], limit: Limit, assumed: f64) -> Opt
     let freedom = (a.len() + b.len() - 2) as f64;
     let variance = match freedom > 0.0 {
         true => ((squares(&x) + squares(&y)) / freedom).max(within),
-        false => assumed * assumed + within,
+        false => assumed * assumed + within.max(of_both(|run| run.of_calls)),
     };
     let parts = 1.0 / a.len() as f64 + 1.0 / b.len() as f64;
     let error = (variance * parts + 2.0 * of_both(|run| run.resolution)).sqrt();

@@ -152,7 +152,7 @@ fn snapshots_of_one_process_are_one_run() {
 /// with two degrees of freedom, of which Student's table has p = 0.004316.
 #[test]
 fn the_test_is_student_s() {
-    let run = |value: f64| Observation { value, within: 0.0, resolution: 0.0 };
+    let run = |value: f64| Observation { value, within: 0.0, of_calls: 0.0, resolution: 0.0 };
     let limit = Limit::parse("mean=10%").unwrap();
     let found = test(&[run(0.0), run(0.02)], &[run(0.20), run(0.22)], limit, 1.0).unwrap();
     assert!((found.change - 0.2).abs() < 1e-12);
@@ -181,6 +181,23 @@ fn fewer_a_second_is_worse_and_so_is_more_of_all_else() {
         assert_eq!(judged(metric, 1100).finding, Finding::Failed);
         assert_eq!(judged(metric, 900).finding, Finding::Fine);
     }
+}
+
+/// One run on each side does not show how much a number of calls varies; that of independent calls
+/// does at least.
+#[test]
+fn a_few_calls_more_in_one_run_are_no_regression() {
+    let side = |id: u64, n: usize| Run::all(vec![run(id, &[vec![26_000.0; n]])]);
+    let judged = |metric: &str, before: usize, now: usize| {
+        let judged = judge(&side(0, before), &side(1, now), &limits(metric), 0.02, |_| true);
+        judged.rows[0].finding
+    };
+    for metric in ["count=5%", "load=5%"] {
+        assert_eq!(judged(metric, 25, 32), Finding::Unsure);
+        assert_eq!(judged(metric, 25_000, 32_000), Finding::Failed);
+    }
+    assert_eq!(judged("rate=5%", 32, 25), Finding::Unsure);
+    assert_eq!(judged("rate=5%", 32_000, 25_000), Finding::Failed);
 }
 
 #[test]
