@@ -29,5 +29,24 @@ pub mod table;
 mod tests;
 mod tracks;
 
+use std::fmt::Write as _;
+
 pub use format::Format;
 pub use subject::{Begin, Shown, Subject};
+
+/// Writes control characters, `%` and what is `special` as `%` and two hexadecimal digits a byte, as
+/// in URLs. Different names stay different.
+fn escape(name: &str, special: impl Fn(char) -> bool) -> String {
+    let mut escaped = String::with_capacity(name.len());
+    for c in name.chars() {
+        if c != '%' && !c.is_control() && !special(c) {
+            escaped.push(c);
+            continue;
+        }
+        for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+            // Writing to a string cannot fail.
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
+}

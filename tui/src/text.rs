@@ -56,12 +56,17 @@ pub fn clean_in_place(text: &mut String) {
 }
 
 /// A text as a field of CSV. Spreadsheets would run a field that begins with `=`, `+`, `-`, `@`, a
-/// tab or a carriage return as a formula, so it gets an apostrophe in front, which marks text.
+/// tab or a carriage return as a formula, so it gets an apostrophe in front, which marks text. So
+/// does a field that looks like one with an apostrophe, so that two texts never become one.
 pub fn cell(text: &str) -> Cow<'_, str> {
     // Also as East Asian keyboards write them.
     const STARTS: [char; 10] =
         ['=', '+', '-', '@', '\t', '\r', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
-    if text.starts_with(STARTS) { Cow::Owned(format!("'{text}")) } else { Cow::Borrowed(text) }
+    if text.trim_start_matches('\'').starts_with(STARTS) {
+        Cow::Owned(format!("'{text}"))
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 fn is_unfit(c: char) -> bool {
@@ -212,10 +217,11 @@ mod tests {
 
     #[test]
     fn a_cell_is_no_formula() {
-        for text in ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\u{ff1d}1"] {
+        // The last one looks like the first one's cell.
+        for text in ["=1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\u{ff1d}1", "'=1"] {
             assert_eq!(cell(text), format!("'{text}"));
         }
-        for text in ["", "a=1", "io.read", "'=1", "1-1", "größe"] {
+        for text in ["", "a=1", "io.read", "'a", "1-1", "größe"] {
             assert!(matches!(cell(text), Cow::Borrowed(same) if same == text));
         }
     }

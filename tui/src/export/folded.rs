@@ -5,11 +5,12 @@
 //! point and its direct caller. Outer frames are an estimate (see [`Stacks`]). Unknown callers are
 //! `[other callers]`. Threads of one name have the same lines, which readers add up.
 //!
-//! A semicolon separates frames, so one in a name becomes a colon; control characters become
-//! blanks.
+//! A semicolon separates frames. One in a name, a control character and `%` are written as `%` and
+//! two hexadecimal digits a byte, as in URLs, so that two names never become one.
 
 use std::io::{self, Write};
 
+use super::escape;
 use super::subject::Subject;
 use crate::model::{Frame, Stacks, Weight, share_out};
 
@@ -64,11 +65,7 @@ pub(super) fn name(subject: &Subject<'_>, id: u32) -> String {
 }
 
 fn push(line: &mut String, name: &str) {
-    line.extend(name.chars().map(|c| match c {
-        ';' => ':',
-        c if c.is_control() => ' ',
-        c => c,
-    }));
+    line.push_str(&escape(name, |c| c == ';'));
 }
 
 #[cfg(test)]
@@ -214,12 +211,24 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_name_stays_in_its_frame() {
+    fn names_stay_in_their_frames_and_apart_from_each_other() {
         let mut snapshot = snapshot();
-        snapshot.points[1].name = "a;b\nc 7".into();
+        let names = ["a;b\nc 7", "a:b c 7", "a%3Bb%0Ac 7", "a;b c 7"];
+        for (point, name) in snapshot.points[1..].iter_mut().zip(names) {
+            point.name = name.into();
+        }
         let model = Model::of(snapshot);
-        let stacks = exported(&model, |id| id == 1);
-        assert_eq!(stacks[0].0, "my_app;main;a:b c 7");
-        assert_eq!(stacks.len(), 2);
+        let stacks = exported(&model, |id| (1..=4).contains(&id));
+        assert!(stacks.iter().any(|stack| stack.0 == "my_app;main;a%3Bb%0Ac 7"), "{stacks:?}");
+        let of = |frame: &str| {
+            let own = stacks.iter().filter(|(path, _)| path.rsplit(';').next() == Some(frame));
+            own.map(|(_, ns)| ns).sum::<u64>()
+        };
+        let frames = ["a%3Bb%0Ac 7", "a:b c 7", "a%253Bb%250Ac 7", "a%3Bb c 7"];
+        for (id, frame) in (1..).zip(frames) {
+            let exact = model.point(id).unwrap().total().exclusive as f64 / 2.6;
+            let found = of(frame) as f64;
+            assert!((found - exact).abs() <= 3.0 && found > 0.0, "{frame}: {found} {exact}");
+        }
     }
 }

@@ -8,8 +8,8 @@ use std::io::{self, Write};
 
 use hdrhistogram::Histogram;
 
-use super::hdr;
 use super::subject::Subject;
+use super::{escape, hdr};
 use crate::model::Figures;
 
 /// Lines for each halving of the distance to 100 %.
@@ -22,8 +22,8 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     for point in hdr::histograms(subject) {
         let (shown, histogram) = point?;
         let name = format!("{} of {}", shown.label, subject.process(shown.figures));
-        // It must stay one line, or it would be read as figures.
-        let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        // It must stay one line: further ones would be read as figures.
+        let name = escape(&name, |_| false);
         writeln!(out, "#[Point = {name}, exclusive time, microseconds]")?;
         distribution(subject, shown.figures, &histogram, out)?;
     }
@@ -78,7 +78,7 @@ mod tests {
         let parts: Vec<_> = text.split("#[Point = ").skip(1).collect();
         let used: Vec<_> = model.points().iter().filter(|figures| figures.is_used()).collect();
         assert_eq!(parts.len(), used.len());
-        assert!(parts[0].starts_with("a  1.000 0.5 1 2.00 of my_app[4711], exclusive"), "{text}");
+        assert!(parts[0].starts_with("a%0A 1.000 0.5 1 2.00 of my_app[4711], exclusive"), "{text}");
         for (part, figures) in parts.iter().zip(used) {
             let rows: Vec<Vec<f64>> = part
                 .lines()

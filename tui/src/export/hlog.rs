@@ -7,7 +7,6 @@
 //! control characters and `%` are written as `%` and two hexadecimal digits a byte, as in URLs.
 //! Where there are several processes, the process with its id and a slash come before the name.
 
-use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -16,8 +15,8 @@ use hdrhistogram::serialization::interval_log::{
     IntervalLogWriterBuilder, IntervalLogWriterError, Tag,
 };
 
-use super::hdr;
 use super::subject::Subject;
+use super::{escape, hdr};
 
 /// Nanoseconds in the unit of the greatest value's column.
 const NS_IN_MS: f64 = 1e6;
@@ -43,7 +42,7 @@ pub fn write(subject: &Subject<'_>, mut out: &mut dyn Write) -> io::Result<()> {
             Some(process) => format!("{process}/{}", shown.label),
             None => shown.label.clone(),
         };
-        let name = escape(&name);
+        let name = escape(&name, |c| c == ' ' || c == ',');
         log.write_histogram(&histogram, Duration::ZERO, elapsed, Tag::new(&name)).map_err(
             |error| match error {
                 IntervalLogWriterError::IoError(error) => error,
@@ -52,25 +51,6 @@ pub fn write(subject: &Subject<'_>, mut out: &mut dyn Write) -> io::Result<()> {
         )?;
     }
     Ok(())
-}
-
-fn escape(name: &str) -> String {
-    let mut escaped = String::with_capacity(name.len());
-    for c in name.chars() {
-        match c {
-            ' ' | ',' | '%' => {}
-            c if c.is_control() => {}
-            c => {
-                escaped.push(c);
-                continue;
-            }
-        }
-        for byte in c.encode_utf8(&mut [0; 4]).bytes() {
-            // Writing to a string cannot fail.
-            let _ = write!(escaped, "%{byte:02X}");
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]
