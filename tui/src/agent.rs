@@ -264,7 +264,7 @@ impl Agent<'_> {
                 let from: HashMap<u32, u64> = from.into_iter().collect();
                 let first = |lane| from.get(&lane).copied().unwrap_or(u64::MAX);
                 let lanes = watched.session.source.new_records(last, &first);
-                return Ok((Answer::Records, Packer::pack_one(&lanes)?));
+                return Ok((Answer::Records, Packer::pack_list(&lanes)?));
             }
             Ask::Act { source, change } => {
                 self.watched(source)?.act(change)?;

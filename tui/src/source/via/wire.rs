@@ -24,6 +24,7 @@ use crate::files::recording;
 use crate::snapshot::{Snapshot, Summed, Usage};
 use crate::source::{Change, Discovery, ProcessGroup, Refusal};
 use crate::summing::Sight;
+use crate::text::counted;
 
 /// The first bytes of an agent. A starting shell may print something before them.
 pub(crate) const MAGIC: [u8; 9] = *b"\x89PFPVIA\r\n";
@@ -170,9 +171,22 @@ impl Packer {
         Ok(Self(stream))
     }
 
-    /// Compresses a single message.
-    pub(crate) fn pack_one(told: &impl Serialize) -> io::Result<Vec<u8>> {
-        Self::new()?.add(&serde_json::to_vec(told)?)
+    /// Compresses a list as a single message: as many items as a message may hold, from the first
+    /// on.
+    pub(crate) fn pack_list(items: &[impl Serialize]) -> io::Result<Vec<u8>> {
+        let mut text = vec![b'['];
+        for (number, item) in items.iter().enumerate() {
+            let item = serde_json::to_vec(item)?;
+            if text.len() + item.len() + 2 > LIMIT as usize {
+                break;
+            }
+            if number > 0 {
+                text.push(b',');
+            }
+            text.extend(item);
+        }
+        text.push(b']');
+        Self::new()?.add(&text)
     }
 
     fn add(&mut self, text: &[u8]) -> io::Result<Vec<u8>> {
@@ -191,6 +205,18 @@ impl Packer {
         let mut text = serde_json::to_vec(&Extra::of(snapshot, before, has_died))?;
         text.push(b'\n');
         recording::write_text(snapshot, before, &mut text)?;
+        if text.len() > LIMIT as usize {
+            // Nothing was added to the stream, so the next picture can still follow the last one.
+            return Err(io::Error::other(format!(
+                "expected a picture of at most {} MiB for the line, found one of {} MiB of {}, {} \
+                 and {}: watch fewer processes at once, or run pfp-top there",
+                LIMIT >> 20,
+                text.len().div_ceil(1 << 20),
+                counted(snapshot.points.len(), "point"),
+                counted(snapshot.lanes.len(), "thread"),
+                counted(snapshot.cells.len(), "cell"),
+            )));
+        }
         self.add(&text)
     }
 }
@@ -205,7 +231,7 @@ impl Unpacker {
         Ok(Self(stream))
     }
 
-    /// Decompresses the output of [`Packer::pack_one`].
+    /// Decompresses the output of [`Packer::pack_list`].
     ///
     /// # Errors
     ///
@@ -365,5 +391,44 @@ pub(crate) fn skip_to_magic(input: &mut impl Read) -> Result<()> {
     match last {
         Some(last) => bail!("expected an agent of pfp-top, found {:?}", last.trim()),
         None => bail!("expected an agent of pfp-top, found nothing"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::Drained;
+    use crate::source::synthetic::Synthetic;
+
+    #[test]
+    fn a_picture_that_is_too_large_is_refused_in_words_and_the_next_one_follows_the_last() {
+        let mut source = Synthetic::new();
+        let all: Vec<Snapshot> = source.polls(2);
+        let (mut packer, mut unpacker) = (Packer::new().unwrap(), Unpacker::new().unwrap());
+        let packed = packer.pack(&all[0], None, false).unwrap();
+        let (first, _) = unpacker.unpack(&packed, None, true).unwrap();
+        let mut large = all[0].clone();
+        for point in &mut large.points {
+            point.name = "x".repeat(LIMIT as usize / 8);
+        }
+        let error = packer.pack(&large, Some(&all[0]), false).unwrap_err().to_string();
+        assert!(error.contains("at most 64 MiB") && error.contains("9 points"), "{error}");
+        let packed = packer.pack(&all[1], Some(&all[0]), false).unwrap();
+        let (second, _) = unpacker.unpack(&packed, Some(&first), false).unwrap();
+        assert_eq!(second.cells, all[1].cells);
+    }
+
+    #[test]
+    fn records_are_sent_as_far_as_a_message_holds_them() {
+        let lane = |lane| Drained { lane, from: 0, lost: 0, records: Vec::new() };
+        let few: Vec<Drained> = (0..3).map(lane).collect();
+        let unpacked = |packed: Vec<u8>| Unpacker::unpack_one::<Vec<Drained>>(&packed).unwrap();
+        assert_eq!(unpacked(Packer::pack_list(&few).unwrap()), few);
+        assert_eq!(unpacked(Packer::pack_list(&[0_u8; 0]).unwrap()), []);
+        // More than there is room for.
+        let text = "y".repeat(LIMIT as usize / 3);
+        let packed = Packer::pack_list(&[text.as_str(); 4]).unwrap();
+        let found: Vec<String> = Unpacker::unpack_one(&packed).unwrap();
+        assert_eq!(found, [text.as_str(), text.as_str()]);
     }
 }
