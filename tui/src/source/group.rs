@@ -13,6 +13,7 @@
 //! their rows, as they keep their segments. All rows stay where the user named the processes, where
 //! nothing runs any more, and in a sum.
 
+mod kept;
 #[cfg(test)]
 mod tests;
 
@@ -31,7 +32,7 @@ use super::{
 use crate::local_time::unix_ns;
 use crate::pattern::Pattern;
 use crate::snapshot::{
-    Cell, ClockKind, Drained, Edge, Extent, FORMAT, Lane, LaneKind, Open, Point, PointState,
+    Cell, Clock, ClockKind, Drained, Edge, Extent, FORMAT, Lane, LaneKind, Open, Point, PointState,
     Process, ProcessState, Snapshot, Summed, Usage, VERSION,
 };
 use crate::summing::{Sight, Summing};
@@ -101,8 +102,12 @@ pub(super) struct Group {
     /// Where changes of a point go: the member's place, and the point's id there.
     routes: HashMap<u32, Vec<(usize, u32)>>,
     id: String,
-    /// When the first picture was taken, and what its age was then.
-    start: Option<(Instant, u64)>,
+    /// The process whose clock the group's is, while that process runs, and its rate.
+    clock: Option<(String, f64)>,
+    /// When the first of its processes began, nanoseconds since the Unix epoch.
+    started_unix_ns: u64,
+    /// When its age was last counted.
+    counted: Option<Instant>,
     elapsed_ticks: u64,
     looking: Looking,
 }
@@ -223,7 +228,9 @@ impl Group {
             lanes: 0,
             routes: HashMap::new(),
             id: format!("{:032x}", unix_ns(SystemTime::now())),
-            start: None,
+            clock: None,
+            started_unix_ns: u64::MAX,
+            counted: None,
             elapsed_ticks: 0,
             looking: Looking::default(),
         };
@@ -298,8 +305,7 @@ impl Group {
             |m: &&mut Member| !m.is_kept && m.source.has_died() && m.last.summed.is_none();
         for member in self.members.iter_mut().filter(is_to_keep) {
             member.source.add_records(&mut member.last);
-            member.source = Box::new(FileSource::of(member.last.clone()));
-            member.is_kept = true;
+            member.keep();
             if member.last.process.state == ProcessState::Exited {
                 self.finder.let_go(&member.segment_id);
             }
@@ -329,7 +335,8 @@ impl Group {
 
     fn merge(&mut self) -> Snapshot {
         let state = self.state();
-        let elapsed_ticks = self.age(state);
+        let rate = self.rate();
+        let elapsed_ticks = self.age(state, rate);
         // A late place does not keep the others' figures from being shown.
         let sums = self.looking.sight.extent != Extent::All;
         let is_summed = |m: &Member| m.last.summed.is_some() && (sums || !m.is_late());
@@ -341,7 +348,7 @@ impl Group {
             taken_unix_ns: first.taken_unix_ns,
             elapsed_ticks,
             process: Process { segment_id: self.id.clone(), ..first.process.clone() },
-            clock: first.clock.clone(),
+            clock: Clock { ticks_per_second: rate, ..first.clock.clone() },
             ..Snapshot::default()
         };
         self.routes.clear();
@@ -461,8 +468,11 @@ impl Group {
                     };
                     let kept = member.cells.entry((point, lane)).or_default();
                     if !Arc::ptr_eq(&kept[0], cell) {
-                        let passed = Cell { point, lane, ..Cell::clone(cell) };
-                        *kept = [Arc::clone(cell), Arc::new(passed)];
+                        let passed = match cell.key() == (point, lane) {
+                            true => Arc::clone(cell),
+                            false => Arc::new(Cell { point, lane, ..Cell::clone(cell) }),
+                        };
+                        *kept = [Arc::clone(cell), passed];
                     }
                     whole.cells.push(Arc::clone(&kept[1]));
                 }
@@ -477,13 +487,13 @@ impl Group {
                 whole.clock.kind = last.clock.kind;
             }
             whole.taken_unix_ns = whole.taken_unix_ns.max(last.taken_unix_ns);
-            whole.process.started_unix_ns =
-                whole.process.started_unix_ns.min(process.started_unix_ns);
+            self.started_unix_ns = self.started_unix_ns.min(process.started_unix_ns);
             let is_late = running && member.is_late();
             let late_since_unix_ns = is_late.then_some(last.taken_unix_ns);
             whole.process.members.push(Process { late_since_unix_ns, ..process.clone() });
             whole.ages.push(age);
         }
+        whole.process.started_unix_ns = self.started_unix_ns;
         whole.summed = summed.map(Arc::new);
         whole.points.sort_by_key(|point| point.id);
         whole.lanes.sort_by_key(|lane| lane.id);
@@ -513,15 +523,38 @@ impl Group {
         }
     }
 
-    /// The group's age, which goes on by one clock even if processes end.
-    fn age(&mut self, state: ProcessState) -> u64 {
-        let oldest = self.members.iter().map(|member| member.last.elapsed_ticks).max();
-        let (start, age) = *self.start.get_or_insert((Instant::now(), oldest.unwrap_or(0)));
-        if state == ProcessState::Running || self.elapsed_ticks == 0 {
-            let rate = self.members[0].last.clock.ticks_per_second;
-            let ticks = start.elapsed().as_secs_f64() * rate;
-            self.elapsed_ticks = age.saturating_add(ticks as u64);
+    /// Ticks per second of the group's clock: that of its first process. Once that has ended, its
+    /// last rate stays, since the rate of another process differs by an error of calibration, and
+    /// all figures so far would move.
+    fn rate(&mut self) -> f64 {
+        let first = &self.members[0];
+        let (id, rate) = self
+            .clock
+            .get_or_insert_with(|| (first.segment_id.clone(), first.last.clock.ticks_per_second));
+        let is_first =
+            |m: &&Member| m.segment_id == *id && m.last.process.state == ProcessState::Running;
+        if let Some(first) = self.members.iter().find(is_first) {
+            *rate = first.last.clock.ticks_per_second;
         }
+        *rate
+    }
+
+    /// The group's age, which goes on by one clock even if processes end.
+    fn age(&mut self, state: ProcessState, rate: f64) -> u64 {
+        let now = Instant::now();
+        match self.counted {
+            None => {
+                let ages = self.members.iter().map(|member| member.last.elapsed_ticks);
+                self.elapsed_ticks = ages.max().unwrap_or(0);
+            }
+            // A step for each poll: a refined rate does not move the time before it.
+            Some(counted) if state == ProcessState::Running => {
+                let ticks = now.duration_since(counted).as_secs_f64() * rate;
+                self.elapsed_ticks = self.elapsed_ticks.saturating_add(ticks as u64);
+            }
+            Some(_) => {}
+        }
+        self.counted = Some(now);
         self.elapsed_ticks
     }
 }

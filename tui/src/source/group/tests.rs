@@ -570,3 +570,79 @@ fn the_rates_of_a_sum_are_those_of_its_parts_each_over_its_own_time() {
         assert!(load > 0.0 && load <= 1.2 * most[1], "{load} {most:?}");
     }
 }
+
+/// The rate of the group's clock is its first process's, whose end moves nothing: neither the age,
+/// in seconds, nor when the group began.
+#[test]
+fn the_clock_goes_on_by_its_rate_when_the_first_process_leaves() {
+    let machines = Machines::default();
+    let made = [7, 9].map(|pid| machines.start(pid));
+    made[0].borrow_mut().snapshot_mut().process.started_unix_ns = 1_000;
+    made[1].borrow_mut().snapshot_mut().process.started_unix_ns = 2_000;
+    made[1].borrow_mut().snapshot_mut().clock.ticks_per_second *= 1.01;
+    let mut group = machines.group(false);
+    let start = Instant::now();
+    let age = |snapshot: &Snapshot| snapshot.elapsed_ticks as f64 / snapshot.clock.ticks_per_second;
+    let before = group.poll().unwrap();
+    made[0].borrow_mut().snapshot_mut().process.state = ProcessState::Exited;
+    group.poll().unwrap();
+    group.members[0].ended = Instant::now().checked_sub(STAYS);
+    let after = group.poll().unwrap();
+    assert_eq!((before.process.members.len(), after.process.members.len()), (2, 1));
+    assert_eq!(after.clock.ticks_per_second, before.clock.ticks_per_second);
+    assert_eq!(after.process.started_unix_ns, 1_000);
+    let grown = age(&after) - age(&before);
+    assert!((0.0..=start.elapsed().as_secs_f64()).contains(&grown), "{grown}");
+
+    // A refined rate counts from then on, and does not move the hours before it.
+    made[1].borrow_mut().snapshot_mut().clock.ticks_per_second *= 1.01;
+    let mut alone = machines.group(false);
+    let first = alone.poll().unwrap();
+    made[1].borrow_mut().snapshot_mut().clock.ticks_per_second *= 1.01;
+    let refined = alone.poll().unwrap();
+    let ticks = refined.elapsed_ticks - first.elapsed_ticks;
+    let most = start.elapsed().as_secs_f64() * refined.clock.ticks_per_second;
+    assert!((ticks as f64) <= most, "{ticks} of {most}");
+}
+
+#[test]
+fn a_process_that_has_died_is_held_once_and_keeps_its_figures() {
+    for sum in [false, true] {
+        let machines = Machines::default();
+        machines.start(7);
+        machines.start(8);
+        let mut group = machines.group(sum);
+        let figures = |snapshot: &Snapshot| {
+            let lanes = snapshot.lanes.iter().filter(|lane| lane.process == Some(1));
+            let lanes: Vec<u32> = lanes.map(|lane| lane.id).collect();
+            let cells = snapshot.cells.iter().filter(|cell| lanes.contains(&cell.lane));
+            let name = |id| snapshot.point(id).unwrap().name.clone();
+            let cells: Vec<_> = cells
+                .map(|cell| (name(cell.point), cell.lane, cell.stats.count, cell.histogram.clone()))
+                .collect();
+            let edges = snapshot.edges.iter().filter(|edge| lanes.contains(&edge.lane));
+            let edges: Vec<_> = edges.map(|edge| (edge.key(), edge.count)).collect();
+            (cells, edges)
+        };
+        group.poll().unwrap();
+        machines.3.set(true);
+        let last = group.poll().unwrap();
+        let kept = group.poll().unwrap();
+        assert!(group.members[1].is_kept && !figures(&last).0.is_empty());
+        // The other one goes on.
+        assert_eq!(figures(&group.poll().unwrap()), figures(&kept), "{sum}");
+        for cell in &group.members[1].last.cells {
+            assert!(kept.cells.iter().any(|passed| Arc::ptr_eq(passed, cell)), "{sum}");
+        }
+        let mut whole = kept.clone();
+        group.add_records(&mut whole);
+        let names = |it: &Snapshot| it.points.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&whole), names(&last), "{sum}");
+        assert!(whole.records.iter().any(|record| whole.point(record.point).is_some()));
+        // Its points are not those of a process that comes later.
+        machines.start(9);
+        let later = group.poll().unwrap();
+        assert_eq!(figures(&later), figures(&kept), "{sum}");
+        assert_eq!(later.points.len(), if sum { 9 } else { 27 });
+    }
+}

@@ -208,9 +208,9 @@ impl Remote {
     pub(super) fn shown(&mut self, mut snapshot: Snapshot) -> Snapshot {
         let Some(place) = &self.place else { return snapshot };
         if self.is_elsewhere {
-            // A later, refined rate must not move earlier measurements.
-            let rate = snapshot.clock.ticks_per_second;
-            self.scale.get_or_insert_with(|| Scale::of(rate)).snapshot(&mut snapshot);
+            let scale = Scale::follow(self.scale, snapshot.clock.ticks_per_second);
+            self.scale = Some(scale);
+            scale.snapshot(&mut snapshot);
         }
         let process = &mut snapshot.process;
         for member in &mut process.members {

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use crate::snapshot::{Cell, Drained, Record, Snapshot, Stats, Summed};
 
 const PER_SECOND: f64 = 1e9;
+/// Rates that differ by less are one rate: a smaller refinement is not worth moving all figures for.
+const SAME_RATE: f64 = 2e-5;
 
 /// Converts ticks of one clock to nanoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +20,13 @@ impl Scale {
     pub(super) fn of(ticks_per_second: f64) -> Self {
         let scale = PER_SECOND / ticks_per_second;
         Self(if scale.is_finite() && scale > 0.0 { scale } else { 1.0 })
+    }
+
+    /// The scale for a clock with this rate now. The first rate of a process was measured within
+    /// 0.2 ms, and may be off by more than [`SAME_RATE`]; a refined one hardly ever is.
+    pub(super) fn follow(known: Option<Self>, ticks_per_second: f64) -> Self {
+        let new = Self::of(ticks_per_second);
+        known.filter(|known| (new.0 / known.0 - 1.0).abs() < SAME_RATE).unwrap_or(new)
     }
 
     /// Converts a snapshot.
@@ -133,5 +142,15 @@ mod tests {
         Scale::of(rate).stats(&mut empty);
         assert_eq!(empty, Stats::default());
         assert_eq!(Scale::of(0.0).ticks(7), 7);
+    }
+
+    #[test]
+    fn a_refined_rate_is_followed_once_and_a_trembling_one_is_not() {
+        let follow = |known: f64, rate: f64| Scale::follow(Some(Scale::of(known)), rate).0;
+        assert_eq!(Scale::follow(None, 2.6e9).0, Scale::of(2.6e9).0);
+        // The first rate was wrong by 200 ppm: for a day, that is 17 s.
+        assert_eq!(follow(2.60052e9, 2.6e9), Scale::of(2.6e9).0);
+        assert_eq!(follow(2.6e9, 2.600_01e9), Scale::of(2.6e9).0);
+        assert_eq!(follow(2.6e9, 1e9), 1.0, "another clock");
     }
 }

@@ -1,0 +1,81 @@
+//! The last picture of a process that has died, which the group keeps in place of its source.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+
+use super::{ENDED, Member};
+use crate::snapshot::{Cell, Edge, Snapshot};
+use crate::source::Source;
+use crate::summing::Summing;
+
+/// Stands in for the source of a process that has died. The group holds the last picture itself.
+pub(super) struct Gone;
+
+impl Source for Gone {
+    fn picture(&mut self) -> Result<Snapshot> {
+        bail!(ENDED)
+    }
+
+    fn is_process(&self) -> bool {
+        false
+    }
+}
+
+impl Member {
+    /// Lets go of the source, and renumbers the last picture with the group's ids: the cells that
+    /// the group passes on are then the only ones.
+    pub(super) fn keep(&mut self) {
+        self.source = Box::new(Gone);
+        self.is_kept = true;
+        let Self { last, points, lanes, cells, .. } = self;
+        let is_known = last.points.iter().all(|point| points.contains_key(&point.id))
+            && last.lanes.iter().all(|lane| lanes.contains_key(&lane.id));
+        // It was never merged, so its ids mean nothing to the group yet.
+        if !is_known {
+            return;
+        }
+        for point in &mut last.points {
+            point.number.get_or_insert(point.id);
+            point.id = points[&point.id];
+        }
+        for lane in &mut last.lanes {
+            lane.id = lanes[&lane.id];
+            lane.open.retain_mut(|open| renumber(points, &mut open.point));
+        }
+        last.edges.retain_mut(|edge| {
+            renumber(points, &mut edge.point)
+                && renumber(lanes, &mut edge.lane)
+                && edge.caller.as_mut().is_none_or(|caller| renumber(points, caller))
+        });
+        last.records.retain_mut(|record| {
+            renumber(points, &mut record.point) && renumber(lanes, &mut record.lane)
+        });
+        last.cells.retain_mut(|cell| {
+            let (Some(point), Some(lane)) = (points.get(&cell.point), lanes.get(&cell.lane)) else {
+                return false;
+            };
+            let passed = cells.remove(&(*point, *lane)).filter(|it| Arc::ptr_eq(&it[0], cell));
+            *cell = match passed {
+                Some([_, passed]) => passed,
+                None => Arc::new(Cell { point: *point, lane: *lane, ..Cell::clone(cell) }),
+            };
+            true
+        });
+        last.points.sort_by_key(|point| point.id);
+        last.lanes.sort_by_key(|lane| lane.id);
+        last.cells.sort_by_key(|cell| cell.key());
+        last.edges.sort_by_key(Edge::key);
+        let same = |ids: &HashMap<u32, u32>| ids.values().map(|id| (*id, *id)).collect();
+        (*points, *lanes) = (same(points), same(lanes));
+        cells.clear();
+        self.names = HashMap::new();
+        self.summing = Summing::default();
+    }
+}
+
+/// Replaces an id by the group's; false if the group does not know it.
+fn renumber(ids: &HashMap<u32, u32>, id: &mut u32) -> bool {
+    ids.get(id).map(|known| *id = *known).is_some()
+}
