@@ -202,16 +202,18 @@ impl Pool {
         for candidate in new {
             // By `exec` a process becomes another one with the same id. The old one stays if its last
             // figures are still to be sent.
-            let pid = candidate.visible_pid();
+            let is_same = |it: &Candidate| {
+                (&it.place, it.visible_pid()) == (&candidate.place, candidate.visible_pid())
+            };
             let stays = self.scope.stays == Duration::MAX;
-            self.members.retain(|member| {
-                stays || member.ended.is_none() || member.candidate.visible_pid() != pid
-            });
+            self.members
+                .retain(|member| stays || member.ended.is_none() || !is_same(&member.candidate));
             if self.members.len() == PROCESSES {
                 // The oldest ended process makes room.
                 let ended = self.members.iter().filter(|member| member.ended.is_some());
-                let oldest = ended.min_by_key(|member| member.ended).map(|m| m.candidate.pid);
-                self.members.retain(|m| m.ended.is_none() || Some(m.candidate.pid) != oldest);
+                let oldest = ended.min_by_key(|member| member.ended);
+                let oldest = oldest.map(|member| member.candidate.segment_id.clone());
+                self.members.retain(|m| oldest.as_ref() != Some(&m.candidate.segment_id));
             }
             if self.members.len() == PROCESSES {
                 if !self.full {
@@ -431,6 +433,48 @@ mod tests {
             pool.poll().unwrap();
             assert_eq!(pool.len(), left);
         }
+    }
+
+    /// Each look finds a process that runs and has the id 7, at another place than the one before.
+    struct Elsewhere(u32);
+
+    impl Finder for Elsewhere {
+        fn discover(&mut self) -> Result<Discovery> {
+            self.0 += 1;
+            let candidate = Candidate {
+                pid: 7,
+                segment_id: self.0.to_string(),
+                state: ProcessState::Running,
+                place: Some(format!("node{}", self.0)),
+                ..Candidate::default()
+            };
+            Ok(Discovery { candidates: vec![candidate], ..Discovery::default() })
+        }
+
+        fn attach(&mut self, _: &Candidate) -> Result<Box<dyn Source>> {
+            Ok(Box::new(Synthetic::new()))
+        }
+    }
+
+    #[test]
+    fn a_process_that_has_ended_stays_beside_one_with_its_id_at_another_place() {
+        let (mut pool, _) = Pool::new(scope(STAYS), Box::new(Elsewhere(0))).unwrap();
+        for number in 2..5 {
+            pool.members.iter_mut().for_each(|member| member.ended = Some(Instant::now()));
+            pool.poll().unwrap();
+            assert_eq!(pool.len(), number);
+        }
+        // Where there is no more room, the one that ended first makes it, and no other.
+        let first = pool.members[0].candidate.segment_id.clone();
+        while pool.len() < PROCESSES {
+            pool.poll().unwrap();
+        }
+        for (number, member) in pool.members.iter_mut().enumerate() {
+            member.ended = (number < 3).then(Instant::now);
+        }
+        pool.poll().unwrap();
+        assert_eq!(pool.len(), PROCESSES);
+        assert!(pool.members.iter().all(|member| member.candidate.segment_id != first));
     }
 
     #[test]

@@ -32,6 +32,9 @@ pub struct Candidate {
     pub run: u64,
     /// It has ended while [`super::Collecting`] waited for it.
     pub awaited: bool,
+    /// The place that it is at, where there are several: process ids are unique in one only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
 }
 
 impl Candidate {

@@ -100,6 +100,7 @@ fn candidate(entry: &Entry) -> Result<Candidate, Refusal> {
         points: picture.points.iter().filter(|point| point.variant.is_none()).count() as u32,
         run,
         awaited: false,
+        place: None,
     };
     whole(&reader).map_err(|why| Refusal::NoTarget(why.to_string()))?;
     Ok(candidate)

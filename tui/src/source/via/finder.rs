@@ -132,8 +132,9 @@ impl Via {
         };
         self.asked = None;
         discovery.via = Some(far.way.name.clone());
-        if let Some(place) = &self.place {
-            for candidate in &mut discovery.candidates {
+        for candidate in &mut discovery.candidates {
+            candidate.place.clone_from(&self.place);
+            if let Some(place) = &self.place {
                 candidate.name = at(&candidate.name, place);
             }
         }
