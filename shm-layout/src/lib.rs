@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | `layout/` | what lies where ([`segment`]), and how each part is written and read at the same time | [`amounts`], [`calls`], [`cell`], [`control`], [`header`], [`histogram`], [`lane`], [`point`], [`ring`] |
 //! | `reader/` | how a whole picture is taken ([`reader`]), and a copy for a file ([`copy`]) | [`truncation`] |
-//! | `discovery/` | how segments are made and found ([`object`], [`find`]) | [`beacon`], [`collector`], [`directory`], [`failure`], [`group`], [`liveness`], [`share`] |
+//! | `discovery/` | how segments are made and found ([`object`], [`find`]) | [`beacon`], [`collector`], [`directory`], [`failure`], [`group`], [`liveness`], [`share`], [`switched`] |
 //!
 //! ```text
 //!  thread --> lane: ring, folded into cells --> reader --> Picture
@@ -24,7 +24,7 @@ pub mod reader;
 pub(crate) mod sync;
 
 pub use discovery::{
-    beacon, collector, directory, failure, find, group, liveness, name, object, share,
+    beacon, collector, directory, failure, find, group, liveness, name, object, share, switched,
 };
 pub use layout::{
     amounts, calls, cell, control, geometry, header, histogram, lane, point, ring, segment,

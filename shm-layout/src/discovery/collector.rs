@@ -11,13 +11,13 @@
 //! A collector that is killed loses its lock, so the next sweep removes its file. What was
 //! left for it is what a crashed process leaves, and is bounded in the same way.
 
-use std::ffi::{CStr, CString, OsStr};
-use std::fs::File;
+use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use crate::discovery::directory::Directory;
+use crate::discovery::held::{Held, remove_folder};
 use crate::discovery::liveness::{Lock, lock};
 use crate::discovery::name::Name;
 
@@ -29,10 +29,7 @@ const MAX_NAMES: usize = 256;
 /// A viewer that collects what ended processes leave, until it is dropped.
 #[derive(Debug)]
 pub struct Collector {
-    folder: Directory,
-    name: CString,
-    /// Holds the lock.
-    _file: File,
+    held: Held,
 }
 
 impl Collector {
@@ -42,47 +39,13 @@ impl Collector {
     ///
     /// What the system answered; `Unsupported` where the file system has no locks.
     pub fn start(dir: &Directory) -> io::Result<Self> {
-        /// Each program that starts meanwhile may remove the folder while it is empty, or
-        /// the file before it is locked.
-        const TRIES: u32 = 1000;
-        let make = |name: &CStr| -> io::Result<(Directory, File)> {
-            let folder = Directory::create(&folder_of(dir))?;
-            let file = folder.create_file(name)?;
-            Ok((folder, file))
-        };
-        for _ in 0..TRIES {
-            let name = CString::new(Name::random()?.hex())?;
-            let (folder, file) = match make(&name) {
-                Ok(made) => made,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
-            let locked = lock(&file, libc::LOCK_EX);
-            if !matches!(locked, Ok(Lock::Taken | Lock::Held)) {
-                folder.remove(&name).ok();
-                remove_folder(dir);
-                locked?;
-                return Err(io::ErrorKind::Unsupported.into());
-            }
-            if matches!(locked, Ok(Lock::Taken)) && folder.leads_to(&name, &file)? {
-                return Ok(Self { folder, name, _file: file });
-            }
-        }
-        Err(io::ErrorKind::WouldBlock.into())
+        let name = || Ok(CString::new(Name::random()?.hex())?);
+        Ok(Self { held: Held::start(dir, FOLDER, name)? })
     }
 
     /// Whether no other collector lives that may still want what was left.
     pub fn is_alone(&self) -> bool {
-        count_living(&self.folder, Some(&self.name)).is_ok_and(|living| living == 0)
-    }
-}
-
-impl Drop for Collector {
-    fn drop(&mut self) {
-        self.folder.remove(&self.name).ok();
-        if let Some(dir) = self.folder.path().parent() {
-            remove_folder_at(dir.join(FOLDER));
-        }
+        count_living(&self.held.folder, Some(&self.held.name)).is_ok_and(|living| living == 0)
     }
 }
 
@@ -91,7 +54,7 @@ pub fn sweep(dir: &Directory) -> bool {
     let Ok(folder) = Directory::open(&folder_of(dir)) else { return false };
     let lives = count_living(&folder, None).is_ok_and(|living| living > 0);
     if !lives {
-        remove_folder(dir);
+        remove_folder(&folder);
     }
     lives
 }
@@ -112,18 +75,6 @@ fn count_living(folder: &Directory, but: Option<&CString>) -> io::Result<usize> 
 
 fn folder_of(dir: &Directory) -> PathBuf {
     dir.path().join(FOLDER)
-}
-
-fn remove_folder(dir: &Directory) {
-    remove_folder_at(folder_of(dir));
-}
-
-/// Removes the folder unless there is something in it.
-fn remove_folder_at(path: PathBuf) {
-    if let Ok(path) = CString::new(path.into_os_string().into_vec()) {
-        // SAFETY: a NUL-terminated path that outlives the call.
-        unsafe { libc::rmdir(path.as_ptr()) };
-    }
 }
 
 /// What a process asks the system at its end, made beforehand.
@@ -199,7 +150,7 @@ mod tests {
         drop(folder.create_file(c"dead").unwrap());
         let alive = Collector::start(dir).unwrap();
         assert!(alive.is_alone());
-        assert_eq!(folder.names(9).unwrap().0, std::slice::from_ref(&alive.name));
+        assert_eq!(folder.names(9).unwrap().0, std::slice::from_ref(&alive.held.name));
         drop(alive);
         drop(Directory::create(&folder_of(dir)).unwrap().create_file(c"dead").unwrap());
         assert!(!sweep(dir) && !folder_of(dir).exists());

@@ -26,6 +26,7 @@ use crate::discovery::group;
 use crate::discovery::liveness::{self, Hold, Liveness};
 use crate::discovery::name::Name;
 use crate::discovery::object;
+use crate::discovery::switched;
 
 /// How many dead segments of a program are kept when it starts again.
 pub const KEEP: usize = 3;
@@ -195,6 +196,7 @@ pub fn sweep(dir: &Directory, exe: &Path, keep: usize, bytes: u64) -> io::Result
 pub fn gc(dir: &Directory) -> io::Result<Swept> {
     let mut swept = Swept::default();
     collector::sweep(dir);
+    switched::sweep(dir);
     let (names, _) = dir.names(MAX_FILES)?;
     for name in &names {
         if beacon::is_unfinished(name) {

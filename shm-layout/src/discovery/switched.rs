@@ -1,0 +1,238 @@
+//! Points that a viewer has switched and will put back, noted beside the beacons, so that other
+//! viewers find the switches of one that was killed.
+//!
+//! ```text
+//!  DIR/switched/<hex of the segment>.<hex of the viewer>
+//!
+//!  byte number ID is '-' where the viewer switched the point ID off, '+' where it switched it
+//!  on, and zero where the point is as the viewer found it
+//! ```
+//!
+//! The viewer holds the file's lock, which the kernel releases when the viewer ends. A viewer that
+//! ends in order puts its switches back and removes its file.
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+
+use crate::discovery::beacon;
+use crate::discovery::directory::Directory;
+use crate::discovery::held::{self, Held};
+use crate::discovery::liveness::{Lock, lock};
+use crate::discovery::name::Name;
+
+/// The folder, in the directory of beacons.
+const FOLDER: &str = "switched";
+/// More files than this are not read.
+const MAX_FILES: usize = 256;
+/// Bytes of a file that are read: one for each point that a segment can have.
+const MAX_BYTES: u64 = 1 << 24;
+
+const OFF: u8 = b'-';
+const ON: u8 = b'+';
+
+/// The switches of this viewer in one segment, noted until it is dropped.
+#[derive(Debug)]
+pub struct Switched {
+    held: Held,
+}
+
+impl Switched {
+    /// Starts to note the switches of this viewer.
+    ///
+    /// # Errors
+    ///
+    /// The system's error; `Unsupported` where the file system has no locks.
+    pub fn start(dir: &Directory, segment: &Name) -> io::Result<Self> {
+        let name = || {
+            let name = format!("{}.{}", segment.hex(), Name::random()?.hex());
+            Ok(CString::new(name)?)
+        };
+        Ok(Self { held: Held::start(dir, FOLDER, name)? })
+    }
+
+    /// Notes that this viewer switches a point on or off; with none, that the point is as the
+    /// viewer found it.
+    ///
+    /// # Errors
+    ///
+    /// The system's error.
+    pub fn note(&self, point: u32, on: Option<bool>) -> io::Result<()> {
+        let byte = on.map_or(0, |on| if on { ON } else { OFF });
+        self.held.file.write_all_at(&[byte], point.into())
+    }
+
+    fn name(&self) -> &CStr {
+        &self.held.name
+    }
+}
+
+/// Another viewer's switches in a segment.
+#[derive(Debug)]
+pub struct Others {
+    folder: Directory,
+    name: CString,
+    file: File,
+    /// The viewer was killed.
+    pub is_dead: bool,
+    /// Whether a point was switched on, or else off, by the point's id.
+    pub points: BTreeMap<u32, bool>,
+}
+
+impl Others {
+    /// Forgets the switches of a dead viewer that are not to be kept, and removes its file once no
+    /// switch is left.
+    pub fn retain(&mut self, mut keep: impl FnMut(u32, bool) -> bool) {
+        let file = &self.file;
+        self.points
+            .retain(|&id, &mut on| keep(id, on) || file.write_all_at(&[0], id.into()).is_err());
+        if self.points.is_empty() {
+            self.folder.remove(&self.name).ok();
+            held::remove_folder(&self.folder);
+        }
+    }
+}
+
+/// The switches of other viewers in a segment. The files of dead viewers whose process is gone are
+/// removed.
+pub fn others(dir: &Directory, segment: &Name, own: Option<&Switched>) -> Vec<Others> {
+    let Ok(folder) = Directory::open(&dir.path().join(FOLDER)) else { return Vec::new() };
+    let Ok((names, _)) = folder.names(MAX_FILES) else { return Vec::new() };
+    let own = own.map(Switched::name);
+    let mut found = Vec::new();
+    for name in names.into_iter().filter(|name| Some(name.as_c_str()) != own) {
+        let object = name.to_bytes().get(..32).and_then(Name::from_hex);
+        let is_wanted = object.as_ref() == Some(segment);
+        if !is_wanted && object.is_some_and(|object| is_there(dir, &object)) {
+            continue;
+        }
+        let Ok(others) = read(&folder, &name) else { continue };
+        if is_wanted {
+            found.push(others);
+        } else if others.is_dead {
+            folder.remove(&name).ok();
+        }
+    }
+    found
+}
+
+/// Removes the files of dead viewers whose process is gone.
+pub(crate) fn sweep(dir: &Directory) {
+    let nobody = Name::from_id(0);
+    drop(others(dir, &nobody, None));
+    if let Ok(folder) = Directory::open(&dir.path().join(FOLDER)) {
+        held::remove_folder(&folder);
+    }
+}
+
+fn is_there(dir: &Directory, segment: &Name) -> bool {
+    dir.open_file(&beacon::file_of(segment)).is_ok()
+}
+
+fn read(folder: &Directory, name: &CStr) -> io::Result<Others> {
+    let file = folder.open_to_lock(name)?;
+    // A shared lock, so that two viewers that ask do not take each other for the owner. It goes
+    // with the descriptor.
+    let is_dead = lock(&file, libc::LOCK_SH)? == Lock::Taken;
+    let mut bytes = Vec::new();
+    (&file).take(MAX_BYTES).read_to_end(&mut bytes)?;
+    let switched = |(id, byte): (usize, &u8)| match *byte {
+        ON => Some((id as u32, true)),
+        OFF => Some((id as u32, false)),
+        _ => None,
+    };
+    let points = bytes.iter().enumerate().filter_map(switched).collect();
+    Ok(Others {
+        folder: Directory::open(folder.path())?,
+        name: name.to_owned(),
+        file,
+        is_dead,
+        points,
+    })
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    /// A directory of beacons that is removed in the end.
+    struct Place(Directory);
+
+    impl Place {
+        fn new() -> Self {
+            let name = format!("pfp-switched-{}", Name::random().unwrap().hex());
+            Self(Directory::create(&std::env::temp_dir().join(name)).unwrap())
+        }
+
+        /// Leaves the switches of a viewer that is dead: its file is there, and nobody locks it.
+        fn leave(&self, segment: &Name, bytes: &[u8]) {
+            let folder = Directory::create(&self.0.path().join(FOLDER)).unwrap();
+            let name = format!("{}.{}", segment.hex(), Name::random().unwrap().hex());
+            let file = folder.create_file(&CString::new(name).unwrap()).unwrap();
+            file.write_all_at(bytes, 0).unwrap();
+        }
+
+        fn files(&self) -> usize {
+            std::fs::read_dir(self.0.path().join(FOLDER)).map_or(0, Iterator::count)
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            std::fs::remove_dir_all(self.0.path()).ok();
+        }
+    }
+
+    fn points(others: &[Others]) -> Vec<(bool, Vec<(u32, bool)>)> {
+        let points = |other: &Others| other.points.iter().map(|(id, on)| (*id, *on)).collect();
+        others.iter().map(|other| (other.is_dead, points(other))).collect()
+    }
+
+    #[test]
+    fn other_viewers_see_what_one_has_switched_until_it_ends() {
+        let place = Place::new();
+        let (dir, segment) = (&place.0, Name::from_id(7));
+        let own = Switched::start(dir, &segment).unwrap();
+        own.note(9, Some(true)).unwrap();
+        own.note(3, Some(false)).unwrap();
+        own.note(5, Some(false)).unwrap();
+        own.note(5, None).unwrap();
+        let seen = others(dir, &segment, None);
+        assert_eq!(points(&seen), [(false, vec![(3, false), (9, true)])]);
+        assert_eq!(points(&others(dir, &segment, Some(&own))), []);
+        assert_eq!(points(&others(dir, &Name::from_id(8), None)), [], "of another process");
+        drop((own, seen));
+        assert_eq!(points(&others(dir, &segment, None)), []);
+        assert!(!dir.path().join(FOLDER).exists());
+    }
+
+    #[test]
+    fn a_dead_viewers_switches_are_known_until_they_are_put_back() {
+        let place = Place::new();
+        let (dir, segment) = (&place.0, Name::from_id(7));
+        drop(dir.create_file(&beacon::file_of(&segment)).unwrap());
+        place.leave(&segment, b"\0-\0+");
+        // Looking at another process changes nothing, and two may look at the same time.
+        assert_eq!(points(&others(dir, &Name::from_id(8), None)), []);
+        let mut seen = others(dir, &segment, None);
+        let left = [(true, vec![(1, false), (3, true)])];
+        assert_eq!(
+            (points(&seen), points(&others(dir, &segment, None))),
+            (left.to_vec(), left.to_vec())
+        );
+        seen[0].retain(|id, _| id != 1);
+        assert_eq!(points(&others(dir, &segment, None)), [(true, vec![(3, true)])]);
+        sweep(dir);
+        assert_eq!(place.files(), 1, "its process is there");
+        seen[0].retain(|_, _| false);
+        drop(seen);
+        assert!(!dir.path().join(FOLDER).exists());
+
+        place.leave(&segment, b"-");
+        dir.remove(&beacon::file_of(&segment)).unwrap();
+        sweep(dir);
+        assert!(!dir.path().join(FOLDER).exists(), "its process is gone");
+    }
+}
