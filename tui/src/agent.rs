@@ -267,8 +267,8 @@ impl Agent<'_> {
                 return Ok((Answer::Records, Packer::pack_list(&lanes)?));
             }
             Ask::Act { source, change } => {
-                self.watched(source)?.act(change)?;
-                Answer::Done
+                let found = self.watched(source)?.act(change)?;
+                Answer::Changed { found }
             }
             Ask::Goodbye => Answer::Done,
         };
@@ -302,13 +302,13 @@ impl Watched {
         Ok(packed)
     }
 
-    fn act(&mut self, change: Change) -> Result<()> {
+    fn act(&mut self, change: Change) -> Result<Option<PointState>> {
         let state = |id: u32| Some(self.last.as_ref()?.point(id)?.state);
         match change {
             Change::Enable(id) | Change::Disable(id) => {
                 let on = matches!(change, Change::Enable(_));
                 let found = state(id).unwrap_or(PointState::Off);
-                self.session.switch(id, found, on).map(drop)
+                self.session.switch(id, found, on).map(|toggled| Some(toggled.found))
             }
             other => self.session.act(other),
         }

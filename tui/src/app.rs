@@ -450,6 +450,13 @@ impl App {
         binding.map_or(String::new(), |binding| self.chosen(*binding).key_name())
     }
 
+    /// The first of the keys that switch all points of the table.
+    pub fn key_to_toggle_all(&self) -> String {
+        let mut bindings = keys::bindings(self.screens.points.keys());
+        let binding = bindings.find(|binding| binding.action == Action::ToggleAll);
+        binding.map_or(String::new(), |binding| self.chosen(binding).key_name())
+    }
+
     /// A binding of the screen with the keys that were chosen for it, if any were.
     pub fn chosen<'a>(&'a self, binding: Binding<'a>) -> Binding<'a> {
         self.common.options.keys.of(binding)

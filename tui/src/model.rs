@@ -23,6 +23,7 @@ mod figures;
 pub mod histogram;
 mod history;
 mod interval;
+pub mod left_over;
 mod lifetime;
 pub mod log;
 pub mod lost;

@@ -18,12 +18,13 @@ pub struct Session {
     off: HashMap<String, u32>,
 }
 
-/// One point that the viewer toggled.
-struct Toggled {
-    /// As it was before.
-    found: PointState,
-    /// As the viewer left it.
-    left: PointState,
+/// A point that the viewer toggled.
+#[derive(Clone, Copy)]
+pub struct Toggled {
+    /// The state to put back.
+    pub found: PointState,
+    /// The state as the viewer left it.
+    pub left: PointState,
 }
 
 impl Session {
@@ -59,14 +60,14 @@ impl Session {
         }
         let on = |point: &&mut Point| point.state == PointState::On;
         for point in snapshot.points.iter().filter(|point| point.state == PointState::On) {
-            // Somebody switched it on on purpose.
+            // Another viewer or the program switched it on.
             self.off.retain(|domain, last| point.domain() != Some(domain) || point.id > *last);
         }
         for point in snapshot.points.iter_mut().filter(on) {
             if point.domain().is_some_and(|domain| self.off.contains_key(domain))
-                && let Ok(left) = self.switch(point.id, point.state, false)
+                && let Ok(toggled) = self.switch(point.id, point.state, false)
             {
-                point.state = left;
+                point.state = toggled.left;
             }
         }
         for point in &snapshot.points {
@@ -101,21 +102,26 @@ impl Session {
 
     /// Switches a point over; returns its new state.
     pub fn toggle(&mut self, id: u32, found: PointState) -> Result<PointState> {
-        self.switch(id, found, found != PointState::On)
+        self.switch(id, found, found != PointState::On).map(|toggled| toggled.left)
     }
 
-    /// Switches a point on or off; returns its new state.
-    pub fn switch(&mut self, id: u32, found: PointState, on: bool) -> Result<PointState> {
+    /// Switches a point on or off. `shown` is its state at the last poll; another viewer may have
+    /// switched it since.
+    pub fn switch(&mut self, id: u32, shown: PointState, on: bool) -> Result<Toggled> {
         let (change, left) = match on {
             false => (Change::Disable(id), PointState::Off),
             true => (Change::Enable(id), PointState::On),
         };
         let done = self.act(change);
-        if !matches!(&done, Err(error) if !Refusal::is_partly(error)) {
-            let entry = self.toggled.entry(id).or_insert(Toggled { found, left });
-            entry.left = left;
-        }
-        done.map(|()| left)
+        let found = match &done {
+            Ok(found) => found.unwrap_or(shown),
+            Err(error) if Refusal::is_partly(error) => shown,
+            Err(_) => return done.map(|_| Toggled { found: shown, left }),
+        };
+        let toggled = self.toggled.entry(id).or_insert(Toggled { found, left });
+        toggled.left = left;
+        let toggled = *toggled;
+        done.map(|_| toggled)
     }
 
     /// Whether the point was on before it was switched off through this.
@@ -124,8 +130,8 @@ impl Session {
         toggled.is_some_and(|it| it.found == PointState::On && it.left == PointState::Off)
     }
 
-    /// Makes a change that nobody puts back: all but [`Self::switch`].
-    pub fn act(&mut self, change: Change) -> Result<()> {
+    /// Makes a change that stays when the viewer leaves; [`Self::switch`] makes those that do not.
+    pub fn act(&mut self, change: Change) -> Result<Option<PointState>> {
         match self.source.read_only() {
             Some(why) => bail!("{why}"),
             None => self.source.act(change),
@@ -145,15 +151,15 @@ impl Session {
         let mut failed = Ok(());
         for (id, toggled) in self.toggled.drain() {
             let state = now.point(id).map(|point| point.state);
-            // Somebody changed it since, on purpose.
+            // Another viewer or the program has changed it since.
             if state != Some(toggled.left) {
                 continue;
             }
             let done = match (toggled.found, toggled.left) {
-                (PointState::On, PointState::Off) => self.source.act(Change::Enable(id)),
+                (PointState::On, PointState::Off) => self.source.act(Change::Enable(id)).map(drop),
                 // An invalid point did not measure before either.
                 (PointState::Off | PointState::InvalidBeginBegin, PointState::On) => {
-                    self.source.act(Change::Disable(id))
+                    self.source.act(Change::Disable(id)).map(drop)
                 }
                 _ => Ok(()),
             };

@@ -387,6 +387,9 @@ pub struct Point {
     /// Its stamps wait for the work before them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fenced: bool,
+    /// Its state was left by a viewer that was killed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub left_over: bool,
     /// Its process, a place among [`Process::members`]; none where there is only one, or where it
     /// is summed over them.
     #[serde(default, skip_serializing_if = "Option::is_none")]

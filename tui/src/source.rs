@@ -51,7 +51,7 @@ pub use crate::files::Refusal;
 use crate::files::json::Existing;
 pub use crate::files::recording::{Moment, Recording};
 pub use crate::snapshot::BadPlace;
-use crate::snapshot::{Drained, Snapshot};
+use crate::snapshot::{Drained, PointState, Snapshot};
 use crate::summing::Sight;
 pub use discovery::{Candidate, Discovery, Refused};
 pub use open::{Span, open, open_at, open_group, read, read_parts, read_sum};
@@ -121,8 +121,9 @@ pub trait Source {
         Err(io::Error::new(io::ErrorKind::Unsupported, why))
     }
 
-    /// Carries out a change in the process. An error says in words for the user why it failed.
-    fn act(&mut self, _change: Change) -> Result<()> {
+    /// Carries out a change in the process. Returns the state to put back of a point that was
+    /// switched, where it is known. An error says in words for the user why it failed.
+    fn act(&mut self, _change: Change) -> Result<Option<PointState>> {
         bail!("{}", self.read_only().unwrap_or("nothing can be changed here"))
     }
 

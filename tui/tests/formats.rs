@@ -274,7 +274,8 @@ fn the_documentation_has_every_field() {
     (*process, *number) = (Some(0), Some(0));
     (snapshot.points[0].device, snapshot.points[0].wall) = (true, true);
     snapshot.points[0].amounts = vec!["bytes".into()];
-    (snapshot.points[0].fenced, snapshot.points[0].since_ticks) = (true, Some(0));
+    let point = &mut snapshot.points[0];
+    (point.fenced, point.left_over, point.since_ticks) = (true, true, Some(0));
     let cell = std::sync::Arc::make_mut(&mut snapshot.cells[0]);
     let (each, sums) = (vec![1], vec![1]);
     cell.variants = vec![pfp_top::snapshot::Variant { each, sums, ..Default::default() }];

@@ -33,10 +33,12 @@ fn life(n: usize) -> Vec<(Snapshot, Vec<Drained>)> {
     let mut next = [0; 3];
     let moment = |_| {
         match random.below(12) {
-            0 => made.act(Change::Reset(1 + random.below(7) as u32)).unwrap(),
-            1 => made.act(Change::Disable(1 + random.below(7) as u32)).unwrap(),
-            2 => made.act(Change::Enable(1 + random.below(7) as u32)).unwrap(),
-            3 => made.act(Change::SetAlpha(2, Some(0.1 + random.below(9) as f64 / 10.0))).unwrap(),
+            0 => drop(made.act(Change::Reset(1 + random.below(7) as u32)).unwrap()),
+            1 => drop(made.act(Change::Disable(1 + random.below(7) as u32)).unwrap()),
+            2 => drop(made.act(Change::Enable(1 + random.below(7) as u32)).unwrap()),
+            3 => {
+                made.act(Change::SetAlpha(2, Some(0.1 + random.below(9) as f64 / 10.0))).unwrap();
+            }
             4 => made.snapshot_mut().losses[Loss::MismatchedEnds] += 1,
             5 => {
                 // A lane and a point come, and go at the next turn of this.

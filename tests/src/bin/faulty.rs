@@ -8,7 +8,7 @@ use pfp_top::app::App;
 use pfp_top::common::Options;
 use pfp_top::event_loop;
 use pfp_top::interrupt::Interrupt;
-use pfp_top::snapshot::Snapshot;
+use pfp_top::snapshot::{PointState, Snapshot};
 use pfp_top::source::synthetic::Synthetic;
 use pfp_top::source::{Change, Machine, Source};
 
@@ -22,7 +22,7 @@ impl Source for Faulty {
         self.0.poll()
     }
 
-    fn act(&mut self, change: Change) -> anyhow::Result<()> {
+    fn act(&mut self, change: Change) -> anyhow::Result<Option<PointState>> {
         self.0.act(change)
     }
 }

@@ -115,6 +115,40 @@ fn all_points_shown_are_switched_and_reset_after_a_yes() {
 }
 
 #[test]
+fn the_next_viewer_names_the_switches_that_a_killed_one_left() {
+    needs_a_screen!();
+    let place = Place::new();
+    let (target, screen) = watching(&place, "", "");
+    let all = ["tick", "round", "work"];
+    use PointState::{Off, On};
+    screen.keys(&["/"]);
+    screen.text("tick|round");
+    screen.press(&["Enter", "E"], "the question", |text| last_line(text).contains("2 points"));
+    screen.keys(&["y"]);
+    wait_for("two points to be off", || states(&place, &target, all) == [Off, Off, On]);
+    // Another viewer beside it leaves its switches alone, and says nothing of them.
+    let said = "left by a viewer that was killed";
+    let beside = place.screen(130, 24);
+    beside.line(&format!("{} {QUICK}", pfp_top().display()));
+    assert!(!beside.wait_for_count("work", 2).contains(said));
+    pfp_tests::os::signal(screen.viewer(), libc::SIGKILL);
+    let all_said = "2 points are off, left by a viewer that was killed; E switches them on";
+    beside.wait_for("what it left", |text| text.contains(all_said));
+    beside.quit();
+    assert_eq!(states(&place, &target, all), [Off, Off, On]);
+
+    let screen = place.screen(130, 24);
+    screen.line(&format!("{} {QUICK}", pfp_top().display()));
+    screen.wait_for("what it left", |text| text.contains(all_said));
+    screen.press(&["E"], "the question", |text| last_line(text).contains("switch on 2 points"));
+    screen.keys(&["y"]);
+    wait_for("them to be on", || states(&place, &target, all) == [On; 3]);
+    screen.wait_for("nothing more of it", |text| !text.contains(said));
+    screen.quit();
+    assert_eq!(states(&place, &target, all), [On; 3], "they stay on");
+}
+
+#[test]
 fn a_weight_is_set_and_a_row_copied() {
     needs_a_screen!();
     let place = Place::new();

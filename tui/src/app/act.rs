@@ -263,8 +263,13 @@ impl App {
         let is_fenced = self.common.model.point(id).is_some_and(|figures| figures.point().fenced);
         match self.common.session.as_mut().map(|session| session.act(Change::Fence(id, !is_fenced)))
         {
-            Some(Ok(())) if is_fenced => self.common.say(format!("{name} has no fences")),
-            Some(Ok(())) => self.common.say(format!("{name} is fenced: its stamps wait")),
+            Some(Ok(_)) => {
+                self.common.log.fenced(self.common.unix_ns(), id, &name, !is_fenced);
+                self.common.say(match is_fenced {
+                    true => format!("{name} has no fences"),
+                    false => format!("{name} is fenced: its stamps wait"),
+                });
+            }
             Some(Err(error)) => self.common.notify(Level::Error, format!("{error:#}")),
             None => {}
         }

@@ -5,6 +5,7 @@ use crate::alpha;
 use crate::columns::{Column, There};
 use crate::common::{Asked, Errand, Level, Overlay, Prompt, Question};
 use crate::model::Figures;
+use crate::model::left_over::LeftOver;
 use crate::snapshot::PointState;
 use crate::source::{Change, Refusal, change_each};
 
@@ -26,9 +27,15 @@ impl App {
         }
     }
 
-    /// Switches all shown points off. If all are off already, switches on those that were switched
-    /// off here, or else all.
+    /// Puts the points back that a killed viewer left, if there are any. Else switches all shown
+    /// points off. If all are off already, switches on those that were switched off here, or else
+    /// all.
     pub(super) fn toggle_all(&mut self) {
+        let points = self.common.model.points().iter();
+        let waiting = points.filter(|figures| figures.state() == figures.point().state);
+        if let Some(LeftOver { ids, on }) = LeftOver::of(waiting.map(Figures::point)) {
+            return self.ask(Question::Switch { ids, on: !on });
+        }
         let on = !self.shown().any(|figures| figures.state() == PointState::On);
         let differs = |figures: &&Figures| (figures.state() == PointState::On) != on;
         let mut ids: Vec<u32> = self.shown().filter(differs).map(Figures::id).collect();
@@ -87,9 +94,9 @@ impl App {
                         return Ok(());
                     };
                     let left = session.switch(*id, found, *on);
-                    left.map(|left| self.common.model.expect_state(*id, left))
+                    left.map(|toggled| self.common.model.expect_state(*id, toggled.left))
                 }
-                Question::Reset { .. } => session.act(Change::Reset(*id)),
+                Question::Reset { .. } => session.act(Change::Reset(*id)).map(drop),
             };
             match &done {
                 Ok(()) => changed.push((*id, None)),
@@ -136,13 +143,15 @@ impl App {
 
     /// Sets alpha to what was typed, or says what is wrong with it.
     pub(super) fn set_alpha(&mut self, id: u32, prompt: Prompt) {
+        let (unix_ns, name) = (self.common.unix_ns(), self.common.point_name(id));
         let Some(session) = &mut self.common.session else { return };
         let set = alpha::parse(&prompt.text()).and_then(|alpha| {
             let set = session.act(Change::SetAlpha(id, alpha));
-            set.map(|()| alpha).map_err(|error| format!("{error:#}"))
+            set.map(|_| alpha).map_err(|error| format!("{error:#}"))
         });
         match set {
             Ok(alpha) => {
+                self.common.log.averaged(unix_ns, id, &name, alpha);
                 let name = self.common.model.point(id).map_or(String::new(), Figures::name);
                 let text = match alpha {
                     Some(alpha) => {

@@ -56,7 +56,7 @@ impl Source for Shared {
         self.0.borrow_mut().open_stacks()
     }
 
-    fn act(&mut self, change: Change) -> Result<()> {
+    fn act(&mut self, change: Change) -> Result<Option<PointState>> {
         self.0.borrow_mut().act(change)
     }
 }

@@ -78,12 +78,13 @@ pub(super) fn run(points: &Points, command: PointCommand) -> Result<u8> {
     };
     let changing: Vec<u32> = fitting.iter().filter(differs).map(|figures| figures.id()).collect();
     let is_done = change_each(&changing, |id| {
-        source.act(match command {
+        let change = match command {
             PointCommand::Enable => Change::Enable(*id),
             PointCommand::Disable => Change::Disable(*id),
             PointCommand::Reset => Change::Reset(*id),
             PointCommand::Average(weight) => Change::SetAlpha(*id, weight),
-        })
+        };
+        source.act(change).map(drop)
     });
     if let Err(error) = &is_done
         && !Refusal::is_partly(error)

@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 pub use member_events::MemberEvent;
 
+use crate::alpha;
 use crate::headline::{self, clock_word};
+use crate::model::left_over::LeftOver;
 use crate::snapshot::{ClockKind, Point, PointState, ProcessState, Snapshot};
 use crate::text::first_names;
 use crate::units;
@@ -24,6 +26,12 @@ const SAME_NS: u64 = 60_000_000_000;
 const RATE_CHANGE: f64 = 0.001;
 /// Repetitions are looked for among so many of the newest entries.
 const SAME_AMONG: usize = 8;
+
+/// The author of a change in the log.
+const THIS: &str = "by this viewer";
+const OTHERS: &str = "by another viewer or the program";
+/// The resolution of alpha in a segment.
+const ALPHA_STEP: f64 = 1e-6;
 
 /// Something that was noticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,13 +64,39 @@ pub struct Log {
 struct Own {
     state: Option<PointState>,
     resets: u32,
+    alpha: Option<Option<f64>>,
+    fenced: Option<bool>,
     until_unix_ns: u64,
+}
+
+/// The changes of a point that this viewer made.
+#[derive(Default)]
+struct Changes {
+    state: bool,
+    resets: bool,
+    alpha: bool,
+    fenced: bool,
 }
 
 impl Own {
     /// Whether this viewer has set this state. True only once.
     fn take_state(&mut self, state: PointState, unix_ns: u64) -> bool {
         self.state.take_if(|own| *own == state && unix_ns < self.until_unix_ns).is_some()
+    }
+
+    /// Whether this viewer has set this alpha, which segments keep with [`ALPHA_STEP`]s. True only
+    /// once.
+    fn take_alpha(&mut self, alpha: Option<f64>, unix_ns: u64) -> bool {
+        let is_same = |own: &mut Option<f64>| match (*own, alpha) {
+            (Some(own), Some(alpha)) => (own - alpha).abs() <= ALPHA_STEP,
+            (own, alpha) => own.is_none() && alpha.is_none(),
+        };
+        self.alpha.take_if(|own| is_same(own) && unix_ns < self.until_unix_ns).is_some()
+    }
+
+    /// Whether this viewer fenced the point or took its fences away. True only once.
+    fn take_fenced(&mut self, fenced: bool, unix_ns: u64) -> bool {
+        self.fenced.take_if(|own| *own == fenced && unix_ns < self.until_unix_ns).is_some()
     }
 
     /// Whether this viewer made so many resets. In a sum, whose parts follow one by one, any number
@@ -118,13 +152,25 @@ impl Log {
         but: Option<&str>,
     ) {
         self.own(unix_ns, id).state = Some(state);
-        self.changed(unix_ns, format!("{name} switched {} by this viewer", word(state)), but);
+        self.changed(unix_ns, format!("{name} switched {} {THIS}", word(state)), but);
     }
 
     /// Notes that this viewer reset a point, and which processes did not follow.
     pub fn reset(&mut self, unix_ns: u64, id: u32, name: &str, but: Option<&str>) {
         self.own(unix_ns, id).resets += 1;
-        self.changed(unix_ns, format!("{name} reset by this viewer"), but);
+        self.changed(unix_ns, format!("{name} reset {THIS}"), but);
+    }
+
+    /// Notes that this viewer set alpha of a point.
+    pub fn averaged(&mut self, unix_ns: u64, id: u32, name: &str, alpha: Option<f64>) {
+        self.own(unix_ns, id).alpha = Some(alpha);
+        self.note(unix_ns, averaged(name, alpha, THIS));
+    }
+
+    /// Notes that this viewer fenced a point or took its fences away.
+    pub fn fenced(&mut self, unix_ns: u64, id: u32, name: &str, fenced: bool) {
+        self.own(unix_ns, id).fenced = Some(fenced);
+        self.note(unix_ns, fences(name, fenced, THIS));
     }
 
     fn own(&mut self, unix_ns: u64, id: u32) -> &mut Own {
@@ -169,6 +215,7 @@ impl Log {
         for (kind, count) in snapshot.losses.lasting() {
             self.lose(unix_ns, kind.words(), count, count);
         }
+        self.note_left_over(unix_ns, 0, snapshot);
         self.tell_state(unix_ns, snapshot);
         // Processes that were there from the start are no news.
         let mut found = snapshot.process.members.clone();
@@ -209,6 +256,7 @@ impl Log {
                 self.note(unix_ns, format!("{} new points: {names}", several.len()));
             }
         }
+        self.note_left_over(unix_ns, left_over(known).map_or(0, |left| left.ids.len()), snapshot);
         for (kind, count) in snapshot.losses.lasting() {
             let before = known.losses[kind];
             if count > before {
@@ -230,28 +278,39 @@ impl Log {
     }
 
     fn compare_point(&mut self, unix_ns: u64, old: &Point, snapshot: &Snapshot, point: &Point) {
-        const OTHERS: &str = "by another viewer or the program";
         let name = name_of(snapshot, point);
         let is_sum = point.process.is_none() && !snapshot.process.members.is_empty();
         let own = self.own.get_mut(&point.id);
-        let (is_own_state, is_own_reset) = own.map_or((false, false), |own| {
-            let is_own_state = old.state != point.state && own.take_state(point.state, unix_ns);
+        let own = own.map_or(Changes::default(), |own| {
             let resets = point.resets.wrapping_sub(old.resets);
-            let is_own_reset = resets != 0 && own.take_resets(resets, is_sum, unix_ns);
-            (is_own_state, is_own_reset)
+            Changes {
+                state: old.state != point.state && own.take_state(point.state, unix_ns),
+                resets: resets != 0 && own.take_resets(resets, is_sum, unix_ns),
+                alpha: old.alpha != point.alpha && own.take_alpha(point.alpha, unix_ns),
+                fenced: old.fenced != point.fenced && own.take_fenced(point.fenced, unix_ns),
+            }
         });
-        if old.state != point.state && !is_own_state {
+        if old.state != point.state && !own.state {
             match point.state {
                 PointState::InvalidBeginBegin => self.problem(unix_ns, invalid(snapshot, point)),
                 state => self.note(unix_ns, format!("{name} switched {} {OTHERS}", word(state))),
             }
         }
-        if old.resets != point.resets && !is_own_reset {
+        if old.resets != point.resets && !own.resets {
             self.note(unix_ns, format!("{name} reset {OTHERS}"));
         }
-        if old.alpha != point.alpha {
-            let alpha = point.alpha.map_or("off".into(), |alpha| format!("{alpha:.3}"));
-            self.note(unix_ns, format!("{name} averages with a weight of {alpha}, set {OTHERS}"));
+        if old.alpha != point.alpha && !own.alpha {
+            self.note(unix_ns, averaged(&name, point.alpha, OTHERS));
+        }
+        if old.fenced != point.fenced && !own.fenced {
+            self.note(unix_ns, fences(&name, point.fenced, OTHERS));
+        }
+    }
+
+    /// Notes switches that a killed viewer has left, if they are more than before.
+    fn note_left_over(&mut self, unix_ns: u64, before: usize, snapshot: &Snapshot) {
+        if let Some(left) = left_over(snapshot).filter(|left| left.ids.len() > before) {
+            self.note(unix_ns, left.text());
         }
     }
 
@@ -318,8 +377,26 @@ impl Log {
     }
 }
 
+fn left_over(snapshot: &Snapshot) -> Option<LeftOver> {
+    LeftOver::of(snapshot.points.iter())
+}
+
 fn word(state: PointState) -> &'static str {
     if state == PointState::On { "on" } else { "off" }
+}
+
+fn averaged(name: &str, alpha: Option<f64>, by: &str) -> String {
+    match alpha {
+        Some(alpha) => format!("alpha of {name} set to {} {by}", alpha::written(alpha)),
+        None => format!("alpha of {name} set to off {by}"),
+    }
+}
+
+fn fences(name: &str, fenced: bool, by: &str) -> String {
+    match fenced {
+        true => format!("{name} fenced {by}"),
+        false => format!("fences of {name} removed {by}"),
+    }
 }
 
 fn name_of(snapshot: &Snapshot, point: &Point) -> String {

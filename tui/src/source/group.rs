@@ -672,10 +672,11 @@ impl Source for Group {
         all
     }
 
-    fn act(&mut self, mut change: Change) -> Result<()> {
+    fn act(&mut self, mut change: Change) -> Result<Option<PointState>> {
         let routes = self.routes.get(point_of(&mut change)).cloned().unwrap_or_default();
         let mut refused = Vec::new();
         let (mut done, mut is_over) = (0, false);
+        let mut found = None;
         for (place, id) in routes {
             let member = &mut self.members[place];
             // In a sum, members that have ended cannot follow any more.
@@ -685,7 +686,11 @@ impl Source for Group {
             }
             *point_of(&mut change) = id;
             match member.source.act(change) {
-                Ok(()) => done += 1,
+                Ok(before) => {
+                    done += 1;
+                    // A sum is on if any of its points is.
+                    found = if before == Some(PointState::On) { before } else { found.or(before) };
+                }
                 Err(error) => refused.push((member.last.process.to_string(), error)),
             }
         }
@@ -699,7 +704,7 @@ impl Source for Group {
             ))),
             (0, None) if is_over => bail!(ENDED),
             (0, None) => bail!("no process has that point"),
-            (_, None) => Ok(()),
+            (_, None) => Ok(found),
         }
     }
 }
@@ -729,6 +734,7 @@ fn shared_key(point: &Point, names: &mut HashMap<(String, String), usize>) -> Ke
 /// acts on the sum like a reset; the sum's figures begin with the earliest part.
 fn add_point(sum: &mut Point, point: &Point, begin: Option<u64>, running: bool) {
     sum.fenced |= point.fenced;
+    sum.left_over |= point.left_over;
     sum.since_ticks = sum.begin_ticks().zip(begin).map(|(sum, begin)| sum.min(begin));
     sum.resets = sum.resets.wrapping_add(point.resets).wrapping_add(1);
     // The sum moves if one part measures; the state of an ended part says nothing.

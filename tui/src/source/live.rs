@@ -1,6 +1,7 @@
 //! The processes of this machine, through their segments.
 
 pub(super) mod picture;
+mod switches;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -28,11 +29,12 @@ use super::{Candidate, Change, Discovery, Refusal, Source};
 use crate::files::atomic_file::{self, Existing};
 use crate::files::zstd_file;
 use crate::local_time::unix_ns;
-use crate::snapshot::{Drained, LaneKind, ProcessState, Record, Snapshot};
+use crate::snapshot::{Drained, LaneKind, PointState, ProcessState, Record, Snapshot};
 use picture::{
-    Cells, add_calls, bound_resets, convert, convert_record, name_of, records, show_names,
-    state_of, ticks_until, until_last_begin,
+    Cells, add_calls, bound_resets, convert, convert_record, name_of, point_state, records,
+    show_names, state_of, ticks_until, until_last_begin,
 };
+use switches::Switches;
 
 /// Looks for the processes of this user.
 pub fn discover() -> Result<Discovery> {
@@ -158,6 +160,7 @@ pub fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
     let (reader, facts) = open(&entry.info).map_err(|why| anyhow!(why))?;
     Ok(Box::new(LiveSource {
         reader,
+        switches: Switches::new(directory, entry.info.object),
         facts,
         watch,
         dead: false,
@@ -192,6 +195,7 @@ pub fn gc() -> Result<Vec<String>> {
 /// A process that is watched through its segment.
 struct LiveSource {
     reader: Reader,
+    switches: Switches,
     facts: Facts,
     watch: Watch,
     /// Whether the process was found dead; nothing changes any more.
@@ -238,6 +242,7 @@ impl Source for LiveSource {
             self.last = Some(snapshot.clone());
         } else {
             snapshot.usage = self.pid.and_then(usage::of);
+            self.switches.mark_left_over(&mut snapshot.points);
         }
         Ok(snapshot)
     }
@@ -299,7 +304,7 @@ impl Source for LiveSource {
         })
     }
 
-    fn act(&mut self, change: Change) -> Result<()> {
+    fn act(&mut self, change: Change) -> Result<Option<PointState>> {
         if self.dead {
             bail!("the process has ended; nothing can be changed in it");
         }
@@ -316,10 +321,19 @@ impl Source for LiveSource {
                 (point, Control::Alpha(alpha))
             }
         };
-        match self.reader.change(point, change, monotonic_ns()) {
-            Some(_) => Ok(()),
-            None => bail!("the process has no point {point}"),
+        let on = match change {
+            Control::Enable => Some(true),
+            Control::Disable => Some(false),
+            _ => None,
+        };
+        if let Some(on) = on {
+            // Before the change: the viewer may be killed between the two.
+            self.switches.note(point, on);
         }
+        let Some(before) = self.reader.change(point, change, monotonic_ns()) else {
+            bail!("the process has no point {point}");
+        };
+        Ok(on.map(|on| self.switches.settle(point, on, point_state(before))))
     }
 }
 

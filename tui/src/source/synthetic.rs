@@ -244,10 +244,14 @@ impl Source for Synthetic {
         Some(open.map(|lane| (lane.id, points(lane))).collect())
     }
 
-    fn act(&mut self, change: Change) -> Result<()> {
+    fn act(&mut self, change: Change) -> Result<Option<PointState>> {
+        let mut switch = |id, to| {
+            let point = self.point_mut(id)?;
+            Ok(Some(std::mem::replace(&mut point.state, to)))
+        };
         match change {
-            Change::Enable(id) => self.point_mut(id)?.state = PointState::On,
-            Change::Disable(id) => self.point_mut(id)?.state = PointState::Off,
+            Change::Enable(id) => return switch(id, PointState::On),
+            Change::Disable(id) => return switch(id, PointState::Off),
             Change::SetAlpha(id, alpha) => self.point_mut(id)?.alpha = alpha,
             Change::Fence(id, fenced) => self.point_mut(id)?.fenced = fenced,
             Change::Reset(id) => {
@@ -258,6 +262,6 @@ impl Source for Synthetic {
                 self.snapshot.edges.retain(|edge| edge.point != id);
             }
         }
-        Ok(())
+        Ok(None)
     }
 }

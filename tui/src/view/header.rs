@@ -12,7 +12,8 @@ use ratatui::text::{Line, Span};
 use crate::app::App;
 use crate::common::{Screen, Status};
 use crate::headline::{Headline, ended_word, rhythm};
-use crate::model::lost;
+use crate::model::left_over::LeftOver;
+use crate::model::{Figures, lost};
 use crate::source::BadPlace;
 use crate::text;
 
@@ -147,7 +148,9 @@ pub(super) fn notice(app: &App, width: usize, ellipsis: char) -> Option<String> 
         1 => Some(format!("1 new problem (press {key})")),
         n => Some(format!("{n} new problems (press {key})")),
     };
-    let mut said: Vec<String> = unread.into_iter().chain(lost).collect();
+    let left_over = LeftOver::of(app.common.model.points().iter().map(Figures::point))
+        .map(|left| left.text_with_key(&app.key_to_toggle_all()));
+    let mut said: Vec<String> = left_over.into_iter().chain(unread).chain(lost).collect();
     if app.common.had_bad_places {
         let bad = app.common.session.as_ref().map(|it| it.source.bad_places()).unwrap_or_default();
         let others: usize = said.iter().map(|text| text::width(text) + 2).sum();

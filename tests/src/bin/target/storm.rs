@@ -11,7 +11,7 @@ use pfp_tests::script::{in_turn, pause, say};
 use pfp_tests::{os, stolen};
 use pfp_top::app::App;
 use pfp_top::common::Options;
-use pfp_top::snapshot::{ProcessState, Snapshot};
+use pfp_top::snapshot::{PointState, ProcessState, Snapshot};
 use pfp_top::source::{self, Change, Machine, Source};
 
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -84,7 +84,7 @@ impl Source for Hurried {
         Ok(snapshot)
     }
 
-    fn act(&mut self, change: Change) -> Result<()> {
+    fn act(&mut self, change: Change) -> Result<Option<PointState>> {
         self.process.act(change)
     }
 }

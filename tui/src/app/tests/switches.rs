@@ -235,3 +235,70 @@ fn a_domain_that_is_off_as_one_stays_off_as_names_come() {
     let all = [before[0], before[1], alone, later, is_off, last];
     assert_eq!(all.map(|id| process.state(id)), [On, On, On, On, Off, On]);
 }
+
+/// Another viewer may have switched the point since the last poll.
+#[test]
+fn a_switch_that_changes_nothing_is_not_put_back() {
+    let mut desk = desk();
+    for (id, found) in [(3, PointState::Off), (8, PointState::On)] {
+        desk.made().points[id].state = found;
+        desk.common.selected = Some(id as u32);
+        desk.press("e");
+        assert_eq!(desk.process.state(id), found, "it was so already");
+    }
+    desk.wait(1);
+    let process = desk.process.clone();
+    drop(desk);
+    assert_eq!((process.state(3), process.state(8)), (PointState::Off, PointState::On));
+}
+
+#[test]
+fn what_a_killed_viewer_left_is_put_back_first() {
+    use PointState::{Off, On};
+    let mut desk = desk();
+    for id in [2, 3] {
+        let mut snapshot = desk.made();
+        (snapshot.points[id].state, snapshot.points[id].left_over) = (Off, true);
+    }
+    desk.wait(1);
+    let newest = desk.common.log.entries().back().unwrap().text.clone();
+    assert_eq!(newest, "2 points are off, left by a viewer that was killed");
+    // Whatever the filter shows.
+    desk.press("/crc\nE");
+    let asked = Question::Switch { ids: vec![2, 3], on: true };
+    assert_eq!(desk.overlay, Some(Overlay::Ask(asked)));
+    desk.press("y");
+    let states = [1, 2, 3].map(|id| desk.process.state(id));
+    assert_eq!(states, [On; 3]);
+    for id in [2, 3] {
+        desk.made().points[id].left_over = false;
+    }
+    desk.wait(1);
+    desk.press("\x1bE");
+    assert!(matches!(&desk.overlay, Some(Overlay::Ask(Question::Switch { on: false, .. }))));
+}
+
+#[test]
+fn the_log_names_this_viewer_for_alpha_and_fences() {
+    let mut desk = desk();
+    desk.common.selected = Some(3);
+    desk.press("Fa0.3\n");
+    desk.wait(2);
+    let of_3 = |desk: &Desk| {
+        let name = desk.point(3).name();
+        let texts = desk.common.log.entries().iter().map(|entry| entry.text.clone());
+        texts.filter(|text| text.contains(&name)).collect::<Vec<_>>()
+    };
+    let own = ["io.crc fenced by this viewer", "alpha of io.crc set to 0.3 by this viewer"];
+    assert_eq!(of_3(&desk), own);
+    {
+        let point = &mut desk.made().points[3];
+        (point.alpha, point.fenced) = (None, false);
+    }
+    desk.wait(1);
+    let others = [
+        "alpha of io.crc set to off by another viewer or the program",
+        "fences of io.crc removed by another viewer or the program",
+    ];
+    assert_eq!(of_3(&desk)[2..], others);
+}

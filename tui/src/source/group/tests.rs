@@ -50,7 +50,7 @@ impl Source for Distant {
         Ok(self.last.insert(snapshot).clone())
     }
 
-    fn act(&mut self, change: Change) -> Result<()> {
+    fn act(&mut self, change: Change) -> Result<Option<PointState>> {
         if self.refuses.get() {
             bail!("the line is late");
         }

@@ -16,7 +16,7 @@ use super::scale::Scale;
 use super::way::at;
 use super::wire::{Answer, Ask, Unpacker};
 use crate::files::json::Existing;
-use crate::snapshot::{Drained, Lane, Process, Record, Snapshot};
+use crate::snapshot::{Drained, Lane, PointState, Process, Record, Snapshot};
 use crate::source::{Change, Line, Looking, ProcessGroup, Source};
 
 /// The time a command waits for a picture that is not the first.
@@ -354,7 +354,7 @@ impl Source for Remote {
         Err(io::Error::new(io::ErrorKind::Unsupported, why))
     }
 
-    fn act(&mut self, change: Change) -> Result<()> {
+    fn act(&mut self, change: Change) -> Result<Option<PointState>> {
         self.attach()?;
         let patience = self.more_patience();
         if !self.is_attached(patience)? {
@@ -363,12 +363,13 @@ impl Source for Remote {
         let mut far = self.far.borrow_mut();
         let asked = far.ask(Ask::Act { source: self.id, change })?;
         match far.answer(asked, patience)? {
-            Some(_) => Ok(()),
+            Some((Answer::Changed { found }, _)) => Ok(found),
+            Some(_) => Ok(None),
             None if self.looking.within.is_none() => Err(far.silence(asked)),
             // It will be done when the line speaks again.
             None => {
                 self.acts.push(asked);
-                Ok(())
+                Ok(None)
             }
         }
     }

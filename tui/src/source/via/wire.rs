@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::files::recording;
-use crate::snapshot::{Snapshot, Summed, Usage};
+use crate::snapshot::{PointState, Snapshot, Summed, Usage};
 use crate::source::{Change, Discovery, ProcessGroup, Refusal};
 use crate::summing::Sight;
 use crate::text::counted;
@@ -29,7 +29,7 @@ use crate::text::counted;
 /// The first bytes of an agent. A starting shell may print something before them.
 pub(crate) const MAGIC: [u8; 9] = *b"\x89PFPVIA\r\n";
 /// The version of the protocol; both ends must have the same.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 
 /// Most bytes of a message.
 const LIMIT: u32 = 64 << 20;
@@ -92,6 +92,8 @@ pub(crate) enum Answer {
     Records,
     /// It is done.
     Done,
+    /// It is done; with the state to put back of a point that was switched.
+    Changed { found: Option<PointState> },
     /// It was not done, for this reason.
     Failed(Failure),
 }

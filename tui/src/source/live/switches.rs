@@ -1,0 +1,77 @@
+//! Points of a process that this and other viewers have switched.
+
+use std::collections::BTreeMap;
+
+use pfp_shm_layout::directory::Directory;
+use pfp_shm_layout::name::Name;
+use pfp_shm_layout::switched::{self, Others, Switched};
+
+use crate::snapshot::{Point, PointState};
+
+/// Notes the switches of this viewer for others, and reads theirs.
+pub(super) struct Switches {
+    directory: Directory,
+    segment: Name,
+    /// None before the first switch, and where it cannot be noted.
+    own: Option<Switched>,
+    /// The points that this viewer has switched, as they were before any viewer switched them.
+    found: BTreeMap<u32, PointState>,
+    /// The other viewers' switches at the last poll.
+    others: Vec<Others>,
+}
+
+impl Switches {
+    pub(super) fn new(directory: Directory, segment: Name) -> Self {
+        Self { directory, segment, own: None, found: BTreeMap::new(), others: Vec::new() }
+    }
+
+    /// Notes that a point is about to be switched. Where that fails, a kill of this viewer will
+    /// go unnoticed.
+    pub(super) fn note(&mut self, point: u32, on: bool) {
+        if self.own.is_none() {
+            self.own = Switched::start(&self.directory, &self.segment).ok();
+        }
+        self.note_state(point, Some(on));
+    }
+
+    fn note_state(&self, point: u32, on: Option<bool>) {
+        if let Some(own) = &self.own {
+            own.note(point, on).ok();
+        }
+    }
+
+    /// Completes the note once a point has been switched. Returns the state to put back: the one
+    /// before the switch, or before that of another viewer that has not put it back yet.
+    pub(super) fn settle(&mut self, point: u32, on: bool, before: PointState) -> PointState {
+        let left = state(on);
+        let others = || self.others.iter().find_map(|other| other.points.get(&point));
+        let found = match before == left {
+            true => before,
+            false => others().map_or(before, |on| state(!on)),
+        };
+        if *self.found.entry(point).or_insert(found) == left {
+            self.found.remove(&point);
+            self.note_state(point, None);
+        }
+        found
+    }
+
+    /// Marks the points that are as a killed viewer left them.
+    pub(super) fn mark_left_over(&mut self, points: &mut [Point]) {
+        self.others = switched::others(&self.directory, &self.segment, self.own.as_ref());
+        for dead in self.others.iter_mut().filter(|other| other.is_dead) {
+            dead.retain(|id, on| {
+                let place = points.binary_search_by_key(&id, |point| point.id);
+                place.is_ok_and(|place| {
+                    let point = &mut points[place];
+                    point.left_over |= point.state == state(on);
+                    point.state != state(!on)
+                })
+            });
+        }
+    }
+}
+
+fn state(on: bool) -> PointState {
+    if on { PointState::On } else { PointState::Off }
+}
