@@ -49,6 +49,8 @@ const fn by(quantiles: fn(&Figures) -> Option<Quantiles>) -> With {
 const PROCESS_MIN: usize = 60;
 /// Room that the name gets at least.
 const NAME_MIN: usize = 10;
+/// Room for a name where there is enough: a short one with the words behind it.
+const NAME_USUAL: usize = 18;
 /// Names get this part of the width at least, if they need it.
 const NAME_SHARE: usize = 5;
 /// Room for a name at most: figures far away from their name are hard to read.
@@ -379,7 +381,7 @@ impl Fit {
         let least = names.clamp(NAME_MIN, NAME_MIN.max(width / NAME_SHARE));
         let columns = Column::shown(columns, there).into_iter().map(Column::spec).collect();
         let widths = |column: &Of| match column.heading.key == Column::Name.word() {
-            true => (least, names.min(NAME_MAX)),
+            true => (least, names.clamp(NAME_USUAL, NAME_MAX)),
             false => column.width,
         };
         let Fitted { columns, grid, .. } =
@@ -431,18 +433,22 @@ fn rate_text(figures: &Figures, with: &With) -> String {
 
 fn name_text(figures: &Figures, with: &With) -> String {
     let name = figures.name();
-    match (figures.warnings().as_slice(), figures.open().filter(|_| !figures.is_used())) {
+    match (figures.warnings().as_slice(), open_mark(figures, &with.scale)) {
         ([], _) if figures.point().device => format!("{name}{}", clock_mark(figures)),
         ([], None) => name,
-        ([], Some(open)) => {
-            let wall = if open.on_cpu.is_none() { " wall" } else { "" };
-            format!("{name} open {}{wall}", with.scale.ticks(open.span as f64))
-        }
+        ([], Some(mark)) => format!("{name} {mark}"),
         (warnings, _) => {
             let words: Vec<_> = warnings.iter().map(|warning| warning.words()).collect();
             format!("{name} {}", words.join(", "))
         }
     }
+}
+
+/// The words behind the name of a point that is open and has not ended yet: `open 2.00s`.
+pub(crate) fn open_mark(figures: &Figures, scale: &Scale) -> Option<String> {
+    let open = figures.open().filter(|_| !figures.is_used() && !figures.point().device)?;
+    let wall = if open.on_cpu.is_none() { " wall" } else { "" };
+    Some(format!("open {}{wall}", scale.ticks(open.span as f64)))
 }
 
 /// Points without a name come last, by their ids.

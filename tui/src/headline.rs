@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::model::{Basis, Model};
 use crate::snapshot::{ClockKind, Process, ProcessState, Snapshot};
+use crate::text;
 use crate::units;
 
 /// The common clock rate of several machines, whose figures are converted to it.
@@ -17,7 +18,7 @@ pub struct Headline {
     pub process: String,
     /// `up 00:12:31`
     pub uptime: String,
-    /// `8 thr`
+    /// `8 threads`: those that run and have measured.
     pub threads: String,
     /// `rseq tsc 2.60GHz`; without the rate where figures came in nanoseconds.
     pub clock: String,
@@ -37,7 +38,7 @@ impl Headline {
         Self {
             process: process(&snapshot.process),
             uptime: format!("up {}", units::uptime(snapshot.elapsed_ticks as f64 / rate)),
-            threads: format!("{threads} thr"),
+            threads: text::counted(threads, "thread"),
             clock: if clock.system_clock {
                 // The fallback clock.
                 format!("{} no tsc", clock_word(clock.kind))

@@ -162,12 +162,16 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// A share in per cent, without the sign, in at most five columns: `0.0`,
+/// A share in per cent, without the sign, in at most five columns: `0.0`, `<0.01`, `0.27`,
 /// `41.2`, `12.3k`.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if !percent.is_finite() || percent < 0.0 {
         NONE.into()
+    } else if percent > 0.0 && percent < 0.005 {
+        "<0.01".into()
+    } else if percent > 0.0 && percent < 0.995 {
+        text(|out| push_hundredths(out, (percent * 100.0).round() as u64))
     } else if percent < 999.95 {
         text(|out| push_tenths(out, (percent * 10.0).round() as u64))
     } else if percent < 9999.5 {
@@ -244,13 +248,17 @@ fn push_three_digits(out: &mut String, value: f64) {
     let hundredths = (value * 100.0).round() as u64;
     let tenths = (value * 10.0).round() as u64;
     if hundredths < 1000 {
-        push_tenths(out, hundredths / 10);
-        push_digit(out, hundredths % 10);
+        push_hundredths(out, hundredths);
     } else if tenths < 1000 {
         push_tenths(out, tenths);
     } else {
         push_whole(out, value.round() as u64);
     }
+}
+
+fn push_hundredths(out: &mut String, hundredths: u64) {
+    push_tenths(out, hundredths / 10);
+    push_digit(out, hundredths % 10);
 }
 
 fn push_tenths(out: &mut String, tenths: u64) {
@@ -320,6 +328,9 @@ mod tests {
         assert_eq!(duration(f64::NAN), NONE);
         assert_eq!(cycles(23.0), "23cy");
         assert_eq!(cycles(512e6), "512Mcy");
+        let small = [0.0, 0.000_001, 0.000_04, 0.000_05, 0.002_7, 0.009_9, 0.009_96, 0.0123];
+        let written = ["0.0", "<0.01", "<0.01", "0.01", "0.27", "0.99", "1.0", "1.2"];
+        assert_eq!(small.map(percent), written, "two digits below 1");
         assert_eq!(percent(0.412), "41.2");
         assert_eq!(percent(7.999), "799.9");
         assert_eq!(percent(12.5), "1250");

@@ -1,6 +1,7 @@
 //! The order of the table's rows.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 
 use super::{Column, by};
 use crate::model::{BUCKETS_AT_ONCE, Figures, Quantiles};
@@ -14,6 +15,35 @@ pub struct Sorting {
     pub descending: bool,
 }
 
+/// A row keeps its place until its load has changed by this much, or by half.
+const KEPT_WITHIN: f64 = 0.001;
+
+/// The loads that the rows are sorted by. They follow the points' loads with a hysteresis, so that
+/// rows of nearly equal loads do not change places at every poll.
+#[derive(Debug, Default)]
+pub struct SteadyLoads(HashMap<u32, f64>);
+
+impl SteadyLoads {
+    /// Follows the loads of the last poll.
+    pub fn follow(&mut self, points: &[Figures]) {
+        let loads = points.iter().filter_map(|figures| Some((figures.id(), figures.load()?)));
+        self.follow_loads(loads);
+    }
+
+    fn follow_loads(&mut self, loads: impl Iterator<Item = (u32, f64)>) {
+        let before = std::mem::take(&mut self.0);
+        self.0.extend(loads.map(|(id, load)| {
+            let room = |kept: f64| KEPT_WITHIN.min(kept / 2.0);
+            let kept = before.get(&id).filter(|kept| (*kept - load).abs() <= room(**kept));
+            (id, kept.copied().unwrap_or(load))
+        }));
+    }
+
+    fn of(&self, figures: &Figures) -> Option<f64> {
+        self.0.get(&figures.id()).copied().or_else(|| figures.load())
+    }
+}
+
 impl Sorting {
     /// By a column in its natural direction.
     pub fn by(column: Column) -> Self {
@@ -23,16 +53,25 @@ impl Sorting {
     /// The ids of these points in order. Equal points keep the order of their ids, but within a
     /// process they are sorted by load.
     pub fn order<'a>(self, points: impl IntoIterator<Item = &'a Figures>) -> Vec<u32> {
-        self.order_by(points.into_iter().collect(), Figures::quantiles)
+        self.order_by(points.into_iter().collect(), Figures::quantiles, Figures::load)
     }
 
     /// Sorts within the time of a frame, however many threads have measured these points. If there
     /// is too much to compute all quantiles anew, the oldest are computed, and the others stay.
-    pub fn order_at_once<'a>(self, points: impl IntoIterator<Item = &'a Figures>) -> Vec<u32> {
-        self.order_within(BUCKETS_AT_ONCE, points.into_iter().collect())
+    pub fn order_at_once<'a>(
+        self,
+        points: impl IntoIterator<Item = &'a Figures>,
+        loads: &SteadyLoads,
+    ) -> Vec<u32> {
+        self.order_within(BUCKETS_AT_ONCE, points.into_iter().collect(), loads)
     }
 
-    pub(super) fn order_within(self, mut buckets: usize, points: Vec<&Figures>) -> Vec<u32> {
+    pub(super) fn order_within(
+        self,
+        mut buckets: usize,
+        points: Vec<&Figures>,
+        loads: &SteadyLoads,
+    ) -> Vec<u32> {
         if matches!(self.column, Column::P50 | Column::P90 | Column::P99) {
             let mut old: Vec<(u32, &Figures)> =
                 points.iter().filter_map(|f| Some((f.quantiles_ago()?, *f))).collect();
@@ -45,17 +84,25 @@ impl Sorting {
                 figures.quantiles();
             }
         }
-        self.order_by(points, Figures::quantiles_lately)
+        self.order_by(points, Figures::quantiles_lately, |figures| loads.of(figures))
     }
 
     fn order_by(
         self,
         mut sorted: Vec<&Figures>,
         quantiles: fn(&Figures) -> Option<Quantiles>,
+        load: impl Fn(&Figures) -> Option<f64>,
     ) -> Vec<u32> {
         let (column, with) = (self.column.spec(), by(quantiles));
+        let by_load = |a: &Figures, b: &Figures| {
+            let [a, b] = [a, b].map(|figures| load(figures).unwrap_or(f64::NEG_INFINITY));
+            a.total_cmp(&b)
+        };
         sorted.sort_by(|a, b| {
-            let order = column.compare(a, b, &with);
+            let order = match self.column {
+                Column::Load => by_load(a, b),
+                _ => column.compare(a, b, &with),
+            };
             let order = if self.descending { order.reverse() } else { order };
             // Live points come before ended ones.
             let order = match self.column {
@@ -63,10 +110,38 @@ impl Sorting {
                 _ => order,
             };
             match self.column {
-                Column::Process => order.then_with(|| Column::Load.compare(b, a)),
+                Column::Process => order.then_with(|| by_load(b, a)),
                 _ => order,
             }
         });
         sorted.into_iter().map(Figures::id).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rows after these loads, in thousandths of a CPU.
+    fn order(steady: &mut SteadyLoads, loads: &[f64]) -> Vec<u32> {
+        steady.follow_loads((0..).zip(loads.iter().map(|load| load / 1000.0)));
+        let mut rows: Vec<u32> = (0..loads.len() as u32).collect();
+        rows.sort_by(|a, b| steady.0[b].total_cmp(&steady.0[a]));
+        rows
+    }
+
+    #[test]
+    fn rows_of_nearly_equal_loads_keep_their_places() {
+        let mut steady = SteadyLoads::default();
+        let first = order(&mut steady, &[400.0, 2.0, 1.8, 0.3, 0.28]);
+        assert_eq!(first, [0, 1, 2, 3, 4]);
+        for poll in 0..20 {
+            let noise = if poll % 2 == 0 { 0.8 } else { 1.25 };
+            let loads = [400.0, 2.0 * noise, 1.8 / noise, 0.3 * noise, 0.28 / noise];
+            assert_eq!(order(&mut steady, &loads), first, "poll {poll}");
+        }
+        // A change that can be seen moves a row at once.
+        assert_eq!(order(&mut steady, &[400.0, 2.0, 3.5, 0.3, 0.7]), [0, 2, 1, 4, 3]);
+        assert_eq!(order(&mut steady, &[400.0, 401.5, 3.5, 0.3, 0.7]), [1, 0, 2, 4, 3]);
     }
 }

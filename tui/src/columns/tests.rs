@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::sorting::Sorting;
+use super::sorting::SteadyLoads;
 use super::*;
 use crate::model::Model;
 use crate::snapshot::{Cell, Stats};
@@ -83,7 +84,10 @@ fn quantiles_of_too_many_threads_are_worked_out_in_turn() {
     };
     let sorting = Sorting::by(Column::P99);
     let mut model = Model::default();
-    let order = |model: &Model| sorting.order_within(1, model.points().iter().collect());
+    let order = |model: &Model| {
+        let points = model.points().iter().collect();
+        sorting.order_within(1, points, &SteadyLoads::default())
+    };
     model.fold(snapshot(0, [30, 20, 10]));
     assert_eq!(order(&model), [0, 1, 2], "the first are all exact");
     let mut orders = Vec::new();

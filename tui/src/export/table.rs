@@ -93,7 +93,7 @@ mod tests {
         let text = table(3, |_| {});
         let lines: Vec<_> = text.lines().collect();
         assert!(
-            lines[0].starts_with("my_app[4711]  up 00:12:33  3 thr  rseq tsc 2.60GHz"),
+            lines[0].starts_with("my_app[4711]  up 00:12:33  3 threads  rseq tsc 2.60GHz"),
             "{text}"
         );
         assert!(lines[0].ends_with("every 1 s, smoothed 5 s"), "{text}");

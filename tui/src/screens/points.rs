@@ -5,7 +5,7 @@ mod idle;
 
 use self::idle::Idle;
 use crate::columns;
-use crate::columns::sorting::Sorting;
+use crate::columns::sorting::{Sorting, SteadyLoads};
 use crate::columns::{Column, Fit, TABLE, There};
 use crate::common::Options;
 use crate::screens::prelude::*;
@@ -54,6 +54,7 @@ pub struct Points {
     name_offset: usize,
     /// Rows of points that are off and never measured.
     idle: Idle,
+    loads: SteadyLoads,
 }
 
 impl Default for Points {
@@ -70,7 +71,7 @@ impl Points {
         table.show(&options.columns.iter().map(|column| column.word()).collect::<Vec<_>>());
         let Sorting { column, descending } = options.sorting;
         table.sort_by(column.word(), Some(descending));
-        Self { table, name_offset: 0, idle: Idle::default() }
+        Self { table, name_offset: 0, idle: Idle::default(), loads: SteadyLoads::default() }
     }
 
     /// The columns, from left to right.
@@ -90,12 +91,13 @@ impl Points {
     /// cursor moves.
     pub(crate) fn order(&mut self, common: &mut Common) {
         self.idle.look(common.model.points(), common.filter.is_on());
+        self.loads.follow(common.model.points());
         let Common { model, filter, .. } = &*common;
         let has_row = |figures: &Figures| filter.admits(figures) && !self.idle.hides(figures);
         let shown = model.points().iter().filter(|figures| has_row(figures));
         let sorted = match common.frozen_until {
             Some(_) => shown.map(Figures::id).collect(),
-            None => self.sorting().order_at_once(shown),
+            None => self.sorting().order_at_once(shown, &self.loads),
         };
         common.order = common.placed(&common.order, sorted);
     }
@@ -117,7 +119,6 @@ impl Points {
             let said = match figures.warnings().is_empty() {
                 false => WARNINGS,
                 true if figures.point().device => columns::clock_mark(figures).len(),
-                true if !figures.is_used() && figures.open().is_some() => " open 99m59s wall".len(),
                 true => 0,
             };
             let pid = if several { PID } else { 0 };
@@ -163,6 +164,7 @@ impl View for Points {
 
     fn forget(&mut self) {
         self.idle.forget();
+        self.loads = SteadyLoads::default();
     }
 
     fn act(&mut self, action: Action, common: &mut Common) -> Outcome {

@@ -76,7 +76,7 @@ fn parts(app: &App) -> Vec<Vec<Span<'static>>> {
     if let Some(usage) = usage {
         let memory = units::bytes(usage.memory_bytes);
         parts.push(vec![Span::styled("memory ", theme.faint), Span::raw(memory)]);
-        parts.push(vec![text::counted(usage.threads as usize, "thread").into()]);
+        parts.push(vec![text::counted(app.common.model.threads(), "thread").into()]);
         if let Some(load) = in_points {
             parts.push(in_regions(&percent(load), styles));
         }

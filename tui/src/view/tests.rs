@@ -430,7 +430,7 @@ fn what_has_ended_has_a_load_over_its_life_and_no_rates() {
     let place = cells.iter().position(|cell| *cell == "io.read").unwrap();
     let (figures, snapshot) = (desk.point(2), desk.common.model.snapshot());
     let life = figures.total().exclusive as f64 / snapshot.unwrap().elapsed_ticks as f64;
-    assert_eq!(cells[place + 1], format!("{:.1}", life * 100.0), "{row}");
+    assert_eq!(cells[place + 1], crate::units::percent(life), "{row}");
     assert!(cells.contains(&"-"), "no rate in {row}");
     let buffer = drawn(&mut desk, Styles::new(true, false), (120, 30));
     let row = text.lines().position(|line| line.contains("io.read")).unwrap();

@@ -6,7 +6,7 @@ use ratatui::widgets::Paragraph;
 use super::super::detail::losses;
 use super::super::view::why_no_point;
 use super::Points;
-use crate::columns::{Column, Fit, Kind};
+use crate::columns::{self, Column, Fit, Kind};
 use crate::model::PointWarning;
 use crate::screens::prelude::*;
 
@@ -119,6 +119,10 @@ impl Table<'_> {
                 Column::Name if !figures.warnings().is_empty() => {
                     (self.name_in_trouble(figures), theme.warn)
                 }
+                Column::Name if columns::open_mark(figures, &scale).is_some() => {
+                    let mark = columns::open_mark(figures, &scale).unwrap_or_default();
+                    (self.name_with(figures, &mark), theme.header)
+                }
                 Column::Name if figures.point().name.is_empty() => {
                     (column.text(figures, &scale), theme.faint)
                 }
@@ -169,8 +173,15 @@ impl Table<'_> {
         let (name, long) = (figures.name(), words(PointWarning::words));
         let fits = text::width(&name) + 1 + long.len() <= room;
         let said = if fits { long } else { words(PointWarning::word) };
-        let left = room.saturating_sub(said.len() + 1).max(room / 3);
-        format!("{} {said}", text::cut_middle(&name, left, self.styles.glyphs.ellipsis))
+        self.name_with(figures, &said)
+    }
+
+    /// The name and words behind it, which stay where room is short.
+    fn name_with(&self, figures: &Figures, words: &str) -> String {
+        let room = self.fit.width(Column::Name);
+        let left = room.saturating_sub(words.len() + 1).max(room / 3);
+        let name = text::cut_middle(&figures.name(), left, self.styles.glyphs.ellipsis);
+        format!("{name} {words}")
     }
 
     /// The number of hidden rows, and how to show them.

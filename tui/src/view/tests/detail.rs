@@ -133,6 +133,12 @@ fn with_open() -> Desk {
 #[test]
 fn open_regions_are_in_the_table_and_with_their_threads() {
     let mut desk = with_open();
+    let load = |text: &str| text.lines().nth(2).and_then(|heading| heading.find("Load%"));
+    let [without, with] = [super::desk(), with_open()].map(|mut desk| {
+        desk.wait(1);
+        load(&screen(&mut desk, false, (120, 30)))
+    });
+    assert!(without.is_some() && without == with, "no column moves: {without:?} {with:?}");
     desk.wait(1);
     let text = screen(&mut desk, false, (120, 30));
     assert!(text.contains("loop open 13.0s"), "{text}");
