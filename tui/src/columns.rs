@@ -13,7 +13,7 @@ use clap::builder::PossibleValue;
 pub use crate::grid::Kind;
 use crate::grid::{self, Fitted, Grid, Table, Written, table};
 use crate::model::{BYTES, FLOPS, Figures, Model, Quantiles};
-use crate::snapshot::{OPENMP, PointState, ProcessState};
+use crate::snapshot::{OPENMP, PointState, Process, ProcessState};
 use crate::text;
 use crate::units::{self, NONE, Scale};
 
@@ -478,9 +478,12 @@ fn short(words: Option<&str>) -> String {
     text::cut_middle(words.unwrap_or_default(), 16, '~')
 }
 
-/// A process in its column: the whole id, as much of the name as fits, and its state.
 fn process_text(figures: &Figures, _: &With) -> String {
-    let Some(process) = figures.process() else { return String::new() };
+    figures.process().map_or(String::new(), process_in_column)
+}
+
+/// A process in its column: the whole id, as much of the name as fits, and its state.
+pub(crate) fn process_in_column(process: &Process) -> String {
     let ended = match process.state {
         ProcessState::Running => "",
         ProcessState::Exited => " ended",

@@ -161,6 +161,13 @@ pub fn process_of<'a>(snapshot: &'a Snapshot, lane: &Lane) -> &'a Process {
     snapshot.member(lane.process).unwrap_or(&snapshot.process)
 }
 
+/// The name of a thread in its process. Among several processes, a lane's name has the process in
+/// front.
+pub fn own_name<'a>(snapshot: &Snapshot, lane: &'a Lane) -> &'a str {
+    let process = snapshot.member(lane.process).map(|process| format!("{process} "));
+    process.and_then(|process| lane.name.strip_prefix(&*process)).unwrap_or(&lane.name)
+}
+
 /// The state of a thread in a word. No thread outlives its process, whatever its lane says.
 pub fn state_word(snapshot: &Snapshot, lane: &Lane) -> &'static str {
     match (lane.kind, process_of(snapshot, lane).state) {

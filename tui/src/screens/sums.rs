@@ -13,6 +13,8 @@ const BAR_MAX: usize = 30;
 #[derive(Default)]
 pub(super) struct Sums {
     pub(super) name: String,
+    /// Its process; empty where the others have the same one.
+    pub(super) process: String,
     pub(super) state: &'static str,
     pub(super) total: Stats,
     /// Its share of the whole, or of the greatest row.
@@ -26,6 +28,8 @@ pub(super) type SumsTable = Table<Sums, Scale>;
 /// A point by thread.
 pub(super) static THREADS: SumsTable = table! {
     Sums, Scale;
+    PROCESS, "Process", 20, Text(|it, _| it.process.clone()).rank(0),
+        "its process, where there are several";
     "thread", "Thread", 8, Text(|it, _| it.name.clone()).left(24).rank(0).stays(), "its name";
     "thread-state", "State", 8, Text(|it, _| it.state.into()).rank(6), "whether it lives";
     "thread-count", "Count", 6, Count(count).rank(2), "measurements";
@@ -72,6 +76,8 @@ pub(super) static CALLS: SumsTable = table! {
 /// Keys of columns whose titles are replaced.
 pub(super) const RATE: &str = "by-rate";
 pub(super) const WHO: &str = "call";
+/// Key of the column that is there for several processes only.
+const PROCESS: &str = "thread-process";
 
 fn count(row: &Sums, _: &Scale) -> Option<f64> {
     Some(row.total.count as f64)
@@ -115,7 +121,8 @@ pub(super) fn lines(
         return Vec::new();
     }
     let ellipsis = styles.glyphs.ellipsis;
-    let mut fit = table.fit(chosen, blanks, width, ellipsis);
+    let is_offered = |key: &str| key != PROCESS || rows.iter().any(|row| !row.process.is_empty());
+    let mut fit = table.fit_offered(chosen, is_offered, blanks, width, ellipsis);
     for slot in &mut fit.grid.slots {
         if let Some((_, title)) = renamed.filter(|(key, _)| *key == slot.key) {
             slot.title = text::fit(title, slot.width, ellipsis).trim_end().to_owned().into();

@@ -138,13 +138,17 @@ impl View for Threads {
 
     has_table!(self.table);
 
-    fn grid(&self, width: usize, _: &Common) -> Option<Grid> {
-        Some(draw::fit(self, width, ' ').grid)
+    fn offers(&self, key: &str, common: &Common) -> bool {
+        key != "process" || common.model.snapshot().is_some_and(|it| !it.process.members.is_empty())
+    }
+
+    fn grid(&self, width: usize, common: &Common) -> Option<Grid> {
+        Some(draw::fit(self, common, width, ' ').grid)
     }
 
     fn copied(&self, common: &Common) -> Option<(String, String)> {
         let thread = find(common.model.thread_figures(), self.selected?)?;
-        Some((name_of(thread), TABLE.row(&self.table, thread, common)))
+        Some((name_of(thread, common), TABLE.row(&self.table, thread, common)))
     }
 
     fn rows(&self, body: Rect) -> Rect {

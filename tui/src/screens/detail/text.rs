@@ -6,8 +6,9 @@ use ratatui::macros::line;
 use super::super::sums;
 use super::super::sums::{Sums, SumsTable, TextLine};
 use super::{Detail, load};
-use crate::columns::state_word;
+use crate::columns::{self, state_word};
 use crate::model::histogram::Bar;
+use crate::model::threads::own_name;
 use crate::model::{Calls, HistogramWindow, Related, Who, WindowStats, histogram, lost};
 use crate::screens::prelude::*;
 use crate::snapshot::Stats;
@@ -390,14 +391,22 @@ impl Pane<'_> {
 
     fn lanes(&self, width: usize) -> Vec<TextLine> {
         let most = self.figures.lanes().map(|lane| lane.total.exclusive).max().unwrap_or(0);
+        let snapshot = self.common.model.snapshot();
         let rows = self.figures.lanes().map(|lane| {
-            let (name, state) = match lane.lane {
-                Some(found) => (found.name.clone(), self.figures.state_of(found)),
-                None => (format!("lane {}", lane.id), NONE),
+            let (name, state) = match (lane.lane, snapshot) {
+                (Some(found), Some(snapshot)) => {
+                    (own_name(snapshot, found).to_owned(), self.figures.state_of(found))
+                }
+                _ => (format!("lane {}", lane.id), NONE),
             };
+            // A point of one process has threads of that process only.
+            let is_sum = self.figures.process().is_none();
+            let process = lane.lane.filter(|_| is_sum).zip(snapshot);
+            let process = process.and_then(|(lane, snapshot)| snapshot.member(lane.process));
+            let process = process.map_or(String::new(), columns::process_in_column);
             // How evenly they share the work.
             let share = Some(lane.total.exclusive as f64 / most.max(1) as f64);
-            Sums { name, state, total: lane.total, share, rate: None }
+            Sums { name, process, state, total: lane.total, share, rate: None }
         });
         self.table(0, &rows.collect::<Vec<_>>(), None, width)
     }

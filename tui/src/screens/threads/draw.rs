@@ -55,14 +55,20 @@ const NO_THREAD: &str = " no thread has reached a point yet: it has a row here a
                          pfp-top doctor PID says what may be missing";
 
 /// The columns that a list of this width has.
-pub(super) fn fit(view: &Threads, width: usize, ellipsis: char) -> Fitted<Thread, Common> {
-    TABLE.fit(&view.table, MARK - 1, width, ellipsis)
+pub(super) fn fit(
+    view: &Threads,
+    common: &Common,
+    width: usize,
+    ellipsis: char,
+) -> Fitted<Thread, Common> {
+    let is_offered = |key: &str| view.offers(key, common);
+    TABLE.fit_offered(&view.table, is_offered, MARK - 1, width, ellipsis)
 }
 
 fn draw_list(view: &Threads, frame: &mut Frame, area: Rect, common: &Common) {
     let styles = &common.styles;
     let theme = &styles.theme;
-    let fit = fit(view, area.width.into(), styles.glyphs.ellipsis);
+    let fit = fit(view, common, area.width.into(), styles.glyphs.ellipsis);
     let threads = common.model.thread_figures();
     let Some(snapshot) = common.model.snapshot() else { return };
     let lines = view.order.iter().filter_map(|lane| find(threads, *lane)).map(|thread| {
@@ -139,8 +145,11 @@ fn part_lines(view: &Threads, common: &Common, width: usize) -> Option<(String, 
     let styles = &common.styles;
     let thread = find(common.model.thread_figures(), view.selected?)?;
     let snapshot = common.model.snapshot()?;
-    let mut said =
-        format!(" {} [{}], its points since their reset", name_of(thread), thread.lane.tid);
+    let name = match thread.lane.name.as_str() {
+        "" => name_of(thread, common),
+        name => name.to_owned(),
+    };
+    let mut said = format!(" {name} [{}], its points since their reset", thread.lane.tid);
     let amiss = amiss(thread);
     if !amiss.is_empty() {
         said += &format!("; {amiss}");

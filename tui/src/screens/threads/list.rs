@@ -1,14 +1,16 @@
 //! The columns of the list of threads, and the words in them.
 
+use crate::columns;
 use crate::headline::clock_word;
 use crate::model::lost;
-use crate::model::threads::{Thread, process_of, state_word};
+use crate::model::threads::{Thread, own_name, process_of, state_word};
 use crate::screens::prelude::*;
 use crate::snapshot::{LaneKind, Open};
 
 pub(super) static TABLE: Table<Thread, Common> = table! {
     Thread, Common;
-    "name", "Thread", 12, Text(|thread, _| name_of(thread)).left(24).rank(3).stays(), "its name";
+    "process", "Process", 20, Text(process).rank(3), "its process, where there are several";
+    "name", "Thread", 12, Text(name_of).left(24).rank(3).stays(), "its name";
     "tid", "Tid", 7, Whole(|thread, _| tid(thread)).rank(8).least(),
         "kernel thread id";
     "state", "State", 7, Text(|thread, common| state(thread, common).into()).right().rank(7),
@@ -59,9 +61,18 @@ fn within(thread: &Thread, common: &Common) -> String {
     }
 }
 
-pub(super) fn name_of(thread: &Thread) -> String {
+/// Its name in its process.
+pub(super) fn name_of(thread: &Thread, common: &Common) -> String {
     let lane = &thread.lane;
-    if lane.name.is_empty() { format!("[{}]", lane.tid) } else { lane.name.clone() }
+    match common.model.snapshot().map_or(&*lane.name, |snapshot| own_name(snapshot, lane)) {
+        "" => format!("[{}]", lane.tid),
+        name => name.to_owned(),
+    }
+}
+
+fn process(thread: &Thread, common: &Common) -> String {
+    let process = common.model.snapshot().and_then(|it| it.member(thread.lane.process));
+    process.map_or(String::new(), columns::process_in_column)
 }
 
 /// What went wrong on a thread; empty where nothing did.

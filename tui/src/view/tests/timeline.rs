@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::app::tests::timeline::records;
+use crate::snapshot::Process;
 
 fn with_records(keys: &str) -> Desk {
     let mut desk = desk();
@@ -128,4 +129,33 @@ fn hostile_records_and_any_size_can_be_drawn() {
             }
         }
     }
+}
+
+#[test]
+fn threads_of_several_processes_have_their_process_and_their_whole_name() {
+    let mut desk = desk();
+    {
+        let mut snapshot = desk.made();
+        let process = |pid| Process { name: "pfp-demo".into(), pid, ..Process::default() };
+        snapshot.process.members = vec![process(4711), process(4712)];
+        let members = snapshot.process.members.clone();
+        for (place, lane) in snapshot.lanes.iter_mut().enumerate() {
+            let process = place % 2;
+            lane.process = Some(process as u32);
+            lane.name = format!("{} worker {place}", members[process]);
+        }
+    }
+    desk.wait(1);
+    desk.press("3");
+    let text = screen(&mut desk, false, (120, 30));
+    assert_eq!(words(&text, "Process")[..2], ["Process", "Thread"], "{text}");
+    for row in ["pfp-demo[4711]       worker 0 ", "pfp-demo[4712]       worker 1 "] {
+        assert!(text.contains(row), "{row} in {text}");
+    }
+    // So have the threads of a point.
+    desk.press("1");
+    desk.open(1);
+    let text = screen(&mut desk, false, (120, 60));
+    let row = text.lines().find(|line| line.contains("worker 0")).unwrap_or_default();
+    assert!(row.starts_with(" pfp-demo[4711]       worker 0 "), "{text}");
 }
