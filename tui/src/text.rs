@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::io::Write;
 
+use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Replaces a character that must not be shown.
@@ -124,7 +125,7 @@ pub fn cut_middle(text: &str, columns: usize, ellipsis: char) -> String {
 
 /// The end of the text, in at most `columns` columns.
 pub fn end(text: &str, columns: usize) -> &str {
-    let mut rest = text.chars();
+    let mut rest = text.graphemes(true);
     while width(rest.as_str()) > columns {
         rest.next();
     }
@@ -146,13 +147,13 @@ pub fn cut(text: &str, columns: usize, ellipsis: char) -> String {
     };
     let mut cut = String::new();
     let mut used = 0;
-    for c in text.chars() {
-        let wide = c.width().unwrap_or(0);
+    for grapheme in text.graphemes(true) {
+        let wide = width(grapheme);
         if used + wide > room {
             break;
         }
         used += wide;
-        cut.push(c);
+        cut.push_str(grapheme);
     }
     cut.push(ellipsis);
     cut
@@ -254,6 +255,22 @@ mod tests {
             }
         }
         assert_eq!(fit("parse_header", 8, '~'), "parse_h~");
+        // What is one character to a reader is cut as one.
+        for text in [
+            "a🇩🇪🇫🇷🇬🇧",
+            "1\u{fe0f}\u{20e3}2\u{fe0f}\u{20e3}",
+            "a❤\u{fe0f}❤\u{fe0f}b",
+            "👩\u{200d}💻👩\u{200d}💻",
+        ] {
+            let whole: Vec<&str> = text.graphemes(true).collect();
+            for columns in 0..8 {
+                assert_eq!(width(&fit(text, columns, '~')), columns, "{text} {columns}");
+                for cut in [cut(text, columns, '~'), end(text, columns).to_owned()] {
+                    let parts = || cut.graphemes(true).filter(|part| *part != "~");
+                    assert!(parts().all(|part| whole.contains(&part)), "{text} {columns}: {cut}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The screen, drawn from the app. Drawing changes nothing.
 //!
 //! ```text
-//! header    pfp-top  my_app[4711]  up 00:12:31  8 thr  ...       LIVE
+//! header    pfp-top  my_app[4711]  up 00:12:31  8 threads  ...   LIVE
 //! summary   CPU 131 % of 2 ██████▌░░░  parse 56.8 % ...   (above the table)
 //! notice    node2 DOWN 40 s (the cable is out); lost: 7 ring records overwritten unread (if any)
 //! body      table | detail | threads | timeline | diff | log | roofline | picker | waiting | help
@@ -15,6 +15,7 @@ mod header;
 mod help;
 mod hit;
 mod parts;
+mod sequences;
 mod summary;
 mod tabs;
 
@@ -44,6 +45,7 @@ pub fn draw(frame: &mut Frame, app: &App) {
         chooser::draw(frame, parts.body, app, overlay);
     }
     footer::draw(frame, parts.footer, app);
+    sequences::simplify(frame.buffer_mut());
 }
 
 /// Brings the app up to date with the time and the size of the terminal. Returns whether
