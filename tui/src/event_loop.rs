@@ -30,6 +30,11 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// More than a frame takes, so that it reaches the terminal in one piece.
 const FRAME_BYTES: usize = 1 << 16;
 
+/// The greatest width of a frame, and its most cells, which are more than an 8K screen has in the
+/// smallest font that can be read.
+const MOST_COLUMNS: u16 = 2_000;
+const MOST_CELLS: u32 = 1 << 19;
+
 /// Turns on clicks and the wheel, with coordinates of any size. Unlike crossterm's command, it
 /// leaves out mouse movement.
 const MOUSE_ON: &[u8] = b"\x1b[?1000h\x1b[?1006h";
@@ -124,10 +129,19 @@ fn write_all(bytes: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// The whole terminal.
+/// The part of the terminal that is drawn on.
 fn area() -> io::Result<Rect> {
     let (width, height) = crossterm::terminal::size()?;
-    Ok(Rect::from((Position::ORIGIN, (width, height).into())))
+    Ok(bounded(width, height))
+}
+
+/// The whole terminal, or its top left part: the memory of a frame is bounded, whatever size the
+/// terminal says that it has.
+fn bounded(width: u16, height: u16) -> Rect {
+    let width = width.min(MOST_COLUMNS);
+    let rows = MOST_CELLS / u32::from(width.max(1));
+    let height = u32::from(height).min(rows) as u16;
+    Rect::from((Position::ORIGIN, (width, height).into()))
 }
 
 /// The input that [`take_input`] found.
@@ -237,4 +251,21 @@ fn is_gone(wait: Duration) -> bool {
     // SAFETY: one descriptor in a structure that we own.
     let ready = unsafe { libc::poll(&raw mut input, 1, milliseconds) };
     ready > 0 && input.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_has_a_bounded_number_of_cells() {
+        for (width, height) in [(0, 0), (80, 24), (1_300, 400), (300, 1_500)] {
+            assert_eq!(bounded(width, height), Rect::new(0, 0, width, height));
+        }
+        for (width, height) in [(u16::MAX, u16::MAX), (u16::MAX, 1), (1, u16::MAX), (0, u16::MAX)] {
+            let area = bounded(width, height);
+            assert!(u32::from(area.width) * u32::from(area.height) <= MOST_CELLS, "{area}");
+            assert!(area.width <= width && area.height <= height, "{area}");
+        }
+    }
 }
