@@ -37,6 +37,8 @@ pub struct Timeline {
     pub ticks_per_second: f64,
     /// The threads that run or have left records, in the order of their lanes.
     pub tracks: Vec<Track>,
+    /// The snapshot has no records although the process wrote some: it is of a file without them.
+    pub lacks_records: bool,
 }
 
 /// One thread.
@@ -152,6 +154,9 @@ impl Timeline {
         };
         let devices = snapshot.points.iter().filter(|point| point.device);
         let devices: BTreeSet<u32> = devices.map(|point| point.id).collect();
+        let lacks_records = snapshot.summed.is_none()
+            && snapshot.records.is_empty()
+            && snapshot.lanes.iter().any(|lane| lane.records_written > 0);
         let track = |lane: &Lane| {
             let records = records.remove(&lane.id).unwrap_or_default();
             if records.is_empty() && lane.kind != LaneKind::Live {
@@ -166,6 +171,7 @@ impl Timeline {
             taken: snapshot.elapsed_ticks,
             ticks_per_second,
             tracks: snapshot.lanes.iter().filter_map(track).collect(),
+            lacks_records,
         }
     }
 

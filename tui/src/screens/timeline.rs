@@ -21,7 +21,7 @@ groups! {
         ZoomIn [Char('+'), Char('=')] "closer", "closer, half the time or less";
         ZoomOut [Char('-')] "wider", "wider, twice the time or more";
         FindNext [Char('n')] "", "the next earlier region that / looked for";
-        Slowest [Char('x')] "", "the slowest known call of this point";
+        Slowest [Char('x')] "", "the slowest known call of this point, by the clock";
         MuchEarlier [Named(PageUp), Ctrl('b')] "", "half a screen back in time";
         MuchLater [Named(PageDown), Ctrl('f')] "", "half a screen on in time";
         Oldest [Named(Home), Twice('g')] "", "the oldest region of the line";

@@ -286,3 +286,20 @@ fn threads_are_sorted_selected_and_opened() {
     desk.press("\x1b");
     assert_eq!(desk.screen, Screen::Points);
 }
+
+#[test]
+fn the_slowest_call_is_so_by_the_clock() {
+    let mut desk = timeline();
+    {
+        let mut snapshot = desk.made();
+        // Of two calls of a point, the longer one had less of the CPU.
+        let [.., long, short] = &mut snapshot.records[..] else { panic!("two records") };
+        (long.point, short.point) = (4, 4);
+    }
+    desk.wait(1);
+    desk.press("jjj");
+    assert_eq!(under_cursor(&desk).1, 4);
+    desk.press("x");
+    let (_, region) = desk.screens.timeline.at.region().unwrap();
+    assert_eq!((region.span(), region.exclusive), (450 * MS, MS));
+}

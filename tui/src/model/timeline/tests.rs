@@ -42,6 +42,17 @@ fn drawn(level: &Level, columns: &[Column], window: Window) -> String {
 }
 
 #[test]
+fn a_file_without_records_has_lost_nothing() {
+    let mut snapshot = snapshot(&[]);
+    assert!(!Timeline::of(&snapshot, None).lacks_records, "nothing was written");
+    snapshot.lanes[0].records_written = 5;
+    let timeline = Timeline::of(&snapshot, None);
+    assert!(timeline.lacks_records);
+    snapshot.records.push(record(100, 20, 20, 0));
+    assert!(!Timeline::of(&snapshot, None).lacks_records);
+}
+
+#[test]
 fn regions_lie_at_their_depths_in_the_order_of_their_starts() {
     let track = track(&[
         record(120, 20, 20, 1),

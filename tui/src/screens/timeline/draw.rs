@@ -27,6 +27,9 @@ const BETWEEN_MARKS: u64 = 14;
 /// From this height on there are two lines about the region under the cursor.
 const HIGH: u16 = 10;
 
+const NO_EVENTS: &str = " This recording has no calls: `pfp-top record --events` keeps them.";
+const NO_RECORDS: &str = " This file has no calls.";
+
 /// Where the lines of the picture are on a body.
 pub(super) fn rows(body: Rect) -> Rect {
     parts(body)[1]
@@ -152,6 +155,15 @@ impl Picture<'_> {
     }
 
     fn rows(&self, buffer: &mut Buffer, area: Rect) {
+        let why_empty = match self.common.status() {
+            Status::Replay => Some(NO_EVENTS),
+            Status::File => Some(NO_RECORDS),
+            _ => None,
+        };
+        if let Some(why) = why_empty.filter(|_| self.timeline.lacks_records) {
+            buffer.set_stringn(area.x, area.y, why, area.width.into(), self.styles.theme.faint);
+            return;
+        }
         let (cursor, _) = self.view.at.cursor();
         let seen = self.common.scroll.offset..self.common.scroll.offset + usize::from(area.height);
         let mut place = 0;

@@ -176,10 +176,10 @@ impl TimeView {
         self.go_to(found.map(|(line, region)| (line, region.start)))
     }
 
-    /// Goes to the region of a point with the most exclusive time.
+    /// Goes to the region of a point that took longest by the clock.
     pub(super) fn go_to_slowest(&mut self, point: u32) {
         let of_point = self.regions().filter(|(_, region)| region.point == point);
-        let longest = of_point.max_by_key(|(_, region)| region.exclusive);
+        let longest = of_point.max_by_key(|(_, region)| region.span());
         self.go_to(longest.map(|(line, region)| (line, region.start)));
     }
 
