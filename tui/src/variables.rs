@@ -2,7 +2,7 @@
 //! from here.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A variable.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +69,20 @@ pub fn folder(variable: &str, below_home: &str) -> Option<PathBuf> {
     set(variable).or_else(|| Some(set("HOME")?.join(below_home)))
 }
 
+/// A path that a person wrote, in which a first `~` is the home folder.
+pub(crate) fn with_home(path: impl AsRef<Path>) -> PathBuf {
+    with(path.as_ref(), env::var_os("HOME").map(PathBuf::from))
+}
+
+fn with(path: &Path, home: Option<PathBuf>) -> PathBuf {
+    match (path.strip_prefix("~"), home) {
+        // Joining nothing would put a slash behind it.
+        (Ok(rest), Some(home)) if rest.as_os_str().is_empty() => home,
+        (Ok(rest), Some(home)) => home.join(rest),
+        _ => path.to_owned(),
+    }
+}
+
 /// Whether pfp reads a variable.
 pub fn is_known(name: &str) -> bool {
     ALL.iter().any(|variable| variable.name == name)
@@ -93,6 +107,22 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+
+    #[test]
+    fn a_tilde_is_the_home_folder() {
+        let home = || Some(PathBuf::from("/home/ann"));
+        for (written, meant) in [
+            ("~", "/home/ann"),
+            ("~/", "/home/ann"),
+            ("~/a/~.json", "/home/ann/a/~.json"),
+            ("~bob/a", "~bob/a"),
+            ("a/~", "a/~"),
+            ("/a", "/a"),
+        ] {
+            assert_eq!(with(Path::new(written), home()).as_os_str(), meant, "{written}");
+        }
+        assert_eq!(with(Path::new("~/a"), None), Path::new("~/a"));
+    }
 
     /// The list has exactly the variables that the sources read.
     #[test]

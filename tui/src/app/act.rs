@@ -1,7 +1,7 @@
 //! Carries out actions: first on an overlay, then on the screen, then what they mean everywhere.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::App;
@@ -18,6 +18,7 @@ use crate::snapshot::{PointState, Snapshot};
 use crate::source::{Change, Refusal};
 use crate::text;
 use crate::units::Unit;
+use crate::variables;
 
 /// Shown where an action needs more than sums, and that did not come in time.
 const TOO_SLOW: &str = "expected all figures, found the line too slow for them: try again";
@@ -358,7 +359,7 @@ impl App {
             return;
         };
         let snapshot = session.whole(snapshot);
-        let path = PathBuf::from(prompt.text());
+        let path = variables::with_home(prompt.text());
         if path.as_os_str().is_empty() {
             return self.overlay = Some(prompt.refused("a name is needed".into()));
         }

@@ -29,11 +29,17 @@ use crate::variables;
 /// Reads the command line, with the user's settings as its defaults. Does not
 /// return where it only asks for help, or is wrong.
 pub fn parse() -> Cli {
-    // A viewer without its settings is better than none.
-    let config = Config::load().unwrap_or_else(|error| {
-        warn(&format!("{error:#}; going on without these settings"));
-        Config::default()
-    });
+    // A viewer without some of its settings is better than none.
+    let config = match Config::load() {
+        Ok((config, wrong)) => {
+            wrong.iter().for_each(|why| warn(&format!("{why}; ignoring this setting")));
+            config
+        }
+        Err(error) => {
+            warn(&format!("{error:#}; ignoring this file"));
+            Config::default()
+        }
+    };
     parse_from(config, std::env::args_os()).unwrap_or_else(|error| leave(&error))
 }
 

@@ -1,17 +1,22 @@
 //! The settings file: the user's defaults where the command line and the environment say nothing.
 //!
 //! Its values become the defaults of the command line's options, so the order is: option, variable,
-//! file, built-in default. A file that cannot be read or understood is reported and ignored.
+//! file, built-in default. A mistake in the file is reported and ignored; the other settings count.
+
+mod entry;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use std::{env, io};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use clap::{Command, ValueEnum};
 use serde::{Deserialize, Deserializer, de::Error};
+use toml::Spanned;
+use toml::de::DeTable;
 
+use self::entry::Entry;
 use crate::columns::Column;
 use crate::common::ChosenKeys;
 use crate::files::input;
@@ -55,35 +60,54 @@ pub(super) struct Chosen {
 }
 
 impl Config {
+    /// The settings that have settings of their own.
+    const SECTIONS: [&str; 2] = ["keys", "colors"];
+
     /// The file that a variable names, or `$XDG_CONFIG_HOME/pfp-top/config.toml`; nothing where
     /// there is none.
-    pub(super) fn load() -> Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub(super) fn load() -> Result<(Self, Vec<String>)> {
         let named = env::var_os(variables::TOP_CONFIG);
         let path = match &named {
-            Some(path) if path.is_empty() => return Ok(Self::default()),
-            Some(path) => PathBuf::from(path),
+            Some(path) if path.is_empty() => return Ok(Default::default()),
+            Some(path) => variables::with_home(path),
             None => match variables::folder("XDG_CONFIG_HOME", ".config") {
                 Some(folder) => folder.join("pfp-top/config.toml"),
-                None => return Ok(Self::default()),
+                None => return Ok(Default::default()),
             },
         };
         match input::read(&path, MAX_BYTES) {
-            Ok(text) => Self::read(&String::from_utf8_lossy(&text), &path),
+            Ok(text) => Ok(Self::read(&String::from_utf8_lossy(&text), &path)),
             Err(error) if error.kind() == io::ErrorKind::NotFound && named.is_none() => {
-                Ok(Self::default())
+                Ok(Default::default())
             }
             Err(error) => Err(error).with_context(|| path.display().to_string()),
         }
     }
 
-    fn read(text: &str, path: &Path) -> Result<Self> {
-        toml::from_str(text).map_err(|error| {
-            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or("");
-            let line = before.matches('\n').count() + 1;
-            // Some of its messages have several lines.
-            let message = error.message().replace('\n', "; ");
-            anyhow!("{}:{line}: {message}", path.display())
-        })
+    /// Reads the settings. Returns those that are right, and what is wrong with the others.
+    fn read(text: &str, path: &Path) -> (Self, Vec<String>) {
+        let mut wrong = Vec::new();
+        let text = without_wrong_lines(text, &mut wrong);
+        let settings = DeTable::parse(&text).map_or_else(|_| DeTable::new(), Spanned::into_inner);
+        let mut entries = Entry::all(settings);
+        let config = loop {
+            match Entry::read(&entries) {
+                Ok(config) => break config,
+                Err(_) if entries.is_empty() => break Self::default(),
+                Err(error) => wrong.push(Entry::drop_wrong(&mut entries, &error)),
+            }
+        };
+        wrong.sort();
+        let told = |(at, message): (usize, String)| {
+            let line = text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+            // Some messages have several lines.
+            format!("{}:{line}: {}", path.display(), message.replace('\n', "; "))
+        };
+        (config, wrong.into_iter().map(told).collect())
     }
 
     /// Settings that are no option's default.
@@ -125,6 +149,25 @@ impl Config {
         .filter_map(|(id, value)| Some((id, value?)))
         .collect()
     }
+}
+
+/// The text with blanks in place of lines that are no TOML, so that every other place stays. Adds
+/// the place and the reason of each.
+fn without_wrong_lines(text: &str, wrong: &mut Vec<(usize, String)>) -> String {
+    let mut text = text.to_owned();
+    while let Err(error) = DeTable::parse(&text) {
+        let at = error.span().map_or(0, |span| span.start).min(text.len());
+        // An error at the end is one of the last line.
+        let end = text.trim_end().len();
+        let begin = text[..at.min(end)].rfind('\n').map_or(0, |newline| newline + 1);
+        let end = text[begin..].find('\n').map_or(text.len(), |length| begin + length);
+        if text[begin..end].trim().is_empty() {
+            break;
+        }
+        wrong.push((begin, error.message().to_owned()));
+        text.replace_range(begin..end, &" ".repeat(end - begin));
+    }
+    text
 }
 
 fn spelt<T: ValueEnum>(value: &T) -> Option<String> {
@@ -186,7 +229,7 @@ mod tests {
     use crate::styles::Theme;
     use ratatui::style::Color;
 
-    fn read(text: &str) -> Result<Config> {
+    fn read(text: &str) -> (Config, Vec<String>) {
         Config::read(text, Path::new("c.toml"))
     }
 
@@ -213,7 +256,7 @@ mod tests {
     fn what_the_file_says_holds_unless_the_command_line_says_otherwise() {
         let options = |arguments: &[&str]| {
             let all = std::iter::once(&"pfp-top").chain(arguments);
-            let cli: Cli = parse_from(read(ALL).unwrap(), all).unwrap();
+            let cli: Cli = parse_from(read(ALL).0, all).unwrap();
             let show = match &cli.command {
                 Some(Asked::Demo { show }) => show,
                 _ => &cli.show,
@@ -251,16 +294,54 @@ mod tests {
             ),
             ("mouse = \"no\"", "c.toml:1: invalid type: string \"no\", expected a boolean"),
             ("tau = 5\n\nmouse", "c.toml:3:"),
+            ("tau = 5\ntau = 6", "c.toml:2: duplicate key"),
+            ("columns = [\n\"name\",\n\"lod\"\n]", "c.toml:3: expected columns among on, id"),
+            ("[colors]\nbar = \"red\"\nheat = [\"red\"]", "c.toml:3: invalid length 1"),
             ("[keys]\ntoggle = 5", "c.toml:2: expected a key in quotes, or a list of keys"),
-            ("\n[keys]\ntoggle = \"r\"", "c.toml:2: r would mean toggle and reset on"),
+            ("\n[keys]\ntoggle = \"r\"", "c.toml:3: r would mean toggle and reset on"),
             ("[colors]\nbar = \"pinkish\"", "c.toml:2: expected a colour such as red,"),
             (
                 "[colors]\nbars = \"red\"",
                 "c.toml:2: unknown field `bars`, expected one of `header`",
             ),
         ] {
-            let error = format!("{:#}", read(text).unwrap_err());
-            assert!(error.starts_with(said), "{error}");
+            let (_, wrong) = read(text);
+            assert!(matches!(&wrong[..], [one] if one.starts_with(said)), "{text}: {wrong:?}");
         }
+    }
+
+    #[test]
+    fn what_is_right_in_a_wrong_file_counts() {
+        let text = "
+            interval = \"soon\"
+            tau = 2
+            sort = \"p98\"
+            unit = \"cycles\"
+            colour = \"red\"
+            [keys]
+            toggle = \"X\"
+            jump = \"j\"
+            bottom = \"B\"
+            reset = \"B\"
+            [colors]
+            bar = \"pinkish\"
+            selected = \"white on blue bold\"
+        ";
+        let (config, wrong) = read(text);
+        let lines: Vec<&str> = wrong.iter().filter_map(|text| text.split(':').nth(1)).collect();
+        assert_eq!(lines, ["2", "4", "6", "9", "11", "13"], "{wrong:#?}");
+        let right = "tau = 2\nunit = \"cycles\"\n[keys]\ntoggle = \"X\"\nbottom = \"B\"\n\
+                     [colors]\nselected = \"white on blue bold\"";
+        let (expected, none) = read(right);
+        assert_eq!(none, [""; 0]);
+        assert_eq!(config.defaults(), expected.defaults());
+        assert_eq!((config.keys, config.colors), (expected.keys, expected.colors));
+
+        // Two keys that change places are right only together.
+        assert_eq!(read("[keys]\ntoggle = \"r\"\nreset = \"e\"").1, [""; 0]);
+        // A line without a value.
+        let (config, wrong) = read("tau = 2\nmouse\nunit = \"cycles\"");
+        assert!(matches!(&wrong[..], [one] if one.starts_with("c.toml:2: ")), "{wrong:?}");
+        assert_eq!(config.defaults(), read("tau = 2\nunit = \"cycles\"").0.defaults());
     }
 }
