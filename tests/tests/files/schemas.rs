@@ -7,6 +7,7 @@ use std::process::Command;
 use pfp_tests::place::Place;
 use pfp_tests::target::wait_for;
 use pfp_tests::tools;
+use pfp_top::columns::Column;
 use serde_json::{Value, json};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
@@ -126,8 +127,8 @@ fn tables_are_as_their_schema_has_them() {
     }
     wait_for("both", || place.entries().len() == 2);
     let pid = targets[0].pid().to_string();
-    let every = "on,id,process,name,count,rate,load,excl,avg,min,max,p50,p99,off,incl,dev,last,\
-                 smooth,switches,thr,bytes,flops,intensity,items,per-item,imbalance";
+    let every = Column::ALL.iter().filter(|column| !column.is_drawn());
+    let every = &every.map(|column| column.word()).collect::<Vec<_>>().join(",");
     for (name, arguments) in [
         ("plain", &["-p", &pid, "--once", "--json"][..]),
         ("every", &["-p", &pid, "-b", "-n", "3", "-i", "0.1", "--json", "--columns", every]),

@@ -201,6 +201,10 @@ pub fn csv(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+
     use super::*;
     use crate::source::Source;
     use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
@@ -247,6 +251,60 @@ mod tests {
         let keys: Vec<_> = COLUMNS.iter().map(|c| heading(*c, Unit::Time)).collect();
         let places: Vec<_> = keys.iter().map(|key| line.find(&format!("\"{key}\":"))).collect();
         assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{line}");
+    }
+
+    /// What the schema says of a column.
+    fn schema_of(column: Column) -> serde_json::Value {
+        let number = |least: f64| json!({"type": ["number", "null"], "minimum": least});
+        let whole = |most: u64| json!({"type": ["integer", "null"], "minimum": 0, "maximum": most});
+        let mut schema = match (column, column.kind()) {
+            (Column::On, _) => json!({"enum": ["on", "off", "invalid"]}),
+            (_, Kind::Text) => json!({"type": ["string", "null"]}),
+            (_, Kind::Count) => whole(u64::MAX),
+            (_, Kind::Whole) => whole(u32::MAX.into()),
+            (Column::Imbalance, _) => number(1.0),
+            _ => number(0.0),
+        };
+        match column {
+            Column::Off => schema["maximum"] = json!(1.0),
+            // Every point has these.
+            Column::Id | Column::Name | Column::Count => {
+                schema["type"] = schema["type"][0].take();
+            }
+            _ => {}
+        }
+        schema
+    }
+
+    #[test]
+    fn the_schema_has_every_column_in_both_units() {
+        let of_point = |unit: Unit| {
+            let columns = Column::ALL.iter().filter(|column| !column.is_drawn());
+            let mut properties: serde_json::Map<_, _> =
+                columns.map(|column| (heading(*column, unit), schema_of(*column))).collect();
+            let short = "Whether the mean is below ten times the cost of measuring, and so not to \
+                         be believed.";
+            properties.insert(SHORT.into(), json!({"description": short, "type": "boolean"}));
+            json!({
+                "type": "object",
+                "properties": properties,
+                "additionalProperties": false,
+                "minProperties": 1,
+            })
+        };
+        let points =
+            json!({"in_seconds": of_point(Unit::Time), "in_cycles": of_point(Unit::Cycles)});
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/table.schema.json");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (before, _) = text.split_once("  \"$defs\": ").unwrap();
+        let points = serde_json::to_string_pretty(&points).unwrap().replace('\n', "\n  ");
+        let renewed = format!("{before}  \"$defs\": {points}\n}}\n");
+        if std::env::var_os("PFP_UPDATE_SCREENS").is_some_and(|set| !set.is_empty()) {
+            std::fs::write(&path, renewed).unwrap();
+        } else {
+            let why = "is not what the columns are: PFP_UPDATE_SCREENS=1 writes it";
+            assert!(text == renewed, "{} {why}", path.display());
+        }
     }
 
     #[test]
