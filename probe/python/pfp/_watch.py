@@ -89,12 +89,12 @@ def add_function(function, name):
         return False
     if not _pfp.name_function(code, name, *place):
         # It was called before it had this name, or is a closure like one of another name.
-        # The code stays, so its address is nobody else's.
         key = id(code), name
         if key not in _copies:
-            _copies[key] = code.replace()
-            _pfp.name_function(_copies[key], name, *place)
-        function.__code__ = code = _copies[key]
+            # The first code is kept, so that no other has its address.
+            _copies[key] = code, code.replace()
+            _pfp.name_function(_copies[key][1], name, *place)
+        function.__code__ = code = _copies[key][1]
     if _monitoring is not None:
         _monitoring.set_local_events(_tool, code, _local())
     return True
@@ -108,6 +108,7 @@ class Choice:
         self.include, self.exclude = tuple(include), tuple(exclude)
         self.main, self.package = main, package
         paths = sysconfig.get_paths()
+        self.known = {}
         self.own = os.path.join(os.path.dirname(os.path.realpath(__file__)), "")
         self.others = tuple(
             os.path.join(os.path.realpath(path), "")
@@ -135,7 +136,8 @@ class Choice:
                 for pattern in patterns
             )
 
-        if os.path.realpath(file).startswith(self.own):
+        is_own, is_others = self.belongs(file)
+        if is_own:
             return False
         if is_among(self.exclude):
             return False
@@ -145,7 +147,18 @@ class Choice:
             return True
         if module in MAIN:
             return True
-        return not file.startswith("<") and not os.path.realpath(file).startswith(self.others)
+        return not file.startswith("<") and not is_others
+
+    def belongs(self, file):
+        """Whether a file is this package's, and whether it is the interpreter's or a package's."""
+        if file.startswith("<"):
+            return False, False
+        found = self.known.get(file)
+        if found is None:
+            path = os.path.realpath(file)
+            found = path.startswith(self.own), path.startswith(self.others)
+            self.known[file] = found
+        return found
 
 
 def start(choice):

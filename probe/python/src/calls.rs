@@ -1,42 +1,42 @@
 //! Calls of functions, as the interpreter tells of them: by `sys.monitoring` from Python 3.12 on,
 //! and by its profile hook before.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 
 use pfp::Point;
 use pfp::stack;
-use pfp::table::{Table, mix};
 use pyo3_ffi::{
     Py_False, Py_None, Py_True, Py_ssize_t, PyErr_Clear, PyErr_Occurred, PyErr_WriteUnraisable,
     PyFrame_GetCode, PyFrameObject, PyLong_AsLong, PyObject, PyObject_CallFunctionObjArgs,
     PyTuple_GetItem, PyTuple_Size,
 };
 
+use crate::living::Living;
 use crate::object::{Error, Owned, fail, none, shared, text};
+use crate::places;
 
-/// Functions that can be known; of others nothing is measured.
-const FUNCTIONS: usize = 1 << 15;
-
-/// A function, by its code.
+/// A function, of one code object.
 struct Function {
-    /// With a reference of its own: an address is not used again.
-    code: *mut PyObject,
+    /// The address of its code, which tells its regions from others on a thread.
+    owner: usize,
     /// None if it is not to be measured.
-    point: Option<Point>,
-    /// The name that the program gave it, if it did.
-    named: Option<&'static str>,
+    point: Option<&'static Point>,
+    /// Whether the program gave it its name, or said that it has none.
+    is_named: bool,
     /// Whether the interpreter was told that nobody asks for it.
-    is_told_off: AtomicBool,
+    is_told_off: Cell<bool>,
 }
 
-// SAFETY: the pointer is compared only.
-unsafe impl Sync for Function {}
-// SAFETY: as above.
-unsafe impl Send for Function {}
+static ALL: Living<Function> = Living::new(forget);
 
-static ALL: Table<Function, { 2 * FUNCTIONS }> = Table::new();
+unsafe extern "C" fn forget(address: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
+    ALL.forget(address);
+    none()
+}
+
 static DECIDES: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
 static DISABLES: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
 /// Starts the thread that watches for points that are on again.
@@ -45,41 +45,39 @@ static STARTS_WATCHER: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
 static IS_ANY_OFF: AtomicBool = AtomicBool::new(false);
 
 impl Function {
+    /// The function of some code, which is asked about if it is new.
     #[inline]
-    fn of(code: *mut PyObject) -> Option<&'static Self> {
-        Self::find(code, FUNCTIONS, || Self::new(code, decided(code), None))
+    fn of<'a>(code: *mut PyObject) -> Option<&'a Self> {
+        Self::known(code).or_else(|| Self::add(code, decided(code), false))
     }
 
     /// The function, if it is known.
-    fn known(code: *mut PyObject) -> Option<&'static Self> {
-        Self::find(code, 0, || Self::new(code, None, None))
+    #[inline]
+    fn known<'a>(code: *mut PyObject) -> Option<&'a Self> {
+        ALL.get(code)
     }
 
-    #[inline]
-    fn find(
+    #[cold]
+    fn add<'a>(
         code: *mut PyObject,
-        most: usize,
-        make: impl FnOnce() -> Self,
-    ) -> Option<&'static Self> {
-        let hash = mix(code.addr() as u64 >> 4);
-        ALL.get(hash, most, |known| ptr::eq(known.code, code), make)
-    }
-
-    fn new(code: *mut PyObject, point: Option<Point>, named: Option<&'static str>) -> Self {
-        Self { code: shared(code), point, named, is_told_off: AtomicBool::new(false) }
-    }
-
-    /// What tells its regions from others on a thread.
-    #[inline]
-    fn owner(&'static self) -> usize {
-        ptr::from_ref(self).addr()
+        point: Option<&'static Point>,
+        is_named: bool,
+    ) -> Option<&'a Self> {
+        let function = Self { owner: code.addr(), point, is_named, is_told_off: Cell::new(false) };
+        let added = ALL.insert(code, function);
+        if added.is_none() {
+            pfp::c::count_refusal();
+            // SAFETY: with the interpreter's lock. The error is not the program's.
+            unsafe { PyErr_Clear() };
+        }
+        added
     }
 
     #[inline]
-    fn enter(&'static self) -> bool {
-        let Some(point) = self.point.as_ref() else { return false };
+    fn enter(&self) -> bool {
+        let Some(point) = self.point else { return false };
         let mut is_on = true;
-        stack::push_one(self.owner(), |open| {
+        stack::push_one(self.owner, |open| {
             open.measure(point);
             is_on = open.is_measured();
         });
@@ -87,16 +85,16 @@ impl Function {
     }
 
     #[inline]
-    fn leave(&'static self) {
+    fn leave(&self) {
         if self.point.is_some() {
-            stack::pop(self.owner());
+            stack::pop(self.owner);
         }
     }
 }
 
 /// Asks Python whether a function is to be a point.
 #[cold]
-fn decided(code: *mut PyObject) -> Option<Point> {
+fn decided(code: *mut PyObject) -> Option<&'static Point> {
     let point = decide(code);
     // What went wrong there is not the program's.
     // SAFETY: plain questions.
@@ -110,7 +108,7 @@ fn decided(code: *mut PyObject) -> Option<Point> {
 }
 
 /// Name, file and line by the function that Python gave; none if it is not to be measured.
-fn decide(code: *mut PyObject) -> Option<Point> {
+fn decide(code: *mut PyObject) -> Option<&'static Point> {
     let decides = DECIDES.load(Relaxed);
     if decides.is_null() {
         return None;
@@ -123,17 +121,16 @@ fn decide(code: *mut PyObject) -> Option<Point> {
             return None;
         }
         let part = |at: Py_ssize_t| PyTuple_GetItem(found.get(), at);
-        let name = text(part(0), "a name")?.to_owned().leak();
-        let file = text(part(1), "a file")?.to_owned().leak();
-        Some(Point::at(name, file, PyLong_AsLong(part(2)).max(0) as u32))
+        let (name, file) = (text(part(0), "a name")?, text(part(1), "a file")?);
+        Some(places::point(name, file, PyLong_AsLong(part(2)).max(0) as u32))
     }
 }
 
 /// Tells the interpreter that this event of this function is not asked for.
 #[cold]
-fn told_off(function: Option<&'static Function>) -> *mut PyObject {
+fn told_off(function: Option<&Function>) -> *mut PyObject {
     if let Some(function) = function.filter(|function| function.point.is_some()) {
-        function.is_told_off.store(true, Relaxed);
+        function.is_told_off.set(true);
         if !IS_ANY_OFF.swap(true, Relaxed) {
             start_watcher();
         }
@@ -184,7 +181,7 @@ pub(crate) unsafe extern "C" fn throw(
 ) -> *mut PyObject {
     // SAFETY: there is one.
     if let Some(function) = (count > 0).then(|| Function::known(unsafe { *arguments })).flatten()
-        && !function.is_told_off.load(Relaxed)
+        && !function.is_told_off.get()
     {
         function.enter();
     }
@@ -205,7 +202,7 @@ pub(crate) unsafe extern "C" fn leave(
     match function {
         Some(known) if known.point.is_some() => {
             known.leave();
-            match known.is_told_off.load(Relaxed) {
+            match known.is_told_off.get() {
                 true => told_off(function),
                 false => none(),
             }
@@ -261,13 +258,13 @@ pub(crate) unsafe extern "C" fn name_function(
     // SAFETY: an object of the caller's.
     let line = unsafe { PyLong_AsLong(line) }.max(0) as u32;
     let Some(file) = text(file, "a file") else { return ptr::null_mut() };
-    let function = Function::find(code, FUNCTIONS, || {
-        let name = name.map(|name| &*name.to_owned().leak());
-        let point = name.map(|name| Point::at(name, file.to_owned().leak(), line));
-        Function::new(code, point, name)
+    let function = Function::known(code).or_else(|| {
+        let point = name.map(|name| places::point(name, file, line));
+        Function::add(code, point, true)
     });
-    // One too many is not measured under any name.
-    let is_that = function.is_none_or(|known| known.named == name);
+    // Without memory for it, it is not measured under any name.
+    let is_that = function
+        .is_none_or(|known| known.is_named && known.point.map(Point::name).as_deref() == name);
     // SAFETY: they are always there.
     shared(unsafe { if is_that { Py_True() } else { Py_False() } })
 }
@@ -292,7 +289,7 @@ pub(crate) unsafe extern "C" fn tell_off_by(
 /// taken to be told then: those that are still off tell it off once more.
 pub(crate) unsafe extern "C" fn is_on_again(_: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
     let is_on_again = ALL.iter().any(|function| {
-        function.is_told_off.load(Relaxed) && function.point.as_ref().is_some_and(Point::is_enabled)
+        function.is_told_off.get() && function.point.is_some_and(Point::is_enabled)
     });
     if is_on_again {
         forget_all();
@@ -311,7 +308,7 @@ pub(crate) unsafe extern "C" fn forget_told_off(
 }
 
 fn forget_all() {
-    ALL.iter().for_each(|function| function.is_told_off.store(false, Relaxed));
+    ALL.iter().for_each(|function| function.is_told_off.set(false));
     IS_ANY_OFF.store(false, Relaxed);
 }
 

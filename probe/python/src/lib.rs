@@ -10,7 +10,9 @@
 
 mod calls;
 mod figures;
+mod living;
 mod object;
+mod places;
 mod regions;
 
 use std::cell::UnsafeCell;
@@ -150,6 +152,7 @@ pub extern "C" fn PyInit__pfp() -> *mut PyObject {
     // SAFETY: the interpreter calls this once, under its lock; what it is given is static.
     unsafe {
         object::look_at_version();
+        places::look_at_directory();
         let module = PyModule_Create(MODULE.0.get());
         if !module.is_null() && regions::add_types(module).is_none() {
             Py_DecRef(module);

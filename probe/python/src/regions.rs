@@ -20,6 +20,7 @@ use pyo3_ffi::{
 };
 
 use crate::object::{Error, Owned, fail, lasting, none, shared, text};
+use crate::places;
 use crate::{Kept, method};
 
 /// Amounts that a region can have.
@@ -27,7 +28,7 @@ const MAX_AMOUNTS: usize = 4;
 
 /// What a name stands for.
 enum Named {
-    Plain(Point),
+    Plain(&'static Point),
     /// With the tuple of the amounts' names, which is kept for good.
     MeteredPoint(&'static MeteredPoint, usize, AtomicPtr<PyObject>),
 }
@@ -259,8 +260,11 @@ fn make(
         Some((file, line)) => (file.to_owned(), line),
         None => caller(),
     };
-    let point = Point::at(said.to_owned().leak(), file.leak(), line);
     let named = if names.is_null() {
+        let point = places::point(said, &file, line);
+        if let Some(known) = scope_of(name, point) {
+            return Some(known);
+        }
         Named::Plain(point)
     } else {
         // SAFETY: a tuple of the interpreter's, of as many texts.
@@ -277,6 +281,8 @@ fn make(
             Some(&*name.to_owned().leak())
         });
         let all: &'static [&'static str] = all.collect::<Option<Vec<_>>>()?.leak();
+        let file = places::absolute(&file).into_owned();
+        let point = Point::at(said.to_owned().leak(), file.leak(), line);
         let metered = Box::leak(Box::new(past::metered(point, all)));
         Named::MeteredPoint(metered, count, AtomicPtr::new(shared(names)))
     };
@@ -290,6 +296,16 @@ fn make(
         // Another thread may have been faster where there is no lock.
         let kept = PyDict_GetItemWithError(all, name);
         (!kept.is_null()).then_some(kept)
+    }
+}
+
+/// The scope of a name, if that is the scope of this point.
+fn scope_of(name: *mut PyObject, point: &'static Point) -> Option<*mut PyObject> {
+    // SAFETY: the dictionary was made as the module was, and has nothing but scopes.
+    unsafe {
+        let known = PyDict_GetItemWithError(ALL.load(Relaxed), name);
+        let scope = known.cast::<Scope>().as_ref()?;
+        matches!(scope.named, Named::Plain(its) if ptr::eq(*its, point)).then_some(known)
     }
 }
 

@@ -170,6 +170,23 @@ fn regions_and_functions_count_to_one() {
 }
 
 #[test]
+fn code_that_is_made_again_and_again_is_one_point() {
+    let Some(pythons) = pythons("code that is made at run time") else { return };
+    for python in &pythons.all {
+        let place = Place::new();
+        let mut command = pythons.command(&place, python, python);
+        command.env("PFP_SNAPSHOT", place.path("snapshot.json"));
+        let output = command.args(["-m", "pfp"]).arg(file("made.py")).output().expect("it starts");
+        assert!(output.status.success(), "{python:?}: {}", said(&output));
+        assert!(said(&output).contains("all is as it was to be"), "{}", said(&output));
+        // Beside the script itself, whose file is not made.
+        let snapshot = json::read(&place.path("snapshot.json")).expect("it can be read");
+        let modules = snapshot.points.iter().filter(|point| point.name == "made.<module>");
+        assert_eq!(modules.count(), 2, "{python:?}");
+    }
+}
+
+#[test]
 fn children_are_a_group_and_the_status_is_the_programs() {
     let Some(pythons) = pythons("children of Python") else { return };
     let runs = pythons.all.iter().flat_map(|python| {
@@ -179,7 +196,9 @@ fn children_are_a_group_and_the_status_is_the_programs() {
         let place = Place::new();
         let mut command = pythons.command(&place, pfp_top(), python);
         command.args(is_watched.then_some(["-m", "pfp"]).into_iter().flatten());
-        let output = command.arg(file("workers.py")).arg(way).output().expect("it starts");
+        // Named by a relative path, which a new interpreter makes absolute.
+        command.current_dir(file("")).args(["workers.py", way]);
+        let output = command.output().expect("it starts");
         let log = std::fs::read_to_string(place.path("log")).unwrap_or_default();
         let which = format!("{python:?}, {way}, {is_watched}");
         assert_eq!(output.status.code(), Some(3), "{which}: {}\n{log}", said(&output));
@@ -192,6 +211,11 @@ fn children_are_a_group_and_the_status_is_the_programs() {
         };
         assert_eq!(count("part"), 40, "{which}: {calls:?}");
         assert_eq!(count("workers.work"), if is_watched { 40 } else { 0 }, "{which}: {calls:?}");
+        // The sum has each function once.
+        for (.., name, _) in &calls {
+            let same = calls.iter().filter(|(.., its, _)| its == name).count();
+            assert_eq!(same, 1, "{which}: {calls:?}");
+        }
     }
 }
 

@@ -1,0 +1,193 @@
+//! Values by objects of the interpreter, dropped as the objects die.
+//!
+//! A weak reference to each object tells of its death before its address can be used again, so the
+//! table keeps no object alive: code that a program makes and drops leaves nothing behind.
+
+use std::cell::{Cell, UnsafeCell};
+use std::ptr;
+
+use pfp::own;
+use pfp::table::mix;
+use pyo3_ffi::{
+    METH_O, PyCFunction, PyCFunction_New, PyLong_AsVoidPtr, PyLong_FromVoidPtr, PyMethodDef,
+    PyMethodDefPointer, PyObject, PyWeakref_NewRef,
+};
+
+use crate::object::Owned;
+use crate::{Kept, method};
+
+/// Slots of the first table; a power of two, as all lengths are.
+const FIRST_SLOTS: usize = 256;
+
+/// A hash table with linear probing, which is half empty at least.
+pub(crate) struct Living<T: 'static> {
+    slots: UnsafeCell<Vec<*mut Entry<T>>>,
+    count: Cell<usize>,
+    callback: Kept<PyMethodDef>,
+}
+
+struct Entry<T> {
+    /// Borrowed: the entry goes before the object does.
+    object: *mut PyObject,
+    /// The weak reference, whose callback removes this entry.
+    reference: *mut PyObject,
+    value: T,
+}
+
+// SAFETY: every use holds the interpreter's lock.
+unsafe impl<T> Sync for Living<T> {}
+
+impl<T> Living<T> {
+    /// An empty table. `forget` is called by the interpreter and calls [`Self::forget`].
+    pub(crate) const fn new(forget: PyCFunction) -> Self {
+        let call = PyMethodDefPointer { PyCFunction: forget };
+        Self {
+            slots: UnsafeCell::new(Vec::new()),
+            count: Cell::new(0),
+            callback: Kept(UnsafeCell::new(method(c"forget", call, METH_O, c"An object is gone."))),
+        }
+    }
+
+    /// The value of an object, which must not be used any more when the object is gone.
+    #[inline]
+    pub(crate) fn get(&self, object: *mut PyObject) -> Option<&T> {
+        // SAFETY: nothing changes the slots while this reads them: the lock is held, and no
+        // function of the interpreter is called.
+        let slots = unsafe { &*self.slots.get() };
+        let mut at = hash(object);
+        loop {
+            let slot = *slots.get(at & slots.len().wrapping_sub(1))?;
+            // SAFETY: null, or an entry, which stays until its object is gone.
+            let entry = unsafe { slot.as_ref() }?;
+            if ptr::eq(entry.object, object) {
+                return Some(&entry.value);
+            }
+            at = at.wrapping_add(1);
+        }
+    }
+
+    /// Keeps a value for as long as the object lives, unless it has one: that stays. None, with an
+    /// error set, if there is no memory, or the object has no weak references.
+    pub(crate) fn insert(&self, object: *mut PyObject, value: T) -> Option<&T> {
+        if self.get(object).is_some() {
+            return self.get(object);
+        }
+        let entry = Box::into_raw(own::room::<Entry<T>>()?).cast::<Entry<T>>();
+        // SAFETY: memory for an entry, allocated just now.
+        unsafe { entry.write(Entry { object, reference: ptr::null_mut(), value }) };
+        // SAFETY: an object of the caller's, with the interpreter's lock; the method is as static
+        // as the table.
+        let reference = unsafe {
+            Owned::take(PyLong_FromVoidPtr(entry.cast())).and_then(|address| {
+                let callback = PyCFunction_New(self.callback.0.get(), address.get());
+                let callback = Owned::take(callback)?;
+                Owned::take(PyWeakref_NewRef(object, callback.get()))
+            })
+        };
+        // The interpreter may have run a finalizer, which has used this table.
+        let is_new = self.get(object).is_none();
+        match reference.filter(|_| is_new && self.has_room()) {
+            Some(reference) => {
+                // SAFETY: the entry is not in the table yet.
+                unsafe { (*entry).reference = reference.give() };
+                self.put(entry);
+                self.count.set(self.count.get() + 1);
+            }
+            // SAFETY: from a box, and in no table.
+            None => drop(unsafe { Box::from_raw(entry) }),
+        }
+        self.get(object)
+    }
+
+    /// All values.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        // SAFETY: as in `get`, of a caller that calls no function of the interpreter meanwhile.
+        let slots = unsafe { &*self.slots.get() };
+        // SAFETY: as in `get`.
+        slots.iter().filter_map(|slot| unsafe { slot.as_ref() }).map(|entry| &entry.value)
+    }
+
+    /// Drops the value of an object that is gone. `address` is what its callback is bound to.
+    pub(crate) fn forget(&self, address: *mut PyObject) {
+        // SAFETY: the number that `insert` has made.
+        let entry = unsafe { PyLong_AsVoidPtr(address) }.cast::<Entry<T>>();
+        // SAFETY: as in `get`; the callback of an entry runs once, and the entry is there until then.
+        let gone = unsafe {
+            let slots = &mut *self.slots.get();
+            let Some(at) = place(slots, (*entry).object) else { return };
+            close_gap(slots, at);
+            Box::from_raw(entry)
+        };
+        self.count.set(self.count.get() - 1);
+        // The last reference to the weak reference: the object has none.
+        drop(Owned::take(gone.reference));
+    }
+
+    /// Whether there is room for one more, after the table has grown if it must.
+    fn has_room(&self) -> bool {
+        // SAFETY: as in `get`.
+        let slots = unsafe { &mut *self.slots.get() };
+        if 2 * (self.count.get() + 1) <= slots.len() {
+            return true;
+        }
+        let length = (2 * slots.len()).max(FIRST_SLOTS);
+        let mut larger = Vec::new();
+        if larger.try_reserve_exact(length).is_err() {
+            return false;
+        }
+        larger.resize(length, ptr::null_mut());
+        let before = std::mem::replace(slots, larger);
+        before.into_iter().filter(|entry| !entry.is_null()).for_each(|entry| self.put(entry));
+        true
+    }
+
+    /// Puts an entry into the first empty slot for it; there is one.
+    fn put(&self, entry: *mut Entry<T>) {
+        // SAFETY: as in `get`; the entry is filled.
+        let (slots, object) = unsafe { (&mut *self.slots.get(), (*entry).object) };
+        let mask = slots.len() - 1;
+        let mut at = hash(object) & mask;
+        while !slots[at].is_null() {
+            at = (at + 1) & mask;
+        }
+        slots[at] = entry;
+    }
+}
+
+#[inline]
+fn hash(object: *mut PyObject) -> usize {
+    // Objects are aligned to 16 bytes.
+    mix(object.addr() as u64 >> 4) as usize
+}
+
+/// The slot that has an object.
+fn place<T>(slots: &[*mut Entry<T>], object: *mut PyObject) -> Option<usize> {
+    let mask = slots.len().wrapping_sub(1);
+    let mut at = hash(object) & mask;
+    loop {
+        // SAFETY: null, or an entry of the table.
+        let entry = unsafe { slots.get(at)?.as_ref() }?;
+        if ptr::eq(entry.object, object) {
+            return Some(at);
+        }
+        at = (at + 1) & mask;
+    }
+}
+
+/// Empties a slot, and moves those that follow it, so that each entry is found without a gap.
+fn close_gap<T>(slots: &mut [*mut Entry<T>], mut gap: usize) {
+    let mask = slots.len() - 1;
+    let mut at = gap;
+    loop {
+        at = (at + 1) & mask;
+        // SAFETY: null, or an entry of the table.
+        let Some(entry) = (unsafe { slots[at].as_ref() }) else { break };
+        let first = hash(entry.object) & mask;
+        // It may move to the gap if it is not looked for behind the gap only.
+        if at.wrapping_sub(first) & mask >= at.wrapping_sub(gap) & mask {
+            slots[gap] = slots[at];
+            gap = at;
+        }
+    }
+    slots[gap] = ptr::null_mut();
+}

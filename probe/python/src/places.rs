@@ -1,0 +1,61 @@
+//! Points by name and place in the source: one for each, however often its code is made.
+
+use std::borrow::Cow;
+use std::cell::UnsafeCell;
+use std::collections::HashMap;
+use std::path::{Component, Path, PathBuf};
+
+use pfp::Point;
+use pfp::table::Once;
+
+use crate::Kept;
+
+type ByPlace = HashMap<(&'static str, &'static str, u32), &'static Point>;
+
+static ALL: Kept<Option<ByPlace>> = Kept(UnsafeCell::new(None));
+
+/// The working directory as the library was loaded: the one that relative names of files mean.
+static START: Once<PathBuf> = Once::new();
+
+/// Notes the working directory.
+pub(crate) fn look_at_directory() {
+    START.get_or_make(|| std::env::current_dir().unwrap_or_default());
+}
+
+/// The point of a name and a place, made if it is new.
+pub(crate) fn point(name: &str, file: &str, line: u32) -> &'static Point {
+    // SAFETY: the caller has the interpreter's lock, and nothing here gives it away.
+    let all = unsafe { &mut *ALL.0.get() }.get_or_insert_default();
+    // Code from a text such as `<string>`: its line says nothing, and each such text may have
+    // another number, as in `<ipython-input-7>`.
+    let is_made = file.starts_with('<');
+    let shown = absolute(file);
+    let place = if is_made { ("<", 0) } else { (&*shown, line) };
+    let known = all as &HashMap<(&str, &str, u32), &'static Point>;
+    if let Some(known) = known.get(&(name, place.0, place.1)) {
+        return known;
+    }
+    let name: &'static str = name.to_owned().leak();
+    let file: &'static str = shown.into_owned().leak();
+    let point: &'static Point = Box::leak(Box::new(Point::at(name, file, line)));
+    let key = if is_made { (name, "<", 0) } else { (name, file, line) };
+    all.insert(key, point);
+    point
+}
+
+/// A file as children of `multiprocessing` name it, too: those have absolute paths.
+pub(crate) fn absolute(file: &str) -> Cow<'_, str> {
+    if file.is_empty() || file.starts_with(['/', '<']) {
+        return file.into();
+    }
+    let Some(start) = START.get() else { return file.into() };
+    let mut path = start.clone();
+    for part in Path::new(file).components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(path.pop()),
+            part => path.push(part),
+        }
+    }
+    path.to_string_lossy().into_owned().into()
+}

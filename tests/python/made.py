@@ -1,0 +1,47 @@
+"""Code that is made as the program runs, which counts to one, and is gone when the program has
+dropped it. Judges itself, under `python -m pfp`.
+"""
+
+import collections
+import gc
+import weakref
+
+import pfp
+
+EVALS = 40_000
+
+
+def figures(end):
+    return [(name, its["count"]) for name, its in pfp.stats().items() if name.endswith(end)]
+
+
+before = len(pfp.stats())
+for n in range(EVALS):
+    eval(f"{n} + 1")
+for n in range(1000):
+    collections.namedtuple("Pair", "x y")
+    exec(compile(f"def numbered(): {n}\nnumbered()", f"<template {n}>", "exec"))
+    # Another line each time.
+    exec("\n" * n + "@pfp.function\ndef marked(): pass\nmarked()")
+module = "made.<module>"
+# The script's own, which has not ended, is another point of that name.
+assert pfp.stats()[module]["count"] == EVALS + 2000, pfp.stats()[module]
+assert figures(".numbered") == [("made.numbered", 1000)], figures(".numbered")
+assert figures("marked") == [("__main__.marked", 1000)], figures("marked")
+made = len(pfp.stats()) - before
+assert made < 12, sorted(pfp.stats())
+
+# What comes later is measured.
+exec("def late(x):\n    return x + 1")
+for n in range(1000):
+    late(n)
+assert figures(".late") == [("made.late", 1000)], figures(".late")
+
+# Nothing keeps the code.
+code = compile("1 + 1", "<string>", "eval")
+eval(code)
+gone = weakref.ref(code)
+del code
+gc.collect()
+assert gone() is None
+print("all is as it was to be")
