@@ -222,6 +222,42 @@ pub fn forget(is_gone: impl Fn(usize) -> bool) -> usize {
     with(|stack| stack.forget(|open| is_gone(open.owner))).unwrap_or(0)
 }
 
+/// Open regions that no thread runs: those of a coroutine that is suspended, say. Dropping them
+/// records nothing.
+#[derive(Default)]
+pub struct Suspended {
+    open: Vec<Open>,
+    beyond: u32,
+}
+
+impl Suspended {
+    /// Gives up all regions: they are not recorded. The result is how many had not ended.
+    pub fn give_up(&mut self) -> usize {
+        let given_up = self.open.iter().filter(|open| !open.has_ended).count();
+        self.open.iter_mut().for_each(Open::give_up);
+        self.open.clear();
+        self.beyond = 0;
+        given_up
+    }
+}
+
+impl Drop for Suspended {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+/// Moves the calling thread's open regions to `to`, which is empty. Without memory for them they
+/// are given up, and counted as mismatches.
+pub fn suspend(to: &mut Suspended) {
+    with(|stack| stack.suspend(to));
+}
+
+/// Moves regions to the calling thread, which has none open.
+pub fn resume(from: &mut Suspended) {
+    with(|stack| stack.resume(from));
+}
+
 /// Gives up a region that its owner has ended while others inside it have not, and those. The
 /// result is how many these are.
 #[cold]
@@ -323,6 +359,30 @@ impl Stack {
         }
         self.close();
         forgotten
+    }
+
+    /// Moves all open regions out of the stack.
+    fn suspend(&self, to: &mut Suspended) {
+        let depth = self.depth.get();
+        if to.open.try_reserve(depth).is_err() {
+            (0..self.forget(|_| true)).for_each(|_| c::count_mismatch());
+        }
+        to.beyond = self.beyond.replace(0);
+        let depth = self.depth.replace(0);
+        // SAFETY: a slot below the depth is filled, and read only here, since the depth is 0 now.
+        let open =
+            self.open[..depth].iter().map(|slot| unsafe { (*slot.get()).assume_init_read() });
+        to.open.extend(open);
+    }
+
+    /// Moves regions into the stack, which is empty.
+    fn resume(&self, from: &mut Suspended) {
+        self.beyond.set(std::mem::take(&mut from.beyond));
+        for (slot, open) in self.open.iter().zip(from.open.drain(..)) {
+            // SAFETY: the slot is the calling thread's, and nothing is in it.
+            unsafe { (*slot.get()).write(open) };
+            self.depth.set(self.depth.get() + 1);
+        }
     }
 
     /// Ends the innermost regions as far as their owners have.
@@ -428,6 +488,26 @@ mod tests {
             assert_eq!([pop(8), pop(7), innermost().map(|_| 0)], [None; 3]);
             assert_eq!([&TASK, &HELD, &OTHER].map(count), [0, 0, polls]);
         }
+    }
+
+    #[test]
+    fn suspended_regions_go_on_where_they_stopped() {
+        static FIRST: Point = Point::new("first coroutine");
+        static SECOND: Point = Point::new("second coroutine");
+        let _one = one_at_a_time();
+        let [mut first, mut second] = <[Suspended; 2]>::default();
+        let push = |owner, point| push(owner, |open| open.measure(point));
+        push(10, &FIRST);
+        suspend(&mut first);
+        // The second one has a region of the same owner, and leaves another one open.
+        assert_eq!((innermost(), push(10, &SECOND), pop(10)), (None, Some(0), Some(0)));
+        push(11, &SECOND);
+        suspend(&mut second);
+        resume(&mut first);
+        assert_eq!((innermost(), pop(11), pop(10)), (Some(10), None, Some(0)));
+        assert_eq!((second.give_up(), innermost()), (1, None));
+        resume(&mut second);
+        assert_eq!((pop(11), [&FIRST, &SECOND].map(count)), (None, [1, 1]));
     }
 
     #[test]

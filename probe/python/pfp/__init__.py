@@ -21,8 +21,10 @@ import sys
 if "t" in sys.abiflags:
     raise ImportError("pfp: expected an interpreter with a GIL, found a free-threaded build")
 
-from . import _pfp
+from . import _greenlets, _pfp
 from ._pfp import begin, end, scope
+
+_greenlets.start()
 
 __all__ = ["begin", "disable", "enable", "end", "function", "scope", "snapshot", "stats"]
 

@@ -14,6 +14,7 @@ use pyo3_ffi::{
     PyTuple_GetItem, PyTuple_Size,
 };
 
+use crate::greenlets;
 use crate::living::Living;
 use crate::object::{Error, Owned, fail, none, shared, text};
 use crate::places;
@@ -76,6 +77,7 @@ impl Function {
     #[inline]
     fn enter(&self) -> bool {
         let Some(point) = self.point else { return false };
+        greenlets::check();
         let mut is_on = true;
         stack::push_one(self.owner, |open| {
             open.measure(point);
@@ -87,6 +89,7 @@ impl Function {
     #[inline]
     fn leave(&self) {
         if self.point.is_some() {
+            greenlets::check();
             stack::pop(self.owner);
         }
     }

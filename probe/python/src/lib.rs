@@ -10,6 +10,7 @@
 
 mod calls;
 mod figures;
+mod greenlets;
 mod living;
 mod object;
 mod places;
@@ -39,7 +40,7 @@ pub(crate) const fn method(
     PyMethodDef { ml_name: name.as_ptr(), ml_meth: call, ml_flags: flags, ml_doc: doc.as_ptr() }
 }
 
-static METHODS: Kept<[PyMethodDef; 18]> = {
+static METHODS: Kept<[PyMethodDef; 19]> = {
     use PyMethodDefPointer as Of;
     Kept(UnsafeCell::new([
         method(
@@ -123,6 +124,12 @@ static METHODS: Kept<[PyMethodDef; 18]> = {
             Of { PyCFunctionFast: calls::unwind },
             METH_FASTCALL,
             c"For sys.monitoring.",
+        ),
+        method(
+            c"follow_greenlets",
+            Of { PyCFunction: greenlets::follow },
+            METH_O,
+            c"For pfp._greenlets.",
         ),
         method(
             c"profile_here",

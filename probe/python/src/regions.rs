@@ -19,6 +19,7 @@ use pyo3_ffi::{
     destructor,
 };
 
+use crate::greenlets;
 use crate::object::{Error, Owned, fail, lasting, none, shared, text};
 use crate::places;
 use crate::{Kept, method};
@@ -41,6 +42,7 @@ impl Named {
 
     #[inline]
     fn begin(&'static self, amounts: &[u64; MAX_AMOUNTS]) {
+        greenlets::check();
         match self {
             Self::Plain(point) => stack::push_one(self.owner(), |open| open.measure(point)),
             Self::MeteredPoint(metered, count, _) => self.begin_with(metered, *count, *amounts),
@@ -62,6 +64,7 @@ impl Named {
 
     #[inline]
     fn end(&'static self) {
+        greenlets::check();
         if stack::pop(self.owner()).is_none() {
             pfp::c::count_mismatch();
         }

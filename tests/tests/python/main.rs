@@ -187,6 +187,40 @@ fn code_that_is_made_again_and_again_is_one_point() {
 }
 
 #[test]
+fn greenlets_have_regions_of_their_own() {
+    let Some(pythons) = pythons("greenlets") else { return };
+    let has_greenlets = |python: &&PathBuf| {
+        let found = Command::new(python).args(["-c", "import greenlet"]).output();
+        let is_there = found.is_ok_and(|output| output.status.success());
+        if !is_there {
+            tools::skipped("greenlets", &format!("{} has no greenlet", python.display()));
+        }
+        is_there
+    };
+    let runs = pythons.all.iter().filter(has_greenlets).flat_map(|python| {
+        [(false, false), (true, false), (false, true)]
+            .map(|(watched, replaced)| (python, watched, replaced))
+    });
+    for (python, is_watched, is_replaced) in runs {
+        let place = Place::new();
+        let mut command = pythons.command(&place, python, python);
+        command.args(is_watched.then_some(["-m", "pfp"]).into_iter().flatten());
+        command.arg(file("greenlets.py")).arg(if is_watched { "greenlets" } else { "" });
+        command.args(is_replaced.then_some("replaced"));
+        command.env("PFP_SNAPSHOT", place.path("snapshot.json"));
+        let output = command.output().expect("it starts");
+        let which = format!("{python:?}, {is_watched}, {is_replaced}: {}", said(&output));
+        assert!(output.status.success(), "{which}");
+        assert!(said(&output).contains("all is as it was to be"), "{which}");
+        let snapshot = json::read(&place.path("snapshot.json")).expect("it can be read");
+        // Of a switch that was not told, and of the end of what was given up.
+        let mismatched = snapshot.losses[Loss::MismatchedEnds];
+        assert_eq!(mismatched > 0, is_replaced, "{mismatched}, {which}");
+        assert_eq!(snapshot.losses[Loss::BeginsRefused], 0, "{which}");
+    }
+}
+
+#[test]
 fn children_are_a_group_and_the_status_is_the_programs() {
     let Some(pythons) = pythons("children of Python") else { return };
     let runs = pythons.all.iter().flat_map(|python| {

@@ -1,0 +1,247 @@
+//! Greenlets: each has open regions and a context of its own, which stop when greenlet switches to
+//! another one.
+//!
+//! greenlet calls a trace function after each switch of a thread. It is set on a thread at the
+//! thread's first region after greenlet was imported. A program may set another one in its place,
+//! so each begin and end asks which greenlet runs: after a switch that was missed the open regions
+//! of both greenlets are given up, and counted as mismatches.
+
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::ffi::c_void;
+use std::mem;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+use pfp::ExecutionContext;
+use pfp::stack::{self, Suspended};
+use pyo3_ffi::{
+    METH_FASTCALL, Py_DecRef, Py_None, Py_ssize_t, PyCFunction_New, PyCapsule_GetPointer,
+    PyErr_Clear, PyErr_WriteUnraisable, PyMethodDef, PyMethodDefPointer, PyObject,
+    PyObject_CallFunctionObjArgs, PyObject_GetAttrString, PyTuple_GetItem, PyTuple_Size,
+};
+
+use crate::living::Living;
+use crate::object::{Owned, none};
+use crate::{Kept, method};
+
+/// Place of `PyGreenlet_GetCurrent` in greenlet's table of functions.
+const GET_CURRENT: usize = 4;
+
+type GetCurrent = unsafe extern "C" fn() -> *mut PyObject;
+
+/// That function; null until greenlet is imported.
+static CURRENT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+/// `greenlet.settrace`, kept for good.
+static SET_TRACE: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
+
+/// What greenlets have that do not run.
+static ALL: Living<Task> = Living::new(forget);
+
+struct Task {
+    /// None of a thread's main greenlet, which has the thread's own.
+    context: Option<ExecutionContext>,
+    suspended: RefCell<Suspended>,
+}
+
+thread_local! {
+    /// The greenlet whose regions are open on the thread; null before the first look.
+    static RUNNING: Cell<*mut PyObject> = const { Cell::new(ptr::null_mut()) };
+}
+
+static TRACE: Kept<PyMethodDef> = Kept(UnsafeCell::new(method(
+    c"traced",
+    PyMethodDefPointer { PyCFunctionFast: traced },
+    METH_FASTCALL,
+    c"For greenlet.settrace.",
+)));
+
+unsafe extern "C" fn forget(address: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
+    ALL.forget(address);
+    none()
+}
+
+/// `follow_greenlets(module)`: takes the functions of greenlet's native half, which was imported.
+pub(crate) unsafe extern "C" fn follow(_: *mut PyObject, module: *mut PyObject) -> *mut PyObject {
+    // SAFETY: a module of the caller's, with the interpreter's lock; the table is static.
+    unsafe {
+        let Some(settrace) = attribute(module, c"settrace") else { return ptr::null_mut() };
+        let Some(capsule) = attribute(module, c"_C_API") else { return ptr::null_mut() };
+        let table = PyCapsule_GetPointer(capsule.get(), c"greenlet._C_API".as_ptr());
+        let Some(table) = table.cast::<[*mut c_void; GET_CURRENT + 1]>().as_ref() else {
+            return ptr::null_mut();
+        };
+        if SET_TRACE.load(Relaxed).is_null() {
+            SET_TRACE.store(settrace.give(), Relaxed);
+        }
+        CURRENT.store(table[GET_CURRENT], Relaxed);
+    }
+    check();
+    none()
+}
+
+fn attribute(object: *mut PyObject, name: &std::ffi::CStr) -> Option<Owned> {
+    // SAFETY: an object of the caller's, with the interpreter's lock.
+    Owned::take(unsafe { PyObject_GetAttrString(object, name.as_ptr()) })
+}
+
+/// Before a begin or an end: has the regions open that the running greenlet has.
+#[inline(always)]
+pub(crate) fn check() {
+    let current = CURRENT.load(Relaxed);
+    if !current.is_null() {
+        check_by(current);
+    }
+}
+
+fn check_by(get_current: *mut c_void) {
+    // SAFETY: greenlet's table has a function of this type there.
+    let get_current = unsafe { mem::transmute::<*mut c_void, GetCurrent>(get_current) };
+    // SAFETY: with the interpreter's lock. The greenlet runs, so it outlives the reference.
+    unsafe {
+        let current = get_current();
+        if current.is_null() {
+            // The interpreter ends.
+            return PyErr_Clear();
+        }
+        Py_DecRef(current);
+        if !ptr::eq(current, RUNNING.get()) {
+            missed(current);
+        }
+    }
+}
+
+/// A greenlet runs, and the switch to it was not heard of: the trace function is not set.
+#[cold]
+fn missed(current: *mut PyObject) {
+    let before = RUNNING.get();
+    if before.is_null() {
+        // The thread's first look. What is open was begun in its main greenlet, which does not
+        // run if there was a switch before.
+        let main = main_of(current);
+        if !ptr::eq(main, current) {
+            switch(main, current, Heard::Late);
+        }
+    } else {
+        switch(before, current, Heard::Late);
+    }
+    RUNNING.set(current);
+    set_trace();
+}
+
+/// The main greenlet of a thread, from any other one of the thread.
+fn main_of(greenlet: *mut PyObject) -> *mut PyObject {
+    let mut at = greenlet;
+    // SAFETY: a greenlet keeps its parent alive, and the interpreter's lock is held.
+    while let Some(parent) = attribute(at, c"parent").filter(|it| !is_none(it.get())) {
+        at = parent.get();
+    }
+    // SAFETY: as above. The main greenlet has no such attribute, or None.
+    unsafe { PyErr_Clear() };
+    at
+}
+
+fn is_none(object: *mut PyObject) -> bool {
+    // SAFETY: it is always there.
+    ptr::eq(object, unsafe { Py_None() })
+}
+
+/// When a switch was heard of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    /// As it was done.
+    AtOnce,
+    /// Some time after: the open regions of both greenlets have wrong times.
+    Late,
+}
+
+/// The calling thread goes on with another greenlet. If that is heard of late, the one before may
+/// be gone.
+fn switch(from: *mut PyObject, to: *mut PyObject, heard: Heard) {
+    let mut unknown = Suspended::default();
+    let before = match heard {
+        Heard::AtOnce => task(from),
+        Heard::Late => ALL.get(from),
+    };
+    let mut held = before.and_then(|task| task.suspended.try_borrow_mut().ok());
+    let left = held.as_deref_mut().unwrap_or(&mut unknown);
+    stack::suspend(left);
+    let after = task(to).and_then(|task| Some((task, task.suspended.try_borrow_mut().ok()?)));
+    let Some((after, mut resumed)) = after else {
+        return give_up(left);
+    };
+    let context = before.and_then(|task| task.context.as_ref());
+    let is_switched = pfp::c::switch(context, after.context.as_ref());
+    if heard == Heard::Late || !is_switched {
+        give_up(left);
+        give_up(&mut resumed);
+    }
+    stack::resume(&mut resumed);
+}
+
+/// Regions are not recorded: their times would be wrong.
+fn give_up(regions: &mut Suspended) {
+    (0..regions.give_up()).for_each(|_| pfp::c::count_mismatch());
+}
+
+/// What a greenlet has, made if it is new; none without memory.
+fn task<'a>(greenlet: *mut PyObject) -> Option<&'a Task> {
+    let make = || {
+        let is_main = ptr::eq(main_of(greenlet), greenlet);
+        let context = (!is_main).then(ExecutionContext::new);
+        ALL.insert(greenlet, Task { context, suspended: RefCell::default() })
+    };
+    let task = ALL.get(greenlet).or_else(make);
+    if task.is_none() {
+        // SAFETY: with the interpreter's lock. The error is not the program's.
+        unsafe { PyErr_Clear() };
+    }
+    task
+}
+
+/// Has greenlet tell of the calling thread's switches. The function that the program has set is
+/// called by the new one.
+fn set_trace() {
+    let set = SET_TRACE.load(Relaxed);
+    // SAFETY: with the interpreter's lock; the method is static.
+    unsafe {
+        let end = ptr::null_mut::<PyObject>();
+        let done = (|| {
+            let before = Owned::take(PyObject_CallFunctionObjArgs(set, Py_None(), end))?;
+            let ours = Owned::take(PyCFunction_New(TRACE.0.get(), before.get()))?;
+            Owned::take(PyObject_CallFunctionObjArgs(set, ours.get(), end))
+        })();
+        if done.is_none() {
+            PyErr_WriteUnraisable(set);
+            PyErr_Clear();
+        }
+    }
+}
+
+/// The trace function: `traced(event, (from, to))`, bound to the one that was set before, or None.
+unsafe extern "C" fn traced(
+    before: *mut PyObject,
+    arguments: *mut *mut PyObject,
+    count: Py_ssize_t,
+) -> *mut PyObject {
+    if count != 2 {
+        return none();
+    }
+    // SAFETY: there are two, and the second one is checked to be a pair.
+    let (event, pair) = unsafe { (*arguments, *arguments.add(1)) };
+    // SAFETY: an object of greenlet's.
+    let [from, to] = match unsafe { PyTuple_Size(pair) } {
+        // SAFETY: below the size.
+        2 => [0, 1].map(|at| unsafe { PyTuple_GetItem(pair, at) }),
+        _ => return ptr::null_mut(),
+    };
+    let running = RUNNING.replace(to);
+    if !ptr::eq(running, to) {
+        let heard = if ptr::eq(running, from) { Heard::AtOnce } else { Heard::Late };
+        switch(running, to, heard);
+    }
+    if is_none(before) {
+        return none();
+    }
+    // SAFETY: with the interpreter's lock; an error of that function is greenlet's to handle.
+    unsafe { PyObject_CallFunctionObjArgs(before, event, pair, ptr::null_mut::<PyObject>()) }
+}
