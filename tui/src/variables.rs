@@ -45,6 +45,10 @@ pub const ALL: &[Variable] = &[
         "PFP_TRACING",
         "of a program that uses pfp-tracing: levels and targets of spans: info,hyper=off",
     ),
+    of(
+        "PFP_SPAN_FIELDS",
+        "of a program that uses pfp-tracing: fields that are part of points' names: system{name}",
+    ),
     of(TOP_CONFIG, "the settings file; empty for none"),
     of("PFP_TOP_INTERVAL", "--interval"),
     of("PFP_TOP_TAU", "--tau"),

@@ -2,9 +2,9 @@
 
 use std::fmt::{Debug, Write};
 
-use tracing_core::Field;
 use tracing_core::field::Visit;
 use tracing_core::span::Attributes;
+use tracing_core::{Field, Metadata};
 
 /// Amounts that a point can have.
 pub(crate) const MAX_AMOUNTS: usize = 4;
@@ -56,34 +56,102 @@ impl Visit for Amounts {
     fn record_debug(&mut self, _: &Field, _: &dyn Debug) {}
 }
 
-/// The text of one field.
-pub(crate) struct Said {
-    name: &'static str,
+/// Fields of spans that are part of the names of points.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FieldsOf {
+    /// The span's name, with its target or without; empty for all.
+    span: String,
+    names: Vec<String>,
+}
+
+impl FieldsOf {
+    pub(crate) fn are_of(&self, metadata: &Metadata<'_>) -> bool {
+        let rest = self.span.strip_suffix(metadata.name());
+        self.span.is_empty()
+            || rest.is_some_and(|rest| {
+                rest.is_empty() || rest.strip_suffix("::") == Some(metadata.target())
+            })
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
+    }
+}
+
+/// Reads `system{name},request{method path}`; none if it is something else.
+pub(crate) fn parse(text: &str) -> Option<Vec<FieldsOf>> {
+    let one = |text: &str| {
+        let (span, names) = text.trim().strip_suffix('}')?.split_once('{')?;
+        let names: Vec<_> = names.split_whitespace().map(str::to_owned).collect();
+        let is_plain = |name: &String| !name.contains(['{', '}']);
+        let fields = FieldsOf { span: span.trim().to_owned(), names };
+        (!fields.names.is_empty() && fields.names.iter().all(is_plain)).then_some(fields)
+    };
+    text.split(',').map(one).collect()
+}
+
+/// Bytes of a field's text that are kept.
+const LONGEST: usize = 200;
+
+/// The text of one field, or of several with spaces between them.
+pub(crate) struct Said<'a> {
+    names: &'a [&'static str],
     text: Option<String>,
 }
 
-impl Said {
+impl<'a> Said<'a> {
     /// What the span says in this field; none if nothing.
     pub(crate) fn by(span: &Attributes<'_>, name: &'static str) -> Option<String> {
-        let mut said = Self { name, text: None };
+        Said::together(span, &[name])
+    }
+
+    /// What the span says in these fields, in the order that it has them; none if nothing.
+    pub(crate) fn together(span: &Attributes<'_>, names: &'a [&'static str]) -> Option<String> {
+        let mut said = Self { names, text: None };
         span.record(&mut said);
         said.text
     }
+
+    fn add(&mut self, field: &Field, value: std::fmt::Arguments<'_>) {
+        if self.names.contains(&field.name()) {
+            let text = self.text.get_or_insert_default();
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            // A value that cannot be written says what it has written.
+            let _ = text.write_fmt(value);
+            while text.len() > LONGEST {
+                text.pop();
+            }
+        }
+    }
 }
 
-impl Visit for Said {
+impl Visit for Said<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() == self.name {
-            self.text = Some(value.to_owned());
-        }
+        self.add(field, format_args!("{value}"));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        if field.name() == self.name {
-            let mut text = String::new();
-            // A value that cannot be written says what it has written.
-            let _ = write!(text, "{value:?}");
-            self.text = Some(text);
+        self.add(field, format_args!("{value:?}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_spans_are_read() {
+        let of = |span: &str, names: &[&str]| FieldsOf {
+            span: span.to_owned(),
+            names: names.iter().map(|&name| name.to_owned()).collect(),
+        };
+        let both = vec![of("system", &["name"]), of("http::request", &["method", "path"])];
+        assert_eq!(parse("system{name}, http::request{method path}"), Some(both));
+        assert_eq!(parse("{name}"), Some(vec![of("", &["name"])]));
+        for wrong in ["", "system", "system{}", "system{name},", "system{a{b}}", "{name"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
         }
     }
 }

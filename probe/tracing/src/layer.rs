@@ -40,17 +40,28 @@ impl PointLayer {
     }
 }
 
+/// The site of a span, among those of its callsite.
+#[inline]
+fn part(whole: &'static Site, id: u64) -> &'static Site {
+    match whole.has_parts() {
+        true => live::find(id).and_then(live::Live::site).unwrap_or(whole),
+        false => whole,
+    }
+}
+
 /// Lets spans pass whose points are on.
 #[derive(Debug)]
 pub(crate) struct PointFilter;
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for PointLayer {
     fn on_new_span(&self, span: &Attributes<'_>, id: &Id, _: Context<'_, S>) {
-        let (id, site) = (id.into_u64(), Site::of(span.metadata()));
-        LAST.set((self.place(), id, site));
-        if let Some(site) = site {
-            site.keep(span, id);
+        let (id, mut site) = (id.into_u64(), Site::of(span.metadata()));
+        if let Some(whole) = site.filter(|site| !site.is_plain()) {
+            let part = whole.part(span);
+            part.keep(span, id);
+            site = Some(part);
         }
+        LAST.set((self.place(), id, site));
     }
 
     fn on_record(&self, span: &Id, values: &Record<'_>, _: Context<'_, S>) {
@@ -65,7 +76,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for PointLayer {
         let id = span.into_u64();
         let site = match LAST.get() {
             (place, last, site) if last == id && place == self.place() => site,
-            _ => context.metadata(span).and_then(Site::of),
+            _ => context.metadata(span).and_then(Site::of).map(|site| part(site, id)),
         };
         if let Some(site) = site {
             threads::enter(id, site);

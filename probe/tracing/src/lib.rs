@@ -52,6 +52,12 @@
 //! They belong to each entry of the span; of a field that is recorded later, to the entries after
 //! that. A point has at most four.
 //!
+//! # Fields in names
+//!
+//! All spans of a callsite are one point, unless a field says which they are: with
+//! `PFP_SPAN_FIELDS=system{name}`, or [`Options::fields`], each system of bevy has a point
+//! `bevy_ecs::system::function_system::system{my_game::walk}`.
+//!
 //! # What is not measured
 //!
 //! - A guard that is held across an `.await`: use `Instrument` instead. If the task goes on in another
@@ -82,10 +88,13 @@ use tracing_subscriber::layer::Filter;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry};
 
+use fields::FieldsOf;
 pub use subscriber::PointSubscriber;
 
 /// The environment's filter.
 const VARIABLE: &CStr = c"PFP_TRACING";
+/// The environment's fields that are part of names.
+const FIELDS_VARIABLE: &CStr = c"PFP_SPAN_FIELDS";
 
 /// Makes a profile point of each callsite that makes spans, from now on and in all threads.
 ///
@@ -111,6 +120,7 @@ pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
 pub struct Options {
     filter: Option<String>,
     amounts: Vec<String>,
+    fields: Option<String>,
     per_span: bool,
     lifetimes: bool,
 }
@@ -128,6 +138,18 @@ impl Options {
     #[must_use]
     pub fn amounts<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.amounts = names.into_iter().map(str::to_owned).collect();
+        self
+    }
+
+    /// Makes fields part of the names of spans' points, unless `PFP_SPAN_FIELDS` says something else:
+    /// `system{name}` makes a point for each text of the field `name` of spans that are called
+    /// `system`. Several are separated by commas, several fields by spaces; a span may have its
+    /// target before its name, and no name means all spans. A callsite has at most 256 such points,
+    /// and spans with other texts are measured together. Those spans cost more: something is kept of
+    /// each while it lives.
+    #[must_use]
+    pub fn fields(mut self, fields: &str) -> Self {
+        self.fields = Some(fields.to_owned());
         self
     }
 
@@ -183,13 +205,19 @@ impl Options {
     }
 
     fn settings(self) -> Result<Settings, InitError> {
-        let set = pfp::c::environment(VARIABLE).map(|text| text.to_string_lossy().into_owned());
-        let filter = set
-            .filter(|text| !text.trim().is_empty())
-            .or_else(|| self.filter.clone())
+        let set = |variable| {
+            let text = pfp::c::environment(variable)?.to_string_lossy().into_owned();
+            (!text.trim().is_empty()).then_some(text)
+        };
+        let Self { filter, amounts, fields, per_span, lifetimes } = self;
+        let filter = set(VARIABLE)
+            .or(filter)
             .map(|text| text.parse::<Targets>().map_err(|_| InitError::Filter { found: text }));
-        let Self { amounts, per_span, lifetimes, .. } = self;
-        Ok(Settings { filter: filter.transpose()?, amounts, per_span, lifetimes })
+        let fields = set(FIELDS_VARIABLE)
+            .or(fields)
+            .map(|text| fields::parse(&text).ok_or(InitError::Fields { found: text }));
+        let (filter, fields) = (filter.transpose()?, fields.transpose()?.unwrap_or_default());
+        Ok(Settings { filter, amounts, fields, per_span, lifetimes })
     }
 }
 
@@ -201,6 +229,11 @@ pub enum InitError {
     NotTheFirst,
     /// A filter that cannot be understood.
     Filter {
+        /// What was given.
+        found: String,
+    },
+    /// Fields that cannot be understood.
+    Fields {
         /// What was given.
         found: String,
     },
@@ -218,6 +251,12 @@ impl fmt::Display for InitError {
                  {} or the program's filter",
                 VARIABLE.to_string_lossy()
             ),
+            Self::Fields { found } => write!(
+                out,
+                "expected spans and their fields such as system{{name}}, found {found:?}; correct \
+                 {} or the program's fields",
+                FIELDS_VARIABLE.to_string_lossy()
+            ),
         }
     }
 }
@@ -230,6 +269,7 @@ struct Settings {
     /// None lets all pass.
     filter: Option<Targets>,
     amounts: Vec<String>,
+    fields: Vec<FieldsOf>,
     per_span: bool,
     lifetimes: bool,
 }
@@ -254,6 +294,17 @@ impl Settings {
     /// Whether something is kept of spans without amounts.
     fn keep_spans(&self) -> bool {
         self.per_span || self.lifetimes
+    }
+
+    /// The fields of a callsite whose texts are part of names.
+    fn fields_of(&self, metadata: &'static Metadata<'static>) -> &'static [&'static str] {
+        let mut wanted = self.fields.iter().filter(|fields| fields.are_of(metadata)).peekable();
+        if wanted.peek().is_none() {
+            return &[];
+        }
+        let wanted: Vec<&str> = wanted.flat_map(FieldsOf::names).collect();
+        let names = metadata.fields().iter().map(|field| field.name());
+        names.filter(|name| wanted.contains(name)).collect::<Vec<_>>().leak()
     }
 
     fn lets_pass(&self, metadata: &Metadata<'_>) -> bool {

@@ -1,5 +1,6 @@
 //! Callsites: each that makes spans is a point.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ptr;
 use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicUsize,
@@ -19,6 +20,9 @@ use crate::{live, settings, watch};
 /// Callsites that can be points; spans of others are not measured.
 pub(crate) const SITES: usize = 4096;
 
+/// Texts of fields that a callsite has points for; spans with others are measured at its own point.
+const TEXTS: usize = 256;
+
 /// A field that names those whose numbers are amounts.
 const AMOUNTS: &str = "pfp.amounts";
 /// The crate `profiling` gives all functions this name, and has theirs in the message.
@@ -36,6 +40,18 @@ pub(crate) struct Site {
     lifetime: Once<Point>,
     /// Whether it was last answered that spans are wanted.
     is_wanted: AtomicBool,
+    /// Fields whose texts are part of the names of its spans' points.
+    fields: &'static [&'static str],
+    /// Texts of these fields that have a site.
+    texts: AtomicUsize,
+    /// What its spans have in common, if it is not the site of a whole callsite.
+    part: Option<Part>,
+}
+
+/// The spans of a callsite whose fields have one text.
+struct Part {
+    whole: &'static Site,
+    text: String,
 }
 
 enum Measured {
@@ -49,6 +65,7 @@ enum Measured {
 }
 
 static BY_METADATA: Table<Site, { 4 * SITES }> = Table::new();
+static BY_TEXT: Table<Site, { 4 * SITES }> = Table::new();
 static BY_NUMBER: [AtomicPtr<Site>; SITES] = [const { AtomicPtr::new(ptr::null_mut()) }; SITES];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
@@ -101,11 +118,7 @@ impl Site {
         if !passes(metadata) {
             return None;
         }
-        let site = Self::find(metadata, SITES)?;
-        let place = BY_NUMBER.get(site.number)?;
-        // Meets the load in `numbered`.
-        place.store(ptr::from_ref(site).cast_mut(), Release);
-        Some(site)
+        Self::find(metadata, SITES).filter(|site| site.is_numbered()).map(Self::publish)
     }
 
     /// The site of a new span. It may come before its site: of two threads that meet a callsite at
@@ -134,7 +147,7 @@ impl Site {
     /// The site of a number.
     #[inline]
     pub(crate) fn numbered(number: usize) -> Option<&'static Self> {
-        // Meets the store in `register`.
+        // Meets the store in `publish`.
         let site = BY_NUMBER.get(number)?.load(Acquire);
         // SAFETY: null, or never freed.
         unsafe { site.as_ref() }
@@ -145,16 +158,75 @@ impl Site {
     }
 
     fn new(metadata: &'static Metadata<'static>) -> Self {
-        let measured = Once::new();
+        let fields = settings().fields_of(metadata);
+        let site = Self::unmeasured(metadata, fields, None);
         let has = |name| metadata.fields().field(name).is_some();
         let is_function = metadata.name() == FUNCTION && has(MESSAGE);
-        if !is_function && !has(AMOUNTS) {
+        if !is_function && !has(AMOUNTS) && fields.is_empty() {
             let name = format!("{}::{}", metadata.target(), metadata.name());
-            measured.get_or_make(|| Measured::new(metadata, name, &settings().amounts));
+            let keeps = settings().keep_spans();
+            site.measured.get_or_make(|| Measured::new(metadata, name, &settings().amounts, keeps));
         }
-        let number = COUNT.fetch_add(1, Relaxed);
-        let (lifetime, is_wanted) = (Once::new(), AtomicBool::new(true));
-        Self { metadata, number, measured, lifetime, is_wanted }
+        site
+    }
+
+    fn unmeasured(
+        metadata: &'static Metadata<'static>,
+        fields: &'static [&'static str],
+        part: Option<Part>,
+    ) -> Self {
+        Self {
+            metadata,
+            number: COUNT.fetch_add(1, Relaxed),
+            measured: Once::new(),
+            lifetime: Once::new(),
+            is_wanted: AtomicBool::new(true),
+            fields,
+            texts: AtomicUsize::new(0),
+            part,
+        }
+    }
+
+    /// Whether all its spans are measured at one point, and nothing is kept of them.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        matches!(self.measured.get(), Some(Measured::Point(_)))
+    }
+
+    /// Whether its spans are told apart by their fields.
+    #[inline]
+    pub(crate) fn has_parts(&self) -> bool {
+        !self.fields.is_empty()
+    }
+
+    /// The site of a new span of this callsite: the one of the text in its fields, if it has both.
+    pub(crate) fn part(&'static self, span: &Attributes<'_>) -> &'static Self {
+        if !self.has_parts() {
+            return self;
+        }
+        let Some(text) = Said::together(span, self.fields) else { return self };
+        let mut hasher = DefaultHasher::new();
+        (self.number, &text).hash(&mut hasher);
+        let is = |site: &Self| {
+            site.part.as_ref().is_some_and(|it| ptr::eq(it.whole, self) && it.text == text)
+        };
+        let most = if self.texts.load(Relaxed) < TEXTS { SITES } else { 0 };
+        let make = || {
+            self.texts.fetch_add(1, Relaxed);
+            let part = Part { whole: self, text: text.clone() };
+            Self::unmeasured(self.metadata, &[], Some(part))
+        };
+        let found = BY_TEXT.get(hasher.finish(), most, is, make);
+        found.filter(|site| site.is_numbered()).map_or(self, Self::publish)
+    }
+
+    /// Has the site found by its number.
+    fn publish(&'static self) -> &'static Self {
+        if let Some(place) = BY_NUMBER.get(self.number) {
+            // Meets the load in `numbered`.
+            place.store(ptr::from_ref(self).cast_mut(), Release);
+        }
+        self
     }
 
     /// Makes a point of a callsite at its first span.
@@ -169,8 +241,13 @@ impl Site {
             };
             let (target, name) = (self.metadata.target(), self.metadata.name());
             let function = (name == FUNCTION).then(|| said(MESSAGE)).flatten();
-            let name = function.unwrap_or_else(|| format!("{target}::{name}"));
-            Measured::new(self.metadata, name, &amounts)
+            let name = match &self.part {
+                Some(Part { text, .. }) => format!("{target}::{name}{{{text}}}"),
+                None => function.unwrap_or_else(|| format!("{target}::{name}")),
+            };
+            // A layer finds the part of a callsite by its span.
+            let keeps = settings().keep_spans() || self.has_parts() || self.part.is_some();
+            Measured::new(self.metadata, name, &amounts, keeps)
         })
     }
 
@@ -185,15 +262,23 @@ impl Site {
     }
 
     fn is_on(&'static self) -> bool {
-        match self.measured.get() {
-            None => true,
+        let is_on = match self.measured.get() {
+            None => !self.has_parts(),
             Some(measured) => pfp::c::may_measure(measured.point()),
-        }
+        };
+        // A callsite is on while one of its parts is, and before it has any.
+        is_on
+            || self.has_parts() && self.parts().next().is_none_or(|_| self.parts().any(Self::is_on))
+    }
+
+    fn parts(&'static self) -> impl Iterator<Item = &'static Self> {
+        let is_its = |part: &Part| ptr::eq(part.whole, self);
+        Self::all().filter(move |site| site.part.as_ref().is_some_and(is_its))
     }
 
     /// Whether its spans are wanted no longer, or again, and nobody has been told.
     pub(crate) fn has_changed(&'static self) -> bool {
-        self.is_on() != self.is_wanted.load(Relaxed)
+        self.part.is_none() && self.is_on() != self.is_wanted.load(Relaxed)
     }
 
     /// Whether nobody makes spans of it now.
@@ -223,16 +308,8 @@ impl Site {
     }
 
     /// Keeps a new span, if something is kept of it. Whether it is.
-    #[inline]
-    pub(crate) fn keep(&'static self, span: &Attributes<'_>, id: u64) -> bool {
-        match self.measured.get() {
-            Some(Measured::Point(_)) => false,
-            _ => self.keep_amounts(span, id),
-        }
-    }
-
     #[inline(never)]
-    fn keep_amounts(&'static self, span: &Attributes<'_>, id: u64) -> bool {
+    pub(crate) fn keep(&'static self, span: &Attributes<'_>, id: u64) -> bool {
         let measured = match self.measured.get() {
             None => self.make(span),
             Some(measured) => measured,
@@ -279,7 +356,8 @@ impl Site {
     /// A span is not measured: its point was switched off a moment ago. False, for those who ask.
     #[cold]
     fn notice(&'static self) -> bool {
-        if self.is_wanted.load(Relaxed) && !self.is_on() {
+        let whole = self.part.as_ref().map_or(self, |part| part.whole);
+        if whole.is_wanted.load(Relaxed) && !whole.is_on() {
             watch::begin();
         }
         false
@@ -308,7 +386,12 @@ fn begin_metered(open: &mut Open, metered: &'static MeteredPoint, most: usize, i
 }
 
 impl Measured {
-    fn new(metadata: &'static Metadata<'static>, name: String, amounts: &[String]) -> Self {
+    fn new(
+        metadata: &'static Metadata<'static>,
+        name: String,
+        amounts: &[String],
+        keeps: bool,
+    ) -> Self {
         let fields = metadata.fields();
         let names: Vec<&'static str> = amounts
             .iter()
@@ -320,7 +403,7 @@ impl Measured {
         let file = metadata.file().unwrap_or("");
         let point = Point::at(name.leak(), file, metadata.line().unwrap_or(0));
         if names.is_empty() {
-            return if settings().keep_spans() { Self::Kept(point) } else { Self::Point(point) };
+            return if keeps { Self::Kept(point) } else { Self::Point(point) };
         }
         let names: &'static [&'static str] = names.leak();
         Self::MeteredPoint { metered: Box::leak(Box::new(past::metered(point, names))), names }

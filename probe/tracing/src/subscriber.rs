@@ -56,6 +56,13 @@ fn site(id: &Id) -> Option<&'static Site> {
     Site::numbered((id.into_u64() >> SITE_SHIFT) as usize)
 }
 
+/// The id of a new span, of which something may be kept.
+#[inline(never)]
+fn kept_id(site: &'static Site, span: &Attributes<'_>, number: u64) -> u64 {
+    let id = (site.number as u64) << SITE_SHIFT | number;
+    if site.keep(span, id | IS_KEPT) { id | IS_KEPT } else { id }
+}
+
 /// The span of this id, if it is alive and keeps measurements.
 #[inline]
 fn kept(id: &Id) -> Option<&'static live::Live> {
@@ -81,8 +88,11 @@ impl Subscriber for PointSubscriber {
             pfp::c::count_refusal();
             return Id::from_u64(NO_SITE << SITE_SHIFT);
         };
-        let id = (site.number as u64) << SITE_SHIFT | number();
-        let id = if site.keep(span, id | IS_KEPT) { id | IS_KEPT } else { id };
+        let number = number();
+        let id = match site.is_plain() {
+            true => (site.number as u64) << SITE_SHIFT | number,
+            false => kept_id(site.part(span), span, number),
+        };
         Id::from_non_zero_u64(NonZeroU64::new(id).unwrap_or(NonZeroU64::MIN))
     }
 
