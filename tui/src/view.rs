@@ -36,14 +36,17 @@ pub fn draw(frame: &mut Frame, app: &App) {
     header::draw(frame, parts.header, app);
     summary::draw(frame, parts.summary, app);
     header::draw_notice(frame, parts.notice, app);
-    match &app.overlay {
-        Some(Overlay::Help(offset)) => help::draw(frame, parts.body, app, *offset),
-        _ => app.view().draw(frame, parts.body, &app.common),
+    // Screens need not handle a body without cells.
+    if !parts.body.is_empty() {
+        match &app.overlay {
+            Some(Overlay::Help(offset)) => help::draw(frame, parts.body, app, *offset),
+            _ => app.view().draw(frame, parts.body, &app.common),
+        }
+        if let Some(overlay) = &app.overlay {
+            chooser::draw(frame, parts.body, app, overlay);
+        }
     }
     tabs::draw(frame, parts.tabs, app);
-    if let Some(overlay) = &app.overlay {
-        chooser::draw(frame, parts.body, app, overlay);
-    }
     footer::draw(frame, parts.footer, app);
     sequences::simplify(frame.buffer_mut());
 }

@@ -299,10 +299,10 @@ fn draw_picture(
     let plot = Rect {
         x: area.x + LABELS.min(area.width),
         width: area.width.saturating_sub(LABELS + 1),
-        height: area.height - 1,
+        height: area.height.saturating_sub(1),
         ..area
     };
-    if plot.width < 8 {
+    if plot.width < 8 || plot.height == 0 {
         return;
     }
     let axes = Axes::of(ceilings, dots, plot.width, plot.height);

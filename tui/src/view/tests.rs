@@ -314,21 +314,6 @@ fn waiting_and_picking() {
 }
 
 #[test]
-fn any_size_can_be_drawn() {
-    let mut desk = desk();
-    for keys in ["", "\n", "?", "\n5b", "6"] {
-        for c in keys.chars() {
-            desk.code(if c == '\n' { KeyCode::Enter } else { KeyCode::Char(c) });
-        }
-        for width in [1, 2, 3, 9, 24, 40, 79, 80, 200] {
-            for height in [1, 2, 3, 4, 8, 30] {
-                screen(&mut desk, false, (width, height));
-            }
-        }
-    }
-}
-
-#[test]
 fn hostile_names_stay_in_their_column() {
     let mut desk = desk();
     desk.made().points[1].name =
@@ -492,6 +477,7 @@ mod far;
 mod load;
 mod log;
 mod roofline;
+mod sizes;
 mod timeline;
 mod tree;
 

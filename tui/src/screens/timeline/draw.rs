@@ -66,8 +66,13 @@ pub(super) fn draw(view: &Timeline, frame: &mut Frame, area: Rect, common: &Comm
     let window = view.at.window(usize::from(area.width.saturating_sub(label)));
     let seen = rows.height;
     let picture = Picture { view, common, styles, timeline, window, label, seen };
-    picture.axis(frame.buffer_mut(), axis);
-    picture.rows(frame.buffer_mut(), rows);
+    // A low body has room for some of the parts only.
+    if !axis.is_empty() {
+        picture.axis(frame.buffer_mut(), axis);
+    }
+    if !rows.is_empty() {
+        picture.rows(frame.buffer_mut(), rows);
+    }
     picture.about(frame, about);
 }
 
