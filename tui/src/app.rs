@@ -13,7 +13,7 @@ mod replay;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossterm::event::{KeyEvent, KeyEventKind};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::Rect;
 
 use crate::common::keys::{self, Binding};
@@ -41,10 +41,12 @@ pub struct App {
     pub screens: Screens,
     /// Which of them fills the body.
     pub screen: Screen,
-    /// What lies over it.
+    /// The overlay over it.
     pub overlay: Option<Overlay>,
     /// The user wants to leave.
     pub quit: bool,
+    /// The user wants the program that was started for this viewer to end.
+    pub ends_program: bool,
     /// The screen that the one on top of it was opened on.
     came_from: Screen,
     /// Where the lists of all screens were scrolled to when they were last shown.
@@ -69,6 +71,7 @@ impl App {
             screen: Screen::Waiting,
             overlay: None,
             quit: false,
+            ends_program: false,
             came_from: Screen::Points,
             scrolls: Default::default(),
             filters: Vec::new(),
@@ -468,6 +471,12 @@ impl App {
         if key.kind == KeyEventKind::Release {
             return;
         }
+        // Terminals send Alt-s as Esc and s. Typed one soon after the other, these look the same.
+        if key.modifiers.contains(KeyModifiers::ALT) && matches!(key.code, KeyCode::Char(_)) {
+            self.key(KeyEvent::from(KeyCode::Esc), now);
+            let modifiers = key.modifiers.difference(KeyModifiers::ALT);
+            return self.key(KeyEvent { modifiers, ..key }, now);
+        }
         // A message has been seen once the user goes on.
         self.common.toast = None;
         let mut keys = self.keys;
@@ -480,6 +489,21 @@ impl App {
                     prompt.key(key);
                     self.typed();
                 }
+            }
+        }
+    }
+
+    /// Takes pasted text in, as part of the line that is being typed. It is not taken for keys.
+    pub fn paste(&mut self, text: &str, now: Instant) {
+        self.common.now = now;
+        self.keys = keys::Keys::default();
+        match &mut self.overlay {
+            Some(Overlay::Typed(prompt)) => {
+                prompt.paste(text);
+                self.typed();
+            }
+            _ => {
+                self.common.say("pasted text is not taken for keys: paste it into a line, as of /")
             }
         }
     }

@@ -206,6 +206,10 @@ pub trait Finder {
     fn bad_places(&mut self) -> Vec<BadPlace> {
         Vec::new()
     }
+    /// The program that was started for this viewer, in words, while it runs.
+    fn program(&mut self) -> Option<String> {
+        None
+    }
     /// Gives up the segment of a process that has ended and that nobody will ask for again.
     fn let_go(&mut self, _segment_id: &str) {}
 }

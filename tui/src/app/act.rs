@@ -75,7 +75,7 @@ impl App {
     /// Carries out an action that means the same on all screens.
     fn act_anywhere(&mut self, action: Action) {
         match action {
-            Action::Quit => self.quit = true,
+            Action::Quit => self.leave(),
             Action::Suspend => self.common.errand = Some(Errand::Suspend),
             Action::Redraw => self.common.errand = Some(Errand::Redraw),
             Action::Help => self.overlay = Some(Overlay::Help(0)),
@@ -138,6 +138,12 @@ impl App {
             // Actions of other screens and overlays.
             _ => {}
         }
+    }
+
+    /// Leaves, or asks first what happens to the program that was started for this viewer.
+    fn leave(&mut self) {
+        self.overlay = self.finder.program().map(Overlay::Leave);
+        self.quit = self.overlay.is_none();
     }
 
     /// Shows all rows where the screen's own filter hides some, or else the table.

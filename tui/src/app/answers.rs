@@ -17,6 +17,10 @@ impl App {
                 self.overlay = Some(Overlay::Typed(prompt));
             }
             (Action::Cancel | Action::Back, _) => {}
+            (Action::LeaveRunning | Action::EndProgram, _) => {
+                self.ends_program = action == Action::EndProgram;
+                self.quit = true;
+            }
             (Action::Unfilter, _) => self.filter_by(Filter::default()),
             (Action::Up | Action::Down, Overlay::Typed(mut prompt)) => {
                 prompt.recall(action == Action::Up);

@@ -4,6 +4,7 @@ mod diff;
 mod files;
 mod filter;
 mod keys;
+mod leaving;
 mod load;
 mod log;
 mod picker;

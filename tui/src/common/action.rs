@@ -48,5 +48,5 @@ actions! {
     StepBack, StepOn, MinuteBack, MinuteOn, RecordingBegin, RecordingEnd, Seek, PlaySlower, PlayFaster,
     Earlier, Later, MuchEarlier, MuchLater, Oldest, Newest, ZoomIn, ZoomOut, FindNext, Slowest,
     Flame, Callers, TreeSource, ByThread, Unfold, Fold, UnfoldAll, Zoom,
-    Accept, Cancel,
+    Accept, Cancel, LeaveRunning, EndProgram,
 }

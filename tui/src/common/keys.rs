@@ -258,14 +258,10 @@ groups! {
         Redraw [Ctrl('l')] "", "draw the whole screen anew";
     }
 
-    /// Only the way out.
-    QUIT = common {
-        Quit [Char('q'), Named(F(10)), Ctrl('c')] "quit", "leave pfp-top";
-    }
-
-    /// Enter or Esc closes it.
+    /// The keys that leave pfp-top close the help first, and so do Enter and Esc.
     HELP = own {
-        Back [Named(Esc), Named(Enter)] "back", "back to where you came from";
+        Back [Named(Esc), Named(Enter), Char('q'), Named(F(10)), Ctrl('c')] "back",
+            "back to where you came from";
     }
 
     /// A line that is being typed.
@@ -289,26 +285,38 @@ groups! {
         Check [Char(' ')] "show/hide", "show the column, or hide it";
         ColumnLeft [Char('<'), Char('K')] "left", "move the column to the left";
         ColumnRight [Char('>'), Char('J')] "right", "move the column to the right";
-        Back [Named(Esc), Named(Enter), Char('c')] "done", "back to the table";
+        Back [Named(Esc), Named(Enter), Char('c'), Char('q'), Named(F(10)), Ctrl('c')] "done",
+            "back to the table";
     }
 
     /// The chooser of what to sort by.
     SORT = own {
         Accept [Named(Enter), Char(' ')] "sort by it", "sort by the column";
         Invert [Char('I')] "invert", "sort by the same column the other way round";
-        Back [Named(Esc), Char('s'), Named(F(6))] "cancel", "back to the table";
+        Back [Named(Esc), Char('s'), Named(F(6)), Char('q'), Named(F(10)), Ctrl('c')] "cancel",
+            "back to the table";
     }
 
     /// A question about many points.
     ASK = own {
         Accept [Char('y')] "yes", "yes, all of them";
-        Cancel [Char('n'), Named(Esc), Ctrl('c')] "no", "no, leave them as they are";
+        Cancel [Char('n'), Named(Esc), Char('q'), Named(F(10)), Ctrl('c')] "no",
+            "no, leave them as they are";
     }
 
     /// A question about a file.
     CONFIRM = own {
         Accept [Char('y')] "replace it", "yes, replace the file";
-        Cancel [Char('n'), Named(Esc), Ctrl('c')] "another name", "no, keep the file";
+        Cancel [Char('n'), Named(Esc), Char('q'), Named(F(10)), Ctrl('c')] "another name",
+            "no, keep the file";
+    }
+
+    /// A question about the program that this viewer started.
+    PROGRAM = own {
+        LeaveRunning [Char('l')] "leave it running", "leave pfp-top; the program goes on";
+        EndProgram [Char('e')] "end it", "end the program and its children, and leave pfp-top";
+        Cancel [Named(Esc), Char('n'), Char('q'), Named(F(10)), Ctrl('c')] "go on watching",
+            "stay in pfp-top";
     }
 }
 
@@ -335,7 +343,7 @@ impl Binding<'_> {
     }
 }
 
-/// What stands behind the keys of a screen of the watched process that are its own.
+/// The groups that follow the own keys of a screen of the watched process.
 pub(crate) const TAIL: &[Group] = &[SAVE, POLL, BASELINE, WALK, PAGE, SHOW, TURN, LEAVE, TERMINAL];
 
 /// What can be done with the point that the keys mean.
@@ -345,13 +353,14 @@ impl Overlay {
     /// The keys while it is open.
     pub fn keys(&self) -> KeyMap {
         match self {
-            Self::Help(_) => &[&[HELP, WALK, PAGE, QUIT, TERMINAL]],
+            Self::Help(_) => &[&[HELP, WALK, PAGE, TERMINAL]],
             Self::Typed(prompt) if prompt.asked == Asked::Filter => &[&[FILTER_TYPED, TERMINAL]],
             Self::Typed(_) => &[&[TYPED, TERMINAL]],
-            Self::Columns(_) => &[&[WALK, PAGE, CHECK, QUIT, TERMINAL]],
-            Self::Sort(_) => &[&[WALK, PAGE, SORT, QUIT, TERMINAL]],
+            Self::Columns(_) => &[&[WALK, PAGE, CHECK, TERMINAL]],
+            Self::Sort(_) => &[&[WALK, PAGE, SORT, TERMINAL]],
             Self::Ask(_) => &[&[ASK, TERMINAL]],
             Self::Replace(_) => &[&[CONFIRM, TERMINAL]],
+            Self::Leave(_) => &[&[PROGRAM, TERMINAL]],
         }
     }
 }

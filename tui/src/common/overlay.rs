@@ -17,6 +17,8 @@ pub enum Overlay {
     Ask(Question),
     /// The file of that path exists: may it be replaced?
     Replace(Prompt),
+    /// The program that this viewer started still runs: what happens to it when the viewer is left?
+    Leave(String),
 }
 
 /// Something that changes more than one point, and waits for a yes.

@@ -7,6 +7,9 @@ use tui_input::backend::crossterm::EventHandler;
 use crate::local_time::file_stamp;
 use crate::snapshot::Snapshot;
 
+/// Maximum number of characters taken from pasted text; the longest path fits.
+const LONGEST_PASTE: usize = 4096;
+
 /// What is typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
@@ -86,11 +89,21 @@ impl Prompt {
         self.input.value().to_owned()
     }
 
-    /// What stands before and behind the cursor.
+    /// The text before the cursor, and the text behind it.
     pub fn halves(&self) -> (String, String) {
         let chars = || self.input.value().chars();
         let cursor = self.input.cursor();
         (chars().take(cursor).collect(), chars().skip(cursor).collect())
+    }
+
+    /// Inserts the first line of a text at the cursor.
+    pub fn paste(&mut self, text: &str) {
+        let line = text.trim_start().lines().next().unwrap_or_default();
+        let pasted = line.chars().filter(|c| !c.is_control()).take(LONGEST_PASTE);
+        let (mut before, behind) = self.halves();
+        before.extend(pasted);
+        let cursor = before.chars().count();
+        self.input = Input::new(before + &behind).with_cursor(cursor);
     }
 
     /// Edits the line the way shells do.

@@ -16,25 +16,27 @@ const MIN_ERROR: usize = 20;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
     let styles = &app.common.styles;
-    let bindings = bindings(app);
+    let (bindings, width) = (bindings(app), usize::from(area.width));
     if let Some(Overlay::Typed(prompt)) = &app.overlay {
         return draw_prompt(frame, area, prompt, &bindings, styles);
     }
     match (&app.overlay, &app.common.toast) {
         (Some(Overlay::Replace(prompt)), _) => {
             let question = format!(" {} exists. ", text::clean(&prompt.text()));
-            draw_question(frame, area, &question, &bindings, styles);
+            draw_question(frame, area, &question, width / 2, &bindings, styles);
         }
         (Some(Overlay::Ask(question)), _) => {
             let question = format!(" {} ", app.asked(question));
-            draw_question(frame, area, &question, &bindings, styles);
+            draw_question(frame, area, &question, width / 2, &bindings, styles);
+        }
+        (Some(Overlay::Leave(program)), _) => {
+            let question = format!(" {} still runs. ", text::clean(program));
+            // The answers matter more than the name.
+            draw_question(frame, area, &question, width / 5 * 4, &bindings, styles);
         }
         (_, Some(toast)) => draw_toast(frame, area, toast, styles),
         (_, None) => {
-            frame.render_widget(
-                hints(&bindings, area.width.into(), styles, app.common.replay.as_ref()),
-                area,
-            );
+            frame.render_widget(hints(&bindings, width, styles, app.common.replay.as_ref()), area);
             if let Some(half) = app.half_typed() {
                 let half = Line::from(span!(styles.theme.key; " {half}"));
                 frame.render_widget(half.right_aligned(), area);
@@ -43,15 +45,19 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
     }
 }
 
+/// Draws a question and its answers, which get at least `for_hints` columns.
 fn draw_question(
     frame: &mut Frame,
     area: Rect,
     question: &str,
+    for_hints: usize,
     bindings: &[Binding],
     styles: &Styles,
 ) {
-    let hints = hints(bindings, usize::from(area.width) / 2, styles, None);
-    let room = usize::from(area.width).saturating_sub(hints.width());
+    let width = usize::from(area.width);
+    let room = width.saturating_sub(text::width(question)).max(for_hints);
+    let hints = hints(bindings, room, styles, None);
+    let room = width.saturating_sub(hints.width());
     let question = text::cut(question, room, styles.glyphs.ellipsis);
     let mut line = Line::from(Span::styled(question, styles.theme.warn));
     line.extend(hints.spans);

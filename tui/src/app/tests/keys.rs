@@ -19,6 +19,7 @@ fn every_key_map() -> Vec<(String, KeyMap)> {
         Overlay::Typed(Prompt::new(Asked::Moment, "")),
         Overlay::Ask(Question::Reset { ids: Vec::new() }),
         Overlay::Replace(prompt),
+        Overlay::Leave("sim [4711]".into()),
     ];
     let of_overlay = |overlay: &Overlay| (format!("{overlay:?}"), overlay.keys());
     Screens::key_maps().into_iter().map(of_screen).chain(overlays.iter().map(of_overlay)).collect()
@@ -54,8 +55,14 @@ fn every_action_has_a_key_and_a_line_of_help() {
 #[test]
 fn every_screen_can_be_left() {
     for (of, keys) in every_key_map() {
-        let leaves =
-            |b: Binding| matches!(b.action, Action::Quit | Action::Cancel | Action::Unfilter);
+        let leaves = |b: Binding| {
+            let key = |key| b.keys.contains(&key);
+            match b.action {
+                Action::Quit | Action::Back => key(Char('q')) && key(Key::Ctrl('c')),
+                Action::Cancel | Action::Unfilter => key(Key::Ctrl('c')),
+                _ => false,
+            }
+        };
         assert!(bindings(keys).any(leaves), "{of}");
     }
 }
