@@ -112,6 +112,12 @@ impl<'a> Screen<'a> {
         self.ask(&["send-keys", "-l", text]);
     }
 
+    /// Pastes text, between marks if the program has asked for them.
+    pub fn paste(&self, text: &str) {
+        self.ask(&["set-buffer", "--", text]);
+        self.ask(&["paste-buffer", "-p", "-r", "-d"]);
+    }
+
     /// What the screen shows now, a line each, without blanks at their ends.
     pub fn shown(&self) -> String {
         let text = self.ask(&["capture-pane", "-p"]);

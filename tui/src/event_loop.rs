@@ -3,17 +3,16 @@
 
 mod suspend;
 
-use std::io::{self, BufWriter, Stdout, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Stdout};
 use std::mem::ManuallyDrop;
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use crossterm::clipboard::CopyToClipboard;
 use crossterm::event::{self, Event};
-use crossterm::terminal::{
-    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, disable_raw_mode,
-    enable_raw_mode,
-};
+use crossterm::terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate};
 use crossterm::{execute, queue};
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::{Position, Rect};
@@ -23,6 +22,7 @@ use self::suspend::Suspension;
 use crate::app::App;
 use crate::common::Errand;
 use crate::interrupt::Interrupt;
+use crate::modes::Modes;
 use crate::view;
 
 /// The longest time until a signal to leave is noticed.
@@ -35,44 +35,32 @@ const FRAME_BYTES: usize = 1 << 16;
 const MOST_COLUMNS: u16 = 2_000;
 const MOST_CELLS: u32 = 1 << 19;
 
-/// Turns on clicks and the wheel, with coordinates of any size. Unlike crossterm's command, it
-/// leaves out mouse movement.
-const MOUSE_ON: &[u8] = b"\x1b[?1000h\x1b[?1006h";
-const MOUSE_OFF: &[u8] = b"\x1b[?1006l\x1b[?1000l";
-
-/// The terminal, given back when dropped. On a panic, the hook that `ratatui::try_init` sets gives
-/// it back before the message is shown.
+/// The terminal, given back when dropped, also by a panic.
 ///
-/// Neither `ratatui::restore` nor the drop of its terminal is called. If the terminal is gone, both
-/// try to report that to the terminal and panic, and the toggles would never be put back.
+/// The drop of ratatui's terminal is not run. If the terminal is gone, it tries to report that to the
+/// terminal and panics, and the toggles would never be put back.
 struct Screen {
     terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
     area: Rect,
-    mouse: bool,
+    modes: Modes,
+    keyboard: Keyboard,
 }
 
 impl Screen {
     fn new(mouse: bool) -> io::Result<Self> {
-        // Only for its setup of the terminal: the terminal it returns makes many small writes.
-        let _ = ManuallyDrop::new(ratatui::try_init()?);
-        if mouse {
-            let restore = std::panic::take_hook();
-            std::panic::set_hook(Box::new(move |panic| {
-                let _ = write_all(MOUSE_OFF);
-                restore(panic);
-            }));
-            write_all(MOUSE_ON)?;
-        }
+        let keyboard = Keyboard::open()?;
+        let modes = Modes::set(mouse)?;
         // From here on a change of the size is an event.
         event::poll(Duration::ZERO)?;
         let area = area()?;
         let backend = CrosstermBackend::new(BufWriter::with_capacity(FRAME_BYTES, io::stdout()));
         // Without a fixed viewport, every frame would ask for the size.
         let options = TerminalOptions { viewport: Viewport::Fixed(area) };
-        let mut terminal = ManuallyDrop::new(Terminal::with_options(backend, options)?);
+        let terminal = ManuallyDrop::new(Terminal::with_options(backend, options)?);
+        let mut screen = Self { terminal, area, modes, keyboard };
         // Without an alternate screen, old text would stay between the rows.
-        terminal.clear()?;
-        Ok(Self { terminal, area, mouse })
+        screen.clear()?;
+        Ok(screen)
     }
 
     /// Draws a frame, which the terminal shows all at once if it knows how to.
@@ -82,51 +70,18 @@ impl Screen {
         execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)
     }
 
-    /// Gives the terminal back, for a while or for good.
-    fn leave(&mut self) {
-        let _ = self.terminal.show_cursor();
-        if self.mouse {
-            let _ = write_all(MOUSE_OFF);
-        }
-        let _ = ratatui::try_restore();
-    }
-
     /// Takes the terminal again, whatever state it is in.
     fn enter(&mut self) -> io::Result<()> {
-        // Raw mode that counts as on would not be switched on again.
-        disable_raw_mode()?;
-        enable_raw_mode()?;
-        execute!(io::stdout(), EnterAlternateScreen)?;
-        if self.mouse {
-            write_all(MOUSE_ON)?;
-        }
-        self.resize()
+        self.modes.set_again()?;
+        self.clear()
     }
 
-    /// Follows the terminal's size.
-    fn resize(&mut self) -> io::Result<()> {
+    /// Clears the screen and follows the terminal's size. Unlike `Terminal::clear`, it does not ask
+    /// the terminal where the cursor is: not every terminal answers.
+    fn clear(&mut self) -> io::Result<()> {
         self.area = area()?;
         self.terminal.resize(self.area)
     }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            // The hook has left already. Leaving twice would move the cursor back, and the shell
-            // would write over the message.
-            let _ = self.terminal.show_cursor();
-        } else {
-            self.leave();
-        }
-    }
-}
-
-/// Writes at once, past the frame's buffer.
-fn write_all(bytes: &[u8]) -> io::Result<()> {
-    let mut out = io::stdout();
-    out.write_all(bytes)?;
-    out.flush()
 }
 
 /// The part of the terminal that is drawn on.
@@ -154,8 +109,8 @@ struct Input {
 /// Runs the viewer in the terminal until the user leaves or a signal asks to.
 pub fn run(app: &mut App, interrupt: &Interrupt) -> Result<()> {
     let suspension = Suspension::install().context("signals cannot be taken over")?;
-    let mut screen =
-        Screen::new(app.common.options.mouse).context("the terminal cannot be used")?;
+    let mouse = app.common.options.mouse;
+    let mut screen = Screen::new(mouse).context("the terminal cannot be used")?;
     let mut changed = true;
     while !app.quit && !interrupt.raised() {
         let now = Instant::now();
@@ -171,23 +126,23 @@ pub fn run(app: &mut App, interrupt: &Interrupt) -> Result<()> {
         if changed {
             screen.draw(|frame| view::draw(frame, app))?;
         }
-        let input = take_input(app, screen.area)?;
+        let input = take_input(app, &screen)?;
         let mut suspend = suspension.asked();
         match app.common.errand.take() {
             Some(Errand::Copy(text)) => {
                 execute!(io::stdout(), CopyToClipboard::to_clipboard_from(text))?;
             }
-            Some(Errand::Redraw) => screen.terminal.clear()?,
+            Some(Errand::Redraw) => screen.clear()?,
             Some(Errand::Suspend) => suspend = true,
             None => {}
         }
         // If a key and a new size come at the same moment, crossterm may report the key alone.
         if input.resized || input.any && area()? != screen.area {
-            screen.resize()?;
+            screen.clear()?;
         }
         changed = input.any;
         if suspend {
-            screen.leave();
+            screen.modes.pause();
             suspension.stop()?;
             screen.enter()?;
             changed = true;
@@ -200,12 +155,12 @@ pub fn run(app: &mut App, interrupt: &Interrupt) -> Result<()> {
 }
 
 /// Waits for input until something is due, then takes all there is.
-fn take_input(app: &mut App, area: Rect) -> io::Result<Input> {
+fn take_input(app: &mut App, screen: &Screen) -> io::Result<Input> {
     let now = Instant::now();
     let wait = app.next_change().map_or(PATIENCE, |due| due.saturating_duration_since(now));
     let mut input = Input::default();
     // Ask the terminal first: if it is gone, crossterm would read its end forever.
-    if is_gone(wait.min(PATIENCE)) {
+    if screen.keyboard.is_gone(wait.min(PATIENCE)) {
         app.quit = true;
         return Ok(input);
     }
@@ -218,10 +173,14 @@ fn take_input(app: &mut App, area: Rect) -> io::Result<Input> {
             Event::Mouse(mouse) => {
                 let now = Instant::now();
                 let place = Position { x: mouse.column, y: mouse.row };
-                let target = view::hit(app, area, place);
+                let target = view::hit(app, screen.area, place);
                 input.any |= app.mouse(mouse.kind, target, now);
                 // The next event is meant for the screen after this one.
-                view::settle(app, area, now);
+                view::settle(app, screen.area, now);
+            }
+            Event::Paste(text) => {
+                app.paste(&text, Instant::now());
+                input.any = true;
             }
             Event::Resize(..) => {
                 input.resized = true;
@@ -236,21 +195,26 @@ fn take_input(app: &mut App, area: Rect) -> io::Result<Input> {
     Ok(input)
 }
 
-/// Waits until there is input, a signal, or the time is over; true if the terminal has been taken
-/// away. Where standard input is no terminal, this only waits; crossterm finds the terminal by
-/// itself.
-fn is_gone(wait: Duration) -> bool {
-    let mut input = libc::pollfd { fd: libc::STDIN_FILENO, events: libc::POLLIN, revents: 0 };
-    // SAFETY: asks about a descriptor; a closed one is answered with 0.
-    if unsafe { libc::isatty(libc::STDIN_FILENO) } == 0 {
-        // A terminal that is gone does not count as one either.
-        input.events = 0;
+/// Where keys come from, as crossterm finds it: standard input, or else the process's terminal.
+struct Keyboard(Option<File>);
+
+impl Keyboard {
+    fn open() -> io::Result<Self> {
+        let is_input = io::stdin().is_terminal();
+        Ok(Self(if is_input { None } else { Some(File::open("/dev/tty")?) }))
     }
-    // Rounded up: a rest below a millisecond would be spent spinning.
-    let milliseconds = wait.as_micros().div_ceil(1000).min(i32::MAX as u128) as i32;
-    // SAFETY: one descriptor in a structure that we own.
-    let ready = unsafe { libc::poll(&raw mut input, 1, milliseconds) };
-    ready > 0 && input.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0
+
+    /// Waits until there is input, a signal, or the time is over; true if the terminal has been
+    /// taken away.
+    fn is_gone(&self, wait: Duration) -> bool {
+        let fd = self.0.as_ref().map_or(libc::STDIN_FILENO, AsRawFd::as_raw_fd);
+        let mut input = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // Rounded up: a rest below a millisecond would be spent spinning.
+        let milliseconds = wait.as_micros().div_ceil(1000).min(i32::MAX as u128) as i32;
+        // SAFETY: one descriptor in a structure that we own.
+        let ready = unsafe { libc::poll(&raw mut input, 1, milliseconds) };
+        ready > 0 && input.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0
+    }
 }
 
 #[cfg(test)]

@@ -49,6 +49,7 @@ pub mod headline;
 pub mod interrupt;
 pub mod local_time;
 pub mod model;
+mod modes;
 pub mod pattern;
 #[cfg(feature = "otlp")]
 pub mod push;
@@ -56,6 +57,7 @@ pub mod roofline;
 pub mod screens;
 pub mod serve;
 pub mod session;
+mod signals;
 pub mod snapshot;
 pub mod source;
 pub mod styles;

@@ -1,10 +1,10 @@
-//! The terminal itself: given back after a fault, and used with no more than it has,
-//! at every size.
+//! The terminal itself: restored after a fault, and used within its abilities, at every size.
 
 use pfp_tests::needs_a_screen;
 use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::pty::Pty;
 use pfp_tests::screen::{heading, row};
-use pfp_tests::target::wait_for;
+use pfp_tests::target::{Target, wait_for};
 
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 
@@ -211,4 +211,83 @@ fn keys_and_colours_are_the_users() {
     std::fs::write(place.path("config.toml"), "[keys]\ntoggle = \"r\"\n").unwrap();
     begin();
     screen.press(&["q"], "the complaint", |text| text.contains("r would mean toggle and reset"));
+}
+
+/// The viewer in a terminal that answers nothing, watching a process.
+fn unanswered(place: &Place, target: &Target, before: &str) -> Pty {
+    let viewer = format!("{before} exec {} -i 0.1 -p {}", pfp_top().display(), target.pid());
+    Pty::start(place.command("sh").args(["-c", &viewer]), 100, 30)
+}
+
+#[test]
+fn a_terminal_that_answers_nothing_is_drawn_on_and_cleared() {
+    const CLEAR: &str = "\x1b[1;1H\x1b[J";
+    let place = Place::new();
+    let target = place.start_watched(STEADY, &[]);
+    let mut terminal = unanswered(&place, &target, "");
+    let before = terminal.settings();
+    terminal.wait_for("the table", |text| text.contains("tick"));
+    assert_ne!(terminal.settings(), before, "raw mode");
+    let cleared = terminal.written().matches(CLEAR).count();
+    terminal.keys("\x0c");
+    terminal.wait_for("another clear", |text| text.matches(CLEAR).count() > cleared);
+    let frames = terminal.written().matches("\x1b[?2026l").count();
+    terminal.wait_for("more frames", |text| text.matches("\x1b[?2026l").count() > frames + 2);
+    assert!(!terminal.written().contains("\x1b[6n"), "it asks where the cursor is");
+    terminal.keys("q");
+    assert!(terminal.end().success());
+    assert_eq!(terminal.settings(), before);
+}
+
+/// With few descriptors, the screen fails to start at one step or another.
+#[test]
+fn a_screen_that_fails_to_start_puts_the_terminal_back() {
+    let place = Place::new();
+    let target = place.start_watched(STEADY, &[]);
+    let mut failed_late = 0;
+    for descriptors in 4..16 {
+        let mut terminal = unanswered(&place, &target, &format!("ulimit -n {descriptors};"));
+        let before = terminal.settings();
+        let ended = wait_for("a screen or an end", || {
+            let is_drawn = terminal.written().contains("\x1b[?2026l");
+            let ended = terminal.has_ended().is_some();
+            (is_drawn || ended).then_some(ended)
+        });
+        if !ended {
+            terminal.keys("q");
+            terminal.end();
+        }
+        assert_eq!(terminal.settings(), before, "{descriptors} descriptors");
+        let modes = |on: &str| terminal.written().matches(on).count();
+        let on = terminal.wait_for("the alternate screen to be left", |_| {
+            modes("\x1b[?1049h") == modes("\x1b[?1049l")
+        });
+        failed_late += usize::from(ended && on.contains("\x1b[?1049h"));
+    }
+    assert!(failed_late > 0, "no start failed after the modes were set");
+}
+
+/// Text that is pasted goes into a line that is typed, and nothing of it is taken for keys.
+#[test]
+fn pasted_text_switches_and_resets_nothing() {
+    needs_a_screen!();
+    let place = Place::new();
+    let _target = place.start(STEADY, &[]);
+    let screen = place.screen(130, 30);
+    screen.pfp_top("-i 0.1 --sort name");
+    screen.wait_for_status("LIVE");
+    screen.wait_for_count("tick", 10);
+    for text in ["Reply", "Yes, Every", "here", "wow\r"] {
+        screen.paste(text);
+        let shown = screen.wait_for("the message", |text| text.contains("not taken for keys"));
+        assert!(shown.contains("●  tick") && shown.contains("●  round"), "{text}:\n{shown}");
+        screen.press(&["j"], "the message to go", |text| !text.contains("not taken for keys"));
+    }
+    screen.press(&["/"], "the line", |text| text.contains(" filter: "));
+    screen.paste("ti");
+    screen.paste("ck\r");
+    let shown = screen.wait_for("the filter", |text| text.contains(" filter: tick"));
+    assert!(!shown.contains(" round"), "{shown}");
+    screen.keys(&["Escape", "q"]);
+    screen.wait_for_shell();
 }

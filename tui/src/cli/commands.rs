@@ -57,7 +57,7 @@ pub fn run(cli: Cli) -> Result<u8> {
     }
 }
 
-/// The exit status that tells scripts the reason of a failure.
+/// The exit status by which scripts know the reason of a failure.
 pub fn exit_status(error: &anyhow::Error) -> u8 {
     let refusal = error.chain().find_map(|cause| cause.downcast_ref::<Refusal>());
     refusal.map_or(FAILURE, Refusal::exit_status)
@@ -65,12 +65,9 @@ pub fn exit_status(error: &anyhow::Error) -> u8 {
 
 /// Serves the viewer that has started this.
 fn agent(enter: Option<u32>) -> Result<u8> {
-    let ignore_interrupt = || {
-        // It ends with its input: a Ctrl-C at the viewer's terminal is for the viewer.
-        // SAFETY: to ignore a signal runs nothing.
-        unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
-    };
-    ignore_interrupt();
+    // It ends with its input: a Ctrl-C at the viewer's terminal is for the viewer.
+    // SAFETY: to ignore a signal runs nothing.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
     let mut finder = match enter {
         Some(pid) => {
             source::enter(pid)?;
@@ -80,7 +77,6 @@ fn agent(enter: Option<u32>) -> Result<u8> {
     };
     // This starts a thread, and entering a room allows only one.
     let interrupt = Interrupt::install()?;
-    ignore_interrupt();
     crate::agent::run(io::stdin(), io::stdout(), &mut finder, interrupt)?;
     Ok(0)
 }

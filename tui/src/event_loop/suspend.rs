@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGCONT, SIGTSTP};
 
+use crate::signals;
+
 /// Knows whether the program was asked to stop, or goes on after a stop.
 ///
 /// Relaxed throughout: each flag alone is the message.
@@ -18,15 +20,20 @@ use signal_hook::consts::{SIGCONT, SIGTSTP};
 pub(super) struct Suspension {
     asked: Arc<AtomicBool>,
     continued: Arc<AtomicBool>,
+    /// Whether SIGTSTP was ignored at the start: then no shell would continue the program.
+    is_ignored: bool,
 }
 
 impl Suspension {
     /// Takes the signals over.
     pub(super) fn install() -> io::Result<Self> {
         let [asked, continued] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
-        signal_hook::flag::register(SIGTSTP, Arc::clone(&asked))?;
+        let is_ignored = signals::is_ignored(SIGTSTP);
+        if !is_ignored {
+            signal_hook::flag::register(SIGTSTP, Arc::clone(&asked))?;
+        }
         signal_hook::flag::register(SIGCONT, Arc::clone(&continued))?;
-        Ok(Self { asked, continued })
+        Ok(Self { asked, continued, is_ignored })
     }
 
     /// Whether a signal has asked to stop since this was last asked.
@@ -42,6 +49,9 @@ impl Suspension {
     /// Stops the whole job, like Ctrl-Z in a plain terminal, and returns when it goes on; returns
     /// at once without a shell.
     pub(super) fn stop(&self) -> io::Result<()> {
+        if self.is_ignored {
+            return Ok(());
+        }
         // SAFETY: an all-zero `sigaction` is a valid value of that plain struct.
         let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };
         let act = |handler, old: *mut libc::sigaction| {

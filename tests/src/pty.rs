@@ -1,0 +1,126 @@
+//! A terminal that answers nothing: the test has its other end.
+//!
+//! tmux answers what a program asks its terminal. Some serial lines, recorders and terminals of
+//! continuous integration do not.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Arc, Mutex};
+
+use crate::target::wait_for;
+
+/// A program in a terminal. Dropping it kills the program.
+#[derive(Debug)]
+pub struct Pty {
+    child: Child,
+    /// The test's end.
+    test: File,
+    /// The program's end, kept open so that its settings can be read when the program is gone.
+    program: OwnedFd,
+    written: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Pty {
+    /// Starts a command in a terminal of this size, which becomes the command's own.
+    ///
+    /// # Panics
+    ///
+    /// If the system has no terminal left, or no such program.
+    #[must_use]
+    pub fn start(command: &mut Command, columns: u16, rows: u16) -> Self {
+        let (mut test, mut program) = (-1, -1);
+        let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        // SAFETY: the descriptors are valid for writes, the size for reads; the others may be null.
+        let made = unsafe {
+            libc::openpty(
+                &raw mut test,
+                &raw mut program,
+                std::ptr::null_mut(),
+                std::ptr::null(),
+                &raw const size,
+            )
+        };
+        assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
+        // SAFETY: `openpty` has just opened both, and nothing else knows them.
+        let (test, program) = unsafe { (File::from_raw_fd(test), OwnedFd::from_raw_fd(program)) };
+        let end = || program.try_clone().expect("a descriptor");
+        command.stdin(end()).stdout(end()).stderr(end()).env("TERM", "xterm-256color");
+        let own_terminal = || {
+            // SAFETY: both calls are async-signal-safe.
+            let done = unsafe { libc::setsid() != -1 && libc::ioctl(0, libc::TIOCSCTTY, 0) == 0 };
+            if done { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+        };
+        // SAFETY: the closure makes two system calls and allocates nothing.
+        let child = unsafe { command.pre_exec(own_terminal) }.spawn().expect("it starts");
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let (into, mut from) = (Arc::clone(&written), test.try_clone().expect("a descriptor"));
+        std::thread::spawn(move || {
+            let mut part = [0; 1 << 16];
+            while let Ok(length @ 1..) = from.read(&mut part) {
+                into.lock().expect("no panic in between").extend(&part[..length]);
+            }
+        });
+        Self { child, test, program, written }
+    }
+
+    /// What has been written to the terminal so far, escape sequences included.
+    #[must_use]
+    pub fn written(&self) -> String {
+        let written = self.written.lock().expect("no panic in between");
+        String::from_utf8_lossy(&written).into_owned()
+    }
+
+    /// Waits until something has been written.
+    #[track_caller]
+    pub fn wait_for(&self, what: &str, is_it: impl Fn(&str) -> bool) -> String {
+        wait_for(what, || Some(self.written()).filter(|text| is_it(text)))
+    }
+
+    /// Types these bytes.
+    ///
+    /// # Panics
+    ///
+    /// If the terminal takes no more.
+    pub fn keys(&mut self, keys: &str) {
+        self.test.write_all(keys.as_bytes()).expect("the terminal takes them");
+    }
+
+    /// Waits for the program to end.
+    #[track_caller]
+    pub fn end(&mut self) -> ExitStatus {
+        wait_for("the program to end", || self.child.try_wait().expect("it is a child"))
+    }
+
+    /// How the program ended; none while it runs.
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("it is a child")
+    }
+
+    /// Id of the program.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The terminal's flags: input, output, control, local.
+    #[must_use]
+    pub fn settings(&self) -> [libc::tcflag_t; 4] {
+        // SAFETY: a termios is plain numbers, for which zero is a value.
+        let mut settings: libc::termios = unsafe { std::mem::zeroed() };
+        // SAFETY: an open terminal, and a structure that is valid for writes.
+        let read = unsafe { libc::tcgetattr(self.program.as_raw_fd(), &raw mut settings) };
+        assert_eq!(read, 0, "it is a terminal");
+        [settings.c_iflag, settings.c_oflag, settings.c_cflag, settings.c_lflag]
+    }
+}
+
+impl Drop for Pty {
+    fn drop(&mut self) {
+        // Both fail only where it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
