@@ -6,7 +6,7 @@ use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::tools;
 use pfp_top::snapshot::Loss;
 
-use crate::{alone, file, run, text};
+use crate::{alone, file, run, text, unseen};
 
 const HEADERS: &str = "/usr/include/trilinos";
 
@@ -39,6 +39,9 @@ fn kernels_regions_and_copies_are_counted_to_one() {
         assert_eq!(ran.count(domain, name), ROUNDS, "{name} in {domain}");
     }
     ran.lost_nothing();
+    // Without the variable that this Kokkos reads.
+    let said = unseen(&program, &arguments);
+    assert!(said.contains("KOKKOS_PROFILE_LIBRARY: --inject kokkos3"), "{said}");
 }
 
 /// By the variable of later versions, which `run` sets by itself, and what those tell besides.

@@ -40,6 +40,19 @@ fn run(options: &[&str], program: &Path, arguments: &[&str]) -> Run {
     Run { snapshot: json::read(&snapshot).expect("what was written can be read"), printed }
 }
 
+/// The messages about a program that records nothing. Its status is its own.
+fn unseen(program: &Path, arguments: &[&str]) -> String {
+    let place = Place::new();
+    let mut command = place.command(pfp_top());
+    command.env("PFP_INJECT_LIBRARY", c::inject()).args(["run", "--once", "--log"]);
+    command.arg(place.path("log")).arg("--").arg(program).args(arguments);
+    let output = command.output().expect("pfp-top starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("exited without recording anything"), "{said}");
+    said
+}
+
 /// What the program prints without anybody who watches.
 fn alone(program: &Path, arguments: &[&str]) -> String {
     c::run(std::process::Command::new(program).args(arguments))

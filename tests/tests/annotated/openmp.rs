@@ -11,7 +11,7 @@ use pfp_tests::place::Place;
 use pfp_tests::{figure, lacks, tools};
 use pfp_top::snapshot::Stats;
 
-use crate::{Run, alone, file, run, text};
+use crate::{Run, alone, file, run, text, unseen};
 
 const CLANG: Compiler = Compiler { name: "clang", ..Compiler::C };
 const GCC: Compiler = Compiler { name: "gcc", ..Compiler::C };
@@ -288,4 +288,12 @@ fn scikit_learn_has_as_many_regions_as_another_tool_counts() {
     figure(&format!("openmp, scikit-learn: {regions} regions"));
     assert!(regions > 100);
     assert_eq!(counted.trim(), format!("regions {regions}"));
+}
+
+/// GCC's own runtime has no interface for tools, which the viewer says.
+#[test]
+fn a_program_on_gccs_runtime_is_told_why_it_was_not_seen() {
+    let Some(program) = regions_of_gccs() else { return };
+    let said = unseen(&program, &[&REGIONS.to_string(), "1000"]);
+    assert!(said.contains("libgomp") && said.contains("--openmp-runtime FILE"), "{said}");
 }

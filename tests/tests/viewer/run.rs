@@ -1,12 +1,15 @@
 //! `pfp-top run`: programs that the viewer starts itself, in a terminal and without.
 
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 
 use pfp_tests::needs_a_screen;
-use pfp_tests::os::runs;
+use pfp_tests::os::{runs, signal};
 use pfp_tests::place::{Place, count, pfp_top};
-use pfp_tests::screen::row;
-use pfp_tests::target::wait_for;
+use pfp_tests::pty::Pty;
+use pfp_tests::screen::{Screen, row};
+use pfp_tests::target::{Target, wait_for};
 use pfp_top::files::json;
 use pfp_top::snapshot::ProcessState;
 
@@ -95,8 +98,9 @@ fn what_ends_badly_or_measures_nothing_is_said_with_its_status() {
     let place = Place::new();
     let (status, _, err) = run(&place, &["sh", "-c", "kill -ABRT $$"]);
     assert!(status == Some(134) && err.contains("signal 6 (SIGABRT)"), "{err}");
+    // The status is the program's, whether anything was recorded or not.
     let (status, _, err) = run(&place, &["true"]);
-    assert!(status == Some(3) && err.contains("exited without recording anything"), "{err}");
+    assert!(status == Some(0) && err.contains("exited without recording anything"), "{err}");
     let (status, _, err) = run(&place, &["/no/such/program"]);
     assert!(status == Some(127) && err.contains("/no/such/program"), "{err}");
     assert_eq!(logs(&place), [""; 0].map(Path::new), "no empty logs are left");
@@ -129,21 +133,179 @@ fn on_the_screen_the_last_figures_stay_and_the_output_comes_after() {
     screen.wait_for("the program's status", |text| text.contains("status 5\n"));
 }
 
+/// The id of the watched process, which the first line has in brackets.
+fn watched(live: &str) -> u32 {
+    live.split(['[', ']']).nth(1).unwrap().parse().unwrap()
+}
+
 #[test]
-fn leaving_the_screen_ends_the_program_and_its_children() {
+fn the_program_and_its_children_end_when_asked_to() {
     needs_a_screen!();
     let place = Place::new();
     let screen = place.screen(130, 34);
     screen.line(&format!("export XDG_STATE_HOME={}", place.path("state").display()));
     screen.pfp_top(&format!("run -i 0.1 -- sh -c 'sleep 1000 | {STEADY}; true'"));
-    let live = screen.wait_for("figures", |text| text.contains("LIVE"));
-    let pid: u32 = live.split(['[', ']']).nth(1).unwrap().parse().unwrap();
-    assert!(runs(pid));
-    screen.keys(&["C-c"]);
+    let pid = watched(&screen.wait_for("figures", |text| text.contains("LIVE")));
+    for key in ["C-c", "q"] {
+        screen.press(&[key], "the question", |text| text.contains("] still runs."));
+        screen.press(&["Escape"], "it to go", |text| !text.contains("still runs"));
+        assert!(runs(pid));
+    }
+    screen.press(&["C-c"], "the question", |text| text.contains("] still runs."));
+    screen.keys(&["e"]);
     screen.wait_for_shell();
     wait_for("the program to be gone", || !runs(pid));
     screen.line("echo status $?");
     screen.wait_for("the status of what was asked to end", |text| text.contains("status 143"));
+}
+
+#[test]
+fn a_program_outlives_the_viewer_that_is_left() {
+    needs_a_screen!();
+    let place = Place::new();
+    let screen = place.screen(200, 34);
+    screen.line(&format!("export XDG_STATE_HOME={}", place.path("state").display()));
+    screen.pfp_top(&format!("run -i 0.1 -- {STEADY} mine 100000"));
+    let pid = watched(&screen.wait_for("figures", |text| text.contains("LIVE")));
+    screen.press(&["q"], "the question", |text| text.contains("l leave it running"));
+    screen.keys(&["l"]);
+    let after = screen.wait_for_shell();
+    let said = format!("[{pid}] goes on without pfp-top; what it prints goes to ");
+    assert!(after.contains(&said) && runs(pid), "{after}");
+    assert_eq!(logs(&place).len(), 1, "it is still written to, though it is empty");
+    screen.line("echo status $?");
+    screen.wait_for("a good end of the viewer", |text| text.contains("status 0"));
+    signal(pid, libc::SIGKILL);
+}
+
+/// By a hangup, by a signal, and killed.
+#[test]
+fn a_program_outlives_the_viewer_that_is_ended() {
+    needs_a_screen!();
+    let take_away = |screen: &Screen| screen.take_away();
+    let terminate = |screen: &Screen| signal(screen.viewer(), libc::SIGTERM);
+    let kill = |screen: &Screen| signal(screen.viewer(), libc::SIGKILL);
+    let ends: [fn(&Screen); 3] = [take_away, terminate, kill];
+    for end in ends {
+        let place = Place::new();
+        let screen = place.screen(130, 34);
+        screen.line(&format!("export XDG_STATE_HOME={}", place.path("state").display()));
+        screen.pfp_top(&format!("run -i 0.1 -- {STEADY} mine 100000"));
+        let pid = watched(&screen.wait_for("figures", |text| text.contains("LIVE")));
+        let viewer = screen.viewer();
+        end(&screen);
+        wait_for("the viewer to end", || !runs(viewer));
+        assert!(runs(pid));
+        signal(pid, libc::SIGKILL);
+    }
+}
+
+/// A viewer that cannot start leaves the program running, and says where its output is.
+#[test]
+fn a_program_outlives_a_viewer_that_cannot_start() {
+    let place = Place::new();
+    // Without a terminal for its keys.
+    let viewer = format!("setsid {} run -- {STEADY} mine 100000 < /dev/null", pfp_top().display());
+    let mut command = place.command("sh");
+    command.env("XDG_STATE_HOME", place.path("state")).args(["-c", &viewer]);
+    let mut terminal = Pty::start(&mut command, 100, 30);
+    terminal.end();
+    let said = terminal.wait_for("the reason", |text| text.contains("the terminal cannot be used"));
+    let (_, rest) = said.split_once(" [").unwrap_or_else(|| panic!("{said}"));
+    let (pid, rest) = rest.split_once(']').unwrap_or_else(|| panic!("{said}"));
+    assert!(rest.starts_with(" goes on without pfp-top; what it prints goes to "), "{said}");
+    let pid = pid.parse().unwrap();
+    let _ = place.segment(pid);
+    assert!(runs(pid));
+    signal(pid, libc::SIGKILL);
+}
+
+/// Starts a command with these signals ignored, as `nohup` and `trap ''` do.
+fn ignoring(command: &mut Command, signals: &'static [libc::c_int]) {
+    let ignore = move || {
+        for signal in signals {
+            // SAFETY: to ignore a signal runs nothing.
+            unsafe { libc::signal(*signal, libc::SIG_IGN) };
+        }
+        Ok(())
+    };
+    // SAFETY: the closure makes system calls only.
+    unsafe { command.pre_exec(ignore) };
+}
+
+#[test]
+fn signals_that_were_ignored_at_the_start_stay_so_and_are_passed_on() {
+    const SOME: [libc::c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGPIPE, libc::SIGTSTP];
+    let place = Place::new();
+    for ignored in [&SOME[..], &[]] {
+        let mut command = place.command(pfp_top());
+        command.args(["run", "--inherit", "--once", "--", "cat", "/proc/self/status"]);
+        ignoring(&mut command, ignored);
+        let output = command.output().expect("it starts");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mask = text.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let mask = u64::from_str_radix(mask.expect("the kernel says it").trim(), 16).unwrap();
+        let has = |signal: libc::c_int| mask & 1 << (signal - 1) != 0;
+        let found = SOME.map(has);
+        assert_eq!(found, [!ignored.is_empty(); 4], "{ignored:?}: {text}");
+    }
+}
+
+#[test]
+fn under_nohup_every_command_goes_on() {
+    let place = Place::new();
+    let target = place.start_watched(STEADY, &[]);
+    let (pid, file) = (target.pid().to_string(), place.path("a.pfprec"));
+    let commands: [&[&str]; 4] = [
+        &["record", "-i", "20ms", "-p", &pid, "-o", file.to_str().unwrap()],
+        &["serve", "--listen", "127.0.0.1:0", "-p", &pid],
+        &["-b", "-n", "100000", "-i", "0.1", "-p", &pid],
+        &["run", "--once", "-n", "100000", "-i", "0.1", "--", STEADY],
+    ];
+    for arguments in commands {
+        let mut command = place.command(pfp_top());
+        command.env("XDG_STATE_HOME", place.path("state")).args(arguments);
+        ignoring(&mut command, &[libc::SIGHUP, libc::SIGINT]);
+        let mut viewer = Target::start(&mut command);
+        let size = || std::fs::metadata(&file).map_or(0, |meta| meta.len());
+        let mut lines = 0;
+        let mut goes_on = |viewer: &mut Target, what: &str| {
+            let before = (lines, size());
+            wait_for(what, || {
+                lines = viewer.lines_so_far().len();
+                match arguments[0] {
+                    "record" => size() > before.1,
+                    "serve" => lines > 0,
+                    _ => lines > before.0,
+                }
+            });
+        };
+        goes_on(&mut viewer, "its begin");
+        for number in [libc::SIGHUP, libc::SIGINT] {
+            signal(viewer.pid(), number);
+        }
+        // Whatever a signal begins takes until it is dealt with.
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        goes_on(&mut viewer, "it to go on");
+        assert!(runs(viewer.pid()), "{arguments:?}");
+        signal(viewer.pid(), libc::SIGTERM);
+        let _ = viewer.end();
+    }
+}
+
+/// A reader that has seen enough does not end the program.
+#[test]
+fn a_program_goes_on_when_nobody_reads_its_tables() {
+    let place = Place::new();
+    let viewer = pfp_top().display();
+    let script = format!(
+        "{{ {viewer} run -n 1000 -i 0.1 -- {STEADY} mine 20; echo status $? >&2; }} | head -n 1"
+    );
+    let mut command = place.command("sh");
+    command.env("XDG_STATE_HOME", place.path("state")).args(["-c", &script]);
+    let output = command.output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("status 0"), "{said}");
 }
 
 #[test]
@@ -158,7 +320,8 @@ fn a_program_that_has_no_points_yet_is_waited_for() {
     screen.wait_for("what it waits for", |text| text.contains("has not reached a point yet"));
     std::fs::write(&go, "").unwrap();
     screen.wait_for("figures", |text| text.contains("later[") && text.contains("LIVE"));
-    screen.quit();
+    screen.keys(&["q", "e"]);
+    screen.wait_for_shell();
 }
 
 #[test]

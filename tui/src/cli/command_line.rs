@@ -153,7 +153,7 @@ pub enum Command {
         #[command(flatten)]
         show: Show,
     },
-    /// Start a program and watch it; it ends with the viewer.
+    /// Start a program and watch it; it may outlive the viewer.
     Run(Run),
     /// Show a snapshot file, a copy of a segment or a recording on the same screen.
     Open {

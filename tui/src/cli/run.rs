@@ -1,19 +1,19 @@
-//! `pfp-top run -- CMD`: starts a program, watches it, and ends it with the viewer.
+//! `pfp-top run -- CMD`: starts a program and watches it.
 //!
 //! The program's output goes to a file, since two programs cannot share a screen. The viewer's exit
-//! status is the program's.
+//! status is the program's. A program outlives the viewer unless the user asks to end it.
 
 pub(super) mod inject;
 mod log;
 pub(super) mod places;
 pub(super) mod preload;
 mod program;
+mod unseen;
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use clap::Args;
 
 use super::headless::Printer;
 use super::options::Show;
-use super::output::{NO_TARGET, check_new, overwrite, written};
+use super::output::{check_new, overwrite, written};
 use super::show;
 use crate::app::App;
 use crate::compare::Baseline;
@@ -118,8 +118,11 @@ pub(super) fn run(run: &Run) -> Result<u8> {
     let baseline = run.show.baseline()?;
     // Refuse impossible output before the program has done its work.
     drop(headless.then(|| Printer::new(&run.show, baseline.as_ref())).transpose()?);
-    // Take over signals first: once the program runs, no signal may leave it behind.
-    let interrupt = Interrupt::install_patiently()?;
+    // Take over signals first: once the program runs, no signal may leave it behind unsaid.
+    let interrupt = match headless {
+        true => Interrupt::install_patiently()?,
+        false => Interrupt::install()?,
+    };
     let log = match run.inherit {
         true => None,
         false => Some(Log::create(run.log.as_deref(), &run.command[0])?),
@@ -143,7 +146,8 @@ pub(super) fn run(run: &Run) -> Result<u8> {
     let id = RandomState::new().hash_one(std::process::id()).max(1);
     environment.push(("PFP_RUN", format!("{id:x}").into()));
     environment.extend(run.enable.clone().map(|names| ("PFP_ENABLE", names)));
-    let output = Output { log: log.as_ref().map(Log::file).transpose()?, own_group: !headless };
+    let printed = log.as_ref().map(|log| anyhow::Ok((log.file()?, log.path().to_owned())));
+    let output = Output { log: printed.transpose()?, own_group: !headless };
     let program = match Program::start(&run.command, &environment, id, output) {
         Ok(program) => program,
         Err((status, why)) => {
@@ -160,15 +164,18 @@ pub(super) fn run(run: &Run) -> Result<u8> {
         collecting,
         is_of_group: false,
         log: log.as_ref().map(|log| log.path().to_owned()),
+        unseen: Rc::default(),
     };
+    // An error or a panic leaves the program running, and its drop says so.
     let watched = match headless {
         true => print(run, family, baseline.as_ref(), &interrupt),
         false => on_screen(run, family, baseline, &notes, &interrupt),
-    };
-    let asked = program.borrow_mut().status().is_none();
-    let status = program.borrow_mut().end()?;
-    let snapshot = watched?.last();
-    report(run, status, asked, log, snapshot)
+    }?;
+    if matches!(&watched, Watched::App(app) if app.ends_program) {
+        program.borrow_mut().end()?;
+    }
+    let snapshot = watched.last();
+    report(run, &mut program.borrow_mut(), log, snapshot)
 }
 
 /// What was watched; it is polled once more when the program has ended.
@@ -234,6 +241,7 @@ fn print(
     interrupt: &Interrupt,
 ) -> Result<Watched> {
     let Some(candidate) = family.wait(None, interrupt)? else {
+        family.obey(interrupt)?;
         return Ok(Watched::Nothing);
     };
     let mut source = run.attach(&mut family, &candidate)?;
@@ -243,7 +251,7 @@ fn print(
         // Rates are those between two looks.
         model.fold(source.poll()?);
     }
-    let mut tables = 0;
+    let (mut tables, mut is_read) = (0, true);
     let mut table_due = Instant::now() + run.show.interval;
     let pause = if run.group().is_some() { JOIN } else { run.show.interval };
     let mut due = Instant::now();
@@ -267,7 +275,10 @@ fn print(
                 model.fold(snapshot);
             }
             tables += 1;
-            if !printer.print(&model)? || run.show.tables() == Some(tables) {
+            // Without a reader the program goes on, and so does its status.
+            is_read = is_read && printer.print(&model)?;
+            if run.show.tables() == Some(tables) {
+                family.program.borrow_mut().end()?;
                 return Ok(Watched::Source(source));
             }
         }
@@ -275,55 +286,44 @@ fn print(
             break;
         }
     }
-    if interrupt.raised() {
-        // Ctrl-C reached the program as well; a signal to this process alone was meant for both.
-        family.program.borrow_mut().end()?;
-    }
+    family.obey(interrupt)?;
     model.fold(source.poll()?);
-    printer.print(&model)?;
+    if is_read {
+        printer.print(&model)?;
+    }
     Ok(Watched::Source(source))
 }
 
-/// Reports how the program ended and what it left behind; the exit status is the program's.
+/// Reports how the program ended and what it left behind. The exit status is the program's; 0 if it
+/// still runs.
 fn report(
     run: &Run,
-    status: ExitStatus,
-    asked: bool,
+    program: &mut Program,
     log: Option<Log>,
     snapshot: Option<Snapshot>,
 ) -> Result<u8> {
     let name = Path::new(&run.command[0]).display();
-    let code = program::exit_code(status);
-    if !status.success() && !asked {
-        warn(&format!("{name} ended with {}", program::in_words(status)));
-    }
-    if let Some(log) = log {
-        let tail =
-            if status.success() || asked { Vec::new() } else { log.tail(TAIL).unwrap_or_default() };
-        if let Some(path) = log.tidy() {
-            warn(&format!("what {name} printed is in {}", path.display()));
-            for line in tail {
-                warn(&format!("  | {line}"));
+    let ended = program.status();
+    if let Some(status) = ended {
+        let is_failure = !status.success() && !program.was_asked();
+        if is_failure {
+            warn(&format!("{name} ended with {}", program::in_words(status)));
+        }
+        if let Some(log) = log {
+            let tail = if is_failure { log.tail(TAIL).unwrap_or_default() } else { Vec::new() };
+            if let Some(path) = log.tidy() {
+                warn(&format!("what {name} printed is in {}", path.display()));
+                tail.iter().for_each(|line| warn(&format!("  | {line}")));
             }
         }
+        if snapshot.is_none() {
+            warn(&unseen::why(&run.command[0]));
+        }
     }
-    let Some(snapshot) = snapshot else {
-        warn(&unseen(&name.to_string()));
-        return Ok(if code == 0 { NO_TARGET } else { code });
-    };
-    if let Some(path) = &run.output {
+    if let (Some(path), Some(snapshot)) = (&run.output, snapshot) {
         written(json::write(&snapshot, path, overwrite(run.force)), path)?;
     }
-    Ok(code)
-}
-
-/// Why a program that has run was never seen, and what to do.
-fn unseen(name: &str) -> String {
-    format!(
-        "{name} exited without recording anything: does it link pfp-probe, with the feature \
-         `enabled`, which is on by default, or is it annotated for NVTX, ITT, OpenMP's tools or \
-         Kokkos Tools, and does it reach a point?"
-    )
+    Ok(ended.map_or(0, program::exit_code))
 }
 
 /// Finds the processes of the started program: itself and its descendants.
@@ -337,6 +337,8 @@ struct Family {
     /// Whether it finds the members of a group.
     is_of_group: bool,
     log: Option<PathBuf>,
+    /// Why the program was not seen, which takes long to find out.
+    unseen: Rc<OnceCell<String>>,
 }
 
 impl Family {
@@ -363,6 +365,19 @@ impl Family {
         }
     }
 
+    /// Does to the program what a signal to this process asks for.
+    fn obey(&self, interrupt: &Interrupt) -> Result<()> {
+        let mut program = self.program.borrow_mut();
+        match interrupt.signal() {
+            None => {}
+            // A terminal that is gone has said so to the program, which may go on.
+            Some(libc::SIGHUP) => program.may_end(),
+            // Ctrl-C has reached the program. A signal to this process alone is meant for both.
+            Some(_) => drop(program.end()?),
+        }
+        Ok(())
+    }
+
     fn why_none(&mut self) -> String {
         let mut program = self.program.borrow_mut();
         let mut text = match program.status() {
@@ -373,7 +388,9 @@ impl Family {
                     program.id()
                 )
             }
-            Some(status) if status.success() => unseen(program.name()),
+            Some(status) if status.success() => {
+                self.unseen.get_or_init(|| unseen::why(program.command())).clone()
+            }
             Some(status) => format!(
                 "{} ended with {} before it reached a point",
                 program.name(),
@@ -388,6 +405,12 @@ impl Family {
 }
 
 impl Finder for Family {
+    fn program(&mut self) -> Option<String> {
+        let mut program = self.program.borrow_mut();
+        let runs = program.status().is_none();
+        runs.then(|| format!("{} [{}]", program.name(), program.id()))
+    }
+
     fn discover(&mut self) -> Result<Discovery> {
         // Looking into segments costs more than looking at names.
         let mut discovery = match source::announced() == self.seen {

@@ -193,7 +193,7 @@ impl Inject {
 }
 
 /// The libraries that the loader lists for a program; empty without a loader, as for a script.
-fn libraries(program: &Path) -> Vec<PathBuf> {
+pub(super) fn libraries(program: &Path) -> Vec<PathBuf> {
     let list = || -> Result<Vec<u8>> {
         let cache = ReadCache::new(input::file(program)?);
         let object = object::File::parse(&cache)?;

@@ -1,17 +1,21 @@
 //! The started program: its processes, and how it ends.
+//!
+//! It belongs to the user. Only [`Program::end`] ends it: a viewer that fails leaves it running.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
 
+use crate::signals;
 use crate::source::Candidate;
+use crate::text::warn;
 
 /// The time it may take to end when asked to.
 const GRACE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
@@ -22,21 +26,24 @@ const DEPTH: usize = 256;
 
 /// Where its output goes, and which signals of the terminal it gets.
 pub(super) struct Output {
-    /// Where it prints; none: where this process does.
-    pub(super) log: Option<File>,
+    /// The file that it prints to, with its path. Without a file, it prints where this process does.
+    pub(super) log: Option<(File, PathBuf)>,
     /// Whether it is apart from the terminal, which the screen has.
     pub(super) own_group: bool,
 }
 
-/// A program that was started. Dropping it ends it.
+/// A program that was started. Dropping it leaves it running, and says so.
 pub(super) struct Program {
     child: Child,
-    name: String,
+    command: OsString,
+    log: Option<PathBuf>,
     own_group: bool,
     started_unix_ns: u64,
     /// The run id in its processes' segments, set by `PFP_RUN`.
     run: u64,
     status: Option<ExitStatus>,
+    /// Whether it had to be asked to end.
+    was_asked: bool,
     /// Segments that belonged to its processes when they were first seen: the parent of a process
     /// that is gone cannot be found later.
     known: HashSet<String>,
@@ -58,9 +65,11 @@ impl Program {
         };
         let mut process = Command::new(&command[0]);
         process.args(&command[1..]).envs(environment.iter().map(|(name, value)| (name, value)));
-        if let Some(log) = output.log {
-            process.stdout(log.try_clone().map_err(failed(126))?).stderr(log);
+        let (file, log) = output.log.unzip();
+        if let Some(file) = file {
+            process.stdout(file.try_clone().map_err(failed(126))?).stderr(file);
         }
+        signals::pass_on(&mut process);
         if output.own_group {
             process.process_group(0);
             // The keys are the viewer's; what comes through a pipe is not.
@@ -74,11 +83,13 @@ impl Program {
         })?;
         Ok(Self {
             child,
-            name,
+            command: command[0].clone(),
+            log,
             own_group: output.own_group,
             started_unix_ns: started.map_or(0, |t| t.as_nanos() as u64),
             run,
             status: None,
+            was_asked: false,
             known: HashSet::new(),
         })
     }
@@ -87,8 +98,17 @@ impl Program {
         self.child.id()
     }
 
-    pub(super) fn name(&self) -> &str {
-        &self.name
+    pub(super) fn command(&self) -> &OsStr {
+        &self.command
+    }
+
+    pub(super) fn name(&self) -> std::path::Display<'_> {
+        Path::new(&self.command).display()
+    }
+
+    /// Whether it had to be asked to end.
+    pub(super) fn was_asked(&self) -> bool {
+        self.was_asked
     }
 
     /// How it ended; none while it runs.
@@ -132,12 +152,18 @@ impl Program {
         false
     }
 
-    /// Ends it and its children if it still runs: asks first, and insists after a while.
-    pub(super) fn end(&mut self) -> Result<ExitStatus> {
+    /// Waits a little for it to end by the same signal as this process.
+    pub(super) fn may_end(&mut self) {
         if !self.own_group {
             self.wait(BY_ITSELF, &[]);
         }
+    }
+
+    /// Ends it and its children if it still runs: asks first, and insists after a while.
+    pub(super) fn end(&mut self) -> Result<ExitStatus> {
+        self.may_end();
         if self.status().is_none() {
+            self.was_asked = true;
             // Now, since its children cannot be found once it is gone.
             let children = self.children();
             self.signal(libc::SIGTERM, &children);
@@ -190,8 +216,13 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Nobody is left to read an error.
-        let _ = self.end();
+        if self.status().is_none() {
+            let output = match &self.log {
+                Some(log) => format!("; what it prints goes to {}", log.display()),
+                None => String::new(),
+            };
+            warn(&format!("{} [{}] goes on without pfp-top{output}", self.name(), self.id()));
+        }
     }
 }
 
@@ -282,7 +313,8 @@ mod tests {
 
     fn start_in(script: &str, own_group: bool) -> Program {
         let command = ["sh", "-c", script].map(OsString::from);
-        let output = Output { log: Some(tempfile::tempfile().unwrap()), own_group };
+        let log = Some((tempfile::tempfile().unwrap(), PathBuf::from("log")));
+        let output = Output { log, own_group };
         Program::start(&command, &[], 7, output).map_err(|(_, why)| why).unwrap()
     }
 
@@ -339,6 +371,20 @@ mod tests {
             Stat::of(child).is_none_or(|stat| stat.group != id).then_some(())
         });
         assert!(program.owns(&candidate(child)), "what was known stays so");
+    }
+
+    #[test]
+    fn it_outlives_a_viewer_that_fails() {
+        let program = start("exec sleep 1000");
+        let (pid, process) = (program.id(), Process::of(program.id()).unwrap());
+        let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _program = program;
+            panic!("a fault of the viewer");
+        }));
+        assert!(failed.is_err() && process.runs());
+        // SAFETY: kill has no preconditions, and the process is not waited for yet.
+        unsafe { libc::kill(pid as libc::pid_t, libc::SIGKILL) };
+        wait_for("it to end", || (!process.runs()).then_some(()));
     }
 
     /// In this process's group, where no signal to a group reaches them.
