@@ -23,4 +23,5 @@ mod dumps;
 mod library_manners;
 mod memory_limit;
 mod no_space;
+mod preloaded;
 mod refused_calls;

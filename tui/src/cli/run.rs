@@ -8,6 +8,7 @@ mod log;
 pub(super) mod places;
 pub(super) mod preload;
 mod program;
+mod stubs;
 mod unseen;
 
 use std::cell::{OnceCell, RefCell};
@@ -141,7 +142,7 @@ pub(super) fn run(run: &Run) -> Result<u8> {
     }
     let libraries: Vec<_> = hooks.into_iter().chain(openmp).collect();
     if !libraries.is_empty() {
-        environment.push(("LD_PRELOAD", preload::preloading(&libraries)));
+        environment.extend(preload::preloading(&libraries));
     }
     let id = RandomState::new().hash_one(std::process::id()).max(1);
     environment.push(("PFP_RUN", format!("{id:x}").into()));

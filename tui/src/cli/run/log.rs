@@ -93,13 +93,19 @@ impl Log {
     }
 }
 
-fn own_path(program: &OsStr) -> Result<PathBuf> {
+/// The folder for the files of runs, which no other user can write to.
+pub(super) fn folder() -> Result<PathBuf> {
     let folder = state_folder();
     let above = folder.parent().unwrap_or(&folder);
     let made = DirBuilder::new().recursive(true).mode(0o700).create(above);
-    // A folder of this user that nobody else can write to, and no link.
+    // The folder belongs to this user, no other user can write to it, and it is not a link.
     made.and_then(|()| Directory::create(&folder))
         .with_context(|| format!("{} cannot be used: give --log FILE", folder.display()))?;
+    Ok(folder)
+}
+
+fn own_path(program: &OsStr) -> Result<PathBuf> {
+    let folder = folder()?;
     prune(&folder);
     let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
     let plain = |c: char| if c.is_alphanumeric() || "._-".contains(c) { c } else { '_' };

@@ -11,12 +11,14 @@ use anyhow::{Result, bail};
 use object::elf::DT_NEEDED;
 use object::read::{Object, ObjectSymbol, ReadCache, ReadRef};
 
-use super::places;
+use super::{places, stubs};
 use crate::files::input;
 use crate::variables;
 
 /// The symbol that such a program needs.
 const HOOK: &[u8] = b"__cyg_profile_func_enter";
+/// The symbol of a program that is built with MemorySanitizer.
+const MEMORY_SANITIZER: &[u8] = b"__msan_init";
 /// The library, as it is found where programs are built, and where they run.
 const NAMES: [&str; 2] = ["libpfp.so", "libpfp.so.0"];
 /// Where it is, if it is neither named nor near.
@@ -36,7 +38,19 @@ pub(super) fn library(
     mut say: impl FnMut(&str),
 ) -> Result<Option<PathBuf>> {
     let name = Path::new(program).display();
+    let has_memory_sanitizer = executable(program)
+        .and_then(|path| input::file(&path).ok())
+        .is_some_and(|file| defines(&ReadCache::new(file), MEMORY_SANITIZER));
     let library = match given {
+        _ if has_memory_sanitizer => {
+            if given.is_some() || calls_hooks(program) {
+                say(&format!(
+                    "{name} is built with MemorySanitizer, which rejects libraries built without \
+                     it: libpfp.so is not preloaded, and no function is measured"
+                ));
+            }
+            return Ok(None);
+        }
         Some(library) => {
             if !library.is_file() {
                 bail!("--preload {}: there is no such file", library.display());
@@ -63,16 +77,23 @@ pub(super) fn library(
     Ok(Some(places::resolved(&library)))
 }
 
-/// The loader's variable with these libraries added.
-pub(super) fn preloading(libraries: &[PathBuf]) -> OsString {
-    let mut value = env::var_os("LD_PRELOAD").unwrap_or_default();
+/// The variables that have a program and its children load these libraries.
+pub(super) fn preloading(libraries: &[PathBuf]) -> [(&'static str, OsString); 2] {
+    let mut preloaded = env::var_os("LD_PRELOAD").unwrap_or_default();
     for library in libraries {
-        if !value.is_empty() {
-            value.push(":");
+        if !preloaded.is_empty() {
+            preloaded.push(":");
         }
-        value.push(library);
+        preloaded.push(stubs::path_for(library));
     }
-    value
+    // AddressSanitizer refuses to start behind another library, which does no harm here: libpfp
+    // replaces nothing of its.
+    let mut asan = OsString::from("verify_asan_link_order=0");
+    if let Some(set) = env::var_os("ASAN_OPTIONS").filter(|set| !set.is_empty()) {
+        asan.push(":");
+        asan.push(set);
+    }
+    [("LD_PRELOAD", preloaded), ("ASAN_OPTIONS", asan)]
 }
 
 /// Whether a program, or what interprets it, calls the hooks and is not linked
@@ -106,6 +127,12 @@ pub(super) fn executable(program: &OsStr) -> Option<PathBuf> {
     }
     let folders = env::var_os("PATH")?;
     env::split_paths(&folders).map(|folder| folder.join(path)).find(|path| path.is_file())
+}
+
+/// Whether an object of this kind of machine has a symbol for others. Broken parts count as missing.
+fn defines<'a>(bytes: impl ReadRef<'a>, symbol: &[u8]) -> bool {
+    let Ok(object::File::Elf64(elf)) = object::File::parse(bytes) else { return false };
+    elf.dynamic_symbols().any(|it| !it.is_undefined() && it.name_bytes() == Ok(symbol))
 }
 
 /// Whether an object of this kind of machine takes a symbol from elsewhere and is not linked with
