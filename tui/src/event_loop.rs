@@ -27,6 +27,8 @@ use crate::view;
 
 /// The longest time until a signal to leave is noticed.
 const PATIENCE: Duration = Duration::from_millis(200);
+/// Columns and rows of a terminal that does not know its size.
+const UNKNOWN_SIZE: (u16, u16) = (80, 24);
 /// More than a frame takes, so that it reaches the terminal in one piece.
 const FRAME_BYTES: usize = 1 << 16;
 
@@ -86,7 +88,11 @@ impl Screen {
 
 /// The part of the terminal that is drawn on.
 fn area() -> io::Result<Rect> {
-    let (width, height) = crossterm::terminal::size()?;
+    // A serial line does not know its size.
+    let (width, height) = match crossterm::terminal::size()? {
+        (0, _) | (_, 0) => UNKNOWN_SIZE,
+        size => size,
+    };
     Ok(bounded(width, height))
 }
 

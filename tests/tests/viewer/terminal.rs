@@ -214,9 +214,9 @@ fn keys_and_colours_are_the_users() {
 }
 
 /// The viewer in a terminal that answers nothing, watching a process.
-fn unanswered(place: &Place, target: &Target, before: &str) -> Pty {
+fn unanswered(place: &Place, target: &Target, before: &str, (columns, rows): (u16, u16)) -> Pty {
     let viewer = format!("{before} exec {} -i 0.1 -p {}", pfp_top().display(), target.pid());
-    Pty::start(place.command("sh").args(["-c", &viewer]), 100, 30)
+    Pty::start(place.command("sh").args(["-c", &viewer]), columns, rows)
 }
 
 #[test]
@@ -224,7 +224,10 @@ fn a_terminal_that_answers_nothing_is_drawn_on_and_cleared() {
     const CLEAR: &str = "\x1b[1;1H\x1b[J";
     let place = Place::new();
     let target = place.start_watched(STEADY, &[]);
-    let mut terminal = unanswered(&place, &target, "");
+    // As a serial line that does not know its size.
+    let serial = unanswered(&place, &target, "", (0, 0));
+    serial.wait_for("the table", |text| text.contains("tick"));
+    let mut terminal = unanswered(&place, &target, "", (100, 30));
     let before = terminal.settings();
     terminal.wait_for("the table", |text| text.contains("tick"));
     assert_ne!(terminal.settings(), before, "raw mode");
@@ -246,7 +249,8 @@ fn a_screen_that_fails_to_start_puts_the_terminal_back() {
     let target = place.start_watched(STEADY, &[]);
     let mut failed_late = 0;
     for descriptors in 4..16 {
-        let mut terminal = unanswered(&place, &target, &format!("ulimit -n {descriptors};"));
+        let mut terminal =
+            unanswered(&place, &target, &format!("ulimit -n {descriptors};"), (100, 30));
         let before = terminal.settings();
         let ended = wait_for("a screen or an end", || {
             let is_drawn = terminal.written().contains("\x1b[?2026l");
