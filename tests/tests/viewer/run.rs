@@ -165,7 +165,7 @@ fn a_program_outlives_the_viewer_that_is_left() {
     let place = Place::new();
     let screen = place.screen(200, 34);
     screen.line(&format!("export XDG_STATE_HOME={}", place.path("state").display()));
-    screen.pfp_top(&format!("run -i 0.1 -- {STEADY} mine 100000"));
+    screen.pfp_top(&format!("run -i 0.1 -- {STEADY} mine 6000"));
     let pid = watched(&screen.wait_for("figures", |text| text.contains("LIVE")));
     screen.press(&["q"], "the question", |text| text.contains("l leave it running"));
     screen.keys(&["l"]);
@@ -190,7 +190,7 @@ fn a_program_outlives_the_viewer_that_is_ended() {
         let place = Place::new();
         let screen = place.screen(130, 34);
         screen.line(&format!("export XDG_STATE_HOME={}", place.path("state").display()));
-        screen.pfp_top(&format!("run -i 0.1 -- {STEADY} mine 100000"));
+        screen.pfp_top(&format!("run -i 0.1 -- {STEADY} mine 6000"));
         let pid = watched(&screen.wait_for("figures", |text| text.contains("LIVE")));
         let viewer = screen.viewer();
         end(&screen);
@@ -205,7 +205,7 @@ fn a_program_outlives_the_viewer_that_is_ended() {
 fn a_program_outlives_a_viewer_that_cannot_start() {
     let place = Place::new();
     // Without a terminal for its keys.
-    let viewer = format!("setsid {} run -- {STEADY} mine 100000 < /dev/null", pfp_top().display());
+    let viewer = format!("setsid {} run -- {STEADY} mine 6000 < /dev/null", pfp_top().display());
     let mut command = place.command("sh");
     command.env("XDG_STATE_HOME", place.path("state")).args(["-c", &viewer]);
     let mut terminal = Pty::start(&mut command, 100, 30);

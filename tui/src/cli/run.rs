@@ -212,7 +212,8 @@ fn on_screen(
     let mut options = run.show.options(Wanted::default());
     options.look_every = Some(LOOK_ON_SCREEN);
     options.group = run.group();
-    let first = first.map(|candidate| run.attach(&mut family, &candidate)).transpose()?;
+    // If this fails, the screen tries again.
+    let first = first.and_then(|candidate| run.attach(&mut family, &candidate).ok());
     let now = Instant::now();
     let mut app = Box::new(App::new(options, Box::new(family), now));
     if let Some(baseline) = baseline {
@@ -257,7 +258,7 @@ fn print(
     let pause = if run.group().is_some() { JOIN } else { run.show.interval };
     let mut due = Instant::now();
     while family.program.borrow_mut().status().is_none() {
-        // An error would end the program. What cannot be read now is tried again.
+        // An error would leave the program unwatched. What cannot be read now is tried again.
         if Instant::now() >= due {
             due = Instant::now() + pause;
             // It may have become another program, or left the work to a child. A group finds those.

@@ -38,17 +38,13 @@ pub(super) fn library(
     mut say: impl FnMut(&str),
 ) -> Result<Option<PathBuf>> {
     let name = Path::new(program).display();
-    let has_memory_sanitizer = executable(program)
-        .and_then(|path| input::file(&path).ok())
-        .is_some_and(|file| defines(&ReadCache::new(file), MEMORY_SANITIZER));
     let library = match given {
-        _ if has_memory_sanitizer => {
-            if given.is_some() || calls_hooks(program) {
-                say(&format!(
-                    "{name} is built with MemorySanitizer, which rejects libraries built without \
-                     it: libpfp.so is not preloaded, and no function is measured"
-                ));
-            }
+        None if !calls_hooks(program) => return Ok(None),
+        _ if has_memory_sanitizer(program) => {
+            say(&format!(
+                "{name} is built with MemorySanitizer, which rejects libraries built without it: \
+                 libpfp.so is not preloaded, and no function is measured"
+            ));
             return Ok(None);
         }
         Some(library) => {
@@ -58,7 +54,6 @@ pub(super) fn library(
             say(&format!("preloading {}", library.display()));
             library.to_owned()
         }
-        None if !calls_hooks(program) => return Ok(None),
         None => match find() {
             Ok(library) => {
                 let shown = library.display();
@@ -129,10 +124,15 @@ pub(super) fn executable(program: &OsStr) -> Option<PathBuf> {
     env::split_paths(&folders).map(|folder| folder.join(path)).find(|path| path.is_file())
 }
 
-/// Whether an object of this kind of machine has a symbol for others. Broken parts count as missing.
-fn defines<'a>(bytes: impl ReadRef<'a>, symbol: &[u8]) -> bool {
-    let Ok(object::File::Elf64(elf)) = object::File::parse(bytes) else { return false };
-    elf.dynamic_symbols().any(|it| !it.is_undefined() && it.name_bytes() == Ok(symbol))
+fn has_memory_sanitizer(program: &OsStr) -> bool {
+    let found = || {
+        let cache = ReadCache::new(input::file(&executable(program)?).ok()?);
+        let object = object::File::parse(&cache).ok()?;
+        let is_its =
+            |it: object::Symbol| it.is_definition() && it.name_bytes() == Ok(MEMORY_SANITIZER);
+        Some(object.dynamic_symbols().any(is_its))
+    };
+    found() == Some(true)
 }
 
 /// Whether an object of this kind of machine takes a symbol from elsewhere and is not linked with
