@@ -46,22 +46,25 @@ impl Interrupt {
         Self::install_with(|| {})
     }
 
-    fn install_with(at_last: impl Fn() + Send + 'static) -> Result<Self> {
+    fn install_with(at_last: impl Fn() + Send + Sync + 'static) -> Result<Self> {
         let raised = Arc::new(AtomicI32::new(0));
         let (send, wake) = mpsc::channel();
         let flag = Arc::clone(&raised);
-        let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter();
-        let taken = Signals::new(wanted.filter(|signal| !signals::is_ignored(*signal)));
-        let mut taken = taken.context("signals cannot be taken over")?;
-        let wait = move || {
-            for signal in taken.forever() {
-                // Relaxed: the number alone is the message.
-                flag.store(signal, Ordering::Relaxed);
-                // Without a receiver, no thread sleeps that would have to wake.
-                let _ = send.send(());
-                at_last();
-            }
-        };
+        let asked_by = Arc::new(move |signal| {
+            // Relaxed: the number alone is the message.
+            flag.store(signal, Ordering::Relaxed);
+            // Without a receiver, no thread sleeps that would have to wake.
+            let _ = send.send(());
+            at_last();
+        });
+        let taken = |signal: &c_int| !signals::is_ignored(*signal);
+        if taken(&SIGINT) {
+            let asked_by = Arc::clone(&asked_by);
+            ctrlc::set_handler(move || asked_by(SIGINT)).context("SIGINT cannot be taken over")?;
+        }
+        let mut others = Signals::new([SIGTERM, SIGHUP].iter().filter(|signal| taken(signal)))
+            .context("SIGTERM and SIGHUP cannot be taken over")?;
+        let wait = move || others.forever().for_each(|signal| asked_by(signal));
         thread::Builder::new().name("signals".into()).spawn(wait)?;
         Ok(Self { raised, wake })
     }
