@@ -242,6 +242,19 @@ fn a_terminal_that_answers_nothing_is_drawn_on_and_cleared() {
     assert_eq!(terminal.settings(), before);
 }
 
+#[test]
+fn standard_input_at_its_end_is_no_lost_terminal() {
+    let place = Place::new();
+    let target = place.start_watched(STEADY, &[]);
+    let mut terminal = unanswered(&place, &target, "true |", (100, 30));
+    let frames = |text: &str| text.matches("\x1b[?2026l").count();
+    terminal.wait_for("some frames", |text| frames(text) > 3);
+    terminal.keys("3");
+    terminal.wait_for("the threads", |text| text.contains("ticker"));
+    terminal.keys("q");
+    assert!(terminal.end().success());
+}
+
 /// With few descriptors, the screen fails to start at one step or another.
 #[test]
 fn a_screen_that_fails_to_start_puts_the_terminal_back() {
