@@ -331,6 +331,7 @@ impl Source for LiveSource {
             self.switches.note(point, on);
         }
         let Some(before) = self.reader.change(point, change, monotonic_ns()) else {
+            self.switches.retract(point);
             bail!("the process has no point {point}");
         };
         Ok(on.map(|on| self.switches.settle(point, on, point_state(before))))

@@ -91,7 +91,7 @@ impl Agent {
     /// Watches a process, and switches one of its points off.
     fn switch_off(&mut self, place: &Place, target: &Target, name: &str, keep: bool) {
         let hello = self.ask(json!({ "Hello": { "keep": keep } }));
-        assert_eq!(hello["Hello"]["version"], 4, "{hello}");
+        assert_eq!(hello["Hello"]["version"], 5, "{hello}");
         let snapshot = place.snapshot(target);
         let segment = &snapshot.process.segment_id;
         let point = snapshot.points.iter().find(|point| point.name == name).unwrap().id;

@@ -176,7 +176,7 @@ fn reply(number: u32, answer: Value) -> Vec<u8> {
 }
 
 fn hello() -> Vec<u8> {
-    [MAGIC, &reply(0, json!({ "Hello": { "version": 4, "program": "0" } }))].concat()
+    [MAGIC, &reply(0, json!({ "Hello": { "version": 5, "program": "0" } }))].concat()
 }
 
 fn found(candidates: Vec<Value>, more: Value) -> Value {

@@ -34,6 +34,11 @@ impl Switches {
         self.note_state(point, Some(on));
     }
 
+    /// Takes a note back: there is no such point.
+    pub(super) fn retract(&self, point: u32) {
+        self.note_state(point, None);
+    }
+
     fn note_state(&self, point: u32, on: Option<bool>) {
         if let Some(own) = &self.own {
             own.note(point, on).ok();
@@ -51,7 +56,7 @@ impl Switches {
         };
         if *self.found.entry(point).or_insert(found) == left {
             self.found.remove(&point);
-            self.note_state(point, None);
+            self.retract(point);
         }
         found
     }
