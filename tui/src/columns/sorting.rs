@@ -1,6 +1,6 @@
 //! The order of the table's rows.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
 
 use super::{Column, by};
@@ -24,14 +24,17 @@ const KEPT_WITHIN: f64 = 0.001;
 pub struct SteadyLoads(HashMap<u32, f64>);
 
 impl SteadyLoads {
-    /// Follows the loads of the last poll.
-    pub fn follow(&mut self, points: &[Figures]) {
-        let loads = points.iter().filter_map(|figures| Some((figures.id(), figures.load()?)));
-        self.follow_loads(loads);
+    /// The loads of these points.
+    pub fn of<'a>(points: impl Iterator<Item = &'a Figures>) -> Self {
+        let mut loads = Self::default();
+        loads.follow(points.map(|figures| (figures.id(), figures.load())));
+        loads
     }
 
-    fn follow_loads(&mut self, loads: impl Iterator<Item = (u32, f64)>) {
+    /// Follows the loads of rows at the last poll.
+    pub fn follow(&mut self, loads: impl Iterator<Item = (u32, Option<f64>)>) {
         let before = std::mem::take(&mut self.0);
+        let loads = loads.filter_map(|(id, load)| Some((id, load?)));
         self.0.extend(loads.map(|(id, load)| {
             let room = |kept: f64| KEPT_WITHIN.min(kept / 2.0);
             let kept = before.get(&id).filter(|kept| (*kept - load).abs() <= room(**kept));
@@ -39,8 +42,10 @@ impl SteadyLoads {
         }));
     }
 
-    fn of(&self, figures: &Figures) -> Option<f64> {
-        self.0.get(&figures.id()).copied().or_else(|| figures.load())
+    /// Compares two rows by their ids, ascending. A row without a load is less than any other.
+    pub fn compare(&self, a: u32, b: u32) -> Ordering {
+        let load = |id| self.0.get(&id).copied().unwrap_or(f64::NEG_INFINITY);
+        load(a).total_cmp(&load(b))
     }
 }
 
@@ -53,7 +58,9 @@ impl Sorting {
     /// The ids of these points in order. Equal points keep the order of their ids, but within a
     /// process they are sorted by load.
     pub fn order<'a>(self, points: impl IntoIterator<Item = &'a Figures>) -> Vec<u32> {
-        self.order_by(points.into_iter().collect(), Figures::quantiles, Figures::load)
+        let points: Vec<&Figures> = points.into_iter().collect();
+        let loads = SteadyLoads::of(points.iter().copied());
+        self.order_by(points, Figures::quantiles, &loads)
     }
 
     /// Sorts within the time of a frame, however many threads have measured these points. If there
@@ -84,20 +91,17 @@ impl Sorting {
                 figures.quantiles();
             }
         }
-        self.order_by(points, Figures::quantiles_lately, |figures| loads.of(figures))
+        self.order_by(points, Figures::quantiles_lately, loads)
     }
 
     fn order_by(
         self,
         mut sorted: Vec<&Figures>,
         quantiles: fn(&Figures) -> Option<Quantiles>,
-        load: impl Fn(&Figures) -> Option<f64>,
+        loads: &SteadyLoads,
     ) -> Vec<u32> {
         let (column, with) = (self.column.spec(), by(quantiles));
-        let by_load = |a: &Figures, b: &Figures| {
-            let [a, b] = [a, b].map(|figures| load(figures).unwrap_or(f64::NEG_INFINITY));
-            a.total_cmp(&b)
-        };
+        let by_load = |a: &Figures, b: &Figures| loads.compare(a.id(), b.id());
         sorted.sort_by(|a, b| {
             let order = match self.column {
                 Column::Load => by_load(a, b),
@@ -124,9 +128,9 @@ mod tests {
 
     /// The rows after these loads, in thousandths of a CPU.
     fn order(steady: &mut SteadyLoads, loads: &[f64]) -> Vec<u32> {
-        steady.follow_loads((0..).zip(loads.iter().map(|load| load / 1000.0)));
+        steady.follow((0..).zip(loads.iter().map(|load| Some(load / 1000.0))));
         let mut rows: Vec<u32> = (0..loads.len() as u32).collect();
-        rows.sort_by(|a, b| steady.0[b].total_cmp(&steady.0[a]));
+        rows.sort_by(|a, b| steady.compare(*b, *a));
         rows
     }
 

@@ -86,7 +86,7 @@ fn quantiles_of_too_many_threads_are_worked_out_in_turn() {
     let mut model = Model::default();
     let order = |model: &Model| {
         let points = model.points().iter().collect();
-        sorting.order_within(1, points, &SteadyLoads::default())
+        sorting.order_within(1, points, &SteadyLoads::of(model.points().iter()))
     };
     model.fold(snapshot(0, [30, 20, 10]));
     assert_eq!(order(&model), [0, 1, 2], "the first are all exact");

@@ -91,7 +91,8 @@ impl Points {
     /// cursor moves.
     pub(crate) fn order(&mut self, common: &mut Common) {
         self.idle.look(common.model.points(), common.filter.is_on());
-        self.loads.follow(common.model.points());
+        let points = common.model.points().iter();
+        self.loads.follow(points.map(|figures| (figures.id(), figures.load())));
         let Common { model, filter, .. } = &*common;
         let has_row = |figures: &Figures| filter.admits(figures) && !self.idle.hides(figures);
         let shown = model.points().iter().filter(|figures| has_row(figures));

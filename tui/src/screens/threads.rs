@@ -5,12 +5,17 @@ mod list;
 
 use self::list::{TABLE, name_of};
 use super::sums;
+use crate::columns::sorting::SteadyLoads;
+use crate::grid::Sorted;
 use crate::model::threads::{Thread, find};
 use crate::screens::prelude::*;
 use crate::snapshot::Extent;
 use crate::summing::Sight;
 
 const CPU: &str = "share of a CPU as the kernel counts it, smoothed; - in files and recordings";
+
+/// Key of the column that the rows are sorted by at first.
+const LOAD: &str = "load";
 
 groups! {
     BELOW = own {
@@ -35,6 +40,7 @@ pub struct Threads {
     below: usize,
     /// The user's choices for the table of its points.
     parts: Chosen,
+    loads: SteadyLoads,
 }
 
 impl Default for Threads {
@@ -43,10 +49,11 @@ impl Default for Threads {
             order: Vec::new(),
             selected: None,
             opened: false,
-            table: TABLE.usual("load"),
+            table: TABLE.usual(LOAD),
             filter: Filter::default(),
             below: 0,
             parts: sums::unsorted(&sums::POINTS),
+            loads: SteadyLoads::default(),
         }
     }
 }
@@ -101,6 +108,14 @@ impl View for Threads {
         };
         let mut shown: Vec<&Thread> = threads.iter().filter(passes).collect();
         TABLE.sort(&self.table, &mut shown, common);
+        self.loads.follow(threads.iter().map(|thread| (thread.lane.id, thread.load)));
+        let Sorted { key, descending } = self.table.sorted();
+        if key == LOAD {
+            shown.sort_by(|a, b| {
+                let order = self.loads.compare(a.lane.id, b.lane.id);
+                if descending { order.reverse() } else { order }
+            });
+        }
         let sorted = shown.iter().map(|thread| thread.lane.id).collect();
         self.order = common.placed(&self.order, sorted);
         if self.selected.is_none_or(|lane| !self.order.contains(&lane)) {
