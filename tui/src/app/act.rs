@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::App;
+use super::controls::but_partly;
 use crate::common::{
     Action, Asked, Errand, Level, Overlay, Prompt, Screen, Status, default_file_name,
 };
@@ -268,17 +269,16 @@ impl App {
     fn fence(&mut self) {
         let Some((id, _, name)) = self.point_meant() else { return };
         let is_fenced = self.common.model.point(id).is_some_and(|figures| figures.point().fenced);
-        match self.common.session.as_mut().map(|session| session.act(Change::Fence(id, !is_fenced)))
-        {
-            Some(Ok(_)) => {
-                self.common.log.fenced(self.common.unix_ns(), id, &name, !is_fenced);
-                self.common.say(match is_fenced {
-                    true => format!("{name} has no fences"),
-                    false => format!("{name} is fenced: its stamps wait"),
-                });
-            }
-            Some(Err(error)) => self.common.notify(Level::Error, format!("{error:#}")),
-            None => {}
+        let Some(session) = &mut self.common.session else { return };
+        let but = match but_partly(session.act(Change::Fence(id, !is_fenced))) {
+            Ok(but) => but,
+            Err(error) => return self.common.notify(Level::Error, format!("{error:#}")),
+        };
+        self.common.log.fenced(self.common.unix_ns(), id, &name, !is_fenced, but.as_deref());
+        match (but, is_fenced) {
+            (Some(why), _) => self.common.notify(Level::Failure, why),
+            (None, true) => self.common.say(format!("{name} has no fences")),
+            (None, false) => self.common.say(format!("{name} is fenced: its stamps wait")),
         }
     }
 

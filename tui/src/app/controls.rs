@@ -1,5 +1,7 @@
 //! Changes in the watched program: one point, or all that are shown.
 
+use anyhow::Result;
+
 use super::App;
 use crate::alpha;
 use crate::columns::{Column, There};
@@ -8,6 +10,7 @@ use crate::model::Figures;
 use crate::model::left_over::LeftOver;
 use crate::snapshot::PointState;
 use crate::source::{Change, Refusal, change_each};
+use crate::text;
 
 impl App {
     /// The question in words.
@@ -21,7 +24,9 @@ impl App {
         match question.ids() {
             [id] => format!("{what} {}?", name(id).unwrap_or_default()),
             ids => {
-                let which = if self.common.filter.is_on() { " that pass the filter" } else { "" };
+                let is_shown = |id| self.common.order.contains(id);
+                let by_filter = self.common.filter.is_on() && ids.iter().all(is_shown);
+                let which = if by_filter { " that pass the filter" } else { "" };
                 format!("{what} {} points{which}?", ids.len())
             }
         }
@@ -101,8 +106,7 @@ impl App {
             match &done {
                 Ok(()) => changed.push((*id, None)),
                 Err(error) if Refusal::is_partly(error) => {
-                    changed
-                        .push((*id, Some(crate::text::clean(&format!("{error:#}")).into_owned())));
+                    changed.push((*id, Some(text::clean(&format!("{error:#}")).into_owned())));
                 }
                 Err(_) => {}
             }
@@ -146,12 +150,17 @@ impl App {
         let (unix_ns, name) = (self.common.unix_ns(), self.common.point_name(id));
         let Some(session) = &mut self.common.session else { return };
         let set = alpha::parse(&prompt.text()).and_then(|alpha| {
-            let set = session.act(Change::SetAlpha(id, alpha));
-            set.map(|_| alpha).map_err(|error| format!("{error:#}"))
+            match but_partly(session.act(Change::SetAlpha(id, alpha))) {
+                Ok(but) => Ok((alpha, but)),
+                Err(error) => Err(format!("{error:#}")),
+            }
         });
         match set {
-            Ok(alpha) => {
-                self.common.log.averaged(unix_ns, id, &name, alpha);
+            Ok((alpha, but)) => {
+                self.common.log.averaged(unix_ns, id, &name, alpha, but.as_deref());
+                if let Some(why) = but {
+                    return self.common.notify(Level::Failure, why);
+                }
                 let name = self.common.model.point(id).map_or(String::new(), Figures::name);
                 let text = match alpha {
                     Some(alpha) => {
@@ -189,5 +198,16 @@ impl App {
         let figures_of = columns.filter(|c| *c != Column::Name && !c.is_drawn());
         parts.extend(figures_of.map(|c| format!("{} {}", c.title(), c.text(figures, &scale))));
         Some((figures.name(), parts.join("  ")))
+    }
+}
+
+/// The reason why only some processes followed a change; none where all did.
+pub(super) fn but_partly<T>(done: Result<T>) -> Result<Option<String>> {
+    match done {
+        Ok(_) => Ok(None),
+        Err(error) if Refusal::is_partly(&error) => {
+            Ok(Some(text::clean(&format!("{error:#}")).into_owned()))
+        }
+        Err(error) => Err(error),
     }
 }

@@ -161,16 +161,24 @@ impl Log {
         self.changed(unix_ns, format!("{name} reset {THIS}"), but);
     }
 
-    /// Notes that this viewer set alpha of a point.
-    pub fn averaged(&mut self, unix_ns: u64, id: u32, name: &str, alpha: Option<f64>) {
+    /// Notes that this viewer set alpha of a point, and which processes did not follow.
+    pub fn averaged(
+        &mut self,
+        unix_ns: u64,
+        id: u32,
+        name: &str,
+        alpha: Option<f64>,
+        but: Option<&str>,
+    ) {
         self.own(unix_ns, id).alpha = Some(alpha);
-        self.note(unix_ns, averaged(name, alpha, THIS));
+        self.changed(unix_ns, averaged(name, alpha, THIS), but);
     }
 
-    /// Notes that this viewer fenced a point or took its fences away.
-    pub fn fenced(&mut self, unix_ns: u64, id: u32, name: &str, fenced: bool) {
+    /// Notes that this viewer fenced a point or removed its fences, and which processes did not
+    /// follow.
+    pub fn fenced(&mut self, unix_ns: u64, id: u32, name: &str, fenced: bool, but: Option<&str>) {
         self.own(unix_ns, id).fenced = Some(fenced);
-        self.note(unix_ns, fences(name, fenced, THIS));
+        self.changed(unix_ns, fences(name, fenced, THIS), but);
     }
 
     fn own(&mut self, unix_ns: u64, id: u32) -> &mut Own {
