@@ -1,7 +1,12 @@
 //! Tools that tests start, and what becomes of a test where one is missing.
 //!
 //! With the environment variable `CI` set the test fails and says how to install the
-//! tool; elsewhere it says on the terminal that it was skipped.
+//! tool; elsewhere it says on the terminal that it was skipped, and the last line of the run sums
+//! that up ([`skips`]).
+
+// By its path, since another package has this file as a module of its own.
+#[path = "skips.rs"]
+pub mod skips;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,7 +14,7 @@ use std::process::{Command, Output};
 
 /// Tools whose package has another name.
 const PACKAGES: [(&str, &str); 10] = [
-    ("sshd", "openssh-server"),
+    ("ssh", "openssh-client"),
     ("setpriv", "util-linux"),
     ("unshare", "util-linux"),
     ("objdump", "binutils"),
@@ -24,7 +29,13 @@ const PACKAGES: [(&str, &str); 10] = [
 /// Says on the terminal why a test shows less here than it could. Not captured,
 /// as what a passing test prints would be.
 pub fn skipped(what: &str, why: &str) {
-    let _ = writeln!(std::io::stderr(), "\nSKIPPED {what}: {why}");
+    skip(what, why, "");
+}
+
+fn skip(what: &str, why: &str, remedy: &str) {
+    let more = if remedy.is_empty() { String::new() } else { format!("; {remedy}") };
+    let _ = writeln!(std::io::stderr(), "\nSKIPPED {what}: {why}{more}");
+    skips::record(why, remedy);
 }
 
 /// What a program printed, which must have ended well.
@@ -45,8 +56,8 @@ pub(crate) fn of_good_end(program: &str, output: &Output) -> String {
 /// Whether a program can be started.
 #[must_use]
 pub fn is_there(tool: &str) -> bool {
-    // tmux alone knows no other way.
-    let version = if tool == "tmux" { "-V" } else { "--version" };
+    // These alone know no other way.
+    let version = if matches!(tool, "tmux" | "ssh") { "-V" } else { "--version" };
     Command::new(tool).arg(version).output().is_ok_and(|output| output.status.success())
 }
 
@@ -103,7 +114,13 @@ pub fn python(what: &str, name: &str, packages: &str) -> Option<PathBuf> {
     if python.exists() {
         return Some(python);
     }
-    missing(what, &format!("there are no {name}"), &format!("`.ci/run` installs {packages}"));
+    let folder = format!("target/tools/{name}");
+    // The package of this repository, for its own tests.
+    let own = format!(" && {folder}/bin/pip install -q ./probe/python");
+    let more = if name == "python" { own.as_str() } else { "" };
+    let remedy =
+        format!("python3 -m venv {folder} && {folder}/bin/pip install -q -r {packages}{more}");
+    missing(what, &format!("{packages} is not installed"), &remedy);
     None
 }
 
@@ -116,7 +133,7 @@ pub fn python(what: &str, name: &str, packages: &str) -> Option<PathBuf> {
 pub fn missing(what: &str, why: &str, remedy: &str) {
     let is_ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
     assert!(!is_ci, "{what}: {why}; {remedy}");
-    skipped(what, &format!("{why}; {remedy}"));
+    skip(what, why, remedy);
 }
 
 #[cfg(test)]
@@ -144,5 +161,10 @@ mod tests {
         assert!(!passed && said.contains(why), "{said}");
         let (passed, said) = run("");
         assert!(passed && said.contains(&format!("SKIPPED {why}")), "{said}");
+        // This process is what started it, as cargo is of others.
+        let recorded = skips::taken(std::process::id());
+        let line = "1 test was skipped, or tested less: binutils (1); this installs what is \
+                    missing: apt-get install binutils";
+        assert_eq!(recorded, line);
     }
 }

@@ -321,7 +321,9 @@ fn exclusive_times_of_a_real_program_are_what_a_sampler_finds() {
     const WHAT: &str = "SQLite";
     let Some(source) = source() else {
         let why = "its source is not there and could not be fetched";
-        return missing(WHAT, why, "see `.ci/run` for cargo vendor");
+        let remedy = "cargo vendor --quiet --locked --manifest-path tests/sqlite/Cargo.toml \
+                      target/tmp/sqlite/source";
+        return missing(WHAT, why, remedy);
     };
     if lacks(WHAT, "valgrind") || lacks(WHAT, "nm") {
         return;
