@@ -17,6 +17,9 @@ fn kernels_regions_and_copies_are_counted_to_one() {
         let remedy = "apt-get install libtrilinos-kokkos-dev";
         return tools::missing("a program of Kokkos", "its headers are not installed", remedy);
     }
+    if tools::lacks("a program of Kokkos", "c++") {
+        return;
+    }
     let flags = [
         &format!("-isystem{HEADERS}"),
         "-std=c++14",

@@ -196,7 +196,7 @@ fn a_plugin_that_measures_is_not_unloaded() {
 /// begin or end: what was left is not counted, and everything else is.
 #[test]
 fn a_handler_that_leaves_for_good_loses_its_region_alone() {
-    if lacks("handlers that leave by an exception", "c++") {
+    if lacks("a handler that leaves by an exception", "c++") {
         return;
     }
     let flags = ["-pthread", "-fnon-call-exceptions"];
