@@ -14,7 +14,7 @@
 //! all regions: `--disassemble=pfp::engine::guard::Guard::begin_on`, `end_on`
 //! and `lap_on` in its place.
 //!
-//! Only what runs below [`pairs_repeat`] is counted; see
+//! Only what runs below [`pairs_repeat`] is counted, without [`pairs_wait`]; see
 //! `tests/tests/engine/instructions.rs`.
 
 use std::future::{Future, pending};
@@ -137,11 +137,9 @@ extern "C" fn pairs_nested() {
 #[inline(never)]
 extern "C" fn pairs_laps() {
     pfp::laps!("lap one");
-    black_box(());
+    pairs_wait();
     pfp::lap!("lap two");
-    // A lap that is left at once may be shorter than what laps are known to cost, and
-    // is then recorded on the long way, as the clock will have it.
-    work();
+    pairs_wait();
 }
 
 /// One region of laps: what is missing to the two above is a lap.
@@ -149,22 +147,42 @@ extern "C" fn pairs_laps() {
 #[inline(never)]
 extern "C" fn pairs_one_lap() {
     pfp::laps!("lap one");
-    black_box(());
-    work();
+    pairs_wait();
+    pairs_wait();
 }
 
-/// What takes longer than a lap's own measuring, and as many instructions each time.
+/// The two calls without a region.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn pairs_work() {
-    work();
+extern "C" fn pairs_waits() {
+    pairs_wait();
+    pairs_wait();
 }
 
-#[inline(always)]
-fn work() {
-    for _ in 0..1000 {
-        black_box(());
-    }
+/// Ticks that [`pairs_wait`] takes at least. With what measuring adds, a lap takes between one and
+/// two times 65,536 on every machine, so its histogram bucket is of one octave, and it is longer
+/// than what laps are known to cost.
+const WAIT: u64 = 5 << 14;
+
+/// Waits by the counter. Its instructions are as many as the clock will have, so callgrind does not
+/// count them.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_wait() {
+    let start = ticks();
+    while ticks().wrapping_sub(start) < WAIT {}
+}
+
+#[cfg(target_arch = "x86_64")]
+fn ticks() -> u64 {
+    // SAFETY: every processor of this architecture has the counter, and Linux lets programs read it.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+/// Instructions are counted on x86-64 only.
+#[cfg(not(target_arch = "x86_64"))]
+fn ticks() -> u64 {
+    pfp::on_cpu_ticks()
 }
 
 /// One region, of many points in turn.
@@ -275,7 +293,7 @@ fn main() -> ExitCode {
         "latched" => pairs_latched,
         "laps" => pairs_laps,
         "one_lap" => pairs_one_lap,
-        "work" => pairs_work,
+        "waits" => pairs_waits,
         "by_hand" => pairs_by_hand,
         "in_turn" => pairs_in_turn,
         "poll" => pairs_poll,
