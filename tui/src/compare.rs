@@ -234,6 +234,8 @@ pub struct Row {
     pub load: Volume,
     /// How much calls and load vary since the baseline.
     variation: Variation,
+    /// Whether these are the measurements of the calibration, which are made at the start only.
+    is_calibration: bool,
     /// How many comparisons ago `since` was looked up.
     ago: u32,
 }
@@ -243,7 +245,20 @@ impl Row {
         let (calls, load) = (Volume::Unsure, Volume::Unsure);
         let ((id, name), variation) = (point, Variation::default());
         let superiority = None;
-        Self { id, name, before, since, superiority, verdict, calls, load, variation, ago: 0 }
+        let (is_calibration, ago) = (false, 0);
+        Self {
+            id,
+            name,
+            before,
+            since,
+            superiority,
+            verdict,
+            calls,
+            load,
+            variation,
+            is_calibration,
+            ago,
+        }
     }
 
     /// The change of the load, in CPUs.
@@ -358,7 +373,8 @@ impl Comparison {
                     .map(|row| row.variation.after(&row.since, &since))
                     .unwrap_or_default();
                 let row = Row::new((point.id, point.shown_name()), before, since, verdict);
-                rows.push(Row { variation, ..row });
+                let is_calibration = point.number.unwrap_or(point.id) == 0;
+                rows.push(Row { variation, is_calibration, ..row });
             }
         }
         let left = twins.left(base);
@@ -389,8 +405,8 @@ impl Comparison {
     }
 }
 
-/// The rows of the comparison before: those that there is no time to make anew, and the others, by
-/// their points' ids.
+/// Splits the rows of the comparison before: those to keep, since there is too little time to
+/// renew them, and those to renew. Keys are the points' ids.
 fn kept(
     mut buckets: usize,
     known: Option<Comparison>,

@@ -54,7 +54,7 @@ pub use crate::snapshot::BadPlace;
 use crate::snapshot::{Drained, PointState, Snapshot};
 use crate::summing::Sight;
 pub use discovery::{Candidate, Discovery, Refused};
-pub use open::{Span, open, open_at, open_group, read, read_parts, read_sum};
+pub use open::{Span, open, open_at, open_group, read, read_parts, read_steps, read_sum};
 
 /// A watched process, or what is left of one.
 pub trait Source {

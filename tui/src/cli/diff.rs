@@ -16,6 +16,8 @@ use crate::source::{self, Moment, Span};
 
 /// Exit status of a comparison beyond the allowed limit.
 const SLOWER: u8 = 1;
+/// The most moments of a recording that show how much its figures vary.
+const MOMENTS: usize = 32;
 
 /// The two sides of a comparison.
 #[derive(Args, Clone, Debug)]
@@ -57,14 +59,19 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// Prints the comparison; returns the exit status.
+    /// Prints the comparison with the last of these moments, before which the others show how much
+    /// figures vary; returns the exit status.
     fn print(
         &self,
         baseline: &Baseline,
-        new: &Snapshot,
+        moments: &[Snapshot],
         (before, now): (&str, &str),
     ) -> Result<u8> {
-        let Some(comparison) = Comparison::new(baseline, new) else {
+        let mut comparison = None;
+        for moment in moments {
+            comparison = Comparison::renewed(baseline, moment, comparison);
+        }
+        let Some(comparison) = comparison else {
             bail!(
                 "expected a later moment than that of {before}, found {now}, of the same process \
                  and not later: swap them"
@@ -108,7 +115,10 @@ pub(super) fn run(diff: &Diff) -> Result<u8> {
             let (old, new) = sides((before, then), (after, now))?;
             (Baseline::of_file(before, old), new)
         }
-        _ => sums((before, then), (after, now))?,
+        _ => {
+            let (baseline, new) = sums((before, then), (after, now))?;
+            (baseline, vec![new])
+        }
     };
     diff.print(&baseline, &new, (&shown(before), &shown(after)))
 }
@@ -132,7 +142,7 @@ fn process(diff: &Diff, files: &[PathBuf], span: Span) -> Result<u8> {
             shown(files)
         );
     }
-    Ok(diff.print(&baseline, &new, (&shown(files), "the process"))?.max(status))
+    Ok(diff.print(&baseline, &[new], (&shown(files), "the process"))?.max(status))
 }
 
 /// The files of a side, in a message.
@@ -173,19 +183,20 @@ fn baseline(files: &[PathBuf], old: Snapshot) -> Baseline {
     }
 }
 
-/// The two sides. Two runs have a span each. Within one process, the second side is the growth
+/// The two sides, the second with moments before it. Two runs have a span each. Within one process, the second side is the growth
 /// since the baseline, unless the baseline has a span of its own: then both are windows that share
 /// no measurement.
-fn sides(before: (&Path, Span), now: (&Path, Span)) -> Result<(Snapshot, Snapshot)> {
+fn sides(before: (&Path, Span), now: (&Path, Span)) -> Result<(Snapshot, Vec<Snapshot>)> {
     let (mut first, mut last) = (before.1, now.1);
+    let steps = |file: &Path, span: &Span| source::read_steps(file, span, MOMENTS);
     let id = |file| Ok::<_, anyhow::Error>(source::open(file)?.poll()?.process.segment_id);
     if first.from.or(first.to).or(last.from).is_none() || id(before.0)? != id(now.0)? {
-        return Ok((source::read(before.0, &first, false)?, source::read(now.0, &last, false)?));
+        return Ok((source::read(before.0, &first, false)?, steps(now.0, &last)?));
     }
     first.to = first.to.or(last.from);
     let until = source::read(before.0, &Span { from: None, to: first.to }, false)?;
     if first.from.is_none() && (last.from.is_none() || last.from == first.to) {
-        return Ok((until, source::read(now.0, &Span { from: None, to: last.to }, false)?));
+        return Ok((until, steps(now.0, &Span { from: None, to: last.to })?));
     }
     last.from = last.from.or(first.to);
     let since = match &last.from {
@@ -198,7 +209,7 @@ fn sides(before: (&Path, Span), now: (&Path, Span)) -> Result<(Snapshot, Snapsho
         );
     }
     let mut old = source::read(before.0, &first, false)?;
-    let new = source::read(now.0, &last, false)?;
+    let new = steps(now.0, &last)?;
     // Two windows are like two runs: neither is a part of the other.
     old.process.segment_id.clear();
     Ok((old, new))

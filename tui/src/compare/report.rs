@@ -51,7 +51,7 @@ struct Point<'a> {
     /// More, less, same or unsure; the change is relative.
     calls_verdict: &'static str,
     calls_change: Option<f64>,
-    /// As that of the calls; the change is in CPUs.
+    /// More, less, same or unsure; the change is in CPUs.
     load_verdict: &'static str,
     load_change: Option<f64>,
     before: Figures,

@@ -91,7 +91,7 @@ impl Polls {
         self.squares += amount * amount / time;
     }
 
-    /// The variance of the amount in a unit of time; none if there are too few polls.
+    /// The variance of the amount in a unit of time, if there are enough polls.
     fn variance(&self) -> Option<f64> {
         let spread = self.squares - self.amount * self.amount / self.time;
         (self.number >= FEWEST_POLLS).then(|| spread.max(0.0) / f64::from(self.number - 1))
@@ -170,16 +170,14 @@ fn verdict(tested: &Tested, is_beyond_chance: bool) -> Volume {
 }
 
 fn test(row: &Row, is_load: bool, is_same: bool) -> Option<Tested> {
-    if ((row.before.count + row.since.count) as f64) < FEWEST {
+    if row.is_calibration || ((row.before.count + row.since.count) as f64) < FEWEST {
         return None;
     }
     let (mut before, mut since) = (figure(&row.before, is_load)?, figure(&row.since, is_load)?);
-    // A window without a call does not show its unit.
-    if before.unit <= 0.0 {
-        before.unit = since.unit;
-    } else if since.unit <= 0.0 {
-        since.unit = before.unit;
-    }
+    // A window without time on a CPU does not show its unit.
+    let known = |one: f64, other: f64| [one, other, 1.0].into_iter().find(|unit| *unit > 0.0);
+    let units = (known(before.unit, since.unit)?, known(since.unit, before.unit)?);
+    (before.unit, since.unit) = units;
     let polls = if is_load { row.variation.load } else { row.variation.calls };
     let variance = polls.variance();
     if let Some(variance) = variance.filter(|_| since.value > 0.0) {

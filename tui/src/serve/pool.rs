@@ -464,7 +464,7 @@ mod tests {
             pool.poll().unwrap();
             assert_eq!(pool.len(), number);
         }
-        // Where there is no more room, the one that ended first makes it, and no other.
+        // A full pool drops the process that ended first, and keeps all others.
         let first = pool.members[0].candidate.segment_id.clone();
         while pool.len() < PROCESSES {
             pool.poll().unwrap();

@@ -523,9 +523,9 @@ impl Group {
         }
     }
 
-    /// Ticks per second of the group's clock: that of its first process. Once that has ended, its
-    /// last rate stays, since the rate of another process differs by an error of calibration, and
-    /// all figures so far would move.
+    /// Ticks per second of the group's clock, which is the clock of its first process. The last rate
+    /// stays when that process ends: the rate of another process differs by an error of calibration,
+    /// and would move all figures so far.
     fn rate(&mut self) -> f64 {
         let first = &self.members[0];
         let (id, rate) = self

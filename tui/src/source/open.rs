@@ -108,12 +108,56 @@ pub fn read(path: &Path, span: &Span, with_records: bool) -> Result<Snapshot> {
     }
     let Some(from) = &span.from else { return Ok(to) };
     let first = open_at(path, Some(from))?.poll()?;
-    between(&first, to).with_context(|| {
-        format!(
-            "expected a moment behind {from} to look at what was measured since, found none in {}",
-            path.display()
-        )
-    })
+    between(&first, to).with_context(|| no_moment_behind(from, path))
+}
+
+/// Like [`read`]; of a recording, up to `most` windows with the same begin, whose ends are spread
+/// over the whole and whose last is the whole.
+///
+/// # Errors
+///
+/// Like [`read`].
+pub fn read_steps(path: &Path, span: &Span, most: usize) -> Result<Vec<Snapshot>> {
+    let mut source = open_at(path, span.to.as_ref())?;
+    let (last, first) = match (source.recording(), &span.from) {
+        // Not opened again: it may be standard input.
+        (None, None) => return Ok(vec![source.poll()?]),
+        (None, Some(_)) => return Ok(vec![read(path, span, false)?]),
+        (Some(recording), from) => {
+            let first = from.as_ref().map(|from| recording.find(from)).transpose();
+            (recording.cursor(), first.with_context(|| path.display().to_string())?)
+        }
+    };
+    let mut at = |place: usize| {
+        if let Some(recording) = source.recording() {
+            recording.seek(place);
+        }
+        source.poll()
+    };
+    let from = first.map(&mut at).transpose()?;
+    let begin = first.unwrap_or(0);
+    let places = (1..=most).map(|step| begin + last.saturating_sub(begin) * step / most);
+    let mut places: Vec<usize> = places.filter(|place| *place > begin || *place == last).collect();
+    places.dedup();
+    let mut steps = Vec::with_capacity(places.len());
+    for place in places {
+        let end = at(place)?;
+        steps.extend(match &from {
+            Some(from) => between(from, end),
+            None => Some(end),
+        });
+    }
+    if let (Some(from), true) = (&span.from, steps.is_empty()) {
+        bail!(no_moment_behind(from, path));
+    }
+    Ok(steps)
+}
+
+fn no_moment_behind(from: &Moment, path: &Path) -> String {
+    let path = path.display();
+    format!(
+        "expected a moment behind {from} to look at what was measured since, found none in {path}"
+    )
 }
 
 /// Cuts a recording into parts of about this length and returns the moments of the cuts. A rest

@@ -183,8 +183,8 @@ fn fewer_a_second_is_worse_and_so_is_more_of_all_else() {
     }
 }
 
-/// One run on each side does not show how much a number of calls varies; that of independent calls
-/// does at least.
+/// One run on each side does not show how much a number of calls varies, so calls count as
+/// independent.
 #[test]
 fn a_few_calls_more_in_one_run_are_no_regression() {
     let side = |id: u64, n: usize| Run::all(vec![run(id, &[vec![26_000.0; n]])]);

@@ -23,7 +23,7 @@ impl Chance {
     }
 }
 
-/// A window with so many calls of 100 us each, spread evenly around that.
+/// A window with `count` calls of 100 us each.
 fn window(count: u64, seconds: f64) -> Window {
     let (spread, exclusive) = (vec![(number_of(100_000), count as f64)], count as f64 * 100_000.0);
     let length = Some(Length { ticks: seconds * TICKS, seconds });
@@ -53,6 +53,14 @@ fn more_calls_of_the_same_length_are_more_calls_and_more_load() {
     // From nothing, and to nothing.
     assert_eq!(judged(window(0, 10.0), window(2_500, 10.0), false), (Volume::More, Volume::More));
     assert_eq!(judged(window(2_500, 10.0), window(0, 10.0), false), (Volume::Less, Volume::Less));
+}
+
+#[test]
+fn the_calibration_is_over_at_the_start_and_does_not_become_less() {
+    let mut rows = [row(window(20_000, 10.0), window(0, 10.0))];
+    rows[0].is_calibration = true;
+    judge(&mut rows, true);
+    assert_eq!((rows[0].calls, rows[0].load), (Volume::Unsure, Volume::Unsure));
 }
 
 #[test]
@@ -87,7 +95,10 @@ fn a_difference_that_is_small_or_of_few_calls_is_none() {
     // Twice as many, of a few.
     assert_eq!(judged(window(9, 10.0), window(18, 10.0), false).0, Volume::Unsure);
     assert_eq!(judged(window(3, 10.0), window(6, 10.0), false).0, Volume::Unsure);
-    // Ten times a load that nobody sees.
+    // It is never on a CPU.
+    let idle = |count| Window { exclusive: 0.0, spread: vec![(0, 0.0)], ..window(count, 10.0) };
+    assert_eq!(judged(idle(500), idle(500), false), (Volume::Same, Volume::Same));
+    // Ten times a negligible load.
     let found = judged(window(50, 10.0), window(500, 10.0), false);
     assert_eq!(found, (Volume::More, Volume::Same));
 }

@@ -571,8 +571,8 @@ fn the_rates_of_a_sum_are_those_of_its_parts_each_over_its_own_time() {
     }
 }
 
-/// The rate of the group's clock is its first process's, whose end moves nothing: neither the age,
-/// in seconds, nor when the group began.
+/// The group's clock has the rate of its first process. When that process leaves, the group keeps
+/// its age in seconds and its start.
 #[test]
 fn the_clock_goes_on_by_its_rate_when_the_first_process_leaves() {
     let machines = Machines::default();
@@ -639,7 +639,7 @@ fn a_process_that_has_died_is_held_once_and_keeps_its_figures() {
         let names = |it: &Snapshot| it.points.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
         assert_eq!(names(&whole), names(&last), "{sum}");
         assert!(whole.records.iter().any(|record| whole.point(record.point).is_some()));
-        // Its points are not those of a process that comes later.
+        // A process that comes later does not share its ids.
         machines.start(9);
         let later = group.poll().unwrap();
         assert_eq!(figures(&later), figures(&kept), "{sum}");
