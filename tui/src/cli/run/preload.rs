@@ -128,9 +128,8 @@ fn has_memory_sanitizer(program: &OsStr) -> bool {
     let found = || {
         let cache = ReadCache::new(input::file(&executable(program)?).ok()?);
         let object = object::File::parse(&cache).ok()?;
-        let is_its =
-            |it: object::Symbol| it.is_definition() && it.name_bytes() == Ok(MEMORY_SANITIZER);
-        Some(object.dynamic_symbols().any(is_its))
+        let mut symbols = object.dynamic_symbols();
+        Some(symbols.any(|it| it.is_definition() && it.name_bytes() == Ok(MEMORY_SANITIZER)))
     };
     found() == Some(true)
 }
