@@ -14,3 +14,4 @@ pub mod ring;
 pub mod segment;
 pub mod shared_cell;
 pub mod switch;
+mod used;

@@ -47,7 +47,7 @@ pub(super) fn fold(thread: &Thread) {
 /// left. The thread is the calling one, or has ended.
 #[cold]
 pub(super) fn recover(process: &Process, thread: &Thread) {
-    let points = process.segment.counters().points_used.load(Relaxed);
+    let points = process.segment.points_used();
     let points = points.min(thread.points.load(Relaxed)) as usize;
     for index in 0..points {
         let entry = thread.entry(index);

@@ -553,7 +553,7 @@ impl Cell {
         if point & SIMPLE != 0 {
             put(&self.point, point & !SIMPLE);
         }
-        let staged = self.in_force(seq + FLIP);
+        let staged = self.in_force(seq.wrapping_add(FLIP));
         staged.put(live);
         put(&staged.live.folded, folded);
         put(&staged.rare.version, version);
@@ -564,7 +564,7 @@ impl Cell {
     /// Puts in force what is staged.
     #[inline(always)]
     fn close(&self, seq: u64) {
-        self.seq.store((seq | STAGED) + STAGED, ord!("cell-close", Release));
+        self.seq.store((seq | STAGED).wrapping_add(STAGED), ord!("cell-close", Release));
     }
 
     /// The ticks by which a region of so many exclusive ones counts in the extremes and the
@@ -646,7 +646,7 @@ impl Cell {
             amounts::add(sums, seq / FLIP, amounts);
         }
         // Before the bucket, for `mend`.
-        self.in_force(seq + FLIP).live.last.store(live.last, Ordering::Relaxed);
+        self.in_force(seq.wrapping_add(FLIP)).live.last.store(live.last, Ordering::Relaxed);
         if let Some(Held { bucket, count }) = bucket {
             bucket.store(count.wrapping_add(1), Ordering::Relaxed);
         }
@@ -687,12 +687,12 @@ impl Cell {
                 past.1 = past.1.wrapping_add(retired.exclusive);
                 retired = Sums::default();
             }
-            self.retire(commit + 1, control.epoch(), &retired, past);
+            self.retire(commit.wrapping_add(1), control.epoch(), &retired, past);
             if let Some(sums) = sums {
-                amounts::retire(sums, (seq / FLIP, commit + 1), reset);
+                amounts::retire(sums, (seq / FLIP, commit.wrapping_add(1)), reset);
             }
             // Meets `cell-commit-seen`, and death: the copy is complete before it is in force.
-            self.commit.store(commit + 1, ord!("cell-commit", Release));
+            self.commit.store(commit.wrapping_add(1), ord!("cell-commit", Release));
             // Meets `cell-recheck`: nothing is zeroed in the histogram before the live
             // figures are void.
             fence_at!("cell-void", Release);
@@ -750,7 +750,7 @@ impl Cell {
         if seq & STAGED == 0 {
             return (0, 0);
         }
-        let last = self.in_force(seq + FLIP).live.last.load(Ordering::Relaxed);
+        let last = self.in_force(seq.wrapping_add(FLIP)).live.last.load(Ordering::Relaxed);
         // It may have been cut off before this was done.
         self.mark_staged(seq);
         let (version, owner) = self.window(seq);

@@ -44,6 +44,7 @@ use crate::layout::lane::Lane;
 use crate::layout::point::{Entry, VariantOf};
 use crate::layout::ring::Slot;
 use crate::layout::switch;
+use crate::layout::used::Used;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Types that may be laid over shared bytes.
@@ -100,6 +101,8 @@ pub struct Segment {
     bytes: Bytes,
     base: *const u8,
     geometry: Geometry,
+    /// What this process has taken of a segment that it made.
+    used: Used,
 }
 
 // SAFETY: all access goes through shared references to atomics, and the base
@@ -144,10 +147,11 @@ impl From<FormatError> for OpenError {
 impl Segment {
     /// Where everything is, for who shares one with other code of the same version.
     #[doc(hidden)]
-    pub const LAYOUT: [usize; 6] = [
+    pub const LAYOUT: [usize; 7] = [
         size_of::<Self>(),
         std::mem::offset_of!(Self, base),
         std::mem::offset_of!(Self, geometry),
+        std::mem::offset_of!(Self, used),
         Object::LAYOUT[0],
         Object::LAYOUT[1],
         Object::LAYOUT[2],
@@ -168,7 +172,7 @@ impl Segment {
         let geometry = Geometry::new(config);
         let object = Object::create_as(name, geometry.len())?;
         let base = object.as_ptr().cast_const();
-        let segment = Self { bytes: Bytes::Object(object), base, geometry };
+        let segment = Self { bytes: Bytes::Object(object), base, geometry, used: Used::default() };
         if let Err(NoSpace) = segment.back(0, 2 * PAGE) {
             segment.unlink();
             return Err(io::Error::from(io::ErrorKind::StorageFull));
@@ -204,7 +208,8 @@ impl Segment {
         let base = object.as_ptr().cast_const();
         // The real geometry is in the header, which needs none to be found.
         let geometry = Geometry::unknown(len);
-        let mut segment = Self { bytes: Bytes::Object(object), base, geometry };
+        let used = Used::default();
+        let mut segment = Self { bytes: Bytes::Object(object), base, geometry, used };
         let (geometry, facts) = segment.header().read(len, None)?;
         segment.geometry = geometry;
         if let Bytes::Object(object) = &segment.bytes {
@@ -271,7 +276,7 @@ impl Segment {
         let address = words.as_ptr().addr();
         let shift = address.next_multiple_of(PAGE) - address;
         let base = words.as_ptr().cast::<u8>().wrapping_add(shift);
-        Self { bytes: Bytes::Heap(words), base, geometry }
+        Self { bytes: Bytes::Heap(words), base, geometry, used: Used::default() }
     }
 
     /// Takes memory for a range of bytes, so that touching it cannot fail.
@@ -338,11 +343,8 @@ impl Segment {
         /// More than what is in use may be taken by who is in the middle of something.
         const MORE_BLOCKS: usize = 64;
         let Bytes::Object(object) = &self.bytes else { return };
-        let used = |word: &AtomicU64, most| {
-            usize::try_from(word.load(Ordering::Relaxed)).map_or(most, |used| used.min(most))
-        };
-        let points = used(&self.counters().points_used, self.geometry.points());
-        let blocks = used(&self.counters().blocks_used, self.geometry.blocks()) + MORE_BLOCKS;
+        let points = self.used.points.get() as usize;
+        let blocks = self.used.blocks.get() as usize + MORE_BLOCKS;
         let control = self.geometry.control();
         let pool = self.geometry.pool() + blocks.min(self.geometry.blocks()) * BLOCK;
         object.detach(pool, control..control + points * size_of::<AtomicU64>());
@@ -518,15 +520,9 @@ impl Segment {
     ///
     /// The pool is used up or memory is.
     pub fn take_blocks(&self, count: u64) -> Result<u64, NoSpace> {
-        let used = &self.counters().blocks_used;
         let block = self.reserve_blocks(count)?;
         let offset = self.block_offset(block).ok_or_else(|| self.refuse_space())?;
-        if self.back(offset, count as usize * BLOCK).is_err() {
-            // Given back, unless somebody has taken the next ones meanwhile.
-            let _ =
-                used.compare_exchange(block + count, block, Ordering::Relaxed, Ordering::Relaxed);
-            return Err(self.refuse_space());
-        }
+        self.back_or_count(offset, count as usize * BLOCK)?;
         Ok(block)
     }
 
@@ -537,12 +533,11 @@ impl Segment {
     ///
     /// The pool is used up.
     pub fn reserve_blocks(&self, count: u64) -> Result<u64, NoSpace> {
-        let used = &self.counters().blocks_used;
-        let taken = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+        let taken = self.used.blocks.take(&self.counters().blocks_used, |used| {
             let next = used.max(1) + count;
             (next <= self.geometry.blocks() as u64).then_some(next)
         });
-        Ok(taken.map_err(|_| self.refuse_space())?.max(1))
+        Ok(taken.ok_or_else(|| self.refuse_space())?.max(1))
     }
 
     /// As [`Self::back`], and counts where there is no space.
@@ -598,7 +593,7 @@ impl Segment {
     /// The number of the next point, from `first_free` on; there may be no place for it.
     #[must_use]
     pub fn next_point(&self, first_free: usize) -> usize {
-        next_point(self.counters().points_used.load(Ordering::Relaxed), first_free)
+        next_point(self.used.points.get(), first_free)
     }
 
     /// Reserves a number in the table of points: the wanted one, or the next that is free.
@@ -610,9 +605,8 @@ impl Segment {
             counters.points_refused.fetch_add(1, Ordering::Relaxed);
             None
         };
-        let used = &counters.points_used;
         loop {
-            let before = used.load(Ordering::Relaxed);
+            let before = self.used.points.get();
             let point = wanted.unwrap_or(next_point(before, first_free));
             if point >= self.geometry.points() {
                 return refuse();
@@ -621,16 +615,19 @@ impl Segment {
             let entry_at = self.geometry.table() + point * size_of::<Entry>();
             let control_at = self.geometry.control() + point * size_of::<AtomicU64>();
             let reset_at = self.geometry.reset_times() + point * size_of::<AtomicU64>();
-            if self.back(entry_at, size_of::<Entry>()).is_err()
-                || self.back(control_at, size_of::<AtomicU64>()).is_err()
-                || self.back(reset_at, size_of::<AtomicU64>()).is_err()
+            let back = |offset, len| self.back(offset, len);
+            let Used { entries, controls, reset_times, .. } = &self.used;
+            if entries.back(entry_at, size_of::<Entry>(), back).is_err()
+                || controls.back(control_at, size_of::<AtomicU64>(), back).is_err()
+                || reset_times.back(reset_at, size_of::<AtomicU64>(), back).is_err()
             {
                 self.refuse_space();
                 return None;
             }
-            let after = before.max(point as u64 + 1);
-            let taken = used.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed);
-            if taken.is_ok() {
+            let is_taken = self.used.points.take(&counters.points_used, |used| {
+                (used == before).then_some(before.max(point as u64 + 1))
+            });
+            if is_taken.is_some() {
                 return Some(point);
             }
         }
@@ -638,20 +635,28 @@ impl Segment {
 
     /// Takes the next switch, which has memory; none if there is no more.
     pub fn take_switch(&self) -> Option<&AtomicU64> {
-        let used = &self.counters().switches_used;
         let next = |number: u64| (number < self.geometry.switches() as u64).then_some(number + 1);
-        let number = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
+        let number = self.used.switches.take(&self.counters().switches_used, next)?;
         let number = usize::try_from(number).ok()?;
         let at = ((number + 1) * CONTROL_WORDS - 1) * size_of::<AtomicU64>();
         self.back_or_count(self.geometry.control() + at, size_of::<AtomicU64>()).ok()?;
         self.switch(number)
     }
 
-    /// Wakes the switches that rest, after a point was switched on.
+    /// Wakes the switches that rest, after this process has switched one of its points on.
     pub fn wake(&self) {
-        // Meets the fence of whoever puts one to rest: that sees the point, or this the switch.
+        self.wake_first(self.used.switches.get());
+    }
+
+    /// Wakes the switches that rest, after a viewer has switched a point on.
+    pub fn wake_as_shown(&self) {
+        self.wake_first(self.counters().switches_used.load(Ordering::Relaxed));
+    }
+
+    fn wake_first(&self, used: u64) {
+        // Pairs with the fence in `Switch::rest`: either that sees the point on, or this sees the
+        // resting switch.
         fence(Ordering::SeqCst);
-        let used = self.counters().switches_used.load(Ordering::Relaxed);
         let used = usize::try_from(used).unwrap_or(usize::MAX).min(self.geometry.switches());
         (0..used).filter_map(|number| self.switch(number)).for_each(switch::wake);
     }
@@ -677,18 +682,28 @@ impl Segment {
     pub fn enter_text(&self, text: &str) -> Option<crate::layout::point::Text> {
         let bytes = cut(text).as_bytes();
         let limit = self.geometry.string_bytes() as u64;
-        let used = &self.counters().strings_used;
-        let offset = used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-                let next = used + bytes.len() as u64;
-                (next <= limit).then_some(next)
-            })
-            .ok()?;
-        self.back(self.geometry.strings() + offset as usize, bytes.len()).ok()?;
+        let offset = self.used.strings.take(&self.counters().strings_used, |used| {
+            let next = used + bytes.len() as u64;
+            (next <= limit).then_some(next)
+        })?;
+        let at = self.geometry.strings() + offset as usize;
+        self.used.texts.back(at, bytes.len(), |offset, len| self.back(offset, len)).ok()?;
         for (to, &from) in self.text(offset as usize, bytes.len())?.iter().zip(bytes) {
             to.store(from, Ordering::Relaxed);
         }
         Some(crate::layout::point::Text { offset: offset as u32, len: bytes.len() as u32 })
+    }
+
+    /// Points that are in use: one more than the highest number.
+    #[must_use]
+    pub fn points_used(&self) -> u64 {
+        self.used.points.get()
+    }
+
+    /// Lanes that have ever been claimed: one more than the highest.
+    #[must_use]
+    pub fn lanes_used(&self) -> u64 {
+        self.used.lanes.get()
     }
 
     /// Backs and returns a lane for its next owner.
@@ -706,7 +721,7 @@ impl Segment {
         if lane == self.geometry.lanes() {
             counters.overflow_used.store(1, Ordering::Release);
         } else {
-            counters.lanes_used.fetch_max(lane as u64 + 1, Ordering::Release);
+            self.used.lanes.raise(&counters.lanes_used, lane as u64 + 1);
         }
         Ok(self.lane(lane))
     }
@@ -759,6 +774,42 @@ const _: () = {
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
+
+    /// Another process may write any number to the words that say how much is in use: what comes
+    /// next is where it would have come.
+    #[test]
+    fn words_for_readers_decide_nothing() {
+        let config = Config { points: 1024, blocks: 100, ..Config::default() };
+        for written in [0, 1, 64, 200, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
+            let segment = Segment::in_private_memory(config, &Facts::default());
+            let counters = segment.counters();
+            let take = || {
+                let point = segment.enter_point(None, 64, "name", "file", 1).unwrap();
+                let text = segment.entry(point).unwrap().read().unwrap().name.offset;
+                let lane = segment.back_lane(3).unwrap().is_some();
+                (point, text, segment.reserve_blocks(4).unwrap(), lane, segment.lanes_used())
+            };
+            assert_eq!(take(), (64, 0, 1, true, 4));
+            for word in [
+                &counters.points_used,
+                &counters.strings_used,
+                &counters.lanes_used,
+                &counters.blocks_used,
+                &counters.switches_used,
+            ] {
+                word.store(written, Ordering::Relaxed);
+            }
+            assert_eq!(take(), (65, 8, 5, true, 4), "{written}");
+            assert_eq!(segment.points_used(), 66);
+            assert!(segment.take_switch().is_some());
+            segment.wake();
+            // What is too much is refused and counted.
+            while segment.reserve_blocks(4).is_ok() {}
+            while segment.reserve_point(None, 64).is_some() {}
+            let refused = [&counters.points_refused, &counters.space_refused];
+            assert_eq!(refused.map(|word| word.load(Ordering::Relaxed)), [1, 1], "{written}");
+        }
+    }
 
     /// A program may give its points their names again and again.
     #[test]

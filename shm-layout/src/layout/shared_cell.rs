@@ -101,8 +101,9 @@ impl Cell {
             let mut average = words.average.load(Relaxed);
             loop {
                 let start = if first { value } else { average as i64 };
-                let step = (i128::from(value - start) * i128::from(alpha)) >> ALPHA_BITS;
-                let next = (start + step as i64) as u64;
+                let step =
+                    (i128::from(value.wrapping_sub(start)) * i128::from(alpha)) >> ALPHA_BITS;
+                let next = start.wrapping_add(step as i64) as u64;
                 match words.average.compare_exchange_weak(average, next, Relaxed, Relaxed) {
                     Ok(_) => break,
                     Err(found) => average = found,

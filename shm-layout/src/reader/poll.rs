@@ -118,7 +118,7 @@ impl<S: Borrow<Segment>> Reader<S> {
             _ => control::apply(word, change),
         };
         if change == Change::Enable {
-            segment.wake();
+            segment.wake_as_shown();
         }
         Some(before)
     }

@@ -7,7 +7,7 @@ use pfp_shm_layout::failure;
 use pfp_shm_layout::segment::Segment;
 
 use super::Process;
-use crate::clock::counter;
+use crate::clock::{calibrate, counter};
 use crate::errno;
 
 /// Maps private memory that reads zero in a forked child.
@@ -105,7 +105,7 @@ impl Process {
         ask: impl FnOnce(&Segment) -> Option<R>,
     ) -> Option<R> {
         let now = counter::stamp();
-        let a_while = self.segment.counters().ticks_per_1000_s.load(Relaxed) / 1000 / 10;
+        let a_while = (calibrate::ticks_per_second() / 10.0) as u64;
         // No longer than that, also if the counter ran backwards.
         if (1..=a_while).contains(&self.no_space_until.load(Relaxed).wrapping_sub(now)) {
             return None;

@@ -35,7 +35,7 @@ pub(crate) fn name_thread(tid: u32, name: &str) {
     let given = put(tid, name);
     // Meets the fence in `take_name`: it finds the name, or this its lane.
     fence(SeqCst);
-    let lanes = process.segment.counters().lanes_used.load(Acquire) as usize;
+    let lanes = process.segment.lanes_used() as usize;
     let is_its = |lane: &&Lane| {
         lane.read().is_some_and(|picture| picture.state == LaneState::Live && picture.tid == tid)
     };

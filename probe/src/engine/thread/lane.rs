@@ -128,7 +128,7 @@ fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
     loop {
         let number = next;
         next += 1;
-        let used = segment.counters().lanes_used.load(Acquire);
+        let used = segment.lanes_used();
         if reaps && number as u64 >= used {
             reaps = false;
             // Each doubling once, so that a lane costs no more where there are many.
@@ -403,7 +403,7 @@ fn give_up(process: &Process, thread: &Thread) {
     fold::recover(process, thread);
     // So that the next owner of the lane makes the cells its own.
     let points =
-        process.segment.counters().points_used.load(Relaxed).min(thread.points.load(Relaxed));
+        process.segment.points_used().min(thread.points.load(Relaxed));
     for entry in (0..points as usize).map(|index| thread.entry(index)) {
         if let Some(cell) = entry.cell() {
             entry.follows.store(0, Relaxed);

@@ -145,6 +145,6 @@ fn averaged(before: Option<u64>, ticks: u64, alpha: i64) -> u64 {
     let alpha = alpha.min(1 << ALPHA_BITS);
     let fixed = (ticks << AVERAGE_FRACTION_BITS) as i64;
     let average = before.map_or(fixed, |before| before as i64);
-    let step = (i128::from(fixed - average) * i128::from(alpha)) >> ALPHA_BITS;
-    (average + step as i64) as u64
+    let step = (i128::from(fixed.wrapping_sub(average)) * i128::from(alpha)) >> ALPHA_BITS;
+    average.wrapping_add(step as i64) as u64
 }

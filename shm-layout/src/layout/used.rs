@@ -1,0 +1,75 @@
+//! How much of a segment is in use, as its own process counts it.
+//!
+//! The words of the same meaning in shared memory are for readers: another process may have
+//! written any number there. So what comes next is decided by these counts, in private memory.
+
+use crate::layout::geometry::PAGE;
+use crate::sync::{AtomicU64, Ordering};
+
+/// What is in use of each section.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(super) struct Used {
+    pub(super) points: Count,
+    /// In bytes.
+    pub(super) strings: Count,
+    pub(super) lanes: Count,
+    pub(super) blocks: Count,
+    pub(super) switches: Count,
+    /// The next entry or text is most often in the page that was backed last.
+    pub(super) entries: LastPage,
+    pub(super) controls: LastPage,
+    pub(super) reset_times: LastPage,
+    pub(super) texts: LastPage,
+}
+
+/// The page of a section that was backed last: one more than its number.
+#[repr(transparent)]
+#[derive(Debug, Default)]
+pub(super) struct LastPage(AtomicU64);
+
+impl LastPage {
+    /// Backs a range by `back`, unless it is inside the page that was backed last.
+    pub(super) fn back<E>(
+        &self,
+        offset: usize,
+        len: usize,
+        back: impl FnOnce(usize, usize) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let last = (offset + len.max(1) - 1) / PAGE + 1;
+        let is_in_it = offset / PAGE + 1 == last && self.0.load(Ordering::Relaxed) == last as u64;
+        if !is_in_it {
+            back(offset, len)?;
+            self.0.store(last as u64, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// How much is in use of one section.
+#[repr(transparent)]
+#[derive(Debug, Default)]
+pub(super) struct Count(AtomicU64);
+
+impl Count {
+    /// How much is in use.
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Replaces the count by what `next` makes of it, and shows that to readers. Returns the count
+    /// before. `None` if `next` finds no room.
+    pub(super) fn take(&self, shown: &AtomicU64, next: impl Fn(u64) -> Option<u64>) -> Option<u64> {
+        let before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, &next).ok()?;
+        // It only grows, so the greatest is the newest.
+        shown.fetch_max(next(before)?, Ordering::Relaxed);
+        Some(before)
+    }
+
+    /// Raises the count to `to`, whose memory is backed. Pairs with the readers' loads of
+    /// `lanes_used`.
+    pub(super) fn raise(&self, shown: &AtomicU64, to: u64) {
+        self.0.fetch_max(to, Ordering::Relaxed);
+        shown.fetch_max(to, Ordering::Release);
+    }
+}
