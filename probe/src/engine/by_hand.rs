@@ -147,7 +147,7 @@ fn keep_again(thread: &Thread, at: usize, point: &'static Point, tag: u64) -> u6
 /// old.
 #[cold]
 fn begin_again(thread: &Thread, slot: &Slot, point: &'static Point, tag: u64) -> End {
-    let total = || thread.entry(point.index()).total();
+    let total = || thread.entry(point).total();
     for tried in 1.. {
         let begun = note_long(thread, tag & !FENCED, point, total);
         slot.fill(point, tag, &begun);
@@ -189,7 +189,7 @@ fn invalidate(thread: &Thread, point: &'static Point, at: usize) {
 pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> bool {
     thread.deepen();
     let place = thread.inner_place();
-    let begun = note_long(thread, place, point, || thread.entry(point.index()).total());
+    let begun = note_long(thread, place, point, || thread.entry(point).total());
     // It was on just now.
     let control = point.control().sanitized().with(Change::Enable);
     // Its tag is no place, so that it ends on the long way, too.
@@ -386,7 +386,7 @@ pub(crate) fn end_with(metered: &'static MeteredPoint, latch: bool, amounts: &Am
         end_long(thread, point, at, end, extra);
         return;
     };
-    let entry = thread.entry(variant.index());
+    let entry = thread.entry(variant);
     // Else it has not followed the point since the region began.
     if entry.follows().0 != slot.kept.load(Relaxed) {
         end_long(thread, point, at, end, extra);
@@ -429,7 +429,7 @@ impl Variant {
     fn totals(&self, thread: &Thread) -> [u64; 2] {
         let switches = thread.clock.switches();
         compiler_fence(SeqCst);
-        let [of, own] = [self.of.point(), self.point].map(|it| thread.entry(it.index()).total());
+        let [of, own] = [self.of.point(), self.point].map(|it| thread.entry(it).total());
         [switches, of.wrapping_add(own)]
     }
 
@@ -453,7 +453,7 @@ impl Variant {
         let (begun, place) = (slot.begun(), slot.place.load(Relaxed));
         let kept = slot.kept.load(Relaxed);
         let (tag, point) = (self.tag(slot), self.point);
-        let total = thread.entry(point.index()).total();
+        let total = thread.entry(point).total();
         compiler_fence(SeqCst);
         regions.open.store(at as u64, Relaxed);
         compiler_fence(SeqCst);
@@ -518,7 +518,7 @@ fn end_long(
     let place = place & LEVELS;
     let (mut moment, mut inside) = thread.moment(Some(end), || match &variant {
         Some(variant) => variant.added(thread),
-        None => slot.added(thread.entry(point.index()).total()),
+        None => slot.added(thread.entry(point).total()),
     });
     if thread.inner_place() & LEVELS != place {
         // Regions inside were not ended: they are given up.
@@ -531,7 +531,7 @@ fn end_long(
     compiler_fence(SeqCst);
     // A handler that came before that was inside, unless it has had the slot since.
     if thread.covered() != moment.covered && slot.is_of(point, begun.start) {
-        let total = || thread.entry(point.index()).total().wrapping_sub(noted);
+        let total = || thread.entry(point).total().wrapping_sub(noted);
         (moment, inside) = thread.moment(None, || match &variant {
             Some(variant) => variant.added(thread),
             None => total(),

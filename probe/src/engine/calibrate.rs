@@ -40,7 +40,7 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
         return None;
     }
     let thread = recording()?;
-    let entry = thread.entry(point.index());
+    let entry = thread.entry(point);
     let before = overhead().replace(Costs::NONE);
     let mut least = Costs::UNKNOWN;
     for _ in 0..(pairs as usize).div_ceil(BATCH).max(1) {

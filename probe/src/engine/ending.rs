@@ -98,7 +98,7 @@ pub(super) fn noted<'a>(
     point: &Point,
     begun: &RegionStart,
 ) -> Option<&'a Entry> {
-    (!thread.clock.was_resumed(begun.switches)).then(|| thread.entry(point.index()))
+    (!thread.clock.was_resumed(begun.switches)).then(|| thread.entry(point))
 }
 
 /// What was added to an inclusive total since a guard has noted it; 0 if none was noted.

@@ -15,6 +15,20 @@ use super::state::{Kind, Name, State};
 use super::turn::Turn;
 use crate::point::Point;
 
+/// Where a thread has its entry of a point: the point's number times the size of an entry. Only
+/// points have one, and the table of each thread has an entry for every point: the mapping is made
+/// for all numbers that were given by then, and for all that its process may give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offset(u32);
+
+impl Offset {
+    /// Bytes from the start of the table.
+    #[inline(always)]
+    pub(crate) const fn bytes(self) -> u32 {
+        self.0
+    }
+}
+
 /// The word of a refused point: off for good.
 pub(super) static REFUSED: AtomicU64 = AtomicU64::new(0);
 
@@ -79,13 +93,13 @@ impl Point {
     /// Number of the point; 0 while not registered.
     #[inline(always)]
     pub(crate) fn index(&self) -> usize {
-        (self.offset() >> POINT_SHIFT) as usize
+        (self.offset().bytes() >> POINT_SHIFT) as usize
     }
 
-    /// Number of the point times the size of a thread's entry of it.
+    /// Where a thread has its entry of the point.
     #[inline(always)]
-    pub(crate) fn offset(&self) -> u32 {
-        self.state.offset.load(Relaxed)
+    pub(crate) fn offset(&self) -> Offset {
+        Offset(self.state.offset.load(Relaxed))
     }
 
     /// Number that the point must have.

@@ -46,7 +46,7 @@ pub(crate) fn of_points(
         for lane in &process.lanes {
             // SAFETY: null, or pages that stay mapped as long as the process runs.
             let Some(thread) = (unsafe { lane.load(Acquire).as_ref() }) else { continue };
-            if let Some(cell) = thread.cell_of_any(point.index()) {
+            if let Some(cell) = thread.cell_of_any(point) {
                 all.add(&process.segment, cell, Some(thread));
             }
         }

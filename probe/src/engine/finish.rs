@@ -102,7 +102,7 @@ pub(super) fn finish_metered(
 /// began, as the cell of a point that is known at the begin does by then: a reset since
 /// is not the region's. One that follows the word as it is now has more recent regions.
 fn follow(thread: &Thread, variant: &'static Point, control: Control) {
-    let at = thread.cell(variant.index()).map(Cell::control);
+    let at = thread.cell(variant).map(Cell::control);
     let follows = at == Some(control) || at == Some(variant.control().sanitized());
     if !follows
         && !thread.overflows()
@@ -128,13 +128,12 @@ pub(super) fn finish_with(
     let away = Away { off_cpu: sum.off, switches: sum.switches };
     let exclusive = sum.own.min(LIMIT - 1);
     let measured = Measurement { exclusive, inclusive: sum.inclusive, away: Some(away) };
-    let index = point.index();
     // A context that came from another thread may not have a cell here yet.
-    let missing = !busy && !thread.overflows() && thread.cell(index).is_none();
+    let missing = !busy && !thread.overflows() && thread.cell(point).is_none();
     if missing {
         let _ = door::prepare(point);
     }
-    let entry = thread.entry(index);
+    let entry = thread.entry(point);
     let is_recorded = !busy && entry.cell().is_some() && {
         // The region is closed already, so the thread's place is the region's.
         let what = measure::what(thread, point, thread.place.load(Relaxed));

@@ -25,9 +25,9 @@ use pfp_shm_layout::segment::{Chunk, Segment};
 
 use super::process::memory::clear_chunk;
 use super::process::{self, Process};
-use super::thread::Thread;
 use super::thread::calls::EdgeIndex;
 use super::thread::ring::SLOTS_PER_PAGE;
+use super::thread::{Entry, Thread};
 use crate::doubles::Doubles;
 
 /// Adds what was recorded to the cells of the calling thread, and takes the time out of the
@@ -47,20 +47,17 @@ pub(super) fn fold(thread: &Thread) {
 /// left. The thread is the calling one, or has ended.
 #[cold]
 pub(super) fn recover(process: &Process, thread: &Thread) {
-    let points = process.segment.points_used();
-    let points = points.min(thread.points.load(Relaxed)) as usize;
-    for index in 0..points {
-        let entry = thread.entry(index);
+    for (number, entry) in thread.entries(process.segment.points_used()) {
         entry.batch.store(0, Relaxed);
         if let Some(cell) = entry.cell() {
-            mend(&process.segment, thread, index, cell);
+            mend(&process.segment, thread, number, cell);
         }
     }
     fold_again(thread);
 }
 
 /// Drops what is staged of a cell, and takes it out of the histogram.
-fn mend(segment: &Segment, thread: &Thread, index: usize, cell: &Cell) {
+fn mend(segment: &Segment, thread: &Thread, point: u32, cell: &Cell) {
     let held = |chunk| {
         let Some(chunk) = segment.chunk(chunk) else { return 0 };
         chunk.0.iter().fold(0, |sum: u64, bucket| sum.wrapping_add(bucket.load(Relaxed)))
@@ -70,7 +67,7 @@ fn mend(segment: &Segment, thread: &Thread, index: usize, cell: &Cell) {
     if counted > 0 {
         let not_folded = first(thread).max(cell.folded())..thread.written();
         let additions = not_folded.filter_map(|number| thread.slot(number).addition());
-        let of_point = additions.filter(|addition| addition.point as usize == index);
+        let of_point = additions.filter(|addition| addition.point == point);
         let folded = of_point.map(|addition| addition.exclusive);
         // One that was recorded beside the ring comes when nothing else waits.
         for ticks in folded.chain([last]).take(counted as usize) {
@@ -105,12 +102,13 @@ fn fold_up_to_now(thread: &Thread) {
 /// Folds all records after a fold that was cut off: some cells may hold some of them already, and a
 /// counted record may not be announced.
 fn fold_again(thread: &Thread) {
-    let (written, points) = (thread.written(), thread.points.load(Relaxed));
+    let written = thread.written();
     for number in first(thread)..written {
         let slot = thread.slot(number);
         let Some(addition) = slot.addition() else { continue };
         let Addition { point, caller, exclusive, inclusive } = addition;
-        let cell = (u64::from(point) < points).then(|| thread.cell(point as usize)).flatten();
+        let Some(entry) = thread.entry_of(point) else { continue };
+        let cell = entry.cell();
         let is_missing = cell.is_some_and(|cell| cell.folded() <= number);
         if is_missing && !fold_one(thread, point, caller, slot.added(), number + 1) {
             return;
@@ -118,7 +116,7 @@ fn fold_again(thread: &Thread) {
         // The cell was first.
         if cell.is_some() && !is_missing && thread.lacks_call(caller, point, number) {
             let one = CallSums { count: 1, exclusive, inclusive };
-            thread.add_call(caller, point, one, number + 1);
+            thread.add_call(entry, caller, point, one, number + 1);
         }
     }
     announce(thread, written);
@@ -139,9 +137,6 @@ fn fold_some(thread: &Thread, from: u64, end: u64) -> bool {
     let differ = What { names, ..first };
     if differ.point() == 0 {
         let point = first.point();
-        if u64::from(point) >= thread.points.load(Relaxed) {
-            return true;
-        }
         let callers = Callers::of(differ.caller() == 0, first.caller(), slots);
         return fold_point(thread, point, callers, slots, end);
     }
@@ -161,11 +156,8 @@ const SOME: usize = 64;
 /// Folds records of many points, one by one.
 #[inline(never)]
 fn fold_in_turn(thread: &Thread, slots: &[Slot], from: u64) -> bool {
-    let known = thread.points.load(Relaxed);
     (from..).zip(slots).all(|(number, slot)| {
-        let (point, caller) = (slot.point(), slot.caller());
-        // Another process may have written there.
-        u64::from(point) >= known || fold_one(thread, point, caller, slot.added(), number + 1)
+        fold_one(thread, slot.point(), slot.caller(), slot.added(), number + 1)
     })
 }
 
@@ -189,7 +181,6 @@ pub(super) struct Sorting {
 /// Folds records of several points.
 #[inline(never)]
 fn fold_sorted(thread: &Thread, slots: &[Slot], end: u64) -> bool {
-    let known = thread.points.load(Relaxed);
     // SAFETY: the thread's own, zeros at first; the caller has marked the thread, so that no
     // handler is here as well.
     let Sorting { points, counts, callers, differ, of, next, sorted } =
@@ -199,9 +190,8 @@ fn fold_sorted(thread: &Thread, slots: &[Slot], end: u64) -> bool {
     let mut distinct = 0;
     for (slot, of) in slots.iter().zip(&mut *of) {
         let what = What { names: slot.names(), place: 0 };
-        // Another process may have written there.
-        let point = if u64::from(what.point()) < known { what.point() } else { 0 };
-        let entry = thread.entry(point as usize);
+        let known = thread.entry_of(what.point()).map(|entry| (what.point(), entry));
+        let (point, entry) = known.unwrap_or((0, thread.first_entry()));
         let mut number = entry.batch.load(Relaxed) as usize;
         if number == 0 {
             entry.fetch_cell();
@@ -233,7 +223,9 @@ fn fold_sorted(thread: &Thread, slots: &[Slot], end: u64) -> bool {
         let (point, count) = (points[number], usize::from(counts[number]));
         let added;
         (added, rest) = rest.split_at(count.min(rest.len()));
-        thread.entry(point as usize).batch.store(0, Relaxed);
+        if let Some(entry) = thread.entry_of(point) {
+            entry.batch.store(0, Relaxed);
+        }
         if let ([one], false) = (added, differ[number]) {
             return fold_one(thread, point, callers[number], *one, end);
         }
@@ -261,7 +253,7 @@ impl<'a> Callers<'a> {
 /// Adds the records of a point to the edges from its callers. False in a child that a signal
 /// handler has forked in here.
 #[inline(never)]
-fn add_calls(thread: &Thread, point: u32, slots: &[Slot], end: u64) -> bool {
+fn add_calls(thread: &Thread, entry: &Entry, point: u32, slots: &[Slot], end: u64) -> bool {
     const { assert!(SLOTS_PER_PAGE <= u128::BITS as usize) };
     let is_of_point = |slot: &Slot| slot.point() == point;
     let bits = slots.iter().enumerate().map(|(at, slot)| u128::from(is_of_point(slot)) << at);
@@ -278,7 +270,7 @@ fn add_calls(thread: &Thread, point: u32, slots: &[Slot], end: u64) -> bool {
                 sums.add(CallSums { count: 1, exclusive, inclusive });
             }
         }
-        if !thread.add_call(caller, point, sums, end) {
+        if !thread.add_call(entry, caller, point, sums, end) {
             return false;
         }
     }
@@ -295,7 +287,7 @@ fn fold_point<T: Source>(
     records: &[T],
     end: u64,
 ) -> bool {
-    let entry = thread.entry(point as usize);
+    let Some(entry) = thread.entry_of(point) else { return true };
     // In a forked child the table reads zero.
     let Some(cell) = entry.cell() else { return thread.is_alive() };
     let staged = cell.stage_more();
@@ -312,16 +304,17 @@ fn fold_point<T: Source>(
     let Sums { count, exclusive, inclusive, .. } = more;
     match callers {
         Callers::One(caller) => {
-            thread.add_call(caller, point, CallSums { count, exclusive, inclusive }, end)
+            let sums = CallSums { count, exclusive, inclusive };
+            thread.add_call(entry, caller, point, sums, end)
         }
-        Callers::Of(slots) => add_calls(thread, point, slots, end),
+        Callers::Of(slots) => add_calls(thread, entry, point, slots, end),
     }
 }
 
 /// As [`fold_point`], of one record. Each of its calls is its last step, so it needs no stack.
 #[inline(never)]
 fn fold_one(thread: &Thread, point: u32, caller: u32, added: Added, end: u64) -> bool {
-    let entry = thread.entry(point as usize);
+    let Some(entry) = thread.entry_of(point) else { return true };
     let exclusive = added.exclusive();
     let (part, bucket) = histogram::locate(exclusive);
     let simple = entry.cell().filter(|cell| cell.is_simple());
@@ -337,7 +330,8 @@ fn fold_one(thread: &Thread, point: u32, caller: u32, added: Added, end: u64) ->
     cell::add(&chunk.0[bucket], 1);
     let inclusive = added.inclusive();
     cell.append_one(staged, exclusive, inclusive, end);
-    thread.add_call(caller, point, CallSums { count: 1, exclusive, inclusive }, end)
+    let one = CallSums { count: 1, exclusive, inclusive };
+    thread.add_call(entry, caller, point, one, end)
 }
 
 /// As [`fold_one`], for a cell whose other figures may change too.

@@ -70,9 +70,9 @@ impl Guard {
         let slot = thread.slot_at(position);
         slot.fill_place(tag as u32);
         let at = thread.open_at(tag);
-        slot.fill_names(at.names(offset));
+        slot.fill_names(at.names(offset.bytes()));
         let open = at.region();
-        open.rename(next_offset);
+        open.rename(next_offset.bytes());
         // It may end before it starts, if that is later than the stamp.
         slot.fill_times(begun.start, not_below_zero(elapsed));
         // Between two regions there is nothing, so all of what has elapsed is the region's: what

@@ -30,6 +30,7 @@ use pfp_shm_layout::control::Control;
 use pfp_shm_layout::ring::What;
 
 use super::current;
+use super::facts::Offset;
 use super::moment;
 use super::overhead::{self, overhead};
 use super::region::{Door, End, Notes, Region, RegionStart, not_below_zero};
@@ -76,7 +77,7 @@ fn note_by(
     let switches = thread.clock.switches();
     let inclusive = entry.total();
     // Before it is inside, so that what a signal handler measures knows its caller.
-    thread.open_region(thread.place.load(Relaxed)).name(point.offset(), off);
+    thread.open_region(thread.place.load(Relaxed)).name(point.offset().bytes(), off);
     thread.deepen();
     // Last, so that as little as possible of this is inside the region.
     let start = ticks();
@@ -136,7 +137,7 @@ pub(super) fn begin_fenced_in(thread: &Thread, entry: &Entry, point: &Point) -> 
 pub(super) fn begin_noted(
     thread: &Thread,
     point: &'static Point,
-    (offset, control): (u32, Control),
+    (offset, control): (Offset, Control),
     notes: &mut impl Notes,
 ) -> Option<(u64, Option<End>)> {
     // All before the test: in a forked child these read zero, and so does what is tested.
@@ -150,7 +151,7 @@ pub(super) fn begin_noted(
     notes.point(point);
     notes.covered(covered);
     let off = thread.clock.off();
-    open.name(offset, off);
+    open.name(offset.bytes(), off);
     notes.clock(off, thread.clock.switches());
     notes.inclusive(thread.entry_at(offset).total());
     // The caller of what a signal handler measures from now on.
@@ -217,7 +218,7 @@ pub(super) fn end_at<const TURNED: bool, R: Region>(
     // looked at anew, so that few registers do.
     if amounts.is_none() {
         slot.fill_place(tag as u32);
-        slot.fill_names(thread.open_at(tag).names(offset));
+        slot.fill_names(thread.open_at(tag).names(offset.bytes()));
         slot.fill_times(region.start(), elapsed);
     }
     let (net, span) = overhead::less_inside(elapsed);
@@ -244,7 +245,7 @@ pub(super) fn end_at<const TURNED: bool, R: Region>(
 /// What a record says of a region of a place beside its ticks.
 #[inline(always)]
 pub(crate) fn what(thread: &Thread, point: &Point, place: u64) -> What {
-    What::at(point.offset(), thread.caller(place), place as u32)
+    What::at(point.offset().bytes(), thread.caller(place), place as u32)
 }
 
 /// Closes the innermost region, which has had `child` ticks of regions inside, for the

@@ -160,7 +160,7 @@ pub(super) fn note_long(
         if holds || tried == TRIES {
             if thread.calls().is_some() {
                 let open = thread.open_region(place);
-                open.name(point.offset(), off);
+                open.name(point.offset().bytes(), off);
                 open.begin(now);
             }
             return RegionStart { start: now, covered, off, switches, inclusive };

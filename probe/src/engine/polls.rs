@@ -55,7 +55,7 @@ pub(crate) fn end_poll(
     let place = slot.map_or_else(|| guard.place() & LEVELS, |slot| slot.place.load(Relaxed));
     let (moment, inside) = thread.moment(None, || match slot {
         None => added_since(noted(thread, point, &begun), &begun),
-        Some(slot) => slot.added(thread.entry(point.index()).total()),
+        Some(slot) => slot.added(thread.entry(point).total()),
     });
     if let Some(at) = kept {
         regions.give_up(at);

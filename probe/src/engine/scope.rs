@@ -159,7 +159,7 @@ impl Guard {
         if !thread.is_alive() {
             return Self::none();
         }
-        Self::of(point, tag, note_late(thread, thread.entry(point.index()), tag, point))
+        Self::of(point, tag, note_late(thread, thread.entry(point), tag, point))
     }
 
     /// A region of a fenced point. Its tag is no cell's, so it ends on a way of its own, too.

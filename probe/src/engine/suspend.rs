@@ -63,7 +63,7 @@ fn total(slot: &Slot, thread: &Thread) -> Option<u64> {
     // SAFETY: null, or a point, which is never freed.
     let point = unsafe { slot.point.load(Relaxed).as_ref() };
     let point = point.filter(|point| !point.has_amounts())?;
-    Some(thread.entry(point.index()).total())
+    Some(thread.entry(point).total())
 }
 
 /// Goes on with the context that has become current, from the moment `now`.

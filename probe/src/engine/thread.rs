@@ -38,8 +38,10 @@ use pfp_shm_layout::lane::LaneCounters;
 use pfp_shm_layout::ring::{DEPTH_SHIFT, POINT_SHIFT, Slot};
 use pfp_shm_layout::segment::Chunk;
 
+use super::facts::Offset;
 use super::regions::{Regions, Shared};
 use crate::clock::ThreadClock;
+use crate::point::Point;
 use crate::word;
 
 /// Most copies of pfp that can follow another one.
@@ -66,7 +68,7 @@ pub(crate) struct Thread {
     chunk_count: AtomicU64,
     /// Records of the ring that are in the cells.
     pub(super) folded: AtomicU64,
-    /// Points that the table has room for.
+    /// Entries of the table.
     pub(super) points: AtomicU64,
 
     // What only the cold paths touch.
@@ -164,6 +166,11 @@ impl Entry {
         unsafe { cell.as_ref() }
     }
 
+    fn set_cell(&self, cell: &Cell) {
+        // Meets the load in `Thread::cell_of_any`.
+        self.cell.store((&raw const *cell).cast_mut(), Release);
+    }
+
     /// Has the lines of the cell brought near that a fold touches.
     #[inline(always)]
     pub(super) fn fetch_cell(&self) {
@@ -232,33 +239,44 @@ impl Thread {
 
     /// The calling thread's cell of a point; none where [`super::door::prepare`] must be
     /// asked.
-    pub(crate) fn cell(&self, index: usize) -> Option<&Cell> {
-        self.entry(index).cell()
+    pub(crate) fn cell(&self, point: &Point) -> Option<&Cell> {
+        self.entry(point).cell()
     }
 
     /// The same for any thread.
-    pub(crate) fn cell_of_any(&self, index: usize) -> Option<&Cell> {
-        // Meets the store in `set_cell`: the cell is prepared.
-        let cell = self.entry(index).cell.load(Acquire);
+    pub(crate) fn cell_of_any(&self, point: &Point) -> Option<&Cell> {
+        // Meets the store in `Entry::set_cell`: the cell is prepared.
+        let cell = self.entry(point).cell.load(Acquire);
         // SAFETY: as in `cell`.
         unsafe { cell.as_ref() }
     }
 
-    fn set_cell(&self, index: usize, cell: &Cell) {
-        // Meets the load in `cell_of_any`.
-        self.entry(index).cell.store((&raw const *cell).cast_mut(), Release);
+    /// A point's entry of the table.
+    #[inline(always)]
+    pub(crate) fn entry(&self, point: &Point) -> &Entry {
+        self.entry_at(point.offset())
     }
 
-    /// A point's entry of the table, which goes on behind this in the mapping. It is reached by
-    /// the address that `map_pages` has exposed: a reference to this leads no further.
+    /// The entry of a number from a record or an edge, where another process may have written any
+    /// number. `None` beyond the table.
     #[inline(always)]
-    pub(crate) fn entry(&self, index: usize) -> &Entry {
+    pub(crate) fn entry_of(&self, number: u32) -> Option<&Entry> {
         let table = ptr::from_ref(self).addr() + TABLE;
         let table = ptr::with_exposed_provenance::<Entry>(table);
-        // SAFETY: a registered point's number is below the number of points of
-        // the segment, and the mapping has that many entries; an unregistered
-        // one has number 0.
-        unsafe { &*table.add(index) }
+        // SAFETY: the mapping has `points` entries.
+        (u64::from(number) < self.points.load(Relaxed))
+            .then(|| unsafe { &*table.add(number as usize) })
+    }
+
+    /// The entry of the calibration's point.
+    pub(super) fn first_entry(&self) -> &Entry {
+        &self.table[0]
+    }
+
+    /// The entries of all numbers below one.
+    pub(super) fn entries(&self, number: u64) -> impl Iterator<Item = (u32, &Entry)> {
+        let numbers = 0..u32::try_from(number).unwrap_or(u32::MAX);
+        numbers.map_while(|number| Some((number, self.entry_of(number)?)))
     }
 
     /// What follows the table in the mapping.
@@ -269,34 +287,35 @@ impl Thread {
         ptr::with_exposed_provenance_mut(behind)
     }
 
-    /// The entry of a point's [offset](crate::Point::offset).
+    /// The entry of a point's offset. The table goes on behind this in the mapping: it is reached by
+    /// the address that `map_pages` has exposed, since a reference to this leads no further.
     #[inline(always)]
-    pub(crate) fn entry_at(&self, offset: u32) -> &Entry {
+    pub(crate) fn entry_at(&self, offset: Offset) -> &Entry {
         let table = ptr::from_ref(self).addr() + TABLE;
         let table = ptr::with_exposed_provenance::<Entry>(table);
-        // SAFETY: as in `entry`.
-        unsafe { &*table.byte_add(offset as usize) }
+        // SAFETY: the mapping has an entry for every point's offset: see `Offset`.
+        unsafe { &*table.byte_add(offset.bytes() as usize) }
     }
 
     /// Whether the entry of a point's offset has a cell that follows a control word.
     #[inline(always)]
-    pub(crate) fn follows(&self, offset: u32, control: Control) -> bool {
+    pub(crate) fn follows(&self, offset: Offset, control: Control) -> bool {
         const FOLLOWS: usize = TABLE + offset_of!(Entry, follows);
-        word::is_further::<Self, FOLLOWS>(self, u64::from(offset), control.0)
+        word::is_further::<Self, FOLLOWS>(self, u64::from(offset.bytes()), control.0)
     }
 
     /// Adds to the inclusive total of a point, in one instruction as [`Thread::cover`] does.
     #[inline(always)]
-    pub(crate) fn add_to_total(&self, offset: u32, ticks: u64) {
+    pub(crate) fn add_to_total(&self, offset: Offset, ticks: u64) {
         const TOTAL: usize = TABLE + offset_of!(Entry, total);
-        word::add_further::<Self, TOTAL>(self, u64::from(offset), ticks);
+        word::add_further::<Self, TOTAL>(self, u64::from(offset.bytes()), ticks);
     }
 
     /// An inclusive total that was noted of a point less what that is now.
     #[inline(always)]
-    pub(crate) fn less_total(&self, offset: u32, noted: u64) -> u64 {
+    pub(crate) fn less_total(&self, offset: Offset, noted: u64) -> u64 {
         const TOTAL: usize = TABLE + offset_of!(Entry, total);
-        word::minus_further::<Self, TOTAL>(self, u64::from(offset), noted)
+        word::minus_further::<Self, TOTAL>(self, u64::from(offset.bytes()), noted)
     }
 
     /// See the field; 0 in a forked child.

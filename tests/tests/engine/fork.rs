@@ -145,6 +145,15 @@ fn a_child_calibrates_though_its_parent_did_so() {
     assert_eq!(target.end_well().one::<u64>("bad"), 0);
 }
 
+/// A child whose segment has fewer places than its parent's refuses points that the parent knows.
+/// What the parent was in the middle of, of such a point, touches nothing there.
+#[test]
+fn a_child_with_fewer_places_may_use_its_parents_points() {
+    let place = Place::new();
+    let target = place.start(TARGET, &["forks-with-less-room"]);
+    assert_eq!(target.end_well().one::<u64>("bad"), 0);
+}
+
 /// A new point in a child never gets the number of one of the parent's points, which are entered
 /// again at the same time.
 #[test]

@@ -141,17 +141,17 @@ impl Thread {
         calls.resume(now, level);
     }
 
-    /// Adds measurements of a point inside another one to their edge; the records of the lane
-    /// below `folded` are in it then. False in a child that a signal handler has forked in here.
+    /// Adds measurements of a point inside another one to their edge; `entry` belongs to the
+    /// point inside. The records of the lane below `folded` are in it then. False in a child that a signal handler has forked in here.
     #[inline(always)]
     pub(in crate::engine) fn add_call(
         &self,
+        entry: &Entry,
         caller: u32,
         callee: u32,
         more: CallSums,
         folded: u64,
     ) -> bool {
-        let entry = self.entry(callee as usize);
         let known = entry.edge.load(Relaxed) as usize;
         match self.edge(known.wrapping_sub(1)).filter(|edge| edge.is_from(caller)) {
             Some(edge) => self.add_to_edge(edge, entry, more, folded),
@@ -171,8 +171,8 @@ impl Thread {
             return true;
         }
         let more = CallSums { count, exclusive: own, inclusive };
-        if let Some(edge) = self.find_edge(key) {
-            return self.add_to_edge(edge, self.entry(callee as usize), more, folded);
+        if let (Some(entry), Some(edge)) = (self.entry_of(callee), self.find_edge(key)) {
+            return self.add_to_edge(edge, entry, more, folded);
         }
         if self.is_still_alive() {
             // Only a fold counts there, and no handler folds meanwhile.
@@ -210,7 +210,9 @@ impl Thread {
         // SAFETY: the thread's own, zeros at first, behind its table.
         let index = unsafe { &*self.behind_table().cast::<EdgeIndex>() };
         let remember = |number: usize| {
-            self.entry(calls::of_key(key).1 as usize).edge.store(number as u32 + 1, Relaxed);
+            if let Some(entry) = self.entry_of(calls::of_key(key).1) {
+                entry.edge.store(number as u32 + 1, Relaxed);
+            }
         };
         for place in index.places(key) {
             let found = usize::from(place.load(Relaxed));

@@ -78,6 +78,8 @@ fn claim_alone(process: &'static Process) -> Option<&'static Thread> {
     if let Some(thread) = current().filter(|thread| thread.is_alive()) {
         return Some(thread);
     }
+    // A parent's table may have fewer entries than the points of this process need.
+    word::replace(ptr::null());
     // The handler of a fault in the middle of the claiming measures nothing.
     if CLAIMING.replace(true) {
         if !section::is_outermost() {
@@ -216,7 +218,7 @@ fn claim_overflow(process: &'static Process) -> Option<&'static Thread> {
     let segment = &process.segment;
     let number = segment.overflow_lane();
     let lane = segment.back_lane(number).ok()??;
-    let thread = map_pages(process.segment.geometry().points())?;
+    let thread = map_pages(table_of(process))?;
     if !process.is_current() {
         return None;
     }
@@ -236,7 +238,6 @@ impl Thread {
         self.tid.store(u64::from(tid()), Relaxed);
         self.lane.store(lane as u64, Relaxed);
         self.generation.store(u64::from(generation), Relaxed);
-        self.points.store(segment.geometry().points() as u64, Relaxed);
         self.set_current(ptr::null_mut());
         self.own.clear();
         self.set_covered(NOTHING_COVERED);
@@ -260,12 +261,19 @@ fn pages_of(process: &'static Process, lane: usize) -> Option<&'static Thread> {
     if let Some(thread) = unsafe { known.as_ref() } {
         return Some(thread);
     }
-    let thread = map_pages(process.segment.geometry().points())?;
+    let thread = map_pages(table_of(process))?;
     kept.store((&raw const *thread).cast_mut(), Release);
     Some(thread)
 }
 
-/// Maps a state whose table has room for so many points.
+/// Entries of a thread's table: for all numbers that the process may give to points, and for those
+/// that its parents gave, which may have had more room.
+fn table_of(process: &Process) -> usize {
+    let last = common::last_point().map_or(0, |last| last as usize + 1);
+    process.segment.geometry().points().max(last)
+}
+
+/// Maps a state whose table has `points` entries.
 fn map_pages(points: usize) -> Option<&'static Thread> {
     let behind = size_of::<EdgeIndex>() + size_of::<Sorting>();
     let bytes = size_of::<Thread>().max(TABLE + points * size_of::<Entry>() + behind);
@@ -282,6 +290,7 @@ fn map_pages(points: usize) -> Option<&'static Thread> {
     // atomics and null pointers.
     let thread = unsafe { &*pages.cast::<Thread>() };
     thread.bytes.store(bytes as u64, Relaxed);
+    thread.points.store(points as u64, Relaxed);
     Some(thread)
 }
 
@@ -402,9 +411,7 @@ fn give_up(process: &Process, thread: &Thread) {
     suspend::leave_all(thread);
     fold::recover(process, thread);
     // So that the next owner of the lane makes the cells its own.
-    let points =
-        process.segment.points_used().min(thread.points.load(Relaxed));
-    for entry in (0..points as usize).map(|index| thread.entry(index)) {
+    for (_, entry) in thread.entries(process.segment.points_used()) {
         if let Some(cell) = entry.cell() {
             entry.follows.store(0, Relaxed);
             cell.abandon();
@@ -420,21 +427,27 @@ mod tests {
     use pfp_shm_layout::cell::Cell;
 
     use super::*;
+    use crate::point::Point;
 
     /// A reference to the state leads no further than the state; Miri sees to that.
     #[test]
     fn the_table_is_reached_to_its_end() {
         const POINTS: usize = 700;
+        const LAST: u32 = POINTS as u32 - 1;
+        static POINT: Point = Point::numeric(LAST);
         let thread = map_pages(POINTS).expect("there is memory");
         let cells = [Cell::new(), Cell::new()];
-        assert!((0..POINTS).all(|index| thread.cell(index).is_none()));
-        thread.set_cell(0, &cells[0]);
-        thread.set_cell(POINTS - 1, &cells[1]);
-        for (index, cell) in [(0, &cells[0]), (POINTS - 1, &cells[1])] {
-            assert!(thread.cell(index).is_some_and(|found| ptr::eq(found, cell)));
-            assert!(thread.cell_of_any(index).is_some_and(|found| ptr::eq(found, cell)));
+        let cell = |number| thread.entry_of(number).and_then(Entry::cell);
+        assert!((0..=LAST).all(|number| cell(number).is_none()));
+        assert!(thread.entry_of(LAST + 1).is_none() && thread.entry_of(u32::MAX).is_none());
+        thread.first_entry().set_cell(&cells[0]);
+        thread.entry(&POINT).set_cell(&cells[1]);
+        for (number, one) in [(0, &cells[0]), (LAST, &cells[1])] {
+            assert!(cell(number).is_some_and(|found| ptr::eq(found, one)));
         }
-        assert!(thread.cell(1).is_none() && thread.counters.load(Relaxed).is_null());
+        assert!(thread.cell_of_any(&POINT).is_some_and(|found| ptr::eq(found, &cells[1])));
+        assert_eq!(thread.entries(u64::MAX).count(), POINTS);
+        assert!(cell(1).is_none() && thread.counters.load(Relaxed).is_null());
         let bytes = thread.bytes.load(Relaxed) as usize;
         let pages = ptr::with_exposed_provenance_mut(ptr::from_ref(thread).addr());
         // SAFETY: nobody refers to the pages any more.

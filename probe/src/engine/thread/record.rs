@@ -54,7 +54,7 @@ impl Thread {
             return;
         }
         cell.record_as(staged, measured, (credible, kept_cpu), bucket, sums, written);
-        self.count_call(what, measured, written);
+        self.count_call(entry, what, measured, written);
         if begins_page(written) && !self.back_page(written) {
             return self.count(|counters| &counters.unrecorded);
         }
@@ -65,10 +65,10 @@ impl Thread {
     }
 
     /// Adds a measurement to its edge that its cell has already.
-    fn count_call(&self, what: What, measured: Measurement, folded: u64) {
+    fn count_call(&self, entry: &Entry, what: What, measured: Measurement, folded: u64) {
         let Measurement { exclusive, inclusive, .. } = measured;
         let one = CallSums { count: 1, exclusive, inclusive };
-        self.add_call(what.caller(), what.point(), one, folded);
+        self.add_call(entry, what.caller(), what.point(), one, folded);
     }
 
     /// Gives the page of a record memory, if it has none; false if there is none.

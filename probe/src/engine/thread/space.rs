@@ -38,7 +38,7 @@ impl Thread {
     ) -> Option<&Entry> {
         let index = point.index();
         let owner = self.generation.load(Relaxed) as u32;
-        let entry = self.entry(index);
+        let entry = self.entry(point);
         if let Some(cell) = entry.cell() {
             // The records in the ring belong to the window that ends.
             fold::fold(self);
@@ -54,7 +54,7 @@ impl Thread {
         }
         cell.prepare(index as u32, control, owner);
         self.commit_cell(process);
-        self.set_cell(index, cell);
+        entry.set_cell(cell);
         entry.follows.store(control.0, Relaxed);
         self.publish_switches();
         Some(entry)

@@ -4,10 +4,12 @@ use std::ffi::CString;
 use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
+use std::pin::Pin;
 use std::process::Command;
 use std::ptr;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -96,6 +98,77 @@ pub(crate) fn run(forks: u64) {
     say("bad", &[&bad]);
     say("calls", &[&(calls + shared + 1)]);
     pause("done");
+}
+
+/// Forks children that may not make a file as large as their parent's segment, so that their own
+/// has fewer places than there are points: they use the last point, whatever its parent was in the
+/// middle of.
+pub(crate) fn with_less_room() {
+    const POINTS: usize = 5000;
+    let new = || -> &'static pfp::Point {
+        let point: &'static pfp::Point = Box::leak(Box::new(pfp::Point::new("one of many")));
+        drop(point.measure());
+        point
+    };
+    call();
+    let last = (0..POINTS).map(|_| new()).last().expect("there are some");
+    let mut bad = 0;
+    for fork in [fork, raw_clone] {
+        for bytes in [1 << 20, 2 << 20] {
+            let half = || Box::pin(last.measure_async(Twice(0)));
+            let (mut polled, mut half_polled) = (half(), half());
+            let context = &mut Context::from_waker(Waker::noop());
+            assert!(polled.as_mut().poll(context).is_pending());
+            assert!(half_polled.as_mut().poll(context).is_pending());
+            let guard = last.measure();
+            last.begin();
+            if fork() == 0 {
+                limit_files(bytes);
+                call();
+                assert!(polled.as_mut().poll(context).is_ready());
+                drop(half_polled);
+                last.end_latched();
+                last.end();
+                drop(guard);
+                drop(last.measure());
+                last.begin_once();
+                last.end();
+                pfp::laps!();
+                pfp::lap!("a lap");
+                last.reset();
+                last.enable();
+                last.set_name("renamed");
+                assert!(last.stats().is_none(), "there is no place for it");
+                let calls = CALL.stats().expect("it has measured").count;
+                quit(i32::from(calls != 1));
+            }
+            last.end();
+            bad += wait_for_all();
+        }
+    }
+    say("bad", &[&bad]);
+}
+
+/// Ready when it is polled for the second time.
+struct Twice(u32);
+
+impl Future for Twice {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        self.0 += 1;
+        if self.0 > 1 { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+/// From now on no file may be longer.
+fn limit_files(bytes: u64) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    // SAFETY: reads our structure, and takes plain numbers.
+    unsafe {
+        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit), 0);
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
 }
 
 /// Forks so often while a thread calibrates without end: each child can calibrate.

@@ -60,6 +60,7 @@ fn main() -> ExitCode {
         "copies" => copies::run(&arguments[1], &arguments[2..]),
         "forks" => forks::run(number(1)),
         "forks-while-calibrating" => forks::while_calibrating(number(1)),
+        "forks-with-less-room" => forks::with_less_room(),
         "forks-beside-the-environment" => forks::beside_the_environment(number(1)),
         "fork-and-live" => forks::and_live(),
         "newcomers" => forks::newcomers(number(1)),
