@@ -16,7 +16,8 @@ use crate::engine::process::memory;
 pub use crate::engine::process::switches::Switch;
 pub use crate::engine::state::UNREGISTERED;
 use crate::engine::thread::given;
-use crate::engine::{by_hand, calibrate, current, door, measure, numeric, patience, process};
+use crate::engine::process::entries;
+use crate::engine::{by_hand, calibrate, current, door, measure, numeric, patience, process, room};
 use crate::errno;
 pub use crate::file::File;
 pub use crate::loaded::{Loaded, Mapping, each_mapping};
@@ -126,6 +127,18 @@ pub fn get_ready() {
 /// Names a thread of this process, which may have measured nothing so far.
 pub fn name_thread(tid: u32, name: &str) {
     keeping_errno(|| given::name_thread(tid, name));
+}
+
+/// Whether the stack has room for what is done once for a place in the source. To be asked in a
+/// function that takes little of it.
+#[must_use]
+pub fn has_room() -> bool {
+    room::has_room()
+}
+
+/// Counts a region that [`has_room`] has refused.
+pub fn miss() {
+    entries::miss_unknown();
 }
 
 /// Counts a region for which there was no room on the calling thread.

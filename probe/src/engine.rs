@@ -11,7 +11,7 @@
 //! common, copies: what several copies of pfp in one process share, and how they see each other
 //! process: one segment, its beacon, its memory
 //! thread::{ring, calls}: records and edges as they are written
-//! overhead, moment, measure: the hot path
+//! room: whether the stack has any for a slow path     overhead, moment, measure: the hot path
 //! fold, thread::{record, space}, busy: what the ring holds, added to cells
 //! suspend: putting a context aside     thread::lane: how a thread comes to its lane
 //! variants: points with amounts     registry, process::making: how a point and the process are made
@@ -67,6 +67,7 @@ pub(crate) mod reading;
 mod region;
 mod regions;
 mod registry;
+pub(crate) mod room;
 mod scope;
 mod section;
 pub(crate) mod settings;

@@ -1,5 +1,5 @@
 /* How much of a stack for signal handlers the library takes: what was painted and is not
- * any more. With `small`, the stack is the least that a kernel takes and 6 KiB. */
+ * any more. With `least`, what it writes below a stack of the kernel's minimum and 512 bytes. With `small`, the stack is the least that a kernel takes and 6 KiB. */
 #include <pfp.h>
 
 #include <signal.h>
@@ -37,11 +37,81 @@ static unsigned used(void)
     return (unsigned)(top - (uintptr_t)(stack + untouched));
 }
 
+/* The least stack that a kernel takes, in the middle of memory of the host's. */
+enum { BELOW = 1 << 14 };
+static struct {
+    unsigned char below[BELOW];
+    unsigned char stack[1 << 16];
+} memory __attribute__((aligned(4096)));
+static pfp_point_t *known, *by_hand, *amounts;
+static int kind;
+static const uint64_t some[2] = {1, 2};
+
+static void handle_on_little(int number)
+{
+    (void)number;
+    if (kind == 0) {
+        PFP_SCOPE_OF(known);
+    } else if (kind == 1) {
+        pfp_begin(by_hand);
+        pfp_end(by_hand, 0);
+    } else if (kind == 2) {
+        PFP_METERED("with amounts", (uint64_t)kind, (uint64_t)(number + kind));
+    } else if (kind == 3) {
+        PFP_SCOPE("new in a handler");
+    } else {
+        pfp_begin(amounts);
+        pfp_end_amounts(amounts, 0, some, 2);
+    }
+}
+
+/* Bytes below the stack that handlers have written over; 64 are left for the C library's. */
+static unsigned overwritten(size_t least)
+{
+    size_t untouched = 0;
+    int at;
+    stack_t other;
+    memset(&memory, PAINT, sizeof memory);
+    memset(&other, 0, sizeof other);
+    other.ss_sp = memory.stack;
+    other.ss_size = least + 512;
+    EXPECT(sigaltstack(&other, NULL) == 0);
+    for (at = 0; at < 20000; at++) {
+        raise(SIGUSR2);
+        /* A page of the ring is full at any moment, and the clock is old now and then. */
+        PFP_SCOPE_OF(known);
+    }
+    while (untouched < BELOW && memory.below[untouched] == PAINT)
+        untouched++;
+    return (unsigned)(BELOW - untouched);
+}
+
+static int on_little(size_t least)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = handle_on_little;
+    action.sa_flags = SA_ONSTACK;
+    EXPECT(sigaction(SIGUSR2, &action, NULL) == 0);
+    known = pfp_point("known", "", 1);
+    by_hand = pfp_point("by hand", "", 1);
+    amounts = pfp_point_amounts("amounts", "", 1, "a,b");
+    {
+        PFP_SCOPE_OF(known);
+    }
+    for (kind = 0; kind < 5; kind++)
+        say("overwritten %u", overwritten(least));
+    reach("done");
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     stack_t other;
     struct sigaction action;
     size_t least = getauxval(AT_MINSIGSTKSZ);
+    if (argc > 1 && strcmp(argv[1], "least") == 0)
+        return on_little(least ? least : 4096);
     if (argc > 1 && strcmp(argv[1], "small") == 0)
         size = ((least ? least : 4096) + 6144 + 4095) / 4096 * 4096;
     /* Below it lies a page that nobody may touch. */

@@ -109,6 +109,12 @@ extern "C" fn enter_further(function: usize, site: usize, sp: usize, to: usize, 
 #[cold]
 #[inline(never)]
 fn enter_new(function: usize, sp: usize) -> Option<&'static Point> {
+    // Else it is made at a later call.
+    if probe::c::has_room() { make_new(function, sp) } else { None }
+}
+
+#[inline(never)]
+fn make_new(function: usize, sp: usize) -> Option<&'static Point> {
     let point = once_inside(sp, || {
         frames::prepare();
         let point = table::look_up(function)?;
@@ -141,6 +147,15 @@ extern "C" fn enter_on(
 #[cold]
 #[inline(never)]
 fn enter_unready(call: &Call, point: &'static Point) {
+    if probe::c::has_room() {
+        get_ready(call, point);
+    } else {
+        probe::c::miss();
+    }
+}
+
+#[inline(never)]
+fn get_ready(call: &Call, point: &'static Point) {
     once_inside(call.sp, || {
         // SAFETY: a point.
         let word = unsafe { word(point) };

@@ -99,7 +99,14 @@ pub(crate) unsafe extern "C" fn pfp_scope_begin_site(scope: &mut MaybeUninit<Gua
 #[cold]
 #[inline(never)]
 fn begin_settled(scope: &mut MaybeUninit<Guard>, site: &Site) {
-    scope.write(site.settle().map_or_else(Guard::empty, Point::measure));
+    let point = match probe::c::has_room() {
+        true => site.settle(),
+        false => {
+            probe::c::miss();
+            None
+        }
+    };
+    scope.write(point.map_or_else(Guard::empty, Point::measure));
 }
 
 /// See `pfp.h`, which calls this for a point that is on or not registered.

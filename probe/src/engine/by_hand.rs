@@ -65,6 +65,10 @@ fn begin_late(thread: &Thread, at: usize, point: &'static Point, tag: u64) -> Op
     if !thread.is_alive() {
         return None;
     }
+    if !thread.has_room() {
+        thread.leave_out(tag);
+        return None;
+    }
     let begun = begin_again(thread, &thread.regions().slots[at], point, tag);
     Some(keep(thread, at, point, tag, begun))
 }
@@ -146,6 +150,7 @@ fn keep_again(thread: &Thread, at: usize, point: &'static Point, tag: u64) -> u6
 /// Begins a region anew in its slot, since a signal handler has measured in between or the clock is
 /// old.
 #[cold]
+#[inline(never)]
 fn begin_again(thread: &Thread, slot: &Slot, point: &'static Point, tag: u64) -> End {
     let total = || thread.entry(point).total();
     for tried in 1.. {
@@ -326,6 +331,28 @@ fn end_slow(
 /// the long way.
 fn end_turned(thread: &Thread, point: &'static Point, at: usize, door: Door) -> Option<u64> {
     unmark(thread, door.marked);
+    if thread.has_room() {
+        return end_unmarked(thread, point, at, door);
+    }
+    if thread.is_alive() {
+        leave_out(thread, at);
+    }
+    None
+}
+
+/// Closes a region for whose end the stack has no room.
+#[cold]
+#[inline(never)]
+pub(super) fn leave_out(thread: &Thread, at: usize) {
+    let regions = thread.regions();
+    let place = regions.slots[at].place.load(Relaxed);
+    regions.open.store(at as u64, Relaxed);
+    compiler_fence(SeqCst);
+    thread.leave_out(place);
+}
+
+#[inline(never)]
+fn end_unmarked(thread: &Thread, point: &'static Point, at: usize, door: Door) -> Option<u64> {
     let regions = thread.regions();
     let slot = &regions.slots[at];
     let Door { elapsed, covered, .. } = door;
@@ -500,16 +527,32 @@ struct Extra<'a> {
 }
 
 #[cold]
+#[inline(never)]
 fn end_long(
+    thread: &Thread,
+    point: &'static Point,
+    at: usize,
+    end: End,
+    extra: Extra<'_>,
+) -> Option<u64> {
+    if !thread.is_alive() {
+        return None;
+    }
+    if !thread.has_room() {
+        leave_out(thread, at);
+        return None;
+    }
+    end_longest(thread, point, at, end, extra)
+}
+
+#[inline(never)]
+fn end_longest(
     thread: &Thread,
     point: &'static Point,
     at: usize,
     end: End,
     Extra { latch, amounts, variant }: Extra<'_>,
 ) -> Option<u64> {
-    if !thread.is_alive() {
-        return None;
-    }
     let regions = thread.regions();
     let slot = &regions.slots[at];
     let (begun, place) = (slot.begun(), slot.place.load(Relaxed));

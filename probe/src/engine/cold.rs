@@ -48,18 +48,29 @@ fn put_right_if_left() {
 
 /// Whether the thread runs on a stack for signal handlers that has less room than this.
 pub(super) fn has_less_stack(bytes: usize) -> bool {
+    signal_stack_left().is_some_and(|(_, left)| left < bytes)
+}
+
+/// The stack for signal handlers, and how many bytes are left of it. `None` if the thread runs on
+/// another stack.
+#[inline(never)]
+pub(super) fn signal_stack_left() -> Option<(libc::stack_t, usize)> {
     let here = 0u8;
-    signal_stack().is_some_and(|stack| {
-        let room = (&raw const here).addr().saturating_sub(stack.ss_sp.addr());
-        stack.ss_flags & libc::SS_ONSTACK != 0 && room < bytes
-    })
+    let stack = signal_stack().filter(|stack| stack.ss_flags & libc::SS_ONSTACK != 0)?;
+    let left = (&raw const here).addr().saturating_sub(stack.ss_sp.addr());
+    Some((stack, left))
 }
 
 /// The stack that the thread has set aside for signal handlers; none if that is not told.
 fn signal_stack() -> Option<libc::stack_t> {
+    // Miri has no system to ask.
+    if cfg!(miri) {
+        return None;
+    }
     let mut stack = MaybeUninit::<libc::stack_t>::zeroed();
+    let place = stack.as_mut_ptr();
     // SAFETY: only asks; the place is valid for writes.
-    let refused = unsafe { libc::sigaltstack(ptr::null(), stack.as_mut_ptr()) } != 0;
+    let refused = errno::preserve(|| unsafe { libc::sigaltstack(ptr::null(), place) }) != 0;
     // SAFETY: zeroed, and then filled in by the call; any bytes are valid.
     (!refused).then(|| unsafe { stack.assume_init() })
 }

@@ -37,11 +37,20 @@ pub(super) fn end_turned(thread: &Thread, guard: &mut Guard, end: End) -> bool {
 #[inline(never)]
 pub(crate) fn end_guard(guard: &mut Guard, end: End, amounts: Option<&Amounts>) {
     let Some(thread) = current::thread().filter(|thread| thread.is_alive()) else { return };
-    let point = guard.point();
     if guard.begun().is_none() {
         let kept = guard.kept_amounts();
-        return end_kept(point, amounts.or(kept.as_ref()));
+        end_kept(guard.point(), amounts.or(kept.as_ref()));
+    } else if thread.has_room() {
+        end_slowly(thread, guard, end, amounts);
+    } else {
+        thread.leave_out(guard.place());
     }
+}
+
+/// Ends a region of a guard that the context does not keep.
+#[inline(never)]
+fn end_slowly(thread: &Thread, guard: &mut Guard, end: End, amounts: Option<&Amounts>) {
+    let point = guard.point();
     let mut end = end;
     if amounts.is_none() {
         let ended = match guard.is_fenced() {

@@ -179,7 +179,12 @@ pub(super) fn fenced_end(thread: &Thread) -> End {
 /// Turns the page for the record of a region of a point. Returns what was covered meanwhile, and
 /// what was added to the point's inclusive total: none of it is in the region, nor is a handler that
 /// came in between.
+///
+/// None also where the stack has no room.
 pub(super) fn turn_page(thread: &Thread, point: &Point) -> Option<(u64, u64)> {
+    if !thread.has_room() {
+        return None;
+    }
     let entry = thread.entry_at(point.offset());
     // Reads what is covered and the point's inclusive total at one moment.
     let read = || {

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pfp_shm_layout::amounts::Amounts;
 
+use super::by_hand;
 use super::current;
 use super::door;
 use super::ending::{added_since, noted};
@@ -43,6 +44,26 @@ pub(crate) fn end_poll(
     amounts: Option<&Amounts>,
 ) {
     let Some(thread) = current::thread().filter(|thread| thread.is_alive()) else { return };
+    if thread.has_room() {
+        return end_part(thread, point, guard, polls, last, amounts);
+    }
+    let regions = thread.regions();
+    match (guard.begun(), regions.innermost(point)) {
+        (Some(_), _) => thread.leave_out(guard.place()),
+        (None, Some(at)) => by_hand::leave_out(thread, at),
+        (None, None) => {}
+    }
+}
+
+#[inline(never)]
+fn end_part(
+    thread: &Thread,
+    point: &'static Point,
+    guard: &Guard,
+    polls: &mut Polls,
+    last: bool,
+    amounts: Option<&Amounts>,
+) {
     let regions = thread.regions();
     let noted_by_guard = guard.begun().copied();
     // Where the context keeps the region.

@@ -17,11 +17,12 @@ use super::measure::{
     ready_fenced, show,
 };
 use super::overhead::overhead;
+use super::process::entries::miss_unregistered;
 use super::region::{Door, End, RegionStart};
 use super::state::UNREGISTERED;
 use super::thread::ring::begins_page;
 use super::thread::{self, Entry, Thread};
-use super::{by_hand, current, ending, process};
+use super::{by_hand, current, ending, process, room};
 use crate::clock::ticks;
 use crate::point::Point;
 
@@ -81,10 +82,13 @@ impl Guard {
     ) {
         if !thread.is_alive() {
             guard.write(Self::none());
-            return;
+        } else if !thread.has_room() {
+            thread.leave_out(tag);
+            guard.write(Self::none());
+        } else {
+            let begun = note_late(thread, entry, tag, point);
+            guard.write(Self::of(point, tag, begun.of_a_function()));
         }
-        let begun = note_late(thread, entry, tag, point);
-        guard.write(Self::of(point, tag, begun.of_a_function()));
     }
 
     #[cold]
@@ -96,7 +100,8 @@ impl Guard {
     #[cold]
     #[inline(never)]
     fn begin_function_fenced(point: &'static Point, guard: &mut MaybeUninit<Self>) {
-        let Some((thread, entry)) = ready_fenced(point) else {
+        let ready = ready_fenced(point).filter(|(thread, _)| thread.has_room());
+        let Some((thread, entry)) = ready else {
             return Self::begin_function_slow(point, guard);
         };
         let tag = thread.place.load(Relaxed) | thread::FENCED;
@@ -159,6 +164,10 @@ impl Guard {
         if !thread.is_alive() {
             return Self::none();
         }
+        if !thread.has_room() {
+            thread.leave_out(tag);
+            return Self::none();
+        }
         Self::of(point, tag, note_late(thread, thread.entry(point), tag, point))
     }
 
@@ -174,6 +183,18 @@ impl Guard {
     #[cold]
     #[inline(never)]
     pub(super) fn begin_slow(point: &'static Point) -> Self {
+        if room::has_room() {
+            return Self::begin_slowly(point);
+        }
+        match point.control().0 {
+            UNREGISTERED => miss_unregistered(point),
+            _ => process::miss(),
+        }
+        Self::none()
+    }
+
+    #[inline(never)]
+    fn begin_slowly(point: &'static Point) -> Self {
         if let Some((thread, entry)) = ready_fenced(point) {
             return Self::begin_fenced(point, thread, entry);
         }
@@ -264,6 +285,15 @@ impl Guard {
     /// Begins a region of a point whose cells have sums of amounts, in a guard that has
     /// room for no more than it has: the context keeps the rest.
     pub(super) fn begin_with_sums(point: &'static Point, amounts: &Amounts) -> Self {
+        if !room::has_room() {
+            process::miss();
+            return Self::none();
+        }
+        Self::begin_with_sums_slowly(point, amounts)
+    }
+
+    #[inline(never)]
+    fn begin_with_sums_slowly(point: &'static Point, amounts: &Amounts) -> Self {
         let ready = ready(point, point.control()).map(Ok);
         let kept = match ready.or_else(|| door::prepare(point)) {
             Some(Ok((thread, _)) | Err(Unready::Overflow(thread))) => {

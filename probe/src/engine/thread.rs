@@ -98,6 +98,11 @@ pub(crate) struct Thread {
     holder: AtomicU64,
     /// Where copies of pfp that follow this one keep a pointer to this.
     followers: [AtomicPtr<*const Thread>; FOLLOWERS],
+    /// Pages of the stack that the thread runs on outside of signal handlers; see
+    /// [`Thread::has_room`].
+    pub(super) roomy_pages: [AtomicU64; 2],
+    /// Where the stack for signal handlers begins and ends on which the thread was found last.
+    pub(super) signal_stack: [AtomicU64; 2],
     /// Regions of the thread's own context that were begun by hand.
     pub(crate) own: Regions,
     /// The context that is current, null for the thread's own; see [`Thread::set_current`].

@@ -5,6 +5,29 @@ use pfp_tests::figure;
 use pfp_tests::place::Place;
 use pfp_tests::watch::{self, Watch};
 
+/// A region takes less than 512 bytes of stack. If its begin or end needs more, the region counts
+/// as missed, and the host's memory below the stack stays as it is.
+#[test]
+fn a_handler_on_the_least_stack_leaves_what_is_below_it_alone() {
+    // What is linked at its first call takes the handler's stack for that.
+    let flags = ["-Wl,-z,now"];
+    let sources = ["small_stack.c"];
+    let program = c::compile(Compiler::C, "least_stack", &sources, Link::Static, flags);
+    let place = Place::new();
+    let mut target = place.start(&program, &["least"]);
+    let said = target.reach("done").clone();
+    assert_eq!(said.all::<u32>("overwritten"), vec![vec![0]; 5], "by kinds of regions");
+    let mut watch = Watch::attach(&place, &target);
+    let picture = watch.poll();
+    let missed = picture.losses.begins_missed;
+    figure(&format!("small stack: of 120,000 regions {missed} are missed"));
+    // A page of records is full at every 128th.
+    assert!(missed > 100, "{missed}");
+    let point = picture.points.iter().find(|point| point.name == "known").expect("it has measured");
+    assert!(watch::total(picture, point.id).count > 100_000);
+    target.end_well();
+}
+
 /// A handler may come with a stack of 16 KiB or less. It never runs over: where there is
 /// not enough room to make the segment, the region is counted as missed, and whoever comes
 /// next makes it.

@@ -111,6 +111,19 @@ impl Process {
     }
 }
 
+/// Counts a begin of a place in the source whose point is not known yet.
+#[cold]
+pub(crate) fn miss_unknown() {
+    match current() {
+        Some(process) if process.settings.on_by_default => miss(),
+        Some(_) => {}
+        None if FAILED.load(Relaxed) == 0 => {
+            MISSED.fetch_add(1, Relaxed);
+        }
+        None => {}
+    }
+}
+
 /// Counts a begin whose point could not be registered: a signal handler has
 /// interrupted that, or the making of the process, on its own thread. Nobody can have
 /// switched the point on or off by then.

@@ -247,6 +247,9 @@ impl Thread {
         for slot in &self.followers {
             slot.store(ptr::null_mut(), Relaxed);
         }
+        for word in self.roomy_pages.iter().chain(&self.signal_stack) {
+            word.store(0, Relaxed);
+        }
         self.claimed.store(stamp(), Relaxed);
         self.clock.start();
         self.alive.store(1, Relaxed);

@@ -16,6 +16,7 @@ use crate::engine::process::{self, Process};
 impl Thread {
     /// Has room for the next record, which is the first of its page, and folds the others; false
     /// where the page has no memory.
+    #[inline(never)]
     pub(in crate::engine) fn turn_page(&self) -> bool {
         let turned = self.busy(|| {
             fold::fold(self);

@@ -16,6 +16,7 @@ use crate::engine::cold;
 use crate::engine::figures::{self, Histogram};
 use crate::engine::guard::Guard;
 use crate::engine::process::{self, entries::miss_unregistered};
+use crate::engine::room;
 use crate::engine::turn::Denied;
 use crate::{Amount, Point, Stats};
 
@@ -122,6 +123,15 @@ impl MeteredPoint {
     #[cold]
     #[inline(never)]
     fn choose_new(&'static self, amounts: &Amounts) -> Option<(&'static Point, bool)> {
+        if room::has_room() {
+            return self.choose_slowly(amounts);
+        }
+        process::miss();
+        None
+    }
+
+    #[inline(never)]
+    fn choose_slowly(&'static self, amounts: &Amounts) -> Option<(&'static Point, bool)> {
         if !self.point.register() {
             miss_unregistered(&self.point);
             return None;

@@ -1,5 +1,5 @@
-//! Regions of every form on a thread that may ask the kernel for one thing only: its
-//! own CPU time.
+//! Regions of every form on a thread that may ask the kernel for two things only: its
+//! own CPU time, and whether it is on a stack for signal handlers.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
@@ -111,11 +111,12 @@ pub(crate) fn asks_the_kernel() {
     unsafe { libc::syscall(libc::SYS_getppid) };
 }
 
-/// From here on the calling thread may read its CPU time; the process is killed for
-/// any other system call of this thread.
+/// From here on the calling thread may read its CPU time and ask for its stack; the process is
+/// killed for any other system call of this thread.
 fn allow_one_clock() {
     const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
     const CLOCK: u32 = libc::SYS_clock_gettime as u32;
+    const STACK: u32 = libc::SYS_sigaltstack as u32;
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const IS: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     const ANSWER: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
@@ -124,6 +125,7 @@ fn allow_one_clock() {
     // argument on a machine whose lower half comes first.
     let filter = [
         step(LOAD, 0, 0, 0),
+        step(IS, STACK, 3, 0),
         step(IS, CLOCK, 0, 3),
         step(LOAD, 16, 0, 0),
         step(IS, libc::CLOCK_THREAD_CPUTIME_ID as u32, 0, 1),

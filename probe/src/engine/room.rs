@@ -1,0 +1,73 @@
+//! Room on the stack for slow paths.
+//!
+//! A signal handler may run on a stack of a few kilobytes, with memory of the host below it. The
+//! hot path takes little of that stack. A slow path takes more, so it first asks for room, in a
+//! function with a small frame. A region that finds no room counts as missed.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use pfp_shm_layout::geometry::PAGE;
+
+use super::thread::Thread;
+use super::{cold, current, process};
+use crate::clock::ticks;
+
+/// Stack that the slow path of a begin or end takes, with room to spare.
+const STACK: usize = 4 << 10;
+/// Stack that a thread's first region takes, with room to spare.
+const STACK_FOR_A_LANE: usize = 6 << 10;
+
+/// Whether the calling thread's stack has room for the slow path of a begin. The caller has a small
+/// frame, and calls the function with the large one afterwards.
+#[inline(never)]
+pub(crate) fn has_room() -> bool {
+    match current::thread().filter(|thread| thread.is_alive()) {
+        Some(thread) => thread.has_room(),
+        None => !cold::has_less_stack(STACK_FOR_A_LANE),
+    }
+}
+
+impl Thread {
+    /// Whether the calling thread's stack has room for a slow path.
+    ///
+    /// The system is asked where the thread was not found on that page before. A host that makes a
+    /// page of its stack a stack for signal handlers is not found out there.
+    pub(crate) fn has_room(&self) -> bool {
+        let here = 0u8;
+        let here = (&raw const here).addr() as u64;
+        let [start, end] = self.signal_stack.each_ref().map(|word| word.load(Relaxed));
+        if (start..end).contains(&here) {
+            return here - start >= STACK as u64;
+        }
+        let page = here / PAGE as u64;
+        self.roomy_page(page).load(Relaxed) == page || self.look_for_room(page)
+    }
+
+    /// Where it is kept that a page was found; neighbours have places of their own.
+    fn roomy_page(&self, page: u64) -> &AtomicU64 {
+        &self.roomy_pages[page as usize % 2]
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_for_room(&self, page: u64) -> bool {
+        let Some((stack, left)) = cold::signal_stack_left() else {
+            self.roomy_page(page).store(page, Relaxed);
+            return true;
+        };
+        let start = stack.ss_sp.addr() as u64;
+        self.signal_stack[0].store(start, Relaxed);
+        self.signal_stack[1].store(start.saturating_add(stack.ss_size as u64), Relaxed);
+        left >= STACK
+    }
+
+    /// Closes a region of a place for whose end the stack has no room. It counts as missed,
+    /// and the region around it keeps its ticks.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn leave_out(&self, place: u64) {
+        self.set_level(place);
+        self.show_end(ticks());
+        process::miss();
+    }
+}
