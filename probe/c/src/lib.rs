@@ -27,3 +27,4 @@ mod stats;
 mod status;
 mod text;
 mod timer;
+mod trie;

@@ -1,17 +1,18 @@
 //! Points with amounts. A site leads to a point of the library's own, as one without
-//! amounts does; there are few, and each is looked for once, so one list is enough.
+//! amounts does.
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr;
 use std::sync::atomic::{
-    AtomicPtr, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
+    AtomicPtr,
+    Ordering::{Acquire, Release},
 };
 
 use probe::{MeteredGuard, MeteredPoint, Point};
 
 use crate::named::word;
 use crate::status::Status;
+use crate::trie::Trie;
 use crate::{arena, places};
 
 /// Points that are kept.
@@ -43,11 +44,9 @@ struct Place {
     amounts: &'static str,
     line: c_uint,
     metered: MeteredPoint,
-    next: AtomicPtr<Place>,
 }
 
-static PLACES: AtomicPtr<Place> = AtomicPtr::new(ptr::null_mut());
-static COUNT: AtomicUsize = AtomicUsize::new(0);
+static PLACES: Trie<Place> = Trie::new();
 
 /// The point of a name, a place and amounts; none without a name or amounts, if there are
 /// too many points, or no memory.
@@ -55,6 +54,7 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// # Safety
 ///
 /// The texts are null or end with a zero byte.
+#[inline(never)]
 unsafe fn point_at(
     name: *const c_char,
     file: *const c_char,
@@ -72,46 +72,21 @@ unsafe fn point_at(
                 .zip([name, file, amounts])
                 .all(|(kept, text)| kept.bytes().eq(places::text(text)))
     };
-    let mut first = PLACES.load(Acquire);
-    if let Some(known) = find(first, is_it) {
-        return Some(&known.metered);
-    }
-    if COUNT.load(Relaxed) >= MAX_POINTS || amounts.is_empty() {
+    let make = || {
+        let [(_, name), (_, file), (_, amounts)] =
+            [places::keep(name)?, places::keep(file)?, places::keep(amounts)?];
+        let mut names = amounts.split(',').map(str::trim);
+        let count = names.clone().count().min(AMOUNTS);
+        let names = std::array::from_fn::<_, AMOUNTS, _>(|_| names.next().unwrap_or(""));
+        let names = arena::keep(names)?;
+        let metered = MeteredPoint::at(name, file, line, &names[..count]);
+        Some(Place { name, file, amounts, line, metered })
+    };
+    if amounts.is_empty() {
         return None;
     }
-    let [(_, name), (_, file), (_, amounts)] =
-        [places::keep(name)?, places::keep(file)?, places::keep(amounts)?];
-    let mut names = amounts.split(',').map(str::trim);
-    let count = names.clone().count().min(AMOUNTS);
-    let names = arena::keep(std::array::from_fn::<_, AMOUNTS, _>(|_| names.next().unwrap_or("")))?;
-    let new = arena::keep(Place {
-        name,
-        file,
-        amounts,
-        line,
-        metered: MeteredPoint::at(name, file, line, &names[..count]),
-        next: AtomicPtr::new(first),
-    })?;
-    loop {
-        let link = ptr::from_ref(new).cast_mut();
-        // Meets `Acquire` above and in `find`: the place is filled.
-        let Err(found) = PLACES.compare_exchange(first, link, Release, Acquire) else {
-            COUNT.fetch_add(1, Relaxed);
-            return Some(&new.metered);
-        };
-        // Somebody else, or a signal handler, was faster, maybe with the same one.
-        if let Some(known) = find(found, is_it) {
-            return Some(&known.metered);
-        }
-        new.next.store(found, Relaxed);
-        first = found;
-    }
-}
-
-fn find(first: *const Place, is_it: impl Fn(&Place) -> bool) -> Option<&'static Place> {
-    // SAFETY: null, or a place, which is never given back.
-    let at = |place: *const Place| unsafe { place.as_ref() };
-    std::iter::successors(at(first), |place| at(place.next.load(Acquire))).find(|it| is_it(it))
+    let hash = places::hash([name, file, amounts], line);
+    PLACES.get(hash, MAX_POINTS, is_it, make).map(|place| &place.metered)
 }
 
 /// See `pfp.h`, which calls this for a site whose point is on or not registered, with the
@@ -130,16 +105,25 @@ pub(crate) unsafe extern "C" fn pfp_metered_begin_site(
     // SAFETY: a point with amounts begins as any does.
     let word = unsafe { word(point.cast()) };
     if word == probe::c::UNREGISTERED {
-        // SAFETY: the macros of `pfp.h` put string literals there.
-        let metered = unsafe { point_at(site.name, site.file, site.line, site.amounts) };
-        let Some(metered) = metered else { return };
-        // Meets `Acquire` above.
-        site.point.store(ptr::from_ref(metered).cast_mut(), Release);
-        probe::c::begin_metered(metered, scope);
+        begin_settled(scope, site);
     } else {
         // SAFETY: any other word is that of a point of ours, which is never freed.
         probe::c::begin_metered(unsafe { &*point }, scope);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn begin_settled(scope: &mut MeteredGuard, site: &MeteredSite) {
+    if !probe::c::has_room() {
+        return probe::c::miss();
+    }
+    // SAFETY: the macros of `pfp.h` put string literals there.
+    let metered = unsafe { point_at(site.name, site.file, site.line, site.amounts) };
+    let Some(metered) = metered else { return };
+    // Meets `Acquire` in `pfp_metered_begin_site`.
+    site.point.store(ptr::from_ref(metered).cast_mut(), Release);
+    probe::c::begin_metered(metered, scope);
 }
 
 /// See `pfp.h`, which calls this for a point that is on or not registered, with the

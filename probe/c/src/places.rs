@@ -2,106 +2,48 @@
 //!
 //! A scope may be met for the first time in a signal handler, which may have
 //! interrupted the host's allocator, so nothing here takes a lock or allocates: the
-//! points are in lists that grow by one exchange, in memory of our own.
+//! points are in a [`trie`](crate::trie), in memory of our own.
 //!
 //! Texts are read and written byte by byte, as what a checker for data races that
 //! follows the C library's copies knows nothing of.
 
-use std::ptr;
-use std::sync::atomic::{
-    AtomicPtr, AtomicU8, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use probe::Point;
 
 use crate::arena;
+use crate::trie::Trie;
 
-/// Lists; a power of two.
-const LISTS: usize = 1 << 10;
 /// Names that are kept; far more than a segment has points.
 const MAX_POINTS: usize = 1 << 17;
 
 /// A point and where it stands.
 struct Place {
-    hash: u64,
     name: &'static [AtomicU8],
     file: &'static [AtomicU8],
     line: u32,
     point: Point,
-    next: AtomicPtr<Place>,
 }
 
-static PLACES: [AtomicPtr<Place>; LISTS] = [const { AtomicPtr::new(ptr::null_mut()) }; LISTS];
-
-/// Number of places, about.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
+static PLACES: Trie<Place> = Trie::new();
 
 /// The point of a name and place; none if there are too many, or no memory. What is
 /// not UTF-8 in the texts is replaced.
 pub(crate) fn point(name: &[u8], file: &[u8], line: u32) -> Option<&'static Point> {
-    let hash = hash(name, file, line);
-    let list = &PLACES[hash as usize % LISTS];
-    let mut first = list.load(Acquire);
-    if let Some(known) = find(first, ptr::null(), hash, name, file, line) {
-        return Some(&known.point);
-    }
-    if COUNT.load(Relaxed) >= MAX_POINTS {
-        return None;
-    }
-    let (kept_name, name_text) = keep(name)?;
-    let (kept_file, file_text) = keep(file)?;
-    let new = arena::keep(Place {
-        hash,
-        name: kept_name,
-        file: kept_file,
-        line,
-        point: Point::at(name_text, file_text, line),
-        next: AtomicPtr::new(first),
-    })?;
-    loop {
-        let link = ptr::from_ref(new).cast_mut();
-        // Meets `Acquire` above and in `find`: the place is filled.
-        let Err(found) = list.compare_exchange(first, link, Release, Acquire) else {
-            COUNT.fetch_add(1, Relaxed);
-            return Some(&new.point);
-        };
-        // Somebody else, or a signal handler, was faster, maybe with the same one.
-        if let Some(known) = find(found, first, hash, name, file, line) {
-            return Some(&known.point);
-        }
-        new.next.store(found, Relaxed);
-        first = found;
-    }
+    let is = |place: &Place| {
+        place.line == line && text(name).eq(bytes(place.name)) && text(file).eq(bytes(place.file))
+    };
+    let make = || {
+        let (kept_name, name) = keep(name)?;
+        let (kept_file, file) = keep(file)?;
+        Some(Place { name: kept_name, file: kept_file, line, point: Point::at(name, file, line) })
+    };
+    PLACES.get(hash([name, file, b""], line), MAX_POINTS, is, make).map(|place| &place.point)
 }
 
-/// Looks for a place in a list, up to a link that was seen before.
-fn find(
-    first: *const Place,
-    seen: *const Place,
-    hash: u64,
-    name: &[u8],
-    file: &[u8],
-    line: u32,
-) -> Option<&'static Place> {
-    let mut at = first;
-    while at != seen {
-        // SAFETY: null, or a place, which is never given back.
-        let place = unsafe { at.as_ref() }?;
-        if place.hash == hash
-            && place.line == line
-            && text(name).eq(bytes(place.name))
-            && text(file).eq(bytes(place.file))
-        {
-            return Some(place);
-        }
-        at = place.next.load(Acquire);
-    }
-    None
-}
-
-fn hash(name: &[u8], file: &[u8], line: u32) -> u64 {
-    let all = text(name).chain([0]).chain(text(file)).chain(line.to_ne_bytes());
+/// A hash of three texts and a line.
+pub(crate) fn hash(texts: [&[u8]; 3], line: u32) -> u64 {
+    let all = texts.into_iter().flat_map(|of| text(of).chain([0])).chain(line.to_ne_bytes());
     // FNV-1a.
     let hash = all.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)

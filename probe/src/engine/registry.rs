@@ -13,7 +13,7 @@ use super::common;
 use super::facts::REFUSED;
 use super::process::Process;
 use super::process::entries::NotEntered;
-use super::state::{Kind, State};
+use super::state::{Kind, State, UNLISTED};
 use super::turn::Denied;
 use super::variants;
 use crate::point::Point;
@@ -23,10 +23,15 @@ static POINTS: AtomicPtr<State> = AtomicPtr::new(ptr::null_mut());
 
 /// All points of this process.
 pub(super) fn all() -> impl Iterator<Item = &'static Point> {
+    from(POINTS.load(Acquire))
+}
+
+/// A point of the list and those behind it.
+fn from(first: *mut State) -> impl Iterator<Item = &'static Point> {
     // SAFETY: the list holds statics only, which are nothing but their state, and links are set
     // before a point is published in it.
     let at = |point: *mut State| unsafe { point.cast::<Point>().as_ref() };
-    std::iter::successors(at(POINTS.load(Acquire)), move |point| at(point.state.next.load(Acquire)))
+    std::iter::successors(at(first), move |point| at(point.state.next.load(Acquire)))
 }
 
 /// The program's own points of these.
@@ -116,14 +121,21 @@ impl Point {
 
     /// Links the point into the process's list, if it is not there. Two threads may do
     /// this at once, where one has taken the turn from the other.
+    ///
+    /// It takes as many steps as points were linked since it began, however long the list is.
     fn publish(&'static self) {
         let me = (&raw const self.state).cast_mut();
         loop {
             let next = self.state.next.load(Acquire);
-            // Read before the list is searched: whoever links it to what `next` was can do
-            // so only as long as that is the head.
+            // Read before the list is searched: another thread that links the point to `next`
+            // can do so only as long as that is the head.
             let head = POINTS.load(Acquire);
-            if all().any(|point| ptr::eq(point, self)) {
+            // `next` is in the list already, so a point that is linked is in front of it.
+            let is_linked = next != UNLISTED
+                && from(head)
+                    .take_while(|point| !ptr::eq(&raw const point.state, next))
+                    .any(|point| ptr::eq(point, self));
+            if is_linked {
                 return;
             }
             if next == head || self.state.next.compare_exchange(next, head, AcqRel, Relaxed).is_ok()

@@ -18,7 +18,7 @@ pub const UNREGISTERED: u64 = u64::MAX;
 static NOT_YET: AtomicU64 = AtomicU64::new(UNREGISTERED);
 
 /// In the place of the next point: it is not in the list.
-const UNLISTED: *mut State = ptr::without_provenance_mut(1);
+pub(super) const UNLISTED: *mut State = ptr::without_provenance_mut(1);
 
 /// What a point keeps.
 #[derive(Debug)]

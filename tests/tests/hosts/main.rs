@@ -6,6 +6,7 @@ mod c_functions;
 mod c_header;
 mod c_interface;
 mod c_manners;
+mod c_many_points;
 mod c_packaging;
 mod c_parallel;
 mod c_programs;

@@ -1,0 +1,21 @@
+//! Programs that make points as they run, by the ten thousand.
+
+use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::figure;
+use pfp_tests::place::Place;
+
+/// A new point takes no longer where there are a hundred thousand others. Signals wait meanwhile,
+/// so they wait no longer either.
+#[test]
+fn a_new_point_takes_as_long_where_there_are_many() {
+    let sources = ["many_points.c"];
+    let program = c::compile(Compiler::C, "many_points", &sources, Link::Static, [""; 0]);
+    let place = Place::new();
+    let said = place.start_with(&program, &[], "PFP_POINTS", "128").end_well();
+    for (few, many) in [("few", "many"), ("few_amounts", "many_amounts")] {
+        let [few, many] = [few, many].map(|it| said.one::<f64>(it));
+        figure(&format!("a thousand new points: {few:.0} us, of many {many:.0} us"));
+        // A walk over all points would take fifty times as long.
+        assert!(many < 8.0 * few, "{few} us for a thousand, and {many} us where there are many");
+    }
+}
