@@ -164,7 +164,8 @@ impl Default for ExecutionContext {
 }
 
 impl ExecutionContext {
-    /// A context without open regions.
+    /// A context without open regions. If memory runs out, every use of it counts as a
+    /// mismatch.
     #[must_use]
     pub fn new() -> Self {
         Self { shared: context::Shared::new() }

@@ -8,15 +8,17 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use pfp_shm_layout::amounts::MAX_AMOUNTS;
 use pfp_shm_layout::control::Control;
+use pfp_shm_layout::heap;
 
 use crate::engine::context::{self, Switched};
 use crate::engine::figures::Histogram;
+use crate::engine::process::entries;
 use crate::engine::process::memory;
 pub use crate::engine::process::switches::Switch;
 pub use crate::engine::state::UNREGISTERED;
 use crate::engine::thread::given;
-use crate::engine::process::entries;
 use crate::engine::{by_hand, calibrate, current, door, measure, numeric, patience, process, room};
 use crate::errno;
 pub use crate::file::File;
@@ -54,10 +56,12 @@ pub fn end_with(point: &'static Point, latch: bool, amounts: &[u64]) -> bool {
 
 /// What all regions of such a point had of each amount; none if it is no such point.
 #[must_use]
-pub fn amounts(point: &'static Point) -> Option<Vec<u128>> {
-    let metered = point.metered()?;
-    Some(metered.amounts().into_iter().map(|(_, sum)| sum).collect())
+pub fn amounts(point: &'static Point) -> Option<Amounts<u128>> {
+    Some(point.metered()?.sums_in_order())
 }
+
+/// A number for each amount that a point may have.
+type Amounts<T> = [T; MAX_AMOUNTS];
 
 /// [`begin_into`] for a function that a compiler's hooks begin.
 #[inline(always)]
@@ -179,6 +183,14 @@ pub fn numbered(id: u32) -> Option<&'static Point> {
 #[must_use]
 pub fn stats(point: &'static Point) -> Option<Stats> {
     point.stats_with(Histogram::LeftOut)
+}
+
+/// Makes a context that is never freed. `None` if memory runs out.
+#[must_use]
+pub fn new_context() -> Option<&'static ExecutionContext> {
+    let context = ExecutionContext::new();
+    context.shared.is_real().then_some(())?;
+    errno::preserve(|| heap::boxed(context)).ok().map(|context| &*Box::leak(context))
 }
 
 /// Whether a context is current on the calling thread.

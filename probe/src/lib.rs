@@ -144,6 +144,9 @@
 //! With `default-features = false` the feature `enabled` is off: the whole API stays and compiles to
 //! nothing. [`set_enabled`]`(false)` switches all measuring off while the program runs.
 
+// No function of the library ends its host where the heap is used up: see clippy.toml.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
+
 /// The examples of the README and of the pages in docs/.
 #[cfg(all(doctest, feature = "enabled"))]
 mod pages {

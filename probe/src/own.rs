@@ -7,6 +7,8 @@ use std::hint::black_box;
 use std::mem::MaybeUninit;
 use std::ptr;
 
+use pfp_shm_layout::heap::{self, Grow};
+
 use crate::errno;
 
 /// A place in thread-local storage for something that is made when it is first used, and goes
@@ -27,14 +29,20 @@ pub fn room<T>() -> Option<Box<MaybeUninit<T>>> {
 /// Whether there is heap memory for some small things. Rust ends a program that asks for more
 /// than there is; that must not be the host's end.
 pub(crate) fn has_memory() -> bool {
-    const SPARE: Layout = Layout::new::<[u64; 2048]>();
+    has_memory_for::<[u64; 1 << 11]>()
+}
+
+/// Whether the heap has room for a value of a type.
+pub(crate) fn has_memory_for<T>() -> bool {
+    let spare = Layout::new::<T>();
+    const { assert!(size_of::<T>() > 0, "it takes memory") };
     // SAFETY: of a size that is not 0; given back as it was taken.
     unsafe {
-        let spare = black_box(alloc(SPARE));
-        if !spare.is_null() {
-            dealloc(spare, SPARE);
+        let found = black_box(alloc(spare));
+        if !found.is_null() {
+            dealloc(found, spare);
         }
-        !spare.is_null()
+        !found.is_null()
     }
 }
 
@@ -75,12 +83,17 @@ impl<T> Own<T> {
             LEFT.try_with(|left| {
                 // That may have been the last.
                 let own = Box::into_raw(make().filter(|_| has_memory())?);
-                self.0.set(own);
-                left.0.borrow_mut().push(Box::new(move || {
+                let leave = move || {
                     self.0.set(ptr::null_mut());
                     // SAFETY: from a box, and the thread ends.
                     drop(unsafe { Box::from_raw(own) });
-                }));
+                };
+                let keep = |leave| left.0.borrow_mut().try_push(leave);
+                if heap::boxed(leave).and_then(|leave| keep(leave as Box<_>)).is_err() {
+                    leave();
+                    return None;
+                }
+                self.0.set(own);
                 // SAFETY: made just now.
                 Some(unsafe { &*own })
             })

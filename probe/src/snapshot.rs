@@ -1,13 +1,14 @@
 //! Snapshot files, as `pfp-top snapshot` writes them: docs/snapshot-format.md.
 //!
-//! Written by hand, so that a program which links pfp links no serializer with it.
+//! Written by hand, so that a program which links pfp links no serializer with it, and so that it
+//! fails where the heap is used up, and does not end the program.
 
 mod json;
 mod show;
 
 pub(crate) use show::show;
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use pfp_shm_layout::amounts::Amounts;
@@ -15,7 +16,8 @@ pub(crate) use pfp_shm_layout::atomic_file::Existing;
 use pfp_shm_layout::atomic_file::WholeFile;
 use pfp_shm_layout::calls;
 use pfp_shm_layout::cell::Sums;
-use pfp_shm_layout::header::{ClockKind, Facts};
+use pfp_shm_layout::header::{ClockKind, Facts, FormatError};
+use pfp_shm_layout::heap::{self, NoMemory};
 use pfp_shm_layout::lane::LaneState;
 use pfp_shm_layout::reader::{
     Call, CellReading, LaneCalls, LaneReading, Picture, PointPicture, Reader,
@@ -34,17 +36,21 @@ const POLLS: u64 = 8;
 
 /// There is no process.
 pub(crate) fn unsupported() -> io::Error {
-    let why = "expected a process that can be measured, found no shared memory to measure in";
-    io::Error::new(io::ErrorKind::Unsupported, why)
+    // Without a text, which would take memory.
+    io::ErrorKind::Unsupported.into()
 }
 
 /// A reader of the process's own segment, with a picture.
 fn polled(process: &Process) -> io::Result<Reader<&Segment>> {
     let segment = &process.segment;
-    let facts = segment.facts().map_err(|error| io::Error::other(error.to_string()))?;
-    let mut reader = Reader::new(segment, facts);
+    let facts = segment.facts().map_err(|error| match error {
+        FormatError::NoMemory => NoMemory.into(),
+        // Another process has written over the header.
+        _ => io::Error::from(io::ErrorKind::InvalidData),
+    })?;
+    let mut reader = Reader::try_new(segment, facts)?;
     // A thread that was pre-empted in the middle of a change may be through with it.
-    while reader.poll().losses.cells_busy > 0 && reader.picture().poll < POLLS {}
+    while reader.try_poll()?.losses.cells_busy > 0 && reader.picture().poll < POLLS {}
     Ok(reader)
 }
 
@@ -73,7 +79,44 @@ impl Write for Own<'_> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        self.check()?;
         self.file.flush()
+    }
+}
+
+/// Bytes that are written at once.
+const AT_ONCE: usize = 1 << 16;
+
+/// Writes many bytes at once.
+struct Buffered<W> {
+    out: W,
+    bytes: Vec<u8>,
+}
+
+impl<W: Write> Buffered<W> {
+    fn new(out: W) -> Result<Self, NoMemory> {
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(AT_ONCE)?;
+        Ok(Self { out, bytes })
+    }
+}
+
+impl<W: Write> Write for Buffered<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() == AT_ONCE {
+            self.out.write_all(&self.bytes)?;
+            self.bytes.clear();
+        }
+        // As many as there is room for, so that it never grows.
+        let len = bytes.len().min(AT_ONCE - self.bytes.len());
+        self.bytes.extend_from_slice(&bytes[..len]);
+        Ok(len)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.bytes)?;
+        self.bytes.clear();
+        self.out.flush()
     }
 }
 
@@ -90,15 +133,12 @@ fn write_uncancelled(process: &Process, path: &Path, existing: Existing) -> io::
     let picture = reader.picture();
     let taken_unix_ns = calibrate::unix_ns();
     let elapsed_ticks = ticks_until(calibrate::monotonic_ns(), facts, picture);
-    let (calls, records) = (reader.calls(), reader.records());
+    let (calls, records) = (reader.try_calls()?, reader.try_records()?);
     let taken = Taken { picture, facts, taken_unix_ns, elapsed_ticks, calls, records };
     let own = Own { process, file: &mut file };
-    let mut json = Json::new(BufWriter::with_capacity(1 << 18, own));
+    let mut json = Json::new(Buffered::new(own)?);
     json.object(|json| taken.snapshot(json))?;
-    let mut written = json.end()?;
-    written.flush()?;
-    written.get_ref().check()?;
-    drop(written);
+    json.end()?.flush()?;
     file.finish()
 }
 
@@ -132,13 +172,13 @@ impl Taken<'_> {
             .list(&self.picture.lanes, |json, of| json.object(|json| self.lane(json, of)))?;
         let has_any =
             |cell: &&CellReading| !cell.is_part && (cell.live.count > 0 || cell.retired.count > 0);
-        let mut cells: Vec<_> = self.picture.cells.iter().filter(has_any).collect();
+        let mut cells = heap::collect(self.picture.cells.iter().filter(has_any))?;
         cells.sort_unstable_by_key(|cell| (cell.point, cell.lane));
         json.name("cells")?
             .list(cells, |json, of| json.object(|json| cell(json, of, self.picture)))?;
         let edges = self.calls.iter().flat_map(|of| of.edges.iter().map(|edge| (of.lane, edge)));
         let known = |caller| ![calls::UNKNOWN, calls::ELSEWHERE].contains(&caller);
-        let mut edges: Vec<_> = edges.filter(|(_, edge)| known(edge.caller)).collect();
+        let mut edges = heap::collect(edges.filter(|(_, edge)| known(edge.caller)))?;
         // What has no region around comes first.
         let caller = |edge: &Call| Some(edge.caller).filter(|caller| *caller != calls::ROOT);
         edges.sort_unstable_by_key(|(lane, edge)| (edge.callee, caller(edge), *lane));
@@ -230,7 +270,7 @@ impl Taken<'_> {
         json.plain("tid", lane.tid)?;
         match reading.overflow {
             true => json.word("name", "(overflow)")?,
-            false => json.text("name", &String::from_utf8_lossy(&lane.name))?,
+            false => json.text("name", &heap::lossy(&lane.name)?)?,
         }
         json.plain("records_written", reading.written)?;
         json.plain("switches", reading.switches)?;
@@ -303,7 +343,7 @@ fn cell<W: Write>(json: &mut Json<W>, cell: &CellReading, picture: &Picture) -> 
         json.bare(format_args!("[{},{},{}]", bucket.low, bucket.width, bucket.count))
     })?;
     let parts = cell.variants.iter().map(|place| &picture.cells[*place as usize]);
-    let parts: Vec<_> = parts.filter_map(|part| Part::of(part, picture)).collect();
+    let parts = heap::collect(parts.filter_map(|part| Part::of(part, picture)))?;
     if parts.is_empty() {
         return Ok(());
     }

@@ -64,7 +64,7 @@ pub(crate) fn merged(mut buckets: Vec<Bucket>) -> Vec<Bucket> {
     buckets.sort_unstable_by_key(|bucket| bucket.low);
     buckets.dedup_by(|next, kept| {
         let is_same = next.low == kept.low;
-        kept.count += if is_same { next.count } else { 0 };
+        kept.count = kept.count.saturating_add(if is_same { next.count } else { 0 });
         is_same
     });
     buckets
@@ -77,8 +77,16 @@ impl Stats {
         if other.count == 0 {
             return;
         }
+        let mut histogram = std::mem::take(&mut self.histogram);
+        if histogram.try_reserve(other.histogram.len()).is_ok() {
+            histogram.extend_from_slice(&other.histogram);
+        } else {
+            // Out of memory: quantiles are unknown from here on.
+            histogram = Vec::new();
+        }
+        let histogram = merged(histogram);
         if self.count == 0 {
-            self.clone_from(other);
+            *self = Self { histogram, ..*other };
             return;
         }
         let [ours, theirs] = [self.count as f64, other.count as f64];
@@ -90,16 +98,19 @@ impl Stats {
         self.variance = squares / (total - 1.0);
         self.mean += apart * theirs / total;
         self.average = (self.average * ours + other.average * theirs) / total;
-        self.count += other.count;
-        self.exclusive += other.exclusive;
-        self.inclusive += other.inclusive;
-        self.off_cpu += other.off_cpu;
-        self.switches += other.switches;
+        for (sum, more) in [
+            (&mut self.count, other.count),
+            (&mut self.exclusive, other.exclusive),
+            (&mut self.inclusive, other.inclusive),
+            (&mut self.off_cpu, other.off_cpu),
+            (&mut self.switches, other.switches),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
         self.last = other.last;
-        self.histogram.extend_from_slice(&other.histogram);
-        self.histogram = merged(std::mem::take(&mut self.histogram));
+        self.histogram = histogram;
     }
 
     /// Time of the regions themselves, on a CPU.
@@ -166,14 +177,15 @@ impl Stats {
     /// figures by the measurements that ended while it was read.
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<Duration> {
-        let total = self.histogram.iter().map(|bucket| bucket.count).sum::<u64>();
+        let counts = self.histogram.iter().map(|bucket| bucket.count);
+        let total = counts.fold(0, u64::saturating_add);
         if total == 0 || !(0.0..=1.0).contains(&q) {
             return None;
         }
         let rank = ((q * total as f64).ceil() as u64).clamp(1, total);
-        let mut seen = 0;
+        let mut seen = 0_u64;
         let bucket = self.histogram.iter().find(|bucket| {
-            seen += bucket.count;
+            seen = bucket.count.saturating_add(seen);
             seen >= rank
         })?;
         let middle = bucket.low + (bucket.width - 1) / 2;

@@ -6,6 +6,8 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
+use pfp_shm_layout::heap;
+
 use crate::errno;
 use crate::own::has_memory;
 
@@ -78,7 +80,11 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
                         return None;
                     }
                     let make = make.take()?;
-                    made = Some(errno::preserve(|| Box::new(make())));
+                    made = errno::preserve(|| heap::boxed(make())).ok();
+                    if made.is_none() {
+                        self.count.fetch_sub(1, Relaxed);
+                        return None;
+                    }
                 }
                 let new = made.take().map_or(ptr::null_mut(), Box::into_raw);
                 match slot.compare_exchange(ptr::null_mut(), new, Release, Acquire) {
@@ -139,6 +145,7 @@ impl<T: Send + Sync> Once<T> {
     #[inline(never)]
     fn make(&self, make: impl FnOnce() -> T) -> &'static T {
         errno::preserve(|| {
+            #[allow(clippy::disallowed_methods, reason = "the library's first small things")]
             let new = Box::into_raw(Box::new(make()));
             match self.0.compare_exchange(ptr::null_mut(), new, AcqRel, Acquire) {
                 // SAFETY: made from a box just now, and never freed.

@@ -11,16 +11,17 @@
 //! never panics, and turns each refusal into an error; beyond the limit of a
 //! file's size too, where the system would send a signal.
 
-use std::ffi::{CString, OsStr};
-use std::fs::{self, File, OpenOptions};
+use std::ffi::{CStr, CString};
+use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
-use std::os::fd::AsRawFd;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::discovery::name::Name;
 use crate::discovery::object::check_file_limit;
+use crate::heap::{self, ShortText};
 
 /// How the names begin that a file has before its own.
 pub const DRAFT: &str = ".pfp-draft-";
@@ -38,11 +39,12 @@ pub enum Existing {
 #[derive(Debug)]
 pub struct WholeFile {
     file: File,
-    path: PathBuf,
-    folder: PathBuf,
+    path: CString,
+    /// The path of the folder, with a slash behind it.
+    folder: CString,
     existing: Existing,
     /// The name that it has meanwhile; none while it has none at all.
-    draft: Option<PathBuf>,
+    draft: Option<CString>,
     /// Bytes so far.
     len: u64,
 }
@@ -57,29 +59,27 @@ impl WholeFile {
     /// replaced; else what the system answered.
     pub fn create(path: &Path, existing: Existing) -> io::Result<Self> {
         if path.file_name().is_none() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("expected the name of a file, found {:?}", path.as_os_str()),
-            ));
-        }
-        // Asked early so that a wrong name costs no work; asked again, without a
-        // race, when the file gets its name.
-        if existing == Existing::Keep && fs::symlink_metadata(path).is_ok() {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        if existing == Existing::Replace {
-            check_replaceable(path)?;
+            return Err(io::ErrorKind::InvalidInput.into());
         }
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        let (file, draft) = match nameless(folder) {
+        let folder = heap::c_string(&[folder.as_os_str().as_bytes(), b"/"])?;
+        let path = heap::c_string(&[path.as_os_str().as_bytes()])?;
+        // Asked early so that a wrong name costs no work; asked again, without a
+        // race, when the file gets its name.
+        if existing == Existing::Keep && kind_of(&path).is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        if existing == Existing::Replace && !is_replaceable(&path) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let (file, draft) = match nameless(&folder) {
             Ok(file) => (file, None),
             // An old file system, or a reason that a named one fails for as well.
-            Err(_) => named(folder)?,
+            Err(_) => named(&folder)?,
         };
-        let (path, folder) = (path.to_owned(), folder.to_owned());
         Ok(Self { file, path, folder, existing, draft, len: 0 })
     }
 
@@ -111,14 +111,14 @@ impl WholeFile {
                 give_name(&self.file, &draft)?;
                 // From here on it is to be removed if the next step fails.
                 let draft = self.draft.insert(draft);
-                fs::rename(draft, &self.path)?;
+                rename(draft, &self.path)?;
             }
             (Some(draft), Existing::Keep) => rename_new(draft, &self.path)?,
-            (Some(draft), Existing::Replace) => fs::rename(draft, &self.path)?,
+            (Some(draft), Existing::Replace) => rename(draft, &self.path)?,
         }
         self.draft = None;
         // The name is on the disk only once its folder is.
-        match File::open(&self.folder)?.sync_all() {
+        match open(&self.folder, libc::O_RDONLY)?.sync_all() {
             // Of file systems whose folders need not be, or cannot.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
             synced => synced,
@@ -152,7 +152,7 @@ impl Drop for WholeFile {
     fn drop(&mut self) {
         if let Some(draft) = &self.draft {
             // Nobody is left to be told.
-            let _ = fs::remove_file(draft);
+            let _ = remove(draft);
         }
     }
 }
@@ -164,42 +164,69 @@ impl Drop for WholeFile {
 /// # Errors
 ///
 /// `InvalidInput` if it is anything else.
+#[allow(clippy::disallowed_methods, reason = "only viewers ask for the words")]
 pub fn check_replaceable(path: &Path) -> io::Result<()> {
-    match fs::symlink_metadata(path) {
-        Ok(there) if !there.is_file() && !there.is_symlink() => {
-            let why = "expected a file to replace, found something else, such as a device or a \
-                       folder: give the name of a file";
-            Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+    if is_replaceable(&heap::c_string(&[path.as_os_str().as_bytes()])?) {
+        return Ok(());
+    }
+    let why = "expected a file to replace, found something else, such as a device or a folder: give \
+               the name of a file";
+    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+}
+
+fn is_replaceable(path: &CStr) -> bool {
+    kind_of(path).is_none_or(|kind| kind == libc::S_IFREG || kind == libc::S_IFLNK)
+}
+
+/// The file type of a path, as bits of its mode. `None` if there is no such file.
+fn kind_of(path: &CStr) -> Option<libc::mode_t> {
+    let mut stat = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: a NUL-terminated path and a place for a stat, which both outlive the call.
+    let refused = unsafe { libc::lstat(path.as_ptr(), stat.as_mut_ptr()) } != 0;
+    // SAFETY: zeroed and then filled in by the call; any bytes are valid.
+    (!refused).then(|| unsafe { stat.assume_init() }.st_mode & libc::S_IFMT)
+}
+
+/// Opens a file, or makes it as the flags say, for whom the umask says.
+fn open(path: &CStr, flags: libc::c_int) -> io::Result<File> {
+    loop {
+        // SAFETY: a NUL-terminated path that outlives the call; plain numbers else.
+        let found = unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, 0o666) };
+        if found >= 0 {
+            // SAFETY: a descriptor that was opened just now and has no other owner.
+            return Ok(unsafe { File::from_raw_fd(found) });
         }
-        _ => Ok(()),
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
     }
 }
 
 /// A file without a name, which vanishes with its last descriptor.
-fn nameless(folder: &Path) -> io::Result<File> {
+fn nameless(folder: &CStr) -> io::Result<File> {
     // By which it gets its name, see [`give_name`].
-    fs::metadata(DESCRIPTORS)?;
-    OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o666).open(folder)
+    kind_of(DESCRIPTORS).ok_or(io::ErrorKind::NotFound)?;
+    open(folder, libc::O_RDWR | libc::O_TMPFILE)
 }
 
 /// A file under another name, and that name.
-fn named(folder: &Path) -> io::Result<(File, Option<PathBuf>)> {
+fn named(folder: &CStr) -> io::Result<(File, Option<CString>)> {
     let draft = draft_in(folder)?;
-    let file =
-        OpenOptions::new().read(true).write(true).create_new(true).mode(0o666).open(&draft)?;
+    let file = open(&draft, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)?;
     Ok((file, Some(draft)))
 }
 
-fn draft_in(folder: &Path) -> io::Result<PathBuf> {
-    Ok(folder.join(format!("{DRAFT}{}", Name::random()?.hex())))
+fn draft_in(folder: &CStr) -> io::Result<CString> {
+    heap::c_string(&[folder.to_bytes(), DRAFT.as_bytes(), Name::random()?.hex().as_bytes()])
 }
 
-const DESCRIPTORS: &str = "/proc/self/fd";
+const DESCRIPTORS: &CStr = c"/proc/self/fd";
 
 /// Names a file that has no name, unless something has that name already.
-fn give_name(file: &File, path: &Path) -> io::Result<()> {
-    let from = c_string(OsStr::new(&format!("{DESCRIPTORS}/{}", file.as_raw_fd())))?;
-    let to = c_string(path.as_os_str())?;
+fn give_name(file: &File, to: &CStr) -> io::Result<()> {
+    let number = ShortText::<16>::of(format_args!("/{}", file.as_raw_fd()));
+    let from = heap::c_string(&[DESCRIPTORS.to_bytes(), number.as_bytes()])?;
     let flags = libc::AT_SYMLINK_FOLLOW;
     // SAFETY: NUL-terminated paths that outlive the call; plain numbers else.
     let refused =
@@ -207,9 +234,20 @@ fn give_name(file: &File, path: &Path) -> io::Result<()> {
     if refused != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+fn rename(from: &CStr, to: &CStr) -> io::Result<()> {
+    // SAFETY: NUL-terminated paths that outlive the call.
+    let refused = unsafe { libc::rename(from.as_ptr(), to.as_ptr()) };
+    if refused != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn remove(path: &CStr) -> io::Result<()> {
+    // SAFETY: a NUL-terminated path that outlives the call.
+    let refused = unsafe { libc::unlink(path.as_ptr()) };
+    if refused != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Gives a file its final name, unless something has that name already.
-fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    let [old, new] = [c_string(from.as_os_str())?, c_string(to.as_os_str())?];
+fn rename_new(old: &CStr, new: &CStr) -> io::Result<()> {
     // The bare system call: older C libraries have no function for it.
     // SAFETY: NUL-terminated paths that outlive the call; plain numbers else.
     let refused = unsafe {
@@ -231,23 +269,22 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     }
     // A file system or kernel without that flag. A second name is refused if it
     // is taken.
-    fs::hard_link(from, to)?;
+    // SAFETY: NUL-terminated paths that outlive the call.
+    if unsafe { libc::link(old.as_ptr(), new.as_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
     // Of two names one is left over at worst, and the file is there.
-    let _ = fs::remove_file(from);
+    let _ = remove(old);
     Ok(())
-}
-
-fn c_string(text: &OsStr) -> io::Result<CString> {
-    CString::new(text.as_bytes()).map_err(|_| {
-        io::Error::new(io::ErrorKind::InvalidInput, "expected a path without a zero byte")
-    })
 }
 
 // Miri has no system to ask.
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
 
     /// A folder that goes with the test.
     struct Folder(PathBuf);

@@ -16,10 +16,15 @@
 //!  viewer --> control words --> begin
 //! ```
 
+// What runs inside the host takes memory by `heap` alone: see clippy.toml.
+#[cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 pub mod atomic_file;
 mod discovery;
 pub mod environment;
+pub mod heap;
+#[cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 mod layout;
+#[cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 pub mod reader;
 pub(crate) mod sync;
 

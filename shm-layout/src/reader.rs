@@ -17,6 +17,7 @@ mod bounds;
 mod calls;
 mod cells;
 mod chain;
+#[allow(clippy::disallowed_methods, reason = "only viewers copy segments")]
 pub mod copy;
 mod histogram;
 mod keys;
@@ -25,6 +26,7 @@ mod pending;
 mod picture;
 mod poll;
 mod reading;
+#[allow(clippy::disallowed_methods, reason = "only viewers have a handler for it")]
 pub mod truncation;
 
 pub use calls::{Call, LaneCalls};

@@ -140,8 +140,8 @@ fn create(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
     };
     let slot = way(handle).find(free).ok_or(Status::Full)?;
     if slot.context().is_none() {
-        let context = probe::c::keeping_errno(|| Box::into_raw(Box::new(ExecutionContext::new())));
-        slot.context.store(context, Release);
+        let context = probe::c::new_context().ok_or(Status::NoSpace)?;
+        slot.context.store(ptr::from_ref(context).cast_mut(), Release);
     }
     slot.kind.store(kind as u32, Relaxed);
     // Meets `Acquire` in `slot`.

@@ -14,6 +14,9 @@
 //! Nothing here trusts its caller more than C makes it: numbers, weights and null
 //! pointers are checked, and what is refused is returned as a [`Status`].
 
+// As in the probe.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
+
 mod arena;
 mod functions;
 mod hooks;

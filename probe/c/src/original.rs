@@ -164,7 +164,7 @@ pub(crate) unsafe extern "C" fn pfpSetName(id: c_int, name: *const c_char) -> c_
     let name = unsafe { text::of(name) };
     with(id, |_| match name {
         Ok(name) => {
-            Point::numbered(id as u32).set_name(&name);
+            Point::numbered(id as u32).set_name(name.as_str());
             Status::Ok
         }
         Err(refused) => refused,

@@ -33,7 +33,7 @@ unsafe fn name(name: *const c_char, set: fn(&str)) -> c_int {
     // SAFETY: as the caller says.
     match unsafe { text::of(name) } {
         Ok(name) => {
-            set(&name);
+            set(name.as_str());
             Status::Ok.code()
         }
         Err(refused) => refused.code(),
@@ -86,6 +86,7 @@ fn shown(written: io::Result<()>) -> c_int {
         io::ErrorKind::AlreadyExists => libc::EEXIST,
         io::ErrorKind::FileTooLarge => libc::EFBIG,
         io::ErrorKind::InvalidInput => libc::EINVAL,
+        io::ErrorKind::OutOfMemory => libc::ENOMEM,
         _ => error.raw_os_error().unwrap_or(libc::EIO),
     };
     // SAFETY: the calling thread's own.

@@ -2,17 +2,41 @@
 
 use std::ffi::{CStr, c_char};
 
+use crate::places;
 use crate::status::Status;
+
+/// Bytes of a name that are kept: as many as the segment keeps of any.
+const LONGEST: usize = 1024;
 
 /// A string of the caller's, with what is not UTF-8 in it replaced.
 ///
 /// # Safety
 ///
 /// `text` is null or ends with a zero byte.
-pub(crate) unsafe fn of(text: *const c_char) -> Result<String, Status> {
+pub(crate) unsafe fn of(text: *const c_char) -> Result<Text, Status> {
     if text.is_null() {
         return Err(Status::Null);
     }
     // SAFETY: as the caller says.
-    Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+    let text = unsafe { CStr::from_ptr(text) }.to_bytes();
+    let mut kept = Text { bytes: [0; LONGEST], len: 0 };
+    for (to, byte) in kept.bytes.iter_mut().zip(places::text(text)) {
+        *to = byte;
+        kept.len += 1;
+    }
+    Ok(kept)
+}
+
+/// A text that takes no heap.
+pub(crate) struct Text {
+    bytes: [u8; LONGEST],
+    len: usize,
+}
+
+impl Text {
+    /// It, cut at a character boundary.
+    pub(crate) fn as_str(&self) -> &str {
+        let bytes = &self.bytes[..self.len];
+        bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
+    }
 }

@@ -5,12 +5,13 @@
 //! thread watches never has the value expected, so that every stamp takes the cold
 //! path, and the cold path reads here.
 
-use std::fs;
+use std::ffi::CStr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::arch;
 use super::shared::{self, Counter};
 use crate::errno;
+use crate::file::File;
 
 /// What is known of the counter before it is used.
 #[derive(Clone, Copy, Debug)]
@@ -44,21 +45,25 @@ pub(crate) fn is_steady(facts: Facts<'_>) -> bool {
 
 /// Asks this machine.
 fn is_steady_here() -> bool {
-    let read = |what: &str| {
-        let path = format!("/sys/devices/system/clocksource/clocksource0/{what}_clocksource");
-        fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
-    };
-    let source = read("current");
-    let known = |source: &String| COUNTERS.contains(&source.as_str());
-    let available = match &source {
-        Some(source) if !known(source) => read("available").unwrap_or_default(),
-        _ => String::new(),
+    const CURRENT: &CStr = c"/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    const AVAILABLE: &CStr = c"/sys/devices/system/clocksource/clocksource0/available_clocksource";
+    let (mut current, mut available) = ([0; 256], [0; 256]);
+    let source = read(CURRENT, &mut current);
+    let available = match source {
+        Some(source) if !COUNTERS.contains(&source) => read(AVAILABLE, &mut available),
+        _ => None,
     };
     is_steady(Facts {
         invariant: arch::is_invariant(),
-        source: source.as_deref(),
-        available: &available,
+        source,
+        available: available.unwrap_or_default(),
     })
+}
+
+/// Reads a file of one line.
+fn read<'a>(path: &CStr, to: &'a mut [u8]) -> Option<&'a str> {
+    let len = File::open(path)?.read_next(to)?;
+    Some(str::from_utf8(to.get(..len)?).ok()?.trim())
 }
 
 /// Nobody has read a stamp yet: what a source is at first.

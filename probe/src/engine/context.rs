@@ -15,12 +15,16 @@
 //! All of that chain is the thread's, and nobody else's. A switch of tasks takes
 //! effect where the task stands in it: at once, or when the interrupts end.
 
-use std::ptr;
-use std::sync::Arc;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32,
+    AtomicBool, AtomicPtr, AtomicU32, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
+    fence,
 };
+
+use pfp_shm_layout::heap::{self, NoMemory};
 
 pub(crate) use super::common::next_context;
 use super::current;
@@ -35,20 +39,108 @@ use super::thread::Thread;
 /// In [`Shared::held_by`]: it becomes that of another execution object.
 const RENEWING: u32 = u32::MAX;
 
-/// How a program holds a context.
-pub(crate) type Handle = Arc<Shared>;
+/// A counted reference to a context. `Arc` would end the program if memory runs out.
+#[derive(Debug)]
+pub(crate) struct Handle(NonNull<Counted>);
+
+/// A context and how many handles hold it.
+#[repr(C)]
+#[derive(Debug)]
+struct Counted {
+    // First, so that a pointer to it is one to the whole.
+    shared: Shared,
+    handles: AtomicUsize,
+}
+
+/// The context that a program gets if memory runs out. It counts as held, so every use of it is
+/// refused and counted. The extra handle keeps it from being freed.
+static NO_CONTEXT: Counted =
+    Counted { shared: Shared::of_number(u32::MAX, RENEWING), handles: AtomicUsize::new(1) };
+
+// SAFETY: a reference to atomics, counted by atomics.
+unsafe impl Send for Handle {}
+// SAFETY: a reference to atomics, counted by atomics.
+unsafe impl Sync for Handle {}
+
+impl Handle {
+    fn counted(&self) -> &Counted {
+        // SAFETY: it is there as long as a handle is.
+        unsafe { self.0.as_ref() }
+    }
+
+    fn as_ptr(&self) -> *const Shared {
+        self.0.as_ptr().cast_const().cast()
+    }
+
+    /// Whether it is one of the program's own.
+    pub(crate) fn is_real(&self) -> bool {
+        !ptr::eq(self.counted(), &raw const NO_CONTEXT)
+    }
+
+    /// The handle as a pointer, which [`Self::from_raw`] makes a handle again.
+    fn into_raw(self) -> *const Shared {
+        ManuallyDrop::new(self).as_ptr()
+    }
+
+    /// # Safety
+    ///
+    /// The pointer is from [`Self::into_raw`], and is used once.
+    unsafe fn from_raw(shared: *const Shared) -> Self {
+        // SAFETY: `into_raw` never returns null.
+        Self(unsafe { NonNull::new_unchecked(shared.cast_mut().cast()) })
+    }
+}
+
+impl Deref for Handle {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.counted().shared
+    }
+}
+
+impl Clone for Handle {
+    fn clone(&self) -> Self {
+        self.counted().handles.fetch_add(1, Relaxed);
+        Self(self.0)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Pairs with the fence: what other handles have done was before.
+        if self.counted().handles.fetch_sub(1, Release) == 1 {
+            fence(Acquire);
+            // SAFETY: from a box, and this was the last handle.
+            drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        }
+    }
+}
 
 impl Shared {
     pub(crate) fn new() -> Handle {
-        Arc::new(Self {
-            number: AtomicU32::new(next_context()),
+        let shared = Self::of_number(next_context(), 0);
+        let made = heap::boxed(Counted { shared, handles: AtomicUsize::new(1) });
+        match made {
+            // SAFETY: a box is not null.
+            Ok(made) => Handle(unsafe { NonNull::new_unchecked(Box::into_raw(made)) }),
+            Err(NoMemory) => {
+                NO_CONTEXT.handles.fetch_add(1, Relaxed);
+                Handle(NonNull::from(&NO_CONTEXT))
+            }
+        }
+    }
+
+    const fn of_number(number: u32, held_by: u32) -> Self {
+        Self {
+            number: AtomicU32::new(number),
             regions: Regions::new(),
-            held_by: AtomicU32::new(0),
+            held_by: AtomicU32::new(held_by),
             entered: AtomicBool::new(false),
-            interrupted: AtomicPtr::default(),
-            process: AtomicPtr::default(),
+            interrupted: AtomicPtr::new(ptr::null_mut()),
+            process: AtomicPtr::new(ptr::null_mut()),
             drop: drop_shared,
-        })
+        }
     }
 
     pub(crate) fn number(&self) -> u32 {
@@ -138,8 +230,8 @@ fn link(thread: &'static Thread, context: *const Shared) -> &'static AtomicPtr<S
     }
 }
 
-fn pointer(context: Option<&Arc<Shared>>) -> *const Shared {
-    context.map_or(ptr::null(), Arc::as_ptr)
+fn pointer(context: Option<&Handle>) -> *const Shared {
+    context.map_or(ptr::null(), Handle::as_ptr)
 }
 
 /// What a switch came to.
@@ -154,13 +246,13 @@ pub(crate) enum Switched {
 }
 
 /// [`switch`] from one context of the program's to another; false if it was refused.
-pub(crate) fn switch_to(prev: &Arc<Shared>, next: &Arc<Shared>) -> bool {
+pub(crate) fn switch_to(prev: &Handle, next: &Handle) -> bool {
     switch(Some(prev), Some(next)) != Switched::Refused
 }
 
 /// Puts `next` in the place of `prev`, or of what runs instead of it; none is the
 /// thread's own context.
-pub(crate) fn switch(prev: Option<&Arc<Shared>>, next: Option<&Arc<Shared>>) -> Switched {
+pub(crate) fn switch(prev: Option<&Handle>, next: Option<&Handle>) -> Switched {
     let Some(thread) = door::thread() else { return Switched::Refused };
     undisturbed(|| {
         let link = link(thread, pointer(prev));
@@ -174,7 +266,7 @@ pub(crate) fn switch(prev: Option<&Arc<Shared>>, next: Option<&Arc<Shared>>) -> 
             thread.count(|counters| &counters.mismatched);
             return Switched::Refused;
         }
-        let next = next.map_or(ptr::null(), |next| Arc::into_raw(Arc::clone(next))).cast_mut();
+        let next = next.map_or(ptr::null(), |next| Handle::into_raw(next.clone())).cast_mut();
         if ptr::eq(link, &raw const thread.current) {
             let now = put_aside(thread);
             thread.set_current(next);
@@ -190,12 +282,12 @@ pub(crate) fn switch(prev: Option<&Arc<Shared>>, next: Option<&Arc<Shared>>) -> 
 
 unsafe extern "C" fn drop_shared(context: *const Shared) {
     // SAFETY: as `release` has it; it was made by this copy of pfp.
-    drop(unsafe { Arc::from_raw(context) });
+    drop(unsafe { Handle::from_raw(context) });
 }
 
 /// Puts the current context aside for an interrupt's; [`leave`] resumes it. False
 /// if the interrupt is some thread's already.
-pub(crate) fn enter(to: &Arc<Shared>) -> bool {
+pub(crate) fn enter(to: &Handle) -> bool {
     let Some(thread) = door::thread() else { return false };
     undisturbed(|| {
         // One that was entered and then put aside by a switch still keeps what it
@@ -205,7 +297,7 @@ pub(crate) fn enter(to: &Arc<Shared>) -> bool {
             return false;
         }
         let now = put_aside(thread);
-        let entered = Arc::into_raw(Arc::clone(to)).cast_mut();
+        let entered = Handle::into_raw(to.clone()).cast_mut();
         to.interrupted.store(thread.set_current(entered), Relaxed);
         to.entered.store(true, Relaxed);
         resume(thread, now);
@@ -215,7 +307,7 @@ pub(crate) fn enter(to: &Arc<Shared>) -> bool {
 
 /// Resumes what [`enter`] put aside, or what a switch has put in its place; false
 /// if the context is not current here, or was not entered.
-pub(crate) fn leave(from: &Arc<Shared>) -> bool {
+pub(crate) fn leave(from: &Handle) -> bool {
     let left = alive().is_some_and(|thread| {
         undisturbed(|| {
             if !from.is_current() || !from.entered.swap(false, Relaxed) {

@@ -8,6 +8,8 @@ use std::sync::atomic::{
 use pfp_shm_layout::amounts::MAX_AMOUNTS;
 use pfp_shm_layout::cell::{Cell, CellPicture, CellRead, Sums};
 use pfp_shm_layout::control::Control;
+use pfp_shm_layout::geometry::RING_SLOTS;
+use pfp_shm_layout::heap::NoMemory;
 use pfp_shm_layout::histogram::{self, BUCKETS, PARTS};
 use pfp_shm_layout::ring;
 use pfp_shm_layout::segment::Segment;
@@ -32,7 +34,7 @@ pub(crate) fn of_point(point: &'static Point, histogram: Histogram) -> Option<St
 }
 
 /// Statistics of points that follow the same control word, all together, and the
-/// sums of amounts that their cells have; none without a process.
+/// sums of amounts that their cells have. `None` without a process, or if memory runs out.
 pub(crate) fn of_points(
     word: &AtomicU64,
     points: impl Iterator<Item = &'static Point>,
@@ -47,12 +49,12 @@ pub(crate) fn of_points(
             // SAFETY: null, or pages that stay mapped as long as the process runs.
             let Some(thread) = (unsafe { lane.load(Acquire).as_ref() }) else { continue };
             if let Some(cell) = thread.cell_of_any(point) {
-                all.add(&process.segment, cell, Some(thread));
+                all.add(&process.segment, cell, Some(thread)).ok()?;
             }
         }
         for offset in process.segment.entry(point.index())?.shared_cells() {
             if let Some(cell) = process.segment.shared_cell(offset) {
-                all.add(&process.segment, cell, None);
+                all.add(&process.segment, cell, None).ok()?;
             }
         }
     }
@@ -96,11 +98,17 @@ struct Collected {
 }
 
 impl Collected {
-    fn add(&mut self, segment: &Segment, cell: &Cell, thread: Option<&Thread>) {
-        let read = read(segment, (cell, thread), self.epoch, self.histogram.as_mut());
-        let Some(picture) = read else { return };
+    fn add(
+        &mut self,
+        segment: &Segment,
+        cell: &Cell,
+        thread: Option<&Thread>,
+    ) -> Result<(), NoMemory> {
+        let read = read(segment, (cell, thread), self.epoch, self.histogram.as_mut())?;
+        let Some(picture) = read else { return Ok(()) };
         self.weighted += picture.live.average() * picture.live.count as f64;
-        self.averaged += picture.live.count;
+        // Another process may have written any number there.
+        self.averaged = self.averaged.wrapping_add(picture.live.count);
         self.sums.merge(&picture.live);
         self.sums.merge(&picture.retired);
         self.sums.bound_minimum();
@@ -112,6 +120,7 @@ impl Collected {
                 *sum += u128::from(more);
             }
         }
+        Ok(())
     }
 }
 
@@ -126,7 +135,7 @@ fn read(
     (cell, thread): (&Cell, Option<&Thread>),
     epoch: u32,
     mut histogram: Option<&mut Vec<Bucket>>,
-) -> Option<CellPicture> {
+) -> Result<Option<CellPicture>, NoMemory> {
     let mut picture = CellPicture::default();
     // Bounded, so that a caller on the writing thread itself, in a signal
     // handler, cannot hang.
@@ -139,14 +148,20 @@ fn read(
             continue;
         }
         if picture.epoch != epoch {
-            return None;
+            return Ok(None);
         }
         let before = histogram.as_ref().map_or(0, |buckets| buckets.len());
-        let in_cell = picture.live.count + picture.retired.count;
+        let in_cell = picture.live.count.wrapping_add(picture.retired.count);
         // Of a fold under way some may be in the histogram, the first ones.
-        let mut ahead = histogram
-            .as_mut()
-            .map_or(0, |buckets| add_buckets(segment, &picture, buckets).saturating_sub(in_cell));
+        let mut ahead = match &mut histogram {
+            None => 0,
+            Some(buckets) => {
+                let in_buckets = add_buckets(segment, &picture, buckets)?;
+                // As many as the ring may add.
+                buckets.try_reserve(RING_SLOTS)?;
+                in_buckets.saturating_sub(in_cell)
+            }
+        };
         let mut live = picture.live.clone();
         let visited = match (ring, folded) {
             (Some((slots, counters)), Some(folded)) => {
@@ -160,6 +175,7 @@ fn read(
                         ahead -= 1;
                     } else if let Some(buckets) = &mut histogram {
                         let (part, at) = histogram::locate(addition.exclusive);
+                        #[allow(clippy::disallowed_methods, reason = "there is room for it")]
                         buckets.push(bucket(part, at, 1));
                     }
                 })
@@ -172,14 +188,14 @@ fn read(
         let is_enough = is_exact || tried >= EXACT_TRIES;
         if visited && is_enough && !cell.restarted_since(picture.restarts) {
             picture.live = live;
-            return Some(picture);
+            return Ok(Some(picture));
         }
         // In part of the next window, or of a fold.
         if let Some(buckets) = &mut histogram {
             buckets.truncate(before);
         }
     }
-    None
+    Ok(None)
 }
 
 fn bucket(part: usize, at: usize, count: u64) -> Bucket {
@@ -189,12 +205,17 @@ fn bucket(part: usize, at: usize, count: u64) -> Bucket {
 
 /// Adds the buckets of a cell's histogram that are not empty, and tells how many measurements
 /// they hold.
-fn add_buckets(segment: &Segment, picture: &CellPicture, to: &mut Vec<Bucket>) -> u64 {
+fn add_buckets(
+    segment: &Segment,
+    picture: &CellPicture,
+    to: &mut Vec<Bucket>,
+) -> Result<u64, NoMemory> {
     let before = to.len();
     for part in (0..PARTS).filter(|part| picture.parts.0[*part] != 0) {
         let Some(chunk) = segment.chunk(picture.parts.0[part]) else { continue };
         let counts = (0..BUCKETS).map(|at| (at, chunk.0[at].load(Relaxed)));
+        to.try_reserve(BUCKETS)?;
         to.extend(counts.filter(|(_, count)| *count > 0).map(|(at, n)| bucket(part, at, n)));
     }
-    to[before..].iter().map(|bucket| bucket.count).sum()
+    Ok(to[before..].iter().fold(0, |sum: u64, bucket| sum.wrapping_add(bucket.count)))
 }

@@ -1,23 +1,26 @@
 //! Patterns of point names, as `PFP_ENABLE` has them.
 
+use pfp_shm_layout::heap::{self, NoMemory};
+
 /// Names with wild cards: `parse*,io_?`.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Names {
-    patterns: Box<[Box<[u8]>]>,
+    list: String,
 }
 
 impl Names {
     /// Patterns with commas between them, in which `*` stands for any text and `?`
     /// for one character.
-    pub(crate) fn new(list: &str) -> Self {
-        let patterns = list.split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
-        Self { patterns: patterns.map(|pattern| pattern.as_bytes().into()).collect() }
+    pub(crate) fn new(list: &str) -> Result<Self, NoMemory> {
+        Ok(Self { list: heap::text(list)? })
     }
 
     /// Whether a name is among them; a point without one is not.
     pub(crate) fn have(&self, name: &str) -> bool {
-        !name.is_empty() && self.patterns.iter().any(|pattern| matches(pattern, name.as_bytes()))
+        let patterns = self.list.split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
+        let mut patterns = patterns.map(str::as_bytes);
+        !name.is_empty() && patterns.any(|pattern| matches(pattern, name.as_bytes()))
     }
 }
 
@@ -63,7 +66,8 @@ mod tests {
 
     #[test]
     fn names_with_wild_cards() {
-        let names = Names::new("parse*, io_?,*tail*end,,exact");
+        let new = |list| Names::new(list).expect("there is memory");
+        let names = new("parse*, io_?,*tail*end,,exact");
         for name in ["parse", "parse_line", "io_r", "tailend", "a tail and an end end", "exact"] {
             assert!(names.have(name), "{name}");
         }
@@ -71,22 +75,22 @@ mod tests {
             assert!(!names.have(name), "{name}");
         }
         // A character is one, however many bytes it has.
-        let names = Names::new("p?rse,*→?,?");
+        let names = new("p?rse,*→?,?");
         for name in ["pärse", "parse", "a→b", "ä→ö", "→→", "ö"] {
             assert!(names.have(name), "{name}");
         }
         for name in ["prse", "paarse", "a→", "→bc", "öö"] {
             assert!(!names.have(name), "{name}");
         }
-        assert!(Names::new("*").have("anything"));
-        assert!(!Names::new("*").have(""), "a numbered point without a name");
-        assert!(!Names::new("").have("anything"));
+        assert!(new("*").have("anything"));
+        assert!(!new("*").have(""), "a numbered point without a name");
+        assert!(!new("").have("anything"));
     }
 
     #[test]
     fn no_pattern_takes_long() {
         let name = "a".repeat(10_000);
         let pattern = format!("{}b", "a*".repeat(50));
-        assert!(!Names::new(&pattern).have(&name));
+        assert!(!Names::new(&pattern).is_ok_and(|names| names.have(&name)));
     }
 }

@@ -5,7 +5,6 @@
 //! time at each event and adds up afterwards.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pfp_shm_layout::calls::{CallSums, ROOT};
@@ -312,7 +311,7 @@ fn variance_of(own: &[u64]) -> f64 {
 /// A random program with regions begun by hand: any order, latched, in several
 /// contexts.
 fn by_hand(random: &mut Random, reference: &mut Reference) {
-    let contexts: Vec<Arc<Shared>> = (0..3).map(|_| Shared::new()).collect();
+    let contexts: Vec<_> = (0..3).map(|_| Shared::new()).collect();
     reference.tasks.resize_with(contexts.len() + 1, Task::default);
     for _ in 0..random.below(400) {
         let point = random.below(POINTS.len() as u64) as usize;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pfp_shm_layout::control::{self, Control};
 pub(crate) use pfp_shm_layout::control::{Alpha, Change};
+use pfp_shm_layout::heap;
 
 use super::figures::{self, Histogram};
 use super::process;
@@ -24,7 +25,7 @@ impl Point {
         Control(self.word()?.load(Relaxed)).alpha()
     }
 
-    /// The name in the table, or before it is there, the one in the source.
+    /// The name in the table; before it is there, and without memory, the one in the source.
     pub(crate) fn known_name(&'static self) -> Cow<'static, str> {
         match self.name_in_the_table() {
             Some(name) => Cow::Owned(name),
@@ -59,8 +60,8 @@ impl Point {
         let segment = &process::current()?.segment;
         let name = segment.entry(self.number()? as usize)?.read()?.name;
         let text = segment.text(name.offset as usize, name.len as usize)?;
-        let text: Vec<u8> = text.iter().map(|byte| byte.load(Relaxed)).collect();
-        Some(String::from_utf8_lossy(&text).into_owned())
+        let text = heap::collect(text.iter().map(|byte| byte.load(Relaxed))).ok()?;
+        heap::lossy(&text).ok()
     }
 
     pub(crate) fn change(&'static self, change: Change) {

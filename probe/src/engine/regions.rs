@@ -113,29 +113,35 @@ pub(super) struct Sum {
 }
 
 impl Regions {
-    pub(super) fn new() -> Self {
-        let zero = || AtomicU64::new(0);
+    pub(super) const fn new() -> Self {
+        const fn zero() -> AtomicU64 {
+            AtomicU64::new(0)
+        }
         Self {
             open: zero(),
-            slots: std::array::from_fn(|_| Slot {
-                point: AtomicPtr::default(),
-                place: zero(),
-                start: zero(),
-                covered: zero(),
-                off: zero(),
-                switches: zero(),
-                inclusive: zero(),
-                kept: zero(),
-            }),
+            slots: [const {
+                Slot {
+                    point: AtomicPtr::new(ptr::null_mut()),
+                    place: zero(),
+                    start: zero(),
+                    covered: zero(),
+                    off: zero(),
+                    switches: zero(),
+                    inclusive: zero(),
+                    kept: zero(),
+                }
+            }; REGIONS],
             waiting: zero(),
-            latched: std::array::from_fn(|_| Latched {
-                point: AtomicPtr::default(),
-                own: zero(),
-                inclusive: zero(),
-                off: zero(),
-                switches: zero(),
-                amounts: [const { AtomicU64::new(0) }; MAX_AMOUNTS],
-            }),
+            latched: [const {
+                Latched {
+                    point: AtomicPtr::new(ptr::null_mut()),
+                    own: zero(),
+                    inclusive: zero(),
+                    off: zero(),
+                    switches: zero(),
+                    amounts: [const { AtomicU64::new(0) }; MAX_AMOUNTS],
+                }
+            }; LATCHED],
             paused: Paused {
                 clock: zero(),
                 switches: zero(),

@@ -1,9 +1,8 @@
 //! What the environment says, read once for a program: forked children inherit it.
 
-use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr};
 use std::mem::offset_of;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::atomic::{
@@ -13,6 +12,7 @@ use std::sync::atomic::{
 
 use pfp_shm_layout::environment::variable;
 use pfp_shm_layout::geometry::Config;
+use pfp_shm_layout::heap::{self, NoMemory, ShortText};
 use pfp_shm_layout::share::Share;
 
 use super::names::Names;
@@ -44,20 +44,20 @@ pub(crate) struct Settings {
 static SETTINGS: AtomicPtr<Settings> = AtomicPtr::new(ptr::null_mut());
 
 /// The settings, read if nobody has done so yet.
-pub(super) fn get() -> &'static Settings {
+pub(super) fn get() -> Result<&'static Settings, NoMemory> {
     // Meets the exchange below. SAFETY: null, or settings that are never freed.
     if let Some(known) = unsafe { SETTINGS.load(Acquire).as_ref() } {
-        return known;
+        return Ok(known);
     }
-    let new = Box::into_raw(Box::new(read()));
+    let new = Box::into_raw(heap::boxed(read()?)?);
     match SETTINGS.compare_exchange(ptr::null_mut(), new, Release, Acquire) {
         // SAFETY: made above, and never freed from here on.
-        Ok(_) => unsafe { &*new },
+        Ok(_) => Ok(unsafe { &*new }),
         Err(known) => {
             // SAFETY: made above, and nobody has seen it.
             drop(unsafe { Box::from_raw(new) });
             // SAFETY: never freed.
-            unsafe { &*known }
+            Ok(unsafe { &*known })
         }
     }
 }
@@ -83,20 +83,23 @@ impl Settings {
     }
 }
 
-fn read() -> Settings {
+fn read() -> Result<Settings, NoMemory> {
     let text = |name| variable(name).and_then(|value| value.to_str());
     let number = |name| text(name)?.parse::<u32>().ok();
-    Settings {
+    Ok(Settings {
         points: number(c"PFP_POINTS"),
         lanes: number(c"PFP_LANES"),
         memory_mb: number(c"PFP_MEMORY_MB"),
-        clock: text(c"PFP_CLOCK").map(str::to_owned),
+        clock: text(c"PFP_CLOCK").map(heap::text).transpose()?,
         on_by_default: variable(c"PFP_DEFAULT").is_none_or(|value| value != "off"),
         fence: text(c"PFP_FENCE").is_some_and(|value| value == "1"),
-        enabled_names: Names::new(text(c"PFP_ENABLE").unwrap_or_default()),
-        snapshot: variable(c"PFP_SNAPSHOT").and_then(Asked::new),
+        enabled_names: Names::new(text(c"PFP_ENABLE").unwrap_or_default())?,
+        snapshot: match variable(c"PFP_SNAPSHOT") {
+            Some(path) => Asked::new(path)?,
+            None => None,
+        },
         run: text(c"PFP_RUN").and_then(|run| u64::from_str_radix(run, 16).ok()).unwrap_or(0),
-    }
+    })
 }
 
 /// What `PFP_SNAPSHOT` asks for: where the last figures of processes go.
@@ -104,18 +107,40 @@ fn read() -> Settings {
 pub(crate) struct Asked {
     /// Where the program starts: paths are from there, wherever it goes.
     from: PathBuf,
-    path: OsString,
+    path: PathBuf,
 }
 
 impl Asked {
-    pub(crate) fn new(path: &OsStr) -> Option<Self> {
-        let asked = || Self { from: env::current_dir().unwrap_or_default(), path: path.into() };
-        (!path.is_empty()).then(asked)
+    pub(crate) fn new(path: &OsStr) -> Result<Option<Self>, NoMemory> {
+        if path.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Self { from: current_folder()?, path: heap::path(&[path.as_bytes()])? }))
     }
 
     /// The path for this process: `%p` stands for its id and `%%` for a per cent sign.
-    pub(crate) fn path_at_exit(&self) -> Option<PathBuf> {
-        std::path::absolute(self.from.join(named_after(&self.path, process_id()))).ok()
+    pub(crate) fn path_at_exit(&self) -> Result<PathBuf, NoMemory> {
+        let path = self.path.as_os_str().as_bytes();
+        let from = self.from.as_os_str().as_bytes();
+        let (from, slash): (&[u8], &[u8]) = match path.first() {
+            Some(b'/') => (b"", b""),
+            _ if from.is_empty() => (b"", b""),
+            _ => (from, b"/"),
+        };
+        let named = named_after(path, process_id())?;
+        heap::path(&[from, slash, &named])
+    }
+}
+
+/// The folder that the process is in; empty if that is not known.
+#[inline(never)]
+fn current_folder() -> Result<PathBuf, NoMemory> {
+    let mut folder = [0_u8; libc::PATH_MAX as usize];
+    // SAFETY: writes at most `folder.len()` bytes.
+    let found = unsafe { libc::getcwd(folder.as_mut_ptr().cast(), folder.len()) };
+    match CStr::from_bytes_until_nul(&folder) {
+        Ok(folder) if !found.is_null() => heap::path(&[folder.to_bytes()]),
+        _ => Ok(PathBuf::new()),
     }
 }
 
@@ -124,21 +149,23 @@ fn process_id() -> libc::pid_t {
     unsafe { libc::getpid() }
 }
 
-fn named_after(path: &OsStr, pid: libc::pid_t) -> OsString {
+fn named_after(path: &[u8], pid: libc::pid_t) -> Result<Vec<u8>, NoMemory> {
+    let pid = ShortText::<16>::of(format_args!("{pid}"));
     let mut named = Vec::new();
-    let mut bytes = path.as_bytes().iter().copied().peekable();
+    let mut bytes = path.iter().copied().peekable();
     while let Some(byte) = bytes.next() {
-        match (byte, bytes.peek()) {
-            (b'%', Some(b'p')) => named.extend(pid.to_string().bytes()),
-            (b'%', Some(b'%')) => named.push(b'%'),
-            _ => {
-                named.push(byte);
-                continue;
-            }
+        let (kept, takes_next) = match (byte, bytes.peek()) {
+            (b'%', Some(b'p')) => (pid.as_bytes(), true),
+            (b'%', Some(b'%')) => (&b"%"[..], true),
+            _ => (&[byte][..], false),
+        };
+        named.try_reserve(kept.len())?;
+        named.extend_from_slice(kept);
+        if takes_next {
+            bytes.next();
         }
-        bytes.next();
     }
-    OsString::from_vec(named)
+    Ok(named)
 }
 
 #[cfg(test)]
@@ -147,7 +174,8 @@ mod tests {
 
     #[test]
     fn the_path_names_the_process() {
-        let named = |path: &str| named_after(path.as_ref(), 47).into_string().unwrap();
+        let named =
+            |path: &str| String::from_utf8(named_after(path.as_ref(), 47).unwrap()).unwrap();
         assert_eq!(named("/tmp/run-%p.json"), "/tmp/run-47.json");
         assert_eq!(named("%p/%p%%p%"), "47/47%p%");
         assert_eq!(named("100%a"), "100%a");

@@ -97,7 +97,7 @@ pub(super) fn release(context: *const Shared) {
         let drop = held.drop;
         // Meets the exchange in `hold`.
         held.held_by.store(0, Release);
-        // SAFETY: whoever put it into the chain made the pointer from an `Arc` and
+        // SAFETY: whoever put it into the chain made the pointer from a `Handle` and
         // left it counted.
         unsafe { drop(context) };
     }

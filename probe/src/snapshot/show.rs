@@ -1,9 +1,10 @@
 //! The figures of this process in the form of the timers that HPC programs carry.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::cell::Sums;
+use pfp_shm_layout::heap;
 use pfp_shm_layout::reader::{CellReading, Picture, PointPicture};
 
 use super::Part;
@@ -24,52 +25,68 @@ fn show_uncancelled(process: &Process, out: &mut impl Write) -> io::Result<()> {
         let place = picture.points.binary_search_by_key(&id, |point| point.id).ok()?;
         Some(&picture.points[place])
     };
-    let mut json = Json::new(Vec::new());
+    // Whole before any of it is written: `out` may be a terminal.
+    let mut json = Json::new(Text(Vec::new()));
     json.list(&picture.lanes, |json, lane| {
-        let mut labels: BTreeMap<&str, Vec<(&PointPicture, &CellReading)>> = BTreeMap::new();
         let cells = picture.cells.iter().filter(|cell| cell.lane == lane.id && !cell.is_part);
-        for cell in cells.filter(|cell| cell.all_owners().0.count > 0) {
-            if let Some(point) = point(cell.point) {
-                labels.entry(&point.name).or_default().push((point, cell));
-            }
-        }
+        let cells = cells.filter(|cell| cell.all_owners().0.count > 0);
+        let mut labelled =
+            heap::collect(cells.filter_map(|cell| Some((point(cell.point)?, cell))))?;
+        labelled.sort_unstable_by_key(|(point, cell)| (&*point.name, cell.point));
         json.object(|json| {
-            for (label, cells) in labels {
-                let rows = cells.into_iter().flat_map(|(point, cell)| rows(picture, point, cell));
-                json.text_name(label)?
+            for of_label in labelled.chunk_by(|(one, _), (other, _)| one.name == other.name) {
+                let rows = of_label.iter().flat_map(|(point, cell)| rows(picture, point, cell));
+                json.text_name(&of_label[0].0.name)?
                     .list(rows, |json, row| json.object(|json| row.write(json)))?;
             }
             Ok(())
         })
     })?;
-    out.write_all(&json.end()?)
+    out.write_all(&json.end()?.0)
+}
+
+/// A text that is written to as long as there is memory.
+struct Text(Vec<u8>);
+
+impl Write for Text {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_reserve(bytes.len())?;
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A label's calls of the same amounts.
 struct Row<'a> {
     names: &'a [String],
     /// Of a call.
-    amounts: Vec<u64>,
+    amounts: Amounts,
     sums: Sums,
     ticks_per_second: f64,
 }
 
-fn rows<'a>(picture: &Picture, point: &'a PointPicture, cell: &CellReading) -> Vec<Row<'a>> {
+fn rows<'a>(
+    picture: &'a Picture,
+    point: &'a PointPicture,
+    cell: &'a CellReading,
+) -> impl Iterator<Item = Row<'a>> {
     let ticks_per_second = picture.clock.ticks_per_second;
     let names = point.amounts.as_slice();
-    if names.is_empty() {
+    let alone = names.is_empty().then(|| {
         let (sums, _) = cell.all_owners();
-        return vec![Row { names, amounts: Vec::new(), sums, ticks_per_second }];
-    }
+        Row { names, amounts: Amounts::default(), sums, ticks_per_second }
+    });
     let parts = cell.variants.iter().map(|place| &picture.cells[*place as usize]);
-    let parts = parts.filter_map(|part| Part::of(part, picture));
-    parts
-        .map(|part| {
-            let calls = if part.each { 1 } else { part.sums.count.max(1) };
-            let amounts = part.amounts[..part.names].iter().map(|sum| sum / calls).collect();
-            Row { names, amounts, sums: part.sums, ticks_per_second }
-        })
-        .collect()
+    let parts = parts.filter(|_| !names.is_empty()).filter_map(|part| Part::of(part, picture));
+    alone.into_iter().chain(parts.map(move |part| {
+        let calls = if part.each { 1 } else { part.sums.count.max(1) };
+        let amounts = part.amounts.map(|sum| sum / calls);
+        Row { names, amounts, sums: part.sums, ticks_per_second }
+    }))
 }
 
 impl Row<'_> {

@@ -44,6 +44,7 @@ use crate::discovery::liveness::{Identity, Liveness, Lock, Watch, judge, lock};
 use crate::discovery::name::Name;
 use crate::discovery::object;
 use crate::discovery::system::{current_pid, page_size};
+use crate::heap::{self, NoMemory};
 
 /// The version of the text, in its first line.
 pub const VERSION: u32 = 1;
@@ -136,16 +137,20 @@ impl Info {
     }
 
     /// For the calling process, now. Too long a name is cut.
-    pub fn of_this_process(object: Name, name: &str) -> Info {
-        let exe = std::env::current_exe().unwrap_or_default();
+    ///
+    /// # Errors
+    ///
+    /// Memory runs out.
+    pub fn of_this_process(object: Name, name: &str) -> io::Result<Info> {
+        let exe = exe_of_this_process()?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        Info {
+        Ok(Info {
             object,
             process: Identity::of_this_process(),
             created_unix_ns: now.map_or(0, |t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX)),
-            exe: cut_exe(&exe).to_owned(),
-            name: cut_name(name).to_owned(),
-        }
+            exe: heap::path(&[cut_exe(&exe).as_os_str().as_bytes()])?,
+            name: heap::text(cut_name(name))?,
+        })
     }
 
     /// The file's text.
@@ -226,6 +231,21 @@ impl Info {
         file.take(MAX_BYTES as u64 + 1).read_to_end(&mut text)?;
         Ok(Info::parse(&text))
     }
+}
+
+/// The path of the calling process's program; empty if that is not known.
+///
+/// # Errors
+///
+/// Memory runs out.
+#[inline(never)]
+pub fn exe_of_this_process() -> Result<PathBuf, NoMemory> {
+    let mut path = [0; libc::PATH_MAX as usize];
+    let link = c"/proc/self/exe";
+    // SAFETY: a NUL-terminated path; writes at most `path.len()` bytes.
+    let len = unsafe { libc::readlink(link.as_ptr(), path.as_mut_ptr().cast(), path.len()) };
+    let len = usize::try_from(len).ok().filter(|&len| len < path.len()).unwrap_or(0);
+    heap::path(&[&path[..len]])
 }
 
 /// A lit beacon. It burns until the process ends, by whatever end; dropping

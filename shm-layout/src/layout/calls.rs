@@ -28,6 +28,7 @@
 //! | `open-begin` store | `open-enter` load | the point of a region that has a start |
 //! | `open-resume` store | `open-resumed` load | what the regions below that level show |
 
+use crate::heap::{self, NoMemory};
 use crate::layout::ring::{POINT_SHIFT, Record};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_at, ord};
 
@@ -238,7 +239,11 @@ impl Calls {
     /// The regions that are open, outermost first, where `last` is the lane's last record. Whoever
     /// calls asks afterwards whether it still is.
     #[must_use]
-    pub fn open_since(&self, last: Option<&Record>) -> Vec<OpenPicture> {
+    ///
+    /// # Errors
+    ///
+    /// Memory runs out.
+    pub fn open_since(&self, last: Option<&Record>) -> Result<Vec<OpenPicture>, NoMemory> {
         let (mut since, mut level) = self.resumed.seen();
         if let Some(last) = last {
             let end = last.start.wrapping_add(last.span);
@@ -261,7 +266,7 @@ impl Calls {
             }
             region.start != 0 && (is_around || has_begun)
         });
-        open.map(|(_, region)| region).collect()
+        heap::collect(open.map(|(_, region)| region))
     }
 }
 

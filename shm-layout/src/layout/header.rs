@@ -20,6 +20,7 @@
 
 use std::fmt;
 
+use crate::heap::{self, NoMemory};
 use crate::layout::geometry::Geometry;
 use crate::sync::{AtomicU64, Ordering, ord};
 
@@ -198,6 +199,14 @@ pub enum FormatError {
         /// The section.
         section: &'static str,
     },
+    /// The heap has no room for its texts.
+    NoMemory,
+}
+
+impl From<NoMemory> for FormatError {
+    fn from(NoMemory: NoMemory) -> Self {
+        Self::NoMemory
+    }
 }
 
 impl fmt::Display for FormatError {
@@ -222,6 +231,7 @@ impl fmt::Display for FormatError {
             Self::Geometry { section } => {
                 write!(out, "the segment is damaged: its {section} do not fit into its bytes")
             }
+            Self::NoMemory => NoMemory.fmt(out),
         }
     }
 }
@@ -311,8 +321,8 @@ impl Header {
             created_unix_ns: get(&self.created_unix_ns),
             created_ticks: get(&self.created_ticks),
             created_monotonic_ns: get(&self.created_monotonic_ns),
-            exe: get_text(&self.exe),
-            host: get_text(&self.host),
+            exe: get_text(&self.exe)?,
+            host: get_text(&self.host)?,
         };
         Ok((geometry, facts))
     }
@@ -326,15 +336,20 @@ impl ProcessCounters {
 
     /// Reads the name of the program over the one that was known; empty where
     /// none was set.
-    pub fn read_name(&self, known: &mut String) {
+    ///
+    /// # Errors
+    ///
+    /// Memory runs out.
+    pub fn read_name(&self, known: &mut String) -> Result<(), NoMemory> {
         let mut bytes = [0; NAME_BYTES];
         for (to, word) in bytes.as_chunks_mut().0.iter_mut().zip(&self.name) {
             *to = word.load(Ordering::Relaxed).to_le_bytes();
         }
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
         if known.as_bytes() != &bytes[..end] {
-            *known = String::from_utf8_lossy(&bytes[..end]).into_owned();
+            *known = heap::lossy(&bytes[..end])?;
         }
+        Ok(())
     }
 }
 
@@ -354,11 +369,10 @@ fn put_text(words: &[AtomicU64], text: &str) {
 }
 
 /// Reads what [`put_text`] stored, or whatever else stands there.
-fn get_text(words: &[AtomicU64]) -> String {
-    let bytes: Vec<u8> =
-        words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
-    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
+fn get_text(words: &[AtomicU64]) -> Result<String, NoMemory> {
+    let bytes = words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes());
+    let bytes = heap::collect(bytes.take_while(|&byte| byte != 0))?;
+    heap::lossy(&bytes)
 }
 
 const _: () = {

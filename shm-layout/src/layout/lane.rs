@@ -30,6 +30,9 @@
 //! | `lane-blocks` store | `lane-recheck` fence | what the ring, the calls or the chain of cells have published is backed by memory |
 //! | `lane-release` store | `lane-claim` CAS | the next owner sees all that the last one wrote |
 
+use std::fmt;
+use std::ops::Deref;
+
 use crate::layout::ring::Written;
 use crate::sync::{AtomicU64, Ordering, fence_at, ord};
 
@@ -102,6 +105,30 @@ pub enum LaneState {
     Ended,
 }
 
+/// The name of a lane's thread, zero bytes behind it.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct LaneName([u8; NAME_BYTES]);
+
+impl Deref for LaneName {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.split(|&byte| byte == 0).next().unwrap_or_default()
+    }
+}
+
+impl<const N: usize> PartialEq<&[u8; N]> for LaneName {
+    fn eq(&self, other: &&[u8; N]) -> bool {
+        **self == other[..]
+    }
+}
+
+impl fmt::Debug for LaneName {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "\"{}\"", self.escape_ascii())
+    }
+}
+
 /// What the directory said of a lane at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LanePicture {
@@ -120,7 +147,7 @@ pub struct LanePicture {
     /// First block of the calls, 0 for none.
     pub calls_block: u64,
     /// Name of the thread: bytes as given, cut at the first zero.
-    pub name: Vec<u8>,
+    pub name: LaneName,
 }
 
 impl Default for Lane {
@@ -256,7 +283,7 @@ impl Lane {
         picture.ring_block = self.ring_block.load(Ordering::Relaxed);
         picture.cells_block = self.cells_block.load(Ordering::Relaxed);
         picture.calls_block = self.calls_block.load(Ordering::Relaxed);
-        picture.name.clear();
+        picture.name = LaneName::default();
         if state & KIND == CLAIMING {
             // Between two owners the fields are partly of the one and partly of
             // the other, and stay so if the process dies there.
@@ -264,11 +291,9 @@ impl Lane {
         } else {
             picture.tid = self.tid.load(Ordering::Relaxed) as u32;
             picture.claimed = self.claimed.load(Ordering::Relaxed);
-            for word in &self.name {
-                picture.name.extend(word.load(Ordering::Relaxed).to_le_bytes());
+            for (to, word) in picture.name.0.as_chunks_mut().0.iter_mut().zip(&self.name) {
+                *to = word.load(Ordering::Relaxed).to_le_bytes();
             }
-            let end = picture.name.iter().position(|&byte| byte == 0);
-            picture.name.truncate(end.unwrap_or(NAME_BYTES));
         }
         // Meets `lane-reuse`, and `lane-blocks` before the blocks are used.
         fence_at!("lane-recheck", Acquire);

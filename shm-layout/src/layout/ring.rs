@@ -27,6 +27,7 @@
 //! | `ring-reuse` fence | `ring-recheck` fence | a reader that saw any part of record `n` in a copy of an older one sees `written >= n` |
 //! | `ring-folded` store | `ring-folded-seen` load | the cells hold the records below `folded` |
 
+use crate::heap::NoMemory;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_at, ord};
 
 /// A place in the ring.
@@ -377,21 +378,32 @@ pub fn folded(position: &AtomicU64) -> u64 {
 
 /// Copies the records from number `from` on, oldest first, and tells how many
 /// were too late to copy. `slots` is the whole ring, a power of two of them.
-pub fn drain(written: &Written, slots: &[Slot], from: u64, out: &mut Vec<Record>) -> Drained {
+///
+/// # Errors
+///
+/// Memory runs out.
+pub fn drain(
+    written: &Written,
+    slots: &[Slot],
+    from: u64,
+    out: &mut Vec<Record>,
+) -> Result<Drained, NoMemory> {
     let capacity = slots.len() as u64;
     let end = written.enter();
     // An end before the last one is that of a new ring in the same place.
     let from = if from > end { 0 } else { from };
     let first = from.max(end.saturating_sub(capacity));
     let kept = out.len();
+    out.try_reserve((end - first) as usize)?;
     for number in first..end {
+        #[allow(clippy::disallowed_methods, reason = "there is room for it")]
         out.push(slots[(number % capacity) as usize].copy());
     }
     // Meets `ring-reuse`.
     fence_at!("ring-recheck", Acquire);
     let safe = written.now().saturating_add(1).saturating_sub(capacity).clamp(first, end);
     out.drain(kept..kept + (safe - first) as usize);
-    Drained { next: end, lost: safe - from }
+    Ok(Drained { next: end, lost: safe - from })
 }
 
 /// Visits what the records from number `folded` on add to cells, oldest first. None if some
@@ -447,7 +459,7 @@ mod tests {
                     position.publish(written);
                 }
                 let mut records = Vec::new();
-                let drained = drain(&position, &slots, next, &mut records);
+                let drained = drain(&position, &slots, next, &mut records).unwrap();
                 // The slot that comes next is in doubt, so the writer's being
                 // at rest is worth one record less than the capacity.
                 let kept = (written - next).min(capacity - 1);

@@ -758,6 +758,7 @@ fn blank_words(len: usize) -> Option<Box<[AtomicU64]>> {
 }
 
 /// Zeroed words for `len` bytes and for aligning their start to a page.
+#[allow(clippy::disallowed_methods, reason = "no segment of a host's is on the heap")]
 fn vec_of_words(len: usize) -> Box<[AtomicU64]> {
     std::iter::repeat_with(|| AtomicU64::new(0)).take((len + PAGE) / 8 + 1).collect()
 }

@@ -13,6 +13,7 @@ use std::os::fd::AsRawFd;
 use std::slice;
 use std::sync::atomic::AtomicU8;
 
+use crate::heap::{self, NoMemory};
 use crate::layout::amounts::SumWords;
 use crate::layout::calls::{self, Calls};
 use crate::layout::cell::Cell;
@@ -40,9 +41,9 @@ struct Pages {
 
 impl Backed {
     /// Of a segment that another process may have made; of any other, all is there.
-    pub(crate) fn of(segment: &Segment) -> Self {
+    pub(crate) fn of(segment: &Segment) -> Result<Self, NoMemory> {
         let is_foreign = segment.object().is_some_and(|object| object.is_watched());
-        Self(is_foreign.then(|| {
+        let pages = is_foreign.then(|| -> Result<_, NoMemory> {
             // No segment is made greater than this, whatever one says.
             let most = Config {
                 points: u32::MAX,
@@ -51,8 +52,10 @@ impl Backed {
                 blocks: u32::MAX,
             };
             let len = segment.geometry().len().min(Geometry::new(most).len());
-            RefCell::new(Pages { known: vec![0; len / PAGE / 64 + 1], ..Pages::default() })
-        }))
+            let known = heap::collect(std::iter::repeat_n(0, len / PAGE / 64 + 1))?;
+            Ok(RefCell::new(Pages { known, ..Pages::default() }))
+        });
+        Ok(Self(pages.transpose()?))
     }
 
     /// Lets go of what was opened for asking.

@@ -7,8 +7,9 @@ use std::collections::HashMap;
 use super::backed::Sparse;
 use super::bounds::TRIES;
 use super::keys::CacheKey;
-use super::poll::{Reader, point_of};
+use super::poll::{Reader, or_end, point_of};
 use super::reading::CellReading;
+use crate::heap::{self, Grow, NoMemory};
 use crate::layout::calls::{self, CallSums, Calls, EdgePicture, OpenPicture};
 use crate::layout::control::Control;
 use crate::layout::geometry::RING_BLOCKS;
@@ -52,13 +53,25 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
     /// poll.
     #[must_use]
     pub fn calls(&self) -> Vec<LaneCalls> {
+        or_end(self.try_calls())
+    }
+
+    /// [`Self::calls`] for code that runs inside the host.
+    ///
+    /// # Errors
+    ///
+    /// Memory runs out.
+    pub fn try_calls(&self) -> Result<Vec<LaneCalls>, NoMemory> {
         let segment: &Segment = self.segment.borrow();
         let sparse = Sparse::new(segment, &self.backed);
         // A lane has blocks of its own; a damaged directory may name some many times.
         let most = segment.geometry().blocks_present() / RING_BLOCKS as usize;
         let lanes = self.picture.lanes.iter().filter_map(|reading| {
             let lane = sparse.lane(reading.id as usize)?;
-            let calls = sparse.calls(reading.lane.calls_block)?;
+            Some((reading, lane, sparse.calls(reading.lane.calls_block)?))
+        });
+        let mut found = Vec::new();
+        for (reading, lane, calls) in lanes.take(most) {
             let written = lane.counters.written.enter();
             let slots = sparse.ring(reading.lane.ring_block, written);
             let slots = slots.unwrap_or_default();
@@ -70,46 +83,46 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
                 cells: &self.picture.cells,
                 visited: RefCell::default(),
             };
-            let mut open = open(&lane.counters.written, calls, slots);
-            let edges = (0..TRIES).find_map(|_| {
+            let mut open = open(&lane.counters.written, calls, slots)?;
+            let mut edges = Vec::new();
+            for _ in 0..TRIES {
                 let folded = ring::folded(&lane.counters.folded);
                 let count = sparse.edges(reading.lane.calls_block, &lane.counters);
-                let edges = (0..count).filter_map(|number| {
+                let edges_of_lane = (0..count).filter_map(|number| {
                     let edge = calls.edge(number)?;
                     (0..TRIES).find_map(|_| edge.read())
                 });
-                let mut sums = Sums::new(edges, &epochs);
-                if slots.is_empty() {
-                    return Some(sums);
+                let mut sums = Sums::new(edges_of_lane, &epochs)?;
+                let mut added = Ok(());
+                let is_whole = slots.is_empty()
+                    || ring::visit(&lane.counters.written, slots, folded, |number, addition| {
+                        added = added.and_then(|()| sums.add(number, addition, &epochs));
+                    })
+                    .is_some();
+                added?;
+                if is_whole {
+                    edges = sums.sum_up(|it| epochs.whole(it))?;
+                    break;
                 }
-                ring::visit(&lane.counters.written, slots, folded, |number, addition| {
-                    sums.add(number, addition, &epochs);
-                })
-                .map(|_| sums)
-            });
+            }
             // Nobody asks it of a thread that has none.
-            let is_own = !open.is_empty() && is_own(&lane.counters.written, slots);
+            let is_own = !open.is_empty() && is_own(&lane.counters.written, slots)?;
             for region in &mut open {
                 region.point = epochs.whole(region.point);
             }
-            Some(LaneCalls {
-                lane: reading.id,
-                open,
-                cpu: calls.cpu(),
-                is_own,
-                edges: edges.map_or_else(Vec::new, |edges| edges.sum_up(|it| epochs.whole(it))),
-                unplaced: lane.counters.unplaced.load(Ordering::Relaxed),
-            })
-        });
-        let found = lanes.take(most).collect();
+            let unplaced = lane.counters.unplaced.load(Ordering::Relaxed);
+            let (lane, cpu) = (reading.id, calls.cpu());
+            found.try_push(LaneCalls { lane, open, cpu, is_own, edges, unplaced })?;
+        }
         self.backed.rest();
-        found
+        Ok(found)
     }
 
     /// The points of the regions that are open on each lane that has any, outermost first. The
     /// lanes are those of the last poll. Reads little more than the stacks themselves, so that it
     /// can be asked many times between two polls.
     #[must_use]
+    #[allow(clippy::disallowed_methods, reason = "only viewers ask for it")]
     pub fn open_stacks(&self) -> Vec<(u32, Vec<u32>)> {
         let segment: &Segment = self.segment.borrow();
         let sparse = Sparse::new(segment, &self.backed);
@@ -119,7 +132,7 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
             let calls = sparse.calls(reading.lane.calls_block)?;
             let written = lane.counters.written.enter();
             let slots = sparse.ring(reading.lane.ring_block, written).unwrap_or_default();
-            let open = open(&lane.counters.written, calls, slots);
+            let open = or_end(open(&lane.counters.written, calls, slots));
             let points = open
                 .iter()
                 .map(|region| point_of(&self.variants, region.point).unwrap_or(region.point));
@@ -133,19 +146,21 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
 
 /// The regions that are open on a lane, as its points or their variants; none where the thread
 /// never held still.
-fn open(written: &Written, calls: &Calls, slots: &[Slot]) -> Vec<OpenPicture> {
-    let found = (0..TRIES).find_map(|_| {
-        let (seen, last) = last(written, slots);
-        let open = calls.open_since(last.as_ref());
+fn open(written: &Written, calls: &Calls, slots: &[Slot]) -> Result<Vec<OpenPicture>, NoMemory> {
+    for _ in 0..TRIES {
+        let (seen, last) = last(written, slots)?;
+        let open = calls.open_since(last.as_ref())?;
         // Meets `ring-publish`: no region has ended meanwhile.
-        (written.enter() == seen).then_some(open)
-    });
-    found.unwrap_or_default()
+        if written.enter() == seen {
+            return Ok(open);
+        }
+    }
+    Ok(Vec::new())
 }
 
 /// The number of records that are written, and the last one of a region that nests on its thread,
 /// if the ring has one.
-fn last(written: &Written, slots: &[Slot]) -> (u64, Option<Record>) {
+fn last(written: &Written, slots: &[Slot]) -> Result<(u64, Option<Record>), NoMemory> {
     let mut records = Vec::new();
     // Most often it is among the last.
     for kept in [4, slots.len() as u64] {
@@ -154,23 +169,23 @@ fn last(written: &Written, slots: &[Slot]) -> (u64, Option<Record>) {
         if slots.is_empty() {
             break;
         }
-        let next = ring::drain(written, slots, from, &mut records).next;
+        let next = ring::drain(written, slots, from, &mut records)?.next;
         let nested = |record: &&Record| record.caller != calls::ELSEWHERE;
         let found = records.iter().rfind(nested);
         if found.is_some() {
-            return (next, found.copied());
+            return Ok((next, found.copied()));
         }
     }
-    (written.now(), None)
+    Ok((written.now(), None))
 }
 
 /// Whether all records that nest on their thread are of its own context.
-fn is_own(written: &Written, slots: &[Slot]) -> bool {
+fn is_own(written: &Written, slots: &[Slot]) -> Result<bool, NoMemory> {
     let mut records = Vec::new();
     if !slots.is_empty() {
-        ring::drain(written, slots, 0, &mut records);
+        ring::drain(written, slots, 0, &mut records)?;
     }
-    records.iter().all(|record| record.caller == calls::ELSEWHERE || record.context == 0)
+    Ok(records.iter().all(|record| record.caller == calls::ELSEWHERE || record.context == 0))
 }
 
 /// The reset epochs of points, and those that a lane's cells have come to.
@@ -196,17 +211,22 @@ impl Epochs<'_> {
     }
 
     /// Whether what the lane has not folded yet is of the point's window.
-    fn has_followed(&self, point: u32) -> bool {
-        *self.visited.borrow_mut().entry(point).or_insert_with(|| {
-            let whole = self.whole(point);
-            // Few points have records that are not folded, and a lane may have many cells.
-            let of_point = |key: &CacheKey| {
-                let (place, epoch) = key.epoch_of(whole)?;
-                (self.cells.get(place)?.point == point).then_some(epoch)
-            };
-            let cell = self.keys.iter().find_map(of_point);
-            cell.is_none_or(|cell| self.now(point) == Some(cell))
-        })
+    fn has_followed(&self, point: u32) -> Result<bool, NoMemory> {
+        let mut visited = self.visited.borrow_mut();
+        if let Some(&known) = visited.get(&point) {
+            return Ok(known);
+        }
+        let whole = self.whole(point);
+        // Few points have records that are not folded, and a lane may have many cells.
+        let of_point = |key: &CacheKey| {
+            let (place, epoch) = key.epoch_of(whole)?;
+            (self.cells.get(place)?.point == point).then_some(epoch)
+        };
+        let cell = self.keys.iter().find_map(of_point);
+        let has_followed = cell.is_none_or(|cell| self.now(point) == Some(cell));
+        visited.try_reserve(1)?;
+        visited.insert(point, has_followed);
+        Ok(has_followed)
     }
 }
 
@@ -214,7 +234,10 @@ impl Epochs<'_> {
 struct Sums(HashMap<(u32, u32), EdgePicture>);
 
 impl Sums {
-    fn new(edges: impl Iterator<Item = EdgePicture>, epochs: &Epochs<'_>) -> Self {
+    fn new(
+        edges: impl Iterator<Item = EdgePicture>,
+        epochs: &Epochs<'_>,
+    ) -> Result<Self, NoMemory> {
         let is_current = |edge: &EdgePicture| {
             epochs.now(edge.callee).map(calls::short_epoch) == Some(edge.epoch)
         };
@@ -224,15 +247,26 @@ impl Sums {
             }
             ((edge.caller, edge.callee), edge)
         };
-        Self(edges.map(of).collect())
+        let mut sums = HashMap::new();
+        for (key, edge) in edges.map(of) {
+            sums.try_reserve(1)?;
+            sums.insert(key, edge);
+        }
+        Ok(Self(sums))
     }
 
     /// Adds a record of the ring that no edge has yet.
-    fn add(&mut self, number: u64, addition: Addition, epochs: &Epochs<'_>) {
+    fn add(
+        &mut self,
+        number: u64,
+        addition: Addition,
+        epochs: &Epochs<'_>,
+    ) -> Result<(), NoMemory> {
         let Addition { point, caller, exclusive, inclusive } = addition;
-        if caller == calls::ELSEWHERE || !epochs.has_followed(point) {
-            return;
+        if caller == calls::ELSEWHERE || !epochs.has_followed(point)? {
+            return Ok(());
         }
+        self.0.try_reserve(1)?;
         let edge = self.0.entry((caller, point)).or_insert_with(|| EdgePicture {
             caller,
             callee: point,
@@ -241,18 +275,20 @@ impl Sums {
         if edge.folded <= number {
             edge.sums.add(CallSums { count: 1, exclusive, inclusive });
         }
+        Ok(())
     }
 
     /// Those that hold anything, by caller and callee, where some points stand for others.
-    fn sum_up(self, point: impl Fn(u32) -> u32) -> Vec<Call> {
+    fn sum_up(self, point: impl Fn(u32) -> u32) -> Result<Vec<Call>, NoMemory> {
         let mut sums = HashMap::<_, CallSums>::new();
+        sums.try_reserve(self.0.len())?;
         for edge in self.0.into_values().filter(|edge| edge.sums.count > 0) {
             sums.entry((point(edge.caller), point(edge.callee))).or_default().add(edge.sums);
         }
         let calls = sums.into_iter();
-        let mut calls: Vec<_> =
-            calls.map(|((caller, callee), sums)| Call { caller, callee, sums }).collect();
+        let calls = calls.map(|((caller, callee), sums)| Call { caller, callee, sums });
+        let mut calls = heap::collect(calls)?;
         calls.sort_unstable_by_key(|call| (call.caller, call.callee));
-        calls
+        Ok(calls)
     }
 }

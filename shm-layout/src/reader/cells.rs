@@ -7,6 +7,7 @@ use super::keys::{CacheKey, Owner, is_current, steering};
 use super::pending::Pending;
 use super::picture::Picture;
 use super::reading::CellReading;
+use crate::heap::{Grow, NoMemory};
 use crate::layout::cell::{Cell, CellPicture, CellRead};
 use crate::layout::geometry::{BLOCK, CELLS_PER_BLOCK, CHUNK, Geometry};
 use crate::layout::lane::LaneCounters;
@@ -63,9 +64,9 @@ impl CellReader {
         from: &From<'_>,
         key: &mut CacheKey,
         picture: &mut Picture,
-    ) -> bool {
-        self.read_on(segment, cell, from, key, picture)
-            || self.read_anew(segment, cell, from, key, picture)
+    ) -> Result<bool, NoMemory> {
+        Ok(self.read_on(segment, cell, from, key, picture)?
+            || self.read_anew(segment, cell, from, key, picture)?)
     }
 
     /// Reads what measurements alone have changed since the last time; false if
@@ -77,21 +78,21 @@ impl CellReader {
         from: &From<'_>,
         key: &mut CacheKey,
         picture: &mut Picture,
-    ) -> bool {
+    ) -> Result<bool, NoMemory> {
         let known = key.place.filter(|_| key.current).map(|place| place as usize);
-        let Some(reading) = known.map(|place| &mut picture.cells[place]) else { return false };
-        let Some(window) = reading.histogram.window else { return false };
+        let Some(reading) = known.map(|place| &mut picture.cells[place]) else { return Ok(false) };
+        let Some(window) = reading.histogram.window else { return Ok(false) };
         let find = |chunk| segment.sums(chunk);
         let Some((sequence, live, records, amounts)) = cell.read_live(window, find) else {
-            return false;
+            return Ok(false);
         };
         let measured = live.count.wrapping_add(reading.retired_count);
         let what = (measured, live.last);
-        if !self.lines.read_on(segment, cell, &reading.histogram, what, &mut key.near)
+        if !self.lines.read_on(segment, cell, &reading.histogram, what, &mut key.near)?
             || !cell.is_still(sequence)
             || is_current(segment, key.steered_by, key.epoch) != Some(true)
         {
-            return false;
+            return Ok(false);
         }
         key.sequence = sequence;
         if cell.amounts() != 0 {
@@ -101,10 +102,11 @@ impl CellReader {
         if key.added {
             reading.histogram.take_out();
         }
-        reading.histogram.take_lines(&self.lines.0, measured);
+        reading.histogram.take_lines(&self.lines.0, measured)?;
         let (count, exclusive) = (reading.live.count, reading.live.exclusive);
         reading.live = live;
-        key.added = reading.add(from.pending.of(cell.point()), records, cell.control(), true);
+        let pending = from.pending.of(cell.point());
+        key.added = reading.add(pending, records, cell.control(), true)?;
         reading.live.bound_minimum();
         let more = (reading.live.count, reading.live.exclusive);
         let sum = |before: u64, less: u64, more: u64| before.wrapping_sub(less).wrapping_add(more);
@@ -112,7 +114,7 @@ impl CellReader {
         reading.lifetime_exclusive = sum(reading.lifetime_exclusive, exclusive, more.1);
         reading.changed = picture.poll;
         self.account(held, reading);
-        true
+        Ok(true)
     }
 
     fn read_anew(
@@ -122,21 +124,21 @@ impl CellReader {
         from: &From<'_>,
         key: &mut CacheKey,
         picture: &mut Picture,
-    ) -> bool {
+    ) -> Result<bool, NoMemory> {
         if key.place.is_none() && self.cells_left == 0 {
-            return false;
+            return Ok(false);
         }
         let known = key.place.map(|place| &picture.cells[place as usize]);
         let held = known.map_or(0, |reading| reading.histogram.parts());
         let most = self.parts_left + held;
-        let Some(sequence) = self.copy(segment, cell, from, most) else { return false };
+        let Some(sequence) = self.copy(segment, cell, from, most)? else { return Ok(false) };
         let copy = &self.copy;
         let steered_by = steering(segment, copy.point);
-        let Some(current) = is_current(segment, steered_by, copy.epoch) else { return true };
+        let Some(current) = is_current(segment, steered_by, copy.epoch) else { return Ok(true) };
         let (point, epoch, owner) = (copy.point, copy.epoch, from.owner);
         let place = key.place.unwrap_or(picture.cells.len() as u32);
         if place as usize == picture.cells.len() {
-            picture.cells.push(CellReading::blank());
+            picture.cells.try_push(CellReading::blank())?;
             self.cells_left -= 1;
         }
         let (near, added) = (Near::default(), false);
@@ -145,7 +147,7 @@ impl CellReader {
         (reading.lane, reading.point) = (from.lane, point);
         if current {
             let is_at_rest = !copy.staged && owner != Owner::All && owner.owns(copy);
-            reading.histogram.take(&self.parts, is_at_rest.then_some(copy.restarts));
+            reading.histogram.take(&self.parts, is_at_rest.then_some(copy.restarts))?;
             let folded = copy.live.count.wrapping_add(copy.retired.count);
             reading.histogram.drop_beside(self.beside, folded);
         } else {
@@ -162,10 +164,10 @@ impl CellReader {
         reading.changed = picture.poll;
         reading.live.clone_from(&copy.live);
         reading.retired_count = copy.retired.count;
-        key.added = reading.add(from.pending.of(point), copy.folded, cell.control(), current);
+        key.added = reading.add(from.pending.of(point), copy.folded, cell.control(), current)?;
         reading.take(copy, past, owner.owns(copy), current);
         self.account(held, &picture.cells[place as usize]);
-        true
+        Ok(true)
     }
 
     /// Keeps count of the parts that are held.
@@ -183,7 +185,7 @@ impl CellReader {
         cell: &Cell,
         from: &From<'_>,
         most: usize,
-    ) -> Option<u64> {
+    ) -> Result<Option<u64>, NoMemory> {
         let mut found = None;
         self.beside = None;
         for _ in 0..TRIES {
@@ -192,16 +194,16 @@ impl CellReader {
                 std::hint::spin_loop();
                 continue;
             }
-            self.parts.read_all(segment, &self.copy, most);
+            self.parts.read_all(segment, &self.copy, most)?;
             if cell.restarted_since(self.copy.restarts) {
                 continue;
             }
             // Many threads at once add to a shared cell.
             if from.owner == Owner::All {
-                return Some(CacheKey::NEVER);
+                return Ok(Some(CacheKey::NEVER));
             }
             if !self.copy.staged && cell.is_still(sequence) {
-                return Some(sequence);
+                return Ok(Some(sequence));
             }
             // It has some of what is staged, for good where the thread is dead. At one moment
             // these are the first ones.
@@ -214,6 +216,6 @@ impl CellReader {
                 break;
             }
         }
-        found
+        Ok(found)
     }
 }

@@ -3,6 +3,7 @@
 use super::backed::Sparse;
 use super::bounds::MAX_BLOCKS;
 use super::near;
+use crate::heap::{self, NoMemory};
 use crate::layout::cell::Cell;
 use crate::layout::geometry::Geometry;
 
@@ -20,8 +21,9 @@ pub(crate) struct LaneCells<'a> {
 pub(crate) struct Visited(Vec<u64>);
 
 impl Visited {
-    pub(crate) fn new(geometry: &Geometry) -> Self {
-        Self(vec![0; geometry.blocks_present().min(MAX_BLOCKS) / 64 + 1])
+    pub(crate) fn new(geometry: &Geometry) -> Result<Self, NoMemory> {
+        let words = geometry.blocks_present().min(MAX_BLOCKS) / 64 + 1;
+        Ok(Self(heap::collect(std::iter::repeat_n(0, words))?))
     }
 
     pub(super) fn forget(&mut self) {

@@ -25,6 +25,7 @@ use std::os::unix::fs::FileExt;
 use std::slice;
 
 use crate::atomic_file::WholeFile;
+use crate::heap::NoMemory;
 use crate::layout::amounts::SUM_WORDS;
 use crate::layout::cell::Cell;
 use crate::layout::geometry::{BLOCK, CHUNK, Geometry, PAGE, RING_SLOTS};
@@ -198,7 +199,7 @@ impl Copy {
         // beyond the copy's end, and read as none.
         segment.counters().blocks_used.store(used, Ordering::Relaxed);
         let mut copy = Self { segment, extents };
-        copy.take_lanes(from);
+        copy.take_lanes(from)?;
         Ok(copy)
     }
 
@@ -235,15 +236,15 @@ impl Copy {
     }
 
     /// Copies what threads write once more, so that it is whole.
-    fn take_lanes(&mut self, from: &Segment) {
+    fn take_lanes(&mut self, from: &Segment) -> Result<(), NoMemory> {
         let geometry = from.geometry();
         let used = from.counters().lanes_used.load(Ordering::Acquire);
         let lanes = usize::try_from(used).map_or(usize::MAX, |used| used);
         let lanes = lanes.min(geometry.lanes()).min(MAX_LANES);
-        let backed = Backed::of(from);
+        let backed = Backed::of(from)?;
         let sparse = Sparse::new(from, &backed);
         // As a reader bounds them: a damaged segment leads in circles.
-        let mut visited = Visited::new(geometry);
+        let mut visited = Visited::new(geometry)?;
         let mut parts_left = geometry.blocks_present() * (BLOCK / CHUNK);
         for (id, lane) in sparse.lanes(lanes) {
             let Some(entry) = (0..TRIES).find_map(|_| lane.read()) else { continue };
@@ -260,6 +261,7 @@ impl Copy {
                 self.take_cell(from, cell, &mut parts_left);
             }
         }
+        Ok(())
     }
 
     /// Copies a cell and its histogram whole, if that can be had.

@@ -1,6 +1,7 @@
 //! The histogram of a reading: what is kept of it, and how it is read.
 
 use super::backed::Sparse;
+use crate::heap::{Grow, NoMemory};
 use crate::layout::cell::{Cell, CellPicture};
 use crate::layout::histogram::{self, BUCKETS, PARTS};
 use crate::sync::{Ordering, fence};
@@ -91,42 +92,43 @@ impl Histogram {
     }
 
     /// Takes over all that was read.
-    pub(super) fn take(&mut self, read: &ReadParts, window: Option<u64>) {
-        self.parts.copy_from(&read.parts);
+    pub(super) fn take(&mut self, read: &ReadParts, window: Option<u64>) -> Result<(), NoMemory> {
+        self.parts.copy_from(&read.parts)?;
         self.added.clear();
         (self.window, self.counted) = (window, read.counted);
+        Ok(())
     }
 
     /// Takes over the lines that were read since; all lines then hold `counted` measurements.
-    pub(super) fn take_lines(&mut self, lines: &[ReadLine], counted: u64) {
+    pub(super) fn take_lines(&mut self, lines: &[ReadLine], counted: u64) -> Result<(), NoMemory> {
         for read in lines {
-            self.parts.at(read.part.into()).0[usize::from(read.line)] = read.counts;
+            self.parts.at(read.part.into())?.0[usize::from(read.line)] = read.counts;
         }
         self.counted = counted;
+        Ok(())
     }
 
     /// Takes out what is staged beside the ring, if it is counted.
     pub(super) fn drop_beside(&mut self, ticks: Option<u64>, folded: u64) {
         let Some(ticks) = ticks.filter(|_| self.counted == folded.wrapping_add(1)) else { return };
         let (part, bucket) = histogram::locate(ticks.min(histogram::LIMIT - 1));
-        let count = self.parts.count(part, bucket);
-        (*count, self.counted) = (count.saturating_sub(1), folded);
+        self.parts.take_one(part, bucket);
+        self.counted = folded;
     }
 
     /// Takes out what is in no chunk.
     pub(super) fn take_out(&mut self) {
         for (part, bucket) in self.added.drain(..) {
-            let count = self.parts.count(part.into(), bucket.into());
-            *count = count.saturating_sub(1);
+            self.parts.take_one(part.into(), bucket.into());
         }
     }
 
     /// Counts what is in no chunk.
-    pub(super) fn put_in(&mut self, ticks: u64) {
+    pub(super) fn put_in(&mut self, ticks: u64) -> Result<(), NoMemory> {
         let (part, bucket) = histogram::locate(ticks.min(histogram::LIMIT - 1));
-        let count = self.parts.count(part, bucket);
+        let count = &mut self.parts.at(part)?.0[bucket / IN_LINE][bucket % IN_LINE];
         *count = count.saturating_add(1);
-        self.added.push((part as u8, bucket as u8));
+        self.added.try_push((part as u8, bucket as u8))
     }
 
     /// Measurements in a line of a chunk.
@@ -145,13 +147,14 @@ impl Histogram {
     }
 
     /// Adds the buckets of another one.
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(super) fn add(&mut self, other: &Self) -> Result<(), NoMemory> {
         for (part, counts) in other.parts.iter() {
-            let sums = self.parts.at(part).0.as_flattened_mut();
+            let sums = self.parts.at(part)?.0.as_flattened_mut();
             for (sum, count) in sums.iter_mut().zip(counts.0.as_flattened()) {
                 *sum = sum.saturating_add(*count);
             }
         }
+        Ok(())
     }
 }
 
@@ -161,11 +164,12 @@ impl Parts {
         self.counts.clear();
     }
 
-    fn copy_from(&mut self, other: &Self) {
-        self.present = other.present;
+    fn copy_from(&mut self, other: &Self) -> Result<(), NoMemory> {
         // Few readings ever grow, and there are many.
-        self.counts.reserve_exact(other.counts.len().saturating_sub(self.counts.len()));
+        self.counts.try_reserve_exact(other.counts.len().saturating_sub(self.counts.len()))?;
         self.counts.clone_from(&other.counts);
+        self.present = other.present;
+        Ok(())
     }
 
     fn numbers(&self) -> impl Iterator<Item = usize> + use<> {
@@ -187,25 +191,29 @@ impl Parts {
     }
 
     /// The counters of a part, zero if it was not there.
-    fn at(&mut self, part: usize) -> &mut Counts {
+    fn at(&mut self, part: usize) -> Result<&mut Counts, NoMemory> {
         let place = self.place(part);
         if self.present >> part & 1 == 0 {
-            self.present |= 1 << part;
-            self.counts.reserve_exact(1);
-            self.counts.insert(place, Counts::default());
+            self.counts.try_reserve_exact(1)?;
+            self.put(part, Counts::default())?;
         }
-        &mut self.counts[place]
+        Ok(&mut self.counts[place])
     }
 
-    /// A counter, zero if its part was not there.
-    fn count(&mut self, part: usize, bucket: usize) -> &mut u64 {
-        &mut self.at(part).0[bucket / IN_LINE][bucket % IN_LINE]
+    /// Takes one measurement out of a bucket, if there is one in it.
+    fn take_one(&mut self, part: usize, bucket: usize) {
+        if self.present >> part & 1 != 0 {
+            let place = self.place(part);
+            let count = &mut self.counts[place].0[bucket / IN_LINE][bucket % IN_LINE];
+            *count = count.saturating_sub(1);
+        }
     }
 
     /// Adds a part that is not there yet.
-    fn put(&mut self, part: usize, counts: Counts) {
-        self.counts.insert(self.place(part), counts);
+    fn put(&mut self, part: usize, counts: Counts) -> Result<(), NoMemory> {
+        self.counts.try_insert(self.place(part), counts)?;
         self.present |= 1 << part;
+        Ok(())
     }
 }
 
@@ -228,7 +236,12 @@ pub(super) struct ReadParts {
 
 impl ReadParts {
     /// Reads all that a cell names, but no more than so many.
-    pub(super) fn read_all(&mut self, segment: Sparse<'_>, copy: &CellPicture, most: usize) {
+    pub(super) fn read_all(
+        &mut self,
+        segment: Sparse<'_>,
+        copy: &CellPicture,
+        most: usize,
+    ) -> Result<(), NoMemory> {
         self.parts.clear();
         self.counted = 0;
         for (part, &chunk) in copy.parts.0.iter().enumerate() {
@@ -237,8 +250,9 @@ impl ReadParts {
             }
             let Some(now) = counts(segment, chunk) else { continue };
             self.counted = self.counted.wrapping_add(sum(now.0.as_flattened()));
-            self.parts.put(part, now);
+            self.parts.put(part, now)?;
         }
+        Ok(())
     }
 
     /// Whether the parts are what they were all the time since the first was read.
@@ -277,11 +291,11 @@ impl ReadLines {
         known: &Histogram,
         (measured, last): (u64, u64),
         near: &mut Near,
-    ) -> bool {
+    ) -> Result<bool, NoMemory> {
         self.0.clear();
         let mut missing = measured.wrapping_sub(known.counted);
         if missing == 0 {
-            return true;
+            return Ok(true);
         }
         // Most likely the line of the last one has all that came since.
         let (first, bucket) = histogram::locate(last.min(histogram::LIMIT - 1));
@@ -300,18 +314,18 @@ impl ReadLines {
                 let counts: Line = std::array::from_fn(|at| words[at].load(Ordering::Relaxed));
                 let more = sum(&counts).wrapping_sub(known.in_chunk(part, line));
                 if more > missing {
-                    return false;
+                    return Ok(false);
                 }
                 if more > 0 {
-                    self.0.push(ReadLine { part: part as u8, line: line as u8, counts });
+                    self.0.try_push(ReadLine { part: part as u8, line: line as u8, counts })?;
                 }
                 missing -= more;
                 if missing == 0 {
-                    return true;
+                    return Ok(true);
                 }
             }
         }
-        false
+        Ok(false)
     }
 }
 

@@ -1,6 +1,8 @@
 //! The records of a lane that may not be folded into its cells.
 
 use super::bounds::TRIES;
+use crate::heap::{Grow, NoMemory};
+use crate::layout::geometry::RING_SLOTS;
 use crate::layout::lane::LaneCounters;
 use crate::layout::ring::{self, Addition, Slot};
 
@@ -25,15 +27,21 @@ impl Pending {
         slots: Option<&[Slot]>,
         before: &mut (u64, u64),
         points: usize,
-    ) {
+    ) -> Result<(), NoMemory> {
         for (_, addition) in self.additions.drain(..) {
             self.first[addition.point as usize] = 0;
+        }
+        if slots.is_some() {
+            // As many as a ring holds: what is visited has room.
+            self.additions.try_reserve(RING_SLOTS)?;
         }
         let now = (0..TRIES).find_map(|_| {
             self.additions.clear();
             let folded = ring::folded(&counters.folded);
             let written = ring::visit(&counters.written, slots?, folded, |number, addition| {
-                if (addition.point as usize) < points {
+                let has_room = self.additions.len() < self.additions.capacity();
+                if (addition.point as usize) < points && has_room {
+                    #[allow(clippy::disallowed_methods, reason = "there is room for it")]
                     self.additions.push((number, addition));
                 }
             });
@@ -49,10 +57,11 @@ impl Pending {
         for (place, (_, addition)) in self.additions.iter().enumerate().rev() {
             let point = addition.point as usize;
             if self.first.len() <= point {
-                self.first.resize(point + 1, 0);
+                self.first.try_resize_with(point + 1, || 0)?;
             }
             self.first[point] = place as u32 + 1;
         }
+        Ok(())
     }
 
     pub(super) const fn has_changed(&self) -> bool {

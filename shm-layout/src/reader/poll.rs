@@ -1,5 +1,6 @@
 //! Polling: the picture that a reader keeps, mended.
 
+use std::alloc::Layout;
 use std::borrow::Borrow;
 use std::collections::HashMap;
 
@@ -14,6 +15,7 @@ use super::picture::{
 };
 use super::reading::CellReading;
 
+use crate::heap::{self, Grow, NoMemory};
 use crate::layout::amounts::{Amounts, MAX_AMOUNTS};
 use crate::layout::cell::Cell;
 use crate::layout::control::{self, Change, Control};
@@ -64,18 +66,28 @@ pub(super) struct LaneCache {
 }
 
 impl<S: Borrow<Segment>> Reader<S> {
-    /// Reads a segment that was opened.
+    /// Reads a segment that was opened. If memory runs out, it ends the program; the functions named
+    /// `try_...` return an error.
     #[must_use]
     pub fn new(segment: S, facts: Facts) -> Self {
+        or_end(Self::try_new(segment, facts))
+    }
+
+    /// [`Self::new`] for code that runs inside the host.
+    ///
+    /// # Errors
+    ///
+    /// Memory runs out.
+    pub fn try_new(segment: S, facts: Facts) -> Result<Self, NoMemory> {
         let geometry = segment.borrow().geometry();
-        Self {
-            backed: Backed::of(segment.borrow()),
+        Ok(Self {
+            backed: Backed::of(segment.borrow())?,
             // No text is entered twice, so there are no more bytes than these.
             // A damaged table may name the same ones again and again.
             text_left: geometry.string_bytes().min(MAX_TEXT),
             cells: CellReader::new(geometry),
             pending: Pending::default(),
-            visited: Visited::new(geometry),
+            visited: Visited::new(geometry)?,
             segment,
             facts,
             picture: Picture::default(),
@@ -87,7 +99,7 @@ impl<S: Borrow<Segment>> Reader<S> {
             sums: HashMap::new(),
             sorted: 0,
             unsorted: Vec::new(),
-        }
+        })
     }
 
     /// What the header says of the process.
@@ -131,25 +143,34 @@ impl<S: Borrow<Segment>> Reader<S> {
 
     /// Takes a picture.
     pub fn poll(&mut self) -> &Picture {
-        self.poll_process();
-        self.poll_points();
-        self.poll_lanes();
-        self.poll_overflow();
-        self.sum_variants();
+        or_end(self.try_poll())
+    }
+
+    /// [`Self::poll`] for code that runs inside the host. The reader is unusable after an error.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::try_new`].
+    pub fn try_poll(&mut self) -> Result<&Picture, NoMemory> {
+        self.poll_process()?;
+        self.poll_points()?;
+        self.poll_lanes()?;
+        self.poll_overflow()?;
+        self.sum_variants()?;
         self.backed.rest();
-        &self.picture
+        Ok(&self.picture)
     }
 
     /// Takes a picture of the process and its points, which takes a moment however much its
     /// threads have measured: that is left out.
     pub fn outline(&mut self) -> &Picture {
-        self.poll_process();
-        self.poll_points();
+        or_end(self.poll_process());
+        or_end(self.poll_points());
         self.backed.rest();
         &self.picture
     }
 
-    fn poll_process(&mut self) {
+    fn poll_process(&mut self) -> Result<(), NoMemory> {
         let segment: &Segment = self.segment.borrow();
         let counters = segment.counters();
         let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
@@ -159,7 +180,7 @@ impl<S: Borrow<Segment>> Reader<S> {
 
         picture.poll += 1;
         picture.exited = counters.state.load(Ordering::Acquire) == ProcessState::Exited as u64;
-        counters.read_name(&mut picture.name);
+        counters.read_name(&mut picture.name)?;
         picture.clock = ClockPicture {
             kind: ClockKind::from_word(get(&counters.clock_kind)),
             ticks_per_second: rate(&counters.ticks_per_1000_s),
@@ -177,10 +198,11 @@ impl<S: Borrow<Segment>> Reader<S> {
             begins_missed: get(&counters.begins_missed),
             ..Losses::default()
         };
+        Ok(())
     }
 
     /// Sums what variants have measured for the points that they are variants of.
-    fn sum_variants(&mut self) {
+    fn sum_variants(&mut self) -> Result<(), NoMemory> {
         let Picture { poll, points, cells, .. } = &mut self.picture;
         let waiting = std::mem::take(&mut self.unsorted);
         for place in waiting.into_iter().chain(self.sorted..cells.len()) {
@@ -189,45 +211,71 @@ impl<S: Borrow<Segment>> Reader<S> {
                 // It may have been announced since the table was looked at, and be a
                 // variant.
                 if points.binary_search_by_key(&point, |known| known.id).is_err() {
-                    self.unsorted.push(place);
+                    self.unsorted.try_push(place)?;
                 }
                 continue;
             };
+            self.sums.try_reserve(1)?;
+            cells.try_reserve(1)?;
             let sum = *self.sums.entry((lane, of)).or_insert_with(|| {
+                #[allow(clippy::disallowed_methods, reason = "there is room for it")]
                 cells.push(CellReading::sum(lane, of));
                 cells.len() as u32 - 1
             });
             // Of one that was waiting the figures may not change any more.
             (cells[place].is_part, cells[place].changed) = (true, *poll);
-            cells[sum as usize].variants.push(place as u32);
+            cells[sum as usize].variants.try_push(place as u32)?;
         }
         self.sorted = cells.len();
         for &place in self.sums.values() {
             let Picture { cells, poll, .. } = &mut self.picture;
-            CellReading::sum_up(place as usize, cells, *poll);
+            CellReading::sum_up(place as usize, cells, *poll)?;
         }
+        Ok(())
     }
 
     /// Copies the records that the rings hold, lane by lane, oldest first, each
     /// with the number of its lane.
     #[must_use]
     pub fn records(&self) -> Vec<(u32, Record)> {
+        or_end(self.try_records())
+    }
+
+    /// [`Self::records`] for code that runs inside the host.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::try_new`].
+    pub fn try_records(&self) -> Result<Vec<(u32, Record)>, NoMemory> {
         let mut records = Vec::new();
         // A copy has zeros where the ring was written while it was made.
         let is_there = |record: &&Record| **record != Record::default();
-        self.drain(
+        self.try_drain(
             |_| 0,
             |id, _, of_lane| {
+                records.try_reserve(of_lane.len())?;
                 records.extend(of_lane.iter().filter(is_there).map(|record| (id, *record)));
+                Ok(())
             },
-        );
-        records
+        )?;
+        Ok(records)
     }
 
     /// Copies what the rings hold from a record on, lane by lane, oldest first.
     /// `from` tells by a lane's number the record to begin with; `take` is given the
     /// lane, what came of it, and the records that are whole.
     pub fn drain(&self, from: impl Fn(u32) -> u64, mut take: impl FnMut(u32, Drained, &[Record])) {
+        or_end(self.try_drain(from, |id, drained, records| {
+            take(id, drained, records);
+            Ok(())
+        }));
+    }
+
+    fn try_drain(
+        &self,
+        from: impl Fn(u32) -> u64,
+        mut take: impl FnMut(u32, Drained, &[Record]) -> Result<(), NoMemory>,
+    ) -> Result<(), NoMemory> {
         let segment: &Segment = self.segment.borrow();
         let mut of_lane = Vec::new();
         // A ring is one lane's; a damaged directory may name one many times.
@@ -241,18 +289,19 @@ impl<S: Borrow<Segment>> Reader<S> {
         });
         for (id, lane, slots) in lanes.take(most) {
             of_lane.clear();
-            let drained = ring::drain(&lane.counters.written, slots, from(id), &mut of_lane);
+            let drained = ring::drain(&lane.counters.written, slots, from(id), &mut of_lane)?;
             if !self.variants.is_empty() {
                 for record in &mut of_lane {
                     record.point = point_of(&self.variants, record.point).unwrap_or(record.point);
                 }
             }
-            take(id, drained, &of_lane);
+            take(id, drained, &of_lane)?;
         }
         self.backed.rest();
+        Ok(())
     }
 
-    fn poll_points(&mut self) {
+    fn poll_points(&mut self) -> Result<(), NoMemory> {
         let segment: &Segment = self.segment.borrow();
         let used = segment.counters().points_used.load(Ordering::Relaxed);
         let used = usize::try_from(used).map_or(usize::MAX, |used| used);
@@ -283,19 +332,19 @@ impl<S: Borrow<Segment>> Reader<S> {
             if is_known {
                 let (point, last) = (&mut points[place], &mut self.entries[place]);
                 if last.name != entry.name {
-                    point.name = text(entry.name);
+                    point.name = text(entry.name)?;
                 }
                 if last.file != entry.file {
-                    point.file = text(entry.file);
+                    point.file = text(entry.file)?;
                 }
                 (point.line, point.control, *last) = (entry.line, control, entry);
                 (point.device, point.wall, point.reset_ns) = (entry.device, entry.wall, reset_ns);
             } else {
-                let (name, file) = (text(entry.name), text(entry.file));
+                let (name, file) = (text(entry.name)?, text(entry.file)?);
                 let id = id as u32;
-                let found = entry.variant.filter(|variant| variant.point < id);
-                let variant = found.map(|found| {
-                    let (names, each) = amounts_of(&text(found.amounts));
+                let mut variant = None;
+                if let Some(found) = entry.variant.filter(|variant| variant.point < id) {
+                    let (names, each) = amounts_of(&text(found.amounts)?)?;
                     let of = points.binary_search_by_key(&found.point, |point| point.id);
                     if let Ok(of) = of
                         && points[of].amounts.is_empty()
@@ -303,9 +352,9 @@ impl<S: Borrow<Segment>> Reader<S> {
                         points[of].amounts = names;
                     }
                     let at = self.variants.partition_point(|(known, _)| *known < id);
-                    self.variants.insert(at, (id, found.point));
-                    Variant { of: found.point, each }
-                });
+                    self.variants.try_insert(at, (id, found.point))?;
+                    variant = Some(Variant { of: found.point, each });
+                }
                 let (EntryPicture { line, device, wall, .. }, amounts) = (entry, Vec::new());
                 let point = PointPicture {
                     id,
@@ -319,24 +368,25 @@ impl<S: Borrow<Segment>> Reader<S> {
                     amounts,
                     variant,
                 };
-                points.insert(place, point);
-                self.entries.insert(place, entry);
+                points.try_insert(place, point)?;
+                self.entries.try_insert(place, entry)?;
                 // One that was announced late: the places behind it move.
                 if place < self.shared.len() {
-                    self.shared.insert(place, CacheKey::default());
+                    self.shared.try_insert(place, CacheKey::default())?;
                 }
             }
             place += 1;
         }
+        Ok(())
     }
 
-    fn poll_lanes(&mut self) {
+    fn poll_lanes(&mut self) -> Result<(), NoMemory> {
         let segment: &Segment = self.segment.borrow();
         let geometry = segment.geometry();
         let used = segment.counters().lanes_used.load(Ordering::Acquire);
         let lanes = segment.geometry().lanes().min(MAX_LANES);
         let used = usize::try_from(used).map_or(lanes, |used| used.min(lanes));
-        self.lanes.resize_with(used.max(self.lanes.len()), LaneCache::default);
+        self.lanes.try_resize_with(used.max(self.lanes.len()), LaneCache::default)?;
         self.visited.forget();
         let sparse = Sparse::new(segment, &self.backed);
         let mut place = 0;
@@ -355,7 +405,8 @@ impl<S: Borrow<Segment>> Reader<S> {
                 continue;
             }
             if !is_known {
-                readings.insert(place, LaneReading { id: id as u32, ..LaneReading::default() });
+                let reading = LaneReading { id: id as u32, ..LaneReading::default() };
+                readings.try_insert(place, reading)?;
             }
             let reading = &mut readings[place];
             place += 1;
@@ -383,7 +434,7 @@ impl<S: Borrow<Segment>> Reader<S> {
             let written = counters.written.enter();
             let ring = sparse.ring(entry.ring_block, written);
             let points = geometry.points().min(MAX_POINTS);
-            self.pending.take(counters, ring, &mut cache.records, points);
+            self.pending.take(counters, ring, &mut cache.records, points)?;
             let (pending, picture) = (&self.pending, &mut self.picture);
             let cells = LaneCells::new(sparse, first_block, &mut self.visited);
             let mut cells = cells.fuse().enumerate();
@@ -403,7 +454,7 @@ impl<S: Borrow<Segment>> Reader<S> {
                 {
                     seen = index + 1;
                     if cache.keys.len() == index {
-                        cache.keys.push(CacheKey::default());
+                        cache.keys.try_push(CacheKey::default())?;
                     }
                     let key = &cache.keys[index];
                     if !key.is_fresh(sparse, cell, pending) {
@@ -413,7 +464,7 @@ impl<S: Borrow<Segment>> Reader<S> {
                 // The memory of those before them has come meanwhile.
                 for (index, cell) in near.iter() {
                     let key = &mut cache.keys[index];
-                    if !self.cells.read(sparse, cell, &from, key, picture) {
+                    if !self.cells.read(sparse, cell, &from, key, picture)? {
                         picture.losses.cells_busy += 1;
                     }
                 }
@@ -427,9 +478,10 @@ impl<S: Borrow<Segment>> Reader<S> {
             // places, or a chain that comes and goes would add to them without end.
             cache.keys.iter_mut().skip(seen).for_each(CacheKey::forget);
         }
+        Ok(())
     }
 
-    fn poll_overflow(&mut self) {
+    fn poll_overflow(&mut self) -> Result<(), NoMemory> {
         let segment: &Segment = self.segment.borrow();
         let id = segment.overflow_lane();
         let sparse = Sparse::new(segment, &self.backed);
@@ -444,28 +496,35 @@ impl<S: Borrow<Segment>> Reader<S> {
             let Some((cell, before)) = Cell::newest_shared(cells) else { continue };
             used = true;
             if self.shared.len() <= place {
-                self.shared.resize_with(place + 1, CacheKey::default);
+                self.shared.try_resize_with(place + 1, CacheKey::default)?;
             }
             // Many threads add to it, so its sequence word says nothing.
             let before = before.and_then(Cell::ever).unwrap_or_default();
             let (lane, owner, pending) = (id as u32, Owner::All, &none);
             let from = cells::From { lane, owner, before, pending, counters: None };
             let key = &mut self.shared[place];
-            self.cells.read(sparse, cell, &from, key, &mut self.picture);
+            self.cells.read(sparse, cell, &from, key, &mut self.picture)?;
         }
         if !used {
-            return;
+            return Ok(());
         }
         let lanes = &mut self.picture.lanes;
         if lanes.last().is_none_or(|last| !last.overflow) {
-            lanes.push(LaneReading { id: id as u32, overflow: true, ..LaneReading::default() });
+            let reading = LaneReading { id: id as u32, overflow: true, ..LaneReading::default() };
+            lanes.try_push(reading)?;
         }
         if let (Some(reading), Some(lane)) = (lanes.last_mut(), lane) {
             reading.errors = LaneErrors::of(&lane.counters);
             self.picture.losses.add(&reading.errors);
             reading.switches = lane.counters.switches.load(Ordering::Relaxed);
         }
+        Ok(())
     }
+}
+
+/// Unwraps a result in a viewer, which may end if memory runs out.
+pub(super) fn or_end<R>(found: Result<R, NoMemory>) -> R {
+    found.unwrap_or_else(|NoMemory| std::alloc::handle_alloc_error(Layout::new::<Picture>()))
 }
 
 /// The point that one is a variant of.
@@ -476,24 +535,23 @@ pub(super) fn point_of(variants: &[(u32, u32)], point: u32) -> Option<u32> {
 
 /// The names of amounts, and what each measurement has of them, as
 /// [`crate::layout::point`] has them.
-fn amounts_of(text: &str) -> (Vec<String>, Option<Amounts>) {
+fn amounts_of(text: &str) -> Result<(Vec<String>, Option<Amounts>), NoMemory> {
     let (mut names, mut each) = (Vec::new(), Some(Amounts::default()));
     for (place, amount) in text.split(',').take(MAX_AMOUNTS).enumerate() {
         let (name, value) = amount.split_once('=').unwrap_or((amount, ""));
-        names.push(name.to_owned());
+        names.try_push(heap::text(name)?)?;
         match (&mut each, value.parse()) {
             (Some(each), Ok(value)) => each[place] = value,
             _ => each = None,
         }
     }
-    (names, each)
+    Ok((names, each))
 }
 
 /// Reads a text; `left` is charged for it.
-fn read_text(segment: Sparse<'_>, text: Text, left: &mut usize) -> String {
+fn read_text(segment: Sparse<'_>, text: Text, left: &mut usize) -> Result<String, NoMemory> {
     let len = (text.len.min(LONGEST_TEXT) as usize).min(*left);
     let bytes = segment.text(text.offset as usize, len).unwrap_or_default();
     *left -= bytes.len();
-    let bytes: Vec<u8> = bytes.iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
+    heap::lossy(&heap::collect(bytes.iter().map(|byte| byte.load(Ordering::Relaxed)))?)
 }

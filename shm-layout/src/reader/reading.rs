@@ -3,6 +3,7 @@
 use std::mem::offset_of;
 
 use super::histogram::Histogram;
+use crate::heap::NoMemory;
 use crate::layout::amounts::Amounts;
 use crate::layout::cell::{CellPicture, Sums};
 use crate::layout::control::Control;
@@ -84,10 +85,10 @@ impl CellReading {
     }
 
     /// Sums the variants anew, if one has changed in that poll.
-    pub(super) fn sum_up(place: usize, cells: &mut [Self], poll: u64) {
+    pub(super) fn sum_up(place: usize, cells: &mut [Self], poll: u64) -> Result<(), NoMemory> {
         let is_new = |part: &u32| cells[*part as usize].changed == poll;
         if !cells[place].variants.iter().any(is_new) {
-            return;
+            return Ok(());
         }
         let mut sum = std::mem::replace(&mut cells[place], Self::blank());
         let places = std::mem::take(&mut sum.variants);
@@ -98,13 +99,14 @@ impl CellReading {
             let part = &cells[part as usize];
             sum.lifetime_count = sum.lifetime_count.saturating_add(part.lifetime_count);
             sum.lifetime_exclusive = sum.lifetime_exclusive.saturating_add(part.lifetime_exclusive);
-            sum.histogram.add(&part.histogram);
+            sum.histogram.add(&part.histogram)?;
         }
         let parts = || places.iter().map(|&part| &cells[part as usize]);
         sum.live = together(parts().map(|part| &part.live));
         sum.retired = together(parts().map(|part| &part.retired));
         sum.variants = places;
         cells[place] = sum;
+        Ok(())
     }
 
     /// What a copy of the cell says about its point, beside the live figures, which are there.
@@ -154,9 +156,9 @@ impl CellReading {
         records: u64,
         control: Control,
         current: bool,
-    ) -> bool {
+    ) -> Result<bool, NoMemory> {
         if pending.is_empty() {
-            return false;
+            return Ok(false);
         }
         let lacks = pending.partition_point(|(number, _)| *number < records);
         let pending = &pending[lacks..];
@@ -166,10 +168,10 @@ impl CellReading {
         for (place, (_, addition)) in pending.iter().enumerate() {
             self.live.add(control, addition.exclusive, addition.inclusive);
             if current && place as u64 >= is_counted {
-                self.histogram.put_in(addition.exclusive);
+                self.histogram.put_in(addition.exclusive)?;
             }
         }
-        !pending.is_empty()
+        Ok(!pending.is_empty())
     }
 }
 

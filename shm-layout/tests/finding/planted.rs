@@ -62,7 +62,7 @@ fn planted_beacons_are_refused_and_their_victims_untouched() {
     let base = Base::new();
     let dir = base.directory();
     let victim = base.path().join("victim");
-    let info = |n: u128| Info::of_this_process(Name::from_id(n), "planted");
+    let info = |n: u128| Info::of_this_process(Name::from_id(n), "planted").unwrap();
     let place = |n: u128| base.path().join(format!("{n:032x}.beacon"));
     let text = info(1).to_text();
     fs::write(&victim, &text).unwrap();

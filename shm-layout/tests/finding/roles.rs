@@ -50,7 +50,7 @@ fn role() {
 
 fn light(dir: &Directory, change: impl FnOnce(&mut Info)) -> (Object, Beacon) {
     let name = Name::random().unwrap();
-    let mut info = Info::of_this_process(name, "a test");
+    let mut info = Info::of_this_process(name, "a test").unwrap();
     change(&mut info);
     let beacon = Beacon::light(dir, &info).unwrap();
     let object = Object::create_as(name, PAGE).unwrap();
@@ -222,7 +222,7 @@ fn play_file_limit(arguments: &[PathBuf]) {
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
     let dir = Directory::create(&arguments[0]).unwrap();
     let object = Object::create(PAGE).unwrap_err().kind();
-    let info = Info::of_this_process(Name::random().unwrap(), "");
+    let info = Info::of_this_process(Name::random().unwrap(), "").unwrap();
     let beacon = Beacon::light(&dir, &info).unwrap_err().kind();
     tell(format!("{object:?} {beacon:?}"));
 }

@@ -18,7 +18,7 @@ fn a_beacon_says_what_it_was_told() {
         (b"/\xc3\xa9", "\u{e9}\u{202e}\u{1f600} "),
         (&[b'\n'; MAX_EXE], &worst),
     ] {
-        let mut info = Info::of_this_process(Name::random().unwrap(), name);
+        let mut info = Info::of_this_process(Name::random().unwrap(), name).unwrap();
         info.exe = PathBuf::from(OsString::from_vec(exe.to_vec()));
         let text = info.to_text();
         assert!(text.len() <= MAX_BYTES, "{} bytes", text.len());
@@ -27,7 +27,7 @@ fn a_beacon_says_what_it_was_told() {
         assert_eq!(Info::parse(text.as_bytes()), Ok(info));
     }
     for long in ["\u{e9}x".repeat(MAX_NAME), "a\0b".repeat(MAX_NAME)] {
-        let long = Info::of_this_process(Name::random().unwrap(), &long);
+        let long = Info::of_this_process(Name::random().unwrap(), &long).unwrap();
         assert!(long.name.len() <= MAX_NAME);
         assert_eq!(Info::parse(long.to_text().as_bytes()), Ok(long));
     }
@@ -38,7 +38,7 @@ fn a_beacon_says_what_it_was_told() {
 #[test]
 fn the_parser_survives_anything() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    let text = Info::of_this_process(Name::from_id(7), "a name\n").to_text();
+    let text = Info::of_this_process(Name::from_id(7), "a name\n").unwrap().to_text();
     let check = |bytes: &[u8]| {
         if let Ok(info) = Info::parse(bytes) {
             assert_eq!(info.to_text().as_bytes(), bytes);

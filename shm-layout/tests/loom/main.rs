@@ -19,6 +19,8 @@
 #[path = "../../src/discovery/group/barrier.rs"]
 mod barrier;
 
+#[path = "../../src/heap.rs"]
+mod heap;
 #[path = "../../src/layout"]
 mod layout {
     pub(crate) mod amounts;

@@ -23,6 +23,7 @@ mod cpu_limit;
 mod dumps;
 mod library_manners;
 mod memory_limit;
+mod no_heap;
 mod no_space;
 mod preloaded;
 mod refused_calls;

@@ -159,7 +159,7 @@ fn a_process_that_can_be_opened_has_its_name_and_clock() {
         });
         let segment = segment.unwrap();
         let mut name = String::new();
-        segment.counters().read_name(&mut name);
+        segment.counters().read_name(&mut name).expect("there is memory");
         let rate = segment.counters().ticks_per_1000_s.load(std::sync::atomic::Ordering::Relaxed);
         assert_eq!((name.as_str(), rate > 0), ("newcomer", true));
     }

@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 pub use pfp_shm_layout::atomic_file::Existing;
-use pfp_shm_layout::atomic_file::WholeFile;
+use pfp_shm_layout::atomic_file::{WholeFile, check_replaceable};
 
 /// Bytes that are buffered before a write.
 const AT_ONCE: usize = 1 << 18;
@@ -28,6 +28,14 @@ pub fn write_file(
     existing: Existing,
     fill: impl FnOnce(&mut WholeFile) -> io::Result<()>,
 ) -> io::Result<()> {
+    // Said in words, which the library does not have.
+    if path.file_name().is_none() {
+        let why = format!("expected the name of a file, found {:?}", path.as_os_str());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    if existing == Existing::Replace {
+        check_replaceable(path)?;
+    }
     let mut file = WholeFile::create(path, existing)?;
     fill(&mut file)?;
     file.finish()

@@ -3,18 +3,20 @@
 //! A thread that needs the process while another one is making it waits a millisecond at most.
 
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU64,
     Ordering::{Relaxed, Release},
 };
 
-use pfp_shm_layout::beacon::{Beacon, Info, MAX_NAME};
+use pfp_shm_layout::beacon::{self, Beacon, Info, MAX_NAME};
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::failure::{self, Failure, Stage};
 use pfp_shm_layout::find;
 use pfp_shm_layout::geometry::Geometry;
 use pfp_shm_layout::header::{Facts, ProcessCounters};
+use pfp_shm_layout::heap::{self, NoMemory};
 use pfp_shm_layout::name::Name;
 use pfp_shm_layout::segment::Segment;
 use pfp_shm_layout::share::Share;
@@ -31,8 +33,11 @@ use crate::engine::state::Kind;
 use crate::engine::thread::lane;
 use crate::engine::turn::Turn;
 use crate::engine::{cold, common, copies, gate, owner, registry};
-use crate::own::has_memory;
+use crate::own::has_memory_for;
 use crate::point::Point;
+
+/// Heap memory that making the process takes at most, with the names of all beacons that are there.
+type Taken = [u64; 1 << 16];
 
 /// Held by the thread that makes the process.
 static MAKING: Turn = Turn::new();
@@ -66,6 +71,7 @@ fn make_or_wait(prepare: fn()) -> Option<&'static Process> {
         return Some(process);
     }
     // A handler on a small stack leaves it to whoever comes next, and so does who has no memory.
+    let has_memory = || has_memory_for::<Taken>();
     let can_be = || FAILED.load(Relaxed) == 0 && !cold::has_less_stack(STACK) && has_memory();
     let turn = turn.filter(|_| can_be())?;
     // Before another copy refers to this one.
@@ -159,13 +165,16 @@ pub(in crate::engine) extern "C" fn failure_here() -> u64 {
 /// Makes the process; a note is left if it cannot be made. None in a forked child that comes
 /// back into this, and where another thread was faster.
 fn make(gate: &io::Result<Gate>) -> Option<&'static Process> {
-    let settings = settings::get();
+    // Without memory the next begin tries again.
+    let (settings, exe) = (settings::get().ok()?, this_exe().ok()?);
     let origin = calibrate::begin();
     let directory = uninterrupted(Directory::for_this_process);
-    let exe = this_exe();
     let failed = |stage, error: &io::Error| {
         // Or another thread was faster, and has made one.
         if gate.as_ref().is_ok_and(|gate| !gate.is_ours()) || current().is_some() {
+            return None;
+        }
+        if error.kind() == io::ErrorKind::OutOfMemory {
             return None;
         }
         FAILED.store(Failed { stage, errno: failure::errno_of(error) }.pack(), Relaxed);
@@ -212,7 +221,7 @@ fn make_as_named(
     let name = program_name(&mut name);
     // The beacon first: killed at any moment, the process leaves no object that
     // nobody can find.
-    let info = Info::of_this_process(object, name);
+    let info = Info::of_this_process(object, name).map_err(|error| (Stage::Segment, error))?;
     if !gate.is_ours() {
         return Ok(None);
     }
@@ -224,7 +233,7 @@ fn make_as_named(
         Ok(directory) => uninterrupted(|| light_beacon(directory, &info, left)),
         Err(error) => Err(io::Error::from_raw_os_error(failure::errno_of(error))),
     };
-    let facts = facts(&info, origin);
+    let facts = facts(&info, origin).map_err(|error| (Stage::Segment, error.into()))?;
     if !gate.is_ours() {
         return Ok(None);
     }
@@ -253,7 +262,10 @@ fn make_as_named(
         (Ok(_), Err(_)) => {}
     }
     if let Ok(beacon) = beacon {
-        process.beacon.store(Box::into_raw(Box::new(beacon)), Release);
+        // Without memory it burns on, and the next sweep removes it.
+        if let Ok(beacon) = heap::boxed(beacon) {
+            process.beacon.store(Box::into_raw(beacon), Release);
+        }
     }
     // Reserved first, so that no other thread of a forked child gives them to new points.
     if let Some(last) = common::last_point() {
@@ -282,8 +294,11 @@ fn make_as_named(
 /// What the system answered: it has no key for threads.
 fn of_segment(segment: Segment, settings: &'static Settings) -> io::Result<&'static Process> {
     let exit_key = lane::exit_key()?;
-    let lanes = (0..=segment.geometry().lanes()).map(|_| AtomicPtr::default()).collect();
-    Ok(Box::leak(Box::new(Process {
+    let lanes = (0..=segment.geometry().lanes()).map(|_| AtomicPtr::default());
+    // As many as are asked for at once, so that it is of the right size.
+    let lanes = heap::collect(lanes)?.into_boxed_slice();
+    let snapshot = settings.snapshot.as_ref().map(settings::Asked::path_at_exit).transpose()?;
+    Ok(Box::leak(heap::boxed(Process {
         segment,
         beacon: AtomicPtr::default(),
         // SAFETY: no preconditions.
@@ -295,9 +310,9 @@ fn of_segment(segment: Segment, settings: &'static Settings) -> io::Result<&'sta
         spare_block: AtomicU64::new(0),
         settings,
         _inherited: AtomicPtr::new(NEWEST.load(Relaxed)),
-        snapshot: settings.snapshot.as_ref().and_then(settings::Asked::path_at_exit),
+        snapshot,
         clearing: Turn::new(),
-    })))
+    })?))
 }
 
 /// Fills the counters of a segment that nobody can open yet.
@@ -317,12 +332,12 @@ fn fill(counters: &ProcessCounters, settings: &Settings, name: &str) {
     counters.core_hz.store(calibrate::core_hz(rate).map_or(0, |hz| hz as u64), Relaxed);
 }
 
-fn facts(info: &Info, origin: calibrate::Instant) -> Facts {
+fn facts(info: &Info, origin: calibrate::Instant) -> Result<Facts, NoMemory> {
     let mut host = [0u8; 64];
     // SAFETY: fills our array; the last byte stays zero.
     unsafe { libc::gethostname(host.as_mut_ptr().cast(), host.len() - 1) };
     let end = host.iter().position(|&byte| byte == 0).unwrap_or(0);
-    Facts {
+    Ok(Facts {
         id: info.object.id(),
         boot_id: info.process.boot,
         pid: info.process.pid,
@@ -331,9 +346,9 @@ fn facts(info: &Info, origin: calibrate::Instant) -> Facts {
         created_unix_ns: info.created_unix_ns,
         created_ticks: origin.ticks,
         created_monotonic_ns: origin.ns,
-        exe: info.exe.to_string_lossy().into_owned(),
-        host: String::from_utf8_lossy(&host[..end]).into_owned(),
-    }
+        exe: heap::lossy(info.exe.as_os_str().as_bytes())?,
+        host: heap::lossy(&host[..end])?,
+    })
 }
 
 fn light_beacon(directory: &Directory, info: &Info, left: u64) -> io::Result<Beacon> {
@@ -342,8 +357,8 @@ fn light_beacon(directory: &Directory, info: &Info, left: u64) -> io::Result<Bea
     Beacon::light(directory, info)
 }
 
-fn this_exe() -> PathBuf {
-    std::env::current_exe().unwrap_or_default()
+fn this_exe() -> Result<PathBuf, NoMemory> {
+    beacon::exe_of_this_process()
 }
 
 /// Leaves a note of a start that came to nothing, or of a beacon that could not be made:
@@ -351,7 +366,9 @@ fn this_exe() -> PathBuf {
 fn note_failure(directory: &io::Result<Directory>, exe: &Path, stage: Stage, error: &io::Error) {
     // SAFETY: no preconditions.
     let pid = unsafe { libc::getpid() } as u32;
-    let failure = Failure { pid, exe: exe.to_owned(), stage, errno: failure::errno_of(error) };
+    let errno = failure::errno_of(error);
+    let Ok(exe) = heap::path(&[exe.as_os_str().as_bytes()]) else { return };
+    let failure = Failure { pid, exe, stage, errno };
     // What keeps this from being noted is most often seen without a note.
     let _ = match directory {
         Ok(directory) => failure.note(directory),

@@ -9,6 +9,7 @@ use std::sync::atomic::{
 
 use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS};
 use pfp_shm_layout::control::Control;
+use pfp_shm_layout::heap;
 
 use super::{MeteredPoint, NONE, REST, bit};
 use crate::amount::in_order;
@@ -214,8 +215,13 @@ impl MeteredPoint {
         (stats.count > 0).then_some(stats)
     }
 
-    /// What all regions had of each amount; see [`Self::amounts`].
+    /// What all regions had of each amount, or nothing if memory runs out; see [`Self::amounts`].
     pub(crate) fn sums(&'static self) -> Vec<(&'static str, u128)> {
+        heap::collect(self.names.iter().copied().zip(self.sums_in_order())).unwrap_or_default()
+    }
+
+    /// [`Self::sums`] in the order of the names.
+    pub(crate) fn sums_in_order(&'static self) -> [u128; MAX_AMOUNTS] {
         let mut sums = [0_u128; MAX_AMOUNTS];
         let word = self.point.word();
         for (place, point) in self.parts() {
@@ -229,7 +235,7 @@ impl MeteredPoint {
                 };
             }
         }
-        self.names.iter().copied().zip(sums).collect()
+        sums
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) fn lane_entry() {
             })
         };
         if let Some(seen) = lane.read() {
-            let owner = (seen.tid, seen.claimed, seen.name.as_slice());
+            let owner = (seen.tid, seen.claimed, &*seen.name);
             match (seen.state, seen.generation) {
                 (LaneState::Live | LaneState::Ended, 1) => assert_eq!(owner, (1, 100, &b"one"[..])),
                 (LaneState::Live, 2) => assert_eq!(owner, (2, 200, &b"two"[..])),

@@ -177,6 +177,7 @@ impl Drain {
     fn drain(&mut self, written: &Written, slots: &[Slot]) {
         let mut records = Vec::new();
         let drained = ring::drain(written, slots, self.next, &mut records);
+        let drained = drained.expect("there is memory");
         let numbers = drained.next - records.len() as u64..drained.next;
         assert_eq!(numbers.start - self.next, drained.lost);
         for (n, record) in numbers.zip(&records) {

@@ -2,15 +2,18 @@
 //! must not be asked: the scenarios that show where pfp asks for nothing.
 
 mod confined;
+mod heap;
 mod hot;
 mod signals;
+
+use std::process::ExitCode;
 
 use pfp_tests::strict::{Strict, forbid};
 
 #[global_allocator]
 static ALLOCATOR: Strict = Strict;
 
-fn main() {
+fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize| -> u64 {
         let argument = arguments.get(at).and_then(|argument| argument.parse().ok());
@@ -20,10 +23,12 @@ fn main() {
         "signals" => signals::run(number(1)),
         "claims" => signals::claims(number(1)),
         "hot" => hot::run(number(1)),
+        "no-heap" => return heap::run(),
         "confined" => confined::run(&arguments[1], &arguments[2], number(3)),
         // What the other scenarios would end by.
         "asks-for-memory" => forbid(|| drop(std::hint::black_box(Box::new(1)))),
         "asks-the-kernel" => hot::asks_the_kernel(),
         other => panic!("there is no scenario {other:?}"),
     }
+    ExitCode::SUCCESS
 }

@@ -1,0 +1,227 @@
+//! Heap memory that may be refused.
+//!
+//! The containers of the standard library end the program when they find no memory. What a
+//! program links must not do that: all that runs inside the host takes memory by these, and hands
+//! [`NoMemory`] on. `clippy.toml` has the methods that may not be called there.
+
+use std::alloc::{Layout, alloc};
+use std::collections::TryReserveError;
+use std::ffi::CString;
+use std::fmt::{self, Write};
+use std::io;
+use std::path::PathBuf;
+
+/// The heap is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoMemory;
+
+impl fmt::Display for NoMemory {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("out of memory")
+    }
+}
+
+impl std::error::Error for NoMemory {}
+
+impl From<TryReserveError> for NoMemory {
+    fn from(_: TryReserveError) -> Self {
+        Self
+    }
+}
+
+impl From<NoMemory> for io::Error {
+    /// Of a kind alone: an error with a text takes memory.
+    fn from(_: NoMemory) -> Self {
+        io::ErrorKind::OutOfMemory.into()
+    }
+}
+
+/// A list that grows if there is memory.
+pub trait Grow<T> {
+    /// Adds an item at the end.
+    ///
+    /// # Errors
+    ///
+    /// Memory runs out.
+    fn try_push(&mut self, item: T) -> Result<(), NoMemory>;
+
+    /// Adds an item in front of the one at a place.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    fn try_insert(&mut self, at: usize, item: T) -> Result<(), NoMemory>;
+
+    /// Has the list be so long; new items are made by `make`.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    fn try_resize_with(&mut self, len: usize, make: impl FnMut() -> T) -> Result<(), NoMemory>;
+}
+
+impl<T> Grow<T> for Vec<T> {
+    fn try_push(&mut self, item: T) -> Result<(), NoMemory> {
+        self.try_reserve(1)?;
+        self.push(item);
+        Ok(())
+    }
+
+    fn try_insert(&mut self, at: usize, item: T) -> Result<(), NoMemory> {
+        self.try_reserve(1)?;
+        self.insert(at, item);
+        Ok(())
+    }
+
+    fn try_resize_with(&mut self, len: usize, make: impl FnMut() -> T) -> Result<(), NoMemory> {
+        self.try_reserve(len.saturating_sub(self.len()))?;
+        self.resize_with(len, make);
+        Ok(())
+    }
+}
+
+/// A list of all items.
+///
+/// # Errors
+///
+/// Memory runs out.
+pub fn collect<T>(items: impl IntoIterator<Item = T>) -> Result<Vec<T>, NoMemory> {
+    let items = items.into_iter();
+    let mut list = Vec::new();
+    list.try_reserve_exact(items.size_hint().0)?;
+    for item in items {
+        list.try_push(item)?;
+    }
+    Ok(list)
+}
+
+/// A box.
+///
+/// # Errors
+///
+/// As of [`collect`].
+pub fn boxed<T>(value: T) -> Result<Box<T>, NoMemory> {
+    const { assert!(size_of::<T>() > 0, "it takes memory") };
+    // SAFETY: of a size that is not 0.
+    let place = unsafe { alloc(Layout::new::<T>()) }.cast::<T>();
+    if place.is_null() {
+        return Err(NoMemory);
+    }
+    // SAFETY: allocated just now, as a box of that type is.
+    unsafe {
+        place.write(value);
+        Ok(Box::from_raw(place))
+    }
+}
+
+/// A text of its own.
+///
+/// # Errors
+///
+/// As of [`collect`].
+pub fn text(of: &str) -> Result<String, NoMemory> {
+    let mut text = String::new();
+    text.try_reserve_exact(of.len())?;
+    text.push_str(of);
+    Ok(text)
+}
+
+/// A text of bytes, in which what is not UTF-8 is replaced.
+///
+/// # Errors
+///
+/// As of [`collect`].
+pub fn lossy(bytes: &[u8]) -> Result<String, NoMemory> {
+    let mut text = String::new();
+    text.try_reserve_exact(bytes.len())?;
+    for chunk in bytes.utf8_chunks() {
+        let replacement = if chunk.invalid().is_empty() { "" } else { "\u{fffd}" };
+        text.try_reserve(chunk.valid().len() + replacement.len())?;
+        text.push_str(chunk.valid());
+        text.push_str(replacement);
+    }
+    Ok(text)
+}
+
+/// A path of bytes.
+///
+/// # Errors
+///
+/// As of [`collect`].
+pub fn path(parts: &[&[u8]]) -> Result<PathBuf, NoMemory> {
+    use std::os::unix::ffi::OsStringExt;
+    Ok(std::ffi::OsString::from_vec(joined(parts, 0)?).into())
+}
+
+/// A string of C, of parts.
+///
+/// # Errors
+///
+/// `OutOfMemory`; `InvalidInput` if there is a zero byte in it.
+pub fn c_string(parts: &[&[u8]]) -> io::Result<CString> {
+    let mut bytes = joined(parts, 1)?;
+    bytes.push(0);
+    // The capacity is the length, so it is taken over and not copied.
+    CString::from_vec_with_nul(bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+fn joined(parts: &[&[u8]], more: usize) -> Result<Vec<u8>, NoMemory> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(parts.iter().map(|part| part.len()).sum::<usize>() + more)?;
+    parts.iter().for_each(|part| bytes.extend_from_slice(part));
+    Ok(bytes)
+}
+
+/// A text of at most `N` bytes, which takes no heap; what is beyond is cut off.
+#[derive(Clone, Copy, Debug)]
+pub struct ShortText<const N: usize> {
+    bytes: [u8; N],
+    len: usize,
+}
+
+impl<const N: usize> ShortText<N> {
+    /// What is written, as `format_args!` has it.
+    #[must_use]
+    pub fn of(text: fmt::Arguments<'_>) -> Self {
+        let mut short = Self { bytes: [0; N], len: 0 };
+        // It is cut, never refused.
+        let _ = short.write_fmt(text);
+        short
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl<const N: usize> Write for ShortText<N> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = &mut self.bytes[self.len..];
+        let len = text.len().min(room.len());
+        room[..len].copy_from_slice(&text.as_bytes()[..len]);
+        self.len += len;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_what_they_were_made_of() {
+        assert_eq!(lossy(b"a\xff\xfeb\xc3").unwrap(), "a\u{fffd}\u{fffd}b\u{fffd}");
+        assert_eq!(lossy("ö".as_bytes()).unwrap(), "ö");
+        assert_eq!(c_string(&[b"a/", b"b"]).unwrap().as_bytes(), b"a/b");
+        assert_eq!(c_string(&[b"a\0"]).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(path(&[b"a/", b"\xff"]).unwrap().as_os_str().len(), 3);
+        assert_eq!(ShortText::<4>::of(format_args!("{}{}", 12, 345)).as_bytes(), b"1234");
+        assert_eq!(collect(0..3).unwrap(), [0, 1, 2]);
+        let mut list = collect([1, 3]).unwrap();
+        list.try_insert(1, 2).unwrap();
+        list.try_resize_with(4, || 4).unwrap();
+        assert_eq!(list, [1, 2, 3, 4]);
+    }
+}

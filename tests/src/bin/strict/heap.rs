@@ -1,0 +1,124 @@
+//! A host whose heap is used up, call by call.
+
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use pfp_tests::script::say;
+use pfp_tests::strict::{refuse_all, refuse_from};
+
+static POINT: pfp::Point = pfp::Point::new("point");
+static METERED: pfp::MeteredPoint = pfp::MeteredPoint::new("metered", &["bytes", "flops"]);
+
+/// Does something that may fail for want of memory, and for no other reason.
+fn may_fail(work: impl FnOnce() -> io::Result<()>) -> bool {
+    match work() {
+        Ok(()) => true,
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+            false
+        }
+    }
+}
+
+fn snapshot_to() {
+    let is_there = may_fail(|| pfp::snapshot_to("snapshot.json"));
+    assert_eq!(Path::new("snapshot.json").exists(), is_there);
+    // SAFETY: a NUL-terminated path.
+    unsafe { libc::unlink(c"snapshot.json".as_ptr()) };
+}
+
+fn snapshot_over() {
+    may_fail(|| pfp::snapshot_over("over.json"));
+}
+
+fn show() {
+    may_fail(|| pfp::show(&mut io::sink()));
+}
+
+fn stats() {
+    if let Some(stats) = POINT.stats() {
+        let mut both = stats;
+        both.merge(&stats_of(&METERED));
+        let _ = (both.quantile(0.5), both.mean());
+    }
+    let _ = (METERED.amounts(), POINT.name());
+}
+
+fn stats_of(metered: &'static pfp::MeteredPoint) -> pfp::Stats {
+    metered.point().stats().unwrap_or_default()
+}
+
+fn regions() {
+    pfp::scope!("scope");
+    pfp::scope!("scope with amounts", items = 3, bytes = 4);
+    drop(POINT.measure());
+    POINT.begin();
+    POINT.end_latched();
+    drop(METERED.measure([5, 6]));
+    pfp::laps!("first lap");
+    pfp::lap!("second lap");
+    pfp::finish_frame!();
+}
+
+fn steering() {
+    POINT.set_name("another name");
+    POINT.set_fenced(true);
+    POINT.set_fenced(false);
+    let _ = POINT.set_alpha(0.5);
+    POINT.clear_alpha();
+    POINT.reset();
+    POINT.disable();
+    POINT.enable();
+    pfp::set_enabled(false);
+    pfp::set_enabled(true);
+    let _ = (POINT.alpha(), POINT.is_enabled(), pfp::points().count());
+}
+
+fn contexts() {
+    let (idle, task) = (pfp::ExecutionContext::new(), pfp::ExecutionContext::new());
+    if pfp::task_switch(&idle, &task) {
+        POINT.begin();
+        POINT.end();
+        pfp::task_switch(&task, &idle);
+    }
+    drop(task.enter());
+    let _ = task.clone().number();
+}
+
+fn program() {
+    pfp::set_program_name("a program");
+    pfp::register_thread("a thread");
+    let _ = (pfp::calibrate(16), pfp::ticks_per_second(), pfp::on_cpu_ticks(), pfp::ticks());
+    let _ = pfp::init();
+}
+
+pub(crate) fn run() -> ExitCode {
+    assert_eq!(pfp::init(), Ok(()));
+    regions();
+    // Some time off the CPU, so that there is something of everything.
+    {
+        pfp::scope!("asleep");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let calls: [(&str, fn()); 8] = [
+        ("snapshot_to", snapshot_to),
+        ("snapshot_over", snapshot_over),
+        ("show", show),
+        ("stats", stats),
+        ("regions", regions),
+        ("steering", steering),
+        ("contexts", contexts),
+        ("program", program),
+    ];
+    for (name, call) in calls {
+        let asked = [false, true]
+            .map(|for_good| (0..).take_while(|&n| refuse_from(n, for_good, call)).count());
+        say(name, &[&asked.into_iter().max().unwrap_or(0)]);
+    }
+    // It stays so until the end.
+    refuse_all();
+    // SAFETY: ends the process, with what is to be done at its end and without Rust's own way there.
+    unsafe { libc::exit(7) }
+}

@@ -1,0 +1,55 @@
+//! A heap that is used up: a call of the library fails, or does without, and the host goes on. It
+//! says what it would say, and ends as it would.
+
+use std::process::Command;
+
+use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::figure;
+use pfp_tests::place::Place;
+use pfp_tests::target::{Ended, Said, Target};
+
+const STRICT: &str = env!("CARGO_BIN_EXE_strict");
+
+/// Runs a program that ends with 7 and says nothing on standard error; what it said.
+fn end_with_seven(command: &mut Command) -> Said {
+    let Ended { status, errors, said } = Target::start(command).end();
+    assert_eq!((status.code(), &*errors), (Some(7), ""), "{said:?}");
+    said
+}
+
+/// Each function of the C interface, with the n-th call of the allocator refused, for each n, and
+/// with all calls from there on.
+#[test]
+fn each_function_of_c_bears_a_heap_that_is_used_up() {
+    let wrapped = ["malloc", "calloc", "realloc", "posix_memalign"];
+    let flags = wrapped.map(|name| format!("-Wl,--wrap={name}"));
+    let program = c::compile(Compiler::C, "no_heap", &["no_heap.c"], Link::Static, flags);
+    let place = Place::new();
+    let folder = place.folder();
+    let at_the_end = folder.join("at the end.json");
+    let mut command = place.command(&program);
+    let said = end_with_seven(command.env("PFP_SNAPSHOT", &at_the_end).current_dir(folder));
+    for call in ["snapshot_to", "snapshot_over", "show"] {
+        let asked = said.one::<u64>(call);
+        figure(&format!("no heap: {call} asks {asked} times"));
+        assert!(asked > 10, "{call} was refused nothing");
+    }
+    assert!(!at_the_end.exists(), "half a snapshot");
+}
+
+/// Each function of the Rust interface, likewise.
+#[test]
+fn each_function_of_rust_bears_a_heap_that_is_used_up() {
+    let place = Place::new();
+    let folder = place.folder();
+    let at_the_end = folder.join("at the end.json");
+    let mut command = place.command(STRICT);
+    let command = command.arg("no-heap").env("PFP_SNAPSHOT", &at_the_end).current_dir(folder);
+    let said = end_with_seven(command);
+    for call in ["snapshot_to", "snapshot_over", "show", "stats"] {
+        let asked = said.one::<u64>(call);
+        figure(&format!("no heap: {call} asks {asked} times"));
+        assert!(asked > 0, "{call} was refused nothing");
+    }
+    assert!(!at_the_end.exists(), "half a snapshot");
+}
