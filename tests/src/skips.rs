@@ -7,7 +7,7 @@
 //! ```
 //!
 //! All binaries of a run are children of one process, cargo, so its id and the moment it started
-//! name the run. Records of runs that are over are removed.
+//! name the run. Behind a runner that is set for cargo, which starts each binary, there is no record. Records of runs that are over are removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -98,13 +98,15 @@ fn text(records: &str) -> String {
         match package {
             Some(package) => packages.extend(package.split(' ')),
             None if COMMANDS.iter().any(|command| remedy.starts_with(command)) => {
-                _ = commands.insert(remedy.to_owned());
+                // Debian has the module that this starts in a package of its own.
+                packages.extend(remedy.starts_with("python3 -m venv").then_some("python3-venv"));
+                commands.insert(remedy.to_owned());
             }
             None => {}
         }
     }
     if tests.is_empty() {
-        return "no test was skipped".into();
+        return "no skipped test was recorded".into();
     }
     let mut reasons: Vec<_> = reasons.into_iter().map(|(why, tests)| (tests.len(), why)).collect();
     reasons.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
@@ -127,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_run_is_summed_up_in_one_line_with_one_command() {
-        assert_eq!(text(""), "no test was skipped");
+        assert_eq!(text(""), "no skipped test was recorded");
         let records = "viewer\ta\ttmux is not installed\tapt-get install tmux\n\
                        viewer\tb\ttmux is not installed\tapt-get install tmux\n\
                        viewer\tb\ttmux is not installed\tapt-get install tmux\n\
@@ -139,7 +141,7 @@ mod tests {
             text(records),
             "6 tests were skipped, or tested less: tmux (2), it lets nobody in (1), not root (1), \
              there are no readers (1), valgrind (1); this installs what is missing: apt-get \
-             install tmux valgrind && python3 -m venv x && x/bin/pip install y"
+             install python3-venv tmux valgrind && python3 -m venv x && x/bin/pip install y"
         );
         let one = "engine\td\tnot root\t\n";
         assert_eq!(text(one), "1 test was skipped, or tested less: not root (1)");

@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Tools whose package has another name.
-const PACKAGES: [(&str, &str); 10] = [
+const PACKAGES: [(&str, &str); 11] = [
     ("ssh", "openssh-client"),
+    ("chroot", "coreutils"),
     ("setpriv", "util-linux"),
     ("unshare", "util-linux"),
     ("objdump", "binutils"),

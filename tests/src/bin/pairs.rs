@@ -14,7 +14,7 @@
 //! all regions: `--disassemble=pfp::engine::guard::Guard::begin_on`, `end_on`
 //! and `lap_on` in its place.
 //!
-//! Only what runs below [`pairs_repeat`] is counted, without [`pairs_wait`]; see
+//! Only what runs below [`pairs_repeat`] is counted, without [`pairs_repeat_wait`]; see
 //! `tests/tests/engine/instructions.rs`.
 
 use std::future::{Future, pending};
@@ -137,9 +137,9 @@ extern "C" fn pairs_nested() {
 #[inline(never)]
 extern "C" fn pairs_laps() {
     pfp::laps!("lap one");
-    pairs_wait();
+    pairs_repeat_wait();
     pfp::lap!("lap two");
-    pairs_wait();
+    pairs_repeat_wait();
 }
 
 /// One region of laps: what is missing to the two above is a lap.
@@ -147,19 +147,19 @@ extern "C" fn pairs_laps() {
 #[inline(never)]
 extern "C" fn pairs_one_lap() {
     pfp::laps!("lap one");
-    pairs_wait();
-    pairs_wait();
+    pairs_repeat_wait();
+    pairs_repeat_wait();
 }
 
 /// The two calls without a region.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_waits() {
-    pairs_wait();
-    pairs_wait();
+    pairs_repeat_wait();
+    pairs_repeat_wait();
 }
 
-/// Ticks that [`pairs_wait`] takes at least. With what measuring adds, a lap takes between one and
+/// Ticks that [`pairs_repeat_wait`] takes at least. With what measuring adds, a lap takes between one and
 /// two times 65,536 on every machine, so its histogram bucket is of one octave, and it is longer
 /// than what laps are known to cost.
 const WAIT: u64 = 5 << 14;
@@ -168,7 +168,7 @@ const WAIT: u64 = 5 << 14;
 /// count them.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn pairs_wait() {
+extern "C" fn pairs_repeat_wait() {
     let start = ticks();
     while ticks().wrapping_sub(start) < WAIT {}
 }

@@ -248,9 +248,8 @@ fn start(place: &Place, case: &str, times: &[u64]) -> Child {
     let out = out(place);
     place
         .command("valgrind")
-        .args(["--tool=callgrind", "--toggle-collect=pairs_repeat"])
-        // Off within, and on again behind it.
-        .arg("--toggle-collect=pairs_wait")
+        // On in `pairs_repeat`, and off in `pairs_repeat_wait` below it: callgrind takes one pattern.
+        .args(["--tool=callgrind", "--toggle-collect=pairs_repeat*"])
         .arg("--dump-after=pairs_repeat")
         .arg(format!("--callgrind-out-file={}", out.display()))
         .args([PAIRS, case])
