@@ -493,7 +493,7 @@ impl App {
         }
     }
 
-    /// Takes pasted text in, as part of the line that is being typed. It is not taken for keys.
+    /// Inserts pasted text into the line that is being typed. It is not taken for keys.
     pub fn paste(&mut self, text: &str, now: Instant) {
         self.common.now = now;
         self.keys = keys::Keys::default();
@@ -503,7 +503,7 @@ impl App {
                 self.typed();
             }
             _ => {
-                self.common.say("pasted text is not taken for keys: paste it into a line, as of /")
+                self.common.say("pasted text is not taken for keys: begin a line first, as with /")
             }
         }
     }
