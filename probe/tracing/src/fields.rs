@@ -78,7 +78,7 @@ impl FieldsOf {
     }
 }
 
-/// Reads `system{name},request{method path}`; none if it is something else.
+/// Parses `system{name},request{method path}`. None if the text has another form.
 pub(crate) fn parse(text: &str) -> Option<Vec<FieldsOf>> {
     let one = |text: &str| {
         let (span, names) = text.trim().strip_suffix('}')?.split_once('{')?;
@@ -100,12 +100,12 @@ pub(crate) struct Said<'a> {
 }
 
 impl<'a> Said<'a> {
-    /// What the span says in this field; none if nothing.
+    /// The text of this field of a span, if it has a value.
     pub(crate) fn by(span: &Attributes<'_>, name: &'static str) -> Option<String> {
         Said::together(span, &[name])
     }
 
-    /// What the span says in these fields, in the order that it has them; none if nothing.
+    /// The texts of these fields of a span, in the span's order. None if no field has a value.
     pub(crate) fn together(span: &Attributes<'_>, names: &'a [&'static str]) -> Option<String> {
         let mut said = Self { names, text: None };
         span.record(&mut said);

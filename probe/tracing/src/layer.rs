@@ -40,7 +40,7 @@ impl PointLayer {
     }
 }
 
-/// The site of a span, among those of its callsite.
+/// Finds the site of a span by the site of its callsite.
 #[inline]
 fn part(whole: &'static Site, id: u64) -> &'static Site {
     match whole.has_parts() {

@@ -193,7 +193,7 @@ impl Site {
         matches!(self.measured.get(), Some(Measured::Point(_)))
     }
 
-    /// Whether its spans are told apart by their fields.
+    /// Whether texts of fields are part of the names of its spans' points.
     #[inline]
     pub(crate) fn has_parts(&self) -> bool {
         !self.fields.is_empty()

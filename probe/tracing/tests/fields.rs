@@ -22,7 +22,7 @@ fn each_text_is_a_point() {
     let Some(way) = apart::way("each_text_is_a_point") else { return };
     let options = Options::default().fields("system{name}, fields::request{method path}");
     apart::set(&way, options).expect("it is the first");
-    // Spans that stay, as bevy has them, entered in turn with those of other texts.
+    // Spans that stay, as bevy keeps them, entered in turn with spans of other texts.
     let kept = ["walk", "jump"].map(system);
     for round in 0..10 {
         for (span, times) in kept.iter().zip([1, 2]) {
@@ -77,7 +77,7 @@ fn a_callsite_is_wanted_while_one_of_its_points_is_on() {
     walk.disable();
     for _ in 0..3 {
         ["walk", "jump"].map(enter);
-        // Longer than the time between two looks of the thread that tells callsites.
+        // Longer than the period of the thread that updates callsites.
         std::thread::sleep(std::time::Duration::from_millis(150));
     }
     assert_eq!([walk, jump].map(|point| point.stats().unwrap().count), [1, 4]);
