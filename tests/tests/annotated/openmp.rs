@@ -2,13 +2,15 @@
 //! and scikit-learn. What a region is to show is planned in the program, or counted by another
 //! tool.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::Place;
 use pfp_tests::{figure, lacks, tools};
+use pfp_top::files::json;
 use pfp_top::snapshot::Stats;
 
 use crate::{Run, alone, file, run, text, unseen};
@@ -296,4 +298,72 @@ fn a_program_on_gccs_runtime_is_told_why_it_was_not_seen() {
     let Some(program) = regions_of_gccs() else { return };
     let said = unseen(&program, &[&REGIONS.to_string(), "1000"]);
     assert!(said.contains("libgomp") && said.contains("--openmp-runtime FILE"), "{said}");
+}
+
+/// A program or library with regions in two functions of these names.
+fn named(what: &str, [first, second]: [&str; 2], flags: &[&str]) -> PathBuf {
+    let names = [format!("-DFIRST={first}"), format!("-DSECOND={second}")];
+    let names = names.iter().map(String::as_str);
+    let all = names.chain(["-std=gnu11", "-fopenmp"]).chain(flags.iter().copied());
+    c::compile(CLANG, &format!("{what}_{first}"), &["omp_replaced.c"], Link::Without, all)
+}
+
+/// Runs a program, replaces a file that it has loaded, and reads the names of regions in a viewer's
+/// snapshot; then kills the program and reads them again.
+fn names_after(place: &Place, program: &Path, replaced: &Path, by: &Path) -> [String; 2] {
+    let mut command = place.command(program);
+    command.env("OMP_TOOL_LIBRARIES", c::inject()).env("LD_LIBRARY_PATH", place.folder());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut running = command.spawn().expect("it starts");
+    let mut line = String::new();
+    let output = running.stdout.take().expect("it is a pipe");
+    BufReader::new(output).read_line(&mut line).expect("it can be read");
+    assert_eq!(line, "ran\n");
+    // As a package manager does it.
+    let new = place.path("new");
+    std::fs::copy(by, &new).expect("there is room");
+    std::fs::rename(&new, replaced).expect("the folder is ours");
+    let shown = || {
+        let file = place.path("shown.json");
+        let pid = running.id().to_string();
+        let output = place.pfp_top(&["snapshot", "-p", &pid, "-o", text(&file)]);
+        tools::well(&output);
+        let snapshot = json::read(&file).expect("it can be read");
+        let names = snapshot.points.into_iter().filter(|point| point.file.starts_with("openmp:"));
+        names.map(|point| point.name + "\n").collect::<String>()
+    };
+    let while_it_runs = shown();
+    running.kill().expect("it runs");
+    let _ = running.wait();
+    [while_it_runs, shown()]
+}
+
+#[test]
+fn a_file_that_was_replaced_gives_no_names() {
+    if !c::has_openmp(CLANG) {
+        return;
+    }
+    let (ours, others) = (["alpha", "beta"], ["delta", "gamma_"]);
+    let is_none_of_others = |names: &str| !others.iter().any(|name| names.contains(name));
+    let place = Place::new();
+    let program = place.path("solver");
+    std::fs::copy(named("omp_program", ours, &[]), &program).expect("there is room");
+    let upgrade = named("omp_program", others, &[]);
+    let [running, ended] = names_after(&place, &program, &program, &upgrade);
+    // The kernel keeps the file of a program that runs.
+    assert!(ours.iter().all(|name| running.contains(name)), "{running}");
+    assert!(is_none_of_others(&running) && is_none_of_others(&ended), "{running}{ended}");
+    assert!(ended.contains("solver+0x"), "{ended}");
+
+    let place = Place::new();
+    let library = place.path("libsolver.so");
+    let shared = ["-shared", "-fPIC", "-DLIBRARY"];
+    std::fs::copy(named("omp_library", ours, &shared), &library).expect("there is room");
+    let folder = format!("-L{}", text(place.folder()));
+    let program =
+        named("omp_user", ours, &["-DPROGRAM", &folder, "-Wl,--no-as-needed", "-lsolver"]);
+    let upgrade = named("omp_library", others, &shared);
+    for names in names_after(&place, &program, &library, &upgrade) {
+        assert!(is_none_of_others(&names) && !names.is_empty(), "{names}");
+    }
 }

@@ -24,6 +24,7 @@ use pfp_shm_layout::truncation;
 
 use super::guard::clean_discovery;
 use super::namespaces::{ids_here, is_own};
+use super::place::Objects;
 use super::usage;
 use super::{Candidate, Change, Discovery, Refusal, Source};
 use crate::files::atomic_file::{self, Existing};
@@ -225,7 +226,8 @@ impl Source for LiveSource {
         let picture = self.reader.picture();
         let cells = self.cells.convert(picture);
         let mut snapshot = convert(picture, cells, &self.facts, self.dead);
-        show_names(&mut self.names, &mut snapshot.points);
+        let loaded = self.objects();
+        show_names(&mut self.names, &mut snapshot.points, loaded);
         self.elapsed_ticks = self.ticks_until_now(&snapshot);
         snapshot.elapsed_ticks = self.elapsed_ticks;
         let of = self.threads_of.filter(|_| snapshot.process.state == ProcessState::Running);
@@ -341,6 +343,13 @@ impl Source for LiveSource {
 impl LiveSource {
     fn records(&self) -> impl Iterator<Item = Record> {
         records(&self.reader, &self.facts)
+    }
+
+    fn objects(&self) -> Objects {
+        Objects {
+            running: self.pid.filter(|_| !self.dead),
+            started_unix_ns: is_own(self.facts.pid_namespace).then_some(self.facts.created_unix_ns),
+        }
     }
 
     /// Ticks since the segment was created; for a dead process, up to its last known activity.

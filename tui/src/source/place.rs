@@ -2,10 +2,11 @@
 //!
 //! A runtime names them by an address in the program. The program reports the object and the
 //! address in it, `app+0x1234`; the function and the line are looked up here, as far as the object
-//! has them.
+//! has them. The file may have been replaced since, as by an upgrade: another one's names are none.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use addr2line::gimli::{Dwarf, EndianSlice, RunTimeEndian};
@@ -18,7 +19,7 @@ use crate::snapshot::{OPENMP, Point};
 
 /// Gives points of parallel regions their places as names. Each object is read once. `which` has
 /// the places of the points to look at.
-pub(super) fn locate(points: &[Point], which: &[usize]) -> Vec<(usize, String)> {
+pub(super) fn locate(points: &[Point], which: &[usize], loaded: Objects) -> Vec<(usize, String)> {
     let mut objects: BTreeMap<&str, Vec<(usize, Address)>> = BTreeMap::new();
     for &number in which {
         if let Some((object, address)) = points.get(number).and_then(Address::of) {
@@ -27,12 +28,81 @@ pub(super) fn locate(points: &[Point], which: &[usize]) -> Vec<(usize, String)> 
     }
     let mut found = Vec::new();
     for (path, addresses) in objects {
-        // The file may be gone, or another program's by now.
-        let Ok(file) = input::file(Path::new(path)) else { continue };
+        let Some(file) = loaded.open(path) else { continue };
         let places = places(file, &addresses).unwrap_or_default();
         found.extend(places);
     }
     found
+}
+
+/// Where the objects are that a process has loaded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Objects {
+    /// The process's id in our /proc while it runs.
+    pub(super) running: Option<u32>,
+    /// Start of the process, in nanoseconds since the Unix epoch. None if its files are not ours.
+    pub(super) started_unix_ns: Option<u64>,
+}
+
+/// What the kernel puts behind the name of a file that has been removed or replaced.
+const DELETED: &str = " (deleted)";
+
+impl Objects {
+    /// Opens the file that the process has loaded from this path. None if the path may lead to
+    /// another file now.
+    fn open(self, path: &str) -> Option<File> {
+        if let Some(pid) = self.running {
+            let process = Path::new("/proc").join(pid.to_string());
+            let found = program(&process, path).or_else(|| library(&process, path));
+            if found.is_some() || fs::read_link(process.join("exe")).is_ok() {
+                return found;
+            }
+            // It has ended meanwhile, or may not be looked at.
+        }
+        let started = i128::from(self.started_unix_ns?);
+        let file = input::file(Path::new(path)).ok()?;
+        // Whatever puts another file in its place, or changes it, sets this time.
+        let about = file.metadata().ok()?;
+        let changed = i128::from(about.ctime()) * 1_000_000_000 + i128::from(about.ctime_nsec());
+        (changed < started).then_some(file)
+    }
+}
+
+/// The program of a running process, if it has this name: the kernel keeps its file.
+fn program(process: &Path, path: &str) -> Option<File> {
+    let link = process.join("exe");
+    let named = fs::read_link(&link).ok()?;
+    let named = named.to_str()?;
+    let is_it = named.trim_end_matches(DELETED) == path.trim_end_matches(DELETED);
+    is_it.then(|| input::file(&link).ok()).flatten()
+}
+
+/// A library of a running process: the file of this name in its own root, if that is loaded.
+fn library(process: &Path, path: &str) -> Option<File> {
+    let maps = fs::read_to_string(process.join("maps")).ok()?;
+    let file = input::file(&process.join("root").join(path.trim_start_matches('/')));
+    // Not by the device, which an overlay has another one of.
+    let is_loaded = |file: &File| {
+        let inode = file.metadata().map_or(0, |about| about.ino());
+        mappings(&maps).any(|(_, its, path)| its == inode && !path.ends_with(DELETED))
+    };
+    file.ok().filter(is_loaded).or_else(|| {
+        // With the right to read it, the kernel has the file that was replaced.
+        let is_it = |name: &str| name.strip_suffix(DELETED) == Some(path);
+        let (range, ..) = mappings(&maps).find(|(.., name)| is_it(name))?;
+        input::file(&process.join("map_files").join(range)).ok()
+    })
+}
+
+/// Range, inode and path of each mapping of a file.
+fn mappings(maps: &str) -> impl Iterator<Item = (&str, u64, &str)> {
+    maps.lines().filter_map(|line| {
+        let mut fields = line.splitn(6, ' ');
+        let range = fields.next()?;
+        let inode = fields.nth(3)?.parse().ok()?;
+        let path = fields.next()?.trim_start();
+        path.starts_with('/').then_some((range, inode, path))
+    })
 }
 
 /// An address in an object, in a point's name.

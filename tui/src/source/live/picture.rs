@@ -20,7 +20,7 @@ use crate::snapshot::{
     Bucket, Cell, Clock, ClockKind, Edge, FORMAT, Lane, LaneKind, Loss, Open, Point, PointState,
     Process, ProcessState, Record, Snapshot, Stats, VERSION, Variant,
 };
-use crate::source::place::locate;
+use crate::source::place::{Objects, locate};
 use crate::source::symbol::readable;
 
 /// The snapshot of a copy of a segment; `file_unix_ns` is its time, if the copy does not say it.
@@ -140,7 +140,11 @@ pub(super) fn convert_record(lane: u32, record: &ring::Record, created: u64) -> 
 }
 
 /// Gives points their readable names. Each name is translated once.
-pub(super) fn show_names(known: &mut Vec<(String, Option<String>)>, points: &mut [Point]) {
+pub(super) fn show_names(
+    known: &mut Vec<(String, Option<String>)>,
+    points: &mut [Point],
+    objects: Objects,
+) {
     known.resize_with(points.len(), Default::default);
     let mut new = Vec::new();
     for (number, (point, (name, shown))) in points.iter().zip(known.iter_mut()).enumerate() {
@@ -150,7 +154,7 @@ pub(super) fn show_names(known: &mut Vec<(String, Option<String>)>, points: &mut
             new.push(number);
         }
     }
-    for (number, place) in locate(points, &new) {
+    for (number, place) in locate(points, &new, objects) {
         known[number].1 = Some(place);
     }
     for (point, (_, shown)) in points.iter_mut().zip(known) {

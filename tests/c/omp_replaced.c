@@ -1,0 +1,41 @@
+/* Two parallel regions, in functions whose names are given, here or in a library of the same names.
+ * Waits then for its input to end. */
+#include <stdio.h>
+
+void FIRST(void);
+void SECOND(void);
+
+#ifndef PROGRAM
+static volatile double sum;
+
+__attribute__((noinline)) void FIRST(void) {
+#pragma omp parallel num_threads(2)
+    {
+        double own = 0;
+        for (int i = 0; i < 1000; i++)
+            own += i;
+        sum = own;
+    }
+}
+
+__attribute__((noinline)) void SECOND(void) {
+#pragma omp parallel num_threads(2)
+    {
+        double own = 1;
+        for (int i = 0; i < 1000; i++)
+            own *= 1.0001;
+        sum = own;
+    }
+}
+#endif
+
+#ifndef LIBRARY
+int main(void) {
+    FIRST();
+    SECOND();
+    puts("ran");
+    fflush(stdout);
+    getchar();
+    return 0;
+}
+#endif
