@@ -668,9 +668,9 @@ impl Segment {
         let Some(entry) = self.entry(point) else { return false };
         let Some(known) = entry.read() else { return false };
         let crate::layout::point::Text { offset, len } = known.name;
-        let is_same = self.text(offset as usize, len as usize).is_some_and(|text| {
-            text.iter().map(|byte| byte.load(Ordering::Relaxed)).eq(cut(name).bytes())
-        });
+        let is_same = self
+            .text(offset as usize, len as usize)
+            .is_some_and(|text| text.iter().map(|byte| byte.load(Ordering::Relaxed)).eq(cut(name)));
         if !is_same {
             let Some(text) = self.enter_text(name) else { return false };
             entry.rename(text);
@@ -680,18 +680,18 @@ impl Segment {
 
     /// Copies a text into the string space; none if it is full.
     pub fn enter_text(&self, text: &str) -> Option<crate::layout::point::Text> {
-        let bytes = cut(text).as_bytes();
+        let length = cut(text).count();
         let limit = self.geometry.string_bytes() as u64;
         let offset = self.used.strings.take(&self.counters().strings_used, |used| {
-            let next = used + bytes.len() as u64;
+            let next = used + length as u64;
             (next <= limit).then_some(next)
         })?;
         let at = self.geometry.strings() + offset as usize;
-        self.used.texts.back(at, bytes.len(), |offset, len| self.back(offset, len)).ok()?;
-        for (to, &from) in self.text(offset as usize, bytes.len())?.iter().zip(bytes) {
+        self.used.texts.back(at, length, |offset, len| self.back(offset, len)).ok()?;
+        for (to, from) in self.text(offset as usize, length)?.iter().zip(cut(text)) {
             to.store(from, Ordering::Relaxed);
         }
-        Some(crate::layout::point::Text { offset: offset as u32, len: bytes.len() as u32 })
+        Some(crate::layout::point::Text { offset: offset as u32, len: length as u32 })
     }
 
     /// Points that are in use: one more than the highest number.
@@ -734,13 +734,27 @@ fn next_point(used: u64, first_free: usize) -> usize {
     next + usize::from(next % CONTROL_WORDS == CONTROL_WORDS - 1)
 }
 
-/// As much of a text as is kept: longer names only serve to hide what is behind them.
-fn cut(text: &str) -> &str {
-    let mut end = text.len().min(1024);
+/// The bytes of a text that are kept: longer names only serve to hide what is behind them. A cut
+/// text ends with a hash of the whole, so that two long names which begin alike stay two names.
+fn cut(text: &str) -> impl Iterator<Item = u8> {
+    const MOST: usize = 1024;
+    const DIGITS: u32 = 6;
+    let is_long = text.len() > MOST;
+    let mut end = if is_long { MOST - 1 - DIGITS as usize } else { text.len() };
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    &text[..end]
+    let hash = if is_long { fnv1a(text.as_bytes()) } else { 0 };
+    let digits =
+        (0..DIGITS).rev().map(move |at| b"0123456789abcdef"[(hash >> (4 * at) & 0xf) as usize]);
+    let tail = is_long.then(|| std::iter::once(b'#').chain(digits));
+    text[..end].bytes().chain(tail.into_iter().flatten())
+}
+
+/// The hash of Fowler, Noll and Vo, variant 1a.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    let add = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, add)
 }
 
 /// The same, fresh from the system, which gives memory when it is touched; none
@@ -819,14 +833,21 @@ mod tests {
         let segment = Segment::in_private_memory(config, &Facts::default());
         let point = segment.enter_point(None, 0, "a", "", 0).unwrap();
         let long = "n".repeat(1500);
-        for name in ["period", "a", "", &long, "\u{f6}"] {
+        let other = format!("{long}o");
+        let mut seen = Vec::new();
+        for name in ["period", "a", "", &long, &other, "\u{f6}"] {
             for _ in 0..PAGE {
                 assert!(segment.rename_point(point, name), "{name}");
             }
             let text = segment.entry(point).unwrap().read().unwrap().name;
             let bytes = segment.text(text.offset as usize, text.len as usize).unwrap();
             let bytes: Vec<u8> = bytes.iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
-            assert_eq!(String::from_utf8(bytes).unwrap(), name[..name.len().min(1024)]);
+            let kept = String::from_utf8(bytes).unwrap();
+            let is_whole = kept == name;
+            assert!(is_whole || name.len() > 1024 && kept.len() == 1024, "{kept}");
+            assert!(name.starts_with(kept.trim_end_matches(|c| c != 'n')) || is_whole, "{kept}");
+            assert!(!seen.contains(&kept), "{kept}");
+            seen.push(kept);
         }
         assert!(segment.enter_text("another").is_some());
         // And when there is none, the name stays.

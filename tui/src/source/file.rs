@@ -9,6 +9,7 @@ use pfp_shm_layout::header::{Facts, FormatError};
 use pfp_shm_layout::segment::{OpenError, Segment};
 
 use super::guard::clean_places;
+use super::symbol::readable;
 use super::{BadPlace, Refusal, Source, live};
 use crate::files::input::Input;
 use crate::files::{json, zstd_file};
@@ -47,8 +48,14 @@ impl FileSource {
             _ => Err(anyhow!(UNKNOWN)),
         };
         let shown = path.display();
-        let snapshot =
+        let mut snapshot =
             snapshot.with_context(|| format!("{shown} is not a snapshot that can be shown"))?;
+        // Programs write symbols to their own snapshots, where a viewer writes names.
+        for point in &mut snapshot.points {
+            if let Some(name) = readable(&point.name) {
+                point.name = name;
+            }
+        }
         Ok(Self { snapshot })
     }
 }
@@ -120,5 +127,29 @@ impl Source for FileSource {
 
     fn bad_places(&self) -> Vec<BadPlace> {
         clean_places(self.snapshot.late_places())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::files::atomic_file::Existing;
+    use crate::source::synthetic::Synthetic;
+
+    /// A file that a program has written has its symbols.
+    #[test]
+    fn symbols_of_files_are_read() {
+        let mut source = Synthetic::new();
+        let snapshot = source.snapshot_mut();
+        snapshot.points[0].name = "_ZN5space3fooEibc".to_owned();
+        let name = snapshot.points[1].name.clone();
+        let folder = tempfile::tempdir().expect("there is room");
+        let path = folder.path().join("snapshot.json");
+        json::write(snapshot, &path, Existing::Keep).expect("there is room");
+        let input = Input::open(&path, is_known).expect("it is a file");
+        let read = FileSource::read(&input, &path).expect("it is a snapshot");
+        let names: Vec<_> = read.snapshot.points.iter().map(|point| &*point.name).collect();
+        assert_eq!(names[..2], ["space::foo(int, bool, char)", &name]);
     }
 }

@@ -12,12 +12,22 @@ const LONGEST: usize = 2048;
 /// Most bytes of the translated name, before it is shortened.
 const ROOM: usize = 8192;
 /// Most levels of nesting. Parts may stand for others, so that each level may double the work.
-const DEEP: u32 = 64;
+const DEEP: u32 = 128;
 /// From this length on, template arguments are left out, the innermost first.
 const SHORT: usize = 120;
 
-/// The readable name of a symbol; none if it is readable itself.
+/// The readable name of a symbol, unless the symbol is readable itself. A name that leaves a part of
+/// the symbol out ends with a hash of the symbol, so that two functions never look alike.
 pub(super) fn readable(symbol: &str) -> Option<String> {
+    if let Some(name) = translated(symbol) {
+        let short = shortened(&name);
+        return Some(if short == name { name } else { tagged(&short, symbol) });
+    }
+    // Too deep, too long, or cut off.
+    (symbol.len() > SHORT && symbol.starts_with("_Z")).then(|| tagged(&outline(symbol), symbol))
+}
+
+fn translated(symbol: &str) -> Option<String> {
     if symbol.len() > LONGEST {
         return None;
     }
@@ -32,7 +42,44 @@ pub(super) fn readable(symbol: &str) -> Option<String> {
         parsed.structured_demangle(&mut name, &options).ok()?;
     }
     let Bounded(name) = name;
-    (!name.is_empty()).then(|| shortened(name))
+    (!name.is_empty()).then_some(name)
+}
+
+/// Namespaces, class and function of a symbol, as far as they are plain names.
+fn outline(symbol: &str) -> String {
+    let mut rest = symbol.trim_start_matches("_Z").trim_start_matches(['N', 'K', 'V', 'L']);
+    let mut names = Vec::new();
+    if let Some(inside) = rest.strip_prefix("St") {
+        names.push("std");
+        rest = inside;
+    }
+    loop {
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let length = rest[..digits].parse::<usize>().unwrap_or(0);
+        let Some(name) = rest.get(digits..digits.saturating_add(length)) else { break };
+        if name.is_empty() {
+            break;
+        }
+        names.push(name);
+        rest = &rest[digits + length..];
+    }
+    let outline = match names.is_empty() {
+        true => symbol.to_owned(),
+        false => format!("{}<…>", names.join("::")),
+    };
+    // Shorter than a symbol that is read, so that reading it again changes nothing.
+    let most = SHORT - 20;
+    if outline.len() <= most {
+        return outline;
+    }
+    outline.chars().take(most - 20).chain(['…']).collect()
+}
+
+/// A name that lacks a part of its symbol, with a hash of the symbol, FNV-1a.
+fn tagged(name: &str, symbol: &str) -> String {
+    let add = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    let hash = symbol.bytes().fold(0xcbf2_9ce4_8422_2325, add);
+    format!("{name} #{:06x}", hash & 0xff_ffff)
 }
 
 /// Text of at most [`ROOM`] bytes.
@@ -48,13 +95,13 @@ impl fmt::Write for Bounded {
     }
 }
 
-fn shortened(name: String) -> String {
-    let fits = |name: &String| name.chars().count() <= SHORT;
-    if fits(&name) {
-        return name;
+fn shortened(name: &str) -> String {
+    let fits = |name: &str| name.chars().count() <= SHORT;
+    if fits(name) {
+        return name.to_owned();
     }
-    let inner = without_arguments(&name, 2);
-    if fits(&inner) { inner } else { without_arguments(&name, 1) }
+    let inner = without_arguments(name, 2);
+    if fits(&inner) { inner } else { without_arguments(name, 1) }
 }
 
 /// The name without the arguments of templates at a depth and deeper.
@@ -113,10 +160,37 @@ mod tests {
         let long = format!("pair<{}, b<c>>::put(int) const", ["list<integers>"; 10].join(", "));
         assert!(long.len() > SHORT);
         let inner = ["list<…>"; 10].join(", ");
-        assert_eq!(shortened(long), format!("pair<{inner}, b<…>>::put(int) const"));
+        assert_eq!(shortened(&long), format!("pair<{inner}, b<…>>::put(int) const"));
         let longer = format!("a<{}>::operator<<(int)", ["list<int>"; 30].join(", "));
-        assert_eq!(shortened(longer), "a<…>::operator<<(int)");
+        assert_eq!(shortened(&longer), "a<…>::operator<<(int)");
         assert_eq!(without_arguments("a<b<c>>::operator->(d<e>)", 1), "a<…>::operator->(d<…>)");
+    }
+
+    /// `ns::Tool::work` of a type that is nested to a depth, with something innermost.
+    fn deep(levels: usize, innermost: char) -> String {
+        let outer: String = (1..=levels).rev().map(|level| format!("S2_ILi{level}E")).collect();
+        let outer = outer.replacen("S2_", "1P", 1);
+        format!("_ZN2ns4Tool4workI{outer}{innermost}{}EEiPT_", "E".repeat(levels))
+    }
+
+    #[test]
+    fn names_that_are_too_deep_or_too_long_differ() {
+        for levels in [10, 20, 60, 100, 300] {
+            let [one, other] = ['c', 's'].map(|innermost| readable(&deep(levels, innermost)));
+            let (one, other) = (one.expect("it is read"), other.expect("it is read"));
+            assert!(one.starts_with("ns::Tool::work<") && one != other, "{one} {other}");
+            assert!(one.chars().count() < 2 * SHORT, "{one}");
+        }
+        // As it is kept of a longer one.
+        let cut = format!("{}#0123af", &deep(300, 'c')[..1017]);
+        let name = readable(&cut).expect("it is read");
+        assert!(name.starts_with("ns::Tool::work<…> #"), "{name}");
+        let unknown = format!("_ZZ{}", "x".repeat(300));
+        let name = readable(&unknown).expect("it is read");
+        assert!(name.starts_with("_ZZxxx") && name.contains("x… #"), "{name}");
+        assert_eq!(readable(&name), None, "it is readable now");
+        let other = readable(&format!("{unknown}y"));
+        assert!(other.is_some_and(|other| other != name));
     }
 
     /// Each level stands for two of the level before: thirty would be a thousand
@@ -131,10 +205,10 @@ mod tests {
         symbol.push_str("Ev");
         assert!(readable(&symbol).is_none_or(|name| name.len() <= ROOM));
         let nested = format!("_Z1f{}v", "P".repeat(LONGEST - 10));
-        assert_eq!(readable(&nested), None);
+        assert_eq!(translated(&nested), None);
         let nested = format!("_Z1f{}i{}", "1PI".repeat(300), "E".repeat(300));
-        assert_eq!(readable(&nested), None);
-        assert_eq!(readable(&format!("_Z{}", "1a".repeat(LONGEST))), None);
+        assert_eq!(translated(&nested), None);
+        assert_eq!(translated(&format!("_Z{}", "1a".repeat(LONGEST))), None);
     }
 
     /// Any bytes, and names with some bytes changed, end within their bounds.
