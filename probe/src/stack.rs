@@ -222,8 +222,7 @@ pub fn forget(is_gone: impl Fn(usize) -> bool) -> usize {
     with(|stack| stack.forget(|open| is_gone(open.owner))).unwrap_or(0)
 }
 
-/// Open regions that no thread runs: those of a coroutine that is suspended, say. Dropping them
-/// records nothing.
+/// Open regions of a suspended coroutine. Dropping them records nothing.
 #[derive(Default)]
 pub struct Suspended {
     open: Vec<Open>,

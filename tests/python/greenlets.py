@@ -60,7 +60,7 @@ parts.append(pfp.stats()["first part"]["inclusive"])
 assert 2 < parts[1] / parts[0] < 4.5 and 2 < parts[1] / parts[2] < 4.5, parts
 
 
-# The same function in several, with generators, and exceptions thrown into them.
+# One function in several greenlets, with generators, and exceptions thrown into them.
 @measured
 def steps(count):
     for step in range(count):
@@ -175,8 +175,8 @@ events = []
 before = greenlet.settrace(lambda event, pair: events.append(event))
 
 
-# It takes the place of pfp's. The first switch after that is missed: what was open across it is
-# given up, and no more.
+# It replaces pfp's, which misses the first switch after that. Only what was open across that switch
+# is given up.
 @measured
 def missed():
     main.switch()

@@ -43,7 +43,7 @@ def _follow(module):
     try:
         _pfp.follow_greenlets(module)
     except (AttributeError, ValueError):
-        # A version without these functions: its greenlets are not told apart.
+        # This version has no such functions: all its greenlets share their thread's regions.
         pass
 
 

@@ -21,13 +21,13 @@ use crate::places;
 
 /// A function, of one code object.
 struct Function {
-    /// The address of its code, which tells its regions from others on a thread.
+    /// The address of its code, which identifies its regions on a thread.
     owner: usize,
     /// None if it is not to be measured.
     point: Option<&'static Point>,
     /// Whether the program gave it its name, or said that it has none.
     is_named: bool,
-    /// Whether the interpreter was told that nobody asks for it.
+    /// Whether the interpreter was asked to send no events of it.
     is_told_off: Cell<bool>,
 }
 
@@ -110,7 +110,7 @@ fn decided(code: *mut PyObject) -> Option<&'static Point> {
     point
 }
 
-/// Name, file and line by the function that Python gave; none if it is not to be measured.
+/// Asks Python for name, file and line. None if the function is not to be measured.
 fn decide(code: *mut PyObject) -> Option<&'static Point> {
     let decides = DECIDES.load(Relaxed);
     if decides.is_null() {
@@ -301,7 +301,7 @@ pub(crate) unsafe extern "C" fn is_on_again(_: *mut PyObject, _: *mut PyObject) 
     shared(unsafe { if is_on_again { Py_True() } else { Py_False() } })
 }
 
-/// Takes all functions to be told.
+/// Marks all functions as reported.
 pub(crate) unsafe extern "C" fn forget_told_off(
     _: *mut PyObject,
     _: *mut PyObject,

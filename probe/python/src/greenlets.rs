@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use pfp::ExecutionContext;
 use pfp::stack::{self, Suspended};
 use pyo3_ffi::{
-    METH_FASTCALL, Py_DecRef, Py_None, Py_ssize_t, PyCFunction_New, PyCapsule_GetPointer,
-    PyErr_Clear, PyErr_WriteUnraisable, PyMethodDef, PyMethodDefPointer, PyObject,
-    PyObject_CallFunctionObjArgs, PyObject_GetAttrString, PyTuple_GetItem, PyTuple_Size,
+    METH_FASTCALL, Py_DecRef, Py_None, Py_ssize_t, PyCFunction_GetFunction, PyCFunction_New,
+    PyCapsule_GetPointer, PyErr_Clear, PyErr_WriteUnraisable, PyMethodDef, PyMethodDefPointer,
+    PyObject, PyObject_CallFunctionObjArgs, PyObject_GetAttrString, PyTuple_GetItem, PyTuple_Size,
 };
 
 use crate::living::Living;
@@ -34,7 +34,7 @@ static CURRENT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 /// `greenlet.settrace`, kept for good.
 static SET_TRACE: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
 
-/// What greenlets have that do not run.
+/// The tasks of greenlets that have run under pfp.
 static ALL: Living<Task> = Living::new(forget);
 
 struct Task {
@@ -84,7 +84,7 @@ fn attribute(object: *mut PyObject, name: &std::ffi::CStr) -> Option<Owned> {
     Owned::take(unsafe { PyObject_GetAttrString(object, name.as_ptr()) })
 }
 
-/// Before a begin or an end: has the regions open that the running greenlet has.
+/// Opens the regions of the running greenlet. Called before each begin and end.
 #[inline(always)]
 pub(crate) fn check() {
     let current = CURRENT.load(Relaxed);
@@ -135,7 +135,8 @@ fn main_of(greenlet: *mut PyObject) -> *mut PyObject {
     while let Some(parent) = attribute(at, c"parent").filter(|it| !is_none(it.get())) {
         at = parent.get();
     }
-    // SAFETY: as above. The main greenlet has no such attribute, or None.
+    // A failed look-up has set an error.
+    // SAFETY: the interpreter's lock is held.
     unsafe { PyErr_Clear() };
     at
 }
@@ -183,7 +184,7 @@ fn give_up(regions: &mut Suspended) {
     (0..regions.give_up()).for_each(|_| pfp::c::count_mismatch());
 }
 
-/// What a greenlet has, made if it is new; none without memory.
+/// Finds or makes a greenlet's task. None without memory.
 fn task<'a>(greenlet: *mut PyObject) -> Option<&'a Task> {
     let make = || {
         let is_main = ptr::eq(main_of(greenlet), greenlet);
@@ -198,8 +199,7 @@ fn task<'a>(greenlet: *mut PyObject) -> Option<&'a Task> {
     task
 }
 
-/// Has greenlet tell of the calling thread's switches. The function that the program has set is
-/// called by the new one.
+/// Sets the trace function of the calling thread. It calls the program's function, if there is one.
 fn set_trace() {
     let set = SET_TRACE.load(Relaxed);
     // SAFETY: with the interpreter's lock; the method is static.
@@ -207,7 +207,10 @@ fn set_trace() {
         let end = ptr::null_mut::<PyObject>();
         let done = (|| {
             let before = Owned::take(PyObject_CallFunctionObjArgs(set, Py_None(), end))?;
-            let ours = Owned::take(PyCFunction_New(TRACE.0.get(), before.get()))?;
+            let ours = match is_ours(before.get()) {
+                true => before,
+                false => Owned::take(PyCFunction_New(TRACE.0.get(), before.get()))?,
+            };
             Owned::take(PyObject_CallFunctionObjArgs(set, ours.get(), end))
         })();
         if done.is_none() {
@@ -217,7 +220,19 @@ fn set_trace() {
     }
 }
 
-/// The trace function: `traced(event, (from, to))`, bound to the one that was set before, or None.
+/// Whether a trace function is pfp's: greenlet does not call it for switches inside another one.
+fn is_ours(function: *mut PyObject) -> bool {
+    // SAFETY: the interpreter's lock is held. An object that is no function of C sets an error.
+    let function = unsafe {
+        let function = PyCFunction_GetFunction(function);
+        PyErr_Clear();
+        function
+    };
+    let ours: unsafe extern "C" fn(_, _, _) -> _ = traced;
+    function.is_some_and(|function| function as usize == ours as usize)
+}
+
+/// The trace function: `traced(event, (from, to))`, bound to the program's function, or None.
 unsafe extern "C" fn traced(
     before: *mut PyObject,
     arguments: *mut *mut PyObject,

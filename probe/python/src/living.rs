@@ -1,7 +1,7 @@
 //! Values by objects of the interpreter, dropped as the objects die.
 //!
-//! A weak reference to each object tells of its death before its address can be used again, so the
-//! table keeps no object alive: code that a program makes and drops leaves nothing behind.
+//! A weak reference to each object runs a callback before the object's address can be used again, so
+//! the table keeps no object alive: code that a program makes and drops leaves nothing behind.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
@@ -66,8 +66,8 @@ impl<T> Living<T> {
         }
     }
 
-    /// Keeps a value for as long as the object lives, unless it has one: that stays. None, with an
-    /// error set, if there is no memory, or the object has no weak references.
+    /// Keeps a value for as long as the object lives. An object that has a value keeps that. None,
+    /// with an error set, without memory, or if the object cannot have weak references.
     pub(crate) fn insert(&self, object: *mut PyObject, value: T) -> Option<&T> {
         if self.get(object).is_some() {
             return self.get(object);
@@ -101,9 +101,9 @@ impl<T> Living<T> {
 
     /// All values.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        // SAFETY: as in `get`, of a caller that calls no function of the interpreter meanwhile.
+        // SAFETY: the lock is held, and the caller changes no entry while it iterates.
         let slots = unsafe { &*self.slots.get() };
-        // SAFETY: as in `get`.
+        // SAFETY: null, or an entry, which stays until its object is gone.
         slots.iter().filter_map(|slot| unsafe { slot.as_ref() }).map(|entry| &entry.value)
     }
 
@@ -111,7 +111,8 @@ impl<T> Living<T> {
     pub(crate) fn forget(&self, address: *mut PyObject) {
         // SAFETY: the number that `insert` has made.
         let entry = unsafe { PyLong_AsVoidPtr(address) }.cast::<Entry<T>>();
-        // SAFETY: as in `get`; the callback of an entry runs once, and the entry is there until then.
+        // SAFETY: the callback of an entry runs once, and only this function frees entries of the table;
+        // the lock is held, so nothing else borrows the slots.
         let gone = unsafe {
             let slots = &mut *self.slots.get();
             let Some(at) = place(slots, (*entry).object) else { return };
@@ -125,7 +126,7 @@ impl<T> Living<T> {
 
     /// Whether there is room for one more, after the table has grown if it must.
     fn has_room(&self) -> bool {
-        // SAFETY: as in `get`.
+        // SAFETY: the lock is held, so nothing else borrows the slots.
         let slots = unsafe { &mut *self.slots.get() };
         if 2 * (self.count.get() + 1) <= slots.len() {
             return true;
@@ -143,7 +144,7 @@ impl<T> Living<T> {
 
     /// Puts an entry into the first empty slot for it; there is one.
     fn put(&self, entry: *mut Entry<T>) {
-        // SAFETY: as in `get`; the entry is filled.
+        // SAFETY: the lock is held, so nothing else borrows the slots; the entry is filled.
         let (slots, object) = unsafe { (&mut *self.slots.get(), (*entry).object) };
         let mask = slots.len() - 1;
         let mut at = hash(object) & mask;

@@ -14,7 +14,7 @@ type ByPlace = HashMap<(&'static str, &'static str, u32), &'static Point>;
 
 static ALL: Kept<Option<ByPlace>> = Kept(UnsafeCell::new(None));
 
-/// The working directory as the library was loaded: the one that relative names of files mean.
+/// The working directory when the library was loaded. Relative paths of code start there.
 static START: Once<PathBuf> = Once::new();
 
 /// Notes the working directory.
@@ -26,8 +26,8 @@ pub(crate) fn look_at_directory() {
 pub(crate) fn point(name: &str, file: &str, line: u32) -> &'static Point {
     // SAFETY: the caller has the interpreter's lock, and nothing here gives it away.
     let all = unsafe { &mut *ALL.0.get() }.get_or_insert_default();
-    // Code from a text such as `<string>`: its line says nothing, and each such text may have
-    // another number, as in `<ipython-input-7>`.
+    // The code has no file but a label such as `<string>`. Its line says nothing, and the label may
+    // be new each time, as `<ipython-input-7>`.
     let is_made = file.starts_with('<');
     let shown = absolute(file);
     let place = if is_made { ("<", 0) } else { (&*shown, line) };
@@ -43,7 +43,7 @@ pub(crate) fn point(name: &str, file: &str, line: u32) -> &'static Point {
     point
 }
 
-/// A file as children of `multiprocessing` name it, too: those have absolute paths.
+/// The absolute path of a file, by which new interpreters of `multiprocessing` know it, too.
 pub(crate) fn absolute(file: &str) -> Cow<'_, str> {
     if file.is_empty() || file.starts_with(['/', '<']) {
         return file.into();

@@ -27,7 +27,7 @@ use crate::{Kept, method};
 /// Amounts that a region can have.
 const MAX_AMOUNTS: usize = 4;
 
-/// What a name stands for.
+/// The point of a name.
 enum Named {
     Plain(&'static Point),
     /// With the tuple of the amounts' names, which is kept for good.
@@ -35,7 +35,7 @@ enum Named {
 }
 
 impl Named {
-    /// What tells its regions from others on a thread.
+    /// The address that identifies its regions on a thread.
     fn owner(&'static self) -> usize {
         ptr::from_ref(self).addr()
     }

@@ -1,6 +1,8 @@
 //! The Python package, with each interpreter that is there: the one that `.ci/run` gives packages
 //! to, and those from 3.10 on that are on the path or that pyenv has installed.
 
+mod wheel;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Once;
@@ -213,7 +215,7 @@ fn greenlets_have_regions_of_their_own() {
         assert!(output.status.success(), "{which}");
         assert!(said(&output).contains("all is as it was to be"), "{which}");
         let snapshot = json::read(&place.path("snapshot.json")).expect("it can be read");
-        // Of a switch that was not told, and of the end of what was given up.
+        // A missed switch and the ends of the regions that were given up each count one.
         let mismatched = snapshot.losses[Loss::MismatchedEnds];
         assert_eq!(mismatched > 0, is_replaced, "{mismatched}, {which}");
         assert_eq!(snapshot.losses[Loss::BeginsRefused], 0, "{which}");
