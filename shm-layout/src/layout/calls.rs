@@ -238,7 +238,6 @@ impl Calls {
 
     /// The regions that are open, outermost first, where `last` is the lane's last record. Whoever
     /// calls asks afterwards whether it still is.
-    #[must_use]
     ///
     /// # Errors
     ///

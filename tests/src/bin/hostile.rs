@@ -104,7 +104,7 @@ impl Stand {
         let pool = geometry.len() - geometry.blocks_present() * BLOCK;
         let len = pool + geometry.blocks() * BLOCK;
         let object = Object::create(len).expect("there is room");
-        let info = Info::of_this_process(*object.name(), "hostile");
+        let info = Info::of_this_process(*object.name(), "hostile").expect("there is memory");
         let directory = Directory::for_this_process().expect("there is a directory");
         let beacon = Beacon::light(&directory, &info).expect("a beacon can be lit");
         let candidate = Candidate {

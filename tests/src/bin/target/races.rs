@@ -66,7 +66,7 @@ impl Worker {
 
 fn light(dir: &Directory) -> (Object, Beacon) {
     let name = Name::random().expect("there is chance");
-    let mut info = Info::of_this_process(name, "racing");
+    let mut info = Info::of_this_process(name, "racing").expect("there is memory");
     info.exe = PROGRAM.into();
     let beacon = Beacon::light(dir, &info).expect("a beacon can be lit");
     let object = Object::create_as(name, 4096).expect("there is room");
