@@ -7,7 +7,8 @@ use std::hint::black_box;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use pfp_shm_layout::heap::{self, Grow};
+pub use pfp_shm_layout::heap;
+use pfp_shm_layout::heap::Grow;
 
 use crate::errno;
 
@@ -29,20 +30,14 @@ pub fn room<T>() -> Option<Box<MaybeUninit<T>>> {
 /// Whether there is heap memory for some small things. Rust ends a program that asks for more
 /// than there is; that must not be the host's end.
 pub(crate) fn has_memory() -> bool {
-    has_memory_for::<[u64; 1 << 11]>()
-}
-
-/// Whether the heap has room for a value of a type.
-pub(crate) fn has_memory_for<T>() -> bool {
-    let spare = Layout::new::<T>();
-    const { assert!(size_of::<T>() > 0, "it takes memory") };
+    const SPARE: Layout = Layout::new::<[u64; 2048]>();
     // SAFETY: of a size that is not 0; given back as it was taken.
     unsafe {
-        let found = black_box(alloc(spare));
-        if !found.is_null() {
-            dealloc(found, spare);
+        let spare = black_box(alloc(SPARE));
+        if !spare.is_null() {
+            dealloc(spare, SPARE);
         }
-        !found.is_null()
+        !spare.is_null()
     }
 }
 

@@ -35,7 +35,7 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
     }
 
     /// The thing with this hash that `is` the one, made if it is not there. None if it would be
-    /// one more than `most`, or there is no memory for it.
+    /// one more than `most`, or if memory runs out.
     #[inline(always)]
     pub fn get(
         &self,
@@ -43,6 +43,18 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
         most: usize,
         is: impl Fn(&T) -> bool,
         make: impl FnOnce() -> T,
+    ) -> Option<&'static T> {
+        self.try_get(hash, most, is, || Some(make()))
+    }
+
+    /// [`Self::get`] where `make` may run out of memory.
+    #[inline(always)]
+    pub fn try_get(
+        &self,
+        hash: u64,
+        most: usize,
+        is: impl Fn(&T) -> bool,
+        make: impl FnOnce() -> Option<T>,
     ) -> Option<&'static T> {
         // Nearly all stand where they are looked for first. Meets `Release` below.
         let first = self.slots[hash as usize % SLOTS].load(Acquire);
@@ -65,7 +77,7 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
         hash: u64,
         most: usize,
         is: impl Fn(&T) -> bool,
-        make: impl FnOnce() -> T,
+        make: impl FnOnce() -> Option<T>,
     ) -> Option<&'static T> {
         let mut make = Some(make);
         let mut made: Option<Box<T>> = None;
@@ -80,7 +92,7 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
                         return None;
                     }
                     let make = make.take()?;
-                    made = errno::preserve(|| heap::boxed(make())).ok();
+                    made = errno::preserve(|| heap::boxed(make()?).ok());
                     if made.is_none() {
                         self.count.fetch_sub(1, Relaxed);
                         return None;

@@ -150,7 +150,7 @@ pub fn lossy(bytes: &[u8]) -> Result<String, NoMemory> {
 /// As of [`collect`].
 pub fn path(parts: &[&[u8]]) -> Result<PathBuf, NoMemory> {
     use std::os::unix::ffi::OsStringExt;
-    Ok(std::ffi::OsString::from_vec(joined(parts, 0)?).into())
+    Ok(std::ffi::OsString::from_vec(bytes(parts)?).into())
 }
 
 /// A string of C, of parts.
@@ -163,6 +163,15 @@ pub fn c_string(parts: &[&[u8]]) -> io::Result<CString> {
     bytes.push(0);
     // The capacity is the length, so it is taken over and not copied.
     CString::from_vec_with_nul(bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+/// The bytes of parts.
+///
+/// # Errors
+///
+/// As of [`collect`].
+pub fn bytes(parts: &[&[u8]]) -> Result<Vec<u8>, NoMemory> {
+    joined(parts, 0)
 }
 
 fn joined(parts: &[&[u8]], more: usize) -> Result<Vec<u8>, NoMemory> {
@@ -193,6 +202,12 @@ impl<const N: usize> ShortText<N> {
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
+    }
+
+    /// The text, up to the last whole character.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.as_bytes().utf8_chunks().next().map_or("", |chunk| chunk.valid())
     }
 }
 

@@ -33,11 +33,8 @@ use crate::engine::state::Kind;
 use crate::engine::thread::lane;
 use crate::engine::turn::Turn;
 use crate::engine::{cold, common, copies, gate, owner, registry};
-use crate::own::has_memory_for;
+use crate::own::has_memory;
 use crate::point::Point;
-
-/// Heap memory that making the process takes at most, with the names of all beacons that are there.
-type Taken = [u64; 1 << 16];
 
 /// Held by the thread that makes the process.
 static MAKING: Turn = Turn::new();
@@ -71,7 +68,6 @@ fn make_or_wait(prepare: fn()) -> Option<&'static Process> {
         return Some(process);
     }
     // A handler on a small stack leaves it to whoever comes next, and so does who has no memory.
-    let has_memory = || has_memory_for::<Taken>();
     let can_be = || FAILED.load(Relaxed) == 0 && !cold::has_less_stack(STACK) && has_memory();
     let turn = turn.filter(|_| can_be())?;
     // Before another copy refers to this one.
