@@ -3,6 +3,8 @@
 
 use std::ffi::CStr;
 
+use pfp_shm_layout::descriptors::above_standard;
+
 /// An open file.
 #[derive(Debug)]
 pub struct File(libc::c_long);
@@ -13,7 +15,9 @@ impl File {
     pub fn open(path: &CStr) -> Option<Self> {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
         // SAFETY: opens to read.
-        let file = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
+        let file = above_standard(|| unsafe {
+            libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags)
+        });
         (file >= 0).then_some(Self(file))
     }
 

@@ -19,6 +19,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::descriptors::above_standard;
 use crate::discovery::name::Name;
 use crate::discovery::object::check_file_limit;
 use crate::heap::{self, ShortText};
@@ -191,7 +192,8 @@ fn kind_of(path: &CStr) -> Option<libc::mode_t> {
 fn open(path: &CStr, flags: libc::c_int) -> io::Result<File> {
     loop {
         // SAFETY: a NUL-terminated path that outlives the call; plain numbers else.
-        let found = unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, 0o666) };
+        let open = || unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, 0o666) };
+        let found = above_standard(open);
         if found >= 0 {
             // SAFETY: a descriptor that was opened just now and has no other owner.
             return Ok(unsafe { File::from_raw_fd(found) });

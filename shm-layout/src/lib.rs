@@ -19,6 +19,7 @@
 // What runs inside the host takes memory by `heap` alone: see clippy.toml.
 #[cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 pub mod atomic_file;
+pub mod descriptors;
 mod discovery;
 pub mod environment;
 pub mod heap;

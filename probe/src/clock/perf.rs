@@ -3,6 +3,8 @@
 
 use std::sync::atomic::AtomicU64;
 
+use pfp_shm_layout::descriptors::above_standard;
+
 /// Bytes of the kernel's `struct perf_event_attr`, first published version: it
 /// has all that is needed here.
 const ATTR_SIZE: u32 = 64;
@@ -41,9 +43,9 @@ impl Page {
         };
         // SAFETY: the kernel reads `size` bytes of the structure; this thread,
         // any CPU, no group, close on exec.
-        let file = unsafe {
+        let file = above_standard(|| unsafe {
             libc::syscall(libc::SYS_perf_event_open, &raw const attr, 0, -1, -1, 8) as i32
-        };
+        });
         if file < 0 {
             return None;
         }

@@ -16,6 +16,8 @@ use std::ffi::CStr;
 use std::io::{self, Write};
 use std::ptr;
 
+use pfp_shm_layout::descriptors::above_standard;
+
 use super::gate;
 use crate::errno;
 
@@ -103,7 +105,8 @@ fn is_gone(error: &io::Error) -> bool {
 /// The pages of memory that a process has, by a file of /proc's. Allocates nothing.
 fn pages(path: &CStr) -> io::Result<usize> {
     // SAFETY: a NUL-terminated path that outlives the call.
-    let file = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    let file =
+        above_standard(|| unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) });
     if file < 0 {
         return Err(io::Error::last_os_error());
     }

@@ -25,6 +25,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::descriptors::above_standard;
 use crate::environment::variable;
 
 /// At most this many files of a directory are looked at in one go.
@@ -399,9 +400,9 @@ pub(crate) fn chmod(file: &OwnedFd, mode: libc::mode_t) -> io::Result<()> {
 fn open_at(dir: RawFd, name: &CStr, flags: libc::c_int, mode: libc::c_uint) -> io::Result<OwnedFd> {
     loop {
         // SAFETY: a NUL-terminated name that outlives the call; plain numbers else.
-        let fd = unsafe {
+        let fd = above_standard(|| unsafe {
             libc::openat(dir, name.as_ptr(), flags | libc::O_NOFOLLOW | libc::O_CLOEXEC, mode)
-        };
+        });
         if fd >= 0 {
             // SAFETY: a descriptor that was just opened and that nobody else owns.
             return Ok(unsafe { OwnedFd::from_raw_fd(fd) });

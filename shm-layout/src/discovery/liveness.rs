@@ -20,6 +20,7 @@ use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
+use crate::descriptors::above_standard;
 use crate::discovery::directory::Directory;
 use crate::discovery::system::current_pid;
 
@@ -283,7 +284,7 @@ struct Stat {
 /// What a small file of the kernel's says, which tells all at the first call; nothing where it
 /// cannot be read.
 fn read_small<'a>(path: &str, bytes: &'a mut [u8]) -> &'a [u8] {
-    let read = File::open(path).and_then(|mut file| file.read(bytes));
+    let read = above_standard(|| File::open(path)).and_then(|mut file| file.read(bytes));
     &bytes[..read.unwrap_or(0)]
 }
 

@@ -27,6 +27,7 @@ use shared_memory::{Shmem, ShmemConf, ShmemError};
 
 use super::name::Name;
 use super::system::{RETRIES, current_pid, errno, page_size};
+use crate::descriptors::above_standard;
 use crate::reader::truncation::Watched;
 
 /// How many descriptor numbers are looked at for the one the crate hides.
@@ -112,7 +113,8 @@ impl Object {
             _ => return Err(io::ErrorKind::InvalidInput.into()),
         };
         check_file_limit(len as u64)?;
-        let mut shmem = ShmemConf::new().os_id(name.as_str()).size(len).create().map_err(to_io)?;
+        let make = || ShmemConf::new().os_id(name.as_str()).size(len).create();
+        let mut shmem = above_standard(make).map_err(to_io)?;
         shmem.set_owner(false);
         let map = shmem.as_ptr();
         keep_from_dumps(map, len);
@@ -156,7 +158,8 @@ impl Object {
         if before.len == 0 {
             return Err(bad(name, "is empty"));
         }
-        let shmem = ShmemConf::new().os_id(name.as_str()).open().map_err(to_io)?;
+        let open = || ShmemConf::new().os_id(name.as_str()).open();
+        let shmem = above_standard(open).map_err(to_io)?;
         let map = shmem.as_ptr();
         let len = shmem.len();
         // SAFETY: the range is exactly the mapping the crate has just made,
@@ -185,12 +188,12 @@ impl Object {
     pub fn open_shared(name: &Name) -> io::Result<Object> {
         let path = name.path();
         // SAFETY: the path is a NUL-terminated array that outlives the call.
-        let file = unsafe {
+        let file = above_standard(|| unsafe {
             libc::open(
                 path.as_ptr().cast(),
                 libc::O_RDWR | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK,
             )
-        };
+        });
         if file < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -281,18 +284,19 @@ impl Object {
     pub(crate) fn to_file(&self) -> io::Result<File> {
         // What a viewer holds leads there even when the name is gone.
         if let Hold::Viewer { file, .. } = &self.hold
-            && let Ok(file) = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+            && let path = format!("/proc/self/fd/{}", file.as_raw_fd())
+            && let Ok(file) = above_standard(|| File::open(path))
         {
             return Ok(file);
         }
         let path = self.name.path();
         // SAFETY: the path is a NUL-terminated array that outlives the call.
-        let file = unsafe {
+        let file = above_standard(|| unsafe {
             libc::open(
                 path.as_ptr().cast(),
                 libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK,
             )
-        };
+        });
         if file < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -447,12 +451,12 @@ impl Object {
         }
         let path = self.name.path();
         // SAFETY: the path is a NUL-terminated array that outlives the call.
-        let file = unsafe {
+        let file = above_standard(|| unsafe {
             libc::open(
                 path.as_ptr().cast(),
                 libc::O_RDWR | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK,
             )
-        };
+        });
         if file < 0 {
             return Err(NoSpace);
         }
@@ -667,9 +671,9 @@ pub(crate) fn keep_from_dumps(map: *mut u8, len: usize) {
 fn open_path(name: &Name) -> io::Result<OwnedFd> {
     let path = name.path();
     // SAFETY: the path is a NUL-terminated array that outlives the call.
-    let file = unsafe {
+    let file = above_standard(|| unsafe {
         libc::open(path.as_ptr().cast(), libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC)
-    };
+    });
     if file < 0 {
         return Err(io::Error::last_os_error());
     }

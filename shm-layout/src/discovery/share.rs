@@ -18,6 +18,7 @@ use std::ffi::CStr;
 use std::fmt;
 use std::io;
 
+use crate::descriptors::above_standard;
 use crate::discovery::name::SHM;
 use crate::layout::geometry::{Config, Geometry};
 
@@ -195,7 +196,9 @@ impl Path {
 fn for_each_line(path: &CStr, mut work: impl FnMut(&[u8])) {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
     // SAFETY: a NUL-terminated path that outlives the call.
-    let Some(file) = asked(|| unsafe { libc::open(path.as_ptr(), flags) } as isize) else {
+    let Some(file) =
+        asked(|| above_standard(|| unsafe { libc::open(path.as_ptr(), flags) }) as isize)
+    else {
         return;
     };
     let mut piece = [0; PIECE];

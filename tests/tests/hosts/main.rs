@@ -16,6 +16,7 @@ mod c_schedulers;
 mod c_small_stack;
 mod c_sqlite;
 mod c_waits;
+mod closed;
 mod compiled_out;
 mod confined;
 mod copies;

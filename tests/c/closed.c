@@ -1,0 +1,28 @@
+/* A program that closes the standard descriptors and makes all that pfp opens files for. */
+#include <pfp.h>
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+static void *work(void *unused)
+{
+    PFP_SCOPE("work");
+    return unused;
+}
+
+int main(int argc, char **argv)
+{
+    pthread_t thread;
+    for (int number = 0; number < 3; number++)
+        close(number);
+    work(NULL);
+    if (pthread_create(&thread, NULL, work, NULL) != 0 || pthread_join(thread, NULL) != 0)
+        return 2;
+    if (argc > 1 && pfp_snapshot_to(argv[1]) != PFP_OK)
+        return 3;
+    for (int number = 0; number < 3; number++)
+        if (fcntl(number, F_GETFD) != -1)
+            return 4;
+    return 7;
+}
