@@ -31,8 +31,13 @@ struct Attr {
 pub(super) struct Page(*mut libc::c_void);
 
 impl Page {
-    /// Opens an event for the calling thread; none where that is forbidden.
+    /// Opens an event for the calling thread. `None` if that is forbidden, or if a seccomp filter is
+    /// set: usual filters do not allow this call, some kill the process for it, and no system call
+    /// returns what a filter does.
     pub(super) fn open() -> Option<Self> {
+        if has_filter() {
+            return None;
+        }
         let attr = Attr {
             kind: TYPE_SOFTWARE,
             size: ATTR_SIZE,
@@ -97,6 +102,12 @@ pub(super) fn stand_in(address: u64) {
     let at = std::ptr::with_exposed_provenance_mut(address as usize);
     // SAFETY: nothing is replaced. Where something is mapped already, that can be read.
     unsafe { libc::mmap(at, PAGE, libc::PROT_READ, flags, -1, 0) };
+}
+
+/// Whether a seccomp filter is set for the calling thread.
+fn has_filter() -> bool {
+    // SAFETY: takes plain numbers, and only asks. An error, 22 or -1, is no filter.
+    unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) == libc::SECCOMP_MODE_FILTER as i32 }
 }
 
 /// Whether an event may be opened and blocking moves its word.

@@ -14,8 +14,12 @@ use pfp_tests::{figure, os, skipped};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
-/// Refuses system calls with EPERM, as the profiles of containers do.
+/// Refuses system calls with EPERM, as the profiles of containers do; without any, sets no filter,
+/// under which no perf event is tried.
 fn forbid(command: &mut Command, calls: &'static [libc::c_long]) {
+    if calls.is_empty() {
+        return;
+    }
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;

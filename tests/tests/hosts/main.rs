@@ -28,3 +28,4 @@ mod no_heap;
 mod no_space;
 mod preloaded;
 mod refused_calls;
+mod traps;
