@@ -4,8 +4,8 @@
 //! C says, and these are the parts that Rust makes of them by itself.
 
 use std::ffi::{CStr, OsStr};
-use std::mem::MaybeUninit;
-use std::sync::atomic::Ordering::Relaxed;
+use std::mem::{MaybeUninit, offset_of};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use pfp_shm_layout::amounts::MAX_AMOUNTS;
@@ -14,16 +14,20 @@ use pfp_shm_layout::heap;
 
 use crate::engine::context::{self, Switched};
 use crate::engine::figures::Histogram;
+pub use crate::engine::local::Functions;
 use crate::engine::process::entries;
 use crate::engine::process::memory;
 pub use crate::engine::process::switches::Switch;
 pub use crate::engine::state::UNREGISTERED;
 use crate::engine::thread::given;
-use crate::engine::{by_hand, calibrate, current, door, measure, numeric, patience, process, room};
+use crate::engine::{
+    by_hand, calibrate, current, door, local, measure, numeric, patience, process, room,
+};
 use crate::errno;
 pub use crate::file::File;
 pub use crate::loaded::{Loaded, Mapping, each_mapping};
 use crate::{ExecutionContext, Guard, MeteredGuard, MeteredPoint, Point, Stats};
+use crate::{clock, errno};
 
 /// Begins a region of a point into the caller's memory. The point's word was read
 /// by the caller, and said that the point is on.
@@ -159,6 +163,37 @@ pub fn count_refusal() {
 /// The turns for which a thread may wait for another one: for a millisecond at most.
 pub fn brief_wait() -> impl Iterator<Item = ()> {
     patience::brief_wait()
+}
+
+/// The calling thread's state for functions that a compiler instruments. `None` if memory for it
+/// cannot be mapped.
+#[inline(always)]
+#[must_use]
+pub fn functions() -> Option<&'static Functions> {
+    local::get().map(|local| &local.functions)
+}
+
+/// Whether thread-local storage is allocated and filled. A hook that a resolver of an indirect
+/// function calls comes earlier, and must not use it.
+#[must_use]
+pub fn has_started() -> bool {
+    static HAS_STARTED: AtomicBool = AtomicBool::new(false);
+    if HAS_STARTED.load(Relaxed) {
+        return true;
+    }
+    // Until it is filled, it reads 0.
+    let has = clock::has_thread_pointer()
+        && functions().is_some_and(|functions| functions.sp.load(Relaxed) != 0);
+    if has {
+        HAS_STARTED.store(true, Relaxed);
+    }
+    has
+}
+
+/// Distance of [`functions`] from the thread pointer, if it is the same for all threads.
+#[must_use]
+pub fn functions_distance() -> Option<isize> {
+    local::distance().map(|distance| distance + offset_of!(local::Local, functions) as isize)
 }
 
 /// Counts a hook or handle that does not fit what is current on the calling

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! gate, owner: whose memory this is     settings, names: what the environment says
+//! local: what a thread keeps, for the modules below
 //! section, patience, turn, cold: what is done once, by one thread, with no handler in between
 //! state, facts: what a point keeps, and what is read of it
 //! region, regions: what a begin notes and an end reads; what a context keeps of that
@@ -50,6 +51,7 @@ pub(crate) mod guard;
 mod image;
 mod lap;
 mod leader;
+pub(crate) mod local;
 pub(crate) mod measure;
 mod moment;
 mod names;

@@ -23,7 +23,6 @@ mod symbols;
 mod table;
 mod top;
 
-use std::cell::Cell;
 use std::hint::black_box;
 use std::sync::atomic::{
     AtomicU32,
@@ -50,26 +49,20 @@ struct Call {
     fp: usize,
 }
 
-thread_local! {
-    /// The stack pointer of the hook that does something in which this thread must
-    /// not come by another hook: what it calls may be instrumented too, if the
-    /// program has an allocator of its own. 0 if there is none.
-    static INSIDE: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Does something that may call functions of the program; nothing if this was
-/// called from such.
+/// Runs work that may call functions of the program, such as its allocator, which may be
+/// instrumented too: hooks that come in between run no work.
 fn once_inside<R>(sp: usize, work: impl FnOnce() -> R) -> Option<R> {
-    let outer = INSIDE.get();
+    let inside = &top::top()?.inside;
+    let outer = inside.get();
     // One whose frame lies deeper was left by a jump.
     if outer != 0 && sp <= outer {
         return None;
     }
-    INSIDE.set(sp);
+    inside.set(sp);
     compiler_fence(SeqCst);
     let result = probe::c::keeping_errno(work);
     compiler_fence(SeqCst);
-    INSIDE.set(0);
+    inside.set(0);
     Some(result)
 }
 
@@ -109,8 +102,10 @@ extern "C" fn enter_further(function: usize, site: usize, sp: usize, to: usize, 
 #[cold]
 #[inline(never)]
 fn enter_new(function: usize, sp: usize) -> Option<&'static Point> {
-    // Else it is made at a later call.
-    if probe::c::has_room() { make_new(function, sp) } else { None }
+    // The resolver of an indirect function runs before the program's relocation is finished. Without
+    // room on the stack, the point is made at a later call.
+    let can = probe::c::has_started() && probe::c::has_room();
+    if can { make_new(function, sp) } else { None }
 }
 
 #[inline(never)]
@@ -176,7 +171,10 @@ fn get_ready(call: &Call, point: &'static Point) {
 /// As for that.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe extern "C" fn exit(function: usize, site: usize, sp: usize, to: usize, fp: usize) {
-    let top = top::top();
+    if top::DISTANCE.load(Relaxed) == 0 {
+        return;
+    }
+    let Some(top) = top::top() else { return };
     if function == top.function.load(Relaxed) || sp >= top.sp.load(Relaxed) {
         exit_further(function, site, sp, to, fp);
     }

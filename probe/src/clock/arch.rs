@@ -107,6 +107,36 @@ fn has_rdtscp() -> bool {
     }
 }
 
+/// Whether the thread pointer is set. A static program calls resolvers before that.
+pub(crate) fn has_thread_pointer() -> bool {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        const ARCH_GET_FS: u64 = 0x1003;
+        let (mut pointer, mut result) = (0u64, libc::SYS_arch_prctl);
+        // The C library's function would set `errno`, which is found by the thread pointer.
+        // SAFETY: the system call writes one word of ours.
+        unsafe {
+            std::arch::asm!(
+                "syscall", inout("rax") result, in("rdi") ARCH_GET_FS, in("rsi") &raw mut pointer,
+                out("rcx") _, out("r11") _, options(nostack)
+            );
+        }
+        // A filter refuses only in a program that has started.
+        result != 0 || pointer != 0
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    {
+        let pointer: u64;
+        // SAFETY: reads the thread pointer.
+        unsafe { std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nomem, nostack)) };
+        pointer != 0
+    }
+    #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
+    {
+        true
+    }
+}
+
 /// Whether the processor says that the counter runs at one rate, whatever the
 /// core does.
 pub(crate) fn is_invariant() -> bool {

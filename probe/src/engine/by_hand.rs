@@ -45,7 +45,7 @@ pub(crate) fn begin_in(point: &'static Point, once: bool) -> Option<u64> {
     if !control.enabled() {
         return None;
     }
-    let Some(thread) = current::thread() else { return begin_slow(point, once) };
+    let Some(thread) = current::near() else { return begin_slow(point, once) };
     let (offset, regions) = (point.offset(), thread.regions());
     let at = regions.open.load(Relaxed) as usize;
     let Some(mut slot) = regions.slots.get(at) else { return begin_slow(point, once) };
@@ -259,7 +259,23 @@ impl Region for Held<'_> {
 /// Ends the innermost region of a point that was begun by hand. Without one it does nothing.
 #[inline(never)]
 pub(crate) fn end(point: &'static Point) {
-    end_by(point, |thread, at, Door { elapsed, covered, marked }| {
+    match current::near() {
+        Some(thread) => end_in(thread, point, ticks),
+        None => end_far(point),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn end_far(point: &'static Point) {
+    if let Some(thread) = current::thread() {
+        end_in(thread, point, ticks);
+    }
+}
+
+#[inline(always)]
+fn end_in(thread: &'static Thread, point: &'static Point, ticks: impl FnOnce() -> u64) {
+    end_by(thread, point, ticks, |thread, at, Door { elapsed, covered, marked }| {
         end_slow(point, thread, elapsed, at, covered, marked);
     });
 }
@@ -267,7 +283,7 @@ pub(crate) fn end(point: &'static Point) {
 /// The same, and returns when it ended.
 pub(crate) fn end_told(point: &'static Point) -> Option<u64> {
     let mut ended = None;
-    let asked = end_by(point, |thread, at, door| {
+    let asked = end_by(current::thread()?, point, ticks, |thread, at, door| {
         ended = end_turned(thread, point, at, door);
     });
     ended.or(asked)
@@ -276,17 +292,18 @@ pub(crate) fn end_told(point: &'static Point) -> Option<u64> {
 /// Ends it on the short way, if it can be, else by `slow`. Returns the stamp of the call.
 #[inline(always)]
 fn end_by(
+    thread: &'static Thread,
     point: &'static Point,
+    ticks: impl FnOnce() -> u64,
     mut slow: impl FnMut(&'static Thread, usize, Door),
 ) -> Option<u64> {
-    let thread = current::thread()?;
     let regions = thread.regions();
     // Nothing is open where all points are off.
     let at = (regions.open.load(Relaxed) as usize).checked_sub(1)?;
     let Some(slot) = regions.slots.get(at).filter(|slot| slot.has(point)) else {
         return end_further_out(thread, point);
     };
-    let end = stamp(thread);
+    let end = stamp_by(thread, ticks);
     let tag = slot.place.load(Relaxed);
     let Slot { start, covered, inclusive, .. } = slot;
     let mark = &mut mark::new();
@@ -298,6 +315,11 @@ fn end_by(
 /// The counter, and what was covered before that.
 #[inline(always)]
 fn stamp(thread: &Thread) -> End {
+    stamp_by(thread, ticks)
+}
+
+#[inline(always)]
+fn stamp_by(thread: &Thread, ticks: impl FnOnce() -> u64) -> End {
     let covered = thread.covered();
     let end = End { now: ticks(), covered };
     compiler_fence(SeqCst);

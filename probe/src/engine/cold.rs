@@ -11,6 +11,7 @@
 use std::mem::MaybeUninit;
 use std::ptr;
 
+use super::section::Section;
 use super::{section, turn};
 use crate::errno;
 use crate::mark;
@@ -21,8 +22,8 @@ pub(crate) use section::uncancelled;
 #[inline(never)]
 pub(crate) fn section<R>(work: impl FnOnce() -> R) -> R {
     errno::preserve(|| {
-        let mut mark = mark::new();
-        let (_entered, was_left) = section::enter(&mut mark);
+        let (mut mark, instead) = (mark::new(), Section::NEW);
+        let (_entered, was_left) = section::enter(&mut mark, &instead);
         if was_left {
             turn::give_back_what_was_left();
         }

@@ -28,7 +28,7 @@ impl Guard {
 
     #[inline(never)]
     fn lap_on<const TURNED: bool>(&mut self, next: &'static Point, next_control: Control) {
-        let Some(thread) = current::thread() else { return self.lap_slow(next) };
+        let Some(thread) = current::near() else { return self.lap_slow(next) };
         let tag = self.tag;
         let next_offset = next.offset();
         if !thread.follows(next_offset, next_control) || !thread.is_in(tag) {

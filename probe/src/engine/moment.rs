@@ -93,6 +93,7 @@ impl Thread {
     }
 
     /// Brings the clock up to date, and counts if that had gone astray.
+    #[inline(always)]
     fn refresh(&self) -> Stamps {
         cold::put_right();
         self.outdate();

@@ -1,26 +1,29 @@
 //! How long a thread waits for others: no longer than a millisecond in its whole life.
 
-use std::cell::Cell;
-
+use super::local;
 use crate::clock::calibrate::monotonic_ns;
 
 /// How long a thread waits for others, in its whole life.
 const PATIENCE_NS: u64 = 900_000;
 
-thread_local! {
-    /// Nanoseconds that the thread may still wait.
-    static PATIENCE: Cell<u64> = const { Cell::new(PATIENCE_NS) };
+/// Nanoseconds that the thread may still wait.
+fn left() -> u64 {
+    local::get().map_or(0, |local| PATIENCE_NS - local.waited_ns.get())
 }
 
 /// Whether the thread may still wait for another one.
 pub(super) fn is_patient() -> bool {
-    PATIENCE.get() > 0
+    left() > 0
 }
 
 /// The turns for which a thread may wait for another one. It keeps its CPU meanwhile: who
 /// gave it away would be given it back whenever others have done with it.
 pub(crate) fn patience() -> impl Iterator<Item = ()> {
-    bounded_spin(PATIENCE.get()).map(|left| PATIENCE.set(left))
+    bounded_spin(left()).map(|left| {
+        if let Some(local) = local::get() {
+            local.waited_ns.set(PATIENCE_NS - left);
+        }
+    })
 }
 
 /// The turns for which a thread may wait once for what others hold for a moment: what it

@@ -117,7 +117,7 @@ impl Guard {
         control: Control,
         guard: &mut MaybeUninit<Self>,
     ) {
-        let Some(thread) = current::thread() else {
+        let Some(thread) = current::near() else {
             return Self::begin_function_slow(point, guard);
         };
         let of = (point.offset(), control);
@@ -147,7 +147,7 @@ impl Guard {
     /// for the counter.
     #[inline(never)]
     pub(crate) fn begin_returned(point: &'static Point, control: Control) -> Self {
-        let Some(thread) = current::thread() else { return Self::begin_slow(point) };
+        let Some(thread) = current::near() else { return Self::begin_slow(point) };
         let mut begun = RegionStart::default();
         match begin_noted(thread, point, (point.offset(), control), &mut begun) {
             Some((tag, Some(_))) => Self::of(point, tag, begun),
@@ -227,7 +227,22 @@ impl Guard {
     /// Ends the region.
     #[inline(never)]
     pub(crate) fn end_on(&mut self) {
-        let Some(thread) = current::thread() else { return };
+        match current::near() {
+            Some(thread) => self.end_in(thread, ticks),
+            None => self.end_far(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_far(&mut self) {
+        if let Some(thread) = current::thread() {
+            self.end_in(thread, ticks);
+        }
+    }
+
+    #[inline(always)]
+    fn end_in(&mut self, thread: &'static Thread, ticks: impl FnOnce() -> u64) {
         let covered = thread.covered();
         // As early as that: the counter is read when everything before it is done, and
         // what comes after it goes on side by side with what waits for the reading.

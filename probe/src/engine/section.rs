@@ -9,6 +9,7 @@ use std::sync::atomic::{
     compiler_fence,
 };
 
+use super::local;
 use crate::mark::{self, Holder};
 
 const fn bit(signal: libc::c_int) -> u64 {
@@ -31,34 +32,23 @@ const BLOCKED: u64 = !(OF_FAULTS | OF_THE_LIBRARY | NEVER);
 
 /// The sections that a thread is in. Whoever jumps out at any moment leaves what the outermost
 /// one is to restore; a handler that comes at any moment leaves all as it was.
-struct Section {
-    /// A [`mark`] of the outermost one; 0 for none.
-    holder: AtomicU64,
-    /// Sections that the thread is in, one inside the other. Not 0 only while there is a holder.
-    depth: Cell<u32>,
-    /// Whether all is changed that is to be restored: a handler finds the signals blocked.
-    is_settled: Cell<bool>,
-    /// Whether the thread could be cancelled before; [`UNCHANGED`] until that was changed.
-    cancelling: Cell<libc::c_int>,
+#[repr(C)]
+pub(super) struct Section {
     /// The signals that were blocked before; [`NONE_BLOCKED`] until any were.
     signals: Cell<u64>,
+    /// Whether the thread could be cancelled before; [`UNCHANGED`] until that was changed.
+    cancelling: Cell<libc::c_int>,
+    /// Sections that the thread is in, one inside the other. Not 0 only while there is a holder.
+    depth: Cell<u32>,
+    /// A [`mark`] of the outermost one; 0 for none.
+    holder: AtomicU64,
+    /// Whether all is changed that is to be restored: a handler finds the signals blocked.
+    is_settled: Cell<bool>,
 }
 
 const UNCHANGED: libc::c_int = -1;
 /// No set of signals that are blocked, since some never are.
 const NONE_BLOCKED: u64 = u64::MAX;
-
-thread_local! {
-    static SECTION: Section = const {
-        Section {
-            holder: AtomicU64::new(0),
-            depth: Cell::new(0),
-            is_settled: Cell::new(false),
-            cancelling: Cell::new(UNCHANGED),
-            signals: Cell::new(NONE_BLOCKED),
-        }
-    };
-}
 
 unsafe extern "C" {
     fn pthread_setcancelstate(state: libc::c_int, before: *mut libc::c_int) -> libc::c_int;
@@ -70,24 +60,36 @@ const CANCEL_DISABLE: libc::c_int = 1;
 /// Whether the thread is in a section.
 #[inline]
 pub(super) fn is_open() -> bool {
-    SECTION.with(|section| section.depth.get()) > 0
+    local::known().is_some_and(|local| local.section.depth.get() > 0)
 }
 
 /// Whether the thread has jumped out of the section that it is in.
 pub(super) fn was_left() -> bool {
-    SECTION.with(Section::was_left)
+    local::known().is_some_and(|local| local.section.was_left())
 }
 
 /// Enters a section, until the first value is dropped. Also says whether the thread had jumped
-/// out of another one.
-pub(super) fn enter(mark: &mut MaybeUninit<u64>) -> (Entered, bool) {
-    SECTION.with(|section| section.enter(mark))
+/// out of another one. `instead` is the section if memory for the thread's state cannot be mapped;
+/// then a jump out of it is not noticed.
+pub(super) fn enter<'a>(mark: &mut MaybeUninit<u64>, instead: &'a Section) -> (Entered<'a>, bool) {
+    let section = local::get().map_or(instead, |local| &local.section);
+    let (how, was_left) = section.enter(mark);
+    (Entered { section, how }, was_left)
 }
 
 /// Whether the section that the thread is in has no other one around it. Then whatever
 /// says that this thread is at it was left by a jump.
 pub(super) fn is_outermost() -> bool {
-    SECTION.with(|section| section.depth.get()) == 1
+    local::known().is_none_or(|local| local.section.depth.get() == 1)
+}
+
+/// Runs work with the signals of a section blocked, before the thread has state for a section.
+pub(super) fn blocking<R>(work: impl FnOnce() -> R) -> R {
+    let mut before = NONE_BLOCKED;
+    change_signals(libc::SIG_BLOCK, BLOCKED, &raw mut before);
+    let result = work();
+    restore_signals(before);
+    result
 }
 
 /// What the thread's section was as another one began.
@@ -102,8 +104,14 @@ impl Before {
     const NOTHING: Self = Self { depth: 0, cancelling: UNCHANGED, signals: NONE_BLOCKED };
 }
 
+/// A section that the thread has entered, until this is dropped.
+pub(super) struct Entered<'a> {
+    section: &'a Section,
+    how: How,
+}
+
 /// How a section was entered, and so what its end does.
-pub(super) enum Entered {
+enum How {
     /// No other one is around it, or one that was left by a jump.
     Outermost,
     /// Another one around it has changed everything.
@@ -113,28 +121,40 @@ pub(super) enum Entered {
     Beside { before: Before, cancelling: libc::c_int, signals: u64 },
 }
 
-impl Drop for Entered {
+impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        SECTION.with(|section| match *self {
-            Self::Outermost => {
+        let section = self.section;
+        match self.how {
+            How::Outermost => {
                 section.is_settled.set(false);
                 compiler_fence(SeqCst);
                 restore(section.cancelling.get(), section.signals.get());
                 section.put_back(Before::NOTHING);
                 section.holder.store(0, Relaxed);
             }
-            Self::Inner(before) => section.depth.set(before.depth),
-            Self::Beside { before, cancelling, signals } => {
+            How::Inner(before) => section.depth.set(before.depth),
+            How::Beside { before, cancelling, signals } => {
                 restore(cancelling, signals);
                 section.put_back(before);
             }
-        });
+        }
     }
 }
 
 impl Section {
+    pub(super) const UNCHANGED: libc::c_int = UNCHANGED;
+    pub(super) const NONE_BLOCKED: u64 = NONE_BLOCKED;
+    /// A section that the thread is not in.
+    pub(super) const NEW: Self = Self {
+        signals: Cell::new(NONE_BLOCKED),
+        cancelling: Cell::new(UNCHANGED),
+        depth: Cell::new(0),
+        holder: AtomicU64::new(0),
+        is_settled: Cell::new(false),
+    };
+
     /// Enters one. Also says whether the thread had jumped out of another one.
-    fn enter(&self, mark: &mut MaybeUninit<u64>) -> (Entered, bool) {
+    fn enter(&self, mark: &mut MaybeUninit<u64>) -> (How, bool) {
         let (depth, cancelling) = (self.depth.get(), self.cancelling.get());
         let before = Before { depth, cancelling, signals: self.signals.get() };
         if self.holder.load(Relaxed) == 0 {
@@ -143,7 +163,7 @@ impl Section {
             (self.start_again(mark, before), true)
         } else if self.is_settled.get() {
             self.depth.set(before.depth + 1);
-            (Entered::Inner(before), false)
+            (How::Inner(before), false)
         } else {
             (self.start_beside(before), false)
         }
@@ -160,17 +180,17 @@ impl Section {
         }
     }
 
-    fn start(&self, mark: &mut MaybeUninit<u64>) -> Entered {
+    fn start(&self, mark: &mut MaybeUninit<u64>) -> How {
         self.take(mark);
         // What was before is noted by whoever changes it, so that it can be left at any moment.
         change_signals(libc::SIG_BLOCK, BLOCKED, self.signals.as_ptr());
         change_cancelling(CANCEL_DISABLE, self.cancelling.as_ptr());
         self.settle();
-        Entered::Outermost
+        How::Outermost
     }
 
     /// In the place of one that the thread has jumped out of.
-    fn start_again(&self, mark: &mut MaybeUninit<u64>, left: Before) -> Entered {
+    fn start_again(&self, mark: &mut MaybeUninit<u64>, left: Before) -> How {
         self.is_settled.set(false);
         compiler_fence(SeqCst);
         self.take(mark);
@@ -183,10 +203,10 @@ impl Section {
         let is_noted = cancelling != CANCEL_ENABLE && left.cancelling != UNCHANGED;
         self.cancelling.set(if is_noted { left.cancelling } else { cancelling });
         self.settle();
-        Entered::Outermost
+        How::Outermost
     }
 
-    fn start_beside(&self, before: Before) -> Entered {
+    fn start_beside(&self, before: Before) -> How {
         self.depth.set(before.depth + 1);
         let (mut signals, mut cancelling) = (NONE_BLOCKED, UNCHANGED);
         // Where it is noted for one who jumps out of both, if that is not done yet.
@@ -200,7 +220,7 @@ impl Section {
         change_cancelling(CANCEL_DISABLE, noted);
         // SAFETY: as above.
         let cancelling = unsafe { noted.read() };
-        Entered::Beside { before, cancelling, signals }
+        How::Beside { before, cancelling, signals }
     }
 
     fn take(&self, mark: &mut MaybeUninit<u64>) {
@@ -226,6 +246,10 @@ impl Section {
 /// The other way round than they were changed.
 fn restore(cancelling: libc::c_int, signals: u64) {
     change_cancelling(cancelling, ptr::null_mut());
+    restore_signals(signals);
+}
+
+fn restore_signals(signals: u64) {
     // Not if a filter refuses to change them.
     if signals != NONE_BLOCKED {
         change_signals(libc::SIG_SETMASK, signals, ptr::null_mut());

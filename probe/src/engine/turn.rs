@@ -14,7 +14,6 @@
 //! must do no harm: so whatever is done in a turn is put in force by one exchange. What cannot
 //! be done so is done [alone](Turn::take_alone), and left to a thread that is slow.
 
-use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{
     AtomicU32, AtomicU64,
@@ -22,7 +21,7 @@ use std::sync::atomic::{
 };
 
 use super::owner::{exists, tid};
-use super::{patience, section};
+use super::{local, patience, section};
 use crate::clock::calibrate::monotonic_ns;
 
 const FREE: u32 = 0;
@@ -64,11 +63,6 @@ pub(crate) struct Taken {
     word: u32,
     /// What it was at before.
     around: *const Turn,
-}
-
-thread_local! {
-    /// The turn that the thread took last and has not given back.
-    static LAST: Cell<*const Turn> = const { Cell::new(ptr::null()) };
 }
 
 fn moment() -> u64 {
@@ -150,7 +144,7 @@ impl Turn {
             if may {
                 // Meets the stores in `done` and `drop`: what the last one has done.
                 if self.0.compare_exchange(found, word, Acquire, Relaxed).is_ok() {
-                    return Ok(Taken { turn: self, word, around: LAST.replace(self) });
+                    return Ok(Taken { turn: self, word, around: replace_last(self) });
                 }
                 continue;
             }
@@ -199,15 +193,20 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        LAST.set(self.around);
+        replace_last(self.around);
         // Meets the exchange in `take_from`; fails if it is done, or another one's.
         let _ = self.turn.0.compare_exchange(self.word, FREE, Release, Relaxed);
     }
 }
 
+/// Notes the turn that the thread has, and returns the one that it took before.
+fn replace_last(turn: *const Turn) -> *const Turn {
+    local::get().map_or(ptr::null(), |local| local.turn.replace(turn))
+}
+
 /// The calling thread has jumped out of a section, and out of the turn that it had there.
 pub(super) fn give_back_what_was_left() {
-    let last = LAST.replace(ptr::null());
+    let last = replace_last(ptr::null());
     // SAFETY: null, or a static.
     if let Some(turn) = unsafe { last.as_ref() } {
         let me = tid() & IDS;

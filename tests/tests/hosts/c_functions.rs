@@ -10,7 +10,7 @@ use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::{Place, pfp_top};
 use pfp_tests::target::Target;
 use pfp_tests::watch::{self, Watch};
-use pfp_tests::{figure, lacks, size, skipped};
+use pfp_tests::{figure, lacks, size, skipped, well};
 
 const FLAG: &str = "-finstrument-functions";
 
@@ -417,4 +417,27 @@ fn hooks_can_be_interrupted_at_each_instruction() {
         }
     }
     figure(&format!("hooks: {all} handlers at each instruction"));
+}
+
+/// A resolver of an indirect function is instrumented as all others are, and called before the
+/// program's own thread-local storage is filled; in a static program, before there is any.
+#[test]
+fn an_instrumented_resolver_does_no_harm() {
+    for compiler in Compiler::all().filter(|compiler| !compiler.is_cxx()) {
+        for (link, is_static) in
+            [(Link::Static, false), (Link::Shared, false), (Link::Static, true)]
+        {
+            let name = format!("resolver-{link:?}-{is_static}");
+            // glibc warns a static program of what it would load.
+            let flags = is_static.then_some(["-static", "-Wl,--no-warnings"]).into_iter().flatten();
+            let flags = [FLAG].into_iter().chain(flags);
+            let program = c::compile(compiler, &name, &["resolver.c"], link, flags);
+            for enable in ["", "*"] {
+                let place = Place::new();
+                let output = place.command(&program).env("PFP_ENABLE", enable).output();
+                let said = well(&output.expect("it was built"));
+                assert_eq!(said, "42 6\n", "{} {name} {enable:?}", compiler.name);
+            }
+        }
+    }
 }

@@ -23,6 +23,7 @@ mod copies;
 mod cpu_limit;
 mod dumps;
 mod library_manners;
+mod loaded;
 mod memory_limit;
 mod no_heap;
 mod no_space;

@@ -50,17 +50,21 @@ mod hooks {
     pub(crate) unsafe extern "C" fn __cyg_profile_func_exit() {
         naked_asm!(
             // As `exit` does.
-            "mov rax, qword ptr [rip + __pfp_functions_top@GOTTPOFF]",
+            "mov rax, qword ptr [rip + {distance}]",
+            "test rax, rax",
+            "je 3f",
             "cmp rdi, qword ptr fs:[rax]",
             "je 2f",
             "cmp rsp, qword ptr fs:[rax + 8]",
             "jae 2f",
+            "3:",
             "ret",
             "2:",
             "mov rdx, rsp",
             "mov rcx, [rsp]",
             "mov r8, rbp",
             "jmp {exit}",
+            distance = sym crate::functions::top::DISTANCE,
             exit = sym crate::functions::exit_further,
         )
     }

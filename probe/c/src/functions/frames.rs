@@ -36,7 +36,7 @@ use std::sync::atomic::{
 
 use probe::{Guard, Point};
 
-use super::top::{Top, top};
+use super::top::{look_further, top};
 use super::{Call, bounds};
 
 /// Frames that can be measured at a time, by thread; their pages are taken as
@@ -140,7 +140,9 @@ unsafe extern "C" fn at_thread_exit(pages: *mut libc::c_void) {
     while let Some(top) = frames.depth().checked_sub(1) {
         frames.drop_top(top);
     }
-    top().frames.store(ptr::null_mut(), Relaxed);
+    if let Some(top) = top() {
+        top.frames.store(ptr::null_mut(), Relaxed);
+    }
     // SAFETY: the thread refers to them no more.
     unsafe { libc::munmap(pages, BYTES) };
 }
@@ -150,7 +152,7 @@ impl Frames {
     #[inline(always)]
     pub(super) fn current() -> Option<&'static Self> {
         // SAFETY: null, or pages that stay mapped until the thread has ended.
-        unsafe { top().frames.load(Relaxed).as_ref() }
+        unsafe { top()?.frames.load(Relaxed).cast::<Self>().as_ref() }
     }
 
     /// The calling thread's, made if need be; none without memory.
@@ -158,8 +160,10 @@ impl Frames {
         let frames = match Self::current() {
             Some(frames) => frames,
             None => {
+                let top = top()?;
                 let pages = probe::c::private_pages(BYTES)?;
-                top().frames.store(pages.cast(), Relaxed);
+                top.frames.store(pages, Relaxed);
+                look_further();
                 if let Some(key) = KEY.load(Relaxed).checked_sub(1) {
                     // SAFETY: the key was made, and the value is what its destructor
                     // expects.
@@ -214,7 +218,7 @@ impl Frames {
         if !own && self.foreign.load(Relaxed) == 0 {
             self.foreign.store(depth + 1, Relaxed);
         }
-        self.say(top(), call.function, call.sp);
+        self.say(call.function, call.sp);
         frame.site.store(call.site, Relaxed);
         frame.to.store(call.to, Relaxed);
         frame.fp.store(call.fp, Relaxed);
@@ -271,16 +275,16 @@ impl Frames {
         match self.depth().checked_sub(1) {
             Some(at) => {
                 let frame = self.frame(at);
-                self.say(top(), frame.function.load(Relaxed), frame.sp.load(Relaxed));
+                self.say(frame.function.load(Relaxed), frame.sp.load(Relaxed));
             }
-            None => top().set(0, usize::MAX),
+            None => set_top(0, usize::MAX),
         }
     }
 
     /// Where stacks take turns, each end does.
     #[inline(always)]
-    fn say(&self, top: &Top, function: usize, sp: usize) {
-        top.set(function, if self.foreign.load(Relaxed) == 0 { sp } else { 0 });
+    fn say(&self, function: usize, sp: usize) {
+        set_top(function, if self.foreign.load(Relaxed) == 0 { sp } else { 0 });
     }
 
     /// Takes off what is left of frames that are gone.
@@ -416,6 +420,16 @@ impl Frames {
             let start = stack.ss_sp as usize;
             self.signals.set(Range { start, end: start.saturating_add(stack.ss_size) });
         }
+    }
+}
+
+/// Sets which ends are compared with the frames. A signal handler between the two stores restores
+/// both or jumps away; after a jump, more ends are compared than need be.
+#[inline(always)]
+fn set_top(function: usize, sp: usize) {
+    if let Some(top) = top() {
+        top.function.store(function, Relaxed);
+        top.sp.store(sp, Relaxed);
     }
 }
 

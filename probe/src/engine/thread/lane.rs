@@ -1,6 +1,5 @@
 //! How a thread comes to its lane, and leaves it: cold.
 
-use std::cell::Cell as LocalCell;
 use std::io;
 use std::ptr;
 use std::sync::atomic::{
@@ -18,8 +17,9 @@ use super::given;
 use super::{Entry, KEPT, TABLE, Thread};
 use crate::clock;
 use crate::clock::counter::stamp;
-use crate::engine::current::{self as word, thread as current};
+use crate::engine::current::thread as current;
 use crate::engine::fold::{self, Sorting};
+use crate::engine::local::{self, Local, make_key};
 use crate::engine::owner::{exists, tid};
 use crate::engine::process::memory::private_pages;
 use crate::engine::process::{self, Process};
@@ -27,18 +27,9 @@ use crate::engine::regions::NOTHING_COVERED;
 use crate::engine::{cold, common, copies, section, suspend};
 use crate::errno;
 
-thread_local! {
-    /// True while this thread claims a lane.
-    static CLAIMING: LocalCell<bool> = const { LocalCell::new(false) };
-    /// What it has claimed until it moves in: one more than the lane, and the generation.
-    static CLAIMED: LocalCell<(usize, u32)> = const { LocalCell::new((0, 0)) };
-    /// The state that it moves into.
-    static MOVING_IN: LocalCell<*const Thread> = const { LocalCell::new(ptr::null()) };
-}
-
 /// The calling thread has jumped out of whatever claimed a lane for it: gives that back.
-fn give_back() {
-    let (lane, generation) = CLAIMED.replace((0, 0));
+fn give_back(local: &Local) {
+    let (lane, generation) = local.claimed.replace((0, 0));
     let process = process::current().filter(|_| lane != 0);
     if let Some(lane) = process.and_then(|process| process.segment.lane(lane - 1)) {
         lane.release(generation);
@@ -48,8 +39,9 @@ fn give_back() {
 /// In a forked child, in whose memory a parent's segment is private now: no lane is the
 /// calling thread's, and what it was in the middle of watches nothing of the parent's.
 pub(in crate::engine) fn forget() {
-    CLAIMED.set((0, 0));
-    for wiped in [word::replace(ptr::null()), MOVING_IN.replace(ptr::null())] {
+    let Some(local) = local::known() else { return };
+    local.claimed.set((0, 0));
+    for wiped in [&local.thread, &local.moving_in].map(|state| state.replace(ptr::null())) {
         // SAFETY: as in `current`.
         let Some(thread) = (unsafe { wiped.as_ref() }) else { continue };
         thread.clock.forget_in_child();
@@ -69,11 +61,12 @@ fn claim(process: &'static Process) -> Option<&'static Thread> {
     if !process.is_callers_threads(tid()) {
         return None;
     }
-    cold::section(|| claim_alone(process))
+    let local = local::get()?;
+    cold::section(|| claim_alone(process, local))
 }
 
 #[inline(never)]
-fn claim_alone(process: &'static Process) -> Option<&'static Thread> {
+fn claim_alone(process: &'static Process, local: &'static Local) -> Option<&'static Thread> {
     // Claimed by a signal handler, before it was kept from coming.
     if let Some(thread) = current().filter(|thread| thread.is_alive()) {
         return Some(thread);
@@ -81,17 +74,17 @@ fn claim_alone(process: &'static Process) -> Option<&'static Thread> {
     // A parent's table may have fewer entries than the points of this process need.
     word::replace(ptr::null());
     // The handler of a fault in the middle of the claiming measures nothing.
-    if CLAIMING.replace(true) {
+    if local.is_claiming.replace(true) {
         if !section::is_outermost() {
             return None;
         }
-        give_back();
+        give_back(local);
     }
     // The thread has one lane for all copies: the leader's.
-    let claimed = copies::thread(word::place()).unwrap_or_else(|| {
-        let claimed = claim_lane(process).or_else(|| claim_overflow(process));
-        CLAIMED.set((0, 0));
-        MOVING_IN.set(ptr::null());
+    let claimed = copies::thread(local.thread.as_ptr()).unwrap_or_else(|| {
+        let claimed = claim_lane(process, local).or_else(|| claim_overflow(process, local));
+        local.claimed.set((0, 0));
+        local.moving_in.set(ptr::null());
         // In a child that was forked meanwhile the lane is not one of its own.
         claimed.filter(|thread| {
             let is_ours = process.is_current();
@@ -102,12 +95,12 @@ fn claim_alone(process: &'static Process) -> Option<&'static Thread> {
         })
     });
     if let Some(thread) = claimed {
-        word::replace(thread);
+        local.thread.set(thread);
         // SAFETY: the key was made with the process; the value is not null, so
         // that the destructor runs.
         unsafe { libc::pthread_setspecific(process.exit_key, (&raw const *thread).cast()) };
     }
-    CLAIMING.set(false);
+    local.is_claiming.set(false);
     claimed
 }
 
@@ -120,7 +113,7 @@ impl Thread {
     }
 }
 
-fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
+fn claim_lane(process: &'static Process, local: &Local) -> Option<&'static Thread> {
     let segment = &process.segment;
     let lanes = segment.geometry().lanes();
     // Where many threads have none, not each of them asks all the others.
@@ -152,7 +145,7 @@ fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
             return None;
         }
         let Some(generation) = lane.claim() else { continue };
-        CLAIMED.set((number + 1, generation));
+        local.claimed.set((number + 1, generation));
         let Some(thread) = furnished(process, lane, number) else {
             if process.is_current() {
                 lane.release(generation);
@@ -163,7 +156,7 @@ fn claim_lane(process: &'static Process) -> Option<&'static Thread> {
             calls.claim(stamp(), clock::cpu_time_ns().unwrap_or(0));
         }
         thread.counters.store((&raw const lane.counters).cast_mut(), Relaxed);
-        thread.settle_in(segment, number, generation);
+        thread.settle_in(local, segment, number, generation);
         if !process.is_current() {
             return None;
         }
@@ -214,7 +207,7 @@ fn back_ring_and_calls(process: &Process, block: u64) -> Option<u64> {
     })
 }
 
-fn claim_overflow(process: &'static Process) -> Option<&'static Thread> {
+fn claim_overflow(process: &'static Process, local: &Local) -> Option<&'static Thread> {
     let segment = &process.segment;
     let number = segment.overflow_lane();
     let lane = segment.back_lane(number).ok()??;
@@ -224,13 +217,13 @@ fn claim_overflow(process: &'static Process) -> Option<&'static Thread> {
     }
     segment.counters().lanes_overflowed.fetch_add(1, Relaxed);
     thread.counters.store((&raw const lane.counters).cast_mut(), Relaxed);
-    thread.settle_in(segment, number, 0);
+    thread.settle_in(local, segment, number, 0);
     Some(thread)
 }
 
 impl Thread {
-    fn settle_in(&self, segment: &Segment, lane: usize, generation: u32) {
-        MOVING_IN.set(self);
+    fn settle_in(&self, local: &Local, segment: &Segment, lane: usize, generation: u32) {
+        local.moving_in.set(self);
         let (first, count) = segment.chunk_numbers();
         self.segment.store(segment.base().cast_mut(), Relaxed);
         self.first_chunk.store(u64::from(first), Relaxed);
@@ -321,7 +314,9 @@ pub(in crate::engine) fn set_name(thread: &Thread, process: &Process, name: &str
 /// a time in which no key was set. See [`reap_dead`].
 pub(crate) unsafe extern "C" fn at_thread_exit(value: *mut libc::c_void) {
     cold::section(|| {
-        word::replace(ptr::null());
+        if let Some(local) = local::known() {
+            local.thread.set(ptr::null());
+        }
         // SAFETY: the value that `claim` has set, in this process or in a parent.
         let thread = unsafe { &*value.cast::<Thread>() };
         if let Some(process) = process::current().filter(|_| thread.is_alive()) {
@@ -360,24 +355,7 @@ static KEY: AtomicU32 = AtomicU32::new(0);
 /// The key whose destructor releases a thread's lane. Made once, later than the keys
 /// whose destructors may measure.
 pub(in crate::engine) fn exit_key() -> io::Result<libc::pthread_key_t> {
-    let known = KEY.load(Relaxed);
-    if known != 0 {
-        return Ok(known - 1);
-    }
-    let mut key = 0;
-    // SAFETY: makes a key with a destructor of the right type.
-    let refused = unsafe { libc::pthread_key_create(&raw mut key, Some(at_thread_exit)) };
-    if refused != 0 {
-        return Err(io::Error::from_raw_os_error(refused));
-    }
-    KEY.compare_exchange(0, key + 1, Relaxed, Relaxed).map_or_else(
-        |found| {
-            // SAFETY: made just now, and nobody's.
-            unsafe { libc::pthread_key_delete(key) };
-            Ok(found - 1)
-        },
-        |_| Ok(key),
-    )
+    make_key(&KEY, at_thread_exit)
 }
 
 /// Gives up the lanes of threads that are no more and could not do it themselves: a

@@ -1,0 +1,294 @@
+//! The state of a thread that belongs to this copy of pfp, and how the thread finds it.
+//!
+//! | this copy is part of | the state is in | the thread finds it by |
+//! |---|---|---|
+//! | the program, or a library that is loaded at its start | thread-local storage | a cached distance from `fs` |
+//! | a library that is loaded later | thread-local storage if glibc has static room, else a [`pool`] | the same; in the pool, `pthread_getspecific` |
+//!
+//! An initial-exec variable would be simpler. It makes all thread-local storage of its object
+//! static, though, and glibc has only some hundred bytes of static room for all libraries that are
+//! loaded later. With a TLS descriptor, glibc decides whether the storage is static. The descriptor
+//! is only read here and never called: for dynamic storage the call may lock and allocate, which
+//! deadlocks a signal handler that interrupted `malloc`. `pthread_getspecific` does neither.
+
+use std::cell::Cell;
+use std::io;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::Relaxed};
+
+use super::section::Section;
+use super::thread::Thread;
+use super::turn::Turn;
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]
+mod pool;
+
+/// State of a thread.
+#[repr(C)]
+pub(crate) struct Local {
+    /// State of the thread's lane, which may be a wiped copy of a parent's; null before the first
+    /// region.
+    pub(super) thread: Cell<*const Thread>,
+    pub(super) section: Section,
+    /// The innermost turn that the thread holds.
+    pub(super) turn: Cell<*const Turn>,
+    /// Nanoseconds for which the thread has waited for other threads.
+    pub(super) waited_ns: Cell<u64>,
+    /// True while the thread claims a lane.
+    pub(super) is_claiming: Cell<bool>,
+    /// The lane that the thread has claimed and not moved into: one more than its number, and its
+    /// generation.
+    pub(super) claimed: Cell<(usize, u32)>,
+    /// The lane's state that the thread is taking over.
+    pub(super) moving_in: Cell<*const Thread>,
+    pub(crate) functions: Functions,
+}
+
+/// State of a thread for functions that a compiler instruments.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Functions {
+    /// The innermost function that is measured; 0 if there is none.
+    pub function: AtomicUsize,
+    /// Stack pointer of that function: the highest address if there is none, 0 if the end of
+    /// each function must search the frames.
+    pub sp: AtomicUsize,
+    /// The frames of functions that are measured; null before the first.
+    pub frames: AtomicPtr<u8>,
+    /// Stack pointer of a hook whose own calls are not measured; 0 if none is running.
+    pub inside: Cell<usize>,
+}
+
+impl Local {
+    const NEW: Self = Self {
+        thread: Cell::new(ptr::null()),
+        section: Section::NEW,
+        turn: Cell::new(ptr::null()),
+        waited_ns: Cell::new(0),
+        is_claiming: Cell::new(false),
+        claimed: Cell::new((0, 0)),
+        moving_in: Cell::new(ptr::null()),
+        functions: Functions {
+            function: AtomicUsize::new(0),
+            sp: AtomicUsize::new(usize::MAX),
+            frames: AtomicPtr::new(ptr::null_mut()),
+            inside: Cell::new(0),
+        },
+    };
+}
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]
+mod access {
+    use std::arch::{asm, global_asm};
+    use std::mem::offset_of;
+
+    use super::{Functions, Local, Section, Thread, pool};
+
+    /// Only its name is used, which no other copy of pfp has.
+    static NAME: u8 = 0;
+
+    const _: () = assert!(offset_of!(Local, thread) == 0);
+    const _: () = assert!(offset_of!(Local, section) == 8);
+    const SP: usize = offset_of!(Local, functions) + offset_of!(Functions, sp);
+
+    // The words of `Local::NEW`.
+    global_asm!(
+        ".pushsection .tdata.{name}.local, \"awT\", @progbits",
+        ".globl {name}.local",
+        ".hidden {name}.local",
+        ".type {name}.local, @object",
+        ".size {name}.local, {size}",
+        ".p2align 3",
+        "{name}.local:",
+        ".quad 0",
+        ".quad {none_blocked}",
+        ".long {unchanged}",
+        ".zero {to_sp}",
+        ".quad -1",
+        ".zero {behind_sp}",
+        ".popsection",
+        name = sym NAME,
+        size = const size_of::<Local>(),
+        none_blocked = const Section::NONE_BLOCKED as i64,
+        unchanged = const Section::UNCHANGED,
+        to_sp = const SP - 20,
+        behind_sp = const size_of::<Local>() - SP - 8,
+    );
+
+    /// `fs:[UNKNOWN]` always reads 0: i386 keeps the address of its system calls there, between
+    /// the thread's own address and the stack protector's value, whose places compilers know.
+    const UNKNOWN: isize = 0x20;
+
+    // Distance of the calling thread's `Local` from `fs`. It remains `UNKNOWN` if the storage is
+    // dynamic, so that each region reads null first. A `static` would be addressed through the
+    // global offset table, by one load more.
+    global_asm!(
+        ".pushsection .data.{name}.distance, \"aw\", @progbits",
+        ".globl {name}.distance",
+        ".hidden {name}.distance",
+        ".type {name}.distance, @object",
+        ".size {name}.distance, 8",
+        ".p2align 3",
+        "{name}.distance:",
+        ".quad {unknown}",
+        ".popsection",
+        name = sym NAME,
+        unknown = const UNKNOWN,
+    );
+
+    /// Distance of thread-local storage from `fs`, if the storage is static.
+    #[inline(always)]
+    pub(crate) fn distance() -> Option<isize> {
+        let found: isize;
+        // SAFETY: computes an address, or a number: the linker of a program replaces the
+        // instruction with one that loads the distance.
+        unsafe {
+            asm!(
+                "lea rax, [rip + {name}.local@TLSDESC]",
+                name = sym NAME,
+                out("rax") found,
+                options(pure, nomem, nostack, preserves_flags)
+            );
+        }
+        if found < 0 {
+            return Some(found);
+        }
+        // SAFETY: in a library this is the address of a descriptor, two words that the loader
+        // writes before any code runs: a function, and its argument. For static storage the
+        // argument is the distance, which is negative on this processor. Otherwise it is an
+        // address of user space, which is not.
+        let argument = unsafe { (found as *const isize).add(1).read() };
+        (argument < 0).then_some(argument)
+    }
+
+    /// State of the calling thread's lane by the cached distance; null if that is not known.
+    #[inline(always)]
+    pub(crate) fn thread() -> *const Thread {
+        let found: *const Thread;
+        // SAFETY: reads the first word of the thread's own `Local`, or a word of the C library.
+        unsafe {
+            asm!(
+                "mov {found}, qword ptr [rip + {name}.distance]",
+                "mov {found}, qword ptr fs:[{found}]",
+                name = sym NAME,
+                found = out(reg) found,
+                options(nostack, preserves_flags, readonly)
+            );
+        }
+        found
+    }
+
+    /// State of the calling thread's lane, wherever it is; null before the first region. Caches the
+    /// distance if there is one.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn find() -> *const Thread {
+        if let Some(distance) = distance() {
+            // SAFETY: one store to an aligned word. All threads store the same value.
+            unsafe {
+                asm!(
+                    "mov qword ptr [rip + {name}.distance], {distance}",
+                    name = sym NAME,
+                    distance = in(reg) distance,
+                    options(nostack, preserves_flags)
+                );
+            }
+        }
+        known().map_or(std::ptr::null(), |local| local.thread.get())
+    }
+
+    /// The calling thread's state, if it has any.
+    #[inline(always)]
+    pub(crate) fn known() -> Option<&'static Local> {
+        distance().map_or_else(pool::known, |distance| Some(at(distance)))
+    }
+
+    /// The calling thread's state. `None` if memory for it cannot be mapped.
+    #[inline(always)]
+    pub(crate) fn get() -> Option<&'static Local> {
+        distance().map_or_else(pool::get, |distance| Some(at(distance)))
+    }
+
+    #[inline(always)]
+    fn at(distance: isize) -> &'static Local {
+        let local: *const Local;
+        // SAFETY: the first word of a thread's control block is its own address.
+        unsafe {
+            asm!(
+                "mov {local}, qword ptr fs:[0]",
+                "add {local}, {distance}",
+                local = out(reg) local,
+                distance = in(reg) distance,
+                options(pure, nomem, nostack)
+            );
+        }
+        // SAFETY: the words above, which no other thread uses and which last as long as this one.
+        unsafe { &*local }
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri))))]
+mod access {
+    use std::ptr;
+
+    use super::{Local, Thread};
+
+    thread_local! {
+        /// Has no destructor, so that it can be used to the very end of the thread.
+        static LOCAL: Local = const { Local::NEW };
+    }
+
+    /// State of the calling thread's lane; null before its first region.
+    #[inline(always)]
+    pub(crate) fn thread() -> *const Thread {
+        LOCAL.with(|local| local.thread.get())
+    }
+
+    /// Always null: [`thread`] finds all there is.
+    #[inline(always)]
+    pub(crate) fn find() -> *const Thread {
+        std::ptr::null()
+    }
+
+    /// Always `None`: the compiler decides how storage is found.
+    pub(crate) fn distance() -> Option<isize> {
+        None
+    }
+
+    /// The calling thread's state.
+    pub(crate) fn known() -> Option<&'static Local> {
+        get()
+    }
+
+    /// The calling thread's state.
+    pub(crate) fn get() -> Option<&'static Local> {
+        // SAFETY: it lasts as long as the thread, since it has no destructor.
+        LOCAL.with(|local| Some(unsafe { &*ptr::from_ref(local) }))
+    }
+}
+
+pub(crate) use access::{distance, find, get, known, thread};
+
+/// Makes a key of the threads library once. `known` is one more than the key; 0 before it is made.
+pub(super) fn make_key(
+    known: &AtomicU32,
+    destructor: unsafe extern "C" fn(*mut libc::c_void),
+) -> io::Result<libc::pthread_key_t> {
+    if let Some(key) = known.load(Relaxed).checked_sub(1) {
+        return Ok(key);
+    }
+    let mut key = 0;
+    // SAFETY: makes a key with a destructor of the right type.
+    let refused = unsafe { libc::pthread_key_create(&raw mut key, Some(destructor)) };
+    if refused != 0 {
+        return Err(io::Error::from_raw_os_error(refused));
+    }
+    known.compare_exchange(0, key + 1, Relaxed, Relaxed).map_or_else(
+        |found| {
+            // SAFETY: made just now, and not published.
+            unsafe { libc::pthread_key_delete(key) };
+            Ok(found - 1)
+        },
+        |_| Ok(key),
+    )
+}

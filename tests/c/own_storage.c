@@ -1,0 +1,19 @@
+/* A plugin with a copy of pfp and BYTES of thread-local storage of its own. */
+#include <pfp.h>
+
+static __thread char own[BYTES];
+
+__attribute__((visibility("default"))) int work(int argument);
+__attribute__((visibility("default"))) char *storage(void);
+
+/* The plugin's own use, which allocates in a thread. */
+char *storage(void)
+{
+    return own;
+}
+
+int work(int argument)
+{
+    PFP_SCOPE("plugin");
+    return argument + 1;
+}
