@@ -1,5 +1,7 @@
 //! The tick counter and the thread's CPU time, per architecture.
 
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
 use crate::errno;
 
 /// Reads the tick counter.
@@ -85,15 +87,46 @@ pub(crate) fn ticks_and_cpu() -> (u64, Option<u32>) {
         // As Linux sets it: the node above bit 12, the CPU below.
         return (high << 32 | low, Some(which as u32 & 0xfff));
     }
+    let cpu = cpu();
+    (ticks(), cpu)
+}
+
+/// The CPU that the calling thread runs on.
+pub(crate) fn cpu() -> Option<u32> {
     // SAFETY: takes nothing.
-    let cpu = unsafe { libc::sched_getcpu() };
-    (ticks(), u32::try_from(cpu).ok())
+    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
+/// Whether reading the counter raises SIGSEGV, after `prctl(PR_SET_TSC)` or strict seccomp. Asked
+/// once, so a later change is not noticed.
+#[inline(always)]
+pub(crate) fn is_forbidden() -> bool {
+    match FORBIDDEN.load(Relaxed) {
+        ALLOWED => false,
+        _ => ask(),
+    }
+}
+
+/// 0 not asked yet, [`ALLOWED`], or 2: forbidden.
+static FORBIDDEN: AtomicU8 = AtomicU8::new(0);
+const ALLOWED: u8 = 1;
+
+#[cold]
+#[inline(never)]
+fn ask() -> bool {
+    if FORBIDDEN.load(Relaxed) == 0 {
+        let mut found: libc::c_int = 0;
+        // SAFETY: writes one number. Where the processor or the kernel has no such thing, it fails.
+        errno::preserve(|| unsafe { libc::prctl(libc::PR_GET_TSC, &raw mut found) });
+        let is_forbidden = found == libc::PR_TSC_SIGSEGV;
+        FORBIDDEN.store(ALLOWED + u8::from(is_forbidden), Relaxed);
+    }
+    FORBIDDEN.load(Relaxed) != ALLOWED
 }
 
 #[cfg(target_arch = "x86_64")]
 fn has_rdtscp() -> bool {
     use std::arch::x86_64::__cpuid;
-    use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
     /// 0 not asked yet, 1 no, 2 yes: asking takes an exit to the hypervisor.
     static KNOWN: AtomicU8 = AtomicU8::new(0);
     match KNOWN.load(Relaxed) {
@@ -263,7 +296,12 @@ pub(crate) fn cpu_time_ns() -> Option<u64> {
 
 fn read_clock(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills the structure that we own.
-    let failed = errno::preserve(|| unsafe { libc::clock_gettime(clock, &raw mut time) } != 0);
+    let failed = errno::preserve(|| match is_forbidden() {
+        // SAFETY: the kernel fills the structure that we own.
+        false => unsafe { libc::clock_gettime(clock, &raw mut time) != 0 },
+        // Not by the C library, which reads the counter.
+        // SAFETY: as above.
+        true => unsafe { libc::syscall(libc::SYS_clock_gettime, clock, &raw mut time) != 0 },
+    });
     (!failed).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }

@@ -93,9 +93,19 @@ pub(crate) fn stamp() -> u64 {
 
 /// The same, and on which CPU it was read.
 pub(crate) fn stamp_and_cpu() -> (u64, Option<u32>) {
+    if arch::is_forbidden() {
+        return (stamp(), arch::cpu());
+    }
     let (ticks, cpu) = arch::ticks_and_cpu();
     // fallback-clock: meets the store in `replace`.
     (if state().source.load(Acquire) == COUNTER { ticks } else { stamp_slow() }, cpu)
+}
+
+/// The counter, or the fallback clock if reading the counter would raise SIGSEGV. All but the fast
+/// paths of begins and ends use it; those are never taken then, see `engine::local`.
+#[inline(always)]
+pub(crate) fn ticks_or_stamp() -> u64 {
+    if arch::is_forbidden() { stamp() } else { arch::ticks() }
 }
 
 #[cold]
@@ -115,7 +125,7 @@ fn decide() {
     if state().source.load(Relaxed) != UNDECIDED {
         return;
     }
-    if errno::preserve(is_steady_here) {
+    if !arch::is_forbidden() && errno::preserve(is_steady_here) {
         // Nothing else is published with it.
         let _ = state().source.compare_exchange(UNDECIDED, COUNTER, Relaxed, Relaxed);
     } else {

@@ -20,7 +20,7 @@ use super::region::{Door, End, Region, RegionStart};
 use super::regions::{Regions, Slot};
 use super::thread::ring::begins_page;
 use super::thread::{FENCED, IS_PLACE, LEVEL, LEVELS, Thread};
-use crate::clock::ticks;
+use crate::clock::{ticks, ticks_or_stamp};
 use crate::engine::variants::MeteredPoint;
 use crate::mark;
 use crate::point::Point;
@@ -171,7 +171,7 @@ fn refuse(thread: &Thread) {
     thread.rise();
     // The clock may have been read for it.
     thread.clock.disturb();
-    thread.show_end(ticks());
+    thread.show_end(ticks_or_stamp());
     thread.count(|counters| &counters.refused);
 }
 
@@ -181,7 +181,7 @@ fn invalidate(thread: &Thread, point: &'static Point, at: usize) {
     let regions = thread.regions();
     let slot = &regions.slots[at];
     let (begun, place) = (slot.begun(), slot.place.load(Relaxed));
-    let now = ticks();
+    let now = ticks_or_stamp();
     thread.give_up_since(&begun, now);
     regions.give_up(at);
     thread.set_level(place);
@@ -269,7 +269,7 @@ pub(crate) fn end(point: &'static Point) {
 #[inline(never)]
 fn end_far(point: &'static Point) {
     if let Some(thread) = current::thread() {
-        end_in(thread, point, ticks);
+        end_in(thread, point, ticks_or_stamp);
     }
 }
 
@@ -283,7 +283,7 @@ fn end_in(thread: &'static Thread, point: &'static Point, ticks: impl FnOnce() -
 /// The same, and returns when it ended.
 pub(crate) fn end_told(point: &'static Point) -> Option<u64> {
     let mut ended = None;
-    let asked = end_by(current::thread()?, point, ticks, |thread, at, door| {
+    let asked = end_by(current::thread()?, point, ticks_or_stamp, |thread, at, door| {
         ended = end_turned(thread, point, at, door);
     });
     ended.or(asked)
@@ -315,7 +315,7 @@ fn end_by(
 /// The counter, and what was covered before that.
 #[inline(always)]
 fn stamp(thread: &Thread) -> End {
-    stamp_by(thread, ticks)
+    stamp_by(thread, ticks_or_stamp)
 }
 
 #[inline(always)]

@@ -11,7 +11,7 @@ pub(crate) fn thread() -> Option<&'static Thread> {
 }
 
 /// [`thread`] by two loads, for the fast paths of begins and ends. Also `None` if the state is only
-/// found by a call: slow paths use [`thread`].
+/// found by a call, or the processor's counter must not be read: slow paths use [`thread`].
 #[inline(always)]
 pub(crate) fn near() -> Option<&'static Thread> {
     // SAFETY: null, or the pages of a lane of this process or of the parent it

@@ -13,6 +13,7 @@ use super::process::pausing::pause_latecomer;
 use super::process::{self, Process};
 use super::thread::{Entry, Thread, lane};
 use super::{cold, owner};
+use crate::clock;
 use crate::point::Point;
 
 /// The process, made if need be; none if it cannot be or must not be now.
@@ -58,6 +59,7 @@ pub(crate) fn prepare(
     // Of a fenced point, or of a word that somebody has written who means ill: no cell ever
     // equals it.
     if !point.has_amounts()
+        && !clock::is_forbidden()
         && let Some(ready) = measure::ready(point, control)
     {
         return Some(Ok(ready));
@@ -65,8 +67,9 @@ pub(crate) fn prepare(
     let Some(process) = process::current() else { return Some(Err(Unready::Never)) };
     process.refine_rate();
     let Some(thread) = lane::of(process) else { return Some(Err(Unready::Never)) };
-    // A signal handler must not take space while its thread does.
-    if thread.overflows() || thread.is_busy() || point.has_amounts() {
+    // A signal handler must not take space while its thread does. If the counter must not be read,
+    // no cell ever follows a word, since the fast path of a begin would read the counter.
+    if thread.overflows() || thread.is_busy() || point.has_amounts() || clock::is_forbidden() {
         return Some(Err(Unready::Overflow(thread)));
     }
     thread.outdate();

@@ -14,6 +14,7 @@ use super::process;
 use super::region::RegionStart;
 use super::regions::Sum;
 use super::thread::Thread;
+use crate::clock;
 use crate::engine::variants::MeteredPoint;
 use crate::point::Point;
 
@@ -104,8 +105,10 @@ pub(super) fn finish_metered(
 fn follow(thread: &Thread, variant: &'static Point, control: Control) {
     let at = thread.cell(variant).map(Cell::control);
     let follows = at == Some(control) || at == Some(variant.control().sanitized());
+    // If the counter must not be read, no cell follows a word: see `door::prepare`.
     if !follows
         && !thread.overflows()
+        && !clock::is_forbidden()
         && let Some(process) = process::current()
     {
         let _ = thread.busy(|| thread.ready_cell(process, variant, control));

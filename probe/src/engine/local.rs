@@ -83,6 +83,7 @@ mod access {
     use std::mem::offset_of;
 
     use super::{Functions, Local, Section, Thread, pool};
+    use crate::clock;
 
     /// Only its name is used, which no other copy of pfp has.
     static NAME: u8 = 0;
@@ -179,11 +180,14 @@ mod access {
     }
 
     /// State of the calling thread's lane, wherever it is; null before the first region. Caches the
-    /// distance if there is one.
+    /// distance if there is one and the processor's counter may be read: callers of [`thread`] read
+    /// the counter if they find a lane.
     #[cold]
     #[inline(never)]
     pub(crate) fn find() -> *const Thread {
-        if let Some(distance) = distance() {
+        if !clock::is_forbidden()
+            && let Some(distance) = distance()
+        {
             // SAFETY: one store to an aligned word. All threads store the same value.
             unsafe {
                 asm!(

@@ -7,7 +7,7 @@ use super::overhead::overhead;
 use super::process;
 use super::region::{End, Part, RegionStart, ran_backwards};
 use super::thread::Thread;
-use crate::clock::{self, Stamps, fenced_ticks, ticks};
+use crate::clock::{self, Stamps, fenced_ticks, ticks_or_stamp};
 use crate::point::Point;
 
 /// How often a stamp is taken again that a signal handler came in between of.
@@ -26,14 +26,14 @@ impl Thread {
     /// Reads the counter, and brings the clock up to date after a switch.
     #[inline]
     pub(crate) fn stamp(&self) -> u64 {
-        self.stamp_after(ticks())
+        self.stamp_after(ticks_or_stamp())
     }
 
     /// A stamp for the program, which may be in a signal handler that has interrupted a
     /// begin or end: that must not go on with a clock that it has not read.
     #[inline(always)]
     pub(crate) fn stamp_beside(&self) -> u64 {
-        let now = ticks();
+        let now = ticks_or_stamp();
         if !self.clock.is_outdated(now) {
             return now;
         }
@@ -53,7 +53,7 @@ impl Thread {
         for tried in 1.. {
             let End { now, covered } = at.take().unwrap_or_else(|| {
                 let covered = self.covered();
-                End { now: ticks(), covered }
+                End { now: ticks_or_stamp(), covered }
             });
             compiler_fence(SeqCst);
             let now = self.stamp_after(now);
@@ -88,7 +88,7 @@ impl Thread {
 
     /// The stamp of a begin that comes late.
     fn stamp_late(&self) -> u64 {
-        let now = ticks();
+        let now = ticks_or_stamp();
         if self.clock.is_outdated(now) { self.refresh().late } else { now }
     }
 
@@ -174,7 +174,8 @@ pub(super) fn note_long(
 pub(super) fn fenced_end(thread: &Thread) -> End {
     let covered = thread.covered();
     compiler_fence(SeqCst);
-    End { now: fenced_ticks(), covered }
+    let now = if clock::is_forbidden() { ticks_or_stamp() } else { fenced_ticks() };
+    End { now, covered }
 }
 
 /// Turns the page for the record of a region of a point. Returns what was covered meanwhile, and

@@ -23,7 +23,7 @@ use super::state::UNREGISTERED;
 use super::thread::ring::begins_page;
 use super::thread::{self, Entry, Thread};
 use super::{by_hand, current, ending, process, room};
-use crate::clock::ticks;
+use crate::clock::{ticks, ticks_or_stamp};
 use crate::point::Point;
 
 impl Guard {
@@ -237,7 +237,7 @@ impl Guard {
     #[inline(never)]
     fn end_far(&mut self) {
         if let Some(thread) = current::thread() {
-            self.end_in(thread, ticks);
+            self.end_in(thread, ticks_or_stamp);
         }
     }
 
@@ -258,7 +258,7 @@ impl Guard {
     pub(crate) fn end_rest(&mut self, amounts: &Amounts) {
         let Some(thread) = current::thread() else { return };
         let covered = thread.covered();
-        let now = ticks();
+        let now = ticks_or_stamp();
         end_at::<false, _>(self, thread, End { now, covered }, Some(amounts), |guard, door| {
             let end = guard.end_by(door);
             ending::end_guard(guard, end, Some(amounts));

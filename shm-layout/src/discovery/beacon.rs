@@ -36,14 +36,13 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use crate::discovery::collector::Question;
 use crate::discovery::directory::Directory;
 use crate::discovery::liveness::{Identity, Liveness, Lock, Watch, judge, lock};
 use crate::discovery::name::Name;
 use crate::discovery::object;
-use crate::discovery::system::{current_pid, page_size};
+use crate::discovery::system::{current_pid, page_size, unix_ns};
 use crate::heap::{self, NoMemory};
 
 /// The version of the text, in its first line.
@@ -143,11 +142,10 @@ impl Info {
     /// Memory runs out.
     pub fn of_this_process(object: Name, name: &str) -> io::Result<Info> {
         let exe = exe_of_this_process()?;
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Ok(Info {
             object,
             process: Identity::of_this_process(),
-            created_unix_ns: now.map_or(0, |t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX)),
+            created_unix_ns: unix_ns(),
             exe: heap::path(&[cut_exe(&exe).as_os_str().as_bytes()])?,
             name: heap::text(cut_name(name))?,
         })

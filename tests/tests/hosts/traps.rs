@@ -1,10 +1,12 @@
-//! What the system answers with a signal: system calls that a service may not make.
+//! What the system answers with a signal: system calls that a service may not make, and a counter
+//! that the program may not read.
 #![cfg(target_arch = "x86_64")]
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use pfp_shm_layout::header::ClockKind;
+use pfp_tests::c::{Compiler, Link, compile};
 use pfp_tests::place::Place;
 use pfp_tests::target::Target;
 use pfp_tests::watch::{self, Watch};
@@ -78,5 +80,27 @@ fn a_service_measures_within_its_system_calls() {
         );
         target.end_well();
         assert!(place.path("left.json").exists(), "{clock:?} {tunables:?}");
+    }
+}
+
+/// All regions are measured by the system's clock.
+#[test]
+fn a_program_that_may_not_read_the_counter_is_measured() {
+    for link in [Link::Static, Link::Shared] {
+        let name = format!("no_counter-{link:?}");
+        let program = compile(Compiler::C, &name, &["no_counter.c"], link, ["-lpthread"]);
+        let place = Place::new();
+        let mut target = place.start(&program, &[]);
+        let times = target.reach("done").one::<u64>("times");
+        let mut watch = Watch::attach(&place, &target);
+        let picture = watch.poll();
+        assert!(picture.clock.system_clock, "{:?}", picture.clock);
+        for name in ["outer", "inner", "by hand"] {
+            assert_eq!(watch::named(picture, name).count, times, "{name}, {link:?}");
+        }
+        let inner = watch::named(picture, "inner");
+        let outer = watch::named(picture, "outer");
+        assert!(outer.inclusive > inner.inclusive && inner.exclusive > 0, "{outer:?} {inner:?}");
+        target.end_well();
     }
 }
