@@ -1,5 +1,6 @@
 /* A program that loads plugins while it runs and calls each: in the main thread, and in a thread
- * whose signal handler is the first that does. No handler may ask for heap memory. */
+ * whose signal handler is the first that does. With one plugin no handler may ask for heap memory;
+ * with many there are more keys than glibc has room for in each thread. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -56,7 +57,7 @@ void free(void *memory)
 
 static void handle(int number)
 {
-    is_in_handler = 1;
+    is_in_handler = loaded == 1;
     for (int at = 0; at < loaded; at++)
         EXPECT(plugins[at](number) == number + 1);
     is_in_handler = 0;
