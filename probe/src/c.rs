@@ -23,7 +23,6 @@ use crate::engine::thread::given;
 use crate::engine::{
     by_hand, calibrate, current, door, local, measure, numeric, patience, process, room,
 };
-use crate::errno;
 pub use crate::file::File;
 pub use crate::loaded::{Loaded, Mapping, each_mapping};
 use crate::{ExecutionContext, Guard, MeteredGuard, MeteredPoint, Point, Stats};

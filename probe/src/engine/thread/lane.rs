@@ -72,7 +72,7 @@ fn claim_alone(process: &'static Process, local: &'static Local) -> Option<&'sta
         return Some(thread);
     }
     // A parent's table may have fewer entries than the points of this process need.
-    word::replace(ptr::null());
+    local.thread.set(ptr::null());
     // The handler of a fault in the middle of the claiming measures nothing.
     if local.is_claiming.replace(true) {
         if !section::is_outermost() {
