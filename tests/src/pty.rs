@@ -21,7 +21,12 @@ pub struct Pty {
     /// The program's end, kept open so that its settings can be read when the program is gone.
     program: OwnedFd,
     written: Arc<Mutex<Vec<u8>>>,
+    /// The settings before the program started.
+    before: Settings,
 }
+
+/// A terminal's flags: input, output, control, local.
+pub type Settings = [libc::tcflag_t; 4];
 
 impl Pty {
     /// Starts a command in a terminal of this size, which becomes the command's own.
@@ -46,6 +51,7 @@ impl Pty {
         assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
         // SAFETY: `openpty` has just opened both, and nothing else knows them.
         let (test, program) = unsafe { (File::from_raw_fd(test), OwnedFd::from_raw_fd(program)) };
+        let before = settings(&program);
         let end = || program.try_clone().expect("a descriptor");
         command.stdin(end()).stdout(end()).stderr(end()).env("TERM", "xterm-256color");
         let own_terminal = || {
@@ -63,7 +69,7 @@ impl Pty {
                 into.lock().expect("no panic in between").extend(&part[..length]);
             }
         });
-        Self { child, test, program, written }
+        Self { child, test, program, written, before }
     }
 
     /// What has been written to the terminal so far, escape sequences included.
@@ -105,16 +111,26 @@ impl Pty {
         self.child.id()
     }
 
-    /// The terminal's flags: input, output, control, local.
+    /// The terminal's settings now.
     #[must_use]
-    pub fn settings(&self) -> [libc::tcflag_t; 4] {
-        // SAFETY: a termios is plain numbers, for which zero is a value.
-        let mut settings: libc::termios = unsafe { std::mem::zeroed() };
-        // SAFETY: an open terminal, and a structure that is valid for writes.
-        let read = unsafe { libc::tcgetattr(self.program.as_raw_fd(), &raw mut settings) };
-        assert_eq!(read, 0, "it is a terminal");
-        [settings.c_iflag, settings.c_oflag, settings.c_cflag, settings.c_lflag]
+    pub fn settings(&self) -> Settings {
+        settings(&self.program)
     }
+
+    /// The terminal's settings before the program started.
+    #[must_use]
+    pub fn settings_before(&self) -> Settings {
+        self.before
+    }
+}
+
+fn settings(terminal: &OwnedFd) -> Settings {
+    // SAFETY: a termios is plain numbers, for which zero is a value.
+    let mut settings: libc::termios = unsafe { std::mem::zeroed() };
+    // SAFETY: an open terminal, and a structure that is valid for writes.
+    let read = unsafe { libc::tcgetattr(terminal.as_raw_fd(), &raw mut settings) };
+    assert_eq!(read, 0, "it is a terminal");
+    [settings.c_iflag, settings.c_oflag, settings.c_cflag, settings.c_lflag]
 }
 
 impl Drop for Pty {

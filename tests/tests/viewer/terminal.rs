@@ -228,7 +228,7 @@ fn a_terminal_that_answers_nothing_is_drawn_on_and_cleared() {
     let serial = unanswered(&place, &target, "", (0, 0));
     serial.wait_for("the table", |text| text.contains("tick"));
     let mut terminal = unanswered(&place, &target, "", (100, 30));
-    let before = terminal.settings();
+    let before = terminal.settings_before();
     terminal.wait_for("the table", |text| text.contains("tick"));
     assert_ne!(terminal.settings(), before, "raw mode");
     let cleared = terminal.written().matches(CLEAR).count();
@@ -264,7 +264,7 @@ fn a_screen_that_fails_to_start_puts_the_terminal_back() {
     for descriptors in 4..16 {
         let mut terminal =
             unanswered(&place, &target, &format!("ulimit -n {descriptors};"), (100, 30));
-        let before = terminal.settings();
+        let before = terminal.settings_before();
         let ended = wait_for("a screen or an end", || {
             let is_drawn = terminal.written().contains("\x1b[?2026l");
             let ended = terminal.has_ended().is_some();
