@@ -13,7 +13,7 @@ use crossterm::terminal::{EnterAlternateScreen, disable_raw_mode, enable_raw_mod
 /// Turns on clicks and the wheel, with coordinates of any size. Unlike crossterm's command, it
 /// leaves out mouse movement.
 const MOUSE_ON: &[u8] = b"\x1b[?1000h\x1b[?1006h";
-/// Has the terminal put pasted text between marks, which tell it from typed keys.
+/// Makes the terminal mark pasted text, so that it differs from typed keys.
 const PASTE_ON: &[u8] = b"\x1b[?2004h";
 /// Turns everything off again: mouse, pasting, the alternate screen; and shows the cursor.
 const ALL_OFF: &[u8] = b"\x1b[?1006l\x1b[?1000l\x1b[?2004l\x1b[?1049l\x1b[?25h";

@@ -1,4 +1,4 @@
-//! How this process was told to treat signals when it started.
+//! Which signals were ignored when this process started.
 //!
 //! `nohup` and `trap ''` start a program with signals ignored. Such a signal stays ignored here, and
 //! in the programs that are started from here.

@@ -99,7 +99,7 @@ fn pasted_text_is_no_keys() {
     assert_eq!(desk.common.filter.text(), "io");
     desk.app.paste(".parse", desk.now);
     assert_eq!(desk.common.filter.text(), "i.parseo");
-    // It costs no more than its beginning, and nothing of the line is lost.
+    // The beginning of a long text is taken, and the rest of the line stays.
     desk.app.paste(&"x".repeat(1 << 22), desk.now);
     let Some(Overlay::Typed(prompt)) = &desk.overlay else { panic!("{:?}", desk.overlay) };
     assert!(prompt.text().starts_with("i.parsex") && prompt.text().ends_with("xo"));

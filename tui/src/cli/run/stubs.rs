@@ -1,8 +1,8 @@
 //! A preloaded library for programs of every kind.
 //!
-//! Children inherit `LD_PRELOAD`. glibc's loader complains in the output of a program of 32 bits, and
-//! musl's ends the program, since neither can load the library. So the variable names a path that
-//! leads each of them to an object that it can load:
+//! Children inherit `LD_PRELOAD`. In a 32-bit program, glibc's loader cannot load the library and
+//! writes a complaint into the program's output; musl's loader ends its program. So the variable
+//! names a path that leads each loader to an object that it can load:
 //!
 //! ```text
 //! FOLDER/$PLATFORM/libpfp.so
