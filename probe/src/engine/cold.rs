@@ -22,7 +22,7 @@ pub(crate) use section::uncancelled;
 #[inline(never)]
 pub(crate) fn section<R>(work: impl FnOnce() -> R) -> R {
     errno::preserve(|| {
-        let (mut mark, instead) = (mark::new(), Section::NEW);
+        let (mut mark, instead) = (mark::new(), Section::new());
         let (_entered, was_left) = section::enter(&mut mark, &instead);
         if was_left {
             turn::give_back_what_was_left();

@@ -60,21 +60,23 @@ pub struct Functions {
 }
 
 impl Local {
-    const NEW: Self = Self {
-        thread: Cell::new(ptr::null()),
-        section: Section::NEW,
-        turn: Cell::new(ptr::null()),
-        waited_ns: Cell::new(0),
-        is_claiming: Cell::new(false),
-        claimed: Cell::new((0, 0)),
-        moving_in: Cell::new(ptr::null()),
-        functions: Functions {
-            function: AtomicUsize::new(0),
-            sp: AtomicUsize::new(usize::MAX),
-            frames: AtomicPtr::new(ptr::null_mut()),
-            inside: Cell::new(0),
-        },
-    };
+    const fn new() -> Self {
+        Self {
+            thread: Cell::new(ptr::null()),
+            section: Section::new(),
+            turn: Cell::new(ptr::null()),
+            waited_ns: Cell::new(0),
+            is_claiming: Cell::new(false),
+            claimed: Cell::new((0, 0)),
+            moving_in: Cell::new(ptr::null()),
+            functions: Functions {
+                function: AtomicUsize::new(0),
+                sp: AtomicUsize::new(usize::MAX),
+                frames: AtomicPtr::new(ptr::null_mut()),
+                inside: Cell::new(0),
+            },
+        }
+    }
 }
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]
@@ -92,7 +94,7 @@ mod access {
     const _: () = assert!(offset_of!(Local, section) == 8);
     const SP: usize = offset_of!(Local, functions) + offset_of!(Functions, sp);
 
-    // The words of `Local::NEW`.
+    // The words of `Local::new`.
     global_asm!(
         ".pushsection .tdata.{name}.local, \"awT\", @progbits",
         ".globl {name}.local",
@@ -239,7 +241,7 @@ mod access {
 
     thread_local! {
         /// Has no destructor, so that it can be used to the very end of the thread.
-        static LOCAL: Local = const { Local::NEW };
+        static LOCAL: Local = const { Local::new() };
     }
 
     /// State of the calling thread's lane; null before its first region.

@@ -33,7 +33,12 @@ impl Thread {
     /// begin or end: that must not go on with a clock that it has not read.
     #[inline(always)]
     pub(crate) fn stamp_beside(&self) -> u64 {
-        let now = ticks_or_stamp();
+        self.stamp_beside_after(ticks_or_stamp())
+    }
+
+    /// [`Self::stamp_beside`] where the counter was read already.
+    #[inline(always)]
+    pub(crate) fn stamp_beside_after(&self, now: u64) -> u64 {
         if !self.clock.is_outdated(now) {
             return now;
         }

@@ -14,6 +14,15 @@ pub(crate) fn thread_id() -> u32 {
 
 /// For [`crate::on_cpu_ticks`].
 pub(crate) fn on_cpu_ticks() -> Option<u64> {
+    let Some(thread) = current::near().filter(|thread| thread.is_alive()) else {
+        return on_cpu_ticks_far();
+    };
+    Some(thread.stamp_beside_after(clock::ticks()).wrapping_sub(thread.clock.off()))
+}
+
+#[cold]
+#[inline(never)]
+fn on_cpu_ticks_far() -> Option<u64> {
     let thread = current::thread().filter(|thread| thread.is_alive()).or_else(door::thread)?;
     Some(thread.stamp_beside().wrapping_sub(thread.clock.off()))
 }

@@ -58,7 +58,7 @@ const CANCEL_ENABLE: libc::c_int = 0;
 const CANCEL_DISABLE: libc::c_int = 1;
 
 /// Whether the thread is in a section.
-#[inline]
+#[inline(always)]
 pub(super) fn is_open() -> bool {
     local::known().is_some_and(|local| local.section.depth.get() > 0)
 }
@@ -145,13 +145,15 @@ impl Section {
     pub(super) const UNCHANGED: libc::c_int = UNCHANGED;
     pub(super) const NONE_BLOCKED: u64 = NONE_BLOCKED;
     /// A section that the thread is not in.
-    pub(super) const NEW: Self = Self {
-        signals: Cell::new(NONE_BLOCKED),
-        cancelling: Cell::new(UNCHANGED),
-        depth: Cell::new(0),
-        holder: AtomicU64::new(0),
-        is_settled: Cell::new(false),
-    };
+    pub(super) const fn new() -> Self {
+        Self {
+            signals: Cell::new(NONE_BLOCKED),
+            cancelling: Cell::new(UNCHANGED),
+            depth: Cell::new(0),
+            holder: AtomicU64::new(0),
+            is_settled: Cell::new(false),
+        }
+    }
 
     /// Enters one. Also says whether the thread had jumped out of another one.
     fn enter(&self, mark: &mut MaybeUninit<u64>) -> (How, bool) {

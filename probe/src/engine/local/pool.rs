@@ -71,7 +71,7 @@ fn take() -> Option<&'static Local> {
         is_taken.compare_exchange(false, true, Acquire, Relaxed).is_ok()
     })?;
     // SAFETY: `is_taken` was set just now, so no other thread uses the rest of the place.
-    unsafe { (&raw mut (*place).local).write(Local::NEW) };
+    unsafe { (&raw mut (*place).local).write(Local::new()) };
     // SAFETY: the key is never deleted; its destructor expects a place in the pool.
     if unsafe { libc::pthread_setspecific(key, place.cast()) } != 0 {
         // SAFETY: within the pool.
