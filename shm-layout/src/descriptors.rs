@@ -3,7 +3,7 @@
 //!
 //! The kernel gives a new descriptor the lowest free number. If a file of ours got number 1, other
 //! threads would print into it. So placeholders occupy the free ones of the three while the file is
-//! opened: descriptors that can be neither read nor written.
+//! opened: descriptors of `/` with `O_PATH`, which cannot be read or written.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{
@@ -30,12 +30,12 @@ pub fn above_standard<R>(open: impl FnOnce() -> R) -> R {
     let result = open();
     // SAFETY: the place is valid as long as the thread runs.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: as above.
+    // SAFETY: this thread's own place, which lasts as long as the thread.
     let before = unsafe { errno.read() };
     for descriptor in taken.into_iter().flatten() {
         give_back(descriptor);
     }
-    // SAFETY: as above.
+    // SAFETY: this thread's own place, which lasts as long as the thread.
     unsafe { errno.write(before) };
     if let Some(me) = me {
         // Release pairs with the acquire in `take_turn`: the placeholders are closed.

@@ -3,8 +3,8 @@
 use super::local;
 use super::thread::Thread;
 
-/// The calling thread's state, which may be a wiped copy of a parent's; none before its first
-/// region.
+/// State of the calling thread's lane, which may be a wiped copy of a parent's. `None` before the
+/// thread's first region.
 #[inline(always)]
 pub(crate) fn thread() -> Option<&'static Thread> {
     near().or_else(far)
@@ -20,6 +20,6 @@ pub(crate) fn near() -> Option<&'static Thread> {
 }
 
 fn far() -> Option<&'static Thread> {
-    // SAFETY: as above.
+    // SAFETY: null, or the pages of a lane, which are never unmapped while a thread refers to them.
     unsafe { local::find().as_ref() }
 }

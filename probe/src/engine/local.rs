@@ -9,7 +9,8 @@
 //! static, though, and glibc has only some hundred bytes of static room for all libraries that are
 //! loaded later. With a TLS descriptor, glibc decides whether the storage is static. The descriptor
 //! is only read here and never called: for dynamic storage the call may lock and allocate, which
-//! deadlocks a signal handler that interrupted `malloc`. `pthread_getspecific` does neither.
+//! deadlocks a signal handler that interrupted `malloc`. `pthread_getspecific` has no lock and does
+//! not allocate.
 
 use std::cell::Cell;
 use std::io;
@@ -291,7 +292,7 @@ pub(super) fn make_key(
     }
     known.compare_exchange(0, key + 1, Relaxed, Relaxed).map_or_else(
         |found| {
-            // SAFETY: made just now, and not published.
+            // SAFETY: the key was created above and was not published.
             unsafe { libc::pthread_key_delete(key) };
             Ok(found - 1)
         },

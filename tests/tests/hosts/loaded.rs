@@ -8,7 +8,7 @@ use pfp_tests::lacks;
 use pfp_tests::place::{Place, text};
 use pfp_tests::watch::{self, Watch};
 
-/// A plugin in C with its own copy of pfp, and so much thread-local storage of its own.
+/// A plugin in C with its own copy of pfp and this many bytes of thread-local storage.
 fn plugin(bytes: usize) -> PathBuf {
     let bytes_of_own = format!("-DBYTES={bytes}");
     let flags = ["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,--exclude-libs,ALL"];

@@ -32,8 +32,7 @@ const OF_A_SERVICE: &[u16] = &[
     434, 435, 436, 437, 439, 440, 441, 449, 450,
 ];
 
-/// Has the kernel kill a program for any other system call, as systemd does unless it is told
-/// otherwise.
+/// Has the kernel kill a program for any other system call, which is systemd's default.
 fn confine(command: &mut Command) {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -59,7 +58,7 @@ fn confine(command: &mut Command) {
     }
 }
 
-/// The clock source that is best without the one that the filter would kill for.
+/// Each way to a clock source ends at one that needs no other system call.
 #[test]
 fn a_service_measures_within_its_system_calls() {
     for (clock, tunables) in [("", ""), ("perf", ""), ("", "glibc.pthread.rseq=0")] {
