@@ -323,9 +323,9 @@ fn names_after(place: &Place, program: &Path, replaced: &Path, by: &Path) -> [St
     let new = place.path("new");
     std::fs::copy(by, &new).expect("there is room");
     std::fs::rename(&new, replaced).expect("the folder is ours");
+    let pid = running.id().to_string();
     let shown = || {
         let file = place.path("shown.json");
-        let pid = running.id().to_string();
         let output = place.pfp_top(&["snapshot", "-p", &pid, "-o", text(&file)]);
         tools::well(&output);
         let snapshot = json::read(&file).expect("it can be read");
