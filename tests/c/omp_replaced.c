@@ -16,6 +16,8 @@ __attribute__((noinline)) void FIRST(void) {
             own += i;
         sum = own;
     }
+    /* So that the region is called here, and not left to the caller by a jump. */
+    sum = sum + 1;
 }
 
 __attribute__((noinline)) void SECOND(void) {
@@ -26,6 +28,7 @@ __attribute__((noinline)) void SECOND(void) {
             own *= 1.0001;
         sum = own;
     }
+    sum = sum + 1;
 }
 #endif
 
