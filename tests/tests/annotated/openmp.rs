@@ -326,7 +326,7 @@ fn names_after(place: &Place, program: &Path, replaced: &Path, by: &Path) -> [St
     let pid = running.id().to_string();
     let shown = || {
         let file = place.path("shown.json");
-        let output = place.pfp_top(&["snapshot", "-p", &pid, "-o", text(&file)]);
+        let output = place.pfp_top(&["snapshot", "--force", "-p", &pid, "-o", text(&file)]);
         tools::well(&output);
         let snapshot = json::read(&file).expect("it can be read");
         let names = snapshot.points.into_iter().filter(|point| point.file.starts_with("openmp:"));
