@@ -100,7 +100,7 @@ impl Agent {
         assert!(attached["Attached"].is_object(), "{attached}");
         assert!(self.picture("All", None)["Picture"].is_object());
         let act = json!({ "Act": { "source": 0, "change": { "Disable": point } } });
-        assert_eq!(self.ask(act), "Done");
+        assert_eq!(self.ask(act), json!({ "Changed": { "found": "on" } }));
     }
 
     /// Cuts the line, after these last words.
