@@ -22,7 +22,7 @@ use std::hint::black_box;
 use std::mem::ManuallyDrop;
 use std::pin::{Pin, pin};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Waker};
 
 const NUMBER: u32 = 5;
@@ -137,9 +137,9 @@ extern "C" fn pairs_nested() {
 #[inline(never)]
 extern "C" fn pairs_laps() {
     pfp::laps!("lap one");
-    pairs_repeat_wait();
+    wait();
     pfp::lap!("lap two");
-    pairs_repeat_wait();
+    wait();
 }
 
 /// One region of laps: what is missing to the two above is a lap.
@@ -147,28 +147,44 @@ extern "C" fn pairs_laps() {
 #[inline(never)]
 extern "C" fn pairs_one_lap() {
     pfp::laps!("lap one");
-    pairs_repeat_wait();
-    pairs_repeat_wait();
+    wait();
+    wait();
 }
 
 /// The two calls without a region.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_waits() {
-    pairs_repeat_wait();
-    pairs_repeat_wait();
+    wait();
+    wait();
 }
 
-/// Ticks that [`pairs_repeat_wait`] takes at least. With what measuring adds, a lap takes between one and
-/// two times 65,536 on every machine, so its histogram bucket is of one octave, and it is longer
-/// than what laps are known to cost.
-const WAIT: u64 = 5 << 14;
+/// Ticks that a wait takes at least. A lap is longer by what measuring adds: between 4,096 and 8,192
+/// ticks on every machine, so its histogram bucket is of one octave, and it is longer than what laps
+/// are known to cost. A longer wait would count more often that the thread's CPU time is read, which
+/// happens every 2^21 ticks.
+const WAIT: u64 = 5 << 10;
 
-/// Waits by the counter. Its instructions are as many as the clock will have, so callgrind does not
-/// count them.
+/// Whether [`pairs_repeat`] runs.
+static COUNTS: AtomicBool = AtomicBool::new(false);
+
+/// Waits by the counter. How many instructions that takes depends on the clock, so callgrind does
+/// not count them.
+#[inline(always)]
+fn wait() {
+    if COUNTS.load(Relaxed) { pairs_repeat_wait() } else { spin() }
+}
+
+/// Callgrind changes between counting and not counting where it enters this function and where it
+/// leaves it, so it is called below [`pairs_repeat`] only.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_repeat_wait() {
+    spin();
+}
+
+#[inline(never)]
+fn spin() {
     let start = ticks();
     while ticks().wrapping_sub(start) < WAIT {}
 }
@@ -322,7 +338,9 @@ fn main() -> ExitCode {
         // Callgrind has just written what it counted. Where that took long, the next region reads
         // the thread's CPU time and is none to count.
         case();
+        COUNTS.store(true, Relaxed);
         pairs_repeat(case, times);
+        COUNTS.store(false, Relaxed);
     }
     ExitCode::SUCCESS
 }
