@@ -132,7 +132,7 @@ fn write_uncancelled(process: &Process, path: &Path, existing: Existing) -> io::
     let facts = reader.facts();
     let picture = reader.picture();
     let taken_unix_ns = calibrate::unix_ns();
-    let elapsed_ticks = ticks_until(calibrate::monotonic_ns(), facts, picture);
+    let elapsed_ticks = ticks_until(calibrate::shared_ns(), facts, picture);
     let (calls, records) = (reader.try_calls()?, reader.try_records()?);
     let taken = Taken { picture, facts, taken_unix_ns, elapsed_ticks, calls, records };
     let own = Own { process, file: &mut file };

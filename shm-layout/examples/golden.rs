@@ -133,6 +133,7 @@ fn facts() -> Facts {
         created_monotonic_ns: 5_000_000_000,
         exe: "/usr/bin/gölden".into(),
         host: "host.example".into(),
+        ..Facts::default()
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod beacon;
 pub mod collector;
 pub mod directory;
+pub mod end;
 pub mod failure;
 pub mod find;
 pub mod group;
@@ -11,5 +12,7 @@ pub mod liveness;
 pub mod name;
 pub mod object;
 pub mod share;
+pub(crate) mod stat;
 pub mod switched;
 pub(crate) mod system;
+pub mod time_namespace;

@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | `layout/` | what lies where ([`segment`]), and how each part is written and read at the same time | [`amounts`], [`calls`], [`cell`], [`control`], [`header`], [`histogram`], [`lane`], [`point`], [`ring`] |
 //! | `reader/` | how a whole picture is taken ([`reader`]), and a copy for a file ([`copy`]) | [`truncation`] |
-//! | `discovery/` | how segments are made and found ([`object`], [`find`]) | [`beacon`], [`collector`], [`directory`], [`failure`], [`group`], [`liveness`], [`share`], [`switched`] |
+//! | `discovery/` | how segments are made and found ([`object`], [`find`]) | [`beacon`], [`collector`], [`directory`], [`end`], [`failure`], [`group`], [`liveness`], [`share`], [`switched`], [`time_namespace`] |
 //!
 //! ```text
 //!  thread --> lane: ring, folded into cells --> reader --> Picture
@@ -30,7 +30,8 @@ pub mod reader;
 pub(crate) mod sync;
 
 pub use discovery::{
-    beacon, collector, directory, failure, find, group, liveness, name, object, share, switched,
+    beacon, collector, directory, end, failure, find, group, liveness, name, object, share,
+    switched, time_namespace,
 };
 pub use layout::{
     amounts, calls, cell, control, geometry, header, histogram, lane, point, ring, segment,

@@ -43,6 +43,7 @@ fn the_header_reads_as_it_was_written() {
         created_monotonic_ns: 5_000_000_000,
         exe: "/usr/bin/gölden".into(),
         host: "host.example".into(),
+        ..Facts::default()
     };
     assert_eq!(*reader.facts(), facts);
     let geometry = reader.segment().geometry();

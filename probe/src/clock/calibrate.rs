@@ -4,11 +4,15 @@
 //! starts, and more exactly whenever a cold path comes by later: the first instant is kept, so
 //! the error of two readings shrinks with the time between them.
 
+use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use pfp_shm_layout::time_namespace;
 
 use super::arch;
 use super::counter::{self, stamp};
 use super::shared::{self, Calibration};
+use crate::errno;
 
 fn state() -> &'static Calibration {
     &shared::state().calibration
@@ -165,6 +169,32 @@ pub(crate) fn core_hz(ticks_per_second: f64) -> Option<f64> {
     }
     let cycles = f64::from(ROUNDS) * 64.0;
     (arch::HAS_DEPENDENT_ADDS && best < u64::MAX).then(|| cycles / best as f64 * ticks_per_second)
+}
+
+/// CLOCK_MONOTONIC_RAW as the first time namespace reads it, in nanoseconds: other processes compare
+/// this time with theirs.
+pub(crate) fn shared_ns() -> u64 {
+    to_shared(arch::monotonic_ns())
+}
+
+/// Converts a reading of CLOCK_MONOTONIC_RAW to what the first time namespace reads.
+pub(crate) fn to_shared(ns: u64) -> u64 {
+    let offset = match OFFSET_NS.load(Relaxed) {
+        UNKNOWN => find_offset(),
+        offset => offset,
+    };
+    ns.saturating_add_signed(offset.saturating_neg())
+}
+
+/// What the time namespace of this process adds to CLOCK_MONOTONIC_RAW.
+static OFFSET_NS: AtomicI64 = AtomicI64::new(UNKNOWN);
+const UNKNOWN: i64 = i64::MIN;
+
+/// Asks the kernel for the offset. A forked child may be in another namespace than its parent.
+pub(crate) fn find_offset() -> i64 {
+    let offset = errno::preserve(time_namespace::monotonic_offset_ns);
+    OFFSET_NS.store(offset, Relaxed);
+    offset
 }
 
 pub(crate) use arch::{is_invariant, monotonic_ns, reported_rate, unix_ns};

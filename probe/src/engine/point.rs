@@ -10,7 +10,7 @@ use pfp_shm_layout::heap;
 
 use super::figures::{self, Histogram};
 use super::process;
-use crate::clock::calibrate::monotonic_ns;
+use crate::clock::calibrate::shared_ns;
 use crate::point::Point;
 use crate::stats::Stats;
 
@@ -67,7 +67,7 @@ impl Point {
     pub(crate) fn change(&'static self, change: Change) {
         let Some(word) = self.word() else { return };
         match self.reset_time(word).filter(|_| change == Change::Reset) {
-            Some(time) => control::reset(word, time, monotonic_ns()),
+            Some(time) => control::reset(word, time, shared_ns()),
             None => control::apply(word, change),
         };
         if change == Change::Enable

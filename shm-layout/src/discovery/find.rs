@@ -2,8 +2,8 @@
 //!
 //! A process that ends in order removes its own, or leaves it to a viewer that watches all
 //! ([`collector`]). A crashed one stays readable until somebody collects it ([`gc`]), its
-//! program starts again ([`sweep`], which keeps the last few), or another one does that has
-//! no room for it.
+//! program starts again ([`sweep`], which keeps the last few), a viewer looks for processes
+//! ([`trim`], likewise), or another program starts that has no room for it.
 //!
 //! **Removing.** Open the beacon, take the exclusive lock without waiting,
 //! make sure that the name still leads to the file that is now locked, remove
@@ -12,6 +12,7 @@
 //! that is killed in between leaves the beacon, so the rest can be found.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
@@ -142,6 +143,32 @@ pub fn find_everywhere() -> (Vec<Found>, Vec<String>) {
         }
     }
     (all, refused)
+}
+
+/// Of each program's dead segments, removes all but the newest `keep`, as its next start does: when
+/// many processes crash at once, no start follows that sees them all. While a viewer collects what
+/// processes leave, all stay.
+pub fn trim(dir: &Directory, found: &mut Found, keep: usize) {
+    let mut dead = HashMap::<_, usize>::new();
+    let mut is_one_too_many = |entry: &Entry| {
+        let is_kept = entry.state != Liveness::Dead || entry.object_bytes.is_none();
+        !is_kept && {
+            let kept = dead.entry(entry.info.exe.clone()).or_default();
+            *kept += 1;
+            *kept > keep
+        }
+    };
+    // They are the newest first.
+    let surplus: Vec<bool> = found.entries.iter().map(&mut is_one_too_many).collect();
+    if !surplus.contains(&true) || collector::sweep(dir) {
+        return;
+    }
+    let mut surplus = surplus.into_iter();
+    found.entries.retain(|entry| {
+        let is_surplus = surplus.next().unwrap_or_default();
+        // What cannot be removed is shown.
+        !is_surplus || !remove_one(dir, &entry.info.object).unwrap_or_default()
+    });
 }
 
 /// Called when a program starts, before it takes memory of its own: of the same

@@ -16,12 +16,13 @@
 
 use std::ffi::CStr;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use crate::descriptors::above_standard;
 use crate::discovery::directory::Directory;
+use crate::discovery::end::{Descriptor, End};
+use crate::discovery::stat::{Stat, of_own_thread, read_small};
 use crate::discovery::system::current_pid;
 
 /// Whether the process that lit a beacon runs.
@@ -30,7 +31,7 @@ pub enum Liveness {
     /// It runs.
     Alive,
     /// It is dead, and could not put out its beacon: it crashed, was killed,
-    /// or became another program by `exec`.
+    /// called `_exit`, or became another program by `exec`.
     Dead,
     /// There is no such beacon: the process ended in order, or somebody has
     /// swept since.
@@ -42,7 +43,8 @@ pub enum Liveness {
 pub struct Identity {
     /// The process id, as the process itself sees it.
     pub pid: u32,
-    /// When it started: field 22 of `/proc/<pid>/stat`, in clock ticks since boot.
+    /// When it started: field 22 of `/proc/<pid>/stat`, in clock ticks since boot as the first
+    /// time namespace counts them.
     pub start: u64,
     /// The boot it belongs to: `/proc/sys/kernel/random/boot_id`.
     pub boot: u128,
@@ -55,9 +57,9 @@ impl Identity {
     pub fn of_this_process() -> Identity {
         let pid = u32::try_from(current_pid()).unwrap_or(0);
         // If /proc counts in another pid namespace, nobody could check.
-        let start = thread_start(pid).unwrap_or(0);
-        let pidns = if start == 0 { 0 } else { pid_namespace() };
-        Identity { pid, start, boot: boot_id(), pidns }
+        let stat = of_own_thread(pid);
+        let pidns = if stat.is_none() { 0 } else { pid_namespace() };
+        Identity { pid, start: stat.map_or(0, |stat| stat.start), boot: boot_id(), pidns }
     }
 
     /// Of the calling thread, among the threads of its process: the kernel's id and when
@@ -66,7 +68,8 @@ impl Identity {
         // SAFETY: takes nothing and cannot fail.
         let thread = unsafe { libc::syscall(libc::SYS_gettid) };
         let pid = u32::try_from(thread).unwrap_or(0);
-        Identity { pid, start: thread_start(pid).unwrap_or(0), boot: 0, pidns: 0 }
+        let start = of_own_thread(pid).map_or(0, |stat| stat.start);
+        Identity { pid, start, boot: 0, pidns: 0 }
     }
 
     /// Whether that thread runs in the calling process.
@@ -75,7 +78,7 @@ impl Identity {
         // SAFETY: signal 0 is never delivered; this only asks whether the id is taken.
         let there = unsafe { libc::syscall(libc::SYS_tgkill, process, thread, 0) } == 0;
         // Ids come round again; an unreadable stat says nothing.
-        there && thread_start(thread).is_none_or(|start| self.start == 0 || start == self.start)
+        there && of_own_thread(thread).is_none_or(|it| self.start == 0 || it.start == self.start)
     }
 
     /// What can be known without asking a lock, by a process that knows itself.
@@ -100,9 +103,23 @@ impl Identity {
         }
         // An unreadable stat says nothing: /proc may hide foreign processes.
         match Stat::read(&format!("/proc/{pid}/task/{pid}/stat")) {
-            Some(stat) if stat.start != self.start || stat.is_over() => Evidence::Gone,
+            Some(stat) if stat.is_over() => Evidence::Gone,
+            Some(stat) if stat.start != 0 && stat.start != self.start => Evidence::Gone,
             _ => Evidence::None,
         }
+    }
+
+    /// Whether the process runs, by its id alone: alive unless it certainly does not.
+    pub fn liveness(&self) -> Liveness {
+        self.judged_from(&Identity::of_this_process())
+    }
+
+    /// How the process ended, if the kernel still says it. `pid` is its id in the caller's `/proc`.
+    pub fn end(&self, pid: u32) -> Option<End> {
+        if self.boot == 0 || self.boot != boot_id() {
+            return None;
+        }
+        End::of(pid, self.start)
     }
 
     /// Of a process whose lock may be held.
@@ -123,6 +140,11 @@ enum Evidence {
     Gone,
     /// The machine was booted since, or the file belongs to another machine.
     OtherBoot,
+}
+
+/// Whether a signal has stopped the process of this id in the caller's `/proc`.
+pub fn is_stopped(pid: u32) -> bool {
+    Stat::read(&format!("/proc/{pid}/stat")).is_some_and(|stat| stat.is_stopped())
 }
 
 /// Judges by an open beacon.
@@ -154,6 +176,9 @@ pub struct Watch {
     here: Identity,
     /// When and as what it was last judged by more than the lock.
     looked: Option<(Instant, Liveness)>,
+    /// Its id in this `/proc`, once that is known.
+    pid: Option<u32>,
+    descriptor: Option<Descriptor>,
 }
 
 impl Watch {
@@ -162,7 +187,24 @@ impl Watch {
 
     /// Watches the process that lit a beacon.
     pub(crate) fn new(beacon: File, process: Identity) -> Self {
-        Self { beacon, process, here: Identity::of_this_process(), looked: None }
+        let here = Identity::of_this_process();
+        Self { beacon, process, here, looked: None, pid: None, descriptor: None }
+    }
+
+    /// Learns the id of the process in this `/proc`, for [`Self::end`].
+    pub fn follow(&mut self, pid: u32) {
+        self.pid = Some(pid);
+        let descriptor = Descriptor::open(pid);
+        // A process that lives now lived when the descriptor was opened, so it is that process's.
+        let lives = matches!(self.judge(), Ok(Liveness::Alive));
+        self.descriptor = descriptor.filter(|_| lives);
+    }
+
+    /// How a process ended that is [`Liveness::Dead`], if the kernel says it.
+    pub fn end(&self) -> Option<End> {
+        // In this order: its parent may reap it meanwhile.
+        let found = self.pid.and_then(|pid| self.process.end(pid));
+        found.or_else(|| self.descriptor.as_ref()?.end())
     }
 
     /// Whether the process runs. A beacon that was put out reads as dead: its
@@ -269,59 +311,6 @@ fn unlock(file: &File) {
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
 }
 
-/// What a `/proc/<pid>/stat` line says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Stat {
-    pid: u32,
-    /// A letter, such as `S` for sleeping.
-    state: u8,
-    /// Those that have not ended, and the first one.
-    threads: u32,
-    /// In clock ticks since boot.
-    start: u64,
-}
-
-/// What a small file of the kernel's says, which tells all at the first call; nothing where it
-/// cannot be read.
-fn read_small<'a>(path: &str, bytes: &'a mut [u8]) -> &'a [u8] {
-    let read = above_standard(|| File::open(path)).and_then(|mut file| file.read(bytes));
-    &bytes[..read.unwrap_or(0)]
-}
-
-impl Stat {
-    /// None where it cannot be read.
-    fn read(path: &str) -> Option<Self> {
-        Self::parse(read_small(path, &mut [0; 1024]))
-    }
-
-    /// The program's name, in brackets, may itself hold spaces and brackets.
-    fn parse(stat: &[u8]) -> Option<Self> {
-        let open = stat.iter().position(|&b| b == b'(')?;
-        let close = stat.iter().rposition(|&b| b == b')')?;
-        let pid = std::str::from_utf8(stat.get(..open)?).ok()?.trim();
-        let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
-        // The state, field 3, is the first after the bracket.
-        let mut fields = rest.split_ascii_whitespace();
-        let state = *fields.next()?.as_bytes().first()?;
-        let threads = fields.nth(20 - 4)?.parse().ok()?;
-        let start = fields.nth(22 - 21)?.parse().ok()?;
-        Some(Self { pid: pid.parse().ok()?, state, threads, start })
-    }
-
-    /// Whether the process has ended, and only waits for its parent to take notice. A
-    /// first thread that has ended before others looks the same but for their number.
-    fn is_over(&self) -> bool {
-        matches!(self.state, b'Z' | b'X') && self.threads <= 1
-    }
-}
-
-/// When a thread of this process started. The first one did when the process did; emulators
-/// make up what the process's own `stat` says.
-fn thread_start(thread: u32) -> Option<u64> {
-    let stat = Stat::read(&format!("/proc/self/task/{thread}/stat"))?;
-    (stat.pid == thread).then_some(stat.start)
-}
-
 fn boot_id() -> u128 {
     let mut bytes = [0; 64];
     let text = str::from_utf8(read_small("/proc/sys/kernel/random/boot_id", &mut bytes));
@@ -338,45 +327,29 @@ fn pid_namespace() -> u64 {
 mod tests {
     use super::*;
 
-    #[test]
-    fn stat_is_read_past_any_program_name() {
-        let tail = "S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 4711 0 0";
-        let stat = Stat { pid: 42, state: b'S', threads: 20, start: 4711 };
-        for name in ["cat", "a b", "x) S 1 (y", ")", "(", ""] {
-            let line = format!("42 ({name}) {tail}");
-            assert_eq!(Stat::parse(line.as_bytes()), Some(stat), "{name}");
-        }
-        for wrong in ["", "42", "42 (cat", "42 (cat) S 1 2", ") (", "x (cat) S"] {
-            assert_eq!(Stat::parse(wrong.as_bytes()), None, "{wrong}");
-        }
-    }
-
     /// A process that is dead and was not waited for still has its id and its start.
     #[test]
-    fn a_zombie_is_gone_and_a_first_thread_that_ended_is_not() {
+    fn a_zombie_is_gone() {
         // SAFETY: the child only ends.
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: ends the process.
             unsafe { libc::_exit(0) };
         }
-        let stat = || std::fs::read(format!("/proc/{child}/stat")).unwrap();
+        let stat = || Stat::read(&format!("/proc/{child}/stat")).unwrap();
         // Until all of its threads have ended: an emulator has one of its own.
         // SAFETY: zero is an empty `siginfo_t`, which the call fills; the child stays.
         let ended = unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             libc::waitid(libc::P_PID, child as u32, &raw mut info, libc::WEXITED | libc::WNOWAIT)
         };
-        assert_eq!((ended, Stat::parse(&stat()).unwrap().state), (0, b'Z'));
+        assert!(ended == 0 && stat().is_over());
         let me = Identity::of_this_process();
-        let start = Stat::parse(&stat()).unwrap().start;
-        let zombie = Identity { pid: child as u32, start, ..me };
+        let zombie = Identity { pid: child as u32, start: stat().start, ..me };
         let found = zombie.evidence(&me);
         // SAFETY: waits for our child.
         unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
         assert!(found == Evidence::Gone);
-        let first = Stat { pid: 1, state: b'Z', threads: 2, start: 1 };
-        assert!(!first.is_over() && Stat { threads: 1, ..first }.is_over());
     }
 
     #[test]

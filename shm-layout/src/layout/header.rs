@@ -7,7 +7,7 @@
 //!      | id 2x | boot id 2x | pid, start time, pid namespace          |  before
 //!      | created: unix time, ticks, monotonic time                    |  magic,
 //!      | executable (256 bytes) | host name (64 bytes)                |  then
-//!      |                                                              |  constant
+//!      | folder of the beacon (512 bytes)                             |  constant
 //! 4096 +--------------------------------------------------------------+
 //!      | ProcessCounters: state, clock, overhead, name of the program          |  rarely
 //!      |         how far points, strings, lanes, pool are used        |
@@ -35,6 +35,7 @@ const BYTE_ORDER: u32 = 0x0102_0304;
 
 const EXE_WORDS: usize = 32;
 const HOST_WORDS: usize = 8;
+const FOLDER_WORDS: usize = 64;
 /// Bytes of the program's name.
 pub const NAME_BYTES: usize = 64;
 
@@ -55,6 +56,7 @@ pub(crate) struct Header {
     created_monotonic_ns: AtomicU64,
     exe: [AtomicU64; EXE_WORDS],
     host: [AtomicU64; HOST_WORDS],
+    folder: [AtomicU64; FOLDER_WORDS],
 }
 
 /// The second page: words of the process as a whole. Written off the hot path
@@ -165,12 +167,15 @@ pub struct Facts {
     pub created_unix_ns: u64,
     /// The tick counter at that moment.
     pub created_ticks: u64,
-    /// CLOCK_MONOTONIC_RAW at that moment, nanoseconds.
+    /// CLOCK_MONOTONIC_RAW at that moment as the first time namespace reads it, nanoseconds.
     pub created_monotonic_ns: u64,
     /// Path of the executable, cut to 256 bytes.
     pub exe: String,
     /// Name of the host, cut to 64 bytes.
     pub host: String,
+    /// Folder that the beacon was lit in; empty if it has none, its path is longer than 512 bytes,
+    /// or the segment is of before there was this text.
+    pub folder: String,
 }
 
 /// Why bytes are not a segment that can be read.
@@ -257,6 +262,7 @@ impl Header {
             created_monotonic_ns: zero(),
             exe: core::array::from_fn(|_| zero()),
             host: core::array::from_fn(|_| zero()),
+            folder: core::array::from_fn(|_| zero()),
         }
     }
 
@@ -280,6 +286,10 @@ impl Header {
         put(&self.created_monotonic_ns, facts.created_monotonic_ns);
         put_text(&self.exe, &facts.exe);
         put_text(&self.host, &facts.host);
+        // A part of a path would lead elsewhere.
+        if facts.folder.len() <= FOLDER_WORDS * 8 {
+            put_text(&self.folder, &facts.folder);
+        }
         self.magic.store(MAGIC, ord!("header-magic", Release));
     }
 
@@ -323,6 +333,7 @@ impl Header {
             created_monotonic_ns: get(&self.created_monotonic_ns),
             exe: get_text(&self.exe)?,
             host: get_text(&self.host)?,
+            folder: get_text(&self.folder)?,
         };
         Ok((geometry, facts))
     }

@@ -79,7 +79,7 @@ impl Process {
         if let Some(time) = self.segment.reset_time(number)
             && initial.epoch() != 0
         {
-            let now = control::reset_word(initial.epoch(), calibrate::monotonic_ns());
+            let now = control::reset_word(initial.epoch(), calibrate::shared_ns());
             let _ = time.compare_exchange(0, now, Relaxed, Relaxed);
         }
         let number = self.decide_number(point, number)?;

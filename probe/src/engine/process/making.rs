@@ -164,6 +164,7 @@ fn make(gate: &io::Result<Gate>) -> Option<&'static Process> {
     // Without memory the next begin tries again.
     let (settings, exe) = (settings::get().ok()?, this_exe().ok()?);
     let origin = calibrate::begin();
+    calibrate::find_offset();
     let directory = uninterrupted(Directory::for_this_process);
     let failed = |stage, error: &io::Error| {
         // Or another thread was faster, and has made one.
@@ -229,7 +230,8 @@ fn make_as_named(
         Ok(directory) => uninterrupted(|| light_beacon(directory, &info, left)),
         Err(error) => Err(io::Error::from_raw_os_error(failure::errno_of(error))),
     };
-    let facts = facts(&info, origin).map_err(|error| (Stage::Segment, error.into()))?;
+    let folder = directory.as_ref().ok().filter(|_| beacon.is_ok()).map(Directory::path);
+    let facts = facts(&info, origin, folder).map_err(|error| (Stage::Segment, error.into()))?;
     if !gate.is_ours() {
         return Ok(None);
     }
@@ -328,7 +330,11 @@ fn fill(counters: &ProcessCounters, settings: &Settings, name: &str) {
     counters.core_hz.store(calibrate::core_hz(rate).map_or(0, |hz| hz as u64), Relaxed);
 }
 
-fn facts(info: &Info, origin: calibrate::Instant) -> Result<Facts, NoMemory> {
+fn facts(
+    info: &Info,
+    origin: calibrate::Instant,
+    folder: Option<&Path>,
+) -> Result<Facts, NoMemory> {
     let mut host = [0u8; 64];
     // SAFETY: fills our array; the last byte stays zero.
     unsafe { libc::gethostname(host.as_mut_ptr().cast(), host.len() - 1) };
@@ -341,10 +347,28 @@ fn facts(info: &Info, origin: calibrate::Instant) -> Result<Facts, NoMemory> {
         pid_namespace: info.process.pidns,
         created_unix_ns: info.created_unix_ns,
         created_ticks: origin.ticks,
-        created_monotonic_ns: origin.ns,
+        created_monotonic_ns: calibrate::to_shared(origin.ns),
         exe: heap::lossy(info.exe.as_os_str().as_bytes())?,
         host: heap::lossy(&host[..end])?,
+        folder: folder.map_or(Ok(String::new()), absolute)?,
     })
+}
+
+/// The absolute path of a folder; empty if it is not known, or not text.
+fn absolute(folder: &Path) -> Result<String, NoMemory> {
+    let path = folder.as_os_str().as_bytes();
+    if folder.is_absolute() {
+        return heap::text(str::from_utf8(path).unwrap_or_default());
+    }
+    let mut current = [0u8; libc::PATH_MAX as usize];
+    // SAFETY: writes at most the array's length, with a zero byte at the end.
+    let found = unsafe { libc::getcwd(current.as_mut_ptr().cast(), current.len()) };
+    if found.is_null() {
+        return Ok(String::new());
+    }
+    let end = current.iter().position(|&byte| byte == 0).unwrap_or(0);
+    let joined = heap::bytes(&[&current[..end], b"/", path])?;
+    heap::text(str::from_utf8(&joined).unwrap_or_default())
 }
 
 fn light_beacon(directory: &Directory, info: &Info, left: u64) -> io::Result<Beacon> {

@@ -11,7 +11,7 @@ use pfp_shm_layout::segment::{Chunk, Segment};
 use pfp_shm_layout::shared_cell::Entered;
 
 use super::{Entry, Thread};
-use crate::clock::calibrate::monotonic_ns;
+use crate::clock::calibrate::shared_ns;
 use crate::engine::process::memory::clear_chunk;
 use crate::engine::process::{self, Process};
 use crate::engine::{cold, fold, variants};
@@ -230,7 +230,7 @@ fn is_recent(segment: &Segment, point: &Point) -> bool {
     // A variant is reset with its whole.
     let number = variants::variant_of(point).map_or(point.index(), |(of, _)| of.point().index());
     let reset = segment.reset_time(number).map_or(0, |time| time.load(Relaxed));
-    let since = |reset| monotonic_ns().saturating_sub(reset);
+    let since = |reset| shared_ns().saturating_sub(reset);
     // A time that belongs to no reset belongs to one that comes just now.
     reset != 0 && control::reset_ns(point.control(), reset).is_none_or(|ns| since(ns) < PATIENCE_NS)
 }

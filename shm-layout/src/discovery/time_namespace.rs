@@ -1,0 +1,84 @@
+//! Times since boot, as the first time namespace of the machine counts them.
+//!
+//! A process in a time namespace of its own reads shifted monotonic clocks, and `/proc` shows it
+//! shifted start times. Both sides of a segment therefore take the shift out of every such time
+//! that they store or compare.
+
+use std::os::unix::fs::MetadataExt;
+
+use crate::discovery::stat::read_small;
+
+const SECOND: i64 = 1_000_000_000;
+
+/// What the namespace of the calling process adds to the clocks, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Offsets {
+    monotonic: i64,
+    boot: i64,
+}
+
+/// A reading of CLOCK_MONOTONIC or CLOCK_MONOTONIC_RAW in the calling process, minus this, is the
+/// reading in the first time namespace. Zero if the kernel does not say.
+pub fn monotonic_offset_ns() -> i64 {
+    Offsets::here().unwrap_or_default().monotonic
+}
+
+/// The start time that the first time namespace shows, of one that `/proc` shows here. None if the
+/// shift is unknown or no whole number of clock ticks, since two such times cannot be compared.
+pub(crate) fn start_in_first(start: u64) -> Option<u64> {
+    let boot = Offsets::here()?.boot;
+    if boot == 0 {
+        return Some(start);
+    }
+    // SAFETY: takes a plain number.
+    let tick = SECOND / unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1);
+    let shift = (boot % tick == 0).then_some(boot / tick)?;
+    start.checked_add_signed(shift.checked_neg()?)
+}
+
+impl Offsets {
+    /// The file shows the namespace of future children, which differs from that of the process
+    /// between its `unshare` and its next `exec`: then the offsets are unknown.
+    fn here() -> Option<Self> {
+        let offsets = Self::parse(read_small("/proc/self/timens_offsets", &mut [0; 256]));
+        if offsets == Self::default() {
+            return Some(offsets);
+        }
+        let namespace = |path: &str| std::fs::metadata(path).ok();
+        let own = namespace("/proc/self/ns/time")?;
+        let childrens = namespace("/proc/self/ns/time_for_children")?;
+        (own.ino() == childrens.ino()).then_some(offsets)
+    }
+
+    fn parse(text: &[u8]) -> Self {
+        let mut offsets = Self::default();
+        for line in str::from_utf8(text).unwrap_or_default().lines() {
+            let mut words = line.split_ascii_whitespace();
+            let name = words.next();
+            let mut number = || words.next()?.parse::<i64>().ok();
+            let (Some(seconds), Some(ns)) = (number(), number()) else { continue };
+            let offset = seconds.saturating_mul(SECOND).saturating_add(ns);
+            match name {
+                Some("monotonic") => offsets.monotonic = offset,
+                Some("boottime") => offsets.boot = offset,
+                _ => {}
+            }
+        }
+        offsets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_are_read_as_the_kernel_writes_them() {
+        let text = "monotonic           86400         0\nboottime              -10 990000000\n";
+        let expected = Offsets { monotonic: 86_400 * SECOND, boot: -9_010_000_000 };
+        assert_eq!(Offsets::parse(text.as_bytes()), expected);
+        for none in ["", "monotonic", "boottime x y\n", "\u{0}"] {
+            assert_eq!(Offsets::parse(none.as_bytes()), Offsets::default(), "{none}");
+        }
+    }
+}
