@@ -21,7 +21,7 @@ pub use crate::engine::process::switches::Switch;
 pub use crate::engine::state::UNREGISTERED;
 use crate::engine::thread::given;
 use crate::engine::{
-    by_hand, calibrate, current, door, local, measure, numeric, patience, process, room,
+    by_hand, calibrate, current, door, image, local, measure, numeric, patience, process, room,
 };
 pub use crate::file::File;
 pub use crate::loaded::{Loaded, Mapping, each_mapping};
@@ -129,6 +129,12 @@ pub fn get_ready() {
             }
         }
     });
+}
+
+/// Does what the end of the process does by `exit`, before an end by `_exit`, which runs no handlers:
+/// the segment says that it ended in order, and the last figures are written if asked for.
+pub fn end_in_order() {
+    keeping_errno(|| image::at_process_exit());
 }
 
 /// Names a thread of this process, which may have measured nothing so far.

@@ -48,7 +48,7 @@ mod fold;
 pub(crate) mod future;
 mod gate;
 pub(crate) mod guard;
-mod image;
+pub(crate) mod image;
 mod lap;
 mod leader;
 pub(crate) mod local;

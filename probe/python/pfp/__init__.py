@@ -16,6 +16,8 @@
 
 import functools
 import inspect
+import operator
+import os
 import sys
 
 if "t" in sys.abiflags:
@@ -110,6 +112,20 @@ class _Driven:
 
     def close(self):
         self.steps.close()
+
+
+_exit_at_once = os._exit
+
+
+@functools.wraps(_exit_at_once)
+def _exit(status):
+    # Forked children of multiprocessing end so, and no handler runs then.
+    status = operator.index(status)
+    _pfp.end_in_order()
+    _exit_at_once(status)
+
+
+os._exit = _exit
 
 
 def stats():

@@ -69,6 +69,12 @@ pub(crate) unsafe extern "C" fn snapshot(_: *mut PyObject, path: *mut PyObject) 
     }
 }
 
+/// Says that the process ends in order, and writes its last figures if that was asked for.
+pub(crate) unsafe extern "C" fn end_in_order(_: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
+    pfp::c::end_in_order();
+    none()
+}
+
 /// Switches all points of a name; how many there are.
 pub(crate) unsafe extern "C" fn switch(_: *mut PyObject, given: *mut PyObject) -> *mut PyObject {
     // SAFETY: a tuple of the interpreter's.

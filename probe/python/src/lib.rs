@@ -71,6 +71,12 @@ static METHODS: Kept<[PyMethodDef; 19]> = {
         method(c"stats", Of { PyCFunction: figures::stats }, METH_NOARGS, c"For pfp.stats."),
         method(c"snapshot", Of { PyCFunction: figures::snapshot }, METH_O, c"For pfp.snapshot."),
         method(
+            c"end_in_order",
+            Of { PyCFunction: figures::end_in_order },
+            METH_NOARGS,
+            c"For os._exit.",
+        ),
+        method(
             c"switch",
             Of { PyCFunction: figures::switch },
             METH_VARARGS,

@@ -68,7 +68,8 @@ extern "C" fn in_child() {
     });
 }
 
-extern "C" fn at_process_exit() {
+/// Has the process end in order, as far as pfp goes. Called again, it does nothing new.
+pub(crate) extern "C" fn at_process_exit() {
     // Those that follow leave it to the copy that made it.
     if let Some(process) = process::current().filter(|_| !copies::follows()) {
         cold::section(|| process.end(snapshot::write_at_exit));

@@ -8,10 +8,10 @@ use std::process::{Command, Output};
 use std::sync::Once;
 
 use pfp_tests::c;
-use pfp_tests::place::{Place, pfp_top};
+use pfp_tests::place::{Place, count, pfp_top};
 use pfp_tests::tools;
 use pfp_top::files::json;
-use pfp_top::snapshot::{Loss, Snapshot};
+use pfp_top::snapshot::{Loss, Point, ProcessState, Snapshot};
 
 /// Other interpreters than Debian's own.
 const OTHERS: [&str; 5] = ["python3.10", "python3.12", "python3.13", "python3.14", "python3.15"];
@@ -252,6 +252,32 @@ fn children_are_a_group_and_the_status_is_the_programs() {
             let same = calls.iter().filter(|(.., its, _)| its == name).count();
             assert_eq!(same, 1, "{which}: {calls:?}");
         }
+    }
+}
+
+#[test]
+fn forked_children_end_in_order_and_write_their_snapshots() {
+    let Some(pythons) = pythons("children of Python that end by os._exit") else { return };
+    let ways = ["os", "fork", "executor", "forkserver", "spawn"];
+    for (python, way) in pythons.all.iter().flat_map(|python| ways.map(|way| (python, way))) {
+        let place = Place::new();
+        let mut command = pythons.command(&place, python, python);
+        command.env("PFP_SNAPSHOT", place.path("last-%p.json"));
+        let output = command.arg(file("ends.py")).arg(way).output().expect("it starts");
+        assert!(output.status.success(), "{python:?}, {way}: {}", said(&output));
+        let files = std::fs::read_dir(place.folder()).expect("it is there").flatten();
+        let written = files.map(|file| file.path()).filter(|path| path.extension().is_some());
+        let written: Vec<Snapshot> =
+            written.map(|path| json::read(&path).expect("it can be read")).collect();
+        // The program and three children.
+        assert_eq!(written.len(), 4, "{python:?}, {way}");
+        for snapshot in &written {
+            assert_eq!(snapshot.process.state, ProcessState::Exited, "{python:?}, {way}");
+            let has_worked = |point: &Point| point.name.ends_with(".work");
+            let point = snapshot.points.iter().find(|point| has_worked(point));
+            assert!(count(snapshot, &point.expect("it was called").name) > 0, "{python:?}, {way}");
+        }
+        assert_eq!(place.lit(), [""; 0], "{python:?}, {way}: nothing is left");
     }
 }
 
