@@ -169,14 +169,40 @@ pub(super) fn shared_memory(path: &Path) -> Vec<Finding> {
     let mib = |blocks: u64| blocks.saturating_mul(space.f_frsize) >> 20;
     let (free, all) = (mib(space.f_bavail), mib(space.f_blocks));
     let found = format!("{shown} can be written; {free} of {all} MiB are free");
-    vec![match free {
+    let room = match free {
         0..SHM_LEAST_MIB => Finding::problem(ABOUT, found)
             .advice("make room (`pfp-top gc`, `df /dev/shm`), or mount it larger"),
         SHM_LEAST_MIB..SHM_ENOUGH_MIB => Finding::note(ABOUT, found).advice(
             "enough for most programs; `docker run --shm-size` or a remount makes it larger",
         ),
         _ => Finding::ok(ABOUT, found),
-    }]
+    };
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let policy = read("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+    let huge = huge_pages(&shown.to_string(), &read("/proc/self/mounts"), &policy);
+    let huge = huge.map(|why| {
+        let found = format!("{shown} is made of huge pages, by {why}: a small program's segment");
+        Finding::note(ABOUT, found + " takes some 4 MiB in place of 116 KiB")
+            .advice(format!("`mount -o remount,huge=never {shown}` gives new segments small pages"))
+    });
+    std::iter::once(room).chain(huge).collect()
+}
+
+/// What gives files on a tmpfs huge pages as they are first written, if anything does. The
+/// kernel's policy is for all of them where it denies or forces; else a mount has its own.
+fn huge_pages(place: &str, mounts: &str, policy: &str) -> Option<String> {
+    let policy = policy.split_once('[')?.1.split_once(']')?.0;
+    let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    // What was mounted last covers what was there.
+    let options = mounts.rfind(|fields| fields.get(1) == Some(&place))?.get(3).copied()?;
+    match policy {
+        "deny" => None,
+        "force" => Some("the kernel's shmem_enabled=force".into()),
+        _ => {
+            let of_mount = |it: &&str| ["huge=always", "huge=within_size"].contains(it);
+            options.split(',').find(of_mount).map(|option| format!("its mount option {option}"))
+        }
+    }
 }
 
 /// The most memory that a program would take here.
@@ -329,6 +355,23 @@ mod tests {
         assert_eq!(found[0].verdict, Verdict::Problem);
         let here = shared_memory(&std::env::temp_dir());
         assert!(here[0].found.contains("MiB are free"), "{here:?}");
+    }
+
+    #[test]
+    fn huge_pages_are_told_where_files_get_them() {
+        let mounts = "tmpfs /dev/shm tmpfs rw,nosuid 0 0\n\
+                      tmpfs /dev/shm tmpfs rw,size=64k,huge=always 0 0\n\
+                      tmpfs /tmp tmpfs rw 0 0\n";
+        let policy = |chosen: &str| {
+            let all = "always within_size advise never deny force";
+            all.replace(chosen, &format!("[{chosen}]"))
+        };
+        let by = |place: &str, chosen: &str| huge_pages(place, mounts, &policy(chosen));
+        assert_eq!(by("/dev/shm", "never").as_deref(), Some("its mount option huge=always"));
+        assert_eq!(by("/dev/shm", "deny"), None);
+        assert_eq!(by("/tmp", "always"), None, "that is for memory without a mount");
+        assert_eq!(by("/tmp", "force").as_deref(), Some("the kernel's shmem_enabled=force"));
+        assert_eq!(huge_pages("/dev/shm", mounts, ""), None, "a kernel without them");
     }
 
     #[test]
