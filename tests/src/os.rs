@@ -217,3 +217,11 @@ pub fn copy_program(from: impl AsRef<Path>, to: &Path) {
     let copied = Command::new("cp").arg("-p").args([from.as_ref(), to]).status();
     assert!(copied.is_ok_and(|status| status.success()), "there is room for {}", to.display());
 }
+
+/// Whether this kernel says how a process ended that was reaped: Linux 6.15 or newer.
+#[must_use]
+pub fn tells_ends() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map_while(|word| word.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(6), Some(15))
+}

@@ -225,10 +225,20 @@ impl Target {
         ended.said
     }
 
-    /// Kills the target as a crash would, and waits until it is dead.
+    /// Kills the target as a crash would, and waits until it is dead. It is not reaped, so that the
+    /// kernel still says how it ended.
     pub fn kill(&mut self) {
-        // Both fail only where it has ended already.
+        // Fails only where it has ended already.
         let _ = self.child.kill();
+        // SAFETY: zero is an empty `siginfo_t`, which the call fills.
+        unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            libc::waitid(libc::P_PID, self.pid(), &raw mut info, libc::WEXITED | libc::WNOWAIT);
+        }
+    }
+
+    /// Takes notice of a killed target, which gives its id back.
+    pub fn reap(&mut self) {
         let _ = self.child.wait();
     }
 }
@@ -240,6 +250,7 @@ fn lines_of(receiver: &mut Mutex<Receiver<String>>) -> &mut Receiver<String> {
 impl Drop for Target {
     fn drop(&mut self) {
         self.kill();
+        self.reap();
     }
 }
 

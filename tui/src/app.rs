@@ -222,9 +222,9 @@ impl App {
                 if self.common.options.updates.is_some_and(|most| self.updates > most) {
                     self.quit = true;
                 }
-                let state = self.common.model.snapshot().map(|it| it.process.state);
-                let ended =
-                    format!("{}; its last figures stay", ended_words(state.unwrap_or_default()));
+                let snapshot = self.common.model.snapshot();
+                let ended = snapshot.map_or_else(String::new, |it| ended_words(&it.process));
+                let ended = format!("{ended}; its last figures stay");
                 self.tell(news, &ended);
             }
             Err(error) => self.common.notify(Level::Problem, format!("{error:#}")),
@@ -349,7 +349,7 @@ impl App {
         view.update(common);
         let state = snapshot.process.state;
         if state != ProcessState::Running && self.common.ended_unseen.replace(state).is_none() {
-            let what = ended_words(state);
+            let what = ended_words(&snapshot.process);
             self.common.say(format!("{what}; Space shows its last figures"));
         }
     }

@@ -485,8 +485,9 @@ fn process_text(figures: &Figures, _: &With) -> String {
 /// A process in its column: the whole id, as much of the name as fits, and its state.
 pub(crate) fn process_in_column(process: &Process) -> String {
     let ended = match process.state {
+        ProcessState::Running if process.stopped => " stopped",
         ProcessState::Running => "",
-        ProcessState::Exited => " ended",
+        ProcessState::Exited | ProcessState::Ended => " ended",
         ProcessState::Crashed => " died",
     };
     let rest = format!("[{}]{ended}", process.pid);

@@ -50,7 +50,7 @@ pub enum Status {
     Live,
     /// They stand still because the user said so.
     Paused,
-    /// They are the last of a process that ended in order.
+    /// They are the last of a process that ended, and is not known to have died.
     Exited,
     /// They are the last of a process that died.
     Crashed,
@@ -208,7 +208,7 @@ impl Common {
             return Status::File;
         }
         match self.model.snapshot().map(|snapshot| snapshot.process.state) {
-            Some(ProcessState::Exited) => Status::Exited,
+            Some(ProcessState::Exited | ProcessState::Ended) => Status::Exited,
             Some(ProcessState::Crashed) => Status::Crashed,
             Some(ProcessState::Running) | None if self.paused => Status::Paused,
             Some(ProcessState::Running) | None => Status::Live,

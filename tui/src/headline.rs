@@ -1,10 +1,12 @@
 //! The parts of the first line, for the screen and the text export: what is watched, and by which
 //! clock.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::model::{Basis, Model};
-use crate::snapshot::{ClockKind, Process, ProcessState, Snapshot};
+use crate::snapshot::state::{self, signal_name};
+use crate::snapshot::{ClockKind, End, Process, ProcessState, Snapshot};
 use crate::text;
 use crate::units;
 
@@ -91,18 +93,24 @@ pub fn clock_word(kind: ClockKind) -> &'static str {
 }
 
 /// How the process ended, in words.
-pub fn ended_words(state: ProcessState) -> &'static str {
-    match state {
-        ProcessState::Crashed => "the process crashed or was killed",
-        ProcessState::Running | ProcessState::Exited => "the process has ended",
+pub fn ended_words(process: &Process) -> String {
+    match process.ended() {
+        None => "the process runs".into(),
+        Some(how) if how == state::IN_ORDER => "the process has ended".into(),
+        Some(how) => format!("the process {how}"),
     }
 }
 
-/// How the process ended, in a word; none while it runs.
-pub fn ended_word(state: ProcessState) -> Option<&'static str> {
-    match state {
-        ProcessState::Running => None,
-        ProcessState::Exited => Some("EXITED"),
-        ProcessState::Crashed => Some("CRASHED"),
-    }
+/// How the process ended, for the first line. None while it runs.
+pub fn ended_word(state: ProcessState, end: Option<&End>) -> Option<Cow<'static, str>> {
+    Some(match (state, end) {
+        (ProcessState::Running, _) => return None,
+        (ProcessState::Crashed, _) => "CRASHED".into(),
+        (ProcessState::Ended, _) => "ENDED, HOW IS NOT KNOWN".into(),
+        (ProcessState::Exited, Some(End::ReplacedBy(name))) => format!("REPLACED BY {name}").into(),
+        (ProcessState::Exited, Some(End::Signal(signal))) => {
+            format!("ENDED BY {}", signal_name(*signal)).into()
+        }
+        (ProcessState::Exited, _) => "EXITED".into(),
+    })
 }

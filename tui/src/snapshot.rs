@@ -9,7 +9,9 @@
 
 mod cell;
 mod loss;
+pub(crate) mod state;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::cell::{Bucket, Cell, Stats, Variant};
 pub use self::loss::{Loss, Losses};
+pub use self::state::{End, ProcessState};
 
 /// The name of the file format, the value of [`Snapshot::format`].
 pub const FORMAT: &str = "pfp-snapshot";
@@ -261,6 +264,12 @@ pub struct Process {
     pub started_unix_ns: u64,
     /// Whether it still ran.
     pub state: ProcessState,
+    /// Whether a signal had stopped it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
+    /// How it ended, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<End>,
     /// For one of several processes whose place is late or down: when its last figures were taken,
     /// nanoseconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -286,32 +295,18 @@ impl Process {
     /// Marks it as dead, which is known from elsewhere than its segment.
     pub(crate) fn died(&mut self) {
         if self.state == ProcessState::Running {
-            self.state = ProcessState::Crashed;
+            self.state = ProcessState::Ended;
         }
     }
-}
 
-/// The state of the watched process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ProcessState {
-    /// It runs.
-    #[default]
-    Running,
-    /// It ended in order; the figures are its last.
-    Exited,
-    /// It died without ending in order; the figures are its last.
-    Crashed,
-}
+    /// The word for its state, also for one that is stopped.
+    pub(crate) fn state_word(&self) -> &'static str {
+        if self.stopped { "stopped" } else { self.state.word() }
+    }
 
-impl ProcessState {
-    /// Its word in tables and exports.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Exited => "exited",
-            Self::Crashed => "crashed",
-        }
+    /// How it ended, in words that follow its name. None while it runs.
+    pub(crate) fn ended(&self) -> Option<Cow<'static, str>> {
+        state::ended(self.state, self.end.as_ref())
     }
 }
 

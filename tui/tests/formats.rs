@@ -142,14 +142,14 @@ fn a_compressed_file_says_the_same() {
     assert_eq!(json::read(&packed).unwrap(), json::read(&sample()).unwrap());
 }
 
-/// Of a program that is known to have crashed, without a note; its figures are in
+/// Of a program that is known to have died, without a note; its figures are in
 /// `shm-layout/tests/golden.rs`.
 #[test]
 fn a_copy_of_a_segment_without_a_note_is_read() {
     let snapshot = opened(&asset("segment-v3.pfp")).unwrap();
     let process = &snapshot.process;
     assert_eq!((process.name.as_str(), process.pid), ("golden", 4711));
-    assert_eq!(process.state, ProcessState::Crashed);
+    assert_eq!(process.state, ProcessState::Ended);
     assert_eq!(snapshot.points.len(), 7);
     let overflow = snapshot.lanes.last().unwrap();
     assert_eq!((overflow.kind, overflow.name.as_str()), (LaneKind::Overflow, "(overflow)"));

@@ -181,12 +181,16 @@ fn what_a_crash_leaves_is_copied_and_shown() {
     let own = opened(&own);
     for copy in [&raw, &plain] {
         let mut left = opened(copy);
-        assert_eq!(left.process.state, ProcessState::Crashed);
+        // A copy says that it is dead, and not how it ended.
+        assert_eq!(left.process.state, ProcessState::Ended);
         left.process.state = ProcessState::Running;
         assert_same(&left, &own);
     }
     let table = well(place.pfp_top(&["open", text(&raw), "--once"]));
-    assert!(table.contains("CRASHED") && table.contains("reset in between"), "{table}");
+    assert!(
+        table.contains("ENDED, HOW IS NOT KNOWN") && table.contains("reset in between"),
+        "{table}"
+    );
     // Only what there is takes room.
     let about = fs::metadata(&raw).expect("it is there");
     let blocks = std::os::unix::fs::MetadataExt::blocks(&about) * 512;

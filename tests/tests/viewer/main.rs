@@ -6,6 +6,7 @@ mod calls;
 mod choosing;
 mod diff;
 mod docs;
+mod ends;
 mod killed_viewer;
 mod live;
 mod liveness;

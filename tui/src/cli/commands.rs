@@ -105,7 +105,7 @@ fn list_processes(json: bool, via: &Via) -> Result<u8> {
     let mut text =
         format!("{:<7} {:<8} {:<8} {:>6}  {}\n", "Number", "PID", "State", "Points", "Name");
     for c in &discovery.candidates {
-        let state = c.state.word();
+        let state = c.state_word();
         let (number, pid) = (discovery.number_of(c), c.visible_pid());
         text += &format!("{number:<7} {pid:<8} {state:<8} {:>6}  {}\n", c.points, c.label());
     }

@@ -1,6 +1,7 @@
 //! `pfp-top record`: takes a snapshot at every interval, until the process ends, the time is over,
 //! or the user ends it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use super::missing::Missing;
 use super::output::{Progress, next_moment, overwrite};
 use super::target::Target;
 use crate::files::recording::Writer;
+use crate::headline::ended_words;
 use crate::interrupt::Interrupt;
 use crate::snapshot::{Drained, ProcessState, Snapshot};
 use crate::source::Source;
@@ -78,7 +80,7 @@ pub(super) fn run(record: &Record) -> Result<u8> {
         let end = record.duration.and_then(|long| start.checked_add(long));
         let until = end.map_or(due, |end| end.min(due));
         if !sleep_until(until, &interrupt, &mut progress, &writer) {
-            why = Some("asked to end");
+            why = Some("asked to end".into());
         }
         match source.poll() {
             // A late line brings the last snapshot again.
@@ -100,7 +102,9 @@ pub(super) fn run(record: &Record) -> Result<u8> {
             // Nothing more can be had now.
             Err(_) if why.is_some() => {}
             // The process died while the line was lost.
-            Err(_) if source.has_died() => why = Some("the process has ended"),
+            Err(_) if source.has_died() => {
+                why = Some("the process has ended".into());
+            }
             Err(error) => {
                 // A lost line is opened again, and the recording goes on.
                 let Some(reason) = source.line().and_then(|line| line.why) else {
@@ -115,7 +119,7 @@ pub(super) fn run(record: &Record) -> Result<u8> {
         }
         missing.look(source.as_ref(), || progress.line.clear());
         let is_over = record.duration.is_some_and(|end| start.elapsed() >= end);
-        why = why.or(is_over.then_some("the time is over"));
+        why = why.or(is_over.then_some("the time is over".into()));
     }
     progress.line.clear();
     let shown = record.output.display();
@@ -138,12 +142,12 @@ fn is_same(one: &Snapshot, other: &Snapshot) -> bool {
     runs && one.taken_unix_ns == other.taken_unix_ns
 }
 
-fn ended(snapshot: &Snapshot) -> Option<&'static str> {
-    match snapshot.process.state {
-        ProcessState::Running => None,
-        ProcessState::Exited => Some("the process has ended"),
-        ProcessState::Crashed => Some("the process died"),
-    }
+fn ended(snapshot: &Snapshot) -> Option<Cow<'static, str>> {
+    Some(match snapshot.process.state {
+        ProcessState::Running => return None,
+        ProcessState::Crashed => "the process died".into(),
+        ProcessState::Exited | ProcessState::Ended => ended_words(&snapshot.process).into(),
+    })
 }
 
 /// Writes snapshots and the rings' new records.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::snapshot::ProcessState;
+use crate::snapshot::End;
 use crate::source::Discovery;
 
 #[derive(Serialize)]
@@ -12,7 +12,9 @@ struct Process<'a> {
     pid_here: u32,
     name: &'a str,
     exe: &'a str,
-    state: ProcessState,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end: Option<&'a End>,
     points: u32,
     segment_id: &'a str,
     started_unix_ns: u64,
@@ -29,7 +31,8 @@ pub fn json(discovery: &Discovery) -> serde_json::Result<String> {
             pid_here: c.visible_pid(),
             name: &c.name,
             exe: &c.exe,
-            state: c.state,
+            state: c.state_word(),
+            end: c.end.as_ref(),
             points: c.points,
             segment_id: &c.segment_id,
             started_unix_ns: c.started_unix_ns,

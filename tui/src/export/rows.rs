@@ -9,7 +9,7 @@ use serde::ser::Serializer;
 
 use crate::columns::{Column, Kind};
 use crate::model::{Basis, Figures, Model};
-use crate::snapshot::{Process, ProcessState, Snapshot};
+use crate::snapshot::{End, Process, Snapshot};
 use crate::text::cell;
 use crate::units::Unit;
 
@@ -124,7 +124,9 @@ struct Update<'a> {
 struct About<'a> {
     name: &'a str,
     pid: u32,
-    state: ProcessState,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end: Option<&'a End>,
     uptime_s: f64,
 }
 
@@ -162,7 +164,8 @@ pub fn json(model: &Model, rows: &[&Figures], columns: &[Column], unit: Unit) ->
         process: About {
             name: &process.name,
             pid: process.pid,
-            state: process.state,
+            state: process.state_word(),
+            end: process.end.as_ref(),
             uptime_s: snapshot.elapsed_ticks as f64 / snapshot.clock.ticks_per_second,
         },
         basis: match model.basis() {

@@ -1,5 +1,6 @@
 //! The table as text, for `--once`, pipes and logs.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -34,7 +35,9 @@ pub fn render(
     if head.wall_clock {
         parts.push("WALL CLOCK: time off the CPU is not taken out".into());
     }
-    parts.extend(ended_word(snapshot.process.state).map(str::to_owned));
+    let process = &snapshot.process;
+    parts.extend(process.stopped.then(|| "STOPPED".to_owned()));
+    parts.extend(ended_word(process.state, process.end.as_ref()).map(Cow::into_owned));
     parts.retain(|part| !part.is_empty());
     out.push_str(&parts.join("  "));
     out.push('\n');

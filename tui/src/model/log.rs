@@ -328,12 +328,10 @@ impl Log {
             // Each process is reported by itself.
             return;
         }
+        let Some(how) = snapshot.process.ended() else { return };
         match snapshot.process.state {
-            ProcessState::Running => {}
-            ProcessState::Exited => self.note(unix_ns, format!("{name} ended in order")),
-            ProcessState::Crashed => {
-                self.problem(unix_ns, format!("{name} crashed or was killed"));
-            }
+            ProcessState::Crashed => self.problem(unix_ns, format!("{name} {how}")),
+            _ => self.note(unix_ns, format!("{name} {how}")),
         }
     }
 

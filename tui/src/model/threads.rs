@@ -174,7 +174,9 @@ pub fn state_word(snapshot: &Snapshot, lane: &Lane) -> &'static str {
         (LaneKind::Overflow, _) => "shared",
         (LaneKind::Live, ProcessState::Crashed) => "crashed",
         (LaneKind::Live, ProcessState::Running) => "live",
-        (LaneKind::Live, ProcessState::Exited) | (LaneKind::Ended, _) => "ended",
+        (LaneKind::Live, ProcessState::Exited | ProcessState::Ended) | (LaneKind::Ended, _) => {
+            "ended"
+        }
     }
 }
 

@@ -25,7 +25,7 @@ static TABLE: Table<Candidate, Discovery> = table! {
         "the number that -p takes";
     "pid", "PID", 7, Whole(|it, _| Some(it.visible_pid().into())).left(7).stays().least(),
         "process id";
-    "state", "State", 8, Text(|it, _| it.state.word().to_owned()).rank(1), "whether it runs";
+    "state", "State", 8, Text(|it, _| it.state_word().to_owned()).rank(1), "whether it runs";
     "points", "Points", 6, Whole(|it, _| Some(it.points.into())).rank(2),
         "points that it has reached";
     "name", " Name", 10, Text(|it, _| format!(" {}", it.label())).left(usize::MAX).stays(),
@@ -67,7 +67,7 @@ impl Picker {
         let (found, wanted) = (&common.discovery.candidates, common.wanted());
         let fits = |it: &&Candidate| wanted.is_any() || wanted.admits(it, found);
         let passes = |it: &&Candidate| {
-            self.filter.admits_words(&[&it.label(), &it.visible_pid().to_string(), it.state.word()])
+            self.filter.admits_words(&[&it.label(), &it.visible_pid().to_string(), it.state_word()])
         };
         let mut all: Vec<&Candidate> = found.iter().filter(fits).filter(passes).collect();
         TABLE.sort(&self.table, &mut all, &common.discovery);
@@ -213,7 +213,7 @@ impl View for Picker {
             let style = match candidate.state {
                 _ if place == cursor => theme.selected,
                 ProcessState::Running => theme.header,
-                ProcessState::Exited | ProcessState::Crashed => theme.faint,
+                _ => theme.faint,
             };
             let mark = String::from_iter([mark, star]);
             Line::styled(fit.line(mark, candidate, &common.discovery, &common.styles), style)

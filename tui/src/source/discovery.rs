@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{Refusal, Wanted, Which, effective_user};
-use crate::snapshot::ProcessState;
+use crate::snapshot::{End, ProcessState, state};
 
 /// A process that could be watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +24,12 @@ pub struct Candidate {
     pub segment_id: String,
     /// Whether it still runs.
     pub state: ProcessState,
+    /// Whether a signal has stopped it.
+    #[serde(default)]
+    pub stopped: bool,
+    /// How it ended, where that is known.
+    #[serde(default)]
+    pub end: Option<End>,
     /// When its segment was created, nanoseconds since the Unix epoch.
     pub started_unix_ns: u64,
     /// Points it has registered so far.
@@ -48,13 +54,22 @@ impl Candidate {
         self.pid_here.unwrap_or(self.pid)
     }
 
-    /// Its name and program, and its id inside a container.
+    /// The word for its state, also for one that is stopped.
+    pub(crate) fn state_word(&self) -> &'static str {
+        if self.stopped { "stopped" } else { self.state.word() }
+    }
+
+    /// Its name and program, its id inside a container, and how it ended.
     pub fn label(&self) -> String {
         let Self { name, exe, pid, .. } = self;
-        match self.pid_here {
-            Some(_) => format!("{name}  {exe}  (pid {pid} in its namespace)"),
-            None => format!("{name}  {exe}"),
+        let mut label = format!("{name}  {exe}");
+        if self.pid_here.is_some() {
+            label += &format!("  (pid {pid} in its namespace)");
         }
+        if let Some(how) = state::ended(self.state, self.end.as_ref()) {
+            label += &format!("  ({how})");
+        }
+        label
     }
 }
 

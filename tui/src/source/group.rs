@@ -322,14 +322,17 @@ impl Group {
         if !self.wanted.is_open() || self.wanted.sum || !some_run {
             return;
         }
-        let died = |m: &Member| (state(m) == ProcessState::Crashed).then_some(m.ended).flatten();
+        let is_kept = |state| matches!(state, ProcessState::Crashed | ProcessState::Ended);
+        let died = |m: &Member| is_kept(state(m)).then_some(m.ended).flatten();
         let mut deaths: Vec<Instant> = self.members.iter().filter_map(died).collect();
         deaths.sort();
         let since = deaths.len().checked_sub(DEAD).map(|place| deaths[place]);
         self.members.retain(|member| match (state(member), member.ended) {
             (ProcessState::Running, _) | (_, None) => true,
             (ProcessState::Exited, Some(ended)) => now.duration_since(ended) < STAYS,
-            (ProcessState::Crashed, Some(ended)) => since.is_none_or(|since| ended >= since),
+            (ProcessState::Crashed | ProcessState::Ended, Some(ended)) => {
+                since.is_none_or(|since| ended >= since)
+            }
         });
     }
 
@@ -510,6 +513,11 @@ impl Group {
         whole.name = format!("{sum}{n} process{plural}");
         whole.pid = 0;
         whole.state = state;
+        let mut running = whole.members.iter().filter(|m| m.state == ProcessState::Running);
+        whole.stopped = state == ProcessState::Running
+            && running.clone().next().is_some()
+            && running.all(|member| member.stopped);
+        whole.end = None;
     }
 
     fn state(&self) -> ProcessState {
@@ -518,6 +526,8 @@ impl Group {
             ProcessState::Running
         } else if is(ProcessState::Crashed) {
             ProcessState::Crashed
+        } else if is(ProcessState::Ended) {
+            ProcessState::Ended
         } else {
             ProcessState::Exited
         }

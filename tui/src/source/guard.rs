@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{BadPlace, Discovery};
-use crate::snapshot::{AMOUNTS, Cell, Edge, Process, Snapshot};
+use crate::snapshot::{AMOUNTS, Cell, Edge, End, Process, Snapshot};
 use crate::text::{clean, clean_in_place};
 
 pub(super) fn clean_places(mut places: Vec<BadPlace>) -> Vec<BadPlace> {
@@ -21,6 +21,7 @@ pub(super) fn clean_discovery(discovery: &mut Discovery) {
         clean_in_place(&mut candidate.name);
         clean_in_place(&mut candidate.exe);
         clean_in_place(&mut candidate.segment_id);
+        clean_end(&mut candidate.end);
     }
     if let Some(instead) = &mut discovery.instead {
         clean_in_place(instead);
@@ -35,7 +36,14 @@ pub(super) fn clean_discovery(discovery: &mut Discovery) {
     }
 }
 
+fn clean_end(end: &mut Option<End>) {
+    if let Some(End::ReplacedBy(name)) = end {
+        clean_in_place(name);
+    }
+}
+
 fn clean_process(process: &mut Process) {
+    clean_end(&mut process.end);
     for text in [
         &mut process.name,
         &mut process.exe,

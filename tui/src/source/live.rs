@@ -5,6 +5,7 @@ mod switches;
 
 use std::collections::BTreeSet;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::SystemTime;
@@ -16,23 +17,24 @@ use pfp_shm_layout::copy::{Copy, Dense, Note};
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find::{self, Entry};
 use pfp_shm_layout::header::{Facts, FormatError};
-use pfp_shm_layout::liveness::{Liveness, Watch};
+use pfp_shm_layout::liveness::{Identity, Liveness, Watch, is_stopped};
 use pfp_shm_layout::name::Name;
+use pfp_shm_layout::object;
 use pfp_shm_layout::reader::Reader;
 use pfp_shm_layout::segment::{OpenError, Segment};
-use pfp_shm_layout::truncation;
+use pfp_shm_layout::{time_namespace, truncation};
 
 use super::guard::clean_discovery;
-use super::namespaces::{ids_here, is_own};
+use super::namespaces::{effective_user, ids_here, is_own};
 use super::place::Objects;
 use super::usage;
 use super::{Candidate, Change, Discovery, Refusal, Source};
 use crate::files::atomic_file::{self, Existing};
 use crate::files::zstd_file;
 use crate::local_time::unix_ns;
-use crate::snapshot::{Drained, LaneKind, PointState, ProcessState, Record, Snapshot};
+use crate::snapshot::{Drained, End, LaneKind, PointState, ProcessState, Record, Snapshot};
 use picture::{
-    Cells, add_calls, bound_resets, convert, convert_record, name_of, point_state, records,
+    Cells, Fate, add_calls, bound_resets, convert, convert_record, name_of, point_state, records,
     show_names, state_of, ticks_until, until_last_begin,
 };
 use switches::Switches;
@@ -49,7 +51,10 @@ pub fn discover() -> Result<Discovery> {
     }
     // The namespace of each candidate, and its id there.
     let mut insides = Vec::new();
-    for place in found {
+    for mut place in found {
+        if let Ok(dir) = Directory::open(&place.looked_in) {
+            find::trim(&dir, &mut place, find::KEEP);
+        }
         for (path, why) in place.unreadable {
             discovery.refuse(None, Refusal::Version(format!("{}: {why}", path.display())));
         }
@@ -74,6 +79,8 @@ pub fn discover() -> Result<Discovery> {
     for (candidate, inside) in discovery.candidates.iter_mut().zip(&insides) {
         if candidate.runs() {
             candidate.pid_here = here.get(inside).copied();
+            let own = is_own(inside.0).then_some(inside.1);
+            candidate.stopped = candidate.pid_here.or(own).is_some_and(is_stopped);
         }
     }
     clean_discovery(&mut discovery);
@@ -89,16 +96,28 @@ pub fn announced() -> BTreeSet<PathBuf> {
 
 fn candidate(entry: &Entry) -> Result<Candidate, Refusal> {
     let (mut reader, facts) = open(&entry.info)?;
-    let dead = entry.state != Liveness::Alive;
+    let process = &entry.info.process;
+    let pid = is_own(process.pidns).then_some(process.pid);
     let run = reader.segment().counters().run.load(Relaxed);
     let picture = reader.outline();
+    let fate = match entry.state {
+        Liveness::Alive => Fate::Alive { stopped: false },
+        // It says itself that it ended in order.
+        _ if picture.exited => Fate::Dead(None),
+        _ => Fate::Dead(pid.and_then(|pid| process.end(pid)).map(End::from)),
+    };
     let candidate = Candidate {
         name: name_of(picture, &facts),
         exe: facts.exe.clone(),
         pid: facts.pid,
         pid_here: None,
         segment_id: format!("{:032x}", facts.id),
-        state: state_of(picture, dead),
+        state: state_of(picture, &fate),
+        stopped: false,
+        end: match fate {
+            Fate::Dead(end) => end,
+            Fate::Alive { .. } => None,
+        },
         started_unix_ns: facts.created_unix_ns,
         points: picture.points.iter().filter(|point| point.variant.is_none()).count() as u32,
         run,
@@ -155,9 +174,12 @@ pub fn attach(candidate: &Candidate) -> Result<Box<dyn Source>> {
         anyhow!(Refusal::NoTarget(why))
     };
     let (directory, entry) = place.ok_or_else(ended)?;
-    let watch = entry.info.watch(&directory)?.ok_or_else(ended)?;
+    let mut watch = entry.info.watch(&directory)?.ok_or_else(ended)?;
     let inside = &entry.info.process;
     let pid = candidate.pid_here.or_else(|| is_own(inside.pidns).then_some(inside.pid));
+    if let Some(pid) = pid {
+        watch.follow(pid);
+    }
     let (reader, facts) = open(&entry.info).map_err(|why| anyhow!(why))?;
     Ok(Box::new(LiveSource {
         reader,
@@ -190,7 +212,63 @@ pub fn gc() -> Result<Vec<String>> {
             lines.push(format!("kept {}: {why}", path.display()));
         }
     }
+    for lost in Lost::all().into_iter().filter(|lost| !lost.runs) {
+        let exe = &lost.facts.exe;
+        let (pid, kib) = (lost.facts.pid, lost.bytes / 1024);
+        lines.push(match object::unlink(&lost.object) {
+            Ok(()) => format!("removed {exe} [{pid}], {kib} KiB, whose beacon was gone"),
+            Err(error) => format!("kept {}: {error}", lost.object),
+        });
+    }
     Ok(lines)
+}
+
+/// A segment of this user whose beacon is gone from the folder that it was lit in, so that nothing
+/// leads to the segment any more.
+#[derive(Debug)]
+pub struct Lost {
+    /// Its object.
+    pub object: Name,
+    /// What its header says.
+    pub facts: Facts,
+    /// The memory that it takes.
+    pub bytes: u64,
+    /// Whether its process runs, or may run in another pid namespace.
+    pub runs: bool,
+}
+
+impl Lost {
+    /// Looks at every object in `/dev/shm`.
+    pub fn all() -> Vec<Self> {
+        let files = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+        let names = files.map(|file| format!("/{}", file.file_name().to_string_lossy()));
+        names.filter_map(|name| Self::of(Name::parse(&name)?)).collect()
+    }
+
+    /// Looks at one object. None if the object is not a segment of this user, or its beacon is
+    /// there.
+    pub fn of(object: Name) -> Option<Self> {
+        let about = std::fs::symlink_metadata(format!("/dev/shm{object}")).ok()?;
+        if about.uid() != effective_user() || truncation::survive().is_err() {
+            return None;
+        }
+        let (_, facts) = Segment::open(&object).ok()?;
+        let beacon = Path::new(&facts.folder).join(format!("{}.beacon", object.hex()));
+        let is_gone = |file: &Path| {
+            file.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        if facts.folder.is_empty() || !is_gone(&beacon) {
+            return None;
+        }
+        let process = Identity {
+            pid: facts.pid,
+            start: facts.start_time,
+            boot: facts.boot_id,
+            pidns: facts.pid_namespace,
+        };
+        let runs = process.liveness() == Liveness::Alive;
+        Some(Self { object, facts, bytes: about.blocks() * 512, runs })
+    }
 }
 
 /// A process that is watched through its segment.
@@ -225,7 +303,11 @@ impl Source for LiveSource {
         whole(&self.reader)?;
         let picture = self.reader.picture();
         let cells = self.cells.convert(picture);
-        let mut snapshot = convert(picture, cells, &self.facts, self.dead);
+        let fate = match self.dead {
+            true => Fate::Dead(self.watch.end().map(End::from)),
+            false => Fate::Alive { stopped: self.pid.is_some_and(is_stopped) },
+        };
+        let mut snapshot = convert(picture, cells, &self.facts, &fate);
         let loaded = self.objects();
         show_names(&mut self.names, &mut snapshot.points, loaded);
         self.elapsed_ticks = self.ticks_until_now(&snapshot);
@@ -367,7 +449,8 @@ fn cpu_ns(process: u32, thread: u32) -> Option<u64> {
     std::fs::read_to_string(path).ok()?.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// CLOCK_MONOTONIC_RAW, like the header's times.
+/// CLOCK_MONOTONIC_RAW as the first time namespace reads it, like the header's times.
 fn monotonic_ns() -> u64 {
-    usage::time_of(libc::CLOCK_MONOTONIC_RAW).unwrap_or(0)
+    let ns = usage::time_of(libc::CLOCK_MONOTONIC_RAW).unwrap_or(0);
+    ns.saturating_add_signed(time_namespace::monotonic_offset_ns().saturating_neg())
 }

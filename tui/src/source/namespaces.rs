@@ -33,7 +33,7 @@ pub(super) fn ids_here(wanted: impl Iterator<Item = Inside>) -> HashMap<Inside, 
 }
 
 /// Whether this pid namespace is our /proc's; 0 is an unknown one.
-pub(super) fn is_own(space: u64) -> bool {
+pub(crate) fn is_own(space: u64) -> bool {
     space == 0 || Some(space) == namespace_of("self", "pid")
 }
 

@@ -1,6 +1,7 @@
 //! The first line: what is watched, by which clock, and what the figures are. Below it, if needed,
 //! a line about losses and bad places.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use ratatui::Frame;
@@ -39,7 +40,9 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
     let styles = &app.common.styles;
     let theme = &styles.theme;
     let line = app.common.session.as_ref().and_then(|session| session.source.line());
+    let process = app.common.model.snapshot().map(|snapshot| &snapshot.process);
     let (word, style) = match app.common.status() {
+        Status::Live if process.is_some_and(|process| process.stopped) => ("STOPPED", theme.warn),
         Status::Waiting if app.common.discovery.is_over => ("ENDED", theme.warn),
         Status::Waiting => ("WAITING", theme.warn),
         Status::Live => ("LIVE", theme.live),
@@ -53,7 +56,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
     let (word, style) = match (&app.common.replay, late) {
         (Some(replay), _) => (replay.words(), style),
         (None, Some(late)) => (format!("LATE {} s", late.as_secs()), theme.error),
-        (None, None) => (word.into(), style),
+        (None, None) => (how_it_ended(app).unwrap_or_else(|| word.into()), style),
     };
     let mut words = vec![Span::styled(word, style)];
     if let Some(line) = line.filter(|line| line.late.is_none())
@@ -70,7 +73,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
         let name = Screen::TABS[tab].name;
         words.insert(0, span!(theme.key; "{} {name}  ", tab + 1));
     }
-    if let Some(ended) = app.common.ended_unseen().and_then(ended_word) {
+    if let Some(ended) = app.common.ended_unseen().and_then(|state| ended_word(state, None)) {
         words.insert(0, span!(theme.error; "{ended}  "));
     }
     let words = Line::from(words).right_aligned();
@@ -99,6 +102,13 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
     frame.render_widget(Line::from_iter(std::iter::once(Span::raw(" ")).chain(spans)), area);
     // Styled spans, not a styled line: that would style the whole area.
     frame.render_widget(words, area);
+}
+
+/// How the process ended, where the figures are its last.
+fn how_it_ended(app: &App) -> Option<String> {
+    let is_over = matches!(app.common.status(), Status::Exited | Status::Crashed);
+    let process = &app.common.model.snapshot().filter(|_| is_over)?.process;
+    ended_word(process.state, process.end.as_ref()).map(Cow::into_owned)
 }
 
 fn parts(app: &App, height: u16) -> Vec<Part> {

@@ -1,9 +1,10 @@
 //! A process that forks while its threads measure.
 
 use std::ffi::CString;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::process::CommandExt;
 use std::pin::Pin;
 use std::process::Command;
 use std::ptr;
@@ -425,4 +426,53 @@ fn in_this_memory(
     let child = unsafe { libc::clone(work, stack.as_mut_ptr_range().end.cast(), flags, argument) };
     assert!(child >= 0, "a process can be made");
     child
+}
+
+/// Forks a child beside threads that measure. The child measures, and ends in the way that is named
+/// once it is told to; its parent reaps it at once.
+pub(crate) fn child_ends(how: &str) {
+    pfp::init().ok();
+    call();
+    thread::spawn(|| {
+        while !STOP.load(Relaxed) {
+            call();
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
+    let (mut told, mut tell) = std::io::pipe().expect("there are descriptors left");
+    let child = fork();
+    if child == 0 {
+        // SAFETY: takes plain numbers.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        (0..IN_CHILD).for_each(|_| call());
+        let _ = told.read(&mut [0]);
+        match how {
+            "exit" => quit(0),
+            "status" => quit(3),
+            "abort" => std::process::abort(),
+            "exec" => {
+                let error = Command::new("sleep").arg("600").exec();
+                panic!("sleep does not start: {error}");
+            }
+            signal => {
+                let signal = match signal {
+                    "int" => libc::SIGINT,
+                    "term" => libc::SIGTERM,
+                    _ => libc::SIGKILL,
+                };
+                // SAFETY: a signal to this process, which ends it.
+                unsafe { libc::kill(libc::getpid(), signal) };
+                thread::sleep(Duration::from_secs(600));
+            }
+        }
+    }
+    say("child", &[&child]);
+    pause("ready");
+    tell.write_all(&[0]).expect("the child listens");
+    if how != "exec" {
+        // SAFETY: waits for our child.
+        unsafe { libc::waitpid(child, ptr::null_mut(), 0) };
+    }
+    pause("done");
+    STOP.store(true, Relaxed);
 }

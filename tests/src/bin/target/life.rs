@@ -496,3 +496,29 @@ pub(crate) fn reset() {
         }
     }
 }
+
+/// A process that `/proc` shows less of than of others, once it has measured.
+pub(crate) fn half_readable(how: &str) {
+    pfp::init().ok();
+    pfp::scope!("a scope");
+    if how == "user" {
+        // SAFETY: takes plain numbers; this program runs no other thread.
+        let refused = unsafe { libc::setgid(65_534) | libc::setuid(65_534) };
+        assert_eq!(refused, 0, "root may become another user");
+    } else {
+        unsafe extern "C" {
+            static environ: *const *mut u8;
+        }
+        // As `setproctitle` does with a long title.
+        // SAFETY: the variables that the kernel put there, which no other thread reads; all bytes
+        // of each up to its zero are written.
+        unsafe {
+            let mut variable = environ;
+            while !(*variable).is_null() {
+                libc::memset((*variable).cast(), i32::from(b'x'), libc::strlen((*variable).cast()));
+                variable = variable.add(1);
+            }
+        }
+    }
+    pause("done");
+}

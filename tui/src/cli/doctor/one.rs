@@ -9,11 +9,13 @@ use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::failure;
 use pfp_shm_layout::find;
 use pfp_shm_layout::liveness::Identity;
+use pfp_shm_layout::name::Name;
+use pfp_shm_layout::segment::Segment;
 
 use super::checks::{directories, shared_memory};
-use super::processes::{failed, process};
+use super::processes::{failed, not_found_any_more, process};
 use super::{Finding, Verdict};
-use crate::source::{self, Whereabouts};
+use crate::source::{self, Lost, Whereabouts};
 
 const ABOUT: &str = "process";
 /// A mark in every program that was built with pfp.
@@ -22,6 +24,9 @@ const SIGN: &[u8] = b"pfp-beacon ";
 /// Checks step by step, up to the first failure. To look into another user's folders, this process
 /// becomes that user.
 pub(super) fn all(pid: u32) -> Vec<Finding> {
+    if let Some(findings) = listed(pid) {
+        return findings;
+    }
     let there = match source::whereabouts(pid) {
         Ok(there) => there,
         Err(why) => {
@@ -80,12 +85,57 @@ pub(super) fn all(pid: u32) -> Vec<Finding> {
     let is_wrong = findings.iter().any(|finding| finding.verdict == Verdict::Problem);
     let is_found = findings.iter().any(|finding| finding.about == "segment");
     if is_instrumented && !is_found && !is_wrong {
-        let found = "it has a segment, and no beacon that leads to it in the folders above";
-        findings.push(Finding::problem("segment", found).advice(
-            "the folder or /dev/shm was emptied or is another one there: start the program again",
-        ));
+        findings.push(why_not_found(pid, &segments));
     }
     findings
+}
+
+/// What is said of a process that `list` finds: it need not be looked into, which the kernel may
+/// refuse, and its variables do not matter.
+fn listed(pid: u32) -> Option<Vec<Finding>> {
+    let found = source::discover().ok()?.candidates;
+    let own: Vec<_> = found.iter().filter(|it| it.visible_pid() == pid).collect();
+    let runs = own.iter().any(|it| it.runs());
+    let is_another = !runs && Path::new(&format!("/proc/{pid}")).exists();
+    if own.is_empty() || is_another {
+        return None;
+    }
+    let mut findings = Vec::new();
+    if runs {
+        findings = vec![Finding::ok(ABOUT, format!("{pid} runs")), instrumented(true, true)];
+        findings.extend(directories());
+        findings.extend(shared_memory(Path::new("/dev/shm")));
+    }
+    let segments: Vec<_> = own.into_iter().map(|it| it.segment_id.clone()).collect();
+    findings.extend(told_by(pid, &segments));
+    Some(findings)
+}
+
+/// Why nothing leads to the segments of a process that runs.
+fn why_not_found(pid: u32, segments: &[String]) -> Finding {
+    const ABOUT: &str = "segment";
+    let objects: Vec<_> = segments.iter().filter_map(|id| Name::from_hex(id.as_bytes())).collect();
+    if let Some(lost) = objects.iter().find_map(|object| Lost::of(*object)) {
+        return not_found_any_more(ABOUT, &lost);
+    }
+    let is_there = |object: &&Name| Path::new(&format!("/dev/shm{object}")).exists();
+    let Some(object) = objects.iter().find(is_there) else {
+        return Finding::problem(ABOUT, "its segment is not in /dev/shm here").advice(
+            "/dev/shm was emptied: start the program again; or it has another one, such as that \
+             of its container: share it",
+        );
+    };
+    match Segment::open(object) {
+        Ok((_, facts)) if !facts.folder.is_empty() => {
+            let folder = facts.folder;
+            Finding::problem(ABOUT, format!("its beacon is in {folder}, and this looks elsewhere"))
+                .advice(format!("PFP_DIR='{folder}' pfp-top -p {pid}"))
+        }
+        Ok(_) => Finding::problem(ABOUT, "it has a segment, and could make no beacon for it")
+            .advice("a note above says why; mend that, and start the program again"),
+        Err(error) => Finding::problem(ABOUT, format!("its segment cannot be read: {error}"))
+            .advice("use the pfp-top of the version that the program was built with"),
+    }
 }
 
 fn instrumented(has_segment: bool, has_sign: bool) -> Finding {

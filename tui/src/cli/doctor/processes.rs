@@ -13,13 +13,15 @@ use pfp_shm_layout::beacon::Info;
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::failure::{self, Failure, Stage};
 use pfp_shm_layout::find::{self, Entry};
-use pfp_shm_layout::liveness::{Identity, Liveness};
+use pfp_shm_layout::header::{Facts, ProcessState as Said};
+use pfp_shm_layout::liveness::{Identity, Liveness, is_stopped};
 use pfp_shm_layout::name::Name;
 use pfp_shm_layout::segment::{OpenError, Segment};
 use pfp_shm_layout::truncation;
 
 use super::Finding;
-use crate::source::effective_user;
+use crate::snapshot::{End, ProcessState, state};
+use crate::source::{Lost, effective_user, is_own};
 
 const ABOUT: &str = "processes";
 
@@ -64,7 +66,7 @@ pub(super) fn objects(shm: &Path) -> Vec<Finding> {
     let (found, _) = find::find_everywhere();
     let known: HashSet<Name> =
         found.iter().flat_map(|place| &place.entries).map(|entry| entry.info.object).collect();
-    let (mut findings, mut lost, mut bytes) = (Vec::new(), 0, 0);
+    let (mut findings, mut elsewhere, mut left) = (Vec::new(), [0; 2], [0; 2]);
     for file in fs::read_dir(shm).into_iter().flatten().flatten() {
         let name = file.file_name();
         let Some(name) = Name::parse(&format!("/{}", name.to_string_lossy())) else { continue };
@@ -87,19 +89,41 @@ pub(super) fn objects(shm: &Path) -> Vec<Finding> {
                     "somebody has put it there: remove it; no program follows or opens it",
                 ));
         } else if meta.uid() == own && !known.contains(&name) {
-            lost += 1;
-            bytes += meta.blocks() * 512;
+            let sum = match Lost::of(name) {
+                Some(lost) if lost.runs => {
+                    findings.push(not_found_any_more(ABOUT, &lost));
+                    continue;
+                }
+                Some(_) => &mut left,
+                None => &mut elsewhere,
+            };
+            *sum = [sum[0] + 1, sum[1] + meta.blocks() * 512];
         }
     }
-    if lost > 0 {
-        let found =
-            format!("{lost} in {}, {} KiB, without a beacon here", shm.display(), bytes >> 10);
-        findings.push(Finding::note(ABOUT, found).advice(
-            "of programs that look elsewhere for the folder of beacons, such as with PFP_DIR or \
-             in a container; of none that runs, remove them by hand",
-        ));
-    }
+    let told = |[n, bytes]: [u64; 2], of: &str| {
+        let found = format!("{n} in {}, {} KiB, {of}", shm.display(), bytes >> 10);
+        (n > 0).then(|| Finding::note(ABOUT, found))
+    };
+    let left = told(left, "of programs that ended, and whose beacons are gone");
+    findings.extend(left.map(|it| it.advice("`pfp-top gc` removes them")));
+    let elsewhere = told(elsewhere, "without a beacon here");
+    findings.extend(elsewhere.map(|it| {
+        it.advice(
+            "their programs put their beacons elsewhere, such as with PFP_DIR or in a container: \
+             look there",
+        )
+    }));
     findings
+}
+
+/// A program that runs, and whose beacon was removed.
+pub(super) fn not_found_any_more(about: &'static str, lost: &Lost) -> Finding {
+    let Facts { exe, pid, folder, .. } = &lost.facts;
+    let exe = file_name(Path::new(exe));
+    let found = format!("{exe} [{pid}] runs, but its beacon is gone from {folder}");
+    Finding::problem(about, found).advice(
+        "the folder was emptied: start the program again, and keep cleaners of old files away from it",
+    )
 }
 
 /// A program whose last start failed, why, and what to do.
@@ -149,7 +173,7 @@ pub(super) fn process(about: &'static str, entry: &Entry, here: &Identity) -> Fi
     let who = format!("{name} [{}]", info.process.pid);
     match (entry.state, entry.object_bytes) {
         (Liveness::Dead | Liveness::Gone, Some(bytes)) => {
-            let found = format!("{who} has crashed or was killed; {} KiB are kept", bytes >> 10);
+            let found = format!("{who} {}; {} KiB are kept", how_it_ended(info), bytes >> 10);
             Finding::note(about, found)
                 .advice("`pfp-top -p PID` shows its last figures; `pfp-top gc` removes them")
         }
@@ -166,8 +190,13 @@ pub(super) fn process(about: &'static str, entry: &Entry, here: &Identity) -> Fi
         ),
         (Liveness::Alive, Some(bytes)) => match open(info) {
             Ok(segment) => {
-                let mut found = format!("{who} runs and can be watched; {} KiB", bytes >> 10);
-                if info.process.pidns != here.pidns {
+                let is_here = info.process.pidns == here.pidns;
+                let does = match is_here && is_stopped(info.process.pid) {
+                    true => "is stopped, by SIGSTOP or a terminal,",
+                    false => "runs",
+                };
+                let mut found = format!("{who} {does} and can be watched; {} KiB", bytes >> 10);
+                if !is_here {
                     found.push_str("; its id counts in another pid namespace");
                 }
                 of_clock(about, &segment, found)
@@ -176,6 +205,15 @@ pub(super) fn process(about: &'static str, entry: &Entry, here: &Identity) -> Fi
                 .advice("use the pfp-top of the version that the program was built with"),
         },
     }
+}
+
+/// How a process ended, in words that follow its name.
+fn how_it_ended(info: &Info) -> Cow<'static, str> {
+    let counters = |segment: Segment| segment.counters().state.load(Relaxed);
+    let says_so = open(info).is_ok_and(|segment| counters(segment) == Said::Exited as u64);
+    let end = if is_own(info.process.pidns) { info.process.end(info.process.pid) } else { None };
+    let end = end.map(End::from);
+    state::ended(ProcessState::of_dead(says_so, end.as_ref()), end.as_ref()).unwrap_or_default()
 }
 
 /// Opens a segment, safely even if it is cut short meanwhile.

@@ -1,5 +1,7 @@
 //! Events of several processes: which came, which ended and how, whose rows have gone.
 
+use std::collections::BTreeSet;
+
 use crate::snapshot::{Process, ProcessState, Snapshot};
 use crate::text::first_names;
 
@@ -20,12 +22,8 @@ pub(super) fn of(known: &[Process], snapshot: &Snapshot) -> Vec<MemberEvent> {
         let found = members.iter().filter(|process| is(process));
         found.map(Process::to_string).collect::<Vec<_>>()
     };
-    let became = |state: ProcessState| {
-        named(&|process| {
-            let ran = before(process).is_none_or(|old| old.state == ProcessState::Running);
-            ran && process.state == state
-        })
-    };
+    let ran =
+        |process: &Process| before(process).is_none_or(|old| old.state == ProcessState::Running);
     let gone = known.iter().filter(|old| !snapshot.knows(old));
     let event = |names: Vec<String>, is_problem: bool, what: [&str; 2]| {
         let text = match names.as_slice() {
@@ -37,17 +35,21 @@ pub(super) fn of(known: &[Process], snapshot: &Snapshot) -> Vec<MemberEvent> {
         };
         Some(MemberEvent { text, is_problem })
     };
-    [
-        event(named(&|process| before(process).is_none()), false, ["joined"; 2]),
-        event(became(ProcessState::Exited), false, ["ended in order"; 2]),
-        event(became(ProcessState::Crashed), true, ["crashed or was killed"; 2]),
-        event(
+    // Processes that ended in the same way share a line.
+    let newly = members.iter().filter(|process| ran(process));
+    let ways: BTreeSet<_> = newly.filter_map(|it| Some((it.state as u8, it.ended()?))).collect();
+    let ended = ways.into_iter().map(|(state, how)| {
+        let names = named(&|it| ran(it) && it.ended().as_ref() == Some(&how));
+        event(names, state == ProcessState::Crashed as u8, [&how; 2])
+    });
+    [event(named(&|process| before(process).is_none()), false, ["joined"; 2])]
+        .into_iter()
+        .chain(ended)
+        .chain([event(
             gone.map(Process::to_string).collect(),
             false,
             ["ended a while ago: its rows are gone", "ended a while ago: their rows are gone"],
-        ),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+        )])
+        .flatten()
+        .collect()
 }

@@ -34,12 +34,13 @@ pub(super) fn heading(figures: &Figures, styles: &Styles) -> Line<'static> {
     let point = figures.point();
     let mut rest = format!("  id {}", figures.number());
     if let Some(process) = figures.process() {
-        let ended = match process.state {
-            ProcessState::Running => "",
-            ProcessState::Exited => ", which has ended",
-            ProcessState::Crashed => ", which died",
-        };
-        rest += &format!("  of {}[{}]{ended}", process.name, process.pid);
+        rest += &format!("  of {process}");
+        if process.stopped {
+            rest += ", stopped";
+        }
+        if let Some(how) = process.ended() {
+            rest += &format!(", {how}");
+        }
     }
     if !point.file.is_empty() {
         rest += &format!("  {}", point.place());

@@ -96,7 +96,7 @@ pub(super) fn ended(common: &Common, thread: &Thread) -> Option<&'static str> {
     let process = process_of(common.model.snapshot()?, &thread.lane);
     match (process.state, thread.lane.kind) {
         (ProcessState::Crashed, _) => Some("when the process died"),
-        (ProcessState::Exited, _) => Some("when the process ended"),
+        (ProcessState::Exited | ProcessState::Ended, _) => Some("when the process ended"),
         (ProcessState::Running, LaneKind::Ended) => Some("when it ended"),
         (ProcessState::Running, LaneKind::Live | LaneKind::Overflow) => None,
     }

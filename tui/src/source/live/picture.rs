@@ -17,8 +17,8 @@ use pfp_shm_layout::segment::Segment;
 
 use crate::local_time::unix_ns;
 use crate::snapshot::{
-    Bucket, Cell, Clock, ClockKind, Edge, FORMAT, Lane, LaneKind, Loss, Open, Point, PointState,
-    Process, ProcessState, Record, Snapshot, Stats, VERSION, Variant,
+    Bucket, Cell, Clock, ClockKind, Edge, End, FORMAT, Lane, LaneKind, Loss, Open, Point,
+    PointState, Process, ProcessState, Record, Snapshot, Stats, VERSION, Variant,
 };
 use crate::source::place::{Objects, locate};
 use crate::source::symbol::readable;
@@ -35,7 +35,8 @@ pub(in crate::source) fn of_copy(
     let runs = note.is_some_and(|note| note.runs);
     let picture = reader.poll();
     let cells = Cells::default().convert(picture);
-    let mut snapshot = convert(picture, cells, &facts, !runs);
+    let fate = if runs { Fate::Alive { stopped: false } } else { Fate::Dead(None) };
+    let mut snapshot = convert(picture, cells, &facts, &fate);
     snapshot.records = records(&reader, &facts).collect();
     snapshot.taken_unix_ns = note.map_or(file_unix_ns, |note| note.taken_unix_ns);
     let rate = snapshot.clock.ticks_per_second;
@@ -244,11 +245,20 @@ pub(super) fn name_of(picture: &Picture, facts: &Facts) -> String {
     }
 }
 
-pub(super) fn state_of(picture: &Picture, dead: bool) -> ProcessState {
-    match (picture.exited, dead) {
-        (true, _) => ProcessState::Exited,
-        (false, true) => ProcessState::Crashed,
-        (false, false) => ProcessState::Running,
+/// What is known of a process besides its segment.
+#[derive(Clone, Debug)]
+pub(super) enum Fate {
+    /// It runs, unless a signal has stopped it.
+    Alive { stopped: bool },
+    /// It is dead, and ended so if that is known.
+    Dead(Option<End>),
+}
+
+pub(super) fn state_of(picture: &Picture, fate: &Fate) -> ProcessState {
+    match fate {
+        Fate::Dead(end) => ProcessState::of_dead(picture.exited, end.as_ref()),
+        Fate::Alive { .. } if picture.exited => ProcessState::Exited,
+        Fate::Alive { .. } => ProcessState::Running,
     }
 }
 
@@ -257,7 +267,7 @@ pub(super) fn convert(
     picture: &Picture,
     cells: Vec<Arc<Cell>>,
     facts: &Facts,
-    dead: bool,
+    fate: &Fate,
 ) -> Snapshot {
     let clock = &picture.clock;
     Snapshot {
@@ -272,7 +282,12 @@ pub(super) fn convert(
             boot_id: format!("{:032x}", facts.boot_id),
             host: facts.host.clone(),
             started_unix_ns: facts.created_unix_ns,
-            state: state_of(picture, dead),
+            state: state_of(picture, fate),
+            stopped: matches!(fate, Fate::Alive { stopped: true }) && !picture.exited,
+            end: match fate {
+                Fate::Dead(end) => end.clone(),
+                Fate::Alive { .. } => None,
+            },
             ..Process::default()
         },
         clock: Clock {
