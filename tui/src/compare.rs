@@ -58,7 +58,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::model::{BUCKETS_AT_ONCE, Window};
-use crate::snapshot::{Point, Snapshot};
+use crate::snapshot::{Point, ProcessState, Snapshot};
 use crate::text;
 use statistics::{RankTest, TAIL, TailTest, rank_test, tail_test};
 pub(crate) use statistics::{adjusted, side_by_side};
@@ -337,7 +337,7 @@ impl Comparison {
     ) -> Option<Self> {
         let base = baseline.until();
         let is_same = base.process.segment_id == now.process.segment_id;
-        if is_same && base.elapsed_ticks >= now.elapsed_ticks {
+        if is_same && !is_later(base, now) {
             return None;
         }
         let rate = now.clock.ticks_per_second;
@@ -402,6 +402,17 @@ impl Comparison {
     /// The row of a point.
     pub fn row(&self, id: u32) -> Option<&Row> {
         self.rows.iter().find(|row| row.id == id)
+    }
+}
+
+/// Whether a snapshot was taken after another one of the same process. The age of a dead process ends
+/// with its last activity, before that of a snapshot which was taken while it still ran.
+fn is_later(base: &Snapshot, now: &Snapshot) -> bool {
+    let runs = |snapshot: &Snapshot| snapshot.process.state == ProcessState::Running;
+    match (runs(base), runs(now)) {
+        (true, false) => true,
+        (false, true) => false,
+        _ => base.elapsed_ticks < now.elapsed_ticks,
     }
 }
 

@@ -45,6 +45,22 @@ fn close(found: f64, expected: f64) {
     assert!((found / expected - 1.0).abs() < 1e-9, "{found} for {expected}");
 }
 
+/// The age of a dead process ends with its last activity.
+#[test]
+fn a_snapshot_after_death_is_later_than_one_before() {
+    let mut snapshots = Synthetic::new().polls(20);
+    let (mut dead, live) = (snapshots.pop().unwrap(), snapshots.pop().unwrap());
+    for state in [ProcessState::Exited, ProcessState::Crashed, ProcessState::Ended] {
+        dead.process.state = state;
+        dead.elapsed_ticks = live.elapsed_ticks - 1;
+        let comparison = Comparison::new(&Baseline::of(live.clone(), None), &dead);
+        let comparison = comparison.expect("it is later");
+        assert!(comparison.rows.iter().any(|row| row.since.count > 0), "{state:?}");
+        let swapped = Comparison::new(&Baseline::of(dead.clone(), None), &live);
+        assert!(swapped.is_none(), "{state:?}");
+    }
+}
+
 /// scipy 1.17.1: `mannwhitneyu(since, before, alternative="two-sided",
 /// method="asymptotic")`, statistic over the number of pairs, and p-value.
 #[test]
