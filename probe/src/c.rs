@@ -13,6 +13,7 @@ use pfp_shm_layout::control::Control;
 use pfp_shm_layout::heap;
 
 use crate::engine::context::{self, Switched};
+pub use crate::engine::facts::word;
 use crate::engine::figures::Histogram;
 pub use crate::engine::local::Functions;
 use crate::engine::process::entries;

@@ -41,7 +41,7 @@ pub(crate) mod current;
 pub(crate) mod door;
 pub(crate) mod elsewhere;
 mod ending;
-mod facts;
+pub(crate) mod facts;
 pub(crate) mod figures;
 mod finish;
 mod fold;

@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{
     AtomicPtr, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{Acquire, Release},
 };
 
 use probe::{Guard, Point};
@@ -73,8 +73,8 @@ impl Site {
 /// `point` is a point, or what an unregistered site points to.
 #[inline(always)]
 pub(crate) unsafe fn word(point: *const Point) -> u64 {
-    // SAFETY: as the caller says; the pointer comes first in both.
-    unsafe { (*(*point.cast::<AtomicPtr<AtomicU64>>()).load(Relaxed)).load(Relaxed) }
+    // SAFETY: as the caller says; the pointer to the word comes first in both.
+    unsafe { probe::c::word(point.cast::<AtomicPtr<AtomicU64>>()) }
 }
 
 /// See `pfp.h`, which calls this for a site whose point is on or not registered. One

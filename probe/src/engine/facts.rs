@@ -32,6 +32,19 @@ impl Offset {
 /// The word of a refused point: off for good.
 pub(super) static REFUSED: AtomicU64 = AtomicU64::new(0);
 
+/// The word that steers a point, by what comes first in one.
+///
+/// # Safety
+///
+/// It leads to a word that is never unmapped: a static, or one in the segment.
+#[inline(always)]
+pub unsafe fn word(leads_to: *const AtomicPtr<AtomicU64>) -> u64 {
+    // Pairs with the store in `lead_to`: a thread that sees the word in the segment sees the point's
+    // number, too.
+    // SAFETY: as the caller says.
+    unsafe { (*(*leads_to).load(Acquire)).load(Relaxed) }
+}
+
 impl Point {
     pub(crate) fn is_fenced(&self) -> bool {
         self.state.fenced
@@ -77,10 +90,8 @@ impl Point {
     /// The word that steers the point. Enabled also while not registered.
     #[inline(always)]
     pub(crate) fn control(&self) -> Control {
-        // Pairs with `lead_to`: whoever sees the word in the segment sees the point's number.
-        // SAFETY: the pointer is to a static or into the segment, which is
-        // never unmapped.
-        Control(unsafe { (*self.state.control.load(Acquire)).load(Relaxed) })
+        // SAFETY: a static, or a word in the segment, which is never unmapped.
+        Control(unsafe { word(&raw const self.state.control) })
     }
 
     /// The word, registered or not; none if the point was refused.
@@ -172,5 +183,35 @@ impl Point {
     /// Whether its cells have sums of amounts: those of its regions differ.
     pub(crate) fn has_sums(&self) -> bool {
         matches!(self.state.name, Name::Variant(_, place) if usize::from(place) == VARIANTS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+    use std::thread;
+
+    use super::*;
+
+    /// A thread that sees a point's word sees the point's number, as another thread enters the point.
+    /// On x86-64 no order of loads could show anything else; Miri shows what other processors do.
+    #[test]
+    fn a_word_comes_with_its_number() {
+        static UNREGISTERED: AtomicU64 = AtomicU64::new(u64::MAX);
+        static WORD: AtomicU64 = AtomicU64::new(1);
+        for _ in 0..if cfg!(miri) { 100 } else { 1000 } {
+            let leads_to = AtomicPtr::new((&raw const UNREGISTERED).cast_mut());
+            let offset = AtomicU32::new(0);
+            thread::scope(|threads| {
+                // As in `decide_number` and `lead_to`.
+                threads.spawn(|| {
+                    offset.store(64, Relaxed);
+                    leads_to.store((&raw const WORD).cast_mut(), Release);
+                });
+                // SAFETY: statics.
+                let seen = unsafe { word(&raw const leads_to) };
+                assert!(seen != 1 || offset.load(Relaxed) == 64);
+            });
+        }
     }
 }
