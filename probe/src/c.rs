@@ -6,7 +6,6 @@
 use std::ffi::{CStr, OsStr};
 use std::mem::{MaybeUninit, offset_of};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
 
 use pfp_shm_layout::amounts::MAX_AMOUNTS;
 use pfp_shm_layout::control::Control;
@@ -117,19 +116,10 @@ pub fn may_measure(point: &'static Point) -> bool {
     point.control().enabled() || point.is_enabled()
 }
 
-/// Makes the segment before the program goes on: threads whose first regions come together lose
-/// none. For what starts a library, which its host waits for anyway.
+/// Makes the segment before the program goes on, so that no thread waits for it. For what starts a
+/// library, which its host waits for anyway.
 pub fn get_ready() {
-    /// Another thread takes a millisecond or two for it.
-    const TRIES: u32 = 1000;
-    keeping_errno(|| {
-        for _ in 0..TRIES {
-            match crate::init() {
-                Err(crate::InitError::Busy) => std::thread::sleep(Duration::from_micros(200)),
-                _ => return,
-            }
-        }
-    });
+    let _ = keeping_errno(crate::init);
 }
 
 /// Does what the end of the process does by `exit`, before an end by `_exit`, which runs no handlers:

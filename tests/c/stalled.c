@@ -90,11 +90,12 @@ int main(int count, char **arguments)
     EXPECT(pthread_create(&first, NULL, make, NULL) == 0);
     while (!atomic_load(&is_stopped))
         usleep(1000);
-    /* Who waits keeps its CPU, so its CPU time has all of it. */
+    /* Who waits keeps its CPU, so its CPU time has all of it. The files of the segment that it then
+     * makes may take it off the CPU some times. */
     const unsigned long long before = cpu_us();
     const long slept = sleeps();
     call(CALLS);
-    EXPECT(sleeps() == slept);
+    EXPECT(sleeps() - slept < 20);
     say("waited_us %llu", cpu_us() - before);
     /* Until the maker is believed to have left it. */
     usleep(1500 * 1000);

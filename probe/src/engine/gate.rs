@@ -16,6 +16,8 @@ pub(super) struct Page {
     pub(super) process: AtomicPtr<c_void>,
     /// Whether this process made it.
     pub(super) is_ours: AtomicU64,
+    /// The page in whose place it comes into force.
+    pub(super) before: AtomicPtr<Self>,
     /// Id of the process whose memory it is in.
     pub(super) pid: AtomicI32,
 }
@@ -44,10 +46,11 @@ pub(super) fn pid() -> Option<libc::pid_t> {
     Some(page.pid.load(Relaxed)).filter(|pid| *pid != 0)
 }
 
-/// Puts a page in force in place of another one; false if that was not.
-pub(super) fn open(page: *mut Page, before: *mut Page) -> bool {
-    // Meets the load in `in_force`.
-    IN_FORCE.compare_exchange(before, page, Release, Relaxed).is_ok()
+/// Puts a page in force, in place of the one before it. Any number of threads may do so.
+pub(super) fn open(page: &'static Page) {
+    let before = page.before.load(Relaxed);
+    // Meets the load in `in_force`. It fails where the page is in force already.
+    let _ = IN_FORCE.compare_exchange(before, ptr::from_ref(page).cast_mut(), Release, Relaxed);
 }
 
 /// Puts a page of another copy of pfp in force; false if it was.

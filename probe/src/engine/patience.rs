@@ -11,11 +11,6 @@ fn left() -> u64 {
     local::get().map_or(0, |local| PATIENCE_NS - local.waited_ns.get())
 }
 
-/// Whether the thread may still wait for another one.
-pub(super) fn is_patient() -> bool {
-    left() > 0
-}
-
 /// The turns for which a thread may wait for another one. It keeps its CPU meanwhile: who
 /// gave it away would be given it back whenever others have done with it.
 pub(crate) fn patience() -> impl Iterator<Item = ()> {

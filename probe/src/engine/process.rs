@@ -1,8 +1,7 @@
 //! The process: one segment, made when the first point is met.
 //!
 //! Everything here is off the hot path. A thread that needs the process while another
-//! one is making it waits a millisecond at most, and then measures nothing, which is
-//! counted.
+//! one is making it waits a millisecond at most, and then makes it itself.
 
 pub(crate) mod entries;
 pub(super) mod failed;
@@ -44,6 +43,8 @@ pub(crate) struct Process {
     pub(crate) segment: Segment,
     /// Taken out and put out when the process ends in order. Null, or a box.
     beacon: AtomicPtr<Beacon>,
+    /// The page that leads to it. It is never unmapped once the process is announced.
+    gate: &'static gate::Page,
     pid: libc::pid_t,
     /// Ends with the threads: its destructor releases their lanes.
     pub(crate) exit_key: libc::pthread_key_t,
@@ -94,8 +95,9 @@ static DETACHED: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 
 impl Process {
     /// Where another copy of pfp must expect what it uses.
-    pub(super) const LAYOUT: [usize; 11] = [
+    pub(super) const LAYOUT: [usize; 12] = [
         size_of::<Self>(),
+        offset_of!(Self, gate),
         offset_of!(Self, pid),
         offset_of!(Self, exit_key),
         offset_of!(Self, lanes),

@@ -86,12 +86,6 @@ impl Turn {
         self.0.load(Acquire) == DONE
     }
 
-    /// Whether there is no use in asking: a thread is at it, and the calling one has
-    /// waited enough. Asks the system now and then.
-    pub(crate) fn is_hopeless(&self) -> bool {
-        !patience::is_patient() && self.is_held() && !is_old(self.0.load(Relaxed))
-    }
-
     /// Whether a thread is at it, as far as is known without asking the system; which is to be
     /// asked now and then.
     pub(crate) fn is_held(&self) -> bool {

@@ -98,7 +98,8 @@ pub struct ProcessCounters {
     /// Threads that found no lane.
     pub lanes_overflowed: AtomicU64,
     /// Begins that could not be measured: no memory for the thread's lane or cell,
-    /// or a signal handler came while its thread claimed its lane.
+    /// or a signal handler came while its thread made the segment, claimed its lane or entered the
+    /// point.
     pub begins_missed: AtomicU64,
     /// 1 where stamps are of the system's clock, since the tick counter cannot be
     /// relied on. Zero in segments of before there was this word.

@@ -150,7 +150,7 @@ pub struct Losses {
     /// Cells that could not be copied whole in this poll.
     pub cells_busy: u64,
     /// Begins that could not be measured: there was no memory, or a signal handler
-    /// came while its thread claimed its lane.
+    /// came while its thread made the segment, claimed its lane or entered the point.
     pub begins_missed: u64,
     /// Measurements of which there is no record: no memory for the ring, or none to
     /// write to. They are in all figures.

@@ -25,7 +25,8 @@ fn nobody_waits_for_a_thread_that_has_stopped_while_it_creates_a_task() {
 }
 
 /// A real-time thread takes the CPU from the thread that makes the segment, which cannot go on
-/// before it sleeps: it waits no longer than for any other thread, and what it misses is counted.
+/// before it sleeps: it waits no longer than for any other thread, then makes the segment itself, and
+/// misses nothing.
 #[test]
 fn a_real_time_thread_does_not_wait_for_the_one_that_it_keeps_from_its_cpu() {
     for link in [Link::Static, Link::Shared] {
@@ -42,14 +43,13 @@ fn a_real_time_thread_does_not_wait_for_the_one_that_it_keeps_from_its_cpu() {
             let what = format!("{link:?} {place_of_it}");
             let us = said.one::<u64>("us");
             assert!((500..10_000).contains(&us), "{what}: {us} us");
-            assert_eq!(said.one::<u64>("slept"), 0, "{what}");
+            // It waits on its CPU; the files of the segment may take it off that.
+            assert!(said.one::<u64>("slept") < 20, "{what}");
             let mut watch = Watch::attach(&place, &target);
             let picture = watch.poll();
             let measured = watch::named(picture, "real time").count;
-            let missed = picture.losses.begins_missed;
-            assert_eq!(measured + missed, said.one::<u64>("called"), "{what}");
-            // Once the other thread has gone on.
-            assert!(measured >= 1_000, "{what}: {measured}");
+            assert_eq!(measured, said.one::<u64>("called"), "{what}");
+            assert_eq!(picture.losses.begins_missed, 0, "{what}");
             target.end_well();
         }
     }

@@ -94,11 +94,12 @@ losses! {
     /// Cells that could not be read consistently this time; they keep their last figures.
     CellsBusy cells_busy "cells not read whole just now", "they are read at the next poll";
     /// Begins that could not be measured: there was no memory, or a signal handler came while
-    /// its thread claimed its lane.
+    /// its thread made the segment, claimed its lane or entered the point.
     #[serde(default)]
     BeginsMissed begins_missed "begins not measured",
         "there was no memory for the thread's lane or for a cell of it, or a signal handler \
-         came while its thread claimed its lane; they are missing from the figures";
+         came while its thread made the segment, claimed its lane or entered the point; they \
+         are missing from the figures";
     /// Measurements that have no record: there was no memory for the ring, or none to write to.
     /// They are in all figures.
     #[serde(default)]

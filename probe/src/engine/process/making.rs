@@ -1,6 +1,8 @@
 //! Making the process: the segment, its beacon, and a note if that fails.
 //!
-//! A thread that needs the process while another one is making it waits a millisecond at most.
+//! A thread that needs the process while another one is making it waits a millisecond at most, and
+//! then makes one too. The first of them to be announced is the process of all, and any thread can
+//! open its gate, so none depends on another one getting the CPU.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -24,19 +26,19 @@ use pfp_shm_layout::share::Share;
 use super::failed::{Failed, STACK};
 use super::memory::uninterrupted;
 use super::name::program_name;
-use super::opening::Gate;
+use super::opening::{self, Gate};
 use super::switches;
 use super::{FAILED, MISSED, NEWEST, Process, current, newest, thousand_seconds};
 use crate::clock::{self, calibrate, counter};
 use crate::engine::settings::{self, Settings};
 use crate::engine::state::Kind;
 use crate::engine::thread::lane;
-use crate::engine::turn::Turn;
+use crate::engine::turn::{Denied, Turn};
 use crate::engine::{cold, common, copies, gate, owner, registry};
 use crate::own::has_memory;
 use crate::point::Point;
 
-/// Held by the thread that makes the process.
+/// Held by the thread that others expect to make the process.
 static MAKING: Turn = Turn::new();
 
 /// The process, made if need be; none if it cannot be or must not be now. `prepare` does before
@@ -45,54 +47,53 @@ pub(in crate::engine) fn get(prepare: fn()) -> Option<&'static Process> {
     if let Some(process) = current() {
         return Some(process);
     }
-    if FAILED.load(Relaxed) != 0 || MAKING.is_hopeless() {
+    if FAILED.load(Relaxed) != 0 {
         return None;
     }
-    cold::section(|| make_or_wait(prepare))
+    cold::section(|| wait_or_make(prepare))
 }
 
 #[cold]
 #[inline(never)]
-fn make_or_wait(prepare: fn()) -> Option<&'static Process> {
+fn wait_or_make(prepare: fn()) -> Option<&'static Process> {
     if owner::is_anothers() {
         return None;
     }
     leave_parents();
     // Done without a process behind the gate: this is a forked child.
-    let turn = MAKING.take_anew().ok();
-    if let Some(process) = current() {
-        // Whoever has made it was waited for, or taken the turn from.
-        if let Some(turn) = turn {
-            turn.done();
-        }
-        return Some(process);
-    }
-    // A handler on a small stack leaves it to whoever comes next, and so does who has no memory.
+    let turn = match MAKING.take_anew() {
+        Ok(turn) => Some(turn),
+        // The thread that makes the process may not get the CPU for long, so this one makes it too.
+        Err(Denied::Others) => None,
+        Err(Denied::Own | Denied::Done) => return current(),
+    };
+    // By a thread that has not come to it.
+    opening::open_announced();
+    // A handler on a small stack leaves it to the next thread, and so does a thread without memory.
     let can_be = || FAILED.load(Relaxed) == 0 && !cold::has_less_stack(STACK) && has_memory();
-    let turn = turn.filter(|_| can_be())?;
+    let process = current().or_else(|| if can_be() { make_first(prepare) } else { None });
+    if let Some(turn) = turn
+        && process.is_some()
+    {
+        turn.done();
+    }
+    process
+}
+
+/// Makes the process, unless another thread is faster.
+#[inline(never)]
+fn make_first(prepare: fn()) -> Option<&'static Process> {
     // Before another copy refers to this one.
     prepare();
     if let Some(joined) = join() {
-        match joined {
-            Some(_) => turn.done(),
-            None => FAILED.store(copies::failure(), Relaxed),
+        if joined.is_none() {
+            FAILED.store(copies::failure(), Relaxed);
         }
         return joined;
     }
     let gate = Gate::map();
-    // Another thread may have taken the turn over. This gate must not replace the one that it opened.
-    if let Some(process) = current() {
-        turn.done();
-        return Some(process);
-    }
-    if let (Some(process), Ok(gate)) = (make(&gate), gate) {
-        // A child that was forked meanwhile, and has come back into this, has no process.
-        let is_ours = gate.is_ours();
-        gate.keep();
-        turn.done();
-        return is_ours.then_some(process);
-    }
-    // Another thread may have taken the turn over, and been faster.
+    make(&gate);
+    // Another thread may have been faster. A child that was forked meanwhile has none.
     current()
 }
 
@@ -158,30 +159,29 @@ pub(in crate::engine) extern "C" fn failure_here() -> u64 {
     FAILED.load(Relaxed)
 }
 
-/// Makes the process; a note is left if it cannot be made. None in a forked child that comes
-/// back into this, and where another thread was faster.
-fn make(gate: &io::Result<Gate>) -> Option<&'static Process> {
+/// Makes the process, and opens its gate; a note is left if it cannot be made. Nothing comes of it in
+/// a forked child that comes back into this, and where another thread was faster.
+fn make(gate: &io::Result<Gate>) {
     // Without memory the next begin tries again.
-    let (settings, exe) = (settings::get().ok()?, this_exe().ok()?);
+    let (Ok(settings), Ok(exe)) = (settings::get(), this_exe()) else { return };
     let origin = calibrate::begin();
     calibrate::find_offset();
     let directory = uninterrupted(Directory::for_this_process);
     let failed = |stage, error: &io::Error| {
         // Or another thread was faster, and has made one.
         if gate.as_ref().is_ok_and(|gate| !gate.is_ours()) || current().is_some() {
-            return None;
+            return;
         }
         if error.kind() == io::ErrorKind::OutOfMemory {
-            return None;
+            return;
         }
         FAILED.store(Failed { stage, errno: failure::errno_of(error) }.pack(), Relaxed);
         // Another thread may have made one since the look above.
         if current().is_some() {
             FAILED.store(0, Relaxed);
-            return None;
+            return;
         }
         note_failure(&directory, &exe, stage, error);
-        None
     };
     let gate = match gate {
         Ok(gate) => gate,
@@ -192,17 +192,16 @@ fn make(gate: &io::Result<Gate>) -> Option<&'static Process> {
     const NAMES: u32 = 1000;
     for attempt in 1..=NAMES {
         match make_as_named(gate, settings, origin, &directory) {
-            Ok(process) => return process,
+            Ok(()) => return,
             Err((Stage::Segment, error))
                 if error.kind() == io::ErrorKind::AlreadyExists && attempt < NAMES => {}
             Err((stage, error)) => return failed(stage, &error),
         }
     }
-    None
 }
 
-/// Makes the process under a random name; none in a forked child that comes back into
-/// this, and where another thread was faster.
+/// Makes the process under a random name, and opens its gate. Nothing comes of it in a forked child
+/// that comes back into this, and where another thread was faster.
 ///
 /// # Errors
 ///
@@ -212,7 +211,7 @@ fn make_as_named(
     settings: &'static Settings,
     origin: calibrate::Instant,
     directory: &io::Result<Directory>,
-) -> Result<Option<&'static Process>, (Stage, io::Error)> {
+) -> Result<(), (Stage, io::Error)> {
     let object = Name::random().map_err(|error| (Stage::Segment, error))?;
     let mut name = [0; MAX_NAME];
     let name = program_name(&mut name);
@@ -220,7 +219,7 @@ fn make_as_named(
     // nobody can find.
     let info = Info::of_this_process(object, name).map_err(|error| (Stage::Segment, error))?;
     if !gate.is_ours() {
-        return Ok(None);
+        return Ok(());
     }
     let share = Share::of_this_process();
     let config = settings.config(share);
@@ -233,14 +232,16 @@ fn make_as_named(
     let folder = directory.as_ref().ok().filter(|_| beacon.is_ok()).map(Directory::path);
     let facts = facts(&info, origin, folder).map_err(|error| (Stage::Segment, error.into()))?;
     if !gate.is_ours() {
-        return Ok(None);
+        return Ok(());
     }
     let fill = |counters: &ProcessCounters| fill(counters, settings, name);
     let made = uninterrupted(|| Segment::create(object, config, &facts, fill))
         .map_err(|error| (Stage::Segment, error))
-        .and_then(|segment| of_segment(segment, settings).map_err(|error| (Stage::Process, error)));
+        .and_then(|segment| {
+            of_segment(segment, gate, settings).map_err(|error| (Stage::Process, error))
+        });
     if !gate.is_ours() {
-        return Ok(None);
+        return Ok(());
     }
     let process = match made {
         Ok(process) => process,
@@ -269,11 +270,17 @@ fn make_as_named(
     if let Some(last) = common::last_point() {
         process.segment.reserve_point(Some(last as usize), 0);
     }
-    if !gate.is_ours() || !gate.announce(process) || !gate.open(process) {
-        if gate.is_ours() {
-            process.give_up();
-        }
-        return Ok(None);
+    if !gate.is_ours() {
+        return Ok(());
+    }
+    if !gate.announce(process) {
+        process.give_up();
+        opening::open_announced();
+        return Ok(());
+    }
+    opening::open(process);
+    if !gate.is_ours() {
+        return Ok(());
     }
     let missed = MISSED.swap(0, Relaxed);
     if settings.on_by_default {
@@ -282,7 +289,7 @@ fn make_as_named(
     enter_again(process);
     copies::lead(gate::in_force());
     copies::calibrate();
-    Ok(Some(process))
+    Ok(())
 }
 
 /// Makes a process of a new segment.
@@ -290,7 +297,11 @@ fn make_as_named(
 /// # Errors
 ///
 /// What the system answered: it has no key for threads.
-fn of_segment(segment: Segment, settings: &'static Settings) -> io::Result<&'static Process> {
+fn of_segment(
+    segment: Segment,
+    gate: &Gate,
+    settings: &'static Settings,
+) -> io::Result<&'static Process> {
     let exit_key = lane::exit_key()?;
     let lanes = (0..=segment.geometry().lanes()).map(|_| AtomicPtr::default());
     // As many as are asked for at once, so that it is of the right size.
@@ -299,6 +310,7 @@ fn of_segment(segment: Segment, settings: &'static Settings) -> io::Result<&'sta
     Ok(Box::leak(heap::boxed(Process {
         segment,
         beacon: AtomicPtr::default(),
+        gate: gate.page(),
         // SAFETY: no preconditions.
         pid: unsafe { libc::getpid() },
         exit_key,

@@ -1,75 +1,82 @@
 //! Opening the gate to a process that was made.
+//!
+//! Several threads may each make one. Which of them is the process is decided as one is announced;
+//! from then on any thread can open its gate.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::{io, ptr};
 
 use super::memory::{map_private, uninterrupted};
-use super::{NEWEST, PAGE, Process};
+use super::{NEWEST, PAGE, Process, newest};
 use crate::engine::gate::{self, Page};
 
-/// A [`gate`] that is not open yet.
+/// A [`gate`] that is not open yet. Its page is never unmapped.
 pub(super) struct Gate {
-    page: *mut Page,
-    /// What there was before, in place of which it opens.
-    before: *mut Page,
+    page: &'static Page,
+    /// What was announced before, by a parent.
     newest_before: *mut Process,
 }
 
 impl Gate {
+    /// Maps a page for the gate.
+    ///
+    /// # Errors
+    ///
+    /// What the system answered.
     pub(super) fn map() -> io::Result<Self> {
-        let (before, newest_before) = (gate::in_force(), NEWEST.load(Acquire));
-        let page = uninterrupted(|| map_private(PAGE))?.cast();
-        let gate = Self { page, before, newest_before };
-        gate.page().is_ours.store(1, Relaxed);
+        let page: *mut Page = uninterrupted(|| map_private(PAGE))?.cast();
+        // SAFETY: a new page of zeros, which is aligned, a valid value of atomics, and never unmapped.
+        let page = unsafe { &*page };
+        page.is_ours.store(1, Relaxed);
         // SAFETY: no preconditions.
-        gate.page().pid.store(unsafe { libc::getpid() }, Relaxed);
-        Ok(gate)
+        page.pid.store(unsafe { libc::getpid() }, Relaxed);
+        // A process that this one has announced must stay the newest, so `announce` expects none.
+        let parents = newest().filter(|newest| !is_ours(newest.gate));
+        let newest_before = parents.map_or(ptr::null(), ptr::from_ref).cast_mut();
+        // Read after the newest: `announce` fails if another process came into force in between.
+        page.before.store(gate::in_force(), Relaxed);
+        Ok(Self { page, newest_before })
     }
 
-    fn page(&self) -> &'static Page {
-        // SAFETY: a page of our own, and of atomics. It is unmapped only if nobody has
-        // seen it.
-        unsafe { &*self.page }
+    pub(super) fn page(&self) -> &'static Page {
+        self.page
     }
 
     /// False in a child that was forked since, and has come back into the middle of this.
     pub(super) fn is_ours(&self) -> bool {
-        self.page().is_ours.load(Relaxed) != 0
+        is_ours(self.page)
     }
 
     /// From here on a child that is forked has private memory in place of the segment; one that
-    /// was forked before writes nothing. False if another thread has made a process meanwhile.
+    /// was forked before writes nothing. False if another thread has announced a process.
     pub(super) fn announce(&self, process: &'static Process) -> bool {
         let new = ptr::from_ref(process).cast_mut();
+        // Meets the load in `newest`.
         NEWEST.compare_exchange(self.newest_before, new, Release, Relaxed).is_ok()
-    }
-
-    /// Leads to the process from now on. False if another thread has made one meanwhile.
-    pub(super) fn open(&self, process: &'static Process) -> bool {
-        let page = self.page();
-        let new = ptr::from_ref(process).cast_mut();
-        page.process.store(new.cast(), Release);
-        if !self.is_ours() {
-            page.process.store(ptr::null_mut(), Relaxed);
-        }
-        let is_first = gate::open(self.page, self.before);
-        if is_first {
-            // Another thread may have announced one that it finds to be the second.
-            NEWEST.store(new, Release);
-        } else {
-            let _ = NEWEST.compare_exchange(new, self.newest_before, Release, Relaxed);
-        }
-        is_first
-    }
-
-    pub(super) fn keep(self) {
-        std::mem::forget(self);
     }
 }
 
-impl Drop for Gate {
-    fn drop(&mut self) {
-        // SAFETY: the page that was mapped, which nobody has seen.
-        unsafe { libc::munmap(self.page.cast(), PAGE) };
+/// Whether this process made a page: not in a forked child, where it reads zero.
+fn is_ours(page: &Page) -> bool {
+    page.is_ours.load(Relaxed) != 0
+}
+
+/// Leads to a process that this process has announced, from now on. Several threads may do so: the
+/// thread that announced it may not get the CPU.
+pub(super) fn open(process: &'static Process) {
+    let page = process.gate;
+    page.process.store(ptr::from_ref(process).cast_mut().cast(), Release);
+    if !is_ours(page) {
+        // In a child that was forked just now.
+        page.process.store(ptr::null_mut(), Relaxed);
+        return;
+    }
+    gate::open(page);
+}
+
+/// Opens the gate of the process that another thread of this one has announced, if one has.
+pub(super) fn open_announced() {
+    if let Some(process) = newest().filter(|process| is_ours(process.gate)) {
+        open(process);
     }
 }

@@ -31,8 +31,9 @@ pub(crate) fn name_thread(tid: u32, name: &str) {
     if tid == FREE || tid == BUSY {
         return;
     }
-    let Some(process) = process::current() else { return };
     let given = put(tid, name);
+    // There is no lane yet as long as the process is being made.
+    let Some(process) = process::current() else { return };
     // Meets the fence in `take_name`: it finds the name, or this its lane.
     fence(SeqCst);
     let lanes = process.segment.lanes_used() as usize;
