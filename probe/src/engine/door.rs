@@ -37,6 +37,18 @@ pub(crate) enum Unready {
     Overflow(&'static Thread),
 }
 
+/// The calling thread and its entry of a point, with what is missing made. None if the point is
+/// off, whose word may be 0 as that of an entry in a forked child's pages.
+pub(super) fn ready(
+    point: &'static Point,
+) -> Option<Result<(&'static Thread, &'static Entry), Unready>> {
+    let control = point.control();
+    if !control.enabled() {
+        return None;
+    }
+    measure::ready(point, control).map(Ok).or_else(|| prepare(point))
+}
+
 /// Brings a begin that found something missing to the point where it can be
 /// tried again: a registered point that is on, a thread with a lane, a cell that
 /// follows the control word. None if the point is off.

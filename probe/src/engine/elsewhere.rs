@@ -8,7 +8,6 @@ use pfp_shm_layout::ring::What;
 
 use super::door::{self, Unready};
 use super::finish::finish_with;
-use super::measure;
 use super::process;
 use super::regions::Sum;
 use crate::engine::variants::MeteredPoint;
@@ -52,12 +51,8 @@ fn record(
     (start, ticks, number): (u64, u64, u32),
     amounts: Option<&Amounts>,
 ) {
-    let ready = match measure::ready(point, point.control()) {
-        Some(ready) => Some(Ok(ready)),
-        None => door::prepare(point),
-    };
     let exclusive = ticks.min(LIMIT - 1);
-    let thread = match ready {
+    let thread = match door::ready(point) {
         // Switched off meanwhile.
         None => return,
         Some(Ok((thread, entry))) => {
@@ -83,11 +78,7 @@ fn record(
 /// Records what the calling thread has spent outside its regions, once it is over. The region
 /// that is open around it has it as a child, if `is_inside`.
 pub(crate) fn record_past(point: &'static Point, past: &Past, is_inside: bool) {
-    let ready = match measure::ready(point, point.control()) {
-        Some(ready) => Some(Ok(ready)),
-        None => door::prepare(point),
-    };
-    let thread = match ready {
+    let thread = match door::ready(point) {
         // Switched off meanwhile.
         None => return,
         Some(Ok((thread, _)) | Err(Unready::Overflow(thread))) => thread,

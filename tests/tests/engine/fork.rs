@@ -59,6 +59,22 @@ fn fork_away(clock: &str, forks: u64) {
     target.end_well();
 }
 
+/// A child of a bare clone that records for a point which is off writes nothing of its parent's.
+#[test]
+fn a_copy_that_ends_frames_leaves_its_parent_alone() {
+    let place = Place::new();
+    let mut target = place.start(TARGET, &["frames-in-a-copy"]);
+    target.reach("off");
+    let entry = place.entry(target.pid()).expect("the beacon is there");
+    let object = Path::new("/dev/shm").join(&entry.info.object.as_str()[1..]);
+    let read = || std::fs::read(&object).expect("it can be read");
+    let before = read();
+    target.go();
+    assert_eq!(target.reach("done").one::<u64>("bad"), 0);
+    assert!(read() == before, "words of the parent's segment have changed");
+    target.end_well();
+}
+
 /// The parent is dead although its children live on, also one that lives in the
 /// parent's memory and so keeps the lock on its beacon.
 #[test]

@@ -402,6 +402,22 @@ extern "C" fn call_and_become(program: *mut libc::c_void) -> libc::c_int {
     3
 }
 
+/// A child that the C library does not know of ends frames. Their point is off and was never reset,
+/// so its word is 0.
+pub(crate) fn frames_in_a_copy() {
+    (0..3).for_each(|_| pfp::finish_frame!());
+    (0..50).for_each(|_| call());
+    let frame = pfp::points().find(|point| point.name() == "frame").expect("it was met");
+    frame.disable();
+    pause("off");
+    if raw_clone() == 0 {
+        (0..3).for_each(|_| pfp::finish_frame!());
+        quit(0);
+    }
+    say("bad", &[&wait_for_all()]);
+    pause("done");
+}
+
 /// Prints what `init` answers in a child in this memory, and then what it answers here.
 pub(crate) fn init_in_a_child() {
     extern "C" fn child(_: *mut libc::c_void) -> libc::c_int {

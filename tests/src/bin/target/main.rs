@@ -62,6 +62,7 @@ fn main() -> ExitCode {
         "forks-while-calibrating" => forks::while_calibrating(number(1)),
         "forks-with-less-room" => forks::with_less_room(),
         "forks-beside-the-environment" => forks::beside_the_environment(number(1)),
+        "frames-in-a-copy" => forks::frames_in_a_copy(),
         "fork-and-live" => forks::and_live(),
         "child-ends" => forks::child_ends(arguments.get(1).expect("argument 1 says how")),
         "newcomers" => forks::newcomers(number(1)),
