@@ -56,7 +56,7 @@ impl Thread {
 /// Takes a mark away that was set for nothing, or over that of a fibre that was put aside.
 #[cold]
 #[inline(never)]
-pub(super) fn unmark(thread: &Thread) {
+fn unmark(thread: &Thread) {
     loop {
         let suspended = thread.suspended.load(Relaxed);
         match suspended {
@@ -71,15 +71,11 @@ pub(super) fn unmark(thread: &Thread) {
     }
 }
 
-/// Takes back the mark of a guard that cannot end on the short way. Its tag is last: whoever finds
-/// the mark must find it there.
-#[cold]
-#[inline(never)]
-pub(super) fn take_back(thread: &Thread, mark: &mut u64, tag: u64) {
+/// Takes the mark away, if there is one, of an end that cannot go on the short way.
+#[inline]
+pub(super) fn take_back(thread: &Thread, marked: u64) {
     // A forked child writes nothing.
-    if thread.is_alive() {
+    if marked != 0 && thread.is_alive() {
         unmark(thread);
     }
-    compiler_fence(SeqCst);
-    *mark = tag;
 }

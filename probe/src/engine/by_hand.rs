@@ -1,6 +1,6 @@
 //! Regions that are begun and ended by hand: their context keeps them in the meantime.
 
-use std::mem::{ManuallyDrop, MaybeUninit};
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
@@ -22,7 +22,6 @@ use super::thread::ring::begins_page;
 use super::thread::{FENCED, IS_PLACE, LEVEL, LEVELS, Thread};
 use crate::clock::{ticks, ticks_or_stamp};
 use crate::engine::variants::MeteredPoint;
-use crate::mark;
 use crate::point::Point;
 
 /// Begins a region that the context keeps.
@@ -182,23 +181,23 @@ fn invalidate(thread: &Thread, point: &'static Point, at: usize) {
     let slot = &regions.slots[at];
     let (begun, place) = (slot.begun(), slot.place.load(Relaxed));
     let now = ticks_or_stamp();
-    thread.give_up_since(&begun, now);
+    thread.give_up_since(place, &begun, now);
     regions.give_up(at);
     thread.set_level(place);
     thread.show_end(now);
 }
 
 /// Begins a region on the long way: the thread has no lane of its own, or is
-/// interrupted in the middle of something, or its cell is only known at the end. False
-/// if there is no room for it.
-pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> bool {
+/// interrupted in the middle of something, or its cell is only known at the end. Returns when it
+/// began; none if there is no room for it.
+pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> Option<u64> {
     thread.deepen();
     let place = thread.inner_place();
     let begun = note_long(thread, place, point, || thread.entry(point).total());
     // It was on just now.
     let control = point.control().sanitized().with(Change::Enable);
     // Its tag is no place, so that it ends on the long way, too.
-    keep_noted(thread, point, place & !IS_PLACE, &begun, Some(control)).is_some()
+    keep_noted(thread, point, place & !IS_PLACE, &begun, Some(control))
 }
 
 /// A region that its context has, as it ends on the short way.
@@ -211,7 +210,6 @@ struct Held<'a> {
     /// Where it is recorded, and what was noted of the inclusive total there.
     point: &'static Point,
     inclusive: &'a AtomicU64,
-    mark: &'a mut MaybeUninit<u64>,
 }
 
 impl Region for Held<'_> {
@@ -239,14 +237,6 @@ impl Region for Held<'_> {
     fn inclusive(&self) -> u64 {
         self.inclusive.load(Relaxed)
     }
-
-    #[inline(always)]
-    fn prepare_mark(&mut self) -> u64 {
-        mark::prepare(self.mark)
-    }
-
-    #[inline(always)]
-    fn drop_mark(&mut self, _: u64) {}
 
     /// From now on a handler may have the slot.
     #[inline(always)]
@@ -306,8 +296,7 @@ fn end_by(
     let end = stamp_by(thread, ticks);
     let tag = slot.place.load(Relaxed);
     let Slot { start, covered, inclusive, .. } = slot;
-    let mark = &mut mark::new();
-    let mut held = Held { regions, at, start, covered, tag, point, inclusive, mark };
+    let mut held = Held { regions, at, start, covered, tag, point, inclusive };
     end_at::<false, _>(&mut held, thread, end, None, |_, door| slow(thread, at, door));
     Some(end.now)
 }
@@ -352,7 +341,7 @@ fn end_slow(
 /// Ends a region that the short way has refused: again if its record is the first of a page, else on
 /// the long way.
 fn end_turned(thread: &Thread, point: &'static Point, at: usize, door: Door) -> Option<u64> {
-    unmark(thread, door.marked);
+    busy::take_back(thread, door.marked);
     if thread.has_room() {
         return end_unmarked(thread, point, at, door);
     }
@@ -384,11 +373,10 @@ fn end_unmarked(thread: &Thread, point: &'static Point, at: usize, door: Door) -
         slot.leave_out(took, added);
         let end = End { now, covered: covered.wrapping_add(took) };
         let Slot { start, covered, inclusive, .. } = slot;
-        let mark = &mut mark::new();
-        let mut held = Held { regions, at, start, covered, tag, point, inclusive, mark };
+        let mut held = Held { regions, at, start, covered, tag, point, inclusive };
         let mut is_short = true;
         end_at::<true, _>(&mut held, thread, end, None, |_, door| {
-            unmark(thread, door.marked);
+            busy::take_back(thread, door.marked);
             is_short = false;
         });
         if is_short {
@@ -400,13 +388,6 @@ fn end_unmarked(thread: &Thread, point: &'static Point, at: usize, door: Door) -
     end_long(thread, point, at, End { now, covered }, Extra::default())
 }
 
-/// Takes a mark away that an end has left.
-fn unmark(thread: &Thread, marked: u64) {
-    if marked != 0 && thread.is_alive() {
-        busy::unmark(thread);
-    }
-}
-
 /// Turns the page for the record of the innermost region, if that will be the first of one.
 fn turned(thread: &Thread, recorded: &Point, tag: u64) -> Option<(u64, u64)> {
     let is_first = thread.inner_place() == tag && begins_page(thread.written());
@@ -414,8 +395,11 @@ fn turned(thread: &Thread, recorded: &Point, tag: u64) -> Option<(u64, u64)> {
 }
 
 /// Ends the innermost region of a point, but keeps what it measured; see [`Point::end_latched`].
+#[cold]
 pub(crate) fn end_latched(point: &'static Point) {
-    end_long_now(point, true, None);
+    let Some(thread) = current::thread() else { return };
+    let Some(at) = thread.regions().innermost(point) else { return };
+    end_long(thread, point, at, stamp(thread), Extra { latch: true, ..Extra::default() });
 }
 
 /// Ends the innermost region of a point with amounts, which the region has: on the short way of its
@@ -508,11 +492,10 @@ impl Variant {
         compiler_fence(SeqCst);
         // Not in the slot, which a handler may have now.
         let [start, covered, inclusive] = &[begun.start, begun.covered, total].map(AtomicU64::new);
-        let mark = &mut mark::new();
-        let mut held = Held { regions, at, start, covered, tag, point, inclusive, mark };
+        let mut held = Held { regions, at, start, covered, tag, point, inclusive };
         let mut refused = None;
         end_at::<TURNED, _>(&mut held, thread, end, None, |_, door| {
-            unmark(thread, door.marked);
+            busy::take_back(thread, door.marked);
             refused = Some(door);
         });
         if refused.is_some() {
@@ -526,17 +509,22 @@ impl Variant {
     }
 }
 
-/// Ends a region of a guard that the context keeps; with amounts if its cell sums those.
-pub(super) fn end_kept(point: &'static Point, amounts: Option<&Amounts>) {
-    end_long_now(point, false, amounts);
-}
-
-/// Ends the innermost region of a point, if there is one, on the long way.
-#[cold]
-fn end_long_now(point: &'static Point, latch: bool, amounts: Option<&Amounts>) {
-    let Some(thread) = current::thread() else { return };
-    let Some(at) = thread.regions().innermost(point) else { return };
-    end_long(thread, point, at, stamp(thread), Extra { latch, amounts, variant: None });
+/// Ends a region of a guard that the context has kept since then; with amounts if its cell sums
+/// those.
+pub(super) fn end_kept(
+    thread: &Thread,
+    point: &'static Point,
+    start: u64,
+    amounts: Option<&Amounts>,
+) {
+    match thread.regions().begun_at(point, start) {
+        Some(at) => {
+            let extra = Extra { amounts, ..Extra::default() };
+            end_long(thread, point, at, stamp(thread), extra);
+        }
+        // It was given up, or is another thread's.
+        None => thread.count(|counters| &counters.mismatched),
+    }
 }
 
 /// What an end on the long way may have besides.
@@ -587,7 +575,7 @@ fn end_longest(
     });
     if thread.inner_place() & LEVELS != place {
         // Regions inside were not ended: they are given up.
-        thread.give_up_since(&begun, moment.now);
+        thread.give_up_since(place, &begun, moment.now);
         thread.count(|counters| &counters.mismatched);
     }
     let is_inner = regions.is_around(at, point);

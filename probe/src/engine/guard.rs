@@ -8,7 +8,6 @@ use pfp_shm_layout::amounts::Amounts;
 use super::region::{Door, End, Notes, Region, RegionStart};
 use super::thread;
 use super::{busy, current};
-use crate::mark;
 use crate::point::Point;
 
 /// Measures a region until it is dropped; see [`Point::measure`].
@@ -22,12 +21,11 @@ use crate::point::Point;
 #[repr(C)]
 pub struct Guard {
     /// The region's [`thread::Thread::place`]; 0 if it is not measured, [`LONG_WAY`] if
-    /// the context keeps it. While the region ends, a [`mark`]. First, as C's inline
-    /// functions expect it.
+    /// the context keeps it. First, as C's inline functions expect it.
     pub(super) tag: u64,
     /// Undefined if the tag is 0: a region that is off does not even clear it.
     pub(super) point: MaybeUninit<&'static Point>,
-    /// Undefined if the tag is 0, and without meaning with [`LONG_WAY`].
+    /// Undefined if the tag is 0. With [`LONG_WAY`], when the region began that the context keeps.
     pub(super) begun: MaybeUninit<RegionStart>,
     thread_bound: PhantomData<*const ()>,
 }
@@ -35,8 +33,7 @@ pub struct Guard {
 /// The tag of a region that the context keeps: no place, whose highest bit is 1, and without
 /// [`thread::FENCED`].
 pub(super) const LONG_WAY: u64 = 4;
-/// The same where the guard has the amounts of the region, in place of what `begin`
-/// notes of others.
+/// The same where the guard also has the amounts of the region.
 pub(super) const LONG_WAY_WITH: u64 = 12;
 
 impl Guard {
@@ -57,12 +54,22 @@ impl Guard {
         Self { tag, point, begun, thread_bound: PhantomData }
     }
 
+    /// A guard of a region that the context keeps, which has begun then.
+    pub(super) fn of_kept(point: &'static Point, start: u64) -> Self {
+        Self::of(point, LONG_WAY, RegionStart { inclusive: start, ..RegionStart::default() })
+    }
+
+    /// The same with the amounts of the region.
+    pub(super) fn of_kept_with(point: &'static Point, kept: u64, amounts: &Amounts) -> Self {
+        let &[start, covered, off, switches] = amounts;
+        let begun = RegionStart { start, covered, off, switches, inclusive: kept };
+        Self::of(point, LONG_WAY_WITH, begun)
+    }
+
     /// Puts right what the short way has done, and says when the region ended.
-    pub(super) fn end_by(&mut self, Door { elapsed, covered, marked }: Door) -> End {
-        if marked != 0
-            && let Some(thread) = current::thread()
-        {
-            busy::take_back(thread, &mut self.tag, marked);
+    pub(super) fn end_by(&self, Door { elapsed, covered, marked }: Door) -> End {
+        if let Some(thread) = current::thread() {
+            busy::take_back(thread, marked);
         }
         End { now: self.start().wrapping_add(elapsed), covered }
     }
@@ -105,10 +112,16 @@ impl Guard {
         (self.tag & thread::IS_PLACE != 0).then(|| unsafe { self.begun.assume_init_ref() })
     }
 
+    /// When a region began that the context keeps.
+    pub(crate) fn kept_start(&self) -> u64 {
+        // SAFETY: the caller has found no place in the tag, which `of_kept` and `of_kept_with` fill.
+        unsafe { self.begun.assume_init_ref() }.inclusive
+    }
+
     /// The amounts of a region that the context keeps, if the guard has them.
     pub(crate) fn kept_amounts(&self) -> Option<Amounts> {
         (self.tag == LONG_WAY_WITH).then(|| {
-            // SAFETY: filled in `begin_with_sums`, with this tag.
+            // SAFETY: filled in `of_kept_with`, with this tag.
             let RegionStart { start, covered, off, switches, .. } =
                 unsafe { self.begun.assume_init() };
             [start, covered, off, switches]
@@ -186,16 +199,6 @@ impl Region for Guard {
     fn inclusive(&self) -> u64 {
         // SAFETY: as above.
         unsafe { self.begun.assume_init_ref() }.inclusive
-    }
-
-    #[inline(always)]
-    fn prepare_mark(&mut self) -> u64 {
-        mark::prepare(&mut self.tag)
-    }
-
-    #[inline(always)]
-    fn drop_mark(&mut self, tag: u64) {
-        self.tag = tag;
     }
 
     #[inline(always)]

@@ -12,6 +12,7 @@ use super::thread::ring::begins_page;
 use super::{busy, current, moment};
 use crate::clock::ticks;
 use crate::engine::variants::MeteredPoint;
+use crate::mark;
 use crate::point::Point;
 
 impl Guard {
@@ -54,14 +55,16 @@ impl Guard {
             };
         }
         // As in `end_at`. Whoever jumps out from here on leaves nothing open.
-        if !thread.mark_at(position, self.prepare_mark()) {
-            self.tag = tag;
+        let mark = &mut mark::new();
+        if !thread.mark_at(position, mark::prepare(mark)) {
             return self.lap_slow(next);
         }
         if !thread.has_covered(covered) {
-            busy::take_back(thread, &mut self.tag, tag);
+            busy::take_back(thread, tag);
             return self.lap_slow(next);
         }
+        self.tag = 0;
+        compiler_fence(SeqCst);
         // Each word goes where it belongs as soon as it is known, and words of the region are looked
         // at anew, so that few registers do.
         self.point.write(next);

@@ -35,7 +35,7 @@ use crate::clock::{self, ThreadClock};
 use crate::errno;
 
 /// To be raised whenever what copies share changes in meaning and not in size.
-const PROTOCOL: usize = 6;
+const PROTOCOL: usize = 7;
 
 /// Tells copies that share one another's data from all others: the same version, and
 /// every size and place in which compilers could differ.

@@ -37,6 +37,7 @@ use super::region::{Door, End, Notes, Region, RegionStart, not_below_zero};
 use super::state::UNREGISTERED;
 use super::thread::{Entry, Thread};
 use crate::clock::{ThreadClock, fenced_ticks, ticks};
+use crate::mark;
 use crate::point::Point;
 
 /// The calling thread and its entry of a point, if there is a cell that follows the
@@ -201,8 +202,8 @@ pub(super) fn end_at<const TURNED: bool, R: Region>(
     // record since the position was read, the position has moved; if one has measured since the
     // counter was read, it has covered something; a child that one forked finds nothing covered. In
     // all three cases, nothing may be written.
-    if !thread.mark_at(position, region.prepare_mark()) {
-        region.drop_mark(tag);
+    let mark = &mut mark::new();
+    if !thread.mark_at(position, mark::prepare(mark)) {
         return slow(region, door);
     }
     let offset = point.offset();

@@ -69,10 +69,14 @@ fn end_part(
     // Where the context keeps the region.
     let kept = match noted_by_guard {
         Some(_) => None,
-        None => regions.innermost(point),
+        None => regions.begun_at(point, guard.kept_start()),
     };
     let slot = kept.map(|at| &regions.slots[at]);
-    let Some(begun) = noted_by_guard.or_else(|| slot.map(Slot::begun)) else { return };
+    let begun = noted_by_guard.filter(|_| !thread.is_foreign(guard.place()));
+    let Some(begun) = begun.or_else(|| slot.map(Slot::begun)) else {
+        // It is another context's or thread's, or its parent's if this is a forked child.
+        return thread.count(|counters| &counters.mismatched);
+    };
     let place = slot.map_or_else(|| guard.place() & LEVELS, |slot| slot.place.load(Relaxed));
     let (moment, inside) = thread.moment(None, || match slot {
         None => added_since(noted(thread, point, &begun), &begun),

@@ -74,10 +74,6 @@ pub(super) trait Region {
     fn start(&self) -> u64;
     fn covered(&self) -> u64;
     fn inclusive(&self) -> u64;
-    /// Has a word of the caller's frame hold its own [mark](crate::mark).
-    fn prepare_mark(&mut self) -> u64;
-    /// The mark is not used.
-    fn drop_mark(&mut self, tag: u64);
     /// All was read of it, and it will be recorded.
     fn was_read(&mut self);
 }
@@ -89,7 +85,8 @@ pub(super) struct Door {
     pub(super) elapsed: u64,
     /// What was covered before the counter was read.
     pub(super) covered: u64,
-    /// The region's tag, if a mark was set, which a guard holds instead; else 0.
+    /// The region's tag, if the thread is [marked](crate::mark); else 0. It is in a register, as a
+    /// flag would not be.
     pub(super) marked: u64,
 }
 

@@ -96,6 +96,8 @@ pub(super) struct Paused {
     /// As [`super::thread::Thread::covered`].
     pub(super) covered: AtomicU64,
     pub(super) place: AtomicU64,
+    /// The run that its regions note, where it is a thread's own.
+    pub(super) run: AtomicU64,
     /// What its outermost regions show.
     pub(super) open: [[AtomicU64; 3]; SHOWN],
     /// Its [`crate::mark`]s, as it may have been interrupted in the middle of something.
@@ -147,6 +149,7 @@ impl Regions {
                 switches: zero(),
                 covered: AtomicU64::new(NOTHING_COVERED),
                 place: zero(),
+                run: zero(),
                 open: [const { [const { AtomicU64::new(0) }; 3] }; SHOWN],
                 at_work: zero(),
                 refreshing: zero(),
@@ -169,6 +172,11 @@ impl Regions {
     #[inline(always)]
     pub(super) fn innermost(&self, point: &Point) -> Option<usize> {
         (0..self.open()).rev().find(|&at| self.slots[at].has(point))
+    }
+
+    /// Place of the open region of a point that was begun then.
+    pub(super) fn begun_at(&self, point: &Point, start: u64) -> Option<usize> {
+        (0..self.open()).rev().find(|&at| self.slots[at].is_of(point, start))
     }
 
     /// Whether a point is open around the region of a slot.

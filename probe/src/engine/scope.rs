@@ -11,7 +11,7 @@ use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::control::Control;
 
 use super::door::{self, Unready};
-use super::guard::{Guard, LONG_WAY, LONG_WAY_WITH};
+use super::guard::Guard;
 use super::measure::{
     begin_fenced_in, begin_in, begin_noted, end_at, must_note_again, note, note_late, ready,
     ready_fenced, show,
@@ -21,7 +21,7 @@ use super::process::entries::miss_unregistered;
 use super::region::{Door, End, RegionStart};
 use super::state::UNREGISTERED;
 use super::thread::ring::begins_page;
-use super::thread::{self, Entry, Thread};
+use super::thread::{self, Entry, Thread, lane};
 use super::{by_hand, current, ending, process, room};
 use crate::clock::{ticks, ticks_or_stamp};
 use crate::point::Point;
@@ -212,7 +212,7 @@ impl Guard {
             }
             Some(Err(Unready::Overflow(thread))) => {
                 let kept = by_hand::begin_kept(thread, point);
-                Self::of(point, if kept { LONG_WAY } else { 0 }, RegionStart::default())
+                kept.map_or_else(Self::none, |start| Self::of_kept(point, start))
             }
             Some(Ok((thread, entry))) if point.control().fenced() => {
                 Self::begin_fenced(point, thread, entry)
@@ -236,8 +236,9 @@ impl Guard {
     #[cold]
     #[inline(never)]
     fn end_far(&mut self) {
-        if let Some(thread) = current::thread() {
-            self.end_in(thread, ticks_or_stamp);
+        match current::thread() {
+            Some(thread) => self.end_in(thread, ticks_or_stamp),
+            None => end_elsewhere(),
         }
     }
 
@@ -256,7 +257,7 @@ impl Guard {
     /// Ends a region of a point whose cells have sums of amounts.
     #[inline(never)]
     pub(crate) fn end_rest(&mut self, amounts: &Amounts) {
-        let Some(thread) = current::thread() else { return };
+        let Some(thread) = current::thread() else { return end_elsewhere() };
         let covered = thread.covered();
         let now = ticks_or_stamp();
         end_at::<false, _>(self, thread, End { now, covered }, Some(amounts), |guard, door| {
@@ -309,22 +310,27 @@ impl Guard {
 
     #[inline(never)]
     fn begin_with_sums_slowly(point: &'static Point, amounts: &Amounts) -> Self {
-        let ready = ready(point, point.control()).map(Ok);
-        let kept = match ready.or_else(|| door::prepare(point)) {
+        let kept = match door::ready(point) {
             Some(Ok((thread, _)) | Err(Unready::Overflow(thread))) => {
                 by_hand::begin_kept(thread, point)
             }
             Some(Err(Unready::Never)) => {
                 process::miss();
-                false
+                None
             }
-            None => false,
+            None => None,
         };
-        if !kept {
-            return Self::none();
-        }
-        let [start, covered, off, switches] = *amounts;
-        Self::of(point, LONG_WAY_WITH, RegionStart { start, covered, off, switches, inclusive: 0 })
+        kept.map_or_else(Self::none, |start| Self::of_kept_with(point, start, amounts))
+    }
+}
+
+/// The door out of an end on a thread that has no lane: another thread has begun the region.
+#[cold]
+#[inline(never)]
+fn end_elsewhere() {
+    // A forked child has no process, and what it ends is its parent's.
+    if let Some(thread) = process::current().and_then(lane::of) {
+        thread.count(|counters| &counters.mismatched);
     }
 }
 

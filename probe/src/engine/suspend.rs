@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use super::cold;
 use super::common::next_run;
 use super::regions::{Regions, Shared, Slot};
-use super::thread::{LEVELS, Thread};
+use super::thread::Thread;
 use crate::clock::counter::stamp;
 use crate::mark;
 
@@ -32,7 +32,8 @@ fn keep(thread: &Thread, now: u64) {
     paused.clock.store(now.wrapping_sub(thread.clock.off()), Relaxed);
     paused.switches.store(thread.clock.switches(), Relaxed);
     paused.covered.store(thread.covered(), Relaxed);
-    let level = thread.place.load(Relaxed) & LEVELS;
+    let (run, level) = thread.kept_place();
+    paused.run.store(run, Relaxed);
     paused.place.store(level, Relaxed);
     thread.keep_open(&paused.open, level);
     mark::put_aside(&thread.position, &paused.at_work);
@@ -77,7 +78,8 @@ pub(super) fn resume(thread: &Thread, now: u64) {
     let run = next_run();
     thread.clock.set_switches(paused.switches.load(Relaxed), run);
     thread.set_covered(paused.covered.load(Relaxed));
-    thread.begin_run(run, number);
+    // A thread's own regions know it by its first run.
+    thread.begin_run(if number == 0 { paused.run.load(Relaxed) } else { run }, number);
     go_on_in(regions, thread);
     let level = paused.place.load(Relaxed);
     thread.set_level(level);

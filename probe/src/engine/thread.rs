@@ -198,6 +198,17 @@ const PLACE: usize = offset_of!(Thread, place);
 #[derive(Debug)]
 struct WipedFromHere;
 
+/// A moment for each level.
+pub(super) type GivenUp = [AtomicU64; (LEVELS / LEVEL) as usize + 1];
+
+/// The generation after that of a place.
+fn next_generation(place: u64) -> u64 {
+    match place & GENERATIONS {
+        now @ FIRST_GENERATION..LAST_GENERATION => now + GENERATION,
+        _ => FIRST_GENERATION,
+    }
+}
+
 /// Bytes of a [`Thread`] that a forked child keeps.
 const KEPT: usize = offset_of!(Thread, wiped);
 const _: () = assert!(KEPT == PAGE && PAGE == align_of::<WipedFromHere>());
@@ -220,11 +231,17 @@ pub(crate) const LEVEL: u64 = 1 << DEPTH_SHIFT;
 pub(crate) const LEVELS: u64 = 0xff * LEVEL;
 /// One look at the clock, in [`Thread::place`].
 const GENERATION: u64 = 1 << 32;
-/// The highest bit that counts those. They come round in no less than a millisecond, after which
-/// an end looks at the clock in any case.
-const GENERATIONS: u64 = 1 << 44;
-/// Above this many bits is the number of the run of the current context, modulo
-/// 2^17: no other one of the last runs in the process has it.
+/// The bits that count those.
+const GENERATIONS: u64 = (1 << RUN) - GENERATION;
+/// The generations that are used. They come round in no less than a millisecond, after which an end
+/// looks at the clock in any case. As many are free on either side: a thread with more than 256 open
+/// regions counts them there.
+const FIRST_GENERATION: u64 = GENERATION << 11;
+const LAST_GENERATION: u64 = FIRST_GENERATION + 4095 * GENERATION;
+const _: () = assert!(LAST_GENERATION + FIRST_GENERATION <= GENERATIONS);
+/// Above this many bits is the number of a run of the current context, modulo 2^17: no other one of
+/// the last runs in the process has it. It is the present run, but of a thread's own context always
+/// the first one.
 const RUN: u32 = 45;
 const RUNS: u64 = FENCED - (1 << RUN);
 
@@ -284,8 +301,12 @@ impl Thread {
         numbers.map_while(|number| Some((number, self.entry_of(number)?)))
     }
 
-    /// What follows the table in the mapping.
+    /// What follows the table and [`Self::given_up`] in the mapping.
     pub(super) fn behind_table(&self) -> *mut u8 {
+        self.table_end().wrapping_add(size_of::<GivenUp>())
+    }
+
+    fn table_end(&self) -> *mut u8 {
         let points = self.points.load(Relaxed) as usize;
         let behind = ptr::from_ref(self).addr() + TABLE + points * size_of::<Entry>();
         // By the address that `map_pages` has exposed, as in `entry`.
@@ -375,9 +396,14 @@ impl Thread {
     /// The regions that are open must ask the clock as they end. Said before that changes, so
     /// that whoever jumps out of the change has said it.
     pub(crate) fn outdate(&self) {
-        // Never into the bits above.
-        let start_again = self.place.load(Relaxed) & GENERATIONS;
-        word::add::<Self, PLACE>(self, GENERATION.wrapping_sub(start_again));
+        self.outdate_by(next_generation);
+    }
+
+    /// The same with what the next generation is. A signal handler may come between the load of the
+    /// place and the exchange, and do so as well.
+    fn outdate_by(&self, next: impl Fn(u64) -> u64) {
+        let outdated = |place| Some(place & !GENERATIONS | next(place));
+        let _ = self.place.fetch_update(Relaxed, Relaxed, outdated);
     }
 
     /// Whether a region of a place is the innermost one, and nothing has happened since that
@@ -389,8 +415,29 @@ impl Thread {
 
     /// Begins a run of a context in which no region is open.
     pub(super) fn begin_run(&self, run: u64, context: u32) {
+        let generation = next_generation(self.place.load(Relaxed));
         let run = run << RUN & RUNS;
-        self.place.store(IS_PLACE | run | u64::from(context) & CONTEXT, Relaxed);
+        self.place.store(IS_PLACE | run | generation | u64::from(context) & CONTEXT, Relaxed);
+    }
+
+    /// What a context keeps of the place while it is put aside: the run, and how many regions are open.
+    pub(super) fn kept_place(&self) -> (u64, u64) {
+        let place = self.place.load(Relaxed);
+        ((place & RUNS) >> RUN, place & LEVELS)
+    }
+
+    /// Whether a region of a place was begun in another context than the current one: by another
+    /// thread, if both are threads' own.
+    pub(crate) fn is_foreign(&self, place: u64) -> bool {
+        let tells = if place & CONTEXT == 0 { CONTEXT | RUNS } else { CONTEXT };
+        (self.place.load(Relaxed) ^ place) & tells != 0
+    }
+
+    /// When regions of each level were last given up; 0 for never.
+    pub(super) fn given_up(&self) -> &GivenUp {
+        // SAFETY: as `map_pages` has it, such words follow the table, zeros at first; only this thread
+        // uses them.
+        unsafe { &*self.table_end().cast() }
     }
 
     /// The counter of the histogram bucket of a duration; none where the cell
@@ -482,5 +529,34 @@ impl Thread {
             return;
         }
         word(self.counters()).fetch_add(1, Relaxed);
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::engine::door;
+
+    /// A handler that looks at the clock between the load and the exchange of another look changes
+    /// nothing but the generation.
+    #[test]
+    fn looks_at_the_clock_change_nothing_else() {
+        let _one = crate::engine::oracle::one_at_a_time();
+        let thread = door::thread().expect("there is a lane");
+        let rest = || thread.place.load(Relaxed) & !GENERATIONS;
+        let before = rest();
+        // More than all generations.
+        for look in 0..10_000 {
+            let is_interrupted = Cell::new(true);
+            thread.outdate_by(|place| {
+                if is_interrupted.replace(false) {
+                    thread.outdate();
+                }
+                next_generation(place)
+            });
+            assert_eq!(rest(), before, "look {look}");
+        }
     }
 }

@@ -107,6 +107,33 @@ fn after_a_jump_a_thread_still_has_its_cpu_time() {
     }
 }
 
+/// A jump out of the end of a scope that lies in heap memory leaves the thread as any other jump does:
+/// what comes after it is counted, and has records.
+#[test]
+fn after_a_jump_out_of_a_scope_on_the_heap_a_thread_still_has_records() {
+    if cfg!(not(target_arch = "x86_64")) {
+        return skipped("jumps at single instructions", "they are for x86-64");
+    }
+    for link in [Link::Static, Link::Shared] {
+        let name = format!("left-on-heap-{link:?}");
+        let program = c::compile(Compiler::C, &name, &["left_on_heap.c"], link, [""; 0]);
+        for clock in ["rseq", "wall"] {
+            let place = Place::new();
+            let mut command = place.command(program.to_str().expect("plain text"));
+            let mut target = Target::start(command.env("PFP_CLOCK", clock));
+            let said = target.reach("done").clone();
+            // So many instructions has an end at least, and behind a switch many more.
+            assert!(said.one::<u64>("jumps") > 40, "{link:?} {clock}");
+            let mut watch = Watch::attach(&place, &target);
+            let picture = watch.poll();
+            let later = watch::named(picture, "later").count;
+            assert_eq!(later, said.one::<u64>("later"), "{link:?} {clock}");
+            assert_eq!(picture.losses.records_missed, 0, "{link:?} {clock}");
+            target.end_well();
+        }
+    }
+}
+
 /// What came of programs whose threads claim lanes under signals.
 #[derive(Debug, Default)]
 struct Claims {

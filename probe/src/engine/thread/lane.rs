@@ -14,7 +14,7 @@ use pfp_shm_layout::segment::Segment;
 
 use super::calls::EdgeIndex;
 use super::given;
-use super::{Entry, KEPT, TABLE, Thread};
+use super::{Entry, GivenUp, KEPT, TABLE, Thread};
 use crate::clock;
 use crate::clock::counter::stamp;
 use crate::engine::current::thread as current;
@@ -271,9 +271,10 @@ fn table_of(process: &Process) -> usize {
 
 /// Maps a state whose table has `points` entries.
 fn map_pages(points: usize) -> Option<&'static Thread> {
-    let behind = size_of::<EdgeIndex>() + size_of::<Sorting>();
+    let behind = size_of::<GivenUp>() + size_of::<EdgeIndex>() + size_of::<Sorting>();
     let bytes = size_of::<Thread>().max(TABLE + points * size_of::<Entry>() + behind);
-    const { assert!(align_of::<EdgeIndex>() <= align_of::<Entry>()) };
+    const { assert!(align_of::<EdgeIndex>() <= align_of::<GivenUp>()) };
+    const { assert!(align_of::<GivenUp>() <= align_of::<Entry>()) };
     const { assert!(size_of::<EdgeIndex>().is_multiple_of(align_of::<Sorting>())) };
     let pages = private_pages(bytes)?;
     // For `entry`.
