@@ -168,7 +168,7 @@ impl ExecutionContext {
     /// mismatch.
     #[must_use]
     pub fn new() -> Self {
-        Self { shared: context::Shared::new() }
+        Self { shared: context::Handle::new() }
     }
 
     /// The number that records of its regions have; never 0.

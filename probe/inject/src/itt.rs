@@ -16,10 +16,11 @@ use std::sync::atomic::{
 
 use abi::{Global, Id};
 
+use pfp::own::heap::{self, ShortText};
 use pfp::stack;
 use pfp::table::{Once, Table, mix};
 
-use crate::names::{Domain, Kind, Named, Text, named, paired};
+use crate::names::{Domain, Kind, Named, ROOM, Text, named, paired};
 use crate::{get_ready, name_thread, ompt, spans};
 
 const SYSTEM: &str = "itt";
@@ -222,19 +223,19 @@ impl<T> Made<T> {
     fn of(
         table: &Table<Self, { 2 * MAX_OBJECTS }>,
         name: *const c_char,
-        make: impl FnOnce(*const c_char, &'static Text) -> *const T,
+        make: impl FnOnce(*const c_char, &'static Text) -> Option<*const T>,
     ) -> *const T {
         // SAFETY: the client's text.
         let text = unsafe { Text::of_c(name) };
         let hash = mix(ptr::from_ref(text).addr() as u64);
-        let made = table.get(
+        let made = table.try_get(
             hash,
             MAX_OBJECTS,
             |it| ptr::eq(it.text, text),
             || {
-                let name = CString::new(text.name()).unwrap_or_default();
-                let is = make(name.as_ptr(), text);
-                Self { text, _name: name, is }
+                let name = heap::c_string(&[text.name().as_bytes()]).ok()?;
+                let is = make(name.as_ptr(), text)?;
+                Some(Self { text, _name: name, is })
             },
         );
         made.map_or(ptr::null(), |made| made.is)
@@ -250,13 +251,8 @@ unsafe extern "C" fn string_handle_create(name: *const c_char) -> *const abi::Ha
     static MADE: Table<Made<abi::Handle>, { 2 * MAX_OBJECTS }> = Table::new();
     let none = ptr::null();
     Made::of(&MADE, name, |name, _| {
-        Box::into_raw(Box::new(abi::Handle {
-            name,
-            wide_name: none,
-            extra: 0,
-            more: none,
-            next: ptr::null(),
-        }))
+        let handle = abi::Handle { name, wide_name: none, extra: 0, more: none, next: ptr::null() };
+        heap::boxed(handle).ok().map(|handle| Box::into_raw(handle).cast_const())
     })
 }
 
@@ -301,10 +297,10 @@ unsafe extern "C" fn task_begin_function(
     _parent: Id,
     function: *const c_void,
 ) {
+    let address = ShortText::<32>::of(format_args!("{function:p}"));
     // SAFETY: as the client calls it.
     if let Some((its, domain)) = unsafe { its.as_ref().zip(domain(its)) }
-        && let Some(named) =
-            named(domain, Text::of(format!("{function:p}").as_bytes()), Kind::Region)
+        && let Some(named) = named(domain, Text::of(address.as_bytes()), Kind::Region)
     {
         begin_task(its, named);
     }
@@ -561,7 +557,9 @@ impl Change {
         text: &'static Text,
         has_amount: bool,
     ) -> Option<&'static Named> {
-        let marked = |mark: &str| Text::of([text.name(), mark].concat().as_bytes());
+        let marked = |mark| {
+            Text::of(ShortText::<ROOM>::of(format_args!("{}{mark}", text.name())).as_bytes())
+        };
         let text = match self {
             Self::Up => text,
             Self::Down => marked(" (down)"),
@@ -686,7 +684,7 @@ unsafe extern "C" fn thread_set_name(name: *const c_char) {
 fn name_sync(address: *const c_void, name: &str) {
     let text = match name {
         "" => Text::of(WAIT),
-        name => Text::of(format!("wait for {name}").as_bytes()),
+        name => Text::of(ShortText::<ROOM>::of(format_args!("wait for {name}")).as_bytes()),
     };
     let text = ptr::from_ref(text).cast_mut();
     if let Some(name) = known(&SYNCS, address.addr(), || AtomicPtr::new(text)) {

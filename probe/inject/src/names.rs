@@ -9,7 +9,6 @@
 //! Programs make up names as they run, so there is a limit: further names are one point of
 //! their domain, [`OTHERS`].
 
-use std::borrow::Cow;
 use std::ffi::{CStr, c_char};
 use std::ptr;
 use std::sync::atomic::{
@@ -17,6 +16,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 
+use pfp::own::heap;
 use pfp::stack::Open;
 use pfp::table::{Once, Table, mix};
 use pfp::{MeteredPoint, Point, c, past};
@@ -29,11 +29,13 @@ const POINTS: usize = 4096;
 const DOMAINS: usize = 256;
 /// Bytes of a name that are kept; of a longer one the middle goes.
 const LONGEST: usize = 256;
+/// Bytes of a name whose characters may all have been replaced, and of a few words beside it.
+pub(crate) const ROOM: usize = 4 * LONGEST;
 const HEAD: usize = 160;
 /// Stands in place of the middle.
 const GAP: &[u8] = "…".as_bytes();
 /// All names of a domain for which there was no room.
-const OTHERS: &str = "(other names)";
+const OTHERS: &CStr = c"(other names)";
 /// Set by `pfp-top run --fold-digits`: each run of digits in a name is one `#`.
 const FOLD: &CStr = c"PFP_FOLD_DIGITS";
 
@@ -42,7 +44,7 @@ pub(crate) struct Text {
     hash: u64,
     name: &'static str,
     /// The bytes that it was found by, which may be no UTF-8, and a 0.
-    bytes: Box<[u8]>,
+    bytes: &'static [u8],
 }
 
 static ALL_TEXTS: Table<Text, { 2 * TEXTS }> = Table::new();
@@ -96,20 +98,26 @@ impl Text {
     fn kept(bytes: &[u8]) -> &'static Self {
         let hash = hash_of(bytes);
         let is = |text: &Self| text.hash == hash && text.bytes[..text.bytes.len() - 1] == *bytes;
-        ALL_TEXTS.get(hash, TEXTS, is, || Self::new(hash, bytes)).unwrap_or_else(|| Self::others())
+        ALL_TEXTS
+            .try_get(hash, TEXTS, is, || Self::new(hash, bytes))
+            .unwrap_or_else(|| Self::others())
     }
 
-    fn new(hash: u64, bytes: &[u8]) -> Self {
+    /// `None` if memory runs out.
+    fn new(hash: u64, bytes: &[u8]) -> Option<Self> {
         let name: &'static str = match bytes {
             [] => "(no name)",
-            bytes => String::from_utf8_lossy(bytes).into_owned().leak(),
+            bytes => heap::lossy(bytes).ok()?.leak(),
         };
-        Self { hash, name, bytes: [bytes, b"\0"].concat().into() }
+        Some(Self { hash, name, bytes: heap::bytes(&[bytes, b"\0"]).ok()?.leak() })
     }
 
     fn others() -> &'static Self {
         static OTHER_TEXTS: Once<Text> = Once::new();
-        OTHER_TEXTS.get_or_make(|| Self::new(hash_of(OTHERS.as_bytes()), OTHERS.as_bytes()))
+        OTHER_TEXTS.get_or_make(|| {
+            let name = OTHERS.to_str().unwrap_or_default();
+            Self { hash: hash_of(name.as_bytes()), name, bytes: OTHERS.to_bytes_with_nul() }
+        })
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -193,13 +201,13 @@ impl Domain {
     }
 
     fn within(outer: &'static str, by: char, name: &str) -> &'static Self {
-        let label = match name {
-            "" => Cow::Borrowed(outer),
-            name => Cow::Owned(format!("{outer}{by}{name}")),
-        };
-        let hash = hash_of(label.as_bytes());
-        let make = || Self { label: label.clone().into_owned().leak() };
-        let found = ALL_DOMAINS.get(hash, DOMAINS, |domain| domain.label == label, make);
+        let mut between = [0; 4];
+        let between = if name.is_empty() { "" } else { &*by.encode_utf8(&mut between) };
+        let parts = [outer, between, name].map(str::as_bytes);
+        let Ok(label) = heap::bytes(&parts) else { return Self::others() };
+        let make = || Some(Self { label: heap::lossy(&label).ok()?.leak() });
+        let is = |domain: &Self| domain.label.as_bytes() == label;
+        let found = ALL_DOMAINS.try_get(hash_of(&label), DOMAINS, is, make);
         found.unwrap_or_else(Self::others)
     }
 
@@ -373,24 +381,25 @@ fn find(
     };
     let address = ptr::from_ref(domain).addr() as u64;
     let hash = mix(text.hash ^ address.rotate_left(20) ^ u64::from(kind.number()));
-    ALL_NAMED.get(hash, most, is, || make(domain, text, kind))
+    ALL_NAMED.try_get(hash, most, is, || make(domain, text, kind))
 }
 
 #[cold]
-fn make(domain: &'static Domain, text: &'static Text, kind: Kind) -> Named {
+fn make(domain: &'static Domain, text: &'static Text, kind: Kind) -> Option<Named> {
     let (name, file) = (text.name(), domain.label);
     let measured = match kind {
         Kind::Region => Measured::Point(Point::at(name, file, 0)),
-        Kind::Amount(amount) => with_amount(Point::at(name, file, 0), amount),
-        Kind::SpanAmount(amount) => with_amount(past::wall_point(name, file, 0), amount),
+        Kind::Amount(amount) => with_amount(Point::at(name, file, 0), amount)?,
+        Kind::SpanAmount(amount) => with_amount(past::wall_point(name, file, 0), amount)?,
         Kind::Span => Measured::Point(past::wall_point(name, file, 0)),
     };
-    Named { domain, text, kind, measured }
+    Some(Named { domain, text, kind, measured })
 }
 
-fn with_amount(point: Point, amount: &'static str) -> Measured {
-    let names: &'static [&'static str] = Box::leak(Box::new([amount]));
-    Measured::MeteredPoint(Box::leak(Box::new(past::metered(point, names))))
+fn with_amount(point: Point, amount: &'static str) -> Option<Measured> {
+    let names: &'static [&'static str] = Box::leak(heap::boxed([amount]).ok()?);
+    let metered = heap::boxed(past::metered(point, names)).ok()?;
+    Some(Measured::MeteredPoint(Box::leak(metered)))
 }
 
 #[cfg(test)]

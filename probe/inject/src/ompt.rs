@@ -18,6 +18,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use abi::{Data, Function, Lookup, SetCallback, callback};
+use pfp::own::heap::ShortText;
 use place::{Kind, Points};
 use team::Team;
 
@@ -83,7 +84,8 @@ unsafe extern "C" fn thread_begin(kind: c_int, _thread: *mut Data) {
     if kind == abi::WORKER {
         static NUMBER: AtomicU32 = AtomicU32::new(1);
         let number = NUMBER.fetch_add(1, Relaxed);
-        pfp::c::keeping_errno(|| pfp::register_thread(&format!("omp {number}")));
+        let name = ShortText::<32>::of(format_args!("omp {number}"));
+        pfp::c::keeping_errno(|| pfp::register_thread(name.as_str()));
     }
 }
 

@@ -131,7 +131,7 @@ fn missed(current: *mut PyObject) {
 /// The main greenlet of a thread, from any other one of the thread.
 fn main_of(greenlet: *mut PyObject) -> *mut PyObject {
     let mut at = greenlet;
-    // SAFETY: a greenlet keeps its parent alive, and the interpreter's lock is held.
+    // A greenlet keeps its parent alive, so `at` stays valid without a reference of its own.
     while let Some(parent) = attribute(at, c"parent").filter(|it| !is_none(it.get())) {
         at = parent.get();
     }

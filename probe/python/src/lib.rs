@@ -40,7 +40,7 @@ pub(crate) const fn method(
     PyMethodDef { ml_name: name.as_ptr(), ml_meth: call, ml_flags: flags, ml_doc: doc.as_ptr() }
 }
 
-static METHODS: Kept<[PyMethodDef; 19]> = {
+static METHODS: Kept<[PyMethodDef; 20]> = {
     use PyMethodDefPointer as Of;
     Kept(UnsafeCell::new([
         method(

@@ -63,6 +63,19 @@ unsafe impl Send for Handle {}
 unsafe impl Sync for Handle {}
 
 impl Handle {
+    pub(crate) fn new() -> Self {
+        let shared = Shared::of_number(next_context(), 0);
+        let made = heap::boxed(Counted { shared, handles: AtomicUsize::new(1) });
+        match made {
+            // SAFETY: a box is not null.
+            Ok(made) => Self(unsafe { NonNull::new_unchecked(Box::into_raw(made)) }),
+            Err(NoMemory) => {
+                NO_CONTEXT.handles.fetch_add(1, Relaxed);
+                Self(NonNull::from(&NO_CONTEXT))
+            }
+        }
+    }
+
     fn counted(&self) -> &Counted {
         // SAFETY: it is there as long as a handle is.
         unsafe { self.0.as_ref() }
@@ -118,19 +131,6 @@ impl Drop for Handle {
 }
 
 impl Shared {
-    pub(crate) fn new() -> Handle {
-        let shared = Self::of_number(next_context(), 0);
-        let made = heap::boxed(Counted { shared, handles: AtomicUsize::new(1) });
-        match made {
-            // SAFETY: a box is not null.
-            Ok(made) => Handle(unsafe { NonNull::new_unchecked(Box::into_raw(made)) }),
-            Err(NoMemory) => {
-                NO_CONTEXT.handles.fetch_add(1, Relaxed);
-                Handle(NonNull::from(&NO_CONTEXT))
-            }
-        }
-    }
-
     const fn of_number(number: u32, held_by: u32) -> Self {
         Self {
             number: AtomicU32::new(number),

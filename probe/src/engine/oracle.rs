@@ -13,7 +13,7 @@ use pfp_shm_layout::lane::LaneState::Live;
 use pfp_shm_layout::reader::Reader;
 use pfp_shm_layout::segment::Segment;
 
-use super::context::{self, Shared, Switched};
+use super::context::{self, Handle, Switched};
 use super::overhead::{Costs, overhead};
 use crate::clock::mock;
 use crate::{Point, Stats};
@@ -311,7 +311,7 @@ fn variance_of(own: &[u64]) -> f64 {
 /// A random program with regions begun by hand: any order, latched, in several
 /// contexts.
 fn by_hand(random: &mut Random, reference: &mut Reference) {
-    let contexts: Vec<_> = (0..3).map(|_| Shared::new()).collect();
+    let contexts: Vec<_> = (0..3).map(|_| Handle::new()).collect();
     reference.tasks.resize_with(contexts.len() + 1, Task::default);
     for _ in 0..random.below(400) {
         let point = random.below(POINTS.len() as u64) as usize;

@@ -71,19 +71,19 @@ fn a_callsite_is_wanted_while_one_of_its_points_is_on() {
     let Some(way) = apart::way(test) else { return };
     apart::set(&way, Options::default().fields("system{name}")).expect("it is the first");
     let enter = |name: &str| system(name).in_scope(|| ());
-    ["walk", "jump"].map(enter);
+    ["walk", "jump"].into_iter().for_each(enter);
     let point = |name: &str| pfp::points().find(|point| point.name() == name).expect("it is there");
     let [walk, jump] = ["fields::system{walk}", "fields::system{jump}"].map(point);
     walk.disable();
     for _ in 0..3 {
-        ["walk", "jump"].map(enter);
+        ["walk", "jump"].into_iter().for_each(enter);
         // Longer than the period of the thread that updates callsites.
         std::thread::sleep(std::time::Duration::from_millis(150));
     }
     assert_eq!([walk, jump].map(|point| point.stats().unwrap().count), [1, 4]);
     jump.disable();
     let is_told = || {
-        ["walk", "jump"].map(enter);
+        ["walk", "jump"].into_iter().for_each(enter);
         system("walk").is_disabled()
     };
     while !is_told() {
@@ -91,7 +91,7 @@ fn a_callsite_is_wanted_while_one_of_its_points_is_on() {
     }
     walk.enable();
     while count("fields::system{walk}") < 2 {
-        ["walk", "jump"].map(enter);
+        ["walk", "jump"].into_iter().for_each(enter);
         std::thread::yield_now();
     }
     assert_eq!(jump.stats().unwrap().count, 4);

@@ -193,7 +193,7 @@ fn threads_that_begin_at_once_lose_no_call() {
             assert_eq!(picture.losses.begins_missed, 0, "{what}");
             let names = (0..THREADS).map(|number| format!("starter {number}"));
             for name in names {
-                let has_name = picture.lanes.iter().any(|it| it.lane.name == name.as_bytes());
+                let has_name = picture.lanes.iter().any(|it| *it.lane.name == *name.as_bytes());
                 assert!(has_name, "{what}: {name}");
             }
             target.end_well();

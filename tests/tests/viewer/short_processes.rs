@@ -2,7 +2,7 @@
 //! counts every one of them, and what they leave for that is removed.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use pfp_tests::place::{Place, count, pfp_top};
 use pfp_tests::target::{end_with_test, wait_for};

@@ -14,7 +14,7 @@ use std::sync::atomic::{
 };
 
 use pfp::c::Switch;
-use pfp::own::Own;
+use pfp::own::{Own, heap};
 
 use super::abi;
 use crate::names::{self, Domain, Named};
@@ -36,7 +36,7 @@ pub(super) struct Rest {
 }
 
 /// Makes a domain of this name, which clients look into.
-pub(super) fn make(name: *const c_char, domain: &'static Domain) -> *const abi::Domain {
+pub(super) fn make(name: *const c_char, domain: &'static Domain) -> Option<*const abi::Domain> {
     static MADE: AtomicU32 = AtomicU32::new(0);
     let behind = |rest: *const Rest| abi::Behind {
         name,
@@ -48,13 +48,14 @@ pub(super) fn make(name: *const c_char, domain: &'static Domain) -> *const abi::
     let number = MADE.fetch_add(1, Relaxed) as usize;
     let Some(switch) = (number < MAX_TASKS).then(Switch::new).flatten() else {
         let made = abi::Domain { flags: 1.into(), rest: behind(ptr::null()) };
-        return Box::into_raw(Box::new(made));
+        return heap::boxed(made).ok().map(|made| Box::into_raw(made).cast_const());
     };
     let place = switch.place().cast::<abi::Domain>();
-    let rest = Box::leak(Box::new(Rest { switch, number, domain, spans: AtomicU32::new(0) }));
+    let rest = Rest { switch, number, domain, spans: AtomicU32::new(0) };
+    let rest = Box::leak(heap::boxed(rest).ok()?);
     // SAFETY: the switch has the flags, and private memory behind them, aligned.
     unsafe { (&raw mut (*place).rest).write(behind(rest)) };
-    place
+    Some(place.cast_const())
 }
 
 /// The state of a domain that can rest; none of others.
@@ -88,13 +89,17 @@ struct Mine(&'static Open);
 impl Mine {
     fn take() -> Option<Box<Self>> {
         let is_free = |open: &&Open| !open.is_taken.swap(true, Acquire);
-        Some(Box::new(Self(all().find(is_free).unwrap_or_else(|| {
-            let mut open = Box::new(Open {
+        if let Some(open) = all().find(is_free) {
+            return heap::boxed(Self(open)).ok();
+        }
+        let made = || {
+            let mut open = heap::boxed(Open {
                 next: ptr::null(),
                 is_taken: AtomicBool::new(true),
                 tasks: [const { AtomicU32::new(0) }; MAX_TASKS],
                 calls: AtomicU32::new(0),
-            });
+            })
+            .ok()?;
             open.next = ALL.load(Relaxed);
             let open = Box::into_raw(open);
             // SAFETY: of a box, and nobody else has it until the exchange.
@@ -104,8 +109,9 @@ impl Mine {
                 *next = first;
             }
             // SAFETY: never freed.
-            unsafe { &*open }
-        }))))
+            Some(unsafe { &*open })
+        };
+        heap::boxed(Self(made()?)).ok()
     }
 }
 

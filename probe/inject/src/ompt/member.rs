@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::ptr;
 
 use pfp::Point;
-use pfp::own::Own;
+use pfp::own::{Own, heap};
 use pfp::past::{self, Past};
 
 use super::team::{RegionStart, Team};
@@ -96,12 +96,13 @@ pub(super) fn with(work: impl FnOnce(&Member)) {
 
 impl Member {
     fn new() -> Option<Box<Self>> {
-        Some(Box::new(Self {
+        let member = Self {
             parts: [const { Cell::new(None) }; DEPTH],
             depth: Cell::new(0),
             fork: Cell::new(Moment::default()),
             asked: Cell::default(),
-        }))
+        };
+        heap::boxed(member).ok()
     }
 
     /// The thread meets a region: when.

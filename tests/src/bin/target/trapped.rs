@@ -153,7 +153,7 @@ pub(crate) fn run(mode: &str, calls: u64, from_the_start: bool) {
     FROM_TICKS.store(real_ticks(), Relaxed);
     RATE.store((rate * 1e3) as u64, Relaxed);
     // Asks once whether the counter may be read, which it may: a trap is no way to read one.
-    pfp::reading::wall_ns();
+    let _ = pfp::reading::wall_ns();
     trap(PR_TSC_SIGSEGV);
     if from_the_start {
         MODE.store(mode as u8, Relaxed);
