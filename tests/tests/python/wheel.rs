@@ -86,17 +86,17 @@ fn a_build_that_fails_says_what_to_do() {
     let good = script("good", "exit 0");
     for (variable, value, viewer, expected) in [
         ("CARGO", "/nowhere/cargo", "", "expected Rust's cargo to build with, found no"),
-        ("RUSTC", &old, "", "expected Rust 1.88 or newer, found 1.70.0; `rustup update`"),
+        ("RUSTC", &*old, "", "expected Rust 1.88 or newer, found 1.70.0; `rustup update`"),
         ("CC", "/nowhere/cc", "", "expected a C compiler to link with, found no '/nowhere/cc'"),
         (
             "CARGO",
-            &killed,
+            &*killed,
             "",
             "failed with status 101: the compiler ran out of memory; CARGO_BUILD_JOBS=1",
         ),
-        ("CARGO", &full, "", "failed with status 101: the disk is full; CARGO_TARGET_DIR"),
-        ("CARGO", &broken, "", "failed with status 101: the words above say why"),
-        ("CARGO", &good, "/nowhere/viewer", "expected viewer=none or viewer=PATH"),
+        ("CARGO", &*full, "", "failed with status 101: the disk is full; CARGO_TARGET_DIR"),
+        ("CARGO", &*broken, "", "failed with status 101: the words above say why"),
+        ("CARGO", &*good, "/nowhere/viewer", "expected viewer=none or viewer=PATH"),
     ] {
         let settings =
             if viewer.is_empty() { String::new() } else { format!("'viewer': '{viewer}'") };
