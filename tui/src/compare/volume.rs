@@ -15,10 +15,10 @@
 //!
 //!   and the greater `u` counts, for both windows. Square roots of the figures are compared, whose
 //!   variance is `u / 4t` even for few calls (M. S. Bartlett, J. R. Stat. Soc. Suppl. 3, 1936).
-//!   Two windows of different processes, or of one without [`FEWEST_POLLS`] polls between them, do
+//!   Two windows of different processes, or of one without `FEWEST_POLLS` polls between them, do
 //!   not show how much the figures vary from one to the next; a deviation of [`ASSUMED_DEVIATION`]
 //!   is assumed for each then. Levels are adjusted for the number of points, as for times.
-//! - **Size.** The figure has to change by a quarter ([`SHIFT`]), up, or back to where it was
+//! - **Size.** The figure has to change by a quarter (`SHIFT`), up, or back to where it was
 //!   before that, and a load by one point of a CPU at least.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
