@@ -1,7 +1,7 @@
 //! What the C library needs besides the public interface.
 //!
-//! C has neither guards nor counted references, so the library keeps both where
-//! C says, and these are the parts that Rust makes of them by itself.
+//! C lacks guards and counted references, so libpfp keeps both in the memory that C provides. This
+//! module has the parts that it makes them of.
 
 use std::ffi::{CStr, OsStr};
 use std::mem::{MaybeUninit, offset_of};
@@ -41,15 +41,15 @@ pub fn begin_metered(metered: &'static MeteredPoint, guard: &mut MeteredGuard) {
     metered.begin_with(guard);
 }
 
-/// Begins a region of a point that [`MeteredPoint::point`] has given, as [`begin_metered`] does;
-/// false if it is no such point.
+/// Begins a region of a point that came from [`MeteredPoint::point`], as [`begin_metered`] does.
+/// Returns false for other points.
 #[inline(always)]
 pub fn begin_metered_of(point: &'static Point, guard: &mut MeteredGuard) -> bool {
     point.metered().map(|metered| metered.begin_with(guard)).is_some()
 }
 
-/// Ends a region of a point that [`MeteredPoint::point`] has given, with its amounts; false if it
-/// is no such point.
+/// Ends a region of a point that came from [`MeteredPoint::point`], and records its amounts.
+/// Returns false for other points.
 pub fn end_with(point: &'static Point, latch: bool, amounts: &[u64]) -> bool {
     let Some(metered) = point.metered() else { return false };
     let amounts = std::array::from_fn(|at| amounts.get(at).copied().unwrap_or(0));
@@ -57,7 +57,8 @@ pub fn end_with(point: &'static Point, latch: bool, amounts: &[u64]) -> bool {
     true
 }
 
-/// What all regions of such a point had of each amount; none if it is no such point.
+/// Sums of each amount over all regions of a point that came from [`MeteredPoint::point`]. `None`
+/// for other points.
 #[must_use]
 pub fn amounts(point: &'static Point) -> Option<Amounts<u128>> {
     Some(point.metered()?.sums_in_order())
@@ -116,14 +117,15 @@ pub fn may_measure(point: &'static Point) -> bool {
     point.control().enabled() || point.is_enabled()
 }
 
-/// Makes the segment before the program goes on, so that no thread waits for it. For what starts a
-/// library, which its host waits for anyway.
+/// Makes the segment now, so that no thread has to wait for it later. Called as a library starts,
+/// for which its host waits anyway.
 pub fn get_ready() {
     let _ = keeping_errno(crate::init);
 }
 
-/// Does what the end of the process does by `exit`, before an end by `_exit`, which runs no handlers:
-/// the segment says that it ended in order, and the last figures are written if asked for.
+/// Does before an end by `_exit`, which runs no handlers, what pfp does at `exit`: notes in the
+/// segment that the process ends in order, and writes the last figures if the settings ask for
+/// them.
 pub fn end_in_order() {
     keeping_errno(|| image::at_process_exit());
 }
@@ -133,8 +135,8 @@ pub fn name_thread(tid: u32, name: &str) {
     keeping_errno(|| given::name_thread(tid, name));
 }
 
-/// Whether the stack has room for what is done once for a place in the source. To be asked in a
-/// function that takes little of it.
+/// Whether the stack has room to make the point of a place in the source. To be called by a
+/// function with a small frame.
 #[must_use]
 pub fn has_room() -> bool {
     room::has_room()
@@ -186,7 +188,7 @@ pub fn has_started() -> bool {
     has
 }
 
-/// Distance of [`functions`] from the thread pointer, if it is the same for all threads.
+/// Distance of [`functions`] from the thread pointer. `None` if it differs between threads.
 #[must_use]
 pub fn functions_distance() -> Option<isize> {
     local::distance().map(|distance| distance + offset_of!(local::Local, functions) as isize)

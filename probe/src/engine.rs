@@ -1,6 +1,6 @@
 //! What happens between `begin` and `end`, and what has to be there for it.
 //!
-//! In the order of imports: each module uses what stands above it.
+//! Modules are listed in the order of imports: each uses only modules above it.
 //!
 //! ```text
 //! gate, owner: whose memory this is     settings, names: what the environment says

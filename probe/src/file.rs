@@ -1,5 +1,5 @@
-//! Files that are read in a signal handler, or on a thread that is to be cancelled: by bare
-//! system calls, which neither takes a lock nor is a cancellation point.
+//! Files that are read in a signal handler, or on a thread that is to be cancelled. They are read
+//! by bare system calls, which take no lock and are not cancellation points.
 
 use std::ffi::CStr;
 

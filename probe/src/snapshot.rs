@@ -1,7 +1,7 @@
 //! Snapshot files, as `pfp-top snapshot` writes them: docs/snapshot-format.md.
 //!
-//! Written by hand, so that a program which links pfp links no serializer with it, and so that it
-//! fails where the heap is used up, and does not end the program.
+//! Written by hand, so that a program which links pfp links no serializer with it, and gets an
+//! error if the heap is used up.
 
 mod json;
 mod show;
@@ -34,9 +34,9 @@ use json::Json;
 /// Polls for cells that are not whole, at most.
 const POLLS: u64 = 8;
 
-/// There is no process.
+/// The error of a program that has no segment to read.
 pub(crate) fn unsupported() -> io::Error {
-    // Without a text, which would take memory.
+    // A text would take memory.
     io::ErrorKind::Unsupported.into()
 }
 
@@ -107,7 +107,7 @@ impl<W: Write> Write for Buffered<W> {
             self.out.write_all(&self.bytes)?;
             self.bytes.clear();
         }
-        // As many as there is room for, so that it never grows.
+        // The buffer takes as many as it has room for, so that it never grows.
         let len = bytes.len().min(AT_ONCE - self.bytes.len());
         self.bytes.extend_from_slice(&bytes[..len]);
         Ok(len)

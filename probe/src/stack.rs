@@ -209,14 +209,14 @@ pub fn mark(begin: impl FnOnce(&mut Open)) {
     begin(&mut Open::new(0, 0));
 }
 
-/// The owner of the innermost region that has not ended; none if there is none.
+/// The owner of the innermost region that has not ended, if there is any.
 #[must_use]
 pub fn innermost() -> Option<usize> {
     with(|stack| stack.open_ones().find(|open| !open.has_ended).map(|open| open.owner)).flatten()
 }
 
-/// Gives up regions of owners that are gone: they are not recorded, nor are those that have ended
-/// and wait for them. The result is how many had not ended.
+/// Drops the regions of owners that are gone, without recording them or the ended regions that wait
+/// for them. Returns how many of the dropped regions had not ended.
 #[cold]
 pub fn forget(is_gone: impl Fn(usize) -> bool) -> usize {
     with(|stack| stack.forget(|open| is_gone(open.owner))).unwrap_or(0)
@@ -230,7 +230,7 @@ pub struct Suspended {
 }
 
 impl Suspended {
-    /// Gives up all regions: they are not recorded. The result is how many had not ended.
+    /// Gives up all regions without recording them. Returns how many had not ended.
     pub fn give_up(&mut self) -> usize {
         let given_up = self.open.iter().filter(|open| !open.has_ended).count();
         self.open.iter_mut().for_each(Open::give_up);

@@ -59,7 +59,7 @@ pub(crate) struct Bucket {
     pub(crate) count: u64,
 }
 
-/// Buckets of several histograms as those of one.
+/// Merges the buckets of several histograms into one histogram.
 pub(crate) fn merged(mut buckets: Vec<Bucket>) -> Vec<Bucket> {
     buckets.sort_unstable_by_key(|bucket| bucket.low);
     buckets.dedup_by(|next, kept| {
@@ -71,8 +71,8 @@ pub(crate) fn merged(mut buckets: Vec<Bucket>) -> Vec<Bucket> {
 }
 
 impl Stats {
-    /// Adds the statistics of another point, as if one had measured all. Time of one inside the
-    /// other is in `inclusive` twice.
+    /// Adds the statistics of another point, as if one point had measured all. If regions of one
+    /// point are inside regions of the other, their time is in `inclusive` twice.
     pub fn merge(&mut self, other: &Self) {
         if other.count == 0 {
             return;

@@ -47,7 +47,7 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
         self.try_get(hash, most, is, || Some(make()))
     }
 
-    /// [`Self::get`] where `make` may run out of memory.
+    /// [`Self::get`] for a `make` that may run out of memory.
     #[inline(always)]
     pub fn try_get(
         &self,

@@ -116,7 +116,8 @@ const ALLOWED: u8 = 1;
 fn ask() -> bool {
     if FORBIDDEN.load(Relaxed) == 0 {
         let mut found: libc::c_int = 0;
-        // SAFETY: writes one number. Where the processor or the kernel has no such thing, it fails.
+        // SAFETY: the call writes `found` only. It fails if the processor or the kernel lacks the
+        // setting.
         errno::preserve(|| unsafe { libc::prctl(libc::PR_GET_TSC, &raw mut found) });
         let is_forbidden = found == libc::PR_TSC_SIGSEGV;
         FORBIDDEN.store(ALLOWED + u8::from(is_forbidden), Relaxed);
@@ -154,7 +155,7 @@ pub(crate) fn has_thread_pointer() -> bool {
                 out("rcx") _, out("r11") _, options(nostack)
             );
         }
-        // A filter refuses only in a program that has started.
+        // Only a program that has started can have a filter that refuses the call.
         result != 0 || pointer != 0
     }
     #[cfg(all(target_arch = "aarch64", not(miri)))]
@@ -299,8 +300,8 @@ fn read_clock(clock: libc::clockid_t) -> Option<u64> {
     let failed = errno::preserve(|| match is_forbidden() {
         // SAFETY: the kernel fills the structure that we own.
         false => unsafe { libc::clock_gettime(clock, &raw mut time) != 0 },
-        // Not by the C library, which reads the counter.
-        // SAFETY: as above.
+        // The C library would read the counter, so this is the bare system call.
+        // SAFETY: the kernel fills the structure that we own.
         true => unsafe { libc::syscall(libc::SYS_clock_gettime, clock, &raw mut time) != 0 },
     });
     (!failed).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)

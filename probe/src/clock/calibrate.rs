@@ -162,7 +162,7 @@ pub(crate) fn core_hz(ticks_per_second: f64) -> Option<f64> {
         let start = stamp();
         arch::dependent_adds(ROUNDS);
         let passed = stamp().wrapping_sub(start);
-        // Not one that ran backwards, or stood still.
+        // Skips a round in which the clock stopped or ran backwards.
         if passed as i64 > 0 {
             best = best.min(passed);
         }

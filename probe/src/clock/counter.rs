@@ -1,9 +1,9 @@
-//! Whether the tick counter can be relied on, and what stands in for it where it
-//! cannot: the system's clock, at the price of a call.
+//! Decides whether the tick counter is reliable. If it is not, the system's clock replaces it, at
+//! the price of a call.
 //!
-//! The hot path knows nothing of this. With the fallback clock in force the word that a
-//! thread watches never has the value expected, so that every stamp takes the cold
-//! path, and the cold path reads here.
+//! The hot path does not know which clock is used. While the fallback clock is used, the word that
+//! a thread watches never has the expected value, so every stamp takes the cold path, which reads
+//! the clock here.
 
 use std::ffi::CStr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -18,7 +18,7 @@ use crate::file::File;
 pub(crate) struct Facts<'a> {
     /// The processor says that it runs at one rate, whatever the core does.
     pub(crate) invariant: bool,
-    /// The kernel's clock source; none where it cannot be read.
+    /// The kernel's clock source. `None` if it cannot be read.
     pub(crate) source: Option<&'a str>,
     /// Those it could use, with spaces between.
     pub(crate) available: &'a str,
@@ -28,14 +28,14 @@ pub(crate) struct Facts<'a> {
 const COUNTERS: [&str; 6] =
     ["tsc", "tsc-early", "arch_sys_counter", "kvm-clock", "xen", "hyperv_clocksource_tsc_page"];
 
-/// Whether the counter may be used. The kernel knows more of it than the processor
-/// does: it watches the counter against another clock and against the other cores,
-/// and most virtual machines are not told whether it is invariant.
+/// Whether the counter may be used. The kernel is better informed than the processor: it watches
+/// the counter against another clock and against the other cores, and most virtual machines hide
+/// whether the counter is invariant.
 pub(crate) fn is_steady(facts: Facts<'_>) -> bool {
     match facts.source {
         None => facts.invariant,
-        // A kernel that has caught it no longer offers it. Whoever chose another one
-        // by hand leaves it on offer.
+        // The kernel withdraws a counter that it found unsteady. A counter stays available if the
+        // user only chose another source.
         Some(source) => {
             COUNTERS.contains(&source)
                 || facts.available.split_whitespace().any(|source| source == "tsc")
@@ -66,43 +66,43 @@ fn read<'a>(path: &CStr, to: &'a mut [u8]) -> Option<&'a str> {
     Some(str::from_utf8(to.get(..len)?).ok()?.trim())
 }
 
-/// Nobody has read a stamp yet: what a source is at first.
+/// No stamp was read yet.
 const UNDECIDED: u8 = 0;
 const COUNTER: u8 = 1;
-/// The system's clock stands in for the counter.
+/// The system's clock replaces the counter.
 const FALLBACK: u8 = 2;
 
 fn state() -> &'static Counter {
     &shared::state().counter
 }
 
-/// Whether the system's clock stands in for the counter.
+/// Whether the system's clock replaces the counter.
 #[inline]
 pub(crate) fn is_replaced() -> bool {
-    // fallback-clock: meets the store in `replace`.
+    // fallback-clock: pairs with the store in `replace`.
     state().source.load(Acquire) == FALLBACK
 }
 
-/// The counter, or what stands in for it; [`super::calibrate::ticks_per_second`] is its rate.
-/// With or without a segment, this is how everything but the hot path reads a stamp.
+/// Reads the counter, or the fallback clock in its place; [`super::calibrate::ticks_per_second`] is
+/// the rate of either. All code but the hot path reads stamps here, with or without a segment.
 #[inline]
 pub(crate) fn stamp() -> u64 {
-    // fallback-clock: meets the store in `replace`.
+    // fallback-clock: pairs with the store in `replace`.
     if state().source.load(Acquire) == COUNTER { arch::ticks() } else { stamp_slow() }
 }
 
-/// The same, and on which CPU it was read.
+/// Reads a stamp, and returns also the CPU on which it was read.
 pub(crate) fn stamp_and_cpu() -> (u64, Option<u32>) {
     if arch::is_forbidden() {
         return (stamp(), arch::cpu());
     }
     let (ticks, cpu) = arch::ticks_and_cpu();
-    // fallback-clock: meets the store in `replace`.
+    // fallback-clock: pairs with the store in `replace`.
     (if state().source.load(Acquire) == COUNTER { ticks } else { stamp_slow() }, cpu)
 }
 
-/// The counter, or the fallback clock if reading the counter would raise SIGSEGV. All but the fast
-/// paths of begins and ends use it; those are never taken then, see `engine::local`.
+/// The counter, or the fallback clock if reading the counter would raise SIGSEGV. The fast paths of
+/// begins and ends read the counter itself, since they are never taken then: see `engine::local`.
 #[inline(always)]
 pub(crate) fn ticks_or_stamp() -> u64 {
     if arch::is_forbidden() { stamp() } else { arch::ticks() }
@@ -115,12 +115,12 @@ fn stamp_slow() -> u64 {
     match state().source.load(Acquire) {
         COUNTER => arch::ticks(),
         FALLBACK => fallback(),
-        // Somebody is in the middle of it, and this is what the fallback clock begins with.
+        // Another thread is switching to the fallback clock, which continues this one.
         _ => arch::monotonic_ns(),
     }
 }
 
-/// Decides whether the counter may be used, if nobody has.
+/// Decides whether the counter may be used, unless that is decided already.
 fn decide() {
     if state().source.load(Relaxed) != UNDECIDED {
         return;

@@ -31,9 +31,9 @@ struct Attr {
 pub(super) struct Page(*mut libc::c_void);
 
 impl Page {
-    /// Opens an event for the calling thread. `None` if that is forbidden, or if a seccomp filter is
-    /// set: usual filters do not allow this call, some kill the process for it, and no system call
-    /// returns what a filter does.
+    /// Opens an event for the calling thread. `None` if that is forbidden, or if a seccomp filter
+    /// is set: usual filters refuse this call, some kill the process for it, and a process cannot
+    /// read the rules of its filter.
     pub(super) fn open() -> Option<Self> {
         if has_filter() {
             return None;
@@ -95,8 +95,8 @@ impl Drop for Page {
     }
 }
 
-/// Maps zeros where a forked child's parent has a page that was kept with
-/// [`Page::into_address`]. They stay: nobody can tell when the last reader is done.
+/// Maps zeros where a forked child's parent has a page that was kept with [`Page::into_address`].
+/// The mapping stays, since its last reader is unknown.
 pub(super) fn stand_in(address: u64) {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     let at = std::ptr::with_exposed_provenance_mut(address as usize);
@@ -106,7 +106,8 @@ pub(super) fn stand_in(address: u64) {
 
 /// Whether a seccomp filter is set for the calling thread.
 fn has_filter() -> bool {
-    // SAFETY: takes plain numbers, and only asks. An error, 22 or -1, is no filter.
+    // SAFETY: the call takes plain numbers and writes no memory. It returns 22 or -1 on errors,
+    // which count as unfiltered.
     unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) == libc::SECCOMP_MODE_FILTER as i32 }
 }
 

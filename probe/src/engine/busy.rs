@@ -53,7 +53,8 @@ impl Thread {
     }
 }
 
-/// Takes a mark away that was set for nothing, or over that of a fibre that was put aside.
+/// Removes a marker that was set in vain. If it was set over the marker of a suspended fibre, the
+/// latter is restored.
 #[cold]
 #[inline(never)]
 fn unmark(thread: &Thread) {
@@ -71,7 +72,7 @@ fn unmark(thread: &Thread) {
     }
 }
 
-/// Takes the mark away, if there is one, of an end that cannot go on the short way.
+/// Removes the marker of an end that has to leave the short way, if it was set.
 #[inline]
 pub(super) fn take_back(thread: &Thread, marked: u64) {
     // A forked child writes nothing.

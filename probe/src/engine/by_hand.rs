@@ -164,7 +164,7 @@ fn begin_again(thread: &Thread, slot: &Slot, point: &'static Point, tag: u64) ->
     unreachable!("it returns when all tries are over")
 }
 
-/// Undoes a begin for which there is no room.
+/// Undoes a begin whose context has all its slots in use.
 #[cold]
 fn refuse(thread: &Thread) {
     thread.rise();
@@ -187,16 +187,16 @@ fn invalidate(thread: &Thread, point: &'static Point, at: usize) {
     thread.show_end(now);
 }
 
-/// Begins a region on the long way: the thread has no lane of its own, or is
-/// interrupted in the middle of something, or its cell is only known at the end. Returns when it
-/// began; none if there is no room for it.
+/// Begins a region on the slow path: the thread has no lane of its own, is interrupted in the
+/// middle of a change, or finds out only at the end which cell the region belongs to. Returns when
+/// it began. `None` if all slots of the context are in use.
 pub(crate) fn begin_kept(thread: &Thread, point: &'static Point) -> Option<u64> {
     thread.deepen();
     let place = thread.inner_place();
     let begun = note_long(thread, place, point, || thread.entry(point).total());
     // It was on just now.
     let control = point.control().sanitized().with(Change::Enable);
-    // Its tag is no place, so that it ends on the long way, too.
+    // Without [`IS_PLACE`] the tag matches no place, so the region ends on the slow path, too.
     keep_noted(thread, point, place & !IS_PLACE, &begun, Some(control))
 }
 
@@ -270,7 +270,7 @@ fn end_in(thread: &'static Thread, point: &'static Point, ticks: impl FnOnce() -
     });
 }
 
-/// The same, and returns when it ended.
+/// Ends a region as [`end`] does, and returns when it ended.
 pub(crate) fn end_told(point: &'static Point) -> Option<u64> {
     let mut ended = None;
     let asked = end_by(current::thread()?, point, ticks_or_stamp, |thread, at, door| {
@@ -509,8 +509,8 @@ impl Variant {
     }
 }
 
-/// Ends a region of a guard that the context has kept since then; with amounts if its cell sums
-/// those.
+/// Ends the region of a guard that the context has kept since `start`. `amounts` are those to add,
+/// if its cell sums amounts.
 pub(super) fn end_kept(
     thread: &Thread,
     point: &'static Point,
@@ -522,7 +522,7 @@ pub(super) fn end_kept(
             let extra = Extra { amounts, ..Extra::default() };
             end_long(thread, point, at, stamp(thread), extra);
         }
-        // It was given up, or is another thread's.
+        // The region was given up, or belongs to another thread.
         None => thread.count(|counters| &counters.mismatched),
     }
 }

@@ -1,12 +1,11 @@
 //! Cold sections: what is done once for a process, a thread or a point.
 //!
-//! In a section no signal handler comes in between but those of the thread's own faults,
-//! the thread cannot be cancelled, and `errno` stays the host's. A handler that comes all
-//! the same may jump out of the section. The thread finds that out when it next enters
-//! one or has its clock brought up to date, and puts right what was left.
+//! A section runs without signal handlers, except handlers of the thread's own faults. The thread
+//! cannot be cancelled in it, and `errno` stays the host's. A handler that runs nevertheless may
+//! jump out of the section. The thread finds that out when it next enters a section or refreshes
+//! its clock, and then repairs what the section left.
 //!
-//! Nobody waits for another thread longer than [`super::patience`], all waits of a thread
-//! together.
+//! A thread waits for others no longer than [`super::patience`], all its waits together.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -62,7 +61,8 @@ pub(super) fn signal_stack_left() -> Option<(libc::stack_t, usize)> {
     Some((stack, left))
 }
 
-/// The stack that the thread has set aside for signal handlers; none if that is not told.
+/// The stack that the thread has set aside for signal handlers. `None` if the system refuses to
+/// report it.
 fn signal_stack() -> Option<libc::stack_t> {
     // Miri has no system to ask.
     if cfg!(miri) {

@@ -12,8 +12,8 @@
 //! thread --current--> interrupt --interrupted--> interrupt --interrupted--> task
 //! ```
 //!
-//! All of that chain is the thread's, and nobody else's. A switch of tasks takes
-//! effect where the task stands in it: at once, or when the interrupts end.
+//! The whole chain belongs to the thread. A switch of tasks takes effect at the task's link of the
+//! chain: at once, or when the interrupts end.
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -36,7 +36,7 @@ use super::regions::{NOTHING_COVERED, Paused, Regions};
 use super::suspend::{put_aside, release, resume, undisturbed};
 use super::thread::Thread;
 
-/// In [`Shared::held_by`]: it becomes that of another execution object.
+/// Value of [`Shared::held_by`] while a context is made ready for another execution object.
 const RENEWING: u32 = u32::MAX;
 
 /// A counted reference to a context. `Arc` would end the program if memory runs out.
@@ -47,7 +47,7 @@ pub(crate) struct Handle(NonNull<Counted>);
 #[repr(C)]
 #[derive(Debug)]
 struct Counted {
-    // First, so that a pointer to it is one to the whole.
+    // First, so that a pointer to it is also a pointer to the `Counted`.
     shared: Shared,
     handles: AtomicUsize,
 }
@@ -57,9 +57,9 @@ struct Counted {
 static NO_CONTEXT: Counted =
     Counted { shared: Shared::of_number(u32::MAX, RENEWING), handles: AtomicUsize::new(1) };
 
-// SAFETY: a reference to atomics, counted by atomics.
+// SAFETY: a handle is a pointer to atomics, and an atomic counts the handles.
 unsafe impl Send for Handle {}
-// SAFETY: a reference to atomics, counted by atomics.
+// SAFETY: a handle is a pointer to atomics, and an atomic counts the handles.
 unsafe impl Sync for Handle {}
 
 impl Handle {
@@ -77,7 +77,7 @@ impl Handle {
     }
 
     fn counted(&self) -> &Counted {
-        // SAFETY: it is there as long as a handle is.
+        // SAFETY: the context is not freed before its last handle is dropped.
         unsafe { self.0.as_ref() }
     }
 
@@ -85,7 +85,7 @@ impl Handle {
         self.0.as_ptr().cast_const().cast()
     }
 
-    /// Whether it is one of the program's own.
+    /// Whether it has a context of its own, and is not [`NO_CONTEXT`].
     pub(crate) fn is_real(&self) -> bool {
         !ptr::eq(self.counted(), &raw const NO_CONTEXT)
     }
@@ -240,8 +240,8 @@ pub(crate) enum Switched {
     Done,
     /// Done, although another context than the one named ran.
     InPlaceOfAnother,
-    /// The next one is some thread's already, which was counted; or there is no
-    /// memory.
+    /// The next context already belongs to a thread, and the mismatch was counted; or memory ran
+    /// out.
     Refused,
 }
 
@@ -250,8 +250,8 @@ pub(crate) fn switch_to(prev: &Handle, next: &Handle) -> bool {
     switch(Some(prev), Some(next)) != Switched::Refused
 }
 
-/// Puts `next` in the place of `prev`, or of what runs instead of it; none is the
-/// thread's own context.
+/// Replaces `prev`, or the context that runs in its place, by `next`. `None` is the thread's own
+/// context.
 pub(crate) fn switch(prev: Option<&Handle>, next: Option<&Handle>) -> Switched {
     let Some(thread) = door::thread() else { return Switched::Refused };
     undisturbed(|| {
@@ -281,7 +281,8 @@ pub(crate) fn switch(prev: Option<&Handle>, next: Option<&Handle>) -> Switched {
 }
 
 unsafe extern "C" fn drop_shared(context: *const Shared) {
-    // SAFETY: as `release` has it; it was made by this copy of pfp.
+    // SAFETY: `context` is from `Handle::into_raw` of this copy of pfp, and `release` calls this
+    // once for it.
     drop(unsafe { Handle::from_raw(context) });
 }
 
@@ -290,8 +291,8 @@ unsafe extern "C" fn drop_shared(context: *const Shared) {
 pub(crate) fn enter(to: &Handle) -> bool {
     let Some(thread) = door::thread() else { return false };
     undisturbed(|| {
-        // One that was entered and then put aside by a switch still keeps what it
-        // has interrupted.
+        // An interrupt that was entered and then put aside by a switch still keeps the context that
+        // it has interrupted.
         if to.entered.load(Relaxed) || !to.take(thread) {
             thread.count(|counters| &counters.mismatched);
             return false;

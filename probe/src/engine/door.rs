@@ -29,16 +29,17 @@ pub(crate) fn thread() -> Option<&'static Thread> {
 
 /// Why a thread cannot record a measurement into a cell of its own.
 pub(crate) enum Unready {
-    /// Not now: before there is a process, inside the claiming itself, or when
-    /// there is no memory. The region is not measured.
+    /// Cannot measure now: the process is not made yet, the thread is claiming its lane, or memory
+    /// ran out.
     Never,
     /// The region goes the long way: all lanes are taken, and it is recorded on the
     /// overflow lane; or it is only known at its end where it is recorded.
     Overflow(&'static Thread),
 }
 
-/// The calling thread and its entry of a point, with what is missing made. None if the point is
-/// off, whose word may be 0 as that of an entry in a forked child's pages.
+/// The calling thread and its entry of a point; makes what is missing. `None` if the point is off.
+/// That is checked first: the word of a point that is off may be 0, and so is the word of each
+/// entry in a forked child's pages.
 pub(super) fn ready(
     point: &'static Point,
 ) -> Option<Result<(&'static Thread, &'static Entry), Unready>> {
@@ -68,8 +69,8 @@ pub(crate) fn prepare(
     if !control.enabled() {
         return None;
     }
-    // Of a fenced point, or of a word that somebody has written who means ill: no cell ever
-    // equals it.
+    // If the point has amounts, or if the counter must not be read, no cell follows the point's
+    // word. The test is skipped then, since a word that another process has forged could pass it.
     if !point.has_amounts()
         && !clock::is_forbidden()
         && let Some(ready) = measure::ready(point, control)

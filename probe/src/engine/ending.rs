@@ -42,7 +42,8 @@ pub(crate) fn end_guard(guard: &mut Guard, end: End, amounts: Option<&Amounts>) 
         let kept = guard.kept_amounts();
         return end_kept(thread, point, guard.kept_start(), amounts.or(kept.as_ref()));
     }
-    // Its thread and context are elsewhere, with figures of their own; or this is a forked child.
+    // The region belongs to another thread or context, which has figures of its own; or this is a
+    // forked child.
     if thread.is_foreign(guard.place()) {
         return thread.count(|counters| &counters.mismatched);
     }
@@ -120,8 +121,8 @@ pub(super) fn added_since(noted: Option<&Entry>, begun: &RegionStart) -> u64 {
 }
 
 impl Thread {
-    /// Regions inside one of a place that has ended were not: what is to end one of them later finds
-    /// that it was begun before.
+    /// Gives up the regions inside the region of a place, which has ended. The end of such a region
+    /// finds out later that it began before `now`.
     pub(super) fn give_up_since(&self, place: u64, begun: &RegionStart, now: u64) {
         let [since, until] = &self.gave_up;
         since.store(begun.start, Relaxed);
@@ -130,16 +131,16 @@ impl Thread {
         inside.for_each(|until| until.store(now, Relaxed));
     }
 
-    /// Whether a region of a place was given up so, where so many are open inside it as are counted.
+    /// Whether the region at a place was given up, if `deeper` regions are counted inside it.
     fn has_given_up(&self, place: u64, begun: &RegionStart, deeper: u64) -> bool {
-        // Other contexts have given up regions of theirs since. Deeper than that are regions only
-        // where an end has given this one up, or where so many were left by jumps.
+        // After a switch, `gave_up` is about other contexts. Only the count remains: it is this
+        // high if an end has given this region up, or if jumps have left as many regions.
         if self.clock.was_resumed(begun.switches) {
             return deeper > LEVELS / 2;
         }
         let start = begun.start;
         let [since, until] = self.gave_up.each_ref().map(|word| word.load(Relaxed));
-        // The last end that gave up any; and what ends before it gave up of that level.
+        // First the last end that gave up regions, then the last end that gave up this level.
         let level_until = self.given_up()[level_of(place)].load(Relaxed);
         start.wrapping_sub(since) < until.wrapping_sub(since)
             || level_until != 0 && (level_until.wrapping_sub(start) as i64) > 0
@@ -165,7 +166,7 @@ mod tests {
 
     /// What C++ allows: a scope in memory that another thread reaches.
     struct Sent<T>(T);
-    // SAFETY: an end on another thread is what is tested.
+    // SAFETY: the test ends the scope on another thread on purpose.
     unsafe impl<T> Send for Sent<T> {}
 
     impl<T> Sent<T> {

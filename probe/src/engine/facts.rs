@@ -32,16 +32,16 @@ impl Offset {
 /// The word of a refused point: off for good.
 pub(super) static REFUSED: AtomicU64 = AtomicU64::new(0);
 
-/// The word that steers a point, by what comes first in one.
+/// The control word of a point, by the pointer that comes first in the point.
 ///
 /// # Safety
 ///
-/// It leads to a word that is never unmapped: a static, or one in the segment.
+/// `leads_to` leads to a word that is never unmapped: a static, or a word in the segment.
 #[inline(always)]
 pub unsafe fn word(leads_to: *const AtomicPtr<AtomicU64>) -> u64 {
     // Pairs with the store in `lead_to`: a thread that sees the word in the segment sees the point's
     // number, too.
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's promise, the pointer leads to a word that is never unmapped.
     unsafe { (*(*leads_to).load(Acquire)).load(Relaxed) }
 }
 
@@ -94,10 +94,10 @@ impl Point {
         Control(unsafe { word(&raw const self.state.control) })
     }
 
-    /// The word, registered or not; none if the point was refused.
+    /// The control word, whether the point is registered or not. `None` if the point was refused.
     pub(super) fn known_word(&self) -> Option<&'static AtomicU64> {
         let word = self.state.control.load(Acquire);
-        // SAFETY: as in `control`.
+        // SAFETY: a static, or a word in the segment, which is never unmapped.
         (!ptr::eq(word, &raw const REFUSED)).then(|| unsafe { &*word })
     }
 
@@ -107,7 +107,7 @@ impl Point {
         (self.offset().bytes() >> POINT_SHIFT) as usize
     }
 
-    /// Where a thread has its entry of the point.
+    /// The offset of the point's entry in each thread's table.
     #[inline(always)]
     pub(crate) fn offset(&self) -> Offset {
         Offset(self.state.offset.load(Relaxed))
@@ -180,7 +180,7 @@ impl Point {
             && !matches!(self.kind(), Kind::Variant { .. })
     }
 
-    /// Whether its cells have sums of amounts: those of its regions differ.
+    /// Whether the point's cells keep sums of amounts, since its regions have different amounts.
     pub(crate) fn has_sums(&self) -> bool {
         matches!(self.state.name, Name::Variant(_, place) if usize::from(place) == VARIANTS)
     }
@@ -208,7 +208,7 @@ mod tests {
                     offset.store(64, Relaxed);
                     leads_to.store((&raw const WORD).cast_mut(), Release);
                 });
-                // SAFETY: statics.
+                // SAFETY: `leads_to` always leads to a static.
                 let seen = unsafe { word(&raw const leads_to) };
                 assert!(seen != 1 || offset.load(Relaxed) == 64);
             });

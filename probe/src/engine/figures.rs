@@ -93,7 +93,7 @@ struct Collected {
     weighted: f64,
     averaged: u64,
     amounts: [u128; MAX_AMOUNTS],
-    /// Buckets of all cells; none if nobody asks for them.
+    /// Buckets of all cells. `None` if the caller wants no histogram.
     histogram: Option<Vec<Bucket>>,
 }
 
@@ -128,8 +128,9 @@ impl Collected {
 /// in the middle of that, it stays so.
 const EXACT_TRIES: u32 = 20;
 
-/// Copies a cell while its thread may write it, with the records of the thread that it lacks,
-/// and adds the buckets of its histogram; none if it has nothing of this epoch.
+/// Copies a cell while its thread may write it, and adds the records of the thread that the cell
+/// lacks. Also adds the buckets of the cell's histogram. `None` if the cell has nothing of this
+/// epoch.
 fn read(
     segment: &Segment,
     (cell, thread): (&Cell, Option<&Thread>),
@@ -152,12 +153,12 @@ fn read(
         }
         let before = histogram.as_ref().map_or(0, |buckets| buckets.len());
         let in_cell = picture.live.count.wrapping_add(picture.retired.count);
-        // Of a fold under way some may be in the histogram, the first ones.
+        // A fold that is running may have added its first records to the histogram already.
         let mut ahead = match &mut histogram {
             None => 0,
             Some(buckets) => {
                 let in_buckets = add_buckets(segment, &picture, buckets)?;
-                // As many as the ring may add.
+                // The ring adds at most this many.
                 buckets.try_reserve(RING_SLOTS)?;
                 in_buckets.saturating_sub(in_cell)
             }
@@ -203,7 +204,7 @@ fn bucket(part: usize, at: usize, count: u64) -> Bucket {
     Bucket { low, width, count }
 }
 
-/// Adds the buckets of a cell's histogram that are not empty, and tells how many measurements
+/// Adds the buckets of a cell's histogram that are not empty, and returns how many measurements
 /// they hold.
 fn add_buckets(
     segment: &Segment,

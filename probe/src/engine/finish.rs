@@ -99,9 +99,10 @@ pub(super) fn finish_metered(
     finish_with(thread, variant, sum, (start, elapsed), is_rest.then_some(&amounts));
 }
 
-/// Has the thread's cell of a variant follow the word that the whole had when the region
-/// began, as the cell of a point that is known at the begin does by then: a reset since
-/// is not the region's. One that follows the word as it is now has more recent regions.
+/// Makes the thread's cell of a variant follow the control word that the whole point had when the
+/// region began, as a cell that is known at the begin does. So the region counts in the window in
+/// which it began, even after a reset. A cell that follows the current word stays, since it has
+/// newer regions.
 fn follow(thread: &Thread, variant: &'static Point, control: Control) {
     let at = thread.cell(variant).map(Cell::control);
     let follows = at == Some(control) || at == Some(variant.control().sanitized());

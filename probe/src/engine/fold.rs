@@ -43,8 +43,8 @@ pub(super) fn fold(thread: &Thread) {
     cell::add(&thread.counters().folding, took);
 }
 
-/// Puts right what was cut off in the middle and that nobody goes on with, and folds what is
-/// left. The thread is the calling one, or has ended.
+/// Repairs the changes that were cut off and that no thread will finish, and folds the remaining
+/// records. The thread is the calling one, or has ended.
 #[cold]
 pub(super) fn recover(process: &Process, thread: &Thread) {
     for (number, entry) in thread.entries(process.segment.points_used()) {

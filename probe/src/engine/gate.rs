@@ -16,7 +16,7 @@ pub(super) struct Page {
     pub(super) process: AtomicPtr<c_void>,
     /// Whether this process made it.
     pub(super) is_ours: AtomicU64,
-    /// The page in whose place it comes into force.
+    /// The page that this one replaces.
     pub(super) before: AtomicPtr<Self>,
     /// Id of the process whose memory it is in.
     pub(super) pid: AtomicI32,
@@ -39,17 +39,17 @@ pub(super) fn process() -> *mut c_void {
     unsafe { in_force().as_ref() }.map_or(ptr::null_mut(), |page| page.process.load(Acquire))
 }
 
-/// Id of the process whose memory this is in; none if there is none, and in a forked child.
+/// Id of the process whose memory this is. `None` without a process, and in a forked child.
 pub(super) fn pid() -> Option<libc::pid_t> {
-    // SAFETY: as above.
+    // SAFETY: null, or a page that is never unmapped.
     let page = unsafe { in_force().as_ref() }?;
     Some(page.pid.load(Relaxed)).filter(|pid| *pid != 0)
 }
 
-/// Puts a page in force, in place of the one before it. Any number of threads may do so.
+/// Publishes a page in place of the one before it. Any number of threads may do so.
 pub(super) fn open(page: &'static Page) {
     let before = page.before.load(Relaxed);
-    // Meets the load in `in_force`. It fails where the page is in force already.
+    // Pairs with the load in `in_force`. The exchange fails if the page is published already.
     let _ = IN_FORCE.compare_exchange(before, ptr::from_ref(page).cast_mut(), Release, Relaxed);
 }
 

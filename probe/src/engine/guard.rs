@@ -33,7 +33,7 @@ pub struct Guard {
 /// The tag of a region that the context keeps: no place, whose highest bit is 1, and without
 /// [`thread::FENCED`].
 pub(super) const LONG_WAY: u64 = 4;
-/// The same where the guard also has the amounts of the region.
+/// [`LONG_WAY`] for a guard that also has the amounts of the region.
 pub(super) const LONG_WAY_WITH: u64 = 12;
 
 impl Guard {
@@ -54,12 +54,12 @@ impl Guard {
         Self { tag, point, begun, thread_bound: PhantomData }
     }
 
-    /// A guard of a region that the context keeps, which has begun then.
+    /// A guard of a region that the context keeps and that began at `start`.
     pub(super) fn of_kept(point: &'static Point, start: u64) -> Self {
         Self::of(point, LONG_WAY, RegionStart { inclusive: start, ..RegionStart::default() })
     }
 
-    /// The same with the amounts of the region.
+    /// [`Self::of_kept`] with the amounts of the region.
     pub(super) fn of_kept_with(point: &'static Point, kept: u64, amounts: &Amounts) -> Self {
         let &[start, covered, off, switches] = amounts;
         let begun = RegionStart { start, covered, off, switches, inclusive: kept };
@@ -95,7 +95,7 @@ impl Guard {
 
     /// It begins later.
     pub(super) fn delay(&mut self, ticks: u64) {
-        // SAFETY: as above.
+        // SAFETY: the caller has a guard with the tag of a place, which is filled.
         let begun = unsafe { self.begun.assume_init_mut() };
         begun.start = begun.start.wrapping_add(ticks);
     }
@@ -105,14 +105,14 @@ impl Guard {
         self.tag & thread::FENCED != 0
     }
 
-    /// What `begin` noted; none if the context has it, or nothing is open.
+    /// What `begin` noted. `None` if the context keeps that, or if no region is open.
     #[inline(always)]
     pub(crate) fn begun(&self) -> Option<&RegionStart> {
         // SAFETY: with the tag of a place it was filled.
         (self.tag & thread::IS_PLACE != 0).then(|| unsafe { self.begun.assume_init_ref() })
     }
 
-    /// When a region began that the context keeps.
+    /// When the region began, for a region that the context keeps.
     pub(crate) fn kept_start(&self) -> u64 {
         // SAFETY: the caller has found no place in the tag, which `of_kept` and `of_kept_with` fill.
         unsafe { self.begun.assume_init_ref() }.inclusive

@@ -68,7 +68,7 @@ extern "C" fn in_child() {
     });
 }
 
-/// Has the process end in order, as far as pfp goes. Called again, it does nothing new.
+/// Does pfp's work at the end of the process. A second call has no effect.
 pub(crate) extern "C" fn at_process_exit() {
     // Those that follow leave it to the copy that made it.
     if let Some(process) = process::current().filter(|_| !copies::follows()) {

@@ -54,7 +54,7 @@ impl Guard {
                 false => self.lap_turned(next, next_control),
             };
         }
-        // As in `end_at`. Whoever jumps out from here on leaves nothing open.
+        // As in `end_at`. A handler that jumps out from here on leaves no region open.
         let mark = &mut mark::new();
         if !thread.mark_at(position, mark::prepare(mark)) {
             return self.lap_slow(next);
@@ -68,7 +68,7 @@ impl Guard {
         // Each word goes where it belongs as soon as it is known, and words of the region are looked
         // at anew, so that few registers do.
         self.point.write(next);
-        // SAFETY: as above.
+        // SAFETY: the guard had the tag of a place until now, so it is filled.
         let begun = unsafe { self.begun.assume_init_mut() };
         let slot = thread.slot_at(position);
         slot.fill_place(tag as u32);

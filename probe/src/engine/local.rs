@@ -144,8 +144,8 @@ mod access {
     #[inline(always)]
     pub(crate) fn distance() -> Option<isize> {
         let found: isize;
-        // SAFETY: computes an address, or a number: the linker of a program replaces the
-        // instruction with one that loads the distance.
+        // SAFETY: the instruction computes an address or, after the linker of a program has
+        // replaced it, loads the distance. It writes `rax` only.
         unsafe {
             asm!(
                 "lea rax, [rip + {name}.local@TLSDESC]",

@@ -131,9 +131,9 @@ pub(super) fn begin_fenced_in(thread: &Thread, entry: &Entry, point: &Point) -> 
     begun
 }
 
-/// Begins a region of a point, if the thread has a cell that follows its word. Returns its tag, and
-/// when that was and what was covered then; none if it must be begun again, since the clock is old,
-/// a signal handler has measured in between, or this is a forked child.
+/// Begins a region of a point, if the thread has a cell that follows its word. Returns the region's
+/// tag, and the time and what was covered when it began. `None` if the begin must be repeated: the
+/// clock is out of date, a signal handler has measured in between, or this is a forked child.
 #[inline(always)]
 pub(super) fn begin_noted(
     thread: &Thread,

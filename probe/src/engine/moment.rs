@@ -36,7 +36,7 @@ impl Thread {
         self.stamp_beside_after(ticks_or_stamp())
     }
 
-    /// [`Self::stamp_beside`] where the counter was read already.
+    /// [`Self::stamp_beside`] for a counter that was read already.
     #[inline(always)]
     pub(crate) fn stamp_beside_after(&self, now: u64) -> u64 {
         if !self.clock.is_outdated(now) {
@@ -183,11 +183,12 @@ pub(super) fn fenced_end(thread: &Thread) -> End {
     End { now, covered }
 }
 
-/// Turns the page for the record of a region of a point. Returns what was covered meanwhile, and
-/// what was added to the point's inclusive total: none of it is in the region, nor is a handler that
-/// came in between.
+/// Turns the page for the record of a region of a point. Returns how much was added meanwhile to
+/// what is covered, and to the point's inclusive total. Both are outside the region, as is a
+/// handler that ran in between.
 ///
-/// None also where the stack has no room.
+/// `None` if the stack has no room, the page cannot be turned, or handlers measured during each
+/// try.
 pub(super) fn turn_page(thread: &Thread, point: &Point) -> Option<(u64, u64)> {
     if !thread.has_room() {
         return None;

@@ -10,8 +10,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Patterns with commas between them, in which `*` stands for any text and `?`
-    /// for one character.
+    /// Takes patterns separated by commas, in which `*` matches any text and `?` one character.
     pub(crate) fn new(list: &str) -> Result<Self, NoMemory> {
         Ok(Self { list: heap::text(list)? })
     }

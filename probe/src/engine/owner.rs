@@ -1,16 +1,16 @@
 //! Whose memory this is.
 //!
-//! A child of `vfork`, and of any `clone` with CLONE_VM, runs in its parent's memory
-//! under an id of its own. A segment made there would stay the parent's and bear the
-//! child's id; a lane would be that of a thread that is no more. So whatever ties
-//! memory to the calling process or thread asks here first.
+//! A child of `vfork`, and of any `clone` with CLONE_VM, runs in its parent's memory under an id of
+//! its own. A segment made there would stay the parent's and bear the child's id, and a lane would
+//! belong to a thread that has ended. So all code that ties memory to the calling process or thread
+//! asks here first.
 //!
-//! Memory that has a [`super::process::Process`] knows its own: in a copy of it the way to that reads
-//! as zeros. Before there is one, the C library is asked. It keeps each thread's
-//! kernel id in the thread's memory, and brings it up to date in a child of `fork`.
-//! Where it is not the caller's, the caller is in that thread's memory, or in a copy
-//! that the library does not know of (a bare `clone`); which of the two, the kernel
-//! tells by whether that thread's memory grows with the caller's.
+//! Memory that leads to a [`super::process::Process`] knows its owner: in a copy of it, the pages
+//! that lead there read as zeros. Before there is a process, the C library is asked. It keeps each
+//! thread's kernel id in the thread's memory, and updates it in a child of `fork`. If that id is
+//! not the caller's, the caller runs in that thread's memory, or in a copy that the library does
+//! not know (a bare `clone`). To decide which, the caller maps some memory: the kernel shows
+//! whether that thread's memory has grown, too.
 
 use std::ffi::CStr;
 use std::io::{self, Write};

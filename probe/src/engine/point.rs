@@ -20,12 +20,13 @@ impl Point {
         self.word().is_some_and(|word| Control(word.load(Relaxed)).enabled())
     }
 
-    /// The weight of a new value in the exponential average; none while that is off.
+    /// The weight of a new value in the exponential average. `None` while averaging is off.
     pub(crate) fn weight(&'static self) -> Option<f64> {
         Control(self.word()?.load(Relaxed)).alpha()
     }
 
-    /// The name in the table; before it is there, and without memory, the one in the source.
+    /// The point's name in the table. Without memory, and before the table has it, the name in the
+    /// source.
     pub(crate) fn known_name(&'static self) -> Cow<'static, str> {
         match self.name_in_the_table() {
             Some(name) => Cow::Owned(name),

@@ -74,7 +74,7 @@ fn end_part(
     let slot = kept.map(|at| &regions.slots[at]);
     let begun = noted_by_guard.filter(|_| !thread.is_foreign(guard.place()));
     let Some(begun) = begun.or_else(|| slot.map(Slot::begun)) else {
-        // It is another context's or thread's, or its parent's if this is a forked child.
+        // The region belongs to another context or thread, or to the parent of this forked child.
         return thread.count(|counters| &counters.mismatched);
     };
     let place = slot.map_or_else(|| guard.place() & LEVELS, |slot| slot.place.load(Relaxed));

@@ -43,7 +43,7 @@ pub(crate) struct Process {
     pub(crate) segment: Segment,
     /// Taken out and put out when the process ends in order. Null, or a box.
     beacon: AtomicPtr<Beacon>,
-    /// The page that leads to it. It is never unmapped once the process is announced.
+    /// The page that leads to this process. It is never unmapped once the process is announced.
     gate: &'static gate::Page,
     pid: libc::pid_t,
     /// Ends with the threads: its destructor releases their lanes.

@@ -96,7 +96,7 @@ pub(super) struct Paused {
     /// As [`super::thread::Thread::covered`].
     pub(super) covered: AtomicU64,
     pub(super) place: AtomicU64,
-    /// The run that its regions note, where it is a thread's own.
+    /// The run that the regions note, if the context is a thread's own.
     pub(super) run: AtomicU64,
     /// What its outermost regions show.
     pub(super) open: [[AtomicU64; 3]; SHOWN],
@@ -174,7 +174,7 @@ impl Regions {
         (0..self.open()).rev().find(|&at| self.slots[at].has(point))
     }
 
-    /// Place of the open region of a point that was begun then.
+    /// Index of the open region of a point that began at `start`.
     pub(super) fn begun_at(&self, point: &Point, start: u64) -> Option<usize> {
         (0..self.open()).rev().find(|&at| self.slots[at].is_of(point, start))
     }

@@ -26,7 +26,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Point> {
     from(POINTS.load(Acquire))
 }
 
-/// A point of the list and those behind it.
+/// A point of the list, and all points behind it.
 fn from(first: *mut State) -> impl Iterator<Item = &'static Point> {
     // SAFETY: the list holds statics only, which are nothing but their state, and links are set
     // before a point is published in it.

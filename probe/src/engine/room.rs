@@ -30,8 +30,8 @@ pub(crate) fn has_room() -> bool {
 impl Thread {
     /// Whether the calling thread's stack has room for a slow path.
     ///
-    /// The system is asked where the thread was not found on that page before. A host that makes a
-    /// page of its stack a stack for signal handlers is not found out there.
+    /// Asks the system if it has not found the thread on that page before. It misses a page of the
+    /// stack that the host has turned into a stack for signal handlers since.
     pub(crate) fn has_room(&self) -> bool {
         let here = 0u8;
         let here = (&raw const here).addr() as u64;
@@ -43,7 +43,7 @@ impl Thread {
         self.roomy_page(page).load(Relaxed) == page || self.look_for_room(page)
     }
 
-    /// Where it is kept that a page was found; neighbours have places of their own.
+    /// The word that notes a page; neighbouring pages have different words.
     fn roomy_page(&self, page: u64) -> &AtomicU64 {
         &self.roomy_pages[page as usize % 2]
     }

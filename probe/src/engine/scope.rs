@@ -298,8 +298,8 @@ impl Guard {
         if is_first && ending::end_turned(thread, self, end) { Ok(()) } else { Err(end) }
     }
 
-    /// Begins a region of a point whose cells have sums of amounts, in a guard that has
-    /// room for no more than it has: the context keeps the rest.
+    /// Begins a region of a point whose cells have sums of amounts. The guard is full with the
+    /// amounts, so the context keeps the rest.
     pub(super) fn begin_with_sums(point: &'static Point, amounts: &Amounts) -> Self {
         if !room::has_room() {
             process::miss();
@@ -324,11 +324,11 @@ impl Guard {
     }
 }
 
-/// The door out of an end on a thread that has no lane: another thread has begun the region.
+/// Slow path of an end on a thread that has no lane: another thread has begun the region.
 #[cold]
 #[inline(never)]
 fn end_elsewhere() {
-    // A forked child has no process, and what it ends is its parent's.
+    // A forked child has no process, and the region that it ends is its parent's.
     if let Some(thread) = process::current().and_then(lane::of) {
         thread.count(|counters| &counters.mismatched);
     }

@@ -30,8 +30,8 @@ const NEVER: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
 /// The signals that are blocked in a section, as the kernel counts them.
 const BLOCKED: u64 = !(OF_FAULTS | OF_THE_LIBRARY | NEVER);
 
-/// The sections that a thread is in. Whoever jumps out at any moment leaves what the outermost
-/// one is to restore; a handler that comes at any moment leaves all as it was.
+/// The sections that a thread is in. A jump out of them, at any moment, leaves here what the
+/// outermost one has to restore. A handler that returns leaves every field as it was.
 #[repr(C)]
 pub(super) struct Section {
     /// The signals that were blocked before; [`NONE_BLOCKED`] until any were.
@@ -40,7 +40,7 @@ pub(super) struct Section {
     cancelling: Cell<libc::c_int>,
     /// Sections that the thread is in, one inside the other. Not 0 only while there is a holder.
     depth: Cell<u32>,
-    /// A [`mark`] of the outermost one; 0 for none.
+    /// A [`mark`] of the outermost section; 0 outside of sections.
     holder: AtomicU64,
     /// Whether all is changed that is to be restored: a handler finds the signals blocked.
     is_settled: Cell<bool>,
@@ -112,11 +112,11 @@ pub(super) struct Entered<'a> {
 
 /// How a section was entered, and so what its end does.
 enum How {
-    /// No other one is around it, or one that was left by a jump.
+    /// No section is around it, or only a section that a jump has left.
     Outermost,
-    /// Another one around it has changed everything.
+    /// The section around it has changed everything already.
     Inner(Before),
-    /// A handler has interrupted another one that was changing something: this one restores
+    /// A handler has interrupted another section that was changing something. This one restores
     /// what it has found.
     Beside { before: Before, cancelling: libc::c_int, signals: u64 },
 }
@@ -144,7 +144,7 @@ impl Drop for Entered<'_> {
 impl Section {
     pub(super) const UNCHANGED: libc::c_int = UNCHANGED;
     pub(super) const NONE_BLOCKED: u64 = NONE_BLOCKED;
-    /// A section that the thread is not in.
+    /// The state of a thread outside of sections.
     pub(super) const fn new() -> Self {
         Self {
             signals: Cell::new(NONE_BLOCKED),
@@ -184,14 +184,15 @@ impl Section {
 
     fn start(&self, mark: &mut MaybeUninit<u64>) -> How {
         self.take(mark);
-        // What was before is noted by whoever changes it, so that it can be left at any moment.
+        // Each call stores the previous state as it changes it, so a jump may interrupt this
+        // anywhere.
         change_signals(libc::SIG_BLOCK, BLOCKED, self.signals.as_ptr());
         change_cancelling(CANCEL_DISABLE, self.cancelling.as_ptr());
         self.settle();
         How::Outermost
     }
 
-    /// In the place of one that the thread has jumped out of.
+    /// Starts in place of a section that the thread has jumped out of.
     fn start_again(&self, mark: &mut MaybeUninit<u64>, left: Before) -> How {
         self.is_settled.set(false);
         compiler_fence(SeqCst);
@@ -220,7 +221,8 @@ impl Section {
         let noted =
             if before.cancelling == UNCHANGED { self.cancelling.as_ptr() } else { &mut cancelling };
         change_cancelling(CANCEL_DISABLE, noted);
-        // SAFETY: as above.
+        // SAFETY: `noted` points to `self.cancelling` or to the local `cancelling`, both
+        // initialized.
         let cancelling = unsafe { noted.read() };
         How::Beside { before, cancelling, signals }
     }

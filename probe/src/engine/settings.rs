@@ -43,7 +43,7 @@ pub(crate) struct Settings {
 
 static SETTINGS: AtomicPtr<Settings> = AtomicPtr::new(ptr::null_mut());
 
-/// The settings, read if nobody has done so yet.
+/// The settings, which the first call reads.
 pub(super) fn get() -> Result<&'static Settings, NoMemory> {
     // Meets the exchange below. SAFETY: null, or settings that are never freed.
     if let Some(known) = unsafe { SETTINGS.load(Acquire).as_ref() } {
@@ -54,7 +54,7 @@ pub(super) fn get() -> Result<&'static Settings, NoMemory> {
         // SAFETY: made above, and never freed from here on.
         Ok(_) => Ok(unsafe { &*new }),
         Err(known) => {
-            // SAFETY: made above, and nobody has seen it.
+            // SAFETY: made above by `Box::into_raw`, and no other thread has seen it.
             drop(unsafe { Box::from_raw(new) });
             // SAFETY: never freed.
             Ok(unsafe { &*known })
@@ -118,7 +118,7 @@ impl Asked {
         Ok(Some(Self { from: current_folder()?, path: heap::path(&[path.as_bytes()])? }))
     }
 
-    /// The path for this process: `%p` stands for its id and `%%` for a per cent sign.
+    /// The path for this process: `%p` becomes its id, and `%%` a per cent sign.
     pub(crate) fn path_at_exit(&self) -> Result<PathBuf, NoMemory> {
         let path = self.path.as_os_str().as_bytes();
         let from = self.from.as_os_str().as_bytes();
@@ -132,7 +132,7 @@ impl Asked {
     }
 }
 
-/// The folder that the process is in; empty if that is not known.
+/// The working directory of the process; empty if it is unknown.
 #[inline(never)]
 fn current_folder() -> Result<PathBuf, NoMemory> {
     let mut folder = [0_u8; libc::PATH_MAX as usize];

@@ -58,8 +58,8 @@ fn go_on_in(regions: &Regions, thread: &Thread) {
     }
 }
 
-/// What the point's inclusive total is now; none of a point with amounts, whose word `kept` is
-/// in use.
+/// The current inclusive total of the slot's point. `None` for a point with amounts, whose slot has
+/// the control word in `kept`.
 fn total(slot: &Slot, thread: &Thread) -> Option<u64> {
     // SAFETY: null, or a point, which is never freed.
     let point = unsafe { slot.point.load(Relaxed).as_ref() };
@@ -78,7 +78,7 @@ pub(super) fn resume(thread: &Thread, now: u64) {
     let run = next_run();
     thread.clock.set_switches(paused.switches.load(Relaxed), run);
     thread.set_covered(paused.covered.load(Relaxed));
-    // A thread's own regions know it by its first run.
+    // The regions of a thread's own context note its first run, which therefore goes on.
     thread.begin_run(if number == 0 { paused.run.load(Relaxed) } else { run }, number);
     go_on_in(regions, thread);
     let level = paused.place.load(Relaxed);
@@ -92,15 +92,15 @@ pub(super) fn resume(thread: &Thread, now: u64) {
     thread.clock.disturb();
 }
 
-/// Gives up a context that has left a chain; null is nobody's.
+/// Gives up a context that has left a chain. Null is ignored.
 pub(super) fn release(context: *const Shared) {
     // SAFETY: null, or a context that is counted until the call below.
     if let Some(held) = unsafe { context.as_ref() } {
         let drop = held.drop;
         // Meets the exchange in `hold`.
         held.held_by.store(0, Release);
-        // SAFETY: whoever put it into the chain made the pointer from a `Handle` and
-        // left it counted.
+        // SAFETY: the pointer came into the chain from `Handle::into_raw` as a counted reference,
+        // which this call consumes.
         unsafe { drop(context) };
     }
 }

@@ -93,15 +93,15 @@ pub(crate) struct Thread {
     chunks: AtomicU64,
     /// Bytes of this mapping.
     bytes: AtomicU64,
-    /// Whose the lane is, its kernel id below and its generation above; 0 while it is
-    /// nobody's. See `bury` in `lane`.
+    /// The lane's owner: the thread's kernel id in the lower half, its generation in the upper
+    /// half. 0 without an owner. See `bury` in `lane`.
     holder: AtomicU64,
     /// Where copies of pfp that follow this one keep a pointer to this.
     followers: [AtomicPtr<*const Thread>; FOLLOWERS],
     /// Pages of the stack that the thread runs on outside of signal handlers; see
     /// [`Thread::has_room`].
     pub(super) roomy_pages: [AtomicU64; 2],
-    /// Where the stack for signal handlers begins and ends on which the thread was found last.
+    /// Start and end of the stack for signal handlers on which the thread was last found.
     pub(super) signal_stack: [AtomicU64; 2],
     /// Regions of the thread's own context that were begun by hand.
     pub(crate) own: Regions,
@@ -163,7 +163,8 @@ impl Entry {
         self.total.load(Relaxed)
     }
 
-    /// The thread's cell of the point; none where [`super::door::prepare`] must be asked.
+    /// The thread's cell of the point. `None` if [`super::door::prepare`] has to make it ready
+    /// first.
     #[inline(always)]
     pub(crate) fn cell(&self) -> Option<&Cell> {
         let cell = self.cell.load(Relaxed);
@@ -198,10 +199,10 @@ const PLACE: usize = offset_of!(Thread, place);
 #[derive(Debug)]
 struct WipedFromHere;
 
-/// A moment for each level.
+/// One time for each level.
 pub(super) type GivenUp = [AtomicU64; (LEVELS / LEVEL) as usize + 1];
 
-/// The generation after that of a place.
+/// The generation that follows the one in `place`.
 fn next_generation(place: u64) -> u64 {
     match place & GENERATIONS {
         now @ FIRST_GENERATION..LAST_GENERATION => now + GENERATION,
@@ -231,17 +232,17 @@ pub(crate) const LEVEL: u64 = 1 << DEPTH_SHIFT;
 pub(crate) const LEVELS: u64 = 0xff * LEVEL;
 /// One look at the clock, in [`Thread::place`].
 const GENERATION: u64 = 1 << 32;
-/// The bits that count those.
+/// The bits of the generation.
 const GENERATIONS: u64 = (1 << RUN) - GENERATION;
-/// The generations that are used. They come round in no less than a millisecond, after which an end
-/// looks at the clock in any case. As many are free on either side: a thread with more than 256 open
-/// regions counts them there.
+/// The first generation. Generations wrap after a millisecond at the earliest, and an end reads the
+/// clock after that time in any case. As many values as below this one are free above the last one:
+/// a thread with more than 256 open regions carries into them.
 const FIRST_GENERATION: u64 = GENERATION << 11;
 const LAST_GENERATION: u64 = FIRST_GENERATION + 4095 * GENERATION;
 const _: () = assert!(LAST_GENERATION + FIRST_GENERATION <= GENERATIONS);
-/// Above this many bits is the number of a run of the current context, modulo 2^17: no other one of
-/// the last runs in the process has it. It is the present run, but of a thread's own context always
-/// the first one.
+/// The bits from here on are the number of a run of the current context, modulo 2^17. No other
+/// recent run of the process has this number. For a thread's own context it is the first run, else
+/// the present one.
 const RUN: u32 = 45;
 const RUNS: u64 = FENCED - (1 << RUN);
 
@@ -259,17 +260,17 @@ impl Thread {
         offset_of!(Self, regions),
     ];
 
-    /// The calling thread's cell of a point; none where [`super::door::prepare`] must be
-    /// asked.
+    /// The calling thread's cell of a point. `None` if [`super::door::prepare`] has to make it
+    /// ready first.
     pub(crate) fn cell(&self, point: &Point) -> Option<&Cell> {
         self.entry(point).cell()
     }
 
-    /// The same for any thread.
+    /// A thread's cell of a point, for any caller.
     pub(crate) fn cell_of_any(&self, point: &Point) -> Option<&Cell> {
         // Meets the store in `Entry::set_cell`: the cell is prepared.
         let cell = self.entry(point).cell.load(Acquire);
-        // SAFETY: as in `cell`.
+        // SAFETY: null, or a cell in the segment, which is never unmapped.
         unsafe { cell.as_ref() }
     }
 
@@ -295,7 +296,7 @@ impl Thread {
         &self.table[0]
     }
 
-    /// The entries of all numbers below one.
+    /// The entries of all points below `number`.
     pub(super) fn entries(&self, number: u64) -> impl Iterator<Item = (u32, &Entry)> {
         let numbers = 0..u32::try_from(number).unwrap_or(u32::MAX);
         numbers.map_while(|number| Some((number, self.entry_of(number)?)))
@@ -393,21 +394,21 @@ impl Thread {
             .fetch_update(Relaxed, Relaxed, |place| Some(place & !LEVELS | level & LEVELS));
     }
 
-    /// The regions that are open must ask the clock as they end. Said before that changes, so
-    /// that whoever jumps out of the change has said it.
+    /// Makes the open regions ask the clock as they end. Called before the clock changes, so that a
+    /// jump out of the change cannot skip it.
     pub(crate) fn outdate(&self) {
         self.outdate_by(next_generation);
     }
 
-    /// The same with what the next generation is. A signal handler may come between the load of the
-    /// place and the exchange, and do so as well.
+    /// [`Self::outdate`] with a function that returns the next generation. A signal handler may run
+    /// between the load of the place and the exchange, and do so as well.
     fn outdate_by(&self, next: impl Fn(u64) -> u64) {
         let outdated = |place| Some(place & !GENERATIONS | next(place));
         let _ = self.place.fetch_update(Relaxed, Relaxed, outdated);
     }
 
-    /// Whether a region of a place is the innermost one, and nothing has happened since that
-    /// another place tells.
+    /// Whether the region of a place is the innermost one, and the thread has the same run,
+    /// generation and context as when it began.
     #[inline(always)]
     pub(crate) fn is_in(&self, place: u64) -> bool {
         word::is::<Self, PLACE>(self, place.wrapping_add(LEVEL))
@@ -435,13 +436,13 @@ impl Thread {
 
     /// When regions of each level were last given up; 0 for never.
     pub(super) fn given_up(&self) -> &GivenUp {
-        // SAFETY: as `map_pages` has it, such words follow the table, zeros at first; only this thread
+        // SAFETY: `map_pages` maps these words behind the table, zeros at first; only this thread
         // uses them.
         unsafe { &*self.table_end().cast() }
     }
 
-    /// The counter of the histogram bucket of a duration; none where the cell
-    /// has no chunk for it yet, or the duration is beyond the histogram.
+    /// The counter of the histogram bucket of a duration. `None` if the cell has no chunk for it
+    /// yet, or the duration is beyond the histogram.
     #[inline(always)]
     pub(crate) fn bucket(&self, cell: &Cell, ticks: u64) -> Option<&AtomicU64> {
         if ticks >= histogram::LIMIT {

@@ -128,7 +128,8 @@ impl Turn {
                 DONE if also == DONE => true,
                 DONE => return Err(Denied::Done),
                 _ if found & IDS == me => section::is_outermost() || is_left(found),
-                // Asked once: who is there now is so for longer than one waits.
+                // Checked once: a thread that exists now is taken to exist for as long as this
+                // waits.
                 _ if asked != Some(found) => {
                     asked = Some(found);
                     is_left(found) || !exists(found & IDS)
@@ -193,7 +194,7 @@ impl Drop for Taken {
     }
 }
 
-/// Notes the turn that the thread has, and returns the one that it took before.
+/// Notes the turn that the thread holds, and returns the turn that it took before.
 fn replace_last(turn: *const Turn) -> *const Turn {
     local::get().map_or(ptr::null(), |local| local.turn.replace(turn))
 }

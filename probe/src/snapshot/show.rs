@@ -25,7 +25,7 @@ fn show_uncancelled(process: &Process, out: &mut impl Write) -> io::Result<()> {
         let place = picture.points.binary_search_by_key(&id, |point| point.id).ok()?;
         Some(&picture.points[place])
     };
-    // Whole before any of it is written: `out` may be a terminal.
+    // The text is made before any of it is written, since `out` may be a terminal.
     let mut json = Json::new(Text(Vec::new()));
     json.list(&picture.lanes, |json, lane| {
         let cells = picture.cells.iter().filter(|cell| cell.lane == lane.id && !cell.is_part);
@@ -45,7 +45,7 @@ fn show_uncancelled(process: &Process, out: &mut impl Write) -> io::Result<()> {
     out.write_all(&json.end()?.0)
 }
 
-/// A text that is written to as long as there is memory.
+/// A text that grows as long as there is memory.
 struct Text(Vec<u8>);
 
 impl Write for Text {

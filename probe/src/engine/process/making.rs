@@ -41,8 +41,8 @@ use crate::point::Point;
 /// Held by the thread that others expect to make the process.
 static MAKING: Turn = Turn::new();
 
-/// The process, made if need be; none if it cannot be or must not be now. `prepare` does before
-/// what is done once for the program.
+/// The process, which the first call makes. `None` if it cannot be made, or must not be made now.
+/// `prepare` runs first, and does what is done once for the program.
 pub(in crate::engine) fn get(prepare: fn()) -> Option<&'static Process> {
     if let Some(process) = current() {
         return Some(process);
@@ -67,7 +67,7 @@ fn wait_or_make(prepare: fn()) -> Option<&'static Process> {
         Err(Denied::Others) => None,
         Err(Denied::Own | Denied::Done) => return current(),
     };
-    // By a thread that has not come to it.
+    // A thread may have announced a process without having opened it yet.
     opening::open_announced();
     // A handler on a small stack leaves it to the next thread, and so does a thread without memory.
     let can_be = || FAILED.load(Relaxed) == 0 && !cold::has_less_stack(STACK) && has_memory();
@@ -159,8 +159,8 @@ pub(in crate::engine) extern "C" fn failure_here() -> u64 {
     FAILED.load(Relaxed)
 }
 
-/// Makes the process, and opens its gate; a note is left if it cannot be made. Nothing comes of it in
-/// a forked child that comes back into this, and where another thread was faster.
+/// Makes the process and opens its gate, or leaves a note of the failure. Has no effect in a child
+/// that was forked during the call, or if another thread was faster.
 fn make(gate: &io::Result<Gate>) {
     // Without memory the next begin tries again.
     let (Ok(settings), Ok(exe)) = (settings::get(), this_exe()) else { return };
@@ -200,8 +200,8 @@ fn make(gate: &io::Result<Gate>) {
     }
 }
 
-/// Makes the process under a random name, and opens its gate. Nothing comes of it in a forked child
-/// that comes back into this, and where another thread was faster.
+/// Makes the process under a random name, and opens its gate. Has no effect in a child that was
+/// forked during the call, or if another thread was faster.
 ///
 /// # Errors
 ///
@@ -215,15 +215,15 @@ fn make_as_named(
     let object = Name::random().map_err(|error| (Stage::Segment, error))?;
     let mut name = [0; MAX_NAME];
     let name = program_name(&mut name);
-    // The beacon first: killed at any moment, the process leaves no object that
-    // nobody can find.
+    // The beacon is lit first, so that a process killed at any moment leaves no object that cannot
+    // be found.
     let info = Info::of_this_process(object, name).map_err(|error| (Stage::Segment, error))?;
     if !gate.is_ours() {
         return Ok(());
     }
     let share = Share::of_this_process();
     let config = settings.config(share);
-    // What crashed processes left may take as much again, and no more.
+    // Objects that crashed processes left may occupy as much again, but not more.
     let left = share.bytes.max(Geometry::new(config).len() as u64);
     let beacon = match directory {
         Ok(directory) => uninterrupted(|| light_beacon(directory, &info, left)),
@@ -261,7 +261,7 @@ fn make_as_named(
         (Ok(_), Err(_)) => {}
     }
     if let Ok(beacon) = beacon {
-        // Without memory it burns on, and the next sweep removes it.
+        // Without memory the beacon stays lit, and the next sweep removes it.
         if let Ok(beacon) = heap::boxed(beacon) {
             process.beacon.store(Box::into_raw(beacon), Release);
         }
@@ -393,8 +393,8 @@ fn this_exe() -> Result<PathBuf, NoMemory> {
     beacon::exe_of_this_process()
 }
 
-/// Leaves a note of a start that came to nothing, or of a beacon that could not be made:
-/// the host is not told, but whoever asks `pfp-top doctor` is.
+/// Leaves a note of a start that failed, or of a beacon that could not be made. The host is not
+/// notified; `pfp-top doctor` shows the note.
 fn note_failure(directory: &io::Result<Directory>, exe: &Path, stage: Stage, error: &io::Error) {
     // SAFETY: no preconditions.
     let pid = unsafe { libc::getpid() } as u32;

@@ -13,7 +13,7 @@ use crate::engine::gate::{self, Page};
 /// A [`gate`] that is not open yet. Its page is never unmapped.
 pub(super) struct Gate {
     page: &'static Page,
-    /// What was announced before, by a parent.
+    /// The process that a parent has announced, or null.
     newest_before: *mut Process,
 }
 
@@ -30,10 +30,12 @@ impl Gate {
         page.is_ours.store(1, Relaxed);
         // SAFETY: no preconditions.
         page.pid.store(unsafe { libc::getpid() }, Relaxed);
-        // A process that this one has announced must stay the newest, so `announce` expects none.
+        // A process that this one has announced must stay the newest: `announce` expects null and
+        // fails.
         let parents = newest().filter(|newest| !is_ours(newest.gate));
         let newest_before = parents.map_or(ptr::null(), ptr::from_ref).cast_mut();
-        // Read after the newest: `announce` fails if another process came into force in between.
+        // Read after the newest, so that `announce` fails if another process was published in
+        // between.
         page.before.store(gate::in_force(), Relaxed);
         Ok(Self { page, newest_before })
     }
@@ -47,8 +49,9 @@ impl Gate {
         is_ours(self.page)
     }
 
-    /// From here on a child that is forked has private memory in place of the segment; one that
-    /// was forked before writes nothing. False if another thread has announced a process.
+    /// Announces a process. A child that is forked from here on has private memory in place of the
+    /// segment; a child that was forked before writes nothing. False if another thread has
+    /// announced a process first.
     pub(super) fn announce(&self, process: &'static Process) -> bool {
         let new = ptr::from_ref(process).cast_mut();
         // Meets the load in `newest`.
@@ -61,13 +64,13 @@ fn is_ours(page: &Page) -> bool {
     page.is_ours.load(Relaxed) != 0
 }
 
-/// Leads to a process that this process has announced, from now on. Several threads may do so: the
-/// thread that announced it may not get the CPU.
+/// Publishes a process that this process has announced. Several threads may do so, since the thread
+/// that announced it may not get the CPU.
 pub(super) fn open(process: &'static Process) {
     let page = process.gate;
     page.process.store(ptr::from_ref(process).cast_mut().cast(), Release);
     if !is_ours(page) {
-        // In a child that was forked just now.
+        // This is a child that was forked just now.
         page.process.store(ptr::null_mut(), Relaxed);
         return;
     }

@@ -141,8 +141,9 @@ impl Thread {
         calls.resume(now, level);
     }
 
-    /// Adds measurements of a point inside another one to their edge; `entry` belongs to the
-    /// point inside. The records of the lane below `folded` are in it then. False in a child that a signal handler has forked in here.
+    /// Adds measurements of a point inside another one to their edge; `entry` belongs to the point
+    /// inside. The edge then holds the lane's records below `folded`. False in a child that a
+    /// signal handler has forked during the call.
     #[inline(always)]
     pub(in crate::engine) fn add_call(
         &self,
@@ -203,7 +204,7 @@ impl Thread {
         self.calls()?.edge(number)
     }
 
-    /// The edge of a key, made if need be; none where there is no room.
+    /// Finds the edge of a key, or makes it. `None` without room for another edge.
     #[inline(never)]
     fn find_edge(&self, key: u64) -> Option<&Edge> {
         let calls = self.calls().filter(|_| self.is_alive())?;

@@ -26,13 +26,13 @@ static GIVEN: [Given; WAITING] = [const {
     Given { tid: AtomicU32::new(FREE), name: [const { AtomicU64::new(0) }; NAME_BYTES / 8] }
 }; WAITING];
 
-/// Names a thread of this process, now or as it comes to its lane.
+/// Names a thread of this process, now or when it claims a lane.
 pub(crate) fn name_thread(tid: u32, name: &str) {
     if tid == FREE || tid == BUSY {
         return;
     }
     let given = put(tid, name);
-    // There is no lane yet as long as the process is being made.
+    // A process that is still being made has no lanes.
     let Some(process) = process::current() else { return };
     // Meets the fence in `take_name`: it finds the name, or this its lane.
     fence(SeqCst);

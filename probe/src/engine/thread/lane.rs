@@ -105,8 +105,8 @@ fn claim_alone(process: &'static Process, local: &'static Local) -> Option<&'sta
 }
 
 impl Thread {
-    /// The follower of that number keeps a pointer to this in `slot`, until the thread ends; false
-    /// if there is no such follower.
+    /// Notes that the follower of that number keeps a pointer to this thread in `slot`, until the
+    /// thread ends. False if the number is too high.
     pub(in crate::engine) fn is_followed_by(&self, number: u32, slot: *mut *const Self) -> bool {
         let kept = self.followers.get((number as usize).wrapping_sub(1));
         kept.map(|kept| kept.store(slot, Relaxed)).is_some()
@@ -140,7 +140,7 @@ fn claim_lane(process: &'static Process, local: &Local) -> Option<&'static Threa
         } else {
             segment.back_lane(number).ok()??
         };
-        // A child of a bare clone, which has come back into this, writes there no more.
+        // A child of a bare clone, which has returned into this code, must not write to the lane.
         if !process.is_current() {
             return None;
         }
@@ -198,8 +198,8 @@ fn back_ring_and_calls(process: &Process, block: u64) -> Option<u64> {
     let ring = process.segment.block_offset(block)?;
     let calls = process.segment.block_offset(block + RING_BLOCKS)?;
     process.ask_for_space(|segment| {
-        // All at once, so that a thread which has measured asks for no more; the ring page by
-        // page where there is no room for that.
+        // Backs everything at once, so that a thread which has measured needs no memory later.
+        // Without room for that, the ring is backed page by page.
         if segment.back(ring, calls - ring + Calls::NEEDED).is_ok() {
             return Some(u64::MAX);
         }
@@ -269,7 +269,7 @@ fn table_of(process: &Process) -> usize {
     process.segment.geometry().points().max(last)
 }
 
-/// Maps a state whose table has `points` entries.
+/// Maps a thread's state with a table of `points` entries.
 fn map_pages(points: usize) -> Option<&'static Thread> {
     let behind = size_of::<GivenUp>() + size_of::<EdgeIndex>() + size_of::<Sorting>();
     let bytes = size_of::<Thread>().max(TABLE + points * size_of::<Entry>() + behind);
@@ -308,11 +308,10 @@ pub(in crate::engine) fn set_name(thread: &Thread, process: &Process, name: &str
     }
 }
 
-/// The last thing that happens in a thread that has a lane. It runs after the
-/// destructors of thread-local values, so regions in those still count; a
-/// region even later claims a lane once more. This may not be called again then: the
-/// threads library goes through the destructors four times at most, and no more after
-/// a time in which no key was set. See [`reap_dead`].
+/// Runs last in a thread that has a lane, after the destructors of thread-local values, so regions
+/// in those still count. A region that begins even later claims a lane again. This may not run a
+/// second time then: the threads library runs destructors at most four times, and stops once no key
+/// is set. See [`reap_dead`].
 pub(crate) unsafe extern "C" fn at_thread_exit(value: *mut libc::c_void) {
     cold::section(|| {
         if let Some(local) = local::known() {
@@ -377,7 +376,7 @@ fn reap_dead(process: &Process) -> bool {
         if !process.is_current() {
             return false;
         }
-        // Nobody but one of those that look; and not what was claimed anew meanwhile.
+        // Only one of the threads that look may reap the lane, and only if it was not claimed anew.
         if thread.holder.compare_exchange(holder, 0, Acquire, Relaxed).is_ok() {
             thread.publish_switches();
             thread.clock.forget();
@@ -388,7 +387,7 @@ fn reap_dead(process: &Process) -> bool {
     any
 }
 
-/// Leaves the lane of a thread that writes no more to its next owner.
+/// Leaves a thread's lane to its next owner. The thread has stopped writing.
 fn give_up(process: &Process, thread: &Thread) {
     suspend::leave_all(thread);
     fold::recover(process, thread);

@@ -224,8 +224,8 @@ impl Thread {
     }
 }
 
-/// Whether a point was reset a moment ago: who is still in a cell of the window before may come
-/// out of it, unless it was left by a jump.
+/// Whether a point was reset a moment ago. A thread that has been in the cell of the window before
+/// since then may still leave it; a thread that stays longer has jumped out of it.
 fn is_recent(segment: &Segment, point: &Point) -> bool {
     // A variant is reset with its whole.
     let number = variants::variant_of(point).map_or(point.index(), |(of, _)| of.point().index());
