@@ -37,7 +37,7 @@ HINTS = (
 
 
 def _fail(why):
-    # Without a traceback, which pip would show in its place.
+    # A traceback would take the place of this message in pip's output.
     sys.stdout.flush()
     sys.exit(f"pfp: {why}")
 
@@ -93,8 +93,8 @@ def _run(command):
 
 
 def _build_viewer(cargo):
-    # As maturin builds the native half: what either has built in the target folder serves both, and
-    # a viewer that is built there already is taken as it is.
+    # maturin builds the native half with the same options, so both share what they build in the
+    # target folder, and a viewer that was built there already is reused.
     command = [cargo, "build", "--release", "--locked", "--package", "pfp-top",
                "--bin", "pfp-top", "--message-format=json-render-diagnostics"]
     # The last executable that is named is the viewer.
@@ -120,7 +120,7 @@ def _put_viewer(settings):
 
 
 def _build(build, settings, *arguments):
-    # maturin does not know this one.
+    # maturin does not know the setting `viewer`.
     others = {key: value for key, value in (settings or {}).items() if key != "viewer"}
     with _alone():
         _put_viewer(settings)

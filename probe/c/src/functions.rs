@@ -54,7 +54,7 @@ struct Call {
 fn once_inside<R>(sp: usize, work: impl FnOnce() -> R) -> Option<R> {
     let inside = &top::top()?.inside;
     let outer = inside.get();
-    // One whose frame lies deeper was left by a jump.
+    // A marked frame deeper in the stack than this one was left by a jump.
     if outer != 0 && sp <= outer {
         return None;
     }
@@ -138,7 +138,7 @@ extern "C" fn enter_on(
     }
 }
 
-/// The same with something missing: a stack of frames, a lane, a cell.
+/// [`enter_on`] where a stack of frames, a lane or a cell is missing.
 #[cold]
 #[inline(never)]
 fn enter_unready(call: &Call, point: &'static Point) {

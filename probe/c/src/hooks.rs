@@ -135,7 +135,7 @@ fn create(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
     }
     let free = |slot: &&Slot| {
         let handle = slot.handle.load(Relaxed);
-        // Whoever still had the handle of the object before may have made it run.
+        // The slot is not free while a thread still runs the context of the deleted object.
         (handle.is_null() || handle == DELETED) && slot.context().is_none_or(probe::c::renew)
     };
     let slot = way(handle).find(free).ok_or(Status::Full)?;

@@ -37,7 +37,7 @@ pub(crate) struct MeteredSite {
 const _: () = assert!(size_of::<MeteredSite>() == 40);
 const _: () = assert!(size_of::<MeteredGuard>() == 12 * size_of::<u64>());
 
-/// A point and where it stands.
+/// A point and its place in the source.
 struct Place {
     name: &'static str,
     file: &'static str,
@@ -48,8 +48,8 @@ struct Place {
 
 static PLACES: Trie<Place> = Trie::new();
 
-/// The point of a name, a place and amounts; none without a name or amounts, if there are
-/// too many points, or no memory.
+/// The point of a name, a place and amounts. `None` without a name or amounts, if there are too
+/// many points, or without memory.
 ///
 /// # Safety
 ///
@@ -61,7 +61,7 @@ unsafe fn point_at(
     line: c_uint,
     amounts: *const c_char,
 ) -> Option<&'static MeteredPoint> {
-    // SAFETY: as the caller says.
+    // SAFETY: `text` is not null, and by the caller's promise it ends with a zero byte.
     let of = |text: *const c_char| (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) });
     let [name, amounts] = [of(name)?.to_bytes(), of(amounts)?.to_bytes()];
     let file = of(file).unwrap_or_default().to_bytes();
@@ -107,7 +107,7 @@ pub(crate) unsafe extern "C" fn pfp_metered_begin_site(
     if word == probe::c::UNREGISTERED {
         begin_settled(scope, site);
     } else {
-        // SAFETY: any other word is that of a point of ours, which is never freed.
+        // SAFETY: only points of this library have other words, and those points are never freed.
         probe::c::begin_metered(unsafe { &*point }, scope);
     }
 }
@@ -118,7 +118,7 @@ fn begin_settled(scope: &mut MeteredGuard, site: &MeteredSite) {
     if !probe::c::has_room() {
         return probe::c::miss();
     }
-    // SAFETY: the macros of `pfp.h` put string literals there.
+    // SAFETY: the macros of `pfp.h` fill these fields with string literals.
     let metered = unsafe { point_at(site.name, site.file, site.line, site.amounts) };
     let Some(metered) = metered else { return };
     // Meets `Acquire` in `pfp_metered_begin_site`.

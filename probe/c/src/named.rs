@@ -73,12 +73,13 @@ impl Site {
 /// `point` is a point, or what an unregistered site points to.
 #[inline(always)]
 pub(crate) unsafe fn word(point: *const Point) -> u64 {
-    // SAFETY: as the caller says; the pointer to the word comes first in both.
+    // SAFETY: the caller passes a `Point` or the stand-in of an unregistered site. Both begin with
+    // the pointer to the word.
     unsafe { probe::c::word(point.cast::<AtomicPtr<AtomicU64>>()) }
 }
 
-/// See `pfp.h`, which calls this for a site whose point is on or not registered. One
-/// that is off takes the long way, and is not measured.
+/// See `pfp.h`, which calls this for a site whose point is on or not registered. If
+/// the point is off, the call is slow and measures nothing.
 ///
 /// # Safety
 ///
@@ -86,12 +87,12 @@ pub(crate) unsafe fn word(point: *const Point) -> u64 {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pfp_scope_begin_site(scope: &mut MaybeUninit<Guard>, site: &Site) {
     let point = site.point.load(Acquire);
-    // SAFETY: as the caller says.
+    // SAFETY: a site of `pfp.h` holds a `Point` or the stand-in of an unregistered site.
     let word = unsafe { word(point) };
     if word == probe::c::UNREGISTERED {
         begin_settled(scope, site);
     } else {
-        // SAFETY: any other word is that of a point of ours, which is never freed.
+        // SAFETY: only points of this library have other words, and those points are never freed.
         probe::c::begin_into(unsafe { &*point }, word, scope);
     }
 }

@@ -160,7 +160,7 @@ pub(crate) extern "C" fn pfpClearAlpha(id: c_int) -> c_int {
 /// `name` is null or ends with a zero byte.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pfpSetName(id: c_int, name: *const c_char) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's promise, `name` is null or ends with a zero byte.
     let name = unsafe { text::of(name) };
     with(id, |_| match name {
         Ok(name) => {

@@ -17,7 +17,7 @@ use crate::trie::Trie;
 /// Names that are kept; far more than a segment has points.
 const MAX_POINTS: usize = 1 << 17;
 
-/// A point and where it stands.
+/// A point and its place in the source.
 struct Place {
     name: &'static [AtomicU8],
     file: &'static [AtomicU8],
@@ -27,8 +27,8 @@ struct Place {
 
 static PLACES: Trie<Place> = Trie::new();
 
-/// The point of a name and place; none if there are too many, or no memory. What is
-/// not UTF-8 in the texts is replaced.
+/// The point of a name and place. `None` if there are too many, or without memory. Bytes that are
+/// not UTF-8 are replaced.
 pub(crate) fn point(name: &[u8], file: &[u8], line: u32) -> Option<&'static Point> {
     let is = |place: &Place| {
         place.line == line && text(name).eq(bytes(place.name)) && text(file).eq(bytes(place.file))

@@ -30,7 +30,7 @@ pub(crate) extern "C" fn pfp_version() -> *const c_char {
 ///
 /// `name` is null or ends with a zero byte.
 unsafe fn name(name: *const c_char, set: fn(&str)) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's promise, `name` is null or ends with a zero byte.
     match unsafe { text::of(name) } {
         Ok(name) => {
             set(name.as_str());

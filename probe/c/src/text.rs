@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char};
 use crate::places;
 use crate::status::Status;
 
-/// Bytes of a name that are kept: as many as the segment keeps of any.
+/// Bytes of a name that are kept, as many as a segment keeps.
 const LONGEST: usize = 1024;
 
 /// A string of the caller's, with what is not UTF-8 in it replaced.
@@ -17,7 +17,7 @@ pub(crate) unsafe fn of(text: *const c_char) -> Result<Text, Status> {
     if text.is_null() {
         return Err(Status::Null);
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `text` is not null, and by the caller's promise it ends with a zero byte.
     let text = unsafe { CStr::from_ptr(text) }.to_bytes();
     let mut kept = Text { bytes: [0; LONGEST], len: 0 };
     for (to, byte) in kept.bytes.iter_mut().zip(places::text(text)) {
@@ -34,7 +34,7 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    /// It, cut at a character boundary.
+    /// The text, cut at a character boundary.
     pub(crate) fn as_str(&self) -> &str {
         let bytes = &self.bytes[..self.len];
         bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())

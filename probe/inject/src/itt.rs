@@ -214,9 +214,10 @@ struct Made<T> {
     is: *const T,
 }
 
-// SAFETY: the client's functions say that nobody writes but the flags, which are a word.
+// SAFETY: `is` points to an object that is never freed, and in which clients write only the flags,
+// an atomic word.
 unsafe impl<T> Sync for Made<T> {}
-// SAFETY: as above.
+// SAFETY: an object of a client may be used on any thread, for the reason given for `Sync`.
 unsafe impl<T> Send for Made<T> {}
 
 impl<T> Made<T> {
@@ -298,7 +299,7 @@ unsafe extern "C" fn task_begin_function(
     function: *const c_void,
 ) {
     let address = ShortText::<32>::of(format_args!("{function:p}"));
-    // SAFETY: as the client calls it.
+    // SAFETY: the client passes null, or a domain that this library made and never frees.
     if let Some((its, domain)) = unsafe { its.as_ref().zip(domain(its)) }
         && let Some(named) = named(domain, Text::of(address.as_bytes()), Kind::Region)
     {

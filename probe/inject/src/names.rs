@@ -29,12 +29,12 @@ const POINTS: usize = 4096;
 const DOMAINS: usize = 256;
 /// Bytes of a name that are kept; of a longer one the middle goes.
 const LONGEST: usize = 256;
-/// Bytes of a name whose characters may all have been replaced, and of a few words beside it.
+/// Bytes for a name in which every character was replaced, and for a few words beside it.
 pub(crate) const ROOM: usize = 4 * LONGEST;
 const HEAD: usize = 160;
 /// Stands in place of the middle.
 const GAP: &[u8] = "…".as_bytes();
-/// All names of a domain for which there was no room.
+/// Name of the point that a domain's further names share when there are too many.
 const OTHERS: &CStr = c"(other names)";
 /// Set by `pfp-top run --fold-digits`: each run of digits in a name is one `#`.
 const FOLD: &CStr = c"PFP_FOLD_DIGITS";

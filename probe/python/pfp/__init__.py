@@ -119,7 +119,7 @@ _exit_at_once = os._exit
 
 @functools.wraps(_exit_at_once)
 def _exit(status):
-    # Forked children of multiprocessing end so, and no handler runs then.
+    # Forked children of multiprocessing end by `os._exit`, which runs no handlers.
     status = operator.index(status)
     _pfp.end_in_order()
     _exit_at_once(status)

@@ -43,7 +43,8 @@ def _follow(module):
     try:
         _pfp.follow_greenlets(module)
     except (AttributeError, ValueError):
-        # This version has no such functions: all its greenlets share their thread's regions.
+        # This version of greenlet lacks these functions, so all greenlets share their thread's
+        # regions.
         pass
 
 

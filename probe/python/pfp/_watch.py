@@ -91,7 +91,7 @@ def add_function(function, name):
         # It was called before it had this name, or is a closure like one of another name.
         key = id(code), name
         if key not in _copies:
-            # The first code is kept, so that no other has its address.
+            # The first code is kept alive, so that no other code gets its address.
             _copies[key] = code, code.replace()
             _pfp.name_function(_copies[key][1], name, *place)
         function.__code__ = code = _copies[key][1]

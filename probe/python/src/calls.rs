@@ -1,5 +1,5 @@
-//! Calls of functions, as the interpreter tells of them: by `sys.monitoring` from Python 3.12 on,
-//! and by its profile hook before.
+//! Measures the calls of functions that the interpreter reports: through `sys.monitoring` from
+//! Python 3.12 on, and through its profile hook before.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -19,15 +19,15 @@ use crate::living::Living;
 use crate::object::{Error, Owned, fail, none, shared, text};
 use crate::places;
 
-/// A function, of one code object.
+/// A function, identified by its code object.
 struct Function {
     /// The address of its code, which identifies its regions on a thread.
     owner: usize,
     /// None if it is not to be measured.
     point: Option<&'static Point>,
-    /// Whether the program gave it its name, or said that it has none.
+    /// Whether the program has given the function its name, or excluded it from measuring.
     is_named: bool,
-    /// Whether the interpreter was asked to send no events of it.
+    /// Whether the interpreter was asked to stop the function's events.
     is_told_off: Cell<bool>,
 }
 
@@ -42,11 +42,12 @@ static DECIDES: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
 static DISABLES: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
 /// Starts the thread that watches for points that are on again.
 static STARTS_WATCHER: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
-/// Whether any function was told off, and may be on again. The watcher runs while it is set.
+/// Whether the interpreter was asked to stop the events of any function. The watcher runs while it
+/// is set, since the function's point may be switched on again.
 static IS_ANY_OFF: AtomicBool = AtomicBool::new(false);
 
 impl Function {
-    /// The function of some code, which is asked about if it is new.
+    /// The function of a code object. Python is asked about a new one.
     #[inline]
     fn of<'a>(code: *mut PyObject) -> Option<&'a Self> {
         Self::known(code).or_else(|| Self::add(code, decided(code), false))
@@ -68,7 +69,8 @@ impl Function {
         let added = ALL.insert(code, function);
         if added.is_none() {
             pfp::c::count_refusal();
-            // SAFETY: with the interpreter's lock. The error is not the program's.
+            // SAFETY: the interpreter's lock is held. The error is not the program's, so it is
+            // cleared.
             unsafe { PyErr_Clear() };
         }
         added
@@ -265,7 +267,7 @@ pub(crate) unsafe extern "C" fn name_function(
         let point = name.map(|name| places::point(name, file, line));
         Function::add(code, point, true)
     });
-    // Without memory for it, it is not measured under any name.
+    // A function without an entry, for lack of memory, is not measured under any name.
     let is_that = function
         .is_none_or(|known| known.is_named && known.point.map(Point::name).as_deref() == name);
     // SAFETY: they are always there.
@@ -288,8 +290,9 @@ pub(crate) unsafe extern "C" fn tell_off_by(
     none()
 }
 
-/// Whether a point is on again whose function the interpreter does not tell of. All functions are
-/// taken to be told then: those that are still off tell it off once more.
+/// Returns whether a point was switched on again whose function's events were stopped. If so, the
+/// interpreter is to send the events of all functions again, and each one whose point is still off
+/// stops its events again.
 pub(crate) unsafe extern "C" fn is_on_again(_: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
     let is_on_again = ALL.iter().any(|function| {
         function.is_told_off.get() && function.point.is_some_and(Point::is_enabled)

@@ -69,7 +69,7 @@ pub(crate) unsafe extern "C" fn snapshot(_: *mut PyObject, path: *mut PyObject) 
     }
 }
 
-/// Says that the process ends in order, and writes its last figures if that was asked for.
+/// Notes that the process ends in order, and writes its last figures if the settings ask for them.
 pub(crate) unsafe extern "C" fn end_in_order(_: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
     pfp::c::end_in_order();
     none()

@@ -1,10 +1,10 @@
 //! Greenlets: each has open regions and a context of its own, which stop when greenlet switches to
 //! another one.
 //!
-//! greenlet calls a trace function after each switch of a thread. It is set on a thread at the
-//! thread's first region after greenlet was imported. A program may set another one in its place,
-//! so each begin and end asks which greenlet runs: after a switch that was missed the open regions
-//! of both greenlets are given up, and counted as mismatches.
+//! greenlet calls a trace function after each switch of a thread. pfp sets its own on a thread at
+//! the thread's first region after greenlet was imported. A program may replace it, so each begin
+//! and end asks which greenlet runs. After a missed switch, the open regions of both greenlets are
+//! given up and counted as mismatches.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ffi::c_void;
@@ -24,12 +24,12 @@ use crate::living::Living;
 use crate::object::{Owned, none};
 use crate::{Kept, method};
 
-/// Place of `PyGreenlet_GetCurrent` in greenlet's table of functions.
+/// Index of `PyGreenlet_GetCurrent` in greenlet's table of functions.
 const GET_CURRENT: usize = 4;
 
 type GetCurrent = unsafe extern "C" fn() -> *mut PyObject;
 
-/// That function; null until greenlet is imported.
+/// `PyGreenlet_GetCurrent`; null until greenlet is imported.
 static CURRENT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 /// `greenlet.settrace`, kept for good.
 static SET_TRACE: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
@@ -38,13 +38,13 @@ static SET_TRACE: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
 static ALL: Living<Task> = Living::new(forget);
 
 struct Task {
-    /// None of a thread's main greenlet, which has the thread's own.
+    /// `None` for a thread's main greenlet, which uses the thread's own context.
     context: Option<ExecutionContext>,
     suspended: RefCell<Suspended>,
 }
 
 thread_local! {
-    /// The greenlet whose regions are open on the thread; null before the first look.
+    /// The greenlet whose regions are open on the thread; null before the first check.
     static RUNNING: Cell<*mut PyObject> = const { Cell::new(ptr::null_mut()) };
 }
 
@@ -62,7 +62,8 @@ unsafe extern "C" fn forget(address: *mut PyObject, _: *mut PyObject) -> *mut Py
 
 /// `follow_greenlets(module)`: takes the functions of greenlet's native half, which was imported.
 pub(crate) unsafe extern "C" fn follow(_: *mut PyObject, module: *mut PyObject) -> *mut PyObject {
-    // SAFETY: a module of the caller's, with the interpreter's lock; the table is static.
+    // SAFETY: the interpreter passes a live module and its lock is held; the method table is
+    // static.
     unsafe {
         let Some(settrace) = attribute(module, c"settrace") else { return ptr::null_mut() };
         let Some(capsule) = attribute(module, c"_C_API") else { return ptr::null_mut() };
@@ -80,7 +81,7 @@ pub(crate) unsafe extern "C" fn follow(_: *mut PyObject, module: *mut PyObject) 
 }
 
 fn attribute(object: *mut PyObject, name: &std::ffi::CStr) -> Option<Owned> {
-    // SAFETY: an object of the caller's, with the interpreter's lock.
+    // SAFETY: the caller holds the interpreter's lock and a reference to `object`.
     Owned::take(unsafe { PyObject_GetAttrString(object, name.as_ptr()) })
 }
 
@@ -96,11 +97,12 @@ pub(crate) fn check() {
 fn check_by(get_current: *mut c_void) {
     // SAFETY: greenlet's table has a function of this type there.
     let get_current = unsafe { mem::transmute::<*mut c_void, GetCurrent>(get_current) };
-    // SAFETY: with the interpreter's lock. The greenlet runs, so it outlives the reference.
+    // SAFETY: the interpreter's lock is held. The greenlet runs, so it outlives this reference to
+    // it.
     unsafe {
         let current = get_current();
         if current.is_null() {
-            // The interpreter ends.
+            // The interpreter is shutting down.
             return PyErr_Clear();
         }
         Py_DecRef(current);
@@ -110,13 +112,14 @@ fn check_by(get_current: *mut c_void) {
     }
 }
 
-/// A greenlet runs, and the switch to it was not heard of: the trace function is not set.
+/// Handles a greenlet that runs although no switch to it was reported, because pfp's trace function
+/// is not set.
 #[cold]
 fn missed(current: *mut PyObject) {
     let before = RUNNING.get();
     if before.is_null() {
-        // The thread's first look. What is open was begun in its main greenlet, which does not
-        // run if there was a switch before.
+        // This is the thread's first check. Its open regions began in its main greenlet, which has
+        // stopped if a switch came before.
         let main = main_of(current);
         if !ptr::eq(main, current) {
             switch(main, current, Heard::Late);
@@ -142,21 +145,21 @@ fn main_of(greenlet: *mut PyObject) -> *mut PyObject {
 }
 
 fn is_none(object: *mut PyObject) -> bool {
-    // SAFETY: it is always there.
+    // SAFETY: the object `None` lives as long as the interpreter.
     ptr::eq(object, unsafe { Py_None() })
 }
 
-/// When a switch was heard of.
+/// When pfp noticed a switch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Heard {
-    /// As it was done.
+    /// During the switch.
     AtOnce,
-    /// Some time after: the open regions of both greenlets have wrong times.
+    /// Some time later, so the open regions of both greenlets have wrong times.
     Late,
 }
 
-/// The calling thread goes on with another greenlet. If that is heard of late, the one before may
-/// be gone.
+/// Switches the calling thread's regions from one greenlet to another. If this happens late, `from`
+/// may have been freed.
 fn switch(from: *mut PyObject, to: *mut PyObject, heard: Heard) {
     let mut unknown = Suspended::default();
     let before = match heard {
@@ -179,7 +182,7 @@ fn switch(from: *mut PyObject, to: *mut PyObject, heard: Heard) {
     stack::resume(&mut resumed);
 }
 
-/// Regions are not recorded: their times would be wrong.
+/// Drops regions without a record, since their times would be wrong.
 fn give_up(regions: &mut Suspended) {
     (0..regions.give_up()).for_each(|_| pfp::c::count_mismatch());
 }
@@ -193,16 +196,17 @@ fn task<'a>(greenlet: *mut PyObject) -> Option<&'a Task> {
     };
     let task = ALL.get(greenlet).or_else(make);
     if task.is_none() {
-        // SAFETY: with the interpreter's lock. The error is not the program's.
+        // SAFETY: the interpreter's lock is held. The error is not the program's, so it is cleared.
         unsafe { PyErr_Clear() };
     }
     task
 }
 
-/// Sets the trace function of the calling thread. It calls the program's function, if there is one.
+/// Sets pfp's trace function on the calling thread. It calls the trace function that the program
+/// has set, if any.
 fn set_trace() {
     let set = SET_TRACE.load(Relaxed);
-    // SAFETY: with the interpreter's lock; the method is static.
+    // SAFETY: the interpreter's lock is held; the method is static.
     unsafe {
         let end = ptr::null_mut::<PyObject>();
         let done = (|| {
@@ -220,9 +224,11 @@ fn set_trace() {
     }
 }
 
-/// Whether a trace function is pfp's: greenlet does not call it for switches inside another one.
+/// Whether a trace function is pfp's. It may be set already when a switch was missed, since greenlet
+/// does not call it for switches inside a trace function.
 fn is_ours(function: *mut PyObject) -> bool {
-    // SAFETY: the interpreter's lock is held. An object that is no function of C sets an error.
+    // SAFETY: the interpreter's lock is held. If `function` is not a C function, the call sets an
+    // error and returns null.
     let function = unsafe {
         let function = PyCFunction_GetFunction(function);
         PyErr_Clear();
@@ -241,11 +247,11 @@ unsafe extern "C" fn traced(
     if count != 2 {
         return none();
     }
-    // SAFETY: there are two, and the second one is checked to be a pair.
+    // SAFETY: `count` is 2, so the array has two objects.
     let (event, pair) = unsafe { (*arguments, *arguments.add(1)) };
-    // SAFETY: an object of greenlet's.
+    // SAFETY: the interpreter's lock is held, and `pair` lives during this call.
     let [from, to] = match unsafe { PyTuple_Size(pair) } {
-        // SAFETY: below the size.
+        // SAFETY: both indexes are below the tuple's size.
         2 => [0, 1].map(|at| unsafe { PyTuple_GetItem(pair, at) }),
         _ => return ptr::null_mut(),
     };
@@ -257,6 +263,6 @@ unsafe extern "C" fn traced(
     if is_none(before) {
         return none();
     }
-    // SAFETY: with the interpreter's lock; an error of that function is greenlet's to handle.
+    // SAFETY: the interpreter's lock is held. greenlet handles an error of the program's function.
     unsafe { PyObject_CallFunctionObjArgs(before, event, pair, ptr::null_mut::<PyObject>()) }
 }

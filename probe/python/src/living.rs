@@ -27,7 +27,7 @@ pub(crate) struct Living<T: 'static> {
 }
 
 struct Entry<T> {
-    /// Borrowed: the entry goes before the object does.
+    /// Borrowed: the entry is removed before the object is freed.
     object: *mut PyObject,
     /// The weak reference, whose callback removes this entry.
     reference: *mut PyObject,
@@ -48,7 +48,7 @@ impl<T> Living<T> {
         }
     }
 
-    /// The value of an object, which must not be used any more when the object is gone.
+    /// The value of an object. The caller must not use it after the object is gone.
     #[inline]
     pub(crate) fn get(&self, object: *mut PyObject) -> Option<&T> {
         // SAFETY: nothing changes the slots while this reads them: the lock is held, and no
@@ -66,17 +66,18 @@ impl<T> Living<T> {
         }
     }
 
-    /// Keeps a value for as long as the object lives. An object that has a value keeps that. None,
-    /// with an error set, without memory, or if the object cannot have weak references.
+    /// Keeps a value for as long as the object lives. A value that the object has already stays.
+    /// Returns `None`, with an error set, without memory, or if the object cannot have weak
+    /// references.
     pub(crate) fn insert(&self, object: *mut PyObject, value: T) -> Option<&T> {
         if self.get(object).is_some() {
             return self.get(object);
         }
         let entry = Box::into_raw(own::room::<Entry<T>>()?).cast::<Entry<T>>();
-        // SAFETY: memory for an entry, allocated just now.
+        // SAFETY: `entry` points to memory for one entry, allocated just now.
         unsafe { entry.write(Entry { object, reference: ptr::null_mut(), value }) };
-        // SAFETY: an object of the caller's, with the interpreter's lock; the method is as static
-        // as the table.
+        // SAFETY: the caller holds the interpreter's lock and a reference to the object; the method
+        // is as static as the table.
         let reference = unsafe {
             Owned::take(PyLong_FromVoidPtr(entry.cast())).and_then(|address| {
                 let callback = PyCFunction_New(self.callback.0.get(), address.get());
@@ -88,12 +89,12 @@ impl<T> Living<T> {
         let is_new = self.get(object).is_none();
         match reference.filter(|_| is_new && self.has_room()) {
             Some(reference) => {
-                // SAFETY: the entry is not in the table yet.
+                // SAFETY: the entry was filled above, and no table has it yet.
                 unsafe { (*entry).reference = reference.give() };
                 self.put(entry);
                 self.count.set(self.count.get() + 1);
             }
-            // SAFETY: from a box, and in no table.
+            // SAFETY: `entry` comes from a box, and no table has it.
             None => drop(unsafe { Box::from_raw(entry) }),
         }
         self.get(object)
@@ -109,7 +110,7 @@ impl<T> Living<T> {
 
     /// Drops the value of an object that is gone. `address` is what its callback is bound to.
     pub(crate) fn forget(&self, address: *mut PyObject) {
-        // SAFETY: the number that `insert` has made.
+        // SAFETY: `address` is the number that `insert` has bound to the callback.
         let entry = unsafe { PyLong_AsVoidPtr(address) }.cast::<Entry<T>>();
         // SAFETY: the callback of an entry runs once, and only this function frees entries of the table;
         // the lock is held, so nothing else borrows the slots.
@@ -120,7 +121,7 @@ impl<T> Living<T> {
             Box::from_raw(entry)
         };
         self.count.set(self.count.get() - 1);
-        // The last reference to the weak reference: the object has none.
+        // This drops the last reference to the weak reference: the object holds none.
         drop(Owned::take(gone.reference));
     }
 
@@ -142,7 +143,7 @@ impl<T> Living<T> {
         true
     }
 
-    /// Puts an entry into the first empty slot for it; there is one.
+    /// Puts an entry into the first empty slot of its search. The caller has made room for it.
     fn put(&self, entry: *mut Entry<T>) {
         // SAFETY: the lock is held, so nothing else borrows the slots; the entry is filled.
         let (slots, object) = unsafe { (&mut *self.slots.get(), (*entry).object) };
@@ -161,7 +162,7 @@ fn hash(object: *mut PyObject) -> usize {
     mix(object.addr() as u64 >> 4) as usize
 }
 
-/// The slot that has an object.
+/// Index of the slot with an object.
 fn place<T>(slots: &[*mut Entry<T>], object: *mut PyObject) -> Option<usize> {
     let mask = slots.len().wrapping_sub(1);
     let mut at = hash(object) & mask;
@@ -175,7 +176,7 @@ fn place<T>(slots: &[*mut Entry<T>], object: *mut PyObject) -> Option<usize> {
     }
 }
 
-/// Empties a slot, and moves those that follow it, so that each entry is found without a gap.
+/// Empties a slot, and moves the entries behind it forward, so that a search for them finds no gap.
 fn close_gap<T>(slots: &mut [*mut Entry<T>], mut gap: usize) {
     let mask = slots.len() - 1;
     let mut at = gap;
@@ -184,7 +185,7 @@ fn close_gap<T>(slots: &mut [*mut Entry<T>], mut gap: usize) {
         // SAFETY: null, or an entry of the table.
         let Some(entry) = (unsafe { slots[at].as_ref() }) else { break };
         let first = hash(entry.object) & mask;
-        // It may move to the gap if it is not looked for behind the gap only.
+        // The entry may move to the gap unless its search begins behind the gap.
         if at.wrapping_sub(first) & mask >= at.wrapping_sub(gap) & mask {
             slots[gap] = slots[at];
             gap = at;

@@ -290,19 +290,20 @@ fn make(
         Named::MeteredPoint(metered, count, AtomicPtr::new(shared(names)))
     };
     let made = kept(Box::leak(Box::new(named)))?;
-    // SAFETY: as above; the dictionary takes a reference of its own.
+    // SAFETY: the interpreter's lock is held, and `ALL` is a dictionary, which takes references of
+    // its own.
     unsafe {
         let all = ALL.load(Relaxed);
         if PyDict_SetItem(all, name, made.get()) < 0 {
             return None;
         }
-        // Another thread may have been faster where there is no lock.
+        // Without the interpreter's lock, another thread may have entered a scope of its own since.
         let kept = PyDict_GetItemWithError(all, name);
         (!kept.is_null()).then_some(kept)
     }
 }
 
-/// The scope of a name, if that is the scope of this point.
+/// The scope of a name, if it measures this point.
 fn scope_of(name: *mut PyObject, point: &'static Point) -> Option<*mut PyObject> {
     // SAFETY: the dictionary was made as the module was, and has nothing but scopes.
     unsafe {

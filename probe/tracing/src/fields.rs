@@ -118,7 +118,7 @@ impl<'a> Said<'a> {
             if !text.is_empty() {
                 text.push(' ');
             }
-            // A value that cannot be written says what it has written.
+            // A value that fails to be written counts as the text that it has written before.
             let _ = text.write_fmt(value);
             while text.len() > LONGEST {
                 text.pop();

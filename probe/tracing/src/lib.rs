@@ -54,7 +54,7 @@
 //!
 //! # Fields in names
 //!
-//! All spans of a callsite are one point, unless a field says which they are: with
+//! All spans of a callsite are one point, unless fields distinguish them: with
 //! `PFP_SPAN_FIELDS=system{name}`, or [`Options::fields`], each system of bevy has a point
 //! `bevy_ecs::system::function_system::system{my_game::walk}`.
 //!
@@ -141,12 +141,12 @@ impl Options {
         self
     }
 
-    /// Makes fields part of the names of spans' points, unless `PFP_SPAN_FIELDS` says something else:
-    /// `system{name}` makes a point for each text of the field `name` of spans that are called
-    /// `system`. Several are separated by commas, several fields by spaces; a span may have its
-    /// target before its name, and no name means all spans. A callsite has at most 256 such points,
-    /// and spans with other texts are measured together. Those spans cost more: something is kept of
-    /// each while it lives.
+    /// Makes fields part of the names of spans' points: `system{name}` makes a point for each text
+    /// of the field `name` of spans that are called `system`. Commas separate several spans, and
+    /// spaces separate several fields. A span's name may follow its target; without a name, all
+    /// spans are meant. A callsite has at most 256 such points, and spans with other texts are
+    /// measured together. These spans cost more, since something is kept of each while it lives.
+    /// `PFP_SPAN_FIELDS` overrides this option.
     #[must_use]
     pub fn fields(mut self, fields: &str) -> Self {
         self.fields = Some(fields.to_owned());
@@ -232,7 +232,7 @@ pub enum InitError {
         /// What was given.
         found: String,
     },
-    /// Fields that cannot be understood.
+    /// The text of the fields could not be parsed.
     Fields {
         /// What was given.
         found: String,

@@ -20,7 +20,8 @@ use crate::{live, settings, watch};
 /// Callsites that can be points; spans of others are not measured.
 pub(crate) const SITES: usize = 4096;
 
-/// Texts of fields that a callsite has points for; spans with others are measured at its own point.
+/// Texts of fields for which a callsite has points. Spans with further texts are measured at the
+/// callsite's own point.
 const TEXTS: usize = 256;
 
 /// A field that names those whose numbers are amounts.
@@ -42,7 +43,7 @@ pub(crate) struct Site {
     is_wanted: AtomicBool,
     /// Fields whose texts are part of the names of its spans' points.
     fields: &'static [&'static str],
-    /// Texts of these fields that have a site.
+    /// Number of these fields' texts that have a site.
     texts: AtomicUsize,
     /// What its spans have in common, if it is not the site of a whole callsite.
     part: Option<Part>,
@@ -111,8 +112,8 @@ impl Site {
         }
     }
 
-    /// The site of spans, made if it is not there; none of what the filter keeps out, and of one
-    /// site too many.
+    /// The site of spans, which the first call makes. `None` if the filter rejects the spans, or if
+    /// there are too many sites.
     #[cold]
     fn register(metadata: &'static Metadata<'static>) -> Option<&'static Self> {
         if !passes(metadata) {
@@ -137,8 +138,8 @@ impl Site {
         BY_METADATA.get(hash(metadata), most, is, || Self::new(metadata))
     }
 
-    /// Whether it is one of those that can be points: threads that make one site at once take a
-    /// number each.
+    /// Whether the number is small enough for a point. Threads that make one site at the same time
+    /// take a number each.
     #[inline]
     fn is_numbered(&self) -> bool {
         self.number < SITES
@@ -199,7 +200,8 @@ impl Site {
         !self.fields.is_empty()
     }
 
-    /// The site of a new span of this callsite: the one of the text in its fields, if it has both.
+    /// The site of a new span of this callsite: the site of its fields' text, or else the
+    /// callsite's.
     pub(crate) fn part(&'static self, span: &Attributes<'_>) -> &'static Self {
         if !self.has_parts() {
             return self;
@@ -220,7 +222,7 @@ impl Site {
         found.filter(|site| site.is_numbered()).map_or(self, Self::publish)
     }
 
-    /// Has the site found by its number.
+    /// Makes the site available by its number.
     fn publish(&'static self) -> &'static Self {
         if let Some(place) = BY_NUMBER.get(self.number) {
             // Meets the load in `numbered`.
@@ -276,7 +278,7 @@ impl Site {
         Self::all().filter(move |site| site.part.as_ref().is_some_and(is_its))
     }
 
-    /// Whether its spans are wanted no longer, or again, and nobody has been told.
+    /// Whether its spans were switched on or off, and callsites have not been updated since.
     pub(crate) fn has_changed(&'static self) -> bool {
         self.part.is_none() && self.is_on() != self.is_wanted.load(Relaxed)
     }
@@ -353,7 +355,8 @@ impl Site {
         }
     }
 
-    /// A span is not measured: its point was switched off a moment ago. False, for those who ask.
+    /// Has callsites updated after a span found its point switched off. Returns false, as its
+    /// callers do.
     #[cold]
     fn notice(&'static self) -> bool {
         let whole = self.part.as_ref().map_or(self, |part| part.whole);

@@ -45,7 +45,7 @@ fn each_text_is_a_point() {
     ] {
         assert_eq!(count(name), expected, "{name}");
     }
-    // A field that says nothing when the span is made.
+    // A field that has no value when the span is made.
     info_span!("request", method = tracing::field::Empty, path = tracing::field::Empty)
         .in_scope(|| ());
     assert_eq!(count("fields::request"), 1);

@@ -129,7 +129,7 @@ pub(super) fn prepare() {
     if unsafe { libc::pthread_key_create(&raw mut key, Some(at_thread_exit)) } == 0
         && KEY.compare_exchange(0, key + 1, Relaxed, Relaxed).is_err()
     {
-        // SAFETY: made just now, and nobody's.
+        // SAFETY: `key` was made above, and no other thread has seen it.
         unsafe { libc::pthread_key_delete(key) };
     }
 }
@@ -143,7 +143,7 @@ unsafe extern "C" fn at_thread_exit(pages: *mut libc::c_void) {
     if let Some(top) = top() {
         top.frames.store(ptr::null_mut(), Relaxed);
     }
-    // SAFETY: the thread refers to them no more.
+    // SAFETY: the mapping has `BYTES` bytes, and the thread's pointer to it is null now.
     unsafe { libc::munmap(pages, BYTES) };
 }
 
@@ -155,7 +155,7 @@ impl Frames {
         unsafe { top()?.frames.load(Relaxed).cast::<Self>().as_ref() }
     }
 
-    /// The calling thread's, made if need be; none without memory.
+    /// The calling thread's frames, which the first call makes. `None` without memory.
     pub(super) fn get(sp: usize) -> Option<&'static Self> {
         let frames = match Self::current() {
             Some(frames) => frames,

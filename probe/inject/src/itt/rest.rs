@@ -79,7 +79,7 @@ static ALL: AtomicPtr<Open> = AtomicPtr::new(ptr::null_mut());
 fn all() -> impl Iterator<Item = &'static Open> {
     // SAFETY: null, or never freed. Meets `take`.
     let first = unsafe { ALL.load(Acquire).as_ref() };
-    // SAFETY: as above.
+    // SAFETY: `next` is null or another node of the list, and nodes are never freed.
     std::iter::successors(first, |open| unsafe { open.next.as_ref() })
 }
 
@@ -102,7 +102,8 @@ impl Mine {
             .ok()?;
             open.next = ALL.load(Relaxed);
             let open = Box::into_raw(open);
-            // SAFETY: of a box, and nobody else has it until the exchange.
+            // SAFETY: `open` comes from a box, and no other thread can reach it before the
+            // exchange.
             let next = unsafe { &mut (*open).next };
             // Meets `all`.
             while let Err(first) = ALL.compare_exchange(next.cast_mut(), open, AcqRel, Relaxed) {

@@ -7,9 +7,9 @@
 //! = busy   . wait
 //! ```
 //!
-//! A runtime tells a thread of the end of a region's last barrier only when there is something
-//! new to do, which may be much later. So a thread remembers when it came to the barrier, and
-//! records its wait up to the end that the first thread has seen.
+//! A runtime notifies a thread that a region's last barrier has ended only when the thread gets new
+//! work, which may be much later. So each thread remembers when it reached the barrier, and records
+//! its wait up to the end that the first thread saw.
 
 use std::cell::Cell;
 use std::ptr;
