@@ -1,11 +1,10 @@
 //! A file that is written whole or not at all.
 //!
-//! It is written without a name where the file system can do that, else under a
-//! name beside its own; then it is brought to the disk, and only then given its
-//! name, in one step. So a full disk, a crash or a kill at any moment leaves the
-//! file of before or the new one. What may be left besides is a neighbour that
-//! begins with [`DRAFT`], which nobody minds: where there are no nameless files,
-//! and where one that exists is replaced, in the moment between its two names.
+//! It is written without a name if the file system can do that, else under a name beside its own.
+//! Then it is written to the disk, and only then it gets its name, in one step. So a full disk, a
+//! crash or a kill at any moment leaves the old file or the new one. In two cases it may also leave
+//! a file beside it, which begins with [`DRAFT`] and is ignored: if the file system has no nameless
+//! files, and between the two names of a file that replaces another.
 //!
 //! Like everything that may run inside the host program, it prints nothing,
 //! never panics, and turns each refusal into an error; beyond the limit of a
@@ -44,7 +43,7 @@ pub struct WholeFile {
     /// The path of the folder, with a slash behind it.
     folder: CString,
     existing: Existing,
-    /// The name that it has meanwhile; none while it has none at all.
+    /// The temporary name. `None` while the file is nameless.
     draft: Option<CString>,
     /// Bytes so far.
     len: u64,
@@ -152,15 +151,14 @@ impl Write for WholeFile {
 impl Drop for WholeFile {
     fn drop(&mut self) {
         if let Some(draft) = &self.draft {
-            // Nobody is left to be told.
+            // A destructor has no caller to report an error to.
             let _ = remove(draft);
         }
     }
 }
 
-/// Tells whether what stands there may be replaced by a file: a file, or a link, which
-/// is not followed. Put in the place of a device, a file would take it away from
-/// everybody.
+/// Checks that a file may take this path: the path is free, or is a file, or a link, which is not
+/// followed. A file in place of a device would take it away from all programs.
 ///
 /// # Errors
 ///
@@ -179,7 +177,7 @@ fn is_replaceable(path: &CStr) -> bool {
     kind_of(path).is_none_or(|kind| kind == libc::S_IFREG || kind == libc::S_IFLNK)
 }
 
-/// The file type of a path, as bits of its mode. `None` if there is no such file.
+/// The file type of a path, as bits of its mode. `None` if the path does not exist.
 fn kind_of(path: &CStr) -> Option<libc::mode_t> {
     let mut stat = MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: a NUL-terminated path and a place for a stat, which both outlive the call.
@@ -188,7 +186,7 @@ fn kind_of(path: &CStr) -> Option<libc::mode_t> {
     (!refused).then(|| unsafe { stat.assume_init() }.st_mode & libc::S_IFMT)
 }
 
-/// Opens a file, or makes it as the flags say, for whom the umask says.
+/// Opens a file, or makes it as the flags say, with the permissions that the umask leaves.
 fn open(path: &CStr, flags: libc::c_int) -> io::Result<File> {
     loop {
         // SAFETY: a NUL-terminated path that outlives the call; plain numbers else.

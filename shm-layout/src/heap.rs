@@ -30,7 +30,7 @@ impl From<TryReserveError> for NoMemory {
 }
 
 impl From<NoMemory> for io::Error {
-    /// Of a kind alone: an error with a text takes memory.
+    /// The error has a kind only: a text would take memory.
     fn from(_: NoMemory) -> Self {
         io::ErrorKind::OutOfMemory.into()
     }
@@ -45,18 +45,18 @@ pub trait Grow<T> {
     /// Memory runs out.
     fn try_push(&mut self, item: T) -> Result<(), NoMemory>;
 
-    /// Adds an item in front of the one at a place.
+    /// Inserts an item in front of the item at index `at`.
     ///
     /// # Errors
     ///
-    /// As above.
+    /// Memory runs out.
     fn try_insert(&mut self, at: usize, item: T) -> Result<(), NoMemory>;
 
-    /// Has the list be so long; new items are made by `make`.
+    /// Resizes the list to `len` items; `make` makes the new ones.
     ///
     /// # Errors
     ///
-    /// As above.
+    /// Memory runs out.
     fn try_resize_with(&mut self, len: usize, make: impl FnMut() -> T) -> Result<(), NoMemory>;
 }
 
@@ -80,7 +80,7 @@ impl<T> Grow<T> for Vec<T> {
     }
 }
 
-/// A list of all items.
+/// Collects all items into a list.
 ///
 /// # Errors
 ///
@@ -95,30 +95,31 @@ pub fn collect<T>(items: impl IntoIterator<Item = T>) -> Result<Vec<T>, NoMemory
     Ok(list)
 }
 
-/// A box.
+/// Moves a value into a box.
 ///
 /// # Errors
 ///
-/// As of [`collect`].
+/// Memory runs out.
 pub fn boxed<T>(value: T) -> Result<Box<T>, NoMemory> {
     const { assert!(size_of::<T>() > 0, "it takes memory") };
-    // SAFETY: of a size that is not 0.
+    // SAFETY: the size of `T` is not 0.
     let place = unsafe { alloc(Layout::new::<T>()) }.cast::<T>();
     if place.is_null() {
         return Err(NoMemory);
     }
-    // SAFETY: allocated just now, as a box of that type is.
+    // SAFETY: `place` was allocated just now with the layout of `T`, as boxes are, and has no other
+    // owner.
     unsafe {
         place.write(value);
         Ok(Box::from_raw(place))
     }
 }
 
-/// A text of its own.
+/// Copies a text.
 ///
 /// # Errors
 ///
-/// As of [`collect`].
+/// Memory runs out.
 pub fn text(of: &str) -> Result<String, NoMemory> {
     let mut text = String::new();
     text.try_reserve_exact(of.len())?;
@@ -126,11 +127,11 @@ pub fn text(of: &str) -> Result<String, NoMemory> {
     Ok(text)
 }
 
-/// A text of bytes, in which what is not UTF-8 is replaced.
+/// Copies bytes to a text, in which bytes that are not UTF-8 are replaced.
 ///
 /// # Errors
 ///
-/// As of [`collect`].
+/// Memory runs out.
 pub fn lossy(bytes: &[u8]) -> Result<String, NoMemory> {
     let mut text = String::new();
     text.try_reserve_exact(bytes.len())?;
@@ -143,21 +144,21 @@ pub fn lossy(bytes: &[u8]) -> Result<String, NoMemory> {
     Ok(text)
 }
 
-/// A path of bytes.
+/// Joins parts to a path.
 ///
 /// # Errors
 ///
-/// As of [`collect`].
+/// Memory runs out.
 pub fn path(parts: &[&[u8]]) -> Result<PathBuf, NoMemory> {
     use std::os::unix::ffi::OsStringExt;
     Ok(std::ffi::OsString::from_vec(bytes(parts)?).into())
 }
 
-/// A string of C, of parts.
+/// Joins parts to a C string.
 ///
 /// # Errors
 ///
-/// `OutOfMemory`; `InvalidInput` if there is a zero byte in it.
+/// `OutOfMemory`; `InvalidInput` if a part has a zero byte.
 pub fn c_string(parts: &[&[u8]]) -> io::Result<CString> {
     let mut bytes = joined(parts, 1)?;
     bytes.push(0);
@@ -165,11 +166,11 @@ pub fn c_string(parts: &[&[u8]]) -> io::Result<CString> {
     CString::from_vec_with_nul(bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
-/// The bytes of parts.
+/// Joins parts.
 ///
 /// # Errors
 ///
-/// As of [`collect`].
+/// Memory runs out.
 pub fn bytes(parts: &[&[u8]]) -> Result<Vec<u8>, NoMemory> {
     joined(parts, 0)
 }
@@ -198,7 +199,7 @@ impl<const N: usize> ShortText<N> {
         short
     }
 
-    /// Its bytes.
+    /// The bytes of the text.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]

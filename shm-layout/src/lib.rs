@@ -7,7 +7,7 @@
 //!
 //! | room | what it knows | modules |
 //! |---|---|---|
-//! | `layout/` | what lies where ([`segment`]), and how each part is written and read at the same time | [`amounts`], [`calls`], [`cell`], [`control`], [`header`], [`histogram`], [`lane`], [`point`], [`ring`] |
+//! | `layout/` | where each part is ([`segment`]), and how it is written and read at the same time | [`amounts`], [`calls`], [`cell`], [`control`], [`header`], [`histogram`], [`lane`], [`point`], [`ring`] |
 //! | `reader/` | how a whole picture is taken ([`reader`]), and a copy for a file ([`copy`]) | [`truncation`] |
 //! | `discovery/` | how segments are made and found ([`object`], [`find`]) | [`beacon`], [`collector`], [`directory`], [`end`], [`failure`], [`group`], [`liveness`], [`share`], [`switched`], [`time_namespace`] |
 //!

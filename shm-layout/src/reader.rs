@@ -1,4 +1,4 @@
-//! The reader: takes a picture of a segment, whoever writes to it meanwhile.
+//! The reader: takes a picture of a segment while other threads and processes write to it.
 //!
 //! The segment is treated as hostile. The header was copied and checked when it
 //! was opened; every offset is checked again where it is used; every loop is
@@ -6,11 +6,10 @@
 //! data and holds no reference to shared memory. Nothing is touched that has no
 //! memory (`backed`), so reading an object never makes it grow.
 //!
-//! The cost grows with what has changed: the reader keeps one picture and mends
-//! it. A cell whose sequence word is the one of the last poll is not read again,
-//! nor is its reading touched; nothing is allocated for what is known already.
-//! The rings are not looked into before somebody asks for their records: they
-//! keep the last ones by themselves, and few want them.
+//! The cost grows with what has changed: the reader keeps one picture and updates it. It reads a
+//! cell again only if the cell's sequence word has changed since the last poll, and allocates
+//! nothing for what it knows already. It reads the records of the rings only on request: the rings
+//! keep the last ones without it, and few callers want them.
 
 mod backed;
 mod bounds;

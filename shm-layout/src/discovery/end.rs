@@ -63,7 +63,8 @@ fn name_of(pid: u32) -> String {
 pub(crate) struct Descriptor(OwnedFd);
 
 impl Descriptor {
-    /// Of the process that has this id now. None before Linux 5.3, and without a free descriptor.
+    /// Opens a descriptor of the process that has this id now. `None` before Linux 5.3, and without
+    /// a free descriptor.
     pub(crate) fn open(pid: u32) -> Option<Self> {
         let pid = libc::pid_t::try_from(pid).ok()?;
         // SAFETY: takes plain numbers.
@@ -112,7 +113,7 @@ mod tests {
         }
     }
 
-    /// Before and after the parent takes notice.
+    /// The end of a child is known before and after its parent reaps it.
     #[test]
     fn the_end_of_a_child_is_known() {
         for (signal, end) in [(0, End::Status(7)), (libc::SIGTERM, End::Signal(libc::SIGTERM))] {

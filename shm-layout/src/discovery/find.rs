@@ -1,15 +1,14 @@
 //! Finds segments, and sweeps away what dead processes left.
 //!
-//! A process that ends in order removes its own, or leaves it to a viewer that watches all
-//! ([`collector`]). A crashed one stays readable until somebody collects it ([`gc`]), its
-//! program starts again ([`sweep`], which keeps the last few), a viewer looks for processes
-//! ([`trim`], likewise), or another program starts that has no room for it.
+//! A process that ends in order removes its segment, or leaves it to a viewer that watches all
+//! processes ([`collector`]). The segment of a crashed process stays readable until it is collected
+//! ([`gc`]), its program starts again ([`sweep`], which keeps the last few), a viewer looks for
+//! processes ([`trim`], likewise), or another program starts and needs the space.
 //!
-//! **Removing.** Open the beacon, take the exclusive lock without waiting,
-//! make sure that the name still leads to the file that is now locked, remove
-//! the object, then the beacon, and let go. A live process holds that lock, so
-//! its segment cannot be removed; two sweepers cannot have it at once; one
-//! that is killed in between leaves the beacon, so the rest can be found.
+//! **Removing.** Open the beacon, take the exclusive lock without waiting, make sure that the name
+//! still leads to the file that is now locked, remove the object, then the beacon, and let go. A
+//! live process holds that lock, so its segment cannot be removed; two sweepers cannot have it at
+//! once; a sweeper that is killed in between leaves the beacon, so the rest can be found.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -145,9 +144,9 @@ pub fn find_everywhere() -> (Vec<Found>, Vec<String>) {
     (all, refused)
 }
 
-/// Of each program's dead segments, removes all but the newest `keep`, as its next start does: when
-/// many processes crash at once, no start follows that sees them all. While a viewer collects what
-/// processes leave, all stay.
+/// Removes the dead segments of each program, except its newest `keep`. A program's next start does
+/// so, too, but after a crash of many processes at once there may be no start that sees them all.
+/// While a viewer collects ended processes, all segments stay.
 pub fn trim(dir: &Directory, found: &mut Found, keep: usize) {
     let mut dead = HashMap::<_, usize>::new();
     let mut is_one_too_many = |entry: &Entry| {
@@ -158,7 +157,7 @@ pub fn trim(dir: &Directory, found: &mut Found, keep: usize) {
             *kept > keep
         }
     };
-    // They are the newest first.
+    // The entries are sorted, newest first.
     let surplus: Vec<bool> = found.entries.iter().map(&mut is_one_too_many).collect();
     if !surplus.contains(&true) || collector::sweep(dir) {
         return;

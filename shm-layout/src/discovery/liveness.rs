@@ -33,12 +33,11 @@ pub enum Liveness {
     /// It is dead, and could not put out its beacon: it crashed, was killed,
     /// called `_exit`, or became another program by `exec`.
     Dead,
-    /// There is no such beacon: the process ended in order, or somebody has
-    /// swept since.
+    /// The beacon is gone: the process ended in order, or its beacon was swept.
     Gone,
 }
 
-/// Names one process for ever. A zero stands for what could not be found out.
+/// Identifies one process for ever. A field is zero if its value is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The process id, as the process itself sees it.
@@ -56,7 +55,7 @@ impl Identity {
     /// Of the calling process. What cannot be read is zero.
     pub fn of_this_process() -> Identity {
         let pid = u32::try_from(current_pid()).unwrap_or(0);
-        // If /proc counts in another pid namespace, nobody could check.
+        // If /proc counts in another pid namespace, other processes could not check the id.
         let stat = of_own_thread(pid);
         let pidns = if stat.is_none() { 0 } else { pid_namespace() };
         Identity { pid, start: stat.map_or(0, |stat| stat.start), boot: boot_id(), pidns }
@@ -155,7 +154,7 @@ pub(crate) fn judge(file: &File, process: &Identity) -> io::Result<Liveness> {
     })
 }
 
-/// Whether somebody holds a beacon's lock, or could without showing it.
+/// Whether a process holds a beacon's lock, or may hold it, since the file system has no locks.
 fn is_locked(file: &File) -> io::Result<bool> {
     Ok(match lock(file, libc::LOCK_SH)? {
         Lock::Taken => {
@@ -166,9 +165,8 @@ fn is_locked(file: &File) -> io::Result<bool> {
     })
 }
 
-/// Judges one process many times a second: its beacon stays open, and what a
-/// lock cannot tell, which hardly ever differs and costs more, is looked up
-/// only every so often.
+/// Judges one process many times a second. Its beacon stays open, so its lock is cheap to test. The
+/// facts that the lock does not show rarely change and cost more, so they are read less often.
 #[derive(Debug)]
 pub struct Watch {
     beacon: File,
@@ -191,7 +189,7 @@ impl Watch {
         Self { beacon, process, here, looked: None, pid: None, descriptor: None }
     }
 
-    /// Learns the id of the process in this `/proc`, for [`Self::end`].
+    /// Notes the id of the process in this `/proc`, for [`Self::end`].
     pub fn follow(&mut self, pid: u32) {
         self.pid = Some(pid);
         let descriptor = Descriptor::open(pid);
@@ -202,7 +200,7 @@ impl Watch {
 
     /// How a process ended that is [`Liveness::Dead`], if the kernel says it.
     pub fn end(&self) -> Option<End> {
-        // In this order: its parent may reap it meanwhile.
+        // Asked in this order, since the parent may reap the process in between.
         let found = self.pid.and_then(|pid| self.process.end(pid));
         found.or_else(|| self.descriptor.as_ref()?.end())
     }

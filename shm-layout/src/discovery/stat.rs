@@ -23,12 +23,12 @@ pub(crate) struct Stat {
     /// When it started, in clock ticks since boot as the first time namespace counts them; 0 if
     /// unknown.
     pub(crate) start: u64,
-    /// How it ended, as `wait` encodes it. Zero without the right to know.
+    /// How it ended, as `wait` encodes it. Zero without the right to read it.
     pub(crate) wait_status: i32,
 }
 
 impl Stat {
-    /// None if it cannot be read.
+    /// Reads the file at `path`. `None` if it cannot be read.
     pub(crate) fn read(path: &str) -> Option<Self> {
         let stat = Self::parse(read_small(path, &mut [0; 1024]))?;
         Some(Self { start: time_namespace::start_in_first(stat.start).unwrap_or(0), ..stat })
@@ -74,8 +74,8 @@ pub(crate) fn read_small<'a>(path: &str, bytes: &'a mut [u8]) -> &'a [u8] {
     &bytes[..read.unwrap_or(0)]
 }
 
-/// When a thread of this process started. The first one did when the process did; emulators
-/// make up what the process's own `stat` says.
+/// The stat of a thread of this process. The first thread started when the process did; emulators
+/// invent the process's own `stat`.
 pub(crate) fn of_own_thread(thread: u32) -> Option<Stat> {
     let path = ShortText::<64>::of(format_args!("/proc/self/task/{thread}/stat"));
     let stat = Stat::read(path.as_str())?;

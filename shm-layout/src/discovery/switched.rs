@@ -1,5 +1,5 @@
-//! Points that a viewer has switched and will put back, noted beside the beacons, so that other
-//! viewers find the switches of one that was killed.
+//! Notes, beside the beacons, which points a viewer has switched and will put back. So other
+//! viewers find the switches of a viewer that was killed.
 //!
 //! ```text
 //!  DIR/switched/<hex of the segment>.<hex of the viewer>
@@ -53,7 +53,7 @@ impl Switched {
         Ok(Self { held: Held::start(dir, FOLDER, name)? })
     }
 
-    /// Notes that this viewer switches a point on or off; with none, that the point is as the
+    /// Notes that this viewer switches a point on or off. `None` notes that the point is as the
     /// viewer found it.
     ///
     /// # Errors
@@ -166,7 +166,7 @@ mod tests {
             Self(Directory::create(&std::env::temp_dir().join(name)).unwrap())
         }
 
-        /// Leaves the switches of a viewer that is dead: its file is there, and nobody locks it.
+        /// Leaves the switches of a dead viewer: its file exists, and is not locked.
         fn leave(&self, segment: &Name, bytes: &[u8]) {
             let folder = Directory::create(&self.0.path().join(FOLDER)).unwrap();
             let name = format!("{}.{}", segment.hex(), Name::random().unwrap().hex());

@@ -23,8 +23,8 @@ pub fn monotonic_offset_ns() -> i64 {
     Offsets::here().unwrap_or_default().monotonic
 }
 
-/// The start time that the first time namespace shows, of one that `/proc` shows here. None if the
-/// shift is unknown or no whole number of clock ticks, since two such times cannot be compared.
+/// Converts a start time that `/proc` shows here to the first time namespace. `None` if the shift
+/// is unknown, or is not a whole number of clock ticks, since rounded times cannot be compared.
 pub(crate) fn start_in_first(start: u64) -> Option<u64> {
     let boot = Offsets::here()?.boot;
     if boot == 0 {
@@ -37,8 +37,8 @@ pub(crate) fn start_in_first(start: u64) -> Option<u64> {
 }
 
 impl Offsets {
-    /// The file shows the namespace of future children, which differs from that of the process
-    /// between its `unshare` and its next `exec`: then the offsets are unknown.
+    /// The offsets of this process. They are unknown between its `unshare` and its next `exec`,
+    /// when the file shows another namespace, the one for future children.
     fn here() -> Option<Self> {
         let offsets = Self::parse(read_small("/proc/self/timens_offsets", &mut [0; 256]));
         if offsets == Self::default() {

@@ -10,20 +10,21 @@
 //!      +-----------------------------------------------------------+
 //! ```
 //!
-//! **Open regions.** A begin writes the entry of its level and never clears it. What is open
-//! follows from the lane's last record: when that region ended, all regions around it were open,
-//! and since then there were only begins. So the entries below its level are open, and those
-//! from its level on whose start is not before its end. On the slow path, where a region may end
-//! without a record, it clears its entry, and there, as where another context goes on, the thread says in `resumed` how many are open since when.
+//! **Open regions.** A begin writes the entry of its level and never clears it. Readers derive the
+//! open regions from the lane's last record: when that region ended, all regions around it were
+//! open, and since then there were only begins. So the entries below its level are open. An entry
+//! from its level on is open if its start is not before that end. On the slow path a region may end
+//! without a record, so the end clears its entry. There, and where another context goes on, the
+//! thread also notes in `resumed` how many regions are open since when.
 //!
-//! **Edges.** A fold adds each record to the edge from the point around it, the caller, to its
-//! own. An edge has its sums twice, as a cell has: a fold writes the copy that is not in force,
-//! and one store to `seq` puts it in force, together with the number of records that it holds.
+//! **Edges.** A fold adds each record to the edge from the point around it, the caller, to its own.
+//! An edge has its sums twice, as a cell has: a fold writes the unpublished copy, and one store to
+//! `seq` publishes it, together with the number of records that it holds.
 //!
-//! | site | meets | makes visible |
+//! | site | pairs with | makes visible |
 //! |---|---|---|
-//! | `edge-open` fence | `edge-recheck` fence | a reader that saw a new sum in the copy that was in force sees the `seq` after it |
-//! | `edge-close` store | `edge-enter` load | a copy in force is complete |
+//! | `edge-open` fence | `edge-recheck` fence | a reader that saw a new sum in the old copy sees the `seq` after it |
+//! | `edge-close` store | `edge-enter` load | the published copy is complete |
 //! | `edge-announce` store | `edge-seen` load | the keys of the edges below that number |
 //! | `open-begin` store | `open-enter` load | the point of a region that has a start |
 //! | `open-resume` store | `open-resumed` load | what the regions below that level show |
@@ -236,8 +237,8 @@ impl Calls {
         self.cpu.load(Ordering::Relaxed)
     }
 
-    /// The regions that are open, outermost first, where `last` is the lane's last record. Whoever
-    /// calls asks afterwards whether it still is.
+    /// The open regions, outermost first. `last` is the lane's last record. The caller checks
+    /// afterwards that it still is.
     ///
     /// # Errors
     ///
@@ -260,7 +261,7 @@ impl Calls {
             let is_around = (*at as u64) < level;
             let has_begun = is_since(region.start, since) && !is_last(region);
             if !is_around {
-                // Nor is what is inside older.
+                // Regions inside this one cannot be older.
                 since = region.start << LEVEL_BITS;
             }
             region.start != 0 && (is_around || has_begun)

@@ -561,7 +561,7 @@ impl Cell {
         self.close(seq);
     }
 
-    /// Puts in force what is staged.
+    /// Publishes the staged copy.
     #[inline(always)]
     fn close(&self, seq: u64) {
         self.seq.store((seq | STAGED).wrapping_add(STAGED), ord!("cell-close", Release));
@@ -691,7 +691,8 @@ impl Cell {
             if let Some(sums) = sums {
                 amounts::retire(sums, (seq / FLIP, commit.wrapping_add(1)), reset);
             }
-            // Meets `cell-commit-seen`, and death: the copy is complete before it is in force.
+            // Pairs with `cell-commit-seen`: the copy is complete before it is published, even if
+            // the process is killed in between.
             self.commit.store(commit.wrapping_add(1), ord!("cell-commit", Release));
             // Meets `cell-recheck`: nothing is zeroed in the histogram before the live
             // figures are void.

@@ -15,8 +15,8 @@
 //! 8192 +--------------------------------------------------------------+
 //! ```
 //!
-//! The magic goes in last, with release (`header-magic`, meets
-//! `header-magic-seen`): whoever sees it sees the rest.
+//! The magic is written last, with release (`header-magic`, pairs with `header-magic-seen`): a
+//! reader that sees it sees the rest.
 
 use std::fmt;
 
@@ -174,8 +174,8 @@ pub struct Facts {
     pub exe: String,
     /// Name of the host, cut to 64 bytes.
     pub host: String,
-    /// Folder that the beacon was lit in; empty if it has none, its path is longer than 512 bytes,
-    /// or the segment is of before there was this text.
+    /// Folder that the beacon was lit in. Empty without a beacon, for a path of more than 512
+    /// bytes, and in segments of versions that lack this text.
     pub folder: String,
 }
 
@@ -346,8 +346,7 @@ impl ProcessCounters {
         put_text(&self.name, name);
     }
 
-    /// Reads the name of the program over the one that was known; empty where
-    /// none was set.
+    /// Reads the name of the program into `known`, which becomes empty if no name was set.
     ///
     /// # Errors
     ///
@@ -380,7 +379,7 @@ fn put_text(words: &[AtomicU64], text: &str) {
     }
 }
 
-/// Reads what [`put_text`] stored, or whatever else stands there.
+/// Reads the text that [`put_text`] stored, or any other bytes in these words.
 fn get_text(words: &[AtomicU64]) -> Result<String, NoMemory> {
     let bytes = words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes());
     let bytes = heap::collect(bytes.take_while(|&byte| byte != 0))?;

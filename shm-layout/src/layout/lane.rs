@@ -23,7 +23,7 @@
 //! new owner's when that owner first uses it (see [`crate::layout::cell`]), so a thread
 //! ends without any work, and what it measured stays counted.
 //!
-//! | site | meets | makes visible |
+//! | site | pairs with | makes visible |
 //! |---|---|---|
 //! | `lane-announce` store | `lane-enter` load | the owner's fields |
 //! | `lane-reuse` fence | `lane-recheck` fence | a reader that saw a field of the next owner sees the state that went before it |
@@ -96,7 +96,7 @@ pub struct LaneCounters {
 /// What a lane is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LaneState {
-    /// Nobody has owned it yet.
+    /// No thread has owned it yet.
     #[default]
     Free,
     /// A thread that runs owns it.

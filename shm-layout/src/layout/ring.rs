@@ -11,17 +11,17 @@
 //!
 //! Points stand as [offsets](POINT_SHIFT), as an end has them.
 //!
-//! The writer overwrites the oldest record and never waits. It **folds** what it has
-//! written into the cells of its lane before it can be overwritten: a page of records at a
-//! time. A reader copies records and then asks `written` again: a copy of record `n` is
-//! whole if, with `w` records written by then, `n + capacity > w`, because the writer may
-//! already be in the slot of record `w`, which is that of `w - capacity`.
+//! The writer overwrites the oldest record and never waits. It **folds** its records into the cells
+//! of its lane before they can be overwritten, a page of records at a time. A reader copies records
+//! and then reads `written` again. With `w` records written by then, a copy of record `n` is whole
+//! if `n + capacity > w`, because the writer may already be in the slot of record `w`, which is
+//! also the slot of `w - capacity`.
 //!
-//! A reader that wants the figures reads `folded` first, then the cells. A cell tells how
-//! many records it holds, and what it holds is never less than `folded`: so it lacks the
-//! records of its point from the greater of the two on.
+//! A reader of figures reads `folded` first, then the cells. A cell shows how many of the lane's
+//! records it covers, and covers at least those before `folded`. So the cell lacks the records of
+//! its point from the greater of the two numbers on.
 //!
-//! | site | meets | makes visible |
+//! | site | pairs with | makes visible |
 //! |---|---|---|
 //! | `ring-publish` store | `ring-enter` load | records below `written` are complete |
 //! | `ring-reuse` fence | `ring-recheck` fence | a reader that saw any part of record `n` in a copy of an older one sees `written >= n` |
@@ -376,8 +376,8 @@ pub fn folded(position: &AtomicU64) -> u64 {
     position.load(ord!("ring-folded-seen", Acquire))
 }
 
-/// Copies the records from number `from` on, oldest first, and tells how many
-/// were too late to copy. `slots` is the whole ring, a power of two of them.
+/// Copies the records from number `from` on, oldest first, and returns how many were too late to
+/// copy. `slots` is the whole ring, a power of two of them.
 ///
 /// # Errors
 ///
@@ -390,7 +390,7 @@ pub fn drain(
 ) -> Result<Drained, NoMemory> {
     let capacity = slots.len() as u64;
     let end = written.enter();
-    // An end before the last one is that of a new ring in the same place.
+    // If the end has moved back, a new ring has taken the place of the old one.
     let from = if from > end { 0 } else { from };
     let first = from.max(end.saturating_sub(capacity));
     let kept = out.len();

@@ -162,7 +162,7 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// The object cannot be created, or there is no space for the first pages.
+    /// The object cannot be created, or the first pages have no space.
     pub fn create(
         name: Name,
         config: Config,
@@ -197,8 +197,7 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// There is no such object, it may not be opened, or it is not a segment
-    /// that this version reads.
+    /// The object does not exist, may not be opened, or is not a segment that this version reads.
     pub fn open(name: &Name) -> Result<(Self, Facts), OpenError> {
         let object = Object::open(name)?;
         let len = object.len();
@@ -340,7 +339,7 @@ impl Segment {
     /// writes to its parent's is lost. Points are on and off as they were. Only what a
     /// signal handler may do.
     pub fn detach(&self) {
-        /// More than what is in use may be taken by who is in the middle of something.
+        /// Threads that are in the middle of taking blocks may take this many beyond the count.
         const MORE_BLOCKS: usize = 64;
         let Bytes::Object(object) = &self.bytes else { return };
         let points = self.used.points.get() as usize;
@@ -526,8 +525,8 @@ impl Segment {
         Ok(block)
     }
 
-    /// The same without backing: whoever takes them [backs](Self::back) each page
-    /// before it is touched or told of.
+    /// Takes blocks without backing them: the caller [backs](Self::back) each page before it
+    /// touches or announces it.
     ///
     /// # Errors
     ///
@@ -596,9 +595,8 @@ impl Segment {
         next_point(self.used.points.get(), first_free)
     }
 
-    /// Reserves a number in the table of points: the wanted one, or the next that is free.
-    /// Readers see nothing of it until it is announced. None if the table is full, or
-    /// there is no memory for it.
+    /// Reserves a number in the table of points: the wanted one, or the next free one. Readers see
+    /// nothing of it until it is announced. `None` if the table is full, or without memory.
     pub fn reserve_point(&self, wanted: Option<usize>, first_free: usize) -> Option<usize> {
         let counters = self.counters();
         let refuse = || {
@@ -633,7 +631,7 @@ impl Segment {
         }
     }
 
-    /// Takes the next switch, which has memory; none if there is no more.
+    /// Takes the next switch and backs its memory. `None` if all are taken, or without memory.
     pub fn take_switch(&self) -> Option<&AtomicU64> {
         let next = |number: u64| (number < self.geometry.switches() as u64).then_some(number + 1);
         let number = self.used.switches.take(&self.counters().switches_used, next)?;
@@ -661,9 +659,9 @@ impl Segment {
         (0..used).filter_map(|number| self.switch(number)).for_each(switch::wake);
     }
 
-    /// Gives a point that is in the table another name; false if there is no such point,
-    /// or no room. Names stay in the string space, so one that it has already is not
-    /// entered again.
+    /// Gives a point in the table another name. False if the table lacks the point, or without
+    /// room. Names stay in the string space, so a name that the point already has is not entered
+    /// again.
     pub fn rename_point(&self, point: usize, name: &str) -> bool {
         let Some(entry) = self.entry(point) else { return false };
         let Some(known) = entry.read() else { return false };
@@ -678,7 +676,7 @@ impl Segment {
         true
     }
 
-    /// Copies a text into the string space; none if it is full.
+    /// Copies a text into the string space. `None` if it is full.
     pub fn enter_text(&self, text: &str) -> Option<crate::layout::point::Text> {
         let length = cut(text).count();
         let limit = self.geometry.string_bytes() as u64;
@@ -710,7 +708,7 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// There is no memory for it.
+    /// Memory runs out.
     pub fn back_lane(&self, lane: usize) -> Result<Option<&Lane>, NoSpace> {
         if lane > self.geometry.lanes() {
             return Ok(None);
@@ -727,8 +725,8 @@ impl Segment {
     }
 }
 
-/// The number of the next point, where so many are used: the word of each last one of a page is a
-/// switch.
+/// The number of the next point, if `used` are used. The last word of each page is a switch, so
+/// that number is skipped.
 fn next_point(used: u64, first_free: usize) -> usize {
     let next = (used as usize).max(first_free);
     next + usize::from(next % CONTROL_WORDS == CONTROL_WORDS - 1)
@@ -757,12 +755,12 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, add)
 }
 
-/// The same, fresh from the system, which gives memory when it is touched; none
-/// where it gives none.
+/// Zeroed words, as [`vec_of_words`] makes them, in memory that the system provides when it is
+/// touched. `None` if the system refuses.
 fn blank_words(len: usize) -> Option<Box<[AtomicU64]>> {
     let count = (len + PAGE) / 8 + 1;
     let layout = std::alloc::Layout::array::<AtomicU64>(count).ok()?;
-    // SAFETY: the layout is that of at least one word.
+    // SAFETY: `count` is at least 1, so the size is not 0.
     let words = unsafe { std::alloc::alloc_zeroed(layout) }.cast::<AtomicU64>();
     let words = std::ptr::NonNull::new(words)?;
     let words = std::ptr::slice_from_raw_parts_mut(words.as_ptr(), count);
@@ -790,8 +788,8 @@ const _: () = {
 mod tests {
     use super::*;
 
-    /// Another process may write any number to the words that say how much is in use: what comes
-    /// next is where it would have come.
+    /// Another process may write any number to the words that say how much is in use. That must not
+    /// change where the next things are placed.
     #[test]
     fn words_for_readers_decide_nothing() {
         let config = Config { points: 1024, blocks: 100, ..Config::default() };

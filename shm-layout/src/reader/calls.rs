@@ -49,8 +49,7 @@ pub struct Call {
 }
 
 impl<S: std::borrow::Borrow<Segment>> Reader<S> {
-    /// Copies the calls of all lanes that have any. The lanes and points are those of the last
-    /// poll.
+    /// Copies the calls of all lanes that have any, for the lanes and points of the last poll.
     #[must_use]
     pub fn calls(&self) -> Vec<LaneCalls> {
         or_end(self.try_calls())
@@ -105,7 +104,7 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
                     break;
                 }
             }
-            // Nobody asks it of a thread that has none.
+            // Not computed for a thread without open regions.
             let is_own = !open.is_empty() && is_own(&lane.counters.written, slots)?;
             for region in &mut open {
                 region.point = epochs.whole(region.point);
@@ -118,9 +117,9 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
         Ok(found)
     }
 
-    /// The points of the regions that are open on each lane that has any, outermost first. The
-    /// lanes are those of the last poll. Reads little more than the stacks themselves, so that it
-    /// can be asked many times between two polls.
+    /// The points of the open regions on each lane that has any, outermost first, for the lanes of
+    /// the last poll. Reads little more than the stacks themselves, so it can be called many times
+    /// between two polls.
     #[must_use]
     #[allow(clippy::disallowed_methods, reason = "only viewers ask for it")]
     pub fn open_stacks(&self) -> Vec<(u32, Vec<u32>)> {
@@ -144,8 +143,8 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
     }
 }
 
-/// The regions that are open on a lane, as its points or their variants; none where the thread
-/// never held still.
+/// The open regions on a lane, as its points or their variants. Empty if a region ended during each
+/// try.
 fn open(written: &Written, calls: &Calls, slots: &[Slot]) -> Result<Vec<OpenPicture>, NoMemory> {
     for _ in 0..TRIES {
         let (seen, last) = last(written, slots)?;

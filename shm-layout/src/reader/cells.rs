@@ -177,8 +177,8 @@ impl CellReader {
         self.parts_left = (self.parts_left + before).saturating_sub(held);
     }
 
-    /// Copies a cell and its histogram, of at most so many parts; returns the
-    /// sequence word that goes with the copy. None if it could not be had.
+    /// Copies a cell and at most `most` parts of its histogram. Returns the sequence word that goes
+    /// with the copy, or `None` if each try failed.
     fn copy(
         &mut self,
         segment: Sparse<'_>,

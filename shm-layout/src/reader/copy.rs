@@ -14,9 +14,10 @@
 //! the end says what the segment cannot: when it was copied, and whether its
 //! process ran. A copy without one, such as `cp` makes, is read as well.
 //!
-//! What has no memory is not touched, since that would take some: the system tells what has. A
-//! process that runs writes meanwhile, so each cell is copied again with its histogram, as a reader
-//! copies it: whole. Of a ring, records that were written over meanwhile are zeros in the copy.
+//! Pages without memory are skipped, since reading them would allocate memory; the system shows
+//! which pages have any. A live process keeps writing during the copy, so each cell is copied again
+//! together with its histogram, by the code that readers use. Records of a ring that were
+//! overwritten during the copy are zeros in it.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -235,7 +235,7 @@ pub(super) struct ReadParts {
 }
 
 impl ReadParts {
-    /// Reads all that a cell names, but no more than so many.
+    /// Reads the parts that a cell names, at most `most` of them.
     pub(super) fn read_all(
         &mut self,
         segment: Sparse<'_>,

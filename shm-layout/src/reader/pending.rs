@@ -9,9 +9,9 @@ use crate::layout::ring::{self, Addition, Slot};
 /// The records of a lane that may not be folded into its cells, by point.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    /// They are others than in the poll before.
+    /// Whether the records differ from the last poll's.
     has_changed: bool,
-    /// Number of the first one that is not folded, and of the one behind the last.
+    /// Number of the first record that is not folded, and the number after the last record.
     taken: (u64, u64),
     additions: Vec<(u64, Addition)>,
     /// By point: one more than the place of its first addition, 0 without any.
@@ -19,8 +19,8 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Copies those of a lane, of points below a number; `before` says where they began and
-    /// ended in the poll before.
+    /// Copies the unfolded records of a lane, for points below `points`. `before` says where they
+    /// began and ended in the poll before.
     pub(super) fn take(
         &mut self,
         counters: &LaneCounters,
@@ -32,7 +32,7 @@ impl Pending {
             self.first[addition.point as usize] = 0;
         }
         if slots.is_some() {
-            // As many as a ring holds: what is visited has room.
+            // Room for a whole ring, so that a visit of its records needs no memory.
             self.additions.try_reserve(RING_SLOTS)?;
         }
         let now = (0..TRIES).find_map(|_| {

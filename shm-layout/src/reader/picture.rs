@@ -145,12 +145,12 @@ pub struct Losses {
     pub begins_refused: u64,
     /// Stamps at which the clock ran backwards.
     pub clock_anomalies: u64,
-    /// Records that the rings hold no more.
+    /// Records that the rings have overwritten.
     pub records_lost: u64,
     /// Cells that could not be copied whole in this poll.
     pub cells_busy: u64,
-    /// Begins that could not be measured: there was no memory, or a signal handler
-    /// came while its thread made the segment, claimed its lane or entered the point.
+    /// Begins that could not be measured: memory ran out, or a signal handler ran while its thread
+    /// made the segment, claimed its lane or entered the point.
     pub begins_missed: u64,
     /// Measurements of which there is no record: no memory for the ring, or none to
     /// write to. They are in all figures.

@@ -82,8 +82,8 @@ impl<S: Borrow<Segment>> Reader<S> {
         let geometry = segment.borrow().geometry();
         Ok(Self {
             backed: Backed::of(segment.borrow())?,
-            // No text is entered twice, so there are no more bytes than these.
-            // A damaged table may name the same ones again and again.
+            // Each text is entered once, so all of them together have at most this many bytes. A
+            // damaged table may name the same bytes again and again.
             text_left: geometry.string_bytes().min(MAX_TEXT),
             cells: CellReader::new(geometry),
             pending: Pending::default(),
@@ -150,7 +150,7 @@ impl<S: Borrow<Segment>> Reader<S> {
     ///
     /// # Errors
     ///
-    /// As of [`Self::try_new`].
+    /// Memory runs out.
     pub fn try_poll(&mut self) -> Result<&Picture, NoMemory> {
         self.poll_process()?;
         self.poll_points()?;
@@ -222,7 +222,7 @@ impl<S: Borrow<Segment>> Reader<S> {
                 cells.push(CellReading::sum(lane, of));
                 cells.len() as u32 - 1
             });
-            // Of one that was waiting the figures may not change any more.
+            // A cell that waited is marked as changed, since its figures may never change again.
             (cells[place].is_part, cells[place].changed) = (true, *poll);
             cells[sum as usize].variants.try_push(place as u32)?;
         }
@@ -245,7 +245,7 @@ impl<S: Borrow<Segment>> Reader<S> {
     ///
     /// # Errors
     ///
-    /// As of [`Self::try_new`].
+    /// Memory runs out.
     pub fn try_records(&self) -> Result<Vec<(u32, Record)>, NoMemory> {
         let mut records = Vec::new();
         // A copy has zeros where the ring was written while it was made.
@@ -261,9 +261,9 @@ impl<S: Borrow<Segment>> Reader<S> {
         Ok(records)
     }
 
-    /// Copies what the rings hold from a record on, lane by lane, oldest first.
-    /// `from` tells by a lane's number the record to begin with; `take` is given the
-    /// lane, what came of it, and the records that are whole.
+    /// Copies the records of the rings, lane by lane, oldest first. `from` returns, for a lane's
+    /// number, the record to begin with. `take` gets the lane, the outcome of its copy, and the
+    /// records that are whole.
     pub fn drain(&self, from: impl Fn(u32) -> u64, mut take: impl FnMut(u32, Drained, &[Record])) {
         or_end(self.try_drain(from, |id, drained, records| {
             take(id, drained, records);
@@ -370,7 +370,7 @@ impl<S: Borrow<Segment>> Reader<S> {
                 };
                 points.try_insert(place, point)?;
                 self.entries.try_insert(place, entry)?;
-                // One that was announced late: the places behind it move.
+                // A point that was announced late moves the places behind it.
                 if place < self.shared.len() {
                     self.shared.try_insert(place, CacheKey::default())?;
                 }

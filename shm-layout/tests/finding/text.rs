@@ -33,8 +33,8 @@ fn a_beacon_says_what_it_was_told() {
     }
 }
 
-/// No bytes make the parser panic, and what it accepts is exactly what would
-/// be written: there are no two texts of one meaning.
+/// The parser never panics, and accepts only texts that `to_text` writes: no two texts have one
+/// meaning.
 #[test]
 fn the_parser_survives_anything() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);

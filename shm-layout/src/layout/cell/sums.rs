@@ -138,8 +138,8 @@ pub fn variance(count: u64, sum: u64, squares: u128, extremes: RangeInclusive<u6
     Some(about_mean.clamp(0.0, most) / (n - 1) as f64)
 }
 
-/// The exponential average after a measurement of so many ticks; see
-/// [`AVERAGE_FRACTION_BITS`]. `alpha` is in 2^-[`ALPHA_BITS`].
+/// The exponential average after a measurement of `ticks`; see [`AVERAGE_FRACTION_BITS`]. `alpha`
+/// is in 2^-[`ALPHA_BITS`].
 fn averaged(before: Option<u64>, ticks: u64, alpha: i64) -> u64 {
     // Another process may have written more than 1.
     let alpha = alpha.min(1 << ALPHA_BITS);
