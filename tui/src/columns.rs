@@ -49,7 +49,7 @@ const fn by(quantiles: fn(&Figures) -> Option<Quantiles>) -> With {
 const PROCESS_MIN: usize = 60;
 /// Room that the name gets at least.
 const NAME_MIN: usize = 10;
-/// Room for a name where there is enough: a short one with the words behind it.
+/// Room for a name on a wide screen: enough for a short name and the words behind it.
 const NAME_USUAL: usize = 18;
 /// Names get this part of the width at least, if they need it.
 const NAME_SHARE: usize = 5;

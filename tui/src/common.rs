@@ -50,7 +50,7 @@ pub enum Status {
     Live,
     /// They stand still because the user said so.
     Paused,
-    /// They are the last of a process that ended, and is not known to have died.
+    /// They are the last of a process that ended, in order or in a way that is not known.
     Exited,
     /// They are the last of a process that died.
     Crashed,

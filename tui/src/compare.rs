@@ -234,7 +234,7 @@ pub struct Row {
     pub load: Volume,
     /// How much calls and load vary since the baseline.
     variation: Variation,
-    /// Whether these are the measurements of the calibration, which are made at the start only.
+    /// Whether this is the point of the calibration, which measures only at the program's start.
     is_calibration: bool,
     /// How many comparisons ago `since` was looked up.
     ago: u32,
@@ -405,8 +405,8 @@ impl Comparison {
     }
 }
 
-/// Whether a snapshot was taken after another one of the same process. The age of a dead process ends
-/// with its last activity, before that of a snapshot which was taken while it still ran.
+/// Whether `now` was taken after `base`, of the same process. The age of a dead process ends with
+/// its last activity, so it can be less than the age in a snapshot from when the process still ran.
 fn is_later(base: &Snapshot, now: &Snapshot) -> bool {
     let runs = |snapshot: &Snapshot| snapshot.process.state == ProcessState::Running;
     match (runs(base), runs(now)) {

@@ -51,9 +51,9 @@ impl Interrupt {
         let (send, wake) = mpsc::channel();
         let flag = Arc::clone(&raised);
         let asked_by = Arc::new(move |signal| {
-            // Relaxed: the number alone is the message.
+            // Relaxed: the number is the whole message, and no other memory is published by it.
             flag.store(signal, Ordering::Relaxed);
-            // Without a receiver, no thread sleeps that would have to wake.
+            // Sending fails only without a receiver, and then no thread waits to be woken.
             let _ = send.send(());
             at_last();
         });

@@ -141,7 +141,7 @@ impl Session {
     /// Puts toggled points back now, unless they are to stay.
     pub fn restore(&mut self) {
         if !self.keep && !self.toggled.is_empty() {
-            // The process may be gone, and nobody is left to read an error.
+            // The process may be gone. No viewer is left to show the error.
             let _ = self.put_back();
         }
     }

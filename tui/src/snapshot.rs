@@ -299,7 +299,7 @@ impl Process {
         }
     }
 
-    /// The word for its state, also for one that is stopped.
+    /// The word for the process's state, or `stopped` if a signal has stopped the process.
     pub(crate) fn state_word(&self) -> &'static str {
         if self.stopped { "stopped" } else { self.state.word() }
     }

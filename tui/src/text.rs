@@ -1,9 +1,9 @@
 //! Makes other people's text safe to show, and fits it into columns.
 //!
-//! Names come from memory and files that somebody else wrote. A control character in one of them
-//! could move the cursor, recolour the screen or answer for the user; a bidirectional override
-//! could show one name as another. Only [`clean`] decides what may pass; [`crate::source`] sends
-//! everything through it.
+//! Names come from other programs' memory and from files. A control character in a name could move
+//! the cursor, recolour the screen or answer for the user; a bidirectional override could show one
+//! name as another. Only [`clean`] decides which characters may pass; [`crate::source`] sends all
+//! names through it.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_cell_is_no_formula() {
-        // The last one looks like the first one's cell.
+        // The last text is what the cell of the first one becomes, and must differ from it.
         for text in ["=1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\u{ff1d}1", "'=1"] {
             assert_eq!(cell(text), format!("'{text}"));
         }
@@ -255,7 +255,7 @@ mod tests {
             }
         }
         assert_eq!(fit("parse_header", 8, '~'), "parse_h~");
-        // What is one character to a reader is cut as one.
+        // A sequence that readers see as one character is kept or cut off as a whole.
         for text in [
             "a🇩🇪🇫🇷🇬🇧",
             "1\u{fe0f}\u{20e3}2\u{fe0f}\u{20e3}",

@@ -142,8 +142,8 @@ fn a_compressed_file_says_the_same() {
     assert_eq!(json::read(&packed).unwrap(), json::read(&sample()).unwrap());
 }
 
-/// Of a program that is known to have died, without a note; its figures are in
-/// `shm-layout/tests/golden.rs`.
+/// The segment is of a program that has died. The copy has no note about its end. The expected
+/// figures are in `shm-layout/tests/golden.rs`.
 #[test]
 fn a_copy_of_a_segment_without_a_note_is_read() {
     let snapshot = opened(&asset("segment-v3.pfp")).unwrap();

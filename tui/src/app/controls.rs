@@ -201,7 +201,7 @@ impl App {
     }
 }
 
-/// The reason why only some processes followed a change; none where all did.
+/// The reason why only some processes followed a change. `None` if all did.
 pub(super) fn but_partly<T>(done: Result<T>) -> Result<Option<String>> {
     match done {
         Ok(_) => Ok(None),

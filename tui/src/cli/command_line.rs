@@ -29,7 +29,7 @@ use crate::variables;
 /// Reads the command line, with the user's settings as its defaults. Does not
 /// return where it only asks for help, or is wrong.
 pub fn parse() -> Cli {
-    // A viewer without some of its settings is better than none.
+    // The viewer starts even if some of its settings are wrong.
     let config = match Config::load() {
         Ok((config, wrong)) => {
             wrong.iter().for_each(|why| warn(&format!("{why}; ignoring this setting")));

@@ -60,7 +60,7 @@ pub(super) struct Chosen {
 }
 
 impl Config {
-    /// The settings that have settings of their own.
+    /// The sections of the file: tables of settings.
     const SECTIONS: [&str; 2] = ["keys", "colors"];
 
     /// The file that a variable names, or `$XDG_CONFIG_HOME/pfp-top/config.toml`; nothing where
@@ -151,13 +151,13 @@ impl Config {
     }
 }
 
-/// The text with blanks in place of lines that are no TOML, so that every other place stays. Adds
-/// the place and the reason of each.
+/// Replaces lines that are not valid TOML with blanks, so that the offsets of the other lines stay.
+/// Adds the offset and the error of each such line to `wrong`.
 fn without_wrong_lines(text: &str, wrong: &mut Vec<(usize, String)>) -> String {
     let mut text = text.to_owned();
     while let Err(error) = DeTable::parse(&text) {
         let at = error.span().map_or(0, |span| span.start).min(text.len());
-        // An error at the end is one of the last line.
+        // An error at the end of the text is reported for the last line.
         let end = text.trim_end().len();
         let begin = text[..at.min(end)].rfind('\n').map_or(0, |newline| newline + 1);
         let end = text[begin..].find('\n').map_or(text.len(), |length| begin + length);
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(config.defaults(), expected.defaults());
         assert_eq!((config.keys, config.colors), (expected.keys, expected.colors));
 
-        // Two keys that change places are right only together.
+        // Each of these settings alone would use a key that is taken; together they swap two keys.
         assert_eq!(read("[keys]\ntoggle = \"r\"\nreset = \"e\"").1, [""; 0]);
         // A line without a value.
         let (config, wrong) = read("tau = 2\nmouse\nunit = \"cycles\"");

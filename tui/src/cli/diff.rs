@@ -16,7 +16,7 @@ use crate::source::{self, Moment, Span};
 
 /// Exit status of a comparison beyond the allowed limit.
 const SLOWER: u8 = 1;
-/// The most moments of a recording that show how much its figures vary.
+/// Maximum number of snapshots taken from a recording to find out how much its figures vary.
 const MOMENTS: usize = 32;
 
 /// The two sides of a comparison.
@@ -59,8 +59,8 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// Prints the comparison with the last of these moments, before which the others show how much
-    /// figures vary; returns the exit status.
+    /// Prints the comparison of the baseline with the last of these snapshots. The earlier
+    /// snapshots show how much the figures vary. Returns the exit status.
     fn print(
         &self,
         baseline: &Baseline,

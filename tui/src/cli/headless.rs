@@ -105,8 +105,8 @@ impl<'a> Printer<'a> {
         Ok(Self { show, baseline, comparison, columns, interval, printed: 0 })
     }
 
-    /// Prints the model's figures. False once nobody reads any more, for instance when `head` has
-    /// seen enough.
+    /// Prints the model's figures. False once the output's reader has closed it, as `head` does
+    /// after its lines.
     pub(super) fn print(&mut self, model: &Model) -> Result<bool> {
         let text = self.text(model)?;
         self.printed += 1;

@@ -258,7 +258,7 @@ fn print(
     let pause = if run.group().is_some() { JOIN } else { run.show.interval };
     let mut due = Instant::now();
     while family.program.borrow_mut().status().is_none() {
-        // An error would leave the program unwatched. What cannot be read now is tried again.
+        // A failed poll is tried again: an error here would stop watching the program.
         if Instant::now() >= due {
             due = Instant::now() + pause;
             // It may have become another program, or left the work to a child. A group finds those.
@@ -277,7 +277,8 @@ fn print(
                 model.fold(snapshot);
             }
             tables += 1;
-            // Without a reader the program goes on, and so does its status.
+            // If the reader has closed the output, the program goes on, and this waits for its
+            // status.
             is_read = is_read && printer.print(&model)?;
             if run.show.tables() == Some(tables) {
                 family.program.borrow_mut().end()?;
@@ -339,7 +340,7 @@ struct Family {
     /// Whether it finds the members of a group.
     is_of_group: bool,
     log: Option<PathBuf>,
-    /// Why the program was not seen, which takes long to find out.
+    /// Why the program was not seen. Kept, since it takes long to find out.
     unseen: Rc<OnceCell<String>>,
 }
 
@@ -367,14 +368,15 @@ impl Family {
         }
     }
 
-    /// Does to the program what a signal to this process asks for.
+    /// Handles a signal to this process for the program.
     fn obey(&self, interrupt: &Interrupt) -> Result<()> {
         let mut program = self.program.borrow_mut();
         match interrupt.signal() {
             None => {}
-            // A terminal that is gone has said so to the program, which may go on.
+            // If the terminal is gone, the program has got SIGHUP, too. It may ignore it and go on.
             Some(libc::SIGHUP) => program.may_end(),
-            // Ctrl-C has reached the program. A signal to this process alone is meant for both.
+            // Ctrl-C has reached the program, too. Another signal came here only, and is meant for
+            // both.
             Some(_) => drop(program.end()?),
         }
         Ok(())

@@ -10,21 +10,21 @@
 //! now           y yy y   y    change = mean of y - mean of x
 //! ```
 //!
-//! - **Error.** The variance of a run is pooled from both sides, with `a + b - 2`
-//!   degrees of freedom, and is no less than what chance within a run makes (for
-//!   quantiles R. S. Woodruff, J. Am. Stat. Assoc. 47, 1952; for means the variance
-//!   over the count; with one run on each side, for counts, rates and loads that of
-//!   independent calls; where snapshots cut a run into windows, the spread of the
-//!   windows: batch means). To that comes what a histogram cannot tell: where in its
-//!   bucket a quantile lies. With one run on each side nothing tells how much runs
-//!   differ, and the deviation is the one that the user gives.
+//! - **Error.** The variance between runs is pooled from both sides, with `a + b - 2`
+//!   degrees of freedom. It is at least the variance by chance within a run: for quantiles
+//!   after R. S. Woodruff (J. Am. Stat. Assoc. 47, 1952), for means the variance over the
+//!   count. With one run on each side, counts, rates and loads have the variance of
+//!   independent calls. If snapshots cut a run into windows, the spread of the windows
+//!   counts (batch means). The width of a histogram's bucket is added, since a quantile
+//!   may be anywhere in its bucket. One run on each side does not show how much runs
+//!   differ; then the deviation is the user's `--deviation`.
 //! - **Test.** Student's one-sided t test of the change being above *half the limit*,
-//!   at 1 %, adjusted after Benjamini and Hochberg for all that is tested at once. So
-//!   changes up to half the limit, none among them, raise an alarm in one try of a
-//!   hundred, and one of the whole limit is found as soon as the error is below about
-//!   an eighth of it. What lies between may be called or not.
-//! - Where a regression of the whole limit can neither be shown nor excluded, the
-//!   finding is *unsure*: no alarm, but said, since more runs would tell.
+//!   at 1 %, adjusted after Benjamini and Hochberg for all tests of a comparison. So
+//!   a change of at most half the limit raises an alarm in one try of a hundred, and a
+//!   change of the whole limit is found as soon as the error is below about an eighth of
+//!   the limit. A change between the two may raise an alarm or not.
+//! - **Unsure.** If a regression of the whole limit is not shown and not excluded, the
+//!   finding is *unsure*. It is reported and raises no alarm; more runs would decide it.
 
 pub mod report;
 
@@ -120,13 +120,13 @@ impl Metric {
         match self {
             Self::Quantile(share) => quantile_variance(window, share),
             Self::Mean => mean_variance(window),
-            // Several runs show how these vary.
+            // How much these vary is only known from several runs.
             Self::Load | Self::Count | Self::Rate => 0.0,
         }
     }
 
-    /// Its relative variance if calls were independent of each other: what one run on each side
-    /// cannot show of figures that vary with the number of calls.
+    /// Relative variance of the metric if calls were independent of each other. It is used for one
+    /// run on each side, which does not show how much the number of calls varies.
     fn chance_of_calls(self, window: &Window) -> f64 {
         let n = (window.count as f64).max(1.0);
         match self {
@@ -282,7 +282,7 @@ struct Observation {
     value: f64,
     /// The variance of the logarithm within the run.
     within: f64,
-    /// That of independent calls, where several runs would show it.
+    /// The variance by independent calls, for one run on each side.
     of_calls: f64,
     /// The variance from the width of its bucket.
     resolution: f64,

@@ -174,7 +174,7 @@ fn test(row: &Row, is_load: bool, is_same: bool) -> Option<Tested> {
         return None;
     }
     let (mut before, mut since) = (figure(&row.before, is_load)?, figure(&row.since, is_load)?);
-    // A window without time on a CPU does not show its unit.
+    // A window without time on a CPU has no unit of its own, so it takes the other window's.
     let known = |one: f64, other: f64| [one, other, 1.0].into_iter().find(|unit| *unit > 0.0);
     let units = (known(before.unit, since.unit)?, known(since.unit, before.unit)?);
     (before.unit, since.unit) = units;
@@ -222,7 +222,7 @@ fn mean_square(window: &Window) -> f64 {
     };
     match (sum(1), sum(2)) {
         (sum, squares) if sum > 0.0 => squares / sum,
-        // No histogram: as if times were distributed exponentially.
+        // Without a histogram, the times are assumed to be distributed exponentially.
         _ => 2.0 * window.mean().unwrap_or(0.0),
     }
 }

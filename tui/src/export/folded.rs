@@ -1,9 +1,10 @@
 //! Folded stacks, as flame graphs are made from: `process;thread;outer;inner 123`.
 //!
 //! The numbers are nanoseconds of exclusive time on a CPU. For a point and thread, they add up to
-//! the point's time there since its last reset, open regions included where known; so do those of a
-//! point and its direct caller. Outer frames are an estimate (see [`Stacks`]). Unknown callers are
-//! `[other callers]`. Threads of one name have the same lines, which readers add up.
+//! the point's time there since its last reset, open regions included where known; for a point and
+//! its direct caller, they add up to the point's time inside that caller. Outer frames are an
+//! estimate (see [`Stacks`]). Unknown callers are `[other callers]`. Threads of one name have the
+//! same lines, which readers add up.
 //!
 //! A semicolon separates frames. One in a name, a control character and `%` are written as `%` and
 //! two hexadecimal digits a byte, as in URLs, so that two names never become one.
@@ -55,7 +56,8 @@ pub(super) fn stacks(subject: &Subject<'_>) -> Vec<(Vec<Frame>, u64)> {
     paths
 }
 
-/// The name of a point, which is exported or calls one that is.
+/// The name of a point in a stack. The point need not be exported itself: it may be the caller of
+/// an exported point.
 pub(super) fn name(subject: &Subject<'_>, id: u32) -> String {
     match (subject.point(id), subject.model().point(id)) {
         (Some(shown), _) => shown.label.clone(),

@@ -22,7 +22,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
     for point in hdr::histograms(subject) {
         let (shown, histogram) = point?;
         let name = format!("{} of {}", shown.label, subject.process(shown.figures));
-        // It must stay one line: further ones would be read as figures.
+        // The name must stay on one line: further lines would be read as figures.
         let name = escape(&name, |_| false);
         writeln!(out, "#[Point = {name}, exclusive time, microseconds]")?;
         distribution(subject, shown.figures, &histogram, out)?;

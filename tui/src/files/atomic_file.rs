@@ -28,7 +28,7 @@ pub fn write_file(
     existing: Existing,
     fill: impl FnOnce(&mut WholeFile) -> io::Result<()>,
 ) -> io::Result<()> {
-    // Said in words, which the library does not have.
+    // The library's error does not say which path is wrong.
     if path.file_name().is_none() {
         let why = format!("expected the name of a file, found {:?}", path.as_os_str());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));

@@ -3,7 +3,8 @@
 use crate::snapshot::{Point, PointState};
 use crate::text;
 
-/// Points that are as killed viewers left them: those that are off, or else those that are on.
+/// Points that are still as killed viewers left them. If any of them is off, only those that are
+/// off; otherwise those that are on.
 #[derive(Debug)]
 pub struct LeftOver {
     /// Their ids.

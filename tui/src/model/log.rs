@@ -24,7 +24,7 @@ const KEPT: usize = 1000;
 const SAME_NS: u64 = 60_000_000_000;
 /// A smaller change of a clock's rate is only a better calibration.
 const RATE_CHANGE: f64 = 0.001;
-/// Repetitions are looked for among so many of the newest entries.
+/// Number of the newest entries that are searched for a repetition.
 const SAME_AMONG: usize = 8;
 
 /// The author of a change in the log.

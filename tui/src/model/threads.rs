@@ -161,8 +161,8 @@ pub fn process_of<'a>(snapshot: &'a Snapshot, lane: &Lane) -> &'a Process {
     snapshot.member(lane.process).unwrap_or(&snapshot.process)
 }
 
-/// The name of a thread in its process. Among several processes, a lane's name has the process in
-/// front.
+/// The name of a thread without its process. If there are several processes, a lane's name begins
+/// with the process.
 pub fn own_name<'a>(snapshot: &Snapshot, lane: &'a Lane) -> &'a str {
     let process = snapshot.member(lane.process).map(|process| format!("{process} "));
     process.and_then(|process| lane.name.strip_prefix(&*process)).unwrap_or(&lane.name)

@@ -13,7 +13,7 @@ const BAR_MAX: usize = 30;
 #[derive(Default)]
 pub(super) struct Sums {
     pub(super) name: String,
-    /// Its process; empty where the others have the same one.
+    /// Its process; empty if all rows are of the same process.
     pub(super) process: String,
     pub(super) state: &'static str,
     pub(super) total: Stats,

@@ -435,7 +435,7 @@ mod tests {
         }
     }
 
-    /// Each look finds a process that runs and has the id 7, at another place than the one before.
+    /// Each poll finds a running process with the id 7, at another place each time.
     struct Elsewhere(u32);
 
     impl Finder for Elsewhere {

@@ -93,8 +93,8 @@ losses! {
     RecordsLost records_lost "records overwritten", "a ring keeps the last ones";
     /// Cells that could not be read consistently this time; they keep their last figures.
     CellsBusy cells_busy "cells not read whole just now", "they are read at the next poll";
-    /// Begins that could not be measured: there was no memory, or a signal handler came while
-    /// its thread made the segment, claimed its lane or entered the point.
+    /// Begins that could not be measured, because memory ran out, or because a signal handler
+    /// interrupted its thread as that made the segment, claimed its lane or entered the point.
     #[serde(default)]
     BeginsMissed begins_missed "begins not measured",
         "there was no memory for the thread's lane or for a cell of it, or a signal handler \

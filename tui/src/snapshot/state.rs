@@ -31,7 +31,7 @@ impl ProcessState {
         }
     }
 
-    /// The state of a dead process. `says_so`: its segment says that it ended in order.
+    /// The state of a dead process. `says_so` is set if its segment records that it ended in order.
     pub(crate) fn of_dead(says_so: bool, end: Option<&End>) -> Self {
         match end {
             Some(End::Signal(libc::SIGHUP | libc::SIGINT | libc::SIGTERM)) => Self::Exited,
@@ -65,7 +65,7 @@ impl From<end::End> for End {
     }
 }
 
-/// What is said of a process that ended in order.
+/// The words for a process that ended in order.
 pub(crate) const IN_ORDER: &str = "ended in order";
 
 /// How a process ended, in words that follow its name. None while it runs.
@@ -131,7 +131,7 @@ mod tests {
             assert_eq!(ProcessState::of_dead(says_so, end.as_ref()), state, "{end:?}");
             assert_eq!(ended(state, end.as_ref()).as_deref(), Some(words));
         }
-        // As older versions wrote it.
+        // Older versions wrote the state `Crashed` without an end.
         assert_eq!(ended(Crashed, None).as_deref(), Some("crashed or was killed"));
         assert_eq!(ended(ProcessState::Running, None), None);
     }

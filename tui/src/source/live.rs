@@ -102,7 +102,7 @@ fn candidate(entry: &Entry) -> Result<Candidate, Refusal> {
     let picture = reader.outline();
     let fate = match entry.state {
         Liveness::Alive => Fate::Alive { stopped: false },
-        // It says itself that it ended in order.
+        // The segment records that the process ended in order.
         _ if picture.exited => Fate::Dead(None),
         _ => Fate::Dead(pid.and_then(|pid| process.end(pid)).map(End::from)),
     };
@@ -227,11 +227,11 @@ pub fn gc() -> Result<Vec<String>> {
 /// leads to the segment any more.
 #[derive(Debug)]
 pub struct Lost {
-    /// Its object.
+    /// The segment's object.
     pub object: Name,
-    /// What its header says.
+    /// The facts in the segment's header.
     pub facts: Facts,
-    /// The memory that it takes.
+    /// The memory that the segment takes.
     pub bytes: u64,
     /// Whether its process runs, or may run in another pid namespace.
     pub runs: bool,
@@ -411,7 +411,7 @@ impl Source for LiveSource {
             _ => None,
         };
         if let Some(on) = on {
-            // Before the change: the viewer may be killed between the two.
+            // Noted before the change, since the viewer may be killed between the two.
             self.switches.note(point, on);
         }
         let Some(before) = self.reader.change(point, change, monotonic_ns()) else {

@@ -120,7 +120,7 @@ pub fn read(path: &Path, span: &Span, with_records: bool) -> Result<Snapshot> {
 pub fn read_steps(path: &Path, span: &Span, most: usize) -> Result<Vec<Snapshot>> {
     let mut source = open_at(path, span.to.as_ref())?;
     let (last, first) = match (source.recording(), &span.from) {
-        // Not opened again: it may be standard input.
+        // The open source is used: standard input cannot be opened twice.
         (None, None) => return Ok(vec![source.poll()?]),
         (None, Some(_)) => return Ok(vec![read(path, span, false)?]),
         (Some(recording), from) => {

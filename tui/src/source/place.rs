@@ -1,8 +1,9 @@
 //! Parallel regions by their place in the source.
 //!
-//! A runtime names them by an address in the program. The program reports the object and the
-//! address in it, `app+0x1234`; the function and the line are looked up here, as far as the object
-//! has them. The file may have been replaced since, as by an upgrade: another one's names are none.
+//! A runtime names a region by an address in the program. The program reports the object and the
+//! address in it, `app+0x1234`. This module looks up the function and the line, if the object's
+//! file has them. An upgrade may have replaced that file in the meantime; the new file's names
+//! would be wrong, so it is not read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -40,7 +41,8 @@ pub(super) fn locate(points: &[Point], which: &[usize], loaded: Objects) -> Vec<
 pub(super) struct Objects {
     /// The process's id in our /proc while it runs.
     pub(super) running: Option<u32>,
-    /// Start of the process, in nanoseconds since the Unix epoch. None if its files are not ours.
+    /// Start of the process, in nanoseconds since the Unix epoch. `None` if the process is in
+    /// another pid namespace, where a path may lead to another file.
     pub(super) started_unix_ns: Option<u64>,
 }
 
@@ -57,11 +59,11 @@ impl Objects {
             if found.is_some() || fs::read_link(process.join("exe")).is_ok() {
                 return found;
             }
-            // It has ended meanwhile, or may not be looked at.
+            // The process has ended in the meantime, or its files in `/proc` may not be read.
         }
         let started = i128::from(self.started_unix_ns?);
         let file = input::file(Path::new(path)).ok()?;
-        // Whatever puts another file in its place, or changes it, sets this time.
+        // The kernel sets this time when the file is changed or renamed into this place.
         let about = file.metadata().ok()?;
         let changed = i128::from(about.ctime()) * 1_000_000_000 + i128::from(about.ctime_nsec());
         (changed < started).then_some(file)
@@ -81,13 +83,13 @@ fn program(process: &Path, path: &str) -> Option<File> {
 fn library(process: &Path, path: &str) -> Option<File> {
     let maps = fs::read_to_string(process.join("maps")).ok()?;
     let file = input::file(&process.join("root").join(path.trim_start_matches('/')));
-    // Not by the device, which an overlay has another one of.
+    // The device is not compared: on an overlay, the mapping shows another one than the file.
     let is_loaded = |file: &File| {
         let inode = file.metadata().map_or(0, |about| about.ino());
         mappings(&maps).any(|(_, its, path)| its == inode && !path.ends_with(DELETED))
     };
     file.ok().filter(is_loaded).or_else(|| {
-        // With the right to read it, the kernel has the file that was replaced.
+        // The kernel keeps the replaced file, for users who may read `map_files`.
         let is_it = |name: &str| name.strip_suffix(DELETED) == Some(path);
         let (range, ..) = mappings(&maps).find(|(.., name)| is_it(name))?;
         input::file(&process.join("map_files").join(range)).ok()

@@ -23,7 +23,7 @@ pub(super) fn readable(symbol: &str) -> Option<String> {
         let short = shortened(&name);
         return Some(if short == name { name } else { tagged(&short, symbol) });
     }
-    // Too deep, too long, or cut off.
+    // The symbol could not be read: it is nested too deep, too long, or cut off.
     (symbol.len() > SHORT && symbol.starts_with("_Z")).then(|| tagged(&outline(symbol), symbol))
 }
 
@@ -32,7 +32,7 @@ fn translated(symbol: &str) -> Option<String> {
         return None;
     }
     let mut name = Bounded(String::new());
-    // Older Rust names look like those of C++, with a hash at the end.
+    // Older Rust symbols are C++ symbols with a hash at the end, so Rust is tried first.
     if let Ok(rust) = rustc_demangle::try_demangle(symbol) {
         write!(name, "{rust:#}").ok()?;
     } else if symbol.starts_with("_Z") {
@@ -67,7 +67,7 @@ fn outline(symbol: &str) -> String {
         true => symbol.to_owned(),
         false => format!("{}<…>", names.join("::")),
     };
-    // Shorter than a symbol that is read, so that reading it again changes nothing.
+    // The result is shorter than a symbol that is shortened, so reading it again changes nothing.
     let most = SHORT - 20;
     if outline.len() <= most {
         return outline;
@@ -181,7 +181,7 @@ mod tests {
             assert!(one.starts_with("ns::Tool::work<") && one != other, "{one} {other}");
             assert!(one.chars().count() < 2 * SHORT, "{one}");
         }
-        // As it is kept of a longer one.
+        // A segment keeps a longer symbol cut off, with a hash at the end.
         let cut = format!("{}#0123af", &deep(300, 'c')[..1017]);
         let name = readable(&cut).expect("it is read");
         assert!(name.starts_with("ns::Tool::work<…> #"), "{name}");

@@ -66,7 +66,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
         let age = format!("{:.1} s old  ", line.age.as_secs_f64());
         words.insert(0, Span::styled(age, theme.warn));
     }
-    // The table needs no name; other screens are named even where there is no line of tabs.
+    // Without the line of tabs, the header names the screen, except for the table.
     if let Some(tab @ 1..) = app.screen.tab()
         && !super::tabs::has_room(app, frame.area().height)
     {

@@ -1,9 +1,9 @@
 //! Characters that terminals show in different numbers of columns.
 //!
-//! A flag consists of two letters, and an emoji of several parts is joined by a character without
-//! a width. Some terminals show such a sequence as one picture, others show its parts. Where the
-//! columns are not those that the frame counts, a part stays after the row has changed. So only
-//! the first part of a sequence is drawn, and a flag as its two letters.
+//! A flag consists of two letters, and an emoji of several parts is joined by a character without a
+//! width. Some terminals show these sequences as one picture, others show the parts. If a terminal
+//! uses more or fewer columns than the frame counts, parts of the old text stay on the screen when
+//! the row changes. So only the first part of a sequence is drawn, and a flag as its two letters.
 
 use ratatui::buffer::{Buffer, CellWidth as _};
 use ratatui::layout::Position;

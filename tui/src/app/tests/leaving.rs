@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Finds nothing, and has started a program.
+/// A finder that has started a program, and finds no other process.
 struct Started(bool);
 
 impl Finder for Started {
@@ -70,7 +70,7 @@ fn a_program_that_was_started_ends_only_when_asked_to() {
     assert!(desk.quit && !desk.ends_program);
 }
 
-/// Both are the same bytes where they come at once.
+/// Alt-s sends the same bytes as Esc and s in quick succession.
 #[test]
 fn alt_and_a_letter_are_esc_and_the_letter() {
     let mut desk = desk();

@@ -263,7 +263,7 @@ fn what_a_killed_viewer_left_is_put_back_first() {
     desk.wait(1);
     let newest = desk.common.log.entries().back().unwrap().text.clone();
     assert_eq!(newest, "2 points are off, left by a viewer that was killed");
-    // Whatever the filter shows.
+    // `E` switches all points that were left, also those that the filter hides.
     desk.press("/crc\nE");
     let asked = Question::Switch { ids: vec![2, 3], on: true };
     assert_eq!(desk.overlay, Some(Overlay::Ask(asked)));

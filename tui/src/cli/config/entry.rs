@@ -6,7 +6,7 @@ use toml::de::{DeArray, DeString, DeTable, DeValue, Error};
 
 use super::Config;
 
-/// A setting; with the section that it is in.
+/// A setting, and the section that it is in, if any.
 #[derive(Clone)]
 pub(super) struct Entry<'t> {
     section: Option<Spanned<DeString<'t>>>,
@@ -15,7 +15,8 @@ pub(super) struct Entry<'t> {
 }
 
 impl<'t> Entry<'t> {
-    /// The settings of a file. A section that is no table is a setting.
+    /// Splits a file into its settings. If a section's name has a plain value, it counts as a
+    /// setting.
     pub(super) fn all(settings: DeTable<'t>) -> Vec<Self> {
         let mut all = Vec::new();
         for (key, value) in settings {
@@ -36,7 +37,7 @@ impl<'t> Entry<'t> {
         all
     }
 
-    /// The settings together.
+    /// Reads these settings as one configuration.
     pub(super) fn read(entries: &[Self]) -> Result<Config, Error> {
         let mut all = DeTable::new();
         for Self { section, key, value } in entries {
@@ -55,8 +56,9 @@ impl<'t> Entry<'t> {
         Config::deserialize(toml::de::Deserializer::from(Spanned::new(0..0, all)))
     }
 
-    /// Drops a setting that is wrong: the last one without which the others are right, or else the
-    /// first that is wrong by itself. Returns its place in the text, and what is wrong with it.
+    /// Removes a wrong setting. If removing one setting makes the others valid, it removes the last
+    /// such setting; otherwise the first setting that is invalid by itself. Returns the setting's
+    /// offset in the text, and the error.
     pub(super) fn drop_wrong(entries: &mut Vec<Self>, error: &Error) -> (usize, String) {
         let others = |place: usize| {
             let mut others = entries.clone();

@@ -188,12 +188,13 @@ pub(super) fn shared_memory(path: &Path) -> Vec<Finding> {
     std::iter::once(room).chain(huge).collect()
 }
 
-/// What gives files on a tmpfs huge pages as they are first written, if anything does. The
-/// kernel's policy is for all of them where it denies or forces; else a mount has its own.
+/// The setting that gives new files on this tmpfs huge pages, if there is one. The kernel's
+/// policies `deny` and `force` apply to every tmpfs; with other policies, the mount's option
+/// decides.
 fn huge_pages(place: &str, mounts: &str, policy: &str) -> Option<String> {
     let policy = policy.split_once('[')?.1.split_once(']')?.0;
     let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    // What was mounted last covers what was there.
+    // A later mount at the same path hides the earlier ones.
     let options = mounts.rfind(|fields| fields.get(1) == Some(&place))?.get(3).copied()?;
     match policy {
         "deny" => None,

@@ -90,8 +90,8 @@ pub(super) fn all(pid: u32) -> Vec<Finding> {
     findings
 }
 
-/// What is said of a process that `list` finds: it need not be looked into, which the kernel may
-/// refuse, and its variables do not matter.
+/// The findings for a process that `list` shows. Its files in `/proc` are not read, since the
+/// kernel may refuse that, and its environment does not matter.
 fn listed(pid: u32) -> Option<Vec<Finding>> {
     let found = source::discover().ok()?.candidates;
     let own: Vec<_> = found.iter().filter(|it| it.visible_pid() == pid).collect();

@@ -58,8 +58,9 @@ pub(super) fn processes() -> Vec<Finding> {
     findings
 }
 
-/// Objects with the name of a segment that are no segments: a program that gets such a name
-/// measures nothing. Also segments of this user to which nothing leads from here.
+/// Findings about objects that have a segment's name and are something else, such as a link. A
+/// program whose segment would get this name measures nothing. Also finds segments of this user
+/// that have no beacon here.
 pub(super) fn objects(shm: &Path) -> Vec<Finding> {
     const ABOUT: &str = "segments";
     let own = effective_user();

@@ -26,9 +26,10 @@ const DEPTH: usize = 256;
 
 /// Where its output goes, and which signals of the terminal it gets.
 pub(super) struct Output {
-    /// The file that it prints to, with its path. Without a file, it prints where this process does.
+    /// The file for the program's output, with its path. Without one, the output goes where this
+    /// process's output goes.
     pub(super) log: Option<(File, PathBuf)>,
-    /// Whether it is apart from the terminal, which the screen has.
+    /// Whether the program gets a process group of its own, since the screen uses the terminal.
     pub(super) own_group: bool,
 }
 
@@ -42,7 +43,7 @@ pub(super) struct Program {
     /// The run id in its processes' segments, set by `PFP_RUN`.
     run: u64,
     status: Option<ExitStatus>,
-    /// Whether it had to be asked to end.
+    /// Whether this process has asked the program to end.
     was_asked: bool,
     /// Segments that belonged to its processes when they were first seen: the parent of a process
     /// that is gone cannot be found later.
@@ -106,7 +107,7 @@ impl Program {
         Path::new(&self.command).display()
     }
 
-    /// Whether it had to be asked to end.
+    /// Whether this process has asked the program to end.
     pub(super) fn was_asked(&self) -> bool {
         self.was_asked
     }

@@ -20,11 +20,11 @@ use std::path::{Path, PathBuf};
 use super::log;
 use crate::files::atomic_file::{self, Existing};
 
-/// The word that glibc replaces with the name of the processor, and musl leaves.
+/// A word in paths that glibc replaces with the processor's name; musl does not replace it.
 const WORD: &str = "$PLATFORM";
-/// Names that glibc has for a processor of 64 bits; some versions name newer ones apart.
+/// glibc's names for a 64-bit processor. Some versions have special names for newer processors.
 const WIDE: [&str; 3] = ["x86_64", "haswell", "xeon_phi"];
-/// Names that the kernel has for the same processor in programs of 32 bits.
+/// The kernel's names for the same processor in 32-bit programs.
 const NARROW: [&str; 4] = ["i686", "i586", "i486", "i386"];
 
 /// Word size of an object.
@@ -34,7 +34,8 @@ enum Bits {
     B64,
 }
 
-/// A path to preload a library by, in any program. Where there is none, the library's own.
+/// The path by which any program can preload the library. If it cannot be made, the library's own
+/// path.
 pub(super) fn path_for(library: &Path) -> PathBuf {
     let made = cfg!(target_arch = "x86_64").then(|| make(&log::folder().ok()?, library).ok());
     made.flatten().unwrap_or_else(|| library.to_owned())

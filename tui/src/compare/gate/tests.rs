@@ -148,8 +148,8 @@ fn snapshots_of_one_process_are_one_run() {
 }
 
 /// A t statistic worked out by hand: logarithms 0, 0.02 against 0.20, 0.22; pooled
-/// variance 0.0002, error 0.01414, limit 10 %, so (0.2 - ln 1.05) / 0.01414 = 10.692
-/// with two degrees of freedom, of which Student's table has p = 0.004316.
+/// variance 0.0002, error 0.01414, limit 10 %, so t = (0.2 - ln 1.05) / 0.01414 = 10.692.
+/// For this t and two degrees of freedom, Student's table has p = 0.004316.
 #[test]
 fn the_test_is_student_s() {
     let run = |value: f64| Observation { value, within: 0.0, of_calls: 0.0, resolution: 0.0 };

@@ -43,14 +43,14 @@ fn more_calls_of_the_same_length_are_more_calls_and_more_load() {
     crate::compare::judge(&mut rows);
     judge(&mut rows, false);
     assert!(rows[0].rate_change().unwrap() > 7.5 && rows[0].load_change().unwrap() > 0.18);
-    // The time of a call says nothing about it.
+    // The time of a call has not changed.
     assert!(!matches!(rows[0].verdict, Verdict::Slower | Verdict::Faster), "{:?}", rows[0]);
     assert_eq!((rows[0].calls, rows[0].load), (Volume::More, Volume::More));
     assert_eq!(
         judged(window(21_500, 10.0), window(2_500, 10.0), false),
         (Volume::Less, Volume::Less)
     );
-    // From nothing, and to nothing.
+    // From no calls to many, and back.
     assert_eq!(judged(window(0, 10.0), window(2_500, 10.0), false), (Volume::More, Volume::More));
     assert_eq!(judged(window(2_500, 10.0), window(0, 10.0), false), (Volume::Less, Volume::Less));
 }
@@ -76,9 +76,9 @@ fn windows_of_any_length_are_compared_by_the_second() {
 
 #[test]
 fn a_difference_that_is_small_or_of_few_calls_is_none() {
-    // A fifth more.
+    // A fifth more calls.
     assert_eq!(judged(window(10_000, 10.0), window(12_000, 10.0), false).0, Volume::Same);
-    // A third more: between two runs it may be chance, from poll to poll it is not.
+    // A third more calls: that may be chance between two runs, and is not within one process.
     assert_eq!(judged(window(10_000, 10.0), window(13_300, 10.0), false).0, Volume::Unsure);
     let third = |each: u64| {
         let mut row = row(window(20_000, 20.0), window(0, 0.0));
@@ -92,10 +92,10 @@ fn a_difference_that_is_small_or_of_few_calls_is_none() {
         rows[0].calls
     };
     assert_eq!([third(1_330), third(1_100)], [Volume::More, Volume::Same]);
-    // Twice as many, of a few.
+    // Twice as many calls, but few of them.
     assert_eq!(judged(window(9, 10.0), window(18, 10.0), false).0, Volume::Unsure);
     assert_eq!(judged(window(3, 10.0), window(6, 10.0), false).0, Volume::Unsure);
-    // It is never on a CPU.
+    // The point's calls are never on a CPU.
     let idle = |count| Window { exclusive: 0.0, spread: vec![(0, 0.0)], ..window(count, 10.0) };
     assert_eq!(judged(idle(500), idle(500), false), (Volume::Same, Volume::Same));
     // Ten times a negligible load.

@@ -91,7 +91,7 @@ fn top(common: &Common, thread: &Thread) -> String {
     format!("{:>5}% {}", units::percent(top.share), common.point_name(top.point))
 }
 
-/// When a thread left its open regions; none while it runs.
+/// When the open regions of a thread were left open, in words. `None` while the thread runs.
 pub(super) fn ended(common: &Common, thread: &Thread) -> Option<&'static str> {
     let process = process_of(common.model.snapshot()?, &thread.lane);
     match (process.state, thread.lane.kind) {

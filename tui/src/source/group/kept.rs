@@ -32,7 +32,7 @@ impl Member {
         let Self { last, points, lanes, cells, .. } = self;
         let is_known = last.points.iter().all(|point| points.contains_key(&point.id))
             && last.lanes.iter().all(|lane| lanes.contains_key(&lane.id));
-        // It was never merged, so its ids mean nothing to the group yet.
+        // This picture was never merged, so the group has no ids for its points and lanes.
         if !is_known {
             return;
         }

@@ -629,7 +629,7 @@ fn a_process_that_has_died_is_held_once_and_keeps_its_figures() {
         let last = group.poll().unwrap();
         let kept = group.poll().unwrap();
         assert!(group.members[1].is_kept && !figures(&last).0.is_empty());
-        // The other one goes on.
+        // The other process goes on.
         assert_eq!(figures(&group.poll().unwrap()), figures(&kept), "{sum}");
         for cell in &group.members[1].last.cells {
             assert!(kept.cells.iter().any(|passed| Arc::ptr_eq(passed, cell)), "{sum}");

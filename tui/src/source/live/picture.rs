@@ -250,7 +250,7 @@ pub(super) fn name_of(picture: &Picture, facts: &Facts) -> String {
 pub(super) enum Fate {
     /// It runs, unless a signal has stopped it.
     Alive { stopped: bool },
-    /// It is dead, and ended so if that is known.
+    /// It is dead. It ended in this way, if that is known.
     Dead(Option<End>),
 }
 

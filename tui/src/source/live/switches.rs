@@ -34,7 +34,7 @@ impl Switches {
         self.note_state(point, Some(on));
     }
 
-    /// Takes a note back: there is no such point.
+    /// Removes the note of a point: the point was not switched, or is as it was before.
     pub(super) fn retract(&self, point: u32) {
         self.note_state(point, None);
     }
@@ -45,8 +45,9 @@ impl Switches {
         }
     }
 
-    /// Completes the note once a point has been switched. Returns the state to put back: the one
-    /// before the switch, or before that of another viewer that has not put it back yet.
+    /// Completes the note once a point has been switched. Returns the state to put back. It is the
+    /// state before the switch, or, if another viewer has switched the point and has not put it
+    /// back yet, the state before the other viewer's switch.
     pub(super) fn settle(&mut self, point: u32, on: bool, before: PointState) -> PointState {
         let left = state(on);
         let others = || self.others.iter().find_map(|other| other.points.get(&point));

@@ -92,7 +92,7 @@ pub(crate) enum Answer {
     Records,
     /// It is done.
     Done,
-    /// It is done; with the state to put back of a point that was switched.
+    /// It is done. `found` is the state to put back, if a point was switched.
     Changed { found: Option<PointState> },
     /// It was not done, for this reason.
     Failed(Failure),
@@ -427,7 +427,7 @@ mod tests {
         let unpacked = |packed: Vec<u8>| Unpacker::unpack_one::<Vec<Drained>>(&packed).unwrap();
         assert_eq!(unpacked(Packer::pack_list(&few).unwrap()), few);
         assert_eq!(unpacked(Packer::pack_list(&[0_u8; 0]).unwrap()), []);
-        // More than there is room for.
+        // The items do not fit into one message, so only the first ones are sent.
         let text = "y".repeat(LIMIT as usize / 3);
         let packed = Packer::pack_list(&[text.as_str(); 4]).unwrap();
         let found: Vec<String> = Unpacker::unpack_one(&packed).unwrap();

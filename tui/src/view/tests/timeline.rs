@@ -152,7 +152,7 @@ fn threads_of_several_processes_have_their_process_and_their_whole_name() {
     for row in ["pfp-demo[4711]       worker 0 ", "pfp-demo[4712]       worker 1 "] {
         assert!(text.contains(row), "{row} in {text}");
     }
-    // So have the threads of a point.
+    // A point's list of threads has the processes in front of the names, too.
     desk.press("1");
     desk.open(1);
     let text = screen(&mut desk, false, (120, 60));
