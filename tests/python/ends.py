@@ -43,5 +43,5 @@ if __name__ == "__main__":
         os._exit("seven")
     except TypeError:
         pass
-    # It still measures.
+    # pfp still measures after the failed call.
     assert pfp.stats()["__main__.work"]["count"] >= 1

@@ -10,7 +10,7 @@ import time
 
 import pfp
 
-# What is open before greenlet is imported is the main greenlet's.
+# A region that is opened before greenlet is imported belongs to the main greenlet.
 pfp.begin("around")
 
 import greenlet
@@ -34,7 +34,7 @@ def spend(seconds):
         pass
 
 
-# Two in turn, as the regions inside them.
+# Two greenlets run in turn, with regions open inside them.
 @measured
 def first():
     with pfp.scope("first part"):
@@ -99,12 +99,12 @@ for it in thrown[:2]:
     except KeyError:
         pass
 del it
-# The last one ends as it is dropped.
+# The last greenlet ends when the last reference to it is dropped.
 del thrown
 judge("fails", 3)
 
 
-# A forked child has nothing of what its parent's greenlets had open.
+# A forked child does not inherit the open regions of its parent's greenlets.
 @measured
 def forks():
     main.switch()
@@ -123,7 +123,7 @@ if it.switch() == "child":
 judge("forks", 1)
 
 
-# More suspended ones than regions can be open on a thread, and threads of their own.
+# Each of several threads suspends more greenlets than a thread can have open regions.
 @measured
 def waits():
     greenlet.getcurrent().parent.switch()

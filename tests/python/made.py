@@ -21,10 +21,10 @@ for n in range(EVALS):
 for n in range(1000):
     collections.namedtuple("Pair", "x y")
     exec(compile(f"def numbered(): {n}\nnumbered()", f"<template {n}>", "exec"))
-    # Another line each time.
+    # The function is on another line each time.
     exec("\n" * n + "@pfp.function\ndef marked(): pass\nmarked()")
 module = "made.<module>"
-# The script's own, which has not ended, is another point of that name.
+# The script itself is another point of this name; its call has not ended, so it counts nothing.
 assert pfp.stats()[module]["count"] == EVALS + 2000, pfp.stats()[module]
 assert figures(".numbered") == [("made.numbered", 1000)], figures(".numbered")
 assert figures("marked") == [("__main__.marked", 1000)], figures("marked")

@@ -206,7 +206,7 @@ pub fn errno() -> i32 {
 
 /// Sets the calling thread's `errno`.
 pub fn set_errno(errno: i32) {
-    // SAFETY: as above.
+    // SAFETY: the place is valid as long as the thread runs, and only this thread uses it.
     unsafe { *libc::__errno_location() = errno };
 }
 

@@ -89,7 +89,7 @@ impl Pty {
     ///
     /// # Panics
     ///
-    /// If the terminal takes no more.
+    /// If the bytes cannot be written, because the terminal is closed.
     pub fn keys(&mut self, keys: &str) {
         self.test.write_all(keys.as_bytes()).expect("the terminal takes them");
     }
@@ -100,7 +100,7 @@ impl Pty {
         wait_for("the program to end", || self.child.try_wait().expect("it is a child"))
     }
 
-    /// How the program ended; none while it runs.
+    /// How the program ended. `None` while it runs.
     pub fn has_ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("it is a child")
     }
@@ -135,7 +135,7 @@ fn settings(terminal: &OwnedFd) -> Settings {
 
 impl Drop for Pty {
     fn drop(&mut self) {
-        // Both fail only where it has ended already.
+        // Both fail only if the program has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -6,8 +6,9 @@
 //!              +-- the last one  <--------------+
 //! ```
 //!
-//! All binaries of a run are children of one process, cargo, so its id and the moment it started
-//! name the run. Behind a runner that is set for cargo, which starts each binary, there is no record. Records of runs that are over are removed.
+//! All test binaries of a run are children of one cargo process, so a record is named after that
+//! process's id and start time. If cargo is configured with a runner, each binary is a child of a
+//! runner of its own, and skips are not summed up. Records of runs that are over are removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -26,7 +27,7 @@ pub(crate) fn record(why: &str, remedy: &str) {
         .map(|field| field.replace(['\t', '\n'], " "))
         .join("\t");
     let Some(file) = file_of(std::os::unix::process::parent_id()) else { return };
-    // A run that cannot be recorded has said of each skip that it is one.
+    // If the record cannot be written, the last line lacks this skip, but it was printed already.
     let _ = add(&file, &line);
 }
 

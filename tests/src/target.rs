@@ -228,7 +228,7 @@ impl Target {
     /// Kills the target as a crash would, and waits until it is dead. It is not reaped, so that the
     /// kernel still says how it ended.
     pub fn kill(&mut self) {
-        // Fails only where it has ended already.
+        // Fails only if the target has ended already.
         let _ = self.child.kill();
         // SAFETY: zero is an empty `siginfo_t`, which the call fills.
         unsafe {
@@ -237,7 +237,7 @@ impl Target {
         }
     }
 
-    /// Takes notice of a killed target, which gives its id back.
+    /// Reaps a killed target, so that the kernel may use its id again.
     pub fn reap(&mut self) {
         let _ = self.child.wait();
     }

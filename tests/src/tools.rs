@@ -1,10 +1,10 @@
 //! Tools that tests start, and what becomes of a test where one is missing.
 //!
-//! With the environment variable `CI` set the test fails and says how to install the
-//! tool; elsewhere it says on the terminal that it was skipped, and the last line of the run sums
-//! that up ([`skips`]).
+//! With the environment variable `CI` set, the test fails and says how to install the tool.
+//! Otherwise it prints on the terminal that it was skipped, and the last line of the run counts
+//! the skipped tests ([`skips`]).
 
-// By its path, since another package has this file as a module of its own.
+// The path is spelled out because another package includes this file as a module, too.
 #[path = "skips.rs"]
 pub mod skips;
 
@@ -57,7 +57,7 @@ pub(crate) fn of_good_end(program: &str, output: &Output) -> String {
 /// Whether a program can be started.
 #[must_use]
 pub fn is_there(tool: &str) -> bool {
-    // These alone know no other way.
+    // `tmux` and `ssh` do not know `--version`.
     let version = if matches!(tool, "tmux" | "ssh") { "-V" } else { "--version" };
     Command::new(tool).arg(version).output().is_ok_and(|output| output.status.success())
 }
@@ -90,23 +90,24 @@ pub fn lacks_namespaces(what: &str, options: &[&str]) -> bool {
     !works
 }
 
-/// Python with the readers of what is exported; none where it is missing, which fails
-/// under `CI`.
+/// The Python with packages that read exported files. `None` if it is not installed; under `CI`,
+/// that fails the test.
 #[track_caller]
 #[must_use]
 pub fn readers(what: &str) -> Option<PathBuf> {
     python(what, "readers", "tui/tests/readers.txt")
 }
 
-/// Python with the packages that are annotated for other tools; none where it is missing, which
-/// fails under `CI`.
+/// The Python with the packages that are annotated for other tools. `None` if it is not installed;
+/// under `CI`, that fails the test.
 #[track_caller]
 #[must_use]
 pub fn annotated(what: &str) -> Option<PathBuf> {
     python(what, "annotated", "tests/annotated/requirements.txt")
 }
 
-/// Python with the packages of a file; none where it is missing, which fails under `CI`.
+/// The Python with the packages that a file lists. `None` if it is not installed; under `CI`, that
+/// fails the test.
 #[track_caller]
 #[must_use]
 pub fn python(what: &str, name: &str, packages: &str) -> Option<PathBuf> {
@@ -162,7 +163,7 @@ mod tests {
         assert!(!passed && said.contains(why), "{said}");
         let (passed, said) = run("");
         assert!(passed && said.contains(&format!("SKIPPED {why}")), "{said}");
-        // This process is what started it, as cargo is of others.
+        // The test that was run above is a child of this process, as binaries are of cargo.
         let recorded = skips::taken(std::process::id());
         let line = "1 test was skipped, or tested less: binutils (1); this installs what is \
                     missing: apt-get install binutils";

@@ -1,1 +1,1 @@
-//! Nothing: the package is there for its test target.
+//! Empty: the package exists for its test target.

@@ -1,8 +1,8 @@
 //! Begin and end pairs to count the instructions of: `pairs CASE N...` runs one case
 //! N times, for each N.
 //!
-//! Each case is a function of its own with a stable name, so what is counted can
-//! be read, one enabled region and one that is off:
+//! Each case is a function of its own with a stable name, so its instructions can be read. These
+//! are an enabled region and a disabled one:
 //!
 //! ```text
 //! cargo build --release -p pfp-tests --bin pairs
@@ -10,9 +10,9 @@
 //! objdump -d -C --no-show-raw-insn --disassemble=pairs_disabled target/release/pairs
 //! ```
 //!
-//! What stands at a region is a test and two calls. What those do is common to
-//! all regions: `--disassemble=pfp::engine::guard::Guard::begin_on`, `end_on`
-//! and `lap_on` in its place.
+//! The code at a region is a test and two calls. All regions share the functions that are
+//! called: see them by `--disassemble=pfp::engine::guard::Guard::begin_on`, `end_on` and
+//! `lap_on`.
 //!
 //! Only what runs below [`pairs_repeat`] is counted, without [`pairs_repeat_wait`]; see
 //! `tests/tests/engine/instructions.rs`.
@@ -151,7 +151,7 @@ extern "C" fn pairs_one_lap() {
     wait();
 }
 
-/// The two calls without a region.
+/// The two waits of `laps`, without its regions.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_waits() {
@@ -165,7 +165,7 @@ extern "C" fn pairs_waits() {
 /// happens every 2^21 ticks.
 const WAIT: u64 = 5 << 10;
 
-/// Whether [`pairs_repeat`] runs.
+/// Whether [`pairs_repeat`] runs, below which callgrind counts.
 static COUNTS: AtomicBool = AtomicBool::new(false);
 
 /// Waits by the counter. How many instructions that takes depends on the clock, so callgrind does
@@ -330,13 +330,13 @@ fn main() -> ExitCode {
     if all_off {
         pfp::set_enabled(false);
     }
-    // Registers, claims, and meets most of the durations there will be.
+    // Registers the point, claims a lane, and allocates the histogram buckets of most durations.
     for _ in 0..10_000 {
         case();
     }
     for times in times {
-        // Callgrind has just written what it counted. Where that took long, the next region reads
-        // the thread's CPU time and is none to count.
+        // Callgrind has just written its counts. If that took long, the next region reads the
+        // thread's CPU time, so that region is not counted.
         case();
         COUNTS.store(true, Relaxed);
         pairs_repeat(case, times);

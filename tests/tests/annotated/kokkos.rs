@@ -42,7 +42,7 @@ fn kernels_regions_and_copies_are_counted_to_one() {
         assert_eq!(ran.count(domain, name), ROUNDS, "{name} in {domain}");
     }
     ran.lost_nothing();
-    // Without the variable that this Kokkos reads.
+    // Without `--inject kokkos3`, the variable that this version of Kokkos reads is not set.
     let said = unseen(&program, &arguments);
     assert!(said.contains("KOKKOS_PROFILE_LIBRARY: --inject kokkos3"), "{said}");
 }

@@ -40,7 +40,8 @@ fn run(options: &[&str], program: &Path, arguments: &[&str]) -> Run {
     Run { snapshot: json::read(&snapshot).expect("what was written can be read"), printed }
 }
 
-/// The messages about a program that records nothing. Its status is its own.
+/// The viewer's messages about a program that records nothing. The viewer exits with the program's
+/// status.
 fn unseen(program: &Path, arguments: &[&str]) -> String {
     let place = Place::new();
     let mut command = place.command(pfp_top());

@@ -319,7 +319,7 @@ fn names_after(place: &Place, program: &Path, replaced: &Path, by: &Path) -> [St
     let output = running.stdout.take().expect("it is a pipe");
     BufReader::new(output).read_line(&mut line).expect("it can be read");
     assert_eq!(line, "ran\n");
-    // As a package manager does it.
+    // Replaces the file by a rename, as a package manager does.
     let new = place.path("new");
     std::fs::copy(by, &new).expect("there is room");
     std::fs::rename(&new, replaced).expect("the folder is ours");

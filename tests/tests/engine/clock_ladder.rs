@@ -14,8 +14,8 @@ use pfp_tests::{figure, os, skipped};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
-/// Refuses system calls with EPERM, as the profiles of containers do; without any, sets no filter,
-/// under which no perf event is tried.
+/// Has these system calls fail with EPERM, as the seccomp profiles of containers do. Without calls,
+/// it sets no filter, since pfp tries no perf event under a filter.
 fn forbid(command: &mut Command, calls: &'static [libc::c_long]) {
     if calls.is_empty() {
         return;

@@ -1,5 +1,5 @@
-//! Work done once for a process, a thread or a point harms nobody: not a child that is
-//! forked meanwhile, not a plugin that is closed, not a thread that is to be cancelled.
+//! Work done once for a process, a thread or a point is harmless for a child that is forked during
+//! it, for a plugin that is closed and for a thread that is cancelled.
 
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::place::Place;
@@ -143,8 +143,8 @@ fn a_child_waits_for_no_lock_of_its_parents_threads() {
     }
 }
 
-/// A thread that stops while it makes the segment keeps nobody waiting. Another one makes it
-/// instead, and when the first one goes on, one segment is left, with all calls.
+/// If the thread that makes the segment stops, another thread makes a segment instead of waiting.
+/// When the first thread continues, there is still one segment, and it has all calls.
 #[test]
 fn a_maker_that_stops_is_replaced() {
     for link in [Link::Static, Link::Shared] {
@@ -154,8 +154,8 @@ fn a_maker_that_stops_is_replaced() {
             let place = Place::new();
             let mut target = place.start(&program, &[stop]);
             let said = target.reach("done").clone();
-            // A thread waits for others for 900 us in its life; the rest is the making of a segment
-            // and a thousand calls.
+            // A thread waits at most 900 us for others in its life. The rest of the time is for
+            // making a segment and for a thousand calls.
             let waited = said.one::<u64>("waited_us");
             assert!(waited < 10_000, "{link:?} {stop}: {waited} us");
             assert_eq!(place.lit().len(), 1, "{link:?} {stop}");
@@ -171,8 +171,8 @@ fn a_maker_that_stops_is_replaced() {
     }
 }
 
-/// Threads begin at once, before there is a segment: no call is lost, and no name. The thread that
-/// makes the segment may stop until all others are through.
+/// Threads begin at once, before there is a segment, and no call and no name is lost. With `stops`,
+/// the thread that makes the segment stops until all others are done.
 #[test]
 fn threads_that_begin_at_once_lose_no_call() {
     const THREADS: u64 = 48;

@@ -59,7 +59,8 @@ fn fork_away(clock: &str, forks: u64) {
     target.end_well();
 }
 
-/// A child of a bare clone that records for a point which is off writes nothing of its parent's.
+/// A child of a bare `clone` ends frames while their point is off, and writes nothing to its
+/// parent's segment.
 #[test]
 fn a_copy_that_ends_frames_leaves_its_parent_alone() {
     let place = Place::new();
@@ -152,7 +153,8 @@ fn outlive() -> Duration {
     took
 }
 
-/// What a thread of the parent's did that calibrated as it forked, nobody goes on with.
+/// A child can calibrate although a thread of its parent was calibrating at the fork: that thread
+/// does not exist in the child, so it never finishes there.
 #[test]
 fn a_child_calibrates_though_its_parent_did_so() {
     let place = Place::new();
@@ -161,8 +163,9 @@ fn a_child_calibrates_though_its_parent_did_so() {
     assert_eq!(target.end_well().one::<u64>("bad"), 0);
 }
 
-/// A child whose segment has fewer places than its parent's refuses points that the parent knows.
-/// What the parent was in the middle of, of such a point, touches nothing there.
+/// A child's segment may have room for fewer points than its parent's, so the child refuses some of
+/// the parent's points. Regions of these points that were open at the fork write nothing in the
+/// child.
 #[test]
 fn a_child_with_fewer_places_may_use_its_parents_points() {
     let place = Place::new();

@@ -105,7 +105,7 @@ fn a_region_takes_as_many_instructions_as_recorded() {
     let empty = least("empty");
     let mut wrong = Vec::new();
     for (case, recorded) in RECORDED {
-        // Laps wait until they are long enough: see there.
+        // Laps wait until they are long enough, so the waits are subtracted (see `pairs.rs`).
         let base = if case == "laps" { least("waits") } else { empty };
         let is_off = |found: f64| (found - recorded).abs() * 100.0 > TOLERANCE * recorded;
         let mut found = least(case) - base;
@@ -249,8 +249,8 @@ fn start(place: &Place, case: &str, times: &[u64]) -> Child {
     let out = out(place);
     place
         .command("valgrind")
-        // On in `pairs_repeat`, and off in `pairs_repeat_wait` below it. Callgrind takes one pattern,
-        // whose star stands for one character at least.
+        // Counting turns on in `pairs_repeat`, and off in `pairs_repeat_wait` that it calls. One
+        // pattern must match both names, and its star matches at least one character.
         .args(["--tool=callgrind", "--toggle-collect=pairs_repe*t"])
         .arg("--dump-after=pairs_repeat")
         .arg(format!("--callgrind-out-file={}", out.display()))

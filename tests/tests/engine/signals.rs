@@ -107,8 +107,8 @@ fn after_a_jump_a_thread_still_has_its_cpu_time() {
     }
 }
 
-/// A jump out of the end of a scope that lies in heap memory leaves the thread as any other jump does:
-/// what comes after it is counted, and has records.
+/// A signal handler may jump out of the end of a scope whose guard is in heap memory. Regions that
+/// the thread measures after the jump are counted, and have records.
 #[test]
 fn after_a_jump_out_of_a_scope_on_the_heap_a_thread_still_has_records() {
     if cfg!(not(target_arch = "x86_64")) {
@@ -122,7 +122,7 @@ fn after_a_jump_out_of_a_scope_on_the_heap_a_thread_still_has_records() {
             let mut command = place.command(program.to_str().expect("plain text"));
             let mut target = Target::start(command.env("PFP_CLOCK", clock));
             let said = target.reach("done").clone();
-            // So many instructions has an end at least, and behind a switch many more.
+            // An end has at least 40 instructions, and many more after a context switch.
             assert!(said.one::<u64>("jumps") > 40, "{link:?} {clock}");
             let mut watch = Watch::attach(&place, &target);
             let picture = watch.poll();

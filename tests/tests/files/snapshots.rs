@@ -181,7 +181,7 @@ fn what_a_crash_leaves_is_copied_and_shown() {
     let own = opened(&own);
     for copy in [&raw, &plain] {
         let mut left = opened(copy);
-        // A copy says that it is dead, and not how it ended.
+        // A copy counts as dead, and does not say how the process ended.
         assert_eq!(left.process.state, ProcessState::Ended);
         left.process.state = ProcessState::Running;
         assert_same(&left, &own);

@@ -419,8 +419,9 @@ fn hooks_can_be_interrupted_at_each_instruction() {
     figure(&format!("hooks: {all} handlers at each instruction"));
 }
 
-/// A resolver of an indirect function is instrumented as all others are, and called before the
-/// program's own thread-local storage is filled; in a static program, before there is any.
+/// The resolver of an indirect function is instrumented as other functions are. It is called before
+/// the program's thread-local storage is initialized, and in a static program before the storage is
+/// allocated.
 #[test]
 fn an_instrumented_resolver_does_no_harm() {
     for compiler in Compiler::all().filter(|compiler| !compiler.is_cxx()) {
@@ -428,7 +429,7 @@ fn an_instrumented_resolver_does_no_harm() {
             [(Link::Static, false), (Link::Shared, false), (Link::Static, true)]
         {
             let name = format!("resolver-{link:?}-{is_static}");
-            // glibc warns a static program of what it would load.
+            // The linker warns that a static program still loads libraries of glibc's.
             let flags = is_static.then_some(["-static", "-Wl,--no-warnings"]).into_iter().flatten();
             let flags = [FLAG].into_iter().chain(flags);
             let program = c::compile(compiler, &name, &["resolver.c"], link, flags);

@@ -4,8 +4,8 @@ use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::figure;
 use pfp_tests::place::Place;
 
-/// A new point takes no longer where there are a hundred thousand others. Signals wait meanwhile,
-/// so they wait no longer either.
+/// A new point is registered as fast with a hundred thousand points as with few. Signals are
+/// blocked in the meantime, so they are not delayed by more either.
 #[test]
 fn a_new_point_takes_as_long_where_there_are_many() {
     let sources = ["many_points.c"];

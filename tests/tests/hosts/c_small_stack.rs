@@ -9,7 +9,7 @@ use pfp_tests::watch::{self, Watch};
 /// as missed, and the host's memory below the stack stays as it is.
 #[test]
 fn a_handler_on_the_least_stack_leaves_what_is_below_it_alone() {
-    // What is linked at its first call takes the handler's stack for that.
+    // With lazy binding, the first call of a function would use the handler's stack to resolve it.
     let flags = ["-Wl,-z,now"];
     let sources = ["small_stack.c"];
     let program = c::compile(Compiler::C, "least_stack", &sources, Link::Static, flags);
@@ -21,7 +21,7 @@ fn a_handler_on_the_least_stack_leaves_what_is_below_it_alone() {
     let picture = watch.poll();
     let missed = picture.losses.begins_missed;
     figure(&format!("small stack: of 120,000 regions {missed} are missed"));
-    // A page of records is full at every 128th.
+    // Every 128th end finds its page of records full, and needs more stack to fold the page.
     assert!(missed > 100, "{missed}");
     let point = picture.points.iter().find(|point| point.name == "known").expect("it has measured");
     assert!(watch::total(picture, point.id).count > 100_000);

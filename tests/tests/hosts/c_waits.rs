@@ -24,9 +24,9 @@ fn nobody_waits_for_a_thread_that_has_stopped_while_it_creates_a_task() {
     target.end_well();
 }
 
-/// A real-time thread takes the CPU from the thread that makes the segment, which cannot go on
-/// before it sleeps: it waits no longer than for any other thread, then makes the segment itself, and
-/// misses nothing.
+/// A real-time thread preempts the thread that makes the segment, which can only continue when the
+/// real-time thread sleeps. The real-time thread waits no longer than any thread waits for another,
+/// then makes the segment itself, and measures all its regions.
 #[test]
 fn a_real_time_thread_does_not_wait_for_the_one_that_it_keeps_from_its_cpu() {
     for link in [Link::Static, Link::Shared] {
@@ -43,7 +43,7 @@ fn a_real_time_thread_does_not_wait_for_the_one_that_it_keeps_from_its_cpu() {
             let what = format!("{link:?} {place_of_it}");
             let us = said.one::<u64>("us");
             assert!((500..10_000).contains(&us), "{what}: {us} us");
-            // It waits on its CPU; the files of the segment may take it off that.
+            // The thread spins as it waits. Only system calls on the segment's files may sleep.
             assert!(said.one::<u64>("slept") < 20, "{what}");
             let mut watch = Watch::attach(&place, &target);
             let picture = watch.poll();

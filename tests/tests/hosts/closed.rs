@@ -1,11 +1,11 @@
-//! The standard descriptors are the program's, also where it has closed them.
+//! pfp opens no file under a standard descriptor's number, even if the program has closed it.
 
 use pfp_tests::c::{Compiler, Link, compile};
 use pfp_tests::lacks;
 use pfp_tests::place::{Place, pfp_top, text};
 
-/// What a line of strace says of a call that has given a standard descriptor something to read or
-/// write.
+/// Whether a line of strace shows a call that opened a file, to read or to write, as a standard
+/// descriptor.
 fn is_wrong(line: &str) -> bool {
     let result = line.rsplit_once(" = ").map_or("", |(_, result)| result);
     let opens = [" open", " perf_event_open(", " memfd_create(", " dup", "F_DUPFD"];
@@ -41,7 +41,7 @@ fn no_file_is_opened_under_a_standard_number() {
     }
 }
 
-/// The viewer's runtime opens the three before anything else.
+/// Rust's runtime opens the standard descriptors that are closed, before `main`.
 #[test]
 fn the_viewer_opens_no_file_under_a_standard_number() {
     if lacks("what numbers files get", "strace") {

@@ -21,7 +21,8 @@ fn program() -> PathBuf {
     compile(Compiler::C, "loads", &["loads.c"], Link::Without, ["-lpthread", "-ldl"])
 }
 
-/// glibc has static room for some hundred bytes of all libraries that are loaded later.
+/// glibc reserves only some hundred bytes of static thread-local storage for all the libraries that
+/// are loaded later.
 #[test]
 fn no_library_needs_static_thread_local_storage() {
     if lacks("how libraries are linked", "objdump") {

@@ -1,5 +1,5 @@
-//! A heap that is used up: a call of the library fails, or does without, and the host goes on. It
-//! says what it would say, and ends as it would.
+//! When the heap is used up, a call of the library fails or works without more memory. The host
+//! goes on: its output and its exit status do not change.
 
 use std::process::Command;
 
@@ -10,15 +10,15 @@ use pfp_tests::target::{Ended, Said, Target};
 
 const STRICT: &str = env!("CARGO_BIN_EXE_strict");
 
-/// Runs a program that ends with 7 and says nothing on standard error; what it said.
+/// Runs a program that must exit with 7 and print no error. Returns what it printed.
 fn end_with_seven(command: &mut Command) -> Said {
     let Ended { status, errors, said } = Target::start(command).end();
     assert_eq!((status.code(), &*errors), (Some(7), ""), "{said:?}");
     said
 }
 
-/// Each function of the C interface, with the n-th call of the allocator refused, for each n, and
-/// with all calls from there on.
+/// Calls each function of the C interface while the allocator refuses its n-th request, for each n,
+/// first that request alone and then all from there on.
 #[test]
 fn each_function_of_c_bears_a_heap_that_is_used_up() {
     let wrapped = ["malloc", "calloc", "realloc", "posix_memalign"];
@@ -37,7 +37,7 @@ fn each_function_of_c_bears_a_heap_that_is_used_up() {
     assert!(!at_the_end.exists(), "half a snapshot");
 }
 
-/// Each function of the Rust interface, likewise.
+/// Calls each function of the Rust interface while the allocator refuses requests in that way.
 #[test]
 fn each_function_of_rust_bears_a_heap_that_is_used_up() {
     let place = Place::new();

@@ -23,7 +23,7 @@ fn run(program: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     (output.status.code(), words(&output.stdout), words(&output.stderr))
 }
 
-/// The program with a sanitizer; none where the compiler has no such thing.
+/// Builds the program with a sanitizer. `None` if the compiler does not have the sanitizer.
 fn sanitized(compiler: Compiler, flags: &[&str]) -> Option<PathBuf> {
     if !c::builds_with(compiler, flags[0], "libclang-rt-dev") {
         return None;

@@ -1,5 +1,5 @@
-//! What the system answers with a signal: system calls that a service may not make, and a counter
-//! that the program may not read.
+//! Restrictions that the kernel enforces with a signal: system calls that a service may not make,
+//! and a counter that a program may not read.
 #![cfg(target_arch = "x86_64")]
 
 use std::os::unix::process::CommandExt;
@@ -13,7 +13,7 @@ use pfp_tests::watch::{self, Watch};
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
-/// What systemd lets a service do by `SystemCallFilter=@system-service`, as version 252 has it.
+/// The system calls that `SystemCallFilter=@system-service` of systemd 252 allows a service.
 const OF_A_SERVICE: &[u16] = &[
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25,
     26, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50,
@@ -38,7 +38,7 @@ fn confine(command: &mut Command) {
     const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     let step = |code: u16, jt: u8, jf: u8, k: u32| libc::sock_filter { code, jt, jf, k };
-    // The call's number is the first word of what a filter sees.
+    // A filter's input begins with the number of the system call.
     let mut program = vec![step(LOAD, 0, 0, 0)];
     for &call in OF_A_SERVICE {
         program.push(step(IF_EQUAL, 0, 1, u32::from(call)));
@@ -58,7 +58,8 @@ fn confine(command: &mut Command) {
     }
 }
 
-/// Each way to a clock source ends at one that needs no other system call.
+/// pfp ends up with a clock source that needs only the allowed system calls, whichever source it
+/// tries first.
 #[test]
 fn a_service_measures_within_its_system_calls() {
     for (clock, tunables) in [("", ""), ("perf", ""), ("", "glibc.pthread.rseq=0")] {

@@ -1,5 +1,5 @@
-//! The Python package, with each interpreter that is there: the one that `.ci/run` gives packages
-//! to, and those from 3.10 on that are on the path or that pyenv has installed.
+//! The Python package, with each interpreter that is installed: Debian's, for which `.ci/run`
+//! installs packages, and versions from 3.10 on that are on the path or were installed by pyenv.
 
 mod wheel;
 
@@ -181,7 +181,7 @@ fn code_that_is_made_again_and_again_is_one_point() {
         let output = command.args(["-m", "pfp"]).arg(file("made.py")).output().expect("it starts");
         assert!(output.status.success(), "{python:?}: {}", said(&output));
         assert!(said(&output).contains("all is as it was to be"), "{}", said(&output));
-        // Beside the script itself, whose file is not made.
+        // One point is the script's own module, the other one is all the code that it makes.
         let snapshot = json::read(&place.path("snapshot.json")).expect("it can be read");
         let modules = snapshot.points.iter().filter(|point| point.name == "made.<module>");
         assert_eq!(modules.count(), 2, "{python:?}");
@@ -232,7 +232,7 @@ fn children_are_a_group_and_the_status_is_the_programs() {
         let place = Place::new();
         let mut command = pythons.command(&place, pfp_top(), python);
         command.args(is_watched.then_some(["-m", "pfp"]).into_iter().flatten());
-        // Named by a relative path, which a new interpreter makes absolute.
+        // A relative path: the new interpreters of `multiprocessing` see it as an absolute one.
         command.current_dir(file("")).args(["workers.py", way]);
         let output = command.output().expect("it starts");
         let log = std::fs::read_to_string(place.path("log")).unwrap_or_default();
@@ -247,7 +247,7 @@ fn children_are_a_group_and_the_status_is_the_programs() {
         };
         assert_eq!(count("part"), 40, "{which}: {calls:?}");
         assert_eq!(count("workers.work"), if is_watched { 40 } else { 0 }, "{which}: {calls:?}");
-        // The sum has each function once.
+        // In the sum of the processes, each function is one point.
         for (.., name, _) in &calls {
             let same = calls.iter().filter(|(.., its, _)| its == name).count();
             assert_eq!(same, 1, "{which}: {calls:?}");
@@ -269,7 +269,7 @@ fn forked_children_end_in_order_and_write_their_snapshots() {
         let written = files.map(|file| file.path()).filter(|path| path.extension().is_some());
         let written: Vec<Snapshot> =
             written.map(|path| json::read(&path).expect("it can be read")).collect();
-        // The program and three children.
+        // The program and its three children have written a snapshot each.
         assert_eq!(written.len(), 4, "{python:?}, {way}");
         for snapshot in &written {
             assert_eq!(snapshot.process.state, ProcessState::Exited, "{python:?}, {way}");

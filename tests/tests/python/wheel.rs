@@ -1,4 +1,4 @@
-//! What builds the wheel, with stand-ins for cargo and maturin.
+//! The backend that builds the wheel, run with fake versions of cargo and maturin.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use pfp_tests::place::{Place, text};
 
 use crate::{pythons, said};
 
-/// As maturin, but it only prints what it is given.
+/// A fake maturin, which only prints its arguments.
 const MATURIN: &str = "def build_wheel(folder, settings=None, metadata=None):\n    \
                        print('maturin', folder, settings)\n    return 'pfp.whl'\n\
                        build_editable = build_wheel\n";
@@ -20,7 +20,7 @@ fn write(path: &Path, content: &str) {
     std::fs::set_permissions(path, rights).expect("it is ours");
 }
 
-/// The backend in a tree of its own.
+/// Copies the backend into a small source tree. Returns the backend's folder.
 fn backend(place: &Place) -> PathBuf {
     let folder = place.path("probe/python");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../probe/python/backend.py");

@@ -85,7 +85,7 @@ fn first_processes_of_containers_are_told_apart() {
         assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
 
-    // A number is no other one's when the others go.
+    // A process keeps its number when other processes end.
     let kept = listed[1]["segment_id"].clone();
     let first = listed[0]["pid_here"].clone();
     let first_is_one = first == child_of(one.pid());

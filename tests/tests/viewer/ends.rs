@@ -1,4 +1,4 @@
-//! How processes end: what a viewer that watches them says, and one that comes later.
+//! How processes end: what a viewer reports that watches them, and what a later viewer reports.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
@@ -16,7 +16,7 @@ use super::liveness::child_of;
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 const STEADY: &str = env!("CARGO_BIN_EXE_steady");
 
-/// The process of the last table that a viewer prints, which ends with the process that it watches.
+/// The `process` of the last table that a viewer prints. The viewer ends with the process.
 fn last_of(place: &Place, pid: u32, when_it_watches: impl FnOnce()) -> Value {
     let mut command = place.command(pfp_top());
     command.args(["-b", "--json", "-i", "0.1", "-p", &pid.to_string()]);
@@ -46,7 +46,7 @@ fn start(place: &Place, how: &str) -> (Target, u32) {
     (target, child)
 }
 
-/// A child that nothing but its parent, which reaps it at once, learns the end of.
+/// The parent reaps the child at once, so the viewer has to ask the kernel how the child ended.
 #[test]
 fn a_forked_child_is_shown_as_it_ended() {
     for (how, state, end) in [
@@ -66,7 +66,7 @@ fn a_forked_child_is_shown_as_it_ended() {
         assert_eq!((&last["state"], &last["end"]), (&state.into(), &end), "{how}");
         target.reach("done");
 
-        // The figures are kept, and a viewer that comes later does not guess.
+        // The figures are kept, and a later viewer does not guess how the child ended.
         let later = listed(&place, child).expect("it is kept");
         let (state, end) = if how == "exec" { ("exited", end) } else { ("ended", Value::Null) };
         assert_eq!((&later["state"], &later["end"]), (&state.into(), &end), "{how}");
@@ -79,7 +79,7 @@ fn a_forked_child_is_shown_as_it_ended() {
     }
 }
 
-/// What people read where nothing can know.
+/// The words for an end that no program can find out any more.
 #[test]
 fn an_end_that_is_not_known_is_said_to_be_so() {
     let place = Place::new();
@@ -100,7 +100,7 @@ fn an_end_that_is_not_known_is_said_to_be_so() {
     target.end_well();
 }
 
-/// Many that crash at once, with no start after them that would sweep.
+/// Many processes crash at once, and no program starts after them that would sweep.
 #[test]
 fn of_crashed_processes_the_last_three_are_kept() {
     let place = Place::new();
@@ -145,7 +145,7 @@ fn a_stopped_process_is_said_to_be_stopped() {
     screen.wait_for_status("LIVE");
 }
 
-/// Its clocks, and the start times that `/proc` shows it, are a day ahead of everybody else's.
+/// In this namespace, the clocks and the start times in `/proc` are a day ahead.
 #[test]
 fn a_process_in_a_time_namespace_of_its_own_is_alive() {
     let place = Place::new();
@@ -163,7 +163,7 @@ fn a_process_in_a_time_namespace_of_its_own_is_alive() {
         viewer.args(ahead).arg(pfp_top()).args(["--once", "--json", "-p"]);
         viewer.arg(outside.pid().to_string()).output().expect("it starts")
     };
-    // Each from the other side.
+    // The viewer outside looks at the process inside, and the other way round.
     for look in [&of_inside as &dyn Fn() -> Output, &of_outside] {
         let uptime = wait_for("it to have run for a while", || {
             let table: Value = serde_json::from_slice(&look().stdout).ok()?;
@@ -176,7 +176,7 @@ fn a_process_in_a_time_namespace_of_its_own_is_alive() {
     wait_for("it to be dead", || (listed(&place, pid)?["state"] != "running").then_some(()));
 }
 
-/// What `/proc` keeps back of a process does not matter where its beacon leads to its segment.
+/// The beacon leads to the segment, so it does not matter which files in `/proc` cannot be read.
 #[test]
 fn doctor_looks_where_list_looks() {
     let place = Place::new();
@@ -196,7 +196,7 @@ fn doctor_looks_where_list_looks() {
     }
 }
 
-/// Somebody has emptied the folder of beacons.
+/// The folder of beacons has been emptied.
 #[test]
 fn a_segment_whose_beacon_is_gone_is_explained_and_swept() {
     let place = Place::new();

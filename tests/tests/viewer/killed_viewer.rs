@@ -121,7 +121,8 @@ impl Watched {
         Victim::start(&self.place, &[&arguments[..], more].concat())
     }
 
-    /// After a viewer's end nobody is switching anything.
+    /// Checks, after a viewer's end, that it left only the notes of its switches. A switch that was
+    /// begun before the kill counts as done.
     fn settle(&self) {
         self.witness.switched.store(self.witness.switching.load(Acquire), Release);
         let left = fs::read_dir(self.place.beacons()).expect("it is there").flatten();

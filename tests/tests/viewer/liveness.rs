@@ -148,7 +148,8 @@ fn a_reused_id_revives_nobody() {
         if said.has("refused") {
             return skipped("the id of a dead process", "this user may not choose ids");
         }
-        // Both are told, each as what it is. How the first one ended is known while it is watched.
+        // Both processes are shown, each in its own state. The viewer that watched the first one
+        // still knows how it ended.
         viewer.says(if os::tells_ends() { "crashed" } else { "ended" });
         let states = |place: &Place| {
             let entries = place.entries().into_iter();

@@ -1,5 +1,5 @@
-//! Processes of other users and in containers: what root sees, with whose rights it is read, and
-//! what others are told.
+//! Processes of other users and in containers: what root sees, with whose rights pfp-top reads it,
+//! and what pfp-top shows to other users.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -400,7 +400,7 @@ fn others_are_told_how_many_they_cannot_see() {
     assert!(text.contains("sudo pfp-top -p"), "{text}");
 }
 
-/// What a process that crashed has left is nobody's to see.
+/// The segment of a crashed process has no process to be seen, so it is not counted.
 #[test]
 fn segments_without_a_process_are_not_counted_among_the_unseen() {
     let Some(machine) = Machine::new("counted") else { return };

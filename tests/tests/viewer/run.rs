@@ -178,7 +178,7 @@ fn a_program_outlives_the_viewer_that_is_left() {
     signal(pid, libc::SIGKILL);
 }
 
-/// By a hangup, by a signal, and killed.
+/// The viewer is ended by a hangup, by SIGTERM and by SIGKILL.
 #[test]
 fn a_program_outlives_the_viewer_that_is_ended() {
     needs_a_screen!();
@@ -204,7 +204,7 @@ fn a_program_outlives_the_viewer_that_is_ended() {
 #[test]
 fn a_program_outlives_a_viewer_that_cannot_start() {
     let place = Place::new();
-    // Without a terminal for its keys.
+    // `setsid` takes the terminal away, so the viewer cannot read keys.
     let viewer = format!("setsid {} run -- {STEADY} mine 6000 < /dev/null", pfp_top().display());
     let mut command = place.command("sh");
     command.env("XDG_STATE_HOME", place.path("state")).args(["-c", &viewer]);
@@ -284,7 +284,7 @@ fn under_nohup_every_command_goes_on() {
         for number in [libc::SIGHUP, libc::SIGINT] {
             signal(viewer.pid(), number);
         }
-        // Whatever a signal begins takes until it is dealt with.
+        // Gives a wrongly handled signal the time to have an effect.
         std::thread::sleep(std::time::Duration::from_millis(500));
         goes_on(&mut viewer, "it to go on");
         assert!(runs(viewer.pid()), "{arguments:?}");
@@ -293,7 +293,7 @@ fn under_nohup_every_command_goes_on() {
     }
 }
 
-/// A reader that has seen enough does not end the program.
+/// A reader that closes its pipe, as `head` does, does not end the program.
 #[test]
 fn a_program_goes_on_when_nobody_reads_its_tables() {
     let place = Place::new();

@@ -1,5 +1,5 @@
-//! Processes that live for less than the time between two looks: whoever watches all
-//! counts every one of them, and what they leave for that is removed.
+//! Processes that live for less than the time between two polls. A viewer of all processes counts
+//! every one of them, and removes the segments that they leave for it.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -109,13 +109,13 @@ fn several_that_watch_all_count_everything_and_one_that_is_killed_is_swept() {
         viewer.wait().expect("it ends");
     };
     kill(&mut first, libc::SIGKILL);
-    // Of a killed one nothing is left once the other has gone.
+    // The killed viewer's leftovers are removed after the other viewer has left.
     kill(&mut second, libc::SIGTERM);
     drop((lines, others));
     brief(1);
     wait_for("what it left to be swept", || place.lit().len() == 1);
 
-    // Nobody is left to remove what a process leaves to the only one, when that is killed.
+    // When the only viewer is killed, no viewer is left to remove the segments left for it.
     let (mut last, mut lines) = watch();
     lines.find(|line| line.contains("a scope")).expect("it shows the process");
     os::signal(last.id(), libc::SIGSTOP);

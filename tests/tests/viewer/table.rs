@@ -126,7 +126,7 @@ fn the_next_viewer_names_the_switches_that_a_killed_one_left() {
     screen.press(&["Enter", "E"], "the question", |text| last_line(text).contains("2 points"));
     screen.keys(&["y"]);
     wait_for("two points to be off", || states(&place, &target, all) == [Off, Off, On]);
-    // Another viewer beside it leaves its switches alone, and says nothing of them.
+    // A second viewer leaves the switches of a running viewer alone, and does not report them.
     let said = "left by a viewer that was killed";
     let beside = place.screen(130, 24);
     beside.line(&format!("{} {QUICK}", pfp_top().display()));

@@ -97,7 +97,7 @@ fn program() {
 pub(crate) fn run() -> ExitCode {
     assert_eq!(pfp::init(), Ok(()));
     regions();
-    // Some time off the CPU, so that there is something of everything.
+    // Some time off the CPU, so that the figures include such time.
     {
         pfp::scope!("asleep");
         std::thread::sleep(Duration::from_millis(2));
@@ -117,8 +117,8 @@ pub(crate) fn run() -> ExitCode {
             .map(|for_good| (0..).take_while(|&n| refuse_from(n, for_good, call)).count());
         say(name, &[&asked.into_iter().max().unwrap_or(0)]);
     }
-    // It stays so until the end.
+    // Memory is refused until the process ends.
     refuse_all();
-    // SAFETY: ends the process, with what is to be done at its end and without Rust's own way there.
+    // SAFETY: takes a number; runs the exit handlers and ends the process.
     unsafe { libc::exit(7) }
 }

@@ -162,7 +162,7 @@ impl Future for Twice {
     }
 }
 
-/// From now on no file may be longer.
+/// Limits the size of the files that this process writes.
 fn limit_files(bytes: u64) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
     // SAFETY: reads our structure, and takes plain numbers.
@@ -444,8 +444,8 @@ fn in_this_memory(
     child
 }
 
-/// Forks a child beside threads that measure. The child measures, and ends in the way that is named
-/// once it is told to; its parent reaps it at once.
+/// Forks a child while another thread measures. The child measures, waits for a byte from its
+/// parent, and then ends as `how` says. The parent reaps it at once.
 pub(crate) fn child_ends(how: &str) {
     pfp::init().ok();
     call();

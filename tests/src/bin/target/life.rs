@@ -497,7 +497,8 @@ pub(crate) fn reset() {
     }
 }
 
-/// A process that `/proc` shows less of than of others, once it has measured.
+/// Measures, and then can be read less well in `/proc`: with `user`, it becomes another user's
+/// process; otherwise it overwrites its environment.
 pub(crate) fn half_readable(how: &str) {
     pfp::init().ok();
     pfp::scope!("a scope");

@@ -77,7 +77,7 @@ impl Sshd {
 #[test]
 fn a_process_is_watched_through_ssh() {
     const WHAT: &str = "--via through ssh";
-    // It is on the path of root alone.
+    // Only root has sshd on the path, so its file is looked up.
     if !Path::new(SSHD).exists() {
         return missing(WHAT, "sshd is not installed", "apt-get install openssh-server");
     }
