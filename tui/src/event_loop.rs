@@ -32,15 +32,15 @@ const UNKNOWN_SIZE: (u16, u16) = (80, 24);
 /// More than a frame takes, so that it reaches the terminal in one piece.
 const FRAME_BYTES: usize = 1 << 16;
 
-/// The greatest width of a frame, and its most cells, which are more than an 8K screen has in the
-/// smallest font that can be read.
+/// Maximum width of a frame, and maximum number of its cells. An 8K screen with the smallest
+/// readable font has fewer.
 const MOST_COLUMNS: u16 = 2_000;
 const MOST_CELLS: u32 = 1 << 19;
 
-/// The terminal, given back when dropped, also by a panic.
+/// The terminal. Dropping it, also by a panic, gives the terminal back.
 ///
-/// The drop of ratatui's terminal is not run. If the terminal is gone, it tries to report that to the
-/// terminal and panics, and the toggles would never be put back.
+/// ratatui's terminal is never dropped. If the terminal is gone, its drop tries to report that to
+/// the terminal and panics, and the toggles would never be put back.
 struct Screen {
     terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
     area: Rect,
@@ -201,7 +201,8 @@ fn take_input(app: &mut App, screen: &Screen) -> io::Result<Input> {
     Ok(input)
 }
 
-/// Where keys come from, as crossterm finds it: standard input, or else the process's terminal.
+/// The terminal that keys are read from, chosen as crossterm does: standard input, or else the
+/// process's terminal.
 struct Keyboard(Option<File>);
 
 impl Keyboard {

@@ -1,8 +1,8 @@
 //! Signals that ask the program to end: SIGINT, SIGTERM, SIGHUP.
 //!
 //! A signal that was ignored when the program started stays ignored, as under `nohup`. In the
-//! terminal's raw mode, Ctrl-C comes as a key. Otherwise, and for the other two always, the signal
-//! comes here. A command that is stuck, for instance in a write to a full pipe, is ended after
+//! terminal's raw mode, Ctrl-C is a key and raises no signal. This module handles all other signals
+//! of these kinds. A command that is stuck, for instance in a write to a full pipe, is ended after
 //! `GRACE`.
 
 use std::sync::Arc;

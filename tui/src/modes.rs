@@ -40,7 +40,7 @@ impl Modes {
                 message(panic);
             }));
         });
-        // Dropped by an error, it puts back what was set before that.
+        // If setting a mode fails, dropping `modes` puts back the modes that are set already.
         let modes = Self { mouse };
         modes.set_again()?;
         Ok(modes)
@@ -49,7 +49,7 @@ impl Modes {
     /// Sets them once more, whatever state the terminal is in.
     pub(crate) fn set_again(&self) -> io::Result<()> {
         SET.store(true, Ordering::Relaxed);
-        // Raw mode that counts as on would not be switched on again.
+        // crossterm does not set raw mode again while it believes that the mode is on.
         disable_raw_mode()?;
         enable_raw_mode()?;
         execute!(io::stdout(), EnterAlternateScreen)?;
@@ -76,7 +76,7 @@ impl Drop for Modes {
 /// the message of a panic.
 fn put_back() {
     if SET.swap(false, Ordering::Relaxed) {
-        // A terminal that is gone needs nothing put back. The write may block, so it comes last.
+        // Errors mean that the terminal is gone. The write may block, so it comes last.
         let _ = disable_raw_mode();
         let _ = write_all(ALL_OFF);
     }

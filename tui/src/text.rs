@@ -57,8 +57,9 @@ pub fn clean_in_place(text: &mut String) {
 }
 
 /// A text as a field of CSV. Spreadsheets would run a field that begins with `=`, `+`, `-`, `@`, a
-/// tab or a carriage return as a formula, so it gets an apostrophe in front, which marks text. So
-/// does a field that looks like one with an apostrophe, so that two texts never become one.
+/// tab or a carriage return as a formula, so it gets an apostrophe in front, which marks text. A
+/// text that already looks like that gets another apostrophe, so that different texts stay
+/// different.
 pub fn cell(text: &str) -> Cow<'_, str> {
     // Also as East Asian keyboards write them.
     const STARTS: [char; 10] =

@@ -32,9 +32,9 @@ impl App {
         }
     }
 
-    /// Puts the points back that a killed viewer left, if there are any. Else switches all shown
-    /// points off. If all are off already, switches on those that were switched off here, or else
-    /// all.
+    /// Puts the points back that a killed viewer left, if there are any. Otherwise switches all
+    /// shown points off. If all of them are off already, switches on those that this viewer has
+    /// switched off, or all if it has switched off none.
     pub(super) fn toggle_all(&mut self) {
         let points = self.common.model.points().iter();
         let waiting = points.filter(|figures| figures.state() == figures.point().state);

@@ -183,8 +183,9 @@ fn baseline(files: &[PathBuf], old: Snapshot) -> Baseline {
     }
 }
 
-/// The two sides, the second with moments before it. Two runs have a span each. Within one process, the second side is the growth
-/// since the baseline, unless the baseline has a span of its own: then both are windows that share
+/// The two sides of the comparison. The second side is a list of snapshots, which ends with the one
+/// to compare. Two runs have a span each. Within one process, the second side is the growth since
+/// the baseline, unless the baseline has a span of its own: then both sides are windows that share
 /// no measurement.
 fn sides(before: (&Path, Span), now: (&Path, Span)) -> Result<(Snapshot, Vec<Snapshot>)> {
     let (mut first, mut last) = (before.1, now.1);

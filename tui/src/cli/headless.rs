@@ -76,7 +76,7 @@ pub(super) fn print(mut source: Box<dyn Source>, show: &Show, interrupt: &Interr
 pub(super) struct Printer<'a> {
     show: &'a Show,
     baseline: Option<&'a Baseline>,
-    /// The comparison of the update before.
+    /// The comparison that the previous update printed.
     comparison: Option<Comparison>,
     columns: Option<Vec<Column>>,
     /// Time since the update before.

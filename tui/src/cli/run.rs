@@ -119,7 +119,8 @@ pub(super) fn run(run: &Run) -> Result<u8> {
     let baseline = run.show.baseline()?;
     // Refuse impossible output before the program has done its work.
     drop(headless.then(|| Printer::new(&run.show, baseline.as_ref())).transpose()?);
-    // Take over signals first: once the program runs, no signal may leave it behind unsaid.
+    // Take over signals before the program starts: a signal must not end this process without a
+    // message that the program still runs.
     let interrupt = match headless {
         true => Interrupt::install_patiently()?,
         false => Interrupt::install()?,
@@ -167,7 +168,7 @@ pub(super) fn run(run: &Run) -> Result<u8> {
         log: log.as_ref().map(|log| log.path().to_owned()),
         unseen: Rc::default(),
     };
-    // An error or a panic leaves the program running, and its drop says so.
+    // After an error or a panic, the program keeps running, and dropping it prints that.
     let watched = match headless {
         true => print(run, family, baseline.as_ref(), &interrupt),
         false => on_screen(run, family, baseline, &notes, &interrupt),
@@ -212,7 +213,7 @@ fn on_screen(
     let mut options = run.show.options(Wanted::default());
     options.look_every = Some(LOOK_ON_SCREEN);
     options.group = run.group();
-    // If this fails, the screen tries again.
+    // If attaching fails here, the screen tries again.
     let first = first.and_then(|candidate| run.attach(&mut family, &candidate).ok());
     let now = Instant::now();
     let mut app = Box::new(App::new(options, Box::new(family), now));

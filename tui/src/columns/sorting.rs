@@ -63,8 +63,8 @@ impl Sorting {
         self.order_by(points, Figures::quantiles, &loads)
     }
 
-    /// Sorts within the time of a frame, however many threads have measured these points. If there
-    /// is too much to compute all quantiles anew, the oldest are computed, and the others stay.
+    /// Sorts within the time of a frame, even if many threads have measured these points. If there
+    /// are too many quantiles to compute, the oldest ones are computed again, and the others stay.
     pub fn order_at_once<'a>(
         self,
         points: impl IntoIterator<Item = &'a Figures>,

@@ -115,8 +115,8 @@ fn change(change: Option<f64>, interval: Option<Interval>) -> String {
     }
 }
 
-/// A name as code in a cell, between more backquotes than it has in a row. A bar ends a cell even
-/// there.
+/// A name as code in a table cell. The fence has more backquotes than any run of them in the name.
+/// A bar is escaped, since it would end the cell even inside code.
 fn code(name: &str) -> String {
     let longest = name.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);

@@ -1,25 +1,26 @@
-//! How many calls a second a point has, and its load: whether they differ between two windows.
+//! Whether a point's calls per second, and its load, differ between two windows.
 //!
-//! The time of one call says nothing about either: a point may take as long as before in each call
-//! and be called nine times as often. So both have a verdict of their own, by the same two
-//! questions as the time of a call:
+//! The time of one call does not show this: each call may take as long as before, and the point may
+//! be called nine times as often. So calls and load have verdicts of their own, by two criteria, as
+//! the time of a call has:
 //!
 //! - **Chance.** A figure `A` over `t` seconds varies by `u A / t`. For independent calls `u` is 1
-//!   for their number (Poisson), and for their load the mean square of a call over its mean
+//!   for their number (Poisson), and for their load the mean square of a call's time over its mean
 //!   (compound Poisson). Calls that come in bursts vary by more. The polls since the baseline show
-//!   by how much: with `c` in a poll of `d` seconds,
+//!   by how much: with an amount `c` in a poll of `d` seconds,
 //!
 //!   ```text
 //!   u A = (sum c^2 / d - (sum c)^2 / sum d) / (polls - 1)        (batch means)
 //!   ```
 //!
-//!   and the greater `u` counts, for both windows. Square roots of the figures are compared, whose
-//!   variance is `u / 4t` even for few calls (M. S. Bartlett, J. R. Stat. Soc. Suppl. 3, 1936).
-//!   Two windows of different processes, or of one without `FEWEST_POLLS` polls between them, do
-//!   not show how much the figures vary from one to the next; a deviation of [`ASSUMED_DEVIATION`]
-//!   is assumed for each then. Levels are adjusted for the number of points, as for times.
-//! - **Size.** The figure has to change by a quarter (`SHIFT`), up, or back to where it was
-//!   before that, and a load by one point of a CPU at least.
+//!   and the greater `u` is used for both windows. The test compares the square roots of the
+//!   figures, whose variance is `u / 4t` even for few calls (M. S. Bartlett, J. R. Stat. Soc.
+//!   Suppl. 3, 1936). Two windows of different processes, or with fewer than `FEWEST_POLLS` polls
+//!   between them, do not show how much the figures vary. For these, a deviation of
+//!   [`ASSUMED_DEVIATION`] is assumed for each window. Levels are adjusted for the number of
+//!   points, as for times.
+//! - **Size.** The figure has to grow by a quarter (`SHIFT`), or fall by as much as undoes that
+//!   growth. A load also has to change by at least one point of a CPU.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 

@@ -315,7 +315,7 @@ impl Log {
         }
     }
 
-    /// Notes switches that a killed viewer has left, if they are more than before.
+    /// Logs the points that killed viewers left switched, if there are more than before.
     fn note_left_over(&mut self, unix_ns: u64, before: usize, snapshot: &Snapshot) {
         if let Some(left) = left_over(snapshot).filter(|left| left.ids.len() > before) {
             self.note(unix_ns, left.text());

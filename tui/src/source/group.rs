@@ -102,11 +102,12 @@ pub(super) struct Group {
     /// Where changes of a point go: the member's place, and the point's id there.
     routes: HashMap<u32, Vec<(usize, u32)>>,
     id: String,
-    /// The process whose clock the group's is, while that process runs, and its rate.
+    /// The process whose clock is the group's clock, and its rate; the rate follows that process
+    /// while it runs.
     clock: Option<(String, f64)>,
     /// When the first of its processes began, nanoseconds since the Unix epoch.
     started_unix_ns: u64,
-    /// When its age was last counted.
+    /// When `elapsed_ticks` was last counted on.
     counted: Option<Instant>,
     elapsed_ticks: u64,
     looking: Looking,
@@ -557,7 +558,7 @@ impl Group {
                 let ages = self.members.iter().map(|member| member.last.elapsed_ticks);
                 self.elapsed_ticks = ages.max().unwrap_or(0);
             }
-            // A step for each poll: a refined rate does not move the time before it.
+            // Each poll adds its own time, so a refined rate does not change the time before it.
             Some(counted) if state == ProcessState::Running => {
                 let ticks = now.duration_since(counted).as_secs_f64() * rate;
                 self.elapsed_ticks = self.elapsed_ticks.saturating_add(ticks as u64);

@@ -223,8 +223,8 @@ pub fn gc() -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// A segment of this user whose beacon is gone from the folder that it was lit in, so that nothing
-/// leads to the segment any more.
+/// A segment of this user whose beacon was removed from its folder, so viewers cannot find the
+/// segment any more.
 #[derive(Debug)]
 pub struct Lost {
     /// The segment's object.
@@ -238,15 +238,15 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// Looks at every object in `/dev/shm`.
+    /// Checks every object in `/dev/shm`.
     pub fn all() -> Vec<Self> {
         let files = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
         let names = files.map(|file| format!("/{}", file.file_name().to_string_lossy()));
         names.filter_map(|name| Self::of(Name::parse(&name)?)).collect()
     }
 
-    /// Looks at one object. None if the object is not a segment of this user, or its beacon is
-    /// there.
+    /// Checks one object. `None` if the object is not a segment of this user, or if its beacon
+    /// exists.
     pub fn of(object: Name) -> Option<Self> {
         let about = std::fs::symlink_metadata(format!("/dev/shm{object}")).ok()?;
         if about.uid() != effective_user() || truncation::survive().is_err() {

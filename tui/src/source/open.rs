@@ -111,8 +111,8 @@ pub fn read(path: &Path, span: &Span, with_records: bool) -> Result<Snapshot> {
     between(&first, to).with_context(|| no_moment_behind(from, path))
 }
 
-/// Like [`read`]; of a recording, up to `most` windows with the same begin, whose ends are spread
-/// over the whole and whose last is the whole.
+/// Like [`read`]. Of a recording, it reads up to `most` windows with the same begin. Their ends are
+/// spread over the span, and the last window is the whole span.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! Readable names of functions, from their symbols.
 //!
 //! Functions of programs built with `-finstrument-functions` have the names in their objects.
-//! Somebody else wrote these files, so nesting, intermediate length and final length are limited.
+//! These files are not trusted, so nesting, intermediate length and final length are limited.
 
 use std::fmt::{self, Write as _};
 
@@ -11,7 +11,8 @@ use cpp_demangle::{BorrowedSymbol, DemangleOptions, ParseOptions};
 const LONGEST: usize = 2048;
 /// Most bytes of the translated name, before it is shortened.
 const ROOM: usize = 8192;
-/// Most levels of nesting. Parts may stand for others, so that each level may double the work.
+/// Maximum depth of nesting. A symbol can refer back to its own parts, so each level may double the
+/// work.
 const DEEP: u32 = 128;
 /// From this length on, template arguments are left out, the innermost first.
 const SHORT: usize = 120;

@@ -111,7 +111,7 @@ fn listed(pid: u32) -> Option<Vec<Finding>> {
     Some(findings)
 }
 
-/// Why nothing leads to the segments of a process that runs.
+/// Why viewers cannot find the segments of a running process.
 fn why_not_found(pid: u32, segments: &[String]) -> Finding {
     const ABOUT: &str = "segment";
     let objects: Vec<_> = segments.iter().filter_map(|id| Name::from_hex(id.as_bytes())).collect();

@@ -117,7 +117,7 @@ pub(super) fn objects(shm: &Path) -> Vec<Finding> {
     findings
 }
 
-/// A program that runs, and whose beacon was removed.
+/// The finding for a running program whose beacon was removed.
 pub(super) fn not_found_any_more(about: &'static str, lost: &Lost) -> Finding {
     let Facts { exe, pid, folder, .. } = &lost.facts;
     let exe = file_name(Path::new(exe));

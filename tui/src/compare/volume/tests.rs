@@ -113,8 +113,8 @@ fn a_load_grows_without_more_calls_where_calls_take_longer() {
     assert_eq!(judged(window(1_000, 1.0), long, false), (Volume::Same, Volume::More));
 }
 
-/// Of many pairs of windows with independent calls of one rate, nearly none differ: in one process,
-/// where only the polls say how much they vary, and between two.
+/// Pairs of windows have independent calls at one rate, so nearly no pair is found to differ:
+/// within one process, where the polls show how much calls vary, and between two processes.
 #[test]
 fn hardly_ever_do_calls_differ_that_come_at_the_same_rate() {
     let mut chance = Chance(0x5851_f42d_4c95_7f2d);
@@ -140,7 +140,7 @@ fn hardly_ever_do_calls_differ_that_come_at_the_same_rate() {
 }
 
 /// Calls come a thousand at a time, once in ten polls. Some windows have twice as many bursts as
-/// others; chance as of independent calls would call each of them different.
+/// others. With the chance of independent calls, all of these would be found to differ.
 #[test]
 fn bursts_are_seen_in_the_polls_and_raise_no_alarm() {
     let mut chance = Chance(0x1405_7b7e_f767_814f);

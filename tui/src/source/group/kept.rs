@@ -24,8 +24,8 @@ impl Source for Gone {
 }
 
 impl Member {
-    /// Lets go of the source, and renumbers the last picture with the group's ids: the cells that
-    /// the group passes on are then the only ones.
+    /// Drops the source, and renumbers the last picture with the group's ids. So the group passes
+    /// on the picture's own cells, and needs no renumbered copies.
     pub(super) fn keep(&mut self) {
         self.source = Box::new(Gone);
         self.is_kept = true;

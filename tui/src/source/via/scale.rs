@@ -8,7 +8,8 @@ use std::sync::Arc;
 use crate::snapshot::{Cell, Drained, Record, Snapshot, Stats, Summed};
 
 const PER_SECOND: f64 = 1e9;
-/// Rates that differ by less are one rate: a smaller refinement is not worth moving all figures for.
+/// Rates that differ by less than this share count as one rate: following a smaller refinement
+/// would move all figures for no gain.
 const SAME_RATE: f64 = 2e-5;
 
 /// Converts ticks of one clock to nanoseconds.
@@ -22,8 +23,8 @@ impl Scale {
         Self(if scale.is_finite() && scale > 0.0 { scale } else { 1.0 })
     }
 
-    /// The scale for a clock with this rate now. The first rate of a process was measured within
-    /// 0.2 ms, and may be off by more than [`SAME_RATE`]; a refined one hardly ever is.
+    /// The scale for a clock that has this rate now. A process measures its first rate within 0.2
+    /// ms, so that rate may be off by more than [`SAME_RATE`]; later rates hardly ever are.
     pub(super) fn follow(known: Option<Self>, ticks_per_second: f64) -> Self {
         let new = Self::of(ticks_per_second);
         known.filter(|known| (new.0 / known.0 - 1.0).abs() < SAME_RATE).unwrap_or(new)
