@@ -1,4 +1,4 @@
-/* A child of any kind: says of how many bits it is. */
+/* A child process, built for 32 or 64 bits. Prints its word size. */
 
 #include <stdio.h>
 

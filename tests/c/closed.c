@@ -1,4 +1,4 @@
-/* A program that closes the standard descriptors and makes all that pfp opens files for. */
+/* A program that closes the standard descriptors, and then has pfp open each kind of its files. */
 #include <pfp.h>
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
-/* A program that loads plugins while it runs and calls each: in the main thread, and in a thread
- * whose signal handler is the first that does. With one plugin no handler may ask for heap memory;
- * with many there are more keys than glibc has room for in each thread. */
+/* Loads plugins at run time and calls each of them in the main thread and in other threads, where a
+ * signal handler calls it first. With one plugin, no handler may allocate. Many plugins make more
+ * keys of the threads library than glibc has room for in each thread. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -89,7 +89,7 @@ int main(int argc, char **argv)
     signal(SIGUSR1, handle);
     for (int at = 1; at < argc; at++) {
         load(argv[at]);
-        /* glibc brings a thread's storage up to date at its next use after a load. */
+        /* glibc updates a thread's storage at its first use after a load: here in a handler. */
         raise(SIGUSR1);
     }
     for (int at = 0; at < THREADS; at++) {

@@ -1,5 +1,5 @@
-/* Points that a program makes as it runs: what a thousand more take, while there are few and when
- * there are many. Times on the CPU; of several thousands the least. */
+/* Makes points at run time. Prints the CPU time that a thousand new points take while there are few
+ * points and when there are many: the least time of several thousands. */
 #include <pfp.h>
 
 #include <time.h>
@@ -41,7 +41,7 @@ static double least_of_a_thousand(int amounts)
 int main(void)
 {
     EXPECT(pfp_init() == PFP_OK);
-    /* The table of the segment is full before that: from then on all of them are refused. */
+    /* The segment's table is full before that. All points that are made after that are refused. */
     while (next < 2000)
         least_of_a_thousand(0);
     say("few %.3f", least_of_a_thousand(0));

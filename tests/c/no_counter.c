@@ -1,4 +1,4 @@
-/* A program that may not read the processor's counter, and measures in all ways there are. */
+/* A program that may not read the processor's counter measures regions of every form. */
 #include <pfp.h>
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
-/* A host whose heap is used up at the n-th call of the allocator, for each n: each function of the
- * library fails, or does without, and the program goes on. The linker leads the allocator's calls
- * here (`--wrap`). */
+/* The allocator refuses memory at its n-th call, for each n. Each function of the library then
+ * fails or works without the memory, and the program goes on. The linker redirects the allocator's
+ * calls to this file (`--wrap`). */
 #include <pfp.h>
 
 #include <errno.h>
@@ -11,8 +11,8 @@
 
 #include "script.h"
 
-/* Calls that are answered before one is refused; negative for all of them. Then that one is, or
- * all are from there on. */
+/* Number of calls that succeed before one is refused; negative if none is refused. After the
+ * refused call, calls succeed again, or all are refused. */
 static long left = -1;
 static int for_good;
 static long refused;
@@ -202,7 +202,7 @@ int main(void)
         }
         say("%s %ld", CALLS[at].name, asked);
     }
-    /* The heap stays used up until the end: nothing is written there, and nothing said. */
+    /* Memory is refused until the process ends: its end writes no snapshot and prints nothing. */
     for_good = 1;
     left = 0;
     return 7;

@@ -1,5 +1,5 @@
-/* Two parallel regions, in functions whose names are given, here or in a library of the same names.
- * Waits then for its input to end. */
+/* Two parallel regions, in functions whose names the compiler gets, in the program or in a library.
+ * The program then waits for the end of its input. */
 #include <stdio.h>
 
 void FIRST(void);
@@ -16,7 +16,7 @@ __attribute__((noinline)) void FIRST(void) {
             own += i;
         sum = own;
     }
-    /* So that the region is called here, and not left to the caller by a jump. */
+    /* Work after the region, so that the compiler calls the region and does not jump to it. */
     sum = sum + 1;
 }
 

@@ -1,4 +1,4 @@
-/* Runs programs one after the other, and says how each has ended. */
+/* Runs programs one after the other, and prints how each ended. */
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* A function whose code is chosen as the program is put together, by an instrumented function:
- * before there is anything that a hook could use. */
+/* An indirect function, whose resolver is instrumented. The resolver runs while the program is
+ * being relocated, before hooks can use thread-local storage. */
 #include <stdio.h>
 
 int chosen(void);

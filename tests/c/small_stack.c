@@ -1,5 +1,6 @@
 /* How much of a stack for signal handlers the library takes: what was painted and is not
- * any more. With `least`, what it writes below a stack of the kernel's minimum and 512 bytes. With `small`, the stack is the least that a kernel takes and 6 KiB. */
+ * any more. With `least`, the stack is the kernel's minimum and 512 bytes, and the bytes that are
+ * written below it are counted. With `small`, the stack is the kernel's minimum and 6 KiB. */
 #include <pfp.h>
 
 #include <signal.h>
@@ -37,7 +38,7 @@ static unsigned used(void)
     return (unsigned)(top - (uintptr_t)(stack + untouched));
 }
 
-/* The least stack that a kernel takes, in the middle of memory of the host's. */
+/* A stack of the kernel's minimum size, with memory of the host below it. */
 enum { BELOW = 1 << 14 };
 static struct {
     unsigned char below[BELOW];
@@ -65,7 +66,7 @@ static void handle_on_little(int number)
     }
 }
 
-/* Bytes below the stack that handlers have written over; 64 are left for the C library's. */
+/* Number of bytes below the stack that handlers have overwritten. */
 static unsigned overwritten(size_t least)
 {
     size_t untouched = 0;
@@ -78,7 +79,7 @@ static unsigned overwritten(size_t least)
     EXPECT(sigaltstack(&other, NULL) == 0);
     for (at = 0; at < 20000; at++) {
         raise(SIGUSR2);
-        /* A page of the ring is full at any moment, and the clock is old now and then. */
+        /* So the handlers meet full pages of records at different ends, and stale clocks. */
         PFP_SCOPE_OF(known);
     }
     while (untouched < BELOW && memory.below[untouched] == PAINT)

@@ -90,8 +90,8 @@ int main(int count, char **arguments)
     EXPECT(pthread_create(&first, NULL, make, NULL) == 0);
     while (!atomic_load(&is_stopped))
         usleep(1000);
-    /* Who waits keeps its CPU, so its CPU time has all of it. The files of the segment that it then
-     * makes may take it off the CPU some times. */
+    /* A waiting thread spins, so its CPU time includes the wait. When it then makes the segment,
+     * file operations may take it off the CPU some times. */
     const unsigned long long before = cpu_us();
     const long slept = sleeps();
     call(CALLS);

@@ -1,5 +1,5 @@
-/* Threads begin at once, before there is a segment, each under a name of its own. The thread that is
- * first to make the segment may stop in the middle of it until all others are through.
+/* Threads with different names begin at once, before there is a segment. With `stops`, the first
+ * thread that makes the segment stops in the middle of it until all others are done.
  *
  * start stops|goes-on THREADS CALLS */
 #include <pfp.h>
@@ -19,7 +19,7 @@ static int stops;
 static atomic_int is_stopped;
 static atomic_ulong through;
 
-/* In the place of the C library's, which the thread calls that makes the segment. */
+/* Replaces the C library's function, which the thread calls that makes the segment. */
 int gethostname(char *name, size_t size)
 {
     if (stops && !atomic_exchange(&is_stopped, 1))
@@ -58,7 +58,7 @@ int main(int count, char **arguments)
     for (unsigned long i = 0; i < threads; i++)
         EXPECT(pthread_create(&started[i], NULL, begin, (void *)i) == 0);
     pthread_barrier_wait(&all_through);
-    /* Until their names were seen they do not end. */
+    /* The threads live until the test has seen their names. */
     reach("done");
     pthread_barrier_wait(&may_end);
     for (unsigned long i = 0; i < threads; i++)

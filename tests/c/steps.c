@@ -1,4 +1,4 @@
-/* A program that calls a function often, and has a status of its own. */
+/* A program that calls a function often, and exits with status 7. */
 
 #include <stdio.h>
 

@@ -60,7 +60,7 @@ parts.append(pfp.stats()["first part"]["inclusive"])
 assert 2 < parts[1] / parts[0] < 4.5 and 2 < parts[1] / parts[2] < 4.5, parts
 
 
-# One function in several greenlets, with generators, and exceptions thrown into them.
+# Several greenlets run one function with a generator, and exceptions are thrown into some.
 @measured
 def steps(count):
     for step in range(count):
@@ -170,13 +170,13 @@ else:
     assert pfp.stats()["handling"]["count"] == 1500
 
 
-# The program's own trace function is called, as it would be without pfp.
+# The program sets a trace function of its own, which is called as without pfp.
 events = []
 before = greenlet.settrace(lambda event, pair: events.append(event))
 
 
-# It replaces pfp's, which misses the first switch after that. Only what was open across that switch
-# is given up.
+# That function replaces pfp's, so pfp misses the next switch. Only regions that are open across
+# that switch are given up.
 @measured
 def missed():
     main.switch()

@@ -60,10 +60,10 @@ const WITHOUT_FOLD: [(&str, &str, f64); 4] = [
     ("laps", "one_lap", 115.0),
 ];
 const COMPILER: &str = "rustc 1.95.";
-/// What a recorded number may be off by, in percent. Adding a record to a histogram takes 12
-/// instructions more where it is of another octave than the one before, and the thread's CPU time is
-/// read every 2^21 ticks, which takes some 1,900. Regions that are left at once depend little on
-/// either; laps wait by the counter.
+/// Tolerance of a recorded number, in percent. Adding a record to a histogram takes 12 more
+/// instructions if its octave differs from the previous record's. The thread's CPU time is read
+/// every 2^21 ticks, which takes some 1,900 instructions. Empty regions depend little on either;
+/// laps are kept in one octave by waits.
 const TOLERANCE: f64 = 5.0;
 
 /// How often a process counts its case, and how many processes do at most.

@@ -139,8 +139,8 @@ fn reach(program: &Program, stepper: &mut Stepper, stage: u64) {
     }
 }
 
-/// The thread that makes the segment may be off its CPU for long. A thread that begins a region in
-/// the meantime does not wait for that: it makes the segment, and the region is counted.
+/// The thread that makes the segment may lose its CPU for long. Another thread that begins a region
+/// then does not wait: it makes the segment itself, and the region is counted.
 #[test]
 fn a_region_does_not_wait_for_the_segment() {
     if let Some(why) = stepper::why_not() {

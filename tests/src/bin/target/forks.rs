@@ -101,9 +101,9 @@ pub(crate) fn run(forks: u64) {
     pause("done");
 }
 
-/// Forks children that may not make a file as large as their parent's segment, so that their own
-/// has fewer places than there are points: they use the last point, whatever its parent was in the
-/// middle of.
+/// Forks children that may not make a file as large as their parent's segment, so their segments
+/// have room for fewer points than there are. Each child ends regions of the last point that its
+/// parent left open in several ways, and begins new ones.
 pub(crate) fn with_less_room() {
     const POINTS: usize = 5000;
     let new = || -> &'static pfp::Point {
