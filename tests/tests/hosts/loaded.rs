@@ -38,8 +38,8 @@ fn no_library_needs_static_thread_local_storage() {
     }
 }
 
-/// The storage of 64 KiB is dynamic: a region in it costs more, is counted, and takes no heap
-/// memory in a handler, even as the first thing that a thread does.
+/// A plugin with 64 KiB of thread-local storage gets dynamic storage. Its regions are counted, and
+/// take no heap memory in a handler, even if the handler's region is the thread's first.
 #[test]
 fn a_plugin_with_much_thread_local_storage_is_loaded() {
     let place = Place::new();

@@ -91,7 +91,7 @@ fn children_that_cannot_load_it_run_as_ever() {
         let quiet = said.lines().all(|line| line.starts_with("pfp-top: "));
         assert!(quiet, "{child:?}:\n{said}");
     }
-    // A child that is instrumented is measured.
+    // An instrumented child of a program without hooks is measured.
     let steps = c::compile(GCC, "steps", &["steps.c"], Link::Without, [FLAG]);
     let (_, out, said) = run(&parent, &[text(&steps)]);
     assert!(out.starts_with("hello\nstatus 7\n") && out.contains(" step "), "{out}{said}");

@@ -45,7 +45,7 @@ fn confine(command: &mut Command) {
         program.push(step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
     }
     program.push(step(RETURN, 0, 0, libc::SECCOMP_RET_KILL_PROCESS));
-    // SAFETY: two system calls between fork and exec; the program was made before.
+    // SAFETY: the closure makes two system calls and allocates nothing; it owns `program`.
     unsafe {
         command.pre_exec(move || {
             let filter =

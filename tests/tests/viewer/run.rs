@@ -224,7 +224,7 @@ fn a_program_outlives_a_viewer_that_cannot_start() {
 fn ignoring(command: &mut Command, signals: &'static [libc::c_int]) {
     let ignore = move || {
         for signal in signals {
-            // SAFETY: to ignore a signal runs nothing.
+            // SAFETY: takes plain numbers, and installs no handler.
             unsafe { libc::signal(*signal, libc::SIG_IGN) };
         }
         Ok(())

@@ -224,7 +224,7 @@ fn a_terminal_that_answers_nothing_is_drawn_on_and_cleared() {
     const CLEAR: &str = "\x1b[1;1H\x1b[J";
     let place = Place::new();
     let target = place.start_watched(STEADY, &[]);
-    // A size of zero, as a serial line has it that does not know its size.
+    // A serial line that does not know its size reports a size of zero.
     let serial = unanswered(&place, &target, "", (0, 0));
     serial.wait_for("the table", |text| text.contains("tick"));
     let mut terminal = unanswered(&place, &target, "", (100, 30));
