@@ -211,12 +211,12 @@ impl Keyboard {
         Ok(Self(if is_input { None } else { Some(File::open("/dev/tty")?) }))
     }
 
-    /// Waits until there is input, a signal, or the time is over; true if the terminal has been
-    /// taken away.
+    /// Waits for input or a signal, for at most this time. True if the terminal has been taken
+    /// away.
     fn is_gone(&self, wait: Duration) -> bool {
         let fd = self.0.as_ref().map_or(libc::STDIN_FILENO, AsRawFd::as_raw_fd);
         let mut input = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // Rounded up: a rest below a millisecond would be spent spinning.
+        // Rounded up, since a wait of 0 ms would spin.
         let milliseconds = wait.as_micros().div_ceil(1000).min(i32::MAX as u128) as i32;
         // SAFETY: one descriptor in a structure that we own.
         let ready = unsafe { libc::poll(&raw mut input, 1, milliseconds) };

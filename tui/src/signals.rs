@@ -47,7 +47,7 @@ pub(crate) fn pass_on(command: &mut Command) {
         mask.assume_init()
     };
     let set = move || {
-        // SAFETY: `mask` is a copy that the closure owns; to ignore a signal runs nothing.
+        // SAFETY: `mask` is initialized and owned by the closure; no handler is installed.
         let failed = unsafe {
             if ignores_pipe {
                 libc::signal(libc::SIGPIPE, libc::SIG_IGN);

@@ -206,7 +206,7 @@ pub trait Finder {
     fn bad_places(&mut self) -> Vec<BadPlace> {
         Vec::new()
     }
-    /// The program that was started for this viewer, in words, while it runs.
+    /// Name and id of the program that was started for this viewer, while it runs.
     fn program(&mut self) -> Option<String> {
         None
     }

@@ -65,8 +65,8 @@ pub fn exit_status(error: &anyhow::Error) -> u8 {
 
 /// Serves the viewer that has started this.
 fn agent(enter: Option<u32>) -> Result<u8> {
-    // It ends with its input: a Ctrl-C at the viewer's terminal is for the viewer.
-    // SAFETY: to ignore a signal runs nothing.
+    // Ctrl-C at the viewer's terminal is meant for the viewer; the agent ends when its input ends.
+    // SAFETY: takes plain numbers, and installs no handler.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
     let mut finder = match enter {
         Some(pid) => {

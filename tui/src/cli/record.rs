@@ -132,7 +132,7 @@ pub(super) fn run(record: &Record) -> Result<u8> {
 
 /// A file size limit must fail the write, like a full disk, and not kill the process.
 fn ignore_file_size_signal() {
-    // SAFETY: to ignore a signal runs nothing.
+    // SAFETY: takes plain numbers, and installs no handler.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 

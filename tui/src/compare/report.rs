@@ -48,10 +48,10 @@ struct Point<'a> {
     mean_change_95: Option<[f64; 2]>,
     p50_change: Option<f64>,
     p50_change_95: Option<[f64; 2]>,
-    /// More, less, same or unsure; the change is relative.
+    /// `more`, `less`, `same` or `unsure`. `calls_change` is relative.
     calls_verdict: &'static str,
     calls_change: Option<f64>,
-    /// More, less, same or unsure; the change is in CPUs.
+    /// `more`, `less`, `same` or `unsure`. `load_change` is in CPUs.
     load_verdict: &'static str,
     load_change: Option<f64>,
     before: Figures,

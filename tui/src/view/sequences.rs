@@ -52,7 +52,7 @@ mod tests {
 
     use super::*;
 
-    /// The cells of a text that is drawn, as far as a terminal gets them.
+    /// Draws a text, and returns the cells that are sent to the terminal.
     fn drawn(text: &str) -> Vec<String> {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 12, 1));
         buffer.set_stringn(0, 0, text, 12, Style::new());

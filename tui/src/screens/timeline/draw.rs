@@ -66,7 +66,7 @@ pub(super) fn draw(view: &Timeline, frame: &mut Frame, area: Rect, common: &Comm
     let window = view.at.window(usize::from(area.width.saturating_sub(label)));
     let seen = rows.height;
     let picture = Picture { view, common, styles, timeline, window, label, seen };
-    // A low body has room for some of the parts only.
+    // A part is empty if the body is too low to have room for it.
     if !axis.is_empty() {
         picture.axis(frame.buffer_mut(), axis);
     }

@@ -594,7 +594,7 @@ fn the_clock_goes_on_by_its_rate_when_the_first_process_leaves() {
     let grown = age(&after) - age(&before);
     assert!((0.0..=start.elapsed().as_secs_f64()).contains(&grown), "{grown}");
 
-    // A refined rate counts from then on, and does not move the hours before it.
+    // A refined rate applies from that poll on, and does not change the time before it.
     made[1].borrow_mut().snapshot_mut().clock.ticks_per_second *= 1.01;
     let mut alone = machines.group(false);
     let first = alone.poll().unwrap();
