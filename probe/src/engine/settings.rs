@@ -12,7 +12,7 @@ use std::sync::atomic::{
 
 use pfp_shm_layout::environment::variable;
 use pfp_shm_layout::geometry::Config;
-use pfp_shm_layout::heap::{self, NoMemory, ShortText};
+use pfp_shm_layout::heap::{self, Grow, NoMemory, ShortText};
 use pfp_shm_layout::share::Share;
 
 use super::names::Names;
@@ -133,9 +133,10 @@ impl Asked {
 }
 
 /// The working directory of the process; empty if it is unknown.
-#[inline(never)]
-fn current_folder() -> Result<PathBuf, NoMemory> {
-    let mut folder = [0_u8; libc::PATH_MAX as usize];
+pub(super) fn current_folder() -> Result<PathBuf, NoMemory> {
+    // On the heap, as the stack may be a signal handler's.
+    let mut folder = Vec::new();
+    folder.try_resize_with(libc::PATH_MAX as usize, || 0_u8)?;
     // SAFETY: writes at most `folder.len()` bytes.
     let found = unsafe { libc::getcwd(folder.as_mut_ptr().cast(), folder.len()) };
     match CStr::from_bytes_until_nul(&folder) {

@@ -29,7 +29,7 @@
 //! after it; take the object's name away first and put the beacon out after
 //! it. A process killed at any moment then leaves no object without a beacon.
 
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -43,7 +43,7 @@ use crate::discovery::liveness::{Identity, Liveness, Lock, Watch, judge, lock};
 use crate::discovery::name::Name;
 use crate::discovery::object;
 use crate::discovery::system::{current_pid, page_size, unix_ns};
-use crate::heap::{self, NoMemory};
+use crate::heap::{self, Grow, NoMemory};
 
 /// The version of the text, in its first line.
 pub const VERSION: u32 = 1;
@@ -213,7 +213,7 @@ impl Info {
             object,
             process: Identity { pid, start, boot, pidns },
             created_unix_ns,
-            exe: PathBuf::from(std::ffi::OsString::from_vec(exe)),
+            exe: PathBuf::from(OsString::from_vec(exe)),
             name,
         })
     }
@@ -236,14 +236,16 @@ impl Info {
 /// # Errors
 ///
 /// Memory runs out.
-#[inline(never)]
 pub fn exe_of_this_process() -> Result<PathBuf, NoMemory> {
-    let mut path = [0; libc::PATH_MAX as usize];
+    // On the heap, as the stack may be a signal handler's.
+    let mut path = Vec::new();
+    path.try_resize_with(libc::PATH_MAX as usize, || 0)?;
     let link = c"/proc/self/exe";
     // SAFETY: a NUL-terminated path; writes at most `path.len()` bytes.
     let len = unsafe { libc::readlink(link.as_ptr(), path.as_mut_ptr().cast(), path.len()) };
     let len = usize::try_from(len).ok().filter(|&len| len < path.len()).unwrap_or(0);
-    heap::path(&[&path[..len]])
+    path.truncate(len);
+    Ok(OsString::from_vec(path).into())
 }
 
 /// A lit beacon. It burns until the process ends, by whatever end; dropping

@@ -70,8 +70,10 @@ pub struct Share {
 }
 
 impl Share {
-    /// The share of the calling process.
+    /// The share of the calling process. Never inlined: its buffers for files would lie in the frame of
+    /// the caller, below which the segment is made.
     #[must_use]
+    #[inline(never)]
     pub fn of_this_process() -> Self {
         let group = group_limit(c"/proc/self/cgroup", c"/sys/fs/cgroup");
         Self::least([

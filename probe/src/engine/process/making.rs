@@ -372,14 +372,11 @@ fn absolute(folder: &Path) -> Result<String, NoMemory> {
     if folder.is_absolute() {
         return heap::text(str::from_utf8(path).unwrap_or_default());
     }
-    let mut current = [0u8; libc::PATH_MAX as usize];
-    // SAFETY: writes at most the array's length, with a zero byte at the end.
-    let found = unsafe { libc::getcwd(current.as_mut_ptr().cast(), current.len()) };
-    if found.is_null() {
+    let current = settings::current_folder()?;
+    if current.as_os_str().is_empty() {
         return Ok(String::new());
     }
-    let end = current.iter().position(|&byte| byte == 0).unwrap_or(0);
-    let joined = heap::bytes(&[&current[..end], b"/", path])?;
+    let joined = heap::bytes(&[current.as_os_str().as_bytes(), b"/", path])?;
     heap::text(str::from_utf8(&joined).unwrap_or_default())
 }
 
