@@ -16,7 +16,11 @@ mod bounds;
 mod calls;
 mod cells;
 mod chain;
-#[allow(clippy::disallowed_methods, reason = "only viewers copy segments")]
+#[allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "only viewers copy segments"
+)]
 pub mod copy;
 mod histogram;
 mod keys;
@@ -25,7 +29,11 @@ mod pending;
 mod picture;
 mod poll;
 mod reading;
-#[allow(clippy::disallowed_methods, reason = "only viewers have a handler for it")]
+#[allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "only viewers have a handler for it"
+)]
 pub mod truncation;
 
 pub use calls::{Call, LaneCalls};
