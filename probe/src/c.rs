@@ -125,9 +125,9 @@ pub fn get_ready() {
 
 /// Does before an end by `_exit`, which runs no handlers, what pfp does at `exit`: notes in the
 /// segment that the process ends in order, and writes the last figures if the settings ask for
-/// them.
+/// a file for each process.
 pub fn end_in_order() {
-    keeping_errno(|| image::at_process_exit());
+    keeping_errno(image::at_immediate_exit);
 }
 
 /// Names a thread of this process, which may have measured nothing so far.

@@ -6,9 +6,10 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::{self, MaybeUninit};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::process::{self, making, switches};
+use super::process::{self, Process, making, switches};
 use super::thread::lane;
 use super::{cold, copies, leader, overhead};
 use crate::{clock, errno, loaded, snapshot};
@@ -69,10 +70,25 @@ extern "C" fn in_child() {
 }
 
 /// Does pfp's work at the end of the process. A second call has no effect.
-pub(crate) extern "C" fn at_process_exit() {
+extern "C" fn at_process_exit() {
+    end_by(snapshot::write_at_exit);
+}
+
+/// Does the same before an end by `_exit`, but writes no file that several processes share.
+/// Forked children end before the program does, and the first file of a name is kept: a shared
+/// name is left for the program's own figures.
+pub(crate) fn at_immediate_exit() {
+    end_by(|process, path| {
+        if process.has_own_file() {
+            snapshot::write_at_exit(process, path);
+        }
+    });
+}
+
+fn end_by(write_snapshot: impl FnOnce(&Process, &Path)) {
     // Those that follow leave it to the copy that made it.
     if let Some(process) = process::current().filter(|_| !copies::follows()) {
-        cold::section(|| process.end(snapshot::write_at_exit));
+        cold::section(|| process.end(write_snapshot));
     }
 }
 

@@ -28,7 +28,7 @@ use super::copies;
 use super::gate;
 use super::overhead::CALIBRATING;
 use super::owner;
-use super::settings::Settings;
+use super::settings::{Asked, Settings};
 use super::thread::Thread;
 use super::turn::Turn;
 use crate::clock::{self, calibrate, counter};
@@ -174,6 +174,11 @@ impl Process {
                 let _ = unsafe { Box::from_raw(beacon) }.remove();
             }
         }
+    }
+
+    /// Whether no other process writes its last figures to the same file.
+    pub(super) fn has_own_file(&self) -> bool {
+        self.settings.snapshot.as_ref().is_some_and(Asked::is_per_process)
     }
 
     fn publish_rate(&self, ticks_per_second: f64) {

@@ -118,6 +118,11 @@ impl Asked {
         Ok(Some(Self { from: current_folder()?, path: heap::path(&[path.as_bytes()])? }))
     }
 
+    /// Whether each process has a file of its own.
+    pub(crate) fn is_per_process(&self) -> bool {
+        names_process(self.path.as_os_str().as_bytes())
+    }
+
     /// The path for this process: `%p` becomes its id, and `%%` a per cent sign.
     pub(crate) fn path_at_exit(&self) -> Result<PathBuf, NoMemory> {
         let path = self.path.as_os_str().as_bytes();
@@ -150,6 +155,16 @@ fn process_id() -> libc::pid_t {
     unsafe { libc::getpid() }
 }
 
+fn names_process(path: &[u8]) -> bool {
+    let mut bytes = path.iter();
+    while let Some(byte) = bytes.next() {
+        if *byte == b'%' && bytes.next() == Some(&b'p') {
+            return true;
+        }
+    }
+    false
+}
+
 fn named_after(path: &[u8], pid: libc::pid_t) -> Result<Vec<u8>, NoMemory> {
     let pid = ShortText::<16>::of(format_args!("{pid}"));
     let mut named = Vec::new();
@@ -180,5 +195,7 @@ mod tests {
         assert_eq!(named("/tmp/run-%p.json"), "/tmp/run-47.json");
         assert_eq!(named("%p/%p%%p%"), "47/47%p%");
         assert_eq!(named("100%a"), "100%a");
+        let is_named = |path: &str| names_process(path.as_ref());
+        assert!(is_named("run-%p") && is_named("%%%p") && !is_named("%%p") && !is_named("p%"));
     }
 }

@@ -278,6 +278,18 @@ fn forked_children_end_in_order_and_write_their_snapshots() {
             assert!(count(snapshot, &point.expect("it was called").name) > 0, "{python:?}, {way}");
         }
         assert_eq!(place.lit(), [""; 0], "{python:?}, {way}: nothing is left");
+
+        // One file is the program's, although its children end first; spawned ones end by `exit`.
+        if way == "spawn" {
+            continue;
+        }
+        let one = place.path("one.json");
+        let mut command = pythons.command(&place, python, python);
+        let program = command.env("PFP_SNAPSHOT", &one).arg(file("ends.py")).arg(way).spawn();
+        let mut program = program.expect("it starts");
+        assert!(program.wait().expect("it ends").success(), "{python:?}, {way}");
+        let snapshot = json::read(&one).expect("it can be read");
+        assert_eq!(snapshot.process.pid, program.id(), "{python:?}, {way}");
     }
 }
 
