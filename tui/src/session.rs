@@ -82,7 +82,7 @@ impl Session {
     pub fn poll_after(&mut self, last: Option<&Snapshot>) -> Result<Snapshot> {
         self.poll().or_else(|error| {
             let mut last = last.filter(|_| self.source.has_died()).cloned().ok_or(error)?;
-            last.process.died();
+            last.process.died(self.source.end());
             Ok(last)
         })
     }

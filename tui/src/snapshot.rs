@@ -292,10 +292,12 @@ impl Process {
         self.name.rsplit_once('@').map(|(_, place)| place)
     }
 
-    /// Marks it as dead, which is known from elsewhere than its segment.
-    pub(crate) fn died(&mut self) {
+    /// Marks it as dead, which is known from elsewhere than its segment; `end` says how it ended.
+    pub(crate) fn died(&mut self, end: Option<End>) {
         if self.state == ProcessState::Running {
-            self.state = ProcessState::Ended;
+            self.state = ProcessState::of_dead(false, end.as_ref());
+            self.end = end;
+            self.stopped = false;
         }
     }
 

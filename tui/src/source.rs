@@ -51,7 +51,7 @@ pub use crate::files::Refusal;
 use crate::files::json::Existing;
 pub use crate::files::recording::{Moment, Recording};
 pub use crate::snapshot::BadPlace;
-use crate::snapshot::{Drained, PointState, Snapshot};
+use crate::snapshot::{Drained, End, PointState, Snapshot};
 use crate::summing::Sight;
 pub use discovery::{Candidate, Discovery, Refused};
 pub use open::{Span, open, open_at, open_group, read, read_parts, read_steps, read_sum};
@@ -83,6 +83,11 @@ pub trait Source {
     /// cannot be read. Asked when [`Self::poll`] has failed.
     fn has_died(&self) -> bool {
         false
+    }
+
+    /// How the process ended, if that is known. Asked when [`Self::has_died`] says so.
+    fn end(&self) -> Option<End> {
+        None
     }
 
     /// Whether its first snapshot is still to come: asked when [`Self::poll`] has failed.

@@ -210,7 +210,7 @@ fn a_viewer_in_a_terminal_survives_what_is_written_under_it() {
     let (target, mapping, object) = still(&place);
     let screen = place.screen(110, 30);
     screen.pfp_top("-i 0.05");
-    screen.wait_for_status("LIVE");
+    screen.wait_for_status("STOPPED");
     let (viewer, title, raw) = (screen.viewer(), screen.title(), place.path("raw"));
     screen.tap(&raw);
     let stop = AtomicBool::new(false);

@@ -268,7 +268,7 @@ impl Member {
                 && let Some(mut last) = self.model.snapshot().cloned()
             {
                 self.ended = Some(now);
-                last.process.died();
+                last.process.died(self.source.end());
                 self.model.fold(last);
             }
             return;

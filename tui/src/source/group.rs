@@ -602,7 +602,9 @@ impl Source for Group {
             // A process that cannot be read now keeps its figures, as if it had ended.
             match member.source.poll() {
                 Ok(snapshot) => member.last = snapshot,
-                Err(_) if member.source.has_died() => member.last.process.died(),
+                Err(_) if member.source.has_died() => {
+                    member.last.process.died(member.source.end());
+                }
                 Err(_) => {}
             }
         }

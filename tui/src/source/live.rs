@@ -339,6 +339,10 @@ impl Source for LiveSource {
         self.dead
     }
 
+    fn end(&self) -> Option<End> {
+        self.watch.end().map(End::from)
+    }
+
     fn add_records(&mut self, snapshot: &mut Snapshot) {
         let taken = snapshot.elapsed_ticks;
         snapshot.records = self.records().filter(|record| record.end() <= taken).collect();
