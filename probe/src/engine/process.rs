@@ -137,17 +137,15 @@ impl Process {
         }
     }
 
-    /// Another thread has made the process meanwhile: nothing is left of this one but some of its
-    /// memory, which others may look at.
-    fn give_up(&self) {
+    /// Removes a process that was not announced, as another thread has announced one: only this
+    /// thread has seen it.
+    fn give_up(self: Box<Self>) {
         self.segment.unlink();
         let beacon = self.beacon.swap(ptr::null_mut(), Acquire);
         if !beacon.is_null() {
             // SAFETY: the box that was left there, taken by nobody else.
             let _ = unsafe { Box::from_raw(beacon) }.extinguish();
         }
-        // What it has touched is given back.
-        self.segment.detach();
     }
 
     /// The calling process ends in order: says so, and has the last figures written if that was

@@ -6,7 +6,7 @@
 //!
 //! | the crate | here |
 //! |---|---|
-//! | keeps its descriptor for ever | a creator gives it back at once: a host that becomes a daemon closes every descriptor, and a later close of ours would hit a stranger's |
+//! | keeps its descriptor for ever | a creator drops it at once and maps the object anew: a host that becomes a daemon closes every descriptor, and a later close of ours would hit a stranger's |
 //! | unlinks on drop, in a forked child too | never an owner; [`unlink`] is a decision |
 //! | sizes with `ftruncate` only | [`Object::back`] puts pages under a range before anything touches it |
 //! | opens read-write only | [`Object::open`] takes the write permission back at once; [`Object::unlock`] gives it to the control pages |
@@ -18,7 +18,6 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -29,9 +28,6 @@ use super::name::Name;
 use super::system::{RETRIES, current_pid, errno, page_size};
 use crate::descriptors::above_standard;
 use crate::reader::truncation::Watched;
-
-/// How many descriptor numbers are looked at for the one the crate hides.
-const DESCRIPTOR_SEARCH: RawFd = 4096;
 
 /// `MADV_POPULATE_WRITE`, since Linux 5.14.
 const MADV_POPULATE_WRITE: libc::c_int = 23;
@@ -65,12 +61,9 @@ pub struct Object {
 /// Who takes the mapping down.
 #[repr(C)]
 enum Hold {
-    /// A creator. The crate's descriptor is closed already; the process that
-    /// made the mapping unmaps it, a forked child does not. What the crate has
-    /// allocated is kept, and not dropped, so that it is no leak to a checker.
-    Creator { pid: libc::pid_t, _crate: ManuallyDrop<Shmem> },
-    /// A process that shares another one's object. It unmaps as a creator does.
-    Joined { pid: libc::pid_t },
+    /// A process that has made the object, or shares another one's. The process that made
+    /// the mapping unmaps it, a forked child does not.
+    Mapped { pid: libc::pid_t },
     /// A viewer. The crate unmaps; our own descriptor tells the size later on. Watched
     /// as long as both are there: fields are dropped in this order.
     Viewer { watched: Watched, _crate: Shmem, file: OwnedFd },
@@ -116,31 +109,24 @@ impl Object {
         let make = || ShmemConf::new().os_id(name.as_str()).size(len).create();
         let mut shmem = above_standard(make).map_err(to_io)?;
         shmem.set_owner(false);
-        let map = shmem.as_ptr();
-        keep_from_dumps(map, len);
-
-        let settled = settle(&name, len);
-        if settled.as_ref().is_ok_and(|(file, _)| file.backed > 0) {
-            make_sparse(map, len);
-        }
-        let (file, descriptor) = match settled {
-            Ok(settled) => settled,
-            Err(e) => {
-                unlink(&name).ok();
-                return Err(e);
+        // The crate closes its descriptor and unmaps; the object has its name still.
+        drop(shmem);
+        let opened = settle(&name, len).and_then(|made| {
+            let object = Object::open_shared(&name)?;
+            match object.len == len && object.file.is_same_file(&made) {
+                true => Ok(object),
+                false => Err(bad(&name, "was replaced while it was being made")),
             }
+        });
+        let Ok(object) = &opened else {
+            unlink(&name).ok();
+            return opened;
         };
-        // The mapping lives on without its descriptor. From here on the crate
-        // must not touch either: the number may soon be somebody else's.
-        let _crate = ManuallyDrop::new(shmem);
-        if let Some(descriptor) = descriptor {
-            // SAFETY: the descriptor was the crate's (it led to the file that
-            // was made a moment ago, which nobody else has open), and the
-            // crate's owner is forgotten, so nobody closes it again.
-            drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
+        keep_from_dumps(object.map, len);
+        if object.file.backed > 0 {
+            make_sparse(object.map, len);
         }
-        let hold = Hold::Creator { pid: current_pid(), _crate };
-        Ok(Object { name, map, len, file, hold })
+        opened
     }
 
     /// Opens and maps another process's object, all of it write-protected.
@@ -180,7 +166,7 @@ impl Object {
     }
 
     /// Opens and maps another process's object, to write to it as its maker does: of a
-    /// [group](crate::discovery::group), say. Keeps no descriptor, as a creator does not.
+    /// [group](crate::discovery::group), say. Keeps no descriptor.
     ///
     /// # Errors
     ///
@@ -219,7 +205,7 @@ impl Object {
         if map == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let hold = Hold::Joined { pid: current_pid() };
+        let hold = Hold::Mapped { pid: current_pid() };
         Ok(Object { name: *name, map: map.cast(), len, file, hold })
     }
 
@@ -247,7 +233,7 @@ impl Object {
     pub fn file_len(&self) -> io::Result<u64> {
         match &self.hold {
             Hold::Viewer { file, .. } => Ok(FileId::of(file.as_raw_fd())?.len),
-            Hold::Creator { .. } | Hold::Joined { .. } => {
+            Hold::Mapped { .. } => {
                 let now = FileId::of(open_path(&self.name)?.as_raw_fd())?;
                 if !now.is_same_file(&self.file) {
                     return Err(bad(&self.name, "was replaced"));
@@ -265,7 +251,7 @@ impl Object {
                 watched.is_cut()
                     || FileId::of(file.as_raw_fd()).is_ok_and(|now| now.len < self.len as u64)
             }
-            Hold::Creator { .. } | Hold::Joined { .. } => false,
+            Hold::Mapped { .. } => false,
         }
     }
 
@@ -444,7 +430,7 @@ impl Object {
     /// The way for kernels before 5.14: let the file system reserve the pages.
     fn back_by_fallocate(&self, start: usize, len: usize) -> Result<(), NoSpace> {
         // Not of a parent's object.
-        if let Hold::Creator { pid, .. } = self.hold
+        if let Hold::Mapped { pid } = self.hold
             && pid != current_pid()
         {
             return Err(NoSpace);
@@ -505,12 +491,11 @@ impl Drop for Object {
     fn drop(&mut self) {
         // A forked child may have no such mapping (MADV_DONTFORK) and something
         // else at its address, so only the process that made it takes it down.
-        if let Hold::Creator { pid, .. } | Hold::Joined { pid } = self.hold
+        if let Hold::Mapped { pid } = self.hold
             && pid == current_pid()
         {
-            // SAFETY: this is the mapping that `create_as` took over from the
-            // crate or `open_shared` made, in the process that did; nothing else
-            // unmaps it.
+            // SAFETY: this is the mapping that `open_shared` made, in the process that
+            // did; nothing else unmaps it.
             unsafe { libc::munmap(self.map.cast(), self.len) };
         }
     }
@@ -616,32 +601,18 @@ impl FileId {
     }
 }
 
-/// Right after creation: sets the mode, and finds the crate's descriptor.
-fn settle(name: &Name, len: usize) -> io::Result<(FileId, Option<RawFd>)> {
+/// Right after creation: checks which file it is, and sets the mode.
+fn settle(name: &Name, len: usize) -> io::Result<FileId> {
     let path = open_path(name)?;
-    let mut file = FileId::of(path.as_raw_fd())?;
+    let file = FileId::of(path.as_raw_fd())?;
     file.check_is_ours(name)?;
     if file.len != len as u64 {
         return Err(bad(name, "has the wrong length"));
     }
     if file.mode & 0o7777 != 0o600 {
         crate::discovery::directory::chmod(&path, 0o600)?;
-        file = FileId::of(path.as_raw_fd())?;
     }
-    // The lowest free number is taken each time, so it is most often the one
-    // just below ours.
-    let ours = path.as_raw_fd();
-    let below = (0..ours).rev().take(DESCRIPTOR_SEARCH as usize);
-    let above = ours + 1..ours.saturating_add(DESCRIPTOR_SEARCH);
-    let mut candidates = below.chain(above);
-    let leads_there = |&number: &RawFd| {
-        // Where the system would not tell, it is asked once more. Not found: it stays
-        // open, and harms nobody.
-        let found = FileId::of(number).or_else(|_| FileId::of(number));
-        found.is_ok_and(|found| found.is_same_file(&file))
-    };
-    let crates = candidates.find(leads_there);
-    Ok((file, crates))
+    Ok(file)
 }
 
 /// Makes a new mapping sparse that the kernel has filled at once, as it does with

@@ -273,11 +273,14 @@ fn make_as_named(
     if !gate.is_ours() {
         return Ok(());
     }
-    if !gate.announce(process) {
-        process.give_up();
-        opening::open_announced();
-        return Ok(());
-    }
+    let process = match gate.announce(process) {
+        Ok(process) => process,
+        Err(late) => {
+            late.give_up();
+            opening::open_announced();
+            return Ok(());
+        }
+    };
     opening::open(process);
     if !gate.is_ours() {
         return Ok(());
@@ -301,13 +304,13 @@ fn of_segment(
     segment: Segment,
     gate: &Gate,
     settings: &'static Settings,
-) -> io::Result<&'static Process> {
+) -> io::Result<Box<Process>> {
     let exit_key = lane::exit_key()?;
     let lanes = (0..=segment.geometry().lanes()).map(|_| AtomicPtr::default());
     // As many as are asked for at once, so that it is of the right size.
     let lanes = heap::collect(lanes)?.into_boxed_slice();
     let snapshot = settings.snapshot.as_ref().map(settings::Asked::path_at_exit).transpose()?;
-    Ok(Box::leak(heap::boxed(Process {
+    let process = Process {
         segment,
         beacon: AtomicPtr::default(),
         gate: gate.page(),
@@ -322,7 +325,8 @@ fn of_segment(
         _inherited: AtomicPtr::new(NEWEST.load(Relaxed)),
         snapshot,
         clearing: Turn::new(),
-    })?))
+    };
+    Ok(heap::boxed(process)?)
 }
 
 /// Fills the counters of a segment that nobody can open yet.

@@ -3,6 +3,7 @@
 //! Several threads may each make one. Which of them is the process is decided as one is announced;
 //! from then on any thread can open its gate.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::{io, ptr};
 
@@ -10,9 +11,11 @@ use super::memory::{map_private, uninterrupted};
 use super::{NEWEST, PAGE, Process, newest};
 use crate::engine::gate::{self, Page};
 
-/// A [`gate`] that is not open yet. Its page is never unmapped.
+/// A [`gate`] that is not open yet. Its page is unmapped unless a process that refers to it was
+/// announced.
 pub(super) struct Gate {
-    page: &'static Page,
+    page: *mut Page,
+    is_kept: Cell<bool>,
     /// The process that a parent has announced, or null.
     newest_before: *mut Process,
 }
@@ -24,38 +27,63 @@ impl Gate {
     ///
     /// What the system answered.
     pub(super) fn map() -> io::Result<Self> {
-        let page: *mut Page = uninterrupted(|| map_private(PAGE))?.cast();
-        // SAFETY: a new page of zeros, which is aligned, a valid value of atomics, and never unmapped.
-        let page = unsafe { &*page };
-        page.is_ours.store(1, Relaxed);
-        // SAFETY: no preconditions.
-        page.pid.store(unsafe { libc::getpid() }, Relaxed);
+        let page = uninterrupted(|| map_private(PAGE))?.cast();
         // A process that this one has announced must stay the newest: `announce` expects null and
         // fails.
         let parents = newest().filter(|newest| !is_ours(newest.gate));
         let newest_before = parents.map_or(ptr::null(), ptr::from_ref).cast_mut();
+        let gate = Self { page, is_kept: Cell::new(false), newest_before };
+        let page = gate.page();
+        page.is_ours.store(1, Relaxed);
+        // SAFETY: no preconditions.
+        page.pid.store(unsafe { libc::getpid() }, Relaxed);
         // Read after the newest, so that `announce` fails if another process was published in
         // between.
         page.before.store(gate::in_force(), Relaxed);
-        Ok(Self { page, newest_before })
+        Ok(gate)
     }
 
+    /// The page, for a process that is dropped before this if it is not announced.
     pub(super) fn page(&self) -> &'static Page {
-        self.page
+        // SAFETY: mapped as zeros, which are a valid value of atomics, and aligned. It is unmapped
+        // only if no process that refers to it was announced.
+        unsafe { &*self.page }
     }
 
     /// False in a child that was forked since, and has come back into the middle of this.
     pub(super) fn is_ours(&self) -> bool {
-        is_ours(self.page)
+        is_ours(self.page())
     }
 
     /// Announces a process. A child that is forked from here on has private memory in place of the
-    /// segment; a child that was forked before writes nothing. False if another thread has
-    /// announced a process first.
-    pub(super) fn announce(&self, process: &'static Process) -> bool {
-        let new = ptr::from_ref(process).cast_mut();
+    /// segment; a child that was forked before writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Gives the process back if another thread has announced one.
+    pub(super) fn announce(&self, process: Box<Process>) -> Result<&'static Process, Box<Process>> {
+        let new = Box::into_raw(process);
+        // Before others can see it.
+        self.is_kept.set(true);
         // Meets the load in `newest`.
-        NEWEST.compare_exchange(self.newest_before, new, Release, Relaxed).is_ok()
+        match NEWEST.compare_exchange(self.newest_before, new, Release, Relaxed) {
+            // SAFETY: a box that nothing frees from here on.
+            Ok(_) => Ok(unsafe { &*new }),
+            Err(_) => {
+                self.is_kept.set(false);
+                // SAFETY: the box from above, which no other thread has seen.
+                Err(unsafe { Box::from_raw(new) })
+            }
+        }
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        if !self.is_kept.get() {
+            // SAFETY: mapped by `map`, and only this thread has seen it.
+            unsafe { libc::munmap(self.page.cast(), PAGE) };
+        }
     }
 }
 
