@@ -15,6 +15,15 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
+impl NoMemory {
+    /// Whether an error was made of this. The system's ENOMEM was not: it is told of address space
+    /// or of locked memory, too.
+    #[must_use]
+    pub fn is_in(error: &io::Error) -> bool {
+        error.kind() == io::ErrorKind::OutOfMemory && error.raw_os_error().is_none()
+    }
+}
+
 impl fmt::Display for NoMemory {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("out of memory")
@@ -239,5 +248,11 @@ mod tests {
         list.try_insert(1, 2).unwrap();
         list.try_resize_with(4, || 4).unwrap();
         assert_eq!(list, [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_refusal_of_the_system_is_not_the_heap_that_is_used_up() {
+        assert!(NoMemory::is_in(&NoMemory.into()));
+        assert!(!NoMemory::is_in(&io::Error::from_raw_os_error(libc::ENOMEM)));
     }
 }

@@ -172,7 +172,8 @@ fn make(gate: &io::Result<Gate>) {
         if gate.as_ref().is_ok_and(|gate| !gate.is_ours()) || current().is_some() {
             return;
         }
-        if error.kind() == io::ErrorKind::OutOfMemory {
+        // The next begin tries again, since the heap may have room then.
+        if NoMemory::is_in(error) {
             return;
         }
         FAILED.store(Failed { stage, errno: failure::errno_of(error) }.pack(), Relaxed);
