@@ -74,9 +74,9 @@ fn unmark(thread: &Thread) {
 
 /// Removes the marker of an end that has to leave the short way, if it was set.
 #[inline]
-pub(super) fn take_back(thread: &Thread, marked: u64) {
+pub(super) fn take_back(thread: &Thread, marked: bool) {
     // A forked child writes nothing.
-    if marked != 0 && thread.is_alive() {
+    if marked && thread.is_alive() {
         unmark(thread);
     }
 }

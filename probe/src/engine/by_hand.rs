@@ -265,16 +265,20 @@ fn end_far(point: &'static Point) {
 
 #[inline(always)]
 fn end_in(thread: &'static Thread, point: &'static Point, ticks: impl FnOnce() -> u64) {
-    end_by(thread, point, ticks, |thread, at, Door { elapsed, covered, marked }| {
-        end_slow(point, thread, elapsed, at, covered, marked);
+    end_by(thread, point, ticks, |thread, at, Door { elapsed, covered }, marked| {
+        if marked {
+            end_marked(point, thread, elapsed, at, covered);
+        } else {
+            end_slow(point, thread, elapsed, at, covered);
+        }
     });
 }
 
 /// Ends a region as [`end`] does, and returns when it ended.
 pub(crate) fn end_told(point: &'static Point) -> Option<u64> {
     let mut ended = None;
-    let asked = end_by(current::thread()?, point, ticks_or_stamp, |thread, at, door| {
-        ended = end_turned(thread, point, at, door);
+    let asked = end_by(current::thread()?, point, ticks_or_stamp, |thread, at, door, marked| {
+        ended = end_turned(thread, point, at, door, marked);
     });
     ended.or(asked)
 }
@@ -285,7 +289,7 @@ fn end_by(
     thread: &'static Thread,
     point: &'static Point,
     ticks: impl FnOnce() -> u64,
-    mut slow: impl FnMut(&'static Thread, usize, Door),
+    mut slow: impl FnMut(&'static Thread, usize, Door, bool),
 ) -> Option<u64> {
     let regions = thread.regions();
     // Nothing is open where all points are off.
@@ -297,7 +301,9 @@ fn end_by(
     let tag = slot.place.load(Relaxed);
     let Slot { start, covered, inclusive, .. } = slot;
     let mut held = Held { regions, at, start, covered, tag, point, inclusive };
-    end_at::<false, _>(&mut held, thread, end, None, |_, door| slow(thread, at, door));
+    end_at::<false, _>(&mut held, thread, end, None, |_, door, marked| {
+        slow(thread, at, door, marked);
+    });
     Some(end.now)
 }
 
@@ -327,21 +333,27 @@ fn end_further_out(thread: &Thread, point: &'static Point) -> Option<u64> {
 /// The door out of an end by hand, which takes the point and what has elapsed where they are.
 #[cold]
 #[inline(never)]
-fn end_slow(
-    point: &'static Point,
-    thread: &Thread,
-    elapsed: u64,
-    at: usize,
-    covered: u64,
-    marked: u64,
-) {
-    end_turned(thread, point, at, Door { elapsed, covered, marked });
+fn end_slow(point: &'static Point, thread: &Thread, elapsed: u64, at: usize, covered: u64) {
+    end_turned(thread, point, at, Door { elapsed, covered }, false);
+}
+
+/// The same after the thread was marked.
+#[cold]
+#[inline(never)]
+fn end_marked(point: &'static Point, thread: &Thread, elapsed: u64, at: usize, covered: u64) {
+    end_turned(thread, point, at, Door { elapsed, covered }, true);
 }
 
 /// Ends a region that the short way has refused: again if its record is the first of a page, else on
 /// the long way.
-fn end_turned(thread: &Thread, point: &'static Point, at: usize, door: Door) -> Option<u64> {
-    busy::take_back(thread, door.marked);
+fn end_turned(
+    thread: &Thread,
+    point: &'static Point,
+    at: usize,
+    door: Door,
+    marked: bool,
+) -> Option<u64> {
+    busy::take_back(thread, marked);
     if thread.has_room() {
         return end_unmarked(thread, point, at, door);
     }
@@ -366,7 +378,7 @@ pub(super) fn leave_out(thread: &Thread, at: usize) {
 fn end_unmarked(thread: &Thread, point: &'static Point, at: usize, door: Door) -> Option<u64> {
     let regions = thread.regions();
     let slot = &regions.slots[at];
-    let Door { elapsed, covered, .. } = door;
+    let Door { elapsed, covered } = door;
     let now = slot.start.load(Relaxed).wrapping_add(elapsed);
     let tag = slot.place.load(Relaxed);
     if let Some((took, added)) = turned(thread, point, tag) {
@@ -375,8 +387,8 @@ fn end_unmarked(thread: &Thread, point: &'static Point, at: usize, door: Door) -
         let Slot { start, covered, inclusive, .. } = slot;
         let mut held = Held { regions, at, start, covered, tag, point, inclusive };
         let mut is_short = true;
-        end_at::<true, _>(&mut held, thread, end, None, |_, door| {
-            busy::take_back(thread, door.marked);
+        end_at::<true, _>(&mut held, thread, end, None, |_, _, marked| {
+            busy::take_back(thread, marked);
             is_short = false;
         });
         if is_short {
@@ -494,8 +506,8 @@ impl Variant {
         let [start, covered, inclusive] = &[begun.start, begun.covered, total].map(AtomicU64::new);
         let mut held = Held { regions, at, start, covered, tag, point, inclusive };
         let mut refused = None;
-        end_at::<TURNED, _>(&mut held, thread, end, None, |_, door| {
-            busy::take_back(thread, door.marked);
+        end_at::<TURNED, _>(&mut held, thread, end, None, |_, door, marked| {
+            busy::take_back(thread, marked);
             refused = Some(door);
         });
         if refused.is_some() {

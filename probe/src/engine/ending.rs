@@ -21,8 +21,8 @@ pub(super) fn end_turned(thread: &Thread, guard: &mut Guard, end: End) -> bool {
     guard.leave_out(took, added);
     let covered = end.covered.wrapping_add(took);
     let mut is_short = true;
-    end_at::<true, _>(guard, thread, End { covered, ..end }, None, |guard, door| {
-        guard.end_by(door);
+    end_at::<true, _>(guard, thread, End { covered, ..end }, None, |guard, door, marked| {
+        guard.end_by(door, marked);
         is_short = false;
     });
     if !is_short {

@@ -67,7 +67,7 @@ impl Guard {
     }
 
     /// Puts right what the short way has done, and says when the region ended.
-    pub(super) fn end_by(&self, Door { elapsed, covered, marked }: Door) -> End {
+    pub(super) fn end_by(&self, Door { elapsed, covered }: Door, marked: bool) -> End {
         if let Some(thread) = current::thread() {
             busy::take_back(thread, marked);
         }

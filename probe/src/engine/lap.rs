@@ -6,7 +6,7 @@ use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::control::Control;
 
 use super::guard::Guard;
-use super::overhead::{self, overhead};
+use super::overhead;
 use super::region::{Region, not_below_zero};
 use super::thread::ring::begins_page;
 use super::{busy, current, moment};
@@ -38,12 +38,8 @@ impl Guard {
         // SAFETY: a guard with the tag of a place has been filled.
         let (point, begun) = unsafe { (self.point.assume_init(), self.begun.assume_init_ref()) };
         let covered = thread.covered();
-        // What a handler adds from now on is inside the next region, or the lap starts again.
-        let next_total = thread.entry_at(next_offset).total();
         let now = ticks();
         let elapsed = now.wrapping_sub(begun.start);
-        let offset = point.offset();
-        let inside = thread.less_total(offset, begun.inclusive);
         let position = thread.position();
         let may_be_written = if TURNED { position.is_free() } else { position.is_in_page() };
         // A clock that is up to date was read before this region began, less than 2^21 ticks ago, so
@@ -51,7 +47,7 @@ impl Guard {
         if thread.clock.is_outdated(now) || !may_be_written {
             return match TURNED {
                 true => self.lap_slow(next),
-                false => self.lap_turned(next, next_control),
+                false => self.lap_turned(next),
             };
         }
         // As in `end_at`. A handler that jumps out from here on leaves no region open.
@@ -59,8 +55,13 @@ impl Guard {
         if !thread.mark_at(position, mark::prepare(mark)) {
             return self.lap_slow(next);
         }
+        let offset = point.offset();
+        let inside = thread.less_total(offset, begun.inclusive);
+        // What a handler has added since the stamp has covered something; what one adds from now on is
+        // inside the next region.
+        let next_total = thread.entry_at(next_offset).total();
         if !thread.has_covered(covered) {
-            busy::take_back(thread, tag);
+            busy::take_back(thread, true);
             return self.lap_slow(next);
         }
         self.tag = 0;
@@ -70,6 +71,7 @@ impl Guard {
         self.point.write(next);
         // SAFETY: the guard had the tag of a place until now, so it is filled.
         let begun = unsafe { self.begun.assume_init_mut() };
+        begun.inclusive = next_total;
         let slot = thread.slot_at(position);
         slot.fill_place(tag as u32);
         let at = thread.open_at(tag);
@@ -81,16 +83,16 @@ impl Guard {
         // Between two regions there is nothing, so all of what has elapsed is the region's: what
         // measuring adds is part of it. What recording takes is inside the next one, which starts
         // that much later; the region around both must not pay for it.
-        begun.start = now.wrapping_add(overhead().late());
+        begun.start = overhead::with_late(now);
         open.begin(begun.start);
         let (net, span) = overhead::less_inside(elapsed);
         let inclusive = span.wrapping_add(inside);
         thread.add_to_total(offset, inclusive);
         let ended_too = if offset == next_offset { inclusive } else { 0 };
-        begun.inclusive = next_total.wrapping_add(ended_too);
+        begun.inclusive = begun.inclusive.wrapping_add(ended_too);
         let own = net.wrapping_add(begun.covered).wrapping_sub(covered);
         slot.fill_figures(own, inclusive);
-        let ended = own.wrapping_add(overhead().lap());
+        let ended = overhead::with_lap(own);
         begun.covered = covered.wrapping_add(ended);
         thread.cover(ended);
         thread.publish(position);
@@ -113,7 +115,7 @@ impl Guard {
     /// A lap whose record may be the first of a page.
     #[cold]
     #[inline(never)]
-    fn lap_turned(&mut self, next: &'static Point, next_control: Control) {
+    fn lap_turned(&mut self, next: &'static Point) {
         if let Some(thread) = current::thread()
             && thread.inner_place() == self.tag
             && begins_page(thread.written())
@@ -122,7 +124,7 @@ impl Guard {
             self.leave_out(took, added);
             // As if it had begun that much later.
             self.delay(took);
-            return self.lap_on::<true>(next, next_control);
+            return self.lap_on::<true>(next, next.control());
         }
         self.lap_slow(next);
     }

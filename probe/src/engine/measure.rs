@@ -167,28 +167,29 @@ pub(super) fn begin_noted(
     Some((tag, Some(End { now, covered })))
 }
 
-/// Ends a region on the short way, if it can be; else by `slow`. With `TURNED`, there is room for
-/// its record, and what that took was covered since. Amounts have no place in the ring: a region
-/// that has some goes into its cell.
+/// Ends a region on the short way, if it can be; else by `slow`, with whether the thread is
+/// [marked](mark). That is a constant at each call, so it takes no register. With `TURNED`, there is
+/// room for its record, and what that took was covered since. Amounts have no place in the ring: a
+/// region that has some goes into its cell.
 #[inline(always)]
 pub(super) fn end_at<const TURNED: bool, R: Region>(
     region: &mut R,
     thread: &Thread,
     at: End,
     amounts: Option<&Amounts>,
-    mut slow: impl FnMut(&mut R, Door),
+    mut slow: impl FnMut(&mut R, Door, bool),
 ) {
     let End { now, covered } = at;
     let tag = region.tag();
     let point = region.point();
     let elapsed = now.wrapping_sub(region.start());
-    let door = Door { elapsed, covered, marked: 0 };
+    let door = Door { elapsed, covered };
     // A forked child finds no place: its pages are wiped.
     if !thread.is_in(tag) {
-        return slow(region, door);
+        return slow(region, door, false);
     }
     if ThreadClock::is_due_after(elapsed) {
-        return slow(region, door);
+        return slow(region, door, false);
     }
     let position = thread.position();
     let may_be_written = match TURNED || amounts.is_some() {
@@ -196,7 +197,7 @@ pub(super) fn end_at<const TURNED: bool, R: Region>(
         false => position.is_in_page(),
     };
     if !may_be_written {
-        return slow(region, door);
+        return slow(region, door, false);
     }
     // From here on signal handlers and other fibres leave the ring alone. If one has written a
     // record since the position was read, the position has moved; if one has measured since the
@@ -204,7 +205,7 @@ pub(super) fn end_at<const TURNED: bool, R: Region>(
     // all three cases, nothing may be written.
     let mark = &mut mark::new();
     if !thread.mark_at(position, mark::prepare(mark)) {
-        return slow(region, door);
+        return slow(region, door, false);
     }
     let offset = point.offset();
     // Less what inner regions of the point have added. Read before the two questions below, which
@@ -212,7 +213,7 @@ pub(super) fn end_at<const TURNED: bool, R: Region>(
     let inside = thread.less_total(offset, region.inclusive());
     // The clock first: a handler that measures brings it up to date, and has covered something.
     if thread.clock.was_switched() || !thread.has_covered(covered) {
-        return slow(region, Door { marked: tag, ..door });
+        return slow(region, door, true);
     }
     let slot = thread.slot_at(position);
     // Each figure goes where it belongs as soon as it is known, and words of the region are

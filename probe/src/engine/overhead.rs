@@ -1,5 +1,6 @@
 //! What measuring costs, which is taken out of all figures.
 
+use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::turn::Turn;
@@ -114,14 +115,16 @@ mod place {
         (ticks, positive)
     }
 
+    /// Ticks plus the field at an offset.
     #[inline(always)]
-    pub(super) fn with_pair(mut ticks: u64) -> u64 {
+    pub(super) fn plus<const AT: usize>(mut ticks: u64) -> u64 {
         // SAFETY: reads a word.
         unsafe {
             asm!(
-                "add {ticks}, qword ptr [rip + {name}.overhead + 8]",
+                "add {ticks}, qword ptr [rip + {name}.overhead + {at}]",
                 ticks = inout(reg) ticks,
                 name = sym NAME,
+                at = const AT,
                 options(nostack, readonly, pure)
             );
         }
@@ -155,9 +158,12 @@ mod place {
         (net, (net as i64).max(0) as u64)
     }
 
+    /// Ticks plus the field at an offset.
     #[inline(always)]
-    pub(super) fn with_pair(ticks: u64) -> u64 {
-        ticks.wrapping_add(OVERHEAD.pair())
+    pub(super) fn plus<const AT: usize>(ticks: u64) -> u64 {
+        // SAFETY: the offset of a field, all of which are such words.
+        let word = unsafe { &*(&raw const OVERHEAD).cast::<AtomicU64>().byte_add(AT) };
+        ticks.wrapping_add(word.load(super::Relaxed))
     }
 }
 
@@ -176,7 +182,19 @@ pub(super) fn less_inside(ticks: u64) -> (u64, u64) {
 /// Ticks with what a begin and end pair costs.
 #[inline(always)]
 pub(super) fn with_pair(ticks: u64) -> u64 {
-    place::with_pair(ticks)
+    place::plus::<{ offset_of!(Overhead, pair) }>(ticks)
+}
+
+/// Ticks with what falls inside a region that a lap began.
+#[inline(always)]
+pub(super) fn with_lap(ticks: u64) -> u64 {
+    place::plus::<{ offset_of!(Overhead, lap) }>(ticks)
+}
+
+/// The stamp of a lap with the ticks by which its region starts later.
+#[inline(always)]
+pub(super) fn with_late(stamp: u64) -> u64 {
+    place::plus::<{ offset_of!(Overhead, late) }>(stamp)
 }
 
 impl Overhead {
@@ -188,11 +206,6 @@ impl Overhead {
     #[inline(always)]
     pub(super) fn pair(&self) -> u64 {
         self.pair.load(Relaxed)
-    }
-
-    #[inline(always)]
-    pub(super) fn lap(&self) -> u64 {
-        self.lap.load(Relaxed)
     }
 
     #[inline(always)]

@@ -85,9 +85,6 @@ pub(super) struct Door {
     pub(super) elapsed: u64,
     /// What was covered before the counter was read.
     pub(super) covered: u64,
-    /// The region's tag, if the thread is [marked](crate::mark); else 0. It is in a register, as a
-    /// flag would not be.
-    pub(super) marked: u64,
 }
 
 /// What an end reads first.

@@ -249,8 +249,12 @@ impl Guard {
         // what comes after it goes on side by side with what waits for the reading.
         let now = ticks();
         // Word by word, in registers.
-        end_at::<false, _>(self, thread, End { now, covered }, None, |guard, door| {
-            guard.end_slow(door.elapsed, door.covered, door.marked);
+        end_at::<false, _>(self, thread, End { now, covered }, None, |guard, door, marked| {
+            if marked {
+                guard.end_marked(door);
+            } else {
+                guard.end_slow(door);
+            }
         });
     }
 
@@ -259,9 +263,9 @@ impl Guard {
     pub(crate) fn end_rest(&mut self, amounts: &Amounts) {
         let Some(thread) = current::thread() else { return end_elsewhere() };
         let covered = thread.covered();
-        let now = ticks_or_stamp();
-        end_at::<false, _>(self, thread, End { now, covered }, Some(amounts), |guard, door| {
-            let end = guard.end_by(door);
+        let end = End { now: ticks_or_stamp(), covered };
+        end_at::<false, _>(self, thread, end, Some(amounts), |guard, door, marked| {
+            let end = guard.end_by(door, marked);
             ending::end_guard(guard, end, Some(amounts));
         });
     }
@@ -269,8 +273,16 @@ impl Guard {
     /// The door out of `end`.
     #[cold]
     #[inline(never)]
-    fn end_slow(&mut self, elapsed: u64, covered: u64, marked: u64) {
-        let end = self.end_by(Door { elapsed, covered, marked });
+    fn end_slow(&mut self, door: Door) {
+        let end = self.end_by(door, false);
+        ending::end_guard(self, end, None);
+    }
+
+    /// The same after the thread was marked.
+    #[cold]
+    #[inline(never)]
+    fn end_marked(&mut self, door: Door) {
+        let end = self.end_by(door, true);
         ending::end_guard(self, end, None);
     }
 
@@ -278,17 +290,19 @@ impl Guard {
     #[inline(always)]
     pub(super) fn end_shortly(&mut self, thread: &Thread, end: End) -> Result<(), End> {
         let mut door = None;
-        end_at::<false, _>(self, thread, end, None, |_, found| door = Some(found));
+        end_at::<false, _>(self, thread, end, None, |_, found, marked| {
+            door = Some((found, marked))
+        });
         match door {
             None => Ok(()),
-            Some(door) => self.end_less_shortly(thread, door),
+            Some((door, marked)) => self.end_less_shortly(thread, door, marked),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn end_less_shortly(&mut self, thread: &Thread, door: Door) -> Result<(), End> {
-        let end = self.end_by(door);
+    fn end_less_shortly(&mut self, thread: &Thread, door: Door, marked: bool) -> Result<(), End> {
+        let end = self.end_by(door, marked);
         self.end_turned(thread, end)
     }
 
