@@ -397,7 +397,10 @@ fn end_unmarked(thread: &Thread, point: &'static Point, at: usize, door: Door) -
         // It will be found to end later: so much later it begins.
         slot.start.store(slot.start.load(Relaxed).wrapping_add(took), Relaxed);
     }
-    end_long(thread, point, at, End { now, covered }, Extra::default())
+    if !thread.is_alive() {
+        return None;
+    }
+    end_longest(thread, point, at, End { now, covered }, Extra::default())
 }
 
 /// Turns the page for the record of the innermost region, if that will be the first of one.

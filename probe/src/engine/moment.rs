@@ -42,7 +42,7 @@ impl Thread {
         if !self.clock.is_outdated(now) {
             return now;
         }
-        let now = self.stamp_after(now);
+        let now = self.stamp_anew();
         self.clock.disturb();
         now
     }
@@ -86,6 +86,12 @@ impl Thread {
         if !self.clock.is_outdated(now) {
             return now;
         }
+        self.stamp_anew()
+    }
+
+    /// The same where the clock is found to be out of date.
+    #[inline]
+    fn stamp_anew(&self) -> u64 {
         let stamps = self.refresh();
         self.publish_switches();
         stamps.early

@@ -12,7 +12,7 @@ use super::finish::{finish_metered, finish_with};
 use super::guard::Guard;
 use super::measure;
 use super::process;
-use super::regions::{Slot, Sum};
+use super::regions::Sum;
 use super::thread::{LEVEL, LEVELS, Thread};
 use crate::point::Point;
 
@@ -65,17 +65,17 @@ fn end_part(
     amounts: Option<&Amounts>,
 ) {
     let regions = thread.regions();
-    let noted_by_guard = guard.begun().copied();
     // Where the context keeps the region.
-    let kept = match noted_by_guard {
+    let kept = match guard.begun() {
         Some(_) => None,
         None => regions.begun_at(point, guard.kept_start()),
     };
     let slot = kept.map(|at| &regions.slots[at]);
-    let begun = noted_by_guard.filter(|_| !thread.is_foreign(guard.place()));
-    let Some(begun) = begun.or_else(|| slot.map(Slot::begun)) else {
+    let begun = match (guard.begun(), slot) {
+        (Some(begun), _) if !thread.is_foreign(guard.place()) => *begun,
+        (None, Some(slot)) => slot.begun(),
         // The region belongs to another context or thread, or to the parent of this forked child.
-        return thread.count(|counters| &counters.mismatched);
+        _ => return thread.count(|counters| &counters.mismatched),
     };
     let place = slot.map_or_else(|| guard.place() & LEVELS, |slot| slot.place.load(Relaxed));
     let (moment, inside) = thread.moment(None, || match slot {
