@@ -41,6 +41,16 @@ use crate::point::Point;
 /// Held by the thread that others expect to make the process.
 static MAKING: Turn = Turn::new();
 
+/// The number of threads that are making the process now. The upper half counts all threads that
+/// have begun to make it.
+static MAKERS: AtomicU64 = AtomicU64::new(0);
+const ONE_MORE: u64 = 1 << 32 | 1;
+
+/// Set if a thread failed to make the process while another thread was making it too: the first
+/// may have lacked what the other one held, such as a descriptor. From then on only the holder of
+/// the turn makes the process.
+static IS_CROWDED: AtomicBool = AtomicBool::new(false);
+
 /// The process, which the first call makes. `None` if it cannot be made, or must not be made now.
 /// `prepare` runs first, and does what is done once for the program.
 pub(in crate::engine) fn get(prepare: fn()) -> Option<&'static Process> {
@@ -64,8 +74,8 @@ fn wait_or_make(prepare: fn()) -> Option<&'static Process> {
     let turn = match MAKING.take_anew() {
         Ok(turn) => Some(turn),
         // The thread that makes the process may not get the CPU for long, so this one makes it too.
-        Err(Denied::Others) => None,
-        Err(Denied::Own | Denied::Done) => return current(),
+        Err(Denied::Others) if !IS_CROWDED.load(Relaxed) => None,
+        Err(_) => return current(),
     };
     // A thread may have announced a process without having opened it yet.
     opening::open_announced();
@@ -91,8 +101,12 @@ fn make_first(prepare: fn()) -> Option<&'static Process> {
         }
         return joined;
     }
-    let gate = Gate::map();
-    make(&gate);
+    let before = MAKERS.fetch_add(ONE_MORE, Relaxed);
+    let is_alone = || before as u32 == 0 && MAKERS.load(Relaxed) == before.wrapping_add(ONE_MORE);
+    make(&Gate::map(), is_alone);
+    // It is 0 in a child that was forked meanwhile.
+    let _ =
+        MAKERS.fetch_update(Relaxed, Relaxed, |makers| (makers as u32 != 0).then(|| makers - 1));
     // Another thread may have been faster. A child that was forked meanwhile has none.
     current()
 }
@@ -109,6 +123,8 @@ fn leave_parents() {
 /// In a forked child: none of the parent's threads is here, and nobody makes the process.
 pub(in crate::engine) fn forget() {
     MAKING.forget(|_| true);
+    MAKERS.store(0, Relaxed);
+    IS_CROWDED.store(false, Relaxed);
 }
 
 /// The process of the copy that leads; outer none if that is this one, which has to make
@@ -161,7 +177,7 @@ pub(in crate::engine) extern "C" fn failure_here() -> u64 {
 
 /// Makes the process and opens its gate, or leaves a note of the failure. Has no effect in a child
 /// that was forked during the call, or if another thread was faster.
-fn make(gate: &io::Result<Gate>) {
+fn make(gate: &io::Result<Gate>, is_alone: impl Fn() -> bool) {
     // Without memory the next begin tries again.
     let (Ok(settings), Ok(exe)) = (settings::get(), this_exe()) else { return };
     let origin = calibrate::begin();
@@ -174,6 +190,10 @@ fn make(gate: &io::Result<Gate>) {
         }
         // The next begin tries again, since the heap may have room then.
         if NoMemory::is_in(error) {
+            return;
+        }
+        if !is_alone() {
+            IS_CROWDED.store(true, Relaxed);
             return;
         }
         FAILED.store(Failed { stage, errno: failure::errno_of(error) }.pack(), Relaxed);
@@ -192,7 +212,7 @@ fn make(gate: &io::Result<Gate>) {
     /// debugger or a handler of faults may fork that often; other signals wait meanwhile.
     const NAMES: u32 = 1000;
     for attempt in 1..=NAMES {
-        match make_as_named(gate, settings, origin, &directory) {
+        match make_as_named(gate, settings, origin, &directory, &is_alone) {
             Ok(()) => return,
             Err((Stage::Segment, error))
                 if error.kind() == io::ErrorKind::AlreadyExists && attempt < NAMES => {}
@@ -212,6 +232,7 @@ fn make_as_named(
     settings: &'static Settings,
     origin: calibrate::Instant,
     directory: &io::Result<Directory>,
+    is_alone: impl Fn() -> bool,
 ) -> Result<(), (Stage, io::Error)> {
     let object = Name::random().map_err(|error| (Stage::Segment, error))?;
     let mut name = [0; MAX_NAME];
@@ -229,6 +250,11 @@ fn make_as_named(
     let beacon = match directory {
         Ok(directory) => uninterrupted(|| light_beacon(directory, &info, left)),
         Err(error) => Err(io::Error::from_raw_os_error(failure::errno_of(error))),
+    };
+    let beacon = match beacon {
+        // The next one may have a beacon, by which viewers find it.
+        Err(error) if !is_alone() => return Err((Stage::Beacon, error)),
+        beacon => beacon,
     };
     let folder = directory.as_ref().ok().filter(|_| beacon.is_ok()).map(Directory::path);
     let facts = facts(&info, origin, folder).map_err(|error| (Stage::Segment, error.into()))?;
