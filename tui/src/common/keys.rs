@@ -258,10 +258,10 @@ groups! {
         Redraw [Ctrl('l')] "", "draw the whole screen anew";
     }
 
-    /// The keys that leave pfp-top close the help first, and so do Enter and Esc.
+    /// The keys that leave pfp-top close the help first, and so do its own, Enter and Esc.
     HELP = own {
-        Back [Named(Esc), Named(Enter), Char('q'), Named(F(10)), Ctrl('c')] "back",
-            "back to where you came from";
+        Back [Named(Esc), Named(Enter), Char('?'), Named(F(1)), Char('q'), Named(F(10)), Ctrl('c')]
+            "back", "back to where you came from";
     }
 
     /// A line that is being typed.

@@ -48,6 +48,17 @@ fn the_keys_that_leave_close_what_is_open_first() {
 }
 
 #[test]
+fn the_keys_of_help_close_it() {
+    for key in [KeyCode::Char('?'), KeyCode::F(1)].map(KeyEvent::from) {
+        let mut desk = desk();
+        desk.app.key(key, desk.now);
+        assert_eq!(desk.overlay, Some(Overlay::Help(0)), "{key:?}");
+        desk.app.key(key, desk.now);
+        assert_eq!(desk.overlay, None, "{key:?}");
+    }
+}
+
+#[test]
 fn a_program_that_was_started_ends_only_when_asked_to() {
     for (keys, quits, ends) in [
         ("q", false, false),
