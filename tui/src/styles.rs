@@ -34,7 +34,7 @@ pub(crate) fn draw_scrolled(
     let seen_to = offset.saturating_add(rows).min(lines.len());
     let place = format!(" {}-{seen_to}/{} PgDn", offset.saturating_add(1), lines.len());
     frame.render_widget(heading, head);
-    if lines.len() > rows {
+    if rows > 0 && lines.len() > rows {
         frame.render_widget(Line::from(place).right_aligned(), head);
     }
     let seen: Vec<Line> = lines.into_iter().skip(offset).take(rows).collect();

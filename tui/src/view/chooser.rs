@@ -27,6 +27,9 @@ const ASCII_BORDER: symbols::border::Set = symbols::border::Set {
 /// Most columns that it takes.
 const WIDTH: u16 = 60;
 
+/// Most rows without a border.
+const BORDER_FROM: u16 = 4;
+
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, overlay: &Overlay) {
     let styles = &app.common.styles;
     let (title, rows, place) = match *overlay {
@@ -40,7 +43,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, overlay: &Overlay) 
         }
         _ => return,
     };
-    let height = area.height.min(rows.len() as u16 + 3).max(area.height.min(4));
+    let height = area.height.min(rows.len() as u16 + 3).max(area.height.min(BORDER_FROM));
     let width = area.width.min(WIDTH);
     let panel = Rect { x: area.right() - width, width, height, ..area };
     let inner = usize::from(width.saturating_sub(2));
@@ -53,9 +56,13 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, overlay: &Overlay) 
     let lines: Vec<Line> = lines.collect();
     let border = if styles.glyphs.on.is_ascii() { ASCII_BORDER } else { symbols::border::PLAIN };
     let block = Block::bordered().border_set(border).border_style(styles.theme.faint);
-    let body = block.inner(panel);
+    // A border would leave no row to choose from.
+    let has_border = panel.height > BORDER_FROM;
+    let body = if has_border { block.inner(panel) } else { panel };
     frame.render_widget(Clear, panel);
-    frame.render_widget(block, panel);
+    if has_border {
+        frame.render_widget(block, panel);
+    }
     let rows = usize::from(body.height.saturating_sub(1)).max(1);
     let heading = text::fit(title, inner, styles.glyphs.ellipsis);
     let heading = Line::styled(heading, styles.theme.heading);

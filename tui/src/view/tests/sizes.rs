@@ -113,3 +113,18 @@ fn waiting_and_picking_can_be_drawn_at_any_size() {
         }
     }
 }
+
+#[test]
+fn the_row_to_choose_is_seen_in_a_terminal_of_few_rows() {
+    for keys in ["c", "s"] {
+        for height in 5..=24 {
+            let mut desk = full();
+            desk.press("1");
+            desk.press(keys);
+            let found = screen(&mut desk, false, (30, height));
+            let cursor = desk.common.styles.glyphs.cursor;
+            let is_chosen = |line: &str| line.contains(cursor) && line.contains("Load%");
+            assert!(found.lines().any(is_chosen), "{keys} {height}:\n{found}");
+        }
+    }
+}
