@@ -146,6 +146,11 @@ pub fn is_stopped(pid: u32) -> bool {
     Stat::read(&format!("/proc/{pid}/stat")).is_some_and(|stat| stat.is_stopped())
 }
 
+/// Whether the process of this id in the caller's `/proc` has ended, and its parent has not asked how.
+pub fn is_zombie(pid: u32) -> bool {
+    Stat::read(&format!("/proc/{pid}/stat")).is_some_and(|stat| stat.is_over())
+}
+
 /// Judges by an open beacon.
 pub(crate) fn judge(file: &File, process: &Identity) -> io::Result<Liveness> {
     Ok(match is_locked(file)? {

@@ -8,7 +8,7 @@ use std::path::Path;
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::failure;
 use pfp_shm_layout::find;
-use pfp_shm_layout::liveness::Identity;
+use pfp_shm_layout::liveness::{Identity, is_zombie};
 use pfp_shm_layout::name::Name;
 use pfp_shm_layout::segment::Segment;
 
@@ -29,6 +29,11 @@ pub(super) fn all(pid: u32) -> Vec<Finding> {
     }
     let there = match source::whereabouts(pid) {
         Ok(there) => there,
+        Err(_) if is_zombie(pid) => {
+            let found = format!("{pid} has ended, and its parent has not asked how");
+            let advice = "`pfp-top list` shows what can be watched";
+            return vec![Finding::problem(ABOUT, found).advice(advice)];
+        }
         Err(why) => {
             let finding = Finding::problem(ABOUT, why.to_string());
             return vec![match Path::new(&format!("/proc/{pid}")).exists() {
@@ -206,6 +211,20 @@ fn contains(mut input: impl BufRead, wanted: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_its_parent_has_not_asked_for_has_ended() {
+        let mut child = std::process::Command::new("true").spawn().expect("it starts");
+        while !is_zombie(child.id()) {
+            std::thread::yield_now();
+        }
+        let findings = all(child.id());
+        assert!(
+            matches!(&findings[..], [only] if only.found.contains("has ended")),
+            "{findings:?}"
+        );
+        child.wait().expect("it was there");
+    }
 
     #[test]
     fn a_sign_is_found_across_the_parts_that_are_read() {

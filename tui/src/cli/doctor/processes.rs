@@ -117,10 +117,20 @@ pub(super) fn objects(shm: &Path) -> Vec<Finding> {
     findings
 }
 
-/// The finding for a running program whose beacon was removed.
+/// The finding for a program whose beacon was removed. The program runs, or may run in another pid
+/// namespace.
 pub(super) fn not_found_any_more(about: &'static str, lost: &Lost) -> Finding {
-    let Facts { exe, pid, folder, .. } = &lost.facts;
+    let Facts { exe, pid, folder, pid_namespace, .. } = &lost.facts;
     let exe = file_name(Path::new(exe));
+    if !is_own(*pid_namespace) {
+        let found = format!(
+            "{exe}, process {pid} of another pid namespace, has no beacon in {folder} any more"
+        );
+        return Finding::note(about, found).advice(format!(
+            "if it has ended, remove /dev/shm{}; if it runs, start it again",
+            lost.object
+        ));
+    }
     let found = format!("{exe} [{pid}] runs, but its beacon is gone from {folder}");
     Finding::problem(about, found).advice(
         "the folder was emptied: start the program again, and keep cleaners of old files away from it",
@@ -332,6 +342,19 @@ mod tests {
             [(705.0, true), (23.1, false), (67.0, false), (f64::NAN, false), (f64::INFINITY, false)]
         {
             assert_eq!(is_unoptimised(pair_ns), expected, "{pair_ns}");
+        }
+    }
+
+    #[test]
+    fn a_process_of_another_pid_namespace_is_not_said_to_run() {
+        let object = Name::from_hex(b"9a469600111dbd70fe6cc3d366a010ef").expect("it is one");
+        for (pid_namespace, expected) in [(0, Verdict::Problem), (1, Verdict::Note)] {
+            let facts =
+                Facts { pid: 1, exe: "/usr/bin/app".into(), pid_namespace, ..Facts::default() };
+            let found =
+                not_found_any_more("processes", &Lost { object, facts, bytes: 0, runs: true });
+            assert_eq!(found.verdict, expected, "{found:?}");
+            assert_eq!(found.found.contains("runs"), pid_namespace == 0, "{found:?}");
         }
     }
 
