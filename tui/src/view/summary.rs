@@ -111,5 +111,16 @@ fn hot(app: &App, hottest: &Figures) -> Vec<Span<'static>> {
 }
 
 fn for_how_long(seconds: f64) -> String {
-    if seconds < 60.0 { format!("{seconds:.0} s") } else { units::duration(seconds.round()) }
+    if seconds < 99.5 { format!("{seconds:.0} s") } else { units::duration(seconds.round()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::for_how_long;
+
+    #[test]
+    fn whole_seconds_and_then_minutes() {
+        let found = [3.2, 60.4, 99.4, 99.6, 125.0].map(for_how_long);
+        assert_eq!(found, ["3 s", "60 s", "99 s", "1m40s", "2m05s"]);
+    }
 }
