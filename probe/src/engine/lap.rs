@@ -40,6 +40,9 @@ impl Guard {
         let covered = thread.covered();
         let now = ticks();
         let elapsed = now.wrapping_sub(begun.start);
+        // Before the mark: what a handler or another fibre measures behind it is in the totals, too.
+        let offset = point.offset();
+        let inside = thread.less_total(offset, begun.inclusive);
         let position = thread.position();
         let may_be_written = if TURNED { position.is_free() } else { position.is_in_page() };
         // A clock that is up to date was read before this region began, less than 2^21 ticks ago, so
@@ -55,8 +58,6 @@ impl Guard {
         if !thread.mark_at(position, mark::prepare(mark)) {
             return self.lap_slow(next);
         }
-        let offset = point.offset();
-        let inside = thread.less_total(offset, begun.inclusive);
         // What a handler has added since the stamp has covered something; what one adds from now on is
         // inside the next region.
         let next_total = thread.entry_at(next_offset).total();
