@@ -85,7 +85,8 @@ mod access {
     use std::arch::{asm, global_asm};
     use std::mem::offset_of;
 
-    use super::{Functions, Local, Section, Thread, pool};
+    use super::super::section;
+    use super::{Functions, Local, Thread, pool};
     use crate::clock;
 
     /// Only its name is used, which no other copy of pfp has.
@@ -113,8 +114,8 @@ mod access {
         ".popsection",
         name = sym NAME,
         size = const size_of::<Local>(),
-        none_blocked = const Section::NONE_BLOCKED as i64,
-        unchanged = const Section::UNCHANGED,
+        none_blocked = const section::NONE_BLOCKED as i64,
+        unchanged = const section::UNCHANGED,
         to_sp = const SP - 20,
         behind_sp = const size_of::<Local>() - SP - 8,
     );

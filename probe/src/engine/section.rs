@@ -46,9 +46,9 @@ pub(super) struct Section {
     is_settled: Cell<bool>,
 }
 
-const UNCHANGED: libc::c_int = -1;
+pub(super) const UNCHANGED: libc::c_int = -1;
 /// No set of signals that are blocked, since some never are.
-const NONE_BLOCKED: u64 = u64::MAX;
+pub(super) const NONE_BLOCKED: u64 = u64::MAX;
 
 unsafe extern "C" {
     fn pthread_setcancelstate(state: libc::c_int, before: *mut libc::c_int) -> libc::c_int;
@@ -84,6 +84,7 @@ pub(super) fn is_outermost() -> bool {
 }
 
 /// Runs work with the signals of a section blocked, before the thread has state for a section.
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]
 pub(super) fn blocking<R>(work: impl FnOnce() -> R) -> R {
     let mut before = NONE_BLOCKED;
     change_signals(libc::SIG_BLOCK, BLOCKED, &raw mut before);
@@ -142,8 +143,6 @@ impl Drop for Entered<'_> {
 }
 
 impl Section {
-    pub(super) const UNCHANGED: libc::c_int = UNCHANGED;
-    pub(super) const NONE_BLOCKED: u64 = NONE_BLOCKED;
     /// The state of a thread outside of sections.
     pub(super) const fn new() -> Self {
         Self {
