@@ -337,7 +337,7 @@ fn end_slow(point: &'static Point, thread: &Thread, elapsed: u64, at: usize, cov
     end_turned(thread, point, at, Door { elapsed, covered }, false);
 }
 
-/// The same after the thread was marked.
+/// Slow path of an end whose thread is marked.
 #[cold]
 #[inline(never)]
 fn end_marked(point: &'static Point, thread: &Thread, elapsed: u64, at: usize, covered: u64) {

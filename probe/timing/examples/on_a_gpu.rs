@@ -43,14 +43,14 @@ type Handle = *mut c_void;
 
 /// Functions of the driver that `GpuTimer` has no use for, as `cuda.h` declares them.
 struct Cuda {
-    library: Handle,
+    handle: Handle,
 }
 
 impl Cuda {
     fn open() -> Option<Self> {
         // SAFETY: a NUL-terminated name; `Gpu::find` has loaded the same library before.
-        let library = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW) };
-        (!library.is_null()).then_some(Self { library })
+        let handle = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW) };
+        (!handle.is_null()).then_some(Self { handle })
     }
 
     /// The function called `name`.
@@ -59,8 +59,8 @@ impl Cuda {
     ///
     /// `F` is a pointer to a function of the type that `cuda.h` gives `name`.
     unsafe fn function<F: Copy>(&self, name: &CStr) -> F {
-        // SAFETY: `library` is open and `name` ends with a zero byte.
-        let found = unsafe { libc::dlsym(self.library, name.as_ptr()) };
+        // SAFETY: `handle` is an open library and `name` ends with a zero byte.
+        let found = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
         assert!(!found.is_null(), "libcuda.so.1 has no {name:?}");
         // SAFETY: `F` is a function pointer, by the caller's promise, and so is `found`.
         unsafe { std::mem::transmute_copy(&found) }
