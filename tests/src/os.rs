@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::mem;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -139,6 +140,18 @@ pub fn mapping_count(pid: u32) -> usize {
 pub fn signal(pid: u32, number: libc::c_int) {
     // SAFETY: no memory is involved.
     unsafe { libc::kill(pid as libc::pid_t, number) };
+}
+
+/// Has a program end by SIGINT although the test ignores it: `nohup`, and a shell that starts the
+/// tests in the background, ignore signals for all that they start.
+pub fn hear_interrupts(command: &mut Command) {
+    // SAFETY: signal is safe to call after a fork.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        });
+    }
 }
 
 /// Sends the calling thread, and no other, a signal again and again. Dropping it ends that.

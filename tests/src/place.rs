@@ -16,6 +16,7 @@ use pfp_shm_layout::segment::Segment;
 use pfp_top::files::json;
 use pfp_top::snapshot::Snapshot;
 
+use crate::os;
 use crate::screen::Screen;
 use crate::target::{Target, wait_for};
 
@@ -135,6 +136,7 @@ impl Place {
         command.env("PFP_DIR", &self.beacons).env("PFP_TOP_CONFIG", "").current_dir(&self.folder);
         // Assertions expect UTF-8 and untranslated text.
         command.env("LC_ALL", "C.UTF-8");
+        os::hear_interrupts(&mut command);
         command
     }
 
