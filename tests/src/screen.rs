@@ -154,10 +154,10 @@ impl<'a> Screen<'a> {
         self.wait_for(what, shows)
     }
 
-    /// Leaves the viewer.
+    /// Leaves the viewer, from the table if there is one: other screens are closed first.
     #[track_caller]
     pub fn quit(&self) {
-        self.keys(&["q"]);
+        self.keys(&["1", "Escape", "q"]);
         self.wait_for_shell();
     }
 

@@ -446,6 +446,16 @@ impl App {
         keys::bindings(map).map(move |own| if is_screen { chosen.of(own) } else { own })
     }
 
+    /// What Esc does on the screen; none where it does nothing. The keys that leave do the same.
+    pub(crate) fn way_back(&self) -> Option<Action> {
+        let mut actions = keys::bindings(self.view().keys()).map(|binding| binding.action);
+        actions.find(|action| match action {
+            Action::Back => self.view().leads_back(&self.common),
+            Action::Unfilter => self.common.filter.is_on(),
+            _ => false,
+        })
+    }
+
     /// The first of the keys that show a screen of the watched process.
     pub fn key_to(&self, screen: Screen) -> String {
         let shows = |binding: &&Binding| binding.action == Action::Show(screen);

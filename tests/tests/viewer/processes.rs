@@ -79,7 +79,7 @@ fn what_is_lost_for_want_of_room_is_said_and_explained() {
         screen.press(&["Enter"], "what that means", |text| {
             text.contains("[2 Detail]") && text.contains(" Lost: ") && text.contains(explained)
         });
-        screen.keys(&["q", "e"]);
+        screen.keys(&["1", "q", "e"]);
         screen.wait_for_shell();
     }
 }

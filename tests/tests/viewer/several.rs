@@ -213,8 +213,7 @@ fn a_sum_tells_how_unevenly_its_ranks_share_the_work() {
     screen.press(&["g", "g", "Enter"], "the point's page", |text| {
         text.lines().any(|line| line.contains("imbalance") && line.contains("3.00x (busiest/mean)"))
     });
-    screen.keys(&["1", "q"]);
-    screen.wait_for_shell();
+    screen.quit();
     for rank in ranks {
         rank.end_well();
     }

@@ -85,7 +85,9 @@ fn every_screen_fits_the_terminal() {
                 text.contains(sign)
                     && lines.first().is_some_and(|line| line.ends_with("LIVE"))
                     && lines.len() == usize::from(height)
-                    && lines.last().is_some_and(|line| line.contains("q quit"))
+                    && lines.last().is_some_and(|line| {
+                        line.contains(if key == "1" { "q quit" } else { "Esc back" })
+                    })
             });
             let widest = text.lines().map(|line| line.chars().count()).max();
             assert!(widest <= Some(width.into()), "{text}");

@@ -13,7 +13,7 @@ fn on_tab(text: &str, tab: &str) -> bool {
 
 /// The line about the region under the cursor, once the screen is drawn whole.
 fn about(text: &str) -> Option<&str> {
-    let is_whole = text.lines().last().is_some_and(|line| line.contains("q quit"));
+    let is_whole = text.lines().last().is_some_and(|line| line.contains("Esc back"));
     text.lines().find(|line| line.contains(" long, ")).filter(|_| is_whole)
 }
 
@@ -168,7 +168,7 @@ fn title(text: &str) -> &str {
 
 /// The picture of the load and the time below it, once it is drawn whole.
 fn picture(text: &str) -> Option<Vec<&str>> {
-    let is_whole = text.lines().last().is_some_and(|line| line.contains("q quit"));
+    let is_whole = text.lines().last().is_some_and(|line| line.contains("Esc back"));
     let lines = text.lines().skip_while(|line| !line.starts_with(" Load, "));
     let lines: Vec<_> = lines.skip(1).take(5).collect();
     (is_whole && lines.len() == 5).then_some(lines)

@@ -52,6 +52,8 @@ impl App {
             Outcome::Pass | Outcome::Done => {}
             Outcome::Arrange => self.arrange(),
             Outcome::Show(screen) => self.show(screen),
+            // What lay on top of this screen has led back to it.
+            Outcome::Back if self.came_from == self.screen => self.show(Screen::Points),
             Outcome::Back => self.show(self.came_from),
             Outcome::Open => self.act(Action::Open, self.common.now),
             Outcome::Ask(overlay) => self.overlay = Some(overlay),
@@ -76,7 +78,10 @@ impl App {
     /// Carries out an action that means the same on all screens.
     fn act_anywhere(&mut self, action: Action) {
         match action {
-            Action::Quit => self.leave(),
+            Action::Quit => match self.way_back() {
+                Some(back) => self.act(back, self.common.now),
+                None => self.leave(),
+            },
             Action::Suspend => self.common.errand = Some(Errand::Suspend),
             Action::Redraw => self.common.errand = Some(Errand::Redraw),
             Action::Help => self.overlay = Some(Overlay::Help(0)),

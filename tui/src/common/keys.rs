@@ -248,7 +248,7 @@ groups! {
     /// Help and the way out.
     pub(crate) LEAVE = common {
         Help [Char('?'), Named(F(1))] "help", "this help";
-        Quit [Char('q'), Named(F(10)), Ctrl('c')] "quit", "leave pfp-top"
+        Quit [Char('q'), Named(F(10)), Ctrl('c')] "quit", "close what is open, or else leave pfp-top"
             + "on leaving, points that you switched are switched back, unless started with --keep";
     }
 

@@ -132,6 +132,10 @@ impl View for Picker {
         Some((&mut self.filter, "processes"))
     }
 
+    fn leads_back(&self, common: &Common) -> bool {
+        self.filter.is_on() || common.session.is_some()
+    }
+
     has_table!(self.table);
 
     fn grid(&self, width: usize, _: &Common) -> Option<Grid> {
@@ -175,7 +179,7 @@ impl View for Picker {
                 }
             }
             Action::Back if self.filter.is_on() => return Outcome::Pass,
-            Action::Back if common.session.is_none() => {
+            Action::Back if !self.leads_back(common) => {
                 common.say("Enter opens a process, q quits");
             }
             Action::Back => return Outcome::Back,

@@ -29,7 +29,7 @@ groups! {
     }
 
     NAMES = own {
-        Unfilter [Named(Esc)] "", "show all points again";
+        Unfilter [Named(Esc)] "show all", "show all points again";
         ScrollLeft [Named(Left), Char('h')] "", "more of the beginnings of long names";
         ScrollRight [Named(Right), Char('l')] "", "more of the ends of long names";
     }

@@ -78,6 +78,11 @@ pub trait View {
         Outcome::Pass
     }
 
+    /// Whether its key to go back closes something or shows another screen.
+    fn leads_back(&self, _common: &Common) -> bool {
+        true
+    }
+
     /// The filter of its rows and what they are called, where they are not points.
     fn own_filter(&mut self) -> Option<(&mut Filter, &'static str)> {
         None

@@ -115,6 +115,8 @@ fn bindings(app: &App) -> Vec<Binding<'_>> {
     let is_of_use = |binding: &Binding| match binding.action {
         Action::Pause => !is_over,
         Action::Toggle | Action::Reset | Action::Weight => !is_over && status != Status::Replay,
+        Action::Quit => app.way_back().is_none(),
+        Action::Back | Action::Unfilter => app.way_back() == Some(binding.action),
         _ => status == Status::Replay || !binding.is_of_recordings(),
     };
     app.bindings().filter(|binding| app.overlay.is_some() || is_of_use(binding)).collect()
@@ -151,14 +153,16 @@ fn room(binding: &Binding, replay: Option<&Replay>) -> usize {
     text::width(&key) + 1 + word.len() + 2
 }
 
-/// As many hints as fit; help and quit are always among them.
+/// As many hints as fit; help and the way out are always among them.
 fn hinted<'a>(
     bindings: &'a [Binding<'a>],
     width: usize,
     replay: Option<&Replay>,
 ) -> Vec<&'a Binding<'a>> {
     let fits_in = |b: &&Binding| !b.hint.is_empty() && !b.keys.is_empty();
-    let last = |b: &&Binding| matches!(b.action, Action::Help | Action::Quit);
+    let is_last =
+        |action| matches!(action, Action::Help | Action::Back | Action::Unfilter | Action::Quit);
+    let last = |b: &&Binding| is_last(b.action);
     let (must, may): (Vec<&Binding>, Vec<&Binding>) =
         bindings.iter().filter(fits_in).partition(last);
     let mut left = width.saturating_sub(1 + must.iter().map(|b| room(b, replay)).sum::<usize>());

@@ -493,6 +493,7 @@ mod roofline;
 mod sizes;
 mod timeline;
 mod tree;
+mod way_out;
 
 /// A process that is watched at several places, some of which are bad.
 struct Far(Synthetic, Rc<RefCell<Vec<BadPlace>>>);
