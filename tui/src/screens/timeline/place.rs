@@ -96,9 +96,12 @@ impl TimeView {
         Window { from: self.right().saturating_sub(ticks), ticks, columns }
     }
 
-    /// Length of that part, nanoseconds.
+    /// Length of that part, nanoseconds; at most as long as the process has lived.
     pub fn span_ns(&self) -> u64 {
-        self.span_ns.unwrap_or(SHORTEST_NS)
+        let wanted = self.span_ns.unwrap_or(SHORTEST_NS);
+        let Some(picture) = &self.picture else { return wanted };
+        let life = picture.taken as f64 / picture.ticks_per_second * 1e9;
+        wanted.min((life as u64).max(SHORTEST_NS))
     }
 
     /// Place of the cursor's line, and how many there are.

@@ -27,6 +27,20 @@ fn the_timeline_held_in_ascii() {
 }
 
 #[test]
+fn now_is_at_the_right_also_of_a_process_younger_than_the_time_looked_at() {
+    let mut desk = with_records("4");
+    for key in ["", "-", "+"] {
+        desk.press(&key.repeat(40));
+        let text = screen(&mut desk, false, (120, 30));
+        let axis = text.lines().nth(1).unwrap_or_default();
+        // The cursor may stand in place of the last mark.
+        let is_at_right =
+            axis.rsplit_once("now").is_some_and(|(_, mark)| mark.chars().count() == 1);
+        assert!(is_at_right && crate::text::width(axis) == 120, "{key:?}: {axis}");
+    }
+}
+
+#[test]
 fn a_latched_region_says_that_it_has_earlier_parts() {
     let mut desk = with_records("");
     desk.made().records.last_mut().unwrap().exclusive *= 3;
