@@ -142,11 +142,12 @@ pub fn run(app: &mut App, interrupt: &Interrupt) -> Result<()> {
             Some(Errand::Suspend) => suspend = true,
             None => {}
         }
-        // If a key and a new size come at the same moment, crossterm may report the key alone.
-        if input.resized || input.any && area()? != screen.area {
+        // If input and a new size come at the same moment, crossterm may report the input alone.
+        let resized = !app.quit && (input.resized || area()? != screen.area);
+        if resized {
             screen.clear()?;
         }
-        changed = input.any;
+        changed = input.any || resized;
         if suspend {
             screen.modes.pause();
             suspension.stop()?;
@@ -190,7 +191,6 @@ fn take_input(app: &mut App, screen: &Screen) -> io::Result<Input> {
             }
             Event::Resize(..) => {
                 input.resized = true;
-                input.any = true;
             }
             _ => {}
         }
