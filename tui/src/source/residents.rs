@@ -133,7 +133,7 @@ pub fn whereabouts(pid: u32) -> Result<Whereabouts, Refusal> {
         foreign(pid).unwrap_or_else(|| {
             Refusal::Permission(format!(
                 "expected the right to look into process {pid}, found none: it has more rights \
-                 than this one"
+                 than this one, has changed its user, or hides itself (PR_SET_DUMPABLE)"
             ))
         })
     };
