@@ -111,7 +111,7 @@ pub fn annotated(what: &str) -> Option<PathBuf> {
 #[track_caller]
 #[must_use]
 pub fn python(what: &str, name: &str, packages: &str) -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above");
     let python = root.join("target/tools").join(name).join("bin/python3");
     if python.exists() {
         return Some(python);
