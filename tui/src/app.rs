@@ -313,8 +313,13 @@ impl App {
         let polls = if sight.by_thread { 2 } else { COMPLETING };
         for _ in 0..polls {
             let Some(session) = &mut self.common.session else { return false };
-            let Ok(snapshot) = session.poll() else { return false };
-            self.common.model.complete(snapshot);
+            match session.poll() {
+                Ok(snapshot) => self.common.model.complete(snapshot),
+                Err(error) => {
+                    self.common.notify(Level::Problem, format!("{error:#}"));
+                    return false;
+                }
+            }
             if !self.lacks(&sight) {
                 self.update();
                 return true;

@@ -22,7 +22,7 @@ use crate::units::Unit;
 use crate::variables;
 
 /// Shown where an action needs more than sums, and that did not come in time.
-const TOO_SLOW: &str = "expected all figures, found the line too slow for them: try again";
+const TOO_SLOW: &str = "expected all figures, which have not come: try again, or see the log (6)";
 /// The poll intervals that `+` and `-` walk through, milliseconds.
 const INTERVALS_MS: [u64; 7] = [100, 200, 500, 1000, 2000, 5000, 10_000];
 

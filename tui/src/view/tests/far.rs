@@ -18,6 +18,8 @@ struct Line {
     is_far: bool,
     /// The last picture comes again.
     is_silent: Rc<std::cell::Cell<bool>>,
+    /// All figures are too many.
+    is_narrow: Rc<std::cell::Cell<bool>>,
     summing: Rc<RefCell<Summing>>,
     looking: Looking,
 }
@@ -33,6 +35,7 @@ impl Source for Line {
         }
         let all = self.now.borrow().clone().expect("it is there");
         let snapshot = match self.looking.sight.extent {
+            Extent::All if self.is_far && self.is_narrow.get() => anyhow::bail!("too many figures"),
             Extent::All => all,
             _ if !self.is_far => all,
             _ => self.summing.borrow_mut().sum(&all, &self.looking.sight),
@@ -217,4 +220,18 @@ fn what_has_not_come_yet_is_not_shown_as_nothing() {
     both.press(&("k".repeat(9) + &"j".repeat(place) + "\n"));
     let detail = text(&drawn_at(&mut both.apps[0], both.now, SIZE));
     assert!(detail.contains("still to come") && detail.contains("Load, "), "{detail}");
+}
+
+#[test]
+fn the_reason_why_all_figures_cannot_come_is_in_the_log() {
+    let mut both = Both::new();
+    both.line.is_narrow.set(true);
+    both.press("b");
+    both.press("6");
+    let log = text(&drawn_at(&mut both.apps[0], both.now, SIZE));
+    assert!(log.contains("! too many figures"), "{log}");
+    both.press("1");
+    both.wait();
+    let table = text(&drawn_at(&mut both.apps[0], both.now, SIZE));
+    assert!(table.contains("LIVE") && table.contains("lz.compress"), "{table}");
 }
