@@ -19,6 +19,7 @@ mod bounds;
 mod entry;
 mod frames;
 mod objects;
+mod sanitizer;
 mod symbols;
 mod table;
 mod top;
@@ -104,7 +105,7 @@ extern "C" fn enter_further(function: usize, site: usize, sp: usize, to: usize, 
 fn enter_new(function: usize, sp: usize) -> Option<&'static Point> {
     // The resolver of an indirect function runs before the program's relocation is finished. Without
     // room on the stack, the point is made at a later call.
-    let can = probe::c::has_started() && probe::c::has_room();
+    let can = probe::c::has_started() && probe::c::has_room() && !sanitizer::checks_every_value();
     if can { make_new(function, sp) } else { None }
 }
 

@@ -64,6 +64,11 @@ fn a_program_with_memory_sanitizer_runs_without() {
     let (status, table, said) = run(&program, &[]);
     assert_eq!(status, Some(7), "{said}");
     assert!(said.contains("MemorySanitizer") && table.contains("hello"), "{table}{said}");
+    // The child of an instrumented program inherits the preloaded library.
+    let parent = c::compile(GCC, "parent", &["parent.c"], Link::Without, [FLAG]);
+    let (_, out, said) = run(&parent, &[text(&program)]);
+    assert!(out.starts_with("hello\nstatus 7\n") && out.contains(" main "), "{out}{said}");
+    assert!(said.lines().all(|line| line.starts_with("pfp-top: ")), "{said}");
 }
 
 #[test]
