@@ -109,6 +109,7 @@ fn all_points_shown_are_switched_and_reset_after_a_yes() {
     // What is off in the end is put back.
     screen.keys(&["E", "y"]);
     wait_for("two points to be off", || states(&place, &target, all) == [Off, Off, On]);
+    screen.press(&["F10"], "no filter", |text| last_line(text).contains("q quit"));
     screen.keys(&["F10"]);
     screen.wait_for_shell();
     assert_eq!(states(&place, &target, all), [On, On, On]);

@@ -253,7 +253,7 @@ fn standard_input_at_its_end_is_no_lost_terminal() {
     terminal.wait_for("some frames", |text| frames(text) > 3);
     terminal.keys("3");
     terminal.wait_for("the threads", |text| text.contains("ticker"));
-    terminal.keys("q");
+    terminal.keys("1q");
     assert!(terminal.end().success());
 }
 
