@@ -451,7 +451,8 @@ impl App {
         keys::bindings(map).map(move |own| if is_screen { chosen.of(own) } else { own })
     }
 
-    /// What Esc does on the screen; none where it does nothing. The keys that leave do the same.
+    /// The action of Esc on the screen, which the keys that leave carry out, too. `None` if Esc does
+    /// nothing.
     pub(crate) fn way_back(&self) -> Option<Action> {
         let mut actions = keys::bindings(self.view().keys()).map(|binding| binding.action);
         actions.find(|action| match action {

@@ -260,6 +260,13 @@ impl Common {
         kept.chain(sorted.iter().filter(|id| !known.contains(id))).copied().collect()
     }
 
+    /// The id of a point's process and a blank, to stand before its name; empty unless there are
+    /// several processes.
+    pub(crate) fn pid_before(&self, point: u32) -> String {
+        let process = self.model.point(point).and_then(Figures::process);
+        process.map_or(String::new(), |process| format!("{} ", process.pid))
+    }
+
     /// The name of a point, with its process where there are several.
     pub(crate) fn full_name(&self, figures: &Figures) -> String {
         let of = figures.process().map_or(String::new(), |it| format!(" of {it}"));

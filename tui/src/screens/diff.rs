@@ -46,6 +46,11 @@ impl Diff {
         let known = self.comparison.take();
         self.comparison = snapshots
             .and_then(|(baseline, snapshot)| Comparison::new_after(baseline, snapshot, known));
+        for row in self.comparison.iter_mut().flat_map(|comparison| &mut comparison.rows) {
+            if let Some(figures) = common.model.point(row.id) {
+                row.name = common.pid_before(row.id) + &figures.name();
+            }
+        }
     }
 }
 

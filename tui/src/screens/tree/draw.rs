@@ -4,7 +4,7 @@ use ratatui::Frame as Canvas;
 
 use super::{CallTree, Source, Window};
 use crate::grid::Sorted;
-use crate::model::tree::{Direction, Node, Row};
+use crate::model::tree::{Direction, Frame, Node, Row};
 use crate::screens::prelude::*;
 
 /// A share that has changed by this much since the baseline is coloured.
@@ -210,7 +210,11 @@ fn line(
                 let before = text::cut(&format!("{cursor}{indent}{mark} "), slot.width, ' ');
                 let left = slot.width - text::width(&before);
                 spans.push(Span::styled(before, style(theme.faint)));
-                let name = text::cut_middle(&name(node, common), left, glyphs.ellipsis);
+                let pid = match (row.depth, node.frame) {
+                    (0, Frame::Point(id)) => common.pid_before(id),
+                    _ => String::new(),
+                };
+                let name = text::cut_middle(&(pid + &name(node, common)), left, glyphs.ellipsis);
                 (text::fit(&name, left, glyphs.ellipsis), theme.header)
             }
             BAR => (bar(tree, cells.share, cells.own, styles), theme.heat(cells.share)),

@@ -173,3 +173,26 @@ fn threads_of_several_processes_have_their_process_and_their_whole_name() {
     let row = text.lines().find(|line| line.contains("worker 0")).unwrap_or_default();
     assert!(row.starts_with(" pfp-demo[4711]       worker 0 "), "{text}");
 }
+
+#[test]
+fn points_of_several_processes_have_the_process_in_the_diff_and_the_tree() {
+    let mut desk = desk();
+    {
+        let mut snapshot = desk.made();
+        let process = |pid| Process { pid, ..Process::default() };
+        snapshot.process.members = vec![process(4711), process(4712)];
+        for point in &mut snapshot.points {
+            point.process = Some(point.id % 2);
+        }
+    }
+    desk.wait(2);
+    desk.press("b");
+    desk.wait(2);
+    for key in ["5", "8"] {
+        desk.press(key);
+        let text = screen(&mut desk, false, (120, 30));
+        for row in [" 4711 lz.compress", " 4712 io.parse"] {
+            assert!(text.contains(row), "{key}: {row} in {text}");
+        }
+    }
+}
