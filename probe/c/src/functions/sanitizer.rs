@@ -17,7 +17,8 @@ pub(super) fn checks_every_value() -> bool {
             options(pure, readonly, nostack, preserves_flags),
         );
     }
-    // SAFETY: as on x86-64, the word holds the address of the symbol or 0, and nothing writes to it.
+    // SAFETY: reads the word of the global offset table that holds the address of the symbol, or 0
+    // if no object defines it. Nothing writes to that word once the program has started.
     #[cfg(target_arch = "aarch64")]
     unsafe {
         std::arch::asm!(
@@ -31,7 +32,7 @@ pub(super) fn checks_every_value() -> bool {
     init != 0
 }
 
-/// There are no hooks for other processors.
+/// Hooks for other processors do nothing.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) fn checks_every_value() -> bool {
     false
