@@ -1,14 +1,13 @@
 //! What a thread has for itself, on the heap: a library that is loaded into a program that runs
 //! has some hundred bytes of thread-local storage left.
 
-use std::alloc::{Layout, alloc, dealloc};
+use std::alloc::{Layout, alloc};
 use std::cell::{Cell, RefCell};
-use std::hint::black_box;
 use std::mem::MaybeUninit;
 use std::ptr;
 
 pub use pfp_shm_layout::heap;
-use pfp_shm_layout::heap::Grow;
+use pfp_shm_layout::heap::{Grow, has_room};
 
 use crate::errno;
 
@@ -25,20 +24,6 @@ pub fn room<T>() -> Option<Box<MaybeUninit<T>>> {
     let room = unsafe { alloc(layout) };
     // SAFETY: allocated just now as a box is, and nothing need be filled.
     (!room.is_null()).then(|| unsafe { Box::from_raw(room.cast()) })
-}
-
-/// Whether there is heap memory for some small things. Rust ends a program that asks for more
-/// than there is; that must not be the host's end.
-pub(crate) fn has_memory() -> bool {
-    const SPARE: Layout = Layout::new::<[u64; 2048]>();
-    // SAFETY: of a size that is not 0; given back as it was taken.
-    unsafe {
-        let spare = black_box(alloc(SPARE));
-        if !spare.is_null() {
-            dealloc(spare, SPARE);
-        }
-        !spare.is_null()
-    }
 }
 
 /// What goes as the thread ends.
@@ -77,7 +62,7 @@ impl<T> Own<T> {
         let made = || {
             LEFT.try_with(|left| {
                 // That may have been the last.
-                let own = Box::into_raw(make().filter(|_| has_memory())?);
+                let own = Box::into_raw(make().filter(|_| has_room())?);
                 let leave = move || {
                     self.0.set(ptr::null_mut());
                     // SAFETY: from a box, and the thread ends.
@@ -94,7 +79,7 @@ impl<T> Own<T> {
             })
         };
         // The C library, too, ends a program that has no memory for what is to end with a thread.
-        errno::preserve(|| has_memory().then(made))?.ok().flatten()
+        errno::preserve(|| has_room().then(made))?.ok().flatten()
     }
 }
 

@@ -9,7 +9,6 @@ use std::sync::atomic::{
 use pfp_shm_layout::heap;
 
 use crate::errno;
-use crate::own::has_memory;
 
 /// Things that are made once and kept, found by a hash. `SLOTS` is a power of two, and more
 /// than are ever made.
@@ -87,7 +86,7 @@ impl<T, const SLOTS: usize> Table<T, SLOTS> {
             let mut found = slot.load(Acquire);
             if found.is_null() {
                 if made.is_none() {
-                    if self.count.fetch_add(1, Relaxed) >= most || !has_memory() {
+                    if self.count.fetch_add(1, Relaxed) >= most || !heap::has_room() {
                         self.count.fetch_sub(1, Relaxed);
                         return None;
                     }

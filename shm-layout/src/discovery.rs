@@ -3,6 +3,7 @@
 pub mod beacon;
 pub mod collector;
 pub mod directory;
+#[allow(clippy::disallowed_methods, clippy::disallowed_macros, reason = "only viewers ask for it")]
 pub mod end;
 pub mod failure;
 pub mod find;
@@ -13,6 +14,7 @@ pub mod name;
 pub mod object;
 pub mod share;
 pub(crate) mod stat;
+#[allow(clippy::disallowed_methods, clippy::disallowed_macros, reason = "only viewers have notes")]
 pub mod switched;
 pub(crate) mod system;
 pub mod time_namespace;

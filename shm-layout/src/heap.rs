@@ -4,11 +4,12 @@
 //! program links must not do that: all that runs inside the host takes memory by these, and hands
 //! [`NoMemory`] on. `clippy.toml` has the methods that may not be called there.
 
-use std::alloc::{Layout, alloc};
+use std::alloc::{Layout, alloc, dealloc};
 use std::collections::TryReserveError;
 use std::ffi::CString;
 use std::fmt::{self, Write};
-use std::io;
+use std::hint::black_box;
+use std::io::{self, Read};
 use std::path::PathBuf;
 
 /// The heap is used up.
@@ -42,6 +43,21 @@ impl From<NoMemory> for io::Error {
     /// The error has a kind only: a text would take memory.
     fn from(_: NoMemory) -> Self {
         io::ErrorKind::OutOfMemory.into()
+    }
+}
+
+/// Whether there is memory for some small things, for code of others that would end the program
+/// without it.
+#[must_use]
+pub fn has_room() -> bool {
+    const SPARE: Layout = Layout::new::<[u64; 2048]>();
+    // SAFETY: the size is not 0, and the memory is given back as it was taken.
+    unsafe {
+        let spare = black_box(alloc(SPARE));
+        if !spare.is_null() {
+            dealloc(spare, SPARE);
+        }
+        !spare.is_null()
     }
 }
 
@@ -153,6 +169,41 @@ pub fn lossy(bytes: &[u8]) -> Result<String, NoMemory> {
     Ok(text)
 }
 
+/// Formats a text.
+///
+/// # Errors
+///
+/// Memory runs out.
+pub fn format(text: fmt::Arguments<'_>) -> Result<String, NoMemory> {
+    struct Growing(String);
+
+    impl Write for Growing {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0.try_reserve(text.len()).map_err(|_| fmt::Error)?;
+            self.0.push_str(text);
+            Ok(())
+        }
+    }
+
+    let mut growing = Growing(String::new());
+    growing.write_fmt(text).map_err(|_| NoMemory)?;
+    Ok(growing.0)
+}
+
+/// Reads a file, at most `limit` bytes of it.
+///
+/// # Errors
+///
+/// `OutOfMemory`; else the system's error.
+pub fn read(file: impl Read, limit: usize) -> io::Result<Vec<u8>> {
+    /// The standard library looks for the end of the file in so much room.
+    const SPARE: usize = 64;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(limit.saturating_add(SPARE)).map_err(NoMemory::from)?;
+    file.take(limit as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Joins parts to a path.
 ///
 /// # Errors
@@ -243,6 +294,8 @@ mod tests {
         assert_eq!(c_string(&[b"a\0"]).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert_eq!(path(&[b"a/", b"\xff"]).unwrap().as_os_str().len(), 3);
         assert_eq!(ShortText::<4>::of(format_args!("{}{}", 12, 345)).as_bytes(), b"1234");
+        assert_eq!(format(format_args!("{}{}", 12, 345)).unwrap(), "12345");
+        assert_eq!(read(&b"12345"[..], 4).unwrap(), b"1234");
         assert_eq!(collect(0..3).unwrap(), [0, 1, 2]);
         let mut list = collect([1, 3]).unwrap();
         list.try_insert(1, 2).unwrap();

@@ -17,15 +17,15 @@
 //! ```
 
 // What runs inside the host takes memory by `heap` alone: see clippy.toml.
-#[cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
+
 pub mod atomic_file;
 pub mod descriptors;
 mod discovery;
 pub mod environment;
+#[allow(clippy::disallowed_methods, reason = "it reserves the memory first")]
 pub mod heap;
-#[cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 mod layout;
-#[cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 pub mod reader;
 pub(crate) mod sync;
 

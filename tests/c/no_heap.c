@@ -7,6 +7,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "script.h"
@@ -177,9 +179,69 @@ static const struct {
     {"clocks", clocks},
 };
 
+/* Starts the library in a child in which the n-th request is refused. Returns the child's status;
+ * sets `*asked` if there was such a request. The child's errors go to the file `errors`. */
+static int start_in_child(long n, int *asked)
+{
+    int status, ends[2];
+    pid_t child;
+    EXPECT(pipe(ends) == 0);
+    child = fork();
+    EXPECT(child >= 0);
+    if (child == 0) {
+        /* Not the file of the program's own end. */
+        setenv("PFP_SNAPSHOT", "start.json", 1);
+        dup2(open("errors", O_WRONLY | O_CREAT | O_APPEND, 0600), 2);
+        left = n;
+        pfp_init();
+        regions();
+        left = -1;
+        if (write(ends[1], &refused, sizeof refused) < 0)
+            exit(1);
+        /* With memory it starts. */
+        EXPECT(pfp_init() == PFP_OK);
+        regions();
+        exit(7);
+    }
+    close(ends[1]);
+    *asked = read(ends[0], &refused, sizeof refused) != sizeof refused || refused > 0;
+    refused = 0;
+    close(ends[0]);
+    EXPECT(waitpid(child, &status, 0) == child);
+    return status;
+}
+
+/* Only one request may end the program: the `shared_memory` crate's for an object's name, which has
+ * 37 bytes. The child that it ends leaves a beacon, so its number changes from child to child. */
+static void start(void)
+{
+    struct stat errors;
+    int asked = 1;
+    for (for_good = 0; for_good < 2; for_good++) {
+        long n, lost = 0;
+        for (n = 0; asked || n == 0; n++) {
+            int status = start_in_child(n, &asked);
+            if (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT) {
+                char text[64] = "";
+                int file = open("errors", O_RDONLY);
+                EXPECT(read(file, text, sizeof text - 1) > 0 && strstr(text, "of 37 bytes failed"));
+                close(file);
+                unlink("errors");
+                lost++;
+            } else {
+                EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+                EXPECT(stat("errors", &errors) == 0 && errors.st_size == 0);
+            }
+        }
+        say("%s %ld %ld", for_good ? "start_for_good" : "start_once", n - 1, lost);
+        asked = 1;
+    }
+}
+
 int main(void)
 {
     size_t at;
+    start();
     null = open("/dev/null", O_WRONLY);
     EXPECT(pfp_init() == PFP_OK && pfpCreate() == PFP_OK);
     point = pfp_point("point", "file", 1);

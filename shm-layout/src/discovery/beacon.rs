@@ -29,12 +29,12 @@
 //! after it; take the object's name away first and put the beacon out after
 //! it. A process killed at any moment then leaves no object without a beacon.
 
-use std::ffi::{CStr, CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr};
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::discovery::collector::Question;
@@ -43,7 +43,7 @@ use crate::discovery::liveness::{Identity, Liveness, Lock, Watch, judge, lock};
 use crate::discovery::name::Name;
 use crate::discovery::object;
 use crate::discovery::system::{current_pid, page_size, unix_ns};
-use crate::heap::{self, Grow, NoMemory};
+use crate::heap::{self, Grow, NoMemory, ShortText};
 
 /// The version of the text, in its first line.
 pub const VERSION: u32 = 1;
@@ -88,6 +88,8 @@ pub enum Malformed {
         /// What should have stood there.
         expected: &'static str,
     },
+    /// Nothing is known of it, since memory ran out.
+    NoMemory,
 }
 
 impl fmt::Display for Malformed {
@@ -99,6 +101,7 @@ impl fmt::Display for Malformed {
             Malformed::Text { line, expected } => {
                 write!(f, "damaged beacon: expected {expected} on line {line}")
             }
+            Malformed::NoMemory => NoMemory.fmt(f),
         }
     }
 }
@@ -128,7 +131,7 @@ impl Info {
     }
 
     fn open(&self, dir: &Directory) -> io::Result<Option<File>> {
-        match dir.open_file(&self.file_name()) {
+        match dir.open_file(&self.file_name()?) {
             Ok(file) => Ok(Some(file)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
@@ -152,15 +155,25 @@ impl Info {
     }
 
     /// The file's text.
-    pub fn to_text(&self) -> String {
+    ///
+    /// # Errors
+    ///
+    /// Memory runs out.
+    pub fn to_text(&self) -> Result<String, NoMemory> {
         let Info { object, process, created_unix_ns, exe, name } = self;
         let Identity { pid, start, boot, pidns } = process;
-        format!(
+        heap::format(format_args!(
             "{MAGIC}{VERSION}\nobject={object}\npid={pid}\nstart={start}\nboot={boot:032x}\n\
              pidns={pidns}\ncreated_unix_ns={created_unix_ns}\nexe={}\nname={}\n",
-            escape(cut_exe(exe).as_os_str().as_bytes()),
-            escape(cut_name(name).as_bytes()),
-        )
+            Escaped(cut_exe(exe).as_os_str().as_bytes()),
+            Escaped(cut_name(name).as_bytes()),
+        ))
+    }
+
+    /// A copy.
+    fn copy(&self) -> Result<Self, NoMemory> {
+        let exe = heap::path(&[self.exe.as_os_str().as_bytes()])?;
+        Ok(Self { exe, name: heap::text(&self.name)?, ..*self })
     }
 
     /// Reads a file's text. It takes exactly what [`Info::to_text`] writes.
@@ -197,14 +210,16 @@ impl Info {
         let created_unix_ns =
             number(created).ok_or(lines.expected("created_unix_ns= and a number"))?;
         let exe = lines.value("exe=", "exe=")?;
-        let exe = unescape(exe)
-            .filter(|exe| exe.len() <= MAX_EXE && !exe.contains(&0))
+        let mut bytes = [0; MAX_EXE];
+        let exe = unescape(exe, &mut bytes)
+            .filter(|exe| !exe.contains(&0))
             .ok_or(lines.expected("exe= and an escaped path"))?;
+        let exe = heap::path(&[exe]).map_err(|_| Malformed::NoMemory)?;
         let name = lines.value("name=", "name=")?;
-        let name = unescape(name)
-            .and_then(|name| String::from_utf8(name).ok())
-            .filter(|name| name.len() <= MAX_NAME)
+        let name = unescape(name, &mut bytes[..MAX_NAME])
+            .and_then(|name| std::str::from_utf8(name).ok())
             .ok_or(lines.expected("name= and an escaped name"))?;
+        let name = heap::text(name).map_err(|_| Malformed::NoMemory)?;
         if !lines.rest.is_empty() {
             lines.line += 1;
             return Err(lines.expected("the end"));
@@ -213,21 +228,19 @@ impl Info {
             object,
             process: Identity { pid, start, boot, pidns },
             created_unix_ns,
-            exe: PathBuf::from(OsString::from_vec(exe)),
+            exe,
             name,
         })
     }
 
     /// The name of the beacon's file.
-    pub(crate) fn file_name(&self) -> CString {
+    pub(crate) fn file_name(&self) -> io::Result<CString> {
         file_of(&self.object)
     }
 
     /// Reads an open beacon. The outer error is the system's.
     pub(crate) fn read(file: &File) -> io::Result<Result<Info, Malformed>> {
-        let mut text = Vec::new();
-        file.take(MAX_BYTES as u64 + 1).read_to_end(&mut text)?;
-        Ok(Info::parse(&text))
+        Ok(Info::parse(&heap::read(file, MAX_BYTES + 1)?))
     }
 }
 
@@ -237,6 +250,7 @@ impl Info {
 ///
 /// Memory runs out.
 pub fn exe_of_this_process() -> Result<PathBuf, NoMemory> {
+    use std::os::unix::ffi::OsStringExt;
     // On the heap, as the stack may be a signal handler's.
     let mut path = Vec::new();
     path.try_resize_with(libc::PATH_MAX as usize, || 0)?;
@@ -245,7 +259,7 @@ pub fn exe_of_this_process() -> Result<PathBuf, NoMemory> {
     let len = unsafe { libc::readlink(link.as_ptr(), path.as_mut_ptr().cast(), path.len()) };
     let len = usize::try_from(len).ok().filter(|&len| len < path.len()).unwrap_or(0);
     path.truncate(len);
-    Ok(OsString::from_vec(path).into())
+    Ok(std::ffi::OsString::from_vec(path).into())
 }
 
 /// A lit beacon. It burns until the process ends, by whatever end; dropping
@@ -259,7 +273,7 @@ pub struct Beacon {
     /// The page that holds the lock; none where the file system has no locks.
     page: Option<usize>,
     /// Whether anybody collects what ended processes leave.
-    question: Option<Question>,
+    question: Question,
 }
 
 impl Beacon {
@@ -274,7 +288,8 @@ impl Beacon {
         /// instant before it is locked. The next try has another name.
         const TRIES: u32 = 16;
         for attempt in 0..TRIES {
-            let draft = file_name(&info.object, &format!(".{attempt}{UNFINISHED}"));
+            let ending = ShortText::<16>::of(format_args!(".{attempt}{UNFINISHED}"));
+            let draft = file_name(&info.object, ending.as_bytes())?;
             let file = match dir.create_file(&draft) {
                 Ok(file) => file,
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
@@ -291,10 +306,7 @@ impl Beacon {
                 }
             }
         }
-        Err(io::Error::new(
-            io::ErrorKind::AlreadyExists,
-            format!("{}: {TRIES} unfinished beacons of this name", dir.path().display()),
-        ))
+        Err(io::ErrorKind::AlreadyExists.into())
     }
 
     /// Locks, writes, maps, and last gives the final name. `None`: a sweeper was faster.
@@ -309,24 +321,28 @@ impl Beacon {
             Lock::Held => return Ok(None),
             Lock::Unsupported => false,
         };
-        let text = info.to_text();
+        let text = info.to_text()?;
+        let name = info.file_name()?;
+        // Made beforehand, so that memory that runs out leaves no mapping.
+        let beacon = Beacon {
+            info: info.copy()?,
+            path: heap::c_string(&[dir.path().as_os_str().as_bytes(), b"/", name.to_bytes()])?,
+            page: None,
+            question: Question::new(dir)?,
+        };
         object::check_file_limit(text.len() as u64)?;
         file.write_all(text.as_bytes())?;
         let page = if locked { Some(hold(file)?) } else { None };
-        let path = dir.path_of(&info.file_name());
-        let path = CString::new(path.into_os_string().into_vec())?;
-        let renamed = dir.rename_new(draft, &info.file_name()).or_else(|error| {
+        let renamed = dir.rename_new(draft, &name).or_else(|error| {
             // A child that was forked just now, and has come back into this, was faster.
-            let is_there = dir.leads_to(&info.file_name(), file).unwrap_or(false);
+            let is_there = dir.leads_to(&name, file).unwrap_or(false);
             if is_there { Ok(()) } else { Err(error) }
         });
         if let (Err(_), Some(page)) = (&renamed, page) {
             let_go(page);
         }
         match renamed {
-            Ok(()) => {
-                Ok(Some(Beacon { info: info.clone(), path, page, question: Question::new(dir) }))
-            }
+            Ok(()) => Ok(Some(Beacon { page, ..beacon })),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
         }
@@ -340,7 +356,7 @@ impl Beacon {
     /// Whether a viewer waits for what this process leaves, so that object and beacon are
     /// to stay when it ends. One system call, of a kind that an end makes anyway.
     pub fn is_awaited(&self) -> bool {
-        self.question.as_ref().is_some_and(Question::is_answered)
+        self.question.is_answered()
     }
 
     /// Puts the beacon out of a process that goes on. Take the object's name away
@@ -382,8 +398,8 @@ impl Beacon {
 }
 
 /// The name of the file of an object's beacon.
-pub(crate) fn file_of(object: &Name) -> CString {
-    file_name(object, ENDING)
+pub(crate) fn file_of(object: &Name) -> io::Result<CString> {
+    file_name(object, ENDING.as_bytes())
 }
 
 /// The object that a beacon's file name stands for; `None` for other files.
@@ -415,9 +431,8 @@ fn cut_name(name: &str) -> &str {
     &name[..end]
 }
 
-fn file_name(object: &Name, ending: &str) -> CString {
-    // Neither part can hold a NUL.
-    CString::new(format!("{}{ending}", object.hex())).unwrap_or_default()
+fn file_name(object: &Name, ending: &[u8]) -> io::Result<CString> {
+    heap::c_string(&[object.hex().as_bytes(), ending])
 }
 
 /// Maps one page of a locked file, so that the lock outlives the descriptor.
@@ -488,42 +503,41 @@ fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~') && byte != b'%'
 }
 
-pub(crate) fn escape(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    for &byte in bytes {
-        if is_plain(byte) {
-            text.push(byte as char);
-        } else {
-            text.push('%');
-            for nibble in [byte >> 4, byte & 0xf] {
-                text.push(b"0123456789abcdef"[nibble as usize] as char);
+/// Bytes with all but printable ASCII written as `%xx`.
+pub(crate) struct Escaped<'a>(pub(crate) &'a [u8]);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use fmt::Write;
+        for &byte in self.0 {
+            match is_plain(byte) {
+                true => out.write_char(byte.into())?,
+                false => write!(out, "%{byte:02x}")?,
             }
         }
+        Ok(())
     }
-    text
 }
 
-/// The bytes behind an escaped text, if that is the only way to write them.
-pub(crate) fn unescape(text: &[u8]) -> Option<Vec<u8>> {
+/// Writes the bytes behind an escaped text to `room`. `None` if there is another way to write
+/// them, or too little room.
+pub(crate) fn unescape<'a>(text: &[u8], room: &'a mut [u8]) -> Option<&'a [u8]> {
     let nibble = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),
         _ => None,
     };
-    let mut bytes = Vec::with_capacity(text.len());
+    let mut len = 0;
     let mut rest = text.iter().copied();
     while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let byte = nibble(rest.next()?)? << 4 | nibble(rest.next()?)?;
-            if is_plain(byte) {
-                return None;
-            }
-            bytes.push(byte);
-        } else if is_plain(byte) {
-            bytes.push(byte);
-        } else {
+        let is_escaped = byte == b'%';
+        let byte =
+            if is_escaped { nibble(rest.next()?)? << 4 | nibble(rest.next()?)? } else { byte };
+        if is_plain(byte) == is_escaped {
             return None;
         }
+        *room.get_mut(len)? = byte;
+        len += 1;
     }
-    Some(bytes)
+    Some(&room[..len])
 }

@@ -11,15 +11,16 @@
 //! A collector that is killed loses its lock, so the next sweep removes its file. What was
 //! left for it is what a crashed process leaves, and is bounded in the same way.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::CString;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use crate::discovery::directory::Directory;
 use crate::discovery::held::{Held, remove_folder};
 use crate::discovery::liveness::{Lock, lock};
 use crate::discovery::name::Name;
+use crate::heap::{self, NoMemory};
 
 /// The folder of collectors, in the directory of beacons.
 const FOLDER: &str = "collectors";
@@ -39,7 +40,7 @@ impl Collector {
     ///
     /// What the system answered; `Unsupported` where the file system has no locks.
     pub fn start(dir: &Directory) -> io::Result<Self> {
-        let name = || Ok(CString::new(Name::random()?.hex())?);
+        let name = || heap::c_string(&[Name::random()?.hex().as_bytes()]);
         Ok(Self { held: Held::start(dir, FOLDER, name)? })
     }
 
@@ -51,7 +52,8 @@ impl Collector {
 
 /// Removes what dead collectors left. Says whether one lives.
 pub fn sweep(dir: &Directory) -> bool {
-    let Ok(folder) = Directory::open(&folder_of(dir)) else { return false };
+    let Ok(path) = folder_of(dir) else { return false };
+    let Ok(folder) = Directory::open_plainly(&path) else { return false };
     let lives = count_living(&folder, None).is_ok_and(|living| living > 0);
     if !lives {
         remove_folder(&folder);
@@ -73,8 +75,8 @@ fn count_living(folder: &Directory, but: Option<&CString>) -> io::Result<usize> 
     Ok(living)
 }
 
-fn folder_of(dir: &Directory) -> PathBuf {
-    dir.path().join(FOLDER)
+fn folder_of(dir: &Directory) -> Result<PathBuf, NoMemory> {
+    heap::path(&[dir.path().as_os_str().as_bytes(), b"/", FOLDER.as_bytes()])
 }
 
 /// What a process asks the system at its end, made beforehand.
@@ -82,10 +84,9 @@ fn folder_of(dir: &Directory) -> PathBuf {
 pub(crate) struct Question(CString);
 
 impl Question {
-    /// None for a path that no system call takes.
-    pub(crate) fn new(dir: &Directory) -> Option<Self> {
-        let path = folder_of(dir).join(OsStr::from_bytes(b"."));
-        CString::new(path.into_os_string().into_vec()).ok().map(Self)
+    /// Fails for a path that no system call takes, and without memory.
+    pub(crate) fn new(dir: &Directory) -> io::Result<Self> {
+        heap::c_string(&[folder_of(dir)?.as_os_str().as_bytes(), b"/."]).map(Self)
     }
 
     /// Whether there are collectors. Removing a path that ends in a dot is refused, whatever
@@ -126,11 +127,11 @@ mod tests {
         let dir = &place.0;
         let question = Question::new(dir).unwrap();
         assert!(!question.is_answered());
-        std::fs::write(folder_of(dir), "somebody's").unwrap();
+        std::fs::write(folder_of(dir).unwrap(), "somebody's").unwrap();
         assert!(!question.is_answered());
-        assert_eq!(std::fs::read(folder_of(dir)).unwrap(), b"somebody's");
+        assert_eq!(std::fs::read(folder_of(dir).unwrap()).unwrap(), b"somebody's");
         assert!(Collector::start(dir).is_err() && !sweep(dir));
-        std::fs::remove_file(folder_of(dir)).unwrap();
+        std::fs::remove_file(folder_of(dir).unwrap()).unwrap();
 
         let first = Collector::start(dir).unwrap();
         assert!(question.is_answered() && first.is_alone() && sweep(dir));
@@ -139,21 +140,21 @@ mod tests {
         drop(first);
         assert!(question.is_answered() && second.is_alone());
         drop(second);
-        assert!(!question.is_answered() && !folder_of(dir).exists());
+        assert!(!question.is_answered() && !folder_of(dir).unwrap().exists());
     }
 
     #[test]
     fn a_dead_collector_is_swept() {
         let place = Place::new();
         let dir = &place.0;
-        let folder = Directory::create(&folder_of(dir)).unwrap();
+        let folder = Directory::create(&folder_of(dir).unwrap()).unwrap();
         drop(folder.create_file(c"dead").unwrap());
         let alive = Collector::start(dir).unwrap();
         assert!(alive.is_alone());
         assert_eq!(folder.names(9).unwrap().0, std::slice::from_ref(&alive.held.name));
         drop(alive);
-        drop(Directory::create(&folder_of(dir)).unwrap().create_file(c"dead").unwrap());
-        assert!(!sweep(dir) && !folder_of(dir).exists());
+        drop(Directory::create(&folder_of(dir).unwrap()).unwrap().create_file(c"dead").unwrap());
+        assert!(!sweep(dir) && !folder_of(dir).unwrap().exists());
     }
 
     #[test]
@@ -173,6 +174,6 @@ mod tests {
             done.store(true, Relaxed);
             assert!(failed.is_none(), "{failed:?}");
         });
-        assert!(!sweep(dir) && !folder_of(dir).exists());
+        assert!(!sweep(dir) && !folder_of(dir).unwrap().exists());
     }
 }

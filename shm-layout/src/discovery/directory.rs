@@ -22,11 +22,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::descriptors::above_standard;
 use crate::environment::variable;
+use crate::heap::{self, Grow, NoMemory, ShortText};
 
 /// At most this many files of a directory are looked at in one go.
 pub const MAX_FILES: usize = 4096;
@@ -36,32 +36,49 @@ pub const MAX_FILES: usize = 4096;
 pub struct Directory {
     fd: OwnedFd,
     path: PathBuf,
+    errors: Errors,
+}
+
+/// What an error says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Errors {
+    /// In words, which path was refused, what was expected and what was found.
+    InWords,
+    /// Its kind, or the system's number. A program that is measured uses this, since words take
+    /// memory, which may have run out.
+    Plain,
 }
 
 impl Directory {
-    /// Where segments of this user may be found, the preferred place first.
+    /// Where segments of this user may be found, the preferred place first. None if memory runs
+    /// out.
     pub fn candidates() -> Vec<PathBuf> {
+        Directory::try_candidates().unwrap_or_default()
+    }
+
+    fn try_candidates() -> Result<Vec<PathBuf>, NoMemory> {
         let user = effective_user();
         let mut places = Vec::new();
         if let Some(dir) = variable(c"PFP_DIR").filter(|dir| !dir.is_empty()) {
-            return vec![PathBuf::from(dir)];
+            places.try_push(heap::path(&[dir.as_bytes()])?)?;
+            return Ok(places);
         }
-        if let Some(base) = variable(c"XDG_RUNTIME_DIR") {
-            places.push(PathBuf::from(base));
+        let usual = ShortText::<32>::of(format_args!("/run/user/{user}"));
+        let given = variable(c"XDG_RUNTIME_DIR").map(OsStr::as_bytes);
+        for base in given.into_iter().chain([usual.as_bytes()]) {
+            // `sudo` may hand on the variable of another user, whose directory is
+            // not ours to write in.
+            let is_own = heap::c_string(&[base])
+                .and_then(|base| status_at(libc::AT_FDCWD, &base, 0))
+                .is_ok_and(|stat| is_directory(&stat) && stat.st_uid == user);
+            let path = heap::path(&[base.strip_suffix(b"/").unwrap_or(base), b"/pfp"])?;
+            if is_own && path.is_absolute() && !places.contains(&path) {
+                places.try_push(path)?;
+            }
         }
-        places.push(PathBuf::from(format!("/run/user/{user}")));
-        // `sudo` may hand on the variable of another user, whose directory is
-        // not ours to write in.
-        places.retain(|base| {
-            base.is_absolute()
-                && std::fs::metadata(base).is_ok_and(|meta| meta.is_dir() && meta.uid() == user)
-        });
-        for base in &mut places {
-            base.push("pfp");
-        }
-        places.dedup();
-        places.push(PathBuf::from(format!("/tmp/pfp-{user}")));
-        places
+        let last = ShortText::<32>::of(format_args!("/tmp/pfp-{user}"));
+        places.try_push(heap::path(&[last.as_bytes()])?)?;
+        Ok(places)
     }
 
     /// The directory for this process's own beacon, made if need be: the
@@ -69,11 +86,12 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// As [`Directory::create`], for the first candidate, if none can be had.
+    /// As [`Directory::create`], for the first candidate, if none can be had, but without words;
+    /// `OutOfMemory`.
     pub fn for_this_process() -> io::Result<Directory> {
         let mut first_error = None;
-        for path in Directory::candidates() {
-            match Directory::create(&path) {
+        for path in Directory::try_candidates()? {
+            match Directory::create_with(&path, Errors::Plain) {
                 Ok(directory) => return Ok(directory),
                 Err(e) => first_error = first_error.or(Some(e)),
             }
@@ -88,16 +106,20 @@ impl Directory {
     ///
     /// As [`Directory::open`], save `NotFound`, which is about the directory above.
     pub fn create(path: &Path) -> io::Result<Directory> {
+        Directory::create_with(path, Errors::InWords)
+    }
+
+    fn create_with(path: &Path, errors: Errors) -> io::Result<Directory> {
         let name = to_c(path.as_os_str())?;
         // SAFETY: a NUL-terminated path that outlives the call.
         if unsafe { libc::mkdir(name.as_ptr(), 0o700) } != 0 {
             let error = io::Error::last_os_error();
             // Whatever stands there already is judged below.
             if error.kind() != io::ErrorKind::AlreadyExists {
-                return Err(at(path, error));
+                return Err(errors.at(path, error));
             }
         }
-        Directory::open(path)
+        Directory::open_with(path, errors)
     }
 
     /// Opens a directory and checks it.
@@ -108,42 +130,47 @@ impl Directory {
     /// stands there; `PermissionDenied` if it is another user's or others may
     /// write to it; else what the system answered.
     pub fn open(path: &Path) -> io::Result<Directory> {
+        Directory::open_with(path, Errors::InWords)
+    }
+
+    /// [`Self::open`], with errors that take no memory.
+    pub(crate) fn open_plainly(path: &Path) -> io::Result<Directory> {
+        Directory::open_with(path, Errors::Plain)
+    }
+
+    fn open_with(path: &Path, errors: Errors) -> io::Result<Directory> {
         let name = to_c(path.as_os_str())?;
         // O_PATH: to be looked at before anything is opened. It is also the
         // only way to a directory that a umask of 0777 has just closed to us.
-        let look = open_at(libc::AT_FDCWD, &name, libc::O_PATH, 0).map_err(|e| at(path, e))?;
+        let at = |error| errors.at(path, error);
+        let look = open_at(libc::AT_FDCWD, &name, libc::O_PATH, 0).map_err(at)?;
         let stat = status(look.as_raw_fd())?;
-        let refuse = |kind, expected: &str, found: String| {
-            Err(io::Error::new(
-                kind,
-                format!("{}: expected {expected}, found {found}", path.display()),
-            ))
-        };
-        if stat.st_mode & libc::S_IFMT != libc::S_IFDIR {
-            let found = kind_of(stat.st_mode).to_owned();
-            return refuse(io::ErrorKind::NotADirectory, "a directory", found);
+        let refuse = |kind, expected, found| Err(errors.refusal(kind, path, expected, found));
+        if !is_directory(&stat) {
+            let found = format_args!("{}", kind_of(stat.st_mode));
+            return refuse(io::ErrorKind::NotADirectory, format_args!("a directory"), found);
         }
         let user = effective_user();
         if stat.st_uid != user {
             return refuse(
                 io::ErrorKind::PermissionDenied,
-                &format!("a directory of user {user}"),
-                format!("user {}'s", stat.st_uid),
+                format_args!("a directory of user {user}"),
+                format_args!("user {}'s", stat.st_uid),
             );
         }
         if stat.st_mode & 0o022 != 0 {
             return refuse(
                 io::ErrorKind::PermissionDenied,
-                "a directory that only its owner can write to",
-                format!("mode {:04o}", stat.st_mode & 0o7777),
+                format_args!("a directory that only its owner can write to"),
+                format_args!("mode {:04o}", stat.st_mode & 0o7777),
             );
         }
         if stat.st_mode & 0o700 != 0o700 {
-            chmod(&look, 0o700).map_err(|e| at(path, e))?;
+            chmod(&look, 0o700).map_err(at)?;
         }
-        let fd = open_at(look.as_raw_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)
-            .map_err(|e| at(path, e))?;
-        Ok(Directory { fd, path: path.to_owned() })
+        let fd =
+            open_at(look.as_raw_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0).map_err(at)?;
+        Ok(Directory { fd, path: heap::path(&[path.as_os_str().as_bytes()])?, errors })
     }
 
     /// The path it was opened by.
@@ -152,8 +179,8 @@ impl Directory {
     }
 
     /// The path of a file in it, for messages.
-    pub(crate) fn path_of(&self, name: &CStr) -> PathBuf {
-        self.path.join(OsStr::from_bytes(name.to_bytes()))
+    pub(crate) fn path_of(&self, name: &CStr) -> Result<PathBuf, NoMemory> {
+        heap::path(&[self.path.as_os_str().as_bytes(), b"/", name.to_bytes()])
     }
 
     /// Opens a file for reading, if it is one that this user could have made here.
@@ -179,16 +206,16 @@ impl Directory {
         }
         let user = effective_user();
         if stat.st_uid != user {
-            let (expected, found) = (format!("a file of user {user}"), stat.st_uid);
-            return Err(self.refusal(name, &expected, &format!("user {found}'s")));
+            let expected = format_args!("a file of user {user}");
+            return Err(self.refusal(name, expected, format_args!("user {}'s", stat.st_uid)));
         }
         if stat.st_mode & 0o022 != 0 {
-            let found = format!("mode {:04o}", stat.st_mode & 0o7777);
-            return Err(self.refusal(name, "a file that only its owner can write to", &found));
+            let found = format_args!("mode {:04o}", stat.st_mode & 0o7777);
+            return Err(self.refusal(name, "a file that only its owner can write to", found));
         }
         if stat.st_nlink > 1 {
-            let found = format!("{} names", stat.st_nlink);
-            return Err(self.refusal(name, "a file with one name", &found));
+            let found = format_args!("{} names", stat.st_nlink);
+            return Err(self.refusal(name, "a file with one name", found));
         }
         if stat.st_nlink == 0 {
             // Removed since we found its name.
@@ -261,10 +288,11 @@ impl Directory {
         }
         let user = effective_user();
         if stat.st_uid != user {
-            let (expected, found) = (format!("a link of user {user}"), stat.st_uid);
-            return Err(self.refusal(name, &expected, &format!("user {found}'s")));
+            let expected = format_args!("a link of user {user}");
+            return Err(self.refusal(name, expected, format_args!("user {}'s", stat.st_uid)));
         }
-        let mut text = vec![0u8; limit];
+        let mut text = Vec::new();
+        text.try_resize_with(limit, || 0u8)?;
         // SAFETY: a NUL-terminated name and a buffer of that length, which both outlive
         // the call.
         let read = unsafe {
@@ -279,12 +307,11 @@ impl Directory {
     /// and no file be made: as a symbolic link that says it and leads nowhere, in place of
     /// whatever has that name in the directory.
     pub(crate) fn leave_link(path: &Path, name: &CStr, text: &CStr) -> io::Result<()> {
-        let to = path.join(OsStr::from_bytes(name.to_bytes()));
-        let (path, to) = (to_c(path.as_os_str())?, to_c(to.as_os_str())?);
-        let stat = status_at(libc::AT_FDCWD, &path)?;
-        let is_trusted = stat.st_mode & libc::S_IFMT == libc::S_IFDIR
-            && stat.st_uid == effective_user()
-            && stat.st_mode & 0o022 == 0;
+        let to = heap::c_string(&[path.as_os_str().as_bytes(), b"/", name.to_bytes()])?;
+        let path = to_c(path.as_os_str())?;
+        let stat = status_at(libc::AT_FDCWD, &path, libc::AT_SYMLINK_NOFOLLOW)?;
+        let is_trusted =
+            is_directory(&stat) && stat.st_uid == effective_user() && stat.st_mode & 0o022 == 0;
         if !is_trusted {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
@@ -302,7 +329,7 @@ impl Directory {
     }
 
     fn status_of(&self, name: &CStr) -> io::Result<libc::stat> {
-        status_at(self.fd.as_raw_fd(), name)
+        status_at(self.fd.as_raw_fd(), name, libc::AT_SYMLINK_NOFOLLOW)
     }
 
     /// Whether the name still leads to the file that was opened by it.
@@ -319,7 +346,7 @@ impl Directory {
     pub(crate) fn names(&self, limit: usize) -> io::Result<(Vec<CString>, bool)> {
         // A descriptor of its own, because reading moves its position.
         let fd = open_at(self.fd.as_raw_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)
-            .map_err(|e| at(&self.path, e))?;
+            .map_err(|e| self.errors.at(&self.path, e))?;
         let mut entries = Entries::over(fd)?;
         let mut names = Vec::new();
         while let Some(name) = entries.next()? {
@@ -329,16 +356,57 @@ impl Directory {
             if names.len() == limit {
                 return Ok((names, true));
             }
-            names.push(name);
+            names.try_push(name)?;
         }
         Ok((names, false))
     }
 
-    fn refusal(&self, name: &CStr, expected: &str, found: &str) -> io::Error {
-        io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            format!("{}: expected {expected}, found {found}", self.path_of(name).display()),
-        )
+    fn refusal(
+        &self,
+        name: &CStr,
+        expected: impl fmt::Display,
+        found: impl fmt::Display,
+    ) -> io::Error {
+        match self.path_of(name) {
+            Ok(path) => {
+                let kind = io::ErrorKind::PermissionDenied;
+                self.errors.refusal(
+                    kind,
+                    &path,
+                    format_args!("{expected}"),
+                    format_args!("{found}"),
+                )
+            }
+            Err(error) => error.into(),
+        }
+    }
+}
+
+impl Errors {
+    #[allow(clippy::disallowed_methods, clippy::disallowed_macros, reason = "only in words")]
+    fn refusal(
+        self,
+        kind: io::ErrorKind,
+        path: &Path,
+        expected: fmt::Arguments<'_>,
+        found: fmt::Arguments<'_>,
+    ) -> io::Error {
+        match self {
+            Self::InWords => io::Error::new(
+                kind,
+                format!("{}: expected {expected}, found {found}", path.display()),
+            ),
+            Self::Plain => kind.into(),
+        }
+    }
+
+    /// The system's error, with the path that it is about.
+    #[allow(clippy::disallowed_methods, reason = "only in words")]
+    fn at(self, path: &Path, error: io::Error) -> io::Error {
+        match self {
+            Self::InWords => io::Error::new(error.kind(), At { path: path.to_owned(), error }),
+            Self::Plain => error,
+        }
     }
 }
 
@@ -373,7 +441,8 @@ impl Entries {
         }
         // SAFETY: readdir returned an entry, whose name ends in NUL; it is
         // copied before the next call reuses it.
-        Ok(Some(unsafe { CStr::from_ptr((*entry).d_name.as_ptr()) }.to_owned()))
+        let name = unsafe { CStr::from_ptr((*entry).d_name.as_ptr()) };
+        heap::c_string(&[name.to_bytes()]).map(Some)
     }
 }
 
@@ -388,7 +457,9 @@ impl Drop for Entries {
 pub(crate) fn chmod(file: &OwnedFd, mode: libc::mode_t) -> io::Result<()> {
     // fchmod refuses O_PATH descriptors, and a call by name could be led
     // astray; this name leads to exactly the file that is held.
-    let path = to_c(OsStr::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))?;
+    let path = ShortText::<32>::of(format_args!("/proc/self/fd/{}\0", file.as_raw_fd()));
+    let path =
+        CStr::from_bytes_with_nul(path.as_bytes()).map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: a NUL-terminated path that outlives the call.
     if unsafe { libc::chmod(path.as_ptr(), mode) } != 0 {
         return Err(io::Error::last_os_error());
@@ -424,17 +495,20 @@ fn status(fd: RawFd) -> io::Result<libc::stat> {
     Ok(unsafe { stat.assume_init() })
 }
 
-/// Of what stands there itself, not of what it leads to.
-fn status_at(dir: RawFd, name: &CStr) -> io::Result<libc::stat> {
+/// The status of a path. With `AT_SYMLINK_NOFOLLOW` in `flags`, that of a link itself.
+fn status_at(dir: RawFd, name: &CStr, flags: libc::c_int) -> io::Result<libc::stat> {
     let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: a NUL-terminated name and a stat, which both outlive the call.
-    let refused =
-        unsafe { libc::fstatat(dir, name.as_ptr(), stat.as_mut_ptr(), libc::AT_SYMLINK_NOFOLLOW) };
+    let refused = unsafe { libc::fstatat(dir, name.as_ptr(), stat.as_mut_ptr(), flags) };
     if refused != 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: zeroed and then filled in by the call; any bytes are valid.
     Ok(unsafe { stat.assume_init() })
+}
+
+fn is_directory(stat: &libc::stat) -> bool {
+    stat.st_mode & libc::S_IFMT == libc::S_IFDIR
 }
 
 fn kind_of(mode: libc::mode_t) -> &'static str {
@@ -454,11 +528,7 @@ fn effective_user() -> libc::uid_t {
 }
 
 fn to_c(text: &OsStr) -> io::Result<CString> {
-    CString::new(text.as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
-}
-
-fn at(path: &Path, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), At { path: path.to_owned(), error })
+    heap::c_string(&[text.as_bytes()])
 }
 
 /// What the system answered, and where; the number is still to be had, see

@@ -8,7 +8,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use crate::discovery::stat::{Stat, read_small};
+use crate::discovery::stat::{of_process, read_small};
 
 /// How a process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,9 +31,9 @@ impl End {
     }
 
     /// How the process of this id ended, or what it became. `start` is its start time as
-    /// [`Stat`] has it; a process with another one has taken over the id.
+    /// [`Stat`](crate::discovery::stat::Stat) has it; a process with another one has taken over the id.
     pub(crate) fn of(pid: u32, start: u64) -> Option<Self> {
-        let stat = Stat::read(&format!("/proc/{pid}/stat"))?;
+        let stat = of_process(pid)?;
         if start == 0 || stat.start != start {
             return None;
         }
@@ -129,7 +129,7 @@ mod tests {
                 }
             }
             let pid = child as u32;
-            let start = Stat::read(&format!("/proc/{pid}/stat")).unwrap().start;
+            let start = of_process(pid).unwrap().start;
             let descriptor = Descriptor::open(pid);
             // SAFETY: a signal to our child, or none; zero is an empty `siginfo_t`, which the call
             // fills while the child stays.

@@ -16,14 +16,15 @@
 //! symbolic link that says the same and leads nowhere.
 
 use std::ffi::{CStr, CString};
-use std::io::{self, Read, Write};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::discovery::beacon::{cut_exe, escape, unescape};
+use crate::discovery::beacon::{Escaped, MAX_EXE, cut_exe, unescape};
 use crate::discovery::directory::Directory;
 use crate::discovery::directory::MAX_FILES;
 use crate::discovery::object;
+use crate::heap::{self, NoMemory, ShortText};
 
 const MAGIC: &str = "pfp-failure 1";
 const ENDING: &str = ".failed";
@@ -47,6 +48,7 @@ const STAGES: [(Stage, &str); 3] =
 impl Stage {
     /// What to do about it, by the system's error; 0 where it told none.
     #[must_use]
+    #[allow(clippy::disallowed_macros, reason = "only viewers give advice")]
     pub fn advice(self, errno: i32) -> String {
         let place = match self {
             Self::Beacon => "the folder of the beacons",
@@ -95,12 +97,12 @@ pub struct Failure {
 
 /// The name of a program's note: FNV-1a of its path. Two programs of one hash share it,
 /// as two runs of one program do.
-fn file_name(exe: &Path) -> CString {
+fn file_name(exe: &Path) -> io::Result<CString> {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     for &byte in cut_exe(exe).as_os_str().as_bytes() {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     }
-    CString::new(format!("{hash:016x}{ENDING}")).unwrap_or_default()
+    heap::c_string(&[ShortText::<32>::of(format_args!("{hash:016x}{ENDING}")).as_bytes()])
 }
 
 /// Whether a file of that name is a note.
@@ -116,10 +118,10 @@ impl Failure {
     /// What the system answered: whatever kept the program from starting may keep it
     /// from saying so.
     pub fn note(&self, dir: &Directory) -> io::Result<()> {
-        let text = self.to_text();
+        let text = self.to_text()?;
         object::check_file_limit(text.len() as u64)?;
         forget(dir, &self.exe);
-        let name = file_name(&self.exe);
+        let name = file_name(&self.exe)?;
         let written = dir.create_file(&name).and_then(|mut file| file.write_all(text.as_bytes()));
         if written.is_err() {
             // Half a note says nothing.
@@ -136,15 +138,15 @@ impl Failure {
     /// `PermissionDenied` if it is no directory that this user alone can write to; else
     /// what the system answered.
     pub fn note_at(&self, dir: &Path) -> io::Result<()> {
-        let text = CString::new(self.to_text()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        Directory::leave_link(dir, &file_name(&self.exe), &text)
+        let text = heap::c_string(&[self.to_text()?.as_bytes()])?;
+        Directory::leave_link(dir, &file_name(&self.exe)?, &text)
     }
 
-    fn to_text(&self) -> String {
+    fn to_text(&self) -> Result<String, NoMemory> {
         let Self { pid, exe, stage, errno } = self;
         let stage = STAGES.iter().find(|(known, _)| known == stage).map_or("", |(_, word)| word);
-        let exe = escape(cut_exe(exe).as_os_str().as_bytes());
-        format!("{MAGIC}\npid={pid}\nstage={stage}\nerrno={errno}\nexe={exe}\n")
+        let exe = Escaped(cut_exe(exe).as_os_str().as_bytes());
+        heap::format(format_args!("{MAGIC}\npid={pid}\nstage={stage}\nerrno={errno}\nexe={exe}\n"))
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -157,8 +159,9 @@ impl Failure {
         let word = value("stage")?;
         let stage = STAGES.iter().find(|(_, known)| *known == word)?.0;
         let errno = value("errno")?.parse().ok()?;
-        let exe = unescape(value("exe")?.as_bytes())?;
-        Some(Self { pid, exe: PathBuf::from(std::ffi::OsString::from_vec(exe)), stage, errno })
+        let mut bytes = [0; MAX_EXE];
+        let exe = heap::path(&[unescape(value("exe")?.as_bytes(), &mut bytes)?]).ok()?;
+        Some(Self { pid, exe, stage, errno })
     }
 }
 
@@ -188,7 +191,7 @@ pub fn errno_of(error: &io::Error) -> i32 {
 /// Removes a program's note, if there is one.
 pub fn forget(dir: &Directory, exe: &Path) {
     // Most often there is none.
-    let _ = dir.remove(&file_name(exe));
+    let _ = file_name(exe).and_then(|name| dir.remove(&name));
 }
 
 /// All the notes in a directory. What is none is left out.
@@ -199,17 +202,13 @@ pub fn forget(dir: &Directory, exe: &Path) {
 pub fn find(dir: &Directory) -> io::Result<Vec<Failure>> {
     let read = |name: &CString| {
         let text = match dir.open_file(name) {
-            Ok(file) => {
-                let mut text = Vec::new();
-                file.take(MAX_BYTES as u64).read_to_end(&mut text).ok()?;
-                text
-            }
+            Ok(file) => heap::read(file, MAX_BYTES).ok()?,
             Err(_) => dir.read_link(name, MAX_BYTES).ok()?,
         };
         Failure::parse(std::str::from_utf8(&text).ok()?)
     };
     let (names, _) = dir.names(MAX_FILES)?;
-    Ok(names.iter().filter(|name| is_one(name)).filter_map(read).collect())
+    Ok(heap::collect(names.iter().filter(|name| is_one(name)).filter_map(read))?)
 }
 
 // Miri has no system to ask.
@@ -263,7 +262,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("pfp-failure-link-{}", std::process::id()));
         let dir = Directory::create(&path).expect("there is room");
         let note = Failure { pid: 1, exe: "/bin/app".into(), stage: Stage::Segment, errno: 24 };
-        let name = path.join(file_name(&note.exe).to_str().expect("it is plain text"));
+        let name = path.join(file_name(&note.exe).unwrap().to_str().expect("it is plain text"));
         let victim = path.join("victim");
         std::fs::write(&victim, "precious").expect("there is room");
         let links: [fn(&Path, &Path) -> io::Result<()>; 2] =

@@ -27,6 +27,7 @@ use crate::discovery::liveness::{self, Hold, Liveness};
 use crate::discovery::name::Name;
 use crate::discovery::object;
 use crate::discovery::switched;
+use crate::heap::{Grow, NoMemory};
 
 /// How many dead segments of a program are kept when it starts again.
 pub const KEEP: usize = 3;
@@ -64,7 +65,7 @@ pub struct Swept {
     /// The segments that were removed.
     pub removed: Vec<Entry>,
     /// Dead segments that could not be removed, damaged and unfinished beacons too, and why.
-    pub failed: Vec<(PathBuf, String)>,
+    pub failed: Vec<(PathBuf, io::Error)>,
 }
 
 impl Swept {
@@ -80,6 +81,7 @@ impl Swept {
 /// # Errors
 ///
 /// If the directory itself cannot be read.
+#[allow(clippy::disallowed_methods, reason = "only viewers look for all")]
 pub fn find(dir: &Directory) -> io::Result<Found> {
     let (names, truncated) = dir.names(MAX_FILES)?;
     let mut found = Found {
@@ -95,9 +97,11 @@ pub fn find(dir: &Directory) -> io::Result<Found> {
         match look(dir, name, &object) {
             Ok(Seen::Entry(entry, _)) => found.entries.push(entry),
             Ok(Seen::Vanished) => {}
-            Ok(Seen::Damaged(_, why)) => found.unreadable.push((dir.path_of(name), why.into())),
-            Ok(Seen::OtherVersion(why)) => found.unreadable.push((dir.path_of(name), why)),
-            Err(e) => found.unreadable.push((dir.path_of(name), e.to_string())),
+            Ok(Seen::Damaged(_, why)) => found.unreadable.push((dir.path_of(name)?, why.into())),
+            Ok(Seen::OtherVersion(why)) => {
+                found.unreadable.push((dir.path_of(name)?, why.to_string()));
+            }
+            Err(e) => found.unreadable.push((dir.path_of(name)?, e.to_string())),
         }
     }
     newest_first(&mut found.entries, |entry| entry);
@@ -107,7 +111,7 @@ pub fn find(dir: &Directory) -> io::Result<Found> {
 /// Looks at the beacon of one segment in a directory; none if it is not there or says
 /// nothing.
 pub fn find_one(dir: &Directory, object: &Name) -> Option<Entry> {
-    match look(dir, &beacon::file_of(object), object) {
+    match look(dir, &beacon::file_of(object).ok()?, object) {
         Ok(Seen::Entry(entry, _)) => Some(entry),
         _ => None,
     }
@@ -120,7 +124,7 @@ pub fn find_one(dir: &Directory, object: &Name) -> Option<Entry> {
 ///
 /// What the system answered.
 pub fn remove_one(dir: &Directory, object: &Name) -> io::Result<bool> {
-    let name = beacon::file_of(object);
+    let name = beacon::file_of(object)?;
     match look(dir, &name, object) {
         Ok(Seen::Entry(entry, file)) => {
             remove(dir, &name, &file, Some(object), Some(&entry.info.process))
@@ -131,6 +135,7 @@ pub fn remove_one(dir: &Directory, object: &Name) -> io::Result<bool> {
 
 /// Looks at every beacon in all the places where this user's may be. A place
 /// that is not there is left out; one that is refused is reported, by its path.
+#[allow(clippy::disallowed_methods, reason = "only viewers look everywhere")]
 pub fn find_everywhere() -> (Vec<Found>, Vec<String>) {
     let mut all = Vec::new();
     let mut refused = Vec::new();
@@ -147,6 +152,7 @@ pub fn find_everywhere() -> (Vec<Found>, Vec<String>) {
 /// Removes the dead segments of each program, except its newest `keep`. A program's next start does
 /// so, too, but after a crash of many processes at once there may be no start that sees them all.
 /// While a viewer collects ended processes, all segments stay.
+#[allow(clippy::disallowed_methods, reason = "only viewers trim")]
 pub fn trim(dir: &Directory, found: &mut Found, keep: usize) {
     let mut dead = HashMap::<_, usize>::new();
     let mut is_one_too_many = |entry: &Entry| {
@@ -193,7 +199,7 @@ pub fn sweep(dir: &Directory, exe: &Path, keep: usize, bytes: u64) -> io::Result
             && entry.state == Liveness::Dead
         {
             // The file is closed meanwhile: the host may be short of descriptors.
-            dead.push((entry, name));
+            dead.try_push((entry, name))?;
         }
     }
     // Asked after the look: a viewer that begins later awaits none of these.
@@ -250,16 +256,19 @@ pub fn gc(dir: &Directory) -> io::Result<Swept> {
                 swept.note_failure(dir, name, removed);
             }
             Ok(_) => {}
-            Err(e) => swept.failed.push((dir.path_of(name), e.to_string())),
+            Err(e) => swept.note_failure(dir, name, Err(e)),
         }
     }
     Ok(swept)
 }
 
 impl Swept {
+    /// Without memory the failure is not noted.
     fn note_failure(&mut self, dir: &Directory, name: &CStr, removed: io::Result<bool>) {
-        if let Err(e) = removed {
-            self.failed.push((dir.path_of(name), e.to_string()));
+        if let Err(e) = removed
+            && let Ok(path) = dir.path_of(name)
+        {
+            let _ = self.failed.try_push((path, e));
         }
     }
 }
@@ -270,7 +279,7 @@ enum Seen {
     /// A file of ours that no version of pfp wrote like this.
     Damaged(File, &'static str),
     /// A file that another version of pfp can read.
-    OtherVersion(String),
+    OtherVersion(Malformed),
     Vanished,
 }
 
@@ -283,20 +292,22 @@ fn look(dir: &Directory, name: &CStr, object: &Name) -> io::Result<Seen> {
     let info = match Info::read(&file)? {
         Ok(info) if info.object == *object => info,
         Ok(_) => return Ok(Seen::Damaged(file, "names another object than its own")),
-        Err(why @ Malformed::Version(_)) => return Ok(Seen::OtherVersion(why.to_string())),
+        Err(why @ Malformed::Version(_)) => return Ok(Seen::OtherVersion(why)),
         Err(Malformed::Text { expected, .. }) => return Ok(Seen::Damaged(file, expected)),
+        Err(Malformed::NoMemory) => return Err(NoMemory.into()),
     };
     let entry = Entry {
         state: liveness::judge(&file, &info.process)?,
         object_bytes: object::backed_bytes(object)?,
-        path: dir.path_of(name),
+        path: dir.path_of(name)?,
         info,
     };
     Ok(Seen::Entry(entry, file))
 }
 
 fn newest_first<T>(items: &mut [T], entry: impl Fn(&T) -> &Entry) {
-    items.sort_by_key(|item| {
+    // A stable sort would allocate.
+    items.sort_unstable_by_key(|item| {
         let info = &entry(item).info;
         (Reverse(info.created_unix_ns), info.object)
     });
@@ -316,7 +327,10 @@ fn remove_dead(
         Err(e) => Err(e),
     };
     match removed {
-        Ok(true) => swept.removed.push(entry),
+        Ok(true) => {
+            // Without memory it is removed and not noted.
+            let _ = swept.removed.try_push(entry);
+        }
         other => swept.note_failure(dir, name, other),
     }
 }

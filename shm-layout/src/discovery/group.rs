@@ -31,9 +31,10 @@ mod futex;
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Seek, Write};
 use std::mem::offset_of;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -45,6 +46,7 @@ use crate::discovery::liveness::{Identity, Liveness};
 use crate::discovery::name::Name;
 use crate::discovery::object::{self, Object};
 use crate::discovery::system::current_pid;
+use crate::heap::{self, NoMemory, ShortText};
 use barrier::{Head, MAGIC, Member, VERSION, Words};
 
 pub use barrier::{Arrived, Place};
@@ -91,6 +93,10 @@ pub struct PrivateGroup {
 impl PrivateGroup {
     /// A group of `stated` members, or if that is 0 of those that join.
     #[must_use]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "pfp-timing takes memory where a program asks it to"
+    )]
     pub fn new(stated: u32) -> Self {
         let capacity = if stated == 0 { ROOM } else { stated.min(MAX_MEMBERS) };
         let members = (0..capacity).map(|_| Member::default()).collect();
@@ -169,7 +175,7 @@ impl SharedGroup {
         if stated > MAX_MEMBERS {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let file_name = file_name(name);
+        let file_name = file_name(name)?;
         for _ in 0..TRIES {
             let file = match directory.create_file(&file_name) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -233,8 +239,8 @@ impl SharedGroup {
             place,
             held,
             pid: current_pid(),
-            directory: directory.path().to_owned(),
-            file: file_name.clone(),
+            directory: heap::path(&[directory.path().as_os_str().as_bytes()])?,
+            file: heap::c_string(&[file_name.to_bytes()])?,
             file_id: (meta.dev(), meta.ino()),
         };
         lock(&file, JOINING, libc::F_UNLCK)?;
@@ -279,7 +285,7 @@ impl SharedGroup {
     /// By its lock, which ends exactly with its process; if that is held or cannot be
     /// asked, by whether that process can be there at all.
     fn is_alive(&self, index: u32, who: &Identity, here: &Identity) -> bool {
-        let file = Directory::open(&self.directory)
+        let file = Directory::open_plainly(&self.directory)
             .and_then(|directory| directory.open_to_lock(&self.file))
             .ok()
             .filter(|file| {
@@ -298,7 +304,7 @@ impl Drop for SharedGroup {
         }
         self.words().leave(self.place);
         beacon::let_go(self.held);
-        if let Ok(directory) = Directory::open(&self.directory) {
+        if let Ok(directory) = Directory::open_plainly(&self.directory) {
             let _ = remove_if_empty(&directory, &self.file);
         }
     }
@@ -326,7 +332,7 @@ fn found(file: &mut File, name: &str, stated: u32) -> io::Result<Object> {
     let capacity = if stated == 0 { ROOM } else { stated };
     // The name first: killed at any moment, nothing is left that nobody finds.
     let object_name = Name::random()?;
-    let text = text(&object_name, name);
+    let text = text(&object_name, name)?;
     object::check_file_limit(text.len() as u64)?;
     file.set_len(0)?;
     file.rewind()?;
@@ -341,6 +347,7 @@ fn found(file: &mut File, name: &str, stated: u32) -> io::Result<Object> {
 }
 
 /// Reads an object's head once, and believes it as far as the object is long.
+#[allow(clippy::disallowed_methods, reason = "a program that joins is told in words")]
 fn check(object: &Object, stated: u32) -> io::Result<u32> {
     let bad = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidData, what.to_owned()));
     if object.len() < bytes_for(1) {
@@ -371,12 +378,11 @@ const ENDING: &str = ".group";
 const FIRST_LINE: &str = "pfp-group 1\n";
 
 /// The file of a group: its name's hash (FNV-1a, 128 bits).
-fn file_name(name: &str) -> CString {
+fn file_name(name: &str) -> io::Result<CString> {
     let hash = name.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
         (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
     });
-    // Neither part can hold a NUL.
-    CString::new(format!("{hash:032x}{ENDING}")).unwrap_or_default()
+    heap::c_string(&[ShortText::<64>::of(format_args!("{hash:032x}{ENDING}")).as_bytes()])
 }
 
 /// Whether a file in the directory is a group's.
@@ -384,18 +390,17 @@ pub(crate) fn is_group(file: &std::ffi::CStr) -> bool {
     file.to_bytes().strip_suffix(ENDING.as_bytes()).is_some_and(|hex| Name::from_hex(hex).is_some())
 }
 
-fn text(object: &Name, name: &str) -> String {
-    let name: String = name.chars().take(128).flat_map(char::escape_default).collect();
-    format!("{FIRST_LINE}object={object}\nname={name}\n")
+fn text(object: &Name, name: &str) -> Result<String, NoMemory> {
+    let end = name.char_indices().nth(128).map_or(name.len(), |(end, _)| end);
+    let name = name[..end].escape_default();
+    heap::format(format_args!("{FIRST_LINE}object={object}\nname={name}\n"))
 }
 
 /// The object that a group's file names; none if it was never finished.
 fn read(file: &mut File) -> io::Result<Option<Name>> {
-    let mut text = String::new();
     file.rewind()?;
-    if let Err(error) = file.take(beacon::MAX_BYTES as u64).read_to_string(&mut text) {
-        return if error.kind() == io::ErrorKind::InvalidData { Ok(None) } else { Err(error) };
-    }
+    let text = heap::read(file, beacon::MAX_BYTES)?;
+    let Ok(text) = std::str::from_utf8(&text) else { return Ok(None) };
     let object = text.strip_prefix(FIRST_LINE).and_then(|rest| rest.strip_prefix("object="));
     Ok(object.and_then(|rest| Name::parse(rest.split_once('\n')?.0)))
 }

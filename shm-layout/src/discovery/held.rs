@@ -3,10 +3,11 @@
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::OsStrExt;
 
 use crate::discovery::directory::Directory;
 use crate::discovery::liveness::{Lock, lock};
+use crate::heap;
 
 /// A locked file, removed when it is dropped. The folder goes with the last file in it.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ impl Held {
         /// Each program that starts meanwhile may remove the folder while it is empty, or
         /// the file before it is locked.
         const TRIES: u32 = 1000;
-        let path = dir.path().join(folder);
+        let path = heap::path(&[dir.path().as_os_str().as_bytes(), b"/", folder.as_bytes()])?;
         let make = |name: &CStr| -> io::Result<(Directory, File)> {
             let folder = Directory::create(&path)?;
             let file = folder.create_file(name)?;
@@ -65,7 +66,7 @@ impl Drop for Held {
 
 /// Removes a folder unless there is something in it.
 pub(crate) fn remove_folder(folder: &Directory) {
-    if let Ok(path) = CString::new(folder.path().as_os_str().to_owned().into_vec()) {
+    if let Ok(path) = heap::c_string(&[folder.path().as_os_str().as_bytes()]) {
         // SAFETY: a NUL-terminated path that outlives the call.
         unsafe { libc::rmdir(path.as_ptr()) };
     }

@@ -22,8 +22,9 @@ use std::time::{Duration, Instant};
 
 use crate::discovery::directory::Directory;
 use crate::discovery::end::{Descriptor, End};
-use crate::discovery::stat::{Stat, of_own_thread, read_small};
+use crate::discovery::stat::{Stat, inode_of, of_own_thread, of_process, read_small};
 use crate::discovery::system::current_pid;
+use crate::heap::ShortText;
 
 /// Whether the process that lit a beacon runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +102,8 @@ impl Identity {
             return Evidence::Gone;
         }
         // An unreadable stat says nothing: /proc may hide foreign processes.
-        match Stat::read(&format!("/proc/{pid}/task/{pid}/stat")) {
+        let path = ShortText::<64>::of(format_args!("/proc/{pid}/task/{pid}/stat"));
+        match Stat::read(path.as_str()) {
             Some(stat) if stat.is_over() => Evidence::Gone,
             Some(stat) if stat.start != 0 && stat.start != self.start => Evidence::Gone,
             _ => Evidence::None,
@@ -143,12 +145,12 @@ enum Evidence {
 
 /// Whether a signal has stopped the process of this id in the caller's `/proc`.
 pub fn is_stopped(pid: u32) -> bool {
-    Stat::read(&format!("/proc/{pid}/stat")).is_some_and(|stat| stat.is_stopped())
+    of_process(pid).is_some_and(|stat| stat.is_stopped())
 }
 
 /// Whether the process of this id in the caller's `/proc` has ended, and its parent has not asked how.
 pub fn is_zombie(pid: u32) -> bool {
-    Stat::read(&format!("/proc/{pid}/stat")).is_some_and(|stat| stat.is_over())
+    of_process(pid).is_some_and(|stat| stat.is_over())
 }
 
 /// Judges by an open beacon.
@@ -316,13 +318,13 @@ fn unlock(file: &File) {
 
 fn boot_id() -> u128 {
     let mut bytes = [0; 64];
-    let text = str::from_utf8(read_small("/proc/sys/kernel/random/boot_id", &mut bytes));
-    u128::from_str_radix(&text.unwrap_or_default().trim().replace('-', ""), 16).unwrap_or(0)
+    let text = read_small("/proc/sys/kernel/random/boot_id", &mut bytes);
+    let digits = text.iter().filter_map(|&byte| char::from(byte).to_digit(16));
+    digits.fold(0, |id, digit| id << 4 | u128::from(digit))
 }
 
 fn pid_namespace() -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata("/proc/self/ns/pid").map_or(0, |meta| meta.ino())
+    inode_of("/proc/self/ns/pid").unwrap_or(0)
 }
 
 // Miri has no system to ask.

@@ -11,6 +11,7 @@
 //! | sizes with `ftruncate` only | [`Object::back`] puts pages under a range before anything touches it |
 //! | opens read-write only | [`Object::open`] takes the write permission back at once; [`Object::unlock`] gives it to the control pages |
 //! | mode is cut by the umask | set to 0600 afterwards |
+//! | ends the program if its few allocations (the name, a boxed mapping) find no memory | [`heap::has_room`] is asked first. Another thread may take the rest of the memory in between: this is the only place of a start where that ends the host |
 //!
 //! Everything here can run inside the host program, so it prints nothing,
 //! never panics, and turns each refusal into an error.
@@ -27,6 +28,7 @@ use shared_memory::{Shmem, ShmemConf, ShmemError};
 use super::name::Name;
 use super::system::{RETRIES, current_pid, errno, page_size};
 use crate::descriptors::above_standard;
+use crate::heap::{self, NoMemory, ShortText};
 use crate::reader::truncation::Watched;
 
 /// `MADV_POPULATE_WRITE`, since Linux 5.14.
@@ -106,6 +108,9 @@ impl Object {
             _ => return Err(io::ErrorKind::InvalidInput.into()),
         };
         check_file_limit(len as u64)?;
+        if !heap::has_room() {
+            return Err(NoMemory.into());
+        }
         let make = || ShmemConf::new().os_id(name.as_str()).size(len).create();
         let mut shmem = above_standard(make).map_err(to_io)?;
         shmem.set_owner(false);
@@ -113,10 +118,9 @@ impl Object {
         drop(shmem);
         let opened = settle(&name, len).and_then(|made| {
             let object = Object::open_shared(&name)?;
-            match object.len == len && object.file.is_same_file(&made) {
-                true => Ok(object),
-                false => Err(bad(&name, "was replaced while it was being made")),
-            }
+            // Replaced while it was being made.
+            let is_made = object.len == len && object.file.is_same_file(&made);
+            if is_made { Ok(object) } else { Err(io::ErrorKind::InvalidData.into()) }
         });
         let Ok(object) = &opened else {
             unlink(&name).ok();
@@ -140,7 +144,7 @@ impl Object {
     pub fn open(name: &Name) -> io::Result<Object> {
         let file = open_path(name)?;
         let before = FileId::of(file.as_raw_fd())?;
-        before.check_is_ours(name)?;
+        before.check_is_ours().map_err(|foreign| foreign.in_words(name))?;
         if before.len == 0 {
             return Err(bad(name, "is empty"));
         }
@@ -186,10 +190,10 @@ impl Object {
         // SAFETY: a descriptor that was just opened and that nobody else owns.
         let descriptor = unsafe { OwnedFd::from_raw_fd(file) };
         let file = FileId::of(descriptor.as_raw_fd())?;
-        file.check_is_ours(name)?;
+        file.check_is_ours()?;
         let len = match usize::try_from(file.len) {
             Ok(len) if len > 0 && len <= isize::MAX as usize => len,
-            _ => return Err(bad(name, "has no length that can be mapped")),
+            _ => return Err(io::ErrorKind::InvalidData.into()),
         };
         // SAFETY: a new mapping of an open file, at an address of the kernel's choice.
         let map = unsafe {
@@ -267,11 +271,12 @@ impl Object {
     ///
     /// `NotFound` if its name is gone, `InvalidData` if that leads elsewhere now;
     /// else what the system answered.
+    #[allow(clippy::disallowed_methods, reason = "only a long path takes memory")]
     pub(crate) fn to_file(&self) -> io::Result<File> {
         // What a viewer holds leads there even when the name is gone.
         if let Hold::Viewer { file, .. } = &self.hold
-            && let path = format!("/proc/self/fd/{}", file.as_raw_fd())
-            && let Ok(file) = above_standard(|| File::open(path))
+            && let path = ShortText::<32>::of(format_args!("/proc/self/fd/{}", file.as_raw_fd()))
+            && let Ok(file) = above_standard(|| File::open(path.as_str()))
         {
             return Ok(file);
         }
@@ -313,13 +318,9 @@ impl Object {
             || !range.start.is_multiple_of(page)
             || !range.end.is_multiple_of(page)
         {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!(
-                    "{}: expected whole pages inside {mapped} bytes, found {range:?}",
-                    self.name
-                ),
-            ));
+            let expected = format_args!("expected whole pages inside {mapped} bytes");
+            let text = format_args!("{}: {expected}, found {range:?}", self.name);
+            return Err(in_words(io::ErrorKind::InvalidInput, text));
         }
         // SAFETY: the range was just checked to be whole pages of this mapping.
         let refused = unsafe {
@@ -582,22 +583,49 @@ impl FileId {
     }
 
     /// A regular file of this user's, under one name. Root may look at anybody's.
-    fn check_is_ours(&self, name: &Name) -> io::Result<()> {
+    fn check_is_ours(&self) -> Result<(), Foreign> {
         if self.mode & libc::S_IFMT != libc::S_IFREG {
-            return Err(bad(name, "is not a regular file"));
+            return Err(Foreign::Kind);
         }
         // SAFETY: takes nothing and cannot fail.
         let user = unsafe { libc::geteuid() };
         if user != 0 && self.owner != user {
-            return Err(io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                format!("{name}: expected an object of user {user}, found user {}'s", self.owner),
-            ));
+            return Err(Foreign::Owner { expected: user, found: self.owner });
         }
         if self.links != 1 {
-            return Err(bad(name, "has a second name, or none"));
+            return Err(Foreign::Names);
         }
         Ok(())
+    }
+}
+
+/// Why a file is no object of this user.
+enum Foreign {
+    Kind,
+    Owner { expected: u32, found: u32 },
+    Names,
+}
+
+impl Foreign {
+    fn in_words(self, name: &Name) -> io::Error {
+        match self {
+            Self::Kind => bad(name, "is not a regular file"),
+            Self::Owner { expected, found } => in_words(
+                io::ErrorKind::PermissionDenied,
+                format_args!("{name}: expected an object of user {expected}, found user {found}'s"),
+            ),
+            Self::Names => bad(name, "has a second name, or none"),
+        }
+    }
+}
+
+impl From<Foreign> for io::Error {
+    /// Takes no memory.
+    fn from(foreign: Foreign) -> Self {
+        match foreign {
+            Foreign::Owner { .. } => io::ErrorKind::PermissionDenied.into(),
+            Foreign::Kind | Foreign::Names => io::ErrorKind::InvalidData.into(),
+        }
     }
 }
 
@@ -605,9 +633,9 @@ impl FileId {
 fn settle(name: &Name, len: usize) -> io::Result<FileId> {
     let path = open_path(name)?;
     let file = FileId::of(path.as_raw_fd())?;
-    file.check_is_ours(name)?;
+    file.check_is_ours()?;
     if file.len != len as u64 {
-        return Err(bad(name, "has the wrong length"));
+        return Err(io::ErrorKind::InvalidData.into());
     }
     if file.mode & 0o7777 != 0o600 {
         crate::discovery::directory::chmod(&path, 0o600)?;
@@ -670,12 +698,17 @@ fn to_io(error: ShmemError) -> io::Error {
         ShmemError::MapCreateFailed(errno)
         | ShmemError::MapOpenFailed(errno)
         | ShmemError::UnknownOsError(errno) => io::Error::from_raw_os_error(errno as i32),
-        other => io::Error::other(other.to_string()),
+        _ => io::ErrorKind::Other.into(),
     }
 }
 
 fn bad(name: &Name, what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("shared-memory object {name} {what}"))
+    in_words(io::ErrorKind::InvalidData, format_args!("shared-memory object {name} {what}"))
+}
+
+#[allow(clippy::disallowed_methods, reason = "only viewers open what others have made")]
+fn in_words(kind: io::ErrorKind, text: fmt::Arguments<'_>) -> io::Error {
+    io::Error::new(kind, text.to_string())
 }
 
 // Miri has no system to ask.

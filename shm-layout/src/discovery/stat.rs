@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 
 use crate::descriptors::above_standard;
 use crate::discovery::time_namespace;
@@ -69,9 +70,21 @@ impl Stat {
 
 /// Reads a small file of the kernel, which returns all of it at the first call. Empty if it cannot
 /// be read.
+#[allow(clippy::disallowed_methods, reason = "only a long path takes memory")]
 pub(crate) fn read_small<'a>(path: &str, bytes: &'a mut [u8]) -> &'a [u8] {
     let read = above_standard(|| File::open(path)).and_then(|mut file| file.read(bytes));
     &bytes[..read.unwrap_or(0)]
+}
+
+/// The inode that one of the kernel's short paths leads to.
+#[allow(clippy::disallowed_methods, reason = "only a long path takes memory")]
+pub(crate) fn inode_of(path: &str) -> Option<u64> {
+    Some(std::fs::metadata(path).ok()?.ino())
+}
+
+/// The stat of a process, by its id in this `/proc`.
+pub(crate) fn of_process(pid: u32) -> Option<Stat> {
+    Stat::read(ShortText::<64>::of(format_args!("/proc/{pid}/stat")).as_str())
 }
 
 /// The stat of a thread of this process. The first thread started when the process did; emulators

@@ -22,6 +22,7 @@ use crate::discovery::directory::Directory;
 use crate::discovery::held::{self, Held};
 use crate::discovery::liveness::{Lock, lock};
 use crate::discovery::name::Name;
+use crate::heap;
 
 /// The folder, in the directory of beacons.
 const FOLDER: &str = "switched";
@@ -46,10 +47,8 @@ impl Switched {
     ///
     /// The system's error; `Unsupported` where the file system has no locks.
     pub fn start(dir: &Directory, segment: &Name) -> io::Result<Self> {
-        let name = || {
-            let name = format!("{}.{}", segment.hex(), Name::random()?.hex());
-            Ok(CString::new(name)?)
-        };
+        let name =
+            || heap::c_string(&[segment.hex().as_bytes(), b".", Name::random()?.hex().as_bytes()]);
         Ok(Self { held: Held::start(dir, FOLDER, name)? })
     }
 
@@ -128,7 +127,7 @@ pub(crate) fn sweep(dir: &Directory) {
 }
 
 fn is_there(dir: &Directory, segment: &Name) -> bool {
-    dir.open_file(&beacon::file_of(segment)).is_ok()
+    beacon::file_of(segment).and_then(|name| dir.open_file(&name)).is_ok()
 }
 
 fn read(folder: &Directory, name: &CStr) -> io::Result<Others> {
@@ -212,7 +211,7 @@ mod tests {
     fn a_dead_viewers_switches_are_known_until_they_are_put_back() {
         let place = Place::new();
         let (dir, segment) = (&place.0, Name::from_id(7));
-        drop(dir.create_file(&beacon::file_of(&segment)).unwrap());
+        drop(dir.create_file(&beacon::file_of(&segment).unwrap()).unwrap());
         place.leave(&segment, b"\0-\0+");
         // Looking at another process changes nothing, and two may look at the same time.
         assert_eq!(points(&others(dir, &Name::from_id(8), None)), []);
@@ -231,7 +230,7 @@ mod tests {
         assert!(!dir.path().join(FOLDER).exists());
 
         place.leave(&segment, b"-");
-        dir.remove(&beacon::file_of(&segment)).unwrap();
+        dir.remove(&beacon::file_of(&segment).unwrap()).unwrap();
         sweep(dir);
         assert!(!dir.path().join(FOLDER).exists(), "its process is gone");
     }

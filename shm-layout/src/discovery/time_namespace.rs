@@ -4,9 +4,7 @@
 //! shifted start times. Both sides of a segment therefore take the shift out of every such time
 //! that they store or compare.
 
-use std::os::unix::fs::MetadataExt;
-
-use crate::discovery::stat::read_small;
+use crate::discovery::stat::{inode_of, read_small};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -44,10 +42,8 @@ impl Offsets {
         if offsets == Self::default() {
             return Some(offsets);
         }
-        let namespace = |path: &str| std::fs::metadata(path).ok();
-        let own = namespace("/proc/self/ns/time")?;
-        let childrens = namespace("/proc/self/ns/time_for_children")?;
-        (own.ino() == childrens.ino()).then_some(offsets)
+        let own = inode_of("/proc/self/ns/time")?;
+        (inode_of("/proc/self/ns/time_for_children")? == own).then_some(offsets)
     }
 
     fn parse(text: &[u8]) -> Self {

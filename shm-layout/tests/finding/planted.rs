@@ -64,19 +64,19 @@ fn planted_beacons_are_refused_and_their_victims_untouched() {
     let victim = base.path().join("victim");
     let info = |n: u128| Info::of_this_process(Name::from_id(n), "planted").unwrap();
     let place = |n: u128| base.path().join(format!("{n:032x}.beacon"));
-    let text = info(1).to_text();
+    let text = info(1).to_text().unwrap();
     fs::write(&victim, &text).unwrap();
     let before = fs::metadata(&victim).unwrap();
 
     symlink(&victim, place(1)).unwrap();
     fs::hard_link(&victim, place(2)).unwrap();
     fifo(&place(3));
-    fs::write(place(4), info(4).to_text()).unwrap();
+    fs::write(place(4), info(4).to_text().unwrap()).unwrap();
     fs::set_permissions(place(4), fs::Permissions::from_mode(0o666)).unwrap();
     fs::create_dir(place(5)).unwrap();
     let mut planted = 5;
     if is_root() {
-        fs::write(place(6), info(6).to_text()).unwrap();
+        fs::write(place(6), info(6).to_text().unwrap()).unwrap();
         std::os::unix::fs::chown(place(6), Some(NOBODY), None).unwrap();
         planted += 1;
     } else {

@@ -20,7 +20,7 @@ fn a_beacon_says_what_it_was_told() {
     ] {
         let mut info = Info::of_this_process(Name::random().unwrap(), name).unwrap();
         info.exe = PathBuf::from(OsString::from_vec(exe.to_vec()));
-        let text = info.to_text();
+        let text = info.to_text().unwrap();
         assert!(text.len() <= MAX_BYTES, "{} bytes", text.len());
         assert!(text.bytes().all(|b| b == b'\n' || (b' '..=b'~').contains(&b)));
         assert_eq!(text.lines().count(), 9);
@@ -29,7 +29,7 @@ fn a_beacon_says_what_it_was_told() {
     for long in ["\u{e9}x".repeat(MAX_NAME), "a\0b".repeat(MAX_NAME)] {
         let long = Info::of_this_process(Name::random().unwrap(), &long).unwrap();
         assert!(long.name.len() <= MAX_NAME);
-        assert_eq!(Info::parse(long.to_text().as_bytes()), Ok(long));
+        assert_eq!(Info::parse(long.to_text().unwrap().as_bytes()), Ok(long));
     }
 }
 
@@ -38,10 +38,10 @@ fn a_beacon_says_what_it_was_told() {
 #[test]
 fn the_parser_survives_anything() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    let text = Info::of_this_process(Name::from_id(7), "a name\n").unwrap().to_text();
+    let text = Info::of_this_process(Name::from_id(7), "a name\n").unwrap().to_text().unwrap();
     let check = |bytes: &[u8]| {
         if let Ok(info) = Info::parse(bytes) {
-            assert_eq!(info.to_text().as_bytes(), bytes);
+            assert_eq!(info.to_text().unwrap().as_bytes(), bytes);
         }
     };
     for cut in 0..text.len() {

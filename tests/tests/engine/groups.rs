@@ -273,7 +273,7 @@ fn what_killed_processes_left_is_swept_and_a_new_group_is_fresh() {
         assert!(object.exists(), "{how}");
         if how == "swept" {
             let swept = find::gc(&place.directory()).expect("it can be read");
-            assert_eq!(swept.failed, []);
+            assert!(swept.failed.is_empty(), "{swept:?}");
             assert!(!file.exists() && !object.exists());
         } else {
             // Of another number of members: nothing of the old one counts.

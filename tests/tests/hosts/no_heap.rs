@@ -17,8 +17,8 @@ fn end_with_seven(command: &mut Command) -> Said {
     said
 }
 
-/// Calls each function of the C interface while the allocator refuses its n-th request, for each n,
-/// first that request alone and then all from there on.
+/// Starts the library, and calls each function of the C interface, while the allocator refuses its
+/// n-th request, for each n, first that request alone and then all from there on.
 #[test]
 fn each_function_of_c_bears_a_heap_that_is_used_up() {
     let wrapped = ["malloc", "calloc", "realloc", "posix_memalign"];
@@ -29,6 +29,11 @@ fn each_function_of_c_bears_a_heap_that_is_used_up() {
     let at_the_end = folder.join("at the end.json");
     let mut command = place.command(&program);
     let said = end_with_seven(command.env("PFP_SNAPSHOT", &at_the_end).current_dir(folder));
+    for call in ["start_once", "start_for_good"] {
+        let [asked, lost] = said.all::<u64>(call)[0][..] else { panic!("{call}: {said:?}") };
+        figure(&format!("no heap: {call} asks {asked} times, {lost} of them in another's code"));
+        assert!(asked > 10, "{call} was refused nothing");
+    }
     for call in ["snapshot_to", "snapshot_over", "show"] {
         let asked = said.one::<u64>(call);
         figure(&format!("no heap: {call} asks {asked} times"));

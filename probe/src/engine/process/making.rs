@@ -35,7 +35,6 @@ use crate::engine::state::Kind;
 use crate::engine::thread::lane;
 use crate::engine::turn::{Denied, Turn};
 use crate::engine::{cold, common, copies, gate, owner, registry};
-use crate::own::has_memory;
 use crate::point::Point;
 
 /// Held by the thread that others expect to make the process.
@@ -80,7 +79,7 @@ fn wait_or_make(prepare: fn()) -> Option<&'static Process> {
     // A thread may have announced a process without having opened it yet.
     opening::open_announced();
     // A handler on a small stack leaves it to the next thread, and so does a thread without memory.
-    let can_be = || FAILED.load(Relaxed) == 0 && !cold::has_less_stack(STACK) && has_memory();
+    let can_be = || FAILED.load(Relaxed) == 0 && !cold::has_less_stack(STACK) && heap::has_room();
     let process = current().or_else(|| if can_be() { make_first(prepare) } else { None });
     if let Some(turn) = turn
         && process.is_some()
@@ -183,6 +182,9 @@ fn make(gate: &io::Result<Gate>, is_alone: impl Fn() -> bool) {
     let origin = calibrate::begin();
     calibrate::find_offset();
     let directory = uninterrupted(Directory::for_this_process);
+    if directory.as_ref().is_err_and(NoMemory::is_in) {
+        return;
+    }
     let failed = |stage, error: &io::Error| {
         // Or another thread was faster, and has made one.
         if gate.as_ref().is_ok_and(|gate| !gate.is_ours()) || current().is_some() {
@@ -254,6 +256,8 @@ fn make_as_named(
     let beacon = match beacon {
         // The next one may have a beacon, by which viewers find it.
         Err(error) if !is_alone() => return Err((Stage::Beacon, error)),
+        // The next begin tries again, since the heap may have room then.
+        Err(error) if NoMemory::is_in(&error) => return Err((Stage::Beacon, error)),
         beacon => beacon,
     };
     let folder = directory.as_ref().ok().filter(|_| beacon.is_ok()).map(Directory::path);
