@@ -9,6 +9,8 @@
 //!
 //! Nothing here takes a lock; memory is allocated where a name is met for the first time.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
+
 mod itt;
 mod kokkos;
 mod names;

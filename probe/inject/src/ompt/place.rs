@@ -2,11 +2,11 @@
 //! once and kept.
 
 use std::ffi::{OsStr, c_int, c_void};
-use std::fs;
-use std::os::unix::ffi::OsStrExt;
+use std::fmt;
 use std::path::Path;
 
 use pfp::c::Loaded;
+use pfp::own::heap;
 use pfp::table::{Table, mix};
 use pfp::{Point, past};
 
@@ -63,50 +63,60 @@ impl Region {
 
 static ALL: Table<Place, { 2 * PLACES }> = Table::new();
 
-/// What is at an address; none where there are too many.
+/// What is at an address; none where there are too many, or without memory.
 pub(super) fn at(address: *const c_void, kind: Kind) -> Option<&'static Points> {
     let address = address.addr();
     let is = |place: &Place| place.address == address && place.kind == kind;
-    let found = ALL.get(mix(address as u64), PLACES, is, || make(address, kind));
+    let found = ALL.try_get(mix(address as u64), PLACES, is, || make(address, kind));
     if found.is_none() {
         pfp::c::count_refusal();
     }
     found.map(|place| &place.points)
 }
 
+/// `None` without memory.
 #[cold]
-fn make(address: usize, kind: Kind) -> Place {
-    let (object, name) = locate(address);
-    let object: &'static str = format!("{SYSTEM}:{object}").leak();
-    let named = |what: String| -> &'static str { what.leak() };
+fn make(address: usize, kind: Kind) -> Option<Place> {
+    let (object, name) = locate(address)?;
+    let kept = |text: fmt::Arguments<'_>| -> Option<&'static str> {
+        Some(heap::format(text).ok()?.leak())
+    };
+    let object = kept(format_args!("{SYSTEM}:{object}"))?;
     let points = match kind {
         Kind::Region => Points::Region(Region {
             address,
-            wall: past::wall_point(named(name.clone()), object, 0),
-            busy: Point::at(named(format!("{name} busy")), object, 0),
-            wait: Point::at(named(format!("{name} wait")), object, 0),
+            wall: past::wall_point(kept(format_args!("{name}"))?, object, 0),
+            busy: Point::at(kept(format_args!("{name} busy"))?, object, 0),
+            wait: Point::at(kept(format_args!("{name} wait"))?, object, 0),
         }),
         Kind::Mutex(mutex) => {
-            Points::Mutex(Point::at(named(format!("{name} {mutex} wait")), object, 0))
+            Points::Mutex(Point::at(kept(format_args!("{name} {mutex} wait"))?, object, 0))
         }
     };
-    Place { address, kind, points }
+    Some(Place { address, kind, points })
 }
 
 /// The object that an address is in, and the address as `objdump` has it there: no more is
-/// known here.
-fn locate(address: usize) -> (String, String) {
+/// known here. `None` without memory.
+fn locate(address: usize) -> Option<(String, String)> {
     let Some(loaded) = Loaded::around(address) else {
         // Made as the program runs, or not said by the runtime.
-        return (String::new(), format!("{address:#x}"));
+        return Some((String::new(), heap::format(format_args!("{address:#x}")).ok()?));
     };
+    let mut room = [0; libc::PATH_MAX as usize];
     let path = match loaded.path().to_bytes() {
         // The program itself.
-        [] => fs::read_link("/proc/self/exe").unwrap_or_default(),
-        path => Path::new(OsStr::from_bytes(path)).to_owned(),
+        [] => {
+            let link = c"/proc/self/exe";
+            // SAFETY: a NUL-terminated path; the call writes at most `room.len()` bytes to `room`.
+            let len =
+                unsafe { libc::readlink(link.as_ptr(), room.as_mut_ptr().cast(), room.len()) };
+            &room[..usize::try_from(len).unwrap_or(0)]
+        }
+        path => path,
     };
-    let (object, within) = (path.to_string_lossy().into_owned(), address - loaded.base);
-    let file = Path::new(&object).file_name().unwrap_or_default().to_string_lossy();
-    let name = format!("{file}+{within:#x}");
-    (object, name)
+    let object = heap::lossy(path).ok()?;
+    let file = Path::new(&object).file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let name = heap::format(format_args!("{file}+{:#x}", address - loaded.base)).ok()?;
+    Some((object, name))
 }
