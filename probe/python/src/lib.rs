@@ -8,6 +8,8 @@
 //!
 //! The stable interface of the interpreter alone, of Python 3.10: one library for all later ones.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
+
 mod calls;
 mod figures;
 mod greenlets;

@@ -3,6 +3,8 @@
 //! Everything here is off the hot path. A name that is given as the program runs
 //! becomes a point, once.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
+
 /// The examples of the README and of the page in docs/.
 #[cfg(all(doctest, feature = "enabled"))]
 mod pages {

@@ -69,6 +69,8 @@
 //! - More than 4,096 callsites, 1,024 spans inside one another, or 16,384 spans with amounts at a time:
 //!   what is beyond is counted as refused.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
+
 mod fields;
 mod layer;
 mod live;
