@@ -114,9 +114,10 @@ impl Point {
             return true;
         }
         // A thread that the process does not know of must not keep others waiting.
-        process.is_callers_threads(owner::tid())
+        let tid = owner::tid();
+        process.is_callers_threads(tid)
             && cold::section(|| {
-                let is_registered = self.register_in_turn(process);
+                let is_registered = self.register_in_turn(process, tid);
                 if is_registered {
                     pause_latecomer(self);
                 }

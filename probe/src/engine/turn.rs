@@ -102,22 +102,27 @@ impl Turn {
     /// Takes the turn, in a cold section. Waits for another thread, but not longer than
     /// the calling one has patience.
     pub(crate) fn take(&'static self) -> Result<Taken, Denied> {
-        self.take_from(FREE, true)
+        self.take_by(tid())
+    }
+
+    /// [`Self::take`] for a caller that knows the kernel id of its thread.
+    pub(crate) fn take_by(&'static self, me: u32) -> Result<Taken, Denied> {
+        self.take_from(me, FREE, true)
     }
 
     /// The same where what was done is of no use here: in a forked child.
     pub(crate) fn take_anew(&'static self) -> Result<Taken, Denied> {
-        self.take_from(DONE, true)
+        self.take_from(tid(), DONE, true)
     }
 
     /// The same without waiting, and never from a thread that may go on with it.
     pub(crate) fn take_alone(&'static self) -> Result<Taken, Denied> {
-        self.take_from(FREE, false)
+        self.take_from(tid(), FREE, false)
     }
 
-    fn take_from(&'static self, also: u32, waits: bool) -> Result<Taken, Denied> {
+    fn take_from(&'static self, me: u32, also: u32, waits: bool) -> Result<Taken, Denied> {
         let is_left = |word| waits && is_old(word);
-        let me = tid() & IDS;
+        let me = me & IDS;
         let word = (moment() as u32) << ID_BITS | me;
         let mut turns = None;
         let mut asked = None;
