@@ -90,6 +90,10 @@ mod tests {
 
     use super::*;
 
+    fn hash(number: usize, line: u32) -> u64 {
+        crate::places::hash([number.to_string().as_bytes(), b"", b""], line)
+    }
+
     /// A hundred times as many things take a few steps more.
     #[test]
     fn steps_grow_with_the_logarithm() {
@@ -97,7 +101,7 @@ mod tests {
         let steps = |from: usize, to: usize| {
             let steps = Cell::new(0);
             for number in from..to {
-                let hash = crate::places::hash([&number.to_ne_bytes(), b"", b""], 0);
+                let hash = hash(number, 0);
                 let is = |_: &usize| {
                     steps.set(steps.get() + 1);
                     false
@@ -119,8 +123,7 @@ mod tests {
             }
             depth
         };
-        let hash = |number: u64| crate::places::hash([&number.to_ne_bytes(), b"", b""], 1);
-        let deepest = (0..10_000).map(|number| depth(hash(number))).max();
+        let deepest = (0..10_000).map(|number| depth(hash(number, 1))).max();
         assert!(deepest.is_some_and(|deepest| deepest < 30), "{deepest:?}");
     }
 
