@@ -142,13 +142,15 @@ pub fn signal(pid: u32, number: libc::c_int) {
     unsafe { libc::kill(pid as libc::pid_t, number) };
 }
 
-/// Has a program end by SIGINT although the test ignores it: `nohup`, and a shell that starts the
-/// tests in the background, ignore signals for all that they start.
-pub fn hear_interrupts(command: &mut Command) {
+/// Has a program start with the signals of a terminal's keys and end as they are at a terminal:
+/// `nohup`, and a shell that starts the tests in the background, ignore them for all that they start.
+pub fn hear_terminal(command: &mut Command) {
     // SAFETY: signal is safe to call after a fork.
     unsafe {
         command.pre_exec(|| {
-            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            for number in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+                libc::signal(number, libc::SIG_DFL);
+            }
             Ok(())
         });
     }

@@ -136,7 +136,7 @@ impl Place {
         command.env("PFP_DIR", &self.beacons).env("PFP_TOP_CONFIG", "").current_dir(&self.folder);
         // Assertions expect UTF-8 and untranslated text.
         command.env("LC_ALL", "C.UTF-8");
-        os::hear_interrupts(&mut command);
+        os::hear_terminal(&mut command);
         command
     }
 
