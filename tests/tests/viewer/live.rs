@@ -1,8 +1,8 @@
 //! The viewer as a person has it: a terminal, keys, and real processes that come,
 //! change, end and crash.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::process::{Output, Stdio};
 use std::ptr;
@@ -639,8 +639,8 @@ fn scripts_can_tell_why_there_is_nothing_to_show() {
     assert_eq!(status, Some(3), "{text}");
     assert!(text.contains("there is no process 4194305"), "{text}");
 
-    std::fs::write(place.path("raw"), b"\x7fELF\x02\x01\x01").unwrap();
-    std::fs::write(place.path("empty"), "").unwrap();
+    fs::write(place.path("raw"), b"\x7fELF\x02\x01\x01").unwrap();
+    fs::write(place.path("empty"), "").unwrap();
     for (file, expected, words) in [
         ("none.json", 3, "there is no file none.json"),
         ("raw", 2, "raw is not a snapshot that can be shown: expected JSON"),
@@ -671,10 +671,21 @@ fn a_process_of_another_user_is_refused_in_words() {
         pfp_tests::skipped("a process of another user", "only root can start one");
         return;
     };
-    let output = place.pfp_top(&["--once", "-p", &foreign.id().to_string()]);
-    let text = said(&output);
+    let arguments = ["--once", "-p", &foreign.id().to_string()];
+    let of_root = place.pfp_top(&arguments);
+    // The folder of this build may be root's alone.
+    let (folder, all) = (place.path(""), Permissions::from_mode(0o755));
+    let copy = place.path("pfp-top");
+    fs::copy(pfp_top(), &copy).expect("there is room");
+    fs::set_permissions(folder, all).expect("it is ours");
+    let mut user = place.command(copy);
+    let of_user = user.args(arguments).current_dir("/").uid(65533).output().expect("it starts");
     foreign.kill().unwrap();
     foreign.wait().unwrap();
-    assert_eq!(output.status.code(), Some(4), "{text}");
+    let text = said(&of_user);
+    assert_eq!(of_user.status.code(), Some(4), "{text}");
     assert!(text.contains("belongs to uid 65534") && text.contains("sudo pfp-top -p"), "{text}");
+    // Root may see everything, so that is not why.
+    let text = said(&of_root);
+    assert!(of_root.status.code() == Some(3) && !text.contains("sudo"), "{of_root:?}");
 }

@@ -213,13 +213,13 @@ impl Discovery {
 }
 
 /// Why a process can certainly not be watched: it does not exist, or it is another user's. None for
-/// this user's processes.
+/// this user's processes, and for root.
 pub(super) fn foreign(pid: u32) -> Option<Refusal> {
     let Ok(process) = std::fs::metadata(format!("/proc/{pid}")) else {
         return Some(Refusal::NoTarget(format!("there is no process {pid}")));
     };
     let (owner, own) = (process.uid(), effective_user());
-    (owner != own).then(|| {
+    (owner != own && own != 0).then(|| {
         Refusal::Permission(format!(
             "process {pid} belongs to uid {owner}, and this is uid {own}; a process shows its \
              figures to its own user and to root: try `sudo pfp-top -p {pid}`"
