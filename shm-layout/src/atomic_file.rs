@@ -247,7 +247,7 @@ fn remove(path: &CStr) -> io::Result<()> {
 }
 
 /// Gives a file its final name, unless something has that name already.
-fn rename_new(old: &CStr, new: &CStr) -> io::Result<()> {
+pub(crate) fn rename_new(old: &CStr, new: &CStr) -> io::Result<()> {
     // The bare system call: older C libraries have no function for it.
     // SAFETY: NUL-terminated paths that outlive the call; plain numbers else.
     let refused = unsafe {

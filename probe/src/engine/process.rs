@@ -12,6 +12,7 @@ mod opening;
 pub(crate) mod pausing;
 pub(crate) mod switches;
 
+use std::io;
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::ptr;
@@ -41,7 +42,8 @@ const PAGE: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) segment: Segment,
-    /// Taken out and put out when the process ends in order. Null, or a box.
+    /// Lit once the process is announced, and put out when it ends in order. Null, or a box, which
+    /// lives as long as the process once that is announced.
     beacon: AtomicPtr<Beacon>,
     /// The page that leads to this process. It is never unmapped once the process is announced.
     gate: &'static gate::Page,
@@ -148,6 +150,21 @@ impl Process {
         }
     }
 
+    /// Lights its beacon, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// What the system answered.
+    fn light(&self) -> io::Result<()> {
+        self.beacon().map_or(Ok(()), Beacon::light)
+    }
+
+    fn beacon(&self) -> Option<&Beacon> {
+        // SAFETY: null, or a box that nothing frees once the process is announced. The load meets
+        // the store of the thread that has made the process.
+        unsafe { self.beacon.load(Acquire).as_ref() }
+    }
+
     /// The calling process ends in order: says so, and has the last figures written if that was
     /// asked for.
     pub(super) fn end(&self, write_snapshot: impl FnOnce(&Self, &Path)) {
@@ -158,19 +175,17 @@ impl Process {
         if let Some(path) = &self.snapshot {
             write_snapshot(self, path);
         }
-        // SAFETY: null, or the box that was left there, which is taken only below.
-        let beacon = unsafe { self.beacon.load(Acquire).as_ref() };
+        let beacon = self.beacon();
         // Who watches all removes it after the last look.
         if beacon.is_some_and(Beacon::is_awaited) {
             return;
         }
         // What cannot be removed stays to be found.
-        if self.is_current() && self.segment.unlink() {
-            let beacon = self.beacon.swap(ptr::null_mut(), Acquire);
-            if !beacon.is_null() {
-                // SAFETY: the box that was left there, taken by nobody else.
-                let _ = unsafe { Box::from_raw(beacon) }.remove();
-            }
+        if self.is_current()
+            && self.segment.unlink()
+            && let Some(beacon) = beacon
+        {
+            let _ = beacon.remove();
         }
     }
 

@@ -16,8 +16,8 @@
 //! ```
 //!
 //! `exe` and `name` have every byte but printable ASCII written as `%xx`, so
-//! neither can break a line. It never changes, and has its final name only
-//! when it is whole and locked.
+//! neither can break a line. It never changes. Its name ends in `.new` until it is
+//! lit, and by then it is whole and locked.
 //!
 //! **The lock.** It is held through a mapping: lock the file, map one page of
 //! it, close the descriptor. The open file, and with it the lock, lives as
@@ -25,9 +25,10 @@
 //! (MADV_DONTFORK), so the lock ends with this process whatever children it
 //! leaves, and whichever descriptors the program closes.
 //!
-//! **The order.** Light the beacon first and make the object of that name
-//! after it; take the object's name away first and put the beacon out after
-//! it. A process killed at any moment then leaves no object without a beacon.
+//! **The order.** Prepare the beacon, make the object of that name, and light the
+//! beacon when the object is to be found by others; take the object's name away
+//! first and put the beacon out after it. A process killed at any moment then
+//! leaves no object without a beacon, lit or not: sweepers take both away.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fmt;
@@ -36,14 +37,16 @@ use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use crate::atomic_file::rename_new;
 use crate::discovery::collector::Question;
-use crate::discovery::directory::Directory;
+use crate::discovery::directory::{self, Directory};
 use crate::discovery::liveness::{Identity, Liveness, Lock, Watch, judge, lock};
 use crate::discovery::name::Name;
 use crate::discovery::object;
 use crate::discovery::system::{current_pid, page_size, unix_ns};
-use crate::heap::{self, Grow, NoMemory, ShortText};
+use crate::heap::{self, Grow, NoMemory};
 
 /// The version of the text, in its first line.
 pub const VERSION: u32 = 1;
@@ -56,6 +59,7 @@ pub const MAX_EXE: usize = 1024;
 
 const MAGIC: &str = "pfp-beacon ";
 const ENDING: &str = ".beacon";
+const DRAFT: &str = ".0.new";
 const UNFINISHED: &str = ".new";
 
 /// What a beacon says.
@@ -68,7 +72,7 @@ pub struct Info {
     pub object: Name,
     /// The process that records into it.
     pub process: Identity,
-    /// When the beacon was lit, in nanoseconds since 1970.
+    /// When the beacon was prepared, in nanoseconds since 1970.
     pub created_unix_ns: u64,
     /// The program's path, at most [`MAX_EXE`] bytes, empty if unknown.
     pub exe: PathBuf,
@@ -262,14 +266,18 @@ pub fn exe_of_this_process() -> Result<PathBuf, NoMemory> {
     Ok(std::ffi::OsString::from_vec(path).into())
 }
 
-/// A lit beacon. It burns until the process ends, by whatever end; dropping
-/// this value changes nothing, and neither does a forked child.
+/// A beacon, which is found once it is lit. It burns until the process ends, by
+/// whatever end; dropping this value changes nothing, and neither does a forked child.
 #[derive(Debug)]
 pub struct Beacon {
     info: Info,
     /// Its file. By path, since a descriptor kept all along would have been closed by a
     /// host that became a daemon, and its number given to something else.
     path: CString,
+    /// The file's path until it is lit.
+    draft: CString,
+    /// Set once it is lit, maybe a moment later.
+    is_lit: AtomicBool,
     /// The page that holds the lock; none where the file system has no locks.
     page: Option<usize>,
     /// Whether anybody collects what ended processes leave.
@@ -277,75 +285,89 @@ pub struct Beacon {
 }
 
 impl Beacon {
-    /// Lights the beacon of a segment of the calling process.
+    /// Lights the beacon of a segment of the calling process at once.
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` if something stands under its name already, which then
-    /// stays untouched; else what the system answered. Nothing is left behind.
-    pub fn light(dir: &Directory, info: &Info) -> io::Result<Beacon> {
-        /// A sweeper may take an unfinished file for a dead one, in the
-        /// instant before it is locked. The next try has another name.
-        const TRIES: u32 = 16;
-        for attempt in 0..TRIES {
-            let ending = ShortText::<16>::of(format_args!(".{attempt}{UNFINISHED}"));
-            let draft = file_name(&info.object, ending.as_bytes())?;
-            let file = match dir.create_file(&draft) {
-                Ok(file) => file,
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
-                Err(e) => return Err(e),
-            };
-            match Beacon::finish(dir, info, &draft, &file) {
-                Ok(Some(beacon)) => return Ok(beacon),
-                Ok(None) => {
-                    dir.remove(&draft).ok();
-                }
-                Err(e) => {
-                    dir.remove(&draft).ok();
-                    return Err(e);
-                }
-            }
+    /// As [`Beacon::prepare`] and [`Beacon::light`]. Nothing is left behind.
+    pub fn lit(dir: &Directory, info: &Info) -> io::Result<Box<Beacon>> {
+        let beacon = Beacon::prepare(dir, info)?;
+        if let Err(error) = beacon.light() {
+            beacon.extinguish().ok();
+            return Err(error);
         }
-        Err(io::ErrorKind::AlreadyExists.into())
+        Ok(beacon)
     }
 
-    /// Locks, writes, maps, and last gives the final name. `None`: a sweeper was faster.
-    fn finish(
+    /// Makes and locks the beacon of a segment of the calling process, which is not found before
+    /// it is [lit](Self::light).
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` if its name is taken, or a sweeper was faster; else what the system
+    /// answered. Nothing is left behind.
+    pub fn prepare(dir: &Directory, info: &Info) -> io::Result<Box<Beacon>> {
+        // One name alone: a child that was forked in the middle of this would leave a second
+        // draft, by which a sweeper would remove the parent's object.
+        let draft = file_name(&info.object, DRAFT.as_bytes())?;
+        let file = dir.create_file(&draft)?;
+        let prepared = Beacon::fill(dir, info, &draft, &file);
+        if prepared.is_err() {
+            dir.remove(&draft).ok();
+        }
+        prepared
+    }
+
+    /// Locks, writes and maps a draft.
+    fn fill(
         dir: &Directory,
         info: &Info,
         draft: &CStr,
         mut file: &File,
-    ) -> io::Result<Option<Beacon>> {
-        let locked = match lock(file, libc::LOCK_EX)? {
-            Lock::Taken => true,
-            Lock::Held => return Ok(None),
-            Lock::Unsupported => false,
-        };
+    ) -> io::Result<Box<Beacon>> {
+        let taken = lock(file, libc::LOCK_EX)?;
+        // A sweeper may take a draft for a dead one in the instant before it is locked.
+        if taken == Lock::Held || !dir.leads_to(draft, file)? {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
         let text = info.to_text()?;
-        let name = info.file_name()?;
+        let path = |name: &CStr| {
+            heap::c_string(&[dir.path().as_os_str().as_bytes(), b"/", name.to_bytes()])
+        };
         // Made beforehand, so that memory that runs out leaves no mapping.
-        let beacon = Beacon {
+        let mut beacon = heap::boxed(Beacon {
             info: info.copy()?,
-            path: heap::c_string(&[dir.path().as_os_str().as_bytes(), b"/", name.to_bytes()])?,
+            path: path(&info.file_name()?)?,
+            draft: path(draft)?,
+            is_lit: AtomicBool::new(false),
             page: None,
             question: Question::new(dir)?,
-        };
+        })?;
         object::check_file_limit(text.len() as u64)?;
         file.write_all(text.as_bytes())?;
-        let page = if locked { Some(hold(file)?) } else { None };
-        let renamed = dir.rename_new(draft, &name).or_else(|error| {
-            // A child that was forked just now, and has come back into this, was faster.
-            let is_there = dir.leads_to(&name, file).unwrap_or(false);
-            if is_there { Ok(()) } else { Err(error) }
-        });
-        if let (Err(_), Some(page)) = (&renamed, page) {
-            let_go(page);
+        if taken == Lock::Taken {
+            beacon.page = Some(hold(file)?);
         }
-        match renamed {
-            Ok(()) => Ok(Some(Beacon { page, ..beacon })),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e),
+        Ok(beacon)
+    }
+
+    /// Has the beacon found. Several threads may do so.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` if its final name is taken; else what the system answered.
+    pub fn light(&self) -> io::Result<()> {
+        if self.is_lit.load(Relaxed) {
+            return Ok(());
         }
+        match rename_new(&self.draft, &self.path) {
+            // Another thread was faster.
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound && directory::is_there(&self.path) => {}
+            renamed => renamed?,
+        }
+        self.is_lit.store(true, Relaxed);
+        Ok(())
     }
 
     /// What it says.
@@ -382,11 +404,16 @@ impl Beacon {
     ///
     /// What the system answered; the next sweep will then find a dead beacon.
     pub fn remove(&self) -> io::Result<()> {
-        // SAFETY: a NUL-terminated path that outlives the call.
-        if self.is_callers() && unsafe { libc::unlink(self.path.as_ptr()) } != 0 {
-            return Err(io::Error::last_os_error());
+        if !self.is_callers() {
+            return Ok(());
         }
-        Ok(())
+        // SAFETY: a NUL-terminated path that outlives the call.
+        let remove = |path: &CString| unsafe { libc::unlink(path.as_ptr()) } == 0;
+        // Another thread may have lit it just now.
+        if (!self.is_lit.load(Relaxed) && remove(&self.draft)) || remove(&self.path) {
+            return Ok(());
+        }
+        Err(io::Error::last_os_error())
     }
 
     /// Whether the calling process lit it. Where a filter refuses to tell, it is taken

@@ -239,37 +239,6 @@ impl Directory {
         Ok(File::from(fd))
     }
 
-    /// Gives a file its final name, unless something has that name already.
-    pub(crate) fn rename_new(&self, from: &CStr, to: &CStr) -> io::Result<()> {
-        let dir = self.fd.as_raw_fd();
-        // The bare system call: older C libraries have no function for it.
-        // SAFETY: NUL-terminated names that outlive the call; plain numbers else.
-        let refused = unsafe {
-            libc::syscall(
-                libc::SYS_renameat2,
-                dir,
-                from.as_ptr(),
-                dir,
-                to.as_ptr(),
-                libc::RENAME_NOREPLACE,
-            )
-        };
-        if refused == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) {
-            return Err(error);
-        }
-        // A file system or kernel without that flag. A second name is refused
-        // if it is taken; for a moment the file has two.
-        // SAFETY: as above.
-        if unsafe { libc::linkat(dir, from.as_ptr(), dir, to.as_ptr(), 0) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        self.remove(from)
-    }
-
     /// Removes a file.
     pub(crate) fn remove(&self, name: &CStr) -> io::Result<()> {
         // SAFETY: a NUL-terminated name that outlives the call.
@@ -505,6 +474,11 @@ fn status_at(dir: RawFd, name: &CStr, flags: libc::c_int) -> io::Result<libc::st
     }
     // SAFETY: zeroed and then filled in by the call; any bytes are valid.
     Ok(unsafe { stat.assume_init() })
+}
+
+/// Whether there is a file of this path, of any kind.
+pub(crate) fn is_there(path: &CStr) -> bool {
+    status_at(libc::AT_FDCWD, path, libc::AT_SYMLINK_NOFOLLOW).is_ok()
 }
 
 fn is_directory(stat: &libc::stat) -> bool {

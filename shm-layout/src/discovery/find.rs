@@ -53,7 +53,7 @@ pub struct Entry {
     /// Alive or Dead; never Gone.
     pub state: Liveness,
     /// The memory its object holds. None: it is not there, because its process
-    /// is just starting or ending, or because the machine was booted since.
+    /// is just ending, or because the machine was booted since.
     pub object_bytes: Option<u64>,
     /// The beacon.
     pub path: PathBuf,
@@ -343,7 +343,12 @@ fn remove_group(dir: &Directory, name: &CStr, swept: &mut Swept) {
 
 fn remove_unfinished(dir: &Directory, name: &CStr, swept: &mut Swept) {
     let removed = match dir.open_file(name) {
-        Ok(file) => remove(dir, name, &file, None, None),
+        // A process makes the object once its beacon is written.
+        Ok(file) => Info::read(&file).and_then(|info| {
+            let is_own = |info: &&Info| name.to_bytes().starts_with(info.object.hex().as_bytes());
+            let info = info.as_ref().ok().filter(is_own);
+            remove(dir, name, &file, info.map(|info| &info.object), info.map(|info| &info.process))
+        }),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(e) => Err(e),
     };

@@ -94,7 +94,7 @@ fn planted_beacons_are_refused_and_their_victims_untouched() {
     assert_eq!(swept.failed.len(), planted, "{swept:?}");
 
     for n in 1..=planted as u128 {
-        let taken = Beacon::light(&dir, &info(n)).unwrap_err();
+        let taken = Beacon::lit(&dir, &info(n)).unwrap_err();
         assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists, "{n}: {taken}");
         assert!(fs::symlink_metadata(place(n)).is_ok(), "{n} was removed");
     }

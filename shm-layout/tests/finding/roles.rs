@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -37,6 +38,7 @@ fn role() {
         "with-children" => play_with_children(&arguments),
         "borrowed-identity" => play_borrowed_identity(&arguments),
         "orderly" => play_orderly(&arguments),
+        "unlit" => play_unlit(&arguments),
         "many" => play_many(&arguments),
         "sweeper" => play_sweeper(&arguments),
         "umask" => play_umask(&arguments),
@@ -48,11 +50,19 @@ fn role() {
     }
 }
 
-fn light(dir: &Directory, change: impl FnOnce(&mut Info)) -> (Object, Beacon) {
-    let name = Name::random().unwrap();
-    let mut info = Info::of_this_process(name, "a test").unwrap();
+fn light(dir: &Directory, change: impl FnOnce(&mut Info)) -> (Object, Box<Beacon>) {
+    let mut info = Info::of_this_process(Name::random().unwrap(), "a test").unwrap();
     change(&mut info);
-    let beacon = Beacon::light(dir, &info).unwrap();
+    let beacon = loop {
+        match Beacon::lit(dir, &info) {
+            // A sweeper was faster.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                info.object = Name::random().unwrap();
+            }
+            lit => break lit.unwrap(),
+        }
+    };
+    let name = info.object;
     let object = Object::create_as(name, PAGE).unwrap();
     object.back(0, PAGE).unwrap();
     (object, beacon)
@@ -65,6 +75,16 @@ fn play_live(arguments: &[PathBuf]) {
             info.exe = exe.clone();
         }
     });
+    tell(object.name());
+    hear();
+}
+
+fn play_unlit(arguments: &[PathBuf]) {
+    let dir = Directory::create(&arguments[0]).unwrap();
+    let name = Name::random().unwrap();
+    let info = Info::of_this_process(name, "a test").unwrap();
+    let _beacon = Beacon::prepare(&dir, &info).unwrap();
+    let object = Object::create_as(name, PAGE).unwrap();
     tell(object.name());
     hear();
 }
@@ -223,7 +243,7 @@ fn play_file_limit(arguments: &[PathBuf]) {
     let dir = Directory::create(&arguments[0]).unwrap();
     let object = Object::create(PAGE).unwrap_err().kind();
     let info = Info::of_this_process(Name::random().unwrap(), "").unwrap();
-    let beacon = Beacon::light(&dir, &info).unwrap_err().kind();
+    let beacon = Beacon::lit(&dir, &info).unwrap_err().kind();
     tell(format!("{object:?} {beacon:?}"));
 }
 

@@ -128,6 +128,22 @@ fn gc_clears_damaged_and_unfinished_beacons() {
     assert!(!unfinished.exists() && newer.exists() && stranger.exists());
 }
 
+/// Of a process that was killed before others were to find its segment, nothing stays.
+#[test]
+fn a_segment_that_was_never_lit_goes_with_its_process() {
+    let base = Base::new();
+    let dir = base.directory();
+    let mut actor = Actor::start("unlit", &[base.path()]);
+    let name = actor.hears_name();
+    assert!(find(&dir).unwrap().entries.is_empty());
+    assert!(gc(&dir).unwrap().failed.is_empty());
+    assert!(object::backed_bytes(&name).unwrap().is_some(), "its process lives");
+    actor.kill();
+    assert!(gc(&dir).unwrap().failed.is_empty());
+    assert_eq!(object::backed_bytes(&name).unwrap(), None);
+    assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
+}
+
 /// Sixteen sweepers at full speed, while processes start, end and are killed
 /// around them: a living one's segment is never removed, nobody fails, and in
 /// the end nothing is left.

@@ -92,7 +92,7 @@ struct Stand {
     object: Object,
     original: Vec<u8>,
     candidate: Candidate,
-    beacon: Option<Beacon>,
+    beacon: Option<Box<Beacon>>,
 }
 
 impl Stand {
@@ -106,7 +106,7 @@ impl Stand {
         let object = Object::create(len).expect("there is room");
         let info = Info::of_this_process(*object.name(), "hostile").expect("there is memory");
         let directory = Directory::for_this_process().expect("there is a directory");
-        let beacon = Beacon::light(&directory, &info).expect("a beacon can be lit");
+        let beacon = Beacon::lit(&directory, &info).expect("a beacon can be lit");
         let candidate = Candidate {
             segment_id: object.name().hex().to_owned(),
             state: ProcessState::Running,

@@ -79,7 +79,7 @@ fn whatever_system_call_is_the_last() {
         return skipped("a program killed at any system call", &why);
     }
     let place = Place::new();
-    let (mut kills, mut readable, mut stale) = (0, 0, 0);
+    let (mut kills, mut readable, mut stale, mut unlit) = (0, 0, 0, 0);
     for of in [stage::CREATION, stage::EXIT] {
         // The first ones, with all that a start does, and then some.
         let mut calls = 1;
@@ -95,7 +95,10 @@ fn whatever_system_call_is_the_last() {
             let entry = place.entry(program.pid());
             for object in &objects {
                 let found = entry.as_ref().map(|entry| entry.info.object);
-                assert_eq!(found.as_ref(), Some(object), "an object that nobody finds");
+                assert!(found.is_none_or(|found| found == *object), "{found:?}, not {object}");
+                // One that viewers were not to find yet; a sweep finds it, see below.
+                let is_there = object::backed_bytes(object).expect("one can ask").is_some();
+                unlit += usize::from(found.is_none() && is_there);
             }
             let found = find::find(&place.directory()).expect("the directory can be read");
             assert!(found.unreadable.is_empty(), "{:?}", found.unreadable);
@@ -125,7 +128,7 @@ fn whatever_system_call_is_the_last() {
             calls += size(9, 1);
         }
     }
-    assert!(readable > 0 && stale > readable);
+    assert!(readable > 0 && unlit > 0, "{readable} {unlit}");
     figure(&format!(
         "killed at system calls: {kills} kills while files come and go, {stale} left something, \
          {readable} a segment; all of it was found, read and removed"
@@ -140,7 +143,8 @@ fn reach(program: &Program, stepper: &mut Stepper, stage: u64) {
 }
 
 /// The thread that makes the segment may lose its CPU for long. Another thread that begins a region
-/// then does not wait: it makes the segment itself, and the region is counted.
+/// then does not wait: it makes the segment itself, and the region is counted. Viewers find one
+/// segment all along.
 #[test]
 fn a_region_does_not_wait_for_the_segment() {
     if let Some(why) = stepper::why_not() {
@@ -150,12 +154,14 @@ fn a_region_does_not_wait_for_the_segment() {
     let program = Program::start(&place, &["slow-start"], "wall");
     let mut stepper = Stepper::take(program.pid());
     reach(&program, &mut stepper, stage::CREATION);
-    while place.entries().is_empty() {
+    while fs::read_dir(place.beacons()).expect("it is there").count() == 0 {
         assert_eq!(stepper.to_system_call(), Halt::Step);
     }
     program.witness.pause.store(1, Release);
     let seat = &program.witness.seats[1];
     wait_for("the other thread's region", || seat.claimed.load(Acquire) == 1);
+    let found = place.entries();
+    assert_eq!(found.len(), 1, "{found:?}");
     // To the end of the making, then of the other thread.
     assert_eq!([stepper.run(), stepper.run()], [Halt::Stop; 2]);
     let left = Judge::new(&place, &program, false).attach().expect("it runs");

@@ -216,8 +216,7 @@ fn make(gate: &io::Result<Gate>, is_alone: impl Fn() -> bool) {
     for attempt in 1..=NAMES {
         match make_as_named(gate, settings, origin, &directory, &is_alone) {
             Ok(()) => return,
-            Err((Stage::Segment, error))
-                if error.kind() == io::ErrorKind::AlreadyExists && attempt < NAMES => {}
+            Err((_, error)) if error.kind() == io::ErrorKind::AlreadyExists && attempt < NAMES => {}
             Err((stage, error)) => return failed(stage, &error),
         }
     }
@@ -239,8 +238,9 @@ fn make_as_named(
     let object = Name::random().map_err(|error| (Stage::Segment, error))?;
     let mut name = [0; MAX_NAME];
     let name = program_name(&mut name);
-    // The beacon is lit first, so that a process killed at any moment leaves no object that cannot
-    // be found.
+    // The beacon is prepared first, so that a process killed at any moment leaves no object that
+    // cannot be swept away. It is lit once this process is announced, so that viewers find only
+    // the first of those that several threads make.
     let info = Info::of_this_process(object, name).map_err(|error| (Stage::Segment, error))?;
     if !gate.is_ours() {
         return Ok(());
@@ -250,10 +250,13 @@ fn make_as_named(
     // Objects that crashed processes left may occupy as much again, but not more.
     let left = share.bytes.max(Geometry::new(config).len() as u64);
     let beacon = match directory {
-        Ok(directory) => uninterrupted(|| light_beacon(directory, &info, left)),
+        Ok(directory) => uninterrupted(|| prepare_beacon(directory, &info, left)),
         Err(error) => Err(io::Error::from_raw_os_error(failure::errno_of(error))),
     };
     let beacon = match beacon {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err((Stage::Beacon, error));
+        }
         // The next one may have a beacon, by which viewers find it.
         Err(error) if !is_alone() => return Err((Stage::Beacon, error)),
         // The next begin tries again, since the heap may have room then.
@@ -281,7 +284,7 @@ fn make_as_named(
             // What has that name already is somebody's; what cannot be removed stays to be
             // found.
             if is_taken || pfp_shm_layout::object::unlink_if_there(&object) {
-                beacon.ok().map(Beacon::extinguish);
+                beacon.ok().map(|beacon| beacon.extinguish());
             }
             return Err((stage, error));
         }
@@ -292,10 +295,7 @@ fn make_as_named(
         (Ok(_), Err(_)) => {}
     }
     if let Ok(beacon) = beacon {
-        // Without memory the beacon stays lit, and the next sweep removes it.
-        if let Ok(beacon) = heap::boxed(beacon) {
-            process.beacon.store(Box::into_raw(beacon), Release);
-        }
+        process.beacon.store(Box::into_raw(beacon), Release);
     }
     // Reserved first, so that no other thread of a forked child gives them to new points.
     if let Some(last) = common::last_point() {
@@ -312,9 +312,12 @@ fn make_as_named(
             return Ok(());
         }
     };
-    opening::open(process);
+    let lit = opening::open(process);
     if !gate.is_ours() {
         return Ok(());
+    }
+    if let Err(error) = lit {
+        note_failure(directory, &info.exe, Stage::Beacon, &error);
     }
     let missed = MISSED.swap(0, Relaxed);
     if settings.on_by_default {
@@ -415,10 +418,10 @@ fn absolute(folder: &Path) -> Result<String, NoMemory> {
     heap::text(str::from_utf8(&joined).unwrap_or_default())
 }
 
-fn light_beacon(directory: &Directory, info: &Info, left: u64) -> io::Result<Beacon> {
+fn prepare_beacon(directory: &Directory, info: &Info, left: u64) -> io::Result<Box<Beacon>> {
     // What earlier runs left, before memory is taken; trouble with that is not this run's.
     let _ = find::sweep(directory, &info.exe, find::KEEP, left);
-    Beacon::light(directory, info)
+    Beacon::prepare(directory, info)
 }
 
 fn this_exe() -> Result<PathBuf, NoMemory> {

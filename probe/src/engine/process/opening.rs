@@ -92,22 +92,29 @@ fn is_ours(page: &Page) -> bool {
     page.is_ours.load(Relaxed) != 0
 }
 
-/// Publishes a process that this process has announced. Several threads may do so, since the thread
-/// that announced it may not get the CPU.
-pub(super) fn open(process: &'static Process) {
+/// Publishes a process that this process has announced, and has viewers find it, before any thread
+/// measures. Several threads may do so, since the thread that announced it may not get the CPU.
+///
+/// # Errors
+///
+/// What the system answered when its beacon was to be lit. It is published nevertheless.
+pub(super) fn open(process: &'static Process) -> io::Result<()> {
     let page = process.gate;
+    let lit = if is_ours(page) { process.light() } else { Ok(()) };
     page.process.store(ptr::from_ref(process).cast_mut().cast(), Release);
     if !is_ours(page) {
         // This is a child that was forked just now.
         page.process.store(ptr::null_mut(), Relaxed);
-        return;
+        return Ok(());
     }
     gate::open(page);
+    lit
 }
 
 /// Opens the gate of the process that another thread of this one has announced, if one has.
 pub(super) fn open_announced() {
     if let Some(process) = newest().filter(|process| is_ours(process.gate)) {
-        open(process);
+        // The thread that has made it notes a failure.
+        let _ = open(process);
     }
 }

@@ -64,11 +64,18 @@ impl Worker {
     }
 }
 
-fn light(dir: &Directory) -> (Object, Beacon) {
-    let name = Name::random().expect("there is chance");
-    let mut info = Info::of_this_process(name, "racing").expect("there is memory");
+fn light(dir: &Directory) -> (Object, Box<Beacon>) {
+    let random = || Name::random().expect("there is chance");
+    let mut info = Info::of_this_process(random(), "racing").expect("there is memory");
     info.exe = PROGRAM.into();
-    let beacon = Beacon::light(dir, &info).expect("a beacon can be lit");
+    let beacon = loop {
+        match Beacon::lit(dir, &info) {
+            // A sweeper was faster.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => info.object = random(),
+            lit => break lit.expect("a beacon can be lit"),
+        }
+    };
+    let name = info.object;
     let object = Object::create_as(name, 4096).expect("there is room");
     object.back(0, 4096).expect("there is room");
     (object, beacon)

@@ -46,8 +46,9 @@ fn files(place: &Place, pid: u32) -> (Vec<(String, Vec<u8>)>, Vec<Name>) {
     all.sort();
     let objects = mapped(pid);
     for object in &objects {
-        let beacon = format!("{}.beacon", object.hex());
-        assert!(all.iter().any(|(name, _)| *name == beacon), "{object} cannot be found: {all:?}");
+        let names = [".beacon", ".0.new"].map(|ending| format!("{}{ending}", object.hex()));
+        let is_named = all.iter().any(|(name, _)| names.contains(name));
+        assert!(is_named, "{object} cannot be found: {all:?}");
     }
     (all, objects)
 }
