@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use pfp_tests::c::{self, Compiler, Link};
+use pfp_tests::os::copy_program;
 use pfp_tests::place::Place;
 use pfp_tests::{figure, lacks, tools};
 use pfp_top::files::json;
@@ -347,7 +348,7 @@ fn a_file_that_was_replaced_gives_no_names() {
     let is_none_of_others = |names: &str| !others.iter().any(|name| names.contains(name));
     let place = Place::new();
     let program = place.path("solver");
-    std::fs::copy(named("omp_program", ours, &[]), &program).expect("there is room");
+    copy_program(named("omp_program", ours, &[]), &program);
     let upgrade = named("omp_program", others, &[]);
     let [running, ended] = names_after(&place, &program, &program, &upgrade);
     // The kernel keeps the file of a program that runs.

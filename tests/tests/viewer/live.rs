@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pfp_tests::needs_a_screen;
-use pfp_tests::os::runs;
+use pfp_tests::os::{copy_program, runs};
 use pfp_tests::place::{Place, count, pfp_top};
 use pfp_tests::screen::{PROMPT, Screen, heading, row, rows};
 use pfp_tests::target::{Target, wait_for};
@@ -676,7 +676,7 @@ fn a_process_of_another_user_is_refused_in_words() {
     // The folder of this build may be root's alone.
     let (folder, all) = (place.path(""), Permissions::from_mode(0o755));
     let copy = place.path("pfp-top");
-    fs::copy(pfp_top(), &copy).expect("there is room");
+    copy_program(pfp_top(), &copy);
     fs::set_permissions(folder, all).expect("it is ours");
     let mut user = place.command(copy);
     let of_user = user.args(arguments).current_dir("/").uid(65533).output().expect("it starts");
