@@ -169,12 +169,11 @@ impl<'a> Screen<'a> {
         })
     }
 
-    /// Waits until the count of a point is above this; it must be so small that the
-    /// screen has room for all of its digits.
+    /// Waits until the count of a point is above this, for which the screen has room in full.
     #[track_caller]
     pub fn wait_for_count(&self, name: &str, above: u64) -> String {
         self.wait_for(&format!("{name} to be counted"), |text| {
-            row(text, name).and_then(|row| row.exact_count()).is_some_and(|count| count > above)
+            row(text, name).is_some_and(|row| row.has_counted_above(above))
         })
     }
 
@@ -295,6 +294,12 @@ impl Row {
     /// Its count, where it is small enough to be shown in full.
     pub fn exact_count(&self) -> Option<u64> {
         self.count().parse().ok()
+    }
+
+    /// Whether its count is above this, for which there is room in full. A count that is
+    /// shortened, such as `172k`, is.
+    fn has_counted_above(&self, count: u64) -> bool {
+        self.count().ends_with(['k', 'M', 'G']) || self.exact_count() > Some(count)
     }
 }
 
