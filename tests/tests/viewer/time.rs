@@ -194,15 +194,18 @@ fn the_load_of_a_point_is_looked_at_closer_wider_and_back_in_time() {
         .press(&["-"], "a word", |text| text.contains("all that is known of its load is in sight"));
     screen.press(&["Left"], "another", |text| text.contains("nothing older is known of its load"));
 
-    for (key, span) in [("+", "30 s"), ("=", "10 s"), ("+", "5 s"), ("+", "2 s")] {
-        screen.keys(&[key]);
+    let closer = |key: &str, span: &str| {
         let said = format!(" Load, last {span}: peak ");
-        screen.wait_for(&said, |text| title(text).starts_with(&said));
+        screen.press(&[key], &said, |text| title(text).starts_with(&said));
+    };
+    for (key, span) in [("+", "30 s"), ("=", "10 s"), ("+", "5 s")] {
+        closer(key, span);
     }
-    // More than this is known by now, or soon.
-    screen.wait_for("more than is in sight", |text| {
-        title(text).starts_with(" Load, last 2 s: ") && !title(text).contains("watched for")
+    // So that there is something older than the last two of these seconds.
+    screen.wait_for("5 s that are known", |text| {
+        title(text).starts_with(" Load, last 5 s: ") && !title(text).contains("watched for")
     });
+    closer("+", "2 s");
     let held = screen.press(&["Left", "h"], "a part that is held", |text| {
         title(text).contains(" ago, paused: End resumes: peak ") && picture(text).is_some()
     });
