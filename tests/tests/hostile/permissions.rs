@@ -236,9 +236,12 @@ fn what_is_planted_under_a_programs_names_is_refused() {
         ["-shared", "-fPIC"],
     );
     let place = Place::new();
+    // The names are this run's alone: another one may take place at the same time.
+    let chance = format!("{:08x}", std::process::id());
+    let hex = chance.repeat(4);
     // The victim lies where both kinds of link can be made.
-    let victims = [place.beacons().join("victim"), PathBuf::from("/dev/shm/pfp-test-victim")];
-    let hex = "5a".repeat(16);
+    let shared = PathBuf::from(format!("/dev/shm/pfp-test-victim-{chance}"));
+    let victims = [place.beacons().join("victim"), shared];
     let object = PathBuf::from(format!("/dev/shm/pfp-{hex}"));
     let names = [
         (object.clone(), &victims[1]),
@@ -247,7 +250,7 @@ fn what_is_planted_under_a_programs_names_is_refused() {
     ];
     let start = |scenario: &str| {
         let mut command = place.command(TARGET);
-        command.arg(scenario).env("LD_PRELOAD", &preload);
+        command.arg(scenario).env("LD_PRELOAD", &preload).env("PFP_TEST_CHANCE", &chance);
         command
     };
     // The names are what they are thought to be.

@@ -213,11 +213,17 @@ fn make(gate: &io::Result<Gate>, is_alone: impl Fn() -> bool) {
     /// Names to try: a child that was forked in the middle of this may have taken one first. A
     /// debugger or a handler of faults may fork that often; other signals wait meanwhile.
     const NAMES: u32 = 1000;
+    /// Drafts of beacons to try, which a sweeper may take as well.
+    const DRAFTS: u32 = 100;
     for attempt in 1..=NAMES {
         match make_as_named(gate, settings, origin, &directory, &is_alone) {
             Ok(()) => return,
-            Err((_, error)) if error.kind() == io::ErrorKind::AlreadyExists && attempt < NAMES => {}
-            Err((stage, error)) => return failed(stage, &error),
+            Err((stage, error)) => {
+                let most = if stage == Stage::Beacon { DRAFTS } else { NAMES };
+                if error.kind() != io::ErrorKind::AlreadyExists || attempt >= most {
+                    return failed(stage, &error);
+                }
+            }
         }
     }
 }
