@@ -126,6 +126,8 @@ impl App {
             }
             // Nothing new is shown, but that it ended is.
             Status::Paused if self.common.ended_unseen.is_none() => Some(self.next_poll),
+            // A slow line may still bring what the screen was turned to.
+            Status::Exited | Status::Crashed if self.is_pending() => Some(self.next_poll),
             // The list of processes goes on changing.
             _ if self.screen.tab().is_none() || self.is_busy() => Some(self.next_poll),
             _ => None,
@@ -165,6 +167,8 @@ impl App {
             self.look_after_it();
         } else if self.common.replay.is_some() {
             self.play();
+        } else if self.common.model.has_ended() && self.is_pending() {
+            self.complete_to(self.looking());
         } else {
             self.take_snapshot();
         }
@@ -248,6 +252,10 @@ impl App {
             true => Looking { within, ..Looking::default() },
             false => Looking { within, ..self.view().looks_at(&self.common) },
         }
+    }
+
+    fn is_pending(&self) -> bool {
+        self.common.session.as_ref().is_some_and(|session| session.source.is_pending())
     }
 
     fn look_at(&mut self, looking: Looking) {

@@ -95,6 +95,11 @@ pub trait Source {
         false
     }
 
+    /// Whether the picture that the last [`Self::poll`] asked for is still to come, over a slow line.
+    fn is_pending(&self) -> bool {
+        false
+    }
+
     /// Adds the last finished measurements to a snapshot of this source, as they were then. They
     /// are many, and only files want them.
     fn add_records(&mut self, _snapshot: &mut Snapshot) {}

@@ -571,6 +571,10 @@ impl Group {
 }
 
 impl Source for Group {
+    fn is_pending(&self) -> bool {
+        self.members.iter().any(|member| member.source.is_pending())
+    }
+
     fn look_at(&mut self, looking: Looking) {
         let mut sight = looking.sight;
         if self.wanted.sum {

@@ -309,6 +309,10 @@ impl Source for Remote {
         self.last.is_none() && (self.attaching.is_some() || self.asked.is_some())
     }
 
+    fn is_pending(&self) -> bool {
+        self.missed > 0
+    }
+
     fn has_died(&self) -> bool {
         self.has_died
     }
