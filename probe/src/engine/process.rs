@@ -156,7 +156,8 @@ impl Process {
     ///
     /// What the system answered.
     fn light(&self) -> io::Result<()> {
-        self.beacon().map_or(Ok(()), Beacon::light)
+        let Some(beacon) = self.beacon() else { return Ok(()) };
+        memory::uninterrupted(|| beacon.light())
     }
 
     fn beacon(&self) -> Option<&Beacon> {
