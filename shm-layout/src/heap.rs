@@ -17,8 +17,8 @@ use std::path::PathBuf;
 pub struct NoMemory;
 
 impl NoMemory {
-    /// Whether an error was made of this. The system's ENOMEM was not: it is told of address space
-    /// or of locked memory, too.
+    /// Whether an error was made of this. The system's ENOMEM was not: it may also mean address
+    /// space or locked memory.
     #[must_use]
     pub fn is_in(error: &io::Error) -> bool {
         error.kind() == io::ErrorKind::OutOfMemory && error.raw_os_error().is_none()
@@ -196,7 +196,7 @@ pub fn format(text: fmt::Arguments<'_>) -> Result<String, NoMemory> {
 ///
 /// `OutOfMemory`; else the system's error.
 pub fn read(file: impl Read, limit: usize) -> io::Result<Vec<u8>> {
-    /// The standard library looks for the end of the file in so much room.
+    /// Bytes of room in which the standard library looks for the end of the file.
     const SPARE: usize = 64;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(limit.saturating_add(SPARE)).map_err(NoMemory::from)?;

@@ -117,7 +117,7 @@ impl App {
         (self.screens.get_mut(self.screen), &mut self.common)
     }
 
-    /// When the next poll is due; none while nothing new can come.
+    /// When the next poll is due. `None` while nothing new can come.
     pub fn next_poll(&self) -> Option<Instant> {
         match self.common.status() {
             Status::Waiting | Status::Live => Some(self.next_poll),

@@ -10,10 +10,9 @@
 //!                                                        the function's end
 //! ```
 //!
-//! All points start off, so nothing is measured until somebody asks. A function
-//! may be called for the first time in a signal handler or in a forked child, so nothing
-//! here takes a lock or allocates: memory is mapped, files are read, lists grow by one
-//! exchange.
+//! All points start off: nothing is measured until a viewer or the environment enables some. A
+//! function may be called for the first time in a signal handler or in a forked child, so no code
+//! here takes a lock or allocates: memory is mapped, files are read, lists grow by one exchange.
 
 mod bounds;
 mod entry;

@@ -1,5 +1,5 @@
 //! The native half of the Python package `pfp`: regions that a program marks, and functions that
-//! the interpreter tells of.
+//! the interpreter reports.
 //!
 //! ```text
 //! with pfp.scope(...)          --> regions ---\

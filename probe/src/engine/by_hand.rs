@@ -394,7 +394,7 @@ fn end_unmarked(thread: &Thread, point: &'static Point, at: usize, door: Door) -
         if is_short {
             return Some(now);
         }
-        // It will be found to end later: so much later it begins.
+        // The next stamp is later by what this took, so the begin is, too.
         slot.start.store(slot.start.load(Relaxed).wrapping_add(took), Relaxed);
     }
     if !thread.is_alive() {

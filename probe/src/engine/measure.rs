@@ -209,7 +209,7 @@ pub(super) fn end_at<const TURNED: bool, R: Region>(
     }
     let offset = point.offset();
     // Less what inner regions of the point have added. Read before the two questions below, which
-    // tell whether another fibre or a handler has added to it since.
+    // show whether another fibre or a handler has added to it since.
     let inside = thread.less_total(offset, region.inclusive());
     // The clock first: a handler that measures brings it up to date, and has covered something.
     if thread.clock.was_switched() || !thread.has_covered(covered) {

@@ -89,7 +89,7 @@ impl Thread {
         self.stamp_anew()
     }
 
-    /// The same where the clock is found to be out of date.
+    /// [`Self::stamp_after`] if the clock is out of date.
     #[inline]
     fn stamp_anew(&self) -> u64 {
         let stamps = self.refresh();

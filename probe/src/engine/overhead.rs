@@ -161,7 +161,7 @@ mod place {
     /// Ticks plus the field at an offset.
     #[inline(always)]
     pub(super) fn plus<const AT: usize>(ticks: u64) -> u64 {
-        // SAFETY: the offset of a field, all of which are such words.
+        // SAFETY: `AT` is the offset of a field, and each field is an `AtomicU64`.
         let word = unsafe { &*(&raw const OVERHEAD).cast::<AtomicU64>().byte_add(AT) };
         ticks.wrapping_add(word.load(super::Relaxed))
     }

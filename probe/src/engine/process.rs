@@ -145,7 +145,7 @@ impl Process {
         self.segment.unlink();
         let beacon = self.beacon.swap(ptr::null_mut(), Acquire);
         if !beacon.is_null() {
-            // SAFETY: the box that was left there, taken by nobody else.
+            // SAFETY: the pointer is from `Box::into_raw`, and the swap has made it this thread's alone.
             let _ = unsafe { Box::from_raw(beacon) }.extinguish();
         }
     }
@@ -161,8 +161,8 @@ impl Process {
     }
 
     fn beacon(&self) -> Option<&Beacon> {
-        // SAFETY: null, or a box that nothing frees once the process is announced. The load meets
-        // the store of the thread that has made the process.
+        // SAFETY: null, or a box that nothing frees once the process is announced. The load pairs
+        // with the store of the thread that made the process.
         unsafe { self.beacon.load(Acquire).as_ref() }
     }
 

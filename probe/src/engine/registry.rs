@@ -40,8 +40,8 @@ pub(crate) fn listed() -> impl Iterator<Item = &'static Point> {
 }
 
 impl Point {
-    /// Enters the point, if nobody has; false if that cannot be done now. `tid` is the calling
-    /// thread's kernel id.
+    /// Enters the point unless another thread has. False if that cannot be done now. `tid` is the
+    /// calling thread's kernel id.
     pub(super) fn register_in_turn(&'static self, process: &'static Process, tid: u32) -> bool {
         // A thread that has waited enough registers the point too, at the price of a number.
         let _turn = match self.state.registering.take_by(tid) {

@@ -278,7 +278,7 @@ impl Guard {
         ending::end_guard(self, end, None);
     }
 
-    /// The same after the thread was marked.
+    /// [`Self::end_slow`] on a thread that is marked.
     #[cold]
     #[inline(never)]
     fn end_marked(&mut self, door: Door) {

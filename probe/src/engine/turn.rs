@@ -110,12 +110,12 @@ impl Turn {
         self.take_from(me, FREE, true)
     }
 
-    /// The same where what was done is of no use here: in a forked child.
+    /// [`Self::take`] in a forked child, which also takes a turn that was done in the parent.
     pub(crate) fn take_anew(&'static self) -> Result<Taken, Denied> {
         self.take_from(tid(), DONE, true)
     }
 
-    /// The same without waiting, and never from a thread that may go on with it.
+    /// [`Self::take`] without waiting, and never from a thread that may go on with the turn.
     pub(crate) fn take_alone(&'static self) -> Result<Taken, Denied> {
         self.take_from(tid(), FREE, false)
     }

@@ -16,8 +16,8 @@
 //! ```
 //!
 //! `exe` and `name` have every byte but printable ASCII written as `%xx`, so
-//! neither can break a line. It never changes. Its name ends in `.new` until it is
-//! lit, and by then it is whole and locked.
+//! that no value breaks a line. The file never changes. Its name ends in `.new` until the
+//! beacon is lit, and by then the file is whole and locked.
 //!
 //! **The lock.** It is held through a mapping: lock the file, map one page of
 //! it, close the descriptor. The open file, and with it the lock, lives as
@@ -54,7 +54,7 @@ pub const VERSION: u32 = 1;
 pub const MAX_BYTES: usize = 4096;
 /// The longest name a user can give; more is cut off.
 pub const MAX_NAME: usize = 128;
-/// The longest path of a program; of a longer one the end is kept, which tells more.
+/// Maximum length of a program's path, in bytes. The end of a longer path is kept.
 pub const MAX_EXE: usize = 1024;
 
 const MAGIC: &str = "pfp-beacon ";
@@ -64,8 +64,8 @@ const UNFINISHED: &str = ".new";
 
 /// What a beacon says.
 ///
-/// The name and the path are as the program gave them: whoever prints them
-/// takes control characters out first.
+/// The name and the path are as the program gave them: code that prints them
+/// removes control characters first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
     /// The shared-memory object.
@@ -125,7 +125,7 @@ impl Info {
         }
     }
 
-    /// Watches the process that lit this beacon; none if the beacon is gone.
+    /// Watches the process that lit this beacon. `None` if the beacon is gone.
     ///
     /// # Errors
     ///
@@ -266,8 +266,8 @@ pub fn exe_of_this_process() -> Result<PathBuf, NoMemory> {
     Ok(std::ffi::OsString::from_vec(path).into())
 }
 
-/// A beacon, which is found once it is lit. It burns until the process ends, by
-/// whatever end; dropping this value changes nothing, and neither does a forked child.
+/// A beacon, which viewers find once it is lit. It burns until the process ends, in order
+/// or not. Dropping this value and forking leave it lit.
 #[derive(Debug)]
 pub struct Beacon {
     info: Info,
@@ -278,7 +278,7 @@ pub struct Beacon {
     draft: CString,
     /// Set once it is lit, maybe a moment later.
     is_lit: AtomicBool,
-    /// The page that holds the lock; none where the file system has no locks.
+    /// The page that holds the lock. `None` if the file system has no locks.
     page: Option<usize>,
     /// Whether anybody collects what ended processes leave.
     question: Question,
@@ -397,8 +397,8 @@ impl Beacon {
         removed
     }
 
-    /// The same for a process that ends, and gives its lock back by that. It asks the
-    /// system for as little as can be: one name is removed.
+    /// [`Self::extinguish`] for a process that ends, which releases the lock. It makes one
+    /// system call, which removes the name.
     ///
     /// # Errors
     ///
@@ -416,8 +416,7 @@ impl Beacon {
         Err(io::Error::last_os_error())
     }
 
-    /// Whether the calling process lit it. Where a filter refuses to tell, it is taken
-    /// for that.
+    /// Whether the calling process lit it. Also true if a filter refuses the question.
     fn is_callers(&self) -> bool {
         let pid = current_pid();
         pid <= 0 || u32::try_from(pid) == Ok(self.info.process.pid)

@@ -114,7 +114,7 @@ impl Directory {
         // SAFETY: a NUL-terminated path that outlives the call.
         if unsafe { libc::mkdir(name.as_ptr(), 0o700) } != 0 {
             let error = io::Error::last_os_error();
-            // Whatever stands there already is judged below.
+            // `open_with` judges what exists already.
             if error.kind() != io::ErrorKind::AlreadyExists {
                 return Err(errors.at(path, error));
             }
@@ -126,8 +126,8 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// `NotFound`; `NotADirectory` if something else, also a symbolic link,
-    /// stands there; `PermissionDenied` if it is another user's or others may
+    /// `NotFound`; `NotADirectory` for any other file, also a symbolic link;
+    /// `PermissionDenied` if the directory belongs to another user or others may
     /// write to it; else what the system answered.
     pub fn open(path: &Path) -> io::Result<Directory> {
         Directory::open_with(path, Errors::InWords)
@@ -464,7 +464,7 @@ fn status(fd: RawFd) -> io::Result<libc::stat> {
     Ok(unsafe { stat.assume_init() })
 }
 
-/// The status of a path. With `AT_SYMLINK_NOFOLLOW` in `flags`, that of a link itself.
+/// The status of a path. `AT_SYMLINK_NOFOLLOW` in `flags` asks about a link itself.
 fn status_at(dir: RawFd, name: &CStr, flags: libc::c_int) -> io::Result<libc::stat> {
     let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: a NUL-terminated name and a stat, which both outlive the call.

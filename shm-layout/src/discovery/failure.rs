@@ -38,7 +38,7 @@ pub enum Stage {
     Segment,
     /// The private memory that leads to it: nothing is measured.
     Process,
-    /// The beacon: it is measured, and nobody finds it.
+    /// The beacon: the process is measured, and viewers do not find it.
     Beacon,
 }
 
@@ -46,7 +46,7 @@ const STAGES: [(Stage, &str); 3] =
     [(Stage::Segment, "segment"), (Stage::Process, "process"), (Stage::Beacon, "beacon")];
 
 impl Stage {
-    /// What to do about it, by the system's error; 0 where it told none.
+    /// What to do about it, by the system's error number, or 0 if there was none.
     #[must_use]
     #[allow(clippy::disallowed_macros, reason = "only viewers give advice")]
     pub fn advice(self, errno: i32) -> String {
@@ -91,7 +91,7 @@ pub struct Failure {
     pub exe: PathBuf,
     /// What could not be made.
     pub stage: Stage,
-    /// The system's error; 0 where it told none.
+    /// The system's error number, or 0 if there was none.
     pub errno: i32,
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn is_one(name: &CStr) -> bool {
 }
 
 impl Failure {
-    /// Leaves the note, in place of one that is there.
+    /// Writes the note, and replaces an earlier note.
     ///
     /// # Errors
     ///
@@ -131,11 +131,11 @@ impl Failure {
         written
     }
 
-    /// The same where not even the directory can be opened.
+    /// [`Self::leave`] if the directory cannot be opened.
     ///
     /// # Errors
     ///
-    /// `PermissionDenied` if it is no directory that this user alone can write to; else
+    /// `PermissionDenied` unless it is a directory that this user alone can write to; else
     /// what the system answered.
     pub fn note_at(&self, dir: &Path) -> io::Result<()> {
         let text = heap::c_string(&[self.to_text()?.as_bytes()])?;

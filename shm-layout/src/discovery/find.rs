@@ -108,8 +108,7 @@ pub fn find(dir: &Directory) -> io::Result<Found> {
     Ok(found)
 }
 
-/// Looks at the beacon of one segment in a directory; none if it is not there or says
-/// nothing.
+/// Reads the beacon of one segment in a directory. `None` if it is missing or says nothing.
 pub fn find_one(dir: &Directory, object: &Name) -> Option<Entry> {
     match look(dir, &beacon::file_of(object).ok()?, object) {
         Ok(Seen::Entry(entry, _)) => Some(entry),
@@ -133,8 +132,8 @@ pub fn remove_one(dir: &Directory, object: &Name) -> io::Result<bool> {
     }
 }
 
-/// Looks at every beacon in all the places where this user's may be. A place
-/// that is not there is left out; one that is refused is reported, by its path.
+/// Reads every beacon in all directories where this user's beacons may be. A directory
+/// that is missing is left out; a refused directory is reported, by its path.
 #[allow(clippy::disallowed_methods, reason = "only viewers look everywhere")]
 pub fn find_everywhere() -> (Vec<Found>, Vec<String>) {
     let mut all = Vec::new();

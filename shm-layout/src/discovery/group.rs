@@ -298,7 +298,7 @@ impl SharedGroup {
 
 impl Drop for SharedGroup {
     fn drop(&mut self) {
-        // A child is no member, and has neither the lock nor the duty.
+        // A forked child is not a member, and does not hold the lock.
         if !self.is_own() {
             return;
         }
@@ -330,7 +330,7 @@ fn bytes_for(capacity: u32) -> usize {
 /// Makes the object of a group, and writes its name into the group's file.
 fn found(file: &mut File, name: &str, stated: u32) -> io::Result<Object> {
     let capacity = if stated == 0 { ROOM } else { stated };
-    // The name first: killed at any moment, nothing is left that nobody finds.
+    // The name first, so that a process killed at any moment leaves no object without a file.
     let object_name = Name::random()?;
     let text = text(&object_name, name)?;
     object::check_file_limit(text.len() as u64)?;
@@ -396,7 +396,7 @@ fn text(object: &Name, name: &str) -> Result<String, NoMemory> {
     heap::format(format_args!("{FIRST_LINE}object={object}\nname={name}\n"))
 }
 
-/// The object that a group's file names; none if it was never finished.
+/// The object that a group's file names. `None` if the file was never finished.
 fn read(file: &mut File) -> io::Result<Option<Name>> {
     file.rewind()?;
     let text = heap::read(file, beacon::MAX_BYTES)?;

@@ -187,7 +187,7 @@ impl Object {
         if file < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a descriptor that was just opened and that nobody else owns.
+        // SAFETY: a descriptor that was opened above and has no other owner.
         let descriptor = unsafe { OwnedFd::from_raw_fd(file) };
         let file = FileId::of(descriptor.as_raw_fd())?;
         file.check_is_ours()?;
@@ -291,7 +291,7 @@ impl Object {
         if file < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a descriptor that was just opened and that nobody else owns.
+        // SAFETY: a descriptor that was opened above and has no other owner.
         let file = unsafe { OwnedFd::from_raw_fd(file) };
         if !FileId::of(file.as_raw_fd())?.is_same_file(&self.file) {
             return Err(bad(&self.name, "was replaced"));
@@ -420,7 +420,7 @@ impl Object {
         // SAFETY: over this mapping, all of whose contents may change at any time.
         let moved = unsafe { libc::mremap(new, used, used, MOVE, self.map) };
         if moved == libc::MAP_FAILED {
-            // SAFETY: mapped above, and nobody has seen it.
+            // SAFETY: mapped above, and no reference to it exists.
             unsafe { libc::munmap(new, used) };
         }
         if first.is_none() {
@@ -447,7 +447,7 @@ impl Object {
         if file < 0 {
             return Err(NoSpace);
         }
-        // SAFETY: a descriptor that was just opened and that nobody else owns.
+        // SAFETY: a descriptor that was opened above and has no other owner.
         let file = unsafe { OwnedFd::from_raw_fd(file) };
         match FileId::of(file.as_raw_fd()) {
             Ok(id) if id.is_same_file(&self.file) => {}
@@ -599,7 +599,7 @@ impl FileId {
     }
 }
 
-/// Why a file is no object of this user.
+/// Why a file cannot be an object of this user.
 enum Foreign {
     Kind,
     Owner { expected: u32, found: u32 },
@@ -676,7 +676,7 @@ fn open_path(name: &Name) -> io::Result<OwnedFd> {
     if file < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a descriptor that was just opened and that nobody else owns.
+    // SAFETY: a descriptor that was opened above and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(file) })
 }
 

@@ -64,8 +64,8 @@ impl fmt::Display for Limiter {
 pub struct Share {
     /// The bytes it may take.
     pub bytes: u64,
-    /// The limit that this is a share of, and whose it is; none where no limit makes a
-    /// segment smaller than the largest.
+    /// The limit that this is a share of, and its kind. `None` if no limit makes a segment
+    /// smaller than the largest.
     pub of: Option<(u64, Limiter)>,
 }
 

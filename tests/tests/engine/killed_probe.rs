@@ -96,7 +96,7 @@ fn whatever_system_call_is_the_last() {
             for object in &objects {
                 let found = entry.as_ref().map(|entry| entry.info.object);
                 assert!(found.is_none_or(|found| found == *object), "{found:?}, not {object}");
-                // One that viewers were not to find yet; a sweep finds it, see below.
+                // Viewers must not find this one yet. A sweep does, see below.
                 let is_there = object::backed_bytes(object).expect("one can ask").is_some();
                 unlit += usize::from(found.is_none() && is_there);
             }

@@ -61,8 +61,8 @@ impl Row {
     }
 }
 
-/// How long one load of a point took, in milliseconds, by the clock of the kernel's that told
-/// the example when to stop: `# ID: 02 computed T=...ms`.
+/// How long one load of a point took, in milliseconds, by the kernel's clock, by which
+/// the example stopped: `# ID: 02 computed T=...ms`.
 fn computed_ms(line: &str) -> Option<(u32, f64)> {
     let (id, time) = line.strip_prefix("# ID: ")?.split_once(" computed T=")?;
     Some((id.parse().ok()?, time.strip_suffix("ms")?.parse().ok()?))
@@ -134,8 +134,8 @@ fn judge(program: &Path, loads: &[(u32, Duration)], near: f64) -> Watch {
         let least: u64 = ring.iter().map(|(least, _)| least).sum();
         let most: u64 = ring.iter().map(|(_, most)| most).sum();
         assert!((least..=most).contains(&cells.exclusive), "point {id}: {least} to {most}");
-        // The ring has what was told. The minimum leaves out what an interruption has made too
-        // short.
+        // The ring has what the example printed. The minimum leaves out measurements that an
+        // interruption has made too short.
         let has = |ticks| ring.iter().any(|&(least, most)| (least..=most).contains(&ticks));
         let mean = cells.exclusive / cells.count;
         let shortest = ring.iter().map(|&(least, _)| least).min();

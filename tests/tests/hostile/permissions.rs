@@ -239,7 +239,7 @@ fn what_is_planted_under_a_programs_names_is_refused() {
     // The names are this run's alone: another one may take place at the same time.
     let chance = format!("{:08x}", std::process::id());
     let hex = chance.repeat(4);
-    // The victim lies where both kinds of link can be made.
+    // The victim is in a folder where both kinds of link can be made.
     let shared = PathBuf::from(format!("/dev/shm/pfp-test-victim-{chance}"));
     let victims = [place.beacons().join("victim"), shared];
     let object = PathBuf::from(format!("/dev/shm/pfp-{hex}"));

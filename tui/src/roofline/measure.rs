@@ -157,7 +157,7 @@ mod tests {
         time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
     }
 
-    /// By the thread's own time, of which others on a busy machine take nothing.
+    /// Measured by the thread's CPU time, which other programs on a busy machine do not change.
     #[test]
     fn wide_registers_beat_narrow_ones() {
         let all = Arithmetic::all();

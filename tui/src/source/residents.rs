@@ -127,7 +127,7 @@ pub struct Whereabouts {
 ///
 /// # Errors
 ///
-/// If there is no such process, or this user may not look into it.
+/// If the process does not exist, or this user may not look into it.
 pub fn whereabouts(pid: u32) -> Result<Whereabouts, Refusal> {
     let refused = || {
         foreign(pid).unwrap_or_else(|| {

@@ -63,7 +63,7 @@ impl Region {
 
 static ALL: Table<Place, { 2 * PLACES }> = Table::new();
 
-/// What is at an address; none where there are too many, or without memory.
+/// The points of an address. `None` if there are too many addresses, or memory runs out.
 pub(super) fn at(address: *const c_void, kind: Kind) -> Option<&'static Points> {
     let address = address.addr();
     let is = |place: &Place| place.address == address && place.kind == kind;
@@ -96,8 +96,8 @@ fn make(address: usize, kind: Kind) -> Option<Place> {
     Some(Place { address, kind, points })
 }
 
-/// The object that an address is in, and the address as `objdump` has it there: no more is
-/// known here. `None` without memory.
+/// The object that an address is in, and the address as `objdump` prints it for that object. `None`
+/// if memory runs out.
 fn locate(address: usize) -> Option<(String, String)> {
     let Some(loaded) = Loaded::around(address) else {
         // Made as the program runs, or not said by the runtime.

@@ -119,7 +119,7 @@ fn leave_parents() {
     }
 }
 
-/// In a forked child: none of the parent's threads is here, and nobody makes the process.
+/// In a forked child, where no thread of the parent makes the process: frees the turn.
 pub(in crate::engine) fn forget() {
     MAKING.forget(|_| true);
     MAKERS.store(0, Relaxed);
@@ -287,8 +287,8 @@ fn make_as_named(
         Ok(process) => process,
         Err((stage, error)) => {
             let is_taken = stage == Stage::Segment && error.kind() == io::ErrorKind::AlreadyExists;
-            // What has that name already is somebody's; what cannot be removed stays to be
-            // found.
+            // An object that had the name before is another process's. If this one cannot be
+            // removed, the beacon stays, so that a sweep finds it.
             if is_taken || pfp_shm_layout::object::unlink_if_there(&object) {
                 beacon.ok().map(|beacon| beacon.extinguish());
             }
