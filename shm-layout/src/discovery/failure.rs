@@ -131,7 +131,7 @@ impl Failure {
         written
     }
 
-    /// [`Self::leave`] if the directory cannot be opened.
+    /// [`Self::note`] if the directory cannot be opened.
     ///
     /// # Errors
     ///
