@@ -41,7 +41,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::atomic_file::rename_new;
 use crate::discovery::collector::Question;
-use crate::discovery::directory::{self, Directory};
+use crate::discovery::directory::{Directory, FileId};
 use crate::discovery::liveness::{Identity, Liveness, Lock, Watch, judge, lock};
 use crate::discovery::name::Name;
 use crate::discovery::object;
@@ -276,6 +276,8 @@ pub struct Beacon {
     path: CString,
     /// The file's path until it is lit.
     draft: CString,
+    /// Tells its file from one that somebody else has put under either path.
+    id: FileId,
     /// Set once it is lit, maybe a moment later.
     is_lit: AtomicBool,
     /// The page that holds the lock. `None` if the file system has no locks.
@@ -312,7 +314,8 @@ impl Beacon {
         let draft = file_name(&info.object, DRAFT.as_bytes())?;
         let file = dir.create_file(&draft)?;
         let prepared = Beacon::fill(dir, info, &draft, &file);
-        if prepared.is_err() {
+        // Once a sweeper has removed it, the name may be another thread's.
+        if prepared.is_err() && dir.leads_to(&draft, &file).unwrap_or(true) {
             dir.remove(&draft).ok();
         }
         prepared
@@ -339,6 +342,7 @@ impl Beacon {
             info: info.copy()?,
             path: path(&info.file_name()?)?,
             draft: path(draft)?,
+            id: FileId::of(file)?,
             is_lit: AtomicBool::new(false),
             page: None,
             question: Question::new(dir)?,
@@ -362,8 +366,7 @@ impl Beacon {
         }
         match rename_new(&self.draft, &self.path) {
             // Another thread was faster.
-            Err(error)
-                if error.kind() == io::ErrorKind::NotFound && directory::is_there(&self.path) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.id.is_at(&self.path) => {}
             renamed => renamed?,
         }
         self.is_lit.store(true, Relaxed);
@@ -407,13 +410,21 @@ impl Beacon {
         if !self.is_callers() {
             return Ok(());
         }
-        // SAFETY: a NUL-terminated path that outlives the call.
-        let remove = |path: &CString| unsafe { libc::unlink(path.as_ptr()) } == 0;
-        // Another thread may have lit it just now.
-        if (!self.is_lit.load(Relaxed) && remove(&self.draft)) || remove(&self.path) {
-            return Ok(());
+        let remove = |path: &CString| {
+            // SAFETY: a NUL-terminated path that outlives the call.
+            match unsafe { libc::unlink(path.as_ptr()) } {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        };
+        if self.is_lit.load(Relaxed) {
+            return remove(&self.path);
         }
-        Err(io::Error::last_os_error())
+        match remove(&self.draft) {
+            // Another thread may have lit it just now.
+            Err(_) if self.id.is_at(&self.path) => remove(&self.path),
+            removed => removed,
+        }
     }
 
     /// Whether the calling process lit it. Also true if a filter refuses the question.

@@ -303,12 +303,11 @@ impl Directory {
 
     /// Whether the name still leads to the file that was opened by it.
     pub(crate) fn leads_to(&self, name: &CStr, file: &File) -> io::Result<bool> {
-        let held = status(file.as_raw_fd())?;
-        let named = match self.status_of(name) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
-            named => named?,
-        };
-        Ok((held.st_dev, held.st_ino) == (named.st_dev, named.st_ino))
+        let held = FileId::of(file)?;
+        match self.status_of(name) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            named => Ok(FileId::from(&named?) == held),
+        }
     }
 
     /// The names of at most `limit` files in it, and whether there were more.
@@ -476,9 +475,27 @@ fn status_at(dir: RawFd, name: &CStr, flags: libc::c_int) -> io::Result<libc::st
     Ok(unsafe { stat.assume_init() })
 }
 
-/// Whether there is a file of this path, of any kind.
-pub(crate) fn is_there(path: &CStr) -> bool {
-    status_at(libc::AT_FDCWD, path, libc::AT_SYMLINK_NOFOLLOW).is_ok()
+/// What tells a file from every other that exists at the same time: its device and its inode.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct FileId(libc::dev_t, libc::ino_t);
+
+impl FileId {
+    /// Of an open file.
+    pub(crate) fn of(file: &File) -> io::Result<Self> {
+        status(file.as_raw_fd()).map(|stat| Self::from(&stat))
+    }
+
+    /// Whether a path leads to this file. False if the system does not tell.
+    pub(crate) fn is_at(self, path: &CStr) -> bool {
+        status_at(libc::AT_FDCWD, path, libc::AT_SYMLINK_NOFOLLOW)
+            .is_ok_and(|stat| Self::from(&stat) == self)
+    }
+}
+
+impl From<&libc::stat> for FileId {
+    fn from(stat: &libc::stat) -> Self {
+        Self(stat.st_dev, stat.st_ino)
+    }
 }
 
 fn is_directory(stat: &libc::stat) -> bool {

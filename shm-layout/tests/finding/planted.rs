@@ -160,6 +160,40 @@ fn the_umask_changes_nothing() {
     }
 }
 
+/// A beacon whose file is gone takes no other file for its own, and removes none.
+#[test]
+fn a_beacon_whose_file_is_gone_leaves_others_alone() {
+    let base = Base::new();
+    let dir = base.directory();
+    for is_lit in [false, true] {
+        let info = Info::of_this_process(Name::random().unwrap(), "gone").unwrap();
+        let beacon = Beacon::prepare(&dir, &info).unwrap();
+        let draft = only_file(base.path());
+        let place = base.path().join(format!("{}.beacon", info.object.hex()));
+        if is_lit {
+            // As by another thread, which has not come back from it.
+            fs::rename(draft, &place).unwrap();
+        } else {
+            fs::remove_file(draft).unwrap();
+            fs::write(&place, "another's").unwrap();
+        }
+        let lit = beacon.light();
+        assert_eq!(
+            lit.err().map(|error| error.kind()),
+            (!is_lit).then_some(io::ErrorKind::NotFound)
+        );
+        assert_eq!(beacon.extinguish().is_ok(), is_lit);
+        assert_eq!(place.exists(), !is_lit);
+        fs::remove_file(place).ok();
+    }
+}
+
+fn only_file(folder: &Path) -> PathBuf {
+    let files: Vec<_> = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    let [file] = &files[..] else { panic!("{files:?}") };
+    file.clone()
+}
+
 /// Another user's object is refused, even where its mode would allow it.
 #[test]
 fn another_users_object_is_refused() {
