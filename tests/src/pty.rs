@@ -94,10 +94,24 @@ impl Pty {
         self.test.write_all(keys.as_bytes()).expect("the terminal takes them");
     }
 
-    /// Waits for the program to end.
+    /// Waits for the program to end, and until all that it wrote has been read.
+    ///
+    /// # Panics
+    ///
+    /// If it does not end, or the terminal cannot be written to.
     #[track_caller]
     pub fn end(&mut self) -> ExitStatus {
-        wait_for("the program to end", || self.child.try_wait().expect("it is a child"))
+        const MARK: &str = "\x1b_all is read\x1b\\";
+        let ended =
+            wait_for("the program to end", || self.child.try_wait().expect("it is a child"));
+        // The mark follows what the program wrote.
+        let program = self.program.try_clone().expect("a descriptor");
+        File::from(program).write_all(MARK.as_bytes()).expect("the terminal takes it");
+        self.wait_for("the mark", |text| text.ends_with(MARK));
+        let mut written = self.written.lock().expect("no panic in between");
+        let length = written.len() - MARK.len();
+        written.truncate(length);
+        ended
     }
 
     /// How the program ended. `None` while it runs.
