@@ -163,7 +163,7 @@ int pfpCalibrate(int loopcnt, int reset);
  *
  * A begin after a begin without an end switches the point off as invalid; the
  * viewer says so, and pfpEnable() makes it valid. Regions of different points may
- * be nested, 32 deep. PFP_ENOTCREATED, PFP_EID, PFP_EHANDLE. */
+ * be nested. PFP_ENOTCREATED, PFP_EID, PFP_EHANDLE. */
 int pfpBegin(int id, void *exhandle);
 
 /* Ends the region of a point. Without a begin it does nothing, so that a loop may
@@ -312,9 +312,9 @@ int pfp_end_amounts(pfp_point_t *point, int latch, const uint64_t *amounts, unsi
 int pfp_get_amounts(pfp_point_t *point, uint64_t *sums, unsigned count);
 
 /* As those by number do it, except that a point may be begun again inside itself,
- * and that points are switched on from the start. 32 regions that were begun so, or by
- * number, may be open at a time in a thread or task; one more is not measured, and counted
- * as refused. Inclusive ticks count recursion once; not of a point with amounts, where a scope
+ * and that points are switched on from the start. 4,095 regions may be open at a time in a
+ * thread, and 1,024 in a task; one more gives up all of them, which is counted as a mismatch.
+ * Inclusive ticks count recursion once; not of a point with amounts, where a scope
  * is inside a region of this kind. PFP_ENULL. */
 int pfp_begin(pfp_point_t *point);
 int pfp_end(pfp_point_t *point, int latch);
@@ -429,7 +429,6 @@ typedef struct pfp_site {
 /* A region that is open. */
 typedef struct pfp_scope {
     uint64_t tag;
-    uint64_t noted[6];
 } pfp_scope_t;
 
 /* A place in the source with amounts, whose names have commas between them. */
@@ -444,7 +443,6 @@ typedef struct pfp_metered_site {
 /* A region with amounts that is open. */
 typedef struct pfp_metered {
     uint64_t tag;
-    uint64_t noted[7];
     uint64_t amounts[4];
 } pfp_metered_t;
 

@@ -4,7 +4,7 @@
 //! module has the parts that it makes them of.
 
 use std::ffi::{CStr, OsStr};
-use std::mem::{MaybeUninit, offset_of};
+use std::mem::{ManuallyDrop, offset_of};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use pfp_shm_layout::amounts::MAX_AMOUNTS;
@@ -25,27 +25,44 @@ use crate::engine::{
 };
 pub use crate::file::File;
 pub use crate::loaded::{Loaded, Mapping, each_mapping};
-use crate::{ExecutionContext, Guard, MeteredGuard, MeteredPoint, Point, Stats};
+use crate::{ExecutionContext, Guard, MeteredPoint, Point, Stats};
 use crate::{clock, errno};
 
-/// Begins a region of a point into the caller's memory. The point's word was read
-/// by the caller, and said that the point is on.
+/// Begins a region of a point whose word was read, and said that the point is on. Returns its tag; 0
+/// if it is not measured.
 #[inline(always)]
-pub fn begin_into(point: &'static Point, word: u64, guard: &mut MaybeUninit<Guard>) {
-    Guard::begin_into(point, word, guard);
+#[must_use]
+pub fn begin(point: &'static Point, word: u64) -> u64 {
+    measure::begin::<{ measure::SCOPE }>(point, Control(word))
 }
 
-/// Begins a region of a point with amounts, which the guard has and whose tag is 0.
-#[inline(always)]
-pub fn begin_metered(metered: &'static MeteredPoint, guard: &mut MeteredGuard) {
-    metered.begin_with(guard);
+/// [`begin`] for a point whose word was not read: 0 if it is off.
+#[must_use]
+pub fn begin_if_on(point: &'static Point) -> u64 {
+    tag_of(point.measure())
 }
 
-/// Begins a region of a point that came from [`MeteredPoint::point`], as [`begin_metered`] does.
-/// Returns false for other points.
+fn tag_of(guard: Guard) -> u64 {
+    ManuallyDrop::new(guard).tag()
+}
+
+/// Ends a region by the tag that its begin has returned.
 #[inline(always)]
-pub fn begin_metered_of(point: &'static Point, guard: &mut MeteredGuard) -> bool {
-    point.metered().map(|metered| metered.begin_with(guard)).is_some()
+pub fn end_tag(tag: u64) {
+    measure::end(tag);
+}
+
+/// Begins a region with amounts. Returns its tag; 0 if the point is off.
+#[inline(always)]
+#[must_use]
+pub fn begin_metered(metered: &'static MeteredPoint, amounts: Amounts<u64>) -> u64 {
+    tag_of(metered.begin_with(amounts))
+}
+
+/// [`begin_metered`] for a point that came from [`MeteredPoint::point`]. `None` for other points.
+#[must_use]
+pub fn begin_metered_of(point: &'static Point, amounts: Amounts<u64>) -> Option<u64> {
+    Some(begin_metered(point.metered()?, amounts))
 }
 
 /// Ends a region of a point that came from [`MeteredPoint::point`], and records its amounts.
@@ -67,10 +84,11 @@ pub fn amounts(point: &'static Point) -> Option<Amounts<u128>> {
 /// A number for each amount that a point may have.
 type Amounts<T> = [T; MAX_AMOUNTS];
 
-/// [`begin_into`] for a function that a compiler's hooks begin.
+/// [`begin`] for a function that a compiler's hooks begin.
 #[inline(always)]
-pub fn begin_function(point: &'static Point, word: u64, guard: &mut MaybeUninit<Guard>) {
-    Guard::begin_function(point, word, guard);
+#[must_use]
+pub fn begin_function(point: &'static Point, word: u64) -> u64 {
+    measure::begin::<{ measure::FUNCTION }>(point, Control(word))
 }
 
 /// Measures what the hooks cost: `call` calls a function that is [`calibration`] and
@@ -85,7 +103,7 @@ pub fn calibration() -> &'static Point {
     &numeric::POINTS[0]
 }
 
-/// Whether [`begin_into`] has all that it needs, so that it calls nothing of the
+/// Whether [`begin`] has all that it needs, so that it calls nothing of the
 /// program's: no allocator, say.
 #[inline(always)]
 #[must_use]

@@ -7,7 +7,7 @@
 //! local: what a thread keeps, for the modules below
 //! section, patience, turn, cold: what is done once, by one thread, with no handler in between
 //! state, facts: what a point keeps, and what is read of it
-//! region, regions: what a begin notes and an end reads; what a context keeps of that
+//! region, regions: an open region; what a context keeps
 //! thread: the private state that leads to a lane     current: the word that leads to it
 //! common, copies: what several copies of pfp in one process share, and how they see each other
 //! process: one segment, its beacon, its memory
@@ -19,7 +19,7 @@
 //! guard, lap: a region that lasts as long as a value
 //! calibrate, leader, image: what is done as this copy of pfp is loaded
 //! door: makes what a begin has missed
-//! finish, by_hand, ending, scope: begins and ends, and the ways out of the hot path
+//! finish, slow: the slow paths of begins and ends     by_hand: ends that look for their region
 //! elsewhere, polls, future: regions of devices, of the clock, and of futures
 //! context, point, figures, numeric, reading, program: behind the public types
 //! ```
@@ -40,7 +40,6 @@ pub(crate) mod copies;
 pub(crate) mod current;
 pub(crate) mod door;
 pub(crate) mod elsewhere;
-mod ending;
 pub(crate) mod facts;
 pub(crate) mod figures;
 mod finish;
@@ -70,9 +69,9 @@ mod region;
 mod regions;
 mod registry;
 pub(crate) mod room;
-mod scope;
 mod section;
 pub(crate) mod settings;
+mod slow;
 pub(crate) mod state;
 mod suspend;
 pub(crate) mod thread;
@@ -80,7 +79,7 @@ pub(crate) mod turn;
 pub(crate) mod variants;
 
 pub use self::guard::Guard;
-pub use self::variants::{MeteredGuard, MeteredPoint};
+pub use self::variants::MeteredPoint;
 pub use crate::frame::__finish_frame;
 
 /// What to do where the system refuses shared memory, or private memory.

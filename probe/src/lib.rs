@@ -224,7 +224,7 @@ pub use self::{
         register_thread, set_enabled, set_program_name, show, snapshot_over, snapshot_to,
         task_switch, ticks, ticks_per_second,
     },
-    engine::{__finish_frame, Guard, MeteredGuard, MeteredPoint},
+    engine::{__finish_frame, Guard, MeteredPoint},
     errors::{AlphaError, InitError},
     future::{Measured, MeteredFuture},
     point::{NUMERIC, Point},
@@ -302,20 +302,18 @@ pub fn __name_around<F>(_inner: F) -> &'static str {
 #[macro_export]
 macro_rules! scope {
     ($name:expr) => {
-        let mut __pfp_guard = $crate::Guard::empty();
         // In a block of its own, so that there can be several in one scope.
-        {
+        let __pfp_guard = {
             static __PFP_POINT: $crate::Point = $crate::Point::new($name);
-            __PFP_POINT.measure_in(&mut __pfp_guard);
-        }
+            __PFP_POINT.measure()
+        };
     };
     ($name:expr, $($amount:ident = $value:expr),+ $(,)?) => {
-        let mut __pfp_guard = $crate::MeteredGuard::empty();
-        {
+        let __pfp_guard = {
             static __PFP_POINT: $crate::MeteredPoint =
                 $crate::MeteredPoint::new($name, &[$(stringify!($amount)),+]);
-            __PFP_POINT.measure_in([$($crate::Amount::amount($value)),+], &mut __pfp_guard);
-        }
+            __PFP_POINT.measure([$($crate::Amount::amount($value)),+])
+        };
     };
 }
 
@@ -330,20 +328,18 @@ macro_rules! scope {
 #[macro_export]
 macro_rules! function_scope {
     () => {
-        let mut __pfp_guard = $crate::Guard::empty();
-        {
+        let __pfp_guard = {
             // The path of a function inside this one, less its own name.
             fn __pfp_here() {}
             fn __pfp_name() -> &'static str {
                 $crate::__name_around(__pfp_here)
             }
             static __PFP_POINT: $crate::Point = $crate::Point::in_function(__pfp_name);
-            __PFP_POINT.measure_in(&mut __pfp_guard);
-        }
+            __PFP_POINT.measure()
+        };
     };
     ($($amount:ident = $value:expr),+ $(,)?) => {
-        let mut __pfp_guard = $crate::MeteredGuard::empty();
-        {
+        let __pfp_guard = {
             // The path of a function inside this one, less its own name.
             fn __pfp_here() {}
             fn __pfp_name() -> &'static str {
@@ -351,8 +347,8 @@ macro_rules! function_scope {
             }
             static __PFP_POINT: $crate::MeteredPoint =
                 $crate::MeteredPoint::in_function(__pfp_name, &[$(stringify!($amount)),+]);
-            __PFP_POINT.measure_in([$($crate::Amount::amount($value)),+], &mut __pfp_guard);
-        }
+            __PFP_POINT.measure([$($crate::Amount::amount($value)),+])
+        };
     };
 }
 

@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use crate::amount::in_order;
 use crate::engine::by_hand;
-use crate::{Amount, MeteredGuard, MeteredPoint, Point};
+use crate::{Amount, Guard, MeteredPoint, Point};
 
 impl MeteredPoint {
     /// A point of this name, and the names of its amounts, one to four; the place is
@@ -54,10 +54,8 @@ impl MeteredPoint {
     /// names: bytes, say, or a count of what was done. Fewer than there are names
     /// leave the others 0, more are lost.
     #[inline(always)]
-    pub fn measure<A: Amount, const N: usize>(&'static self, amounts: [A; N]) -> MeteredGuard {
-        let mut guard = MeteredGuard::empty();
-        self.measure_in(amounts, &mut guard);
-        guard
+    pub fn measure<A: Amount, const N: usize>(&'static self, amounts: [A; N]) -> Guard {
+        self.begin_with(in_order(amounts))
     }
 
     /// Begins the region, to be ended with [`Self::end`] or [`Self::end_latched`] in the

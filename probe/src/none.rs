@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use crate::{Amount, Point};
+use crate::Point;
 
 /// Functions that do nothing. One that returns something has it behind a `=`.
 macro_rules! nothing {
@@ -24,7 +24,6 @@ impl Guard {
     nothing! {
         fn none() -> Self = Self(PhantomData);
         fn begin(_point: &'static Point) -> Self = Self::none();
-        fn begin_where(_point: &'static Point, _guard: &mut Self);
         fn lap_to(&mut self, _next: &'static Point);
         fn lap_to_amounts(&mut self, _next: &'static MeteredPoint, _amounts: &[u64; 4]);
     }
@@ -32,24 +31,6 @@ impl Guard {
 
 // As the measuring guards have: binding one is no oddity, and it ends at the same place.
 impl Drop for Guard {
-    #[inline(always)]
-    fn drop(&mut self) {}
-}
-
-/// A guard that measures nothing.
-#[must_use = "a guard that is not bound to a name ends its region at once"]
-#[derive(Debug)]
-pub struct MeteredGuard(PhantomData<*const ()>);
-
-impl MeteredGuard {
-    #[doc(hidden)]
-    #[inline(always)]
-    pub fn empty() -> Self {
-        Self(PhantomData)
-    }
-}
-
-impl Drop for MeteredGuard {
     #[inline(always)]
     fn drop(&mut self) {}
 }
@@ -64,17 +45,9 @@ impl MeteredPoint {
     nothing! {
         fn of(point: Point, _names: &'static [&'static str]) -> Self = Self { point };
         fn switched_off(self) -> Self = self;
+        fn begin_with(&'static self, _amounts: [u64; 4]) -> Guard = Guard::none();
         fn whole(&'static self) -> &'static Point = &self.point;
         fn sums(&'static self) -> Vec<(&'static str, u128)> = Vec::new();
-    }
-
-    #[doc(hidden)]
-    #[inline(always)]
-    pub fn measure_in<A: Amount, const N: usize>(
-        &'static self,
-        _amounts: [A; N],
-        _guard: &mut MeteredGuard,
-    ) {
     }
 }
 

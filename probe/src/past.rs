@@ -23,7 +23,7 @@ pub const fn metered(point: Point, names: &'static [&'static str]) -> MeteredPoi
 /// [`Point::begin`], which says when the region began, in ticks, if that is known.
 #[must_use]
 pub fn begin(point: &'static Point) -> Option<u64> {
-    by_hand::begin_in(point, false)
+    by_hand::begin_told(point)
 }
 
 /// [`Point::end`], which says when the region ended, in ticks, if that is known.

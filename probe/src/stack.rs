@@ -4,12 +4,12 @@
 //! region that ends around one of another owner ends when that one does.
 
 use std::cell::{Cell, UnsafeCell};
-use std::mem::{ManuallyDrop, MaybeUninit};
+use std::mem::{self, MaybeUninit};
 use std::ptr;
 
 use crate::engine::polls::{Polls, end_poll};
 use crate::own::{self, Own};
-use crate::{Amount, Guard, MeteredGuard, MeteredPoint, Point, c};
+use crate::{Amount, Guard, MeteredPoint, Point, c};
 
 /// Regions that can be open on a thread; one more is not measured, and that is counted.
 const DEPTH: usize = 1024;
@@ -42,29 +42,20 @@ pub struct Open {
     /// Regions of this owner around it.
     level: u32,
     has_ended: bool,
-    has_amount: bool,
     /// Of a region that is a part of others.
-    part_of: Option<(&'static Point, Lend)>,
-    guard: Running,
-}
-
-/// A guard, which begins and ends where it stays: a copy would wait for the clock.
-union Running {
-    plain: ManuallyDrop<Guard>,
-    with_amount: ManuallyDrop<MeteredGuard>,
+    part_of: Option<Lend>,
+    guard: Guard,
 }
 
 impl Open {
     fn new(owner: usize, level: u32) -> Self {
-        let guard = Running { plain: ManuallyDrop::new(Guard::empty()) };
-        Self { owner, level, has_ended: false, has_amount: false, part_of: None, guard }
+        Self { owner, level, has_ended: false, part_of: None, guard: Guard::empty() }
     }
 
     /// Begins a region of a point, if it is on. Once.
     #[inline(always)]
     pub fn measure(&mut self, point: &'static Point) {
-        // SAFETY: this one is there, from `new` on.
-        point.measure_in(unsafe { &mut self.guard.plain });
+        self.guard = point.measure();
     }
 
     /// Begins a region of a point, if it is on, that is a part of others. Once.
@@ -72,16 +63,15 @@ impl Open {
     pub fn measure_part(&mut self, point: &'static Point, lend: Lend) {
         self.measure(point);
         if self.is_measured() {
-            self.part_of = Some((point, lend));
+            self.part_of = Some(lend);
         }
     }
 
-    /// Whether it is measured; not if its point was off. Of one without amounts.
+    /// Whether it is measured; not if its point was off.
     #[inline(always)]
     #[must_use]
     pub fn is_measured(&self) -> bool {
-        // SAFETY: as above.
-        unsafe { &self.guard.plain }.place() != 0
+        self.guard.tag() != 0
     }
 
     /// Begins a region with amounts, if the point is on. Once.
@@ -91,46 +81,31 @@ impl Open {
         metered: &'static MeteredPoint,
         amounts: [A; N],
     ) {
-        self.has_amount = true;
-        self.guard = Running { with_amount: ManuallyDrop::new(MeteredGuard::empty()) };
-        // SAFETY: it was put there just now.
-        metered.measure_in(amounts, unsafe { &mut self.guard.with_amount });
-    }
-}
-
-impl Open {
-    /// Ends it as a part; false if that cannot be.
-    #[cold]
-    fn end_part(&mut self, point: &'static Point, lend: Lend) -> bool {
-        // SAFETY: a part has no amounts.
-        let guard = unsafe { &self.guard.plain };
-        lend(self.owner, &mut |parts| end_poll(point, guard, &mut parts.0, false, None))
+        self.guard = metered.measure(amounts);
     }
 
     /// The region is not recorded, as if it had been left by a jump.
     fn give_up(&mut self) {
-        self.has_amount = false;
-        self.part_of = None;
-        self.guard = Running { plain: ManuallyDrop::new(Guard::empty()) };
+        mem::forget(mem::replace(&mut self.guard, Guard::empty()));
     }
 }
 
 impl Drop for Open {
     #[inline]
     fn drop(&mut self) {
-        if let Some((point, lend)) = self.part_of
-            && self.end_part(point, lend)
+        if let Some(lend) = self.part_of
+            && self.is_measured()
+            && end_part(self.owner, self.guard.tag(), lend)
         {
-            return;
-        }
-        // SAFETY: `has_amount` says which one is there, and nobody uses it again.
-        unsafe {
-            match self.has_amount {
-                false => ManuallyDrop::drop(&mut self.guard.plain),
-                true => ManuallyDrop::drop(&mut self.guard.with_amount),
-            }
+            self.give_up();
         }
     }
+}
+
+/// Ends a region as a part of others; false if that cannot be.
+#[cold]
+fn end_part(owner: usize, tag: u64, lend: Lend) -> bool {
+    lend(owner, &mut |parts| end_poll(tag, &mut parts.0, false))
 }
 
 struct Stack {

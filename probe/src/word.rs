@@ -98,31 +98,6 @@ pub(crate) fn is_further<T, const WORD: usize>(of: *const T, further: u64, value
     }
 }
 
-/// A byte of a word, counted from the lowest.
-#[inline(always)]
-pub(crate) fn byte<T, const WORD: usize, const BYTE: usize>(of: *const T) -> u64 {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        let found: u64;
-        // SAFETY: reads a word of ours.
-        unsafe {
-            std::arch::asm!(
-                "movzx {found:e}, byte ptr [{of} + {word} + {byte}]",
-                of = in(reg) of,
-                word = const WORD,
-                byte = const BYTE,
-                found = out(reg) found,
-                options(nostack, readonly, preserves_flags)
-            );
-        }
-        found
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    {
-        word::<T, WORD>(of, 0).load(Relaxed) >> (8 * BYTE) & 0xff
-    }
-}
-
 /// A value plus a word.
 #[inline(always)]
 pub(crate) fn plus<T, const WORD: usize>(of: *const T, value: u64) -> u64 {

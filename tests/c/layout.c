@@ -20,7 +20,7 @@ int main(void)
     /* As the library lays them out; it asserts the same of its own. */
     EXPECT(sizeof(pfpStats_t) == 128);
     EXPECT(sizeof(pfp_site_t) == 32);
-    EXPECT(sizeof(pfp_scope_t) == 7 * sizeof(uint64_t));
+    EXPECT(sizeof(pfp_scope_t) == sizeof(uint64_t));
     EXPECT(sizeof(pfp_point_t) == sizeof(void *));
     say("ids %d", PFP_ID_COUNT);
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 
-use probe::{MeteredGuard, MeteredPoint, Point};
+use probe::{MeteredPoint, Point};
 
 use crate::named::word;
 use crate::status::Status;
@@ -35,7 +35,14 @@ pub(crate) struct MeteredSite {
 
 // As C lays them out.
 const _: () = assert!(size_of::<MeteredSite>() == 40);
-const _: () = assert!(size_of::<MeteredGuard>() == 12 * size_of::<u64>());
+
+/// `pfp_metered_t` of `pfp.h`.
+#[repr(C)]
+pub(crate) struct MeteredScope {
+    /// 0 if the region is not measured.
+    tag: u64,
+    amounts: [u64; AMOUNTS],
+}
 
 /// A point and its place in the source.
 struct Place {
@@ -94,11 +101,10 @@ unsafe fn point_at(
 ///
 /// # Safety
 ///
-/// `scope` is valid for writes and has its amounts, and `site` is a site of the header's
-/// macros.
+/// `site` is a site of the header's macros.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pfp_metered_begin_site(
-    scope: &mut MeteredGuard,
+    scope: &mut MeteredScope,
     site: &MeteredSite,
 ) {
     let point = site.point.load(Acquire);
@@ -108,13 +114,13 @@ pub(crate) unsafe extern "C" fn pfp_metered_begin_site(
         begin_settled(scope, site);
     } else {
         // SAFETY: only points of this library have other words, and those points are never freed.
-        probe::c::begin_metered(unsafe { &*point }, scope);
+        scope.tag = probe::c::begin_metered(unsafe { &*point }, scope.amounts);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn begin_settled(scope: &mut MeteredGuard, site: &MeteredSite) {
+fn begin_settled(scope: &mut MeteredScope, site: &MeteredSite) {
     if !probe::c::has_room() {
         return probe::c::miss();
     }
@@ -123,27 +129,23 @@ fn begin_settled(scope: &mut MeteredGuard, site: &MeteredSite) {
     let Some(metered) = metered else { return };
     // Meets `Acquire` in `pfp_metered_begin_site`.
     site.point.store(ptr::from_ref(metered).cast_mut(), Release);
-    probe::c::begin_metered(metered, scope);
+    scope.tag = probe::c::begin_metered(metered, scope.amounts);
 }
 
 /// See `pfp.h`, which calls this for a point that is on or not registered, with the
 /// amounts in the scope and a tag of 0. What is no point of amounts is not measured.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn pfp_metered_begin_point(scope: &mut MeteredGuard, point: &'static Point) {
-    if !probe::c::begin_metered_of(point, scope) {
-        probe::c::count_refusal();
+pub(crate) extern "C" fn pfp_metered_begin_point(scope: &mut MeteredScope, point: &'static Point) {
+    match probe::c::begin_metered_of(point, scope.amounts) {
+        Some(tag) => scope.tag = tag,
+        None => probe::c::count_refusal(),
     }
 }
 
 /// See `pfp.h`, which calls this for a scope that measures.
-///
-/// # Safety
-///
-/// `scope` was filled by one of the two above, on this thread, and was not ended.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn pfp_metered_end_on(scope: *mut MeteredGuard) {
-    // SAFETY: as the caller says.
-    unsafe { ptr::drop_in_place(scope) };
+pub(crate) extern "C" fn pfp_metered_end_on(scope: &MeteredScope) {
+    probe::c::end_tag(scope.tag);
 }
 
 /// See `pfp.h`.

@@ -13,7 +13,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 
-use probe::{Guard, Point};
+use probe::Point;
 
 use crate::original::weigh;
 use crate::places;
@@ -34,8 +34,12 @@ pub(crate) struct Site {
 // As C lays it out.
 const _: () = assert!(size_of::<Site>() == 32);
 
-// `pfp_scope_t` is what a guard is kept in.
-const _: () = assert!(size_of::<Guard>() == 7 * size_of::<u64>());
+/// `pfp_scope_t` of `pfp.h`.
+#[repr(C)]
+pub(crate) struct Scope {
+    /// 0 if the region is not measured.
+    tag: u64,
+}
 
 /// The point of a name and place; none without a name, if there are too many, or
 /// no memory.
@@ -85,29 +89,26 @@ pub(crate) unsafe fn word(point: *const Point) -> u64 {
 ///
 /// `scope` is valid for writes, and `site` is a site of the header's macros.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn pfp_scope_begin_site(scope: &mut MaybeUninit<Guard>, site: &Site) {
+pub(crate) unsafe extern "C" fn pfp_scope_begin_site(scope: &mut MaybeUninit<Scope>, site: &Site) {
     let point = site.point.load(Acquire);
     // SAFETY: a site of `pfp.h` holds a `Point` or the stand-in of an unregistered site.
     let word = unsafe { word(point) };
-    if word == probe::c::UNREGISTERED {
-        begin_settled(scope, site);
-    } else {
+    let tag = match word {
+        probe::c::UNREGISTERED => begin_settled(site),
         // SAFETY: only points of this library have other words, and those points are never freed.
-        probe::c::begin_into(unsafe { &*point }, word, scope);
-    }
+        word => probe::c::begin(unsafe { &*point }, word),
+    };
+    scope.write(Scope { tag });
 }
 
 #[cold]
 #[inline(never)]
-fn begin_settled(scope: &mut MaybeUninit<Guard>, site: &Site) {
-    let point = match probe::c::has_room() {
-        true => site.settle(),
-        false => {
-            probe::c::miss();
-            None
-        }
-    };
-    scope.write(point.map_or_else(Guard::empty, Point::measure));
+fn begin_settled(site: &Site) -> u64 {
+    if !probe::c::has_room() {
+        probe::c::miss();
+        return 0;
+    }
+    site.settle().map_or(0, probe::c::begin_if_on)
 }
 
 /// See `pfp.h`, which calls this for a point that is on or not registered.
@@ -117,28 +118,20 @@ fn begin_settled(scope: &mut MaybeUninit<Guard>, site: &Site) {
 /// `scope` is valid for writes, and `point` came from [`pfp_point`].
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pfp_scope_begin_point(
-    scope: &mut MaybeUninit<Guard>,
+    scope: &mut MaybeUninit<Scope>,
     point: &'static Point,
 ) {
     // SAFETY: as the caller says.
     let word = unsafe { word(point) };
-    if word & 1 == 0 {
-        // Switched off just now.
-        scope.write(Guard::empty());
-    } else {
-        probe::c::begin_into(point, word, scope);
-    }
+    // Else it was switched off just now.
+    let tag = if word & 1 == 0 { 0 } else { probe::c::begin(point, word) };
+    scope.write(Scope { tag });
 }
 
 /// See `pfp.h`, which calls this for a scope that measures.
-///
-/// # Safety
-///
-/// `scope` was filled by one of the two above, on this thread, and was not ended.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn pfp_scope_end_on(scope: *mut Guard) {
-    // SAFETY: as the caller says.
-    unsafe { ptr::drop_in_place(scope) };
+pub(crate) extern "C" fn pfp_scope_end_on(scope: &Scope) {
+    probe::c::end_tag(scope.tag);
 }
 
 /// See `pfp.h`.

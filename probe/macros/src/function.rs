@@ -60,14 +60,9 @@ pub(crate) fn expand(arguments: Arguments, item: ItemFn) -> syn::Result<TokenStr
 fn call(krate: &syn::Path, amounts: &Amounts, block: &Block) -> TokenStream {
     // A name that the body cannot see.
     let guard = Ident::new("__pfp_guard", Span::mixed_site());
-    let (kind, values) = match amounts.is_empty() {
-        true => (quote! { Guard }, None),
-        false => (quote! { MeteredGuard }, Some(amounts.values(krate))),
-    };
-    let values = values.into_iter();
+    let values = (!amounts.is_empty()).then(|| amounts.values(krate));
     quote! {
-        let mut #guard = #krate::#kind::empty();
-        __PFP_POINT.measure_in(#(#values,)* &mut #guard);
+        let #guard = __PFP_POINT.measure(#values);
         #block
     }
 }

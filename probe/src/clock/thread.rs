@@ -254,11 +254,6 @@ impl ThreadClock {
         self.switches.load(Relaxed)
     }
 
-    /// Whether the current context was resumed since [`Self::switches`] was noted.
-    pub(crate) fn was_resumed(&self, noted: u64) -> bool {
-        (self.switches() ^ noted) >> COUNTING != 0
-    }
-
     /// Switches of the thread so far.
     pub(crate) fn all_switches(&self) -> u64 {
         self.all_switches.load(Relaxed)

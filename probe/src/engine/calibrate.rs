@@ -4,8 +4,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::guard::Guard;
 use super::overhead::{CALIBRATING, Costs, overhead};
-use super::thread::{Entry, Thread};
-use super::{cold, copies, current, process};
+use super::region::FENCED;
+use super::thread::Thread;
+use super::{cold, copies, current, process, slow};
 use crate::Point;
 use crate::clock::counter::stamp;
 
@@ -40,7 +41,6 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
         return None;
     }
     let thread = recording()?;
-    let entry = thread.entry(point);
     let before = overhead().replace(Costs::NONE);
     let mut least = Costs::UNKNOWN;
     for _ in 0..(pairs as usize).div_ceil(BATCH).max(1) {
@@ -59,7 +59,7 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     least.pair = least.pair.max(least.inside).max(1);
     least.lap = least.lap.max(least.inside);
     overhead().replace(least);
-    calibrate_fences(point, thread, entry);
+    calibrate_fences(point, thread);
     // Viewers are shown the leader's costs.
     if let Some(process) = process::current().filter(|_| !copies::follows()) {
         process.segment.counters().overhead_inside.store(least.inside, Relaxed);
@@ -74,7 +74,7 @@ fn recording() -> Option<&'static Thread> {
 }
 
 /// Measures what fences cost beyond what a scope does, and takes that out from now on.
-fn calibrate_fences(point: &'static Point, thread: &Thread, entry: &Entry) {
+fn calibrate_fences(point: &'static Point, thread: &Thread) {
     /// The first ones come upon cold code.
     const FENCE_BATCHES: usize = 8;
     let costs = overhead().replace(Costs::NONE);
@@ -82,7 +82,7 @@ fn calibrate_fences(point: &'static Point, thread: &Thread, entry: &Entry) {
     let mut least = None;
     for _ in 0..FENCE_BATCHES {
         let switches = thread.clock.switches();
-        let (all, inside) = timed(thread, || drop(Guard::begin_fenced(point, thread, entry)));
+        let (all, inside) = timed(thread, || drop(Guard::of(slow::push(thread, point, FENCED))));
         if thread.clock.switches() == switches {
             let (known, pair) = least.unwrap_or((u64::MAX, u64::MAX));
             least = Some((known.min(inside), pair.min(all / BATCH as u64)));

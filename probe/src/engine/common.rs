@@ -6,7 +6,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use super::thread::CONTEXT;
+use super::region::CONTEXT;
 
 /// What all copies of pfp in one process have in common.
 #[repr(C)]

@@ -33,7 +33,7 @@ use super::owner;
 use super::process;
 pub(crate) use super::regions::Shared;
 use super::regions::{NOTHING_COVERED, Paused, Regions};
-use super::suspend::{put_aside, release, resume, undisturbed};
+use super::suspend::{put_aside, release, replace_current, resume, undisturbed};
 use super::thread::Thread;
 
 /// Value of [`Shared::held_by`] while a context is made ready for another execution object.
@@ -198,7 +198,9 @@ impl Shared {
     /// Nothing is open in it any more.
     fn forget(&self) {
         self.regions.clear();
-        let Paused { clock, switches, place, at_work, refreshing, .. } = &self.regions.paused;
+        let Paused { is_paused, clock, switches, place, at_work, refreshing, .. } =
+            &self.regions.paused;
+        is_paused.store(true, Relaxed);
         for word in [clock, switches, place, at_work, refreshing] {
             word.store(0, Relaxed);
         }
@@ -269,7 +271,7 @@ pub(crate) fn switch(prev: Option<&Handle>, next: Option<&Handle>) -> Switched {
         let next = next.map_or(ptr::null(), |next| Handle::into_raw(next.clone())).cast_mut();
         if ptr::eq(link, &raw const thread.current) {
             let now = put_aside(thread);
-            thread.set_current(next);
+            replace_current(thread, next);
             resume(thread, now);
         } else {
             // An interrupt runs, and has put it aside already.
@@ -299,7 +301,7 @@ pub(crate) fn enter(to: &Handle) -> bool {
         }
         let now = put_aside(thread);
         let entered = Handle::into_raw(to.clone()).cast_mut();
-        to.interrupted.store(thread.set_current(entered), Relaxed);
+        to.interrupted.store(replace_current(thread, entered), Relaxed);
         to.entered.store(true, Relaxed);
         resume(thread, now);
         true
@@ -321,7 +323,7 @@ pub(crate) fn leave(from: &Handle) -> bool {
                 // Another thread may have entered `from`, if it was switched since.
                 interrupted.held_by.store(thread.tid.load(Relaxed) as u32, Relaxed);
             }
-            release(thread.set_current(interrupted));
+            release(replace_current(thread, interrupted));
             resume(thread, now);
             true
         })

@@ -1,7 +1,5 @@
 //! The end of a region on the long way: what it measured goes into its cell, or waits.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::cell::{Away, Cell, Measurement};
 use pfp_shm_layout::control::Control;
@@ -10,8 +8,9 @@ use pfp_shm_layout::histogram::LIMIT;
 use super::door;
 use super::measure;
 use super::moment::Moment;
+use super::overhead::overhead;
 use super::process;
-use super::region::RegionStart;
+use super::region::Begun;
 use super::regions::Sum;
 use super::thread::Thread;
 use crate::clock;
@@ -20,9 +19,10 @@ use crate::point::Point;
 
 /// The innermost region, which ends on the long way.
 pub(super) struct Ending<'a> {
-    pub(super) begun: RegionStart,
+    pub(super) begun: Begun,
     pub(super) moment: Moment,
-    pub(super) inclusive: Inclusive,
+    /// Ticks that were added to the point's inclusive total since the region began.
+    pub(super) inside: u64,
     pub(super) latch: bool,
     /// The point's word at the begin, if its cell is only known now.
     pub(super) control: Control,
@@ -30,29 +30,21 @@ pub(super) struct Ending<'a> {
     pub(super) amounts: Option<&'a Amounts>,
 }
 
-/// What a region does to the point's inclusive ticks.
-pub(super) enum Inclusive {
-    /// It is inside another region of the point, which will count it.
-    Inner,
-    /// It adds its span.
-    Add,
-    /// It adds what its span has beyond what was added inside of it.
-    Beyond(u64),
+/// Pops the innermost region, which has had `child` ticks of regions inside, and covers its ticks.
+pub(super) fn give_back(thread: &Thread, child: u64, net: u64) {
+    thread.cover(net.wrapping_add(overhead().pair()).wrapping_sub(child));
+    thread.pop();
 }
 
 pub(super) fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>) {
-    let Ending { begun, moment, inclusive, latch, control, amounts } = ending;
+    let Ending { begun, moment, inside, latch, control, amounts } = ending;
     let part = thread.part(&begun, moment);
-    measure::give_back(thread, part.child, part.net);
+    give_back(thread, part.child, part.net);
     // It may have no record.
     thread.show_end(moment.now);
     let sum = Sum {
         own: part.own(),
-        inclusive: match inclusive {
-            Inclusive::Inner => 0,
-            Inclusive::Add => part.span(),
-            Inclusive::Beyond(inside) => part.span().wrapping_sub(inside),
-        },
+        inclusive: part.span().wrapping_sub(inside),
         off: part.off,
         switches: part.switches,
     };
@@ -140,7 +132,7 @@ pub(super) fn finish_with(
     let entry = thread.entry(point);
     let is_recorded = !busy && entry.cell().is_some() && {
         // The region is closed already, so the thread's place is the region's.
-        let what = measure::what(thread, point, thread.place.load(Relaxed));
+        let what = measure::what(thread, point, thread.place());
         let times = (start, elapsed, what);
         thread.busy(|| thread.record_counted(entry, measured, times, amounts)).is_some()
     };

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use pfp_shm_layout::amounts::Amounts;
 
 use super::guard::Guard;
+use super::measure;
 use super::polls::{Polls, end_poll};
 use crate::{MeteredPoint, Point};
 
@@ -59,7 +60,7 @@ impl Polled {
         future: Pin<&mut F>,
         context: &mut Context<'_>,
     ) -> Poll<F::Output> {
-        poll_part(self.point, &mut self.polls, None, future, context)
+        poll_part(Guard::begin(self.point), &mut self.polls, future, context)
     }
 }
 
@@ -76,30 +77,24 @@ impl MeteredPolled {
         context: &mut Context<'_>,
     ) -> Poll<F::Output> {
         let Self { metered, amounts, polls } = self;
-        let Some((point, is_rest)) = metered.choose(amounts) else { return future.poll(context) };
-        poll_part(point, polls, is_rest.then_some(&*amounts), future, context)
+        poll_part(metered.begin_with(*amounts), polls, future, context)
     }
 }
 
-/// Measures one poll; with amounts if the point's cells have sums of them.
+/// Polls a future, with the guard of a region that lasts as long as the poll.
 #[inline(always)]
 fn poll_part<F: Future>(
-    point: &'static Point,
+    guard: Guard,
     polls: &mut Polls,
-    amounts: Option<&Amounts>,
     future: Pin<&mut F>,
     context: &mut Context<'_>,
 ) -> Poll<F::Output> {
-    let control = point.control();
     // By itself: nothing is kept of a poll that is not measured.
-    if !control.enabled() {
+    if guard.tag() == 0 {
         return future.poll(context);
     }
-    // Filled where it stays, since a copy would wait for the counter.
-    let mut guard = ManuallyDrop::new(Guard::empty());
-    guard.begin_on(point, control);
     // A poll that panics is the last.
-    let mut part = PollPart { point, guard: &mut guard, polls, amounts, last: true };
+    let mut part = PollPart { guard: ManuallyDrop::new(guard), polls, last: true };
     let polled = future.poll(context);
     part.last = polled.is_ready();
     polled
@@ -107,24 +102,19 @@ fn poll_part<F: Future>(
 
 /// Ends the region of one poll, also when the future panics.
 struct PollPart<'a> {
-    point: &'static Point,
-    guard: &'a mut Guard,
+    guard: ManuallyDrop<Guard>,
     polls: &'a mut Polls,
-    amounts: Option<&'a Amounts>,
     last: bool,
 }
 
 impl Drop for PollPart<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.guard.place() == 0 {
-            return;
-        }
+        let tag = self.guard.tag();
         // Ready at once is a region like any other.
-        match self.amounts {
-            None if self.last && !self.polls.wait() => self.guard.end_on(),
-            Some(amounts) if self.last && !self.polls.wait() => self.guard.end_rest(amounts),
-            amounts => end_poll(self.point, self.guard, self.polls, self.last, amounts),
+        match self.last && !self.polls.wait() {
+            true => measure::end(tag),
+            false => end_poll(tag, self.polls, self.last),
         }
     }
 }

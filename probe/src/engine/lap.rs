@@ -6,23 +6,30 @@ use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::control::Control;
 
 use super::guard::Guard;
-use super::overhead;
 use super::region::{Region, not_below_zero};
+use super::thread::Thread;
 use super::thread::ring::begins_page;
-use super::{busy, current, moment};
+use super::{busy, current, moment, overhead};
 use crate::clock::ticks;
 use crate::engine::variants::MeteredPoint;
 use crate::mark;
 use crate::point::Point;
+
+/// Another fibre may have run since a lap has read the inclusive total of its next point.
+#[cold]
+#[inline(never)]
+fn note_total_again(thread: &Thread, region: &Region, next: &Point) {
+    region.set_inclusive(thread.entry(next).total());
+}
 
 impl Guard {
     /// Ends the region and begins one of another point; see [`Self::lap`].
     #[inline(always)]
     pub(crate) fn lap_to(&mut self, next: &'static Point) {
         let control = next.control();
-        if self.tag != 0 && control.enabled() {
+        if self.tag() != 0 && control.enabled() {
             self.lap_on::<false>(next, control);
-        } else if self.tag != 0 || control.enabled() {
+        } else if self.tag() != 0 || control.enabled() {
             self.lap_slow(next);
         }
     }
@@ -30,19 +37,20 @@ impl Guard {
     #[inline(never)]
     fn lap_on<const TURNED: bool>(&mut self, next: &'static Point, next_control: Control) {
         let Some(thread) = current::near() else { return self.lap_slow(next) };
-        let tag = self.tag;
+        let tag = self.tag();
         let next_offset = next.offset();
         if !thread.follows(next_offset, next_control) || !thread.is_in(tag) {
             return self.lap_slow(next);
         }
-        // SAFETY: a guard with the tag of a place has been filled.
-        let (point, begun) = unsafe { (self.point.assume_init(), self.begun.assume_init_ref()) };
+        let region = thread.region(tag);
+        // SAFETY: a region that is open has begun.
+        let point = unsafe { region.point_of_open() };
         let covered = thread.covered();
         let now = ticks();
-        let elapsed = now.wrapping_sub(begun.start);
+        let elapsed = now.wrapping_sub(region.start());
         // Before the mark: what a handler or another fibre measures behind it is in the totals, too.
         let offset = point.offset();
-        let inside = thread.less_total(offset, begun.inclusive);
+        let inside = thread.less_total(offset, region.inclusive());
         let position = thread.position();
         let may_be_written = if TURNED { position.is_free() } else { position.is_in_page() };
         // A clock that is up to date was read before this region began, less than 2^21 ticks ago, so
@@ -65,14 +73,11 @@ impl Guard {
             busy::take_back(thread, true);
             return self.lap_slow(next);
         }
-        self.tag = 0;
+        self.set_tag(0);
         compiler_fence(SeqCst);
         // Each word goes where it belongs as soon as it is known, and words of the region are looked
         // at anew, so that few registers do.
-        self.point.write(next);
-        // SAFETY: the guard had the tag of a place until now, so it is filled.
-        let begun = unsafe { self.begun.assume_init_mut() };
-        begun.inclusive = next_total;
+        region.set_point(next);
         let slot = thread.slot_at(position);
         slot.fill_place(tag as u32);
         let at = thread.open_at(tag);
@@ -80,36 +85,39 @@ impl Guard {
         let open = at.region();
         open.rename(next_offset.bytes());
         // It may end before it starts, if that is later than the stamp.
-        slot.fill_times(begun.start, not_below_zero(elapsed));
+        slot.fill_times(region.start(), not_below_zero(elapsed));
         // Between two regions there is nothing, so all of what has elapsed is the region's: what
         // measuring adds is part of it. What recording takes is inside the next one, which starts
         // that much later; the region around both must not pay for it.
-        begun.start = overhead::with_late(now);
-        open.begin(begun.start);
+        let start = overhead::with_late(now);
+        region.set_start(start);
+        open.begin(start);
         let (net, span) = overhead::less_inside(elapsed);
         let inclusive = span.wrapping_add(inside);
         thread.add_to_total(offset, inclusive);
         let ended_too = if offset == next_offset { inclusive } else { 0 };
-        begun.inclusive = begun.inclusive.wrapping_add(ended_too);
-        let own = net.wrapping_add(begun.covered).wrapping_sub(covered);
+        region.set_inclusive(next_total.wrapping_add(ended_too));
+        let own = net.wrapping_add(region.covered()).wrapping_sub(covered);
         slot.fill_figures(own, inclusive);
         let ended = overhead::with_lap(own);
-        begun.covered = covered.wrapping_add(ended);
+        region.set_covered(covered.wrapping_add(ended));
         thread.cover(ended);
         thread.publish(position);
         compiler_fence(SeqCst);
-        self.tag = tag;
+        self.set_tag(tag);
+        if !region.is_seen_by(&thread.clock) {
+            note_total_again(thread, region, next);
+        }
     }
 
     /// A lap to a region with amounts; see [`Self::lap_with`].
     pub(crate) fn lap_to_amounts(&mut self, next: &'static MeteredPoint, amounts: &Amounts) {
         match next.choose(amounts) {
             Some((variant, false)) => self.lap_to(variant),
-            Some((rest, true)) => {
+            _ => {
                 *self = Self::none();
-                *self = Self::begin_with_sums(rest, amounts);
+                *self = next.begin_with(*amounts);
             }
-            None => *self = Self::none(),
         }
     }
 
@@ -118,13 +126,14 @@ impl Guard {
     #[inline(never)]
     fn lap_turned(&mut self, next: &'static Point) {
         if let Some(thread) = current::thread()
-            && thread.inner_place() == self.tag
+            && thread.is_in(self.tag())
             && begins_page(thread.written())
-            && let Some((took, added)) = moment::turn_page(thread, self.point())
+            && let region = thread.region(self.tag())
+            && let Some(took) =
+                region.point().and_then(|point| moment::turn_page(thread, region, point))
         {
-            self.leave_out(took, added);
             // As if it had begun that much later.
-            self.delay(took);
+            region.delay(took);
             return self.lap_on::<true>(next, next.control());
         }
         self.lap_slow(next);
@@ -134,10 +143,7 @@ impl Guard {
     #[cold]
     #[inline(never)]
     fn lap_slow(&mut self, next: &'static Point) {
-        if self.tag != 0 {
-            self.end_on();
-            self.tag = 0;
-        }
+        *self = Self::none();
         *self = Self::begin(next);
     }
 }

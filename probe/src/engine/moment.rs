@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
 use super::cold;
 use super::overhead::overhead;
 use super::process;
-use super::region::{End, Part, RegionStart, ran_backwards};
+use super::region::{Begun, End, Part, Region, ran_backwards};
 use super::thread::Thread;
 use crate::clock::{self, Stamps, fenced_ticks, ticks_or_stamp};
 use crate::point::Point;
@@ -97,9 +97,9 @@ impl Thread {
         stamps.early
     }
 
-    /// The stamp of a begin that comes late.
-    fn stamp_late(&self) -> u64 {
-        let now = ticks_or_stamp();
+    /// The stamp of a begin on the slow path.
+    fn stamp_late(&self, stamp: Stamp) -> u64 {
+        let now = stamp.take();
         if self.clock.is_outdated(now) { self.refresh().late } else { now }
     }
 
@@ -131,7 +131,7 @@ impl Thread {
     }
 
     /// What a region measured that ends at a moment.
-    pub(super) fn part(&self, begun: &RegionStart, at: Moment) -> Part {
+    pub(super) fn part(&self, begun: &Begun, at: Moment) -> Part {
         let elapsed = at.now.wrapping_sub(begun.start);
         if ran_backwards(elapsed) {
             self.note_anomaly();
@@ -153,61 +153,78 @@ impl Thread {
     }
 }
 
-/// Notes what a region of a place begins with, on the long way, and something else, and shows
-/// that it is open.
-pub(super) fn note_long(
-    thread: &Thread,
-    place: u64,
-    point: &Point,
-    mut inclusive: impl FnMut() -> u64,
-) -> RegionStart {
-    for tried in 1.. {
+/// Whether a stamp waits for the work before it.
+#[derive(Clone, Copy)]
+pub(super) enum Stamp {
+    Plain,
+    Fenced,
+}
+
+impl Stamp {
+    fn take(self) -> u64 {
+        match self {
+            Self::Fenced if !clock::is_forbidden() => fenced_ticks(),
+            _ => ticks_or_stamp(),
+        }
+    }
+}
+
+/// Notes what the region that was pushed last begins with, and shows that it is open.
+pub(super) fn note(thread: &Thread, place: u64, point: &Point, region: &Region, stamp: Stamp) {
+    let entry = thread.entry(point);
+    for tried in 1..=TRIES {
         let covered = thread.covered();
         compiler_fence(SeqCst);
-        let now = thread.stamp_late();
+        let start = thread.stamp_late(stamp);
         let (off, switches) = (thread.clock.off(), thread.clock.switches());
-        let inclusive = inclusive();
+        let inclusive = entry.total();
+        // Before the question: another fibre that comes after it finds what it has to keep.
+        region.note(Begun { start, covered, off, switches, inclusive });
         compiler_fence(SeqCst);
         let holds = thread.covered() == covered && !thread.clock.is_disturbed();
         if holds || tried == TRIES {
             if thread.calls().is_some() {
                 let open = thread.open_region(place);
                 open.name(point.offset().bytes(), off);
-                open.begin(now);
+                open.begin(start);
             }
-            return RegionStart { start: now, covered, off, switches, inclusive };
+            return;
         }
     }
-    unreachable!("it returns when all tries are over")
 }
 
 /// The end of a region of a fenced point.
 pub(super) fn fenced_end(thread: &Thread) -> End {
     let covered = thread.covered();
     compiler_fence(SeqCst);
-    let now = if clock::is_forbidden() { ticks_or_stamp() } else { fenced_ticks() };
-    End { now, covered }
+    End { now: Stamp::Fenced.take(), covered }
 }
 
-/// Turns the page for the record of a region of a point. Returns how much was added meanwhile to
-/// what is covered, and to the point's inclusive total. Both are outside the region, as is a
-/// handler that ran in between.
+/// Turns the page for the record of a region, and leaves out what was covered meanwhile and what was
+/// added to the inclusive total of its point: both are outside the region, as is a handler that ran
+/// in between. Returns what was covered.
 ///
 /// `None` if the stack has no room, the page cannot be turned, or handlers measured during each
 /// try.
-pub(super) fn turn_page(thread: &Thread, point: &Point) -> Option<(u64, u64)> {
+pub(super) fn turn_page(thread: &Thread, region: &Region, point: &Point) -> Option<u64> {
     if !thread.has_room() {
         return None;
     }
     let entry = thread.entry_at(point.offset());
-    // Reads what is covered and the point's inclusive total at one moment.
+    // Reads what is covered and what was added at one moment. Another fibre changes the place.
     let read = || {
         (0..TRIES).find_map(|_| {
-            let (covered, total) = (thread.covered(), entry.total());
-            thread.has_covered(covered).then_some((covered, total))
+            let (place, covered) = (thread.place(), thread.covered());
+            compiler_fence(SeqCst);
+            let added = entry.total().wrapping_sub(region.inclusive());
+            compiler_fence(SeqCst);
+            let holds = thread.has_covered(covered) && thread.place() == place;
+            holds.then_some((covered, added))
         })
     };
-    let (covered, total) = read().filter(|_| thread.turn_page())?;
-    let (now_covered, now_total) = read()?;
-    Some((now_covered.wrapping_sub(covered), now_total.wrapping_sub(total)))
+    let (covered, added) = read().filter(|_| thread.turn_page())?;
+    let (now_covered, now_added) = read()?;
+    let took = now_covered.wrapping_sub(covered);
+    region.leave_out(took, now_added.wrapping_sub(added));
+    Some(took)
 }

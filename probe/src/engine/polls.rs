@@ -1,19 +1,14 @@
 //! Futures: each poll is a region, and their sum is one measurement.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use pfp_shm_layout::amounts::Amounts;
 
-use super::by_hand;
 use super::current;
 use super::door;
-use super::ending::{added_since, noted};
-use super::finish::{finish_metered, finish_with};
-use super::guard::Guard;
-use super::measure;
+use super::finish::{finish_metered, finish_with, give_back};
 use super::process;
+use super::region::{Region, level_of};
 use super::regions::Sum;
-use super::thread::{LEVEL, LEVELS, Thread};
+use super::thread::Thread;
 use crate::point::Point;
 
 /// What the polls of a future have measured so far and nobody has recorded; none before
@@ -33,61 +28,32 @@ struct Unrecorded {
 ///
 /// Inclusive ticks are the point's poll by poll: then each poll drops what the polls of
 /// the same point inside it have added, as recursive calls do, whenever those futures end.
-///
-/// With amounts the point's cells have the sums of those.
 #[inline(never)]
-pub(crate) fn end_poll(
-    point: &'static Point,
-    guard: &Guard,
-    polls: &mut Polls,
-    last: bool,
-    amounts: Option<&Amounts>,
-) {
+pub(crate) fn end_poll(tag: u64, polls: &mut Polls, last: bool) {
     let Some(thread) = current::thread().filter(|thread| thread.is_alive()) else { return };
-    if thread.has_room() {
-        return end_part(thread, point, guard, polls, last, amounts);
-    }
-    let regions = thread.regions();
-    match (guard.begun(), regions.innermost(point)) {
-        (Some(_), _) => thread.leave_out(guard.place()),
-        (None, Some(at)) => by_hand::leave_out(thread, at),
-        (None, None) => {}
+    match thread.find(tag) {
+        // The region belongs to another context or thread, or to the parent of this forked child.
+        None => thread.count(|counters| &counters.mismatched),
+        Some(region) if thread.has_room() => end_part(thread, region, polls, last),
+        Some(_) => thread.leave_out(tag),
     }
 }
 
 #[inline(never)]
-fn end_part(
-    thread: &Thread,
-    point: &'static Point,
-    guard: &Guard,
-    polls: &mut Polls,
-    last: bool,
-    amounts: Option<&Amounts>,
-) {
-    let regions = thread.regions();
-    // Where the context keeps the region.
-    let kept = match guard.begun() {
-        Some(_) => None,
-        None => regions.begun_at(point, guard.kept_start()),
-    };
-    let slot = kept.map(|at| &regions.slots[at]);
-    let begun = match (guard.begun(), slot) {
-        (Some(begun), _) if !thread.is_foreign(guard.place()) => *begun,
-        (None, Some(slot)) => slot.begun(),
-        // The region belongs to another context or thread, or to the parent of this forked child.
-        _ => return thread.count(|counters| &counters.mismatched),
-    };
-    let place = slot.map_or_else(|| guard.place() & LEVELS, |slot| slot.place.load(Relaxed));
-    let (moment, inside) = thread.moment(None, || match slot {
-        None => added_since(noted(thread, point, &begun), &begun),
-        Some(slot) => slot.added(thread.entry(point).total()),
-    });
-    if let Some(at) = kept {
-        regions.give_up(at);
+fn end_part(thread: &Thread, region: &Region, polls: &mut Polls, last: bool) {
+    let tag = region.tag();
+    // SAFETY: a region that is open has begun.
+    let point = unsafe { region.point_of_open() };
+    let amounts = thread.amounts_of(tag);
+    let total = || thread.entry(point).total();
+    let (moment, inside) = thread.moment(None, || total().wrapping_sub(region.inclusive()));
+    let begun = region.begun();
+    if level_of(tag) + 1 != thread.level() {
+        thread.give_up(level_of(tag) + 1);
     }
-    thread.set_level(place.wrapping_add(LEVEL));
+    region.close();
     let part = thread.part(&begun, moment);
-    measure::give_back(thread, part.child, part.net);
+    give_back(thread, part.child, part.net);
     thread.show_end(moment.now);
     let unrecorded =
         polls.0.get_or_insert_with(|| Unrecorded { sum: Sum::default(), start: begun.start });
@@ -97,7 +63,7 @@ fn end_part(
     unrecorded.sum.add(Sum { own: part.own(), inclusive, off: part.off, switches: part.switches });
     if last && let Some(Unrecorded { sum, start }) = polls.0.take() {
         let elapsed = moment.now.wrapping_sub(start);
-        finish_polls(thread, point, sum, (start, elapsed), amounts);
+        finish_polls(thread, point, sum, (start, elapsed), amounts.as_ref());
     }
 }
 

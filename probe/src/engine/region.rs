@@ -1,14 +1,85 @@
-//! A region: what a begin notes, what an end reads, and what they measured.
+//! An open region: what its begin notes, what its end reads, and what they measured.
+//!
+//! The open regions of a context are a stack, an array of [`Region`] that is indexed by the
+//! number of regions around. Guards, regions begun by hand, laps, polls and the hooks of compilers
+//! all push to it and pop from it. Each of them keeps the *tag* of its region, one word:
+//!
+//! ```text
+//! | is place 1 | fenced 1 | run 14 | generation 12 | level 12 | 0 3 | amounts 1 | by hand 1 | context 19 |
+//! ```
+//!
+//! The thread keeps the tag of the next region in [`place`](super::thread::Thread::place). If that
+//! is one level above a tag, the tag's region is open and innermost, and since it began the thread
+//! was not found to have been off the CPU and its context was not put aside: one comparison that
+//! decides whether the region may end on the fast path. The slow path compares the tag with the
+//! tag in the stack.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::ptr;
+use std::sync::atomic::{
+    AtomicPtr, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+    compiler_fence,
+};
+
+use pfp_shm_layout::ring::DEPTH_SHIFT;
 
 use super::overhead::overhead;
+use crate::clock::ThreadClock;
 use crate::point::Point;
 
-/// What `begin` notes of a region, for `end`.
+/// In every [`super::thread::Thread::place`], so that none is 0. Cleared in the tag of a region that
+/// must end on the slow path.
+pub(crate) const IS_PLACE: u64 = 1 << 63;
+/// In a tag: the point is fenced.
+pub(crate) const FENCED: u64 = 1 << 62;
+/// The number of a run of the current context, modulo 2^14. No other recent run of the process has
+/// it. For a thread's own context it is the first run, else the present one.
+pub(super) const RUN: u32 = 48;
+pub(super) const RUNS: u64 = FENCED - (1 << RUN);
+/// One look at the clock, or one time that regions were given up. Generations repeat after 4,096.
+pub(super) const GENERATION: u64 = 1 << 36;
+pub(super) const GENERATIONS: u64 = (1 << RUN) - GENERATION;
+/// One open region. The lower half of a tag is what a record says of its place, which has the level
+/// modulo 256.
+pub(crate) const LEVEL: u64 = 1 << DEPTH_SHIFT;
+/// The bits that count open regions.
+pub(crate) const LEVELS: u64 = GENERATION - LEVEL;
+/// In a tag: the stack has the amounts of the region.
+pub(crate) const AMOUNTS: u64 = 1 << 20;
+/// In the tag on the stack: the region was begun by hand.
+pub(super) const BY_HAND: u64 = 1 << 19;
+/// The number of the context, 0 for the thread's own.
+pub(super) const CONTEXT: u64 = BY_HAND - 1;
+
+/// How many regions are open around one with this tag.
+#[inline(always)]
+pub(super) fn level_of(tag: u64) -> u64 {
+    (tag & LEVELS) >> DEPTH_SHIFT
+}
+
+/// An open region. Its thread alone uses the words; they are atomic because a signal handler of
+/// that thread may come in between.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(crate) struct Region {
+    /// Written last by a begin, and 0 once a region by hand has ended: a handler that looks for a
+    /// region by hand finds no region that is half begun.
+    tag: AtomicU64,
+    point: AtomicPtr<Point>,
+    // As in `Begun`.
+    start: AtomicU64,
+    covered: AtomicU64,
+    off: AtomicU64,
+    switches: AtomicU64,
+    inclusive: AtomicU64,
+    /// While the context is put aside, the ticks that were added to the inclusive total since the
+    /// region began.
+    pub(super) kept: AtomicU64,
+}
+
+/// What the begin of a region notes.
 #[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub(crate) struct RegionStart {
+pub(crate) struct Begun {
     /// The counter.
     pub(crate) start: u64,
     /// What was covered.
@@ -21,70 +92,128 @@ pub(crate) struct RegionStart {
     pub(crate) inclusive: u64,
 }
 
-impl RegionStart {
-    /// With what the hooks of a function cost taken out.
+impl Region {
     #[inline(always)]
-    pub(super) fn of_a_function(mut self) -> Self {
-        self.start = self.start.wrapping_add(overhead().hooks_inside.load(Relaxed));
-        self
-    }
-}
-
-/// Where a begin notes its region word by word, each where it stays as soon as it is known, so
-/// that few registers are needed: a guard, or a slot of a context.
-pub(super) trait Notes {
-    fn point(&mut self, point: &'static Point);
-    fn covered(&mut self, ticks: u64);
-    fn clock(&mut self, off: u64, switches: u64);
-    fn inclusive(&mut self, ticks: u64);
-    /// All else is there: when it began, and its tag.
-    fn whole(&mut self, start: u64, tag: u64);
-}
-
-/// A guard that is returned is noted in registers first.
-impl Notes for RegionStart {
-    #[inline(always)]
-    fn point(&mut self, _point: &'static Point) {}
-
-    #[inline(always)]
-    fn covered(&mut self, ticks: u64) {
-        self.covered = ticks;
+    pub(super) fn tag(&self) -> u64 {
+        self.tag.load(Relaxed)
     }
 
+    /// The region has begun, and is open.
     #[inline(always)]
-    fn clock(&mut self, off: u64, switches: u64) {
-        (self.off, self.switches) = (off, switches);
+    pub(super) fn open(&self, tag: u64) {
+        self.tag.store(tag, Relaxed);
     }
 
+    /// No end finds the region any more.
     #[inline(always)]
-    fn inclusive(&mut self, ticks: u64) {
-        self.inclusive = ticks;
+    pub(super) fn close(&self) {
+        self.tag.store(0, Relaxed);
+        compiler_fence(SeqCst);
+    }
+
+    /// The point. `None` in a stack that was never used at this level.
+    pub(super) fn point(&self) -> Option<&'static Point> {
+        // SAFETY: null, or a point, which is a static or never freed.
+        unsafe { self.point.load(Relaxed).as_ref() }
+    }
+
+    /// [`Self::point`] of a region that has begun.
+    ///
+    /// # Safety
+    ///
+    /// [`Self::set_point`] was called.
+    #[inline(always)]
+    pub(super) unsafe fn point_of_open(&self) -> &'static Point {
+        // SAFETY: by the caller's promise a point, which is a static or never freed.
+        unsafe { &*self.point.load(Relaxed) }
     }
 
     #[inline(always)]
-    fn whole(&mut self, start: u64, _tag: u64) {
-        self.start = start;
+    pub(super) fn set_point(&self, point: &'static Point) {
+        self.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
     }
-}
 
-/// What an end reads of its region, which was noted; see [`Notes`].
-pub(super) trait Region {
-    fn tag(&self) -> u64;
-    fn point(&self) -> &'static Point;
-    fn start(&self) -> u64;
-    fn covered(&self) -> u64;
-    fn inclusive(&self) -> u64;
-    /// All was read of it, and it will be recorded.
-    fn was_read(&mut self);
-}
+    #[inline(always)]
+    pub(super) fn start(&self) -> u64 {
+        self.start.load(Relaxed)
+    }
 
-/// What the short way of an end leaves to the long one.
-#[derive(Clone, Copy)]
-pub(super) struct Door {
-    /// Ticks since the region began.
-    pub(super) elapsed: u64,
-    /// What was covered before the counter was read.
-    pub(super) covered: u64,
+    #[inline(always)]
+    pub(super) fn set_start(&self, ticks: u64) {
+        self.start.store(ticks, Relaxed);
+    }
+
+    #[inline(always)]
+    pub(super) fn covered(&self) -> u64 {
+        self.covered.load(Relaxed)
+    }
+
+    #[inline(always)]
+    pub(super) fn set_covered(&self, ticks: u64) {
+        self.covered.store(ticks, Relaxed);
+    }
+
+    #[inline(always)]
+    pub(super) fn set_clock(&self, off: u64, switches: u64) {
+        self.off.store(off, Relaxed);
+        self.switches.store(switches, Relaxed);
+    }
+
+    /// Whether the clock of the context has seen no switch since the region began.
+    #[inline(always)]
+    pub(super) fn is_seen_by(&self, clock: &ThreadClock) -> bool {
+        clock.switches() == self.switches.load(Relaxed)
+    }
+
+    pub(super) fn off(&self) -> u64 {
+        self.off.load(Relaxed)
+    }
+
+    #[inline(always)]
+    pub(super) fn inclusive(&self) -> u64 {
+        self.inclusive.load(Relaxed)
+    }
+
+    #[inline(always)]
+    pub(super) fn set_inclusive(&self, ticks: u64) {
+        self.inclusive.store(ticks, Relaxed);
+    }
+
+    /// Whether a region of a point that was begun by hand is open here.
+    #[inline(always)]
+    pub(super) fn is_by_hand_of(&self, point: &Point) -> bool {
+        self.tag() & BY_HAND != 0 && ptr::eq(self.point.load(Relaxed), point)
+    }
+
+    pub(super) fn begun(&self) -> Begun {
+        Begun {
+            start: self.start(),
+            covered: self.covered(),
+            off: self.off(),
+            switches: self.switches.load(Relaxed),
+            inclusive: self.inclusive(),
+        }
+    }
+
+    pub(super) fn note(&self, begun: Begun) {
+        let Begun { start, covered, off, switches, inclusive } = begun;
+        self.set_start(start);
+        self.set_covered(covered);
+        self.set_clock(off, switches);
+        self.set_inclusive(inclusive);
+    }
+
+    /// Leaves out ticks that were covered since it began but not inside, and ticks that were added
+    /// to the inclusive total of its point.
+    pub(super) fn leave_out(&self, covered: u64, added: u64) {
+        self.set_covered(self.covered().wrapping_add(covered));
+        self.set_inclusive(self.inclusive().wrapping_add(added));
+    }
+
+    /// It begins later.
+    pub(super) fn delay(&self, ticks: u64) {
+        self.set_start(self.start().wrapping_add(ticks));
+    }
 }
 
 /// What an end reads first.

@@ -1,5 +1,5 @@
-//! What a context keeps: the regions that were begun by hand (a guard keeps its
-//! own), the parts of latched regions, and, while it is not current, its clock.
+//! What a context keeps: the stack of its open regions, the parts of latched regions, and, while
+//! it is not current, its clock.
 //!
 //! All words are the thread's on which the context is current; they are atomic
 //! because a signal handler of that thread may come in between.
@@ -10,25 +10,22 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::R
 
 use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS};
 
-use super::region::{Notes, RegionStart};
+use super::region::Region;
 use crate::point::Point;
 
 /// Covered ticks of a context in which no region has ended.
 pub(super) const NOTHING_COVERED: u64 = 1;
 
-/// Regions begun by hand that can be open in one context.
-const REGIONS: usize = 32;
 /// Points whose latched parts can wait in one context.
 const LATCHED: usize = 8;
-/// Open regions that a context which is put aside keeps, to show them again.
-const SHOWN: usize = REGIONS;
-
-/// Regions that were begun by hand, and latched parts.
+/// Open regions, and latched parts.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Regions {
-    pub(super) slots: [Slot; REGIONS],
-    pub(super) open: AtomicU64,
+    /// The stack: as many regions as `limit` says, and behind them the amounts of each. Null until
+    /// a region of the context begins; a thread's own context has it in the thread's pages.
+    pub(super) stack: AtomicPtr<Region>,
+    pub(super) limit: AtomicU64,
     waiting: AtomicU64,
     latched: [Latched; LATCHED],
     /// What the thread holds while the context is current.
@@ -53,25 +50,6 @@ pub(crate) struct Shared {
     pub(super) drop: unsafe extern "C" fn(*const Shared),
 }
 
-/// A region that was begun by hand.
-#[repr(C)]
-#[derive(Debug)]
-pub(super) struct Slot {
-    pub(super) point: AtomicPtr<Point>,
-    /// The tag of a guard that has it: its [`super::thread::Thread::place`], and whether its point
-    /// is fenced. Without [`super::thread::IS_PLACE`] if it ends on the long way in any case.
-    pub(super) place: AtomicU64,
-    // As in `RegionStart`.
-    pub(super) start: AtomicU64,
-    pub(super) covered: AtomicU64,
-    off: AtomicU64,
-    switches: AtomicU64,
-    pub(super) inclusive: AtomicU64,
-    /// For a point with amounts, the control word at the begin. For others, while the context is
-    /// not current, what was added to the inclusive total since the region began.
-    pub(super) kept: AtomicU64,
-}
-
 /// What was measured of a point and waits for more.
 #[repr(C)]
 #[derive(Debug)]
@@ -89,6 +67,9 @@ struct Latched {
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Paused {
+    /// Whether what follows says where the context goes on. While contexts are switched, a signal
+    /// handler may put the next one aside before that goes on, and then has nothing to keep.
+    pub(super) is_paused: AtomicBool,
     /// What its clock reads.
     pub(super) clock: AtomicU64,
     /// Switches that it has seen.
@@ -98,8 +79,6 @@ pub(super) struct Paused {
     pub(super) place: AtomicU64,
     /// The run that the regions note, if the context is a thread's own.
     pub(super) run: AtomicU64,
-    /// What its outermost regions show.
-    pub(super) open: [[AtomicU64; 3]; SHOWN],
     /// Its [`crate::mark`]s, as it may have been interrupted in the middle of something.
     pub(super) at_work: AtomicU64,
     pub(super) refreshing: AtomicU64,
@@ -120,19 +99,8 @@ impl Regions {
             AtomicU64::new(0)
         }
         Self {
-            open: zero(),
-            slots: [const {
-                Slot {
-                    point: AtomicPtr::new(ptr::null_mut()),
-                    place: zero(),
-                    start: zero(),
-                    covered: zero(),
-                    off: zero(),
-                    switches: zero(),
-                    inclusive: zero(),
-                    kept: zero(),
-                }
-            }; REGIONS],
+            stack: AtomicPtr::new(ptr::null_mut()),
+            limit: zero(),
             waiting: zero(),
             latched: [const {
                 Latched {
@@ -145,53 +113,21 @@ impl Regions {
                 }
             }; LATCHED],
             paused: Paused {
+                is_paused: AtomicBool::new(true),
                 clock: zero(),
                 switches: zero(),
                 covered: AtomicU64::new(NOTHING_COVERED),
                 place: zero(),
                 run: zero(),
-                open: [const { [const { AtomicU64::new(0) }; 3] }; SHOWN],
                 at_work: zero(),
                 refreshing: zero(),
             },
         }
     }
 
-    /// Forgets everything: a new thread takes the state over.
+    /// Forgets what waits: a new thread takes the state over.
     pub(crate) fn clear(&self) {
-        self.open.store(0, Relaxed);
         self.waiting.store(0, Relaxed);
-    }
-
-    #[inline(always)]
-    pub(super) fn open(&self) -> usize {
-        (self.open.load(Relaxed) as usize).min(REGIONS)
-    }
-
-    /// Place of the innermost open region of a point.
-    #[inline(always)]
-    pub(super) fn innermost(&self, point: &Point) -> Option<usize> {
-        (0..self.open()).rev().find(|&at| self.slots[at].has(point))
-    }
-
-    /// Index of the open region of a point that began at `start`.
-    pub(super) fn begun_at(&self, point: &Point, start: u64) -> Option<usize> {
-        (0..self.open()).rev().find(|&at| self.slots[at].is_of(point, start))
-    }
-
-    /// Whether a point is open around the region of a slot.
-    pub(super) fn is_around(&self, at: usize, point: &Point) -> bool {
-        self.slots[..at].iter().any(|slot| slot.has(point))
-    }
-
-    /// The slots of open regions, and the next one: a begin that was interrupted may have filled it.
-    pub(super) fn noted(&self) -> impl Iterator<Item = &Slot> {
-        self.slots.iter().take(self.open() + 1)
-    }
-
-    /// Gives up the regions from a place on.
-    pub(super) fn give_up(&self, from: usize) {
-        self.open.store(from as u64, Relaxed);
     }
 
     /// Adds to what waits for a point, its amounts too if it has any; false if there
@@ -266,81 +202,5 @@ impl Latched {
             off: self.off.load(Relaxed),
             switches: self.switches.load(Relaxed),
         }
-    }
-}
-
-impl Slot {
-    /// Whether it has a region of a point.
-    #[inline(always)]
-    pub(super) fn has(&self, point: &Point) -> bool {
-        ptr::eq(self.point.load(Relaxed), point)
-    }
-
-    /// Whether it still has the region that was begun then.
-    pub(super) fn is_of(&self, point: &Point, start: u64) -> bool {
-        self.has(point) && self.start.load(Relaxed) == start
-    }
-
-    #[inline]
-    pub(super) fn begun(&self) -> RegionStart {
-        RegionStart {
-            start: self.start.load(Relaxed),
-            covered: self.covered.load(Relaxed),
-            off: self.off.load(Relaxed),
-            switches: self.switches.load(Relaxed),
-            inclusive: self.inclusive.load(Relaxed),
-        }
-    }
-
-    /// What was added to the inclusive total of its point since the region began; now it is that.
-    pub(super) fn added(&self, total: u64) -> u64 {
-        total.wrapping_sub(self.inclusive.load(Relaxed))
-    }
-
-    /// Puts a region into it.
-    pub(super) fn fill(&self, point: &'static Point, place: u64, begun: &RegionStart) {
-        let &RegionStart { start, covered, off, switches, inclusive } = begun;
-        let mut slot = self;
-        slot.point(point);
-        slot.covered(covered);
-        slot.clock(off, switches);
-        slot.inclusive(inclusive);
-        slot.whole(start, place);
-    }
-
-    /// Leaves out ticks that were covered since it began but not inside, and ticks that were added
-    /// to the inclusive total of its point.
-    pub(super) fn leave_out(&self, covered: u64, added: u64) {
-        self.covered.store(self.covered.load(Relaxed).wrapping_add(covered), Relaxed);
-        self.inclusive.store(self.inclusive.load(Relaxed).wrapping_add(added), Relaxed);
-    }
-}
-
-impl Notes for &Slot {
-    #[inline(always)]
-    fn point(&mut self, point: &'static Point) {
-        self.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
-    }
-
-    #[inline(always)]
-    fn covered(&mut self, ticks: u64) {
-        self.covered.store(ticks, Relaxed);
-    }
-
-    #[inline(always)]
-    fn clock(&mut self, off: u64, switches: u64) {
-        self.off.store(off, Relaxed);
-        self.switches.store(switches, Relaxed);
-    }
-
-    #[inline(always)]
-    fn inclusive(&mut self, ticks: u64) {
-        self.inclusive.store(ticks, Relaxed);
-    }
-
-    #[inline(always)]
-    fn whole(&mut self, start: u64, tag: u64) {
-        self.start.store(start, Relaxed);
-        self.place.store(tag, Relaxed);
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pfp_shm_layout::geometry::PAGE;
 
+use super::region::level_of;
 use super::thread::Thread;
 use super::{cold, current, process};
 use crate::clock::ticks;
@@ -61,12 +62,14 @@ impl Thread {
         left >= STACK
     }
 
-    /// Closes a region of a place for whose end the stack has no room. It counts as missed,
-    /// and the region around it keeps its ticks.
+    /// Gives up the region of a tag, and those inside, since the stack has no room for its end. It
+    /// counts as missed, and the region around it keeps its ticks.
     #[cold]
     #[inline(never)]
-    pub(super) fn leave_out(&self, place: u64) {
-        self.set_level(place);
+    pub(super) fn leave_out(&self, tag: u64) {
+        self.give_up(level_of(tag));
+        // A begin that this has interrupted sees that its place on the stack was used.
+        self.cover(1);
         self.show_end(ticks());
         process::miss();
     }

@@ -1,11 +1,18 @@
 //! Putting a context aside, and going on with it.
 
 use std::ptr;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{
+    Ordering::{Relaxed, Release, SeqCst},
+    compiler_fence,
+};
+
+use pfp_shm_layout::calls::UNKNOWN;
+use pfp_shm_layout::ring::POINT_SHIFT;
 
 use super::cold;
 use super::common::next_run;
-use super::regions::{Regions, Shared, Slot};
+use super::region::{LEVEL, Region};
+use super::regions::Shared;
 use super::thread::Thread;
 use crate::clock::counter::stamp;
 use crate::mark;
@@ -26,45 +33,71 @@ pub(super) fn put_aside(thread: &Thread) -> u64 {
 }
 
 fn keep(thread: &Thread, now: u64) {
-    let regions = thread.regions();
-    let paused = &regions.paused;
-    keep_added(regions, thread);
+    let paused = &thread.regions().paused;
+    if paused.is_paused.load(Relaxed) {
+        return;
+    }
+    keep_added(thread);
     paused.clock.store(now.wrapping_sub(thread.clock.off()), Relaxed);
     paused.switches.store(thread.clock.switches(), Relaxed);
     paused.covered.store(thread.covered(), Relaxed);
     let (run, level) = thread.kept_place();
     paused.run.store(run, Relaxed);
     paused.place.store(level, Relaxed);
-    thread.keep_open(&paused.open, level);
     mark::put_aside(&thread.position, &paused.at_work);
     mark::put_aside(&thread.clock.refreshing, &paused.refreshing);
+    compiler_fence(SeqCst);
+    paused.is_paused.store(true, Relaxed);
+}
+
+/// Makes a context current, null for the thread's own, after the current one was put aside. Returns the
+/// context that was current. Regions that a signal handler pushes meanwhile are above those of both.
+pub(super) fn replace_current(thread: &Thread, next: *mut Shared) -> *mut Shared {
+    // SAFETY: null, or a context that the caller keeps alive.
+    let regions = unsafe { next.as_ref() }.map_or(&thread.own, |next| &next.regions);
+    let level = regions.paused.place.load(Relaxed);
+    thread.set_level(level.max(thread.level() * LEVEL));
+    thread.set_current(next)
+}
+
+/// The open regions of the current context, the outermost first.
+fn open(thread: &Thread) -> impl Iterator<Item = &'static Region> {
+    (0..thread.open_levels()).map(|level| thread.region_at(level))
 }
 
 /// Keeps what was added to inclusive totals: the next thread has others.
-fn keep_added(regions: &Regions, thread: &Thread) {
-    for slot in regions.noted() {
-        if let Some(total) = total(slot, thread) {
-            slot.kept.store(total.wrapping_sub(slot.inclusive.load(Relaxed)), Relaxed);
+fn keep_added(thread: &Thread) {
+    for region in open(thread) {
+        if let Some(total) = total(region, thread) {
+            region.kept.store(total.wrapping_sub(region.inclusive()), Relaxed);
         }
     }
 }
 
 /// Has the regions go on with the totals of a thread.
-fn go_on_in(regions: &Regions, thread: &Thread) {
-    for slot in regions.noted() {
-        if let Some(total) = total(slot, thread) {
-            slot.inclusive.store(total.wrapping_sub(slot.kept.load(Relaxed)), Relaxed);
+fn go_on_in(thread: &Thread) {
+    for region in open(thread) {
+        if let Some(total) = total(region, thread) {
+            region.set_inclusive(total.wrapping_sub(region.kept.load(Relaxed)));
         }
     }
 }
 
-/// The current inclusive total of the slot's point. `None` for a point with amounts, whose slot has
-/// the control word in `kept`.
-fn total(slot: &Slot, thread: &Thread) -> Option<u64> {
-    // SAFETY: null, or a point, which is never freed.
-    let point = unsafe { slot.point.load(Relaxed).as_ref() };
-    let point = point.filter(|point| !point.has_amounts())?;
-    Some(thread.entry(point).total())
+/// The current inclusive total of the region's point. `None` if the begin has stored no point yet.
+fn total(region: &Region, thread: &Thread) -> Option<u64> {
+    Some(thread.entry(region.point()?).total())
+}
+
+/// Shows the open regions of a context that goes on.
+fn show(thread: &Thread, now: u64) {
+    let Some(calls) = thread.calls() else { return };
+    for (level, region) in open(thread).enumerate() {
+        let point = region.point().map_or(UNKNOWN << POINT_SHIFT, |point| point.offset().bytes());
+        let shown = calls.open(level);
+        shown.name(point, region.off());
+        shown.begin(region.start());
+    }
+    calls.resume(now, thread.level());
 }
 
 /// Goes on with the context that has become current, from the moment `now`.
@@ -79,15 +112,16 @@ pub(super) fn resume(thread: &Thread, now: u64) {
     thread.clock.set_switches(paused.switches.load(Relaxed), run);
     thread.set_covered(paused.covered.load(Relaxed));
     // The regions of a thread's own context note its first run, which therefore goes on.
-    thread.begin_run(if number == 0 { paused.run.load(Relaxed) } else { run }, number);
-    go_on_in(regions, thread);
-    let level = paused.place.load(Relaxed);
-    thread.set_level(level);
-    thread.show_again(now, &paused.open, level);
+    let run = if number == 0 { paused.run.load(Relaxed) } else { run };
+    thread.begin_run(run, number, paused.place.load(Relaxed));
+    go_on_in(thread);
+    show(thread, now);
     thread.rest();
     let suspended = mark::resume(&thread.position, &paused.at_work);
     thread.suspended.store(suspended, Relaxed);
     mark::resume(&thread.clock.refreshing, &paused.refreshing);
+    compiler_fence(SeqCst);
+    paused.is_paused.store(false, Relaxed);
     // A begin or end that a handler's hooks have interrupted starts again.
     thread.clock.disturb();
 }
@@ -121,14 +155,4 @@ pub(super) fn leave_all(thread: &Thread) {
             at = around;
         }
     });
-}
-
-impl Thread {
-    /// Has a context become current, null for the thread's own. Returns the one that was.
-    pub(super) fn set_current(&self, context: *mut Shared) -> *mut Shared {
-        // SAFETY: null, or a context that the caller keeps alive while it is current.
-        let regions = unsafe { context.as_ref() }.map_or(&self.own, |context| &context.regions);
-        self.regions.store(ptr::from_ref(regions).cast_mut(), Relaxed);
-        self.current.swap(context, Relaxed)
-    }
 }

@@ -20,6 +20,7 @@ pub(crate) mod lane;
 pub(crate) mod record;
 pub(crate) mod ring;
 mod space;
+pub(crate) mod stack;
 
 use std::mem::offset_of;
 use std::ptr;
@@ -29,16 +30,17 @@ use std::sync::atomic::{
 };
 
 use pfp_shm_layout::amounts::SumWords;
-use pfp_shm_layout::calls::{Calls, OpenRegion};
+use pfp_shm_layout::calls::Calls;
 use pfp_shm_layout::cell::Cell;
 use pfp_shm_layout::control::Control;
 use pfp_shm_layout::geometry::{CHUNK, PAGE};
 use pfp_shm_layout::histogram;
 use pfp_shm_layout::lane::LaneCounters;
-use pfp_shm_layout::ring::{DEPTH_SHIFT, POINT_SHIFT, Slot};
+use pfp_shm_layout::ring::{POINT_SHIFT, Slot};
 use pfp_shm_layout::segment::Chunk;
 
 use super::facts::Offset;
+use super::region::{CONTEXT, GENERATION, GENERATIONS, IS_PLACE, LEVELS, RUN, RUNS, Region};
 use super::regions::{Regions, Shared};
 use crate::clock::ThreadClock;
 use crate::point::Point;
@@ -62,6 +64,9 @@ pub(crate) struct Thread {
     ring: AtomicPtr<Slot>,
     /// What the thread shows of its calls, in the segment; null on the overflow lane.
     pub(super) calls: AtomicPtr<Calls>,
+    /// The stack of the current context, and the bytes of the regions that it has room for.
+    stack: AtomicPtr<Region>,
+    limit: AtomicU64,
     counters: AtomicPtr<LaneCounters>,
     pub(super) segment: AtomicPtr<u8>,
     first_chunk: AtomicU64,
@@ -75,9 +80,6 @@ pub(crate) struct Thread {
     /// The mark in [`Thread::position`] of a context that was put aside since, until it goes
     /// on; else 0.
     pub(super) suspended: AtomicU64,
-    /// Since when and until when the last region ran that ended although regions inside
-    /// had not; see [`super::ending`].
-    pub(super) gave_up: [AtomicU64; 2],
     /// The counter when the lane was claimed.
     pub(super) claimed: AtomicU64,
     /// Kernel id of the thread.
@@ -103,7 +105,7 @@ pub(crate) struct Thread {
     pub(super) roomy_pages: [AtomicU64; 2],
     /// Start and end of the stack for signal handlers on which the thread was last found.
     pub(super) signal_stack: [AtomicU64; 2],
-    /// Regions of the thread's own context that were begun by hand.
+    /// Regions of the thread's own context.
     pub(crate) own: Regions,
     /// The context that is current, null for the thread's own; see [`Thread::set_current`].
     pub(crate) current: AtomicPtr<Shared>,
@@ -116,15 +118,7 @@ pub(crate) struct Thread {
     /// Ticks of all regions that have ended in the current context, those inside others
     /// counted once, with what measuring them took. Never zero.
     covered: AtomicU64,
-    /// Where the thread is:
-    ///
-    /// ```text
-    /// | is place 1 | fenced 1 | run 17 | generation 13 | open regions 8 | 0 5 | context 19 |
-    /// ```
-    ///
-    /// A region notes it as it begins, and a difference at its end says that the thread may have
-    /// been off the CPU, that regions inside were not ended, or that contexts were switched. The
-    /// lower half is what a record says of its place.
+    /// The [tag](super::region) of the next region.
     pub(crate) place: AtomicU64,
     /// Zero in a wiped copy.
     alive: AtomicU64,
@@ -192,22 +186,14 @@ impl Entry {
     }
 }
 
-const PLACE: usize = offset_of!(Thread, place);
-
 /// The start of a page.
 #[repr(align(4096))]
 #[derive(Debug)]
 struct WipedFromHere;
 
-/// One time for each level.
-pub(super) type GivenUp = [AtomicU64; (LEVELS / LEVEL) as usize + 1];
-
 /// The generation that follows the one in `place`.
 fn next_generation(place: u64) -> u64 {
-    match place & GENERATIONS {
-        now @ FIRST_GENERATION..LAST_GENERATION => now + GENERATION,
-        _ => FIRST_GENERATION,
-    }
+    place.wrapping_add(GENERATION) & GENERATIONS
 }
 
 /// Bytes of a [`Thread`] that a forked child keeps.
@@ -219,44 +205,18 @@ const TABLE: usize = offset_of!(Thread, table);
 const FIRST: usize = (PAGE - 4 * size_of::<u64>()) / size_of::<Entry>();
 const _: () = assert!(size_of::<Entry>() == 1 << POINT_SHIFT);
 const _: () = assert!(TABLE + FIRST * size_of::<Entry>() == size_of::<Thread>());
-/// In every [`Thread::place`], so that none is 0.
-pub(crate) const IS_PLACE: u64 = 1 << 63;
-/// In the tag of a guard, beside its place: the point is fenced.
-pub(crate) const FENCED: u64 = 1 << 62;
-/// The bits of the current context's number, 0 for the thread's own. Those up to the level stay 0,
-/// so that a shift leads to the open region of a place.
-pub(super) const CONTEXT: u64 = LEVEL / size_of::<OpenRegion>() as u64 - 1;
-/// One open region, in [`Thread::place`].
-pub(crate) const LEVEL: u64 = 1 << DEPTH_SHIFT;
-/// The bits that count open regions.
-pub(crate) const LEVELS: u64 = 0xff * LEVEL;
-/// One look at the clock, in [`Thread::place`].
-const GENERATION: u64 = 1 << 32;
-/// The bits of the generation.
-const GENERATIONS: u64 = (1 << RUN) - GENERATION;
-/// The first generation. Generations wrap after a millisecond at the earliest, and an end reads the
-/// clock after that time in any case. As many values as below this one are free above the last one:
-/// a thread with more than 256 open regions carries into them.
-const FIRST_GENERATION: u64 = GENERATION << 11;
-const LAST_GENERATION: u64 = FIRST_GENERATION + 4095 * GENERATION;
-const _: () = assert!(LAST_GENERATION + FIRST_GENERATION <= GENERATIONS);
-/// The bits from here on are the number of a run of the current context, modulo 2^17. No other
-/// recent run of the process has this number. For a thread's own context it is the first run, else
-/// the present one.
-const RUN: u32 = 45;
-const RUNS: u64 = FENCED - (1 << RUN);
-
 impl Thread {
     /// Where another copy of pfp must expect what it uses.
-    pub(super) const LAYOUT: [usize; 9] = [
+    pub(super) const LAYOUT: [usize; 10] = [
         size_of::<Self>(),
+        offset_of!(Self, stack),
         TABLE,
         offset_of!(Self, covered),
         offset_of!(Self, alive),
         offset_of!(Self, own),
         offset_of!(Self, followers),
         size_of::<Regions>(),
-        offset_of!(Regions, open),
+        size_of::<Region>(),
         offset_of!(Self, regions),
     ];
 
@@ -302,12 +262,8 @@ impl Thread {
         numbers.map_while(|number| Some((number, self.entry_of(number)?)))
     }
 
-    /// What follows the table and [`Self::given_up`] in the mapping.
+    /// What follows the table in the mapping.
     pub(super) fn behind_table(&self) -> *mut u8 {
-        self.table_end().wrapping_add(size_of::<GivenUp>())
-    }
-
-    fn table_end(&self) -> *mut u8 {
         let points = self.points.load(Relaxed) as usize;
         let behind = ptr::from_ref(self).addr() + TABLE + points * size_of::<Entry>();
         // By the address that `map_pages` has exposed, as in `entry`.
@@ -369,31 +325,6 @@ impl Thread {
         self.covered.store(covered, Relaxed);
     }
 
-    /// The place of the innermost open region.
-    #[inline(always)]
-    pub(crate) fn inner_place(&self) -> u64 {
-        self.place.load(Relaxed).wrapping_sub(LEVEL)
-    }
-
-    /// A region more is open.
-    #[inline(always)]
-    pub(crate) fn deepen(&self) {
-        word::add_constant::<Self, PLACE, { LEVEL as i32 }>(self);
-    }
-
-    /// A region less is open.
-    #[inline(always)]
-    pub(crate) fn rise(&self) {
-        word::add_constant::<Self, PLACE, { -(LEVEL as i32) }>(self);
-    }
-
-    /// Sets the number of open regions, in units of [`LEVEL`].
-    pub(super) fn set_level(&self, level: u64) {
-        let _ = self
-            .place
-            .fetch_update(Relaxed, Relaxed, |place| Some(place & !LEVELS | level & LEVELS));
-    }
-
     /// Makes the open regions ask the clock as they end. Called before the clock changes, so that a
     /// jump out of the change cannot skip it.
     pub(crate) fn outdate(&self) {
@@ -403,42 +334,24 @@ impl Thread {
     /// [`Self::outdate`] with a function that returns the next generation. A signal handler may run
     /// between the load of the place and the exchange, and do so as well.
     fn outdate_by(&self, next: impl Fn(u64) -> u64) {
-        let outdated = |place| Some(place & !GENERATIONS | next(place));
+        let outdated = |place| (place & IS_PLACE != 0).then(|| place & !GENERATIONS | next(place));
         let _ = self.place.fetch_update(Relaxed, Relaxed, outdated);
     }
 
-    /// Whether the region of a place is the innermost one, and the thread has the same run,
-    /// generation and context as when it began.
-    #[inline(always)]
-    pub(crate) fn is_in(&self, place: u64) -> bool {
-        word::is::<Self, PLACE>(self, place.wrapping_add(LEVEL))
-    }
-
-    /// Begins a run of a context in which no region is open.
-    pub(super) fn begin_run(&self, run: u64, context: u32) {
+    /// Begins a run of a context with `level` open regions, in units of
+    /// [`LEVEL`](super::region::LEVEL). One store, since a signal handler that comes in between must
+    /// not push onto a region that is open.
+    pub(super) fn begin_run(&self, run: u64, context: u32, level: u64) {
         let generation = next_generation(self.place.load(Relaxed));
         let run = run << RUN & RUNS;
-        self.place.store(IS_PLACE | run | generation | u64::from(context) & CONTEXT, Relaxed);
+        let place = IS_PLACE | run | generation | level & LEVELS | u64::from(context) & CONTEXT;
+        self.place.store(place, Relaxed);
     }
 
     /// What a context keeps of the place while it is put aside: the run, and how many regions are open.
     pub(super) fn kept_place(&self) -> (u64, u64) {
         let place = self.place.load(Relaxed);
         ((place & RUNS) >> RUN, place & LEVELS)
-    }
-
-    /// Whether a region of a place was begun in another context than the current one: by another
-    /// thread, if both are threads' own.
-    pub(crate) fn is_foreign(&self, place: u64) -> bool {
-        let tells = if place & CONTEXT == 0 { CONTEXT | RUNS } else { CONTEXT };
-        (self.place.load(Relaxed) ^ place) & tells != 0
-    }
-
-    /// When regions of each level were last given up; 0 for never.
-    pub(super) fn given_up(&self) -> &GivenUp {
-        // SAFETY: `map_pages` maps these words behind the table, zeros at first; only this thread
-        // uses them.
-        unsafe { &*self.table_end().cast() }
     }
 
     /// The counter of the histogram bucket of a duration. `None` if the cell has no chunk for it

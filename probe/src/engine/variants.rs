@@ -22,8 +22,6 @@ use std::sync::atomic::{
 
 use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS, VARIANTS};
 
-pub use measuring::MeteredGuard;
-
 use super::process::Process;
 use super::process::entries::NotEntered;
 use super::state::{Kind, Name};
@@ -158,7 +156,7 @@ impl MeteredPoint {
     /// The same of amounts of which only the first two are not 0. With two iterators, not
     /// one of both: the place of the point is then a sum, not a product.
     #[inline(always)]
-    fn find_two(&'static self, &[a, b, ..]: &Amounts) -> Option<&'static Point> {
+    fn find_two(&'static self, a: u64, b: u64) -> Option<&'static Point> {
         // Where there is a rest all variants are made, and their bits are there.
         if self.rest().is_some() && self.bits.load(Relaxed) & bit(a, b) == 0 {
             return None;

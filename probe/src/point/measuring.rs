@@ -41,20 +41,12 @@ impl Point {
         Guard::begin(self)
     }
 
-    /// Measures until a guard, which has no region yet, is dropped: one that is filled
-    /// where it stays need not be copied, which would wait for the counter.
-    #[doc(hidden)]
-    #[inline(always)]
-    pub fn measure_in(&'static self, guard: &mut Guard) {
-        Guard::begin_where(self, guard);
-    }
-
     /// Begins the region, to be ended with [`Self::end`] or
     /// [`Self::end_latched`] in the same thread or [context](crate::ExecutionContext).
     ///
-    /// A point may be begun again inside itself. Up to 32 regions that were begun by
-    /// hand may be open at a time in a thread or context; a begin beyond that is not
-    /// measured, and counted as refused. Inclusive time counts recursion once.
+    /// A point may be begun again inside itself; inclusive time counts recursion once. Up to 4,095
+    /// regions may be open in a thread, and 1,024 in a context; one more gives up all of them, which
+    /// the viewer counts as a mismatch.
     #[inline]
     pub fn begin(&'static self) {
         by_hand::begin(self);

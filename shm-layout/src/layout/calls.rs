@@ -310,19 +310,6 @@ impl OpenRegion {
         }
     }
 
-    /// What stands here, for whoever puts the context aside.
-    #[must_use]
-    pub fn words(&self) -> [u64; 3] {
-        let [start, off] = [&self.start, &self.off].map(get);
-        [start, off, u64::from(self.point())]
-    }
-
-    /// Puts back what [`Self::words`] gave.
-    pub fn put_back(&self, [start, off, point]: [u64; 3]) {
-        self.name(point as u32, off);
-        self.begin(start);
-    }
-
     /// The point, as an offset.
     #[inline(always)]
     #[must_use]

@@ -25,23 +25,22 @@
 //! handlers the bounds are known. Frames on any other (of fibres) are never taken
 //! for left, and ended only by an end that fits them exactly.
 
-use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{
-    AtomicU32, AtomicUsize,
+    AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
     compiler_fence,
 };
 
-use probe::{Guard, Point};
+use probe::Point;
 
 use super::top::{look_further, top};
 use super::{Call, bounds};
 
-/// Frames that can be measured at a time, by thread; their pages are taken as
-/// needed.
-const ROOM: usize = 1 << 16;
+/// Frames that can be measured at a time, by thread: fewer than the regions that can be open, which
+/// would all be given up for one more.
+const ROOM: usize = 4000;
 /// Frames that an end goes past in search of its begin.
 const FAR: usize = 64;
 /// No frame is larger than this, on a stack that is not known.
@@ -51,14 +50,26 @@ const FRAME: usize = 1 << 20;
 /// that thread in between.
 #[repr(C)]
 struct Frame {
-    guard: UnsafeCell<MaybeUninit<Guard>>,
-    /// 0 while the guard is not filled, or no more.
+    /// Of the region; 0 if it is not measured.
+    tag: AtomicU64,
+    /// 0 before the tag is stored, and after the end.
     function: AtomicUsize,
     site: AtomicUsize,
     /// 0 if it was taken out from among others.
     sp: AtomicUsize,
     to: AtomicUsize,
     fp: AtomicUsize,
+}
+
+impl Frame {
+    /// Ends the region.
+    #[inline(always)]
+    fn end(&self) {
+        let tag = self.tag.load(Relaxed);
+        if tag != 0 {
+            probe::c::end_tag(tag);
+        }
+    }
 }
 
 /// Addresses.
@@ -222,8 +233,7 @@ impl Frames {
         frame.site.store(call.site, Relaxed);
         frame.to.store(call.to, Relaxed);
         frame.fp.store(call.fp, Relaxed);
-        // SAFETY: the frame is the caller's alone until it says its function.
-        probe::c::begin_function(point, word, unsafe { &mut *frame.guard.get() });
+        frame.tag.store(probe::c::begin_function(point, word), Relaxed);
         compiler_fence(SeqCst);
         frame.function.store(call.function, Relaxed);
     }
@@ -257,8 +267,7 @@ impl Frames {
         // First, so that nobody ends it again if a signal handler jumps away.
         if frame.function.swap_here(0) != 0 {
             compiler_fence(SeqCst);
-            // SAFETY: filled, as the frame had a function, and not ended before.
-            unsafe { ptr::drop_in_place((*frame.guard.get()).as_mut_ptr()) };
+            frame.end();
             compiler_fence(SeqCst);
         }
         self.depth.store(top, Relaxed);
@@ -398,8 +407,7 @@ impl Frames {
         let frame = self.frame(at);
         if frame.function.swap_here(0) != 0 {
             compiler_fence(SeqCst);
-            // SAFETY: as in `drop_top`.
-            unsafe { ptr::drop_in_place((*frame.guard.get()).as_mut_ptr()) };
+            frame.end();
         }
         frame.sp.store(0, Relaxed);
     }

@@ -15,7 +15,12 @@ pub(crate) fn private_pages(bytes: usize) -> Option<*mut u8> {
     errno::preserve(|| map_private(bytes).ok())
 }
 
-pub(super) fn map_private(bytes: usize) -> io::Result<*mut u8> {
+/// Maps private memory of zeros.
+pub(crate) fn pages(bytes: usize) -> Option<*mut u8> {
+    errno::preserve(|| map_pages(bytes).ok())
+}
+
+fn map_pages(bytes: usize) -> io::Result<*mut u8> {
     // SAFETY: a new mapping, at a place of the kernel's choice.
     let pages = unsafe {
         libc::mmap(
@@ -32,13 +37,23 @@ pub(super) fn map_private(bytes: usize) -> io::Result<*mut u8> {
     if pages == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
+    // A core dump does not need them.
+    // SAFETY: advice about pages that we have just mapped.
+    #[cfg(not(miri))]
+    unsafe {
+        libc::madvise(pages, bytes, libc::MADV_DONTDUMP)
+    };
+    // The stacks of contexts are found by their addresses, from other copies of pfp, too.
+    let _ = pages.expose_provenance();
+    Ok(pages.cast())
+}
+
+pub(super) fn map_private(bytes: usize) -> io::Result<*mut u8> {
+    let pages = map_pages(bytes)?.cast::<libc::c_void>();
     // Miri knows neither that flag nor forks.
     if cfg!(miri) {
         return Ok(pages.cast());
     }
-    // A core dump needs none of it; where the advice is refused, it has it all.
-    // SAFETY: advice about pages that we have just mapped.
-    unsafe { libc::madvise(pages, bytes, libc::MADV_DONTDUMP) };
     // SAFETY: as above.
     if unsafe { libc::madvise(pages, bytes, libc::MADV_WIPEONFORK) } != 0 {
         let error = io::Error::last_os_error();

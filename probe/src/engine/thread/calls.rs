@@ -2,18 +2,17 @@
 
 use std::mem::offset_of;
 use std::ptr;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
-use pfp_shm_layout::calls::{
-    self, CallSums, Calls, ELSEWHERE, Edge, MAX_EDGES, OpenRegion, UNKNOWN,
-};
+use pfp_shm_layout::calls::{self, CallSums, Calls, ELSEWHERE, Edge, MAX_EDGES, OpenRegion};
 use pfp_shm_layout::cell;
 use pfp_shm_layout::geometry::PAGE;
-use pfp_shm_layout::ring::{DEPTH_SHIFT, POINT_SHIFT};
+use pfp_shm_layout::ring::DEPTH_SHIFT;
 use pfp_shm_layout::segment::Segment;
 
-use super::{CONTEXT, Entry, LEVEL, LEVELS, PLACE, Thread};
+use super::{Entry, Thread};
 use crate::engine::process;
+use crate::engine::region::{CONTEXT, LEVEL};
 use crate::word;
 
 /// Where a thread finds its edges: a hash table of their numbers, each one more than it is.
@@ -34,13 +33,14 @@ impl EdgeIndex {
     }
 }
 
-/// Bytes of the open regions before that of a place.
+/// Bytes of the open regions before the region of a tag. The tag's bits between context and level are 0.
+/// Beyond the first 256, regions overwrite regions further out.
 #[inline(always)]
-fn open_bytes(place: u64) -> u64 {
-    const BYTES: u64 = size_of::<OpenRegion>() as u64;
-    const { assert!(LEVELS / LEVEL + 1 == calls::MAX_OPEN as u64 && CONTEXT < LEVEL / BYTES) };
-    // The lower half: above it is more.
-    u64::from(place as u32) / (LEVEL / BYTES)
+fn open_bytes(tag: u64) -> u64 {
+    const BYTES: u32 = size_of::<OpenRegion>() as u32;
+    const { assert!(calls::MAX_OPEN.trailing_zeros() == u32::BITS - DEPTH_SHIFT) };
+    const { assert!(BYTES.is_power_of_two() && LEVEL / BYTES as u64 == CONTEXT + 1) };
+    u64::from(tag as u32 >> (DEPTH_SHIFT - BYTES.trailing_zeros()))
 }
 
 /// Where an open region is shown: an address that also leads to the region around it, so that both
@@ -78,19 +78,6 @@ impl Thread {
         self.open_behind(open_bytes(place))
     }
 
-    /// How many regions are open, modulo 256.
-    #[inline(always)]
-    pub(crate) fn level(&self) -> u64 {
-        const { assert!(LEVELS / LEVEL == 0xff && DEPTH_SHIFT.is_multiple_of(8)) };
-        word::byte::<Self, PLACE, { DEPTH_SHIFT as usize / 8 }>(self)
-    }
-
-    /// [`Self::open_region`] by its level.
-    #[inline(always)]
-    pub(crate) fn open_region_at(&self, level: u64) -> &OpenRegion {
-        self.open_behind(level * size_of::<OpenRegion>() as u64).region()
-    }
-
     /// The open region so many bytes behind the first.
     #[inline(always)]
     fn open_behind(&self, bytes: u64) -> OpenAt {
@@ -113,32 +100,10 @@ impl Thread {
     /// tell.
     pub(in crate::engine) fn show_end(&self, now: u64) {
         if let Some(calls) = self.calls().filter(|_| self.is_alive()) {
-            let level = (self.place.load(Relaxed) & LEVELS) / LEVEL;
+            let level = self.level();
             calls.open(level as usize).end();
             calls.resume(now, level);
         }
-    }
-
-    /// Keeps what the outermost regions of a context show that is put aside.
-    pub(in crate::engine) fn keep_open(&self, kept: &[[AtomicU64; 3]], level: u64) {
-        let Some(calls) = self.calls() else { return };
-        for (at, kept) in kept.iter().enumerate().take((level / LEVEL) as usize) {
-            for (kept, word) in kept.iter().zip(calls.open(at).words()) {
-                kept.store(word, Relaxed);
-            }
-        }
-    }
-
-    /// Shows the regions of a context that goes on; not those further inside than are kept.
-    pub(in crate::engine) fn show_again(&self, now: u64, kept: &[[AtomicU64; 3]], level: u64) {
-        let Some(calls) = self.calls() else { return };
-        let level = level / LEVEL;
-        for at in 0..level as usize {
-            let unknown = [0, 0, u64::from(UNKNOWN << POINT_SHIFT)];
-            let words = kept.get(at).map(|kept| kept.each_ref().map(|word| word.load(Relaxed)));
-            calls.open(at).put_back(words.unwrap_or(unknown));
-        }
-        calls.resume(now, level);
     }
 
     /// Adds measurements of a point inside another one to their edge; `entry` belongs to the point

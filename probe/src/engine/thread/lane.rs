@@ -14,7 +14,8 @@ use pfp_shm_layout::segment::Segment;
 
 use super::calls::EdgeIndex;
 use super::given;
-use super::{Entry, GivenUp, KEPT, TABLE, Thread};
+use super::stack::STACK;
+use super::{Entry, KEPT, TABLE, Thread};
 use crate::clock;
 use crate::clock::counter::stamp;
 use crate::engine::current::thread as current;
@@ -233,8 +234,9 @@ impl Thread {
         self.generation.store(u64::from(generation), Relaxed);
         self.set_current(ptr::null_mut());
         self.own.clear();
+        self.own.paused.is_paused.store(false, Relaxed);
         self.set_covered(NOTHING_COVERED);
-        self.begin_run(common::next_run(), 0);
+        self.begin_run(common::next_run(), 0, 0);
         self.done();
         self.suspended.store(0, Relaxed);
         for slot in &self.followers {
@@ -271,10 +273,9 @@ fn table_of(process: &Process) -> usize {
 
 /// Maps a thread's state with a table of `points` entries.
 fn map_pages(points: usize) -> Option<&'static Thread> {
-    let behind = size_of::<GivenUp>() + size_of::<EdgeIndex>() + size_of::<Sorting>();
-    let bytes = size_of::<Thread>().max(TABLE + points * size_of::<Entry>() + behind);
-    const { assert!(align_of::<EdgeIndex>() <= align_of::<GivenUp>()) };
-    const { assert!(align_of::<GivenUp>() <= align_of::<Entry>()) };
+    let behind = size_of::<EdgeIndex>() + size_of::<Sorting>();
+    let bytes = STACK + size_of::<Thread>().max(TABLE + points * size_of::<Entry>() + behind);
+    const { assert!(align_of::<EdgeIndex>() <= align_of::<Entry>()) };
     const { assert!(size_of::<EdgeIndex>().is_multiple_of(align_of::<Sorting>())) };
     let pages = private_pages(bytes)?;
     // For `entry`.
@@ -282,10 +283,11 @@ fn map_pages(points: usize) -> Option<&'static Thread> {
     // Where that is refused, a child must not be forked in the middle of a region.
     #[cfg(not(miri))]
     // SAFETY: advice about a page that we have just mapped.
-    errno::preserve(|| unsafe { libc::madvise(pages.cast(), KEPT, libc::MADV_KEEPONFORK) });
-    // SAFETY: new pages of zeros, aligned to a page, which are a valid value of
-    // atomics and null pointers.
-    let thread = unsafe { &*pages.cast::<Thread>() };
+    errno::preserve(|| unsafe { libc::madvise(pages.cast(), STACK + KEPT, libc::MADV_KEEPONFORK) });
+    // SAFETY: new pages of zeros, which are a valid value of atomics and null pointers; the stack,
+    // which comes first, fills whole pages.
+    let thread = unsafe { &*pages.add(STACK).cast::<Thread>() };
+    thread.own.furnish(pages);
     thread.bytes.store(bytes as u64, Relaxed);
     thread.points.store(points as u64, Relaxed);
     Some(thread)
@@ -341,7 +343,7 @@ fn leave(process: &Process, thread: &Thread) {
         let bytes = thread.bytes.load(Relaxed) as usize;
         // SAFETY: the pages are this thread's alone, and it refers to them no
         // more. In a child that was forked meanwhile there are none.
-        unsafe { libc::munmap((&raw const *thread).cast_mut().cast(), bytes) };
+        unsafe { libc::munmap(thread.pages().cast(), bytes) };
         return;
     }
     thread.holder.store(0, Relaxed);
@@ -430,8 +432,7 @@ mod tests {
         assert_eq!(thread.entries(u64::MAX).count(), POINTS);
         assert!(cell(1).is_none() && thread.counters.load(Relaxed).is_null());
         let bytes = thread.bytes.load(Relaxed) as usize;
-        let pages = ptr::with_exposed_provenance_mut(ptr::from_ref(thread).addr());
         // SAFETY: nobody refers to the pages any more.
-        unsafe { libc::munmap(pages, bytes) };
+        unsafe { libc::munmap(thread.pages().cast(), bytes) };
     }
 }

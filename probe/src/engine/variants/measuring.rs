@@ -1,7 +1,5 @@
 //! Measuring regions with amounts.
 
-use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Relaxed, Release},
@@ -12,96 +10,56 @@ use pfp_shm_layout::control::Control;
 use pfp_shm_layout::heap;
 
 use super::{MeteredPoint, NONE, REST, bit};
-use crate::amount::in_order;
-use crate::engine::cold;
 use crate::engine::figures::{self, Histogram};
 use crate::engine::guard::Guard;
+use crate::engine::measure::{self, SCOPE};
 use crate::engine::process::{self, entries::miss_unregistered};
 use crate::engine::room;
 use crate::engine::turn::Denied;
-use crate::{Amount, Point, Stats};
+use crate::engine::{cold, current};
+use crate::{Point, Stats};
 
 impl MeteredPoint {
-    /// Measures until a guard, which has no region yet, is dropped: one that is filled
-    /// where it stays need not be copied, which would wait for the counter.
-    #[doc(hidden)]
+    /// Begins a region with amounts, if the point is on.
     #[inline(always)]
-    pub fn measure_in<A: Amount, const N: usize>(
-        &'static self,
-        amounts: [A; N],
-        guard: &mut MeteredGuard,
-    ) {
+    pub(crate) fn begin_with(&'static self, amounts: Amounts) -> Guard {
         let control = self.point.control();
-        if control.enabled() {
-            let amounts = in_order(amounts);
-            if N <= 2 {
-                self.begin_two(control, guard, amounts[0], amounts[1]);
-            } else {
-                self.begin_four(control, guard, amounts);
-            }
-        }
-    }
-
-    /// Begins a region in a guard that has its amounts, if the point is on.
-    ///
-    /// Word by word, as they were written a moment ago: wider reads would wait until that
-    /// has reached the cache.
-    #[inline(always)]
-    pub(crate) fn begin_with(&'static self, guard: &mut MeteredGuard) {
-        let control = self.point.control();
-        if control.enabled() {
-            // SAFETY: the caller has filled them.
-            let &[a, b, c, d] = unsafe { guard.amounts.assume_init_ref() };
-            if c == 0 && d == 0 {
-                self.begin_on(control, guard, [a, b, 0, 0], Self::find_two);
-            } else {
-                self.begin_four(control, guard, [a, b, c, d]);
-            }
-        }
+        Guard::of(match amounts {
+            _ if !control.enabled() => 0,
+            [a, b, 0, 0] => self.begin_two(control, a, b),
+            amounts => self.begin_four(control, amounts),
+        })
     }
 
     /// Begins a region of a point that is on, with one amount or two: those stay in
     /// registers.
     #[inline(never)]
-    fn begin_two(&'static self, control: Control, guard: &mut MeteredGuard, a: u64, b: u64) {
-        self.begin_on(control, guard, [a, b, 0, 0], Self::find_two);
+    fn begin_two(&'static self, control: Control, a: u64, b: u64) -> u64 {
+        match self.find_two(a, b) {
+            Some(variant) => measure::begin::<SCOPE>(variant, control),
+            None => self.begin_other(control, &[a, b, 0, 0]),
+        }
     }
 
     /// Begins a region of a point that is on, with up to four amounts.
     #[inline(never)]
-    fn begin_four(&'static self, control: Control, guard: &mut MeteredGuard, amounts: Amounts) {
-        self.begin_on(control, guard, amounts, Self::find);
+    fn begin_four(&'static self, control: Control, amounts: Amounts) -> u64 {
+        match self.find(&amounts) {
+            Some(variant) => measure::begin::<SCOPE>(variant, control),
+            None => self.begin_other(control, &amounts),
+        }
     }
 
-    #[inline(always)]
-    fn begin_on(
-        &'static self,
-        control: Control,
-        guard: &mut MeteredGuard,
-        amounts: Amounts,
-        find: impl FnOnce(&'static Self, &Amounts) -> Option<&'static Point>,
-    ) {
-        let point = if let Some(point) = find(self, &amounts) {
-            guard.is_rest.write(0);
-            point
-        } else {
-            guard.amounts.write(amounts);
-            guard.is_rest.write(1);
-            let Some(rest) = self.rest() else { return self.begin_new(control, guard) };
-            rest
-        };
-        Guard::begin_in_place(point, control, &mut guard.guard);
-    }
-
-    /// Begins a region whose amounts, which the guard has, were not met before.
-    #[cold]
+    /// Begins a region whose amounts have no variant so far.
     #[inline(never)]
-    fn begin_new(&'static self, control: Control, guard: &mut MeteredGuard) {
-        // SAFETY: the caller has filled them.
-        let amounts = unsafe { guard.amounts.assume_init_ref() };
-        let Some((point, is_rest)) = self.choose_new(amounts) else { return };
-        guard.is_rest.write(u64::from(is_rest));
-        Guard::begin_in_place(point, control, &mut guard.guard);
+    fn begin_other(&'static self, control: Control, amounts: &Amounts) -> u64 {
+        let rest = self.rest().map(|rest| (rest, true));
+        let Some((point, is_rest)) = rest.or_else(|| self.choose_new(amounts)) else { return 0 };
+        let tag = measure::begin::<SCOPE>(point, control);
+        match current::thread() {
+            Some(thread) if is_rest && tag != 0 => thread.keep_amounts(tag, amounts),
+            _ => tag,
+        }
     }
 
     /// The point that a region with these amounts is of, and whether it is the rest's;
@@ -236,54 +194,5 @@ impl MeteredPoint {
             }
         }
         sums
-    }
-}
-
-/// Measures a region with amounts until it is dropped; see [`MeteredPoint::measure`].
-///
-/// It belongs to its thread: it cannot be sent to another one.
-#[must_use = "a guard that is not bound to a name ends its region at once"]
-#[derive(Debug)]
-#[repr(C)]
-pub struct MeteredGuard {
-    /// Always defined, and not dropped by itself. First, as C's inline functions
-    /// expect it.
-    guard: MaybeUninit<Guard>,
-    /// Whether the region is one of the rest. Defined if the region is measured.
-    is_rest: MaybeUninit<u64>,
-    /// Defined if the region is one of the rest.
-    amounts: MaybeUninit<Amounts>,
-    thread_bound: PhantomData<*const ()>,
-}
-
-impl MeteredGuard {
-    /// A guard that has no region, for the macros.
-    #[doc(hidden)]
-    #[inline(always)]
-    pub fn empty() -> Self {
-        Self {
-            guard: MaybeUninit::new(Guard::empty()),
-            is_rest: MaybeUninit::uninit(),
-            amounts: MaybeUninit::uninit(),
-            thread_bound: PhantomData,
-        }
-    }
-}
-
-impl Drop for MeteredGuard {
-    #[inline(always)]
-    fn drop(&mut self) {
-        // SAFETY: defined from the start.
-        let guard = unsafe { self.guard.assume_init_mut() };
-        if guard.place() == 0 {
-            return;
-        }
-        // SAFETY: defined with a tag other than 0.
-        if unsafe { self.is_rest.assume_init() } == 0 {
-            guard.end_on();
-        } else {
-            // SAFETY: as above.
-            guard.end_rest(unsafe { self.amounts.assume_init_ref() });
-        }
     }
 }

@@ -77,7 +77,7 @@ pub(super) fn open_region_has_its_point() {
     });
 }
 
-/// Whoever learns that a context goes on finds what its regions show.
+/// A reader that sees a context go on sees what its open regions show.
 pub(super) fn open_regions_are_shown_again() {
     check(|| {
         let shared = Arc::new((OpenRegion::default(), Resumed::default()));
@@ -86,7 +86,8 @@ pub(super) fn open_regions_are_shown_again() {
         let writer = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                shared.0.put_back([100, 1, 7]);
+                shared.0.name(7, 1);
+                shared.0.begin(100);
                 shared.1.show(300, 1);
             })
         };

@@ -1,0 +1,440 @@
+//! The slow paths of begins and ends: something is missing, has changed, or is rare.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use pfp_shm_layout::amounts::Amounts;
+use pfp_shm_layout::control::{Change, Control};
+
+use super::door::{self, Unready};
+use super::facts::Offset;
+use super::finish::{Ending, finish};
+use super::measure::{self, FUNCTION, HAND};
+use super::moment::{Stamp, fenced_end, note, turn_page};
+use super::overhead::overhead;
+use super::process::entries::miss_unregistered;
+use super::region::{AMOUNTS, BY_HAND, End, FENCED, IS_PLACE, LEVEL, LEVELS, Region, level_of};
+use super::state::UNREGISTERED;
+use super::thread::ring::begins_page;
+use super::thread::{Thread, lane};
+use super::{busy, current, process, room};
+use crate::point::Point;
+
+/// Begins a region for which something is not there yet, or has changed, or that is unusual.
+/// Returns its tag; 0 if it is not measured.
+#[cold]
+#[inline(never)]
+pub(super) fn begin<const HOW: u64>(point: &'static Point) -> u64 {
+    if room::has_room() {
+        return begin_slowly(point, HOW);
+    }
+    match point.control().0 {
+        UNREGISTERED => miss_unregistered(point),
+        _ => process::miss(),
+    }
+    0
+}
+
+#[inline(never)]
+fn begin_slowly(point: &'static Point, how: u64) -> u64 {
+    if let Some((thread, _)) = measure::ready_fenced(point) {
+        return push(thread, point, how | FENCED);
+    }
+    // The cell of a point with amounts is only known at the end, so nothing is missing.
+    let is_known = point.has_amounts() && point.control().0 != UNREGISTERED;
+    let ready = match current::thread().filter(|thread| is_known && thread.is_alive()) {
+        Some(thread) => Some(Err(Unready::Overflow(thread))),
+        None => door::prepare(point),
+    };
+    match ready {
+        None => 0,
+        Some(Err(Unready::Never)) => {
+            process::miss();
+            0
+        }
+        // It ends on the slow path, too.
+        Some(Err(Unready::Overflow(thread))) => push(thread, point, how | SLOW),
+        Some(Ok((thread, _))) if point.control().fenced() => push(thread, point, how | FENCED),
+        Some(Ok((thread, _))) => push(thread, point, how),
+    }
+}
+
+/// Beside how a region is begun: it ends on the slow path.
+const SLOW: u64 = IS_PLACE;
+
+/// Pushes a region on the slow path, fenced or not. Returns its tag; 0 if it is refused.
+#[inline(never)]
+pub(super) fn push(thread: &Thread, point: &'static Point, how: u64) -> u64 {
+    if thread.is_full(thread.place()) && !thread.make_room() {
+        thread.count(|counters| &counters.refused);
+        return 0;
+    }
+    // What the fences cost the region around.
+    if how & FENCED != 0 {
+        thread.cover(overhead().fence_pair.load(Relaxed));
+    }
+    thread.push();
+    begin_pushed(thread, point, how)
+}
+
+/// Begins the region that was pushed last. In a forked child, whose place is wiped, there is none.
+fn begin_pushed(thread: &Thread, point: &'static Point, how: u64) -> u64 {
+    let Some(place) = thread.last_place() else { return 0 };
+    let region = thread.region(place);
+    let stamp = if how & FENCED == 0 { Stamp::Plain } else { Stamp::Fenced };
+    region.set_point(point);
+    let late = match how & !(BY_HAND | FENCED | SLOW) {
+        FUNCTION => overhead().hooks_inside.load(Relaxed),
+        _ if how & FENCED != 0 => overhead().fence_inside.load(Relaxed),
+        _ => 0,
+    };
+    note(thread, place, point, region, stamp);
+    region.delay(late);
+    // Its point was on just now.
+    if point.has_amounts() {
+        thread.keep_control(place, point.control().sanitized().with(Change::Enable));
+    }
+    // The clock may have been looked at.
+    let Some(place) = thread.last_place() else { return 0 };
+    let tag = if how & SLOW == 0 { place | how & FENCED } else { place & !IS_PLACE };
+    region.open(tag | how & BY_HAND);
+    tag
+}
+
+/// Begins a region anew that was pushed: what was read of the clock is out of date, or a signal
+/// handler has measured meanwhile.
+#[cold]
+#[inline(never)]
+pub(super) fn begin_again<const HOW: u64>(point: &'static Point) -> u64 {
+    let Some(thread) = current::thread().filter(|thread| thread.is_alive()) else { return 0 };
+    if !thread.has_room() {
+        thread.leave_out(thread.inner_place());
+        return 0;
+    }
+    begin_pushed(thread, point, HOW)
+}
+
+/// Ends the region of a tag that the fast path could not end.
+#[cold]
+#[inline(never)]
+pub(super) fn end(tag: u64, now: u64, covered: u64) {
+    end_of(tag, now, covered, false);
+}
+
+/// [`end`] on a thread that is marked.
+#[cold]
+#[inline(never)]
+pub(super) fn end_marked(tag: u64, now: u64, covered: u64) {
+    end_of(tag, now, covered, true);
+}
+
+fn end_of(tag: u64, now: u64, covered: u64, marked: bool) {
+    let Some(thread) = current::thread() else { return end_elsewhere() };
+    busy::take_back(thread, marked);
+    if !thread.is_alive() {
+        return;
+    }
+    match thread.find(tag) {
+        Some(region) => _ = end_region(thread, region, End { now, covered }, Extra::default()),
+        // It was given up, or belongs to another thread or context or the parent of this process.
+        None => thread.count(|counters| &counters.mismatched),
+    }
+}
+
+/// Slow path of an end on a thread that has no lane: another thread has begun the region.
+#[cold]
+#[inline(never)]
+pub(super) fn end_elsewhere() {
+    // A forked child has no process, and the region that it ends is its parent's.
+    if let Some(thread) = process::current().and_then(lane::of) {
+        thread.count(|counters| &counters.mismatched);
+    }
+}
+
+/// What an end on the slow path may have besides.
+#[derive(Default)]
+pub(super) struct Extra<'a> {
+    pub(super) latch: bool,
+    pub(super) amounts: Option<&'a Amounts>,
+}
+
+/// Ends an open region. Returns when it ended, if there is room to end it.
+#[inline(never)]
+pub(super) fn end_region(
+    thread: &Thread,
+    region: &Region,
+    end: End,
+    extra: Extra<'_>,
+) -> Option<u64> {
+    if thread.has_room() {
+        return Some(end_slowly(thread, region, end, extra));
+    }
+    thread.leave_out(region.tag());
+    None
+}
+
+#[inline(never)]
+fn end_slowly(thread: &Thread, region: &Region, end: End, extra: Extra<'_>) -> u64 {
+    let tag = region.tag();
+    // SAFETY: a region that is open has begun.
+    let point = unsafe { region.point_of_open() };
+    let mut end = if tag & FENCED == 0 { end } else { fenced_end(thread) };
+    let is_plain =
+        !extra.latch && extra.amounts.is_none() && tag & (AMOUNTS | IS_PLACE) == IS_PLACE;
+    if is_plain && !point.has_amounts() {
+        match end_turned(thread, region, point, end) {
+            Ok(()) => return end.now,
+            Err(later) => end = later,
+        }
+    }
+    let kept = thread.amounts_of(tag);
+    let total = || thread.entry(point).total();
+    let (moment, inside) = thread.moment(Some(end), || total().wrapping_sub(region.inclusive()));
+    let begun = region.begun();
+    let control = match point.has_amounts() {
+        true => thread.kept_control(tag),
+        false => Control::default(),
+    };
+    let inside_of_it = (tag & LEVELS).wrapping_add(LEVEL);
+    if thread.place() & LEVELS != inside_of_it {
+        // Regions inside were not ended.
+        thread.count(|counters| &counters.mismatched);
+        thread.give_up(level_of(inside_of_it));
+    }
+    region.close();
+    let amounts = extra.amounts.or(kept.as_ref());
+    let latch = extra.latch;
+    finish(thread, point, Ending { begun, moment, inside, latch, control, amounts });
+    moment.now
+}
+
+/// Ends a region on the fast path after all, if its record is the first of a page, or if it was only
+/// fenced; else says when it ended.
+fn end_turned(thread: &Thread, region: &Region, point: &Point, end: End) -> Result<(), End> {
+    let place = region.tag() & !(FENCED | BY_HAND);
+    let of = [point.offset(); 2];
+    if region.tag() & FENCED != 0 && is_recorded::<false>(thread, region, place, of, end) {
+        return Ok(());
+    }
+    if !thread.is_in(place) || !begins_page(thread.written()) {
+        return Err(end);
+    }
+    let Some(took) = turn_page(thread, region, point) else { return Err(end) };
+    let turned = End { covered: end.covered.wrapping_add(took), ..end };
+    if is_recorded::<true>(thread, region, place, of, turned) {
+        return Ok(());
+    }
+    // The next stamp is later by what this took, so the begin is, too.
+    region.delay(took);
+    Err(end)
+}
+
+/// Ends the innermost region on the fast path, if it can be; see [`measure::record`].
+#[inline(always)]
+pub(super) fn is_recorded<const TURNED: bool>(
+    thread: &Thread,
+    region: &Region,
+    place: u64,
+    of: [Offset; 2],
+    end: End,
+) -> bool {
+    // A child that was forked while the page was turned finds no place, and nothing covered.
+    if !thread.is_in(place) {
+        return false;
+    }
+    let mut is_recorded = true;
+    measure::record::<TURNED, HAND>(thread, region, place, of, end, |marked| {
+        busy::take_back(thread, marked);
+        is_recorded = false;
+    });
+    is_recorded
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::hint::black_box;
+    use std::mem::ManuallyDrop;
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::thread;
+
+    use super::*;
+    use crate::engine::oracle::one_at_a_time;
+    use crate::engine::process;
+    use crate::{Guard, MeteredPoint};
+
+    /// What C++ allows: a scope in memory that another thread reaches.
+    struct Sent<T>(T);
+    // SAFETY: the test ends the scope on another thread on purpose.
+    unsafe impl<T> Send for Sent<T> {}
+
+    impl<T> Sent<T> {
+        fn get(self) -> T {
+            self.0
+        }
+    }
+
+    fn mismatched() -> u64 {
+        let process = process::current().expect("it has measured");
+        let lanes = 0..process.segment.counters().lanes_used.load(Relaxed) as usize;
+        let lanes = lanes.filter_map(|number| process.segment.lane(number));
+        lanes.map(|lane| lane.counters.mismatched.load(Relaxed)).sum()
+    }
+
+    fn count(point: &'static Point) -> u64 {
+        point.stats().map_or(0, |stats| stats.count)
+    }
+
+    fn work() {
+        black_box((0..1000).map(black_box::<u32>).sum::<u32>());
+    }
+
+    /// An end on another thread is a mismatch: it measures nothing, and the regions that are open
+    /// there have their own time.
+    #[test]
+    fn a_guard_that_ends_on_another_thread_measures_nothing() {
+        static BEGUN: Point = Point::new("begun here");
+        static NEXT: Point = Point::new("next there");
+        static METERED: MeteredPoint = MeteredPoint::new("metered here", &["items"]);
+        static OUTER: Point = Point::new("outer there");
+        static INNER: Point = Point::new("inner there");
+        fn end_all(guards: Sent<[Guard; 3]>, metered: Sent<[Guard; 2]>) {
+            let [guard, mut lap, kept] = guards.get();
+            drop((guard, kept));
+            lap.lap_to(&NEXT);
+            drop(lap);
+            metered.get().into_iter().for_each(drop);
+        }
+        let _one = one_at_a_time();
+        // More different amounts than there are variants.
+        for items in 0..100u64 {
+            drop(METERED.measure([items]));
+        }
+        let of_metered = count(METERED.point());
+        let begin = || {
+            let guards = [&BEGUN, &BEGUN, METERED.point()].map(Guard::begin);
+            (Sent(guards), Sent([METERED.measure([1]), METERED.measure([1000])]))
+        };
+        let before = mismatched();
+        // The first thread has a lane and regions, the second nothing.
+        let (guards, metered) = begin();
+        let other = thread::spawn(move || {
+            let start = crate::ticks();
+            let outer = Guard::begin(&OUTER);
+            METERED.begin();
+            for _ in 0..200 {
+                let _inner = Guard::begin(&INNER);
+                work();
+            }
+            end_all(guards, metered);
+            METERED.end([1]);
+            drop(outer);
+            crate::ticks().wrapping_sub(start)
+        });
+        let lasted = other.join().expect("it ends");
+        let (guards, metered) = begin();
+        thread::spawn(move || end_all(guards, metered)).join().expect("it ends");
+        assert_eq!(mismatched() - before, 10);
+        assert_eq!([&BEGUN, &NEXT, &OUTER, &INNER].map(count), [0, 2, 1, 200]);
+        assert_eq!(count(METERED.point()), of_metered + 1);
+        let [outer, inner] = [&OUTER, &INNER].map(|point| point.stats().expect("it has ended"));
+        assert!(outer.inclusive <= lasted && inner.inclusive <= outer.inclusive, "{outer:?}");
+        assert!(outer.exclusive <= outer.inclusive - inner.inclusive, "{outer:?} {inner:?}");
+    }
+
+    /// Regions that are given up count as mismatched, whatever is given up in between.
+    #[test]
+    fn guards_that_are_dropped_front_to_back_measure_once() {
+        static FIRST: Point = Point::new("front to back");
+        static OTHER: Point = Point::new("front to back beside it");
+        let _one = one_at_a_time();
+        for many in [3, 130, 200, 255, 256, 300, 4000] {
+            let (before, lost) = (count(&FIRST), mismatched());
+            let guards: Vec<_> = (0..many).map(|_| Guard::begin(&FIRST)).collect();
+            drop(guards);
+            assert_eq!((count(&FIRST) - before, mismatched() - lost), (1, many), "{many}");
+        }
+        for many in [2, 100, 256, 2000] {
+            let before = [&FIRST, &OTHER].map(count);
+            let begin = |point| (0..many).map(|_| Guard::begin(point)).collect::<Vec<_>>();
+            let mut first = begin(&FIRST).into_iter();
+            drop(first.next());
+            let mut other = begin(&OTHER).into_iter();
+            drop(other.next());
+            drop((first, other));
+            let after = [&FIRST, &OTHER].map(count);
+            assert_eq!([after[0] - before[0], after[1] - before[1]], [1, 1], "{many}");
+        }
+        // A tag that was given out leads to no later region of its level.
+        let [first, stale] = [0; 2].map(|_| Guard::begin(&FIRST));
+        drop(first);
+        let before = [&FIRST, &OTHER].map(count);
+        let [outer, inner] = [0; 2].map(|_| Guard::begin(&OTHER));
+        drop(stale);
+        drop((inner, outer));
+        let after = [&FIRST, &OTHER].map(count);
+        assert_eq!([after[0] - before[0], after[1] - before[1]], [0, 2]);
+        let around = Guard::begin(&OTHER);
+        drop((0..200).map(|_| Guard::begin(&FIRST)).collect::<Vec<_>>());
+        let before = count(&OTHER);
+        drop(around);
+        assert_eq!(count(&OTHER), before + 1, "the region around them is open");
+    }
+
+    /// Regions that were left by jumps, however many, do not keep one around them from its end.
+    #[test]
+    fn a_region_around_many_that_were_left_is_measured() {
+        static AROUND: Point = Point::new("around what was left");
+        static LEFT: Point = Point::new("left");
+        let _one = one_at_a_time();
+        for many in [1, 127, 128, 129, 254, 255, 256, 1000, 4000] {
+            let before = count(&AROUND);
+            let around = Guard::begin(&AROUND);
+            (0..many).for_each(|_| _ = ManuallyDrop::new(Guard::begin(&LEFT)));
+            drop(around);
+            assert_eq!((count(&AROUND), count(&LEFT)), (before + 1, 0), "{many}");
+        }
+    }
+
+    /// A loop that leaves its region by a jump measures as long as it goes on, although nothing ends
+    /// around it.
+    #[test]
+    fn a_stack_that_is_full_of_what_was_left_is_used_again() {
+        static FULL: Point = Point::new("on a full stack");
+        let _one = one_at_a_time();
+        for _ in 0..10_000 {
+            let before = count(&FULL);
+            let _left = ManuallyDrop::new(Guard::begin(&FULL));
+            drop(Guard::begin(&FULL));
+            assert!(count(&FULL) == before + 1);
+        }
+        // The next test finds an empty stack.
+        current::thread().expect("it has measured").give_up(0);
+    }
+
+    /// What a child ends of its parent's regions measures nothing, however deep they are.
+    #[test]
+    fn a_child_measures_none_of_its_parents_regions() {
+        static DEEP: Point = Point::new("deep at a fork");
+        static OWN: Point = Point::new("of the child");
+        let _one = one_at_a_time();
+        drop(Guard::begin(&OWN));
+        for depth in [1, 128, 129, 140, 300, 1000] {
+            let before = count(&DEEP);
+            let mut guards: Vec<_> = (0..depth).map(|_| Guard::begin(&DEEP)).collect();
+            // SAFETY: the child measures, and ends.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                drop(Guard::begin(&OWN));
+                while guards.pop().is_some() {}
+                let is_right = count(&DEEP) == 0 && count(&OWN) == 1;
+                // SAFETY: ends the child at once.
+                unsafe { libc::_exit(i32::from(!is_right)) };
+            }
+            let mut status = 0;
+            // SAFETY: the status is ours to write.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert_eq!(status, 0, "{depth}");
+            while guards.pop().is_some() {}
+            assert_eq!(count(&DEEP), before + depth);
+        }
+    }
+}

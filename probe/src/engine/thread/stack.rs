@@ -1,0 +1,287 @@
+//! The stack of open regions; see [`super::super::region`].
+
+use std::mem::offset_of;
+use std::ptr;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+    compiler_fence,
+};
+
+use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS};
+use pfp_shm_layout::control::Control;
+use pfp_shm_layout::geometry::PAGE;
+use pfp_shm_layout::ring::DEPTH_SHIFT;
+
+use super::Thread;
+use crate::engine::process::memory;
+use crate::engine::region::{AMOUNTS, BY_HAND, IS_PLACE, LEVEL, LEVELS, Region, level_of};
+use crate::engine::regions::{Regions, Shared};
+use crate::point::Point;
+use crate::word;
+
+/// Maximum numbers of open regions, in a thread's own context and in a context of the program.
+const OWN_LEVELS: u64 = LEVELS / LEVEL;
+const LEVELS_OF_CONTEXT: u64 = 1024;
+
+type KeptAmounts = [AtomicU64; MAX_AMOUNTS];
+
+/// Bytes of a stack and its amounts.
+const fn bytes(levels: u64) -> usize {
+    levels as usize * (size_of::<Region>() + size_of::<KeptAmounts>())
+}
+/// Bytes of the pages for the stack of a thread's own context.
+pub(super) const STACK: usize = bytes(OWN_LEVELS).next_multiple_of(PAGE);
+
+const PLACE: usize = offset_of!(Thread, place);
+/// Bytes of a region.
+const REGION: u64 = size_of::<Region>() as u64;
+
+/// Bytes of the regions around the region of a tag.
+#[inline(always)]
+fn bytes_below(tag: u64) -> u64 {
+    const SCALED: u32 = DEPTH_SHIFT - REGION.trailing_zeros();
+    const { assert!(REGION.is_power_of_two()) };
+    tag >> SCALED & LEVELS >> SCALED
+}
+
+impl Regions {
+    /// Gives them the pages of a thread's own context.
+    pub(super) fn furnish(&self, pages: *mut u8) {
+        self.limit.store(OWN_LEVELS, Relaxed);
+        self.stack.store(pages.cast(), Relaxed);
+    }
+
+    /// The stack, and the bytes of its regions: none while there is no stack, whatever a signal
+    /// handler maps between the loads.
+    fn stack(&self) -> (*mut Region, u64) {
+        let stack = self.stack.load(Relaxed);
+        compiler_fence(SeqCst);
+        let levels = if stack.is_null() { 0 } else { self.limit.load(Relaxed) };
+        (stack, levels * REGION)
+    }
+
+    /// Maps a stack for a context that the program names; false if memory runs out.
+    #[cold]
+    fn map_stack(&self) -> bool {
+        let Some(pages) = memory::pages(bytes(LEVELS_OF_CONTEXT)) else { return false };
+        self.limit.store(LEVELS_OF_CONTEXT, Relaxed);
+        // As in `stack`.
+        compiler_fence(SeqCst);
+        let none = ptr::null_mut();
+        if self.stack.compare_exchange(none, pages.cast(), Relaxed, Relaxed).is_err() {
+            // A signal handler was faster.
+            // SAFETY: mapped just now, and no thread has seen it.
+            unsafe { libc::munmap(pages.cast(), bytes(LEVELS_OF_CONTEXT)) };
+        }
+        true
+    }
+}
+
+impl Drop for Regions {
+    /// Those of a context: a thread's own are never dropped.
+    fn drop(&mut self) {
+        let stack = *self.stack.get_mut();
+        if !stack.is_null() {
+            // SAFETY: from `map_stack`, and no thread has the context any more.
+            unsafe { libc::munmap(stack.cast(), bytes(LEVELS_OF_CONTEXT)) };
+        }
+    }
+}
+
+impl Thread {
+    /// The thread's pages: the stack of its own context comes first.
+    pub(super) fn pages(&self) -> *mut u8 {
+        ptr::with_exposed_provenance_mut(ptr::from_ref(self).addr() - STACK)
+    }
+
+    /// Makes a context current, null for the thread's own. Returns the context that was current. A
+    /// handler of faults that switches contexts in between comes back to this context.
+    pub(in crate::engine) fn set_current(&self, context: *mut Shared) -> *mut Shared {
+        let before = self.current.swap(context, Relaxed);
+        compiler_fence(SeqCst);
+        // SAFETY: null, or a context that the caller keeps alive while it is current.
+        let regions = unsafe { context.as_ref() }.map_or(&self.own, |context| &context.regions);
+        self.regions.store(ptr::from_ref(regions).cast_mut(), Relaxed);
+        self.use_stack_of(regions);
+        before
+    }
+
+    /// Replaces the stack and its limit. A signal handler that begins a region in between finds no
+    /// room, and replaces both itself.
+    fn use_stack_of(&self, regions: &Regions) {
+        self.limit.store(0, Relaxed);
+        compiler_fence(SeqCst);
+        let (stack, limit) = regions.stack();
+        self.stack.store(stack, Relaxed);
+        compiler_fence(SeqCst);
+        self.limit.store(limit, Relaxed);
+    }
+
+    /// Whether the stack of a context and its limit are in use.
+    fn uses_stack_of(&self, regions: &Regions) -> bool {
+        (self.stack.load(Relaxed), self.limit.load(Relaxed)) == regions.stack()
+    }
+
+    /// See [`Thread::place`].
+    #[inline(always)]
+    pub(crate) fn place(&self) -> u64 {
+        self.place.load(Relaxed)
+    }
+
+    /// How many regions are open.
+    #[inline(always)]
+    pub(in crate::engine) fn level(&self) -> u64 {
+        level_of(self.place())
+    }
+
+    /// How many regions of the stack are open. A signal handler may come while contexts are switched,
+    /// and find the stack of the next one and the level of the last one.
+    #[inline(always)]
+    pub(in crate::engine) fn open_levels(&self) -> u64 {
+        self.level().min(self.limit.load(Relaxed) / REGION)
+    }
+
+    /// The tag of the innermost open region, if it is none that ends on the slow path and the clock
+    /// was not looked at since it began.
+    #[inline(always)]
+    pub(crate) fn inner_place(&self) -> u64 {
+        self.place().wrapping_sub(LEVEL)
+    }
+
+    /// [`Self::inner_place`]. `None` in a forked child, whose place is wiped.
+    pub(in crate::engine) fn last_place(&self) -> Option<u64> {
+        let place = self.place();
+        (place & IS_PLACE != 0).then(|| place.wrapping_sub(LEVEL))
+    }
+
+    /// Whether the stack has no room for a region with this tag.
+    #[inline(always)]
+    pub(in crate::engine) fn is_full(&self, tag: u64) -> bool {
+        bytes_below(tag) >= self.limit.load(Relaxed)
+    }
+
+    /// Makes room for one more region; false if memory runs out. A stack is full of regions that
+    /// were left by jumps, more often than of regions that are open: all are given up.
+    #[cold]
+    pub(in crate::engine) fn make_room(&self) -> bool {
+        let regions = self.regions();
+        if regions.stack.load(Relaxed).is_null() && !regions.map_stack() {
+            return false;
+        }
+        if !self.uses_stack_of(regions) {
+            self.use_stack_of(regions);
+            return true;
+        }
+        self.count(|counters| &counters.mismatched);
+        self.give_up(0);
+        true
+    }
+
+    /// The region of a tag, whose level the stack has.
+    #[inline(always)]
+    pub(in crate::engine) fn region(&self, tag: u64) -> &'static Region {
+        self.region_behind(bytes_below(tag))
+    }
+
+    /// The region of a level, which the stack has.
+    pub(in crate::engine) fn region_at(&self, level: u64) -> &'static Region {
+        self.region_behind(level * REGION)
+    }
+
+    #[inline(always)]
+    fn region_behind(&self, bytes: u64) -> &'static Region {
+        let region = word::plus::<Self, { offset_of!(Self, stack) }>(self, bytes);
+        // SAFETY: `is_full` has said that the current context's stack has the level; a stack stays
+        // mapped while its context is current.
+        unsafe { &*ptr::with_exposed_provenance::<Region>(region as usize) }
+    }
+
+    /// The open region of a tag.
+    pub(in crate::engine) fn find(&self, tag: u64) -> Option<&'static Region> {
+        let level = level_of(tag);
+        if level >= self.open_levels() {
+            return None;
+        }
+        Some(self.region_at(level)).filter(|region| region.tag() & !BY_HAND == tag)
+    }
+
+    /// The innermost region of a point that was begun by hand.
+    #[inline(always)]
+    pub(in crate::engine) fn innermost(&self, point: &Point) -> Option<&'static Region> {
+        let outwards = (0..self.open_levels()).rev().map(|level| self.region_at(level));
+        outwards.into_iter().find(|region| region.is_by_hand_of(point))
+    }
+
+    /// The amounts of the region of a tag.
+    fn amounts(&self, tag: u64) -> &KeptAmounts {
+        let levels = self.limit.load(Relaxed) / REGION;
+        let behind = self.stack.load(Relaxed).wrapping_add(levels as usize);
+        // SAFETY: amounts lie behind the regions of a stack, as many, and the stack has the level.
+        unsafe { &*behind.cast::<KeptAmounts>().add(level_of(tag) as usize) }
+    }
+
+    /// The amounts of a region, if the stack has them.
+    pub(in crate::engine) fn amounts_of(&self, tag: u64) -> Option<Amounts> {
+        (tag & AMOUNTS != 0).then(|| self.amounts(tag).each_ref().map(|word| word.load(Relaxed)))
+    }
+
+    /// Keeps the amounts of an open region. Returns its tag from now on.
+    pub(in crate::engine) fn keep_amounts(&self, tag: u64, amounts: &Amounts) -> u64 {
+        let Some(region) = self.find(tag) else { return tag };
+        for (kept, amount) in self.amounts(tag).iter().zip(amounts) {
+            kept.store(*amount, Relaxed);
+        }
+        compiler_fence(SeqCst);
+        region.open(region.tag() | AMOUNTS);
+        tag | AMOUNTS
+    }
+
+    /// Keeps the control word of a point with amounts at the begin of a region, whose amounts and
+    /// cell are only known at its end.
+    pub(in crate::engine) fn keep_control(&self, tag: u64, control: Control) {
+        self.amounts(tag)[0].store(control.0, Relaxed);
+    }
+
+    /// What was kept by [`Self::keep_control`].
+    pub(in crate::engine) fn kept_control(&self, tag: u64) -> Control {
+        Control(self.amounts(tag)[0].load(Relaxed))
+    }
+
+    /// Pushes a region: in one instruction, so that nothing is lost of what a signal handler
+    /// pushes and leaves.
+    #[inline(always)]
+    pub(crate) fn push(&self) {
+        word::add_constant::<Self, PLACE, { LEVEL as i32 }>(self);
+    }
+
+    /// Pops the innermost region.
+    #[inline(always)]
+    pub(crate) fn pop(&self) {
+        word::add_constant::<Self, PLACE, { -(LEVEL as i32) }>(self);
+    }
+
+    /// Sets the number of open regions, in units of [`LEVEL`]; not in a forked child, whose place is
+    /// wiped.
+    pub(in crate::engine) fn set_level(&self, level: u64) {
+        let with_level =
+            |place| (place & IS_PLACE != 0).then_some(place & !LEVELS | level & LEVELS);
+        let _ = self.place.fetch_update(Relaxed, Relaxed, with_level);
+    }
+
+    /// Gives up the open regions from a level on: no tag that was given out leads to them.
+    pub(in crate::engine) fn give_up(&self, from: u64) {
+        for level in from..self.open_levels() {
+            self.region_at(level).close();
+        }
+        self.outdate();
+        self.set_level(from * LEVEL);
+    }
+
+    /// Whether the region of a tag is the innermost one, and the thread has the same run,
+    /// generation and context as when it began.
+    #[inline(always)]
+    pub(crate) fn is_in(&self, tag: u64) -> bool {
+        word::is::<Self, PLACE>(self, tag.wrapping_add(LEVEL))
+    }
+}
