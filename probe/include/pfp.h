@@ -342,7 +342,8 @@ int pfp_init(void);
 int pfp_set_program_name(const char *name);
 
 /* Names the calling thread as the viewer shows it, up to 32 bytes; the thread's
- * name in the kernel otherwise. PFP_ENULL. */
+ * name in the kernel otherwise. Also allocates all memory for the thread's records,
+ * 64 KiB, before the thread enters a sandbox. PFP_ENULL. */
 int pfp_register_thread(const char *name);
 
 /* Writes the figures of this process to a file, which was not there, for

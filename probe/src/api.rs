@@ -33,8 +33,11 @@ pub fn set_program_name(name: &str) {
 
 /// Names the calling thread as the viewer shows it; up to 32 bytes. The thread's
 /// name in the kernel otherwise.
+///
+/// It also allocates all memory for the thread's records, 64 KiB, which regions allocate page by page
+/// otherwise. A thread that enters a sandbox calls it before.
 pub fn register_thread(name: &str) {
-    program::set_thread_name(name);
+    program::register_thread(name);
 }
 
 /// All points that the program has met, the newest first.

@@ -184,7 +184,7 @@ pub(crate) mod program {
         fn pause(_pause: bool);
         fn is_enabled() -> bool = false;
         fn ticks_per_second() -> f64 = 1e9;
-        fn set_thread_name(_name: &str);
+        fn register_thread(_name: &str);
         fn calibrate(_pairs: u32) -> Option<crate::Overhead> = None;
         fn listed() -> Empty<&'static Point> = empty();
     }

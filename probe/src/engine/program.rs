@@ -32,9 +32,9 @@ pub(crate) fn ticks_per_second() -> f64 {
 }
 
 /// Names the calling thread's lane.
-pub(crate) fn set_thread_name(name: &str) {
+pub(crate) fn register_thread(name: &str) {
     if let (Some(thread), Some(process)) = (door::thread(), process::current()) {
-        lane::set_name(thread, process, name);
+        lane::register(thread, process, name);
     }
 }
 

@@ -180,32 +180,16 @@ fn furnished(process: &'static Process, lane: &Lane, number: usize) -> Option<&'
     if thread.ring.load(Relaxed).is_null() {
         let block = process.take_blocks(RING_BLOCKS + CALLS_BLOCKS)?;
         let (slots, calls) = (segment.ring(block)?, segment.calls(block + RING_BLOCKS)?);
-        let backed = back_ring_and_calls(process, block)?;
+        process.back(segment.block_offset(block + RING_BLOCKS)?, Calls::NEEDED)?;
         if !process.is_current() {
             return None;
         }
         lane.set_ring_block(block);
         lane.set_calls_block(block + RING_BLOCKS);
-        thread.ring_backed.store(backed, Relaxed);
         thread.calls.store((&raw const *calls).cast_mut(), Relaxed);
         thread.ring.store(slots.as_ptr().cast_mut(), Relaxed);
     }
     process.is_current().then_some(thread)
-}
-
-/// Gives a new lane's ring and calls memory; the pages of the ring that have some, a bit each.
-/// None if there is too little for the calls.
-fn back_ring_and_calls(process: &Process, block: u64) -> Option<u64> {
-    let ring = process.segment.block_offset(block)?;
-    let calls = process.segment.block_offset(block + RING_BLOCKS)?;
-    process.ask_for_space(|segment| {
-        // Backs everything at once, so that a thread which has measured needs no memory later.
-        // Without room for that, the ring is backed page by page.
-        if segment.back(ring, calls - ring + Calls::NEEDED).is_ok() {
-            return Some(u64::MAX);
-        }
-        segment.back_or_count(calls, Calls::NEEDED).ok().map(|()| 0)
-    })
 }
 
 fn claim_overflow(process: &'static Process, local: &Local) -> Option<&'static Thread> {
@@ -301,8 +285,9 @@ fn thread_name() -> [u8; 16] {
     name
 }
 
-/// Names the lane of the calling thread.
-pub(in crate::engine) fn set_name(thread: &Thread, process: &Process, name: &str) {
+/// Names the lane of the calling thread, and backs its ring.
+pub(in crate::engine) fn register(thread: &Thread, process: &Process, name: &str) {
+    thread.back_ring();
     if !thread.overflows()
         && let Some(lane) = process.segment.lane(thread.lane.load(Relaxed) as usize)
     {

@@ -79,11 +79,23 @@ impl Thread {
         if backed & 1 << page != 0 {
             return true;
         }
+        self.back_pages(page, 1)
+    }
+
+    /// Gives the whole ring memory, so that records ask the system for none.
+    pub(super) fn back_ring(&self) {
+        if !self.ring.load(Relaxed).is_null() {
+            self.back_pages(0, RING_SLOTS / SLOTS_PER_PAGE);
+        }
+    }
+
+    /// Gives pages of the ring memory; false if there is none.
+    fn back_pages(&self, first: usize, count: usize) -> bool {
         let ring = self.ring.load(Relaxed).addr() - self.segment.load(Relaxed).addr();
-        let back = |process: &Process| process.back(ring + page * PAGE, PAGE);
+        let back = |process: &Process| process.back(ring + first * PAGE, count * PAGE);
         let is_backed = process::current().and_then(back).is_some();
         if is_backed {
-            self.ring_backed.fetch_or(1 << page, Relaxed);
+            self.ring_backed.fetch_or(((1 << count) - 1) << first, Relaxed);
         }
         is_backed
     }

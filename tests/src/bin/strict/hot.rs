@@ -54,7 +54,8 @@ fn reach(step: u64) {
 }
 
 fn confined(rounds: u64) -> ! {
-    // Every part of the histograms. The ring is there as a whole from its first record on.
+    // The whole ring, and every part of the histograms.
+    pfp::register_thread("confined");
     round(|| {});
     for octave in 0..=OCTAVES {
         let ticks = (1 << octave) + (1 << octave) / 4;
