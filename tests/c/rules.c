@@ -334,11 +334,15 @@ static void begin_after_begin(void)
     EXPECT(stats(1).n_count == 3);
     /* Begun on two threads it is not begun twice; and points by name may be. */
     pfp_point_t *again = pfp_point("again", NULL, 0);
-    EXPECT(pfp_begin(again) == PFP_OK && pfp_begin(again) == PFP_OK);
+    EXPECT(pfp_begin(again) == PFP_OK);
+    work(10000);
+    EXPECT(pfp_begin(again) == PFP_OK);
+    work(10000);
     EXPECT(pfp_end(again, 0) == PFP_OK && pfp_end(again, 0) == PFP_OK);
     pfpStats_t has;
     EXPECT(pfp_get_stats(again, &has) == PFP_OK);
-    EXPECT(has.n_count == 2 && has.enabled && has.c_inclusive <= has.c_total + has.c_max);
+    /* Of the two it is the outer one's, which has what measuring the inner one took, too. */
+    EXPECT(has.n_count == 2 && has.enabled && 2 * has.c_inclusive <= 2 * has.c_total + has.c_max);
     say_point(1);
     say_point(2);
 }
