@@ -43,7 +43,8 @@ pub enum InitError {
     /// Another thread is making the shared memory, or a signal handler has interrupted
     /// that. It is there a moment later.
     Busy,
-    /// The caller runs in the memory of another process, as a child of `vfork` does.
+    /// The caller runs in the memory of another process, as a child of `vfork` does, or is a child of a
+    /// bare `clone`, which the C library does not know.
     BorrowedMemory,
     /// The caller is a signal handler whose stack is too small.
     SmallStack,
@@ -83,8 +84,9 @@ impl fmt::Display for InitError {
                  again a moment later, or once before threads and signal handlers start",
             ),
             Self::BorrowedMemory => out.write_str(
-                "expected a process with memory of its own, found one that runs in its parent's, \
-                 as after vfork; call init() in the parent or after the exec",
+                "expected a process with memory of its own that the C library knows, found a child \
+                 of vfork or of a bare clone; use fork, or call init() in the parent or after \
+                 the exec",
             ),
             Self::SmallStack => out.write_str(
                 "expected 16 KiB of stack, found less on the signal handler's; call init() before \

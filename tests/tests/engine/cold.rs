@@ -48,7 +48,8 @@ fn a_child_of_a_handler_leaves_its_parent_alone() {
     figure(&format!("cold: {all} children at instructions of cold paths"));
 }
 
-/// So does one of a bare `clone`, but for a record that it may have been in the midst of.
+/// Nor does a child of a bare `clone` harm it, but for a record that the child may have been in the
+/// midst of.
 #[test]
 fn a_bare_child_of_a_handler_ends_its_record_at_most() {
     let mut all = 0;

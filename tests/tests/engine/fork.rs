@@ -95,32 +95,29 @@ fn outlive() -> Duration {
     let place = Place::new();
     let mut target = place.start(TARGET, &["fork-and-live"]);
     let said = target.reach("done").clone();
-    let children: Vec<Vec<u32>> = said.all("child");
     let parent = target.pid();
-    let inside: u32 = said.one("inside");
-    let kill_children = || {
-        let all = children.iter().flatten().chain([&inside]);
-        all.for_each(|&child| os::signal(child, libc::SIGKILL));
-    };
+    let [child, clone, inside] = ["child", "clone", "inside"].map(|who| said.one::<u32>(who));
+    let kill_children =
+        || [child, clone, inside].iter().for_each(|&child| os::signal(child, libc::SIGKILL));
     let outcome = std::panic::catch_unwind(|| {
-        for child in &children {
-            let mut watch = Watch::attach_to(&place, child[0]);
-            assert_eq!(watch.reader().facts().pid, child[0]);
-            wait_for("the child to have measured", || {
-                let picture = watch.poll();
-                let all: u64 = picture
-                    .points
-                    .iter()
-                    .filter(|point| point.name == "call")
-                    .map(|point| watch::total(picture, point.id).count)
-                    .sum();
-                assert!(all <= 1000, "the child has its own calls only");
-                all == 1000
-            });
-        }
+        let mut watch = Watch::attach_to(&place, child);
+        assert_eq!(watch.reader().facts().pid, child);
+        wait_for("the child to have measured", || {
+            let picture = watch.poll();
+            let all: u64 = picture
+                .points
+                .iter()
+                .filter(|point| point.name == "call")
+                .map(|point| watch::total(picture, point.id).count)
+                .sum();
+            assert!(all <= 1000, "the child has its own calls only");
+            all == 1000
+        });
         let mut watch = Watch::attach_to(&place, parent);
         assert_eq!(watch::named(watch.poll(), "call").count, 1);
-        assert!(place.entry(inside).is_none(), "it has measured nothing");
+        for silent in [clone, inside] {
+            assert!(place.entry(silent).is_none(), "it has measured nothing");
+        }
 
         // The parent crashes. It is not waited for, so it stays a zombie.
         let entry = place.entry(parent).expect("it was found");
@@ -135,21 +132,16 @@ fn outlive() -> Duration {
         let took = killed.elapsed();
         let states = |pid: u32| place.entry(pid).map(|entry| entry.state);
         assert_eq!(states(parent), Some(Liveness::Dead));
-        for child in &children {
-            assert_eq!(states(child[0]), Some(Liveness::Alive));
-        }
+        assert_eq!(states(child), Some(Liveness::Alive));
         assert!(os::exists(inside), "it keeps its parent's memory");
         took
     });
     kill_children();
     let took = outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     target.kill();
-    for child in &children {
-        wait_for("the child to be dead", || {
-            let state = place.entry(child[0]).map(|entry| entry.state);
-            state == Some(Liveness::Dead)
-        });
-    }
+    wait_for("the child to be dead", || {
+        place.entry(child).map(|entry| entry.state) == Some(Liveness::Dead)
+    });
     took
 }
 
@@ -232,8 +224,6 @@ fn judge_vfork(program: &Path, how: &str, when: &str, clock: &str) {
     assert!(slept.off_cpu > 9 * slept.exclusive, "{what}: {slept:?}");
     assert_eq!(picture.losses.mismatched_ends, 0, "{what}");
 
-    // What a copy has measured before it became another program is its own.
-    let segments = 1 + usize::from(how == "copy");
     let child = wait_for(&format!("the child to have measured: {what}"), || {
         let mut others = place.entries();
         others.retain(|entry| ![pid, target.pid()].contains(&entry.info.process.pid));
@@ -244,13 +234,13 @@ fn judge_vfork(program: &Path, how: &str, when: &str, clock: &str) {
         let picture = reader.poll();
         picture.points.iter().find(|point| point.name == "region")?;
         let count = watch::named(picture, "region").count;
-        (others.len() == segments && count == ROUNDS).then(|| others[0].info.process.pid)
+        (others.len() == 1 && count == ROUNDS).then(|| others[0].info.process.pid)
     });
     target.end_well();
     wait_for("the child to be dead", || {
         let left = place.entries();
         let theirs = left.iter().all(|entry| entry.info.process.pid == child);
-        assert!(theirs && left.len() == segments, "{what}: {left:?}");
+        assert!(theirs && left.len() == 1, "{what}: {left:?}");
         left.iter().all(|entry| entry.state == Liveness::Dead)
     });
 }

@@ -114,38 +114,36 @@ pub(crate) fn with_less_room() {
     call();
     let last = (1..POINTS).fold(new(), |_, _| new());
     let mut bad = 0;
-    for fork in [fork, raw_clone] {
-        for bytes in [1 << 20, 2 << 20] {
-            let half = || Box::pin(last.measure_async(Twice(0)));
-            let (mut polled, mut half_polled) = (half(), half());
-            let context = &mut Context::from_waker(Waker::noop());
-            assert!(polled.as_mut().poll(context).is_pending());
-            assert!(half_polled.as_mut().poll(context).is_pending());
-            let guard = last.measure();
-            last.begin();
-            if fork() == 0 {
-                limit_files(bytes);
-                call();
-                assert!(polled.as_mut().poll(context).is_ready());
-                drop(half_polled);
-                last.end_latched();
-                last.end();
-                drop(guard);
-                drop(last.measure());
-                last.begin_once();
-                last.end();
-                pfp::laps!();
-                pfp::lap!("a lap");
-                last.reset();
-                last.enable();
-                last.set_name("renamed");
-                assert!(last.stats().is_none(), "there is no place for it");
-                let calls = CALL.stats().expect("it has measured").count;
-                quit(i32::from(calls != 1));
-            }
+    for bytes in [1 << 20, 2 << 20] {
+        let half = || Box::pin(last.measure_async(Twice(0)));
+        let (mut polled, mut half_polled) = (half(), half());
+        let context = &mut Context::from_waker(Waker::noop());
+        assert!(polled.as_mut().poll(context).is_pending());
+        assert!(half_polled.as_mut().poll(context).is_pending());
+        let guard = last.measure();
+        last.begin();
+        if fork() == 0 {
+            limit_files(bytes);
+            call();
+            assert!(polled.as_mut().poll(context).is_ready());
+            drop(half_polled);
+            last.end_latched();
             last.end();
-            bad += wait_for_all();
+            drop(guard);
+            drop(last.measure());
+            last.begin_once();
+            last.end();
+            pfp::laps!();
+            pfp::lap!("a lap");
+            last.reset();
+            last.enable();
+            last.set_name("renamed");
+            assert!(last.stats().is_none(), "there is no place for it");
+            let calls = CALL.stats().expect("it has measured").count;
+            quit(i32::from(calls != 1));
         }
+        last.end();
+        bad += wait_for_all();
     }
     say("bad", &[&bad]);
 }
@@ -288,7 +286,7 @@ pub(crate) fn and_live() {
     let mut id = [0; 4];
     read.read_exact(&mut id).expect("the child says who it is");
     say("inside", &[&u32::from_ne_bytes(id)]);
-    for child in [fork, raw_clone] {
+    for (who, child) in [("child", fork as fn() -> libc::pid_t), ("clone", raw_clone)] {
         let child = child();
         if child == 0 {
             (0..IN_CHILD).for_each(|_| call());
@@ -296,7 +294,7 @@ pub(crate) fn and_live() {
             thread::sleep(Duration::from_secs(600));
             quit(0);
         }
-        say("child", &[&child]);
+        say(who, &[&child]);
     }
     pause("done");
 }
