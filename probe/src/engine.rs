@@ -1,5 +1,20 @@
 //! What happens between `begin` and `end`, and what has to be there for it.
 //!
+//! | word | meaning |
+//! |---|---|
+//! | point | a place in the program that is measured; a static with a name, which gets a number |
+//! | region | one call of a point, from its begin to its end |
+//! | context | a thread, or a task, fibre or interrupt that the program names: it has a clock and a stack |
+//! | stack | the open regions of a context |
+//! | tag | the word that a begin returns and an end takes: which region of which stack it is |
+//! | covered | ticks of all regions of a context that have ended, those inside others counted once |
+//! | lane | a thread's part of the segment: its ring, its cells, its calls |
+//! | record | what an end writes: 32 bytes in the ring |
+//! | cell | a thread's figures of a point |
+//! | fold | adds a page of records to the cells |
+//! | mark | says that an end or a fold is under way, and in which frame |
+//! | control word | a point's word in the segment: whether it is on, and its reset epoch |
+//!
 //! Modules are listed in the order of imports: each uses only modules above it.
 //!
 //! ```text
