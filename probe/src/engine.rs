@@ -3,16 +3,16 @@
 //! | word | meaning |
 //! |---|---|
 //! | point | a place in the program that is measured; a static with a name, which gets a number |
-//! | region | one call of a point, from its begin to its end |
+//! | region | one call of a point, from begin to end |
 //! | context | a thread, or a task, fibre or interrupt that the program names: it has a clock and a stack |
 //! | stack | the open regions of a context |
 //! | tag | the word that a begin returns and an end takes: which region of which stack it is |
-//! | covered | ticks of all regions of a context that have ended, those inside others counted once |
+//! | covered | the sum of all regions of a context that have ended, in ticks; nested regions count once |
 //! | lane | a thread's part of the segment: its ring, its cells, its calls |
 //! | record | what an end writes: 32 bytes in the ring |
 //! | cell | a thread's figures of a point |
 //! | fold | adds a page of records to the cells |
-//! | mark | says that an end or a fold is under way, and in which frame |
+//! | mark | the address of the stack frame of a running end or fold |
 //! | control word | a point's word in the segment: whether it is on, and its reset epoch |
 //!
 //! Modules are listed in the order of imports: each uses only modules above it.

@@ -133,7 +133,7 @@ fn begin_settled(scope: &mut MeteredScope, site: &MeteredSite) {
 }
 
 /// See `pfp.h`, which calls this for a point that is on or not registered, with the
-/// amounts in the scope and a tag of 0. What is no point of amounts is not measured.
+/// amounts in the scope and a tag of 0. A point without amounts is not measured.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn pfp_metered_begin_point(scope: &mut MeteredScope, point: &'static Point) {
     match probe::c::begin_metered_of(point, scope.amounts) {

@@ -23,8 +23,7 @@ use crate::status::Status;
 /// `pfp_site_t` of `pfp.h`.
 #[repr(C)]
 pub(crate) struct Site {
-    /// A word that reads as "not registered" stands behind what this points to at
-    /// first.
+    /// Initially a point whose word reads as "not registered".
     point: AtomicPtr<Point>,
     name: *const c_char,
     file: *const c_char,
@@ -121,7 +120,7 @@ pub(crate) unsafe extern "C" fn pfp_scope_begin_point(
     scope: &mut MaybeUninit<Scope>,
     point: &'static Point,
 ) {
-    // SAFETY: as the caller says.
+    // SAFETY: the point came from `pfp_point`, which returns points that are never freed.
     let word = unsafe { word(point) };
     // Else it was switched off just now.
     let tag = if word & 1 == 0 { 0 } else { probe::c::begin(point, word) };

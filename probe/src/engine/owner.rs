@@ -9,7 +9,7 @@
 //! that lead there read as zeros. Before there is a process, the C library is asked. It keeps each
 //! thread's kernel id in the thread's memory, and updates it in a child of `fork`. If that id is
 //! not the caller's, the caller runs in that thread's memory, or in a copy that the library does
-//! not know (a bare `clone`). Neither makes a process.
+//! not know (a bare `clone`). Such a caller makes no process.
 
 use super::gate;
 use crate::errno;

@@ -51,7 +51,7 @@ fn keep(thread: &Thread, now: u64) {
 }
 
 /// Makes a context current, null for the thread's own, after the current one was put aside. Returns the
-/// context that was current. Regions that a signal handler pushes meanwhile are above those of both.
+/// context that was current. A signal handler in between pushes above the regions of both contexts.
 pub(super) fn replace_current(thread: &Thread, next: *mut Shared) -> *mut Shared {
     // SAFETY: null, or a context that the caller keeps alive.
     let regions = unsafe { next.as_ref() }.map_or(&thread.own, |next| &next.regions);

@@ -58,8 +58,8 @@ pub(crate) struct Thread {
     // What begin and end touch.
     /// First, so that a pointer to it is one to the thread.
     pub(crate) clock: ThreadClock,
-    /// A [`Position`](ring::Position), or a [`crate::mark`] while something is under way that a
-    /// signal handler must not do as well.
+    /// A [`Position`](ring::Position), or the [`crate::mark`] of a running end or fold: a signal handler
+    /// must not start another one.
     pub(crate) position: AtomicU64,
     ring: AtomicPtr<Slot>,
     /// What the thread shows of its calls, in the segment; null on the overflow lane.
@@ -112,8 +112,8 @@ pub(crate) struct Thread {
     /// Its regions.
     pub(super) regions: AtomicPtr<Regions>,
 
-    // What reads zero in a forked child, from a page of its own on. All before it is kept,
-    // so that a child that goes on in the middle of something meets no null pointer.
+    // The fields below read zero in a forked child, and start on a page of their own. The child keeps
+    // the fields above, so that it finds no null pointer if it goes on in the middle of something.
     wiped: WipedFromHere,
     /// Ticks of all regions that have ended in the current context, those inside others
     /// counted once, with what measuring them took. Never zero.

@@ -146,15 +146,15 @@ impl MeteredPoint {
             // Meets the store in `enter_variant`: the rest of the key, and the point.
             let is_first = key[0].load(Acquire) == amounts[0];
             if is_first && (1..MAX_AMOUNTS).all(|at| key[at].load(Relaxed) == amounts[at]) {
-                // What is as large as what stands for none.
+                // An amount as large as the value for "none".
                 return (amounts[0] != NONE).then_some(point);
             }
         }
         None
     }
 
-    /// The same of amounts of which only the first two are not 0. With two iterators, not
-    /// one of both: the place of the point is then a sum, not a product.
+    /// [`Self::find`] for amounts that are 0 from the third on. With two iterators instead of one over
+    /// pairs, the point's place is a sum instead of a product.
     #[inline(always)]
     fn find_two(&'static self, a: u64, b: u64) -> Option<&'static Point> {
         // Where there is a rest all variants are made, and their bits are there.

@@ -276,7 +276,7 @@ pub struct Beacon {
     path: CString,
     /// The file's path until it is lit.
     draft: CString,
-    /// Tells its file from one that somebody else has put under either path.
+    /// Identifies its file, as another program may have put one under either path.
     id: FileId,
     /// Set once it is lit, maybe a moment later.
     is_lit: AtomicBool,

@@ -475,7 +475,7 @@ fn status_at(dir: RawFd, name: &CStr, flags: libc::c_int) -> io::Result<libc::st
     Ok(unsafe { stat.assume_init() })
 }
 
-/// What tells a file from every other that exists at the same time: its device and its inode.
+/// Device and inode of a file. No two files that exist at the same time have the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct FileId(libc::dev_t, libc::ino_t);
 
@@ -485,7 +485,7 @@ impl FileId {
         status(file.as_raw_fd()).map(|stat| Self::from(&stat))
     }
 
-    /// Whether a path leads to this file. False if the system does not tell.
+    /// Whether a path leads to this file. False if the system refuses to answer.
     pub(crate) fn is_at(self, path: &CStr) -> bool {
         status_at(libc::AT_FDCWD, path, libc::AT_SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| Self::from(&stat) == self)

@@ -48,8 +48,8 @@ fn a_child_of_a_handler_leaves_its_parent_alone() {
     figure(&format!("cold: {all} children at instructions of cold paths"));
 }
 
-/// Nor does a child of a bare `clone` harm it, but for a record that the child may have been in the
-/// midst of.
+/// A child of a bare `clone` leaves its parent alone, except for one record that the parent was
+/// writing.
 #[test]
 fn a_bare_child_of_a_handler_ends_its_record_at_most() {
     let mut all = 0;

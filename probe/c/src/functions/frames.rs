@@ -264,7 +264,7 @@ impl Frames {
     #[inline(always)]
     fn drop_top(&self, top: usize) {
         let frame = self.frame(top);
-        // First, so that nobody ends it again if a signal handler jumps away.
+        // Closed first, so that it is not ended again if a signal handler jumps away.
         if frame.function.swap_here(0) != 0 {
             compiler_fence(SeqCst);
             frame.end();

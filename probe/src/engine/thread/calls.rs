@@ -96,8 +96,7 @@ impl Thread {
         unsafe { self.calls.load(Relaxed).as_ref() }
     }
 
-    /// Shows that the region has ended that was the innermost one, where the last record may not
-    /// tell.
+    /// Shows that the innermost region has ended, although it may have written no record.
     pub(in crate::engine) fn show_end(&self, now: u64) {
         if let Some(calls) = self.calls().filter(|_| self.is_alive()) {
             let level = self.level();

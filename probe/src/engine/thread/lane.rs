@@ -169,8 +169,8 @@ fn claim_lane(process: &'static Process, local: &Local) -> Option<&'static Threa
     }
 }
 
-/// The private pages of a lane that the calling thread has claimed, and a ring and calls for it;
-/// none where there is no room, and in a child of a bare clone.
+/// The private pages of a lane that the calling thread has claimed, and a ring and calls for it. `None`
+/// without room, and in a child of a bare clone.
 fn furnished(process: &'static Process, lane: &Lane, number: usize) -> Option<&'static Thread> {
     let segment = &process.segment;
     let thread = pages_of(process, number)?;
@@ -326,8 +326,8 @@ fn leave(process: &Process, thread: &Thread) {
     if thread.overflows() {
         suspend::leave_all(thread);
         let bytes = thread.bytes.load(Relaxed) as usize;
-        // SAFETY: the pages are this thread's alone, and it refers to them no
-        // more. In a child that was forked meanwhile there are none.
+        // SAFETY: only this thread has used the pages, and it has finished with them. A child that was
+        // forked in between has no such pages.
         unsafe { libc::munmap(thread.pages().cast(), bytes) };
         return;
     }
@@ -417,7 +417,7 @@ mod tests {
         assert_eq!(thread.entries(u64::MAX).count(), POINTS);
         assert!(cell(1).is_none() && thread.counters.load(Relaxed).is_null());
         let bytes = thread.bytes.load(Relaxed) as usize;
-        // SAFETY: nobody refers to the pages any more.
+        // SAFETY: the test keeps no reference to the pages.
         unsafe { libc::munmap(thread.pages().cast(), bytes) };
     }
 }

@@ -52,8 +52,8 @@ impl Regions {
         self.stack.store(pages.cast(), Relaxed);
     }
 
-    /// The stack, and the bytes of its regions: none while there is no stack, whatever a signal
-    /// handler maps between the loads.
+    /// The stack, and the bytes of its regions: 0 without a stack, even if a signal handler maps one
+    /// between the loads.
     fn stack(&self) -> (*mut Region, u64) {
         let stack = self.stack.load(Relaxed);
         compiler_fence(SeqCst);

@@ -280,7 +280,7 @@ pub(crate) fn another_program() {
 pub(crate) fn and_live() {
     pfp::init().ok();
     call();
-    // One that stays in this memory, and so keeps it there.
+    // This child stays in this memory, and so keeps it there.
     let (mut read, write) = std::io::pipe().expect("there are descriptors left");
     thread::spawn(move || in_this_memory(stay, write.as_raw_fd() as usize));
     let mut id = [0; 4];
