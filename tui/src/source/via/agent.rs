@@ -4,10 +4,9 @@ use std::collections::{HashSet, VecDeque};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ChildStdin, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -38,19 +37,77 @@ const TO_END: Duration = Duration::from_secs(1);
 /// The time the screen waits for such a command.
 const TO_SAY_GOODBYE: Duration = Duration::from_millis(300);
 
-/// A flag that ends the wait for an agent that is being started.
+/// Ends the command of an agent that is being started, if nobody waits for it any longer.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Waiting(Arc<AtomicBool>);
+pub(super) struct Waiting(Arc<Mutex<Start>>);
+
+/// How far the start of an agent is.
+#[derive(Debug, Default)]
+enum Start {
+    #[default]
+    ToCome,
+    /// The command runs, and nobody has reaped it.
+    Running(libc::pid_t),
+    /// The agent has answered, or the command has failed.
+    Done,
+    GivenUp,
+}
 
 impl Waiting {
-    /// Ends the wait.
+    fn lock(&self) -> MutexGuard<'_, Start> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the wait. The command, if it was started, is told to end.
     pub(super) fn give_up(&self) {
-        // Relaxed: the flag alone is the message.
-        self.0.store(true, Ordering::Relaxed);
+        let mut start = self.lock();
+        if let Start::Running(command) = *start {
+            terminate_all(command);
+        }
+        if !matches!(*start, Start::Done) {
+            *start = Start::GivenUp;
+        }
+    }
+
+    /// Starts the command, unless the wait is over.
+    fn spawn(&self, command: &mut Command) -> io::Result<Child> {
+        let mut start = self.lock();
+        if matches!(*start, Start::GivenUp) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let child = command.spawn()?;
+        *start = Start::Running(id_of(&child));
+        Ok(child)
+    }
+
+    /// Says that the command is no longer being started: it may be reaped from now on.
+    fn is_done(&self) {
+        let mut start = self.lock();
+        if matches!(*start, Start::Running(_)) {
+            *start = Start::Done;
+        }
     }
 
     fn is_over(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        matches!(*self.lock(), Start::GivenUp)
+    }
+}
+
+fn id_of(child: &Child) -> libc::pid_t {
+    libc::pid_t::try_from(child.id()).unwrap_or(libc::pid_t::MAX)
+}
+
+/// Ends a command and its shell's children, where no agent is known to be among them. Nobody has
+/// reaped the command.
+fn terminate_all(command: libc::pid_t) {
+    let children = fs::read_to_string(format!("/proc/{command}/task/{command}/children"));
+    let children = children.unwrap_or_default();
+    let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+    // A command that may not ask has a group of its own.
+    for process in children.chain([-command, command]) {
+        // SAFETY: to send a signal touches no memory. The shell reaps its children, and this
+        // program the shell, so the ids are theirs.
+        unsafe { libc::kill(process, libc::SIGTERM) };
     }
 }
 
@@ -106,8 +163,8 @@ impl Agent {
                 });
             }
         }
-        let mut child = command
-            .spawn()
+        let mut child = waiting
+            .spawn(&mut command)
             .map_err(|error| anyhow!("{via}: expected to start an agent, found: {error}"))?;
         let mut requests = child.stdin.take();
         let said = Arc::new(Mutex::new(String::new()));
@@ -166,6 +223,7 @@ impl Agent {
             next: 0,
         };
         if let Err(error) = copied {
+            waiting.is_done();
             return Err(line.why_not(via, &error));
         }
         // If the command wrote something else than an answer, that says why.
@@ -180,6 +238,7 @@ impl Agent {
                 answer => break answer,
             }
         };
+        waiting.is_done();
         match answer {
             Ok(Some((Answer::Hello { version: wire::VERSION, .. }, _))) => Ok(line),
             Ok(Some((Answer::Hello { version, program }, _))) => bail!(Refusal::Version(format!(
@@ -191,7 +250,7 @@ impl Agent {
             ))),
             Ok(Some(_)) => bail!("{via}: expected a greeting, found another message"),
             Ok(None) => {
-                line.terminate_all();
+                terminate_all(line.id());
                 Err(line.why_not(via, &anyhow!("expected an agent, found silence")))
             }
             Err(error) => Err(line.why_not(via, &error)),
@@ -332,25 +391,12 @@ impl Agent {
     }
 
     pub(super) fn id(&self) -> libc::pid_t {
-        libc::pid_t::try_from(self.child.id()).unwrap_or(libc::pid_t::MAX)
+        id_of(&self.child)
     }
 
     pub(super) fn terminate(&self) {
         // SAFETY: to send a signal touches no memory; nobody has waited for the child.
         unsafe { libc::kill(self.id(), libc::SIGTERM) };
-    }
-
-    /// Ends the command and its shell's children, where no agent is known to be among them.
-    fn terminate_all(&self) {
-        let id = self.id();
-        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
-        for child in children.unwrap_or_default().split_whitespace() {
-            if let Ok(child) = child.parse::<libc::pid_t>() {
-                // SAFETY: as above; the shell waits for its children.
-                unsafe { libc::kill(child, libc::SIGTERM) };
-            }
-        }
-        self.terminate();
     }
 }
 
@@ -413,5 +459,36 @@ pub(super) fn keep_last_line(errors: impl Read, said: &Mutex<String>) {
             *said = text.into_owned();
         }
         line.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    use super::*;
+
+    /// Whether the command has started or not as the wait is given up, it does not stay.
+    #[test]
+    fn a_command_that_is_given_up_ends_or_never_starts() {
+        let sleeps = || {
+            let mut command = Command::new("sleep");
+            command.arg("1000");
+            command
+        };
+        let waiting = Waiting::default();
+        let mut child = waiting.spawn(&mut sleeps()).unwrap();
+        waiting.give_up();
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
+        assert!(waiting.is_over() && waiting.spawn(&mut sleeps()).is_err());
+
+        // An agent that has answered belongs to its line.
+        let waiting = Waiting::default();
+        let mut child = waiting.spawn(&mut sleeps()).unwrap();
+        waiting.is_done();
+        waiting.give_up();
+        assert!(child.try_wait().unwrap().is_none());
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

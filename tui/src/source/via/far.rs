@@ -10,8 +10,6 @@ use super::agent::{Agent, SILENT, Waiting};
 use super::way::Way;
 use super::wire::{Answer, Ask};
 
-/// The time to end a command that is being started.
-const TO_GIVE_UP: Duration = Duration::from_millis(100);
 /// Time between two tries to open a line again.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -42,9 +40,8 @@ impl Opening {
 
 impl Drop for Opening {
     fn drop(&mut self) {
-        self.give_up();
         // The command must not outlive this program.
-        self.wait(TO_GIVE_UP);
+        self.give_up();
     }
 }
 
