@@ -7,7 +7,7 @@ pub mod directory;
 pub mod end;
 pub mod failure;
 pub mod find;
-pub mod group;
+pub mod group_file;
 pub(crate) mod held;
 pub mod liveness;
 pub mod name;

@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | `layout/` | where each part is ([`segment`]), and how it is written and read at the same time | [`amounts`], [`calls`], [`cell`], [`control`], [`header`], [`histogram`], [`lane`], [`point`], [`ring`] |
 //! | `reader/` | how a whole picture is taken ([`reader`]), and a copy for a file ([`copy`]) | [`truncation`] |
-//! | `discovery/` | how segments are made and found ([`object`], [`find`]) | [`beacon`], [`collector`], [`directory`], [`end`], [`failure`], [`group`], [`liveness`], [`share`], [`switched`], [`time_namespace`] |
+//! | `discovery/` | how segments are made and found ([`object`], [`find`]) | [`beacon`], [`collector`], [`directory`], [`end`], [`failure`], [`group_file`], [`liveness`], [`share`], [`switched`], [`time_namespace`] |
 //!
 //! ```text
 //!  thread --> lane: ring, folded into cells --> reader --> Picture
@@ -27,10 +27,11 @@ pub mod environment;
 pub mod heap;
 mod layout;
 pub mod reader;
-pub(crate) mod sync;
+#[doc(hidden)]
+pub mod sync;
 
 pub use discovery::{
-    beacon, collector, directory, end, failure, find, group, liveness, name, object, share,
+    beacon, collector, directory, end, failure, find, group_file, liveness, name, object, share,
     switched, time_namespace,
 };
 pub use layout::{

@@ -7,9 +7,11 @@
 //! same files against its own version of this module, in which a site can be
 //! weakened: `tests/loom/` shows that every one of them is needed.
 
-pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// The memory ordering of a named site.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! ord {
     ($site:literal, $order:ident) => {
         $crate::sync::Ordering::$order
@@ -17,10 +19,12 @@ macro_rules! ord {
 }
 
 /// The fence of a named site.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! fence_at {
     ($site:literal, $order:ident) => {
         $crate::sync::fence($crate::sync::Ordering::$order)
     };
 }
 
-pub(crate) use {fence_at, ord};
+pub use {fence_at, ord};

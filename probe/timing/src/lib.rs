@@ -34,6 +34,9 @@ mod student;
 use none::driver;
 #[cfg(not(feature = "enabled"))]
 use none::{members, named};
+// `barrier` names it as `shm-layout/tests/loom` does, which compiles that file against its own.
+#[cfg(feature = "enabled")]
+use pfp_shm_layout::sync;
 
 pub use cpu::CpuTimer;
 #[cfg(feature = "cuda")]

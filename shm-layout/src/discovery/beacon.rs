@@ -281,7 +281,7 @@ pub struct Beacon {
     /// Set once it is lit, maybe a moment later.
     is_lit: AtomicBool,
     /// The page that holds the lock. `None` if the file system has no locks.
-    page: Option<usize>,
+    page: Option<LockPage>,
     /// Whether anybody collects what ended processes leave.
     question: Question,
 }
@@ -350,7 +350,7 @@ impl Beacon {
         object::check_file_limit(text.len() as u64)?;
         file.write_all(text.as_bytes())?;
         if taken == Lock::Taken {
-            beacon.page = Some(hold(file)?);
+            beacon.page = Some(LockPage::hold(file)?);
         }
         Ok(beacon)
     }
@@ -392,10 +392,11 @@ impl Beacon {
     /// As [`Beacon::remove`].
     pub fn extinguish(self) -> io::Result<()> {
         let removed = self.remove();
-        if let Some(page) = self.page
-            && self.is_callers()
+        if self.is_callers()
+            && let Some(page) = self.page
         {
-            let_go(page);
+            // SAFETY: the calling process lit the beacon, so it has made the page.
+            unsafe { page.release() };
         }
         removed
     }
@@ -472,38 +473,50 @@ fn file_name(object: &Name, ending: &[u8]) -> io::Result<CString> {
     heap::c_string(&[object.hex().as_bytes(), ending])
 }
 
-/// Maps one page of a locked file, so that the lock outlives the descriptor.
-pub(crate) fn hold(file: &File) -> io::Result<usize> {
-    let page = page_size();
-    // SAFETY: a new mapping at an address of the kernel's choice. Nobody ever
-    // reads it: it is there to keep the open file, and so its lock, alive.
-    let map = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            page,
-            libc::PROT_READ,
-            libc::MAP_SHARED,
-            file.as_raw_fd(),
-            0,
-        )
-    };
-    if map == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    object::keep_from_dumps(map.cast(), page);
-    // SAFETY: exactly the mapping made above.
-    if unsafe { libc::madvise(map, page, libc::MADV_DONTFORK) } != 0 {
-        let error = io::Error::last_os_error();
-        let_go(map as usize);
-        return Err(error);
-    }
-    Ok(map as usize)
-}
+/// A page of a locked file, mapped so that the lock outlives the descriptor. The lock ends with the
+/// process, or by [`Self::release`].
+#[derive(Debug)]
+pub struct LockPage(usize);
 
-pub(crate) fn let_go(map: usize) {
-    // SAFETY: a page that `hold` mapped, in the process that did so (a child
-    // has none there), once; nobody has a pointer to it.
-    unsafe { libc::munmap(map as *mut libc::c_void, page_size()) };
+impl LockPage {
+    /// Maps a page of a file that this process has locked.
+    ///
+    /// # Errors
+    ///
+    /// What the system answered.
+    pub fn hold(file: &File) -> io::Result<Self> {
+        let len = page_size();
+        let access = libc::PROT_READ;
+        let (fd, shared) = (file.as_raw_fd(), libc::MAP_SHARED);
+        // SAFETY: a new mapping at an address of the kernel's choice. No code reads it: it
+        // keeps the open file, and so its lock, alive.
+        let map = unsafe { libc::mmap(std::ptr::null_mut(), len, access, shared, fd, 0) };
+        if map == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let page = Self(map as usize);
+        object::keep_from_dumps(map.cast(), len);
+        // SAFETY: exactly the mapping made above.
+        if unsafe { libc::madvise(map, len, libc::MADV_DONTFORK) } != 0 {
+            let error = io::Error::last_os_error();
+            // SAFETY: this process has made the mapping just now.
+            unsafe { page.release() };
+            return Err(error);
+        }
+        Ok(page)
+    }
+
+    /// Gives the lock up.
+    ///
+    /// # Safety
+    ///
+    /// The calling process has called [`Self::hold`] itself: a forked child may have another
+    /// mapping at the page's address.
+    pub unsafe fn release(self) {
+        // SAFETY: a page that `hold` mapped in this process. `release` takes the only value
+        // that knows the page, so this is done once.
+        unsafe { libc::munmap(self.0 as *mut libc::c_void, page_size()) };
+    }
 }
 
 /// The text, line by line, each with its key.

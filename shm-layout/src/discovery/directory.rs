@@ -188,8 +188,13 @@ impl Directory {
         self.open_as(name, libc::O_RDONLY)
     }
 
-    /// The same for writing, which locks of bytes want.
-    pub(crate) fn open_to_lock(&self, name: &CStr) -> io::Result<File> {
+    /// Opens a file for writing, too, as a lock of bytes requires.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`; `PermissionDenied` if this user could not have made the file here; else what the
+    /// system answered.
+    pub fn open_to_lock(&self, name: &CStr) -> io::Result<File> {
         self.open_as(name, libc::O_RDWR)
     }
 
@@ -225,7 +230,11 @@ impl Directory {
     }
 
     /// Makes a file that was not there, for its owner alone whatever the umask.
-    pub(crate) fn create_file(&self, name: &CStr) -> io::Result<File> {
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists`; else what the system answered.
+    pub fn create_file(&self, name: &CStr) -> io::Result<File> {
         let fd =
             open_at(self.fd.as_raw_fd(), name, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, 0o600)?;
         // The sticky bit tells cleaners of /tmp and of the runtime directory
@@ -302,7 +311,11 @@ impl Directory {
     }
 
     /// Whether the name still leads to the file that was opened by it.
-    pub(crate) fn leads_to(&self, name: &CStr, file: &File) -> io::Result<bool> {
+    ///
+    /// # Errors
+    ///
+    /// What the system answered.
+    pub fn leads_to(&self, name: &CStr, file: &File) -> io::Result<bool> {
         let held = FileId::of(file)?;
         match self.status_of(name) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),

@@ -22,7 +22,7 @@ use crate::discovery::collector;
 use crate::discovery::directory::Directory;
 use crate::discovery::directory::MAX_FILES;
 use crate::discovery::failure;
-use crate::discovery::group;
+use crate::discovery::group_file;
 use crate::discovery::liveness::{self, Hold, Liveness};
 use crate::discovery::name::Name;
 use crate::discovery::object;
@@ -191,8 +191,8 @@ pub fn sweep(dir: &Directory, exe: &Path, keep: usize, bytes: u64) -> io::Result
     for name in &names {
         if beacon::is_unfinished(name) {
             remove_unfinished(dir, name, &mut swept);
-        } else if group::is_group(name) {
-            remove_group(dir, name, &mut swept);
+        } else if group_file::is_one(name) {
+            swept.note_failure(dir, name, group_file::remove_if_unused(dir, name));
         } else if let Some(object) = beacon::object_of(name)
             && let Ok(Seen::Entry(entry, _)) = look(dir, name, &object)
             && entry.state == Liveness::Dead
@@ -234,8 +234,8 @@ pub fn gc(dir: &Directory) -> io::Result<Swept> {
             remove_unfinished(dir, name, &mut swept);
             continue;
         }
-        if group::is_group(name) {
-            remove_group(dir, name, &mut swept);
+        if group_file::is_one(name) {
+            swept.note_failure(dir, name, group_file::remove_if_unused(dir, name));
             continue;
         }
         if failure::is_one(name) {
@@ -332,12 +332,6 @@ fn remove_dead(
         }
         other => swept.note_failure(dir, name, other),
     }
-}
-
-/// A group whose processes are all gone has nothing that anybody reads.
-fn remove_group(dir: &Directory, name: &CStr, swept: &mut Swept) {
-    let removed = group::remove_if_empty(dir, name);
-    swept.note_failure(dir, name, removed);
 }
 
 fn remove_unfinished(dir: &Directory, name: &CStr, swept: &mut Swept) {

@@ -124,7 +124,7 @@ impl Identity {
     }
 
     /// Of a process whose lock may be held.
-    pub(crate) fn judged_from(&self, here: &Identity) -> Liveness {
+    pub fn judged_from(&self, here: &Identity) -> Liveness {
         match self.evidence(here) {
             Evidence::None => Liveness::Alive,
             Evidence::Gone | Evidence::OtherBoot => Liveness::Dead,

@@ -169,8 +169,8 @@ impl Object {
         Ok(Object { name: *name, map, len, file: before, hold })
     }
 
-    /// Opens and maps another process's object, to write to it as its maker does: of a
-    /// [group](crate::discovery::group), say. Keeps no descriptor.
+    /// Opens and maps another process's object, to write to it as its maker does. Keeps no
+    /// descriptor.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Model checks of the shared-memory protocols.
 //!
-//! The protocol files of `src/` are compiled here a second time, the very same
-//! files, against the atomics of `sync.rs`. Each model in `models.rs`
+//! The protocol files of `src/`, and that of pfp-timing's groups, are compiled here a second time,
+//! the very same files, against the atomics of `sync.rs`. Each model in `models.rs`
 //! then runs a protocol in every interleaving, with every stale value that the
 //! memory model allows, and states what must hold. The last test turns this
 //! round: it weakens each named ordering in turn and asks that some model
@@ -16,7 +16,7 @@
     reason = "these are parts of a library, and this is not its crate"
 )]
 
-#[path = "../../src/discovery/group/barrier.rs"]
+#[path = "../../../probe/timing/src/members/barrier.rs"]
 mod barrier;
 
 #[path = "../../src/heap.rs"]
@@ -147,7 +147,8 @@ fn fails(model: fn()) -> bool {
 /// is the reminder to include it.
 fn sites() -> Vec<Site> {
     let mut sites = Vec::new();
-    let mut paths = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    let folders = ["src", "../probe/timing/src"];
+    let mut paths = folders.map(|it| Path::new(env!("CARGO_MANIFEST_DIR")).join(it)).to_vec();
     while let Some(path) = paths.pop() {
         if path.is_dir() {
             paths.extend(path.read_dir().unwrap().map(|entry| entry.unwrap().path()));

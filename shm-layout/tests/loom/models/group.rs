@@ -144,7 +144,7 @@ pub(super) fn group_one_dies() {
         group.come(places[0], 10, |_| ());
         let words = group.words();
         if !words.is_complete(1) {
-            let missing = words.bury(0, 1, &|_| false);
+            let missing = words.remove_dead(0, 1, &|_| false);
             words.settle();
             assert!(missing <= 1 && words.is_complete(1));
         }
@@ -205,7 +205,7 @@ pub(super) fn group_one_enters() {
         group.come(first, 10, |_| ());
         let is_alive =
             |index: u32| group.members[index as usize].id.load(Ordering::Relaxed) == ALIVE;
-        assert_eq!(group.words().bury(0, 1, &is_alive), 0);
+        assert_eq!(group.words().remove_dead(0, 1, &is_alive), 0);
         let second = other.join().unwrap();
         assert!(group.words().arrive(second, 11).is_some(), "it was taken for dead");
     });

@@ -1,10 +1,10 @@
-//! Sleeping on a word, and waking who does.
+//! Sleeps on a word, and wakes the sleepers.
 
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Sleeps while the word is `seen`, until it is woken or the time, below a second, is
-/// up. `private` says that only threads of this process wake it.
+/// Sleeps while the word is `seen`, until a thread wakes the sleepers or the time, below a second,
+/// is up. If `private`, only threads of this process can wake it.
 pub(super) fn wait(word: &AtomicU32, seen: u32, time: Duration, private: bool) {
     let time = libc::timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
     // SAFETY: the word and the time outlive the call; the kernel only reads both.
@@ -19,7 +19,7 @@ pub(super) fn wait(word: &AtomicU32, seen: u32, time: Duration, private: bool) {
     }
 }
 
-/// Wakes all that sleep on a word.
+/// Wakes all threads that sleep on a word.
 pub(super) fn wake(word: &AtomicU32, private: bool) {
     // SAFETY: the word outlives the call.
     unsafe {

@@ -1,17 +1,16 @@
-//! The words of a group, and how its members come together.
+//! The words of a group, and how its members wait for one another.
 //!
-//! Who may take which place, and who lives, the caller knows; where the words lie and
-//! how one sleeps on one of them stands elsewhere.
+//! The caller chooses places for members, and judges whether a member lives.
 //!
-//! | site | meets | makes visible |
+//! | site | pairs with | makes visible |
 //! |---|---|---|
-//! | `group-settle` fence | itself | of two that arrive, enter, leave or are buried at once, who comes by later sees both |
-//! | `group-arrive` store | `group-look` load | what a member did before it came, and its stamp |
-//! | `group-complete` CAS | `group-pass` load | what all did before they came, to those that go on |
+//! | `group-settle` fence | itself | two changes at once (a member arrives, enters, leaves or is removed) to the thread that passes the fence later |
+//! | `group-arrive` store | `group-look` load | what a member did before it arrived, and its stamp |
+//! | `group-complete` CAS | `group-pass` load | what all members did before they arrived, to those that go on |
 //! | `group-enter` store | `group-member` load | who the member is, to those that ask whether it lives |
 //!
-//! What is not named needs no order: `settle` looks behind its fence, and a word that it
-//! sees too late is seen by whoever changed it.
+//! All other accesses are relaxed: `settle` reads the words after its fence, and a thread that
+//! changes a word that another `settle` has missed calls `settle` afterwards.
 
 use core::time::Duration;
 use std::time::Instant;
@@ -21,9 +20,9 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, fence_at, ord};
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"pfpgroup");
 pub(super) const VERSION: u64 = 1;
-/// How long a sleeper sleeps at least and at most before it looks who is missing.
+/// Least and greatest time that a sleeper sleeps before it checks which members are missing.
 const NAPS: [Duration; 2] = [Duration::from_millis(4), Duration::from_millis(64)];
-/// Looks at the word before going to sleep: some microseconds.
+/// Loads of the word before going to sleep, which take some microseconds.
 const SPINS: u32 = 400;
 
 /// The words of the group as a whole.
@@ -33,13 +32,13 @@ pub(super) struct Head {
     pub(super) magic: AtomicU64,
     /// Capacity in the upper half.
     pub(super) version: AtomicU64,
-    /// Members that were stated, 0 for none.
+    /// Number of members that was stated, or 0.
     pub(super) stated: AtomicU64,
-    /// Members that have ever joined.
+    /// Number of members that have ever joined.
     joined: AtomicU64,
-    /// Rounds that are complete, modulo 2^32. Sleepers wait here.
+    /// Complete rounds, modulo 2^32. Sleepers wait on this word.
     completed: AtomicU32,
-    /// Not 0 once members that never came are not waited for any more.
+    /// Set once the group no longer waits for members that never came.
     excused: AtomicU32,
 }
 
@@ -47,18 +46,18 @@ pub(super) struct Head {
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub(super) struct Member {
-    /// A number that no earlier holder of this place had, while it is a member; 0 else.
+    /// Number of the place's holder, which no earlier holder had. 0 if the place is free.
     pub(super) active: AtomicU64,
-    /// The last such number.
+    /// The last number that a holder got.
     holders: AtomicU64,
-    /// Rounds it has arrived at, modulo 2^32.
+    /// Rounds that the member has arrived at, modulo 2^32.
     pub(super) arrived: AtomicU32,
-    /// Process or thread.
+    /// Id of the process or thread.
     pub(super) id: AtomicU32,
-    /// When it arrived, by whatever clock the members share; of even and odd rounds.
-    /// No active member is more than one round ahead of another.
+    /// Stamps of its last arrivals, at an even and at an odd round. Two are enough: no active
+    /// member is more than one round ahead of another.
     stamps: [AtomicU64; 2],
-    /// When the process or thread started.
+    /// Start of the process or thread.
     pub(super) start: AtomicU64,
     pub(super) boot: [AtomicU64; 2],
     pub(super) pidns: AtomicU64,
@@ -66,39 +65,38 @@ pub(super) struct Member {
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrived {
+pub(super) struct Arrived {
     /// The latest stamp of those that arrived.
-    pub last: u64,
-    /// Members that were found dead in this wait.
-    pub dead: u32,
-    /// Members that were stated and have not come in time.
-    pub absent: u32,
-    /// Whether the caller waited at all: false if it is no member any more, because
-    /// it left, or was taken for dead.
-    pub is_member: bool,
+    pub(super) last: u64,
+    /// Members that this wait found dead.
+    pub(super) dead: u32,
+    /// Members that were stated and did not come in time.
+    pub(super) absent: u32,
+    /// False if the caller left, or was taken for dead, so that it did not wait.
+    pub(super) is_member: bool,
 }
 
-/// A member's place, and that it is the member's.
+/// A member's place, and the number that makes it this member's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub(super) struct Place {
     index: u32,
     holder: u64,
 }
 
 impl Place {
-    /// Whether both are the same place, of whichever holders.
+    /// Whether both are one place, also if their holders differ.
     #[must_use]
-    pub fn is_same_place(&self, other: &Self) -> bool {
+    pub(super) fn is_same_place(&self, other: &Self) -> bool {
         self.index == other.index
     }
 }
 
-/// A group's words, wherever they lie.
+/// The words of a group, in private or in shared memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words<'a> {
     pub(super) head: &'a Head,
     pub(super) members: &'a [Member],
-    /// Whether sleepers are of this process alone.
+    /// Whether only threads of this process sleep on them.
     pub(super) private: bool,
 }
 
@@ -115,25 +113,25 @@ impl Words<'_> {
         self.head.magic.store(MAGIC, Relaxed);
     }
 
-    /// Makes a place, which nobody else takes at this moment, the caller's.
-    /// `introduce` says who the caller is, where others look it up.
+    /// Makes a place the caller's. No other thread may take that place at this moment.
+    /// `introduce` writes who the caller is, where others look it up.
     pub(super) fn enter(&self, index: u32, introduce: impl FnOnce(&Member)) -> Place {
         let member = &self.members[index as usize];
-        // Not taken for an arrival: nobody looks at it before it is active.
+        // Not taken for an arrival: no other member looks at it before it is active.
         let holder = member.holders.load(Relaxed).wrapping_add(1).max(1);
         member.active.store(0, Relaxed);
         member.holders.store(holder, Relaxed);
         introduce(member);
         let pass = || member.arrived.store(self.head.completed.load(Relaxed), Relaxed);
         pass();
-        // Meets `group-member`.
+        // Pairs with `group-member`.
         member.active.store(holder, ord!("group-enter", Release));
-        // The others wait for this member from here on, so it counts as having passed the rounds
-        // before. One more may be completed at this moment, which it then passes at once.
+        // The others wait for this member from here on, so it counts as having passed all earlier
+        // rounds. One more round may be completed at this moment; the member passes it at once.
         fence_at!("group-settle", SeqCst);
         pass();
         self.head.joined.fetch_add(1, Relaxed);
-        // It may have been the one that the others waited for to come at all.
+        // The others may have waited for this member to join.
         self.settle();
         Place { index, holder }
     }
@@ -144,16 +142,16 @@ impl Words<'_> {
         self.settle();
     }
 
-    /// Members that were stated and never came.
+    /// Number of members that were stated and never came.
     pub(super) fn absent(&self) -> u32 {
         let absent = self.head.stated.load(Relaxed).saturating_sub(self.head.joined.load(Relaxed));
         u32::try_from(absent).unwrap_or(u32::MAX)
     }
 
-    /// Moves on if all have arrived. Whoever has changed what that depends on comes by
-    /// here afterwards.
+    /// Completes the round if all members have arrived. Every change of a word that decides this
+    /// is followed by a call.
     pub(super) fn settle(&self) {
-        // Meets itself: of two that come by, the later one sees what both have changed.
+        // Pairs with itself: of two threads, the later one sees the changes of both.
         fence_at!("group-settle", SeqCst);
         let done = self.head.completed.load(Relaxed);
         let next = done.wrapping_add(1);
@@ -162,26 +160,27 @@ impl Words<'_> {
         }
         let mut any = false;
         for member in self.members.iter().filter(|member| member.active.load(Relaxed) != 0) {
-            // Meets `group-arrive`.
+            // Pairs with `group-arrive`.
             if !has(member.arrived.load(ord!("group-look", Acquire)), next) {
                 return;
             }
             any = true;
         }
-        // Meets `group-pass`.
+        // Pairs with `group-pass`.
         let complete = ord!("group-complete", Release);
         if any && self.head.completed.compare_exchange(done, next, complete, Relaxed).is_ok() {
             self.wake();
         }
     }
 
-    /// Whether all have come to a round, or were not waited for.
+    /// Whether all members have arrived at a round, or are not waited for.
     pub(super) fn is_complete(&self, round: u32) -> bool {
-        // Meets `group-complete`.
+        // Pairs with `group-complete`.
         has(self.head.completed.load(ord!("group-pass", Acquire)), round)
     }
 
-    /// The caller has come, at a moment of the members' clock; the round it has come to.
+    /// Counts the caller as arrived, with a stamp of the members' clock. Returns the round, `None`
+    /// if the caller is not a member.
     pub(super) fn arrive(&self, place: Place, stamp: u64) -> Option<u32> {
         let member = &self.members[place.index as usize];
         if member.active.load(Relaxed) != place.holder {
@@ -189,14 +188,14 @@ impl Words<'_> {
         }
         let round = member.arrived.load(Relaxed).wrapping_add(1);
         member.stamps[round as usize % 2].store(stamp, Relaxed);
-        // Meets `group-look`.
+        // Pairs with `group-look`.
         member.arrived.store(round, ord!("group-arrive", Release));
         self.settle();
         Some(round)
     }
 
-    /// Waits until all have come to a round. Those that were stated and never came are
-    /// waited for no longer than `patience`.
+    /// Waits until all members have arrived at a round. Waits for members that were stated and
+    /// never came no longer than `patience`.
     pub(super) fn wait(
         &self,
         place: Place,
@@ -213,12 +212,12 @@ impl Words<'_> {
             let (mut nap, mut looked) = (NAPS[0], began);
             while !self.is_complete(round) {
                 self.sleep(round, nap);
-                // By the clock, and not by how the sleep ended: signals may end each.
+                // The clock decides, as a signal may end each sleep.
                 if looked.elapsed() < nap {
                     continue;
                 }
                 (nap, looked) = ((nap * 2).min(NAPS[1]), Instant::now());
-                dead += self.bury(place.index, round, &is_alive);
+                dead += self.remove_dead(place.index, round, &is_alive);
                 if self.absent() > 0 && began.elapsed() >= patience {
                     self.head.excused.store(1, Relaxed);
                 }
@@ -232,17 +231,17 @@ impl Words<'_> {
         Arrived { last: self.last_stamp(round), dead, absent: self.absent(), is_member: true }
     }
 
-    /// Takes those for no members that have not come and do not live.
-    pub(super) fn bury(&self, own: u32, round: u32, is_alive: &impl Fn(u32) -> bool) -> u32 {
+    /// Removes the members that have not arrived and do not live. Returns their number.
+    pub(super) fn remove_dead(&self, own: u32, round: u32, is_alive: &impl Fn(u32) -> bool) -> u32 {
         let mut dead = 0;
         for (index, member) in self.members.iter().enumerate() {
-            // Meets `group-enter`: who it is can be looked up.
+            // Pairs with `group-enter`: the identity can be looked up.
             let holder = member.active.load(ord!("group-member", Acquire));
             let index = index as u32;
             if holder == 0 || index == own || has(member.arrived.load(Relaxed), round) {
                 continue;
             }
-            // Exchanged, so that nobody else is buried who took the place meanwhile.
+            // CAS, so that a new member in this place is not removed.
             if !is_alive(index)
                 && member.active.compare_exchange(holder, 0, Relaxed, Relaxed).is_ok()
             {
@@ -252,7 +251,7 @@ impl Words<'_> {
         dead
     }
 
-    /// When the last one came to a round, also one that has left since.
+    /// The latest stamp of the members that arrived at a round, also of those that left since.
     pub(super) fn last_stamp(&self, round: u32) -> u64 {
         let came = self.members.iter().filter(|member| {
             let ahead = member.arrived.load(Relaxed).wrapping_sub(round);
@@ -261,7 +260,7 @@ impl Words<'_> {
         came.map(|member| member.stamps[round as usize % 2].load(Relaxed)).max().unwrap_or(0)
     }
 
-    /// Sleeps until something may have changed, or the time is up.
+    /// Sleeps until the round may be complete, or the time is up.
     fn sleep(&self, round: u32, time: Duration) {
         let seen = self.head.completed.load(Relaxed);
         if !has(seen, round) {

@@ -1,0 +1,253 @@
+//! Membership of a process in a group over processes.
+//!
+//! The words of the group are in a shared-memory object beside the segments. The group's file in
+//! the directory of beacons names the object ([`group_file`]). Each member locks the byte of the
+//! file that has its index, through a mapping, as a beacon's lock is held. A process locks the byte
+//! `JOINING` while it joins. The first process that finds no member in the file makes a new object.
+
+use std::ffi::CString;
+use std::fs::{File, Metadata};
+use std::io;
+use std::mem::offset_of;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use pfp_shm_layout::beacon::LockPage;
+use pfp_shm_layout::directory::Directory;
+use pfp_shm_layout::group_file;
+use pfp_shm_layout::liveness::{Identity, Liveness};
+use pfp_shm_layout::name::Name;
+use pfp_shm_layout::object::{self, Object};
+
+use super::barrier::{Arrived, Head, MAGIC, Member, Place, VERSION, Words};
+use super::{MAX_MEMBERS, ROOM, identity, introduce};
+
+/// The byte that a process locks while it joins.
+const JOINING: Range<u32> = byte(MAX_MEMBERS);
+const MEMBERS: Range<u32> = 0..MAX_MEMBERS;
+
+const _: () = assert!(size_of::<Head>() == 128 && size_of::<Member>() == 128);
+const _: () = assert!(offset_of!(Head, magic) == 0);
+
+const fn byte(index: u32) -> Range<u32> {
+    index..index + 1
+}
+
+/// Dropping it leaves the group, in the process that joined it.
+#[derive(Debug)]
+pub(super) struct Membership {
+    object: Object,
+    capacity: u32,
+    place: Place,
+    /// Holds the lock of this member's byte, until it is dropped.
+    lock: Option<LockPage>,
+    pid: u32,
+    directory: PathBuf,
+    file_name: CString,
+    /// Device and inode of that file.
+    file: (u64, u64),
+}
+
+impl Membership {
+    /// Joins the group of this name, which is made if there is none.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for another number of members than the group was made with, or more than
+    /// [`MAX_MEMBERS`]; `QuotaExceeded` if all places are taken; `WouldBlock` if other processes
+    /// held the file all the time; `StorageFull` without memory; else what the system answered.
+    pub(super) fn join(directory: &Directory, name: &str, stated: u32) -> io::Result<Self> {
+        /// A millisecond apart: another process joins or leaves in well below one.
+        const TRIES: u32 = 5000;
+        if stated > MAX_MEMBERS {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let file_name = group_file::name_of(hash(name))?;
+        for _ in 0..TRIES {
+            let file = match directory.create_file(&file_name) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    directory.open_to_lock(&file_name)
+                }
+                made => made,
+            };
+            match file {
+                // A sweeper may have removed the file between our opening and our locking.
+                Ok(file)
+                    if group_file::lock(&file, JOINING)?
+                        && directory.leads_to(&file_name, &file)? =>
+                {
+                    return Self::enter(directory, file_name, &file, stated);
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Called with `JOINING` locked.
+    fn enter(
+        directory: &Directory,
+        file_name: CString,
+        file: &File,
+        stated: u32,
+    ) -> io::Result<Self> {
+        let has_members = group_file::is_locked(file, MEMBERS)?;
+        let object = match (has_members, group_file::read(file)?) {
+            (true, Some(known)) => Object::open_shared(&known)?,
+            // The members joined by another text than this.
+            (true, None) => return Err(io::ErrorKind::InvalidData.into()),
+            (false, known) => {
+                if let Some(old) = known {
+                    let _ = object::unlink(&old);
+                }
+                make(file, stated)?
+            }
+        };
+        let capacity = check(&object, stated)?;
+        let is_free =
+            |index: &u32| group_file::is_locked(file, byte(*index)).is_ok_and(|locked| !locked);
+        let index = (0..capacity).find(is_free).ok_or(io::ErrorKind::QuotaExceeded)?;
+        if !group_file::lock(file, byte(index))? {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let id = file_id(&file.metadata()?);
+        let lock = Some(LockPage::hold(file)?);
+        let this = Identity::of_this_process();
+        let place = words_of(&object, capacity).enter(index, |member| introduce(member, &this));
+        // The mapping keeps the open file, and with it all its locks.
+        group_file::unlock(file, JOINING)?;
+        let (pid, directory) = (std::process::id(), directory.path().to_owned());
+        Ok(Self { object, capacity, place, lock, pid, directory, file_name, file: id })
+    }
+
+    /// Whether the calling process joined: a forked child did not.
+    fn is_own(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
+    fn words(&self) -> Words<'_> {
+        words_of(&self.object, self.capacity)
+    }
+
+    /// Counts this process as arrived. Returns the round, `None` if it is not a member.
+    pub(super) fn arrive(&self, stamp: u64) -> Option<u32> {
+        if !self.is_own() {
+            return None;
+        }
+        self.words().arrive(self.place, stamp)
+    }
+
+    /// Waits until all members have arrived at a round, or are dead. Waits for members that were
+    /// stated and never came no longer than `patience`, once.
+    pub(super) fn wait(&self, round: u32, patience: Duration) -> Arrived {
+        let here = Identity::of_this_process();
+        let words = self.words();
+        words.wait(self.place, round, patience, |index| {
+            self.is_alive(index, &identity(&words.members[index as usize]), &here)
+        })
+    }
+
+    /// Judges a member by its lock, which ends exactly with its process. If the lock is held or
+    /// cannot be read, judges by whether that process can exist at all.
+    fn is_alive(&self, index: u32, who: &Identity, here: &Identity) -> bool {
+        let file = Directory::open(&self.directory)
+            .and_then(|directory| directory.open_to_lock(&self.file_name))
+            .ok()
+            .filter(|file| file.metadata().is_ok_and(|found| file_id(&found) == self.file));
+        let locked = file.and_then(|file| group_file::is_locked(&file, byte(index)).ok());
+        locked != Some(false) && who.judged_from(here) == Liveness::Alive
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        // A forked child is not a member, and does not hold the lock.
+        if !self.is_own() {
+            return;
+        }
+        self.words().leave(self.place);
+        if let Some(lock) = self.lock.take() {
+            // SAFETY: `is_own`: this process joined, so it has made the page.
+            unsafe { lock.release() };
+        }
+        if let Ok(directory) = Directory::open(&self.directory) {
+            let _ = group_file::remove_if_unused(&directory, &self.file_name);
+        }
+    }
+}
+
+fn file_id(of: &Metadata) -> (u64, u64) {
+    (of.dev(), of.ino())
+}
+
+/// Hash of a name (FNV-1a, 128 bits).
+fn hash(name: &str) -> u128 {
+    name.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash, byte| {
+        (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+    })
+}
+
+/// The words of an object whose length was checked.
+fn words_of(object: &Object, capacity: u32) -> Words<'_> {
+    let base = object.as_ptr();
+    // SAFETY: `check` has seen that the object is long enough for that many members, and has backed
+    // all of it. It is mapped as long as the object lives, at a page boundary. Every field is an
+    // atomic, for which any bytes are a value.
+    let (head, members) = unsafe {
+        let first = base.add(size_of::<Head>()).cast::<Member>();
+        (&*base.cast::<Head>(), std::slice::from_raw_parts(first, capacity as usize))
+    };
+    Words { head, members, private: false }
+}
+
+fn bytes_for(capacity: u32) -> usize {
+    size_of::<Head>() + capacity as usize * size_of::<Member>()
+}
+
+/// Makes the object of a group, and writes its name into the group's file.
+fn make(file: &File, stated: u32) -> io::Result<Object> {
+    let capacity = if stated == 0 { ROOM } else { stated };
+    // The name first, so that a process killed at any moment leaves no object without a file.
+    let name = Name::random()?;
+    group_file::write(file, &name)?;
+    let object = Object::create_as(name, bytes_for(capacity))?;
+    if object.back(0, bytes_for(capacity)).is_err() {
+        object::unlink(object.name()).ok();
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    words_of(&object, capacity).prepare(stated);
+    Ok(object)
+}
+
+/// Reads an object's head once, and believes it as far as the object is long. Returns the capacity.
+fn check(object: &Object, stated: u32) -> io::Result<u32> {
+    let bad = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidData, what.to_owned()));
+    if object.len() < bytes_for(1) {
+        return bad("the group's object is too short");
+    }
+    let words = words_of(object, 0);
+    let version = words.head.version.load(Relaxed);
+    if words.head.magic.load(Relaxed) != MAGIC || version as u32 != VERSION as u32 {
+        return bad("not a group's object of this version");
+    }
+    let capacity = (version >> 32) as u32;
+    if capacity == 0 || capacity > MAX_MEMBERS || bytes_for(capacity) > object.len() {
+        return bad("the group's object is damaged");
+    }
+    if words.head.stated.load(Relaxed) != u64::from(stated) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the group was made for another number of members",
+        ));
+    }
+    if object.back(0, bytes_for(capacity)).is_err() {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    Ok(capacity)
+}

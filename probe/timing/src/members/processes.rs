@@ -1,0 +1,63 @@
+//! Groups of processes that begin phases together.
+
+use std::io;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use pfp::Point;
+use pfp::reading::{keeping_errno, stamp};
+use pfp_shm_layout::directory::Directory;
+
+use super::membership::Membership;
+use super::{PATIENCE, locked, wait_point};
+use crate::Synced;
+
+/// See [`crate::ProcessGroup`].
+#[derive(Debug)]
+pub(crate) struct Processes {
+    membership: Membership,
+    wait: Option<&'static Point>,
+    patience: Duration,
+    /// For threads that arrive together: key and round of their group for which this process has
+    /// arrived, and its round in this group.
+    round: Mutex<Option<((u64, u32), u32)>>,
+}
+
+impl Processes {
+    pub(crate) fn join(name: &str, members: u32) -> io::Result<Self> {
+        let directory = Directory::for_this_process()?;
+        let membership = Membership::join(&directory, name, members)?;
+        let (wait, round) = (wait_point(name), Mutex::new(None));
+        Ok(Self { membership, wait, patience: PATIENCE, round })
+    }
+
+    pub(crate) fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    /// Comes to a phase and waits for the others. If threads have come together, in a round of
+    /// theirs, the first of them comes for all.
+    pub(crate) fn wait(&self, threads: Option<(u64, u32)>) -> Synced {
+        let began = stamp();
+        let guard = self.wait.map(|point| point.measure());
+        let arrived = keeping_errno(|| {
+            let round = self.arrive(threads)?;
+            Some(self.membership.wait(round, self.patience))
+        });
+        drop(guard);
+        Synced::of(arrived, began)
+    }
+
+    fn arrive(&self, threads: Option<(u64, u32)>) -> Option<u32> {
+        let Some(threads) = threads else { return self.membership.arrive(stamp()) };
+        let mut last = locked(&self.round)?;
+        match *last {
+            Some((known, round)) if known == threads => Some(round),
+            _ => {
+                let round = self.membership.arrive(stamp())?;
+                *last = Some((threads, round));
+                Some(round)
+            }
+        }
+    }
+}
