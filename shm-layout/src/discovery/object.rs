@@ -16,23 +16,21 @@
 //! Everything here can run inside the host program, so it prints nothing,
 //! never panics, and turns each refusal into an error.
 
+mod pages;
+
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use shared_memory::{Shmem, ShmemConf, ShmemError};
 
 use super::name::Name;
-use super::system::{RETRIES, current_pid, errno, page_size};
+use super::system::{current_pid, page_size};
 use crate::descriptors::above_standard;
 use crate::heap::{self, NoMemory, ShortText};
 use crate::reader::truncation::Watched;
-
-/// `MADV_POPULATE_WRITE`, since Linux 5.14.
-const MADV_POPULATE_WRITE: libc::c_int = 23;
 
 /// There are no pages for a range: `/dev/shm` or the machine is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +126,7 @@ impl Object {
         };
         keep_from_dumps(object.map, len);
         if object.file.backed > 0 {
-            make_sparse(object.map, len);
+            pages::make_sparse(object.map, len);
         }
         opened
     }
@@ -176,19 +174,7 @@ impl Object {
     ///
     /// As [`Object::open`].
     pub fn open_shared(name: &Name) -> io::Result<Object> {
-        let path = name.path();
-        // SAFETY: the path is a NUL-terminated array that outlives the call.
-        let file = above_standard(|| unsafe {
-            libc::open(
-                path.as_ptr().cast(),
-                libc::O_RDWR | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK,
-            )
-        });
-        if file < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a descriptor that was opened above and has no other owner.
-        let descriptor = unsafe { OwnedFd::from_raw_fd(file) };
+        let descriptor = open(name, libc::O_RDWR | libc::O_NONBLOCK)?;
         let file = FileId::of(descriptor.as_raw_fd())?;
         file.check_is_ours()?;
         let len = match usize::try_from(file.len) {
@@ -280,19 +266,7 @@ impl Object {
         {
             return Ok(file);
         }
-        let path = self.name.path();
-        // SAFETY: the path is a NUL-terminated array that outlives the call.
-        let file = above_standard(|| unsafe {
-            libc::open(
-                path.as_ptr().cast(),
-                libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK,
-            )
-        });
-        if file < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a descriptor that was opened above and has no other owner.
-        let file = unsafe { OwnedFd::from_raw_fd(file) };
+        let file = open(&self.name, libc::O_RDONLY | libc::O_NONBLOCK)?;
         if !FileId::of(file.as_raw_fd())?.is_same_file(&self.file) {
             return Err(bad(&self.name, "was replaced"));
         }
@@ -334,157 +308,6 @@ impl Object {
             return Err(io::Error::last_os_error());
         }
         Ok(())
-    }
-
-    /// Puts pages under a range, so that touching it later cannot raise
-    /// SIGBUS. Any thread may call it, at any time; it allocates nothing.
-    ///
-    /// # Errors
-    ///
-    /// [`NoSpace`] if the pages cannot be had, or the range is not inside the
-    /// mapping. Some of the pages may be there then; trying again is allowed.
-    pub fn back(&self, offset: usize, len: usize) -> Result<(), NoSpace> {
-        let (start, len) = self.pages_of(offset, len)?;
-        if len == 0 {
-            return Ok(());
-        }
-        for _ in 0..RETRIES {
-            // SAFETY: whole pages inside this mapping. The call only makes
-            // pages present, as a write to each would, and reports a failed
-            // one as an error where a write would raise SIGBUS.
-            let refused =
-                unsafe { libc::madvise(self.map.add(start).cast(), len, MADV_POPULATE_WRITE) };
-            if refused == 0 {
-                return Ok(());
-            }
-            match errno() {
-                libc::EINTR | libc::EAGAIN => {}
-                libc::EINVAL => return self.back_by_fallocate(start, len),
-                _ => return Err(NoSpace),
-            }
-        }
-        Err(NoSpace)
-    }
-
-    /// Puts private memory in the place of the mapping, in a forked child: what it still
-    /// writes there is its own. Of the first `used` bytes it can be written, zeros but for
-    /// a copy of `kept`; what comes after them cannot be touched. Only what a signal
-    /// handler may do, and any number of times.
-    ///
-    /// Refused by the system, the mapping stays as it was.
-    pub(crate) fn detach(&self, used: usize, kept: Range<usize>) {
-        let page = page_size();
-        let len = self.len.next_multiple_of(page);
-        let used = used.next_multiple_of(page).min(len);
-        const PRIVATE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let rest = self.map.wrapping_add(used).cast();
-        let close = || {
-            const FIXED: libc::c_int = PRIVATE | libc::MAP_FIXED;
-            // SAFETY: within this mapping, where nothing is in use.
-            unsafe { libc::mmap(rest, len - used, libc::PROT_NONE, FIXED, -1, 0) };
-        };
-        let open = || {
-            // SAFETY: as above.
-            unsafe { libc::munmap(rest, len - used) };
-        };
-        let map = || {
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            // SAFETY: a new mapping, at an address of the kernel's choice.
-            let new = unsafe { libc::mmap(std::ptr::null_mut(), used, access, PRIVATE, -1, 0) };
-            (new != libc::MAP_FAILED).then_some(new)
-        };
-        close();
-        let first = map();
-        // So little address space may be left.
-        let new = first.or_else(|| {
-            open();
-            let new = map();
-            if new.is_none() {
-                close();
-            }
-            new
-        });
-        let Some(new) = new else { return };
-        keep_from_dumps(new.cast(), used);
-        if kept.end <= used {
-            for at in kept.step_by(size_of::<u64>()) {
-                // SAFETY: aligned words within both mappings; other processes write the one
-                // at any time, and nobody has seen the other.
-                unsafe {
-                    let word = &*self.map.wrapping_add(at).cast::<AtomicU64>();
-                    new.cast::<u8>().wrapping_add(at).cast::<u64>().write(word.load(Relaxed));
-                }
-            }
-        }
-        const MOVE: libc::c_int = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        // SAFETY: over this mapping, all of whose contents may change at any time.
-        let moved = unsafe { libc::mremap(new, used, used, MOVE, self.map) };
-        if moved == libc::MAP_FAILED {
-            // SAFETY: mapped above, and no reference to it exists.
-            unsafe { libc::munmap(new, used) };
-        }
-        if first.is_none() {
-            close();
-        }
-    }
-
-    /// The way for kernels before 5.14: let the file system reserve the pages.
-    fn back_by_fallocate(&self, start: usize, len: usize) -> Result<(), NoSpace> {
-        // Not of a parent's object.
-        if let Hold::Mapped { pid } = self.hold
-            && pid != current_pid()
-        {
-            return Err(NoSpace);
-        }
-        let path = self.name.path();
-        // SAFETY: the path is a NUL-terminated array that outlives the call.
-        let file = above_standard(|| unsafe {
-            libc::open(
-                path.as_ptr().cast(),
-                libc::O_RDWR | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK,
-            )
-        });
-        if file < 0 {
-            return Err(NoSpace);
-        }
-        // SAFETY: a descriptor that was opened above and has no other owner.
-        let file = unsafe { OwnedFd::from_raw_fd(file) };
-        match FileId::of(file.as_raw_fd()) {
-            Ok(id) if id.is_same_file(&self.file) => {}
-            _ => return Err(NoSpace),
-        }
-        for _ in 0..RETRIES {
-            // SAFETY: an open descriptor and plain numbers; no memory involved.
-            let refused = unsafe {
-                libc::fallocate(
-                    file.as_raw_fd(),
-                    libc::FALLOC_FL_KEEP_SIZE,
-                    start as libc::off_t,
-                    len as libc::off_t,
-                )
-            };
-            if refused == 0 {
-                return Ok(());
-            }
-            if !matches!(errno(), libc::EINTR | libc::EAGAIN) {
-                break;
-            }
-        }
-        Err(NoSpace)
-    }
-
-    /// The whole pages that a range touches.
-    fn pages_of(&self, offset: usize, len: usize) -> Result<(usize, usize), NoSpace> {
-        let page = page_size();
-        let end = offset.checked_add(len).ok_or(NoSpace)?;
-        if end > self.len {
-            return Err(NoSpace);
-        }
-        let start = offset - offset % page;
-        if len == 0 {
-            return Ok((start, 0));
-        }
-        Ok((start, end.next_multiple_of(page) - start))
     }
 }
 
@@ -643,22 +466,6 @@ fn settle(name: &Name, len: usize) -> io::Result<FileId> {
     Ok(file)
 }
 
-/// Makes a new mapping sparse that the kernel has filled at once, as it does with
-/// whatever a program maps after `mlockall(MCL_FUTURE)`: the pages are given back, and
-/// locked from now on as they are touched. What is refused leaves it as it was.
-fn make_sparse(map: *mut u8, len: usize) {
-    // SAFETY: exactly the mapping that was just made, of zeros that nobody has seen
-    // yet. Pages that are locked cannot be given back.
-    unsafe {
-        if libc::munlock(map.cast(), len) == 0
-            && libc::madvise(map.cast(), len, libc::MADV_REMOVE) == 0
-        {
-            const MLOCK_ONFAULT: libc::c_int = 1;
-            libc::syscall(libc::SYS_mlock2, map, len, MLOCK_ONFAULT);
-        }
-    }
-}
-
 /// Leaves a mapping out of core dumps: what is in it is kept by its own means. Refused,
 /// it is in them.
 pub(crate) fn keep_from_dumps(map: *mut u8, len: usize) {
@@ -668,11 +475,15 @@ pub(crate) fn keep_from_dumps(map: *mut u8, len: usize) {
 
 /// A descriptor that only identifies the file, whatever it is and whatever its mode.
 fn open_path(name: &Name) -> io::Result<OwnedFd> {
+    open(name, libc::O_PATH)
+}
+
+/// Opens the file of an object, never through a link, never inherited by a new program.
+fn open(name: &Name, flags: libc::c_int) -> io::Result<OwnedFd> {
     let path = name.path();
+    let flags = flags | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     // SAFETY: the path is a NUL-terminated array that outlives the call.
-    let file = above_standard(|| unsafe {
-        libc::open(path.as_ptr().cast(), libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC)
-    });
+    let file = above_standard(|| unsafe { libc::open(path.as_ptr().cast(), flags) });
     if file < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -709,24 +520,4 @@ fn bad(name: &Name, what: &str) -> io::Error {
 #[allow(clippy::disallowed_methods, reason = "only viewers open what others have made")]
 fn in_words(kind: io::ErrorKind, text: fmt::Arguments<'_>) -> io::Error {
     io::Error::new(kind, text.to_string())
-}
-
-// Miri has no system to ask.
-#[cfg(all(test, not(miri)))]
-mod tests {
-    use super::*;
-
-    /// The way that only old kernels take, taken on this one.
-    #[test]
-    fn fallocate_backs_the_same_pages() {
-        let page = page_size();
-        let object = Object::create(64 * page).unwrap();
-        assert_eq!(backed_bytes(object.name()).unwrap(), Some(0));
-        object.back_by_fallocate(8 * page, 4 * page).unwrap();
-        let backed = backed_bytes(object.name()).unwrap();
-        let len = object.file_len().unwrap();
-        unlink(object.name()).unwrap();
-        assert_eq!(backed, Some(4 * page as u64));
-        assert_eq!(len, 64 * page as u64);
-    }
 }

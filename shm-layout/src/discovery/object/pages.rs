@@ -1,0 +1,189 @@
+//! The pages of a mapped object: backs them, gives them back, and replaces them in a forked child.
+
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::{FileId, Hold, NoSpace, Object, keep_from_dumps, open};
+use crate::discovery::system::{RETRIES, current_pid, errno, page_size};
+
+/// `MADV_POPULATE_WRITE`, since Linux 5.14.
+const MADV_POPULATE_WRITE: libc::c_int = 23;
+
+impl Object {
+    /// Puts pages under a range, so that touching it later cannot raise
+    /// SIGBUS. Any thread may call it, at any time; it allocates nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`NoSpace`] if the pages cannot be had, or the range is not inside the
+    /// mapping. Some of the pages may be there then; trying again is allowed.
+    pub fn back(&self, offset: usize, len: usize) -> Result<(), NoSpace> {
+        let (start, len) = self.pages_of(offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        for _ in 0..RETRIES {
+            // SAFETY: whole pages inside this mapping. The call only makes
+            // pages present, as a write to each would, and reports a failed
+            // one as an error where a write would raise SIGBUS.
+            let refused =
+                unsafe { libc::madvise(self.map.add(start).cast(), len, MADV_POPULATE_WRITE) };
+            if refused == 0 {
+                return Ok(());
+            }
+            match errno() {
+                libc::EINTR | libc::EAGAIN => {}
+                libc::EINVAL => return self.back_by_fallocate(start, len),
+                _ => return Err(NoSpace),
+            }
+        }
+        Err(NoSpace)
+    }
+
+    /// Puts private memory in the place of the mapping, in a forked child: what it still
+    /// writes there is its own. Of the first `used` bytes it can be written, zeros but for
+    /// a copy of `kept`; what comes after them cannot be touched. Only what a signal
+    /// handler may do, and any number of times.
+    ///
+    /// Refused by the system, the mapping stays as it was.
+    pub(crate) fn detach(&self, used: usize, kept: Range<usize>) {
+        let page = page_size();
+        let len = self.len.next_multiple_of(page);
+        let used = used.next_multiple_of(page).min(len);
+        const PRIVATE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let rest = self.map.wrapping_add(used).cast();
+        let close = || {
+            const FIXED: libc::c_int = PRIVATE | libc::MAP_FIXED;
+            // SAFETY: within this mapping, where nothing is in use.
+            unsafe { libc::mmap(rest, len - used, libc::PROT_NONE, FIXED, -1, 0) };
+        };
+        let open = || {
+            // SAFETY: as above.
+            unsafe { libc::munmap(rest, len - used) };
+        };
+        let map = || {
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            // SAFETY: a new mapping, at an address of the kernel's choice.
+            let new = unsafe { libc::mmap(std::ptr::null_mut(), used, access, PRIVATE, -1, 0) };
+            (new != libc::MAP_FAILED).then_some(new)
+        };
+        close();
+        let first = map();
+        // So little address space may be left.
+        let new = first.or_else(|| {
+            open();
+            let new = map();
+            if new.is_none() {
+                close();
+            }
+            new
+        });
+        let Some(new) = new else { return };
+        keep_from_dumps(new.cast(), used);
+        if kept.end <= used {
+            for at in kept.step_by(size_of::<u64>()) {
+                // SAFETY: aligned words within both mappings; other processes write the one
+                // at any time, and nobody has seen the other.
+                unsafe {
+                    let word = &*self.map.wrapping_add(at).cast::<AtomicU64>();
+                    new.cast::<u8>().wrapping_add(at).cast::<u64>().write(word.load(Relaxed));
+                }
+            }
+        }
+        const MOVE: libc::c_int = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        // SAFETY: over this mapping, all of whose contents may change at any time.
+        let moved = unsafe { libc::mremap(new, used, used, MOVE, self.map) };
+        if moved == libc::MAP_FAILED {
+            // SAFETY: mapped above, and no reference to it exists.
+            unsafe { libc::munmap(new, used) };
+        }
+        if first.is_none() {
+            close();
+        }
+    }
+
+    /// The way for kernels before 5.14: let the file system reserve the pages.
+    fn back_by_fallocate(&self, start: usize, len: usize) -> Result<(), NoSpace> {
+        // Not of a parent's object.
+        if let Hold::Mapped { pid } = self.hold
+            && pid != current_pid()
+        {
+            return Err(NoSpace);
+        }
+        let file = open(&self.name, libc::O_RDWR | libc::O_NONBLOCK).map_err(|_| NoSpace)?;
+        match FileId::of(file.as_raw_fd()) {
+            Ok(id) if id.is_same_file(&self.file) => {}
+            _ => return Err(NoSpace),
+        }
+        for _ in 0..RETRIES {
+            // SAFETY: an open descriptor and plain numbers; no memory involved.
+            let refused = unsafe {
+                libc::fallocate(
+                    file.as_raw_fd(),
+                    libc::FALLOC_FL_KEEP_SIZE,
+                    start as libc::off_t,
+                    len as libc::off_t,
+                )
+            };
+            if refused == 0 {
+                return Ok(());
+            }
+            if !matches!(errno(), libc::EINTR | libc::EAGAIN) {
+                break;
+            }
+        }
+        Err(NoSpace)
+    }
+
+    /// The whole pages that a range touches.
+    fn pages_of(&self, offset: usize, len: usize) -> Result<(usize, usize), NoSpace> {
+        let page = page_size();
+        let end = offset.checked_add(len).ok_or(NoSpace)?;
+        if end > self.len {
+            return Err(NoSpace);
+        }
+        let start = offset - offset % page;
+        if len == 0 {
+            return Ok((start, 0));
+        }
+        Ok((start, end.next_multiple_of(page) - start))
+    }
+}
+
+/// Makes a new mapping sparse that the kernel has filled at once, as it does with
+/// whatever a program maps after `mlockall(MCL_FUTURE)`: the pages are given back, and
+/// locked from now on as they are touched. What is refused leaves it as it was.
+pub(super) fn make_sparse(map: *mut u8, len: usize) {
+    // SAFETY: exactly the mapping that was just made, of zeros that nobody has seen
+    // yet. Pages that are locked cannot be given back.
+    unsafe {
+        if libc::munlock(map.cast(), len) == 0
+            && libc::madvise(map.cast(), len, libc::MADV_REMOVE) == 0
+        {
+            const MLOCK_ONFAULT: libc::c_int = 1;
+            libc::syscall(libc::SYS_mlock2, map, len, MLOCK_ONFAULT);
+        }
+    }
+}
+
+// Miri has no system to ask.
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use crate::discovery::object::{backed_bytes, unlink};
+
+    /// The way that only old kernels take, taken on this one.
+    #[test]
+    fn fallocate_backs_the_same_pages() {
+        let page = page_size();
+        let object = Object::create(64 * page).unwrap();
+        assert_eq!(backed_bytes(object.name()).unwrap(), Some(0));
+        object.back_by_fallocate(8 * page, 4 * page).unwrap();
+        let backed = backed_bytes(object.name()).unwrap();
+        let len = object.file_len().unwrap();
+        unlink(object.name()).unwrap();
+        assert_eq!(backed, Some(4 * page as u64));
+        assert_eq!(len, 64 * page as u64);
+    }
+}
