@@ -5,6 +5,7 @@
 //! domain before they call; [`rest`] clears them while all points of a domain are off.
 
 mod abi;
+mod counters;
 mod rest;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -46,7 +47,7 @@ pub(crate) unsafe extern "C" fn __itt_api_init(all: *mut Global, _groups: c_int)
     }
     get_ready();
     let mut info = global.functions;
-    // SAFETY: the list ends with one that has no name.
+    // SAFETY: the list ends with an element without a name.
     while let Some(one) = unsafe { info.as_ref() }.filter(|one| !one.name.is_null()) {
         // SAFETY: the client's own text.
         let name = unsafe { CStr::from_ptr(one.name) };
@@ -57,18 +58,7 @@ pub(crate) unsafe extern "C" fn __itt_api_init(all: *mut Global, _groups: c_int)
     }
     if global.version[2] >= abi::LATER {
         // SAFETY: it is one of these.
-        adopt(unsafe { (*all.cast::<abi::Later>()).counters });
-    }
-}
-
-/// Takes over the counters that the client has made itself: the program has their addresses.
-fn adopt(mut info: *const abi::CounterInfo) {
-    // SAFETY: the client's list, which ends with null.
-    while let Some(one) = unsafe { info.as_ref() } {
-        // SAFETY: the client's texts.
-        let made = unsafe { counter_of(one.name, one.domain, one.kind) };
-        known(&COUNTERS, info.addr(), || made);
-        info = one.next;
+        counters::adopt(unsafe { (*all.cast::<abi::Later>()).counters });
     }
 }
 
@@ -79,7 +69,7 @@ pub(crate) extern "C" fn __itt_api_version() -> *const c_char {
 }
 
 macro_rules! functions {
-    ($($name:literal => $function:ident;)*) => {
+    ($($name:literal => $function:path;)*) => {
         /// Our function of a name.
         fn function(name: &[u8]) -> Option<*const c_void> {
             let name = name.strip_prefix(b"__itt_")?;
@@ -111,23 +101,23 @@ functions! {
     "event_createA" => event_create;
     "event_start" => event_start;
     "event_end" => event_end;
-    "counter_create" => counter_create;
-    "counter_createA" => counter_create;
-    "counter_create_typed" => counter_create_typed;
-    "counter_create_typedA" => counter_create_typed;
-    "counter_create_v3" => counter_create_in;
-    "counter_createA_v3" => counter_create_in;
-    "counter_inc" => counter_inc;
-    "counter_inc_delta" => counter_inc_delta;
-    "counter_inc_v3" => counter_inc_in;
-    "counter_inc_delta_v3" => counter_inc_delta_in;
-    "counter_dec" => counter_dec;
-    "counter_dec_delta" => counter_dec_delta;
-    "counter_dec_v3" => counter_dec_in;
-    "counter_dec_delta_v3" => counter_dec_delta_in;
-    "counter_set_value" => counter_set_value;
-    "counter_set_value_ex" => counter_set_value_at;
-    "counter_set_value_v3" => counter_set_value;
+    "counter_create" => counters::create;
+    "counter_createA" => counters::create;
+    "counter_create_typed" => counters::create_typed;
+    "counter_create_typedA" => counters::create_typed;
+    "counter_create_v3" => counters::create_in;
+    "counter_createA_v3" => counters::create_in;
+    "counter_inc" => counters::inc;
+    "counter_inc_delta" => counters::inc_delta;
+    "counter_inc_v3" => counters::inc_in;
+    "counter_inc_delta_v3" => counters::inc_delta_in;
+    "counter_dec" => counters::dec;
+    "counter_dec_delta" => counters::dec_delta;
+    "counter_dec_v3" => counters::dec_in;
+    "counter_dec_delta_v3" => counters::dec_delta_in;
+    "counter_set_value" => counters::set_value;
+    "counter_set_value_ex" => counters::set_value_at;
+    "counter_set_value_v3" => counters::set_value;
     "thread_set_name" => thread_set_name;
     "thread_set_nameA" => thread_set_name;
     "sync_create" => sync_create;
@@ -155,7 +145,6 @@ struct Known<T: 'static> {
 
 static DOMAINS: Table<Known<Option<&'static Domain>>, { 2 * MAX_OBJECTS }> = Table::new();
 static HANDLES: Table<Known<&'static Text>, { 2 * MAX_OBJECTS }> = Table::new();
-static COUNTERS: Table<Known<Option<&'static Counter>>, { 2 * MAX_OBJECTS }> = Table::new();
 static SYNCS: Table<Known<AtomicPtr<Text>>, { 2 * MAX_OBJECTS }> = Table::new();
 
 #[inline]
@@ -468,212 +457,6 @@ unsafe extern "C" fn event_end(number: c_int) -> c_int {
 fn event_key(number: c_int) -> u64 {
     // SAFETY: asks for a number.
     spans::key(&[0x6576_656e, number as u64, unsafe { libc::gettid() } as u64])
-}
-
-/// A counter of a program's. Its address is the handle that the program has.
-struct Counter {
-    domain: &'static Domain,
-    text: &'static Text,
-    kind: c_int,
-}
-
-fn counter(domain: &'static Domain, text: &'static Text, kind: c_int) -> Option<&'static Counter> {
-    static MADE: Table<Counter, { 2 * MAX_OBJECTS }> = Table::new();
-    let address = |part: *const c_void| part.addr() as u64;
-    let hash = mix(address(ptr::from_ref(domain).cast()).rotate_left(20)
-        ^ address(ptr::from_ref(text).cast()).rotate_left(3)
-        ^ kind as u64);
-    let is = |it: &Counter| ptr::eq(it.domain, domain) && ptr::eq(it.text, text) && it.kind == kind;
-    MADE.get(hash, MAX_OBJECTS, is, || Counter { domain, text, kind })
-}
-
-/// # Safety
-///
-/// Each is null or a text.
-unsafe fn counter_of(
-    name: *const c_char,
-    domain: *const c_char,
-    kind: c_int,
-) -> Option<&'static Counter> {
-    // SAFETY: as the caller says.
-    let (name, domain) = unsafe { (Text::of_c(name), domain.as_ref().map(|it| Text::of_c(it))) };
-    counter(Domain::of(SYSTEM, domain.map_or("", Text::name)), name, kind)
-}
-
-/// What the program has of a counter.
-fn handle_of(counter: Option<&'static Counter>) -> *const c_void {
-    let Some(made) = counter else { return ptr::null() };
-    let handle = ptr::from_ref(made);
-    known(&COUNTERS, handle.addr(), || Some(made));
-    handle.cast()
-}
-
-unsafe extern "C" fn counter_create(name: *const c_char, domain: *const c_char) -> *const c_void {
-    // SAFETY: as the client calls it.
-    unsafe { counter_create_typed(name, domain, abi::number::U64) }
-}
-
-unsafe extern "C" fn counter_create_typed(
-    name: *const c_char,
-    domain: *const c_char,
-    kind: c_int,
-) -> *const c_void {
-    // SAFETY: the client's texts.
-    handle_of(unsafe { counter_of(name, domain, kind) })
-}
-
-unsafe extern "C" fn counter_create_in(
-    its: *const abi::Domain,
-    name: *const c_char,
-    kind: c_int,
-) -> *const c_void {
-    // SAFETY: as the client calls it.
-    let (domain, name) = unsafe { (domain(its), Text::of_c(name)) };
-    handle_of(domain.and_then(|domain| counter(domain, name, kind)))
-}
-
-/// What a program does to a counter. Amounts are whole numbers and not negative, so each has a
-/// point of its own.
-#[derive(Clone, Copy)]
-enum Change {
-    Up,
-    Down,
-    Set,
-}
-
-impl Change {
-    /// The amount's name.
-    fn amount(self) -> &'static str {
-        match self {
-            Self::Up => "value",
-            Self::Down => "down",
-            Self::Set => "set to",
-        }
-    }
-
-    /// The point of it; without an amount, of calls whose amount is none.
-    fn point(
-        self,
-        domain: &'static Domain,
-        text: &'static Text,
-        has_amount: bool,
-    ) -> Option<&'static Named> {
-        let marked = |mark| {
-            Text::of(ShortText::<ROOM>::of(format_args!("{}{mark}", text.name())).as_bytes())
-        };
-        let text = match self {
-            Self::Up => text,
-            Self::Down => marked(" (down)"),
-            Self::Set => marked(" (set)"),
-        };
-        let kind = if has_amount { Kind::Amount(self.amount()) } else { Kind::Region };
-        named(domain, text, kind)
-    }
-
-    /// Measures one, of what two addresses stand for.
-    fn measure(
-        self,
-        addresses: [usize; 2],
-        of: impl Fn() -> Option<(&'static Domain, &'static Text)>,
-        amount: Option<u64>,
-    ) -> Option<&'static Named> {
-        // Behind those of kinds.
-        let mark = self as u8 + if amount.is_some() { 8 } else { 16 };
-        let find = || {
-            let (domain, text) = of()?;
-            self.point(domain, text, amount.is_some())
-        };
-        let named = paired(addresses, mark, find)?;
-        stack::mark(|open| named.begin(open, amount.unwrap_or(0)));
-        Some(named)
-    }
-
-    /// Measures one of a counter; of another tool's, nothing is known.
-    fn of(self, id: *const c_void, amount: impl FnOnce(&Counter) -> Option<u64>) {
-        let is = |it: &Known<_>| it.address == id.addr();
-        let unknown = || Known { address: id.addr(), is: None };
-        // None is made.
-        let found = COUNTERS.get(mix(id.addr() as u64), 0, is, unknown);
-        if let Some(counter) = found.and_then(|known| known.is) {
-            let of = || Some((counter.domain, counter.text));
-            self.measure([id.addr(), 0], of, amount(counter));
-        }
-    }
-
-    /// Measures one of a counter that has a domain and a handle.
-    ///
-    /// # Safety
-    ///
-    /// As [`domain`] and [`text`].
-    unsafe fn within(self, its: *const abi::Domain, name: *const abi::Handle, amount: u64) {
-        // SAFETY: as the caller says.
-        if let Some(known) = unsafe { its.as_ref() }.filter(|its| is_on(its)) {
-            // SAFETY: as above.
-            let of = || unsafe { Some((domain(its)?, text(name))) };
-            if let Some(named) = self.measure([its.addr(), name.addr()], of, Some(amount)) {
-                rest::calls(known, named);
-            }
-        }
-    }
-}
-
-unsafe extern "C" fn counter_inc(id: *const c_void) {
-    Change::Up.of(id, |_| Some(1));
-}
-
-unsafe extern "C" fn counter_inc_delta(id: *const c_void, delta: u64) {
-    Change::Up.of(id, |_| Some(delta));
-}
-
-unsafe extern "C" fn counter_dec(id: *const c_void) {
-    Change::Down.of(id, |_| Some(1));
-}
-
-unsafe extern "C" fn counter_dec_delta(id: *const c_void, delta: u64) {
-    Change::Down.of(id, |_| Some(delta));
-}
-
-unsafe extern "C" fn counter_set_value(id: *const c_void, value: *const c_void) {
-    // SAFETY: a value of the kind that the counter was made for.
-    Change::Set.of(id, |counter| unsafe { abi::number::read(counter.kind, value) });
-}
-
-unsafe extern "C" fn counter_set_value_at(
-    id: *const c_void,
-    _clock: *const c_void,
-    _time: u64,
-    value: *const c_void,
-) {
-    // SAFETY: as the client calls it.
-    unsafe { counter_set_value(id, value) }
-}
-
-unsafe extern "C" fn counter_inc_in(its: *const abi::Domain, name: *const abi::Handle) {
-    // SAFETY: as the client calls it.
-    unsafe { Change::Up.within(its, name, 1) }
-}
-
-unsafe extern "C" fn counter_inc_delta_in(
-    its: *const abi::Domain,
-    name: *const abi::Handle,
-    delta: u64,
-) {
-    // SAFETY: as the client calls it.
-    unsafe { Change::Up.within(its, name, delta) }
-}
-
-unsafe extern "C" fn counter_dec_in(its: *const abi::Domain, name: *const abi::Handle) {
-    // SAFETY: as the client calls it.
-    unsafe { Change::Down.within(its, name, 1) }
-}
-
-unsafe extern "C" fn counter_dec_delta_in(
-    its: *const abi::Domain,
-    name: *const abi::Handle,
-    delta: u64,
-) {
-    // SAFETY: as the client calls it.
-    unsafe { Change::Down.within(its, name, delta) }
 }
 
 unsafe extern "C" fn thread_set_name(name: *const c_char) {

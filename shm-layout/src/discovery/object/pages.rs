@@ -59,7 +59,7 @@ impl Object {
             unsafe { libc::mmap(rest, len - used, libc::PROT_NONE, FIXED, -1, 0) };
         };
         let open = || {
-            // SAFETY: as above.
+            // SAFETY: within this mapping, where nothing is in use.
             unsafe { libc::munmap(rest, len - used) };
         };
         let map = || {
@@ -83,8 +83,8 @@ impl Object {
         keep_from_dumps(new.cast(), used);
         if kept.end <= used {
             for at in kept.step_by(size_of::<u64>()) {
-                // SAFETY: aligned words within both mappings; other processes write the one
-                // at any time, and nobody has seen the other.
+                // SAFETY: aligned words within both mappings. Other processes write the words of
+                // this mapping at any time, and no other code has the new mapping's address.
                 unsafe {
                     let word = &*self.map.wrapping_add(at).cast::<AtomicU64>();
                     new.cast::<u8>().wrapping_add(at).cast::<u64>().write(word.load(Relaxed));
@@ -155,8 +155,8 @@ impl Object {
 /// whatever a program maps after `mlockall(MCL_FUTURE)`: the pages are given back, and
 /// locked from now on as they are touched. What is refused leaves it as it was.
 pub(super) fn make_sparse(map: *mut u8, len: usize) {
-    // SAFETY: exactly the mapping that was just made, of zeros that nobody has seen
-    // yet. Pages that are locked cannot be given back.
+    // SAFETY: exactly the mapping that was just made, of zeros that no other code
+    // has read. Pages that are locked cannot be given back.
     unsafe {
         if libc::munlock(map.cast(), len) == 0
             && libc::madvise(map.cast(), len, libc::MADV_REMOVE) == 0

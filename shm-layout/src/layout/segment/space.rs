@@ -39,11 +39,11 @@ impl Segment {
         Ok(taken.ok_or_else(|| self.refuse_space())?.max(1))
     }
 
-    /// As [`Self::back`], and counts where there is no space.
+    /// Backs a range as [`Self::back`], and counts a refusal.
     ///
     /// # Errors
     ///
-    /// There is no memory for it.
+    /// Memory runs out.
     pub fn back_or_count(&self, offset: usize, len: usize) -> Result<(), NoSpace> {
         self.back(offset, len).map_err(|NoSpace| self.refuse_space())
     }
@@ -55,8 +55,8 @@ impl Segment {
 
     /// Enters a point into the table. `wanted` is its number for the points
     /// that choose their own; the others get the next free number from
-    /// `first_free` on. Returns the number; none if there is no place for it, or no
-    /// memory for its place, which is counted as the one or the other.
+    /// `first_free` on. Returns the number, or `None` if the table is full or memory runs out;
+    /// either refusal is counted.
     pub fn enter_point(
         &self,
         wanted: Option<usize>,

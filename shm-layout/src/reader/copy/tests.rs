@@ -41,8 +41,8 @@ fn program_in(config: Config, facts: &Facts) -> (Segment, Name, u64, u64) {
     (segment, name, cells, ring)
 }
 
-/// What a thread does without an end: equal measurements, one after another. They are
-/// folded by the page, and those of every third page are recorded one by one.
+/// Records equal measurements, one after another, until `stop`. Two pages of three are folded; the
+/// measurements of every third page are recorded singly.
 fn work(segment: &Segment, cells: u64, ring: u64, stop: &AtomicBool, most: u64) -> u64 {
     const PAGE: u64 = 128;
     use crate::layout::cell::{Measurement, add};
@@ -89,7 +89,7 @@ fn copied(segment: &Segment, note: Option<&Note>) -> Vec<u8> {
     out.0
 }
 
-/// What is backed is copied, and no page more comes to be.
+/// A copy has what is backed, and backs no further page.
 #[test]
 fn a_copy_takes_no_memory_of_the_object() {
     let facts = Facts { pid: 5, ..Facts::default() };
@@ -140,8 +140,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Of a thread that never rests every copy is whole all the same: figures that
-/// belong together, a histogram that misses none of them, records in a row.
+/// Each copy of a thread that never rests is whole: its figures belong together, its histogram
+/// misses no call, its records follow one another.
 #[test]
 fn what_changes_meanwhile_is_copied_whole() {
     let facts = Facts::default();
@@ -182,7 +182,7 @@ fn what_changes_meanwhile_is_copied_whole() {
     object::unlink(&name).unwrap();
 }
 
-/// Room for far more points and lanes than there are is no sign of damage.
+/// A segment with room for far more points and lanes than are used is not damaged.
 #[test]
 fn a_copy_of_a_segment_with_much_room_is_read() {
     let room = Config { points: 1 << 20, lanes: 1 << 16, ..Config::default() };
@@ -217,7 +217,7 @@ fn a_copy_that_is_cut_is_refused() {
     }
 }
 
-/// A small file that claims a large segment costs neither memory nor time.
+/// A small file that claims a large segment costs little memory and time.
 #[test]
 fn a_file_of_holes_is_refused() {
     let (segment, name, ..) = program(&Facts::default());

@@ -1,0 +1,234 @@
+//! Counters: what a program adds to them, takes from them or sets them to, as amounts of points.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr;
+
+use pfp::own::heap::ShortText;
+use pfp::stack;
+use pfp::table::{Table, mix};
+
+use super::{Known, MAX_OBJECTS, SYSTEM, abi, domain, is_on, known, rest, text};
+use crate::names::{Domain, Kind, Named, ROOM, Text, named, paired};
+
+/// Counters by the address that the program has of each.
+static COUNTERS: Table<Known<Option<&'static Counter>>, { 2 * MAX_OBJECTS }> = Table::new();
+
+/// A counter of the program. Its address is the program's handle.
+struct Counter {
+    domain: &'static Domain,
+    text: &'static Text,
+    kind: c_int,
+}
+
+fn counter(domain: &'static Domain, text: &'static Text, kind: c_int) -> Option<&'static Counter> {
+    static MADE: Table<Counter, { 2 * MAX_OBJECTS }> = Table::new();
+    let address = |part: *const c_void| part.addr() as u64;
+    let hash = mix(address(ptr::from_ref(domain).cast()).rotate_left(20)
+        ^ address(ptr::from_ref(text).cast()).rotate_left(3)
+        ^ kind as u64);
+    let is = |it: &Counter| ptr::eq(it.domain, domain) && ptr::eq(it.text, text) && it.kind == kind;
+    MADE.get(hash, MAX_OBJECTS, is, || Counter { domain, text, kind })
+}
+
+/// # Safety
+///
+/// Each is null or a text.
+unsafe fn counter_of(
+    name: *const c_char,
+    domain: *const c_char,
+    kind: c_int,
+) -> Option<&'static Counter> {
+    // SAFETY: each pointer is null or a text that ends with NUL.
+    let (name, domain) = unsafe { (Text::of_c(name), domain.as_ref().map(|it| Text::of_c(it))) };
+    counter(Domain::of(SYSTEM, domain.map_or("", Text::name)), name, kind)
+}
+
+/// Takes over the counters that the client has made itself: the program has their addresses.
+pub(super) fn adopt(mut info: *const abi::CounterInfo) {
+    // SAFETY: the client's list, which ends with null.
+    while let Some(one) = unsafe { info.as_ref() } {
+        // SAFETY: the client's texts.
+        let made = unsafe { counter_of(one.name, one.domain, one.kind) };
+        known(&COUNTERS, info.addr(), || made);
+        info = one.next;
+    }
+}
+
+/// Handle of a counter for the program.
+fn handle_of(counter: Option<&'static Counter>) -> *const c_void {
+    let Some(made) = counter else { return ptr::null() };
+    let handle = ptr::from_ref(made);
+    known(&COUNTERS, handle.addr(), || Some(made));
+    handle.cast()
+}
+
+pub(super) unsafe extern "C" fn create(
+    name: *const c_char,
+    domain: *const c_char,
+) -> *const c_void {
+    // SAFETY: the client passes null or texts that end with NUL.
+    unsafe { create_typed(name, domain, abi::number::U64) }
+}
+
+pub(super) unsafe extern "C" fn create_typed(
+    name: *const c_char,
+    domain: *const c_char,
+    kind: c_int,
+) -> *const c_void {
+    // SAFETY: the client's texts.
+    handle_of(unsafe { counter_of(name, domain, kind) })
+}
+
+pub(super) unsafe extern "C" fn create_in(
+    its: *const abi::Domain,
+    name: *const c_char,
+    kind: c_int,
+) -> *const c_void {
+    // SAFETY: the client passes null, or a domain that is never freed and a text that ends with NUL.
+    let (domain, name) = unsafe { (domain(its), Text::of_c(name)) };
+    handle_of(domain.and_then(|domain| counter(domain, name, kind)))
+}
+
+/// What a program does to a counter. Amounts are whole numbers and not negative, so each has a
+/// point of its own.
+#[derive(Clone, Copy)]
+enum Change {
+    Up,
+    Down,
+    Set,
+}
+
+impl Change {
+    /// The amount's name.
+    fn amount(self) -> &'static str {
+        match self {
+            Self::Up => "value",
+            Self::Down => "down",
+            Self::Set => "set to",
+        }
+    }
+
+    /// Point of such changes. Without an amount, only their calls count.
+    fn point(
+        self,
+        domain: &'static Domain,
+        text: &'static Text,
+        has_amount: bool,
+    ) -> Option<&'static Named> {
+        let marked = |mark| {
+            Text::of(ShortText::<ROOM>::of(format_args!("{}{mark}", text.name())).as_bytes())
+        };
+        let text = match self {
+            Self::Up => text,
+            Self::Down => marked(" (down)"),
+            Self::Set => marked(" (set)"),
+        };
+        let kind = if has_amount { Kind::Amount(self.amount()) } else { Kind::Region };
+        named(domain, text, kind)
+    }
+
+    /// Measures a change of the counter that two addresses stand for.
+    fn measure(
+        self,
+        addresses: [usize; 2],
+        of: impl Fn() -> Option<(&'static Domain, &'static Text)>,
+        amount: Option<u64>,
+    ) -> Option<&'static Named> {
+        // Greater than the number of any kind.
+        let mark = self as u8 + if amount.is_some() { 8 } else { 16 };
+        let find = || {
+            let (domain, text) = of()?;
+            self.point(domain, text, amount.is_some())
+        };
+        let named = paired(addresses, mark, find)?;
+        stack::mark(|open| named.begin(open, amount.unwrap_or(0)));
+        Some(named)
+    }
+
+    /// Measures a change of a counter, unless another tool has made the counter.
+    fn of(self, id: *const c_void, amount: impl FnOnce(&Counter) -> Option<u64>) {
+        let is = |it: &Known<_>| it.address == id.addr();
+        let unknown = || Known { address: id.addr(), is: None };
+        // With room for none, this only looks the counter up.
+        let found = COUNTERS.get(mix(id.addr() as u64), 0, is, unknown);
+        if let Some(counter) = found.and_then(|known| known.is) {
+            let of = || Some((counter.domain, counter.text));
+            self.measure([id.addr(), 0], of, amount(counter));
+        }
+    }
+
+    /// Measures a change of a counter that is given by domain and handle.
+    ///
+    /// # Safety
+    ///
+    /// As [`domain`] and [`text`].
+    unsafe fn within(self, its: *const abi::Domain, name: *const abi::Handle, amount: u64) {
+        // SAFETY: null, or a domain that is never freed.
+        if let Some(known) = unsafe { its.as_ref() }.filter(|its| is_on(its)) {
+            // SAFETY: null, or a domain and a handle that are never freed.
+            let of = || unsafe { Some((domain(its)?, text(name))) };
+            if let Some(named) = self.measure([its.addr(), name.addr()], of, Some(amount)) {
+                rest::calls(known, named);
+            }
+        }
+    }
+}
+
+pub(super) unsafe extern "C" fn inc(id: *const c_void) {
+    Change::Up.of(id, |_| Some(1));
+}
+
+pub(super) unsafe extern "C" fn inc_delta(id: *const c_void, delta: u64) {
+    Change::Up.of(id, |_| Some(delta));
+}
+
+pub(super) unsafe extern "C" fn dec(id: *const c_void) {
+    Change::Down.of(id, |_| Some(1));
+}
+
+pub(super) unsafe extern "C" fn dec_delta(id: *const c_void, delta: u64) {
+    Change::Down.of(id, |_| Some(delta));
+}
+
+pub(super) unsafe extern "C" fn set_value(id: *const c_void, value: *const c_void) {
+    // SAFETY: the client passes a value of the kind that the counter was made for.
+    Change::Set.of(id, |counter| unsafe { abi::number::read(counter.kind, value) });
+}
+
+pub(super) unsafe extern "C" fn set_value_at(
+    id: *const c_void,
+    _clock: *const c_void,
+    _time: u64,
+    value: *const c_void,
+) {
+    // SAFETY: the client passes a value of the counter's kind.
+    unsafe { set_value(id, value) }
+}
+
+pub(super) unsafe extern "C" fn inc_in(its: *const abi::Domain, name: *const abi::Handle) {
+    // SAFETY: each pointer is null, or a domain or handle that is never freed.
+    unsafe { Change::Up.within(its, name, 1) }
+}
+
+pub(super) unsafe extern "C" fn inc_delta_in(
+    its: *const abi::Domain,
+    name: *const abi::Handle,
+    delta: u64,
+) {
+    // SAFETY: each pointer is null, or a domain or handle that is never freed.
+    unsafe { Change::Up.within(its, name, delta) }
+}
+
+pub(super) unsafe extern "C" fn dec_in(its: *const abi::Domain, name: *const abi::Handle) {
+    // SAFETY: each pointer is null, or a domain or handle that is never freed.
+    unsafe { Change::Down.within(its, name, 1) }
+}
+
+pub(super) unsafe extern "C" fn dec_delta_in(
+    its: *const abi::Domain,
+    name: *const abi::Handle,
+    delta: u64,
+) {
+    // SAFETY: each pointer is null, or a domain or handle that is never freed.
+    unsafe { Change::Down.within(its, name, delta) }
+}
