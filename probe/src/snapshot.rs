@@ -383,14 +383,5 @@ impl Part {
 }
 
 fn stats<W: Write>(json: &mut Json<W>, sums: &Sums) -> io::Result<()> {
-    json.plain("count", sums.count)?;
-    json.plain("exclusive", sums.exclusive)?;
-    json.plain("inclusive", sums.inclusive)?;
-    json.plain("off_cpu", sums.off_cpu)?;
-    json.plain("switches", sums.switches)?;
-    json.plain("min", sums.min)?;
-    json.plain("max", sums.max)?;
-    json.plain("last", sums.last)?;
-    json.word("squares", sums.squares)?;
-    json.plain("average", sums.average())
+    sums.to_json(|name, value| json.plain(name, value))
 }

@@ -89,28 +89,45 @@ impl Stats {
             *self = Self { histogram, ..*other };
             return;
         }
-        let [ours, theirs] = [self.count as f64, other.count as f64];
+        // Named one by one, so that a new figure does not compile before it is merged here.
+        let Self {
+            count,
+            exclusive,
+            inclusive,
+            off_cpu,
+            switches,
+            min,
+            max,
+            last,
+            average,
+            alpha: _,
+            mean,
+            variance,
+            rate: _,
+            histogram: all_buckets,
+        } = self;
+        let [ours, theirs] = [*count as f64, other.count as f64];
         let total = ours + theirs;
-        let apart = other.mean - self.mean;
-        let squares = self.variance * (ours - 1.0)
+        let apart = other.mean - *mean;
+        let squares = *variance * (ours - 1.0)
             + other.variance * (theirs - 1.0)
             + apart * apart * ours * theirs / total;
-        self.variance = squares / (total - 1.0);
-        self.mean += apart * theirs / total;
-        self.average = (self.average * ours + other.average * theirs) / total;
+        *variance = squares / (total - 1.0);
+        *mean += apart * theirs / total;
+        *average = (*average * ours + other.average * theirs) / total;
         for (sum, more) in [
-            (&mut self.count, other.count),
-            (&mut self.exclusive, other.exclusive),
-            (&mut self.inclusive, other.inclusive),
-            (&mut self.off_cpu, other.off_cpu),
-            (&mut self.switches, other.switches),
+            (count, other.count),
+            (exclusive, other.exclusive),
+            (inclusive, other.inclusive),
+            (off_cpu, other.off_cpu),
+            (switches, other.switches),
         ] {
             *sum = sum.saturating_add(more);
         }
-        self.min = self.min.min(other.min);
-        self.max = self.max.max(other.max);
-        self.last = other.last;
-        self.histogram = histogram;
+        *min = (*min).min(other.min);
+        *max = (*max).max(other.max);
+        *last = other.last;
+        *all_buckets = histogram;
     }
 
     /// Time of the regions themselves, on a CPU.

@@ -158,10 +158,10 @@ fn the_cells_read_as_they_were_written() {
 
     // 1,000 and 2,000, averaged with a weight of 1/4.
     let compress = cell(picture, 0, 65);
-    let average_fixed = 1_250 << 16;
+    let average = 1_250 << 16;
     let expected = sums([2, 3_000, 3_000, 1_000, 2_000, 2_000], 5_000_000);
-    assert_eq!(compress.live, Sums { average_fixed, ..expected });
-    assert_eq!((compress.live.average(), &compress.retired), (1_250.0, &none()));
+    assert_eq!(compress.live, Sums { average, ..expected });
+    assert_eq!((compress.live.average_ticks(), &compress.retired), (1_250.0, &none()));
     assert_eq!((compress.lifetime_count, compress.lifetime_exclusive), (2, 3_000));
     assert_eq!(buckets(compress), [[992, 32, 1], [1_984, 32, 1]]);
 
@@ -193,7 +193,7 @@ fn the_cells_read_as_they_were_written() {
     // The first owner 70 twice, and the second never.
     let compress = cell(picture, 1, 65);
     let expected = sums([2, 140, 140, 70, 70, 70], 9_800);
-    assert_eq!(compress.retired, Sums { average_fixed: 70 << 16, ..expected });
+    assert_eq!(compress.retired, Sums { average: 70 << 16, ..expected });
     assert_eq!((&compress.live, buckets(compress)), (&none(), vec![[70, 2, 2]]));
     assert_eq!((compress.lifetime_count, compress.lifetime_exclusive), (2, 140));
 
@@ -444,7 +444,7 @@ fn read_all(copy: &[u8]) -> bool {
                 let (mean, variance) = (sums.mean(), sums.variance());
                 assert!(mean.is_none_or(f64::is_finite));
                 assert!(variance.is_none_or(|variance| variance >= 0.0));
-                assert!(sums.average().is_finite());
+                assert!(sums.average_ticks().is_finite());
             }
         }
         assert!(reader.records().len() <= geometry.blocks_present() / 4 * RING_SLOTS);

@@ -286,8 +286,8 @@ impl Program {
             }
             assert_eq!(cell.live, sums(&lists.live, word), "{what}");
             let last = last_of_retired.unwrap_or_default();
-            let (last, average_fixed) = (last.last, last.average_fixed);
-            let retired = Sums { last, average_fixed, ..sums(&lists.retired, word) };
+            let (last, average) = (last.last, last.average);
+            let retired = Sums { last, average, ..sums(&lists.retired, word) };
             assert_eq!(cell.retired, retired, "{what}");
 
             let all = || lists.live.iter().chain(&lists.retired).map(|it| it.exclusive);
@@ -320,7 +320,7 @@ fn sums(list: &[Measurement], control: Control) -> Sums {
         max: ticks().max().unwrap_or(0),
         last: ticks().next_back().unwrap_or(0),
         squares: ticks().map(|ticks| u128::from(ticks).pow(2)).sum(),
-        average_fixed: average.filter(|_| alpha > 0.0).unwrap_or(0) as u64,
+        average: average.filter(|_| alpha > 0.0).unwrap_or(0) as u64,
     }
 }
 

@@ -124,7 +124,7 @@ columns! {
     Dev = "dev", "Dev", 7, Time(|f, _| f.deviation()), "standard deviation";
     Last = "last", "Last", 7, Time(|f, _| used(f, f.total().last)), "last measurement";
     Ewma = "smooth", "EWMA", 7,
-        Time(|f, _| (f.is_used() && f.point().alpha.is_some()).then(|| f.total().average)),
+        Time(|f, _| (f.is_used() && f.point().alpha.is_some()).then(|| f.total().average_ticks())),
         "exponential average of a measurement (alpha)";
     Switches = "switches", "Switch", 7, Count(|f, _| Some(f.total().switches as f64)).summed(),
         "times its threads were off the CPU";

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::cell::{Bucket, Cell, Stats, Variant};
+pub use self::cell::{Bucket, Cell, Stats, Variant, total};
 pub use self::loss::{Loss, Losses};
 pub use self::state::{End, ProcessState};
 

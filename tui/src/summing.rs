@@ -17,7 +17,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::filter::Filter;
 use crate::model::{BUCKETS_AT_ONCE, Row, histogram, open_regions};
-use crate::snapshot::{Cell, Edge, Extent, LaneKind, OPENMP, Point, Snapshot, Stats, Summed};
+use crate::snapshot::{
+    Cell, Edge, Extent, LaneKind, OPENMP, Point, Snapshot, Stats, Summed, total,
+};
 
 /// The parts of a snapshot that somebody looks at.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -153,7 +155,7 @@ impl Summing {
             }
             let buckets = || known.from.iter().flat_map(|cell| &cell.histogram);
             left = left.saturating_sub(buckets().count());
-            let total: Stats = known.from.iter().sum();
+            let total = total(&known.from);
             known.quantiles =
                 histogram::quantiles(buckets(), (total.min, total.max), [0.5, 0.9, 0.99]);
             known.is_late = false;
@@ -188,7 +190,7 @@ fn sums(snapshot: &Snapshot, point: &Point, cells: &[Arc<Cell>], shown: Shown) -
             true => histogram::merge(cells.iter().map(|cell| cell.histogram.as_slice())),
             false => Vec::new(),
         };
-        let (mut stats, point): (Stats, _) = (cells.into_iter().sum(), point.id);
+        let (mut stats, point) = (total(cells), point.id);
         if shown == Shown::Load {
             let Stats { count, exclusive, .. } = stats;
             stats = Stats { count, exclusive, ..Stats::default() };

@@ -59,19 +59,33 @@ pub(crate) fn of_points(
         }
     }
     let Collected { sums, weighted, averaged, amounts, histogram, .. } = all;
+    let (mean, variance) = (sums.mean().unwrap_or(0.0), sums.variance().unwrap_or(0.0));
+    // Named one by one, so that a new figure does not compile before it is kept or left out here.
+    let Sums {
+        count,
+        exclusive,
+        inclusive,
+        off_cpu,
+        switches,
+        min,
+        max,
+        last,
+        squares: _,
+        average: _,
+    } = sums;
     let stats = Stats {
-        count: sums.count,
-        exclusive: sums.exclusive,
-        inclusive: sums.inclusive,
-        off_cpu: sums.off_cpu,
-        switches: sums.switches,
-        min: if sums.count > 0 { sums.min } else { 0 },
-        max: sums.max,
-        last: sums.last,
+        count,
+        exclusive,
+        inclusive,
+        off_cpu,
+        switches,
+        min: if count > 0 { min } else { 0 },
+        max,
+        last,
         average: weighted / averaged.max(1) as f64,
         alpha: control.alpha().unwrap_or(0.0),
-        mean: sums.mean().unwrap_or(0.0),
-        variance: sums.variance().unwrap_or(0.0),
+        mean,
+        variance,
         // C has no times, and asks in signal handlers.
         rate: histogram.as_ref().map_or(0.0, |_| rate(process)),
         histogram: histogram.map_or_else(Vec::new, merged),
@@ -106,7 +120,7 @@ impl Collected {
     ) -> Result<(), NoMemory> {
         let read = read(segment, (cell, thread), self.epoch, self.histogram.as_mut())?;
         let Some(picture) = read else { return Ok(()) };
-        self.weighted += picture.live.average() * picture.live.count as f64;
+        self.weighted += picture.live.average_ticks() * picture.live.count as f64;
         // Another process may have written any number there.
         self.averaged = self.averaged.wrapping_add(picture.live.count);
         self.sums.merge(&picture.live);

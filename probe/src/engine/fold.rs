@@ -295,7 +295,7 @@ fn fold_point<T: Source>(
     let control = entry.follows();
     if control.alpha_fixed() != 0 {
         let (count, average) = cell.averaged(staged);
-        more.average_fixed = average;
+        more.average = average;
         for (at, record) in records.iter().enumerate() {
             more.take_into_average(control, count == 0 && at == 0, record.added().exclusive());
         }
@@ -399,7 +399,9 @@ fn add_up<T: Source>(thread: &Thread, cell: &Cell, records: &[T]) -> Option<Sums
     };
     let last = records.last().map_or(0, |record| record.added().exclusive());
     let count = records.len() as u64;
-    Some(Sums { count, exclusive, inclusive, min, max, last, squares, ..Sums::default() })
+    // A region that was off the CPU has no record to be added; the caller averages.
+    let (off_cpu, switches, average) = (0, 0, 0);
+    Some(Sums { count, exclusive, inclusive, off_cpu, switches, min, max, last, squares, average })
 }
 
 /// What records add up to, in doubles: that takes the fewest instructions. They hold all of it

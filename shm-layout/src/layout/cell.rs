@@ -52,18 +52,24 @@
 //! some set of its stores, closed under the order that the writer's side of
 //! these pairs imposes.
 
+mod figures;
 mod read;
+mod record;
+mod restart;
 mod sums;
 
 use core::mem::offset_of;
 
-use crate::layout::amounts::{self, Amounts, SumWords};
+use crate::layout::amounts::{self, SumWords};
 use crate::layout::control::Control;
 use crate::layout::histogram::PARTS;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_at, ord};
 
+use figures::RetiredWords;
+pub(crate) use figures::{LiveWords, RareWords};
 pub use read::{CellPicture, CellRead, Parts};
-pub use sums::{AVERAGE_FRACTION_BITS, Sums, variance};
+pub use record::{Away, Held, Measurement};
+pub use sums::{AVERAGE_FRACTION_BITS, Sums, average_of, average_ticks, variance};
 
 /// One lane's statistics of one point; see the module for the drawing.
 ///
@@ -86,29 +92,20 @@ pub struct Cell {
     retired: [Retired; 2],
 }
 
-/// Figures that each fold adds to. Ticks where not said otherwise.
+/// The half of a copy of the live figures that each fold writes.
 #[repr(C, align(64))]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Live {
-    count: AtomicU64,
-    exclusive: AtomicU64,
-    inclusive: AtomicU64,
-    squares_low: AtomicU64,
-    last: AtomicU64,
-    min: AtomicU64,
-    max: AtomicU64,
+    words: LiveWords,
     /// Records of the lane's ring up to here are in these figures.
     folded: AtomicU64,
 }
 
-/// Live figures that seldom change.
+/// The half of a copy of the live figures that seldom changes.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Rare {
-    squares_high: AtomicU64,
-    average: AtomicU64,
-    off_cpu: AtomicU64,
-    switches: AtomicU64,
+    words: RareWords,
     /// The number of restarts that these figures belong to.
     version: AtomicU64,
     /// Generation of the lane's owner that they are of.
@@ -128,21 +125,6 @@ pub struct Staged {
     seq: u64,
 }
 
-/// A bucket of a histogram, and what it holds.
-#[derive(Clone, Copy, Debug)]
-pub struct Held<'a> {
-    bucket: &'a AtomicU64,
-    count: u64,
-}
-
-impl<'a> Held<'a> {
-    /// What a bucket holds now.
-    #[must_use]
-    pub fn new(bucket: &'a AtomicU64) -> Self {
-        Self { bucket, count: bucket.load(Ordering::Relaxed) }
-    }
-}
-
 /// In `seq`: something is staged.
 const STAGED: u64 = 1;
 /// What a copy in force adds to `seq`.
@@ -156,22 +138,14 @@ const SIMPLE: u64 = 1 << 33;
 /// A sum of squares below this has room for one more, of less than 2^31 ticks.
 const NEARLY_FULL: u64 = 1 << 63;
 
-/// Figures that are no longer added to. Ticks where not said otherwise.
+/// A copy of the retired figures.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Retired {
     /// Reset epoch of the window, also of the live figures.
     /// In the second copy of a shared cell: with the measurements under way, times 2^32.
     epoch: AtomicU64,
-    count: AtomicU64,
-    exclusive: AtomicU64,
-    inclusive: AtomicU64,
-    off_cpu: AtomicU64,
-    switches: AtomicU64,
-    min: AtomicU64,
-    max: AtomicU64,
-    squares_low: AtomicU64,
-    squares_high: AtomicU64,
+    words: RetiredWords,
     /// Measurements in windows that a reset has ended.
     /// In the second copy of a shared cell: measurements in all windows.
     past_count: AtomicU64,
@@ -182,41 +156,12 @@ struct Retired {
 /// The words of a cell that many threads write.
 pub(crate) struct SharedWords<'a> {
     pub(crate) control: &'a AtomicU64,
-    pub(crate) count: &'a AtomicU64,
-    pub(crate) exclusive: &'a AtomicU64,
-    pub(crate) inclusive: &'a AtomicU64,
-    pub(crate) squares_low: &'a AtomicU64,
-    pub(crate) squares_high: &'a AtomicU64,
-    pub(crate) last: &'a AtomicU64,
-    pub(crate) average: &'a AtomicU64,
-    pub(crate) min: &'a AtomicU64,
-    pub(crate) max: &'a AtomicU64,
-    pub(crate) off_cpu: &'a AtomicU64,
-    pub(crate) switches: &'a AtomicU64,
+    pub(crate) live: &'a LiveWords,
+    pub(crate) rare: &'a RareWords,
     pub(crate) epoch: &'a AtomicU64,
     pub(crate) under_way: &'a AtomicU64,
     pub(crate) ever_count: &'a AtomicU64,
     pub(crate) ever_exclusive: &'a AtomicU64,
-}
-
-/// One finished measurement, in ticks.
-#[derive(Clone, Copy, Debug)]
-pub struct Measurement {
-    /// Ticks of the region itself.
-    pub exclusive: u64,
-    /// Ticks with nested regions, less what nested regions of the point have added.
-    pub inclusive: u64,
-    /// The time off the CPU between begin and end; none if there was none.
-    pub away: Option<Away>,
-}
-
-/// Time off the CPU.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Away {
-    /// Ticks.
-    pub off_cpu: u64,
-    /// Switches noticed.
-    pub switches: u64,
 }
 
 impl Default for Cell {
@@ -225,96 +170,20 @@ impl Default for Cell {
     }
 }
 
-fn zero() -> AtomicU64 {
-    AtomicU64::new(0)
-}
-
-fn live() -> Live {
-    Live {
-        count: zero(),
-        exclusive: zero(),
-        inclusive: zero(),
-        squares_low: zero(),
-        last: zero(),
-        min: zero(),
-        max: zero(),
-        folded: zero(),
-    }
-}
-
-fn rare() -> Rare {
-    Rare {
-        squares_high: zero(),
-        average: zero(),
-        off_cpu: zero(),
-        switches: zero(),
-        version: zero(),
-        owner: zero(),
-    }
-}
-
-fn retired() -> Retired {
-    Retired {
-        epoch: zero(),
-        count: zero(),
-        exclusive: zero(),
-        inclusive: zero(),
-        off_cpu: zero(),
-        switches: zero(),
-        min: zero(),
-        max: zero(),
-        squares_low: zero(),
-        squares_high: zero(),
-        past_count: zero(),
-        past_exclusive: zero(),
-    }
-}
-
 impl Rare {
     #[inline(always)]
-    fn words(&self) -> [u64; 6] {
-        let Self { squares_high, average, off_cpu, switches, version, owner } = self;
-        [squares_high, average, off_cpu, switches, version, owner].map(get)
+    fn are_those_of(&self, other: &Self) -> bool {
+        self.words.are_those_of(&other.words)
+            && get(&self.version) == get(&other.version)
+            && get(&self.owner) == get(&other.owner)
     }
 }
 
 impl Half<'_> {
-    #[inline(always)]
-    fn put(self, sums: &Sums) {
-        let Self { live, rare } = self;
-        for (word, value) in [
-            (&live.count, sums.count),
-            (&live.exclusive, sums.exclusive),
-            (&live.inclusive, sums.inclusive),
-            (&live.squares_low, sums.squares as u64),
-            (&rare.squares_high, (sums.squares >> 64) as u64),
-            (&live.last, sums.last),
-            (&rare.average, sums.average_fixed),
-            (&live.min, sums.min),
-            (&live.max, sums.max),
-            (&rare.off_cpu, sums.off_cpu),
-            (&rare.switches, sums.switches),
-        ] {
-            put(word, value);
-        }
-    }
-
     /// The figures.
     #[inline(always)]
     fn sums(self) -> Sums {
-        let Self { live, rare } = self;
-        Sums {
-            count: get(&live.count),
-            exclusive: get(&live.exclusive),
-            inclusive: get(&live.inclusive),
-            off_cpu: get(&rare.off_cpu),
-            switches: get(&rare.switches),
-            min: get(&live.min),
-            max: get(&live.max),
-            last: get(&live.last),
-            squares: u128::from(get(&rare.squares_high)) << 64 | u128::from(get(&live.squares_low)),
-            average_fixed: get(&rare.average),
-        }
+        Sums::get(&self.live.words, &self.rare.words)
     }
 }
 
@@ -333,15 +202,15 @@ impl Cell {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            seq: zero(),
-            control: zero(),
-            commit: zero(),
-            point: zero(),
-            amounts: zero(),
+            seq: AtomicU64::default(),
+            control: AtomicU64::default(),
+            commit: AtomicU64::default(),
+            point: AtomicU64::default(),
+            amounts: AtomicU64::default(),
             parts: core::array::from_fn(|_| AtomicU32::new(0)),
-            rare: [rare(), rare()],
-            live: [live(), live()],
-            retired: [retired(), retired()],
+            rare: Default::default(),
+            live: Default::default(),
+            retired: Default::default(),
         }
     }
 
@@ -357,10 +226,10 @@ impl Cell {
         self.point.store(u64::from(point), Ordering::Relaxed);
         for retired in &self.retired {
             retired.epoch.store(u64::from(control.epoch()), Ordering::Relaxed);
-            retired.min.store(u64::MAX, Ordering::Relaxed);
+            Sums::default().retire(&retired.words);
         }
         let Half { live, rare } = self.in_force(0);
-        live.min.store(u64::MAX, Ordering::Relaxed);
+        Sums::default().put(&live.words, &rare.words);
         rare.owner.store(u64::from(owner), Ordering::Relaxed);
         self.control.store(control.0, Ordering::Relaxed);
     }
@@ -488,11 +357,10 @@ impl Cell {
         }
         let mut live = self.in_force(seq).sums();
         live.min = self.least(live.min);
-        live.merge(more);
-        (live.last, live.average_fixed) = (more.last, more.average_fixed);
+        live.append(more);
         self.put(seq, &live, folded, self.window(seq));
-        let [first, second] = self.rare.each_ref().map(Rare::words);
-        let is_simple = first == second
+        let [first, second] = &self.rare;
+        let is_simple = first.are_those_of(second)
             && get(&self.amounts) == 0
             && self.control().alpha_fixed() == 0
             && (live.squares as u64) < NEARLY_FULL;
@@ -515,20 +383,27 @@ impl Cell {
     #[inline(always)]
     pub fn append_one(&self, Staged { seq }: Staged, exclusive: u64, inclusive: u64, folded: u64) {
         let copy = ((seq / FLIP) & 1) as usize;
-        let (from, to) = (&self.live[copy], &self.live[copy ^ 1]);
-        put(&to.count, get(&from.count).wrapping_add(1));
-        put(&to.exclusive, get(&from.exclusive).wrapping_add(exclusive));
-        put(&to.inclusive, get(&from.inclusive).wrapping_add(inclusive));
+        let from = &self.live[copy].words;
+        // Named one by one, so that a new figure does not compile before it is added here.
+        let Live { words, folded: to_folded } = &self.live[copy ^ 1];
+        let LiveWords { count, exclusive: own, inclusive: whole, squares_low, last, min, max } =
+            words;
+        put(count, get(&from.count).wrapping_add(1));
+        put(own, get(&from.exclusive).wrapping_add(exclusive));
+        put(whole, get(&from.inclusive).wrapping_add(inclusive));
         let square = exclusive.wrapping_mul(exclusive);
         let squares = get(&from.squares_low).wrapping_add(square);
-        put(&to.squares_low, squares);
+        put(squares_low, squares);
         if squares >= NEARLY_FULL {
             put(&self.point, u64::from(self.point()) | KEPT_CPU);
         }
-        put(&to.last, exclusive);
-        put(&to.min, get(&from.min).min(exclusive));
-        put(&to.max, get(&from.max).max(exclusive));
-        put(&to.folded, folded);
+        put(last, exclusive);
+        put(min, get(&from.min).min(exclusive));
+        put(max, get(&from.max).max(exclusive));
+        put(to_folded, folded);
+        // A measurement that kept the CPU and is not averaged changes none of these.
+        let RareWords { squares_high: _, average: _, off_cpu: _, switches: _ } =
+            &self.rare[copy].words;
         self.close(seq);
     }
 
@@ -536,7 +411,7 @@ impl Cell {
     #[must_use]
     pub fn averaged(&self, Staged { seq }: Staged) -> (u64, u64) {
         let Half { live, rare } = self.in_force(seq);
-        (get(&live.count), get(&rare.average))
+        (get(&live.words.count), get(&rare.words.average))
     }
 
     /// The number of restarts that the figures in force belong to, and their owner.
@@ -554,7 +429,7 @@ impl Cell {
             put(&self.point, point & !SIMPLE);
         }
         let staged = self.in_force(seq.wrapping_add(FLIP));
-        staged.put(live);
+        live.put(&staged.live.words, &staged.rare.words);
         put(&staged.live.folded, folded);
         put(&staged.rare.version, version);
         put(&staged.rare.owner, owner);
@@ -567,255 +442,14 @@ impl Cell {
         self.seq.store((seq | STAGED).wrapping_add(STAGED), ord!("cell-close", Release));
     }
 
-    /// The ticks by which a region of so many exclusive ones counts in the extremes and the
-    /// histogram if it was off the CPU, and how long that was is known no better than `error`.
-    ///
-    /// Some of the time off the CPU is learnt late, too, so such a region may be told as nothing
-    /// at all. Sums are right, since another region has that time too much. What is told as
-    /// nothing, or as so little less than the shortest region that kept the CPU, counts as that.
-    #[must_use]
-    pub fn credible(&self, exclusive: u64, error: u64) -> u64 {
-        if self.point.load(Ordering::Relaxed) & KEPT_CPU == 0 {
-            return exclusive;
-        }
-        let live = self.in_force(self.seq.load(Ordering::Relaxed)).live;
-        let least = live.min.load(Ordering::Relaxed);
-        let is_near = (exclusive..=exclusive.saturating_add(error)).contains(&least);
-        if is_near || exclusive == 0 { least } else { exclusive }
-    }
-
-    /// The least ticks so far of regions that kept the CPU, where one comes that did: from the first
-    /// one on, the minimum is of such.
-    #[inline(always)]
-    fn least(&self, min: u64) -> u64 {
-        let point = self.point.load(Ordering::Relaxed);
-        if point & KEPT_CPU == 0 {
-            self.point.store(point | KEPT_CPU, Ordering::Relaxed);
-            return u64::MAX;
-        }
-        min
-    }
-
-    /// Records one measurement, in its bucket too if it has one; the lane's records up to
-    /// `folded` are in the cell, then. The cell has no sums of amounts.
-    pub fn record(&self, measured: Measurement, bucket: Option<&AtomicU64>, folded: u64) {
-        self.record_amounts(measured, bucket, None, folded);
-    }
-
-    /// Records one measurement in a cell that may have sums of amounts, with the region's amounts.
-    pub fn record_amounts(
-        &self,
-        measured: Measurement,
-        bucket: Option<&AtomicU64>,
-        sums: Option<(&SumWords, &Amounts)>,
-        folded: u64,
-    ) {
-        let bucket = bucket.map(Held::new);
-        self.record_as(self.staged(), measured, (measured.exclusive, false), bucket, sums, folded);
-    }
-
-    /// Records a measurement that may count by other ticks in the extremes and the histogram than
-    /// it was told; and whether it kept the CPU, which makes the minimum one of such. A forked child
-    /// that repeats this from the same start writes the same words.
-    pub fn record_as(
-        &self,
-        Staged { seq }: Staged,
-        measured: Measurement,
-        (credible, kept_cpu): (u64, bool),
-        bucket: Option<Held<'_>>,
-        sums: Option<(&SumWords, &Amounts)>,
-        folded: u64,
-    ) {
-        self.mark_staged(seq);
-        let mut live = self.in_force(seq).sums();
-        if kept_cpu {
-            live.min = self.least(live.min);
-        }
-        // Sums have what was told; extremes, last and average what can be believed.
-        let (min, max) = (live.min.min(credible), live.max.max(credible));
-        let mut believed = live.clone();
-        believed.take_into_average(self.control(), live.count == 0, credible);
-        live.add(self.control(), measured.exclusive, measured.inclusive);
-        (live.min, live.max, live.last) = (min, max, credible);
-        live.average_fixed = believed.average_fixed;
-        if let Some(away) = measured.away {
-            live.off_cpu = live.off_cpu.wrapping_add(away.off_cpu);
-            live.switches = live.switches.wrapping_add(away.switches);
-        }
-        if let Some((sums, amounts)) = sums {
-            amounts::add(sums, seq / FLIP, amounts);
-        }
-        // Before the bucket, for `mend`.
-        self.in_force(seq.wrapping_add(FLIP)).live.last.store(live.last, Ordering::Relaxed);
-        if let Some(Held { bucket, count }) = bucket {
-            bucket.store(count.wrapping_add(1), Ordering::Relaxed);
-        }
-        self.put(seq, &live, folded, self.window(seq));
-    }
-
-    /// Follows a new control word, and a new owner of the lane: starts afresh if
-    /// the point was reset or the owner has changed. `clear` is called for each
-    /// histogram part that has to be zeroed, with its chunk number. The lane has no
-    /// records that are not folded.
-    pub fn follow(&self, control: Control, owner: u32, clear: impl FnMut(u32)) {
-        self.follow_with(control, owner, None, clear);
-    }
-
-    /// The same for a cell that has the sums of amounts.
-    pub fn follow_with(
-        &self,
-        control: Control,
-        owner: u32,
-        sums: Option<&SumWords>,
-        mut clear: impl FnMut(u32),
-    ) {
-        let seq = self.seq.load(Ordering::Relaxed);
-        self.mark_staged(seq);
-        let mut live = self.in_force(seq).sums();
-        let folded = self.in_force(seq).live.folded.load(Ordering::Relaxed);
-        let window = self.window(seq);
-        // Not the epoch of `control`, which an owner takes along.
-        let commit = self.commit.load(Ordering::Relaxed);
-        let epoch = self.retired[(commit & 1) as usize].epoch.load(Ordering::Relaxed);
-        let reset = u64::from(control.epoch()) != epoch;
-        let moved = u64::from(owner) != window.1;
-        if reset || moved {
-            let (mut retired, mut past) = self.retired_sums(commit);
-            retired.merge(&live);
-            if reset {
-                past.0 = past.0.wrapping_add(retired.count);
-                past.1 = past.1.wrapping_add(retired.exclusive);
-                retired = Sums::default();
-            }
-            self.retire(commit.wrapping_add(1), control.epoch(), &retired, past);
-            if let Some(sums) = sums {
-                amounts::retire(sums, (seq / FLIP, commit.wrapping_add(1)), reset);
-            }
-            // Pairs with `cell-commit-seen`: the copy is complete before it is published, even if
-            // the process is killed in between.
-            self.commit.store(commit.wrapping_add(1), ord!("cell-commit", Release));
-            // Meets `cell-recheck`: nothing is zeroed in the histogram before the live
-            // figures are void.
-            fence_at!("cell-void", Release);
-            self.control.store(control.0, Ordering::Relaxed);
-            return self.restart(seq, u64::from(owner), sums, reset, &mut clear);
-        }
-        if control.alpha_fixed() == 0 {
-            live.average_fixed = 0;
-        } else if self.control().alpha_fixed() == 0 {
-            // Averaging was just switched on: start at the mean so far.
-            live.average_fixed = (live.exclusive / live.count.max(1)) << AVERAGE_FRACTION_BITS;
-        }
-        if let Some(sums) = sums {
-            amounts::stage(sums, seq / FLIP);
-        }
-        self.control.store(control.0, Ordering::Relaxed);
-        self.put(seq, &live, folded, window);
-    }
-
-    /// Puts the empty figures of a window in force; what came before is retired.
-    fn restart(
-        &self,
-        seq: u64,
-        owner: u64,
-        sums: Option<&SumWords>,
-        reset: bool,
-        clear: &mut impl FnMut(u32),
-    ) {
-        if reset {
-            self.for_each_part(clear);
-        }
-        if let Some(sums) = sums {
-            amounts::clear(sums, seq / FLIP + 1);
-        }
-        self.point.store(u64::from(self.point()), Ordering::Relaxed);
-        let folded = self.in_force(seq).live.folded.load(Ordering::Relaxed);
-        let commit = self.commit.load(Ordering::Relaxed);
-        self.put(seq, &Sums::default(), folded, (commit, owner));
-    }
-
-    /// Ends a change that was cut off in the middle and that nobody will go on with, as a
-    /// jump out of a signal handler leaves one: what was staged is dropped, and a restart
-    /// is brought to its end. `held` has the measurements in a histogram part, and `clear`
-    /// zeroes it.
-    ///
-    /// Returns how many measurements the histogram holds of what was dropped, if any was, and
-    /// the ticks of the last one: the caller takes them out, and then calls [`Self::mended`].
-    pub fn mend(
-        &self,
-        sums: Option<&SumWords>,
-        mut held: impl FnMut(u32) -> u64,
-        mut clear: impl FnMut(u32),
-    ) -> (u64, u64) {
-        let seq = self.seq.load(Ordering::Relaxed);
-        if seq & STAGED == 0 {
-            return (0, 0);
-        }
-        let last = self.in_force(seq.wrapping_add(FLIP)).live.last.load(Ordering::Relaxed);
-        // It may have been cut off before this was done.
-        self.mark_staged(seq);
-        let (version, owner) = self.window(seq);
-        let commit = self.commit.load(Ordering::Relaxed);
-        let (retired, _) = self.retired_sums(commit);
-        if version != commit {
-            // As in `follow_with`: only a reset leaves nothing retired.
-            self.restart(seq, owner, sums, retired.count == 0, &mut clear);
-            return (0, 0);
-        }
-        let counted =
-            retired.count.wrapping_add(self.in_force(seq).live.count.load(Ordering::Relaxed));
-        let mut in_parts = 0u64;
-        self.for_each_part(|chunk| in_parts = in_parts.wrapping_add(held(chunk)));
-        (in_parts.saturating_sub(counted), last)
-    }
-
-    /// How many records of the lane's ring are in the figures in force, for its owner.
-    #[must_use]
-    pub fn folded(&self) -> u64 {
-        self.in_force(self.seq.load(Ordering::Relaxed)).live.folded.load(Ordering::Relaxed)
-    }
-
-    /// Ends [`Self::mend`], if it was needed.
-    pub fn mended(&self, sums: Option<&SumWords>) {
-        if self.seq.load(Ordering::Relaxed) & STAGED != 0 {
-            self.put_in_force(&self.stage(), sums, self.folded());
-        }
-    }
-
-    fn retire(&self, commit: u64, epoch: u32, sums: &Sums, past: (u64, u64)) {
-        let retired = &self.retired[(commit & 1) as usize];
-        put(&retired.epoch, u64::from(epoch));
-        put(&retired.count, sums.count);
-        put(&retired.exclusive, sums.exclusive);
-        put(&retired.inclusive, sums.inclusive);
-        put(&retired.off_cpu, sums.off_cpu);
-        put(&retired.switches, sums.switches);
-        put(&retired.min, sums.min);
-        put(&retired.max, sums.max);
-        put(&retired.squares_low, sums.squares as u64);
-        put(&retired.squares_high, (sums.squares >> 64) as u64);
-        put(&retired.past_count, past.0);
-        put(&retired.past_exclusive, past.1);
-    }
-
     // ---- for the shared writer, `crate::layout::shared_cell` ----
 
     /// The words that many threads write: those of the first copy, which stays in force.
     pub(crate) fn shared_words(&self) -> SharedWords<'_> {
-        let (live, rare) = (&self.live[0], &self.rare[0]);
         SharedWords {
             control: &self.control,
-            count: &live.count,
-            exclusive: &live.exclusive,
-            inclusive: &live.inclusive,
-            squares_low: &live.squares_low,
-            squares_high: &rare.squares_high,
-            last: &live.last,
-            average: &rare.average,
-            min: &live.min,
-            max: &live.max,
-            off_cpu: &rare.off_cpu,
-            switches: &rare.switches,
+            live: &self.live[0].words,
+            rare: &self.rare[0].words,
             epoch: &self.retired[0].epoch,
             under_way: &self.retired[1].epoch,
             ever_count: &self.retired[1].past_count,

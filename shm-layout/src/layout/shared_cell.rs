@@ -23,7 +23,7 @@
 use std::ops::Deref;
 
 use crate::layout::amounts::{self, Amounts, SumWords};
-use crate::layout::cell::{AVERAGE_FRACTION_BITS, Cell, Measurement};
+use crate::layout::cell::{AVERAGE_FRACTION_BITS, Cell, LiveWords, Measurement, RareWords, Sums};
 use crate::layout::control::{ALPHA_BITS, Control, is_newer};
 use crate::sync::{AtomicU64, Ordering::Relaxed, ord};
 
@@ -75,45 +75,48 @@ impl Cell {
     /// Records one measurement, whoever else records at the same time.
     pub fn record_shared(&self, measured: Measurement, bucket: Option<&AtomicU64>) {
         let words = self.shared_words();
+        // Named one by one, so that a new figure does not compile before it is added here.
+        let LiveWords { count, exclusive, inclusive, squares_low, last, min, max } = words.live;
+        let RareWords { squares_high, average, off_cpu, switches } = words.rare;
         let own = measured.exclusive;
         words.ever_count.fetch_add(1, Relaxed);
         words.ever_exclusive.fetch_add(own, Relaxed);
-        words.exclusive.fetch_add(own, Relaxed);
-        words.inclusive.fetch_add(measured.inclusive, Relaxed);
+        exclusive.fetch_add(own, Relaxed);
+        inclusive.fetch_add(measured.inclusive, Relaxed);
         if let Some(away) = measured.away {
-            words.off_cpu.fetch_add(away.off_cpu, Relaxed);
-            words.switches.fetch_add(away.switches, Relaxed);
+            off_cpu.fetch_add(away.off_cpu, Relaxed);
+            switches.fetch_add(away.switches, Relaxed);
         }
-        words.last.store(own, Relaxed);
-        words.min.fetch_min(own, Relaxed);
-        words.max.fetch_max(own, Relaxed);
+        last.store(own, Relaxed);
+        min.fetch_min(own, Relaxed);
+        max.fetch_max(own, Relaxed);
         let square = u128::from(own) * u128::from(own);
-        let low = words.squares_low.fetch_add(square as u64, Relaxed);
+        let low = squares_low.fetch_add(square as u64, Relaxed);
         let carry = u64::from(low.checked_add(square as u64).is_none());
-        words.squares_high.fetch_add((square >> 64) as u64 + carry, Relaxed);
+        squares_high.fetch_add((square >> 64) as u64 + carry, Relaxed);
 
         let alpha = i64::from(self.control().alpha_fixed());
         if alpha != 0 {
             // Another process may have written more than 1.
             let alpha = alpha.min(1 << ALPHA_BITS);
-            let first = words.count.load(Relaxed) == 0;
+            let first = count.load(Relaxed) == 0;
             let value = (own << AVERAGE_FRACTION_BITS) as i64;
-            let mut average = words.average.load(Relaxed);
+            let mut found = average.load(Relaxed);
             loop {
-                let start = if first { value } else { average as i64 };
+                let start = if first { value } else { found as i64 };
                 let step =
                     (i128::from(value.wrapping_sub(start)) * i128::from(alpha)) >> ALPHA_BITS;
                 let next = start.wrapping_add(step as i64) as u64;
-                match words.average.compare_exchange_weak(average, next, Relaxed, Relaxed) {
+                match average.compare_exchange_weak(found, next, Relaxed, Relaxed) {
                     Ok(_) => break,
-                    Err(found) => average = found,
+                    Err(other) => found = other,
                 }
             }
         }
         if let Some(bucket) = bucket {
             bucket.fetch_add(1, Relaxed);
         }
-        words.count.fetch_add(1, Relaxed);
+        count.fetch_add(1, Relaxed);
     }
 
     /// Measurements and their exclusive ticks in all windows; none if there are none,
@@ -205,21 +208,7 @@ impl Cell {
         {
             return false;
         }
-        for word in [
-            words.count,
-            words.exclusive,
-            words.inclusive,
-            words.off_cpu,
-            words.switches,
-            words.squares_low,
-            words.squares_high,
-            words.last,
-            words.average,
-            words.max,
-        ] {
-            word.store(0, Relaxed);
-        }
-        words.min.store(u64::MAX, Relaxed);
+        Sums::default().put(words.live, words.rare);
         self.for_each_part(&mut clear);
         if self.amounts() != 0 {
             clear(self.amounts());

@@ -71,12 +71,11 @@ impl CellReading {
     /// The figures and sums of amounts of all who have owned the lane.
     #[must_use]
     pub fn all_owners(&self) -> (Sums, Amounts) {
-        let sums = [&self.retired, &self.live];
         let mut amounts = self.retired_amounts;
         for (sum, more) in amounts.iter_mut().zip(self.live_amounts) {
             *sum = sum.saturating_add(more);
         }
-        (together(sums.into_iter()), amounts)
+        ([&self.retired, &self.live].into_iter().sum(), amounts)
     }
 
     /// The sum of a point's variants on a lane, of none so far.
@@ -102,8 +101,8 @@ impl CellReading {
             sum.histogram.add(&part.histogram)?;
         }
         let parts = || places.iter().map(|&part| &cells[part as usize]);
-        sum.live = together(parts().map(|part| &part.live));
-        sum.retired = together(parts().map(|part| &part.retired));
+        sum.live = parts().map(|part| &part.live).sum();
+        sum.retired = parts().map(|part| &part.retired).sum();
         sum.variants = places;
         cells[place] = sum;
         Ok(())
@@ -139,9 +138,7 @@ impl CellReading {
         }
         // The thread has ended; its figures stay.
         let live = std::mem::take(&mut self.live);
-        self.retired.merge(&live);
-        self.retired.last = live.last;
-        self.retired.average_fixed = live.average_fixed;
+        self.retired.append(&live);
         for (sum, more) in self.retired_amounts.iter_mut().zip(cell.amounts.live) {
             *sum = sum.saturating_add(more);
         }
@@ -173,22 +170,4 @@ impl CellReading {
         }
         Ok(!pending.is_empty())
     }
-}
-
-/// Sums of several variants. The last measurement and the average are told of each
-/// one only: the first is that of the variant with most measurements, the other the
-/// mean of theirs, weighted by their counts.
-fn together<'a>(parts: impl Iterator<Item = &'a Sums>) -> Sums {
-    let mut sum = Sums::default();
-    let (mut most, mut weighted) = (0, 0_u128);
-    for part in parts.filter(|part| part.count > 0) {
-        sum.merge(part);
-        weighted = weighted
-            .saturating_add(u128::from(part.average_fixed).saturating_mul(part.count.into()));
-        if part.count >= most {
-            (most, sum.last) = (part.count, part.last);
-        }
-    }
-    sum.average_fixed = (weighted / u128::from(sum.count.max(1))) as u64;
-    sum
 }

@@ -49,7 +49,7 @@ const COLUMNS: [Column; 40] = [
     ("last_ns", |row| row.measured(row.sums.last).map(|ticks| row.ns(ticks)).into()),
     ("deviation_ns", |row| row.sums.deviation().map(|ticks| row.subject.ns(ticks)).into()),
     ("average_ns", |row| {
-        let average = row.point().alpha.and(row.measured(row.sums.average));
+        let average = row.point().alpha.and(row.measured(row.sums.average_ticks()));
         average.map(|ticks| row.subject.ns(ticks)).into()
     }),
     ("alpha", |row| row.point().alpha.into()),

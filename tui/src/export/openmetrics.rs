@@ -53,7 +53,7 @@ use prometheus_client::registry::{Registry, Unit};
 use super::series::{Labels, Part, Point, losses};
 use super::subject::Subject;
 use crate::headline::clock_word;
-use crate::snapshot::{Bucket, Cell, Loss, Snapshot, Stats};
+use crate::snapshot::{Bucket, Cell, Loss, Snapshot, Stats, total};
 
 /// Where the first bucket ends, seconds.
 const FIRST: f64 = 1e-8;
@@ -279,7 +279,7 @@ impl Exposition {
     /// A sum of every point.
     fn sum(&self, encoder: &mut DescriptorEncoder<'_>, family: &Family, of: Sum) -> fmt::Result {
         self.family(encoder, family, MetricType::Counter, |part, add| {
-            part.each(|labels, _, cells| match (of(labels, &cells.iter().sum()), &family.2) {
+            part.each(|labels, _, cells| match (of(labels, &total(cells)), &family.2) {
                 (None, _) => Ok(()),
                 (Some(sum), None) => add(labels, Number::Whole(sum)),
                 (Some(ticks), Some(_)) => add(labels, Number::Real(part.seconds(ticks))),
@@ -317,7 +317,7 @@ impl Exposition {
         for part in self.parts.iter().filter(|part| part.histograms) {
             part.each(|labels, _, cells| {
                 let (buckets, count) = part.buckets(cells);
-                let sum = part.seconds(cells.iter().sum::<Stats>().exclusive);
+                let sum = part.seconds(total(cells).exclusive);
                 let mut series = metric.encode_family(labels)?;
                 #[cfg(feature = "native-histograms")]
                 return native::encode(&mut series, part, cells, sum, count, &buckets);

@@ -46,7 +46,7 @@ use super::native::{Native, SCHEMA, ZERO};
 use super::series::{Labels, Part, losses};
 use super::subject::Subject;
 use crate::headline::clock_word;
-use crate::snapshot::{Cell, Loss, Process, Stats};
+use crate::snapshot::{Cell, Loss, Process, total};
 
 /// Data points in one request: about a megabyte; receivers take four or more.
 const AT_ONCE: usize = 8_000;
@@ -213,7 +213,7 @@ impl ProcessMetrics {
 
     /// Adds the figures of a point, or of one of its threads.
     fn series(&mut self, part: &Part, labels: &Labels, begin: u64, cells: &[Arc<Cell>]) {
-        let stats: Stats = cells.iter().sum();
+        let stats = total(cells);
         let attributes = attributes(labels);
         let time = |ticks| Number::AsDouble(part.seconds(ticks));
         let exclusive = (!labels.is_wall()).then(|| (Of::Exclusive, time(stats.exclusive)));

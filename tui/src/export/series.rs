@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::subject::Subject;
 use crate::model::amounts;
-use crate::snapshot::{self, Cell, Loss, PointState, Snapshot, Stats};
+use crate::snapshot::{self, Cell, Loss, PointState, Snapshot, total};
 
 /// One process, or one snapshot.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl Part {
     /// Seconds that measuring took, by its calibrated cost.
     pub(super) fn overhead(&self) -> f64 {
         let pair = self.seconds(self.snapshot.clock.overhead_pair);
-        self.snapshot.cells.iter().sum::<Stats>().count as f64 * pair
+        total(&self.snapshot.cells).count as f64 * pair
     }
 
     pub(super) fn of_process(&self) -> Labels {

@@ -76,16 +76,13 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
 /// The growth of a cell; none where there is none.
 fn since(before: &Cell, now: &Cell) -> Option<Cell> {
     let (then, sum) = (before.total(), now.total());
-    let grown = sum.since(&then).filter(|grown| grown.count > 0)?;
+    let mut stats = sum.since(&then).filter(|grown| grown.count > 0)?;
     let histogram = histogram::subtract(&now.histogram, &before.histogram);
     let shortest = histogram.first().map_or(sum.min, |bucket| bucket.low);
     let longest =
         histogram.last().map_or(sum.max, |b| b.low.saturating_add(b.width.saturating_sub(1)));
-    let stats = Stats {
-        min: if sum.min < then.min { sum.min } else { shortest.max(sum.min) },
-        max: if sum.max > then.max { sum.max } else { longest.min(sum.max) },
-        ..grown
-    };
+    stats.min = if sum.min < then.min { sum.min } else { shortest.max(sum.min) };
+    stats.max = if sum.max > then.max { sum.max } else { longest.min(sum.max) };
     Some(Cell { stats, retired: Stats::default(), histogram, ..now.clone() })
 }
 
@@ -93,6 +90,7 @@ fn since(before: &Cell, now: &Cell) -> Option<Cell> {
 mod tests {
     use super::*;
     use crate::model::Window;
+    use crate::snapshot::total;
     use crate::source::synthetic::Synthetic;
     use crate::source::{Change, Source};
 
@@ -117,7 +115,7 @@ mod tests {
         }
         // In parts it is the same.
         let parts = [between(&all[2], all[3].clone()), between(&all[3], all[5].clone())];
-        let sum = |s: &Snapshot| s.cells.iter().sum::<Stats>();
+        let sum = |s: &Snapshot| total(&s.cells);
         let parts = parts.map(|part| sum(&part.unwrap()));
         assert_eq!(parts[0].count + parts[1].count, sum(&window).count);
         assert_eq!(parts[0].squares + parts[1].squares, sum(&window).squares);

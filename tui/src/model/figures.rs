@@ -13,7 +13,7 @@ use super::threads::state_word;
 use super::window::Length;
 use crate::snapshot::{
     AMOUNTS, Bucket, Cell, Lane, LaneKind, OPENMP, Point, PointState, Process, ProcessState,
-    Snapshot, Stats,
+    Snapshot, Stats, total,
 };
 
 /// One point, all lanes together.
@@ -139,7 +139,7 @@ impl Figures {
             Self {
                 snapshot: Arc::clone(snapshot),
                 index,
-                total: cells[range.clone()].iter().sum(),
+                total: total(&cells[range.clone()]),
                 cells: range.clone(),
                 left_out: left_out.is_some_and(|left_out| left_out.contains(&point.id)),
                 state: point.state,

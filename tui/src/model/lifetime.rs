@@ -101,7 +101,7 @@ impl Life {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::Stats;
+    use crate::snapshot::total;
     use crate::source::synthetic::Synthetic;
     use crate::source::{Change, Source};
 
@@ -109,7 +109,7 @@ mod tests {
 
     fn sums(snapshot: &Snapshot, point: u32) -> [u64; 6] {
         let cells = snapshot.cells_of(point);
-        let sum: Stats = cells.iter().sum();
+        let sum = total(cells);
         let counted = cells.iter().flat_map(|cell| &cell.histogram).map(|b| b.count).sum();
         [sum.count, sum.exclusive, sum.inclusive, sum.off_cpu, sum.switches, counted]
     }

@@ -2,7 +2,7 @@
 //! everything that can happen to a process between two polls.
 
 use super::*;
-use crate::snapshot::{Cell, Loss, Stats};
+use crate::snapshot::{Cell, Loss, Stats, total};
 use crate::source::synthetic::{Synthetic, TICKS_PER_SECOND};
 use crate::source::{Change, Source};
 
@@ -43,10 +43,10 @@ fn totals_over_lanes_and_ended_threads_are_those_of_all_values() {
         Arc::new(Cell { stats, retired, ..Cell::default() })
     });
     let mut expected = stats(&parts.concat());
-    let found: Stats = cells.iter().sum();
+    let found = total(&cells);
     expected.last = 1_000;
     assert_eq!(found, expected);
-    assert_eq!(cells[..0].iter().sum::<Stats>().min, u64::MAX);
+    assert_eq!(total(&cells[..0]).min, u64::MAX);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn load_is_smoothed_by_the_time_that_really_passed() {
     let mut snapshots: Vec<_> = source.polls(4);
     // The third poll came late.
     snapshots.remove(2);
-    let exclusive = |s: &Snapshot| s.cells_of(3).iter().sum::<Stats>().exclusive as f64;
+    let exclusive = |s: &Snapshot| total(s.cells_of(3)).exclusive as f64;
     let load = |a: &Snapshot, b: &Snapshot| {
         (exclusive(b) - exclusive(a)) / (b.elapsed_ticks - a.elapsed_ticks) as f64
     };
@@ -184,7 +184,7 @@ fn rates_and_loads_are_since_the_reset() {
     let quarter = TICKS_PER_SECOND / 4;
     let now = snapshots.last_mut().unwrap();
     now.points[1].since_ticks = Some(now.elapsed_ticks - quarter);
-    let sums: Stats = now.cells_of(1).iter().sum();
+    let sums = total(now.cells_of(1));
     let expected = (4.0 * sums.count as f64, sums.exclusive as f64 / quarter as f64);
     assert!(expected.0 > 0.0 && expected.1 > 0.0);
 

@@ -12,7 +12,7 @@
 //! the window begins at the reset ([`Length::collected`]).
 
 use super::histogram::{edges_of, number_of, spread};
-use crate::snapshot::{Point, Snapshot, Stats};
+use crate::snapshot::{Point, Snapshot, Stats, total};
 
 /// The measurements of one point in a window of time.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -87,7 +87,7 @@ impl Window {
     /// Everything since the point's last reset.
     pub(crate) fn life(snapshot: &Snapshot, id: u32) -> Self {
         let cells = snapshot.cells_of(id);
-        let Stats { count, exclusive, .. } = cells.iter().sum();
+        let Stats { count, exclusive, .. } = total(cells);
         let spread = spread(cells.iter().flat_map(|cell| &cell.histogram));
         Self { count, exclusive: exclusive as f64, length: None, spread }
     }

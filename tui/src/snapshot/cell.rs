@@ -1,10 +1,9 @@
 //! The statistics of a point on a lane.
 
 use std::fmt;
-use std::iter::Sum;
 use std::sync::Arc;
 
-use pfp_shm_layout::cell;
+pub use pfp_shm_layout::cell::Sums as Stats;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
@@ -16,8 +15,10 @@ pub struct Cell {
     /// Id of the lane.
     pub lane: u32,
     /// Figures of the thread that owns the lane now.
+    #[serde(with = "Figures")]
     pub stats: Stats,
     /// Figures of threads that owned the lane before and have ended.
+    #[serde(with = "Figures")]
     pub retired: Stats,
     /// Exclusive ticks of every measurement since the last reset, of `stats`
     /// and `retired` together, by bucket, in the order of the buckets.
@@ -41,6 +42,11 @@ impl Cell {
     }
 }
 
+/// All measurements of these cells, those of ended threads too.
+pub fn total<'a>(cells: impl IntoIterator<Item = &'a Arc<Cell>>) -> Stats {
+    cells.into_iter().flat_map(|cell| [&cell.retired, &cell.stats]).sum()
+}
+
 /// The measurements of a cell that have certain amounts, or all others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Variant {
@@ -52,6 +58,7 @@ pub struct Variant {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sums: Vec<u64>,
     /// Its figures, over all threads that have owned the lane.
+    #[serde(with = "Figures")]
     pub stats: Stats,
 }
 
@@ -88,122 +95,33 @@ impl From<Bucket> for [u64; 3] {
     }
 }
 
-/// Sums over measurements.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Stats {
-    /// Finished measurements.
-    pub count: u64,
-    /// Ticks of the regions themselves, on a CPU.
-    pub exclusive: u64,
-    /// Ticks with nested regions, on a CPU; recursion counted once.
-    pub inclusive: u64,
-    /// Ticks between begin and end in which the thread did not run.
-    pub off_cpu: u64,
-    /// Switches noticed between begin and end.
-    pub switches: u64,
-    /// Least exclusive ticks of one measurement; `u64::MAX` while none.
-    pub min: u64,
-    /// Most exclusive ticks of one measurement.
-    pub max: u64,
-    /// Exclusive ticks of the last measurement.
-    pub last: u64,
-    /// Sum of the squares of exclusive ticks, exact. A decimal string in the
-    /// file, since JSON's numbers are too short for it.
-    #[serde(with = "decimal")]
-    pub squares: u128,
-    /// EWMA of exclusive ticks; 0 while it is off.
-    pub average: f64,
-}
-
-impl Default for Stats {
-    fn default() -> Self {
-        Self {
-            count: 0,
-            exclusive: 0,
-            inclusive: 0,
-            off_cpu: 0,
-            switches: 0,
-            min: u64::MAX,
-            max: 0,
-            last: 0,
-            squares: 0,
-            average: 0.0,
+/// Declares how a snapshot file has the figures that `pfp_shm_layout::figures!` lists.
+macro_rules! declare {
+    (
+        live { $($(#[$_live:meta])* $live:ident: $_live_kind:ident,)* }
+        rare { $($(#[$_rare:meta])* $rare:ident: $_rare_kind:ident,)* }
+        extreme { $($(#[$_extreme:meta])* $extreme:ident: $_extreme_kind:ident,)* }
+        latest { $($(#[$_latest:meta])* $latest:ident,)* }
+        wide { $($(#[$_wide:meta])* $wide:ident: $($_half:ident)*,)* }
+        average { $(#[$_average:meta])* $average:ident, }
+    ) => {
+        /// The figures of a cell in a snapshot file. A figure that an older file lacks is that of
+        /// no measurement.
+        #[derive(Serialize, Deserialize)]
+        #[serde(remote = "Stats", default = "Stats::default")]
+        struct Figures {
+            $($live: u64,)*
+            $($rare: u64,)*
+            $($extreme: u64,)*
+            $($latest: u64,)*
+            $(#[serde(with = "decimal")] $wide: u128,)*
+            #[serde(with = "average")]
+            $average: u64,
         }
-    }
+    };
 }
 
-/// All measurements together. Two figures have no exact sum: `average` is the mean of the averages,
-/// weighted by their counts; `last` is that of the thread with most measurements.
-impl<'a> Sum<&'a Self> for Stats {
-    fn sum<I: Iterator<Item = &'a Self>>(parts: I) -> Self {
-        let mut sum = Self::default();
-        let mut most = 0;
-        let mut weighted = 0.0;
-        for part in parts {
-            if part.count == 0 {
-                continue;
-            }
-            // A year of eight threads' ticks fits; only nonsense saturates.
-            sum.count = sum.count.saturating_add(part.count);
-            sum.exclusive = sum.exclusive.saturating_add(part.exclusive);
-            sum.inclusive = sum.inclusive.saturating_add(part.inclusive);
-            sum.off_cpu = sum.off_cpu.saturating_add(part.off_cpu);
-            sum.switches = sum.switches.saturating_add(part.switches);
-            sum.squares = sum.squares.saturating_add(part.squares);
-            sum.min = sum.min.min(part.min);
-            sum.max = sum.max.max(part.max);
-            weighted += part.average * part.count as f64;
-            if part.count >= most {
-                most = part.count;
-                sum.last = part.last;
-            }
-        }
-        if sum.count > 0 {
-            sum.average = weighted / sum.count as f64;
-        }
-        sum
-    }
-}
-
-/// All measurements of these cells, those of ended threads too.
-impl<'a> Sum<&'a Arc<Cell>> for Stats {
-    fn sum<I: Iterator<Item = &'a Arc<Cell>>>(cells: I) -> Self {
-        cells.flat_map(|cell| [&cell.retired, &cell.stats]).sum()
-    }
-}
-
-impl Stats {
-    /// The growth since then; none if a figure fell, as when threads' figures were lost. Extremes,
-    /// last and average are those of now.
-    pub fn since(&self, then: &Self) -> Option<Self> {
-        Some(Self {
-            count: self.count.checked_sub(then.count)?,
-            exclusive: self.exclusive.checked_sub(then.exclusive)?,
-            squares: self.squares.checked_sub(then.squares)?,
-            inclusive: self.inclusive.saturating_sub(then.inclusive),
-            off_cpu: self.off_cpu.saturating_sub(then.off_cpu),
-            switches: self.switches.saturating_sub(then.switches),
-            ..self.clone()
-        })
-    }
-
-    /// Mean exclusive ticks; none without a measurement.
-    pub fn mean(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.exclusive as f64 / self.count as f64)
-    }
-
-    /// Standard deviation of exclusive ticks, of a sample; none for fewer than two measurements.
-    pub fn deviation(&self) -> Option<f64> {
-        let Self { count, exclusive, squares, min, max, .. } = *self;
-        cell::variance(count, exclusive, squares, min..=max).map(f64::sqrt)
-    }
-
-    /// Share of the span between begin and end in which the thread did not run; none without a span.
-    pub fn off_share(&self) -> Option<f64> {
-        let span = self.off_cpu as f64 + self.inclusive as f64;
-        (span > 0.0).then(|| self.off_cpu as f64 / span)
-    }
-}
+pfp_shm_layout::figures!(declare);
 
 /// Reads buckets into exactly as much memory as they need: a large file has very many.
 pub(super) fn buckets<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Bucket>, D::Error> {
@@ -249,5 +167,20 @@ mod decimal {
         // Digits need no escapes, so the text can be borrowed.
         let text = <&str>::deserialize(input)?;
         text.parse().map_err(|_| D::Error::custom("expected a decimal number in a string"))
+    }
+}
+
+/// The average, in ticks with a fraction.
+mod average {
+    use pfp_shm_layout::cell::{average_of, average_ticks};
+    use serde::de::{Deserialize, Deserializer};
+    use serde::ser::Serializer;
+
+    pub(super) fn serialize<S: Serializer>(average: &u64, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_f64(average_ticks(*average))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<u64, D::Error> {
+        f64::deserialize(input).map(average_of)
     }
 }

@@ -2,10 +2,9 @@
 //! figures put into the order that the snapshot promises.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use super::{BadPlace, Discovery};
-use crate::snapshot::{AMOUNTS, Cell, Edge, End, Process, Snapshot};
+use crate::snapshot::{AMOUNTS, Edge, End, Process, Snapshot};
 use crate::text::{clean, clean_in_place};
 
 pub(super) fn clean_places(mut places: Vec<BadPlace>) -> Vec<BadPlace> {
@@ -79,20 +78,6 @@ pub(super) fn clean_snapshot(snapshot: &mut Snapshot) {
     }
     for lane in &mut snapshot.lanes {
         clean_in_place(&mut lane.name);
-    }
-    let is_unfit = |cell: &&mut Arc<Cell>| {
-        let of_variants = cell.variants.iter().map(|variant| &variant.stats);
-        let mut all = [&cell.stats, &cell.retired].into_iter().chain(of_variants);
-        all.any(|stats| !stats.average.is_finite())
-    };
-    for cell in snapshot.cells.iter_mut().filter(is_unfit) {
-        let cell = Arc::make_mut(cell);
-        let of_variants = cell.variants.iter_mut().map(|variant| &mut variant.stats);
-        for stats in [&mut cell.stats, &mut cell.retired].into_iter().chain(of_variants) {
-            if !stats.average.is_finite() {
-                stats.average = 0.0;
-            }
-        }
     }
     snapshot.points.sort_by_key(|point| point.id);
     snapshot.points.dedup_by_key(|point| point.id);

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
+use pfp_shm_layout::cell::average_of;
 
 use super::{Change, Source};
 #[cfg(test)]
@@ -167,7 +168,8 @@ impl Synthetic {
         stats.max = stats.max.max(exclusive);
         stats.last = exclusive;
         stats.squares += u128::from(times) * u128::from(exclusive) * u128::from(exclusive);
-        stats.average += 0.2 * (exclusive as f64 - stats.average);
+        let average = stats.average_ticks();
+        stats.average = average_of(average + 0.2 * (exclusive as f64 - average));
         let bucket = bucket_of(exclusive);
         let place = cell.histogram.partition_point(|b| b.low < bucket.low);
         match cell.histogram.get_mut(place) {

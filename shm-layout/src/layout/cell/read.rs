@@ -216,7 +216,7 @@ impl Cell {
     /// histogram only after that.
     pub(crate) fn staged_beside(&self) -> u64 {
         let seq = self.seq.load(Ordering::Relaxed);
-        self.in_force(seq.wrapping_add(FLIP)).live.last.load(Ordering::Relaxed)
+        get(&self.in_force(seq.wrapping_add(FLIP)).live.words.last)
     }
 
     /// Whether the cell still has this sequence word, and had it while the histogram was
@@ -247,23 +247,5 @@ impl Cell {
         // Meets `cell-void`, and `cell-open` of the next window's records.
         fence_at!("cell-recheck", Acquire);
         self.commit.load(Ordering::Relaxed) != restarts
-    }
-
-    pub(super) fn retired_sums(&self, commit: u64) -> (Sums, (u64, u64)) {
-        let retired = &self.retired[(commit & 1) as usize];
-        let sums = Sums {
-            count: get(&retired.count),
-            exclusive: get(&retired.exclusive),
-            inclusive: get(&retired.inclusive),
-            off_cpu: get(&retired.off_cpu),
-            switches: get(&retired.switches),
-            min: get(&retired.min),
-            max: get(&retired.max),
-            last: 0,
-            squares: u128::from(get(&retired.squares_high)) << 64
-                | u128::from(get(&retired.squares_low)),
-            average_fixed: 0,
-        };
-        (sums, (get(&retired.past_count), get(&retired.past_exclusive)))
     }
 }

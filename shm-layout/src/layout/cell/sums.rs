@@ -1,82 +1,81 @@
 //! Sums over measurements, and how they are added up.
 
+use std::iter::Sum;
 use std::ops::RangeInclusive;
 
+pub use super::figures::Sums;
 use crate::layout::control::{ALPHA_BITS, Control};
 
 /// Fraction bits of the exponential average as kept in a cell.
 pub const AVERAGE_FRACTION_BITS: u32 = 16;
 
-/// Sums over measurements; ticks where not said otherwise.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sums {
-    /// Finished measurements.
-    pub count: u64,
-    /// Ticks of the regions themselves.
-    pub exclusive: u64,
-    /// Ticks with nested regions, recursion counted once.
-    pub inclusive: u64,
-    /// Ticks between begin and end off the CPU.
-    pub off_cpu: u64,
-    /// Switches noticed between begin and end.
-    pub switches: u64,
-    /// Least exclusive ticks, `u64::MAX` while there is no measurement.
-    pub min: u64,
-    /// Most exclusive ticks.
-    pub max: u64,
-    /// Exclusive ticks of the last measurement.
-    pub last: u64,
-    /// Sum of the squares of exclusive ticks.
-    pub squares: u128,
-    /// Exponential average, in 2^-[`AVERAGE_FRACTION_BITS`] ticks.
-    pub average_fixed: u64,
-}
-
-impl Default for Sums {
-    fn default() -> Self {
-        Self {
-            count: 0,
-            exclusive: 0,
-            inclusive: 0,
-            off_cpu: 0,
-            switches: 0,
-            min: u64::MAX,
-            max: 0,
-            last: 0,
-            squares: 0,
-            average_fixed: 0,
+/// All measurements together. Two figures have no exact sum: the average is the mean of the averages,
+/// weighted by their counts, and `last` is that of the part with most measurements.
+impl<'a> Sum<&'a Self> for Sums {
+    fn sum<I: Iterator<Item = &'a Self>>(parts: I) -> Self {
+        let mut sum = Self::default();
+        let (mut most, mut weighted) = (0, 0_u128);
+        for part in parts.filter(|part| part.count > 0) {
+            sum.merge_saturating(part);
+            let weight = u128::from(part.average) * u128::from(part.count);
+            weighted = weighted.saturating_add(weight);
+            if part.count >= most {
+                most = part.count;
+                sum.take_latest(part);
+            }
         }
+        sum.average = (weighted / u128::from(sum.count.max(1))) as u64;
+        sum
     }
 }
 
 impl Sums {
-    /// Adds what is added up, and keeps the extremes.
+    /// Adds measurements that came later.
     #[inline(always)]
-    pub fn merge(&mut self, other: &Self) {
-        self.count = self.count.wrapping_add(other.count);
-        self.exclusive = self.exclusive.wrapping_add(other.exclusive);
-        self.inclusive = self.inclusive.wrapping_add(other.inclusive);
-        self.off_cpu = self.off_cpu.wrapping_add(other.off_cpu);
-        self.switches = self.switches.wrapping_add(other.switches);
-        self.min = self.min.min(other.min);
-        self.max = self.max.max(other.max);
-        self.squares = self.squares.wrapping_add(other.squares);
+    pub fn append(&mut self, later: &Self) {
+        self.merge(later);
+        self.take_latest(later);
+    }
+
+    /// The growth since then; none if a figure fell, as when threads' figures were lost. Extremes,
+    /// last and average are those of now.
+    #[must_use]
+    pub fn since(&self, then: &Self) -> Option<Self> {
+        let fell = self.count < then.count
+            || self.exclusive < then.exclusive
+            || self.squares < then.squares;
+        (!fell).then(|| self.less(then))
     }
 
     /// Adds a measurement under a control word, without its time off the CPU.
     #[inline(always)]
     pub fn add(&mut self, control: Control, exclusive: u64, inclusive: u64) {
         self.take_into_average(control, self.count == 0, exclusive);
-        self.count = self.count.wrapping_add(1);
-        self.exclusive = self.exclusive.wrapping_add(exclusive);
-        self.inclusive = self.inclusive.wrapping_add(inclusive);
-        self.min = self.min.min(exclusive);
-        self.max = self.max.max(exclusive);
-        self.last = exclusive;
+        // Named one by one, so that a new figure does not compile before it is added here.
+        let Self {
+            count,
+            exclusive: own,
+            inclusive: whole,
+            min,
+            max,
+            last,
+            squares,
+            // Moved above.
+            average: _,
+            // For the caller to add.
+            off_cpu: _,
+            switches: _,
+        } = self;
+        *count = count.wrapping_add(1);
+        *own = own.wrapping_add(exclusive);
+        *whole = whole.wrapping_add(inclusive);
+        *min = (*min).min(exclusive);
+        *max = (*max).max(exclusive);
+        *last = exclusive;
         // Exact integers instead of Welford's recurrence, whose division would
         // be the longest chain of all.
         let square = u128::from(exclusive) * u128::from(exclusive);
-        self.squares = self.squares.wrapping_add(square);
+        *squares = squares.wrapping_add(square);
     }
 
     /// Takes a minimum that is above the mean down to that: it leaves out measurements that are in
@@ -95,8 +94,8 @@ impl Sums {
         let alpha = i64::from(control.alpha_fixed());
         if alpha != 0 {
             // The average starts at the first measurement instead of climbing up from zero.
-            let before = (!is_first).then_some(self.average_fixed);
-            self.average_fixed = averaged(before, exclusive, alpha);
+            let before = (!is_first).then_some(self.average);
+            self.average = averaged(before, exclusive, alpha);
         }
     }
 
@@ -108,8 +107,22 @@ impl Sums {
 
     /// The exponential average in ticks, 0 while averaging is off.
     #[must_use]
-    pub fn average(&self) -> f64 {
-        self.average_fixed as f64 / f64::from(1u32 << AVERAGE_FRACTION_BITS)
+    pub fn average_ticks(&self) -> f64 {
+        average_ticks(self.average)
+    }
+
+    /// Standard deviation of exclusive ticks, of a sample; none for fewer than two measurements.
+    #[must_use]
+    pub fn deviation(&self) -> Option<f64> {
+        self.variance().map(f64::sqrt)
+    }
+
+    /// Share of the span between begin and end in which the thread did not run; none without a
+    /// span.
+    #[must_use]
+    pub fn off_share(&self) -> Option<f64> {
+        let span = self.off_cpu as f64 + self.inclusive as f64;
+        (span > 0.0).then(|| self.off_cpu as f64 / span)
     }
 
     /// Variance of exclusive ticks, of a sample; see [`variance`].
@@ -136,6 +149,18 @@ pub fn variance(count: u64, sum: u64, squares: u128, extremes: RangeInclusive<u6
     let range = extremes.end().saturating_sub(*extremes.start()) as f64;
     let most = n as f64 * range * range / 4.0;
     Some(about_mean.clamp(0.0, most) / (n - 1) as f64)
+}
+
+/// An exponential average in ticks.
+#[must_use]
+pub fn average_ticks(average: u64) -> f64 {
+    average as f64 / f64::from(1u32 << AVERAGE_FRACTION_BITS)
+}
+
+/// An exponential average of so many ticks.
+#[must_use]
+pub fn average_of(ticks: f64) -> u64 {
+    (ticks * f64::from(1u32 << AVERAGE_FRACTION_BITS)).round() as u64
 }
 
 /// The exponential average after a measurement of `ticks`; see [`AVERAGE_FRACTION_BITS`]. `alpha`

@@ -87,7 +87,7 @@ fn states_after(ticks: &[u64; 2]) -> [Sums; 3] {
         max: first,
         last: first,
         squares: square(first),
-        average_fixed: 0,
+        average: 0,
     };
     let two = Sums {
         count: 2,
@@ -99,7 +99,7 @@ fn states_after(ticks: &[u64; 2]) -> [Sums; 3] {
         max: first.max(second),
         last: second,
         squares: square(first) + square(second),
-        average_fixed: 0,
+        average: 0,
     };
     [Sums::default(), one, two]
 }

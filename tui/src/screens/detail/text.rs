@@ -189,7 +189,7 @@ impl Pane<'_> {
             None => String::new(),
         };
         let smoothed = match figures.point().alpha {
-            Some(alpha) => format!("{} alpha {alpha:.3}", self.single(Some(total.average))),
+            Some(alpha) => format!("{} alpha {alpha:.3}", self.single(Some(total.average_ticks()))),
             None => "off".into(),
         };
         let share = |share: Option<f64>, of: &str| match share {

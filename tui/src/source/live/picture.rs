@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use pfp_shm_layout::calls::{self, CallSums};
-use pfp_shm_layout::cell::Sums;
 use pfp_shm_layout::control::Control;
 use pfp_shm_layout::copy::Note;
 use pfp_shm_layout::header::{self, Facts};
@@ -18,7 +17,7 @@ use pfp_shm_layout::segment::Segment;
 use crate::local_time::unix_ns;
 use crate::snapshot::{
     Bucket, Cell, Clock, ClockKind, Edge, End, FORMAT, Lane, LaneKind, Loss, Open, Point,
-    PointState, Process, ProcessState, Record, Snapshot, Stats, VERSION, Variant,
+    PointState, Process, ProcessState, Record, Snapshot, VERSION, Variant,
 };
 use crate::source::place::{Objects, locate};
 use crate::source::symbol::readable;
@@ -210,8 +209,8 @@ impl Cells {
 pub(super) fn fill(cell: &mut Cell, reading: &CellReading, picture: &Picture) {
     cell.point = reading.point;
     cell.lane = reading.lane;
-    cell.stats = stats(&reading.live);
-    cell.retired = stats(&reading.retired);
+    cell.stats.clone_from(&reading.live);
+    cell.retired.clone_from(&reading.retired);
     cell.histogram.clear();
     // `for_each` is several times as fast as calling `next`.
     reading.histogram.iter().for_each(|BucketCount { low, width, count }| {
@@ -233,7 +232,7 @@ pub(super) fn variant(part: &CellReading, picture: &Picture) -> Option<Variant> 
         Some(each) => (each[..names].to_vec(), Vec::new()),
         None => (Vec::new(), amounts[..names].to_vec()),
     };
-    Some(Variant { each, sums: sums_of, stats: stats(&sums) })
+    Some(Variant { each, sums: sums_of, stats: sums })
 }
 
 pub(super) fn name_of(picture: &Picture, facts: &Facts) -> String {
@@ -367,20 +366,5 @@ pub(super) fn point_state(control: Control) -> PointState {
         (true, _) => PointState::InvalidBeginBegin,
         (false, true) => PointState::On,
         (false, false) => PointState::Off,
-    }
-}
-
-pub(super) fn stats(sums: &Sums) -> Stats {
-    Stats {
-        count: sums.count,
-        exclusive: sums.exclusive,
-        inclusive: sums.inclusive,
-        off_cpu: sums.off_cpu,
-        switches: sums.switches,
-        min: sums.min,
-        max: sums.max,
-        last: sums.last,
-        squares: sums.squares,
-        average: sums.average(),
     }
 }

@@ -92,17 +92,8 @@ impl Scale {
     }
 
     fn stats(self, stats: &mut Stats) {
-        let times = [
-            &mut stats.exclusive,
-            &mut stats.inclusive,
-            &mut stats.off_cpu,
-            &mut stats.min,
-            &mut stats.max,
-            &mut stats.last,
-        ];
-        times.into_iter().for_each(|ticks| *ticks = self.ticks(*ticks));
-        stats.squares = (stats.squares as f64 * self.0 * self.0) as u128;
-        stats.average *= self.0;
+        let squares = |squares: u128| (squares as f64 * self.0 * self.0) as u128;
+        *stats = stats.converted(|ticks| self.ticks(ticks), squares);
     }
 
     fn ticks(self, ticks: u64) -> u64 {

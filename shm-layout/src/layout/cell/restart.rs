@@ -1,0 +1,153 @@
+//! Starts a cell afresh after a reset or for a new owner, and completes changes that were cut off.
+
+use super::{AVERAGE_FRACTION_BITS, Cell, FLIP, Retired, STAGED, Sums, get, put};
+use crate::layout::amounts::{self, SumWords};
+use crate::layout::control::Control;
+use crate::sync::{Ordering, fence_at, ord};
+
+impl Cell {
+    /// Follows a new control word, and a new owner of the lane: starts afresh if
+    /// the point was reset or the owner has changed. `clear` is called for each
+    /// histogram part that has to be zeroed, with its chunk number. The lane has no
+    /// records that are not folded.
+    pub fn follow(&self, control: Control, owner: u32, clear: impl FnMut(u32)) {
+        self.follow_with(control, owner, None, clear);
+    }
+
+    /// The same for a cell that has the sums of amounts.
+    pub fn follow_with(
+        &self,
+        control: Control,
+        owner: u32,
+        sums: Option<&SumWords>,
+        mut clear: impl FnMut(u32),
+    ) {
+        let seq = self.seq.load(Ordering::Relaxed);
+        self.mark_staged(seq);
+        let mut live = self.in_force(seq).sums();
+        let folded = self.in_force(seq).live.folded.load(Ordering::Relaxed);
+        let window = self.window(seq);
+        // Not the epoch of `control`, which an owner takes along.
+        let commit = self.commit.load(Ordering::Relaxed);
+        let epoch = self.retired[(commit & 1) as usize].epoch.load(Ordering::Relaxed);
+        let reset = u64::from(control.epoch()) != epoch;
+        let moved = u64::from(owner) != window.1;
+        if reset || moved {
+            let (mut retired, mut past) = self.retired_sums(commit);
+            retired.merge(&live);
+            if reset {
+                past.0 = past.0.wrapping_add(retired.count);
+                past.1 = past.1.wrapping_add(retired.exclusive);
+                retired = Sums::default();
+            }
+            self.retire(commit.wrapping_add(1), control.epoch(), &retired, past);
+            if let Some(sums) = sums {
+                amounts::retire(sums, (seq / FLIP, commit.wrapping_add(1)), reset);
+            }
+            // Pairs with `cell-commit-seen`: the copy is complete before it is published, even if
+            // the process is killed in between.
+            self.commit.store(commit.wrapping_add(1), ord!("cell-commit", Release));
+            // Meets `cell-recheck`: nothing is zeroed in the histogram before the live
+            // figures are void.
+            fence_at!("cell-void", Release);
+            self.control.store(control.0, Ordering::Relaxed);
+            return self.restart(seq, u64::from(owner), sums, reset, &mut clear);
+        }
+        if control.alpha_fixed() == 0 {
+            live.average = 0;
+        } else if self.control().alpha_fixed() == 0 {
+            // Averaging was just switched on: start at the mean so far.
+            live.average = (live.exclusive / live.count.max(1)) << AVERAGE_FRACTION_BITS;
+        }
+        if let Some(sums) = sums {
+            amounts::stage(sums, seq / FLIP);
+        }
+        self.control.store(control.0, Ordering::Relaxed);
+        self.put(seq, &live, folded, window);
+    }
+
+    /// Puts the empty figures of a window in force; what came before is retired.
+    fn restart(
+        &self,
+        seq: u64,
+        owner: u64,
+        sums: Option<&SumWords>,
+        reset: bool,
+        clear: &mut impl FnMut(u32),
+    ) {
+        if reset {
+            self.for_each_part(clear);
+        }
+        if let Some(sums) = sums {
+            amounts::clear(sums, seq / FLIP + 1);
+        }
+        self.point.store(u64::from(self.point()), Ordering::Relaxed);
+        let folded = self.in_force(seq).live.folded.load(Ordering::Relaxed);
+        let commit = self.commit.load(Ordering::Relaxed);
+        self.put(seq, &Sums::default(), folded, (commit, owner));
+    }
+
+    /// Ends a change that was cut off in the middle and that nobody will go on with, as a
+    /// jump out of a signal handler leaves one: what was staged is dropped, and a restart
+    /// is brought to its end. `held` has the measurements in a histogram part, and `clear`
+    /// zeroes it.
+    ///
+    /// Returns how many measurements the histogram holds of what was dropped, if any was, and
+    /// the ticks of the last one: the caller takes them out, and then calls [`Self::mended`].
+    pub fn mend(
+        &self,
+        sums: Option<&SumWords>,
+        mut held: impl FnMut(u32) -> u64,
+        mut clear: impl FnMut(u32),
+    ) -> (u64, u64) {
+        let seq = self.seq.load(Ordering::Relaxed);
+        if seq & STAGED == 0 {
+            return (0, 0);
+        }
+        let last = get(&self.in_force(seq.wrapping_add(FLIP)).live.words.last);
+        // It may have been cut off before this was done.
+        self.mark_staged(seq);
+        let (version, owner) = self.window(seq);
+        let commit = self.commit.load(Ordering::Relaxed);
+        let (retired, _) = self.retired_sums(commit);
+        if version != commit {
+            // As in `follow_with`: only a reset leaves nothing retired.
+            self.restart(seq, owner, sums, retired.count == 0, &mut clear);
+            return (0, 0);
+        }
+        let counted = retired.count.wrapping_add(get(&self.in_force(seq).live.words.count));
+        let mut in_parts = 0u64;
+        self.for_each_part(|chunk| in_parts = in_parts.wrapping_add(held(chunk)));
+        (in_parts.saturating_sub(counted), last)
+    }
+
+    /// How many records of the lane's ring are in the figures in force, for its owner.
+    #[must_use]
+    pub fn folded(&self) -> u64 {
+        self.in_force(self.seq.load(Ordering::Relaxed)).live.folded.load(Ordering::Relaxed)
+    }
+
+    /// Ends [`Self::mend`], if it was needed.
+    pub fn mended(&self, sums: Option<&SumWords>) {
+        if self.seq.load(Ordering::Relaxed) & STAGED != 0 {
+            self.put_in_force(&self.stage(), sums, self.folded());
+        }
+    }
+
+    fn retire(&self, commit: u64, epoch: u32, sums: &Sums, past: (u64, u64)) {
+        let Retired { epoch: to_epoch, words, past_count, past_exclusive } =
+            &self.retired[(commit & 1) as usize];
+        put(to_epoch, u64::from(epoch));
+        sums.retire(words);
+        put(past_count, past.0);
+        put(past_exclusive, past.1);
+    }
+
+    /// The retired figures that are in force after so many restarts, and measurements and exclusive
+    /// ticks in windows that a reset has ended.
+    pub(super) fn retired_sums(&self, commit: u64) -> (Sums, (u64, u64)) {
+        let Retired { epoch: _, words, past_count, past_exclusive } =
+            &self.retired[(commit & 1) as usize];
+        (Sums::get_retired(words), (get(past_count), get(past_exclusive)))
+    }
+}
