@@ -6,12 +6,13 @@
 //!     | seq | control | commit | point | amounts                     |
 //!  40 | parts[42]: chunk number of each histogram part, 0 for none   |  once each
 //! 208 | rare[2]: squares, upper half | average | off_cpu | switches  |  seldom
-//!     |          version | owner                                     |
+//!     |          window | spare                                      |
+//! 304 | epoch[2]: reset epoch of each copy of `retired`              |
 //! 320 +--------------------------------------------------------------+
 //!     | live[2]: count | exclusive | inclusive | squares | last      |  a fold
 //!     |          min | max | folded                                  |
 //! 448 +--------------------------------------------------------------+
-//!     | retired[2]: what was before, two copies, one in force        |  restarts
+//!     | retired[2]: what was before, two copies, one in force; spare |  restarts
 //!     | (of a shared cell: retired[1].past_*: what there ever was)   |  every end
 //! 640 +--------------------------------------------------------------+
 //! ```
@@ -32,8 +33,8 @@
 //! **Restart.** When the point was reset, or the lane has a new owner, the next
 //! `begin` moves what the cell holds into `retired` and starts afresh. The sum is prepared
 //! in the copy of `retired` that is not in force and then put in force by one store
-//! to `commit`. From that store on the live figures are void until those of the same
-//! `version` are in force.
+//! to `commit`. From that store on the live figures are void until those of the new
+//! `window` are in force.
 //!
 //! The orderings come in named pairs:
 //!
@@ -88,6 +89,9 @@ pub struct Cell {
     amounts: AtomicU64,
     parts: [AtomicU32; PARTS],
     rare: [Rare; 2],
+    /// Reset epoch of the window that each copy of `retired` is of; in force with that copy. In a
+    /// shared cell, the second word has the measurements under way, times 2^32, beside the epoch.
+    epoch: [AtomicU64; 2],
     live: [Live; 2],
     retired: [Retired; 2],
 }
@@ -106,10 +110,34 @@ struct Live {
 #[derive(Debug, Default)]
 struct Rare {
     words: RareWords,
-    /// The number of restarts that these figures belong to.
-    version: AtomicU64,
-    /// Generation of the lane's owner that they are of.
-    owner: AtomicU64,
+    /// The [`Window`] of these figures.
+    window: AtomicU64,
+    /// Room for one more figure in [`RareWords`].
+    spare: AtomicU64,
+}
+
+/// Which restart and owner live figures are of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Window(u64);
+
+impl Window {
+    #[inline(always)]
+    fn new(restarts: u64, owner: u32) -> Self {
+        Self(restarts << 32 | u64::from(owner))
+    }
+
+    /// Generation of the lane's owner.
+    #[inline(always)]
+    fn owner(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// Whether no restart has come since. The low half of their number is enough: the figures are
+    /// at most one restart behind.
+    #[inline(always)]
+    fn is_current(self, restarts: u64) -> bool {
+        (self.0 >> 32) as u32 == restarts as u32
+    }
 }
 
 /// One copy of the live figures.
@@ -142,15 +170,14 @@ const NEARLY_FULL: u64 = 1 << 63;
 #[repr(C)]
 #[derive(Debug, Default)]
 struct Retired {
-    /// Reset epoch of the window, also of the live figures.
-    /// In the second copy of a shared cell: with the measurements under way, times 2^32.
-    epoch: AtomicU64,
     words: RetiredWords,
     /// Measurements in windows that a reset has ended.
     /// In the second copy of a shared cell: measurements in all windows.
     past_count: AtomicU64,
     /// Exclusive ticks in windows that a reset has ended; as above.
     past_exclusive: AtomicU64,
+    /// Room for one more figure in [`RetiredWords`].
+    spare: AtomicU64,
 }
 
 /// The words of a cell that many threads write.
@@ -173,9 +200,7 @@ impl Default for Cell {
 impl Rare {
     #[inline(always)]
     fn are_those_of(&self, other: &Self) -> bool {
-        self.words.are_those_of(&other.words)
-            && get(&self.version) == get(&other.version)
-            && get(&self.owner) == get(&other.owner)
+        self.words.are_those_of(&other.words) && get(&self.window) == get(&other.window)
     }
 }
 
@@ -184,6 +209,11 @@ impl Half<'_> {
     #[inline(always)]
     fn sums(self) -> Sums {
         Sums::get(&self.live.words, &self.rare.words)
+    }
+
+    #[inline(always)]
+    fn window(self) -> Window {
+        Window(get(&self.rare.window))
     }
 }
 
@@ -209,6 +239,7 @@ impl Cell {
             amounts: AtomicU64::default(),
             parts: core::array::from_fn(|_| AtomicU32::new(0)),
             rare: Default::default(),
+            epoch: Default::default(),
             live: Default::default(),
             retired: Default::default(),
         }
@@ -224,13 +255,13 @@ impl Cell {
     /// Makes a zeroed cell one of a point, before the cell can be reached.
     pub fn prepare(&self, point: u32, control: Control, owner: u32) {
         self.point.store(u64::from(point), Ordering::Relaxed);
-        for retired in &self.retired {
-            retired.epoch.store(u64::from(control.epoch()), Ordering::Relaxed);
+        for (epoch, retired) in self.epoch.iter().zip(&self.retired) {
+            put(epoch, u64::from(control.epoch()));
             Sums::default().retire(&retired.words);
         }
         let Half { live, rare } = self.in_force(0);
         Sums::default().put(&live.words, &rare.words);
-        rare.owner.store(u64::from(owner), Ordering::Relaxed);
+        put(&rare.window, Window::new(0, owner).0);
         self.control.store(control.0, Ordering::Relaxed);
     }
 
@@ -337,8 +368,7 @@ impl Cell {
         if let Some(sums) = sums {
             amounts::stage(sums, seq / FLIP);
         }
-        let (commit, owner) = self.window(seq);
-        self.put(seq, live, folded, (commit, owner));
+        self.put(seq, live, folded, self.window(seq));
     }
 
     /// Adds `more`, of regions that kept the CPU, to the live figures, and puts the sum in force. It
@@ -414,16 +444,15 @@ impl Cell {
         (get(&live.words.count), get(&rare.words.average))
     }
 
-    /// The number of restarts that the figures in force belong to, and their owner.
+    /// The window of the figures that a sequence word puts in force.
     #[inline(always)]
-    fn window(&self, seq: u64) -> (u64, u64) {
-        let rare = self.in_force(seq).rare;
-        (get(&rare.version), get(&rare.owner))
+    fn window(&self, seq: u64) -> Window {
+        self.in_force(seq).window()
     }
 
     /// Meets `cell-enter`, and death.
     #[inline(always)]
-    fn put(&self, seq: u64, live: &Sums, folded: u64, (version, owner): (u64, u64)) {
+    fn put(&self, seq: u64, live: &Sums, folded: u64, window: Window) {
         let point = get(&self.point);
         if point & SIMPLE != 0 {
             put(&self.point, point & !SIMPLE);
@@ -431,8 +460,7 @@ impl Cell {
         let staged = self.in_force(seq.wrapping_add(FLIP));
         live.put(&staged.live.words, &staged.rare.words);
         put(&staged.live.folded, folded);
-        put(&staged.rare.version, version);
-        put(&staged.rare.owner, owner);
+        put(&staged.rare.window, window.0);
         self.close(seq);
     }
 
@@ -450,8 +478,8 @@ impl Cell {
             control: &self.control,
             live: &self.live[0].words,
             rare: &self.rare[0].words,
-            epoch: &self.retired[0].epoch,
-            under_way: &self.retired[1].epoch,
+            epoch: &self.epoch[0],
+            under_way: &self.epoch[1],
             ever_count: &self.retired[1].past_count,
             ever_exclusive: &self.retired[1].past_exclusive,
         }

@@ -83,7 +83,7 @@ impl Cell {
     ) -> CellRead {
         let commit = self.restarts();
         let (retired, past) = self.retired_sums(commit);
-        picture.epoch = self.retired[(commit & 1) as usize].epoch.load(Ordering::Relaxed) as u32;
+        picture.epoch = get(&self.epoch[(commit & 1) as usize]) as u32;
         picture.point = self.point.load(Ordering::Relaxed) as u32;
         (picture.past_count, picture.past_exclusive) = past;
         picture.restarts = commit;
@@ -91,11 +91,11 @@ impl Cell {
             *to = from.load(Ordering::Relaxed);
         }
         let looked = self.look(|half, copy| {
-            let void = get(&half.rare.version) != commit;
+            let void = !half.window().is_current(commit);
             picture.live = if void { Sums::default() } else { half.sums() };
             picture.amounts = self.amounts_sums((copy, commit), void, find);
             picture.folded = get(&half.live.folded);
-            picture.owner = get(&half.rare.owner) as u32;
+            picture.owner = half.window().owner();
             void
         });
         // Only a reset clears the histogram, and it leaves nothing retired.
@@ -120,7 +120,7 @@ impl Cell {
         find: impl FnOnce(u32) -> Option<&'a SumWords>,
     ) -> Option<(u64, Sums, u64, SumsPicture)> {
         let looked = self.look(|half, copy| {
-            let same = get(&self.commit) == restarts && get(&half.rare.version) == restarts;
+            let same = get(&self.commit) == restarts && half.window().is_current(restarts);
             let amounts = self.amounts_sums((copy, restarts), false, find);
             same.then(|| (half.sums(), get(&half.live.folded), amounts))
         });

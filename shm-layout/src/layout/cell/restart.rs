@@ -1,6 +1,6 @@
 //! Starts a cell afresh after a reset or for a new owner, and completes changes that were cut off.
 
-use super::{AVERAGE_FRACTION_BITS, Cell, FLIP, Retired, STAGED, Sums, get, put};
+use super::{AVERAGE_FRACTION_BITS, Cell, FLIP, Retired, STAGED, Sums, Window, get, put};
 use crate::layout::amounts::{self, SumWords};
 use crate::layout::control::Control;
 use crate::sync::{Ordering, fence_at, ord};
@@ -29,9 +29,9 @@ impl Cell {
         let window = self.window(seq);
         // Not the epoch of `control`, which an owner takes along.
         let commit = self.commit.load(Ordering::Relaxed);
-        let epoch = self.retired[(commit & 1) as usize].epoch.load(Ordering::Relaxed);
+        let epoch = get(&self.epoch[(commit & 1) as usize]);
         let reset = u64::from(control.epoch()) != epoch;
-        let moved = u64::from(owner) != window.1;
+        let moved = owner != window.owner();
         if reset || moved {
             let (mut retired, mut past) = self.retired_sums(commit);
             retired.merge(&live);
@@ -51,7 +51,7 @@ impl Cell {
             // figures are void.
             fence_at!("cell-void", Release);
             self.control.store(control.0, Ordering::Relaxed);
-            return self.restart(seq, u64::from(owner), sums, reset, &mut clear);
+            return self.restart(seq, owner, sums, reset, &mut clear);
         }
         if control.alpha_fixed() == 0 {
             live.average = 0;
@@ -70,7 +70,7 @@ impl Cell {
     fn restart(
         &self,
         seq: u64,
-        owner: u64,
+        owner: u32,
         sums: Option<&SumWords>,
         reset: bool,
         clear: &mut impl FnMut(u32),
@@ -84,7 +84,7 @@ impl Cell {
         self.point.store(u64::from(self.point()), Ordering::Relaxed);
         let folded = self.in_force(seq).live.folded.load(Ordering::Relaxed);
         let commit = self.commit.load(Ordering::Relaxed);
-        self.put(seq, &Sums::default(), folded, (commit, owner));
+        self.put(seq, &Sums::default(), folded, Window::new(commit, owner));
     }
 
     /// Ends a change that was cut off in the middle and that nobody will go on with, as a
@@ -107,12 +107,12 @@ impl Cell {
         let last = get(&self.in_force(seq.wrapping_add(FLIP)).live.words.last);
         // It may have been cut off before this was done.
         self.mark_staged(seq);
-        let (version, owner) = self.window(seq);
+        let window = self.window(seq);
         let commit = self.commit.load(Ordering::Relaxed);
         let (retired, _) = self.retired_sums(commit);
-        if version != commit {
+        if !window.is_current(commit) {
             // As in `follow_with`: only a reset leaves nothing retired.
-            self.restart(seq, owner, sums, retired.count == 0, &mut clear);
+            self.restart(seq, window.owner(), sums, retired.count == 0, &mut clear);
             return (0, 0);
         }
         let counted = retired.count.wrapping_add(get(&self.in_force(seq).live.words.count));
@@ -135,9 +135,9 @@ impl Cell {
     }
 
     fn retire(&self, commit: u64, epoch: u32, sums: &Sums, past: (u64, u64)) {
-        let Retired { epoch: to_epoch, words, past_count, past_exclusive } =
-            &self.retired[(commit & 1) as usize];
-        put(to_epoch, u64::from(epoch));
+        let copy = (commit & 1) as usize;
+        let Retired { words, past_count, past_exclusive, spare: _ } = &self.retired[copy];
+        put(&self.epoch[copy], u64::from(epoch));
         sums.retire(words);
         put(past_count, past.0);
         put(past_exclusive, past.1);
@@ -146,7 +146,7 @@ impl Cell {
     /// The retired figures that are in force after so many restarts, and measurements and exclusive
     /// ticks in windows that a reset has ended.
     pub(super) fn retired_sums(&self, commit: u64) -> (Sums, (u64, u64)) {
-        let Retired { epoch: _, words, past_count, past_exclusive } =
+        let Retired { words, past_count, past_exclusive, spare: _ } =
             &self.retired[(commit & 1) as usize];
         (Sums::get_retired(words), (get(past_count), get(past_exclusive)))
     }

@@ -131,7 +131,7 @@ pub(super) fn cell_new_owner() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
         record(&cell, 10, &bucket);
-        watch(&*cell, &["seq", "commit", "version", "version#1", "count", "count#1", "count#3"]);
+        watch(&*cell, &["seq", "commit", "window", "window#1", "count", "count#1", "count#3"]);
         let writer = {
             let cell = Arc::clone(&cell);
             thread::spawn(move || {
@@ -153,16 +153,8 @@ pub(super) fn cell_reset() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
         record(&cell, 10, &bucket);
-        let words = [
-            "seq",
-            "commit",
-            "version",
-            "version#1",
-            "count",
-            "count#1",
-            "epoch#1",
-            "past_count#1",
-        ];
+        let words =
+            ["seq", "commit", "window", "window#1", "count", "count#1", "epoch#1", "past_count#1"];
         watch(&*cell, &words);
         let writer = {
             let cell = Arc::clone(&cell);

@@ -30,7 +30,7 @@ pub(super) fn cell_death_between_owners() {
     check_within(2, || {
         let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
         record(&cell, 10, &bucket);
-        let words = ["seq", "commit", "version", "version#1", "count", "count#1"];
+        let words = ["seq", "commit", "window", "window#1", "count", "count#1"];
         watch(&*cell, &words);
         watch(&*cell, &["count#2", "count#3"]);
         let writer = {
@@ -54,7 +54,7 @@ pub(super) fn cell_death_and_retired_figures() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
         record(&cell, 10, &bucket);
-        watch(&*cell, &["seq", "commit", "version", "exclusive", "exclusive#3", "min", "min#3"]);
+        watch(&*cell, &["seq", "commit", "window", "exclusive", "exclusive#3", "min", "min#3"]);
         let writer = {
             let cell = Arc::clone(&cell);
             thread::spawn(move || cell.follow(ON, 2, |_| unreachable!()))
@@ -78,7 +78,7 @@ pub(super) fn cell_death_in_reset() {
         let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
         record(&cell, 10, &bucket);
         record(&cell, 20, &bucket);
-        watch(&*cell, &["seq", "commit", "version#1", "count#1", "epoch#1", "past_count#1"]);
+        watch(&*cell, &["seq", "commit", "window#1", "count#1", "epoch#1", "past_count#1"]);
         let writer = {
             let cell = Arc::clone(&cell);
             thread::spawn(move || cell.follow(after_reset(), 1, |_| ()))
@@ -100,7 +100,7 @@ pub(super) fn cell_death_and_histogram() {
         let (cell, bucket) = (Arc::new(new_cell()), memory());
         cell.set_part(0, 9);
         record(&cell, 10, &bucket);
-        watch(&*cell, &["seq", "commit", "version"]);
+        watch(&*cell, &["seq", "commit", "window"]);
         let writer = {
             let (cell, bucket) = (Arc::clone(&cell), Arc::clone(&bucket));
             thread::spawn(move || {
@@ -124,7 +124,7 @@ pub(super) fn cell_death_and_histogram() {
 pub(super) fn cell_death_and_retired_amounts() {
     check(|| {
         let (cell, sums) = with_amounts([10, 0]);
-        watch(&*cell, &["seq", "commit", "version"]);
+        watch(&*cell, &["seq", "commit", "window"]);
         // Live, and in the copy that is in force after a restart.
         for word in [MAX_AMOUNTS, MAX_AMOUNTS + MAX_AMOUNTS + MAX_AMOUNTS] {
             sums[word].watch();

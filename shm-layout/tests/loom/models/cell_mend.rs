@@ -109,7 +109,7 @@ fn restart(
 /// Left in a change of owners.
 pub(super) fn cell_mended_new_owner() {
     at_each_store(|store| {
-        let words = ["seq", "commit", "version", "version#1", "count#1"];
+        let words = ["seq", "commit", "window", "window#1", "count#1"];
         let look = |it: &CellPicture| [0, it.live.count, it.retired.count];
         restart(store, (ON, 2), &words, look, &[[0, 1, 0], [0, 0, 1], [0, 1, 1]])
     });
@@ -118,7 +118,7 @@ pub(super) fn cell_mended_new_owner() {
 /// Left in a reset.
 pub(super) fn cell_mended_reset() {
     at_each_store(|store| {
-        let words = ["seq", "commit", "version", "version#1", "count#1"];
+        let words = ["seq", "commit", "window", "window#1", "count#1"];
         let look = |it: &CellPicture| [u64::from(it.epoch), it.live.count, it.past_count];
         restart(store, (after_reset(), 1), &words, look, &[[0, 1, 0], [1, 0, 1], [1, 1, 1]])
     });
@@ -130,7 +130,7 @@ pub(super) fn cell_mended_reset_histogram() {
         let (cell, bucket) = (Arc::new(new_cell()), memory());
         cell.set_part(0, 9);
         record(&cell, 10, &bucket);
-        watch(&*cell, &["seq", "commit", "version"]);
+        watch(&*cell, &["seq", "commit", "window"]);
         let writer = {
             let (cell, bucket) = (Arc::clone(&cell), Arc::clone(&bucket));
             thread::spawn(move || {

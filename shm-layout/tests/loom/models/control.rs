@@ -32,7 +32,7 @@ pub(super) fn control_reset() {
         record(&cell, 10, &bucket);
         let word = Arc::new(AtomicU64::new(ON.0));
         word.watch();
-        watch(&*cell, &["seq", "commit", "version", "count", "epoch#1"]);
+        watch(&*cell, &["seq", "commit", "window", "count", "epoch#1"]);
         let writer = {
             let (cell, word) = (Arc::clone(&cell), Arc::clone(&word));
             thread::spawn(move || {
