@@ -13,37 +13,30 @@
 //! their rows, as they keep their segments. All rows stay where the user named the processes, where
 //! nothing runs any more, and in a sum.
 
+pub(super) mod files;
 mod kept;
+mod merge;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BadPlace, Candidate, Change, Discovery, FileSource, Finder, Line, Looking, Refusal, Source,
-    Which,
+    BadPlace, Candidate, Change, Discovery, Finder, Line, Looking, Refusal, Source, Which,
 };
 use crate::local_time::unix_ns;
 use crate::pattern::Pattern;
-use crate::snapshot::{
-    Cell, Clock, ClockKind, Drained, Edge, Extent, FORMAT, Lane, LaneKind, Open, Point, PointState,
-    Process, ProcessState, Snapshot, Summed, Usage, VERSION,
-};
+use crate::snapshot::{Cell, Drained, Extent, PointState, ProcessState, Snapshot};
 use crate::summing::{Sight, Summing};
 use crate::text::first_names;
 
 /// How long the rows of a process that ended in order stay.
 const STAYS: Duration = Duration::from_secs(60);
-/// Rates of two clocks of one machine differ by no more than this share.
-const SAME_RATE: f64 = 0.01;
-/// Id of the lane that stands for all threads of a late place, which has sent sums.
-const OF_ALL: u32 = u32::MAX;
 const ENDED: &str = "the process has ended; nothing can be changed in it";
 /// Processes that died and whose rows stay.
 const DEAD: usize = 3;
@@ -120,68 +113,6 @@ enum Key {
     Named(String, String, usize),
     /// The number of a point without a name.
     Numbered(u32),
-}
-
-/// Files that are looked at as processes are.
-#[derive(Default)]
-pub(super) struct Files(Vec<Snapshot>);
-
-impl Files {
-    /// Takes one more.
-    ///
-    /// # Errors
-    ///
-    /// If its process is there already, or its clock differs.
-    pub(super) fn add(&mut self, path: &Path, snapshot: Snapshot) -> Result<()> {
-        let (shown, process) = (path.display(), &snapshot.process);
-        if self.0.iter().any(|known| known.process.segment_id == process.segment_id) {
-            bail!(
-                "expected files of several processes, found that {shown} is another one of {}: its \
-                 later one has all that its earlier one has",
-                process
-            );
-        }
-        let rate = snapshot.clock.ticks_per_second;
-        if let Some(known) = self.0.first()
-            && (rate / known.clock.ticks_per_second - 1.0).abs() > SAME_RATE
-        {
-            bail!(
-                "expected files whose clocks tick alike, found {rate:.4e} ticks a second in \
-                 {shown} and {:.4e} in that of {}: they are of different machines",
-                known.clock.ticks_per_second,
-                known.process
-            );
-        }
-        self.0.push(snapshot);
-        Ok(())
-    }
-
-    /// All of them as one; with `sum`, points of one name become one.
-    pub(super) fn together(self, sum: bool) -> Result<Group> {
-        let ids = self.0.iter().map(|file| file.process.segment_id.clone()).collect();
-        Group::new(ProcessGroup { members: Selector::Segments(ids), sum }, Box::new(self))
-    }
-}
-
-impl Finder for Files {
-    fn discover(&mut self) -> Result<Discovery> {
-        let candidate = |Snapshot { process, .. }: &Snapshot| Candidate {
-            name: process.name.clone(),
-            pid: process.pid,
-            segment_id: process.segment_id.clone(),
-            started_unix_ns: process.started_unix_ns,
-            state: process.state,
-            ..Candidate::default()
-        };
-        let candidates = self.0.iter().map(candidate).collect();
-        Ok(Discovery { candidates, ..Discovery::default() })
-    }
-
-    fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
-        let found = self.0.iter().find(|it| it.process.segment_id == candidate.segment_id);
-        let snapshot = found.ok_or_else(|| anyhow!("there is no such file"))?;
-        Ok(Box::new(FileSource::of(snapshot.clone())))
-    }
 }
 
 struct Member {
@@ -335,238 +266,6 @@ impl Group {
                 since.is_none_or(|since| ended >= since)
             }
         });
-    }
-
-    fn merge(&mut self) -> Snapshot {
-        let state = self.state();
-        let rate = self.rate();
-        let elapsed_ticks = self.age(state, rate);
-        // A late place does not keep the others' figures from being shown.
-        let sums = self.looking.sight.extent != Extent::All;
-        let is_summed = |m: &Member| m.last.summed.is_some() && (sums || !m.is_late());
-        let mut summed = self.members.iter().any(is_summed).then(Summed::default);
-        let first = &self.members[0].last;
-        let mut whole = Snapshot {
-            format: FORMAT.to_owned(),
-            version: VERSION,
-            taken_unix_ns: first.taken_unix_ns,
-            elapsed_ticks,
-            process: Process { segment_id: self.id.clone(), ..first.process.clone() },
-            clock: Clock { ticks_per_second: rate, ..first.clock.clone() },
-            ..Snapshot::default()
-        };
-        self.routes.clear();
-        // Each point's place in the merged snapshot, by its id.
-        let mut places: HashMap<u32, usize> = HashMap::new();
-        for (place, member) in self.members.iter_mut().enumerate() {
-            let last = match (&summed, &member.last.summed) {
-                (Some(_), None) => {
-                    let Sight { extent, by_thread, whole, .. } = &member.looking.sight;
-                    let by_thread = *by_thread || *extent == Extent::Threads;
-                    let (extent, whole) = (Extent::Histograms, whole.clone());
-                    let sight = Sight { extent, by_thread, whole, ..Sight::default() };
-                    &member.summing.sum(&member.last, &sight)
-                }
-                _ => &member.last,
-            };
-            let process = &last.process;
-            let running = process.state == ProcessState::Running;
-            let age = last.elapsed_ticks;
-            let began = *member.began.get_or_insert(elapsed_ticks.saturating_sub(age));
-            for point in &last.points {
-                let id = *member.points.entry(point.id).or_insert_with(|| {
-                    let next = self.points;
-                    let id = match self.wanted.sum {
-                        true => {
-                            let key = shared_key(point, &mut member.names);
-                            *self.ids.entry(key).or_insert(next)
-                        }
-                        false => next,
-                    };
-                    self.points += u32::from(id == next);
-                    id
-                });
-                self.routes.entry(id).or_default().push((place, point.id));
-                // Where it does not say when its figures began, they began with the oldest process.
-                let begin = point.begin_ticks().map(|begin| began.saturating_add(begin));
-                let since_ticks = if began == 0 { point.since_ticks } else { begin };
-                match places.get(&id) {
-                    None => {
-                        places.insert(id, whole.points.len());
-                        whole.points.push(Point {
-                            id,
-                            since_ticks,
-                            number: Some(point.number.unwrap_or(point.id)),
-                            process: (!self.wanted.sum).then_some(place as u32),
-                            ..point.clone()
-                        });
-                    }
-                    Some(at) => add_point(&mut whole.points[*at], point, begin, running),
-                }
-            }
-            let mut lane_id = |lane: u32| {
-                *member.lanes.entry(lane).or_insert_with(|| {
-                    self.lanes += 1;
-                    self.lanes - 1
-                })
-            };
-            for lane in &last.lanes {
-                let id = lane_id(lane.id);
-                let name = format!("{process} {}", lane.name);
-                // No thread outlives its process, whatever its lane says last.
-                let kind = match lane.kind {
-                    LaneKind::Live if !running => LaneKind::Ended,
-                    kind => kind,
-                };
-                let clock = Some(last.clock.kind);
-                let process = Some(place as u32);
-                let open = lane.open.iter().filter_map(|open| {
-                    let start = began.saturating_add(open.start);
-                    Some(Open { point: *member.points.get(&open.point)?, start, ..*open })
-                });
-                let open = open.collect();
-                whole.lanes.push(Lane { id, name, kind, process, clock, open, ..lane.clone() });
-            }
-            // The sums of a late place cannot be assigned to its threads.
-            let of_all = (summed.is_none() && last.summed.is_some()).then(|| lane_id(OF_ALL));
-            if let Some(id) = of_all {
-                let name = format!("{process} all threads");
-                let (kind, process) = (LaneKind::Ended, Some(place as u32));
-                whole.lanes.push(Lane { id, name, kind, process, ..Lane::default() });
-            }
-            if let (Some(whole), Some(summed)) = (&mut summed, &last.summed) {
-                whole.has_rows |= summed.has_rows;
-                let quantiles = summed.quantiles.iter();
-                whole.quantiles.extend(
-                    quantiles.filter_map(|(id, ticks)| Some((*member.points.get(id)?, *ticks))),
-                );
-                let open = summed.open.iter();
-                whole.open.extend(
-                    open.filter_map(|(id, own)| Some((*member.lanes.get(id)?, own.clone()))),
-                );
-                for (all, own) in [
-                    (&mut whole.by_thread, &summed.by_thread),
-                    (&mut whole.whole, &summed.whole),
-                    (&mut whole.left_out, &summed.left_out),
-                ] {
-                    all.extend(own.iter().filter_map(|id| member.points.get(id)));
-                }
-            }
-            whole.edges.extend(last.edges.iter().filter_map(|edge| {
-                Some(Edge {
-                    point: *member.points.get(&edge.point)?,
-                    caller: match edge.caller {
-                        Some(caller) => Some(*member.points.get(&caller)?),
-                        None => None,
-                    },
-                    lane: *member.lanes.get(&edge.lane)?,
-                    ..*edge
-                })
-            }));
-            for of_point in last.cells.chunk_by(|a, b| a.point == b.point) {
-                for cell in of_point {
-                    let lane = of_all.filter(|_| of_point.len() == 1);
-                    let lane = lane.or_else(|| member.lanes.get(&cell.lane).copied());
-                    let (Some(&point), Some(lane)) = (member.points.get(&cell.point), lane) else {
-                        continue;
-                    };
-                    let kept = member.cells.entry((point, lane)).or_default();
-                    if !Arc::ptr_eq(&kept[0], cell) {
-                        let passed = match cell.key() == (point, lane) {
-                            true => Arc::clone(cell),
-                            false => Arc::new(Cell { point, lane, ..Cell::clone(cell) }),
-                        };
-                        *kept = [Arc::clone(cell), passed];
-                    }
-                    whole.cells.push(Arc::clone(&kept[1]));
-                }
-            }
-            whole.losses.add(&last.losses);
-            if running {
-                add_usage(&mut whole.usage, last.usage);
-            }
-            // The weakest clock decides how far the figures can be trusted.
-            let rank = |kind: ClockKind| kind as u8;
-            if rank(last.clock.kind) > rank(whole.clock.kind) {
-                whole.clock.kind = last.clock.kind;
-            }
-            whole.taken_unix_ns = whole.taken_unix_ns.max(last.taken_unix_ns);
-            self.started_unix_ns = self.started_unix_ns.min(process.started_unix_ns);
-            let is_late = running && member.is_late();
-            let late_since_unix_ns = is_late.then_some(last.taken_unix_ns);
-            whole.process.members.push(Process { late_since_unix_ns, ..process.clone() });
-            whole.ages.push(age);
-        }
-        whole.process.started_unix_ns = self.started_unix_ns;
-        whole.summed = summed.map(Arc::new);
-        whole.points.sort_by_key(|point| point.id);
-        whole.lanes.sort_by_key(|lane| lane.id);
-        whole.cells.sort_by_key(|cell| cell.key());
-        whole.edges.sort_by_key(Edge::key);
-        self.name(&mut whole.process, state);
-        whole
-    }
-
-    fn name(&self, whole: &mut Process, state: ProcessState) {
-        let n = whole.members.len();
-        let plural = if n == 1 { "" } else { "es" };
-        let sum = if self.wanted.sum { "sum of " } else { "" };
-        whole.name = format!("{sum}{n} process{plural}");
-        whole.pid = 0;
-        whole.state = state;
-        let mut running = whole.members.iter().filter(|m| m.state == ProcessState::Running);
-        whole.stopped = state == ProcessState::Running
-            && running.clone().next().is_some()
-            && running.all(|member| member.stopped);
-        whole.end = None;
-    }
-
-    fn state(&self) -> ProcessState {
-        let is = |state| self.members.iter().any(|member| member.last.process.state == state);
-        if self.wanted.is_open() || is(ProcessState::Running) {
-            ProcessState::Running
-        } else if is(ProcessState::Crashed) {
-            ProcessState::Crashed
-        } else if is(ProcessState::Ended) {
-            ProcessState::Ended
-        } else {
-            ProcessState::Exited
-        }
-    }
-
-    /// Ticks per second of the group's clock, which is the clock of its first process. The last rate
-    /// stays when that process ends: the rate of another process differs by an error of calibration,
-    /// and would move all figures so far.
-    fn rate(&mut self) -> f64 {
-        let first = &self.members[0];
-        let (id, rate) = self
-            .clock
-            .get_or_insert_with(|| (first.segment_id.clone(), first.last.clock.ticks_per_second));
-        let is_first =
-            |m: &&Member| m.segment_id == *id && m.last.process.state == ProcessState::Running;
-        if let Some(first) = self.members.iter().find(is_first) {
-            *rate = first.last.clock.ticks_per_second;
-        }
-        *rate
-    }
-
-    /// The group's age, which goes on by one clock even if processes end.
-    fn age(&mut self, state: ProcessState, rate: f64) -> u64 {
-        let now = Instant::now();
-        match self.counted {
-            None => {
-                let ages = self.members.iter().map(|member| member.last.elapsed_ticks);
-                self.elapsed_ticks = ages.max().unwrap_or(0);
-            }
-            // Each poll adds its own time, so a refined rate does not change the time before it.
-            Some(counted) if state == ProcessState::Running => {
-                let ticks = now.duration_since(counted).as_secs_f64() * rate;
-                self.elapsed_ticks = self.elapsed_ticks.saturating_add(ticks as u64);
-            }
-            Some(_) => {}
-        }
-        self.counted = Some(now);
-        self.elapsed_ticks
     }
 }
 
@@ -736,49 +435,6 @@ fn of_member(looking: &Looking, points: &HashMap<u32, u32>, lanes: &HashMap<u32,
         lanes.iter().filter(|(_, id)| looked_at.contains(id)).map(|(own, _)| *own).collect()
     });
     own
-}
-
-fn shared_key(point: &Point, names: &mut HashMap<(String, String), usize>) -> Key {
-    if point.name.is_empty() {
-        return Key::Numbered(point.id);
-    }
-    let seen = names.entry((point.name.clone(), point.file.clone())).or_default();
-    *seen += 1;
-    Key::Named(point.name.clone(), point.file.clone(), *seen)
-}
-
-/// Adds another process's point of the same name, whose figures began at `begin`. A joining process
-/// acts on the sum like a reset; the sum's figures begin with the earliest part.
-fn add_point(sum: &mut Point, point: &Point, begin: Option<u64>, running: bool) {
-    sum.fenced |= point.fenced;
-    sum.left_over |= point.left_over;
-    sum.since_ticks = sum.begin_ticks().zip(begin).map(|(sum, begin)| sum.min(begin));
-    sum.resets = sum.resets.wrapping_add(point.resets).wrapping_add(1);
-    // The sum moves if one part measures; the state of an ended part says nothing.
-    match (sum.state, point.state) {
-        (_, state) if !running && state != PointState::InvalidBeginBegin => {}
-        (PointState::InvalidBeginBegin, _) | (_, PointState::InvalidBeginBegin) => {
-            sum.state = PointState::InvalidBeginBegin;
-        }
-        (PointState::On, _) | (_, PointState::On) => sum.state = PointState::On,
-        (PointState::Off, PointState::Off) => {}
-    }
-    if sum.alpha != point.alpha {
-        sum.alpha = None;
-    }
-}
-
-/// Adds what one more process uses.
-fn add_usage(sum: &mut Option<Usage>, more: Option<Usage>) {
-    *sum = match (*sum, more) {
-        (Some(sum), Some(more)) => Some(Usage {
-            cpu_ns: sum.cpu_ns.saturating_add(more.cpu_ns),
-            memory_bytes: sum.memory_bytes.saturating_add(more.memory_bytes),
-            threads: sum.threads.saturating_add(more.threads),
-            cpus: sum.cpus.max(more.cpus),
-        }),
-        (sum, more) => sum.or(more),
-    };
 }
 
 /// The id of the point that changes.

@@ -5,7 +5,7 @@ use super::*;
 use crate::app::tests::Shared as Made;
 use crate::filter::Filter;
 use crate::model::{Calls, Figures, Model};
-use crate::snapshot::{Record, Stats, total};
+use crate::snapshot::{Open, Record, Stats, total};
 use crate::source::synthetic::Synthetic;
 
 /// Made-up processes by their ids, which the test can change. Those with odd ids are here,

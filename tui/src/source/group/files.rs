@@ -1,0 +1,74 @@
+//! Files that are looked at as processes are.
+
+use std::path::Path;
+
+use anyhow::{Result, anyhow, bail};
+
+use super::{Group, ProcessGroup, Selector};
+use crate::snapshot::Snapshot;
+use crate::source::{Candidate, Discovery, FileSource, Finder, Source};
+
+/// Rates of two clocks of one machine differ by no more than this share.
+const SAME_RATE: f64 = 0.01;
+
+/// Files of several processes.
+#[derive(Default)]
+pub(crate) struct Files(Vec<Snapshot>);
+
+impl Files {
+    /// Takes one more.
+    ///
+    /// # Errors
+    ///
+    /// If its process is there already, or its clock differs.
+    pub(crate) fn add(&mut self, path: &Path, snapshot: Snapshot) -> Result<()> {
+        let (shown, process) = (path.display(), &snapshot.process);
+        if self.0.iter().any(|known| known.process.segment_id == process.segment_id) {
+            bail!(
+                "expected files of several processes, found that {shown} is another one of {}: its \
+                 later one has all that its earlier one has",
+                process
+            );
+        }
+        let rate = snapshot.clock.ticks_per_second;
+        if let Some(known) = self.0.first()
+            && (rate / known.clock.ticks_per_second - 1.0).abs() > SAME_RATE
+        {
+            bail!(
+                "expected files whose clocks tick alike, found {rate:.4e} ticks a second in \
+                 {shown} and {:.4e} in that of {}: they are of different machines",
+                known.clock.ticks_per_second,
+                known.process
+            );
+        }
+        self.0.push(snapshot);
+        Ok(())
+    }
+
+    /// All of them as one; with `sum`, points of one name become one.
+    pub(crate) fn together(self, sum: bool) -> Result<Group> {
+        let ids = self.0.iter().map(|file| file.process.segment_id.clone()).collect();
+        Group::new(ProcessGroup { members: Selector::Segments(ids), sum }, Box::new(self))
+    }
+}
+
+impl Finder for Files {
+    fn discover(&mut self) -> Result<Discovery> {
+        let candidate = |Snapshot { process, .. }: &Snapshot| Candidate {
+            name: process.name.clone(),
+            pid: process.pid,
+            segment_id: process.segment_id.clone(),
+            started_unix_ns: process.started_unix_ns,
+            state: process.state,
+            ..Candidate::default()
+        };
+        let candidates = self.0.iter().map(candidate).collect();
+        Ok(Discovery { candidates, ..Discovery::default() })
+    }
+
+    fn attach(&mut self, candidate: &Candidate) -> Result<Box<dyn Source>> {
+        let found = self.0.iter().find(|it| it.process.segment_id == candidate.segment_id);
+        let snapshot = found.ok_or_else(|| anyhow!("there is no such file"))?;
+        Ok(Box::new(FileSource::of(snapshot.clone())))
+    }
+}

@@ -1,0 +1,307 @@
+//! One snapshot of the last pictures of all members of a group.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{Group, Key, Member};
+use crate::snapshot::{
+    Cell, Clock, ClockKind, Edge, Extent, FORMAT, Lane, LaneKind, Open, Point, PointState, Process,
+    ProcessState, Snapshot, Summed, Usage, VERSION,
+};
+use crate::summing::Sight;
+
+/// Id of the lane that stands for all threads of a late place, which has sent sums.
+const OF_ALL: u32 = u32::MAX;
+
+impl Group {
+    /// Makes one snapshot of the last pictures of all members.
+    pub(super) fn merge(&mut self) -> Snapshot {
+        let state = self.state();
+        let rate = self.rate();
+        let elapsed_ticks = self.age(state, rate);
+        // A late place does not keep the others' figures from being shown.
+        let sums = self.looking.sight.extent != Extent::All;
+        let is_summed = |m: &Member| m.last.summed.is_some() && (sums || !m.is_late());
+        let mut summed = self.members.iter().any(is_summed).then(Summed::default);
+        let first = &self.members[0].last;
+        let mut whole = Snapshot {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            taken_unix_ns: first.taken_unix_ns,
+            elapsed_ticks,
+            process: Process { segment_id: self.id.clone(), ..first.process.clone() },
+            clock: Clock { ticks_per_second: rate, ..first.clock.clone() },
+            ..Snapshot::default()
+        };
+        self.routes.clear();
+        // Each point's place in the merged snapshot, by its id.
+        let mut places: HashMap<u32, usize> = HashMap::new();
+        for (place, member) in self.members.iter_mut().enumerate() {
+            let last = match (&summed, &member.last.summed) {
+                (Some(_), None) => {
+                    let Sight { extent, by_thread, whole, .. } = &member.looking.sight;
+                    let by_thread = *by_thread || *extent == Extent::Threads;
+                    let (extent, whole) = (Extent::Histograms, whole.clone());
+                    let sight = Sight { extent, by_thread, whole, ..Sight::default() };
+                    &member.summing.sum(&member.last, &sight)
+                }
+                _ => &member.last,
+            };
+            let process = &last.process;
+            let running = process.state == ProcessState::Running;
+            let age = last.elapsed_ticks;
+            let began = *member.began.get_or_insert(elapsed_ticks.saturating_sub(age));
+            for point in &last.points {
+                let id = *member.points.entry(point.id).or_insert_with(|| {
+                    let next = self.points;
+                    let id = match self.wanted.sum {
+                        true => {
+                            let key = shared_key(point, &mut member.names);
+                            *self.ids.entry(key).or_insert(next)
+                        }
+                        false => next,
+                    };
+                    self.points += u32::from(id == next);
+                    id
+                });
+                self.routes.entry(id).or_default().push((place, point.id));
+                // Where it does not say when its figures began, they began with the oldest process.
+                let begin = point.begin_ticks().map(|begin| began.saturating_add(begin));
+                let since_ticks = if began == 0 { point.since_ticks } else { begin };
+                match places.get(&id) {
+                    None => {
+                        places.insert(id, whole.points.len());
+                        whole.points.push(Point {
+                            id,
+                            since_ticks,
+                            number: Some(point.number.unwrap_or(point.id)),
+                            process: (!self.wanted.sum).then_some(place as u32),
+                            ..point.clone()
+                        });
+                    }
+                    Some(at) => add_point(&mut whole.points[*at], point, begin, running),
+                }
+            }
+            let mut lane_id = |lane: u32| {
+                *member.lanes.entry(lane).or_insert_with(|| {
+                    self.lanes += 1;
+                    self.lanes - 1
+                })
+            };
+            for lane in &last.lanes {
+                let id = lane_id(lane.id);
+                let name = format!("{process} {}", lane.name);
+                // No thread outlives its process, whatever its lane says last.
+                let kind = match lane.kind {
+                    LaneKind::Live if !running => LaneKind::Ended,
+                    kind => kind,
+                };
+                let clock = Some(last.clock.kind);
+                let process = Some(place as u32);
+                let open = lane.open.iter().filter_map(|open| {
+                    let start = began.saturating_add(open.start);
+                    Some(Open { point: *member.points.get(&open.point)?, start, ..*open })
+                });
+                let open = open.collect();
+                whole.lanes.push(Lane { id, name, kind, process, clock, open, ..lane.clone() });
+            }
+            // The sums of a late place cannot be assigned to its threads.
+            let of_all = (summed.is_none() && last.summed.is_some()).then(|| lane_id(OF_ALL));
+            if let Some(id) = of_all {
+                let name = format!("{process} all threads");
+                let (kind, process) = (LaneKind::Ended, Some(place as u32));
+                whole.lanes.push(Lane { id, name, kind, process, ..Lane::default() });
+            }
+            if let (Some(whole), Some(summed)) = (&mut summed, &last.summed) {
+                add_summed(whole, summed, [&member.points, &member.lanes]);
+            }
+            whole.edges.extend(last.edges.iter().filter_map(|edge| {
+                Some(Edge {
+                    point: *member.points.get(&edge.point)?,
+                    caller: match edge.caller {
+                        Some(caller) => Some(*member.points.get(&caller)?),
+                        None => None,
+                    },
+                    lane: *member.lanes.get(&edge.lane)?,
+                    ..*edge
+                })
+            }));
+            let ids = [&member.points, &member.lanes];
+            add_cells(&mut whole.cells, &last.cells, of_all, ids, &mut member.cells);
+            whole.losses.add(&last.losses);
+            if running {
+                add_usage(&mut whole.usage, last.usage);
+            }
+            // The weakest clock decides how far the figures can be trusted.
+            let rank = |kind: ClockKind| kind as u8;
+            if rank(last.clock.kind) > rank(whole.clock.kind) {
+                whole.clock.kind = last.clock.kind;
+            }
+            whole.taken_unix_ns = whole.taken_unix_ns.max(last.taken_unix_ns);
+            self.started_unix_ns = self.started_unix_ns.min(process.started_unix_ns);
+            let is_late = running && member.is_late();
+            let late_since_unix_ns = is_late.then_some(last.taken_unix_ns);
+            whole.process.members.push(Process { late_since_unix_ns, ..process.clone() });
+            whole.ages.push(age);
+        }
+        whole.process.started_unix_ns = self.started_unix_ns;
+        whole.summed = summed.map(Arc::new);
+        whole.points.sort_by_key(|point| point.id);
+        whole.lanes.sort_by_key(|lane| lane.id);
+        whole.cells.sort_by_key(|cell| cell.key());
+        whole.edges.sort_by_key(Edge::key);
+        self.name(&mut whole.process, state);
+        whole
+    }
+
+    fn name(&self, whole: &mut Process, state: ProcessState) {
+        let n = whole.members.len();
+        let plural = if n == 1 { "" } else { "es" };
+        let sum = if self.wanted.sum { "sum of " } else { "" };
+        whole.name = format!("{sum}{n} process{plural}");
+        whole.pid = 0;
+        whole.state = state;
+        let mut running = whole.members.iter().filter(|m| m.state == ProcessState::Running);
+        whole.stopped = state == ProcessState::Running
+            && running.clone().next().is_some()
+            && running.all(|member| member.stopped);
+        whole.end = None;
+    }
+
+    fn state(&self) -> ProcessState {
+        let is = |state| self.members.iter().any(|member| member.last.process.state == state);
+        if self.wanted.is_open() || is(ProcessState::Running) {
+            ProcessState::Running
+        } else if is(ProcessState::Crashed) {
+            ProcessState::Crashed
+        } else if is(ProcessState::Ended) {
+            ProcessState::Ended
+        } else {
+            ProcessState::Exited
+        }
+    }
+
+    /// Ticks per second of the group's clock, which is the clock of its first process. The last rate
+    /// stays when that process ends: the rate of another process differs by an error of calibration,
+    /// and would move all figures so far.
+    fn rate(&mut self) -> f64 {
+        let first = &self.members[0];
+        let (id, rate) = self
+            .clock
+            .get_or_insert_with(|| (first.segment_id.clone(), first.last.clock.ticks_per_second));
+        let is_first =
+            |m: &&Member| m.segment_id == *id && m.last.process.state == ProcessState::Running;
+        if let Some(first) = self.members.iter().find(is_first) {
+            *rate = first.last.clock.ticks_per_second;
+        }
+        *rate
+    }
+
+    /// The group's age, which goes on by one clock even if processes end.
+    fn age(&mut self, state: ProcessState, rate: f64) -> u64 {
+        let now = Instant::now();
+        match self.counted {
+            None => {
+                let ages = self.members.iter().map(|member| member.last.elapsed_ticks);
+                self.elapsed_ticks = ages.max().unwrap_or(0);
+            }
+            // Each poll adds its own time, so a refined rate does not change the time before it.
+            Some(counted) if state == ProcessState::Running => {
+                let ticks = now.duration_since(counted).as_secs_f64() * rate;
+                self.elapsed_ticks = self.elapsed_ticks.saturating_add(ticks as u64);
+            }
+            Some(_) => {}
+        }
+        self.counted = Some(now);
+        self.elapsed_ticks
+    }
+}
+
+/// Adds the sums of a member, whose points and lanes have these ids in the group.
+fn add_summed(whole: &mut Summed, summed: &Summed, [points, lanes]: [&HashMap<u32, u32>; 2]) {
+    whole.has_rows |= summed.has_rows;
+    let quantiles = summed.quantiles.iter();
+    whole.quantiles.extend(quantiles.filter_map(|(id, ticks)| Some((*points.get(id)?, *ticks))));
+    let open = summed.open.iter();
+    whole.open.extend(open.filter_map(|(id, own)| Some((*lanes.get(id)?, own.clone()))));
+    for (all, own) in [
+        (&mut whole.by_thread, &summed.by_thread),
+        (&mut whole.whole, &summed.whole),
+        (&mut whole.left_out, &summed.left_out),
+    ] {
+        all.extend(own.iter().filter_map(|id| points.get(id)));
+    }
+}
+
+/// Passes the cells of a member on, each with its ids in the group. `of_all` is the lane of a member's sums
+/// that cannot be assigned to its threads.
+fn add_cells(
+    whole: &mut Vec<Arc<Cell>>,
+    cells: &[Arc<Cell>],
+    of_all: Option<u32>,
+    [points, lanes]: [&HashMap<u32, u32>; 2],
+    passed_on: &mut HashMap<(u32, u32), [Arc<Cell>; 2]>,
+) {
+    for of_point in cells.chunk_by(|a, b| a.point == b.point) {
+        for cell in of_point {
+            let lane = of_all.filter(|_| of_point.len() == 1);
+            let lane = lane.or_else(|| lanes.get(&cell.lane).copied());
+            let (Some(&point), Some(lane)) = (points.get(&cell.point), lane) else {
+                continue;
+            };
+            let kept = passed_on.entry((point, lane)).or_default();
+            if !Arc::ptr_eq(&kept[0], cell) {
+                let passed = match cell.key() == (point, lane) {
+                    true => Arc::clone(cell),
+                    false => Arc::new(Cell { point, lane, ..Cell::clone(cell) }),
+                };
+                *kept = [Arc::clone(cell), passed];
+            }
+            whole.push(Arc::clone(&kept[1]));
+        }
+    }
+}
+
+fn shared_key(point: &Point, names: &mut HashMap<(String, String), usize>) -> Key {
+    if point.name.is_empty() {
+        return Key::Numbered(point.id);
+    }
+    let seen = names.entry((point.name.clone(), point.file.clone())).or_default();
+    *seen += 1;
+    Key::Named(point.name.clone(), point.file.clone(), *seen)
+}
+
+/// Adds another process's point of the same name, whose figures began at `begin`. A joining process
+/// acts on the sum like a reset; the sum's figures begin with the earliest part.
+fn add_point(sum: &mut Point, point: &Point, begin: Option<u64>, running: bool) {
+    sum.fenced |= point.fenced;
+    sum.left_over |= point.left_over;
+    sum.since_ticks = sum.begin_ticks().zip(begin).map(|(sum, begin)| sum.min(begin));
+    sum.resets = sum.resets.wrapping_add(point.resets).wrapping_add(1);
+    // The sum moves if one part measures; the state of an ended part says nothing.
+    match (sum.state, point.state) {
+        (_, state) if !running && state != PointState::InvalidBeginBegin => {}
+        (PointState::InvalidBeginBegin, _) | (_, PointState::InvalidBeginBegin) => {
+            sum.state = PointState::InvalidBeginBegin;
+        }
+        (PointState::On, _) | (_, PointState::On) => sum.state = PointState::On,
+        (PointState::Off, PointState::Off) => {}
+    }
+    if sum.alpha != point.alpha {
+        sum.alpha = None;
+    }
+}
+
+/// Adds what one more process uses.
+fn add_usage(sum: &mut Option<Usage>, more: Option<Usage>) {
+    *sum = match (*sum, more) {
+        (Some(sum), Some(more)) => Some(Usage {
+            cpu_ns: sum.cpu_ns.saturating_add(more.cpu_ns),
+            memory_bytes: sum.memory_bytes.saturating_add(more.memory_bytes),
+            threads: sum.threads.saturating_add(more.threads),
+            cpus: sum.cpus.max(more.cpus),
+        }),
+        (sum, more) => sum.or(more),
+    };
+}
