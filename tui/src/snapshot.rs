@@ -9,6 +9,7 @@
 
 mod cell;
 mod loss;
+mod record;
 pub(crate) mod state;
 
 use std::borrow::Cow;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::cell::{Bucket, Cell, Stats, Variant, total};
 pub use self::loss::{Loss, Losses};
+pub use self::record::{Drained, Record};
 pub use self::state::{End, ProcessState};
 
 /// The name of the file format, the value of [`Snapshot::format`].
@@ -567,89 +569,4 @@ pub enum LaneKind {
     Ended,
     /// Shared by all threads that found no lane of their own.
     Overflow,
-}
-
-/// One finished measurement out of a lane's ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
-    /// Id of the lane.
-    pub lane: u32,
-    /// Id of the point.
-    pub point: u32,
-    /// Begin, in ticks since the segment was created.
-    pub start: u64,
-    /// Ticks from begin to end, time off the CPU included.
-    pub span: u64,
-    /// Exclusive ticks.
-    pub exclusive: u64,
-    /// How many regions were open around it.
-    pub depth: u32,
-    /// Id of the context, 0 for the thread's own.
-    pub context: u32,
-}
-
-impl Record {
-    /// When it ended, ticks since the segment was created.
-    pub(crate) fn end(&self) -> u64 {
-        self.start.saturating_add(self.span)
-    }
-}
-
-/// New records of one lane's ring. Records are numbered from 0 on as they are written; `lost`
-/// records from `from` on were lost, and the following ones are here, up to the lane's
-/// `records_written`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Drained {
-    /// Id of the lane.
-    pub lane: u32,
-    /// Number of the first record that was not seen before.
-    pub from: u64,
-    /// Records that were overwritten before they could be read.
-    pub lost: u64,
-    /// The others, oldest first. In a file they are rows of point, start, span, exclusive ticks,
-    /// depth and context, as in [`Record`].
-    #[serde(with = "rows")]
-    pub records: Vec<Record>,
-}
-
-impl Drained {
-    /// Sets its records' lane, which files leave out.
-    pub(crate) fn own(&mut self) {
-        self.records.iter_mut().for_each(|record| record.lane = self.lane);
-    }
-
-    /// Number of the next record.
-    pub fn next(&self) -> u64 {
-        self.from.saturating_add(self.lost).saturating_add(self.records.len() as u64)
-    }
-}
-
-/// Records of one lane as rows of numbers.
-mod rows {
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    use super::Record;
-
-    pub(super) fn serialize<S: Serializer>(records: &[Record], out: S) -> Result<S::Ok, S::Error> {
-        out.collect_seq(records.iter().map(|r| {
-            [u64::from(r.point), r.start, r.span, r.exclusive, r.depth.into(), r.context.into()]
-        }))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        input: D,
-    ) -> Result<Vec<Record>, D::Error> {
-        let rows = Vec::<(u32, u64, u64, u64, u32, u32)>::deserialize(input)?;
-        let record = |(point, start, span, exclusive, depth, context)| Record {
-            // [`Drained::own`] sets it.
-            lane: 0,
-            point,
-            start,
-            span,
-            exclusive,
-            depth,
-            context,
-        };
-        Ok(rows.into_iter().map(record).collect())
-    }
 }
