@@ -1,11 +1,11 @@
 //! The atomics of the protocols, behind one switch.
 //!
 //! The protocol modules ([`crate::layout::cell`], [`crate::layout::ring`], [`crate::layout::lane`],
-//! [`crate::layout::point`]) name each ordering with `ord!("site", Order)` and each
-//! fence with `fence_at!("site", Order)`. Here the site is only a name, the one
-//! that the comment at the partner repeats. The model checker compiles the very
-//! same files against its own version of this module, in which a site can be
-//! weakened: `tests/loom/` shows that every one of them is needed.
+//! [`crate::layout::point`], and the barrier of groups in `pfp-timing`) name each ordering with
+//! `ord!("site", Order)` and each fence with `fence_at!("site", Order)`. Here the site is only a
+//! name, which the comment at the partner repeats. The model checker compiles the very same files
+//! against its own version of this module, in which a site can be weakened: `tests/loom/` shows
+//! that every site is needed.
 
 pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 

@@ -27,39 +27,41 @@ pub(crate) fn thread() -> Option<&'static Thread> {
     lane::of(process()?)
 }
 
-/// Why a thread cannot record a measurement into a cell of its own.
-pub(crate) enum Unready {
+/// Where the calling thread records a region of a point.
+pub(crate) enum Target {
+    /// Nowhere: the point is off, or could not be registered.
+    Off,
     /// Cannot measure now: the process is not made yet, the thread is claiming its lane, or memory
     /// ran out.
-    Never,
-    /// The region goes the long way: all lanes are taken, and it is recorded on the
-    /// overflow lane; or it is only known at its end where it is recorded.
-    Overflow(&'static Thread),
+    Missing,
+    /// The end of the region finds the cell, by its amounts or on the overflow lane.
+    Late(&'static Thread),
+    /// A cell of the thread's own.
+    Cell(&'static Thread, &'static Entry),
 }
 
-/// The calling thread and its entry of a point; makes what is missing. `None` if the point is off.
-/// That is checked first: the word of a point that is off may be 0, and so is the word of each
-/// entry in a forked child's pages.
-pub(super) fn ready(
-    point: &'static Point,
-) -> Option<Result<(&'static Thread, &'static Entry), Unready>> {
+/// Where the calling thread records a region of a point; makes what is missing. Whether the point
+/// is off is checked first: its word may be 0 then, and so is the word of each entry in a forked
+/// child's pages.
+pub(super) fn ready(point: &'static Point) -> Target {
     let control = point.control();
     if !control.enabled() {
-        return None;
+        return Target::Off;
     }
-    measure::ready(point, control).map(Ok).or_else(|| prepare(point))
+    match measure::ready(point, control) {
+        Some((thread, entry)) => Target::Cell(thread, entry),
+        None => prepare(point),
+    }
 }
 
 /// Brings a begin that found something missing to the point where it can be
 /// tried again: a registered point that is on, a thread with a lane, a cell that
-/// follows the control word. None if the point is off.
+/// follows the control word.
 #[cold]
-pub(crate) fn prepare(
-    point: &'static Point,
-) -> Option<Result<(&'static Thread, &'static Entry), Unready>> {
+pub(crate) fn prepare(point: &'static Point) -> Target {
     if !point.register() {
         miss_unregistered(point);
-        return None;
+        return Target::Off;
     }
     // Read once: a viewer may switch the point off this very moment. Of another
     // process's bits only those that mean something: where the others are to be 0,
@@ -67,33 +69,32 @@ pub(crate) fn prepare(
     // its regions begin on this long way.
     let control = point.control().sanitized();
     if !control.enabled() {
-        return None;
+        return Target::Off;
     }
     // If the point has amounts, or if the counter must not be read, no cell follows the point's
     // word. The test is skipped then, since a word that another process has forged could pass it.
     if !point.has_amounts()
         && !clock::is_forbidden()
-        && let Some(ready) = measure::ready(point, control)
+        && let Some((thread, entry)) = measure::ready(point, control)
     {
-        return Some(Ok(ready));
+        return Target::Cell(thread, entry);
     }
-    let Some(process) = process::current() else { return Some(Err(Unready::Never)) };
+    let Some(process) = process::current() else { return Target::Missing };
     process.refine_rate();
-    let Some(thread) = lane::of(process) else { return Some(Err(Unready::Never)) };
+    let Some(thread) = lane::of(process) else { return Target::Missing };
     // A signal handler must not take space while its thread does. If the counter must not be read,
     // no cell ever follows a word, since the fast path of a begin would read the counter.
     if thread.overflows() || thread.is_busy() || point.has_amounts() || clock::is_forbidden() {
-        return Some(Err(Unready::Overflow(thread)));
+        return Target::Late(thread);
     }
     thread.outdate();
     if thread.clock.refresh_and_verify(true).missed {
         process.take_source();
     }
-    match thread.busy(|| thread.ready_cell(process, point, control)) {
-        Some(Some(entry)) => Some(Ok((thread, entry))),
-        Some(None) => Some(Err(Unready::Never)),
-        None => Some(Err(Unready::Overflow(thread))),
-    }
+    let Some(entry) = thread.busy(|| thread.ready_cell(process, point, control)) else {
+        return Target::Late(thread);
+    };
+    entry.map_or(Target::Missing, |entry| Target::Cell(thread, entry))
 }
 
 impl Point {

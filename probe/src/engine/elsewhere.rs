@@ -6,7 +6,7 @@ use pfp_shm_layout::cell::Measurement;
 use pfp_shm_layout::histogram::LIMIT;
 use pfp_shm_layout::ring::What;
 
-use super::door::{self, Unready};
+use super::door::{self, Target};
 use super::finish::finish_with;
 use super::process;
 use super::regions::Sum;
@@ -53,9 +53,8 @@ fn record(
 ) {
     let exclusive = ticks.min(LIMIT - 1);
     let thread = match door::ready(point) {
-        // Switched off meanwhile.
-        None => return,
-        Some(Ok((thread, entry))) => {
+        Target::Off => return,
+        Target::Cell(thread, entry) => {
             let measured = Measurement { exclusive, inclusive: exclusive, away: None };
             let recorded = thread.busy(|| {
                 let what = What::new(point.index() as u32, 0, ELSEWHERE, number);
@@ -67,8 +66,8 @@ fn record(
             // A signal handler that interrupts the recording of another one.
             thread
         }
-        Some(Err(Unready::Overflow(thread))) => thread,
-        Some(Err(Unready::Never)) => return process::miss(),
+        Target::Late(thread) => thread,
+        Target::Missing => return process::miss(),
     };
     let Some(cell) = thread.shared_cell(point) else { return process::miss() };
     let measured = Measurement { exclusive, inclusive: exclusive, away: None };
@@ -79,10 +78,9 @@ fn record(
 /// that is open around it has it as a child, if `is_inside`.
 pub(crate) fn record_past(point: &'static Point, past: &Past, is_inside: bool) {
     let thread = match door::ready(point) {
-        // Switched off meanwhile.
-        None => return,
-        Some(Ok((thread, _)) | Err(Unready::Overflow(thread))) => thread,
-        Some(Err(Unready::Never)) => return process::miss(),
+        Target::Off => return,
+        Target::Cell(thread, _) | Target::Late(thread) => thread,
+        Target::Missing => return process::miss(),
     };
     let own = past.on_cpu.min(past.ticks);
     if is_inside {

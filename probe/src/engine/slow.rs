@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::control::{Change, Control};
 
-use super::door::{self, Unready};
+use super::door::{self, Target};
 use super::facts::Offset;
 use super::finish::{Ending, finish};
 use super::measure::{self, FUNCTION, HAND};
@@ -42,19 +42,19 @@ fn begin_slowly(point: &'static Point, how: u64) -> u64 {
     // The cell of a point with amounts is only known at the end, so nothing is missing.
     let is_known = point.has_amounts() && point.control().0 != UNREGISTERED;
     let ready = match current::thread().filter(|thread| is_known && thread.is_alive()) {
-        Some(thread) => Some(Err(Unready::Overflow(thread))),
+        Some(thread) => Target::Late(thread),
         None => door::prepare(point),
     };
     match ready {
-        None => 0,
-        Some(Err(Unready::Never)) => {
+        Target::Off => 0,
+        Target::Missing => {
             process::miss();
             0
         }
         // It ends on the slow path, too.
-        Some(Err(Unready::Overflow(thread))) => push(thread, point, how | SLOW),
-        Some(Ok((thread, _))) if point.control().fenced() => push(thread, point, how | FENCED),
-        Some(Ok((thread, _))) => push(thread, point, how),
+        Target::Late(thread) => push(thread, point, how | SLOW),
+        Target::Cell(thread, _) if point.control().fenced() => push(thread, point, how | FENCED),
+        Target::Cell(thread, _) => push(thread, point, how),
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn is_one(file: &CStr) -> bool {
 ///
 /// # Errors
 ///
-/// `FileTooLarge` if the process may not write so much; else what the system answered.
+/// `FileTooLarge` beyond the process's file size limit; else what the system answered.
 pub fn write(file: &File, object: &Name) -> io::Result<()> {
     let text = ShortText::<MAX_BYTES>::of(format_args!("{KEY}{object}\n"));
     object::check_file_limit(text.as_bytes().len() as u64)?;

@@ -94,11 +94,12 @@ fn wait_or_make(prepare: fn()) -> Option<&'static Process> {
 fn make_first(prepare: fn()) -> Option<&'static Process> {
     // Before another copy refers to this one.
     prepare();
-    if let Some(joined) = join() {
-        if joined.is_none() {
+    if !copies::leads() {
+        let process = join();
+        if process.is_none() {
             FAILED.store(copies::failure(), Relaxed);
         }
-        return joined;
+        return process;
     }
     let before = MAKERS.fetch_add(ONE_MORE, Relaxed);
     let is_alone = || before as u32 == 0 && MAKERS.load(Relaxed) == before.wrapping_add(ONE_MORE);
@@ -126,21 +127,14 @@ pub(in crate::engine) fn forget() {
     IS_CROWDED.store(false, Relaxed);
 }
 
-/// The process of the copy that leads; outer none if that is this one, which has to make
-/// it.
-fn join() -> Option<Option<&'static Process>> {
-    if copies::leads() {
-        return None;
-    }
-    // Unknown as long as another thread loads this copy.
-    let Some(page) = copies::page_of_leader() else { return Some(None) };
-    if page.is_null() {
-        return Some(None);
-    }
+/// The process of the copy that leads. `None` if that copy has none, or while another thread loads
+/// this copy, when the leader is unknown.
+fn join() -> Option<&'static Process> {
+    let page = copies::page_of_leader().filter(|page| !page.is_null())?;
     if follow(page) {
         copies::calibrate_own();
     }
-    Some(current())
+    current()
 }
 
 /// For [`copies`]: the process behind this gate becomes that of this copy too. False if
