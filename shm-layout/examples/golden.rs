@@ -241,7 +241,7 @@ impl<'a> Thread<'a> {
             shown.open(level).begin(self.now.get() + level as u64);
         }
         let edge = shown.edge(0)?;
-        edge.set_key(calls::key(parse.number as u32, compress.number as u32));
+        edge.set_key(What::new(compress.number as u32, 0, parse.number as u32, 0).names);
         let sums = CallSums { count: 2, exclusive: 3_000, inclusive: 3_000 };
         edge.add(edge.stage(), compress.control().epoch(), sums, self.lane.counters.written.now());
         calls::announce(&self.lane.counters.edges, 1);

@@ -36,7 +36,7 @@ use pfp_shm_layout::control::Control;
 use pfp_shm_layout::geometry::{CHUNK, PAGE};
 use pfp_shm_layout::histogram;
 use pfp_shm_layout::lane::LaneCounters;
-use pfp_shm_layout::ring::{POINT_SHIFT, Slot};
+use pfp_shm_layout::ring::{POINT_SHIFT, Slot, What};
 use pfp_shm_layout::segment::Chunk;
 
 use super::facts::Offset;
@@ -138,9 +138,10 @@ pub(crate) struct Entry {
     /// it as it begins; what has been added when it ends was inside.
     total: AtomicU64,
     cell: AtomicPtr<Cell>,
-    /// Where the point is among those of a fold that is under way, from 1 on; else 0.
+    /// In a fold that is under way: bytes from the first batch to the point's last one; else 0.
     pub(super) batch: AtomicU32,
-    /// One more than the edge that its last call was added to; 0 while there is none.
+    /// Bytes from the start of the calls to the edge that its last call was added to; 0 while there
+    /// is none.
     pub(super) edge: AtomicU32,
 }
 
@@ -169,20 +170,6 @@ impl Entry {
     fn set_cell(&self, cell: &Cell) {
         // Meets the load in `Thread::cell_of_any`.
         self.cell.store((&raw const *cell).cast_mut(), Release);
-    }
-
-    /// Has the lines of the cell brought near that a fold touches.
-    #[inline(always)]
-    pub(super) fn fetch_cell(&self) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let cell = self.cell.load(Relaxed).cast::<i8>();
-            for line in Cell::FOLDED {
-                // SAFETY: fetching never faults.
-                unsafe { _mm_prefetch(cell.wrapping_add(line), _MM_HINT_T0) };
-            }
-        }
     }
 }
 
@@ -251,9 +238,10 @@ impl Thread {
             .then(|| unsafe { &*table.add(number as usize) })
     }
 
-    /// The entry of the calibration's point.
-    pub(super) fn first_entry(&self) -> &Entry {
-        &self.table[0]
+    /// The entry of the point that a record [names](What).
+    #[inline(always)]
+    pub(super) fn entry_named(&self, names: u64) -> Option<&Entry> {
+        self.entry_of(What { names, place: 0 }.point())
     }
 
     /// The entries of all points below `number`.

@@ -30,7 +30,7 @@
 //! | `open-resume` store | `open-resumed` load | what the regions below that level show |
 
 use crate::heap::{self, NoMemory};
-use crate::layout::ring::{POINT_SHIFT, Record};
+use crate::layout::ring::{POINT_SHIFT, Record, What};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_at, ord};
 
 /// Open regions of a lane that are kept; those further inside go round.
@@ -47,9 +47,6 @@ pub const ELSEWHERE: u32 = 0xff_fffd;
 
 /// Bits of a count in an edge; above them is the epoch.
 const COUNT_BITS: u32 = 52;
-/// Bits of a point's number.
-const POINT_BITS: u32 = 24;
-const POINT: u64 = (1 << POINT_BITS) - 1;
 
 /// The calls of a lane; see the module for the drawing.
 #[repr(C, align(64))]
@@ -120,7 +117,8 @@ pub struct Edge {
     /// Records of the lane's ring that are in the copy in force, times two; the lowest bit says
     /// which one that is.
     seq: AtomicU64,
-    sums: [[AtomicU64; 3]; 2],
+    /// Both copies of each sum.
+    sums: [[AtomicU64; 2]; 3],
 }
 
 /// Sums over the calls of one point by another.
@@ -318,35 +316,14 @@ impl OpenRegion {
     }
 }
 
-/// The key of an edge.
-#[inline(always)]
-#[must_use]
-pub fn key(caller: u32, callee: u32) -> u64 {
-    u64::from(caller) & POINT | (u64::from(callee) & POINT) << POINT_BITS
-}
-
-/// The caller and the callee of a key.
-#[inline(always)]
-#[must_use]
-pub fn of_key(key: u64) -> (u32, u32) {
-    ((key & POINT) as u32, (key >> POINT_BITS & POINT) as u32)
-}
-
 impl Edge {
     // ---- writer: the lane's own thread ----
 
-    /// See [`key`].
+    /// The names of its records; see [`What`].
     #[inline(always)]
     #[must_use]
     pub fn key(&self) -> u64 {
         self.key.load(Ordering::Relaxed)
-    }
-
-    /// Whether a point is the caller, where the callee is known.
-    #[inline(always)]
-    #[must_use]
-    pub fn is_from(&self, caller: u32) -> bool {
-        (self.key() ^ u64::from(caller)) & POINT == 0
     }
 
     /// Gives a fresh edge its key, before it is announced.
@@ -371,8 +348,8 @@ impl Edge {
     /// repeats this for its parent writes the same words.
     #[inline(always)]
     pub fn add(&self, Staged { seq }: Staged, epoch: u32, more: CallSums, folded: u64) {
-        let words = self.sums[(seq & 1) as usize].each_ref().map(get);
-        let epoch = u64::from(short_epoch(epoch)) << COUNT_BITS;
+        let words = self.copy(seq & 1);
+        let epoch = u64::from(epoch) << COUNT_BITS;
         // Meets `edge-recheck`.
         fence_at!("edge-open", Release);
         let after = seq & 1 ^ 1;
@@ -384,13 +361,19 @@ impl Edge {
         self.seq.store(folded << 1 | after, ord!("edge-close", Release));
     }
 
+    /// Reads a copy.
+    #[inline(always)]
+    fn copy(&self, copy: u64) -> [u64; 3] {
+        self.sums.each_ref().map(|copies| get(&copies[copy as usize]))
+    }
+
     /// Writes a copy: these sums and more.
     #[inline(always)]
     fn put(&self, copy: u64, before: [u64; 3], more: CallSums) {
         // No thread counts to 2^52.
         let more = [more.count, more.exclusive, more.inclusive];
-        for ((word, before), more) in self.sums[copy as usize].iter().zip(before).zip(more) {
-            word.store(before.wrapping_add(more), Ordering::Relaxed);
+        for ((copies, before), more) in self.sums.iter().zip(before).zip(more) {
+            copies[copy as usize].store(before.wrapping_add(more), Ordering::Relaxed);
         }
     }
 
@@ -400,8 +383,8 @@ impl Edge {
     /// was copied.
     fn take(&self, from: &Self, tries: usize) {
         let Some((seq, words)) = (0..tries).find_map(|_| from.words()) else { return };
-        for (to, word) in self.sums.iter().flatten().zip(words.as_flattened()) {
-            to.store(*word, Ordering::Relaxed);
+        for (copy, words) in words.into_iter().enumerate() {
+            self.put(copy as u64, words, CallSums::default());
         }
         self.key.store(from.key(), Ordering::Relaxed);
         self.seq.store(seq, Ordering::Relaxed);
@@ -412,10 +395,10 @@ impl Edge {
     pub fn read(&self) -> Option<EdgePicture> {
         let (seq, words) = self.words()?;
         let (sums, epoch) = sums(words[(seq & 1) as usize]);
-        let key = self.key();
+        let of = What { names: self.key(), place: 0 };
         Some(EdgePicture {
-            caller: (key & POINT) as u32,
-            callee: (key >> POINT_BITS & POINT) as u32,
+            caller: of.caller(),
+            callee: of.point(),
             epoch,
             folded: seq >> 1,
             sums,
@@ -427,7 +410,7 @@ impl Edge {
     fn words(&self) -> Option<(u64, [[u64; 3]; 2])> {
         // Meets `edge-close`.
         let seq = self.seq.load(ord!("edge-enter", Acquire));
-        let words = self.sums.each_ref().map(|copy| copy.each_ref().map(get));
+        let words = [0, 1].map(|copy| self.copy(copy));
         // Meets `edge-open`.
         fence_at!("edge-recheck", Acquire);
         (get(&self.seq) == seq).then_some((seq, words))

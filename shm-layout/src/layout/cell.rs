@@ -59,7 +59,6 @@ mod record;
 mod restart;
 mod sums;
 
-use core::mem::offset_of;
 
 use crate::layout::amounts::{self, SumWords};
 use crate::layout::control::Control;
@@ -160,10 +159,10 @@ const FLIP: u64 = 2;
 
 /// Beside the point's number: the minimum is of regions that kept the CPU.
 const KEPT_CPU: u64 = 1 << 32;
-/// Beside the point's number: [`Cell::append_one`] may be called.
+/// Beside the point's number: [`Cell::append_simple`] may be called.
 const SIMPLE: u64 = 1 << 33;
 
-/// A sum of squares below this has room for one more, of less than 2^31 ticks.
+/// A sum of squares below this has room for what [`Cell::append_simple`] adds.
 const NEARLY_FULL: u64 = 1 << 63;
 
 /// A copy of the retired figures.
@@ -244,11 +243,6 @@ impl Cell {
             retired: Default::default(),
         }
     }
-
-    /// Where the lines lie that a fold touches, in bytes from the start of a cell: the histogram
-    /// parts of short durations, and the live figures.
-    pub const FOLDED: [usize; 3] =
-        [0, offset_of!(Self, live), offset_of!(Self, live) + size_of::<Live>()];
 
     // ---- writer: the lane's own thread ----
 
@@ -399,39 +393,37 @@ impl Cell {
         }
     }
 
-    /// Whether [`Self::append_one`] may be called: the copies agree in what seldom changes, the
+    /// Whether [`Self::append_simple`] may be called: the copies agree in what seldom changes, the
     /// minimum is of regions that kept the CPU, there is neither an average nor amounts, and the
-    /// squares have room for one more.
+    /// squares have room for more.
     #[inline(always)]
     #[must_use]
     pub fn is_simple(&self) -> bool {
         get(&self.point) & SIMPLE != 0
     }
 
-    /// As [`Self::append`], of one measurement of less than 2^31 ticks. It leaves alone what seldom
+    /// As [`Self::append`], of squares that add up to less than 2^63. It leaves alone what seldom
     /// changes.
     #[inline(always)]
-    pub fn append_one(&self, Staged { seq }: Staged, exclusive: u64, inclusive: u64, folded: u64) {
+    pub fn append_simple(&self, Staged { seq }: Staged, more: &Sums, folded: u64) {
         let copy = ((seq / FLIP) & 1) as usize;
         let from = &self.live[copy].words;
         // Named one by one, so that a new figure does not compile before it is added here.
         let Live { words, folded: to_folded } = &self.live[copy ^ 1];
-        let LiveWords { count, exclusive: own, inclusive: whole, squares_low, last, min, max } =
-            words;
-        put(count, get(&from.count).wrapping_add(1));
-        put(own, get(&from.exclusive).wrapping_add(exclusive));
-        put(whole, get(&from.inclusive).wrapping_add(inclusive));
-        let square = exclusive.wrapping_mul(exclusive);
-        let squares = get(&from.squares_low).wrapping_add(square);
-        put(squares_low, squares);
+        let LiveWords { count, exclusive, inclusive, squares_low, last, min, max } = words;
+        let squares = get(&from.squares_low).wrapping_add(more.squares as u64);
         if squares >= NEARLY_FULL {
             put(&self.point, u64::from(self.point()) | KEPT_CPU);
         }
-        put(last, exclusive);
-        put(min, get(&from.min).min(exclusive));
-        put(max, get(&from.max).max(exclusive));
+        put(count, get(&from.count).wrapping_add(more.count));
+        put(exclusive, get(&from.exclusive).wrapping_add(more.exclusive));
+        put(inclusive, get(&from.inclusive).wrapping_add(more.inclusive));
+        put(squares_low, squares);
+        put(last, more.last);
+        put(min, get(&from.min).min(more.min));
+        put(max, get(&from.max).max(more.max));
         put(to_folded, folded);
-        // A measurement that kept the CPU and is not averaged changes none of these.
+        // Measurements that kept the CPU and are not averaged change none of these.
         let RareWords { squares_high: _, average: _, off_cpu: _, switches: _ } =
             &self.rare[copy].words;
         self.close(seq);

@@ -44,14 +44,14 @@ pub const fn number(ticks: u64) -> usize {
 pub const fn octave_number(ticks: f64) -> usize {
     // The bits of a double have the octave and the digits after the leading one side by side, and
     // it holds every duration below `LIMIT` exactly. That is faster than looking for the leading one.
-    ((ticks + BUCKETS as f64).to_bits() >> SHIFT) as usize
+    ((ticks + BUCKETS as f64).to_bits() >> OCTAVE_BIT) as usize
 }
 
 /// The [`octave_number`] of 0 ticks.
-pub const FIRST_OCTAVE_NUMBER: usize = ((BUCKETS as f64).to_bits() >> SHIFT) as usize;
+pub const FIRST_OCTAVE_NUMBER: usize = ((BUCKETS as f64).to_bits() >> OCTAVE_BIT) as usize;
 const _: () = assert!(FIRST_OCTAVE_NUMBER.is_multiple_of(BUCKETS));
-/// Bits of a double below those that tell the bucket.
-const SHIFT: u32 = f64::MANTISSA_DIGITS - 1 - BUCKETS.ilog2();
+/// Bits of a double below those that [`octave_number`] takes.
+pub const OCTAVE_BIT: i32 = (f64::MANTISSA_DIGITS - 1 - BUCKETS.ilog2()) as i32;
 
 /// The least value of a bucket and the number of values in it, in ticks.
 #[must_use]

@@ -139,6 +139,8 @@ pub struct Addition {
 impl Slot {
     /// Where a slot has what [`Slot::added`] returns, as two numbers with a sign.
     pub const ADDED: usize = std::mem::offset_of!(Self, exclusive);
+    /// Where a slot has what [`Slot::names`] returns.
+    pub const NAMES: usize = std::mem::offset_of!(Self, names);
 
     /// A slot of zeros.
     #[must_use]

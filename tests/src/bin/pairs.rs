@@ -201,16 +201,36 @@ fn ticks() -> u64 {
     pfp::on_cpu_ticks()
 }
 
-/// One region, of many points in turn.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn pairs_in_turn() {
-    static IN_TURN: [pfp::Point; 64] = [const { pfp::Point::new("in turn") }; 64];
+/// One region, of some points in turn.
+#[inline(always)]
+fn in_turn<const POINTS: usize>() {
+    static IN_TURN: [pfp::Point; 1_000] = [const { pfp::Point::new("in turn") }; 1_000];
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let next = NEXT.load(Relaxed);
     NEXT.store(next.wrapping_add(1), Relaxed);
-    let _guard = IN_TURN[next % IN_TURN.len()].measure();
+    let _guard = IN_TURN[next % POINTS].measure();
     black_box(());
+}
+
+/// One region, of a few points in turn.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_four_in_turn() {
+    in_turn::<4>();
+}
+
+/// The same, of many points.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_in_turn() {
+    in_turn::<64>();
+}
+
+/// The same, of more points than a page has records.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn pairs_thousand_in_turn() {
+    in_turn::<1_000>();
 }
 
 /// One region of a point that averages exponentially.
@@ -311,7 +331,9 @@ fn main() -> ExitCode {
         "one_lap" => pairs_one_lap,
         "waits" => pairs_waits,
         "by_hand" => pairs_by_hand,
+        "four_in_turn" => pairs_four_in_turn,
         "in_turn" => pairs_in_turn,
+        "thousand_in_turn" => pairs_thousand_in_turn,
         "poll" => pairs_poll,
         "ready" => pairs_ready,
         // With all points off: see below.

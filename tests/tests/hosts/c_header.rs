@@ -73,7 +73,7 @@ fn each_field_is_where_both_look_for_it() {
         assert!(total.off_cpu > 0 && total.inclusive > total.exclusive, "{total:?}");
         for (field, value) in [
             ("alpha", 0.25),
-            ("c_average", total.average()),
+            ("c_average", total.average_ticks()),
             ("c_mean", total.mean().expect("it has measured")),
             ("c_deviation", total.variance().expect("more than once").sqrt()),
         ] {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use pfp_shm_layout::calls::{self, CallSums, Calls, ELSEWHERE, Edge, MAX_EDGES, OpenRegion};
 use pfp_shm_layout::cell;
 use pfp_shm_layout::geometry::PAGE;
-use pfp_shm_layout::ring::DEPTH_SHIFT;
+use pfp_shm_layout::ring::{DEPTH_SHIFT, What};
 use pfp_shm_layout::segment::Segment;
 
 use super::{Entry, Thread};
@@ -105,24 +105,22 @@ impl Thread {
         }
     }
 
-    /// Adds measurements of a point inside another one to their edge; `entry` belongs to the point
-    /// inside. The edge then holds the lane's records below `folded`. False in a child that a
+    /// Adds measurements that have the same [names](What) to their edge; `entry` belongs to the
+    /// point. The edge then holds the lane's records below `folded`. False in a child that a
     /// signal handler has forked during the call.
     #[inline(always)]
     pub(in crate::engine) fn add_call(
         &self,
         entry: &Entry,
-        caller: u32,
-        callee: u32,
+        names: u64,
         more: CallSums,
         folded: u64,
     ) -> bool {
-        let known = entry.edge.load(Relaxed) as usize;
-        match self.edge(known.wrapping_sub(1)).filter(|edge| edge.is_from(caller)) {
+        match self.known_edge(entry).filter(|edge| edge.key() == names) {
             Some(edge) => self.add_to_edge(edge, entry, more, folded),
             None => {
                 let CallSums { count, exclusive, inclusive } = more;
-                self.add_other_call(calls::key(caller, callee), count, exclusive, inclusive, folded)
+                self.add_other_call(names, count, exclusive, inclusive, folded)
             }
         }
     }
@@ -130,13 +128,12 @@ impl Thread {
     /// As [`Self::add_call`], from another caller than last time. It takes its arguments in registers,
     /// so that a function that ends with this call needs no stack.
     #[inline(never)]
-    fn add_other_call(&self, key: u64, count: u64, own: u64, inclusive: u64, folded: u64) -> bool {
-        let (caller, callee) = calls::of_key(key);
-        if caller == ELSEWHERE {
+    fn add_other_call(&self, names: u64, count: u64, own: u64, inclusive: u64, folded: u64) -> bool {
+        if (What { names, place: 0 }).caller() == ELSEWHERE {
             return true;
         }
         let more = CallSums { count, exclusive: own, inclusive };
-        if let (Some(entry), Some(edge)) = (self.entry_of(callee), self.find_edge(key)) {
+        if let (Some(entry), Some(edge)) = (self.entry_named(names), self.find_edge(names)) {
             return self.add_to_edge(edge, entry, more, folded);
         }
         if self.is_still_alive() {
@@ -159,24 +156,27 @@ impl Thread {
     }
 
     /// Whether an edge lacks a record.
-    pub(in crate::engine) fn lacks_call(&self, caller: u32, callee: u32, number: u64) -> bool {
-        let edge = self.find_edge(calls::key(caller, callee));
-        edge.is_some_and(|edge| edge.folded() <= number)
+    pub(in crate::engine) fn lacks_call(&self, names: u64, number: u64) -> bool {
+        self.find_edge(names).is_some_and(|edge| edge.folded() <= number)
     }
 
-    fn edge(&self, number: usize) -> Option<&Edge> {
-        self.calls()?.edge(number)
+    /// The edge that the last call of a point was added to.
+    #[inline(always)]
+    fn known_edge(&self, entry: &Entry) -> Option<&Edge> {
+        let offset = entry.edge.load(Relaxed) as usize;
+        // SAFETY: as `find_edge` has left it, there is an edge so far behind the start of the calls.
+        (offset != 0).then(|| unsafe { &*self.calls.load(Relaxed).byte_add(offset).cast() })
     }
 
-    /// Finds the edge of a key, or makes it. `None` without room for another edge.
+    /// Finds the edge of a record's names, or makes it. `None` without room for another edge.
     #[inline(never)]
     fn find_edge(&self, key: u64) -> Option<&Edge> {
         let calls = self.calls().filter(|_| self.is_alive())?;
         // SAFETY: the thread's own, zeros at first, behind its table.
         let index = unsafe { &*self.behind_table().cast::<EdgeIndex>() };
         let remember = |number: usize| {
-            if let Some(entry) = self.entry_of(calls::of_key(key).1) {
-                entry.edge.store(number as u32 + 1, Relaxed);
+            if let Some(entry) = self.entry_named(key) {
+                entry.edge.store(Calls::edge_offset(number) as u32, Relaxed);
             }
         };
         for place in index.places(key) {

@@ -19,7 +19,7 @@ use super::{Entry, KEPT, TABLE, Thread};
 use crate::clock;
 use crate::clock::counter::stamp;
 use crate::engine::current::thread as current;
-use crate::engine::fold::{self, Sorting};
+use crate::engine::fold::{self, Batches};
 use crate::engine::local::{self, Local, make_key};
 use crate::engine::owner::{exists, tid};
 use crate::engine::process::memory::private_pages;
@@ -257,10 +257,10 @@ fn table_of(process: &Process) -> usize {
 
 /// Maps a thread's state with a table of `points` entries.
 fn map_pages(points: usize) -> Option<&'static Thread> {
-    let behind = size_of::<EdgeIndex>() + size_of::<Sorting>();
+    let behind = size_of::<EdgeIndex>() + size_of::<Batches>();
     let bytes = STACK + size_of::<Thread>().max(TABLE + points * size_of::<Entry>() + behind);
     const { assert!(align_of::<EdgeIndex>() <= align_of::<Entry>()) };
-    const { assert!(size_of::<EdgeIndex>().is_multiple_of(align_of::<Sorting>())) };
+    const { assert!(size_of::<EdgeIndex>().is_multiple_of(align_of::<Batches>())) };
     let pages = private_pages(bytes)?;
     // For `entry`.
     let _ = pages.expose_provenance();

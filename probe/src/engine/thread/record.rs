@@ -69,7 +69,7 @@ impl Thread {
     fn count_call(&self, entry: &Entry, what: What, measured: Measurement, folded: u64) {
         let Measurement { exclusive, inclusive, .. } = measured;
         let one = CallSums { count: 1, exclusive, inclusive };
-        self.add_call(entry, what.caller(), what.point(), one, folded);
+        self.add_call(entry, what.names, one, folded);
     }
 
     /// Gives the page of a record memory, if it has none; false if there is none.

@@ -30,6 +30,15 @@ impl<'a> Sum<&'a Self> for Sums {
 }
 
 impl Sums {
+    /// The sums of one measurement that kept the CPU, without an average.
+    #[inline(always)]
+    #[must_use]
+    pub fn one(exclusive: u64, inclusive: u64) -> Self {
+        let mut one = Self::default();
+        one.add(Control(0), exclusive, inclusive);
+        one
+    }
+
     /// Adds measurements that came later.
     #[inline(always)]
     pub fn append(&mut self, later: &Self) {

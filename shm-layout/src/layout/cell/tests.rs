@@ -176,8 +176,7 @@ fn one_record_adds_what_a_fold_of_it_would() {
     for number in 1..=u64::from(times(2_000)) {
         let most = [1 << 10, 1 << 31][random.below(2) as usize];
         let (exclusive, inclusive) = (random.below(most), random.below(1 << 31));
-        let mut more = Sums::default();
-        more.add(Control(1), exclusive, inclusive);
+        let more = Sums::one(exclusive, inclusive);
         match random.below(16) {
             0 => {
                 let measured = random.measurement();
@@ -192,7 +191,7 @@ fn one_record_adds_what_a_fold_of_it_would() {
             _ => {
                 let staged = alone.stage_more();
                 if alone.is_simple() {
-                    alone.append_one(staged, exclusive, inclusive, number);
+                    alone.append_simple(staged, &more, number);
                     simple += 1;
                 } else {
                     alone.append(staged, &more, None, number);

@@ -259,7 +259,7 @@ pub(super) fn cell_fold() {
                 more.add(ON, 2, 2);
                 cell.append(staged, &more, None, 2);
                 assert!(cell.is_simple());
-                cell.append_one(cell.stage_more(), 4, 4, 3);
+                cell.append_simple(cell.stage_more(), &Sums::one(4, 4), 3);
                 cell.stage_more();
                 assert_eq!(cell.mend(None, |_| 0, |_| unreachable!()).0, 0);
                 cell.mended(None);

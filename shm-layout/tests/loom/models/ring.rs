@@ -69,13 +69,12 @@ impl Log {
     }
 
     fn fold(&self, n: u64) {
-        let (staged, mut more) = (self.cell.stage_more(), Sums::default());
+        let staged = self.cell.stage_more();
         let addition = self.slots[n as usize % 2].addition().unwrap();
-        let (exclusive, inclusive) = (addition.exclusive, addition.inclusive);
+        let more = Sums::one(addition.exclusive, addition.inclusive);
         if self.cell.is_simple() {
-            self.cell.append_one(staged, exclusive, inclusive, n + 1);
+            self.cell.append_simple(staged, &more, n + 1);
         } else {
-            more.add(Control(1), exclusive, inclusive);
             self.cell.append(staged, &more, None, n + 1);
         }
         ring::announce_folded(&self.folded, n + 1);

@@ -1,0 +1,226 @@
+//! The fold of records that name several points in turn.
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::Ordering::Relaxed;
+
+use pfp_shm_layout::cell;
+use pfp_shm_layout::histogram::{self, BUCKETS};
+use pfp_shm_layout::ring::Slot;
+use pfp_shm_layout::segment::Chunk;
+
+use super::{Sum, add, fold_here, fold_one, part, ticks};
+use crate::engine::thread::calls::EdgeIndex;
+use crate::engine::thread::{Entry, Thread};
+
+/// What the records that name the same points add up to.
+#[repr(C, align(32))]
+#[derive(Debug)]
+struct Batch {
+    sum: Cell<Sum>,
+    names: Cell<u64>,
+    /// The histogram part that was last added to, and the octave number of its first bucket.
+    chunk: Cell<*const Chunk>,
+    first: Cell<usize>,
+    last: Cell<*const Slot>,
+    /// As [`Entry::batch`]: the batch of the same point and another caller.
+    next: Cell<u32>,
+}
+
+/// The batches of a fold, in pages that read zero in a forked child. The first one is for none: it has
+/// names that no record has.
+#[derive(Debug)]
+pub(in crate::engine) struct Batches {
+    all: [Batch; BATCHES + 1],
+    used: Cell<usize>,
+}
+
+/// Batches of a fold. Each takes a cache line and a half.
+const BATCHES: usize = 24;
+
+impl Batches {
+    /// The batch that an entry leads to.
+    #[inline(always)]
+    fn at(&self, offset: u32) -> &Batch {
+        debug_assert!((offset as usize) < size_of::<Self>());
+        // SAFETY: `start` alone gives offsets to entries and batches, which no other process can write
+        // to: those of batches.
+        unsafe { &*ptr::from_ref(self).cast::<Batch>().byte_add(offset as usize) }
+    }
+
+    /// Finds another batch of a point than its last one, or starts one: then the histogram may have
+    /// records that the cell lacks. None without a batch, or in a forked child, whose entries have no
+    /// cells.
+    #[cold]
+    #[inline(never)]
+    fn other(&self, entry: &Entry, names: u64) -> Option<&Batch> {
+        let mut offset = entry.batch.load(Relaxed);
+        while offset != 0 {
+            let batch = self.at(offset);
+            if batch.names.get() == names {
+                return Some(batch);
+            }
+            offset = batch.next.get();
+        }
+        let number = self.used.get() + 1;
+        let batch = self.all.get(number)?;
+        let _ = entry.cell()?.stage_more();
+        self.used.set(number);
+        batch.sum.set(Sum::none());
+        batch.names.set(names);
+        batch.first.set(0);
+        batch.next.set(entry.batch.load(Relaxed));
+        entry.batch.store((number * size_of::<Batch>()) as u32, Relaxed);
+        Some(batch)
+    }
+}
+
+impl Batch {
+    /// Adds a record and counts it in the histogram. False in a child that a signal handler has forked
+    /// in here.
+    #[inline(always)]
+    fn add(&self, thread: &Thread, entry: &Entry, slot: &Slot) -> bool {
+        let ticks = ticks(slot).first_not_below_zero();
+        let own = ticks.first();
+        let Sum { both, squares, min, max, count } = self.sum.get();
+        self.sum.set(Sum {
+            both: both.add(ticks),
+            squares: squares + own * own,
+            min: if min < own { min } else { own },
+            max: if max > own { max } else { own },
+            count: count + 1,
+        });
+        self.last.set(slot);
+        let number = histogram::octave_number(own);
+        let mut bucket = number.wrapping_sub(self.first.get());
+        if bucket >= BUCKETS {
+            bucket = number % BUCKETS;
+            let Some(cell) = entry.cell() else { return false };
+            let Some(chunk) = thread.part_for(cell, part(number)) else { return thread.is_alive() };
+            self.chunk.set(chunk);
+            self.first.set(number - bucket);
+        }
+        let chunk = self.chunk.get();
+        // As late as that: the histogram has no copy that a child could write to.
+        if !thread.is_still_alive() {
+            return false;
+        }
+        // SAFETY: found above, now or for an earlier record: a chunk of the segment.
+        cell::add(&unsafe { &*chunk }.0[bucket], 1);
+        true
+    }
+}
+
+/// Folds records of several points. False in a child that a signal handler has forked in here.
+pub(super) fn fold_mixed(thread: &Thread, slots: &[Slot], from: u64) -> bool {
+    // The lowest six bits of a point tell most points apart.
+    let some = slots.iter().take(SOME);
+    let seen = some.fold(0u64, |seen, slot| seen | 1 << (slot.point() % u64::BITS));
+    match seen.count_ones() as usize > BATCHES {
+        true => fold_each(thread, slots, from),
+        false => fold_batched(thread, slots, from),
+    }
+}
+
+/// If so many records have more points than there are batches, most batches would have one record.
+const SOME: usize = 32;
+
+/// Folds records one by one.
+#[inline(never)]
+fn fold_each(thread: &Thread, slots: &[Slot], from: u64) -> bool {
+    (from + 1..).zip(slots).all(|(end, slot)| {
+        // Another process may have written there.
+        thread.entry_named(slot.names()).is_none_or(|entry| fold_here(thread, entry, slot, end))
+    })
+}
+
+/// Folds records that name the same points as a batch, which is added to the cell in the end. While
+/// all batches are in use, others are added one by one.
+#[inline(never)]
+fn fold_batched(thread: &Thread, slots: &[Slot], from: u64) -> bool {
+    let batches = thread.batches();
+    batches.at(0).names.set(u64::MAX);
+    batches.used.set(0);
+    let mut end = from;
+    for slot in slots {
+        end += 1;
+        let names = slot.names();
+        let Some(entry) = thread.entry_named(names) else { continue };
+        let mut batch = batches.at(entry.batch.load(Relaxed));
+        if batch.names.get() != names {
+            match batches.other(entry, names) {
+                Some(other) => batch = other,
+                None if fold_beside(thread, entry, slots, (from, end)) => continue,
+                None => return false,
+            }
+        }
+        if !batch.add(thread, entry, slot) {
+            return false;
+        }
+    }
+    let used = batches.all.iter().take(batches.used.get() + 1).skip(1);
+    used.map(|batch| thread.entry_named(batch.names.get())).all(|entry| {
+        // Those of one point are added at once.
+        let has_more = |entry: &&Entry| entry.batch.load(Relaxed) != 0;
+        entry.filter(has_more).is_none_or(|entry| fold_batches(thread, entry, slots, end))
+    }) && thread.is_still_alive()
+}
+
+/// Folds the record before `end` without a batch. Its cell gets the records of the point in their
+/// order.
+#[cold]
+#[inline(never)]
+fn fold_beside(thread: &Thread, entry: &Entry, slots: &[Slot], (from, end): (u64, u64)) -> bool {
+    let Some([before @ .., slot]) = slots.get(..(end - from) as usize) else { return false };
+    let has_batch = entry.batch.load(Relaxed) != 0;
+    (!has_batch || fold_batches(thread, entry, before, end - 1))
+        && fold_one(thread, entry, slot, end)
+}
+
+/// Adds the batches of a point to its cell and edges: all of its records among some. The lane's
+/// records up to `end` are in these then. False in a child that a signal handler has forked in here.
+#[inline(never)]
+fn fold_batches(thread: &Thread, entry: &Entry, slots: &[Slot], end: u64) -> bool {
+    let batches = thread.batches();
+    let Some(cell) = entry.cell() else { return false };
+    let mut batch = batches.at(entry.batch.load(Relaxed));
+    entry.batch.store(0, Relaxed);
+    let first = batch;
+    let (mut sum, mut last) = (first.sum.get(), first.last.get());
+    while batch.next.get() != 0 {
+        batch = batches.at(batch.next.get());
+        sum = sum.merged(batch.sum.get());
+        last = last.max(batch.last.get());
+    }
+    let Some(last) = slots.get(place(slots, last)) else { return false };
+    // As late as that: a child has no sums, and must not add any.
+    if !thread.is_still_alive() {
+        return false;
+    }
+    add(entry, cell, &sum, slots, last, end);
+    batch = first;
+    loop {
+        if !thread.add_call(entry, batch.names.get(), batch.sum.get().of_calls(), end) {
+            return false;
+        }
+        match batch.next.get() {
+            0 => return true,
+            next => batch = batches.at(next),
+        }
+    }
+}
+
+/// How many records come before one of them.
+#[inline(always)]
+fn place(slots: &[Slot], slot: *const Slot) -> usize {
+    slot.addr().wrapping_sub(slots.as_ptr().addr()) / size_of::<Slot>()
+}
+
+impl Thread {
+    /// Behind the table, since a signal handler's stack may be small.
+    fn batches(&self) -> &Batches {
+        // SAFETY: `map_pages` has made room for them, of zeros. They are the thread's own, and used by a
+        // fold alone: the thread is marked then, so that no signal handler folds.
+        unsafe { &*self.behind_table().wrapping_add(size_of::<EdgeIndex>()).cast() }
+    }
+}

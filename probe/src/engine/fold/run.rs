@@ -1,0 +1,137 @@
+//! The fold of a run: records one after the other that name the same points, as most do.
+
+use std::ops::Range;
+use std::sync::atomic::AtomicU64;
+
+use pfp_shm_layout::cell::{self, Cell};
+use pfp_shm_layout::histogram::{BUCKETS, OCTAVE_BIT};
+use pfp_shm_layout::ring::Slot;
+use pfp_shm_layout::segment::Chunk;
+
+use super::{Sum, add, count, lesser, part};
+use crate::doubles::{Doubles, Numbers};
+use crate::engine::thread::Thread;
+use crate::word;
+
+const SLOT: usize = size_of::<Slot>();
+
+/// Folds the records at the start that name the same points, two at a time. Returns how many these
+/// are. None in a child that a signal handler has forked in here.
+pub(super) fn fold_run(thread: &Thread, slots: &[Slot], from: u64) -> Option<usize> {
+    let [first, second, ..] = slots else { return Some(0) };
+    let names = first.names();
+    let entry = thread.entry_named(names).filter(|_| second.names() == names);
+    // In a forked child the table reads zero.
+    let Some((entry, cell)) = entry.and_then(|entry| Some((entry, entry.cell()?))) else {
+        return Some(0);
+    };
+    let _ = cell.stage_more();
+    let (mut pairs, mut folded) = (Pairs::none(), 0);
+    loop {
+        folded += pairs.add(thread, cell, names, &slots[folded..]);
+        // If it stopped at two of them, they are added and not counted: they need a part of the
+        // histogram, or this is a forked child.
+        let [one, two, ..] = &slots[folded..] else { break };
+        if one.names() != names || two.names() != names {
+            break;
+        }
+        for slot in [one, two] {
+            count(thread, cell, slot.added().exclusive())?;
+        }
+        folded += 2;
+    }
+    let (run, end) = (&slots[..folded], from + folded as u64);
+    let Some(last) = run.last() else { return Some(0) };
+    let sum = pairs.sum(folded as u64);
+    add(entry, cell, &sum, run, last, end);
+    thread.add_call(entry, names, sum.of_calls(), end).then_some(folded)
+}
+
+/// What the records of a run add up to, those at odd and at even places for themselves: both are in
+/// one register. See [`Sum`].
+struct Pairs {
+    /// Ticks as recorded: exclusive ones, which are not used, and inclusive ones.
+    both: Doubles,
+    exclusive: Doubles,
+    squares: Doubles,
+    min: Doubles,
+    max: Doubles,
+}
+
+impl Pairs {
+    fn none() -> Self {
+        let [zero, infinity] = [0.0, f64::INFINITY].map(Doubles::both);
+        Self { both: zero, exclusive: zero, squares: zero, min: infinity, max: zero }
+    }
+
+    /// Adds pairs of records that have these names and counts them in the histogram of their cell, up
+    /// to a pair that is added and cannot be counted. Returns how many records are counted. It calls
+    /// nothing, so that all the loop needs stays in registers.
+    #[inline(never)]
+    fn add(&mut self, thread: &Thread, cell: &Cell, names: u64, slots: &[Slot]) -> usize {
+        let Self { mut both, mut exclusive, mut squares, mut min, mut max } = *self;
+        // The histogram part that was last added to, and the octave number of its first bucket.
+        let (mut chunk, mut first, mut firsts) = (&NO_CHUNK, 0_usize, Numbers::both(0));
+        let (pairs, _) = slots.as_chunks::<2>();
+        // By a pointer, so that the loop needs no count.
+        let Range { start, end } = pairs.as_ptr_range();
+        let mut at = start;
+        while at < end
+            && word::is::<_, { Slot::NAMES }>(at, names)
+            && word::is::<_, { Slot::NAMES + SLOT }>(at, names)
+        {
+            // SAFETY: `at` is one of the pairs.
+            let one = unsafe { Doubles::of_behind::<{ Slot::ADDED }>(at.cast()) };
+            // SAFETY: likewise.
+            let two = unsafe { Doubles::of_behind::<{ Slot::ADDED + SLOT }>(at.cast()) };
+            both = both.add(one).add(two);
+            let own = one.firsts(two).not_below_zero();
+            exclusive = exclusive.add(own);
+            squares = squares.add(own.squared());
+            min = min.min(own);
+            max = max.max(own);
+            let numbers = own.add(Doubles::both(BUCKETS as f64)).bits_from::<OCTAVE_BIT>();
+            let [one, two] = numbers.less(firsts).halves();
+            // As late as that: the histogram has no copy that a child could write to.
+            if one | two < BUCKETS {
+                if !thread.is_still_alive() {
+                    break;
+                }
+                cell::add(&chunk.0[one], 1);
+                cell::add(&chunk.0[two], 1);
+            } else {
+                let [one, two] = [one, two].map(|bucket| first.wrapping_add(bucket));
+                let [of_one, of_two] = [one, two].map(|number| thread.chunk(cell.part(part(number))));
+                let (Some(of_one), Some(of_two)) = (of_one, of_two) else { break };
+                if !thread.is_still_alive() {
+                    break;
+                }
+                cell::add(&of_one.0[one % BUCKETS], 1);
+                cell::add(&of_two.0[two % BUCKETS], 1);
+                (chunk, first) = (of_two, two / BUCKETS * BUCKETS);
+                firsts = Numbers::both(first);
+            }
+            // SAFETY: the next pair, or behind the last one.
+            at = unsafe { at.add(1) };
+        }
+        *self = Self { both, exclusive, squares, min, max };
+        (at.addr() - start.addr()) / SLOT
+    }
+
+    /// All records together.
+    fn sum(&self, count: u64) -> Sum {
+        let Self { both, exclusive, squares, min, max } = *self;
+        let exclusive = exclusive.first() + exclusive.second();
+        Sum {
+            both: Doubles::both(exclusive).firsts(Doubles::both(both.second())),
+            squares: squares.first() + squares.second(),
+            min: lesser(min.first(), min.second()),
+            max: -lesser(-max.first(), -max.second()),
+            count,
+        }
+    }
+}
+
+/// In place of a histogram part, of which nothing is read or written.
+static NO_CHUNK: Chunk = Chunk([const { AtomicU64::new(0) }; BUCKETS]);
+
