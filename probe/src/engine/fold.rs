@@ -273,7 +273,9 @@ impl Sum {
             true => u128::from(whole(self.squares)),
             false => of_point(slots, point).map(|ticks| u128::from(ticks).pow(2)).sum(),
         };
-        Sums { count, exclusive, inclusive, min, max, last, squares, ..Sums::default() }
+        // A region that was off the CPU has no record to be added; the caller averages.
+        let (off_cpu, switches, average) = (0, 0, 0);
+        Sums { count, exclusive, inclusive, off_cpu, switches, min, max, last, squares, average }
     }
 }
 
@@ -314,7 +316,7 @@ fn append(entry: &Entry, cell: &Cell, mut more: Sums, slots: &[Slot], end: u64) 
     let (staged, control) = (cell.staged(), entry.follows());
     if control.alpha_fixed() != 0 {
         let (count, average) = cell.averaged(staged);
-        more.average_fixed = average;
+        more.average = average;
         for (at, ticks) in of_point(slots, cell.point()).enumerate() {
             more.take_into_average(control, count == 0 && at == 0, ticks);
         }

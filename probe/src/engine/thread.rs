@@ -140,8 +140,8 @@ pub(crate) struct Entry {
     cell: AtomicPtr<Cell>,
     /// In a fold that is under way: bytes from the first batch to the point's last one; else 0.
     pub(super) batch: AtomicU32,
-    /// Bytes from the start of the calls to the edge that its last call was added to; 0 while there
-    /// is none.
+    /// Bytes from the start of the calls to the edge that its last call was added to, which has the
+    /// epoch of `follows`; 0 while there is none.
     pub(super) edge: AtomicU32,
 }
 
@@ -358,7 +358,8 @@ impl Thread {
     pub(super) fn chunk(&self, number: u32) -> Option<&Chunk> {
         let number = u64::from(number);
         // Catches both "none yet" and a number that somebody else has written.
-        if number.wrapping_sub(self.first_chunk.load(Relaxed)) >= self.chunk_count.load(Relaxed) {
+        if word::minus::<Self, { offset_of!(Thread, first_chunk) }>(self, number)
+            >= self.chunk_count.load(Relaxed) {
             return None;
         }
         let segment = self.segment.load(Relaxed);

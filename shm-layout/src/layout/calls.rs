@@ -344,19 +344,17 @@ impl Edge {
         Staged { seq: get(&self.seq) }
     }
 
-    /// Adds sums of an epoch; the records below `folded` are in it then. A forked child that
-    /// repeats this for its parent writes the same words.
+    /// Adds sums of an epoch, none for the one that the edge has; the records below `folded` are in it
+    /// then. A forked child that repeats this for its parent writes the same words.
     #[inline(always)]
-    pub fn add(&self, Staged { seq }: Staged, epoch: u32, more: CallSums, folded: u64) {
+    pub fn add(&self, Staged { seq }: Staged, epoch: Option<u32>, more: CallSums, folded: u64) {
         let words = self.copy(seq & 1);
-        let epoch = u64::from(epoch) << COUNT_BITS;
+        let other = epoch.map(|epoch| u64::from(short_epoch(epoch)) << COUNT_BITS);
+        let other = other.filter(|epoch| (words[0] ^ epoch) >> COUNT_BITS != 0);
         // Meets `edge-recheck`.
         fence_at!("edge-open", Release);
         let after = seq & 1 ^ 1;
-        match (words[0] ^ epoch) >> COUNT_BITS {
-            0 => self.put(after, words, more),
-            _ => self.put(after, [epoch, 0, 0], more),
-        }
+        self.put(after, other.map_or(words, |epoch| [epoch, 0, 0]), more);
         // Meets `edge-enter`.
         self.seq.store(folded << 1 | after, ord!("edge-close", Release));
     }

@@ -113,25 +113,30 @@ impl Batch {
 
 /// Folds records of several points. False in a child that a signal handler has forked in here.
 pub(super) fn fold_mixed(thread: &Thread, slots: &[Slot], from: u64) -> bool {
-    // The lowest six bits of a point tell most points apart.
-    let some = slots.iter().take(SOME);
-    let seen = some.fold(0u64, |seen, slot| seen | 1 << (slot.point() % u64::BITS));
-    match seen.count_ones() as usize > BATCHES {
-        true => fold_each(thread, slots, from),
-        false => fold_batched(thread, slots, from),
+    let mut names = slots.iter().map(Slot::names).take(SOON);
+    let first = names.next();
+    match names.any(|names| Some(names) == first) {
+        true => fold_batched(thread, slots, from),
+        false => fold_each(thread, slots, from),
     }
 }
 
-/// If so many records have more points than there are batches, most batches would have one record.
-const SOME: usize = 32;
+/// Where the first record's names do not come again among so many, most batches would have one record.
+const SOON: usize = BATCHES + 1;
 
 /// Folds records one by one.
 #[inline(never)]
 fn fold_each(thread: &Thread, slots: &[Slot], from: u64) -> bool {
-    (from + 1..).zip(slots).all(|(end, slot)| {
+    let mut end = from;
+    for slot in slots {
+        end += 1;
         // Another process may have written there.
-        thread.entry_named(slot.names()).is_none_or(|entry| fold_here(thread, entry, slot, end))
-    })
+        let Some(entry) = thread.entry_named(slot.names()) else { continue };
+        if !fold_here(thread, entry, slot, end) {
+            return false;
+        }
+    }
+    true
 }
 
 /// Folds records that name the same points as a batch, which is added to the cell in the end. While

@@ -117,7 +117,7 @@ impl Thread {
         folded: u64,
     ) -> bool {
         match self.known_edge(entry).filter(|edge| edge.key() == names) {
-            Some(edge) => self.add_to_edge(edge, entry, more, folded),
+            Some(edge) => self.add_to_edge(edge, None, more, folded),
             None => {
                 let CallSums { count, exclusive, inclusive } = more;
                 self.add_other_call(names, count, exclusive, inclusive, folded)
@@ -134,7 +134,10 @@ impl Thread {
         }
         let more = CallSums { count, exclusive: own, inclusive };
         if let (Some(entry), Some(edge)) = (self.entry_named(names), self.find_edge(names)) {
-            return self.add_to_edge(edge, entry, more, folded);
+            let is_added = self.add_to_edge(edge, Some(entry.follows().epoch()), more, folded);
+            let calls = self.calls.load(Relaxed).addr();
+            entry.edge.store((ptr::from_ref(edge).addr() - calls) as u32, Relaxed);
+            return is_added;
         }
         if self.is_still_alive() {
             // Only a fold counts there, and no handler folds meanwhile.
@@ -144,14 +147,20 @@ impl Thread {
     }
 
     #[inline(always)]
-    fn add_to_edge(&self, edge: &Edge, entry: &Entry, more: CallSums, folded: u64) -> bool {
+    fn add_to_edge(
+        &self,
+        edge: &Edge,
+        epoch: Option<u32>,
+        more: CallSums,
+        folded: u64,
+    ) -> bool {
         let staged = edge.stage();
         // As late as that: a child that a signal handler has forked writes nothing.
         if !self.is_still_alive() {
             return false;
         }
         // A fold that was cut off may have added them.
-        edge.add(staged, entry.follows().epoch(), more, folded);
+        edge.add(staged, epoch, more, folded);
         true
     }
 
@@ -164,7 +173,7 @@ impl Thread {
     #[inline(always)]
     fn known_edge(&self, entry: &Entry) -> Option<&Edge> {
         let offset = entry.edge.load(Relaxed) as usize;
-        // SAFETY: as `find_edge` has left it, there is an edge so far behind the start of the calls.
+        // SAFETY: as `add_other_call` has left it, there is an edge so far behind the start of the calls.
         (offset != 0).then(|| unsafe { &*self.calls.load(Relaxed).byte_add(offset).cast() })
     }
 
@@ -174,11 +183,6 @@ impl Thread {
         let calls = self.calls().filter(|_| self.is_alive())?;
         // SAFETY: the thread's own, zeros at first, behind its table.
         let index = unsafe { &*self.behind_table().cast::<EdgeIndex>() };
-        let remember = |number: usize| {
-            if let Some(entry) = self.entry_named(key) {
-                entry.edge.store(Calls::edge_offset(number) as u32, Relaxed);
-            }
-        };
         for place in index.places(key) {
             let found = usize::from(place.load(Relaxed));
             if found == 0 {
@@ -187,11 +191,9 @@ impl Thread {
                 edge.set_key(key);
                 place.store(number as u16 + 1, Relaxed);
                 calls::announce(&self.counters().edges, number as u64 + 1);
-                remember(number);
                 return Some(edge);
             }
             if let Some(edge) = calls.edge(found - 1).filter(|edge| edge.key() == key) {
-                remember(found - 1);
                 return Some(edge);
             }
         }

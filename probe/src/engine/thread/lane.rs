@@ -408,7 +408,7 @@ mod tests {
         let cell = |number| thread.entry_of(number).and_then(Entry::cell);
         assert!((0..=LAST).all(|number| cell(number).is_none()));
         assert!(thread.entry_of(LAST + 1).is_none() && thread.entry_of(u32::MAX).is_none());
-        thread.first_entry().set_cell(&cells[0]);
+        thread.entry_of(0).expect("it is in the table").set_cell(&cells[0]);
         thread.entry(&POINT).set_cell(&cells[1]);
         for (number, one) in [(0, &cells[0]), (LAST, &cells[1])] {
             assert!(cell(number).is_some_and(|found| ptr::eq(found, one)));

@@ -45,6 +45,7 @@ impl Thread {
             let sums = process.segment.sums(cell.amounts());
             let clear = |chunk| clear_chunk(&process.segment, chunk);
             cell.follow_with(control, owner, sums, clear);
+            entry.edge.store(0, Relaxed);
             entry.follows.store(control.0, Relaxed);
             return Some(entry);
         }

@@ -21,7 +21,7 @@ pub(super) fn edge_is_whole() {
                 for folded in 1..=2 {
                     edge.add(
                         edge.stage(),
-                        0,
+                        Some(0),
                         CallSums { count: 1, exclusive: 10, inclusive: 0 },
                         folded,
                     );
