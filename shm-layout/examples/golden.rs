@@ -243,7 +243,12 @@ impl<'a> Thread<'a> {
         let edge = shown.edge(0)?;
         edge.set_key(What::new(compress.number as u32, 0, parse.number as u32, 0).names);
         let sums = CallSums { count: 2, exclusive: 3_000, inclusive: 3_000 };
-        edge.add(edge.stage(), Some(compress.control().epoch()), sums, self.lane.counters.written.now());
+        edge.add(
+            edge.stage(),
+            Some(compress.control().epoch()),
+            sums,
+            self.lane.counters.written.now(),
+        );
         calls::announce(&self.lane.counters.edges, 1);
         self.lane.counters.unplaced.store(1, Relaxed);
         self.lane.set_calls_block(block);

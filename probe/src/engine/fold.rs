@@ -151,7 +151,6 @@ fn fold_some(thread: &Thread, mut from: u64, end: u64) -> bool {
 /// After a run of so many records another run is likely.
 const LONG: usize = 8;
 
-
 /// Folds one record.
 #[inline(never)]
 fn fold_one(thread: &Thread, entry: &Entry, slot: &Slot, end: u64) -> bool {

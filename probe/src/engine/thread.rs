@@ -22,6 +22,7 @@ pub(crate) mod ring;
 mod space;
 pub(crate) mod stack;
 
+use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::ptr;
 use std::sync::atomic::{
@@ -36,7 +37,7 @@ use pfp_shm_layout::control::Control;
 use pfp_shm_layout::geometry::{CHUNK, PAGE};
 use pfp_shm_layout::histogram;
 use pfp_shm_layout::lane::LaneCounters;
-use pfp_shm_layout::ring::{POINT_SHIFT, Slot, What};
+use pfp_shm_layout::ring::{POINT_SHIFT, Slot};
 use pfp_shm_layout::segment::Chunk;
 
 use super::facts::Offset;
@@ -173,6 +174,30 @@ impl Entry {
     }
 }
 
+/// Where the entries of a thread are.
+#[derive(Clone, Copy)]
+pub(super) struct Table<'a> {
+    first: usize,
+    bytes: u64,
+    of: PhantomData<&'a Entry>,
+}
+
+impl<'a> Table<'a> {
+    /// The entry of the point that a record names, see [`What`](pfp_shm_layout::ring::What).
+    #[inline(always)]
+    pub(super) fn entry_named(self, names: u64) -> Option<&'a Entry> {
+        self.entry(u64::from(names as u32) & !(size_of::<Entry>() as u64 - 1))
+    }
+
+    /// The entry at an offset, a multiple of the size of an entry. `None` beyond the table.
+    #[inline(always)]
+    fn entry(self, offset: u64) -> Option<&'a Entry> {
+        let entry = ptr::with_exposed_provenance::<Entry>(self.first + offset as usize);
+        // SAFETY: the mapping has so many bytes of entries.
+        (offset < self.bytes).then(|| unsafe { &*entry })
+    }
+}
+
 /// The start of a page.
 #[repr(align(4096))]
 #[derive(Debug)]
@@ -231,17 +256,15 @@ impl Thread {
     /// number. `None` beyond the table.
     #[inline(always)]
     pub(crate) fn entry_of(&self, number: u32) -> Option<&Entry> {
-        let table = ptr::from_ref(self).addr() + TABLE;
-        let table = ptr::with_exposed_provenance::<Entry>(table);
-        // SAFETY: the mapping has `points` entries.
-        (u64::from(number) < self.points.load(Relaxed))
-            .then(|| unsafe { &*table.add(number as usize) })
+        self.table().entry(u64::from(number) << POINT_SHIFT)
     }
 
-    /// The entry of the point that a record [names](What).
+    /// All entries.
     #[inline(always)]
-    pub(super) fn entry_named(&self, names: u64) -> Option<&Entry> {
-        self.entry_of(What { names, place: 0 }.point())
+    pub(super) fn table(&self) -> Table<'_> {
+        let first = ptr::from_ref(self).addr() + TABLE;
+        let bytes = self.points.load(Relaxed) << POINT_SHIFT;
+        Table { first, bytes, of: PhantomData }
     }
 
     /// The entries of all points below `number`.
@@ -359,7 +382,8 @@ impl Thread {
         let number = u64::from(number);
         // Catches both "none yet" and a number that somebody else has written.
         if word::minus::<Self, { offset_of!(Thread, first_chunk) }>(self, number)
-            >= self.chunk_count.load(Relaxed) {
+            >= self.chunk_count.load(Relaxed)
+        {
             return None;
         }
         let segment = self.segment.load(Relaxed);

@@ -394,13 +394,7 @@ impl Edge {
         let (seq, words) = self.words()?;
         let (sums, epoch) = sums(words[(seq & 1) as usize]);
         let of = What { names: self.key(), place: 0 };
-        Some(EdgePicture {
-            caller: of.caller(),
-            callee: of.point(),
-            epoch,
-            folded: seq >> 1,
-            sums,
-        })
+        Some(EdgePicture { caller: of.caller(), callee: of.point(), epoch, folded: seq >> 1, sums })
     }
 
     /// The sequence word, and both copies, whole as far as the one in force goes; none if it was

@@ -59,7 +59,6 @@ mod record;
 mod restart;
 mod sums;
 
-
 use crate::layout::amounts::{self, SumWords};
 use crate::layout::control::Control;
 use crate::layout::histogram::PARTS;

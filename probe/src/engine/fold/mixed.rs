@@ -127,16 +127,16 @@ const SOON: usize = BATCHES + 1;
 /// Folds records one by one.
 #[inline(never)]
 fn fold_each(thread: &Thread, slots: &[Slot], from: u64) -> bool {
-    let mut end = from;
+    let (table, mut end) = (thread.table(), from);
     for slot in slots {
         end += 1;
         // Another process may have written there.
-        let Some(entry) = thread.entry_named(slot.names()) else { continue };
+        let Some(entry) = table.entry_named(slot.names()) else { continue };
         if !fold_here(thread, entry, slot, end) {
-            return false;
+            break;
         }
     }
-    true
+    thread.is_still_alive()
 }
 
 /// Folds records that name the same points as a batch, which is added to the cell in the end. While
@@ -146,40 +146,40 @@ fn fold_batched(thread: &Thread, slots: &[Slot], from: u64) -> bool {
     let batches = thread.batches();
     batches.at(0).names.set(u64::MAX);
     batches.used.set(0);
-    let mut end = from;
+    let table = thread.table();
     for slot in slots {
-        end += 1;
         let names = slot.names();
-        let Some(entry) = thread.entry_named(names) else { continue };
+        let Some(entry) = table.entry_named(names) else { continue };
         let mut batch = batches.at(entry.batch.load(Relaxed));
         if batch.names.get() != names {
             match batches.other(entry, names) {
                 Some(other) => batch = other,
-                None if fold_beside(thread, entry, slots, (from, end)) => continue,
-                None => return false,
+                None if fold_beside(thread, entry, slots, slot, from) => continue,
+                None => break,
             }
         }
         if !batch.add(thread, entry, slot) {
-            return false;
+            break;
         }
     }
+    let end = from + slots.len() as u64;
     let used = batches.all.iter().take(batches.used.get() + 1).skip(1);
-    used.map(|batch| thread.entry_named(batch.names.get())).all(|entry| {
+    used.map(|batch| table.entry_named(batch.names.get())).all(|entry| {
         // Those of one point are added at once.
         let has_more = |entry: &&Entry| entry.batch.load(Relaxed) != 0;
         entry.filter(has_more).is_none_or(|entry| fold_batches(thread, entry, slots, end))
     }) && thread.is_still_alive()
 }
 
-/// Folds the record before `end` without a batch. Its cell gets the records of the point in their
-/// order.
+/// Folds a record without a batch. Its cell gets the records of the point in their order.
 #[cold]
 #[inline(never)]
-fn fold_beside(thread: &Thread, entry: &Entry, slots: &[Slot], (from, end): (u64, u64)) -> bool {
-    let Some([before @ .., slot]) = slots.get(..(end - from) as usize) else { return false };
+fn fold_beside(thread: &Thread, entry: &Entry, slots: &[Slot], slot: &Slot, from: u64) -> bool {
+    let before = &slots[..place(slots, slot)];
+    let number = from + before.len() as u64;
     let has_batch = entry.batch.load(Relaxed) != 0;
-    (!has_batch || fold_batches(thread, entry, before, end - 1))
-        && fold_one(thread, entry, slot, end)
+    (!has_batch || fold_batches(thread, entry, before, number))
+        && fold_one(thread, entry, slot, number + 1)
 }
 
 /// Adds the batches of a point to its cell and edges: all of its records among some. The lane's

@@ -20,7 +20,7 @@ const SLOT: usize = size_of::<Slot>();
 pub(super) fn fold_run(thread: &Thread, slots: &[Slot], from: u64) -> Option<usize> {
     let [first, second, ..] = slots else { return Some(0) };
     let names = first.names();
-    let entry = thread.entry_named(names).filter(|_| second.names() == names);
+    let entry = thread.table().entry_named(names).filter(|_| second.names() == names);
     // In a forked child the table reads zero.
     let Some((entry, cell)) = entry.and_then(|entry| Some((entry, entry.cell()?))) else {
         return Some(0);
@@ -76,10 +76,12 @@ impl Pairs {
         // By a pointer, so that the loop needs no count.
         let Range { start, end } = pairs.as_ptr_range();
         let mut at = start;
-        while at < end
-            && word::is::<_, { Slot::NAMES }>(at, names)
-            && word::is::<_, { Slot::NAMES + SLOT }>(at, names)
-        {
+        while at < end {
+            if !word::is::<_, { Slot::NAMES }>(at, names)
+                || !word::is::<_, { Slot::NAMES + SLOT }>(at, names)
+            {
+                break;
+            }
             // SAFETY: `at` is one of the pairs.
             let one = unsafe { Doubles::of_behind::<{ Slot::ADDED }>(at.cast()) };
             // SAFETY: likewise.
@@ -101,7 +103,8 @@ impl Pairs {
                 cell::add(&chunk.0[two], 1);
             } else {
                 let [one, two] = [one, two].map(|bucket| first.wrapping_add(bucket));
-                let [of_one, of_two] = [one, two].map(|number| thread.chunk(cell.part(part(number))));
+                let [of_one, of_two] =
+                    [one, two].map(|number| thread.chunk(cell.part(part(number))));
                 let (Some(of_one), Some(of_two)) = (of_one, of_two) else { break };
                 if !thread.is_still_alive() {
                     break;
@@ -134,4 +137,3 @@ impl Pairs {
 
 /// In place of a histogram part, of which nothing is read or written.
 static NO_CHUNK: Chunk = Chunk([const { AtomicU64::new(0) }; BUCKETS]);
-

@@ -128,12 +128,20 @@ impl Thread {
     /// As [`Self::add_call`], from another caller than last time. It takes its arguments in registers,
     /// so that a function that ends with this call needs no stack.
     #[inline(never)]
-    fn add_other_call(&self, names: u64, count: u64, own: u64, inclusive: u64, folded: u64) -> bool {
+    fn add_other_call(
+        &self,
+        names: u64,
+        count: u64,
+        own: u64,
+        inclusive: u64,
+        folded: u64,
+    ) -> bool {
         if (What { names, place: 0 }).caller() == ELSEWHERE {
             return true;
         }
         let more = CallSums { count, exclusive: own, inclusive };
-        if let (Some(entry), Some(edge)) = (self.entry_named(names), self.find_edge(names)) {
+        if let (Some(entry), Some(edge)) = (self.table().entry_named(names), self.find_edge(names))
+        {
             let is_added = self.add_to_edge(edge, Some(entry.follows().epoch()), more, folded);
             let calls = self.calls.load(Relaxed).addr();
             entry.edge.store((ptr::from_ref(edge).addr() - calls) as u32, Relaxed);
@@ -147,13 +155,7 @@ impl Thread {
     }
 
     #[inline(always)]
-    fn add_to_edge(
-        &self,
-        edge: &Edge,
-        epoch: Option<u32>,
-        more: CallSums,
-        folded: u64,
-    ) -> bool {
+    fn add_to_edge(&self, edge: &Edge, epoch: Option<u32>, more: CallSums, folded: u64) -> bool {
         let staged = edge.stage();
         // As late as that: a child that a signal handler has forked writes nothing.
         if !self.is_still_alive() {
