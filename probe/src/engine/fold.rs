@@ -1,15 +1,18 @@
 //! The fold: what a thread's ring holds, added to its cells.
 //!
-//! The first record of a page folds all that were written before, so the cost of keeping
-//! figures falls on one end in so many, and each cell is written once for all its records.
+//! The first record of a page folds all records before it, so the cost of keeping figures falls on
+//! one end in 128, and a cell is written once for many records.
+//!
+//! A run of records that name the same points is added up in registers ([`run`]). Other records are
+//! added to batches, or to their cells one by one ([`mixed`]).
 //!
 //! ```text
 //!  ring:   | in the cells | not folded yet | free ...
 //!                         ^ folded         ^ written
 //! ```
 //!
-//! Whoever folds has marked the thread as busy: a signal handler that comes meanwhile
-//! records elsewhere. One that jumps out leaves figures staged, which [`recover`] drops.
+//! The caller has marked the thread as busy: a signal handler that interrupts a fold records on
+//! another lane. A handler that jumps out leaves figures staged, which [`recover`] drops.
 
 mod mixed;
 mod run;
@@ -30,7 +33,7 @@ use super::process::memory::clear_chunk;
 use super::process::{self, Process};
 use super::thread::ring::SLOTS_PER_PAGE;
 use super::thread::{Entry, Thread};
-use crate::doubles::Doubles;
+use crate::doubles::{Doubles, greater, lesser};
 
 pub(super) use mixed::Batches;
 use mixed::fold_mixed;
@@ -148,7 +151,7 @@ fn fold_some(thread: &Thread, mut from: u64, end: u64) -> bool {
     }
 }
 
-/// After a run of so many records another run is likely.
+/// After a run of this many records another run is likely.
 const LONG: usize = 8;
 
 /// Folds one record.
@@ -244,13 +247,13 @@ impl Sum {
         Self { both: Doubles::both(0.0), squares: 0.0, min: f64::INFINITY, max: 0.0, count: 0 }
     }
 
-    /// With those of other records.
+    /// The sums of these and other records.
     fn merged(self, more: Self) -> Self {
         Self {
             both: self.both.add(more.both),
             squares: self.squares + more.squares,
             min: lesser(self.min, more.min),
-            max: -lesser(-self.max, -more.max),
+            max: greater(self.max, more.max),
             count: self.count + more.count,
         }
     }
@@ -276,12 +279,6 @@ impl Sum {
         let (off_cpu, switches, average) = (0, 0, 0);
         Sums { count, exclusive, inclusive, off_cpu, switches, min, max, last, squares, average }
     }
-}
-
-/// The lesser one of two numbers, in one instruction.
-#[inline(always)]
-fn lesser(one: f64, other: f64) -> f64 {
-    if one < other { one } else { other }
 }
 
 /// A whole number of less than 2^53.

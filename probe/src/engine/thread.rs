@@ -139,7 +139,7 @@ pub(crate) struct Entry {
     /// it as it begins; what has been added when it ends was inside.
     total: AtomicU64,
     cell: AtomicPtr<Cell>,
-    /// In a fold that is under way: bytes from the first batch to the point's last one; else 0.
+    /// During a fold, bytes from the first batch to the point's last one; else 0.
     pub(super) batch: AtomicU32,
     /// Bytes from the start of the calls to the edge that its last call was added to, which has the
     /// epoch of `follows`; 0 while there is none.
@@ -193,7 +193,7 @@ impl<'a> Table<'a> {
     #[inline(always)]
     fn entry(self, offset: u64) -> Option<&'a Entry> {
         let entry = ptr::with_exposed_provenance::<Entry>(self.first + offset as usize);
-        // SAFETY: the mapping has so many bytes of entries.
+        // SAFETY: the mapping has `bytes` bytes of entries from `first` on.
         (offset < self.bytes).then(|| unsafe { &*entry })
     }
 }

@@ -5,8 +5,8 @@
 //!      | resumed | cpu | -                                         |  slow path
 //!   32 | root                                                      |
 //!   64 | open[256]: start | off | - | point | -                    |  every begin
-//! 8256 | edges[639]: key | seq | sums[2]: count, epoch | exclusive |  a fold
-//!      |                                      | inclusive          |
+//! 8256 | edges[639]: key | seq | count, epoch[2] | exclusive[2]    |  a fold
+//!      |                       | inclusive[2]                      |
 //!      +-----------------------------------------------------------+
 //! ```
 //!
@@ -344,8 +344,8 @@ impl Edge {
         Staged { seq: get(&self.seq) }
     }
 
-    /// Adds sums of an epoch, none for the one that the edge has; the records below `folded` are in it
-    /// then. A forked child that repeats this for its parent writes the same words.
+    /// Adds sums of an epoch; `None` stands for the epoch of the edge. The edge then holds the records
+    /// below `folded`. A forked child that repeats this for its parent writes the same words.
     #[inline(always)]
     pub fn add(&self, Staged { seq }: Staged, epoch: Option<u32>, more: CallSums, folded: u64) {
         let words = self.copy(seq & 1);

@@ -374,10 +374,11 @@ mod stepping {
         alone: true,
     };
 
-    const CASES: [Case; 18] = [
+    const CASES: [Case; 19] = [
         Case { name: "scope", run: scope, ..PLAIN },
         Case { name: "page", prepare: fill_page::<2>, run: scope, ..PLAIN },
-        // So many points that their records are not sorted.
+        Case { name: "page of one", prepare: fill_page::<1>, run: scope, ..PLAIN },
+        // So many points that each record goes into its cell alone.
         Case { name: "page of many", prepare: fill_page::<50>, run: scope, ..PLAIN },
         Case { name: "nested", run: nested, counts: [1, 1], ..PLAIN },
         Case { name: "laps", run: laps, counts: [1, 2], ..PLAIN },

@@ -14,9 +14,10 @@ use pfp_tests::{figure, size, skipped};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_interrupted");
 
-const CASES: [&str; 17] = [
+const CASES: [&str; 18] = [
     "scope",
     "page",
+    "page of one",
     "page of many",
     "nested",
     "laps",

@@ -10,6 +10,7 @@ use pfp_shm_layout::ring::Slot;
 use pfp_shm_layout::segment::Chunk;
 
 use super::{Sum, add, fold_here, fold_one, part, ticks};
+use crate::doubles::{greater, lesser};
 use crate::engine::thread::calls::EdgeIndex;
 use crate::engine::thread::{Entry, Thread};
 
@@ -43,8 +44,8 @@ impl Batches {
     #[inline(always)]
     fn at(&self, offset: u32) -> &Batch {
         debug_assert!((offset as usize) < size_of::<Self>());
-        // SAFETY: `start` alone gives offsets to entries and batches, which no other process can write
-        // to: those of batches.
+        // SAFETY: `other` alone writes offsets to entries and batches, which no other process can write
+        // to. Each leads to a batch of `all`.
         unsafe { &*ptr::from_ref(self).cast::<Batch>().byte_add(offset as usize) }
     }
 
@@ -86,8 +87,8 @@ impl Batch {
         self.sum.set(Sum {
             both: both.add(ticks),
             squares: squares + own * own,
-            min: if min < own { min } else { own },
-            max: if max > own { max } else { own },
+            min: lesser(min, own),
+            max: greater(max, own),
             count: count + 1,
         });
         self.last.set(slot);
@@ -121,7 +122,8 @@ pub(super) fn fold_mixed(thread: &Thread, slots: &[Slot], from: u64) -> bool {
     }
 }
 
-/// Where the first record's names do not come again among so many, most batches would have one record.
+/// Names that `fold_mixed` looks at. If the first record's do not come again among them, most batches
+/// would have one record.
 const SOON: usize = BATCHES + 1;
 
 /// Folds records one by one.

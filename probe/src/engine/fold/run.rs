@@ -8,8 +8,8 @@ use pfp_shm_layout::histogram::{BUCKETS, OCTAVE_BIT};
 use pfp_shm_layout::ring::Slot;
 use pfp_shm_layout::segment::Chunk;
 
-use super::{Sum, add, count, lesser, part};
-use crate::doubles::{Doubles, Numbers};
+use super::{Sum, add, count, part};
+use crate::doubles::{Doubles, Numbers, greater, lesser};
 use crate::engine::thread::Thread;
 use crate::word;
 
@@ -87,13 +87,13 @@ impl Pairs {
             // SAFETY: likewise.
             let two = unsafe { Doubles::of_behind::<{ Slot::ADDED + SLOT }>(at.cast()) };
             both = both.add(one).add(two);
-            let own = one.firsts(two).not_below_zero();
+            let own = one.firsts(two).max(Doubles::both(0.0));
             exclusive = exclusive.add(own);
             squares = squares.add(own.squared());
             min = min.min(own);
             max = max.max(own);
-            let numbers = own.add(Doubles::both(BUCKETS as f64)).bits_from::<OCTAVE_BIT>();
-            let [one, two] = numbers.less(firsts).halves();
+            let octaves = Numbers::bits_from::<OCTAVE_BIT>(own.add(Doubles::both(BUCKETS as f64)));
+            let [one, two] = octaves.less(firsts);
             // As late as that: the histogram has no copy that a child could write to.
             if one | two < BUCKETS {
                 if !thread.is_still_alive() {
@@ -129,11 +129,11 @@ impl Pairs {
             both: Doubles::both(exclusive).firsts(Doubles::both(both.second())),
             squares: squares.first() + squares.second(),
             min: lesser(min.first(), min.second()),
-            max: -lesser(-max.first(), -max.second()),
+            max: greater(max.first(), max.second()),
             count,
         }
     }
 }
 
-/// In place of a histogram part, of which nothing is read or written.
+/// Stands for a histogram part before the first one is found. It is never read or written.
 static NO_CHUNK: Chunk = Chunk([const { AtomicU64::new(0) }; BUCKETS]);

@@ -175,7 +175,7 @@ impl Thread {
     #[inline(always)]
     fn known_edge(&self, entry: &Entry) -> Option<&Edge> {
         let offset = entry.edge.load(Relaxed) as usize;
-        // SAFETY: as `add_other_call` has left it, there is an edge so far behind the start of the calls.
+        // SAFETY: `add_other_call` wrote the offset of an edge of these calls.
         (offset != 0).then(|| unsafe { &*self.calls.load(Relaxed).byte_add(offset).cast() })
     }
 
