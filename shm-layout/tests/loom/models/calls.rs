@@ -6,7 +6,7 @@ use loom::thread;
 
 use super::check;
 use crate::calls::{self, CallSums, Edge, OpenRegion, Resumed};
-use crate::ring::POINT_SHIFT;
+use crate::ring::{POINT_SHIFT, What};
 use crate::sync::{AtomicU64, watch};
 
 /// An edge that is added to while it is read: its sums belong together, and to the number of
