@@ -68,6 +68,7 @@ use figures::RetiredWords;
 pub(crate) use figures::{LiveWords, RareWords};
 pub use read::{CellPicture, CellRead, Parts};
 pub use record::{Away, Held, Measurement};
+pub(crate) use sums::averaged;
 pub use sums::{AVERAGE_FRACTION_BITS, Sums, average_of, average_ticks, variance};
 
 /// One lane's statistics of one point; see the module for the drawing.

@@ -23,8 +23,8 @@
 use std::ops::Deref;
 
 use crate::layout::amounts::{self, Amounts, SumWords};
-use crate::layout::cell::{AVERAGE_FRACTION_BITS, Cell, LiveWords, Measurement, RareWords, Sums};
-use crate::layout::control::{ALPHA_BITS, Control, is_newer};
+use crate::layout::cell::{Cell, Measurement, Sums, averaged};
+use crate::layout::control::{Control, is_newer};
 use crate::sync::{AtomicU64, Ordering::Relaxed, ord};
 
 /// In the word of measurements under way, beside the epoch of their window: one.
@@ -75,44 +75,23 @@ impl Cell {
     /// Records one measurement, whoever else records at the same time.
     pub fn record_shared(&self, measured: Measurement, bucket: Option<&AtomicU64>) {
         let words = self.shared_words();
-        // Named one by one, so that a new figure does not compile before it is added here.
-        let LiveWords { count, exclusive, inclusive, squares_low, last, min, max } = words.live;
-        let RareWords { squares_high, average, off_cpu, switches } = words.rare;
+        let count = &words.live.count;
         let own = measured.exclusive;
         words.ever_count.fetch_add(1, Relaxed);
         words.ever_exclusive.fetch_add(own, Relaxed);
-        exclusive.fetch_add(own, Relaxed);
-        inclusive.fetch_add(measured.inclusive, Relaxed);
-        if let Some(away) = measured.away {
-            off_cpu.fetch_add(away.off_cpu, Relaxed);
-            switches.fetch_add(away.switches, Relaxed);
-        }
-        last.store(own, Relaxed);
-        min.fetch_min(own, Relaxed);
-        max.fetch_max(own, Relaxed);
-        let square = u128::from(own) * u128::from(own);
-        let low = squares_low.fetch_add(square as u64, Relaxed);
-        let carry = u64::from(low.checked_add(square as u64).is_none());
-        squares_high.fetch_add((square >> 64) as u64 + carry, Relaxed);
-
         let alpha = i64::from(self.control().alpha_fixed());
         if alpha != 0 {
-            // Another process may have written more than 1.
-            let alpha = alpha.min(1 << ALPHA_BITS);
-            let first = count.load(Relaxed) == 0;
-            let value = (own << AVERAGE_FRACTION_BITS) as i64;
-            let mut found = average.load(Relaxed);
-            loop {
-                let start = if first { value } else { found as i64 };
-                let step =
-                    (i128::from(value.wrapping_sub(start)) * i128::from(alpha)) >> ALPHA_BITS;
-                let next = start.wrapping_add(step as i64) as u64;
-                match average.compare_exchange_weak(found, next, Relaxed, Relaxed) {
-                    Ok(_) => break,
-                    Err(other) => found = other,
-                }
-            }
+            let is_first = count.load(Relaxed) == 0;
+            let next = |found| Some(averaged((!is_first).then_some(found), own, alpha));
+            let _ = words.rare.average.fetch_update(Relaxed, Relaxed, next);
         }
+        let mut sums = Sums::of(own, measured.inclusive);
+        if let Some(away) = measured.away {
+            (sums.off_cpu, sums.switches) = (away.off_cpu, away.switches);
+        }
+        // The count comes last, so that no figure is behind it.
+        sums.count = 0;
+        sums.add_shared(words.live, words.rare);
         if let Some(bucket) = bucket {
             bucket.fetch_add(1, Relaxed);
         }

@@ -8,7 +8,7 @@
 use std::fmt;
 
 use super::{get, put};
-use crate::sync::AtomicU64;
+use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 /// Passes the list of a cell's figures to a macro of the caller.
 ///
@@ -83,6 +83,21 @@ macro_rules! together {
     };
     ($sum:ident $add:ident $one:expr, $other:expr) => {
         $one.$add($other)
+    };
+}
+
+/// Adds a figure to a word that many threads write.
+macro_rules! add_shared {
+    (least $word:expr, $figure:expr) => {
+        $word.fetch_min($figure, Relaxed)
+    };
+    (most $word:expr, $figure:expr) => {
+        $word.fetch_max($figure, Relaxed)
+    };
+    ($sum:ident $word:expr, $figure:expr) => {
+        if $figure != 0 {
+            $word.fetch_add($figure, Relaxed);
+        }
     };
 }
 
@@ -226,6 +241,21 @@ macro_rules! declare {
                     put(&rare.$high, (self.$wide >> 64) as u64);
                 )*
                 put(&rare.$average, self.$average);
+            }
+
+            /// Adds live figures to words that other threads add to at the same time. The average
+            /// stays.
+            pub(crate) fn add_shared(&self, live: &LiveWords, rare: &RareWords) {
+                $(add_shared!($live_kind &live.$live, self.$live);)*
+                $(add_shared!($rare_kind &rare.$rare, self.$rare);)*
+                $(add_shared!($extreme_kind &live.$extreme, self.$extreme);)*
+                $(live.$latest.store(self.$latest, Relaxed);)*
+                $(
+                    let low = self.$wide as u64;
+                    let before = live.$low.fetch_add(low, Relaxed);
+                    let carry = u64::from(before.checked_add(low).is_none());
+                    rare.$high.fetch_add((self.$wide >> 64) as u64 + carry, Relaxed);
+                )*
             }
 
             /// The retired figures in these words.

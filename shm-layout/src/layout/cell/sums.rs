@@ -56,35 +56,32 @@ impl Sums {
         (!fell).then(|| self.less(then))
     }
 
+    /// The figures of one measurement, without its time off the CPU and an average.
+    #[inline(always)]
+    #[must_use]
+    pub fn of(exclusive: u64, inclusive: u64) -> Self {
+        Self {
+            count: 1,
+            exclusive,
+            inclusive,
+            off_cpu: 0,
+            switches: 0,
+            min: exclusive,
+            max: exclusive,
+            last: exclusive,
+            // Exact integers instead of Welford's recurrence, whose division would
+            // be the longest chain of all.
+            squares: u128::from(exclusive) * u128::from(exclusive),
+            average: 0,
+        }
+    }
+
     /// Adds a measurement under a control word, without its time off the CPU.
     #[inline(always)]
     pub fn add(&mut self, control: Control, exclusive: u64, inclusive: u64) {
         self.take_into_average(control, self.count == 0, exclusive);
-        // Named one by one, so that a new figure does not compile before it is added here.
-        let Self {
-            count,
-            exclusive: own,
-            inclusive: whole,
-            min,
-            max,
-            last,
-            squares,
-            // Moved above.
-            average: _,
-            // For the caller to add.
-            off_cpu: _,
-            switches: _,
-        } = self;
-        *count = count.wrapping_add(1);
-        *own = own.wrapping_add(exclusive);
-        *whole = whole.wrapping_add(inclusive);
-        *min = (*min).min(exclusive);
-        *max = (*max).max(exclusive);
-        *last = exclusive;
-        // Exact integers instead of Welford's recurrence, whose division would
-        // be the longest chain of all.
-        let square = u128::from(exclusive) * u128::from(exclusive);
-        *squares = squares.wrapping_add(square);
+        let average = self.average;
+        self.append(&Self { average, ..Self::of(exclusive, inclusive) });
     }
 
     /// Takes a minimum that is above the mean down to that: it leaves out measurements that are in
@@ -174,7 +171,7 @@ pub fn average_of(ticks: f64) -> u64 {
 
 /// The exponential average after a measurement of `ticks`; see [`AVERAGE_FRACTION_BITS`]. `alpha`
 /// is in 2^-[`ALPHA_BITS`].
-fn averaged(before: Option<u64>, ticks: u64, alpha: i64) -> u64 {
+pub(crate) fn averaged(before: Option<u64>, ticks: u64, alpha: i64) -> u64 {
     // Another process may have written more than 1.
     let alpha = alpha.min(1 << ALPHA_BITS);
     let fixed = (ticks << AVERAGE_FRACTION_BITS) as i64;
