@@ -185,7 +185,7 @@ macro_rules! declare {
             #[must_use]
             pub fn converted(
                 &self,
-                ticks: impl Fn(u64) -> u64,
+                mut ticks: impl FnMut(u64) -> u64,
                 squares: impl Fn(u128) -> u128,
             ) -> Self {
                 Self {

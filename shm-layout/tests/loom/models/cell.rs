@@ -75,32 +75,10 @@ pub(super) fn cell_live_record() {
 
 /// The plain version: the sums before and after each of two measurements.
 fn states_after(ticks: &[u64; 2]) -> [Sums; 3] {
-    let [first, second] = *ticks;
-    let square = |ticks: u64| u128::from(ticks) * u128::from(ticks);
-    let one = Sums {
-        count: 1,
-        exclusive: first,
-        inclusive: first,
-        off_cpu: 2 * first,
-        switches: 3,
-        min: first,
-        max: first,
-        last: first,
-        squares: square(first),
-        average: 0,
-    };
-    let two = Sums {
-        count: 2,
-        exclusive: first + second,
-        inclusive: first + second,
-        off_cpu: 2 * (first + second),
-        switches: 6,
-        min: first.min(second),
-        max: first.max(second),
-        last: second,
-        squares: square(first) + square(second),
-        average: 0,
-    };
+    let of = |ticks| Sums { off_cpu: 2 * ticks, switches: 3, ..Sums::of(ticks, ticks) };
+    let one = of(ticks[0]);
+    let mut two = one.clone();
+    two.append(&of(ticks[1]));
     [Sums::default(), one, two]
 }
 
