@@ -313,9 +313,11 @@ fn append(entry: &Entry, cell: &Cell, mut more: Sums, slots: &[Slot], end: u64) 
     if control.alpha_fixed() != 0 {
         let (count, average) = cell.averaged(staged);
         more.average = average;
-        for (at, ticks) in of_point(slots, cell.point()).enumerate() {
-            more.take_into_average(control, count == 0 && at == 0, ticks);
+        let mut all = of_point(slots, cell.point());
+        if count == 0 {
+            all.by_ref().take(1).for_each(|ticks| more.take_into_average(control, true, ticks));
         }
+        all.for_each(|ticks| more.take_into_average(control, false, ticks));
     }
     cell.append(staged, &more, sums(cell), end);
 }
