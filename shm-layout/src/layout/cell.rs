@@ -88,8 +88,8 @@ pub struct Cell {
     amounts: AtomicU64,
     parts: [AtomicU32; PARTS],
     rare: [Rare; 2],
-    /// Reset epoch of the window that each copy of `retired` is of; in force with that copy. In a
-    /// shared cell, the second word has the measurements under way, times 2^32, beside the epoch.
+    /// Reset epoch of each copy of `retired`, published with that copy. In a shared cell, the upper
+    /// half of the second word counts the threads that have entered it.
     epoch: [AtomicU64; 2],
     live: [Live; 2],
     retired: [Retired; 2],
@@ -131,8 +131,8 @@ impl Window {
         self.0 as u32
     }
 
-    /// Whether no restart has come since. The low half of their number is enough: the figures are
-    /// at most one restart behind.
+    /// Whether the figures are of the restart of that number. Its low half is enough: the figures
+    /// are at most one restart behind.
     #[inline(always)]
     fn is_current(self, restarts: u64) -> bool {
         (self.0 >> 32) as u32 == restarts as u32
@@ -423,20 +423,20 @@ impl Cell {
         put(min, get(&from.min).min(more.min));
         put(max, get(&from.max).max(more.max));
         put(to_folded, folded);
-        // Measurements that kept the CPU and are not averaged change none of these.
+        // These stay: the cell is not averaged, and the measurements kept the CPU.
         let RareWords { squares_high: _, average: _, off_cpu: _, switches: _ } =
             &self.rare[copy].words;
         self.close(seq);
     }
 
-    /// The count and the average, for whoever takes more into that.
+    /// The count and the average, for a fold that moves the average.
     #[must_use]
     pub fn averaged(&self, Staged { seq }: Staged) -> (u64, u64) {
         let Half { live, rare } = self.in_force(seq);
         (get(&live.words.count), get(&rare.words.average))
     }
 
-    /// The window of the figures that a sequence word puts in force.
+    /// The window of the figures that a sequence word publishes.
     #[inline(always)]
     fn window(&self, seq: u64) -> Window {
         self.in_force(seq).window()

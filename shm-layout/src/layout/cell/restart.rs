@@ -1,6 +1,6 @@
 //! Starts a cell afresh after a reset or for a new owner, and completes changes that were cut off.
 
-use super::{AVERAGE_FRACTION_BITS, Cell, FLIP, Retired, STAGED, Sums, Window, get, put};
+use super::{AVERAGE_FRACTION_BITS, Cell, FLIP, STAGED, Sums, Window, get, put};
 use crate::layout::amounts::{self, SumWords};
 use crate::layout::control::Control;
 use crate::sync::{Ordering, fence_at, ord};
@@ -136,18 +136,18 @@ impl Cell {
 
     fn retire(&self, commit: u64, epoch: u32, sums: &Sums, past: (u64, u64)) {
         let copy = (commit & 1) as usize;
-        let Retired { words, past_count, past_exclusive, spare: _ } = &self.retired[copy];
+        let retired = &self.retired[copy];
         put(&self.epoch[copy], u64::from(epoch));
-        sums.retire(words);
-        put(past_count, past.0);
-        put(past_exclusive, past.1);
+        sums.retire(&retired.words);
+        put(&retired.past_count, past.0);
+        put(&retired.past_exclusive, past.1);
     }
 
     /// The retired figures that are in force after so many restarts, and measurements and exclusive
     /// ticks in windows that a reset has ended.
     pub(super) fn retired_sums(&self, commit: u64) -> (Sums, (u64, u64)) {
-        let Retired { words, past_count, past_exclusive, spare: _ } =
-            &self.retired[(commit & 1) as usize];
-        (Sums::get_retired(words), (get(past_count), get(past_exclusive)))
+        let retired = &self.retired[(commit & 1) as usize];
+        let past = (get(&retired.past_count), get(&retired.past_exclusive));
+        (Sums::get_retired(&retired.words), past)
     }
 }
