@@ -48,6 +48,12 @@ impl Doubles {
         Self([of(self.0[0], other.0[0]), of(self.0[1], other.0[1])])
     }
 
+    /// Two numbers.
+    #[inline(always)]
+    pub(crate) fn of(first: f64, second: f64) -> Self {
+        Self([first, second])
+    }
+
     /// The first ones of two pairs.
     #[inline(always)]
     pub(crate) fn firsts(self, other: Self) -> Self {
@@ -57,7 +63,7 @@ impl Doubles {
     /// The first one, or 0 if that is more, and the second one.
     #[inline(always)]
     pub(crate) fn first_not_below_zero(self) -> Self {
-        Self([greater(self.0[0], 0.0), self.0[1]])
+        self.max(Self([0.0, f64::NEG_INFINITY]))
     }
 
     /// The sum of each.

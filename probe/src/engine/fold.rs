@@ -33,7 +33,7 @@ use super::process::memory::clear_chunk;
 use super::process::{self, Process};
 use super::thread::ring::SLOTS_PER_PAGE;
 use super::thread::{Entry, Thread};
-use crate::doubles::{Doubles, greater, lesser};
+use crate::doubles::Doubles;
 
 pub(super) use mixed::Batches;
 use mixed::fold_mixed;
@@ -232,9 +232,8 @@ struct Sum {
     both: Doubles,
     /// The squares of the exclusive ticks.
     squares: f64,
-    /// Extremes of the exclusive ticks.
-    min: f64,
-    max: f64,
+    /// The least exclusive ticks, and the most ones below zero: both are the lesser of two.
+    extremes: Doubles,
     count: u64,
 }
 
@@ -244,7 +243,8 @@ impl Sum {
 
     fn none() -> Self {
         const { assert!(Self::SMALL.pow(2) * SLOTS_PER_PAGE as u64 <= 1 << 53) };
-        Self { both: Doubles::both(0.0), squares: 0.0, min: f64::INFINITY, max: 0.0, count: 0 }
+        let extremes = Doubles::of(f64::INFINITY, 0.0);
+        Self { both: Doubles::both(0.0), squares: 0.0, extremes, count: 0 }
     }
 
     /// The sums of these and other records.
@@ -252,8 +252,7 @@ impl Sum {
         Self {
             both: self.both.add(more.both),
             squares: self.squares + more.squares,
-            min: lesser(self.min, more.min),
-            max: greater(self.max, more.max),
+            extremes: self.extremes.min(more.extremes),
             count: self.count + more.count,
         }
     }
@@ -269,7 +268,7 @@ impl Sum {
     #[inline(always)]
     fn whole(&self, point: u32, slots: &[Slot], last: &Slot) -> Sums {
         let CallSums { count, exclusive, inclusive } = self.of_calls();
-        let (min, max) = (whole(self.min), whole(self.max));
+        let (min, max) = (whole(self.extremes.first()), whole(-self.extremes.second()));
         let last = last.added().exclusive();
         let squares = match max < Self::SMALL {
             true => u128::from(whole(self.squares)),

@@ -10,7 +10,7 @@ use pfp_shm_layout::ring::Slot;
 use pfp_shm_layout::segment::Chunk;
 
 use super::{Sum, add, fold_here, fold_one, part, ticks};
-use crate::doubles::{greater, lesser};
+use crate::doubles::Doubles;
 use crate::engine::thread::calls::EdgeIndex;
 use crate::engine::thread::{Entry, Thread};
 
@@ -83,12 +83,11 @@ impl Batch {
     fn add(&self, thread: &Thread, entry: &Entry, slot: &Slot) -> bool {
         let ticks = ticks(slot).first_not_below_zero();
         let own = ticks.first();
-        let Sum { both, squares, min, max, count } = self.sum.get();
+        let Sum { both, squares, extremes, count } = self.sum.get();
         self.sum.set(Sum {
             both: both.add(ticks),
             squares: squares + own * own,
-            min: lesser(min, own),
-            max: greater(max, own),
+            extremes: extremes.min(Doubles::of(own, -own)),
             count: count + 1,
         });
         self.last.set(slot);

@@ -124,12 +124,11 @@ impl Pairs {
     /// All records together.
     fn sum(&self, count: u64) -> Sum {
         let Self { both, exclusive, squares, min, max } = *self;
-        let exclusive = exclusive.first() + exclusive.second();
+        let (min, max) = (lesser(min.first(), min.second()), greater(max.first(), max.second()));
         Sum {
-            both: Doubles::both(exclusive).firsts(Doubles::both(both.second())),
+            both: Doubles::of(exclusive.first() + exclusive.second(), both.second()),
             squares: squares.first() + squares.second(),
-            min: lesser(min.first(), min.second()),
-            max: greater(max.first(), max.second()),
+            extremes: Doubles::of(min, -max),
             count,
         }
     }
