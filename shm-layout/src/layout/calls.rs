@@ -344,7 +344,7 @@ impl Edge {
         Staged { seq: get(&self.seq) }
     }
 
-    /// Adds sums of an epoch; `None` stands for the epoch of the edge. The edge then holds the records
+    /// Adds sums of an epoch; `None` means the epoch that the edge has. The edge then holds the records
     /// below `folded`. A forked child that repeats this for its parent writes the same words.
     #[inline(always)]
     pub fn add(&self, Staged { seq }: Staged, epoch: Option<u32>, more: CallSums, folded: u64) {

@@ -134,5 +134,5 @@ impl Pairs {
     }
 }
 
-/// Stands for a histogram part before the first one is found. It is never read or written.
+/// Fills in for a histogram part before the first one is found. It is never read or written.
 static NO_CHUNK: Chunk = Chunk([const { AtomicU64::new(0) }; BUCKETS]);
