@@ -49,14 +49,15 @@ fn a_child_of_a_handler_leaves_its_parent_alone() {
 }
 
 /// A child of a bare `clone` leaves its parent alone, except for one record that the parent was
-/// writing.
+/// writing or folding. The region of each stage is off the CPU while children run, so that its end
+/// folds the record before it.
 #[test]
 fn a_bare_child_of_a_handler_ends_its_record_at_most() {
     let mut all = 0;
     for (stage, each) in [("point", 101), ("thread", 101), ("process", 2003)] {
         let said = stepped(stage, "bare", each, size(300, 10_000));
         let twice = said.one::<u64>("counted") - said.one::<u64>("expected");
-        assert!(twice <= u64::from(stage != "point"), "{stage}: {twice} counted twice");
+        assert!(twice <= 1, "{stage}: {twice} counted twice");
         all += said.one::<u64>("children");
     }
     figure(&format!("cold: {all} children of bare clones"));

@@ -43,6 +43,10 @@ pub(super) fn fold_run(thread: &Thread, slots: &[Slot], from: u64) -> Option<usi
     let (run, end) = (&slots[..folded], from + folded as u64);
     let Some(last) = run.last() else { return Some(0) };
     let sum = pairs.sum(folded as u64);
+    // As late as that: a child that a signal handler has forked keeps the sums in its registers.
+    if !thread.is_still_alive() {
+        return None;
+    }
     add(entry, cell, &sum, run, last, end);
     thread.add_call(entry, names, sum.of_calls(), end).then_some(folded)
 }
