@@ -1,260 +1,150 @@
 //! What the hot path does to words of its thread's own state in one instruction: a signal handler
-//! can come before it or after it, and no register is needed for what stands in memory.
+//! can come before it or after it, and no register is needed for the word.
 //!
-//! A word is named by where it lies from the start of a state. No other thread writes one, so
-//! none of this is locked.
+//! A word is named by its offset in a state. No other thread writes it, so no instruction is locked.
+//! Each function is in assembly for x86-64, since the compiler would load the word first. It saves
+//! an instruction at each use: eleven of begin and end.
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{Relaxed, SeqCst},
-    compiler_fence,
-};
+pub(crate) use self::portable::*;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(crate) use self::x86_64::*;
 
-/// A word from the start of a state, and as many bytes further.
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
-#[inline(always)]
-fn word<'a, T, const WORD: usize>(of: *const T, further: u64) -> &'a AtomicU64 {
-    let word = of.expose_provenance() + WORD + further as usize;
-    // SAFETY: an atomic word at that offset, as the callers say.
-    unsafe { &*std::ptr::with_exposed_provenance::<AtomicU64>(word) }
-}
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod x86_64 {
+    use std::arch::asm;
 
-/// Whether a word has a value. Like a fence of the compiler's, so that what is read before and
-/// after it is read before and after it.
-#[inline(always)]
-pub(crate) fn is<T, const WORD: usize>(of: *const T, value: u64) -> bool {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        // SAFETY: reads a word of ours.
+    /// Compares a word with a value, and returns false if that jumps. The compiler takes it for a
+    /// fence: what is read before and after it is read before and after it.
+    macro_rules! compare {
+        ($jump:literal, $word:literal, $of:ident, $($operand:tt)*) => {{
+            // SAFETY: reads a word of the state.
+            unsafe {
+                asm!(
+                    concat!("cmp qword ptr [", $word, "], {value}"),
+                    concat!($jump, " {differs}"),
+                    of = in(reg) $of,
+                    word = const WORD,
+                    differs = label { return false },
+                    $($operand)*,
+                    options(nostack)
+                );
+            }
+            true
+        }};
+    }
+
+    /// Adds a word to a value, or subtracts it.
+    macro_rules! read {
+        ($instruction:literal, $word:literal, $of:ident, $value:ident $(, $operand:tt)*) => {{
+            let mut value = $value;
+            // SAFETY: reads a word of the state.
+            unsafe {
+                asm!(
+                    concat!($instruction, " {value}, qword ptr [", $word, "]"),
+                    of = in(reg) $of,
+                    word = const WORD,
+                    value = inout(reg) value,
+                    $(further = in(reg) $operand,)*
+                    options(nostack)
+                );
+            }
+            value
+        }};
+    }
+
+    /// Adds a value to a word.
+    macro_rules! add {
+        ($word:literal, $of:ident, $($operand:tt)*) => {
+            // SAFETY: adds to a word of the state.
+            unsafe {
+                asm!(
+                    concat!("add qword ptr [", $word, "], {more}"),
+                    of = in(reg) $of,
+                    word = const WORD,
+                    $($operand)*,
+                    options(nostack)
+                );
+            }
+        };
+    }
+
+    /// Whether a word has a value. The compiler takes it for a fence.
+    #[inline(always)]
+    pub(crate) fn is<T, const WORD: usize>(of: *const T, value: u64) -> bool {
+        compare!("jne", "{of} + {word}", of, value = in(reg) value)
+    }
+
+    /// [`is`] of a constant, without a register for it.
+    #[inline(always)]
+    pub(crate) fn is_constant<T, const WORD: usize, const VALUE: i32>(of: *const T) -> bool {
+        compare!("jne", "{of} + {word}", of, value = const VALUE)
+    }
+
+    /// Whether the word so many bytes further has a value.
+    #[inline(always)]
+    pub(crate) fn is_further<T, const WORD: usize>(of: *const T, further: u64, value: u64) -> bool {
+        compare!("jne", "{of} + {further} + {word}", of, further = in(reg) further, value = in(reg) value)
+    }
+
+    /// Whether a word is above a value.
+    #[inline(always)]
+    pub(crate) fn is_above<T, const WORD: usize>(of: *const T, value: u64) -> bool {
+        compare!("jbe", "{of} + {word}", of, value = in(reg) value)
+    }
+
+    /// A value plus a word.
+    #[inline(always)]
+    pub(crate) fn plus<T, const WORD: usize>(of: *const T, value: u64) -> u64 {
+        read!("add", "{of} + {word}", of, value)
+    }
+
+    /// A value less a word.
+    #[inline(always)]
+    pub(crate) fn minus<T, const WORD: usize>(of: *const T, value: u64) -> u64 {
+        read!("sub", "{of} + {word}", of, value)
+    }
+
+    /// A value less the word so many bytes further.
+    #[inline(always)]
+    pub(crate) fn minus_further<T, const WORD: usize>(
+        of: *const T,
+        further: u64,
+        value: u64,
+    ) -> u64 {
+        read!("sub", "{of} + {further} + {word}", of, value, further)
+    }
+
+    /// A value or a word. The halves of the word may be written one by one, and by other processes.
+    #[inline(always)]
+    pub(crate) fn or_halves<T, const WORD: usize>(of: *const T, value: u64) -> u64 {
+        read!("or", "{of} + {word}", of, value)
+    }
+
+    /// Adds to a word.
+    #[inline(always)]
+    pub(crate) fn add<T, const WORD: usize>(of: *const T, more: u64) {
+        add!("{of} + {word}", of, more = in(reg) more);
+    }
+
+    /// Adds to the word so many bytes further.
+    #[inline(always)]
+    pub(crate) fn add_further<T, const WORD: usize>(of: *const T, further: u64, more: u64) {
+        add!("{of} + {further} + {word}", of, further = in(reg) further, more = in(reg) more);
+    }
+
+    /// Adds a constant to a word.
+    #[inline(always)]
+    pub(crate) fn add_constant<T, const WORD: usize, const MORE: i32>(of: *const T) {
+        add!("{of} + {word}", of, more = const MORE);
+    }
+
+    /// Stores a value in a word that has an expected one; false if it has another one.
+    #[inline(always)]
+    pub(crate) fn exchange<T, const WORD: usize>(of: *const T, expected: u64, value: u64) -> bool {
+        // SAFETY: changes a word of the state.
         unsafe {
-            std::arch::asm!(
-                "cmp qword ptr [{of} + {word}], {value}",
-                "jne {differs}",
-                of = in(reg) of,
-                word = const WORD,
-                value = in(reg) value,
-                differs = label { return false },
-                options(nostack)
-            );
-        }
-        true
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    {
-        compiler_fence(SeqCst);
-        let found = word::<T, WORD>(of, 0).load(Relaxed);
-        compiler_fence(SeqCst);
-        found == value
-    }
-}
-
-/// As [`is`], of a constant, without a register for it.
-#[inline(always)]
-pub(crate) fn is_constant<T, const WORD: usize, const VALUE: i32>(of: *const T) -> bool {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        // SAFETY: as in `is`.
-        unsafe {
-            std::arch::asm!(
-                "cmp qword ptr [{of} + {word}], {value}",
-                "jne {differs}",
-                of = in(reg) of,
-                word = const WORD,
-                value = const VALUE,
-                differs = label { return false },
-                options(nostack)
-            );
-        }
-        true
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    is::<T, WORD>(of, VALUE as u64)
-}
-
-/// Whether the word so many bytes further has a value.
-#[inline(always)]
-pub(crate) fn is_further<T, const WORD: usize>(of: *const T, further: u64, value: u64) -> bool {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        // SAFETY: as in `is`.
-        unsafe {
-            std::arch::asm!(
-                "cmp qword ptr [{of} + {further} + {word}], {value}",
-                "jne {differs}",
-                of = in(reg) of,
-                further = in(reg) further,
-                word = const WORD,
-                value = in(reg) value,
-                differs = label { return false },
-                options(nostack)
-            );
-        }
-        true
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    {
-        word::<T, WORD>(of, further).load(Relaxed) == value
-    }
-}
-
-/// A value plus a word.
-#[inline(always)]
-pub(crate) fn plus<T, const WORD: usize>(of: *const T, value: u64) -> u64 {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        let mut value = value;
-        // SAFETY: reads a word of ours.
-        unsafe {
-            std::arch::asm!(
-                "add {value}, qword ptr [{of} + {word}]",
-                of = in(reg) of,
-                word = const WORD,
-                value = inout(reg) value,
-                options(nostack)
-            );
-        }
-        value
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    value.wrapping_add(word::<T, WORD>(of, 0).load(Relaxed))
-}
-
-/// A value less a word.
-#[inline(always)]
-pub(crate) fn minus<T, const WORD: usize>(of: *const T, value: u64) -> u64 {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        let mut value = value;
-        // SAFETY: reads a word of ours.
-        unsafe {
-            std::arch::asm!(
-                "sub {value}, qword ptr [{of} + {word}]",
-                of = in(reg) of,
-                word = const WORD,
-                value = inout(reg) value,
-                options(nostack)
-            );
-        }
-        value
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    value.wrapping_sub(word::<T, WORD>(of, 0).load(Relaxed))
-}
-
-/// A value less the word so many bytes further.
-#[inline(always)]
-pub(crate) fn minus_further<T, const WORD: usize>(of: *const T, further: u64, value: u64) -> u64 {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        let mut value = value;
-        // SAFETY: reads a word of ours.
-        unsafe {
-            std::arch::asm!(
-                "sub {value}, qword ptr [{of} + {further} + {word}]",
-                of = in(reg) of,
-                further = in(reg) further,
-                word = const WORD,
-                value = inout(reg) value,
-                options(nostack)
-            );
-        }
-        value
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    value.wrapping_sub(word::<T, WORD>(of, further).load(Relaxed))
-}
-
-/// A word some bytes behind a place. Its halves may be written one by one.
-#[inline(always)]
-pub(crate) fn of_halves<const BYTES: usize>(place: *const u8) -> u64 {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        let found: u64;
-        // SAFETY: reads a word of ours, in memory that other processes may read.
-        unsafe {
-            std::arch::asm!(
-                "mov {found}, qword ptr [{place} + {bytes}]",
-                place = in(reg) place,
-                bytes = const BYTES,
-                found = lateout(reg) found,
-                options(nostack, readonly, preserves_flags)
-            );
-        }
-        found
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    {
-        use std::sync::atomic::AtomicU32;
-        // SAFETY: as above.
-        let [low, high] = unsafe { &*place.add(BYTES).cast::<[AtomicU32; 2]>() };
-        u64::from(low.load(Relaxed)) | u64::from(high.load(Relaxed)) << u32::BITS
-    }
-}
-
-/// Adds to a word.
-#[inline(always)]
-pub(crate) fn add<T, const WORD: usize>(of: *const T, more: u64) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: adds to a word of ours.
-    unsafe {
-        std::arch::asm!(
-            "add qword ptr [{of} + {word}], {more}",
-            of = in(reg) of,
-            word = const WORD,
-            more = in(reg) more,
-            options(nostack)
-        );
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    word::<T, WORD>(of, 0).fetch_add(more, Relaxed);
-}
-
-/// Adds to the word as many bytes further.
-#[inline(always)]
-pub(crate) fn add_further<T, const WORD: usize>(of: *const T, further: u64, more: u64) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: as above.
-    unsafe {
-        std::arch::asm!(
-            "add qword ptr [{of} + {further} + {word}], {more}",
-            of = in(reg) of,
-            further = in(reg) further,
-            word = const WORD,
-            more = in(reg) more,
-            options(nostack)
-        );
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    word::<T, WORD>(of, further).fetch_add(more, Relaxed);
-}
-
-/// Adds a constant to a word.
-#[inline(always)]
-pub(crate) fn add_constant<T, const WORD: usize, const MORE: i32>(of: *const T) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: as above.
-    unsafe {
-        std::arch::asm!(
-            "add qword ptr [{of} + {word}], {more}",
-            of = in(reg) of,
-            word = const WORD,
-            more = const MORE,
-            options(nostack)
-        );
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    add::<T, WORD>(of, MORE as u64);
-}
-
-/// Puts a value in the place of another one; false if the word has a third one.
-#[inline(always)]
-pub(crate) fn exchange<T, const WORD: usize>(of: *const T, expected: u64, value: u64) -> bool {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        // SAFETY: changes a word of ours.
-        unsafe {
-            std::arch::asm!(
+            asm!(
                 "cmpxchg qword ptr [{of} + {word}], {value}",
                 "jne {differs}",
                 of = in(reg) of,
@@ -267,6 +157,86 @@ pub(crate) fn exchange<T, const WORD: usize>(of: *const T, expected: u64, value:
         }
         true
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    word::<T, WORD>(of, 0).compare_exchange(expected, value, Relaxed, Relaxed).is_ok()
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+mod portable {
+    use std::ptr;
+    use std::sync::atomic::{
+        AtomicU32, AtomicU64,
+        Ordering::{Relaxed, SeqCst},
+        compiler_fence,
+    };
+
+    /// A word of a state, and as many bytes further.
+    #[inline(always)]
+    fn word<'a, T, const WORD: usize>(of: *const T, further: u64) -> &'a AtomicU64 {
+        let word = of.expose_provenance() + WORD + further as usize;
+        // SAFETY: an atomic word at that offset, as the callers say.
+        unsafe { &*ptr::with_exposed_provenance::<AtomicU64>(word) }
+    }
+
+    #[inline(always)]
+    fn between_fences(read: impl FnOnce() -> u64) -> u64 {
+        compiler_fence(SeqCst);
+        let found = read();
+        compiler_fence(SeqCst);
+        found
+    }
+
+    pub(crate) fn is<T, const WORD: usize>(of: *const T, value: u64) -> bool {
+        is_further::<T, WORD>(of, 0, value)
+    }
+
+    pub(crate) fn is_constant<T, const WORD: usize, const VALUE: i32>(of: *const T) -> bool {
+        is_further::<T, WORD>(of, 0, VALUE as u64)
+    }
+
+    pub(crate) fn is_further<T, const WORD: usize>(of: *const T, further: u64, value: u64) -> bool {
+        between_fences(|| word::<T, WORD>(of, further).load(Relaxed)) == value
+    }
+
+    pub(crate) fn is_above<T, const WORD: usize>(of: *const T, value: u64) -> bool {
+        between_fences(|| word::<T, WORD>(of, 0).load(Relaxed)) > value
+    }
+
+    pub(crate) fn plus<T, const WORD: usize>(of: *const T, value: u64) -> u64 {
+        value.wrapping_add(word::<T, WORD>(of, 0).load(Relaxed))
+    }
+
+    pub(crate) fn minus<T, const WORD: usize>(of: *const T, value: u64) -> u64 {
+        minus_further::<T, WORD>(of, 0, value)
+    }
+
+    pub(crate) fn minus_further<T, const WORD: usize>(
+        of: *const T,
+        further: u64,
+        value: u64,
+    ) -> u64 {
+        value.wrapping_sub(word::<T, WORD>(of, further).load(Relaxed))
+    }
+
+    pub(crate) fn or_halves<T, const WORD: usize>(of: *const T, value: u64) -> u64 {
+        let halves = of.expose_provenance() + WORD;
+        // SAFETY: two atomic halves at that offset, as the callers say.
+        let [low, high] =
+            unsafe { &*ptr::with_exposed_provenance::<[AtomicU32; 2]>(halves) }.each_ref();
+        value | u64::from(low.load(Relaxed)) | u64::from(high.load(Relaxed)) << u32::BITS
+    }
+
+    pub(crate) fn add<T, const WORD: usize>(of: *const T, more: u64) {
+        add_further::<T, WORD>(of, 0, more);
+    }
+
+    pub(crate) fn add_further<T, const WORD: usize>(of: *const T, further: u64, more: u64) {
+        word::<T, WORD>(of, further).fetch_add(more, Relaxed);
+    }
+
+    pub(crate) fn add_constant<T, const WORD: usize, const MORE: i32>(of: *const T) {
+        add::<T, WORD>(of, MORE as u64);
+    }
+
+    pub(crate) fn exchange<T, const WORD: usize>(of: *const T, expected: u64, value: u64) -> bool {
+        word::<T, WORD>(of, 0).compare_exchange(expected, value, Relaxed, Relaxed).is_ok()
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
 use pfp_shm_layout::amounts::Amounts;
-use pfp_shm_layout::control::Change;
+use pfp_shm_layout::control::{Change, Control};
 
 use super::busy;
 use super::current;
@@ -34,12 +34,21 @@ pub(crate) fn begin_once(point: &'static Point) {
     if !control.enabled() {
         return;
     }
-    if let Some(thread) = current::thread()
-        && let Some(region) = thread.innermost(point)
-    {
-        return invalidate(thread, point, region);
+    let Some(thread) = current::near() else { return begin_once_far(point, control) };
+    match thread.innermost(point) {
+        Some(region) => invalidate(thread, point, region),
+        None => _ = measure::begin_in::<HAND>(thread, point, control),
     }
-    measure::begin::<HAND>(point, control);
+}
+
+#[cold]
+#[inline(never)]
+fn begin_once_far(point: &'static Point, control: Control) {
+    let thread = current::thread();
+    match thread.and_then(|thread| Some((thread, thread.innermost(point)?))) {
+        Some((thread, region)) => invalidate(thread, point, region),
+        None => _ = measure::begin::<HAND>(point, control),
+    }
 }
 
 /// [`begin`], which returns when the region began, if it is measured.
@@ -74,24 +83,19 @@ fn end_far(point: &'static Point) {
 
 #[inline(always)]
 fn end_in(thread: &'static Thread, point: &'static Point, ticks: impl FnOnce() -> u64) {
-    let last = thread.inner_place();
-    // Also where none is open.
-    if thread.is_full(last) {
+    let end = stamp_by(thread, ticks);
+    let End { now, covered } = end;
+    let tag = thread.inner_place();
+    // Also if none is open.
+    if thread.is_full(tag) {
         return;
     }
-    let region = thread.region(last);
-    if !region.is_by_hand_of(point) {
-        end_further_out(thread, point);
-        return;
-    }
-    let End { now, covered } = stamp_by(thread, ticks);
-    let tag = region.tag() & !BY_HAND;
-    if !thread.is_in(tag) {
+    let region = thread.region(tag);
+    if !region.is_by_hand(tag) || !region.is_of(point) {
         return end_slow(point, now, covered);
     }
-    let end = End { now, covered };
     let of = [point.offset(); 2];
-    measure::record::<false, HAND>(thread, region, tag, of, end, |marked| match marked {
+    measure::record::<false, HAND>(thread, region, tag, of, end, |marked, now| match marked {
         true => end_marked(point, now, covered),
         false => end_slow(point, now, covered),
     });
@@ -119,16 +123,7 @@ fn stamp_by(thread: &Thread, ticks: impl FnOnce() -> u64) -> End {
     end
 }
 
-/// Slow path of an end whose region is not innermost, or not open.
-#[cold]
-#[inline(never)]
-fn end_further_out(thread: &Thread, point: &'static Point) -> Option<u64> {
-    let region = thread.innermost(point)?;
-    let end = stamp(thread);
-    end_region(thread, region, end, Extra::default())
-}
-
-/// Slow path of an end. The arguments stay in the registers that they are in.
+/// Slow path of an end: the region may be further out, or none is open. The arguments stay in the registers that they are in.
 #[cold]
 #[inline(never)]
 fn end_slow(point: &'static Point, now: u64, covered: u64) {

@@ -47,11 +47,11 @@ impl Guard {
         let point = unsafe { region.point_of_open() };
         let covered = thread.covered();
         let now = ticks();
-        let elapsed = now.wrapping_sub(region.start());
+        let elapsed = region.elapsed(now);
         // Before the mark: what a handler or another fibre measures behind it is in the totals, too.
         let offset = point.offset();
         let inside = thread.less_total(offset, region.inclusive());
-        let position = thread.position();
+        let (position, switches) = (thread.position(), thread.clock.switches());
         let may_be_written = if TURNED { position.is_free() } else { position.is_in_page() };
         // A clock that is up to date was read before this region began, less than 2^21 ticks ago, so
         // a record holds what has elapsed.
@@ -97,7 +97,7 @@ impl Guard {
         thread.add_to_total(offset, inclusive);
         let ended_too = if offset == next_offset { inclusive } else { 0 };
         region.set_inclusive(next_total.wrapping_add(ended_too));
-        let own = net.wrapping_add(region.covered()).wrapping_sub(covered);
+        let own = region.plus_covered(net.wrapping_sub(covered));
         slot.fill_figures(own, inclusive);
         let ended = overhead::with_lap(own);
         region.set_covered(covered.wrapping_add(ended));
@@ -105,7 +105,7 @@ impl Guard {
         thread.publish(position);
         compiler_fence(SeqCst);
         self.set_tag(tag);
-        if !region.is_seen_by(&thread.clock) {
+        if thread.clock.switches() != switches {
             note_total_again(thread, region, next);
         }
     }

@@ -65,7 +65,19 @@ pub(crate) const FUNCTION: u64 = 1;
 /// Begins a region of a point that is on. Returns its tag; 0 if it is not measured.
 #[inline(always)]
 pub(crate) fn begin<const HOW: u64>(point: &'static Point, control: Control) -> u64 {
-    let Some(thread) = current::near() else { return slow::begin::<HOW>(point) };
+    match current::near() {
+        Some(thread) => begin_in::<HOW>(thread, point, control),
+        None => slow::begin::<HOW>(point),
+    }
+}
+
+/// [`begin`] on the calling thread.
+#[inline(always)]
+pub(super) fn begin_in<const HOW: u64>(
+    thread: &Thread,
+    point: &'static Point,
+    control: Control,
+) -> u64 {
     // All before the test: in a forked child these read zero, and so does what is tested.
     let tag = thread.place();
     let offset = point.offset();
@@ -80,11 +92,10 @@ pub(crate) fn begin<const HOW: u64>(point: &'static Point, control: Control) -> 
     let region = thread.region(tag);
     region.set_covered(covered);
     let open = thread.open_region(tag);
-    let off = thread.clock.off();
-    open.name(offset.bytes(), off);
-    region.set_clock(off, thread.clock.switches());
+    open.name(offset.bytes(), thread.clock.off());
     region.set_inclusive(thread.entry_at(offset).total());
     region.set_point(point);
+    region.open(tag);
     // The caller of what a signal handler measures from now on.
     thread.push();
     // Last, so that as little as possible of this is inside the region.
@@ -98,7 +109,9 @@ pub(crate) fn begin<const HOW: u64>(point: &'static Point, control: Control) -> 
     };
     open.begin(start);
     region.set_start(start);
-    region.open(tag | HOW & BY_HAND);
+    if HOW == HAND {
+        region.mark_by_hand();
+    }
     tag
 }
 
@@ -134,14 +147,15 @@ fn end_in(thread: &'static Thread, tag: u64, ticks: impl FnOnce() -> u64) {
     // SAFETY: a region that is open has begun.
     let of = unsafe { region.point_of_open() }.offset();
     let end = End { now, covered };
-    record::<false, SCOPE>(thread, region, tag, [of; 2], end, |marked| match marked {
+    record::<false, SCOPE>(thread, region, tag, [of; 2], end, |marked, now| match marked {
         true => slow::end_marked(tag, now, covered),
         false => slow::end(tag, now, covered),
     });
 }
 
 /// Pops the region of a tag, which is innermost, and writes its record; else `slow` ends it, with
-/// whether the thread is [marked](mark). That is a constant at each call, so it takes no register.
+/// whether the thread is [marked](mark), and with the counter. The first is a constant at each call,
+/// the second is computed anew: neither takes a register.
 /// With `TURNED`, there is room for the record, and what that took was covered since. The record is
 /// of the first point, and inclusive time is added up for the second, which is the region's own.
 #[inline(always)]
@@ -151,17 +165,18 @@ pub(super) fn record<const TURNED: bool, const HOW: u64>(
     tag: u64,
     [of, total]: [Offset; 2],
     at: End,
-    slow: impl FnOnce(bool),
+    slow: impl FnOnce(bool, u64),
 ) {
     let End { now, covered } = at;
-    let elapsed = now.wrapping_sub(region.start());
+    let elapsed = region.elapsed(now);
+    let now = || elapsed.wrapping_add(region.start());
     if ThreadClock::is_due_after(elapsed) {
-        return slow(false);
+        return slow(false, now());
     }
     let position = thread.position();
     let may_be_written = if TURNED { position.is_free() } else { position.is_in_page() };
     if !may_be_written {
-        return slow(false);
+        return slow(false, now());
     }
     // From here on signal handlers and other fibres leave the ring alone. If one has written a
     // record since the position was read, the position has moved; if one has measured since the
@@ -169,14 +184,14 @@ pub(super) fn record<const TURNED: bool, const HOW: u64>(
     // all three cases, nothing may be written.
     let mark = &mut mark::new();
     if !thread.mark_at(position, mark::prepare(mark)) {
-        return slow(false);
+        return slow(false, now());
     }
     // Less what inner regions of the point have added. Read before the two questions below, which
     // show whether another fibre or a handler has added to it since.
     let inside = thread.less_total(total, region.inclusive());
     // The clock first: a handler that measures brings it up to date, and has covered something.
     if thread.clock.was_switched() || !thread.has_covered(covered) {
-        return slow(true);
+        return slow(true, now());
     }
     let slot = thread.slot_at(position);
     // Each figure goes where it belongs as soon as it is known, and words of the region are
@@ -187,7 +202,7 @@ pub(super) fn record<const TURNED: bool, const HOW: u64>(
     let (net, span) = overhead::less_inside(elapsed);
     let inclusive = span.wrapping_add(inside);
     thread.add_to_total(total, inclusive);
-    let own = net.wrapping_add(region.covered()).wrapping_sub(covered);
+    let own = region.plus_covered(net.wrapping_sub(covered));
     if HOW == HAND {
         region.close();
     }

@@ -169,17 +169,28 @@ impl Stamp {
     }
 }
 
-/// Notes what the region that was pushed last begins with, and shows that it is open.
-pub(super) fn note(thread: &Thread, place: u64, point: &Point, region: &Region, stamp: Stamp) {
+/// Notes what the region that was pushed last begins with, and shows that it is open. Returns its
+/// tag, which `of_place` makes of its place; `None` in a forked child, whose place is wiped.
+pub(super) fn note(
+    thread: &Thread,
+    point: &Point,
+    region: &Region,
+    stamp: Stamp,
+    of_place: impl Fn(u64) -> u64,
+) -> Option<u64> {
     let entry = thread.entry(point);
-    for tried in 1..=TRIES {
+    for tried in 1.. {
         let covered = thread.covered();
         compiler_fence(SeqCst);
         let start = thread.stamp_late(stamp);
-        let (off, switches) = (thread.clock.off(), thread.clock.switches());
-        let inclusive = entry.total();
-        // Before the question: another fibre that comes after it finds what it has to keep.
-        region.note(Begun { start, covered, off, switches, inclusive });
+        let place = thread.last_place()?;
+        // Whatever changes the clock from now on has the region note it first.
+        region.open(of_place(place));
+        let off = thread.clock.off();
+        // Before the questions: another fibre that comes after them finds what it has to keep.
+        region.set_start(start);
+        region.set_covered(covered);
+        region.set_inclusive(entry.total());
         compiler_fence(SeqCst);
         let holds = thread.covered() == covered && !thread.clock.is_disturbed();
         if holds || tried == TRIES {
@@ -188,9 +199,10 @@ pub(super) fn note(thread: &Thread, place: u64, point: &Point, region: &Region, 
                 open.name(point.offset().bytes(), off);
                 open.begin(start);
             }
-            return;
+            return Some(of_place(place));
         }
     }
+    unreachable!("it returns when all tries are over")
 }
 
 /// The end of a region of a fenced point.

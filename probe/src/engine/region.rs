@@ -5,7 +5,7 @@
 //! all push to it and pop from it. Each of them keeps the *tag* of its region, one word:
 //!
 //! ```text
-//! | is place 1 | fenced 1 | run 14 | generation 12 | level 12 | 0 3 | amounts 1 | by hand 1 | context 19 |
+//! | is place 1 | fenced 1 | run 14 | generation 12 | level 12 | 0 2 | noted 1 | amounts 1 | by hand 1 | context 19 |
 //! ```
 //!
 //! The thread keeps the tag of the next region in [`place`](super::thread::Thread::place). If that
@@ -14,6 +14,7 @@
 //! decides whether the region may end on the fast path. The slow path compares the tag with the
 //! tag in the stack.
 
+use std::mem::offset_of;
 use std::ptr;
 use std::sync::atomic::{
     AtomicPtr, AtomicU64,
@@ -23,9 +24,11 @@ use std::sync::atomic::{
 
 use pfp_shm_layout::ring::DEPTH_SHIFT;
 
+use super::moment::Moment;
 use super::overhead::overhead;
 use crate::clock::ThreadClock;
 use crate::point::Point;
+use crate::word;
 
 /// In every [`super::thread::Thread::place`], so that none is 0. Cleared in the tag of a region that
 /// must end on the slow path.
@@ -46,6 +49,9 @@ pub(crate) const LEVEL: u64 = 1 << DEPTH_SHIFT;
 pub(crate) const LEVELS: u64 = GENERATION - LEVEL;
 /// In a tag: the stack has the amounts of the region.
 pub(crate) const AMOUNTS: u64 = 1 << 20;
+/// In the tag on the stack: the clock was about to change for the first time since the region began,
+/// and the region has what it was until then; see [`Region::note_clock`].
+const NOTED: u64 = 1 << 21;
 /// In the tag on the stack: the region was begun by hand.
 pub(super) const BY_HAND: u64 = 1 << 19;
 /// The number of the context, 0 for the thread's own.
@@ -62,23 +68,24 @@ pub(super) fn level_of(tag: u64) -> u64 {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct Region {
-    /// Written last by a begin, and 0 once a region by hand has ended: a handler that looks for a
-    /// region by hand finds no region that is half begun.
+    /// Written before the region is pushed, and 0 once it has ended on the slow path or by hand. A begin
+    /// adds [`BY_HAND`] last: a handler that looks for a region by hand finds none that is half begun.
     tag: AtomicU64,
     point: AtomicPtr<Point>,
     // As in `Begun`.
     start: AtomicU64,
     covered: AtomicU64,
+    inclusive: AtomicU64,
+    // Likewise, with `NOTED` in the tag. Else the clock is as it was when the region began.
     off: AtomicU64,
     switches: AtomicU64,
-    inclusive: AtomicU64,
     /// While the context is put aside, the ticks that were added to the inclusive total since the
     /// region began.
     pub(super) kept: AtomicU64,
 }
 
-/// What the begin of a region notes.
-#[derive(Clone, Copy, Debug, Default)]
+/// What was at the begin of a region.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
     /// The counter.
     pub(crate) start: u64,
@@ -88,20 +95,50 @@ pub(crate) struct Begun {
     pub(crate) off: u64,
     /// Switches until then.
     pub(crate) switches: u64,
-    /// The inclusive total; see [`super::thread::Entry`].
-    pub(crate) inclusive: u64,
 }
 
 impl Region {
     #[inline(always)]
     pub(super) fn tag(&self) -> u64 {
-        self.tag.load(Relaxed)
+        self.tag.load(Relaxed) & !NOTED
     }
 
-    /// The region has begun, and is open.
+    /// The region is about to begin, or has begun.
     #[inline(always)]
     pub(super) fn open(&self, tag: u64) {
         self.tag.store(tag, Relaxed);
+    }
+
+    /// Adds [`BY_HAND`] to the tag, in one instruction, so that nothing is lost of what a signal handler
+    /// adds.
+    #[inline(always)]
+    pub(super) fn mark_by_hand(&self) {
+        word::add_constant::<Self, { offset_of!(Self, tag) }, { BY_HAND as i32 }>(self);
+    }
+
+    /// Adds to the tag of an open region.
+    pub(super) fn mark(&self, with: u64) {
+        self.tag.fetch_or(with, Relaxed);
+    }
+
+    /// Notes the clock of the context, if it has not changed since the region began. Called before it
+    /// changes. The tag comes last, so that a jump in between leaves nothing half noted.
+    pub(super) fn note_clock(&self, clock: &ThreadClock) {
+        // A signal handler or another fibre that changes the clock notes it as well. If it comes before
+        // the question, the region is noted; later, it notes the same.
+        let (off, switches) = (clock.off(), clock.switches());
+        compiler_fence(SeqCst);
+        if !self.is_noted() {
+            self.off.store(off, Relaxed);
+            self.switches.store(switches, Relaxed);
+            compiler_fence(SeqCst);
+            self.mark(NOTED);
+        }
+    }
+
+    /// Whether the clock has changed since the region began.
+    pub(super) fn is_noted(&self) -> bool {
+        self.tag.load(Relaxed) & NOTED != 0
     }
 
     /// No end finds the region any more.
@@ -138,6 +175,12 @@ impl Region {
         self.start.load(Relaxed)
     }
 
+    /// Ticks from the begin until `now`.
+    #[inline(always)]
+    pub(super) fn elapsed(&self, now: u64) -> u64 {
+        word::minus::<Self, { offset_of!(Self, start) }>(self, now)
+    }
+
     #[inline(always)]
     pub(super) fn set_start(&self, ticks: u64) {
         self.start.store(ticks, Relaxed);
@@ -148,23 +191,18 @@ impl Region {
         self.covered.load(Relaxed)
     }
 
+    /// Ticks plus what was covered at the begin.
+    #[inline(always)]
+    pub(super) fn plus_covered(&self, ticks: u64) -> u64 {
+        word::plus::<Self, { offset_of!(Self, covered) }>(self, ticks)
+    }
+
     #[inline(always)]
     pub(super) fn set_covered(&self, ticks: u64) {
         self.covered.store(ticks, Relaxed);
     }
 
-    #[inline(always)]
-    pub(super) fn set_clock(&self, off: u64, switches: u64) {
-        self.off.store(off, Relaxed);
-        self.switches.store(switches, Relaxed);
-    }
-
-    /// Whether the clock of the context has seen no switch since the region began.
-    #[inline(always)]
-    pub(super) fn is_seen_by(&self, clock: &ThreadClock) -> bool {
-        clock.switches() == self.switches.load(Relaxed)
-    }
-
+    /// The clock's offset when the region began, if the clock has changed since.
     pub(super) fn off(&self) -> u64 {
         self.off.load(Relaxed)
     }
@@ -179,28 +217,32 @@ impl Region {
         self.inclusive.store(ticks, Relaxed);
     }
 
+    /// Whether it has this tag, was begun by hand, and the clock has not changed since.
+    #[inline(always)]
+    pub(super) fn is_by_hand(&self, tag: u64) -> bool {
+        word::is::<Self, { offset_of!(Self, tag) }>(self, tag | BY_HAND)
+    }
+
+    /// Whether it is of a point.
+    #[inline(always)]
+    pub(super) fn is_of(&self, point: &Point) -> bool {
+        word::is::<Self, { offset_of!(Self, point) }>(self, ptr::from_ref(point).addr() as u64)
+    }
+
     /// Whether a region of a point that was begun by hand is open here.
     #[inline(always)]
     pub(super) fn is_by_hand_of(&self, point: &Point) -> bool {
         self.tag() & BY_HAND != 0 && ptr::eq(self.point.load(Relaxed), point)
     }
 
-    pub(super) fn begun(&self) -> Begun {
-        Begun {
-            start: self.start(),
-            covered: self.covered(),
-            off: self.off(),
-            switches: self.switches.load(Relaxed),
-            inclusive: self.inclusive(),
-        }
-    }
-
-    pub(super) fn note(&self, begun: Begun) {
-        let Begun { start, covered, off, switches, inclusive } = begun;
-        self.set_start(start);
-        self.set_covered(covered);
-        self.set_clock(off, switches);
-        self.set_inclusive(inclusive);
+    /// What was at its begin. The clock was read at a later moment.
+    pub(super) fn begun(&self, later: &Moment) -> Begun {
+        let (start, covered) = (self.start(), self.covered());
+        let (off, switches) = match self.is_noted() {
+            true => (self.off(), self.switches.load(Relaxed)),
+            false => (later.off, later.switches),
+        };
+        Begun { start, covered, off, switches }
     }
 
     /// Leaves out ticks that were covered since it began but not inside, and ticks that were added

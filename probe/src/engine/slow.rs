@@ -82,21 +82,22 @@ fn begin_pushed(thread: &Thread, point: &'static Point, how: u64) -> u64 {
     let region = thread.region(place);
     let stamp = if how & FENCED == 0 { Stamp::Plain } else { Stamp::Fenced };
     region.set_point(point);
+    let of_place = |place: u64| match how & SLOW {
+        0 => place | how & FENCED,
+        _ => place & !IS_PLACE,
+    };
     let late = match how & !(BY_HAND | FENCED | SLOW) {
         FUNCTION => overhead().hooks_inside.load(Relaxed),
         _ if how & FENCED != 0 => overhead().fence_inside.load(Relaxed),
         _ => 0,
     };
-    note(thread, place, point, region, stamp);
+    let Some(tag) = note(thread, point, region, stamp, of_place) else { return 0 };
     region.delay(late);
     // Its point was on just now.
     if point.has_amounts() {
         thread.keep_control(place, point.control().sanitized().with(Change::Enable));
     }
-    // The clock may have been looked at.
-    let Some(place) = thread.last_place() else { return 0 };
-    let tag = if how & SLOW == 0 { place | how & FENCED } else { place & !IS_PLACE };
-    region.open(tag | how & BY_HAND);
+    region.mark(how & BY_HAND);
     tag
 }
 
@@ -189,7 +190,7 @@ fn end_slowly(thread: &Thread, region: &Region, end: End, extra: Extra<'_>) -> u
     let kept = thread.amounts_of(tag);
     let total = || thread.entry(point).total();
     let (moment, inside) = thread.moment(Some(end), || total().wrapping_sub(region.inclusive()));
-    let begun = region.begun();
+    let begun = region.begun(&moment);
     let control = match point.has_amounts() {
         true => thread.kept_control(tag),
         false => Control::default(),
@@ -242,7 +243,7 @@ pub(super) fn is_recorded<const TURNED: bool>(
         return false;
     }
     let mut is_recorded = true;
-    measure::record::<TURNED, HAND>(thread, region, place, of, end, |marked| {
+    measure::record::<TURNED, HAND>(thread, region, place, of, end, |marked, _| {
         busy::take_back(thread, marked);
         is_recorded = false;
     });

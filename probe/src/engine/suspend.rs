@@ -38,6 +38,7 @@ fn keep(thread: &Thread, now: u64) {
         return;
     }
     keep_added(thread);
+    thread.note_clock();
     paused.clock.store(now.wrapping_sub(thread.clock.off()), Relaxed);
     paused.switches.store(thread.clock.switches(), Relaxed);
     paused.covered.store(thread.covered(), Relaxed);

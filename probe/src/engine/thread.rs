@@ -339,6 +339,7 @@ impl Thread {
     /// Makes the open regions ask the clock as they end. Called before the clock changes, so that a
     /// jump out of the change cannot skip it.
     pub(crate) fn outdate(&self) {
+        self.note_clock();
         self.outdate_by(next_generation);
     }
 

@@ -60,8 +60,8 @@ impl OpenAt {
     /// the root's.
     #[inline(always)]
     pub(crate) fn names(self, point: u32) -> u64 {
-        let calls = ptr::with_exposed_provenance(self.0);
-        u64::from(point) | word::of_halves::<{ Calls::CALLER_OFFSET }>(calls)
+        let calls = ptr::with_exposed_provenance::<Calls>(self.0);
+        word::or_halves::<Calls, { Calls::CALLER_OFFSET }>(calls, u64::from(point))
     }
 }
 

@@ -158,7 +158,7 @@ impl Thread {
     /// Whether the stack has no room for a region with this tag.
     #[inline(always)]
     pub(in crate::engine) fn is_full(&self, tag: u64) -> bool {
-        bytes_below(tag) >= self.limit.load(Relaxed)
+        !word::is_above::<Self, { offset_of!(Self, limit) }>(self, bytes_below(tag))
     }
 
     /// Makes room for one more region; false if memory runs out. A stack is full of regions that
@@ -233,7 +233,7 @@ impl Thread {
             kept.store(*amount, Relaxed);
         }
         compiler_fence(SeqCst);
-        region.open(region.tag() | AMOUNTS);
+        region.mark(AMOUNTS);
         tag | AMOUNTS
     }
 
@@ -267,6 +267,12 @@ impl Thread {
         let with_level =
             |place| (place & IS_PLACE != 0).then_some(place & !LEVELS | level & LEVELS);
         let _ = self.place.fetch_update(Relaxed, Relaxed, with_level);
+    }
+
+    /// Has the open regions note the clock, which is about to change.
+    pub(in crate::engine) fn note_clock(&self) {
+        let open = (0..self.open_levels()).map(|level| self.region_at(level));
+        open.for_each(|region| region.note_clock(&self.clock));
     }
 
     /// Gives up the open regions from a level on: no tag that was given out leads to them.
