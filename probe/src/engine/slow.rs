@@ -72,6 +72,8 @@ pub(super) fn push(thread: &Thread, point: &'static Point, how: u64) -> u64 {
     if how & FENCED != 0 {
         thread.cover(overhead().fence_pair.load(Relaxed));
     }
+    // The tag of a region that was here before says nothing of the one that is pushed.
+    thread.region(thread.place()).close();
     thread.push();
     begin_pushed(thread, point, how)
 }

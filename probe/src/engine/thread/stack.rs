@@ -269,10 +269,13 @@ impl Thread {
         let _ = self.place.fetch_update(Relaxed, Relaxed, with_level);
     }
 
-    /// Has the open regions note the clock, which is about to change.
+    /// Has the open regions note the clock, which is about to change. Those around a region that has
+    /// noted it have done so before, also after a jump out of this: the outermost comes first.
     pub(in crate::engine) fn note_clock(&self) {
-        let open = (0..self.open_levels()).map(|level| self.region_at(level));
-        open.for_each(|region| region.note_clock(&self.clock));
+        let levels = self.open_levels();
+        let is_noted = |level: &u64| self.region_at(*level).is_noted();
+        let first = (0..levels).rev().find(is_noted).map_or(0, |noted| noted + 1);
+        (first..levels).for_each(|level| self.region_at(level).note_clock(&self.clock));
     }
 
     /// Gives up the open regions from a level on: no tag that was given out leads to them.
