@@ -134,7 +134,7 @@ fn two_snapshots_are_compared_and_a_regression_has_its_status() {
 
     let swapped = pfp_top(&["diff", &late, &early]);
     assert_eq!(swapped.status.code(), Some(2));
-    assert!(complaint(&swapped).contains("swap them"), "{}", complaint(&swapped));
+    assert!(complaint(&swapped).contains("name the later one second"), "{}", complaint(&swapped));
     assert_eq!(pfp_top(&["diff", &late, "none.json"]).status.code(), Some(3));
     assert_eq!(pfp_top(&["diff", &late, &slow, "--fail-over", "x"]).status.code(), Some(2));
 }

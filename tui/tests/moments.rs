@@ -194,7 +194,7 @@ fn windows_of_one_recording_are_compared_and_share_nothing() {
         &["diff", &file, &file, "--baseline-to", "#20", "--from", "#10"],
         "found that they overlap",
     );
-    refused(&["diff", &file, &file], "swap them");
+    refused(&["diff", &file, &file], "name the later one second");
 }
 
 #[test]

@@ -89,7 +89,7 @@ impl Identity {
         if self.boot != here.boot {
             return Evidence::OtherBoot;
         }
-        if self.pidns == 0 || self.pidns != here.pidns || self.start == 0 {
+        if self.pidns == 0 || self.pidns != here.pidns {
             return Evidence::None;
         }
         let Ok(pid) = libc::pid_t::try_from(self.pid) else {
@@ -100,6 +100,10 @@ impl Identity {
             && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
         if missing {
             return Evidence::Gone;
+        }
+        // Whether a process of this id is that one cannot be known.
+        if self.start == 0 {
+            return Evidence::None;
         }
         // An unreadable stat says nothing: /proc may hide foreign processes.
         let path = ShortText::<64>::of(format_args!("/proc/{pid}/task/{pid}/stat"));
@@ -365,6 +369,11 @@ mod tests {
         assert!(me.evidence(&me) == Evidence::None);
         let reused = Identity { start: me.start - 1, ..me };
         assert!(reused.evidence(&me) == Evidence::Gone);
+        // A program that could not read when it started is gone with its id.
+        let without_start = Identity { start: 0, ..me };
+        assert!(without_start.evidence(&me) == Evidence::None);
+        let past = Identity { pid: i32::MAX as u32, ..without_start };
+        assert!(past.evidence(&me) == Evidence::Gone);
         let elsewhere = Identity { pidns: me.pidns + 1, ..reused };
         assert!(elsewhere.evidence(&me) == Evidence::None);
     }

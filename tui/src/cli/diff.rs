@@ -74,7 +74,7 @@ impl Diff {
         let Some(comparison) = comparison else {
             bail!(
                 "expected a later moment than that of {before}, found {now}, of the same process \
-                 and not later: swap them"
+                 and not later: name the later one second"
             );
         };
         print(&match (self.json, self.markdown) {

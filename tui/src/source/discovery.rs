@@ -201,14 +201,19 @@ impl Discovery {
         self.refused.iter().map(|refused| refused.why.to_string()).chain(self.unseen())
     }
 
-    /// Says which segments this user may not see, and what would help; none if all are seen.
+    /// Says which segments are not among the candidates, and what would help. `None` if all are.
     pub fn unseen(&self) -> Option<String> {
         let segments = match self.unseen {
             0 => return None,
             1 => "1 segment".into(),
             n => format!("{n} segments"),
         };
-        Some(format!("{segments} of other users cannot be seen here: `sudo pfp-top` shows them"))
+        // Root looks in every user's folder, but for `PFP_DIR`.
+        let advice = match effective_user() {
+            0 => "their beacons are in other folders: `pfp-top list` without PFP_DIR shows them",
+            _ => "`sudo pfp-top` shows them",
+        };
+        Some(format!("{segments} of other users cannot be seen here: {advice}"))
     }
 }
 

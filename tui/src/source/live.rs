@@ -233,7 +233,7 @@ pub struct Lost {
     pub facts: Facts,
     /// The memory that the segment takes.
     pub bytes: u64,
-    /// Whether its process runs, or may run in another pid namespace.
+    /// Whether its process runs, or may run in another pid namespace or in one that is not known.
     pub runs: bool,
 }
 
@@ -260,13 +260,12 @@ impl Lost {
         if facts.folder.is_empty() || !is_gone(&beacon) {
             return None;
         }
-        let process = Identity {
-            pid: facts.pid,
-            start: facts.start_time,
-            boot: facts.boot_id,
-            pidns: facts.pid_namespace,
-        };
-        let runs = process.liveness() == Liveness::Alive;
+        let here = Identity::of_this_process();
+        // An object in memory is of this boot, also if its program could not read which that is.
+        let boot = if facts.boot_id == 0 { here.boot } else { facts.boot_id };
+        let (pid, start, pidns) = (facts.pid, facts.start_time, facts.pid_namespace);
+        let process = Identity { pid, start, boot, pidns };
+        let runs = process.judged_from(&here) == Liveness::Alive;
         Some(Self { object, facts, bytes: about.blocks() * 512, runs })
     }
 }

@@ -122,9 +122,10 @@ pub(super) fn objects(shm: &Path) -> Vec<Finding> {
 pub(super) fn not_found_any_more(about: &'static str, lost: &Lost) -> Finding {
     let Facts { exe, pid, folder, pid_namespace, .. } = &lost.facts;
     let exe = file_name(Path::new(exe));
-    if !is_own(*pid_namespace) {
+    if *pid_namespace == 0 || !is_own(*pid_namespace) {
+        let space = if *pid_namespace == 0 { "an unknown" } else { "another" };
         let found = format!(
-            "{exe}, process {pid} of another pid namespace, has no beacon in {folder} any more"
+            "{exe}, process {pid} of {space} pid namespace, has no beacon in {folder} any more"
         );
         return Finding::note(about, found).advice(format!(
             "if it has ended, remove /dev/shm{}; if it runs, start it again",
