@@ -126,14 +126,22 @@ fn ask() -> bool {
 }
 
 #[cfg(target_arch = "x86_64")]
+fn cpuid(leaf: u32) -> std::arch::x86_64::CpuidResult {
+    #[allow(unused_unsafe, reason = "safe in newer compilers than the oldest that builds this")]
+    // SAFETY: each processor of this architecture has the instruction.
+    unsafe {
+        std::arch::x86_64::__cpuid(leaf)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
 fn has_rdtscp() -> bool {
-    use std::arch::x86_64::__cpuid;
     /// 0 not asked yet, 1 no, 2 yes: asking takes an exit to the hypervisor.
     static KNOWN: AtomicU8 = AtomicU8::new(0);
     match KNOWN.load(Relaxed) {
         0 => {
-            let highest = __cpuid(0x8000_0000).eax;
-            let has = highest >= 0x8000_0001 && __cpuid(0x8000_0001).edx & 1 << 27 != 0;
+            let highest = cpuid(0x8000_0000).eax;
+            let has = highest >= 0x8000_0001 && cpuid(0x8000_0001).edx & 1 << 27 != 0;
             KNOWN.store(1 + u8::from(has), Relaxed);
             has
         }
@@ -176,8 +184,7 @@ pub(crate) fn has_thread_pointer() -> bool {
 pub(crate) fn is_invariant() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::__cpuid;
-        __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & 1 << 8 != 0
+        cpuid(0x8000_0000).eax >= 0x8000_0007 && cpuid(0x8000_0007).edx & 1 << 8 != 0
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
@@ -190,18 +197,17 @@ pub(crate) fn is_invariant() -> bool {
 pub(crate) fn reported_rate() -> Option<f64> {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::__cpuid;
-        let highest = __cpuid(0).eax;
+        let highest = cpuid(0).eax;
         if highest >= 0x15 {
             // Crystal frequency times the ratio ebx / eax.
-            let leaf = __cpuid(0x15);
+            let leaf = cpuid(0x15);
             if leaf.eax != 0 && leaf.ebx != 0 && leaf.ecx != 0 {
                 return Some(f64::from(leaf.ecx) * f64::from(leaf.ebx) / f64::from(leaf.eax));
             }
         }
-        if __cpuid(1).ecx & 1 << 31 != 0 && __cpuid(0x4000_0000).eax >= 0x4000_0010 {
+        if cpuid(1).ecx & 1 << 31 != 0 && cpuid(0x4000_0000).eax >= 0x4000_0010 {
             // The hypervisors' timing leaf: kHz.
-            let khz = __cpuid(0x4000_0010).eax;
+            let khz = cpuid(0x4000_0010).eax;
             if khz != 0 {
                 return Some(f64::from(khz) * 1e3);
             }

@@ -147,8 +147,11 @@ impl Directory {
         let stat = status(look.as_raw_fd())?;
         let refuse = |kind, expected, found| Err(errors.refusal(kind, path, expected, found));
         if !is_directory(&stat) {
-            let found = format_args!("{}", kind_of(stat.st_mode));
-            return refuse(io::ErrorKind::NotADirectory, format_args!("a directory"), found);
+            return refuse(
+                io::ErrorKind::NotADirectory,
+                format_args!("a directory"),
+                format_args!("{}", kind_of(stat.st_mode)),
+            );
         }
         let user = effective_user();
         if stat.st_uid != user {
@@ -211,16 +214,25 @@ impl Directory {
         }
         let user = effective_user();
         if stat.st_uid != user {
-            let expected = format_args!("a file of user {user}");
-            return Err(self.refusal(name, expected, format_args!("user {}'s", stat.st_uid)));
+            return Err(self.refusal(
+                name,
+                format_args!("a file of user {user}"),
+                format_args!("user {}'s", stat.st_uid),
+            ));
         }
         if stat.st_mode & 0o022 != 0 {
-            let found = format_args!("mode {:04o}", stat.st_mode & 0o7777);
-            return Err(self.refusal(name, "a file that only its owner can write to", found));
+            return Err(self.refusal(
+                name,
+                "a file that only its owner can write to",
+                format_args!("mode {:04o}", stat.st_mode & 0o7777),
+            ));
         }
         if stat.st_nlink > 1 {
-            let found = format_args!("{} names", stat.st_nlink);
-            return Err(self.refusal(name, "a file with one name", found));
+            return Err(self.refusal(
+                name,
+                "a file with one name",
+                format_args!("{} names", stat.st_nlink),
+            ));
         }
         if stat.st_nlink == 0 {
             // Removed since we found its name.
@@ -266,8 +278,11 @@ impl Directory {
         }
         let user = effective_user();
         if stat.st_uid != user {
-            let expected = format_args!("a link of user {user}");
-            return Err(self.refusal(name, expected, format_args!("user {}'s", stat.st_uid)));
+            return Err(self.refusal(
+                name,
+                format_args!("a link of user {user}"),
+                format_args!("user {}'s", stat.st_uid),
+            ));
         }
         let mut text = Vec::new();
         text.try_resize_with(limit, || 0u8)?;

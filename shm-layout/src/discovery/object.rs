@@ -292,9 +292,11 @@ impl Object {
             || !range.start.is_multiple_of(page)
             || !range.end.is_multiple_of(page)
         {
-            let expected = format_args!("expected whole pages inside {mapped} bytes");
-            let text = format_args!("{}: {expected}, found {range:?}", self.name);
-            return Err(in_words(io::ErrorKind::InvalidInput, text));
+            let name = self.name;
+            return Err(in_words(
+                io::ErrorKind::InvalidInput,
+                format_args!("{name}: expected whole pages inside {mapped} bytes, found {range:?}"),
+            ));
         }
         // SAFETY: the range was just checked to be whole pages of this mapping.
         let refused = unsafe {
