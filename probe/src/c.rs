@@ -21,7 +21,7 @@ pub use crate::engine::process::switches::Switch;
 pub use crate::engine::state::UNREGISTERED;
 use crate::engine::thread::given;
 use crate::engine::{
-    by_hand, calibrate, current, door, image, local, measure, numeric, patience, process, room,
+    by_hand, calibrate, copies, current, image, local, measure, numeric, patience, room,
 };
 pub use crate::file::File;
 pub use crate::loaded::{Loaded, Mapping, each_mapping};
@@ -108,7 +108,9 @@ pub fn calibration() -> &'static Point {
 #[inline(always)]
 #[must_use]
 pub fn is_ready(point: &'static Point, word: u64) -> bool {
-    measure::ready(point, Control(word)).is_some() || measure::ready_fenced(point).is_some()
+    measure::ready(point, Control(word)).is_some()
+        || measure::ready_fenced(point).is_some()
+        || copies::followed().is_some_and(|leader| leader.knows(point))
 }
 
 /// The value of a variable of the program's own user; none in a set-user-id program.
@@ -166,14 +168,8 @@ pub fn miss() {
 }
 
 /// Counts a region for which there was no room on the calling thread.
-#[cold]
 pub fn count_refusal() {
-    // It may be the first thing that the thread does.
-    let thread = current::thread().filter(|thread| thread.is_alive()).or_else(door::thread);
-    match thread {
-        Some(thread) => thread.count(|counters| &counters.refused),
-        None => process::miss(),
-    }
+    context::count_refusal();
 }
 
 /// The turns for which a thread may wait for another one: for a millisecond at most.

@@ -34,7 +34,7 @@ mod thread;
 pub(crate) use arch::{
     cpu_time_ns, fenced_ticks, has_thread_pointer, is_forbidden, ticks, wall_ns,
 };
-pub(crate) use counter::ticks_or_stamp;
+pub(crate) use counter::{follow, ticks_or_stamp};
 pub(crate) use ladder::{choose, doubt, look_up};
-pub(crate) use shared::{OWN, State, follow, kind};
+pub(crate) use shared::kind;
 pub(crate) use thread::{Stamps, ThreadClock, switches_between};

@@ -24,7 +24,8 @@
 //! state, facts: what a point keeps, and what is read of it
 //! region, regions: an open region; what a context keeps
 //! thread: the private state that leads to a lane     current: the word that leads to it
-//! common, copies: what several copies of pfp in one process share, and how they see each other
+//! common: numbers that a forked child goes on with
+//! copies: how a copy of pfp has another copy of the process do its work
 //! process: one segment, its beacon, its memory
 //! thread::{ring, calls}: records and edges as they are written
 //! room: whether the stack has any for a slow path     overhead, moment, measure: the hot path
@@ -39,8 +40,9 @@
 //! context, point, figures, numeric, reading, program: behind the public types
 //! ```
 //!
-//! Only one way leads back up: to make the process calls [`copies::Copy`]'s `calibrate`, which
-//! runs regions.
+//! Three ways lead back up: making the process calibrates, which runs regions; the first question for
+//! the leader looks for other copies; and the functions that a leader has for other copies call what
+//! the public types call.
 //!
 //! The public types call what is here by the names that `none.rs` has too: the engine of a
 //! build that does not measure.

@@ -54,8 +54,8 @@
 //!   early if the first region might be in a handler, or before a seccomp filter is set.
 //! - **A forked child** gets a segment of its own at its first region, and never writes to its
 //!   parent's.
-//! - **Copies** of the same version and build in one process (a program and its plugins) find each
-//!   other and share one segment. Others stay apart, and `pfp-top doctor` says so.
+//! - **Copies** in one process (a program and its plugins) find each other and share one segment,
+//!   whatever compilers have built them.
 //!
 //! One thing it cannot ward off without a signal handler: if this user, or root, truncates the
 //! program's own object in `/dev/shm`, the next region that touches the missing part ends the program

@@ -71,6 +71,69 @@ pub(crate) fn merged(mut buckets: Vec<Bucket>) -> Vec<Bucket> {
 }
 
 impl Stats {
+    /// All but the histogram, for another copy of pfp.
+    pub(crate) fn words(&self) -> [u64; 13] {
+        // Named one by one, so that a new figure does not compile before it is here.
+        let &Self {
+            count,
+            exclusive,
+            inclusive,
+            off_cpu,
+            switches,
+            min,
+            max,
+            last,
+            average,
+            alpha,
+            mean,
+            variance,
+            rate,
+            histogram: _,
+        } = self;
+        let [average, alpha, mean, variance, rate] =
+            [average, alpha, mean, variance, rate].map(f64::to_bits);
+        let of_ticks = [count, exclusive, inclusive, off_cpu, switches, min, max, last];
+        let mut all = of_ticks.into_iter().chain([average, alpha, mean, variance, rate]);
+        std::array::from_fn(|_| all.next().unwrap_or(0))
+    }
+
+    /// The reverse of [`Self::words`].
+    pub(crate) fn of_words(words: [u64; 13], histogram: Vec<Bucket>) -> Self {
+        let [
+            count,
+            exclusive,
+            inclusive,
+            off_cpu,
+            switches,
+            min,
+            max,
+            last,
+            average,
+            alpha,
+            mean,
+            variance,
+            rate,
+        ] = words;
+        let [average, alpha, mean, variance, rate] =
+            [average, alpha, mean, variance, rate].map(f64::from_bits);
+        Self {
+            count,
+            exclusive,
+            inclusive,
+            off_cpu,
+            switches,
+            min,
+            max,
+            last,
+            average,
+            alpha,
+            mean,
+            variance,
+            rate,
+            histogram,
+        }
+    }
+
     /// Adds the statistics of another point, as if one point had measured all. If regions of one
     /// point are inside regions of the other, their time is in `inclusive` twice.
     pub fn merge(&mut self, other: &Self) {

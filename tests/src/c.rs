@@ -154,7 +154,7 @@ pub enum Link {
 
 /// Waits until nobody else has locked a file: other tests, in this process or another one, may
 /// want to build the same at the same time. Until the file is dropped.
-fn alone(file: &Path) -> File {
+pub(crate) fn alone(file: &Path) -> File {
     let mut options = File::options();
     let lock = options.read(true).write(true).create(true).truncate(false).open(file);
     let lock = lock.expect("there is room");

@@ -40,6 +40,7 @@ pub mod fuzz;
 pub mod hostile;
 pub mod measured;
 pub mod os;
+pub mod other;
 pub mod own;
 pub mod place;
 pub mod prometheus;

@@ -5,8 +5,12 @@
 //! a thread watches never has the expected value, so every stamp takes the cold path, which reads
 //! the clock here.
 
-use std::ffi::CStr;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{
+    AtomicPtr,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::{mem, ptr};
 
 use super::arch;
 use super::shared::{self, Counter};
@@ -71,6 +75,24 @@ const UNDECIDED: u8 = 0;
 const COUNTER: u8 = 1;
 /// The system's clock replaces the counter.
 const FALLBACK: u8 = 2;
+/// Another copy of pfp reads stamps for this one.
+const FOLLOWED: u8 = 3;
+
+/// A copy of pfp that leads reads a stamp. Null before there is one.
+static STAMP_OF_LEADER: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// From now on another copy of pfp reads the stamps, so that both read the same clock.
+pub(crate) fn follow(stamp: unsafe extern "C" fn() -> u64) {
+    STAMP_OF_LEADER.store(stamp as *mut c_void, Relaxed);
+    // fallback-clock: pairs with the load in `stamp_slow`.
+    state().source.store(FOLLOWED, Release);
+}
+
+fn stamp_of_leader() -> u64 {
+    let stamp = STAMP_OF_LEADER.load(Relaxed);
+    // SAFETY: the function that `follow` has stored before it changed the source.
+    unsafe { mem::transmute::<*mut c_void, unsafe extern "C" fn() -> u64>(stamp)() }
+}
 
 fn state() -> &'static Counter {
     &shared::state().counter
@@ -115,6 +137,7 @@ fn stamp_slow() -> u64 {
     match state().source.load(Acquire) {
         COUNTER => arch::ticks(),
         FALLBACK => fallback(),
+        FOLLOWED => stamp_of_leader(),
         // Another thread is switching to the fallback clock, which continues this one.
         _ => arch::monotonic_ns(),
     }

@@ -1,18 +1,14 @@
-//! What the clocks of all threads have in common. Copies of pfp in one process share it, too.
+//! What the clocks of all threads have in common.
 
-use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use pfp_shm_layout::header::ClockKind;
 
 use super::rseq;
 
 /// What the clocks of all threads have in common.
-#[repr(C)]
 #[derive(Debug)]
-pub(crate) struct State {
+pub(super) struct State {
     /// The kind of clock in force in this process, a [`ClockKind`].
     pub(super) kind: AtomicU8,
     /// A word that is watched where nothing is: it has the value 0 as long as the counter
@@ -24,7 +20,6 @@ pub(crate) struct State {
 }
 
 /// The counter's rate, and since when it is measured.
-#[repr(C)]
 #[derive(Debug)]
 pub(super) struct Calibration {
     /// Ticks per nanosecond, in 2^-32.
@@ -42,7 +37,6 @@ pub(super) struct Calibration {
 }
 
 /// What stamps are read from, and why.
-#[repr(C)]
 #[derive(Debug)]
 pub(super) struct Counter {
     /// What stamps are read from, see [`super::counter`].
@@ -88,21 +82,10 @@ impl State {
     }
 }
 
-/// This copy's own.
-pub(crate) static OWN: State = State::new();
-/// The state in force: another copy's, once this one follows that.
-static IN_FORCE: AtomicPtr<State> = AtomicPtr::new((&raw const OWN).cast_mut());
+static STATE: State = State::new();
 
 pub(super) fn state() -> &'static State {
-    // Meets the store in `follow`.
-    // SAFETY: in this copy, or in one whose object is not unloaded any more.
-    unsafe { &*IN_FORCE.load(Acquire) }
-}
-
-/// Uses another copy's from now on.
-pub(crate) fn follow(state: &'static State) {
-    // Meets the load in `state`.
-    IN_FORCE.store(std::ptr::from_ref(state).cast_mut(), Release);
+    &STATE
 }
 
 /// The kind of clock in force.

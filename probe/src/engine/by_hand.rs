@@ -6,6 +6,7 @@ use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::control::{Change, Control};
 
 use super::busy;
+use super::copies;
 use super::current;
 use super::measure::{self, HAND};
 use super::moment::turn_page;
@@ -44,9 +45,14 @@ pub(crate) fn begin_once(point: &'static Point) {
 #[cold]
 #[inline(never)]
 fn begin_once_far(point: &'static Point, control: Control) {
-    let thread = current::thread();
-    match thread.and_then(|thread| Some((thread, thread.innermost(point)?))) {
-        Some((thread, region)) => invalidate(thread, point, region),
+    let Some(thread) = current::thread() else {
+        return match copies::followed() {
+            Some(leader) => leader.begin_once(point),
+            None => _ = measure::begin::<HAND>(point, control),
+        };
+    };
+    match thread.innermost(point) {
+        Some(region) => invalidate(thread, point, region),
         None => _ = measure::begin::<HAND>(point, control),
     }
 }
@@ -54,6 +60,14 @@ fn begin_once_far(point: &'static Point, control: Control) {
 /// [`begin`], which returns when the region began, if it is measured.
 pub(crate) fn begin_told(point: &'static Point) -> Option<u64> {
     begin(point);
+    match current::thread() {
+        Some(_) => start(point),
+        None => Some(copies::followed()?.start(point)).filter(|&ticks| ticks != 0),
+    }
+}
+
+/// When the innermost region of a point began.
+pub(super) fn start(point: &Point) -> Option<u64> {
     current::thread()?.innermost(point).map(Region::start)
 }
 
@@ -76,6 +90,9 @@ pub(crate) fn end(point: &'static Point) {
 #[cold]
 #[inline(never)]
 fn end_far(point: &'static Point) {
+    if let Some(leader) = copies::followed() {
+        return leader.end_by_hand(point);
+    }
     if let Some(thread) = current::thread() {
         end_in(thread, point, ticks_or_stamp);
     }
@@ -103,7 +120,9 @@ fn end_in(thread: &'static Thread, point: &'static Point, ticks: impl FnOnce() -
 
 /// Ends a region as [`end`] does, and returns when it ended.
 pub(crate) fn end_told(point: &'static Point) -> Option<u64> {
-    let thread = current::thread()?;
+    let Some(thread) = current::thread() else {
+        return Some(copies::followed()?.end_told(point)).filter(|&ticks| ticks != 0);
+    };
     let region = thread.innermost(point)?;
     let end = stamp(thread);
     end_region(thread, region, end, Extra::default())
@@ -150,6 +169,9 @@ fn end_of(point: &'static Point, end: End, marked: bool) {
 /// Ends the innermost region of a point, but keeps what it measured; see [`Point::end_latched`].
 #[cold]
 pub(crate) fn end_latched(point: &'static Point) {
+    if let Some(leader) = copies::followed() {
+        return leader.end_latched(point);
+    }
     let Some(thread) = current::thread().filter(|thread| thread.is_alive()) else { return };
     let Some(region) = thread.innermost(point) else { return };
     let extra = Extra { latch: true, amounts: None };
@@ -159,7 +181,9 @@ pub(crate) fn end_latched(point: &'static Point) {
 /// Ends the innermost region of a point with amounts: on the fast path of the variant of those, if
 /// that is known.
 pub(crate) fn end_with(metered: &'static MeteredPoint, latch: bool, amounts: &Amounts) {
-    let Some(thread) = current::thread().filter(|thread| thread.is_alive()) else { return };
+    let Some(thread) = current::thread().filter(|thread| thread.is_alive()) else {
+        return end_far_with(metered, latch, amounts);
+    };
     let Some(region) = thread.innermost(metered.point()) else { return };
     let end = stamp(thread);
     let end = match metered.known(amounts) {
@@ -170,6 +194,13 @@ pub(crate) fn end_with(metered: &'static MeteredPoint, latch: bool, amounts: &Am
         _ => end,
     };
     end_region(thread, region, end, Extra { latch, amounts: Some(amounts) });
+}
+
+#[cold]
+fn end_far_with(metered: &'static MeteredPoint, latch: bool, amounts: &Amounts) {
+    if let Some(leader) = copies::followed() {
+        leader.end_with(metered.point(), latch, amounts);
+    }
 }
 
 /// Ends a region on the fast path as one of a variant of its point, if it can be; else says when it

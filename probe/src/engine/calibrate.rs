@@ -1,6 +1,6 @@
 //! Calibration: what measuring costs, which is taken out of all figures.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::guard::Guard;
 use super::overhead::{CALIBRATING, Costs, overhead};
@@ -19,8 +19,8 @@ pub(crate) fn calibrate(pairs: u32) -> Option<Costs> {
     alone(|| calibrate_alone(&super::numeric::POINTS[0], pairs))?
 }
 
-/// For [`super::leader`]: measures what measuring costs in this copy.
-pub(super) extern "C" fn calibrate_here() {
+/// Measures what measuring costs, once there is a segment and whenever the clock has changed.
+pub(super) fn calibrate_again() {
     calibrate(CALIBRATION_PAIRS);
 }
 
@@ -60,8 +60,7 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     least.lap = least.lap.max(least.inside);
     overhead().replace(least);
     calibrate_fences(point, thread);
-    // Viewers are shown the leader's costs.
-    if let Some(process) = process::current().filter(|_| !copies::follows()) {
+    if let Some(process) = process::current() {
         process.segment.counters().overhead_inside.store(least.inside, Relaxed);
         process.segment.counters().overhead_pair.store(least.pair, Relaxed);
     }
@@ -102,10 +101,25 @@ fn calibrate_fences(point: &'static Point, thread: &Thread) {
 /// pair costs less than what is taken out: a whole calibration is over in an instant,
 /// which may have been a slow one.
 pub(crate) fn calibrate_hooks(call: fn(), again: bool) -> bool {
-    alone(|| calibrate_hooks_alone(&super::numeric::POINTS[0], call, again)).unwrap_or(false)
+    let costs = [&overhead().hooks_inside, &overhead().hooks_pair];
+    match copies::followed() {
+        Some(leader) => leader.measure_call(call, again, costs),
+        None => calibrate_call(call, again, costs),
+    }
 }
 
-fn calibrate_hooks_alone(point: &'static Point, call: fn(), again: bool) -> bool {
+/// Measures what a call that begins and ends a region of point 0 costs beyond a scope: inside the
+/// region, and in all. See [`calibrate_hooks`].
+pub(super) fn calibrate_call(call: impl Fn(), again: bool, costs: [&AtomicU64; 2]) -> bool {
+    alone(|| calibrate_call_alone(&super::numeric::POINTS[0], call, again, costs)).unwrap_or(false)
+}
+
+fn calibrate_call_alone(
+    point: &'static Point,
+    call: impl Fn(),
+    again: bool,
+    [of_inside, of_pair]: [&AtomicU64; 2],
+) -> bool {
     drop(Guard::begin(point));
     let Some(thread) = recording() else { return false };
     if !point.control().enabled() {
@@ -117,7 +131,7 @@ fn calibrate_hooks_alone(point: &'static Point, call: fn(), again: bool) -> bool
     let mut least = None;
     for _ in 0..if again { 1 } else { HOOK_BATCHES } {
         let (switches, written) = (thread.clock.switches(), thread.written());
-        let (all, own) = timed(thread, call);
+        let (all, own) = timed(thread, &call);
         if thread.clock.switches() == switches && thread.written() == written + BATCH as u64 {
             let (inside, pair) = least.unwrap_or((u64::MAX, u64::MAX));
             least = Some((inside.min(own), pair.min(all / BATCH as u64)));
@@ -126,13 +140,13 @@ fn calibrate_hooks_alone(point: &'static Point, call: fn(), again: bool) -> bool
     overhead().inside.store(scope_inside, Relaxed);
     let Some((inside, pair)) = least else { return false };
     if !again {
-        overhead().hooks_inside.store(inside.saturating_sub(scope_inside), Relaxed);
-    } else if pair >= overhead().pair() + overhead().hooks_pair.load(Relaxed) {
+        of_inside.store(inside.saturating_sub(scope_inside), Relaxed);
+    } else if pair >= overhead().pair() + of_pair.load(Relaxed) {
         return true;
     }
     // A pair of hooks is never cheaper than a scope's.
     overhead().pair.fetch_min(pair, Relaxed);
-    overhead().hooks_pair.store(pair.saturating_sub(overhead().pair()), Relaxed);
+    of_pair.store(pair.saturating_sub(overhead().pair()), Relaxed);
     true
 }
 

@@ -16,7 +16,6 @@
 //! chain: at once, or when the interrupts end.
 
 use std::mem::ManuallyDrop;
-use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicUsize,
@@ -26,7 +25,8 @@ use std::sync::atomic::{
 
 use pfp_shm_layout::heap::{self, NoMemory};
 
-pub(crate) use super::common::next_context;
+use super::common;
+use super::copies;
 use super::current;
 use super::door;
 use super::owner;
@@ -42,6 +42,11 @@ const RENEWING: u32 = u32::MAX;
 /// A counted reference to a context. `Arc` would end the program if memory runs out.
 #[derive(Debug)]
 pub(crate) struct Handle(NonNull<Counted>);
+
+/// A number that no context has yet.
+pub(crate) fn next_context() -> u32 {
+    copies::followed().map_or_else(common::next_context, |leader| leader.next_context())
+}
 
 /// A context and how many handles hold it.
 #[repr(C)]
@@ -64,6 +69,10 @@ unsafe impl Sync for Handle {}
 
 impl Handle {
     pub(crate) fn new() -> Self {
+        if let Some(leader) = copies::followed() {
+            // SAFETY: the leader has called `into_raw`.
+            return unsafe { Self::from_raw(leader.new_context().cast()) };
+        }
         let shared = Shared::of_number(next_context(), 0);
         let made = heap::boxed(Counted { shared, handles: AtomicUsize::new(1) });
         match made {
@@ -76,44 +85,73 @@ impl Handle {
         }
     }
 
+    /// The context, which this copy of pfp has made.
     fn counted(&self) -> &Counted {
         // SAFETY: the context is not freed before its last handle is dropped.
         unsafe { self.0.as_ref() }
     }
 
-    fn as_ptr(&self) -> *const Shared {
+    fn shared(&self) -> &Shared {
+        &self.counted().shared
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const Shared {
         self.0.as_ptr().cast_const().cast()
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        match copies::followed() {
+            Some(leader) => leader.number_of_context(self),
+            None => self.shared().number(),
+        }
     }
 
     /// Whether it has a context of its own, and is not [`NO_CONTEXT`].
     pub(crate) fn is_real(&self) -> bool {
-        !ptr::eq(self.counted(), &raw const NO_CONTEXT)
+        match copies::followed() {
+            Some(leader) => leader.is_real(self),
+            None => !ptr::eq(self.counted(), &raw const NO_CONTEXT),
+        }
+    }
+
+    /// Whether it is current on the calling thread.
+    pub(crate) fn is_current(&self) -> bool {
+        match copies::followed() {
+            Some(leader) => leader.is_current(self),
+            None => alive()
+                .is_some_and(|thread| thread.current.load(Relaxed) == self.as_ptr().cast_mut()),
+        }
+    }
+
+    /// Makes it the context of another execution object: nothing is open in it.
+    /// False if it is current somewhere, or interrupted there.
+    pub(crate) fn renew(&self) -> bool {
+        match copies::followed() {
+            Some(leader) => leader.renew(self),
+            None => self.shared().renew(),
+        }
     }
 
     /// The handle as a pointer, which [`Self::from_raw`] makes a handle again.
-    fn into_raw(self) -> *const Shared {
+    pub(crate) fn into_raw(self) -> *const Shared {
         ManuallyDrop::new(self).as_ptr()
     }
 
     /// # Safety
     ///
     /// The pointer is from [`Self::into_raw`], and is used once.
-    unsafe fn from_raw(shared: *const Shared) -> Self {
+    pub(crate) unsafe fn from_raw(shared: *const Shared) -> Self {
         // SAFETY: `into_raw` never returns null.
         Self(unsafe { NonNull::new_unchecked(shared.cast_mut().cast()) })
     }
 }
 
-impl Deref for Handle {
-    type Target = Shared;
-
-    fn deref(&self) -> &Shared {
-        &self.counted().shared
-    }
-}
-
 impl Clone for Handle {
     fn clone(&self) -> Self {
+        if let Some(leader) = copies::followed() {
+            leader.keep_context(self);
+            return Self(self.0);
+        }
         self.counted().handles.fetch_add(1, Relaxed);
         Self(self.0)
     }
@@ -121,6 +159,9 @@ impl Clone for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if let Some(leader) = copies::followed() {
+            return leader.drop_context(self);
+        }
         // Pairs with the fence: what other handles have done was before.
         if self.counted().handles.fetch_sub(1, Release) == 1 {
             fence(Acquire);
@@ -143,18 +184,11 @@ impl Shared {
         }
     }
 
-    pub(crate) fn number(&self) -> u32 {
+    pub(super) fn number(&self) -> u32 {
         self.number.load(Relaxed)
     }
 
-    /// Whether it is current on the calling thread.
-    pub(crate) fn is_current(&self) -> bool {
-        alive().is_some_and(|thread| ptr::eq(thread.current.load(Relaxed), self))
-    }
-
-    /// Makes it the context of another execution object: nothing is open in it.
-    /// False if it is current somewhere, or interrupted there.
-    pub(crate) fn renew(&self) -> bool {
+    fn renew(&self) -> bool {
         if !self.hold(RENEWING) {
             return false;
         }
@@ -255,6 +289,13 @@ pub(crate) fn switch_to(prev: &Handle, next: &Handle) -> bool {
 /// Replaces `prev`, or the context that runs in its place, by `next`. `None` is the thread's own
 /// context.
 pub(crate) fn switch(prev: Option<&Handle>, next: Option<&Handle>) -> Switched {
+    if let Some(leader) = copies::followed() {
+        return match leader.switch(pointer(prev).cast(), pointer(next).cast()) {
+            0 => Switched::Done,
+            1 => Switched::InPlaceOfAnother,
+            _ => Switched::Refused,
+        };
+    }
     let Some(thread) = door::thread() else { return Switched::Refused };
     undisturbed(|| {
         let link = link(thread, pointer(prev));
@@ -264,7 +305,7 @@ pub(crate) fn switch(prev: Option<&Handle>, next: Option<&Handle>) -> Switched {
         if ptr::eq(from, pointer(next)) {
             return done;
         }
-        if next.is_some_and(|next| !next.take(thread)) {
+        if next.is_some_and(|next| !next.shared().take(thread)) {
             thread.count(|counters| &counters.mismatched);
             return Switched::Refused;
         }
@@ -291,18 +332,22 @@ unsafe extern "C" fn drop_shared(context: *const Shared) {
 /// Puts the current context aside for an interrupt's; [`leave`] resumes it. False
 /// if the interrupt is some thread's already.
 pub(crate) fn enter(to: &Handle) -> bool {
+    if let Some(leader) = copies::followed() {
+        return leader.enter(to);
+    }
     let Some(thread) = door::thread() else { return false };
     undisturbed(|| {
         // An interrupt that was entered and then put aside by a switch still keeps the context that
         // it has interrupted.
-        if to.entered.load(Relaxed) || !to.take(thread) {
+        let shared = to.shared();
+        if shared.entered.load(Relaxed) || !shared.take(thread) {
             thread.count(|counters| &counters.mismatched);
             return false;
         }
         let now = put_aside(thread);
         let entered = Handle::into_raw(to.clone()).cast_mut();
-        to.interrupted.store(replace_current(thread, entered), Relaxed);
-        to.entered.store(true, Relaxed);
+        shared.interrupted.store(replace_current(thread, entered), Relaxed);
+        shared.entered.store(true, Relaxed);
         resume(thread, now);
         true
     })
@@ -311,13 +356,16 @@ pub(crate) fn enter(to: &Handle) -> bool {
 /// Resumes what [`enter`] put aside, or what a switch has put in its place; false
 /// if the context is not current here, or was not entered.
 pub(crate) fn leave(from: &Handle) -> bool {
+    if let Some(leader) = copies::followed() {
+        return leader.leave(from);
+    }
     let left = alive().is_some_and(|thread| {
         undisturbed(|| {
-            if !from.is_current() || !from.entered.swap(false, Relaxed) {
+            if !from.is_current() || !from.shared().entered.swap(false, Relaxed) {
                 return false;
             }
             let now = put_aside(thread);
-            let interrupted = from.interrupted.swap(ptr::null_mut(), Relaxed);
+            let interrupted = from.shared().interrupted.swap(ptr::null_mut(), Relaxed);
             // SAFETY: null, or a context that its place in the chain keeps alive.
             if let Some(interrupted) = unsafe { interrupted.as_ref() } {
                 // Another thread may have entered `from`, if it was switched since.
@@ -336,7 +384,23 @@ pub(crate) fn leave(from: &Handle) -> bool {
 
 /// Counts a hook that does not fit what is current on the calling thread.
 pub(crate) fn count_mismatch() {
+    if let Some(leader) = copies::followed() {
+        return leader.count_mismatch();
+    }
     if let Some(thread) = door::thread() {
         thread.count(|counters| &counters.mismatched);
+    }
+}
+
+/// Counts a region that could not begin.
+#[cold]
+pub(crate) fn count_refusal() {
+    if let Some(leader) = copies::followed() {
+        return leader.count_refusal();
+    }
+    // It may be the first thing that the thread does.
+    match alive().or_else(door::thread) {
+        Some(thread) => thread.count(|counters| &counters.refused),
+        None => process::miss(),
     }
 }

@@ -1,161 +1,158 @@
 //! Several copies of pfp in one process, as they see each other.
 //!
-//! A Rust program and the plugins it loads, or a C library, may each bring a copy. Each
-//! keeps its code, its points, and what measuring costs in it. One copy *leads*: it makes
-//! the process and claims the lanes. The others *follow*: they use its process, and each
-//! thread's state as it is, so that a thread has one lane and one stack of open regions,
-//! whichever copy a region is of. A follower's regions take the same short way as the
-//! leader's, since that only touches the thread's state.
+//! A Rust program and the plugins it loads, or a C library, may each bring a copy, built by
+//! different compilers from different versions. One copy *leads*: it makes the process, and has the
+//! threads, their lanes and the contexts. The others *follow*: they call the leader for each region,
+//! through a [`Table`] of C functions. So a thread has one lane and one stack of open regions,
+//! whichever copies the regions are of.
 //!
 //! ```text
-//!            leader                          follower
-//!  Copy      process, thread  <-- asks --    (one pointer to the leader)
-//!            list of followers -- tells -->  follow, pause, calibrate
-//!  private   points, overhead                points, overhead
-//!  shared    Process, Thread, contexts, Common
+//!              leader                              follower
+//!  points      its own, and one for each  <------  other: the leader's point
+//!              point of a follower        ------>  control: the word in the segment
+//!  functions   table, serve               <------  table, follower
+//!  threads, contexts, clock, figures               none
 //! ```
 //!
-//! How they find each other is in [`super::leader`].
+//! Copies share no Rust type: functions of the table take words, and pointers to words, texts, a
+//! [`Declaration`], a [`Sink`], [`super::elsewhere::Past`] and [`super::polls::Polls`], all of which
+//! have C's layout. Only the copy that made a point or a context knows what is in it.
+//!
+//! How the copies find each other is in [`super::leader`].
 
+mod follower;
+mod serve;
+mod table;
+
+use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32,
-    Ordering::{Acquire, Relaxed, Release},
+    AtomicPtr, AtomicU64,
+    Ordering::{Acquire, Release},
 };
 
-use super::common::Common;
-use super::gate::Page;
-use super::thread::Thread;
+use pfp_shm_layout::amounts::MAX_AMOUNTS;
+
+pub(crate) use self::table::Table;
+pub(super) use self::table::{TABLE, VERSION};
+use super::image;
 use crate::clock;
 
-/// One copy, as the others see it.
+/// A point of a follower. All that it leads to stays as long as the process.
+#[repr(C)]
+struct Declaration {
+    /// Where the follower has the pointer to the point's control word, whose lowest bit says whether
+    /// the point is on. The leader writes the pointer.
+    control: *const AtomicPtr<AtomicU64>,
+    name: Text,
+    file: Text,
+    line: u32,
+    /// The number of a point by number; [`Self::NAMED`] for others.
+    number: u32,
+    starts_on: bool,
+    fenced: bool,
+    device: bool,
+    wall: bool,
+    /// Names of amounts; empty from the first that there is not.
+    amounts: [Text; MAX_AMOUNTS],
+}
+
+impl Declaration {
+    const NAMED: u32 = u32::MAX;
+}
+
+/// A text in UTF-8.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct Text {
+    bytes: *const u8,
+    len: usize,
+}
+
+impl Text {
+    fn of(text: &(impl AsRef<[u8]> + ?Sized)) -> Self {
+        let bytes = text.as_ref();
+        Self { bytes: bytes.as_ptr(), len: bytes.len() }
+    }
+
+    /// # Safety
+    ///
+    /// The bytes stay as they are for the lifetime that the caller chooses.
+    unsafe fn bytes<'a>(self) -> &'a [u8] {
+        // SAFETY: `of` had so many bytes, which stay by the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.bytes, self.len) }
+    }
+}
+
+/// Where the leader writes bytes to; false if there is no memory.
 #[repr(C)]
 #[derive(Debug)]
-pub(super) struct Copy {
-    /// Whether it leads.
-    pub(super) leads: AtomicBool,
-    /// In the first copy in the loader's list: who was made the leader.
-    pub(super) elected: AtomicPtr<Copy>,
-    /// In the leader the first of its followers, in each of them the next.
-    pub(super) next: AtomicPtr<Copy>,
-    /// In the leader, how many have wanted to follow; in a follower its number, from 1.
-    pub(super) number: AtomicU32,
-    /// Of the leader: what all have in common.
-    pub(super) clock: &'static clock::State,
-    pub(super) common: &'static Common,
-    /// Of the leader: makes the process if need be, and returns its gate, or null.
-    pub(super) process: extern "C" fn() -> *mut Page,
-    /// Of the leader: why it can never make it; 0 while it may.
-    pub(super) failure: extern "C" fn() -> u64,
-    /// Of the leader: the calling thread's state, or null. It clears the slot of the
-    /// follower of that number when the thread ends.
-    pub(super) thread: unsafe extern "C" fn(u32, *mut *const Thread) -> *const Thread,
-    /// Makes the leader's process its own, and enters its points there.
-    pub(super) follow: extern "C" fn(*mut Page) -> bool,
-    /// Pauses its points or resumes them.
-    pub(super) pause: extern "C" fn(bool),
-    /// Names the program, by so many bytes of UTF-8.
-    pub(super) name: unsafe extern "C" fn(*const u8, usize),
-    /// Measures what measuring costs in it.
-    pub(super) calibrate: extern "C" fn(),
+pub(super) struct Sink {
+    to: *mut c_void,
+    write: unsafe extern "C" fn(*mut c_void, *const u8, usize) -> bool,
 }
 
-/// This copy; null until it looks for others.
-static OWN: AtomicPtr<Copy> = AtomicPtr::new(ptr::null_mut());
-/// The copy that leads; null before that is known.
-static LEADER: AtomicPtr<Copy> = AtomicPtr::new(ptr::null_mut());
+impl Sink {
+    /// Appends to a vector, which the sink must not outlive.
+    fn to(bytes: &mut Vec<u8>) -> Self {
+        unsafe extern "C" fn append(to: *mut c_void, bytes: *const u8, len: usize) -> bool {
+            // SAFETY: the vector of `to`, and so many bytes.
+            let (to, bytes) =
+                unsafe { (&mut *to.cast::<Vec<u8>>(), std::slice::from_raw_parts(bytes, len)) };
+            if to.try_reserve(bytes.len()).is_err() {
+                return false;
+            }
+            to.extend_from_slice(bytes);
+            true
+        }
+        Self { to: ptr::from_mut(bytes).cast(), write: append }
+    }
 
-fn own() -> *const Copy {
-    OWN.load(Acquire)
+    fn write(&self, bytes: &[u8]) -> bool {
+        // SAFETY: the function takes its own pointer, and a slice.
+        unsafe { (self.write)(self.to, bytes.as_ptr(), bytes.len()) }
+    }
 }
 
-fn leader() -> *const Copy {
+/// The table of the copy that leads; null if this one does, and [`UNKNOWN`] before that is known.
+static LEADER: AtomicPtr<Table> = AtomicPtr::new(UNKNOWN);
+
+const UNKNOWN: *mut Table = ptr::without_provenance_mut(align_of::<Table>());
+
+/// From now on this copy follows, or leads.
+pub(super) fn settle(leader: Option<&'static Table>) {
+    if let Some(leader) = leader {
+        clock::follow(leader.stamp);
+    }
+    // Pairs with the load in `leader`.
+    LEADER.store(leader.map_or(ptr::null(), ptr::from_ref).cast_mut(), Release);
+}
+
+fn leader() -> *mut Table {
+    // Pairs with the store in `settle`.
     LEADER.load(Acquire)
 }
 
-/// From now on this copy knows of itself, and of the one that leads.
-pub(super) fn settle(own: &'static Copy, leader: &'static Copy) {
-    // Meets the load in `own`. First, so that whoever sees a leader knows whether it is this copy.
-    OWN.store(ptr::from_ref(own).cast_mut(), Release);
-    // Meets the load in `leader`.
-    LEADER.store(ptr::from_ref(leader).cast_mut(), Release);
+/// The copy that this one follows. `None` if this one leads, or while another thread looks for the
+/// others.
+#[inline]
+pub(crate) fn followed() -> Option<&'static Table> {
+    let mut leader = leader();
+    if leader == UNKNOWN {
+        leader = look_for_leader();
+    }
+    // SAFETY: null, or a static of an object that is not unloaded.
+    unsafe { leader.as_ref() }
 }
 
-/// The copy that this one follows; none if it leads, or does neither yet.
-fn followed() -> Option<&'static Copy> {
+#[cold]
+fn look_for_leader() -> *mut Table {
+    image::prepare();
     let leader = leader();
-    // SAFETY: null, or a copy whose object is not unloaded any more.
-    unsafe { leader.as_ref() }.filter(|_| !ptr::eq(leader, own()))
-}
-
-/// Whether this copy follows another one.
-pub(super) fn follows() -> bool {
-    followed().is_some()
+    if leader == UNKNOWN { ptr::null_mut() } else { leader }
 }
 
 /// Whether this copy leads.
 pub(super) fn leads() -> bool {
-    let own = own();
-    !own.is_null() && ptr::eq(leader(), own)
-}
-
-/// The page of the leader's process, which is made if need be: null if it cannot be. None if this
-/// copy follows no other one.
-pub(super) fn page_of_leader() -> Option<*mut Page> {
-    followed().map(|leader| (leader.process)())
-}
-
-/// Why the leader will never make a process; 0 while it may: another thread is just making
-/// it.
-pub(super) fn failure() -> u64 {
-    followed().map_or(0, |leader| (leader.failure)())
-}
-
-/// The calling thread's state, which the leader has; none if this copy leads.
-pub(super) fn thread(slot: *mut *const Thread) -> Option<Option<&'static Thread>> {
-    let leader = followed()?;
-    // SAFETY: as `own` has it.
-    let number = unsafe { own().as_ref() }?.number.load(Relaxed);
-    // SAFETY: the slot is thread-local, so it is there until the thread ends, and the
-    // result is null or the pages of a lane, as `current::thread` has it.
-    Some(unsafe { (leader.thread)(number, slot).as_ref() })
-}
-
-/// Tells all followers of a new process.
-pub(super) fn lead(page: *mut Page) {
-    for copy in everyone().filter(|copy| !ptr::eq(*copy, own())) {
-        (copy.follow)(page);
-    }
-}
-
-/// Pauses the points of all copies, or resumes them; false before this copy knows of any.
-pub(super) fn pause(pause: bool) -> bool {
-    everyone().map(|copy| (copy.pause)(pause)).count() > 0
-}
-
-/// Measures in this copy what measuring costs.
-pub(super) fn calibrate_own() {
-    // SAFETY: null, or a static.
-    if let Some(own) = unsafe { own().as_ref() } {
-        (own.calibrate)();
-    }
-}
-
-/// Measures in all copies what measuring costs.
-pub(super) fn calibrate() {
-    everyone().for_each(|copy| (copy.calibrate)());
-}
-
-/// Has the leader name the program; false if that is this copy.
-pub(super) fn name(name: &str) -> bool {
-    // SAFETY: so many bytes of UTF-8, which are there during the call.
-    followed().map(|leader| unsafe { (leader.name)(name.as_ptr(), name.len()) }).is_some()
-}
-
-/// The leader and those that follow it; nobody before this copy knows of them.
-fn everyone() -> impl Iterator<Item = &'static Copy> {
-    // SAFETY: null, or a copy whose object is not unloaded any more.
-    let next = |copy: &&'static Copy| unsafe { copy.next.load(Acquire).as_ref() };
-    // SAFETY: as in `followed`.
-    std::iter::successors(unsafe { leader().as_ref() }, next)
+    followed().is_none() && leader() != UNKNOWN
 }

@@ -5,7 +5,6 @@
 
 use std::sync::atomic::AtomicU64;
 
-use super::image;
 use super::measure;
 use super::process::entries::miss_unregistered;
 use super::process::making;
@@ -18,7 +17,7 @@ use crate::point::Point;
 
 /// The process, made if need be; none if it cannot be or must not be now.
 pub(crate) fn process() -> Option<&'static Process> {
-    making::get(image::prepare)
+    making::get()
 }
 
 /// The calling thread's state, with a lane claimed if need be.

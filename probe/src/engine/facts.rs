@@ -11,6 +11,7 @@ use pfp_shm_layout::control::Control;
 use pfp_shm_layout::point::{DEVICE, WALL};
 use pfp_shm_layout::ring::POINT_SHIFT;
 
+use super::copies;
 use super::state::{Kind, Name, State};
 use super::turn::Turn;
 use crate::point::Point;
@@ -156,6 +157,7 @@ impl Point {
     /// Measures no more: what belongs to it found no room.
     pub(crate) fn refuse(&self) {
         self.state.control.store((&raw const REFUSED).cast_mut(), Release);
+        self.lead_follower();
     }
 
     fn is_numeric(&self) -> bool {
@@ -176,8 +178,11 @@ impl Point {
     /// Whether it is one of the program's points: no variant, not the calibration's, and not
     /// refused.
     pub(crate) fn is_listed(&'static self) -> bool {
-        self.number().is_some_and(|number| number != 0)
-            && !matches!(self.kind(), Kind::Variant { .. })
+        let number = match copies::followed() {
+            Some(leader) => Some(leader.number(self)),
+            None => self.number(),
+        };
+        number.is_some_and(|number| number != 0) && !matches!(self.kind(), Kind::Variant { .. })
     }
 
     /// Whether the point's cells keep sums of amounts, since its regions have different amounts.

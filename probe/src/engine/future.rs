@@ -40,10 +40,8 @@ pub(crate) struct MeteredPolled {
 impl Drop for MeteredPolled {
     #[inline]
     fn drop(&mut self) {
-        if self.polls.wait()
-            && let Some((point, is_rest)) = self.metered.choose_for_good(&self.amounts)
-        {
-            self.polls.record(point, is_rest.then_some(&self.amounts));
+        if self.polls.wait() {
+            self.polls.record_with(self.metered, &self.amounts);
         }
     }
 }

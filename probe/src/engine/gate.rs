@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{
     AtomicI32, AtomicPtr, AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
+    Ordering::{Acquire, Relaxed, Release},
 };
 
 /// A page that reads zero in a forked child, also after a raw clone that runs no handler: what a
@@ -28,7 +28,7 @@ static IN_FORCE: AtomicPtr<Page> = AtomicPtr::new(ptr::null_mut());
 /// The page in force: this process's, a parent's, or null.
 #[inline]
 pub(super) fn in_force() -> *mut Page {
-    // Meets the stores in `open` and `follow`.
+    // Pairs with the exchange in `open`.
     IN_FORCE.load(Acquire)
 }
 
@@ -51,10 +51,4 @@ pub(super) fn open(page: &'static Page) {
     let before = page.before.load(Relaxed);
     // Pairs with the load in `in_force`. The exchange fails if the page is published already.
     let _ = IN_FORCE.compare_exchange(before, ptr::from_ref(page).cast_mut(), Release, Relaxed);
-}
-
-/// Puts a page of another copy of pfp in force; false if it was.
-pub(super) fn follow(page: *mut Page) -> bool {
-    // Meets the loads in `in_force`, here and in the copy that made it.
-    IN_FORCE.swap(page, AcqRel) != page
 }

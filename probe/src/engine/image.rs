@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::process::{self, Process, making, switches};
 use super::thread::lane;
-use super::{cold, copies, leader, overhead};
+use super::{cold, leader, overhead};
 use crate::{clock, errno, loaded, snapshot};
 
 // Miri runs it as well, and has no loader to ask.
@@ -86,8 +86,8 @@ pub(crate) fn at_immediate_exit() {
 }
 
 fn end_by(write_snapshot: impl FnOnce(&Process, &Path)) {
-    // Those that follow leave it to the copy that made it.
-    if let Some(process) = process::current().filter(|_| !copies::follows()) {
+    // A copy that follows has none.
+    if let Some(process) = process::current() {
         cold::section(|| process.end(write_snapshot));
     }
 }

@@ -9,7 +9,7 @@ use super::guard::Guard;
 use super::region::{Region, not_below_zero};
 use super::thread::Thread;
 use super::thread::ring::begins_page;
-use super::{busy, current, moment, overhead};
+use super::{busy, copies, current, moment, overhead};
 use crate::clock::ticks;
 use crate::engine::variants::MeteredPoint;
 use crate::mark;
@@ -143,6 +143,9 @@ impl Guard {
     #[cold]
     #[inline(never)]
     fn lap_slow(&mut self, next: &'static Point) {
+        if let Some(leader) = copies::followed().filter(|_| self.tag() != 0) {
+            return self.set_tag(leader.lap(next, self.tag(), overhead::overhead().inside()));
+        }
         *self = Self::none();
         *self = Self::begin(next);
     }

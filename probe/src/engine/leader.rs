@@ -3,8 +3,8 @@
 //! The [`copies`] find each other by a note in the headers of the object that each
 //! is linked into: statics of Rust programs and hidden symbols are in no table that `dlsym`
 //! reads, but notes are loaded however a program is linked, and end with an `exec`. A note has
-//! the number [`ABI`] and says where the [`Copy`](struct@Copy) is. Copies with other numbers are
-//! not compatible: each of them makes a segment of its own.
+//! the [`VERSION`] of the [`Table`] and says where the [`Copy`](struct@Copy) is. Copies with other
+//! versions are not compatible: each of them makes a segment of its own.
 //!
 //! Who leads is decided as each copy is loaded, while the loader's list is locked, so that
 //! nothing in it can be unloaded: a copy that leads already, else the one that asks first.
@@ -15,107 +15,56 @@ use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::ptr;
 use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32,
+    AtomicBool, AtomicPtr,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-use pfp_shm_layout::header;
-use pfp_shm_layout::segment::Segment;
-
-use super::calibrate;
-use super::common::{self, Common};
-use super::copies::{self, Copy};
-use super::gate::{self, Page};
-use super::process::{Process, making, name, pausing};
-use super::regions::Shared;
-use super::settings::Settings;
-use super::state::State;
-use super::thread::{FOLLOWERS, Thread, lane};
-use crate::clock::{self, ThreadClock};
+use super::copies::{self, TABLE, Table, VERSION};
 use crate::errno;
 
-/// To be raised whenever what copies share changes in meaning and not in size.
-const PROTOCOL: usize = 7;
+/// One copy, as the others see it.
+#[repr(C)]
+#[derive(Debug)]
+struct Copy {
+    /// Whether it leads.
+    leads: AtomicBool,
+    /// In the first copy in the loader's list: who was made the leader.
+    elected: AtomicPtr<Self>,
+    /// What it does for copies that follow it. It may be larger here than there.
+    table: AtomicPtr<Table>,
+}
 
-/// Tells copies that share one another's data from all others: the same version, and
-/// every size and place in which compilers could differ.
-const ABI: u64 = {
-    let mut hash = fold(0xcbf2_9ce4_8422_2325, &[PROTOCOL]);
-    let version = env!("CARGO_PKG_VERSION").as_bytes();
-    let mut at = 0;
-    while at < version.len() {
-        hash = fold(hash, &[version[at] as usize]);
-        at += 1;
+impl Copy {
+    /// Its table. `None` if that lacks a function, as an older version's may.
+    fn table(&self) -> Option<&'static Table> {
+        let table = self.table.load(Relaxed);
+        // SAFETY: a static of an object that is not unloaded, which begins with its own size.
+        let is_whole = unsafe { (&raw const (*table).size).read() } >= size_of::<Table>();
+        // SAFETY: as above, and so many bytes are there.
+        is_whole.then(|| unsafe { &*table })
     }
-    hash = fold(hash, &[header::MAJOR as usize, header::MINOR as usize]);
-    hash = fold(hash, &[size_of::<Copy>(), size_of::<Shared>()]);
-    hash = fold(hash, &Thread::LAYOUT);
-    hash = fold(hash, &State::LAYOUT);
-    hash = fold(hash, &Settings::LAYOUT);
-    hash = fold(hash, &[size_of::<ThreadClock>(), size_of::<clock::State>()]);
-    hash = fold(hash, &[offset_of!(Copy, clock), size_of::<Common>(), size_of::<Page>()]);
-    hash = fold(hash, &Segment::LAYOUT);
-    fold(hash, &Process::LAYOUT)
-};
-
-/// One step of FNV-1a for each word.
-const fn fold(mut hash: u64, words: &[usize]) -> u64 {
-    let mut at = 0;
-    while at < words.len() {
-        hash = (hash ^ words[at] as u64).wrapping_mul(0x0100_0000_01b3);
-        at += 1;
-    }
-    hash
 }
 
 /// This copy.
 static COPY: Copy = Copy {
     leads: AtomicBool::new(false),
     elected: AtomicPtr::new(ptr::null_mut()),
-    next: AtomicPtr::new(ptr::null_mut()),
-    number: AtomicU32::new(0),
-    clock: &clock::OWN,
-    common: &common::OWN,
-    process: page_for_followers,
-    failure: making::failure_here,
-    thread: thread_of_follower,
-    follow: making::follow,
-    pause: pausing::pause_here,
-    name: name::set_name_here,
-    calibrate: calibrate::calibrate_here,
+    table: AtomicPtr::new((&raw const TABLE).cast_mut()),
 };
 
-/// Makes the process if need be, for a follower; null if it cannot be.
-extern "C" fn page_for_followers() -> *mut Page {
-    // Whoever follows has found this copy prepared.
-    making::get(|| ()).map_or(ptr::null_mut(), |_| gate::in_force())
-}
-
-/// The calling thread's state for the follower of that number, which keeps it in `slot`; null if
-/// it cannot have any now.
-///
-/// # Safety
-///
-/// The slot is the calling thread's, and is there until that ends.
-unsafe extern "C" fn thread_of_follower(number: u32, slot: *mut *const Thread) -> *const Thread {
-    let thread = making::get(|| ()).and_then(lane::of);
-    let thread = thread.filter(|thread| thread.is_followed_by(number, slot));
-    thread.map_or(ptr::null(), ptr::from_ref)
-}
-
 // The note: the sizes of name and content, the type, the name, and the content, which is
-// the number and how far it is from there to the copy. A distance needs no relocation.
+// the version and how far it is from there to the copy. A distance needs no relocation.
 #[cfg(not(miri))]
 std::arch::global_asm!(
     ".pushsection .note.pfp.copy, \"a\", %note",
     ".balign 8",
     ".long 4, 16, {kind}",
     ".asciz \"pfp\"",
-    ".quad {abi}",
+    ".quad {version}",
     ".quad {copy} - .",
     ".popsection",
     kind = const KIND,
-    abi = const ABI,
+    version = const VERSION,
     copy = sym COPY,
 );
 
@@ -134,7 +83,7 @@ struct NoteHeader {
 struct Note {
     header: NoteHeader,
     name: [u8; 4],
-    abi: u64,
+    version: u64,
     distance: i64,
 }
 
@@ -158,37 +107,8 @@ pub(super) fn settle() {
         false => found.leader,
     };
     // SAFETY: null, or a copy that leads.
-    let leader = unsafe { leader.as_ref() };
-    let followed = leader.filter(|leader| !ptr::eq(*leader, &raw const COPY));
-    let leader = followed.filter(|leader| start_to_follow(leader)).unwrap_or(&COPY);
-    copies::settle(&COPY, leader);
-    clock::follow(leader.clock);
-    common::follow(leader.common);
-    if copies::follows() {
-        // What was asked of this copy alone, before it knew of the leader.
-        if common::OWN.paused.load(Relaxed) {
-            pausing::pause(true);
-        }
-        name::pass_name_on();
-    }
-}
-
-/// Enters this copy into the leader's list; false if that is full.
-fn start_to_follow(leader: &'static Copy) -> bool {
-    let number = leader.number.fetch_add(1, Relaxed) + 1;
-    if number as usize > FOLLOWERS {
-        return false;
-    }
-    COPY.number.store(number, Relaxed);
-    let mut next = leader.next.load(Acquire);
-    loop {
-        COPY.next.store(next, Relaxed);
-        // Meets the load in `everyone`.
-        match leader.next.compare_exchange(next, own(), AcqRel, Acquire) {
-            Ok(_) => return true,
-            Err(found) => next = found,
-        }
-    }
+    let leader = unsafe { leader.as_ref() }.filter(|leader| !ptr::eq(*leader, &raw const COPY));
+    copies::settle(leader.and_then(Copy::table));
 }
 
 fn own() -> *mut Copy {
@@ -293,12 +213,12 @@ unsafe fn each_copy(start: usize, bytes: usize, mut found: impl FnMut(&'static C
         if size == size_of::<Note>() && header.kind == KIND {
             // SAFETY: as just tested.
             let note = unsafe { place.cast::<Note>().read_unaligned() };
-            if &note.name == b"pfp\0" && note.abi == ABI {
+            if &note.name == b"pfp\0" && note.version == VERSION {
                 let from = start + at + offset_of!(Note, distance);
                 let copy = ptr::with_exposed_provenance::<Copy>(
                     from.wrapping_add_signed(note.distance as isize),
                 );
-                // SAFETY: a note of this name and number leads to a copy, which is a
+                // SAFETY: a note of this name and version leads to a copy, which is a
                 // static of the same object.
                 found(unsafe { &*copy });
             }

@@ -30,7 +30,7 @@ use super::overhead::{self, overhead};
 use super::region::{BY_HAND, End, Region};
 use super::state::UNREGISTERED;
 use super::thread::{Entry, Thread};
-use super::{current, slow};
+use super::{copies, current, slow};
 use crate::clock::{ThreadClock, ticks, ticks_or_stamp};
 use crate::mark;
 use crate::point::Point;
@@ -67,7 +67,7 @@ pub(crate) const FUNCTION: u64 = 1;
 pub(crate) fn begin<const HOW: u64>(point: &'static Point, control: Control) -> u64 {
     match current::near() {
         Some(thread) => begin_in::<HOW>(thread, point, control),
-        None => slow::begin::<HOW>(point),
+        None => slow::begin_far::<HOW>(point),
     }
 }
 
@@ -127,6 +127,9 @@ pub(crate) fn end(tag: u64) {
 #[cold]
 #[inline(never)]
 fn end_far(tag: u64) {
+    if let Some(leader) = copies::followed() {
+        return leader.end(tag);
+    }
     match current::thread() {
         Some(thread) => end_in(thread, tag, ticks_or_stamp),
         None => slow::end_elsewhere(),

@@ -3,7 +3,6 @@
 use pfp_shm_layout::heap::{self, NoMemory};
 
 /// Names with wild cards: `parse*,io_?`.
-#[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Names {
     list: String,

@@ -8,6 +8,7 @@ use pfp_shm_layout::control::{self, Control};
 pub(crate) use pfp_shm_layout::control::{Alpha, Change};
 use pfp_shm_layout::heap;
 
+use super::copies;
 use super::figures::{self, Histogram};
 use super::process;
 use crate::clock::calibrate::shared_ns;
@@ -17,18 +18,28 @@ use crate::stats::Stats;
 impl Point {
     /// Whether the point measures.
     pub(crate) fn is_on(&'static self) -> bool {
+        if let Some(leader) = copies::followed() {
+            return leader.is_on(self);
+        }
         self.word().is_some_and(|word| Control(word.load(Relaxed)).enabled())
     }
 
     /// The weight of a new value in the exponential average. `None` while averaging is off.
     pub(crate) fn weight(&'static self) -> Option<f64> {
+        if let Some(leader) = copies::followed() {
+            return Some(leader.weight(self)).filter(|alpha| *alpha > 0.0);
+        }
         Control(self.word()?.load(Relaxed)).alpha()
     }
 
     /// The point's name in the table. Without memory, and before the table has it, the name in the
     /// source.
     pub(crate) fn known_name(&'static self) -> Cow<'static, str> {
-        match self.name_in_the_table() {
+        let name = match copies::followed() {
+            Some(leader) => leader.name_of(self),
+            None => self.name_in_the_table(),
+        };
+        match name {
             Some(name) => Cow::Owned(name),
             None => Cow::Borrowed(self.state.name.known()),
         }
@@ -36,6 +47,9 @@ impl Point {
 
     /// Gives the point another name.
     pub(crate) fn rename(&'static self, name: &str) {
+        if let Some(leader) = copies::followed() {
+            return leader.rename(self, name);
+        }
         if self.word().is_some()
             && let Some(process) = process::current()
         {
@@ -50,6 +64,9 @@ impl Point {
 
     /// [`Point::stats`], with or without the histogram.
     pub(crate) fn stats_with(&'static self, histogram: Histogram) -> Option<Stats> {
+        if let Some(leader) = copies::followed() {
+            return leader.stats(self, histogram == Histogram::Read);
+        }
         match self.metered() {
             Some(metered) => metered.stats_with(histogram),
             None => figures::of_point(self, histogram),
@@ -57,7 +74,7 @@ impl Point {
     }
 
     /// The name that the point was given since it was registered, or then.
-    fn name_in_the_table(&'static self) -> Option<String> {
+    pub(super) fn name_in_the_table(&'static self) -> Option<String> {
         let segment = &process::current()?.segment;
         let name = segment.entry(self.number()? as usize)?.read()?.name;
         let text = segment.text(name.offset as usize, name.len as usize)?;
@@ -66,6 +83,9 @@ impl Point {
     }
 
     pub(crate) fn change(&'static self, change: Change) {
+        if let Some(leader) = copies::followed() {
+            return leader.change(self, change);
+        }
         let Some(word) = self.word() else { return };
         match self.reset_time(word).filter(|_| change == Change::Reset) {
             Some(time) => control::reset(word, time, shared_ns()),

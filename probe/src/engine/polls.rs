@@ -1,7 +1,10 @@
 //! Futures: each poll is a region, and their sum is one measurement.
 
+use std::mem;
+
 use pfp_shm_layout::amounts::Amounts;
 
+use super::copies;
 use super::current;
 use super::door;
 use super::finish::{finish_metered, finish_with, give_back};
@@ -9,15 +12,16 @@ use super::process;
 use super::region::{Region, level_of};
 use super::regions::Sum;
 use super::thread::Thread;
+use crate::engine::variants::MeteredPoint;
 use crate::point::Point;
 
 /// What the polls of a future have measured so far and nobody has recorded; none before
 /// the first of them, and after the last.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Polls(Option<Unrecorded>);
-
-#[derive(Clone, Copy, Debug)]
-struct Unrecorded {
+pub(crate) struct Polls {
+    /// Whether there are any.
+    wait: bool,
     sum: Sum,
     /// The counter when the first of them began.
     start: u64,
@@ -30,7 +34,12 @@ struct Unrecorded {
 /// the same point inside it have added, as recursive calls do, whenever those futures end.
 #[inline(never)]
 pub(crate) fn end_poll(tag: u64, polls: &mut Polls, last: bool) {
-    let Some(thread) = current::thread().filter(|thread| thread.is_alive()) else { return };
+    let Some(thread) = current::thread().filter(|thread| thread.is_alive()) else {
+        if let Some(leader) = copies::followed() {
+            leader.end_poll(tag, polls, last);
+        }
+        return;
+    };
     match thread.find(tag) {
         // The region belongs to another context or thread, or to the parent of this forked child.
         None => thread.count(|counters| &counters.mismatched),
@@ -55,13 +64,15 @@ fn end_part(thread: &Thread, region: &Region, polls: &mut Polls, last: bool) {
     let part = thread.part(&begun, moment);
     give_back(thread, part.child, part.net);
     thread.show_end(moment.now);
-    let unrecorded =
-        polls.0.get_or_insert_with(|| Unrecorded { sum: Sum::default(), start: begun.start });
+    if !polls.wait {
+        *polls = Polls { wait: true, start: begun.start, sum: Sum::default() };
+    }
     let inclusive = part.span().wrapping_sub(inside);
     // At once, so that a poll around this one finds it.
     thread.add_to_total(point.offset(), inclusive);
-    unrecorded.sum.add(Sum { own: part.own(), inclusive, off: part.off, switches: part.switches });
-    if last && let Some(Unrecorded { sum, start }) = polls.0.take() {
+    polls.sum.add(Sum { own: part.own(), inclusive, off: part.off, switches: part.switches });
+    if last {
+        let Polls { sum, start, .. } = mem::take(polls);
         let elapsed = moment.now.wrapping_sub(start);
         finish_polls(thread, point, sum, (start, elapsed), amounts.as_ref());
     }
@@ -84,18 +95,34 @@ fn finish_polls(
 
 impl Polls {
     /// Before the first.
-    pub(crate) const NONE: Self = Self(None);
+    pub(crate) const NONE: Self = Self { wait: false, sum: Sum::NONE, start: 0 };
 
     /// Whether some poll was measured and is not recorded yet.
     #[inline(always)]
     pub(crate) fn wait(&self) -> bool {
-        self.0.is_some()
+        self.wait
+    }
+
+    /// [`Self::record`] for a point with amounts.
+    #[cold]
+    pub(crate) fn record_with(&mut self, metered: &'static MeteredPoint, amounts: &Amounts) {
+        if let Some(leader) = copies::followed() {
+            leader.record_polls_with(metered.whole(), self, amounts);
+        } else if let Some((point, is_rest)) = metered.choose_for_good(amounts) {
+            self.record(point, is_rest.then_some(amounts));
+        }
     }
 
     /// Records what polls have measured of a future that will have no more.
     #[cold]
     pub(crate) fn record(&mut self, point: &'static Point, amounts: Option<&Amounts>) {
-        let Some(Unrecorded { sum, start }) = self.0.take() else { return };
+        if !self.wait {
+            return;
+        }
+        if let Some(leader) = copies::followed() {
+            return leader.record_polls(point, self);
+        }
+        let Polls { sum, start, .. } = mem::take(self);
         let Some(thread) =
             current::thread().filter(|thread| thread.is_alive()).or_else(door::thread)
         else {

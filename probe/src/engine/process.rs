@@ -13,7 +13,6 @@ pub(crate) mod pausing;
 pub(crate) mod switches;
 
 use std::io;
-use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::atomic::{
@@ -25,7 +24,7 @@ use pfp_shm_layout::beacon::Beacon;
 use pfp_shm_layout::header::ProcessState;
 use pfp_shm_layout::segment::Segment;
 
-use super::copies;
+use super::calibrate as costs;
 use super::gate;
 use super::overhead::CALIBRATING;
 use super::owner;
@@ -38,7 +37,6 @@ use crate::errno;
 const PAGE: usize = 4096;
 
 /// A process's segment and what belongs to it.
-#[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) segment: Segment,
@@ -96,22 +94,6 @@ pub(super) fn newest() -> Option<&'static Process> {
 static DETACHED: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 
 impl Process {
-    /// Where another copy of pfp must expect what it uses.
-    pub(super) const LAYOUT: [usize; 12] = [
-        size_of::<Self>(),
-        offset_of!(Self, gate),
-        offset_of!(Self, pid),
-        offset_of!(Self, exit_key),
-        offset_of!(Self, lanes),
-        offset_of!(Self, outdated),
-        offset_of!(Self, no_space_until),
-        offset_of!(Self, spare_block),
-        offset_of!(Self, settings),
-        offset_of!(Self, _inherited),
-        offset_of!(Self, snapshot),
-        offset_of!(Self, clearing),
-    ];
-
     /// Whether regions are measured into it: not in a forked child.
     pub(crate) fn is_current(&self) -> bool {
         current().is_some_and(|process| ptr::eq(process, self))
@@ -228,7 +210,7 @@ impl Process {
             && !CALIBRATING.is_held()
             && self.outdated.swap(false, Relaxed)
         {
-            copies::calibrate();
+            costs::calibrate_again();
         }
     }
 

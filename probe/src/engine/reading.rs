@@ -1,6 +1,6 @@
 //! What the public types read of the clock.
 
-use super::{current, door, owner};
+use super::{copies, current, door, owner};
 pub(crate) use crate::clock::calibrate::core_hz;
 pub(crate) use crate::clock::counter::{stamp, stamp_and_cpu};
 pub(crate) use crate::clock::wall_ns;
@@ -23,6 +23,9 @@ pub(crate) fn on_cpu_ticks() -> Option<u64> {
 #[cold]
 #[inline(never)]
 fn on_cpu_ticks_far() -> Option<u64> {
+    if let Some(leader) = copies::followed() {
+        return Some(leader.on_cpu_ticks()).filter(|&ticks| ticks != 0);
+    }
     let thread = current::thread().filter(|thread| thread.is_alive()).or_else(door::thread)?;
     Some(thread.stamp_beside().wrapping_sub(thread.clock.off()))
 }

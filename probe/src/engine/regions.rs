@@ -85,6 +85,7 @@ pub(super) struct Paused {
 }
 
 /// A latched part, or the sum of several.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum {
     pub(super) own: u64,
@@ -185,6 +186,8 @@ impl Regions {
 }
 
 impl Sum {
+    pub(super) const NONE: Self = Self { own: 0, inclusive: 0, off: 0, switches: 0 };
+
     #[inline]
     pub(super) fn add(&mut self, more: Self) {
         self.own = self.own.wrapping_add(more.own);

@@ -107,7 +107,24 @@ impl Point {
                 let _ = control.compare_exchange(found, refused, Release, Relaxed);
             }
         }
+        self.lead_follower();
         true
+    }
+
+    /// Has the point of a follower that this one is for lead to the same word.
+    pub(super) fn lead_follower(&self) {
+        let other = self.state.other.load(Acquire).cast::<AtomicPtr<AtomicU64>>();
+        // SAFETY: null, or part of a static of an object that is not unloaded.
+        let Some(other) = (unsafe { other.as_ref() }) else { return };
+        let mut word = self.state.control.load(Acquire);
+        // Another thread may store another word meanwhile.
+        for _ in 0..2 {
+            other.store(word, Release);
+            match self.state.control.load(Acquire) {
+                same if same == word => return,
+                other => word = other,
+            }
+        }
     }
 
     /// The number of the point: this one, unless another thread was faster.
@@ -124,7 +141,7 @@ impl Point {
     /// this at once, where one has taken the turn from the other.
     ///
     /// It takes as many steps as points were linked since it began, however long the list is.
-    fn publish(&'static self) {
+    pub(super) fn publish(&'static self) {
         let me = (&raw const self.state).cast_mut();
         loop {
             let next = self.state.next.load(Acquire);

@@ -1,7 +1,6 @@
 //! What the environment says, read once for a program: forked children inherit it.
 
 use std::ffi::{CStr, OsStr};
-use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::ptr;
@@ -18,7 +17,6 @@ use pfp_shm_layout::share::Share;
 use super::names::Names;
 
 /// The variables `PFP_*` of the program, but for those that name folders.
-#[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// Places for points.
@@ -63,14 +61,6 @@ pub(super) fn get() -> Result<&'static Settings, NoMemory> {
 }
 
 impl Settings {
-    /// Where another copy of pfp must expect what it uses.
-    pub(super) const LAYOUT: [usize; 4] = [
-        size_of::<Self>(),
-        offset_of!(Self, on_by_default),
-        offset_of!(Self, enabled_names),
-        size_of::<Names>(),
-    ];
-
     /// How large the segment is: as large as the share of memory allows, or as asked for.
     pub(super) fn config(&self, share: Share) -> Config {
         match self.memory_mb {

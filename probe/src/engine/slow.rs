@@ -16,8 +16,18 @@ use super::region::{AMOUNTS, BY_HAND, End, FENCED, IS_PLACE, LEVEL, LEVELS, Regi
 use super::state::UNREGISTERED;
 use super::thread::ring::begins_page;
 use super::thread::{Thread, lane};
-use super::{busy, current, process, room};
+use super::{busy, copies, current, process, room};
 use crate::point::Point;
+
+/// Begins a region on a thread whose state two loads do not find, as in a copy of pfp that follows.
+#[cold]
+#[inline(never)]
+pub(super) fn begin_far<const HOW: u64>(point: &'static Point) -> u64 {
+    match copies::followed() {
+        Some(leader) => leader.begin(point, HOW, None),
+        None => begin::<HOW>(point),
+    }
+}
 
 /// Begins a region for which something is not there yet, or has changed, or that is unusual.
 /// Returns its tag; 0 if it is not measured.

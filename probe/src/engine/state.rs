@@ -1,7 +1,6 @@
 //! What a point keeps, as the engine needs it.
 
 use std::ffi::c_void;
-use std::mem::offset_of;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 
@@ -47,12 +46,9 @@ pub(crate) struct State {
     pub(super) is_whole: bool,
     /// Whether [`crate::set_enabled`] has switched it off.
     pub(super) paused: AtomicBool,
-}
-
-impl State {
-    /// Where another copy of pfp must expect what it reads of a point.
-    pub(super) const LAYOUT: [usize; 3] =
-        [size_of::<Self>(), offset_of!(Self, offset), offset_of!(Self, is_whole)];
+    /// In a copy of pfp that follows, the leader's point. In that point, where the follower's point has
+    /// its `control`. Else null.
+    pub(super) other: AtomicPtr<c_void>,
 }
 
 /// Where a point's name comes from.
@@ -137,6 +133,7 @@ impl State {
             wall: false,
             is_whole: false,
             paused: AtomicBool::new(false),
+            other: AtomicPtr::new(ptr::null_mut()),
         }
     }
 }

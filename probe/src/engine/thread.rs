@@ -47,9 +47,6 @@ use crate::clock::ThreadClock;
 use crate::point::Point;
 use crate::word;
 
-/// Most copies of pfp that can follow another one.
-pub(super) const FOLLOWERS: usize = 7;
-
 /// The private state of a thread. Everything is atomic because a signal handler
 /// of the same thread may come in between. Nothing is ordered, because no other
 /// thread takes part, but for `table`, which [`crate::stats`] reads too.
@@ -99,8 +96,6 @@ pub(crate) struct Thread {
     /// The lane's owner: the thread's kernel id in the lower half, its generation in the upper
     /// half. 0 without an owner. See `bury` in `lane`.
     holder: AtomicU64,
-    /// Where copies of pfp that follow this one keep a pointer to this.
-    followers: [AtomicPtr<*const Thread>; FOLLOWERS],
     /// Pages of the stack that the thread runs on outside of signal handlers; see
     /// [`Thread::has_room`].
     pub(super) roomy_pages: [AtomicU64; 2],
@@ -218,20 +213,6 @@ const FIRST: usize = (PAGE - 4 * size_of::<u64>()) / size_of::<Entry>();
 const _: () = assert!(size_of::<Entry>() == 1 << POINT_SHIFT);
 const _: () = assert!(TABLE + FIRST * size_of::<Entry>() == size_of::<Thread>());
 impl Thread {
-    /// Where another copy of pfp must expect what it uses.
-    pub(super) const LAYOUT: [usize; 10] = [
-        size_of::<Self>(),
-        offset_of!(Self, stack),
-        TABLE,
-        offset_of!(Self, covered),
-        offset_of!(Self, alive),
-        offset_of!(Self, own),
-        offset_of!(Self, followers),
-        size_of::<Regions>(),
-        size_of::<Region>(),
-        offset_of!(Self, regions),
-    ];
-
     /// The calling thread's cell of a point. `None` if [`super::door::prepare`] has to make it
     /// ready first.
     pub(crate) fn cell(&self, point: &Point) -> Option<&Cell> {

@@ -240,6 +240,11 @@ impl MeteredPoint {
         }
     }
 
+    /// The names of the amounts.
+    pub(crate) fn names(&self) -> &'static [&'static str] {
+        self.names
+    }
+
     /// The points of the variants, the rest last, as far as they measure.
     fn parts(&'static self) -> impl Iterator<Item = (usize, &'static Point)> {
         let is_there = move |place: usize| match self.keys.get(place) {

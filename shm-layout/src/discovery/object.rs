@@ -77,10 +77,6 @@ unsafe impl Send for Object {}
 unsafe impl Sync for Object {}
 
 impl Object {
-    /// See [`crate::layout::segment::Segment::LAYOUT`].
-    pub(crate) const LAYOUT: [usize; 3] =
-        [size_of::<Self>(), std::mem::offset_of!(Self, map), std::mem::offset_of!(Self, hold)];
-
     /// Makes an object under a fresh random name, see [`Object::create_as`].
     ///
     /// # Errors

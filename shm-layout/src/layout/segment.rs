@@ -146,18 +146,6 @@ impl From<FormatError> for OpenError {
 }
 
 impl Segment {
-    /// Where everything is, for who shares one with other code of the same version.
-    #[doc(hidden)]
-    pub const LAYOUT: [usize; 7] = [
-        size_of::<Self>(),
-        std::mem::offset_of!(Self, base),
-        std::mem::offset_of!(Self, geometry),
-        std::mem::offset_of!(Self, used),
-        Object::LAYOUT[0],
-        Object::LAYOUT[1],
-        Object::LAYOUT[2],
-    ];
-
     /// Creates a shared-memory object of this name and publishes a segment in
     /// it, whose counters is filled before anybody can open it.
     ///

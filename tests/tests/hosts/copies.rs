@@ -8,6 +8,7 @@ use pfp_shm_layout::control::Change;
 use pfp_shm_layout::find::Entry;
 use pfp_shm_layout::liveness::Liveness;
 use pfp_tests::c::{self, Compiler, Link, compile};
+use pfp_tests::other;
 use pfp_tests::place::{Place, text};
 use pfp_tests::target::Target;
 use pfp_tests::watch::{self, Watch};
@@ -242,27 +243,72 @@ fn the_last_snapshot_has_the_points_of_all_copies() {
     assert_named(&file, &[IN_C, IN_RUST, "outside", "inside"]);
 }
 
-/// Eight copies share, the program's among them; the ninth has a segment of its own, and loses
-/// nothing but the company.
 #[test]
-fn a_ninth_copy_keeps_to_itself() {
-    const PLUGINS: u64 = 8;
+fn more_copies_than_a_program_needs_share_a_segment() {
+    const PLUGINS: u64 = 20;
     let place = Place::new();
     let c = c::c_plugin();
     let all: Vec<_> = (0..PLUGINS).map(|at| another(&place, &c, &format!("{at}.so"))).collect();
     let all: Vec<_> = all.iter().map(PathBuf::as_path).collect();
     let mut target = start(&place, "nested", &all);
     target.reach("done");
-    let mut watches: Vec<_> = of(&place, target.pid()).iter().map(Watch::open).collect();
-    let counts = |watch: &mut Watch| [IN_C, "outside", "inside"].map(|it| sums(watch, &[it]).count);
-    let mut found: Vec<_> = watches.iter_mut().map(counts).collect();
-    found.sort_unstable();
-    let times = TIMES * PLUGINS;
-    assert_eq!(found, [[TIMES, 0, 0], [times - TIMES, times, times]]);
+    let mut watch = Watch::open(&only(&place, target.pid()));
+    assert_nested(&mut watch, &[IN_C], TIMES * PLUGINS);
     target.end_well();
 }
 
-/// Gives a library the number of a copy that fits with no other one.
+/// A program, a plugin in C, a plugin with another version of pfp and one that another compiler has
+/// built: each in turn leads, and the others follow.
+#[test]
+fn copies_of_other_versions_and_compilers_share_a_segment() {
+    let (c, other) = (c::c_plugin(), other::version());
+    let mut plugins = vec![c, other];
+    plugins.extend(other::compiler("copies of pfp that another compiler has built"));
+    let all: Vec<_> = plugins.iter().map(PathBuf::as_path).collect();
+    let times = TIMES * plugins.len() as u64;
+    for leads in std::iter::once(None).chain(plugins.iter().map(Some)) {
+        let place = Place::new();
+        // A library that is loaded before the program starts is there first.
+        let first = leads.map_or(Path::new(""), PathBuf::as_path);
+        let libraries = all.iter().map(|path| text(path));
+        let arguments: Vec<_> = ["copies", "nested"].into_iter().chain(libraries).collect();
+        let mut target = place.start_with(TARGET, &arguments, "LD_PRELOAD", first);
+        target.reach("done");
+        let mut watch = Watch::open(&only(&place, target.pid()));
+        assert_nested(&mut watch, &[IN_C, IN_RUST], times);
+        let picture = watch.poll();
+        assert_eq!((picture.lanes.len(), picture.losses.begins_missed), (1, 0));
+        target.end_well();
+    }
+}
+
+/// A plugin that follows uses all that a program can use, and finds its own figures.
+#[test]
+fn a_copy_that_follows_can_do_all_that_one_can_do() {
+    let mut plugins = vec![c::rust_plugin(), other::version()];
+    plugins
+        .extend(other::compiler("all that a copy of pfp can do that another compiler has built"));
+    for plugin in plugins {
+        let place = Place::new();
+        let file = folder(&place).join("by-the-plugin.json");
+        let mut target = place.start(TARGET, &["copies", "everything", text(&plugin), text(&file)]);
+        target.reach("done");
+        let mut watch = Watch::open(&only(&place, target.pid()));
+        let picture = watch.poll();
+        assert_eq!(picture.name, "a program with a plugin");
+        assert_eq!(
+            picture.lanes.iter().filter(|lane| lane.lane.name == b"of the plugin").count(),
+            1
+        );
+        assert_eq!(watch::named(picture, "by hand").count, 2);
+        // What did not fit together in the plugin, on purpose.
+        assert_eq!(picture.lanes.iter().map(|lane| lane.errors.mismatched_ends).sum::<u64>(), 1);
+        assert_named(&file, &["by hand", "another name", "third"]);
+        target.end_well();
+    }
+}
+
+/// Gives a library a version of the table that no other copy has.
 fn make_incompatible(library: &Path) {
     let mut bytes = std::fs::read(library).expect("it was copied");
     let head: Vec<u8> = [4_u32, 16, 1].into_iter().flat_map(u32::to_ne_bytes).collect();
@@ -270,10 +316,10 @@ fn make_incompatible(library: &Path) {
     let found: Vec<_> =
         (0..bytes.len() - 32).filter(|at| bytes[*at..].starts_with(&head)).collect();
     assert_eq!(found.len(), 1, "one note in {}", library.display());
-    // The number stands in the note, and in the code that compares others' with it.
-    let number: [u8; 8] = std::array::from_fn(|at| bytes[found[0] + head.len() + at]);
+    // The version stands in the note, and in the code that compares others' with it.
+    let version: [u8; 8] = std::array::from_fn(|at| bytes[found[0] + head.len() + at]);
     let places: Vec<_> =
-        (0..bytes.len() - 8).filter(|at| bytes[*at..].starts_with(&number)).collect();
+        (0..bytes.len() - 8).filter(|at| bytes[*at..].starts_with(&version)).collect();
     assert!(places.len() > 1, "{places:?}");
     places.iter().for_each(|at| bytes[*at] ^= 1);
     std::fs::write(library, bytes).expect("there is room");

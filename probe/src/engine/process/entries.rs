@@ -7,7 +7,7 @@ use pfp_shm_layout::segment::Segment;
 
 use super::{FAILED, MISSED, Process, current, miss};
 use crate::clock::calibrate;
-use crate::engine::common;
+use crate::engine::{common, copies};
 use crate::point::{NUMERIC, Point};
 
 /// The first number of a point that is named in the source.
@@ -67,7 +67,7 @@ impl Process {
         };
         let is_fenced = !calibration && (self.settings.fence || point.is_fenced());
         let initial = if is_fenced { initial.with(Change::Fence(true)) } else { initial };
-        let initial = if initial.enabled() && !calibration && common::paused().load(Relaxed) {
+        let initial = if initial.enabled() && !calibration && common::PAUSED.load(Relaxed) {
             point.start_paused();
             initial.with(Change::Disable)
         } else {
@@ -114,6 +114,9 @@ impl Process {
 /// Counts a begin of a place in the source whose point is not known yet.
 #[cold]
 pub(crate) fn miss_unknown() {
+    if let Some(leader) = copies::followed() {
+        return leader.miss();
+    }
     match current() {
         Some(process) if process.settings.on_by_default => miss(),
         Some(_) => {}

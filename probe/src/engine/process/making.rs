@@ -34,7 +34,7 @@ use crate::engine::settings::{self, Settings};
 use crate::engine::state::Kind;
 use crate::engine::thread::lane;
 use crate::engine::turn::{Denied, Turn};
-use crate::engine::{cold, common, copies, gate, owner, registry};
+use crate::engine::{calibrate as costs, cold, common, copies, owner, registry};
 use crate::point::Point;
 
 /// Held by the thread that others expect to make the process.
@@ -51,20 +51,19 @@ const ONE_MORE: u64 = 1 << 32 | 1;
 static IS_CROWDED: AtomicBool = AtomicBool::new(false);
 
 /// The process, which the first call makes. `None` if it cannot be made, or must not be made now.
-/// `prepare` runs first, and does what is done once for the program.
-pub(in crate::engine) fn get(prepare: fn()) -> Option<&'static Process> {
+pub(in crate::engine) fn get() -> Option<&'static Process> {
     if let Some(process) = current() {
         return Some(process);
     }
     if FAILED.load(Relaxed) != 0 {
         return None;
     }
-    cold::section(|| wait_or_make(prepare))
+    cold::section(wait_or_make)
 }
 
 #[cold]
 #[inline(never)]
-fn wait_or_make(prepare: fn()) -> Option<&'static Process> {
+fn wait_or_make() -> Option<&'static Process> {
     if owner::is_anothers() {
         return None;
     }
@@ -80,7 +79,7 @@ fn wait_or_make(prepare: fn()) -> Option<&'static Process> {
     opening::open_announced();
     // A handler on a small stack leaves it to the next thread, and so does a thread without memory.
     let can_be = || FAILED.load(Relaxed) == 0 && !cold::has_less_stack(STACK) && heap::has_room();
-    let process = current().or_else(|| if can_be() { make_first(prepare) } else { None });
+    let process = current().or_else(|| if can_be() { make_first() } else { None });
     if let Some(turn) = turn
         && process.is_some()
     {
@@ -91,15 +90,9 @@ fn wait_or_make(prepare: fn()) -> Option<&'static Process> {
 
 /// Makes the process, unless another thread is faster.
 #[inline(never)]
-fn make_first(prepare: fn()) -> Option<&'static Process> {
-    // Before another copy refers to this one.
-    prepare();
+fn make_first() -> Option<&'static Process> {
     if !copies::leads() {
-        let process = join();
-        if process.is_none() {
-            FAILED.store(copies::failure(), Relaxed);
-        }
-        return process;
+        return None;
     }
     let before = MAKERS.fetch_add(ONE_MORE, Relaxed);
     let is_alone = || before as u32 == 0 && MAKERS.load(Relaxed) == before.wrapping_add(ONE_MORE);
@@ -127,32 +120,6 @@ pub(in crate::engine) fn forget() {
     IS_CROWDED.store(false, Relaxed);
 }
 
-/// The process of the copy that leads. `None` if that copy has none, or while another thread loads
-/// this copy, when the leader is unknown.
-fn join() -> Option<&'static Process> {
-    let page = copies::page_of_leader().filter(|page| !page.is_null())?;
-    if follow(page) {
-        copies::calibrate_own();
-    }
-    current()
-}
-
-/// For [`copies`]: the process behind this gate becomes that of this copy too. False if
-/// it was.
-pub(in crate::engine) extern "C" fn follow(page: *mut gate::Page) -> bool {
-    if !gate::follow(page) {
-        return false;
-    }
-    if let Some(process) = current() {
-        let missed = MISSED.swap(0, Relaxed);
-        if process.settings.on_by_default {
-            process.segment.counters().begins_missed.fetch_add(missed, Relaxed);
-        }
-        enter_again(process);
-    }
-    true
-}
-
 /// Points of the parent this process was forked from keep their numbers.
 fn enter_again(process: &'static Process) {
     // Variants after what they are variants of.
@@ -160,12 +127,6 @@ fn enter_again(process: &'static Process) {
         let which = |point: &&Point| matches!(point.kind(), Kind::Variant { .. }) == variants;
         registry::all().filter(which).for_each(|point| point.enter_again(process));
     }
-}
-
-/// For [`copies`]: why there will be no process, however often it is asked for; 0 while
-/// there may be one.
-pub(in crate::engine) extern "C" fn failure_here() -> u64 {
-    FAILED.load(Relaxed)
 }
 
 /// Makes the process and opens its gate, or leaves a note of the failure. Has no effect in a child
@@ -324,8 +285,7 @@ fn make_as_named(
         process.segment.counters().begins_missed.fetch_add(missed, Relaxed);
     }
     enter_again(process);
-    copies::lead(gate::in_force());
-    copies::calibrate();
+    costs::calibrate_again();
     Ok(())
 }
 

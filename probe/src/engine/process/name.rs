@@ -17,31 +17,9 @@ static NAME_LEN: AtomicUsize = AtomicUsize::new(0);
 
 /// Names the program, now or when its segment is made.
 pub(crate) fn set_name(name: &str) {
-    if !copies::name(name) {
-        keep_name(name);
+    if let Some(leader) = copies::followed() {
+        return leader.set_program_name(name);
     }
-}
-
-/// For [`crate::engine::leader`].
-///
-/// # Safety
-///
-/// There are so many bytes, and they are UTF-8.
-pub(in crate::engine) unsafe extern "C" fn set_name_here(name: *const u8, bytes: usize) {
-    // SAFETY: as the caller promises.
-    keep_name(unsafe { str::from_utf8_unchecked(std::slice::from_raw_parts(name, bytes)) });
-}
-
-/// For [`crate::engine::leader`]: hands the name over that was given before there was a leader.
-pub(in crate::engine) fn pass_name_on() {
-    let mut name = [0; MAX_NAME];
-    let name = program_name(&mut name);
-    if !name.is_empty() {
-        copies::name(name);
-    }
-}
-
-fn keep_name(name: &str) {
     let mut end = name.len().min(MAX_NAME);
     while !name.is_char_boundary(end) {
         end -= 1;

@@ -8,7 +8,7 @@ use std::sync::atomic::{
 use pfp_shm_layout::control::{self, Change};
 
 use super::current;
-use crate::engine::common::paused;
+use crate::engine::common::PAUSED;
 use crate::engine::copies;
 use crate::engine::registry;
 use crate::engine::state::Kind;
@@ -17,17 +17,13 @@ use crate::point::Point;
 /// Switches off every point that is on, or back on those that it switched off; points that are
 /// registered meanwhile wait too.
 pub(crate) fn pause(pause: bool) {
-    paused().store(pause, Relaxed);
+    if let Some(leader) = copies::followed() {
+        return leader.pause(pause);
+    }
+    PAUSED.store(pause, Relaxed);
     as_asked(|pause| {
-        if !copies::pause(pause) {
-            pause_here(pause);
-        }
+        registry::all().filter(is_paused_with_all).for_each(|point| pause_one(point, pause));
     });
-}
-
-/// Pauses the points of this copy of pfp, or lets them go on.
-pub(in crate::engine) extern "C" fn pause_here(pause: bool) {
-    registry::all().filter(is_paused_with_all).for_each(|point| pause_one(point, pause));
 }
 
 /// Switches a point off or on that has just come into the list, if [`pause`] has gone
@@ -47,10 +43,10 @@ fn as_asked(pause: impl Fn(bool)) {
         // Meets itself: either this finds the point in the list, or the thread that adds the point
         // finds what was asked.
         fence(SeqCst);
-        let asked = paused().load(Relaxed);
+        let asked = PAUSED.load(Relaxed);
         pause(asked);
         fence(SeqCst);
-        if paused().load(Relaxed) == asked {
+        if PAUSED.load(Relaxed) == asked {
             return;
         }
     }
@@ -80,5 +76,8 @@ fn is_paused_with_all(point: &&'static Point) -> bool {
 
 /// Whether [`pause`] has not switched everything off.
 pub(crate) fn is_enabled() -> bool {
-    !paused().load(Relaxed)
+    if let Some(leader) = copies::followed() {
+        return leader.is_enabled();
+    }
+    !PAUSED.load(Relaxed)
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{
 
 use pfp_shm_layout::lane::{Lane, LaneState, NAME_BYTES};
 
+use crate::engine::copies;
 use crate::engine::process;
 
 /// Names that can wait; one more is lost.
@@ -28,6 +29,9 @@ static GIVEN: [Given; WAITING] = [const {
 
 /// Names a thread of this process, now or when it claims a lane.
 pub(crate) fn name_thread(tid: u32, name: &str) {
+    if let Some(leader) = copies::followed() {
+        return leader.name_thread(name, tid);
+    }
     if tid == FREE || tid == BUSY {
         return;
     }

@@ -25,7 +25,7 @@ use crate::engine::owner::{exists, tid};
 use crate::engine::process::memory::private_pages;
 use crate::engine::process::{self, Process};
 use crate::engine::regions::NOTHING_COVERED;
-use crate::engine::{cold, common, copies, section, suspend};
+use crate::engine::{cold, common, section, suspend};
 use crate::errno;
 
 /// The calling thread has jumped out of whatever claimed a lane for it: gives that back.
@@ -81,19 +81,16 @@ fn claim_alone(process: &'static Process, local: &'static Local) -> Option<&'sta
         }
         give_back(local);
     }
-    // The thread has one lane for all copies: the leader's.
-    let claimed = copies::thread(local.thread.as_ptr()).unwrap_or_else(|| {
-        let claimed = claim_lane(process, local).or_else(|| claim_overflow(process, local));
-        local.claimed.set((0, 0));
-        local.moving_in.set(ptr::null());
-        // In a child that was forked meanwhile the lane is not one of its own.
-        claimed.filter(|thread| {
-            let is_ours = process.is_current();
-            if !is_ours {
-                thread.alive.store(0, Relaxed);
-            }
-            is_ours
-        })
+    let claimed = claim_lane(process, local).or_else(|| claim_overflow(process, local));
+    local.claimed.set((0, 0));
+    local.moving_in.set(ptr::null());
+    // In a child that was forked meanwhile the lane is not one of its own.
+    let claimed = claimed.filter(|thread| {
+        let is_ours = process.is_current();
+        if !is_ours {
+            thread.alive.store(0, Relaxed);
+        }
+        is_ours
     });
     if let Some(thread) = claimed {
         local.thread.set(thread);
@@ -103,15 +100,6 @@ fn claim_alone(process: &'static Process, local: &'static Local) -> Option<&'sta
     }
     local.is_claiming.set(false);
     claimed
-}
-
-impl Thread {
-    /// Notes that the follower of that number keeps a pointer to this thread in `slot`, until the
-    /// thread ends. False if the number is too high.
-    pub(in crate::engine) fn is_followed_by(&self, number: u32, slot: *mut *const Self) -> bool {
-        let kept = self.followers.get((number as usize).wrapping_sub(1));
-        kept.map(|kept| kept.store(slot, Relaxed)).is_some()
-    }
 }
 
 fn claim_lane(process: &'static Process, local: &Local) -> Option<&'static Thread> {
@@ -223,9 +211,6 @@ impl Thread {
         self.begin_run(common::next_run(), 0, 0);
         self.done();
         self.suspended.store(0, Relaxed);
-        for slot in &self.followers {
-            slot.store(ptr::null_mut(), Relaxed);
-        }
         for word in self.roomy_pages.iter().chain(&self.signal_stack) {
             word.store(0, Relaxed);
         }
@@ -314,13 +299,6 @@ pub(crate) unsafe extern "C" fn at_thread_exit(value: *mut libc::c_void) {
 
 /// Gives back what the calling thread has.
 fn leave(process: &Process, thread: &Thread) {
-    for slot in &thread.followers {
-        let slot = slot.swap(ptr::null_mut(), Relaxed);
-        if !slot.is_null() {
-            // SAFETY: it is thread-local, of this thread.
-            unsafe { slot.write(ptr::null()) };
-        }
-    }
     thread.publish_switches();
     thread.clock.stop();
     if thread.overflows() {

@@ -16,7 +16,7 @@ use crate::engine::measure::{self, SCOPE};
 use crate::engine::process::{self, entries::miss_unregistered};
 use crate::engine::room;
 use crate::engine::turn::Denied;
-use crate::engine::{cold, current};
+use crate::engine::{cold, copies, current};
 use crate::{Point, Stats};
 
 impl MeteredPoint {
@@ -54,7 +54,10 @@ impl MeteredPoint {
     #[inline(never)]
     fn begin_other(&'static self, control: Control, amounts: &Amounts) -> u64 {
         let rest = self.rest().map(|rest| (rest, true));
-        let Some((point, is_rest)) = rest.or_else(|| self.choose_new(amounts)) else { return 0 };
+        let Some((point, is_rest)) = rest.or_else(|| self.choose_new(amounts)) else {
+            let leader = copies::followed();
+            return leader.map_or(0, |leader| leader.begin(self.whole(), SCOPE, Some(amounts)));
+        };
         let tag = measure::begin::<SCOPE>(point, control);
         match current::thread() {
             Some(thread) if is_rest && tag != 0 => thread.keep_amounts(tag, amounts),
@@ -82,6 +85,9 @@ impl MeteredPoint {
     #[cold]
     #[inline(never)]
     fn choose_new(&'static self, amounts: &Amounts) -> Option<(&'static Point, bool)> {
+        if copies::followed().is_some() {
+            return None;
+        }
         if room::has_room() {
             return self.choose_slowly(amounts);
         }
@@ -180,6 +186,9 @@ impl MeteredPoint {
 
     /// [`Self::sums`] in the order of the names.
     pub(crate) fn sums_in_order(&'static self) -> [u128; MAX_AMOUNTS] {
+        if let Some(leader) = copies::followed() {
+            return leader.sums(self.whole());
+        }
         let mut sums = [0_u128; MAX_AMOUNTS];
         let word = self.point.word();
         for (place, point) in self.parts() {

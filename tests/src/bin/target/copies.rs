@@ -1,6 +1,6 @@
 //! A program that loads plugins with copies of pfp of their own.
 
-use std::ffi::{CString, c_void};
+use std::ffi::{CString, c_char, c_void};
 use std::hint::black_box;
 use std::mem;
 use std::sync::Barrier;
@@ -124,6 +124,15 @@ pub(crate) fn run(how: &str, libraries: &[String]) {
             works.iter().for_each(|(work, _)| nested(*work, 1));
             pause("done");
             works.iter().for_each(|(work, _)| nested(*work, TIMES));
+        }
+        "everything" => {
+            let everything = symbol(load(&libraries[0]), "everything").expect("it has one");
+            // SAFETY: plugins have it with this type.
+            let everything =
+                unsafe { mem::transmute::<*mut c_void, extern "C" fn(*const c_char)>(everything) };
+            let file = CString::new(libraries[1].as_str()).expect("it is plain text");
+            pfp::scope!("outside");
+            everything(file.as_ptr());
         }
         "forks" => {
             let works: Vec<_> = plugins().collect();

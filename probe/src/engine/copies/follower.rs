@@ -1,0 +1,206 @@
+//! What a copy of pfp that follows does before it calls the leader, and after.
+
+use std::ffi::c_void;
+use std::io::{self, Write};
+use std::path::Path;
+use std::ptr;
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+
+use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS};
+use pfp_shm_layout::control::Change;
+use pfp_shm_layout::heap;
+
+use super::{Declaration, Sink, Table, Text};
+use crate::Overhead;
+use crate::engine::guard::Guard;
+use crate::engine::measure::FUNCTION;
+use crate::engine::overhead::overhead;
+use crate::engine::state::Name;
+use crate::engine::{numeric, room};
+use crate::point::Point;
+use crate::stats::{Bucket, Stats};
+
+/// Whether this copy knows what its regions cost.
+static IS_CALIBRATED: AtomicBool = AtomicBool::new(false);
+
+/// What this copy's regions cost beyond the leader's: inside, and in all.
+fn costs() -> [&'static AtomicU64; 2] {
+    [&overhead().inside, &overhead().pair]
+}
+
+impl Point {
+    /// Declares the point to the leader, and returns the leader's point. Null without memory, or room
+    /// on the stack.
+    #[cold]
+    #[inline(never)]
+    fn declare(&'static self, leader: &'static Table) -> *const c_void {
+        let made = if room::has_room() { self.declare_to(leader) } else { ptr::null() };
+        if made.is_null() {
+            leader.miss();
+            return made;
+        }
+        let other = &self.state.other;
+        // Pairs with the load in `Table::point`. If another thread was faster, this one's stays unused.
+        let _ = other.compare_exchange(ptr::null_mut(), made.cast_mut(), AcqRel, Relaxed);
+        self.publish();
+        if !IS_CALIBRATED.swap(true, Relaxed) && !leader.measure_own() {
+            IS_CALIBRATED.store(false, Relaxed);
+        }
+        other.load(Acquire)
+    }
+
+    fn declare_to(&'static self, leader: &Table) -> *const c_void {
+        let state = &self.state;
+        let amounts = self.metered().map_or(&[][..], |metered| metered.names());
+        let is_numeric = matches!(state.name, Name::Number);
+        let declaration = Declaration {
+            control: &raw const state.control,
+            name: Text::of(state.name.known()),
+            file: Text::of(state.file),
+            line: state.line,
+            number: if is_numeric { self.index() as u32 } else { Declaration::NAMED },
+            starts_on: state.starts_on,
+            fenced: state.fenced,
+            device: state.device,
+            wall: state.wall,
+            amounts: std::array::from_fn(|at| Text::of(*amounts.get(at).unwrap_or(&""))),
+        };
+        // SAFETY: the declaration is of a static, which stays with all that it leads to.
+        unsafe { (leader.declare)(&declaration) }
+    }
+}
+
+impl Table {
+    /// The leader's point for a point, made if need be; null if it cannot be.
+    #[inline(always)]
+    pub(super) fn point(&'static self, point: &'static Point) -> *const c_void {
+        // Pairs with the exchange in `declare`.
+        let known = point.state.other.load(Acquire);
+        if known.is_null() { point.declare(self) } else { known }
+    }
+
+    /// Whether the leader has a point for a point.
+    pub(crate) fn knows(&self, point: &Point) -> bool {
+        !point.state.other.load(Relaxed).is_null()
+    }
+
+    /// Begins a region; see [`crate::engine::measure::begin`].
+    #[inline(always)]
+    pub(in crate::engine) fn begin(
+        &'static self,
+        point: &'static Point,
+        how: u64,
+        amounts: Option<&Amounts>,
+    ) -> u64 {
+        let [inside, pair] = match how {
+            FUNCTION => [&overhead().hooks_inside, &overhead().hooks_pair],
+            _ => costs(),
+        };
+        self.begin_region(point, how, inside.load(Relaxed), pair.load(Relaxed), amounts)
+    }
+
+    pub(in crate::engine) fn change(&'static self, point: &'static Point, change: Change) {
+        match change {
+            Change::Enable => self.set_enabled(point, true),
+            // Only a begin in the leader finds a point invalid.
+            Change::Disable | Change::Invalidate => self.set_enabled(point, false),
+            Change::Reset => self.reset(point),
+            Change::Fence(fenced) => self.set_fenced(point, fenced),
+            Change::Alpha(alpha) => self.set_alpha(point, alpha.get()),
+        }
+    }
+
+    /// What a function of the leader's writes.
+    fn written(write: impl FnOnce(&Sink)) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        write(&Sink::to(&mut bytes));
+        bytes
+    }
+
+    pub(in crate::engine) fn name_of(&'static self, point: &'static Point) -> Option<String> {
+        let name = Self::written(|to| self.write_name(point, to));
+        String::from_utf8(name).ok().filter(|name| !name.is_empty())
+    }
+
+    pub(in crate::engine) fn stats(
+        &'static self,
+        point: &'static Point,
+        histogram: bool,
+    ) -> Option<Stats> {
+        let written = Self::written(|to| self.write_stats(point, histogram, to));
+        let words = written.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word));
+        let words = heap::collect(words).ok()?;
+        let (figures, buckets) = words.split_first_chunk()?;
+        let bucket = |&[low, width, count]: &[u64; 3]| Bucket { low, width, count };
+        let histogram = heap::collect(buckets.as_chunks().0.iter().map(bucket)).ok()?;
+        Some(Stats::of_words(*figures, histogram))
+    }
+
+    pub(in crate::engine) fn sums(&'static self, point: &'static Point) -> [u128; MAX_AMOUNTS] {
+        let written = Self::written(|to| self.write_sums(point, to));
+        let sums = written.as_chunks().0;
+        std::array::from_fn(|at| sums.get(at).map_or(0, |sum| u128::from_ne_bytes(*sum)))
+    }
+
+    /// Measures what regions cost, the leader's and this copy's.
+    pub(in crate::engine) fn overhead(&'static self, pairs: u32) -> Option<Overhead> {
+        let mut leaders = [0; 3];
+        if !self.calibrate(pairs, &mut leaders) || !self.measure_own() {
+            return None;
+        }
+        let [inside, pair, lap] = leaders;
+        let [more_inside, more] = costs().map(|cost| cost.load(Relaxed));
+        Some(Overhead { inside: inside + more_inside, pair: pair + more, lap: lap + more_inside })
+    }
+
+    /// Measures what this copy's regions cost beyond the leader's.
+    fn measure_own(&'static self) -> bool {
+        fn region() {
+            drop(Guard::begin(&numeric::POINTS[0]));
+        }
+        let [inside, pair] = costs().map(|cost| cost.swap(0, Relaxed));
+        let is_measured = self.measure_call(region, false, costs());
+        if !is_measured {
+            overhead().inside.store(inside, Relaxed);
+            overhead().pair.store(pair, Relaxed);
+        }
+        is_measured
+    }
+
+    /// Measures what a call costs beyond a scope of the leader's, as
+    /// [`crate::engine::calibrate::calibrate_call`] does.
+    pub(in crate::engine) fn measure_call(
+        &'static self,
+        call: fn(),
+        again: bool,
+        [inside, pair]: [&AtomicU64; 2],
+    ) -> bool {
+        unsafe extern "C" fn run(call: *const c_void) {
+            // SAFETY: the function below.
+            unsafe { (*call.cast::<fn()>())() };
+        }
+        self.calibrate_call(run, (&raw const call).cast(), again, inside, pair)
+    }
+
+    pub(in crate::engine) fn write_snapshot(
+        &'static self,
+        path: &Path,
+        replaces: bool,
+    ) -> io::Result<()> {
+        result(self.snapshot(path.as_os_str().as_encoded_bytes(), replaces))
+    }
+
+    pub(in crate::engine) fn show_to(&'static self, out: &mut impl Write) -> io::Result<()> {
+        let mut errno = 0;
+        let text = Self::written(|to| errno = self.show(to));
+        result(errno).and_then(|()| out.write_all(&text))
+    }
+}
+
+/// What the leader returned, who may have an error of the system's.
+fn result(errno: i32) -> io::Result<()> {
+    if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
+}

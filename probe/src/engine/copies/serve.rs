@@ -1,0 +1,242 @@
+//! What the functions of the table do in the copy of pfp that leads.
+
+use std::ffi::{OsStr, c_void};
+use std::io::{self, Write};
+use std::mem::ManuallyDrop;
+use std::os::unix::ffi::OsStrExt;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
+
+use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS};
+use pfp_shm_layout::failure;
+
+use super::{Declaration, Sink, Text};
+use crate::MeteredPoint;
+use crate::clock::counter;
+use crate::engine::context::{self as contexts, Handle};
+use crate::engine::figures::Histogram;
+use crate::engine::guard::Guard;
+use crate::engine::measure::{self, HAND, SCOPE};
+use crate::engine::process::memory;
+use crate::engine::state::{Name, State};
+use crate::engine::{current, program};
+use crate::point::Point;
+use crate::snapshot::Existing;
+
+/// # Safety
+///
+/// All that the declaration leads to stays as long as the process.
+pub(super) unsafe extern "C" fn declare(declaration: &Declaration) -> *const c_void {
+    // SAFETY: by the caller's promise.
+    let text = |bytes: Text| text(unsafe { bytes.bytes::<'static>() });
+    let &Declaration { control, name, file, line, number, starts_on, fenced, device, wall, .. } =
+        declaration;
+    let state = match number {
+        Declaration::NAMED => State::named(Name::Literal(text(name)), 0, text(file), line),
+        number => State::named(Name::Number, number, text(file), line),
+    };
+    let other = AtomicPtr::new(control.cast_mut().cast());
+    let point = Point { state: State { starts_on, fenced, device, wall, other, ..state } };
+    let amounts = declaration.amounts.map(text);
+    let kept = match amounts.iter().take_while(|name| !name.is_empty()).count() {
+        0 => keep(point),
+        count => keep_metered(point, amounts, count),
+    };
+    kept.map_or(ptr::null(), ptr::from_ref).cast()
+}
+
+#[inline(never)]
+fn keep_metered(
+    point: Point,
+    names: [&'static str; MAX_AMOUNTS],
+    count: usize,
+) -> Option<&'static Point> {
+    let names = keep(names)?;
+    keep(MeteredPoint::of(point, &names[..count])).map(MeteredPoint::whole)
+}
+
+pub(super) fn text(bytes: &[u8]) -> &str {
+    str::from_utf8(bytes).unwrap_or_default()
+}
+
+/// Keeps a value for good. No allocator is asked, since a signal handler may declare a point.
+fn keep<T>(value: T) -> Option<&'static T> {
+    const { assert!(align_of::<T>() <= LINE) };
+    let place = room_for(size_of::<T>())?.cast::<T>();
+    // SAFETY: aligned memory for one, which no other thread has.
+    unsafe {
+        place.write(value);
+        Some(&*place)
+    }
+}
+
+const LINE: usize = 64;
+/// Bytes that are mapped at once. Those up to the next multiple of the same are used.
+const CHUNK: usize = 1 << 16;
+
+fn room_for(bytes: usize) -> Option<*mut u8> {
+    /// The first byte that is free; a multiple of [`CHUNK`] if none is.
+    static FREE: AtomicUsize = AtomicUsize::new(0);
+    /// Other threads may use up what this one maps.
+    const TRIES: usize = 16;
+    let bytes = bytes.next_multiple_of(LINE);
+    let take = |at: usize| (at + bytes <= at.next_multiple_of(CHUNK)).then_some(at + bytes);
+    for _ in 0..TRIES {
+        let full = match FREE.fetch_update(Relaxed, Relaxed, take) {
+            Ok(at) => return Some(ptr::with_exposed_provenance_mut(at)),
+            Err(full) => full,
+        };
+        // If another thread has mapped some meanwhile, these stay unused.
+        let start = memory::pages(CHUNK)?.expose_provenance() + LINE;
+        let _ = FREE.compare_exchange(full, start, Relaxed, Relaxed);
+    }
+    None
+}
+
+/// Not the function itself: that has Rust's calling convention.
+pub(super) extern "C" fn stamp() -> u64 {
+    counter::stamp()
+}
+
+/// The leader's point that a follower has.
+///
+/// # Safety
+///
+/// The pointer is null, or from [`declare`].
+#[inline(always)]
+pub(super) unsafe fn point(point: *const c_void) -> Option<&'static Point> {
+    // SAFETY: by the caller's promise, null or a point that is kept for good.
+    unsafe { point.cast::<Point>().as_ref() }
+}
+
+/// Does something with a point that has amounts.
+pub(super) fn metered(point: &'static Point, work: impl FnOnce(&'static MeteredPoint)) {
+    if let Some(metered) = point.metered() {
+        work(metered);
+    }
+}
+
+#[inline(always)]
+pub(super) fn begin(
+    point: &'static Point,
+    how: u64,
+    [inside, pair]: [u64; 2],
+    amounts: Option<&Amounts>,
+) -> u64 {
+    let control = point.control();
+    let tag = match amounts.and_then(|amounts| Some((point.metered()?, amounts))) {
+        _ if !control.enabled() => 0,
+        Some((metered, amounts)) => tag_of(metered.begin_with(*amounts)),
+        None if how == HAND => measure::begin::<HAND>(point, control),
+        None => measure::begin::<SCOPE>(point, control),
+    };
+    charge(tag, inside, pair);
+    tag
+}
+
+pub(super) fn lap(tag: u64, next: &'static Point, inside: u64) -> u64 {
+    let mut guard = Guard::of(tag);
+    guard.lap_to(next);
+    let tag = tag_of(guard);
+    charge(tag, inside, inside);
+    tag
+}
+
+fn tag_of(guard: Guard) -> u64 {
+    ManuallyDrop::new(guard).tag()
+}
+
+/// Takes what a follower's region costs more out of it, and out of the region around it.
+#[inline(always)]
+fn charge(tag: u64, inside: u64, pair: u64) {
+    if tag != 0
+        && let Some(thread) = current::thread()
+    {
+        let region = thread.region(tag);
+        region.delay(inside);
+        region.leave_out(pair, 0);
+        thread.cover(pair);
+    }
+}
+
+pub(super) fn write_name(point: &'static Point, to: &Sink) {
+    if let Some(name) = point.name_in_the_table() {
+        to.write(name.as_bytes());
+    }
+}
+
+pub(super) fn write_stats(point: &'static Point, histogram: bool, to: &Sink) {
+    let histogram = if histogram { Histogram::Read } else { Histogram::LeftOut };
+    let Some(stats) = point.stats_with(histogram) else { return };
+    let buckets = stats.histogram.iter().flat_map(|it| [it.low, it.width, it.count]);
+    let mut words = stats.words().into_iter().chain(buckets);
+    words.all(|word| to.write(&word.to_ne_bytes()));
+}
+
+pub(super) fn write_sums(point: &'static Point, to: &Sink) {
+    let sums = point.metered().map_or([0; MAX_AMOUNTS], MeteredPoint::sums_in_order);
+    to.write(sums.map(u128::to_ne_bytes).as_flattened());
+}
+
+/// A context that a follower has a handle of.
+///
+/// # Safety
+///
+/// The pointer is from [`Handle::into_raw`], and the handle is kept during the call.
+pub(super) unsafe fn context(it: *const c_void) -> ManuallyDrop<Handle> {
+    // SAFETY: by the caller's promise; it is not dropped here.
+    ManuallyDrop::new(unsafe { Handle::from_raw(it.cast()) })
+}
+
+/// Drops a handle that its follower does not use any more.
+pub(super) fn drop_context(it: &Handle) {
+    // SAFETY: a handle is a pointer, and the follower's is not used again.
+    drop(unsafe { ptr::read(it) });
+}
+
+/// # Safety
+///
+/// The pointers are null, or as for [`context`].
+pub(super) unsafe fn switch(prev: *const c_void, next: *const c_void) -> u32 {
+    // SAFETY: by the caller's promise.
+    let [prev, next] = [prev, next].map(|it| (!it.is_null()).then(|| unsafe { context(it) }));
+    contexts::switch(prev.as_deref(), next.as_deref()) as u32
+}
+
+pub(super) fn calibrate(pairs: u32, costs: &mut [u64; 3]) -> bool {
+    let found = program::calibrate(pairs);
+    if let Some(found) = found {
+        *costs = [found.inside, found.pair, found.lap];
+    }
+    found.is_some()
+}
+
+pub(super) fn snapshot(path: &[u8], replaces: bool) -> i32 {
+    let existing = if replaces { Existing::Replace } else { Existing::Keep };
+    errno_of(&program::write_snapshot(OsStr::from_bytes(path).as_ref(), existing))
+}
+
+pub(super) fn show(mut to: &Sink) -> i32 {
+    errno_of(&program::show(&mut to))
+}
+
+fn errno_of(result: &io::Result<()>) -> i32 {
+    let Err(error) = result else { return 0 };
+    match (failure::errno_of(error), error.kind()) {
+        (0, io::ErrorKind::Unsupported) => libc::EOPNOTSUPP,
+        (0, io::ErrorKind::InvalidData) => libc::EBADMSG,
+        (0, _) => libc::ENOMEM,
+        (errno, _) => errno,
+    }
+}
+
+impl Write for &Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let is_written = Sink::write(self, bytes);
+        is_written.then_some(bytes.len()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

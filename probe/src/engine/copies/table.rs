@@ -1,0 +1,202 @@
+//! The functions that the copy of pfp that leads has for those that follow, each declared once.
+
+use std::ffi::c_void;
+use std::sync::atomic::AtomicU64;
+
+use pfp_shm_layout::amounts::Amounts;
+use pfp_shm_layout::control::{Alpha, Change};
+
+use super::serve::{self, metered, text};
+use super::{Declaration, Sink, Text};
+use crate::engine::context::{self as contexts, Handle};
+use crate::engine::elsewhere::{self, Past};
+use crate::engine::polls::{self, Polls};
+use crate::engine::process::{entries, failed, pausing};
+use crate::engine::thread::given;
+use crate::engine::{by_hand, calibrate, measure, numeric, program, reading};
+use crate::point::Point;
+
+/// The version of the table, in each copy's note: "pfpcopy" and a number. To be raised whenever a
+/// function is removed or changed. A new function goes to the end.
+pub(in crate::engine) const VERSION: u64 = u64::from_be_bytes(*b"pfpcopy\x01");
+
+/// Makes the table of functions, their bodies in the leader, and the methods by which a follower
+/// calls them. A name in `[]` is a point: the follower's becomes the leader's, and where that cannot
+/// be had, the function does nothing. A name in `{}` is a context, and one in `<>` a text, or bytes.
+macro_rules! table {
+    ($(
+        $(#[$about:meta])*
+        fn $name:ident $([$point:ident])? $({$context:ident})? $(<$text:ident>)?
+            ($($given:ident: $type:ty),*) $(-> $returned:ty)? = $work:expr;
+    )*) => {
+        /// What a copy that leads does for those that follow.
+        #[repr(C)]
+        #[derive(Debug)]
+        pub(crate) struct Table {
+            /// Bytes of the table. A follower may know fewer functions than the leader has, not more.
+            pub(in crate::engine) size: usize,
+            /// Makes the leader's point for a point of a follower; null if memory runs out.
+            pub(super) declare: unsafe extern "C" fn(&Declaration) -> *const c_void,
+            pub(super) stamp: unsafe extern "C" fn() -> u64,
+            $($name: unsafe extern "C" fn(
+                $(pointer!($point),)? $(pointer!($context),)? $(text!($text),)? $($type),*
+            ) $(-> $returned)?,)*
+        }
+
+        /// The functions of this copy.
+        pub(in crate::engine) static TABLE: Table = Table {
+            size: size_of::<Table>(),
+            declare: serve::declare,
+            stamp: serve::stamp,
+            $($name: {
+                unsafe extern "C" fn $name(
+                    $($point: *const c_void,)? $($context: *const c_void,)? $($text: Text,)?
+                    $($given: $type),*
+                ) $(-> $returned)? {
+                    $(
+                        // SAFETY: a follower's pointer is null, or from `declare`.
+                        let Some($point) = (unsafe { serve::point($point) }) else {
+                            return Default::default();
+                        };
+                    )?
+                    $(
+                        // SAFETY: the pointer is from `new_context`, and the follower keeps a handle.
+                        let $context = &*unsafe { serve::context($context) };
+                    )?
+                    $(
+                        // SAFETY: the follower's text is there during the call.
+                        let $text = unsafe { $text.bytes() };
+                    )?
+                    $work
+                }
+                $name
+            },)*
+        };
+
+        impl Table {
+            $(
+                $(#[$about])*
+                #[inline(always)]
+                pub(in crate::engine) fn $name(
+                    &'static self,
+                    $($point: &'static Point,)?
+                    $($context: &Handle,)?
+                    $($text: &(impl AsRef<[u8]> + ?Sized),)?
+                    $($given: $type),*
+                ) $(-> $returned)? {
+                    $(let $point = self.point($point);)?
+                    // SAFETY: the point is null, or from `declare`; what else is given is there
+                    // during the call.
+                    unsafe {
+                        (self.$name)(
+                            $($point,)? $($context.as_ptr().cast(),)? $(Text::of($text),)?
+                            $($given),*
+                        )
+                    }
+                }
+            )*
+        }
+    };
+}
+
+macro_rules! pointer {
+    ($name:ident) => { *const c_void };
+}
+
+macro_rules! text {
+    ($name:ident) => {
+        Text
+    };
+}
+
+table! {
+    /// Begins a region; returns its tag. A follower's region costs more ticks than a leader's, so many
+    /// inside it, and so many in all.
+    fn begin_region[point](how: u64, inside: u64, pair: u64, amounts: Option<&Amounts>) -> u64 =
+        serve::begin(point, how, [inside, pair], amounts);
+    fn end(tag: u64) = measure::end(tag);
+    /// Ends the region of a tag and begins another one, at the same stamp.
+    fn lap[next](tag: u64, inside: u64) -> u64 = serve::lap(tag, next, inside);
+
+    fn begin_once[point]() = by_hand::begin_once(point);
+    /// When the innermost region of the point began; 0 if it is not known.
+    fn start[point]() -> u64 = by_hand::start(point).unwrap_or(0);
+    fn end_by_hand[point]() = by_hand::end(point);
+    fn end_latched[point]() = by_hand::end_latched(point);
+    fn end_with[point](latch: bool, amounts: &Amounts) =
+        metered(point, |metered| by_hand::end_with(metered, latch, amounts));
+    /// Returns when the region ended; 0 if it is not known.
+    fn end_told[point]() -> u64 = by_hand::end_told(point).unwrap_or(0);
+
+    fn end_poll(tag: u64, polls: &mut Polls, last: bool) = polls::end_poll(tag, polls, last);
+    fn record_polls[point](polls: &mut Polls) = polls.record(point, None);
+    fn record_polls_with[point](polls: &mut Polls, amounts: &Amounts) =
+        metered(point, |metered| polls.record_with(metered, amounts));
+    fn record_of_a_device[point](start: u64, ticks: u64, number: u32) =
+        elsewhere::record_of_a_device(point, start, ticks, number);
+    fn record_with[point](start: u64, ticks: u64, number: u32, amounts: &Amounts) =
+        metered(point, |metered| elsewhere::record_with(metered, (start, ticks, number), amounts));
+    fn record_past[point](past: &Past, is_inside: bool) =
+        elsewhere::record_past(point, past, is_inside);
+
+    fn set_enabled[point](on: bool) =
+        point.change(if on { Change::Enable } else { Change::Disable });
+    fn reset[point]() = point.change(Change::Reset);
+    fn set_fenced[point](fenced: bool) = point.change(Change::Fence(fenced));
+    /// 0 averages no longer.
+    fn set_alpha[point](alpha: f64) =
+        point.change(Change::Alpha(Alpha::new(alpha).unwrap_or(Alpha::OFF)));
+    fn is_on[point]() -> bool = point.is_on();
+    fn weight[point]() -> f64 = point.weight().unwrap_or(0.0);
+    /// The point's number; 0 while it has none.
+    fn number[point]() -> u32 = point.number().unwrap_or(0);
+    fn rename[point]<name>() = point.rename(text(name));
+    fn write_name[point](to: &Sink) = serve::write_name(point, to);
+    /// Writes the figures of a point, and the buckets of its histogram, as words.
+    fn write_stats[point](histogram: bool, to: &Sink) = serve::write_stats(point, histogram, to);
+    fn write_sums[point](to: &Sink) = serve::write_sums(point, to);
+
+    fn new_context() -> *const c_void = Handle::new().into_raw().cast();
+    fn keep_context{it}() = _ = it.clone().into_raw();
+    /// Drops a handle. The caller does not use it any more.
+    fn drop_context{it}() = serve::drop_context(it);
+    fn number_of_context{it}() -> u32 = it.number();
+    fn is_real{it}() -> bool = it.is_real();
+    fn is_current{it}() -> bool = it.is_current();
+    fn renew{it}() -> bool = it.renew();
+    fn enter{it}() -> bool = contexts::enter(it);
+    fn leave{it}() -> bool = contexts::leave(it);
+    /// Each may be null.
+    fn switch(prev: *const c_void, next: *const c_void) -> u32 =
+        // SAFETY: null, or contexts of which the follower keeps handles.
+        unsafe { serve::switch(prev, next) };
+    fn next_context() -> u32 = contexts::next_context();
+
+    /// Makes the process, if need be. Returns 0, or why it cannot be made.
+    fn init() -> u64 = failed::to_word(program::init());
+    fn pause(pause: bool) = pausing::pause(pause);
+    fn is_enabled() -> bool = pausing::is_enabled();
+    fn set_program_name<name>() = program::set_name(text(name));
+    fn register_thread<name>() = program::register_thread(text(name));
+    fn name_thread<name>(tid: u32) = given::name_thread(tid, text(name));
+    /// The calling thread's on-CPU ticks; 0 if they are not known.
+    fn on_cpu_ticks() -> u64 = reading::on_cpu_ticks().unwrap_or(0);
+    fn ticks_per_second() -> f64 = program::ticks_per_second();
+    fn miss() = entries::miss_unknown();
+    fn count_refusal() = contexts::count_refusal();
+    fn count_mismatch() = contexts::count_mismatch();
+    fn refuse_point() = numeric::refuse();
+    /// Measures what regions of the leader cost: inside, a pair, and a lap.
+    fn calibrate(pairs: u32, costs: &mut [u64; 3]) -> bool = serve::calibrate(pairs, costs);
+    /// Measures what a call of a function costs beyond a scope, inside and in all. It begins and ends
+    /// a region of point 0.
+    fn calibrate_call(
+        call: unsafe extern "C" fn(*const c_void), with: *const c_void, again: bool,
+        inside: &AtomicU64, pair: &AtomicU64
+    ) -> bool =
+        // SAFETY: the function takes what is given with it.
+        calibrate::calibrate_call(|| unsafe { call(with) }, again, [inside, pair]);
+    /// Returns the system's error.
+    fn snapshot<path>(replaces: bool) -> i32 = serve::snapshot(path, replaces);
+    fn show(to: &Sink) -> i32 = serve::show(to);
+}
