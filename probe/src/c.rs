@@ -167,7 +167,7 @@ pub fn miss() {
     entries::miss_unknown();
 }
 
-/// Counts a region for which there was no room on the calling thread.
+/// Counts a region that found too little room on the calling thread.
 pub fn count_refusal() {
     context::count_refusal();
 }

@@ -22,7 +22,7 @@ impl Parts {
     /// None so far.
     #[must_use]
     pub const fn new() -> Self {
-        Self(Polls::NONE)
+        Self(Polls::None)
     }
 
     /// Records what they have measured, if they have.

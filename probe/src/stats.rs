@@ -71,10 +71,12 @@ pub(crate) fn merged(mut buckets: Vec<Bucket>) -> Vec<Bucket> {
 }
 
 impl Stats {
-    /// All but the histogram, for another copy of pfp.
-    pub(crate) fn words(&self) -> [u64; 13] {
+    /// Replaces each figure, as a word, by what `pass` makes of it, in an order that copies of pfp
+    /// agree on. The histogram stays.
+    #[cfg(feature = "enabled")]
+    pub(crate) fn each_figure(&mut self, mut pass: impl FnMut(u64) -> u64) {
         // Named one by one, so that a new figure does not compile before it is here.
-        let &Self {
+        let Self {
             count,
             exclusive,
             inclusive,
@@ -90,47 +92,11 @@ impl Stats {
             rate,
             histogram: _,
         } = self;
-        let [average, alpha, mean, variance, rate] =
-            [average, alpha, mean, variance, rate].map(f64::to_bits);
-        let of_ticks = [count, exclusive, inclusive, off_cpu, switches, min, max, last];
-        let mut all = of_ticks.into_iter().chain([average, alpha, mean, variance, rate]);
-        std::array::from_fn(|_| all.next().unwrap_or(0))
-    }
-
-    /// The reverse of [`Self::words`].
-    pub(crate) fn of_words(words: [u64; 13], histogram: Vec<Bucket>) -> Self {
-        let [
-            count,
-            exclusive,
-            inclusive,
-            off_cpu,
-            switches,
-            min,
-            max,
-            last,
-            average,
-            alpha,
-            mean,
-            variance,
-            rate,
-        ] = words;
-        let [average, alpha, mean, variance, rate] =
-            [average, alpha, mean, variance, rate].map(f64::from_bits);
-        Self {
-            count,
-            exclusive,
-            inclusive,
-            off_cpu,
-            switches,
-            min,
-            max,
-            last,
-            average,
-            alpha,
-            mean,
-            variance,
-            rate,
-            histogram,
+        for figure in [count, exclusive, inclusive, off_cpu, switches, min, max, last] {
+            *figure = pass(*figure);
+        }
+        for figure in [average, alpha, mean, variance, rate] {
+            *figure = f64::from_bits(pass(figure.to_bits()));
         }
     }
 

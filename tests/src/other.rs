@@ -1,5 +1,5 @@
-//! The plugin in Rust with copies of pfp that are not those of the tests: of another version, or built by
-//! the oldest compiler that builds pfp.
+//! The plugin in Rust with another copy of pfp: of another version, or built by the oldest compiler that
+//! builds pfp.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};

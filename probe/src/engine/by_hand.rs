@@ -6,7 +6,7 @@ use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::control::{Change, Control};
 
 use super::busy;
-use super::copies;
+use super::copies::{self, by_leader};
 use super::current;
 use super::measure::{self, HAND};
 use super::moment::turn_page;
@@ -45,14 +45,12 @@ pub(crate) fn begin_once(point: &'static Point) {
 #[cold]
 #[inline(never)]
 fn begin_once_far(point: &'static Point, control: Control) {
-    let Some(thread) = current::thread() else {
-        return match copies::followed() {
-            Some(leader) => leader.begin_once(point),
-            None => _ = measure::begin::<HAND>(point, control),
-        };
-    };
-    match thread.innermost(point) {
-        Some(region) => invalidate(thread, point, region),
+    let thread = current::thread();
+    if thread.is_none() {
+        by_leader!(begin_once(point));
+    }
+    match thread.and_then(|thread| Some((thread, thread.innermost(point)?))) {
+        Some((thread, region)) => invalidate(thread, point, region),
         None => _ = measure::begin::<HAND>(point, control),
     }
 }
@@ -90,9 +88,7 @@ pub(crate) fn end(point: &'static Point) {
 #[cold]
 #[inline(never)]
 fn end_far(point: &'static Point) {
-    if let Some(leader) = copies::followed() {
-        return leader.end_by_hand(point);
-    }
+    by_leader!(end_by_hand(point));
     if let Some(thread) = current::thread() {
         end_in(thread, point, ticks_or_stamp);
     }
@@ -169,9 +165,7 @@ fn end_of(point: &'static Point, end: End, marked: bool) {
 /// Ends the innermost region of a point, but keeps what it measured; see [`Point::end_latched`].
 #[cold]
 pub(crate) fn end_latched(point: &'static Point) {
-    if let Some(leader) = copies::followed() {
-        return leader.end_latched(point);
-    }
+    by_leader!(end_latched(point));
     let Some(thread) = current::thread().filter(|thread| thread.is_alive()) else { return };
     let Some(region) = thread.innermost(point) else { return };
     let extra = Extra { latch: true, amounts: None };

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::region::CONTEXT;
 
-/// Contexts made so far; 0 stands for a thread's own.
+/// Contexts made so far. The number 0 means a thread's own.
 static CONTEXTS: AtomicU32 = AtomicU32::new(0);
 /// Times that a context was resumed, by any thread. A thread's clock notes it, so
 /// that a region knows whether its context has run without a break.

@@ -26,7 +26,7 @@ use std::sync::atomic::{
 use pfp_shm_layout::heap::{self, NoMemory};
 
 use super::common;
-use super::copies;
+use super::copies::{self, by_leader};
 use super::current;
 use super::door;
 use super::owner;
@@ -45,7 +45,8 @@ pub(crate) struct Handle(NonNull<Counted>);
 
 /// A number that no context has yet.
 pub(crate) fn next_context() -> u32 {
-    copies::followed().map_or_else(common::next_context, |leader| leader.next_context())
+    by_leader!(next_context());
+    common::next_context()
 }
 
 /// A context and how many handles hold it.
@@ -100,36 +101,27 @@ impl Handle {
     }
 
     pub(crate) fn number(&self) -> u32 {
-        match copies::followed() {
-            Some(leader) => leader.number_of_context(self),
-            None => self.shared().number(),
-        }
+        by_leader!(number_of_context(self));
+        self.shared().number()
     }
 
     /// Whether it has a context of its own, and is not [`NO_CONTEXT`].
     pub(crate) fn is_real(&self) -> bool {
-        match copies::followed() {
-            Some(leader) => leader.is_real(self),
-            None => !ptr::eq(self.counted(), &raw const NO_CONTEXT),
-        }
+        by_leader!(is_real(self));
+        !ptr::eq(self.counted(), &raw const NO_CONTEXT)
     }
 
     /// Whether it is current on the calling thread.
     pub(crate) fn is_current(&self) -> bool {
-        match copies::followed() {
-            Some(leader) => leader.is_current(self),
-            None => alive()
-                .is_some_and(|thread| thread.current.load(Relaxed) == self.as_ptr().cast_mut()),
-        }
+        by_leader!(is_current(self));
+        alive().is_some_and(|thread| thread.current.load(Relaxed) == self.as_ptr().cast_mut())
     }
 
     /// Makes it the context of another execution object: nothing is open in it.
     /// False if it is current somewhere, or interrupted there.
     pub(crate) fn renew(&self) -> bool {
-        match copies::followed() {
-            Some(leader) => leader.renew(self),
-            None => self.shared().renew(),
-        }
+        by_leader!(renew(self));
+        self.shared().renew()
     }
 
     /// The handle as a pointer, which [`Self::from_raw`] makes a handle again.
@@ -159,9 +151,7 @@ impl Clone for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if let Some(leader) = copies::followed() {
-            return leader.drop_context(self);
-        }
+        by_leader!(drop_context(self));
         // Pairs with the fence: what other handles have done was before.
         if self.counted().handles.fetch_sub(1, Release) == 1 {
             fence(Acquire);
@@ -332,9 +322,7 @@ unsafe extern "C" fn drop_shared(context: *const Shared) {
 /// Puts the current context aside for an interrupt's; [`leave`] resumes it. False
 /// if the interrupt is some thread's already.
 pub(crate) fn enter(to: &Handle) -> bool {
-    if let Some(leader) = copies::followed() {
-        return leader.enter(to);
-    }
+    by_leader!(enter(to));
     let Some(thread) = door::thread() else { return false };
     undisturbed(|| {
         // An interrupt that was entered and then put aside by a switch still keeps the context that
@@ -356,9 +344,7 @@ pub(crate) fn enter(to: &Handle) -> bool {
 /// Resumes what [`enter`] put aside, or what a switch has put in its place; false
 /// if the context is not current here, or was not entered.
 pub(crate) fn leave(from: &Handle) -> bool {
-    if let Some(leader) = copies::followed() {
-        return leader.leave(from);
-    }
+    by_leader!(leave(from));
     let left = alive().is_some_and(|thread| {
         undisturbed(|| {
             if !from.is_current() || !from.shared().entered.swap(false, Relaxed) {
@@ -384,9 +370,7 @@ pub(crate) fn leave(from: &Handle) -> bool {
 
 /// Counts a hook that does not fit what is current on the calling thread.
 pub(crate) fn count_mismatch() {
-    if let Some(leader) = copies::followed() {
-        return leader.count_mismatch();
-    }
+    by_leader!(count_mismatch());
     if let Some(thread) = door::thread() {
         thread.count(|counters| &counters.mismatched);
     }
@@ -395,9 +379,7 @@ pub(crate) fn count_mismatch() {
 /// Counts a region that could not begin.
 #[cold]
 pub(crate) fn count_refusal() {
-    if let Some(leader) = copies::followed() {
-        return leader.count_refusal();
-    }
+    by_leader!(count_refusal());
     // It may be the first thing that the thread does.
     match alive().or_else(door::thread) {
         Some(thread) => thread.count(|counters| &counters.refused),

@@ -14,9 +14,9 @@
 //!  threads, contexts, clock, figures               none
 //! ```
 //!
-//! Copies share no Rust type: functions of the table take words, and pointers to words, texts, a
-//! [`Declaration`], a [`Sink`], [`super::elsewhere::Past`] and [`super::polls::Polls`], all of which
-//! have C's layout. Only the copy that made a point or a context knows what is in it.
+//! Copies share no Rust type. Functions of the table take words, texts, and pointers to words, to a
+//! [`Declaration`], a [`Sink`], [`super::elsewhere::Past`] and [`super::polls::Polls`], which have C's
+//! layout. Only the copy that made a point or a context knows its layout.
 //!
 //! How the copies find each other is in [`super::leader`].
 
@@ -79,12 +79,12 @@ impl Text {
     ///
     /// The bytes stay as they are for the lifetime that the caller chooses.
     unsafe fn bytes<'a>(self) -> &'a [u8] {
-        // SAFETY: `of` had so many bytes, which stay by the caller's promise.
+        // SAFETY: both are from a slice, which stays by the caller's promise.
         unsafe { std::slice::from_raw_parts(self.bytes, self.len) }
     }
 }
 
-/// Where the leader writes bytes to; false if there is no memory.
+/// Takes bytes that the leader writes. The function returns false if memory runs out.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Sink {
@@ -96,7 +96,7 @@ impl Sink {
     /// Appends to a vector, which the sink must not outlive.
     fn to(bytes: &mut Vec<u8>) -> Self {
         unsafe extern "C" fn append(to: *mut c_void, bytes: *const u8, len: usize) -> bool {
-            // SAFETY: the vector of `to`, and so many bytes.
+            // SAFETY: `to` is the vector below, and the bytes are a slice of the writer.
             let (to, bytes) =
                 unsafe { (&mut *to.cast::<Vec<u8>>(), std::slice::from_raw_parts(bytes, len)) };
             if to.try_reserve(bytes.len()).is_err() {
@@ -113,6 +113,16 @@ impl Sink {
         unsafe { (self.write)(self.to, bytes.as_ptr(), bytes.len()) }
     }
 }
+
+/// Has the leader do it and returns what that returned, if this copy follows.
+macro_rules! by_leader {
+    ($($call:tt)+) => {
+        if let Some(leader) = $crate::engine::copies::followed() {
+            return leader.$($call)+;
+        }
+    };
+}
+pub(super) use by_leader;
 
 /// The table of the copy that leads; null if this one does, and [`UNKNOWN`] before that is known.
 static LEADER: AtomicPtr<Table> = AtomicPtr::new(UNKNOWN);

@@ -15,7 +15,7 @@ use super::{cold, owner};
 use crate::clock;
 use crate::point::Point;
 
-/// The process, made if need be; none if it cannot be or must not be now.
+/// The process, which is made if need be. `None` if it cannot be made, or must not be made now.
 pub(crate) fn process() -> Option<&'static Process> {
     making::get()
 }

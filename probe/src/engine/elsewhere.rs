@@ -6,7 +6,7 @@ use pfp_shm_layout::cell::Measurement;
 use pfp_shm_layout::histogram::LIMIT;
 use pfp_shm_layout::ring::What;
 
-use super::copies;
+use super::copies::by_leader;
 use super::door::{self, Target};
 use super::finish::finish_with;
 use super::process;
@@ -41,9 +41,7 @@ pub(crate) fn record_with(
     (start, ticks, number): (u64, u64, u32),
     amounts: &Amounts,
 ) {
-    if let Some(leader) = copies::followed() {
-        return leader.record_with(metered.point(), start, ticks, number, amounts);
-    }
+    by_leader!(record_with(metered.point(), start, ticks, number, amounts));
     // None: switched off meanwhile.
     if let Some((variant, is_rest)) = metered.choose(amounts) {
         record(variant, (start, ticks, number), is_rest.then_some(amounts));
@@ -56,9 +54,7 @@ fn record(
     (start, ticks, number): (u64, u64, u32),
     amounts: Option<&Amounts>,
 ) {
-    if let Some(leader) = copies::followed() {
-        return leader.record_of_a_device(point, start, ticks, number);
-    }
+    by_leader!(record_of_a_device(point, start, ticks, number));
     let exclusive = ticks.min(LIMIT - 1);
     let thread = match door::ready(point) {
         Target::Off => return,
@@ -85,9 +81,7 @@ fn record(
 /// Records what the calling thread has spent outside its regions, once it is over. The region
 /// that is open around it has it as a child, if `is_inside`.
 pub(crate) fn record_past(point: &'static Point, past: &Past, is_inside: bool) {
-    if let Some(leader) = copies::followed() {
-        return leader.record_past(point, past, is_inside);
-    }
+    by_leader!(record_past(point, past, is_inside));
     let thread = match door::ready(point) {
         Target::Off => return,
         Target::Cell(thread, _) | Target::Late(thread) => thread,

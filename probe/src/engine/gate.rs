@@ -22,10 +22,10 @@ pub(super) struct Page {
     pub(super) pid: AtomicI32,
 }
 
-/// The page in force: this process's, a parent's, or null.
+/// The published page: this process's, a parent's, or null.
 static IN_FORCE: AtomicPtr<Page> = AtomicPtr::new(ptr::null_mut());
 
-/// The page in force: this process's, a parent's, or null.
+/// The published page: this process's, a parent's, or null.
 #[inline]
 pub(super) fn in_force() -> *mut Page {
     // Pairs with the exchange in `open`.

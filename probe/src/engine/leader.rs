@@ -7,7 +7,7 @@
 //! versions are not compatible: each of them makes a segment of its own.
 //!
 //! Who leads is decided as each copy is loaded, while the loader's list is locked, so that
-//! nothing in it can be unloaded: a copy that leads already, else the one that asks first.
+//! nothing in it can be unloaded: a copy that leads already, else the first that asks.
 //! Later that lock may be another thread's, which a forked child does not have. A copy asks
 //! once its object cannot be unloaded any more.
 
@@ -28,7 +28,7 @@ use crate::errno;
 struct Copy {
     /// Whether it leads.
     leads: AtomicBool,
-    /// In the first copy in the loader's list: who was made the leader.
+    /// In the first copy of the loader's list: the copy that was made the leader.
     elected: AtomicPtr<Self>,
     /// What it does for copies that follow it. It may be larger here than there.
     table: AtomicPtr<Table>,
@@ -40,7 +40,7 @@ impl Copy {
         let table = self.table.load(Relaxed);
         // SAFETY: a static of an object that is not unloaded, which begins with its own size.
         let is_whole = unsafe { (&raw const (*table).size).read() } >= size_of::<Table>();
-        // SAFETY: as above, and so many bytes are there.
+        // SAFETY: a static of an object that is not unloaded, and as large as this copy expects.
         is_whole.then(|| unsafe { &*table })
     }
 }
@@ -211,7 +211,7 @@ unsafe fn each_copy(start: usize, bytes: usize, mut found: impl FnMut(&'static C
             return;
         }
         if size == size_of::<Note>() && header.kind == KIND {
-            // SAFETY: as just tested.
+            // SAFETY: the test has found as many bytes as a note has.
             let note = unsafe { place.cast::<Note>().read_unaligned() };
             if &note.name == b"pfp\0" && note.version == VERSION {
                 let from = start + at + offset_of!(Note, distance);

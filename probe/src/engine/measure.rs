@@ -25,12 +25,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use pfp_shm_layout::control::Control;
 use pfp_shm_layout::ring::What;
 
+use super::copies::by_leader;
 use super::facts::Offset;
 use super::overhead::{self, overhead};
 use super::region::{BY_HAND, End, Region};
 use super::state::UNREGISTERED;
 use super::thread::{Entry, Thread};
-use super::{copies, current, slow};
+use super::{current, slow};
 use crate::clock::{ThreadClock, ticks, ticks_or_stamp};
 use crate::mark;
 use crate::point::Point;
@@ -127,9 +128,7 @@ pub(crate) fn end(tag: u64) {
 #[cold]
 #[inline(never)]
 fn end_far(tag: u64) {
-    if let Some(leader) = copies::followed() {
-        return leader.end(tag);
-    }
+    by_leader!(end(tag));
     match current::thread() {
         Some(thread) => end_in(thread, tag, ticks_or_stamp),
         None => slow::end_elsewhere(),

@@ -3,7 +3,7 @@
 //! Numbers are `0..NUMERIC`; 0 is the calibration's own. All of them are off
 //! until they are enabled.
 
-use super::copies;
+use super::copies::by_leader;
 use super::process;
 use crate::{NUMERIC, Point};
 
@@ -32,9 +32,7 @@ pub(crate) fn point(id: u32) -> Option<&'static Point> {
 
 #[cold]
 pub(super) fn refuse() {
-    if let Some(leader) = copies::followed() {
-        return leader.refuse_point();
-    }
+    by_leader!(refuse_point());
     if let Some(process) = process::current() {
         let refused = &process.segment.counters().points_refused;
         refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

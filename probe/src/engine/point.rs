@@ -8,7 +8,7 @@ use pfp_shm_layout::control::{self, Control};
 pub(crate) use pfp_shm_layout::control::{Alpha, Change};
 use pfp_shm_layout::heap;
 
-use super::copies;
+use super::copies::{self, by_leader};
 use super::figures::{self, Histogram};
 use super::process;
 use crate::clock::calibrate::shared_ns;
@@ -18,9 +18,7 @@ use crate::stats::Stats;
 impl Point {
     /// Whether the point measures.
     pub(crate) fn is_on(&'static self) -> bool {
-        if let Some(leader) = copies::followed() {
-            return leader.is_on(self);
-        }
+        by_leader!(is_on(self));
         self.word().is_some_and(|word| Control(word.load(Relaxed)).enabled())
     }
 
@@ -47,9 +45,7 @@ impl Point {
 
     /// Gives the point another name.
     pub(crate) fn rename(&'static self, name: &str) {
-        if let Some(leader) = copies::followed() {
-            return leader.rename(self, name);
-        }
+        by_leader!(rename(self, name));
         if self.word().is_some()
             && let Some(process) = process::current()
         {
@@ -64,9 +60,7 @@ impl Point {
 
     /// [`Point::stats`], with or without the histogram.
     pub(crate) fn stats_with(&'static self, histogram: Histogram) -> Option<Stats> {
-        if let Some(leader) = copies::followed() {
-            return leader.stats(self, histogram == Histogram::Read);
-        }
+        by_leader!(stats(self, histogram == Histogram::Read));
         match self.metered() {
             Some(metered) => metered.stats_with(histogram),
             None => figures::of_point(self, histogram),
@@ -83,9 +77,7 @@ impl Point {
     }
 
     pub(crate) fn change(&'static self, change: Change) {
-        if let Some(leader) = copies::followed() {
-            return leader.change(self, change);
-        }
+        by_leader!(change(self, change));
         let Some(word) = self.word() else { return };
         match self.reset_time(word).filter(|_| change == Change::Reset) {
             Some(time) => control::reset(word, time, shared_ns()),

@@ -4,7 +4,7 @@ use std::mem;
 
 use pfp_shm_layout::amounts::Amounts;
 
-use super::copies;
+use super::copies::{self, by_leader};
 use super::current;
 use super::door;
 use super::finish::{finish_metered, finish_with, give_back};
@@ -15,16 +15,18 @@ use super::thread::Thread;
 use crate::engine::variants::MeteredPoint;
 use crate::point::Point;
 
-/// What the polls of a future have measured so far and nobody has recorded; none before
-/// the first of them, and after the last.
+/// Polls of a future that are not recorded. It has C's layout, since copies of pfp pass it to one
+/// another.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Polls {
-    /// Whether there are any.
-    wait: bool,
-    sum: Sum,
-    /// The counter when the first of them began.
-    start: u64,
+pub(crate) enum Polls {
+    #[default]
+    None,
+    Some {
+        sum: Sum,
+        /// The counter when the first of them began.
+        start: u64,
+    },
 }
 
 /// Ends a region that was begun for one poll of a future, and adds what it
@@ -64,17 +66,16 @@ fn end_part(thread: &Thread, region: &Region, polls: &mut Polls, last: bool) {
     let part = thread.part(&begun, moment);
     give_back(thread, part.child, part.net);
     thread.show_end(moment.now);
-    if !polls.wait {
-        *polls = Polls { wait: true, start: begun.start, sum: Sum::default() };
-    }
+    let (mut sum, start) = polls.take().unwrap_or_else(|| (Sum::default(), begun.start));
     let inclusive = part.span().wrapping_sub(inside);
     // At once, so that a poll around this one finds it.
     thread.add_to_total(point.offset(), inclusive);
-    polls.sum.add(Sum { own: part.own(), inclusive, off: part.off, switches: part.switches });
+    sum.add(Sum { own: part.own(), inclusive, off: part.off, switches: part.switches });
     if last {
-        let Polls { sum, start, .. } = mem::take(polls);
         let elapsed = moment.now.wrapping_sub(start);
         finish_polls(thread, point, sum, (start, elapsed), amounts.as_ref());
+    } else {
+        *polls = Polls::Some { sum, start };
     }
 }
 
@@ -94,13 +95,18 @@ fn finish_polls(
 }
 
 impl Polls {
-    /// Before the first.
-    pub(crate) const NONE: Self = Self { wait: false, sum: Sum::NONE, start: 0 };
+    /// The sum and the first counter, which are then not here any more.
+    fn take(&mut self) -> Option<(Sum, u64)> {
+        match mem::take(self) {
+            Self::None => None,
+            Self::Some { sum, start } => Some((sum, start)),
+        }
+    }
 
     /// Whether some poll was measured and is not recorded yet.
     #[inline(always)]
     pub(crate) fn wait(&self) -> bool {
-        self.wait
+        matches!(self, Self::Some { .. })
     }
 
     /// [`Self::record`] for a point with amounts.
@@ -113,16 +119,14 @@ impl Polls {
         }
     }
 
-    /// Records what polls have measured of a future that will have no more.
+    /// Records what polls have measured of a future that is dropped.
     #[cold]
     pub(crate) fn record(&mut self, point: &'static Point, amounts: Option<&Amounts>) {
-        if !self.wait {
+        if !self.wait() {
             return;
         }
-        if let Some(leader) = copies::followed() {
-            return leader.record_polls(point, self);
-        }
-        let Polls { sum, start, .. } = mem::take(self);
+        by_leader!(record_polls(point, self));
+        let Some((sum, start)) = self.take() else { return };
         let Some(thread) =
             current::thread().filter(|thread| thread.is_alive()).or_else(door::thread)
         else {

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use super::calibrate::calibrate as measure_costs;
-use super::copies;
+use super::copies::by_leader;
 use super::door;
 use super::overhead::Costs;
 use super::process::{self, failed};
@@ -20,17 +20,21 @@ pub(crate) use super::registry::listed;
 
 /// For [`crate::init`].
 pub(crate) fn init() -> Result<(), InitError> {
-    if let Some(leader) = copies::followed() {
-        return failed::from_word(leader.init());
+    match try_init() {
+        0 => Ok(()),
+        why => Err(failed::error(why)),
     }
-    door::process().map(drop).ok_or_else(failed::why_none)
+}
+
+/// Makes the process if need be. Returns 0, or why it cannot be made.
+pub(super) fn try_init() -> u64 {
+    by_leader!(try_init());
+    door::process().map_or_else(failed::why_none, |_| 0)
 }
 
 /// For [`crate::ticks_per_second`].
 pub(crate) fn ticks_per_second() -> f64 {
-    if let Some(leader) = copies::followed() {
-        return leader.ticks_per_second();
-    }
+    by_leader!(ticks_per_second());
     match door::process() {
         Some(process) => process.refine_rate(),
         None => calibrate::refine(),
@@ -40,9 +44,7 @@ pub(crate) fn ticks_per_second() -> f64 {
 
 /// Names the calling thread's lane.
 pub(crate) fn register_thread(name: &str) {
-    if let Some(leader) = copies::followed() {
-        return leader.register_thread(name);
-    }
+    by_leader!(register_thread(name));
     if let (Some(thread), Some(process)) = (door::thread(), process::current()) {
         lane::register(thread, process, name);
     }
@@ -50,25 +52,19 @@ pub(crate) fn register_thread(name: &str) {
 
 /// For [`crate::snapshot_to`] and [`crate::snapshot_over`].
 pub(crate) fn write_snapshot(path: &Path, existing: Existing) -> io::Result<()> {
-    if let Some(leader) = copies::followed() {
-        return leader.write_snapshot(path, matches!(existing, Existing::Replace));
-    }
+    by_leader!(write_snapshot(path, matches!(existing, Existing::Replace)));
     snapshot::write(door::process().ok_or_else(snapshot::unsupported)?, path, existing)
 }
 
 /// For [`crate::show`].
 pub(crate) fn show(out: &mut impl io::Write) -> io::Result<()> {
-    if let Some(leader) = copies::followed() {
-        return leader.show_to(out);
-    }
+    by_leader!(show_to(out));
     snapshot::show(door::process().ok_or_else(snapshot::unsupported)?, out)
 }
 
 /// For [`crate::calibrate`].
 pub(crate) fn calibrate(pairs: u32) -> Option<crate::Overhead> {
-    if let Some(leader) = copies::followed() {
-        return leader.overhead(pairs);
-    }
+    by_leader!(overhead(pairs));
     door::process()?;
     let Costs { inside, pair, lap } = measure_costs(pairs)?;
     Some(crate::Overhead { inside, pair, lap })

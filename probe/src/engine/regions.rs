@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     pub(super) interrupted: AtomicPtr<Shared>,
     /// The process that it last ran in: a forked child has copies.
     pub(super) process: AtomicPtr<c_void>,
-    /// Lets go of it: another copy of pfp may have another allocator.
+    /// Drops a handle of it.
     pub(super) drop: unsafe extern "C" fn(*const Shared),
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Paused {
 /// A latched part, or the sum of several.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sum {
+pub(crate) struct Sum {
     pub(super) own: u64,
     pub(super) inclusive: u64,
     pub(super) off: u64,
@@ -186,8 +186,6 @@ impl Regions {
 }
 
 impl Sum {
-    pub(super) const NONE: Self = Self { own: 0, inclusive: 0, off: 0, switches: 0 };
-
     #[inline]
     pub(super) fn add(&mut self, more: Self) {
         self.own = self.own.wrapping_add(more.own);

@@ -149,7 +149,7 @@ fn contexts() {
     let [one, other] = [ExecutionContext::new(), ExecutionContext::new()];
     assert_ne!(one.number(), other.number());
     let entered = one.enter().expect("it is free");
-    // A context that is entered is no other thread's, nor is it entered twice.
+    // A context cannot be entered twice.
     assert!(one.clone().enter().is_none());
     TASK.begin();
     assert!(pfp::task_switch(&one, &other));

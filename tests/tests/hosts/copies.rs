@@ -257,8 +257,8 @@ fn more_copies_than_a_program_needs_share_a_segment() {
     target.end_well();
 }
 
-/// A program, a plugin in C, a plugin with another version of pfp and one that another compiler has
-/// built: each in turn leads, and the others follow.
+/// A program, a plugin in C, a plugin with another version of pfp and a plugin of another
+/// compiler: each in turn leads, and the others follow.
 #[test]
 fn copies_of_other_versions_and_compilers_share_a_segment() {
     let (c, other) = (c::c_plugin(), other::version());
@@ -316,7 +316,7 @@ fn make_incompatible(library: &Path) {
     let found: Vec<_> =
         (0..bytes.len() - 32).filter(|at| bytes[*at..].starts_with(&head)).collect();
     assert_eq!(found.len(), 1, "one note in {}", library.display());
-    // The version stands in the note, and in the code that compares others' with it.
+    // The version is in the note, and in the code that compares the versions of others with it.
     let version: [u8; 8] = std::array::from_fn(|at| bytes[found[0] + head.len() + at]);
     let places: Vec<_> =
         (0..bytes.len() - 8).filter(|at| bytes[*at..].starts_with(&version)).collect();

@@ -11,7 +11,7 @@ use std::sync::atomic::{
 
 use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS};
 use pfp_shm_layout::control::Change;
-use pfp_shm_layout::heap;
+use pfp_shm_layout::heap::Grow;
 
 use super::{Declaration, Sink, Table, Text};
 use crate::Overhead;
@@ -131,12 +131,17 @@ impl Table {
         histogram: bool,
     ) -> Option<Stats> {
         let written = Self::written(|to| self.write_stats(point, histogram, to));
-        let words = written.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word));
-        let words = heap::collect(words).ok()?;
-        let (figures, buckets) = words.split_first_chunk()?;
-        let bucket = |&[low, width, count]: &[u64; 3]| Bucket { low, width, count };
-        let histogram = heap::collect(buckets.as_chunks().0.iter().map(bucket)).ok()?;
-        Some(Stats::of_words(*figures, histogram))
+        let mut words = written.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word));
+        let mut stats = Stats::default();
+        stats.each_figure(|_| words.next().unwrap_or(0));
+        let buckets = std::iter::from_fn(|| {
+            let [low, width, count] = [words.next()?, words.next()?, words.next()?];
+            Some(Bucket { low, width, count })
+        });
+        for bucket in buckets {
+            stats.histogram.try_push(bucket).ok()?;
+        }
+        (stats.count > 0).then_some(stats)
     }
 
     pub(in crate::engine) fn sums(&'static self, point: &'static Point) -> [u128; MAX_AMOUNTS] {

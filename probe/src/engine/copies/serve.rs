@@ -150,11 +150,11 @@ fn tag_of(guard: Guard) -> u64 {
 #[inline(always)]
 fn charge(tag: u64, inside: u64, pair: u64) {
     if tag != 0
-        && let Some(thread) = current::thread()
+        && let Some(thread) = current::near()
     {
         let region = thread.region(tag);
         region.delay(inside);
-        region.leave_out(pair, 0);
+        region.set_covered(region.covered().wrapping_add(pair));
         thread.cover(pair);
     }
 }
@@ -167,10 +167,13 @@ pub(super) fn write_name(point: &'static Point, to: &Sink) {
 
 pub(super) fn write_stats(point: &'static Point, histogram: bool, to: &Sink) {
     let histogram = if histogram { Histogram::Read } else { Histogram::LeftOut };
-    let Some(stats) = point.stats_with(histogram) else { return };
-    let buckets = stats.histogram.iter().flat_map(|it| [it.low, it.width, it.count]);
-    let mut words = stats.words().into_iter().chain(buckets);
-    words.all(|word| to.write(&word.to_ne_bytes()));
+    let Some(mut stats) = point.stats_with(histogram) else { return };
+    let write = |word: u64| to.write(&word.to_ne_bytes());
+    stats.each_figure(|figure| {
+        write(figure);
+        figure
+    });
+    stats.histogram.iter().flat_map(|it| [it.low, it.width, it.count]).all(write);
 }
 
 pub(super) fn write_sums(point: &'static Point, to: &Sink) {

@@ -11,7 +11,7 @@ use super::{Declaration, Sink, Text};
 use crate::engine::context::{self as contexts, Handle};
 use crate::engine::elsewhere::{self, Past};
 use crate::engine::polls::{self, Polls};
-use crate::engine::process::{entries, failed, pausing};
+use crate::engine::process::{entries, pausing};
 use crate::engine::thread::given;
 use crate::engine::{by_hand, calibrate, measure, numeric, program, reading};
 use crate::point::Point;
@@ -22,7 +22,7 @@ pub(in crate::engine) const VERSION: u64 = u64::from_be_bytes(*b"pfpcopy\x01");
 
 /// Makes the table of functions, their bodies in the leader, and the methods by which a follower
 /// calls them. A name in `[]` is a point: the follower's becomes the leader's, and where that cannot
-/// be had, the function does nothing. A name in `{}` is a context, and one in `<>` a text, or bytes.
+/// be had, the function does nothing. A name in `{}` is a context, and a name in `<>` a text.
 macro_rules! table {
     ($(
         $(#[$about:meta])*
@@ -85,7 +85,7 @@ macro_rules! table {
                     $($given: $type),*
                 ) $(-> $returned)? {
                     $(let $point = self.point($point);)?
-                    // SAFETY: the point is null, or from `declare`; what else is given is there
+                    // SAFETY: the point is null, or from `declare`; the other arguments are valid
                     // during the call.
                     unsafe {
                         (self.$name)(
@@ -110,8 +110,8 @@ macro_rules! text {
 }
 
 table! {
-    /// Begins a region; returns its tag. A follower's region costs more ticks than a leader's, so many
-    /// inside it, and so many in all.
+    /// Begins a region and returns its tag. The ticks are what a follower's region costs beyond a
+    /// leader's, inside it and in all.
     fn begin_region[point](how: u64, inside: u64, pair: u64, amounts: Option<&Amounts>) -> u64 =
         serve::begin(point, how, [inside, pair], amounts);
     fn end(tag: u64) = measure::end(tag);
@@ -168,12 +168,11 @@ table! {
     fn leave{it}() -> bool = contexts::leave(it);
     /// Each may be null.
     fn switch(prev: *const c_void, next: *const c_void) -> u32 =
-        // SAFETY: null, or contexts of which the follower keeps handles.
+        // SAFETY: the pointers are null, or contexts that the follower keeps handles of.
         unsafe { serve::switch(prev, next) };
     fn next_context() -> u32 = contexts::next_context();
 
-    /// Makes the process, if need be. Returns 0, or why it cannot be made.
-    fn init() -> u64 = failed::to_word(program::init());
+    fn try_init() -> u64 = program::try_init();
     fn pause(pause: bool) = pausing::pause(pause);
     fn is_enabled() -> bool = pausing::is_enabled();
     fn set_program_name<name>() = program::set_name(text(name));
@@ -196,7 +195,7 @@ table! {
     ) -> bool =
         // SAFETY: the function takes what is given with it.
         calibrate::calibrate_call(|| unsafe { call(with) }, again, [inside, pair]);
-    /// Returns the system's error.
+    /// Returns 0, or the system's error.
     fn snapshot<path>(replaces: bool) -> i32 = serve::snapshot(path, replaces);
     fn show(to: &Sink) -> i32 = serve::show(to);
 }

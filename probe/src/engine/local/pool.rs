@@ -114,8 +114,8 @@ unsafe extern "C" fn give_back(value: *mut libc::c_void) {
         // Release pairs with the acquire in `take`.
         place.is_taken.store(false, Release);
     } else if let Some(key) = KEY.load(Relaxed).checked_sub(1) {
-        // The leading copy of pfp stores null in this place as it releases the lane, perhaps after
-        // this. Setting the value again makes the threads library call this once more.
+        // The destructor that releases the lane stores null in this place, and may run after this one.
+        // Setting the value again makes the threads library call this once more.
         // SAFETY: the key is never deleted; the value is a place in the pool.
         unsafe { libc::pthread_setspecific(key, value) };
     }

@@ -7,7 +7,8 @@ use pfp_shm_layout::segment::Segment;
 
 use super::{FAILED, MISSED, Process, current, miss};
 use crate::clock::calibrate;
-use crate::engine::{common, copies};
+use crate::engine::common;
+use crate::engine::copies::by_leader;
 use crate::point::{NUMERIC, Point};
 
 /// The first number of a point that is named in the source.
@@ -114,9 +115,7 @@ impl Process {
 /// Counts a begin of a place in the source whose point is not known yet.
 #[cold]
 pub(crate) fn miss_unknown() {
-    if let Some(leader) = copies::followed() {
-        return leader.miss();
-    }
+    by_leader!(miss());
     match current() {
         Some(process) if process.settings.on_by_default => miss(),
         Some(_) => {}

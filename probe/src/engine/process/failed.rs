@@ -31,48 +31,30 @@ impl Failed {
     }
 }
 
-/// Why there is no process, for a caller that has just asked for it in vain.
-pub(in crate::engine) fn why_none() -> InitError {
-    match FAILED.load(Relaxed) {
-        0 if owner::is_anothers() => InitError::BorrowedMemory,
-        0 if cold::has_less_stack(STACK) => InitError::SmallStack,
-        0 => InitError::Busy,
-        failed => Failed::unpack(failed).into(),
-    }
-}
-
-/// What [`crate::init`] returned, as one word for another copy of pfp.
-pub(in crate::engine) fn to_word(result: Result<(), InitError>) -> u64 {
-    match result {
-        Ok(()) => 0,
-        Err(InitError::BorrowedMemory) => BORROWED,
-        Err(InitError::SmallStack) => SMALL_STACK,
-        Err(InitError::NoPrivateMemory { errno }) => Failed { stage: Stage::Process, errno }.pack(),
-        Err(InitError::NoSharedMemory { errno }) => Failed { stage: Stage::Segment, errno }.pack(),
-        Err(_) => BUSY,
-    }
-}
-
-/// The reverse of [`to_word`].
-pub(in crate::engine) fn from_word(word: u64) -> Result<(), InitError> {
-    match word {
-        0 => Ok(()),
-        BORROWED => Err(InitError::BorrowedMemory),
-        SMALL_STACK => Err(InitError::SmallStack),
-        _ if word >> 32 == 0 => Err(InitError::Busy),
-        failed => Err(Failed::unpack(failed).into()),
-    }
-}
-
 const BUSY: u64 = 1;
-const BORROWED: u64 = 2;
+const BORROWED_MEMORY: u64 = 2;
 const SMALL_STACK: u64 = 3;
 
-impl From<Failed> for InitError {
-    fn from(Failed { stage, errno }: Failed) -> Self {
-        match stage {
-            Stage::Process => Self::NoPrivateMemory { errno },
-            _ => Self::NoSharedMemory { errno },
-        }
+/// Why the process cannot be made, for a caller that has just asked for it in vain. A word, which
+/// copies of pfp pass to one another.
+pub(in crate::engine) fn why_none() -> u64 {
+    match FAILED.load(Relaxed) {
+        0 if owner::is_anothers() => BORROWED_MEMORY,
+        0 if cold::has_less_stack(STACK) => SMALL_STACK,
+        0 => BUSY,
+        failed => failed,
+    }
+}
+
+/// What [`why_none`] says.
+pub(in crate::engine) fn error(why: u64) -> InitError {
+    match why {
+        BUSY => InitError::Busy,
+        BORROWED_MEMORY => InitError::BorrowedMemory,
+        SMALL_STACK => InitError::SmallStack,
+        failed => match Failed::unpack(failed) {
+            Failed { stage: Stage::Process, errno } => InitError::NoPrivateMemory { errno },
+            Failed { errno, .. } => InitError::NoSharedMemory { errno },
+        },
     }
 }

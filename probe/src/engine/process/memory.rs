@@ -43,7 +43,7 @@ fn map_pages(bytes: usize) -> io::Result<*mut u8> {
     unsafe {
         libc::madvise(pages, bytes, libc::MADV_DONTDUMP)
     };
-    // The stacks of contexts are found by their addresses, from other copies of pfp, too.
+    // The stacks of contexts are found by their addresses.
     let _ = pages.expose_provenance();
     Ok(pages.cast())
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{
 use pfp_shm_layout::beacon::MAX_NAME;
 
 use super::current;
-use crate::engine::copies;
+use crate::engine::copies::by_leader;
 
 /// The name the program gave itself. Two threads that do so at once may mix theirs, and
 /// nobody ever waits.
@@ -17,9 +17,7 @@ static NAME_LEN: AtomicUsize = AtomicUsize::new(0);
 
 /// Names the program, now or when its segment is made.
 pub(crate) fn set_name(name: &str) {
-    if let Some(leader) = copies::followed() {
-        return leader.set_program_name(name);
-    }
+    by_leader!(set_program_name(name));
     let mut end = name.len().min(MAX_NAME);
     while !name.is_char_boundary(end) {
         end -= 1;

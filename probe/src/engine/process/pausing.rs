@@ -9,7 +9,7 @@ use pfp_shm_layout::control::{self, Change};
 
 use super::current;
 use crate::engine::common::PAUSED;
-use crate::engine::copies;
+use crate::engine::copies::by_leader;
 use crate::engine::registry;
 use crate::engine::state::Kind;
 use crate::point::Point;
@@ -17,9 +17,7 @@ use crate::point::Point;
 /// Switches off every point that is on, or back on those that it switched off; points that are
 /// registered meanwhile wait too.
 pub(crate) fn pause(pause: bool) {
-    if let Some(leader) = copies::followed() {
-        return leader.pause(pause);
-    }
+    by_leader!(pause(pause));
     PAUSED.store(pause, Relaxed);
     as_asked(|pause| {
         registry::all().filter(is_paused_with_all).for_each(|point| pause_one(point, pause));
@@ -76,8 +74,6 @@ fn is_paused_with_all(point: &&'static Point) -> bool {
 
 /// Whether [`pause`] has not switched everything off.
 pub(crate) fn is_enabled() -> bool {
-    if let Some(leader) = copies::followed() {
-        return leader.is_enabled();
-    }
+    by_leader!(is_enabled());
     !PAUSED.load(Relaxed)
 }

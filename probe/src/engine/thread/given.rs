@@ -8,7 +8,7 @@ use std::sync::atomic::{
 
 use pfp_shm_layout::lane::{Lane, LaneState, NAME_BYTES};
 
-use crate::engine::copies;
+use crate::engine::copies::by_leader;
 use crate::engine::process;
 
 /// Names that can wait; one more is lost.
@@ -29,9 +29,7 @@ static GIVEN: [Given; WAITING] = [const {
 
 /// Names a thread of this process, now or when it claims a lane.
 pub(crate) fn name_thread(tid: u32, name: &str) {
-    if let Some(leader) = copies::followed() {
-        return leader.name_thread(name, tid);
-    }
+    by_leader!(name_thread(name, tid));
     if tid == FREE || tid == BUSY {
         return;
     }

@@ -10,6 +10,7 @@ use pfp_shm_layout::control::Control;
 use pfp_shm_layout::heap;
 
 use super::{MeteredPoint, NONE, REST, bit};
+use crate::engine::copies::by_leader;
 use crate::engine::figures::{self, Histogram};
 use crate::engine::guard::Guard;
 use crate::engine::measure::{self, SCOPE};
@@ -186,9 +187,7 @@ impl MeteredPoint {
 
     /// [`Self::sums`] in the order of the names.
     pub(crate) fn sums_in_order(&'static self) -> [u128; MAX_AMOUNTS] {
-        if let Some(leader) = copies::followed() {
-            return leader.sums(self.whole());
-        }
+        by_leader!(sums(self.whole()));
         let mut sums = [0_u128; MAX_AMOUNTS];
         let word = self.point.word();
         for (place, point) in self.parts() {
