@@ -154,7 +154,7 @@ impl Point {
         self.state.paused.store(true, Relaxed);
     }
 
-    /// Measures no more: what belongs to it found no room.
+    /// Switches the point off for good, since its variant found no room.
     pub(crate) fn refuse(&self) {
         self.state.control.store((&raw const REFUSED).cast_mut(), Release);
         self.lead_follower();

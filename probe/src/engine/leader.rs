@@ -202,7 +202,7 @@ unsafe fn each_copy(start: usize, bytes: usize, mut found: impl FnMut(&'static C
     let mut at = 0;
     while bytes - at >= size_of::<NoteHeader>() {
         let place = ptr::with_exposed_provenance::<u8>(start + at);
-        // SAFETY: there are so many bytes more.
+        // SAFETY: at least a header is left of the bytes.
         let header = unsafe { place.cast::<NoteHeader>().read_unaligned() };
         let [name, content] =
             [header.name, header.content].map(|it| (it as usize).next_multiple_of(4));

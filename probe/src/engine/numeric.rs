@@ -20,7 +20,7 @@ pub(crate) static POINTS: [Point; NUMERIC as usize] = {
 /// What a number beyond the range leads to.
 static NO_SUCH_POINT: Point = Point::never();
 
-/// The point of a number; none beyond the range, which is counted.
+/// The point of a number. `None` beyond the range, which is counted.
 #[inline]
 pub(crate) fn point(id: u32) -> Option<&'static Point> {
     let point = POINTS.get(id as usize);

@@ -203,7 +203,7 @@ impl Process {
         self.outdated.store(true, Relaxed);
     }
 
-    /// Measures what measuring costs, if that has changed. It waits for a calibration under way, which
+    /// Measures what measuring costs, if that has changed. It waits for a running calibration, which
     /// may have begun before the change.
     pub(crate) fn catch_up(&self) {
         if self.outdated.load(Relaxed)

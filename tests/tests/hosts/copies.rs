@@ -1,5 +1,5 @@
-//! Several copies of pfp in one process: a program and its plugins, each of which has
-//! linked pfp, share one segment, and regions of all of them are nested in each other.
+//! Several copies of pfp in one process: a program and its plugins that have linked pfp share one
+//! segment, and regions of all copies are nested in each other.
 
 use std::path::{Path, PathBuf};
 

@@ -243,3 +243,31 @@ impl Write for &Sink {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn what_is_kept_stays_as_it_is() {
+        let keep_many = |of: u64| {
+            let kept = (0..200).filter_map(|at| Some((keep([of, at, of, at, of])?, at)));
+            let kept: Vec<_> = kept.collect();
+            assert_eq!(kept.len(), 200);
+            assert!(kept.iter().all(|(kept, at)| **kept == [of, *at, of, *at, of]));
+            kept
+        };
+        thread::scope(|threads| {
+            let all = [1, 2, 3].map(|of| threads.spawn(move || (of, keep_many(of))));
+            for (of, kept) in all.map(|thread| thread.join().expect("it ends")) {
+                assert!(kept.iter().all(|(kept, _)| kept[0] == of && kept[4] == of));
+            }
+        });
+        // More than a chunk at once, up to its end.
+        assert!(
+            (0..40).all(|at| keep([at; CHUNK / 64]).is_some_and(|kept| *kept == [at; CHUNK / 64]))
+        );
+    }
+}

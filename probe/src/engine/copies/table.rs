@@ -1,6 +1,7 @@
 //! The functions that the copy of pfp that leads has for those that follow, each declared once.
 
 use std::ffi::c_void;
+use std::ptr;
 use std::sync::atomic::AtomicU64;
 
 use pfp_shm_layout::amounts::Amounts;
@@ -11,9 +12,10 @@ use super::{Declaration, Sink, Text};
 use crate::engine::context::{self as contexts, Handle};
 use crate::engine::elsewhere::{self, Past};
 use crate::engine::polls::{self, Polls};
-use crate::engine::process::{entries, pausing};
+use crate::engine::process::{entries, pausing, switches};
 use crate::engine::thread::given;
 use crate::engine::{by_hand, calibrate, measure, numeric, program, reading};
+use crate::errno;
 use crate::point::Point;
 
 /// The version of the table, in each copy's note: "pfpcopy" and a number. To be raised whenever a
@@ -72,6 +74,12 @@ macro_rules! table {
                 $name
             },)*
         };
+
+        /// The functions as they are declared, with the types that C has.
+        #[cfg(test)]
+        const DECLARED: &str = concat!(
+            $(stringify!($name[$($point)?]{$($context)?}<$($text)?>($($type),*) $($returned)?), ";",)*
+        );
 
         impl Table {
             $(
@@ -198,4 +206,28 @@ table! {
     /// Returns 0, or the system's error.
     fn snapshot<path>(replaces: bool) -> i32 = serve::snapshot(path, replaces);
     fn show(to: &Sink) -> i32 = serve::show(to);
+    /// The word of a new [`crate::c::Switch`]; null if there is none.
+    fn new_switch() -> *const AtomicU64 =
+        errno::preserve(switches::new_word).map_or(ptr::null(), ptr::from_ref);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Copies of one version must agree on all functions but the last. If the functions below have not
+    /// changed, but there is a new one at the end, record the new number.
+    #[test]
+    fn functions_that_change_have_another_version() {
+        let hash = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        let declared = DECLARED.bytes().filter(|byte| !byte.is_ascii_whitespace());
+        let declared = declared.fold(0xcbf2_9ce4_8422_2325, hash);
+        let sizes = [size_of::<Declaration>(), size_of::<Past>(), size_of::<Polls>()];
+        let found = (VERSION as u8, format!("{declared:x}"), sizes);
+        assert_eq!(
+            found,
+            (1, "6ec61d6fb17c6df1".into(), [120, 32, 48]),
+            "raise VERSION: {DECLARED}"
+        );
+    }
 }

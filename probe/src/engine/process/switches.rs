@@ -9,7 +9,8 @@ use std::sync::atomic::{
 
 use pfp_shm_layout::switch;
 
-use super::{PAGE, Process, current};
+use super::{PAGE, current};
+use crate::engine::copies;
 use crate::errno;
 
 /// Switches of a process and of those that it was forked from.
@@ -38,39 +39,20 @@ fn order_threads(command: libc::c_int) -> bool {
 #[derive(Debug)]
 pub struct Switch {
     word: &'static AtomicU64,
-    /// Whose it is, only compared: a forked child has the memory, and another process.
-    process: *const Process,
+    /// The process that made it: a forked child has the memory, too.
+    pid: libc::pid_t,
 }
 
-// SAFETY: the pointer is only compared.
-unsafe impl Send for Switch {}
-// SAFETY: as above.
-unsafe impl Sync for Switch {}
-
 impl Switch {
-    /// One of its own for the caller, for good; none if there is no more, or no memory.
+    /// A new switch, for good. `None` if all are taken, or memory runs out.
     #[must_use]
     pub fn new() -> Option<Self> {
-        errno::preserve(|| {
-            let process = current()?;
-            if page_size() != PAGE || !order_threads(REGISTER) {
-                return None;
-            }
-            let own = process.segment.take_switch()?;
-            let page = map_before_private(own)?;
-            let take = |slot: &AtomicPtr<u8>| {
-                slot.compare_exchange(ptr::null_mut(), page, Relaxed, Relaxed).is_ok()
-            };
-            if !MAPPED.iter().any(take) {
-                // SAFETY: mapped just now, and nobody has seen it.
-                unsafe { libc::munmap(page.cast(), 2 * PAGE) };
-                return None;
-            }
-            own.store(switch::ON, SeqCst);
-            // SAFETY: mapped for good, and aligned.
-            let word = unsafe { &*page.add(PAGE - size_of::<AtomicU64>()).cast() };
-            Some(Self { word, process })
-        })
+        let word = match copies::followed() {
+            // SAFETY: null, or a word that is mapped for good.
+            Some(leader) => unsafe { leader.new_switch().as_ref() },
+            None => errno::preserve(new_word),
+        };
+        Some(Self { word: word?, pid: pid() })
     }
 
     /// Where the flag is, an `int`. From eight bytes on, a page of private memory follows.
@@ -112,8 +94,34 @@ impl Switch {
     }
 
     fn is_of_this_process(&self) -> bool {
-        current().is_some_and(|process| ptr::eq(process, self.process))
+        self.pid == pid()
     }
+}
+
+fn pid() -> libc::pid_t {
+    // SAFETY: no preconditions.
+    errno::preserve(|| unsafe { libc::getpid() })
+}
+
+/// The word of a new switch.
+pub(in crate::engine) fn new_word() -> Option<&'static AtomicU64> {
+    let process = current()?;
+    if page_size() != PAGE || !order_threads(REGISTER) {
+        return None;
+    }
+    let own = process.segment.take_switch()?;
+    let page = map_before_private(own)?;
+    let take = |slot: &AtomicPtr<u8>| {
+        slot.compare_exchange(ptr::null_mut(), page, Relaxed, Relaxed).is_ok()
+    };
+    if !MAPPED.iter().any(take) {
+        // SAFETY: mapped just now, and not published.
+        unsafe { libc::munmap(page.cast(), 2 * PAGE) };
+        return None;
+    }
+    own.store(switch::ON, SeqCst);
+    // SAFETY: mapped for good, and aligned.
+    Some(unsafe { &*page.add(PAGE - size_of::<AtomicU64>()).cast() })
 }
 
 /// Maps the page of a word once more, with a private page behind it.
