@@ -5,7 +5,10 @@ use std::io::{self, Write};
 use std::mem::ManuallyDrop;
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicPtr, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS};
 use pfp_shm_layout::failure;
@@ -82,13 +85,15 @@ fn room_for(bytes: usize) -> Option<*mut u8> {
     let bytes = bytes.next_multiple_of(LINE);
     let take = |at: usize| (at + bytes <= at.next_multiple_of(CHUNK)).then_some(at + bytes);
     for _ in 0..TRIES {
-        let full = match FREE.fetch_update(Relaxed, Relaxed, take) {
+        // Pairs with the exchange below: the bytes are mapped.
+        let full = match FREE.fetch_update(Acquire, Relaxed, take) {
             Ok(at) => return Some(ptr::with_exposed_provenance_mut(at)),
             Err(full) => full,
         };
         // If another thread has mapped some meanwhile, these stay unused.
         let start = memory::pages(CHUNK)?.expose_provenance() + LINE;
-        let _ = FREE.compare_exchange(full, start, Relaxed, Relaxed);
+        // Pairs with the exchange above.
+        let _ = FREE.compare_exchange(full, start, Release, Relaxed);
     }
     None
 }
