@@ -70,6 +70,10 @@ pub(crate) fn merged(mut buckets: Vec<Bucket>) -> Vec<Bucket> {
     buckets
 }
 
+/// Figures of [`Stats`] beside the histogram.
+#[cfg(feature = "enabled")]
+pub(crate) const FIGURES: usize = 13;
+
 impl Stats {
     /// Replaces each figure, as a word, by what `pass` makes of it, in an order that copies of pfp
     /// agree on. The histogram stays.

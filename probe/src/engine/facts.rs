@@ -180,7 +180,8 @@ impl Point {
     pub(crate) fn is_listed(&'static self) -> bool {
         let number = match copies::followed() {
             Some(leader) => Some(leader.number(self)),
-            None => self.number(),
+            // Points of followers are not the program's own.
+            None => self.number().filter(|_| self.state.other.load(Relaxed).is_null()),
         };
         number.is_some_and(|number| number != 0) && !matches!(self.kind(), Kind::Variant { .. })
     }

@@ -16,12 +16,12 @@ use pfp_shm_layout::heap::Grow;
 use super::{Declaration, Sink, Table, Text};
 use crate::Overhead;
 use crate::engine::guard::Guard;
-use crate::engine::measure::FUNCTION;
+use crate::engine::measure::{FUNCTION, HAND};
 use crate::engine::overhead::overhead;
 use crate::engine::state::Name;
 use crate::engine::{numeric, room};
 use crate::point::Point;
-use crate::stats::{Bucket, Stats};
+use crate::stats::{Bucket, FIGURES, Stats};
 
 /// Whether this copy knows what its regions cost.
 static IS_CALIBRATED: AtomicBool = AtomicBool::new(false);
@@ -99,7 +99,7 @@ impl Table {
             FUNCTION => [&overhead().hooks_inside, &overhead().hooks_pair],
             _ => costs(),
         };
-        self.begin_region(point, how, inside.load(Relaxed), pair.load(Relaxed), amounts)
+        self.begin_region(point, how == HAND, inside.load(Relaxed), pair.load(Relaxed), amounts)
     }
 
     pub(in crate::engine) fn change(&'static self, point: &'static Point, change: Change) {
@@ -125,29 +125,35 @@ impl Table {
         String::from_utf8(name).ok().filter(|name| !name.is_empty())
     }
 
+    /// The figures of a point. Without a histogram nothing is allocated.
     pub(in crate::engine) fn stats(
         &'static self,
         point: &'static Point,
         histogram: bool,
     ) -> Option<Stats> {
-        let written = Self::written(|to| self.write_stats(point, histogram, to));
-        let mut words = written.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word));
-        let mut stats = Stats::default();
-        stats.each_figure(|_| words.next().unwrap_or(0));
-        let buckets = std::iter::from_fn(|| {
-            let [low, width, count] = [words.next()?, words.next()?, words.next()?];
-            Some(Bucket { low, width, count })
-        });
-        for bucket in buckets {
-            stats.histogram.try_push(bucket).ok()?;
+        let (mut figures, mut found) = ([0; FIGURES], false);
+        let mut read = |to: Option<&Sink>| found = self.read_stats(point, &mut figures, to);
+        let buckets = match histogram {
+            true => Self::written(|to| read(Some(to))),
+            false => {
+                read(None);
+                Vec::new()
+            }
+        };
+        let (mut stats, mut figures) = (Stats::default(), figures.into_iter());
+        stats.each_figure(|_| figures.next().unwrap_or(0));
+        for bucket in buckets.as_chunks::<24>().0 {
+            let mut words = bucket.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word));
+            let [low, width, count] = std::array::from_fn(|_| words.next().unwrap_or(0));
+            stats.histogram.try_push(Bucket { low, width, count }).ok()?;
         }
-        (stats.count > 0).then_some(stats)
+        found.then_some(stats)
     }
 
     pub(in crate::engine) fn sums(&'static self, point: &'static Point) -> [u128; MAX_AMOUNTS] {
-        let written = Self::written(|to| self.write_sums(point, to));
-        let sums = written.as_chunks().0;
-        std::array::from_fn(|at| sums.get(at).map_or(0, |sum| u128::from_ne_bytes(*sum)))
+        let mut sums = [[0; 2]; MAX_AMOUNTS];
+        self.read_sums(point, &mut sums);
+        sums.map(|[low, high]| u128::from(high) << 64 | u128::from(low))
     }
 
     /// Measures what regions cost, the leader's and this copy's.
@@ -205,7 +211,7 @@ impl Table {
     }
 }
 
-/// What the leader returned, who may have an error of the system's.
+/// A result from what the leader returned: 0, or the system's error.
 fn result(errno: i32) -> io::Result<()> {
     if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
 }

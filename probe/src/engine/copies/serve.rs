@@ -25,6 +25,7 @@ use crate::engine::state::{Name, State};
 use crate::engine::{current, program};
 use crate::point::Point;
 use crate::snapshot::Existing;
+use crate::stats::FIGURES;
 
 /// # Safety
 ///
@@ -124,7 +125,7 @@ pub(super) fn metered(point: &'static Point, work: impl FnOnce(&'static MeteredP
 #[inline(always)]
 pub(super) fn begin(
     point: &'static Point,
-    how: u64,
+    by_hand: bool,
     [inside, pair]: [u64; 2],
     amounts: Option<&Amounts>,
 ) -> u64 {
@@ -132,7 +133,7 @@ pub(super) fn begin(
     let tag = match amounts.and_then(|amounts| Some((point.metered()?, amounts))) {
         _ if !control.enabled() => 0,
         Some((metered, amounts)) => tag_of(metered.begin_with(*amounts)),
-        None if how == HAND => measure::begin::<HAND>(point, control),
+        None if by_hand => measure::begin::<HAND>(point, control),
         None => measure::begin::<SCOPE>(point, control),
     };
     charge(tag, inside, pair);
@@ -170,20 +171,28 @@ pub(super) fn write_name(point: &'static Point, to: &Sink) {
     }
 }
 
-pub(super) fn write_stats(point: &'static Point, histogram: bool, to: &Sink) {
-    let histogram = if histogram { Histogram::Read } else { Histogram::LeftOut };
-    let Some(mut stats) = point.stats_with(histogram) else { return };
-    let write = |word: u64| to.write(&word.to_ne_bytes());
+pub(super) fn read_stats(
+    point: &'static Point,
+    figures: &mut [u64; FIGURES],
+    buckets: Option<&Sink>,
+) -> bool {
+    let histogram = if buckets.is_some() { Histogram::Read } else { Histogram::LeftOut };
+    let Some(mut stats) = point.stats_with(histogram) else { return false };
+    let mut places = figures.iter_mut();
     stats.each_figure(|figure| {
-        write(figure);
+        if let Some(place) = places.next() {
+            *place = figure;
+        }
         figure
     });
-    stats.histogram.iter().flat_map(|it| [it.low, it.width, it.count]).all(write);
+    let mut words = stats.histogram.iter().flat_map(|it| [it.low, it.width, it.count]);
+    buckets.is_none_or(|to| words.all(|word| to.write(&word.to_ne_bytes())))
 }
 
-pub(super) fn write_sums(point: &'static Point, to: &Sink) {
-    let sums = point.metered().map_or([0; MAX_AMOUNTS], MeteredPoint::sums_in_order);
-    to.write(sums.map(u128::to_ne_bytes).as_flattened());
+pub(super) fn read_sums(point: &'static Point, sums: &mut [[u64; 2]; MAX_AMOUNTS]) {
+    if let Some(metered) = point.metered() {
+        *sums = metered.sums_in_order().map(|sum| [sum as u64, (sum >> 64) as u64]);
+    }
 }
 
 /// A context that a follower has a handle of.

@@ -133,6 +133,8 @@ pub(crate) fn run(how: &str, libraries: &[String]) {
             let file = CString::new(libraries[1].as_str()).expect("it is plain text");
             pfp::scope!("outside");
             everything(file.as_ptr());
+            let names: Vec<_> = pfp::points().map(pfp::Point::name).collect();
+            assert!(!names.iter().any(|name| name == "by hand"), "the plugin's: {names:?}");
         }
         "forks" => {
             let works: Vec<_> = plugins().collect();
