@@ -273,8 +273,15 @@ impl Thread {
     /// noted it have done so before, also after a jump out of this: the outermost comes first.
     pub(in crate::engine) fn note_clock(&self) {
         let levels = self.open_levels();
-        let is_noted = |level: &u64| self.region_at(*level).is_noted();
-        let first = (0..levels).rev().find(is_noted).map_or(0, |noted| noted + 1);
+        // A binary search: jumps may have left thousands of regions.
+        let (mut first, mut end) = (0, levels);
+        while first < end {
+            let middle = u64::midpoint(first, end);
+            match self.region_at(middle).is_noted() {
+                true => first = middle + 1,
+                false => end = middle,
+            }
+        }
         (first..levels).for_each(|level| self.region_at(level).note_clock(&self.clock));
     }
 
