@@ -37,8 +37,8 @@ impl Amount for f64 {
 /// Amounts as they are kept: of fewer, the others are 0, and what is more is lost.
 #[inline(always)]
 pub(crate) fn in_order<A: Amount, const N: usize>(amounts: [A; N]) -> [u64; 4] {
-    let mut given = amounts.into_iter().map(Amount::amount);
-    std::array::from_fn(|_| given.next().unwrap_or(0))
+    let given = amounts.map(Amount::amount);
+    std::array::from_fn(|at| given.get(at).copied().unwrap_or(0))
 }
 
 #[cfg(test)]

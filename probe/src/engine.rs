@@ -31,8 +31,8 @@
 //! room: whether the stack has any for a slow path     overhead, moment, measure: the hot path
 //! fold, thread::{record, space}, busy: what the ring holds, added to cells
 //! suspend: putting a context aside     thread::lane: how a thread comes to its lane
-//! variants: points with amounts     registry, process::making: how a point and the process are made
-//! guard, lap: a region that lasts as long as a value
+//! guard, lap: a region that lasts as long as a value     metered: points with amounts
+//! registry, process::making: how a point and the process are made
 //! calibrate, leader, image: what is done as this copy of pfp is loaded
 //! door: makes what a begin has missed
 //! finish, slow: the slow paths of begins and ends     by_hand: ends that look for their region
@@ -69,6 +69,7 @@ mod lap;
 mod leader;
 pub(crate) mod local;
 pub(crate) mod measure;
+pub(crate) mod metered;
 mod moment;
 mod names;
 pub(crate) mod numeric;
@@ -93,10 +94,9 @@ pub(crate) mod state;
 mod suspend;
 pub(crate) mod thread;
 pub(crate) mod turn;
-pub(crate) mod variants;
 
 pub use self::guard::Guard;
-pub use self::variants::MeteredPoint;
+pub use self::metered::MeteredPoint;
 pub use crate::frame::__finish_frame;
 
 /// What to do where the system refuses shared memory, or private memory.

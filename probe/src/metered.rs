@@ -105,7 +105,7 @@ impl MeteredPoint {
     /// ```
     #[must_use]
     pub fn point(&'static self) -> &'static Point {
-        self.whole()
+        self.itself()
     }
 
     /// What all regions since the last reset had of each amount, over all threads,

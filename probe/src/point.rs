@@ -78,8 +78,8 @@ impl Point {
     /// of instructions are still under way, and up to some 50 ns of it are counted for the
     /// region around. Fences cost some 45 ns, which are taken out of the figures, and the work on
     /// both sides of a stamp no longer overlaps: the program becomes that much slower.
-    /// `PFP_FENCE=1` fences all points. Futures, regions with amounts that are begun by hand,
-    /// and threads without a lane of their own have no fences.
+    /// `PFP_FENCE=1` fences all points. Futures and threads without a lane of their own have no
+    /// fences.
     ///
     /// ```
     /// static LOOKUP: pfp::Point = pfp::Point::new("lookup").fenced();

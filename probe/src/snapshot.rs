@@ -166,7 +166,7 @@ impl Taken<'_> {
         json.plain("elapsed_ticks", self.elapsed_ticks)?;
         json.name("process")?.object(|json| self.process(json))?;
         json.name("clock")?.object(|json| self.clock(json))?;
-        let whole = self.picture.points.iter().filter(|point| point.variant.is_none());
+        let whole = self.picture.points.iter().filter(|point| point.tuple.is_none());
         json.name("points")?.list(whole, |json, of| json.object(|json| self.point(json, of)))?;
         json.name("lanes")?
             .list(&self.picture.lanes, |json, of| json.object(|json| self.lane(json, of)))?;
@@ -342,12 +342,12 @@ fn cell<W: Write>(json: &mut Json<W>, cell: &CellReading, picture: &Picture) -> 
     json.name("histogram")?.list(cell.histogram.iter(), |json, bucket| {
         json.bare(format_args!("[{},{},{}]", bucket.low, bucket.width, bucket.count))
     })?;
-    let parts = cell.variants.iter().map(|place| &picture.cells[*place as usize]);
+    let parts = cell.parts.iter().map(|place| &picture.cells[*place as usize]);
     let parts = heap::collect(parts.filter_map(|part| Part::of(part, picture)))?;
     if parts.is_empty() {
         return Ok(());
     }
-    json.name("variants")?.list(&parts, |json, part| {
+    json.name("tuples")?.list(&parts, |json, part| {
         json.object(|json| {
             let name = if part.each { "each" } else { "sums" };
             let amounts = &part.amounts[..part.names];
@@ -357,7 +357,7 @@ fn cell<W: Write>(json: &mut Json<W>, cell: &CellReading, picture: &Picture) -> 
     })
 }
 
-/// What a variant of a point has measured on a lane.
+/// What a tuple of a metered point has measured on a lane, or its own cell.
 pub(crate) struct Part {
     /// Whether the amounts are those of each measurement, and not their sums.
     pub(crate) each: bool,
@@ -375,10 +375,10 @@ impl Part {
             let place = picture.points.binary_search_by_key(&id, |point| point.id).ok()?;
             Some(&picture.points[place])
         };
-        let variant = find(reading.point)?.variant.as_ref().filter(|_| sums.count > 0)?;
-        let names = find(variant.of)?.amounts.len();
-        let each = variant.each.is_some();
-        Some(Self { each, amounts: variant.each.unwrap_or(amounts), names, sums })
+        let point = find(reading.point).filter(|_| sums.count > 0)?;
+        let names = find(point.tuple.map_or(point.id, |tuple| tuple.of))?.amounts.len();
+        let (each, amounts) = (point.tuple.is_some(), point.tuple.map_or(amounts, |it| it.each));
+        Some(Self { each, amounts, names, sums })
     }
 }
 

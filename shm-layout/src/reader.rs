@@ -38,6 +38,6 @@ pub mod truncation;
 
 pub use calls::{Call, LaneCalls};
 pub use histogram::{BucketCount, Histogram};
-pub use picture::{ClockPicture, LaneErrors, LaneReading, Losses, Picture, PointPicture, Variant};
+pub use picture::{ClockPicture, LaneErrors, LaneReading, Losses, Picture, PointPicture, Tuple};
 pub use poll::Reader;
 pub use reading::CellReading;

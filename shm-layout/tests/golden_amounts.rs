@@ -13,7 +13,7 @@ mod figures;
 use figures::{buckets, cell, none, reader, sums};
 use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::control::Control;
-use pfp_shm_layout::reader::{CellReading, Losses};
+use pfp_shm_layout::reader::{CellReading, Losses, Picture, Tuple};
 use pfp_shm_layout::segment::Segment;
 
 static GOLDEN: &[u8] = include_bytes!("../../assets/segment-v3-amounts.pfp");
@@ -21,13 +21,31 @@ static GOLDEN: &[u8] = include_bytes!("../../assets/segment-v3-amounts.pfp");
 const KI: u64 = 1 << 10;
 const COPY: u32 = 64;
 const DEVICE: u32 = 65;
-/// Copies of 4,096 bytes, of 64, and of any other number.
+/// Copies of 4,096 bytes, and of 64.
 const BLOCKS: u32 = 66;
 const LINES: u32 = 67;
-const ANY: u32 = 68;
+/// Copies of 128 bytes, none of which was measured.
+const UNUSED: u32 = 68;
 const STEP: u32 = 69;
-/// Steps that have no variant of their own.
-const STEPS: u32 = 78;
+const LAST: u32 = 77;
+
+/// The reading of a metered point's own cell, which has all that is of no tuple.
+fn own(picture: &Picture, lane: u32, point: u32) -> &CellReading {
+    of_metered(picture, lane, point, true)
+}
+
+/// The sum of a metered point and its tuples.
+fn summed(picture: &Picture, lane: u32, point: u32) -> &CellReading {
+    of_metered(picture, lane, point, false)
+}
+
+fn of_metered(picture: &Picture, lane: u32, point: u32, is_part: bool) -> &CellReading {
+    let place = (lane, point, is_part);
+    let mut found = picture.cells.iter().filter(|it| (it.lane, it.point, it.is_part) == place);
+    let cell = found.next().expect("it was measured");
+    assert!(found.next().is_none(), "{cell:?}");
+    cell
+}
 
 /// The sums of amounts: of the lane's owner, and of those before.
 fn amounts(cell: &CellReading) -> [Amounts; 2] {
@@ -70,7 +88,7 @@ fn the_points_read_as_they_were_written() {
     assert_eq!(facts(COPY), ("copy", 10, false, on_and_reset));
     assert_eq!(facts(DEVICE), ("gpu:copy", 20, true, Control(1)));
     assert_eq!(facts(STEP), ("step", 30, false, on_and_reset));
-    assert!(points.iter().map(|point| point.id).eq(COPY..=STEPS));
+    assert!(points.iter().map(|point| point.id).eq(COPY..=LAST));
 
     let names: Vec<_> = points.iter().map(|point| point.amounts.join(" ")).collect();
     let named = |id: u32| match id {
@@ -79,21 +97,15 @@ fn the_points_read_as_they_were_written() {
         _ => "",
     };
     assert_eq!(names, points.iter().map(|point| named(point.id)).collect::<Vec<_>>());
-    let variant = |id: u32| {
-        let point = points.iter().find(|point| point.id == id).expect("it was entered");
-        point.variant.as_ref().map(|variant| (variant.of, variant.each))
-    };
-    assert_eq!(variant(COPY), None);
-    assert_eq!(variant(DEVICE), None);
-    assert_eq!(variant(STEP), None);
-    assert_eq!(variant(BLOCKS), Some((COPY, Some([4096, 0, 0, 0]))));
-    assert_eq!(variant(LINES), Some((COPY, Some([64, 0, 0, 0]))));
-    assert_eq!(variant(ANY), Some((COPY, None)));
+    let tuple = |id: u32| points.iter().find(|point| point.id == id).and_then(|point| point.tuple);
+    assert_eq!([COPY, DEVICE, STEP].map(tuple), [None; 3]);
+    assert_eq!(tuple(BLOCKS), Some(Tuple { of: COPY, each: [4096, 0, 0, 0] }));
+    assert_eq!(tuple(LINES), Some(Tuple { of: COPY, each: [64, 0, 0, 0] }));
+    assert_eq!(tuple(UNUSED), Some(Tuple { of: COPY, each: [128, 0, 0, 0] }));
     for items in 0..8 {
-        let each = Some([items, 0, u64::MAX - items, 0]);
-        assert_eq!(variant(STEP + 1 + items as u32), Some((STEP, each)));
+        let each = [items, 0, u64::MAX - items, 0];
+        assert_eq!(tuple(STEP + 1 + items as u32), Some(Tuple { of: STEP, each }));
     }
-    assert_eq!(variant(STEPS), Some((STEP, None)));
 }
 
 #[test]
@@ -115,14 +127,14 @@ fn the_cells_read_as_they_were_written() {
     assert_eq!((buckets(lines), amounts(lines)), (vec![], NOTHING));
 
     // 1,000 and 2,000; a reset; 1,500 with 5 Ki and 2,500 with 7 Ki.
-    let any = cell(picture, 0, ANY);
+    let any = own(picture, 0, COPY);
     assert_eq!(any.live, sums([2, 4_000, 4_000, 1_500, 2_500, 2_500], 8_500_000));
     assert_eq!((&any.retired, amounts(any)), (&none(), bytes(12 * KI, 0)));
     assert_eq!((any.lifetime_count, any.lifetime_exclusive), (4, 7_000));
     assert_eq!(buckets(any), [[1_472, 32, 1], [2_464, 64, 1]]);
 
     // All copies of the lane.
-    let copy = cell(picture, 0, COPY);
+    let copy = summed(picture, 0, COPY);
     assert_eq!(copy.live, sums([4, 4_220, 4_220, 110, 2_500, 2_500], 8_524_200));
     assert_eq!((copy.lifetime_count, copy.lifetime_exclusive), (11, 7_660));
     assert_eq!(buckets(copy), [[108, 4, 2], [1_472, 32, 1], [2_464, 64, 1]]);
@@ -133,7 +145,7 @@ fn the_cells_read_as_they_were_written() {
     assert_eq!(buckets(device), [[49_120, 1_024, 1], [69_600, 2_048, 1]]);
 
     // 300 and 400, and the program died while it followed a reset.
-    let steps = cell(picture, 0, STEPS);
+    let steps = own(picture, 0, STEP);
     assert_eq!((&steps.live, &steps.retired, amounts(steps)), (&none(), &none(), NOTHING));
     assert_eq!((steps.lifetime_count, steps.lifetime_exclusive), (2, 700));
     assert!(buckets(steps).is_empty());
@@ -144,14 +156,14 @@ fn the_cells_read_as_they_were_written() {
     assert_eq!((buckets(lines), amounts(lines)), (vec![[40, 2, 1]], NOTHING));
 
     // The first owner 700 and 710 with 1,000 and 2,000 bytes, the second 800 with 4,000.
-    let any = cell(picture, 1, ANY);
+    let any = own(picture, 1, COPY);
     assert_eq!(any.live, sums([1, 800, 800, 800, 800, 800], 640_000));
     assert_eq!(any.retired, sums([2, 1_410, 1_410, 700, 710, 0], 994_100));
     assert_eq!(amounts(any), bytes(4_000, 3_000));
     assert_eq!(any.all_owners().1, [7_000, 0, 0, 0]);
     assert_eq!(buckets(any), [[688, 16, 1], [704, 16, 1], [800, 16, 1]]);
 
-    let copy = cell(picture, 1, COPY);
+    let copy = summed(picture, 1, COPY);
     assert_eq!(copy.live, sums([1, 800, 800, 800, 800, 800], 640_000));
     let retired = &copy.retired;
     assert_eq!((retired.count, retired.exclusive, retired.min, retired.max), (3, 1_450, 40, 710));
@@ -159,11 +171,11 @@ fn the_cells_read_as_they_were_written() {
     // By threads without a lane: 95 once, and 90 twice with 10 and 20 bytes.
     let blocks = cell(picture, 2, BLOCKS);
     assert_eq!((&blocks.live, amounts(blocks)), (&sums([1, 95, 95, 95, 95, 95], 9_025), NOTHING));
-    let any = cell(picture, 2, ANY);
+    let any = own(picture, 2, COPY);
     let expected = sums([2, 180, 180, 90, 90, 90], 16_200);
     assert_eq!((&any.live, amounts(any)), (&expected, bytes(30, 0)));
     assert_eq!(buckets(any), [[90, 2, 2]]);
-    let copy = cell(picture, 2, COPY);
+    let copy = summed(picture, 2, COPY);
     assert_eq!((copy.live.count, copy.live.exclusive), (3, 275));
 
     assert_eq!(picture.cells.len(), 5 + 2 + 2 + 1 + 2 + 1);
@@ -171,7 +183,7 @@ fn the_cells_read_as_they_were_written() {
     assert_eq!(picture.cells.iter().filter(is_part).count(), 4 + 2 + 2);
 }
 
-/// A record of a variant is of the point.
+/// A record of a tuple is of the metered point.
 #[test]
 fn the_records_read_as_they_were_written() {
     let mut reader = reader(GOLDEN);

@@ -359,10 +359,10 @@ fn cells(picture: &Picture) -> Vec<String> {
     all
 }
 
-/// A thread announces a variant and measures it between a reader's look at the table and
+/// A thread announces a tuple and measures it between a reader's look at the table and
 /// its look at the cells: the next poll puts it where it belongs.
 #[test]
-fn a_variant_that_was_met_before_it_was_announced_is_summed_later() {
+fn a_tuple_that_was_met_before_it_was_announced_is_summed_later() {
     let _beside = ALONE.read().unwrap_or_else(PoisonError::into_inner);
     let mut reader = reader();
     let mut program = Program::new(reader.segment());
@@ -384,7 +384,7 @@ fn a_variant_that_was_met_before_it_was_announced_is_summed_later() {
     reader.poll();
 
     assert_eq!(reader.segment().reserve_point(None, 0), Some(POINTS));
-    reader.segment().announce_variant(POINTS, 3, "bytes=8");
+    reader.segment().announce_tuple(POINTS, 3, "8");
     let picture = reader.poll();
     assert_eq!(of_the_whole(picture), 2);
     let part = picture.cells.iter().find(|cell| cell.point == POINTS as u32);

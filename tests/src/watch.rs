@@ -76,14 +76,21 @@ pub fn id(picture: &Picture, name: &str) -> u32 {
     }
 }
 
-/// The points of a name, but for the variants that others have.
+/// The points of a name, without the tuples of metered points.
 fn named_points<'a>(picture: &'a Picture, name: &str) -> impl Iterator<Item = &'a PointPicture> {
-    picture.points.iter().filter(move |point| point.name == name && point.variant.is_none())
+    picture.points.iter().filter(move |point| point.name == name && point.tuple.is_none())
 }
 
-/// The cells of a point, on all lanes.
+/// The cells of a point, on all lanes; of a metered point those that have all its tuples.
 pub fn cells(picture: &Picture, point: u32) -> impl Iterator<Item = &CellReading> {
-    picture.cells.iter().filter(move |cell| cell.point == point)
+    picture.cells.iter().filter(move |cell| cell.point == point && !is_own(picture, cell))
+}
+
+/// Whether a cell is a metered point's own, which has what is of none of its tuples.
+#[must_use]
+pub fn is_own(picture: &Picture, cell: &CellReading) -> bool {
+    let is_tuple = |point: &PointPicture| point.id == cell.point && point.tuple.is_some();
+    cell.is_part && !picture.points.iter().any(is_tuple)
 }
 
 /// A point's figures over all lanes, of threads that run and that have ended.

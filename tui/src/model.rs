@@ -42,7 +42,7 @@ use std::sync::Arc;
 
 pub use between::between;
 pub use calls::{Calls, Related, Who};
-pub use figures::{Amount, BYTES, FLOPS, Figures, LaneFigures, VariantFigures, amounts, intensity};
+pub use figures::{Amount, BYTES, FLOPS, Figures, LaneFigures, TupleFigures, amounts, intensity};
 pub use histogram::Quantiles;
 pub use history::{History, Sample, Slice};
 pub use lifetime::Lifetime;

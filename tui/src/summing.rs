@@ -72,7 +72,7 @@ impl Sight {
     fn shows(&self, row: Row) -> Shown {
         let histogram = self.extent == Extent::Histograms;
         let tells_more = row.point.domain() == Some(OPENMP)
-            || row.cells.iter().any(|cell| !cell.variants.is_empty());
+            || row.cells.iter().any(|cell| !cell.tuples.is_empty());
         match self.extent {
             _ if self.whole.contains(&row.point.id) => Shown::Whole,
             Extent::All => Shown::Whole,

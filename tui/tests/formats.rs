@@ -56,7 +56,7 @@ fn version_1_is_read_with_every_figure() {
     assert_eq!(deflate.buckets().iter().map(|bucket| bucket.count).sum::<u64>(), 73_437);
 }
 
-/// With amounts, variants, their rest and a device: what `segment-v3-amounts.pfp` tells. The
+/// With amounts, tuples, all others and a device: what `segment-v3-amounts.pfp` tells. The
 /// figures are worked out by hand from the story of that, in
 /// `shm-layout/tests/golden_amounts.rs`.
 #[test]
@@ -71,9 +71,9 @@ fn version_1_with_amounts_is_read_with_every_figure() {
     assert_eq!(figures(&snapshot, "copy"), [11, 6_745, 2_500]);
     let copies = snapshot.cells.iter().filter(|cell| cell.point == 64);
     let mut found = std::collections::BTreeMap::<Vec<u64>, (u64, u128)>::new();
-    for variant in copies.flat_map(|cell| &cell.variants) {
-        let (count, bytes) = found.entry(variant.each.clone()).or_default();
-        (*count, *bytes) = (*count + variant.stats.count, *bytes + variant.sum(0));
+    for tuple in copies.flat_map(|cell| &cell.tuples) {
+        let (count, bytes) = found.entry(tuple.each.clone()).or_default();
+        (*count, *bytes) = (*count + tuple.stats.count, *bytes + tuple.sum(0));
     }
     let any = 12 * 1024 + 7_000 + 30;
     let expected = [(vec![], (7, any)), (vec![64], (1, 64)), (vec![4096], (3, 3 * 4096))];
@@ -279,7 +279,7 @@ fn the_documentation_has_every_field() {
     (point.fenced, point.left_over, point.since_ticks) = (true, true, Some(0));
     let cell = std::sync::Arc::make_mut(&mut snapshot.cells[0]);
     let (each, sums) = (vec![1], vec![1]);
-    cell.variants = vec![pfp_top::snapshot::Variant { each, sums, ..Default::default() }];
+    cell.tuples = vec![pfp_top::snapshot::Tuple { each, sums, ..Default::default() }];
 
     fn fields(value: &Value, into: &mut BTreeSet<String>) {
         match value {

@@ -423,7 +423,7 @@ fn version_1_with_amounts_is_read() {
         let cells: Vec<_> = snapshot.cells.iter().filter(|cell| cell.point == point.id).collect();
         let [cell] = cells[..] else { panic!("{} cells", cells.len()) };
         let (rest, apart): (Vec<_>, Vec<_>) =
-            cell.variants.iter().partition(|variant| variant.each.is_empty());
+            cell.tuples.iter().partition(|tuple| tuple.each.is_empty());
         assert!(apart.iter().map(|one| one.each.clone()).eq((1..=8).map(|n| vec![n, 1])));
         assert!(apart.iter().all(|one| one.stats.count == 1));
         let [rest] = rest[..] else { panic!("{} are the rest", rest.len()) };

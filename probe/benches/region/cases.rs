@@ -61,7 +61,7 @@ fn with_amounts(n: u64) {
     nothing();
 }
 
-/// A point all of whose variants are taken.
+/// A point that has no room for another tuple.
 fn of_the_rest() {
     (1..9).for_each(with_rest);
 }

@@ -9,13 +9,11 @@ use super::busy;
 use super::copies::{self, by_leader};
 use super::current;
 use super::measure::{self, HAND};
-use super::moment::turn_page;
-use super::region::{BY_HAND, End, IS_PLACE, Region, level_of};
-use super::slow::{Extra, end_region, is_recorded};
+use super::region::{BY_HAND, End, FENCED, IS_PLACE, Region, level_of};
+use super::slow::{Extra, end_region, end_turned, is_recorded};
 use super::thread::Thread;
-use super::thread::ring::begins_page;
 use crate::clock::{ticks, ticks_or_stamp};
-use crate::engine::variants::MeteredPoint;
+use crate::engine::metered::MeteredPoint;
 use crate::point::Point;
 
 /// Begins a region of a point.
@@ -172,16 +170,15 @@ pub(crate) fn end_latched(point: &'static Point) {
     end_region(thread, region, stamp(thread), extra);
 }
 
-/// Ends the innermost region of a point with amounts: on the fast path of the variant of those, if
-/// that is known.
+/// Ends the innermost region of a point with amounts: on the fast path, if their tuple is known.
 pub(crate) fn end_with(metered: &'static MeteredPoint, latch: bool, amounts: &Amounts) {
     let Some(thread) = current::thread().filter(|thread| thread.is_alive()) else {
         return end_far_with(metered, latch, amounts);
     };
     let Some(region) = thread.innermost(metered.point()) else { return };
     let end = stamp(thread);
-    let end = match metered.known(amounts) {
-        Some((variant, false)) if !latch => match end_as(thread, region, variant, metered, end) {
+    let end = match metered.find(amounts) {
+        Some(tuple) if !latch => match end_as(thread, region, [tuple, metered.point()], end) {
             Ok(()) => return,
             Err(later) => later,
         },
@@ -197,35 +194,24 @@ fn end_far_with(metered: &'static MeteredPoint, latch: bool, amounts: &Amounts) 
     }
 }
 
-/// Ends a region on the fast path as one of a variant of its point, if it can be; else says when it
-/// ended.
+/// Ends a region of a metered point on the fast path as one of a tuple, if it can be; else says when
+/// it ended.
 #[inline(always)]
 fn end_as(
     thread: &Thread,
     region: &Region,
-    variant: &'static Point,
-    metered: &'static MeteredPoint,
+    [tuple, metered]: [&'static Point; 2],
     end: End,
 ) -> Result<(), End> {
-    let tag = (region.tag() | IS_PLACE) & !BY_HAND;
-    let of = [variant, metered.point()].map(Point::offset);
-    // Else the variant's cell has not followed the point since the region began.
-    let follows = thread.entry(variant).follows() == thread.kept_control(tag);
-    if !follows {
+    let of = [tuple, metered].map(Point::offset);
+    // Else the thread's cell of the tuple has not followed the point as its own cell has.
+    let [follows, as_it] = of.map(|offset| thread.entry_at(offset).follows());
+    let tag = region.tag() & !BY_HAND;
+    if follows != as_it || tag & (IS_PLACE | FENCED) != IS_PLACE {
         return Err(end);
     }
     if is_recorded::<false>(thread, region, tag, of, end) {
         return Ok(());
     }
-    if !thread.is_in(tag) || !thread.has_room() || !begins_page(thread.written()) {
-        return Err(end);
-    }
-    let Some(took) = turn_page(thread, region, metered.point()) else { return Err(end) };
-    let turned = End { covered: end.covered.wrapping_add(took), ..end };
-    if is_recorded::<true>(thread, region, tag, of, turned) {
-        return Ok(());
-    }
-    // The next stamp is later by what this took, so the begin is, too.
-    region.delay(took);
-    Err(end)
+    end_turned(thread, region, [tuple, metered], end)
 }

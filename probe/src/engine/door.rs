@@ -33,7 +33,7 @@ pub(crate) enum Target {
     /// Cannot measure now: the process is not made yet, the thread is claiming its lane, or memory
     /// ran out.
     Missing,
-    /// The end of the region finds the cell, by its amounts or on the overflow lane.
+    /// The end of the region finds the cell, on the overflow lane.
     Late(&'static Thread),
     /// A cell of the thread's own.
     Cell(&'static Thread, &'static Entry),
@@ -70,10 +70,9 @@ pub(crate) fn prepare(point: &'static Point) -> Target {
     if !control.enabled() {
         return Target::Off;
     }
-    // If the point has amounts, or if the counter must not be read, no cell follows the point's
-    // word. The test is skipped then, since a word that another process has forged could pass it.
-    if !point.has_amounts()
-        && !clock::is_forbidden()
+    // If the counter must not be read, no cell follows the point's word. The test is skipped then,
+    // since a word that another process has forged could pass it.
+    if !clock::is_forbidden()
         && let Some((thread, entry)) = measure::ready(point, control)
     {
         return Target::Cell(thread, entry);
@@ -83,7 +82,7 @@ pub(crate) fn prepare(point: &'static Point) -> Target {
     let Some(thread) = lane::of(process) else { return Target::Missing };
     // A signal handler must not take space while its thread does. If the counter must not be read,
     // no cell ever follows a word, since the fast path of a begin would read the counter.
-    if thread.overflows() || thread.is_busy() || point.has_amounts() || clock::is_forbidden() {
+    if thread.overflows() || thread.is_busy() || clock::is_forbidden() {
         return Target::Late(thread);
     }
     thread.outdate();

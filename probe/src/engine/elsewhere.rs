@@ -11,7 +11,7 @@ use super::door::{self, Target};
 use super::finish::finish_with;
 use super::process;
 use super::regions::Sum;
-use crate::engine::variants::MeteredPoint;
+use crate::engine::metered::MeteredPoint;
 use crate::point::Point;
 
 /// What a thread has spent, all in ticks.
@@ -42,13 +42,12 @@ pub(crate) fn record_with(
     amounts: &Amounts,
 ) {
     by_leader!(record_with(metered.point(), start, ticks, number, amounts));
-    // None: switched off meanwhile.
-    if let Some((variant, is_rest)) = metered.choose(amounts) {
-        record(variant, (start, ticks, number), is_rest.then_some(amounts));
+    match metered.tuple(amounts) {
+        Some(tuple) => record(tuple, (start, ticks, number), None),
+        None => record(metered.point(), (start, ticks, number), Some(amounts)),
     }
 }
 
-/// The amounts are what its regions do not have in common.
 fn record(
     point: &'static Point,
     (start, ticks, number): (u64, u64, u32),

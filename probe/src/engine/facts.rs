@@ -6,13 +6,12 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use pfp_shm_layout::amounts::VARIANTS;
 use pfp_shm_layout::control::Control;
 use pfp_shm_layout::point::{DEVICE, WALL};
 use pfp_shm_layout::ring::POINT_SHIFT;
 
 use super::copies;
-use super::state::{Kind, Name, State};
+use super::state::{Name, State};
 use super::turn::Turn;
 use crate::point::Point;
 
@@ -63,7 +62,7 @@ impl Point {
 
     /// The point, which comes first in a [`crate::MeteredPoint`].
     pub(crate) const fn of_amounts(self) -> Self {
-        Self { state: State { is_whole: true, ..self.state } }
+        Self { state: State { has_amounts: true, ..self.state } }
     }
 
     /// The point of a number.
@@ -82,10 +81,9 @@ impl Point {
         }
     }
 
-    /// A place for a variant of a point with amounts.
-    pub(crate) const fn variant(place: u8) -> Self {
-        let name = Name::Variant(AtomicPtr::new(ptr::null_mut()), place);
-        Self { state: State::named(name, 0, "", 0) }
+    /// A tuple of a point with amounts.
+    pub(crate) const fn tuple(place: u8) -> Self {
+        Self { state: State::named(Name::Tuple(place), 0, "", 0) }
     }
 
     /// The word that steers the point. Enabled also while not registered.
@@ -135,17 +133,14 @@ impl Point {
         (name, self.state.file, self.state.line)
     }
 
-    pub(crate) fn kind(&self) -> Kind<'_> {
-        match &self.state.name {
-            Name::Variant(of, place) => Kind::Variant { of, place: *place },
-            Name::Literal(_) | Name::Function(_) | Name::Number => Kind::Plain,
-        }
+    pub(crate) fn is_tuple(&self) -> bool {
+        matches!(self.state.name, Name::Tuple(_))
     }
 
-    /// Whether its regions carry amounts.
+    /// Whether its regions carry amounts. Its cells have sums of amounts.
     #[inline(always)]
     pub(crate) fn has_amounts(&self) -> bool {
-        self.state.is_whole
+        self.state.has_amounts
     }
 
     /// Switches it off until [`crate::set_enabled`] switches all on: it would have
@@ -175,20 +170,14 @@ impl Point {
         self.state.starts_on
     }
 
-    /// Whether it is one of the program's points: no variant, not the calibration's, and not
-    /// refused.
+    /// Whether it is one of the program's points: no tuple, not the calibration's, and not refused.
     pub(crate) fn is_listed(&'static self) -> bool {
         let number = match copies::followed() {
             Some(leader) => Some(leader.number(self)),
             // Points of followers are not the program's own.
             None => self.number().filter(|_| self.state.other.load(Relaxed).is_null()),
         };
-        number.is_some_and(|number| number != 0) && !matches!(self.kind(), Kind::Variant { .. })
-    }
-
-    /// Whether the point's cells keep sums of amounts, since its regions have different amounts.
-    pub(crate) fn has_sums(&self) -> bool {
-        matches!(self.state.name, Name::Variant(_, place) if usize::from(place) == VARIANTS)
+        number.is_some_and(|number| number != 0) && !self.is_tuple()
     }
 }
 

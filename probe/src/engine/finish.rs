@@ -1,8 +1,7 @@
 //! The end of a region on the long way: what it measured goes into its cell, or waits.
 
 use pfp_shm_layout::amounts::Amounts;
-use pfp_shm_layout::cell::{Away, Cell, Measurement};
-use pfp_shm_layout::control::Control;
+use pfp_shm_layout::cell::{Away, Measurement};
 use pfp_shm_layout::histogram::LIMIT;
 
 use super::door;
@@ -14,7 +13,6 @@ use super::region::Begun;
 use super::regions::Sum;
 use super::thread::Thread;
 use crate::clock;
-use crate::engine::variants::MeteredPoint;
 use crate::point::Point;
 
 /// The innermost region, which ends on the long way.
@@ -24,9 +22,7 @@ pub(super) struct Ending<'a> {
     /// Ticks that were added to the point's inclusive total since the region began.
     pub(super) inside: u64,
     pub(super) latch: bool,
-    /// The point's word at the begin, if its cell is only known now.
-    pub(super) control: Control,
-    /// What it carries, if its point sums that or finds its cell by it.
+    /// The amounts that it carries.
     pub(super) amounts: Option<&'a Amounts>,
 }
 
@@ -37,7 +33,7 @@ pub(super) fn give_back(thread: &Thread, child: u64, net: u64) {
 }
 
 pub(super) fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>) {
-    let Ending { begun, moment, inside, latch, control, amounts } = ending;
+    let Ending { begun, moment, inside, latch, amounts } = ending;
     let part = thread.part(&begun, moment);
     give_back(thread, part.child, part.net);
     // It may have no record.
@@ -50,9 +46,7 @@ pub(super) fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>)
     };
     thread.add_to_total(point.offset(), sum.inclusive);
     let regions = thread.regions();
-    // A point with amounts latches zeros at least: the place may still hold another thread's.
-    let kept = point.metered().map(|_| amounts.copied().unwrap_or_default());
-    if latch && thread.busy(|| regions.latch(point, sum, kept.as_ref())) == Some(true) {
+    if latch && thread.busy(|| regions.latch(point, sum, amounts)) == Some(true) {
         return;
     }
     if latch {
@@ -61,66 +55,46 @@ pub(super) fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>)
     let start = begun.start;
     // A region that a lap began starts a little after the stamp.
     let elapsed = (moment.now.wrapping_sub(start) as i64).max(0) as u64;
-    match point.metered() {
-        None => finish_with(thread, point, sum, (start, elapsed), amounts),
-        Some(metered) => finish_metered(thread, metered, control, sum, (start, elapsed), amounts),
-    }
+    finish_with(thread, point, sum, (start, elapsed), amounts.copied());
 }
 
-/// Records a sum of a point with amounts, and what waits of it.
-#[cold]
-#[inline(never)]
-pub(super) fn finish_metered(
-    thread: &Thread,
-    metered: &'static MeteredPoint,
-    control: Control,
-    mut sum: Sum,
-    (start, elapsed): (u64, u64),
-    amounts: Option<&Amounts>,
-) {
-    let mut amounts = amounts.copied().unwrap_or_default();
-    if !thread.position().is_free() {
-        let regions = thread.regions();
-        let waiting = thread.busy(|| regions.unlatch(metered.point(), Some(&mut amounts)));
-        sum.add(waiting.unwrap_or_default());
-    }
-    let Some((variant, is_rest)) = metered.choose_for_good(&amounts) else {
-        return process::miss();
-    };
-    follow(thread, variant, control);
-    finish_with(thread, variant, sum, (start, elapsed), is_rest.then_some(&amounts));
-}
-
-/// Makes the thread's cell of a variant follow the control word that the whole point had when the
-/// region began, as a cell that is known at the begin does. So the region counts in the window in
-/// which it began, even after a reset. A cell that follows the current word stays, since it has
-/// newer regions.
-fn follow(thread: &Thread, variant: &'static Point, control: Control) {
-    let at = thread.cell(variant).map(Cell::control);
-    let follows = at == Some(control) || at == Some(variant.control().sanitized());
+/// Makes the thread's cell of a tuple follow what its cell of the metered point follows, as if it had
+/// done so at the begin. So the region counts in the window in which it began, even after a reset. A
+/// cell that follows the current word stays, since it has newer regions.
+fn follow(thread: &Thread, tuple: &'static Point, metered: &Point) {
+    let [at, word] = [tuple, metered].map(|point| thread.entry(point).follows());
     // If the counter must not be read, no cell follows a word: see `door::prepare`.
-    if !follows
-        && !thread.overflows()
+    if at != word
+        && at != tuple.control().sanitized()
+        && thread.cell(metered).is_some()
         && !clock::is_forbidden()
         && let Some(process) = process::current()
     {
-        let _ = thread.busy(|| thread.ready_cell(process, variant, control));
+        let _ = thread.busy(|| thread.ready_cell(process, tuple, word));
     }
 }
 
-/// Records a sum, with what waits of the point.
+/// Records a sum, with what waits of the point. With amounts, a metered point has their tuple record
+/// it, if there is one.
 pub(super) fn finish_with(
     thread: &Thread,
-    point: &'static Point,
+    mut point: &'static Point,
     mut sum: Sum,
     (start, elapsed): (u64, u64),
-    amounts: Option<&Amounts>,
+    mut amounts: Option<Amounts>,
 ) {
     let busy = thread.is_busy();
     if !busy && !thread.position().is_free() {
         let regions = thread.regions();
-        sum.add(thread.busy(|| regions.unlatch(point, None)).unwrap_or_default());
+        sum.add(thread.busy(|| regions.unlatch(point, &mut amounts)).unwrap_or_default());
     }
+    if let (Some(metered), Some(these)) = (point.metered(), &amounts)
+        && let Some(tuple) = metered.tuple(these)
+    {
+        follow(thread, tuple, point);
+        (point, amounts) = (tuple, None);
+    }
+    let amounts = amounts.as_ref();
     let away = Away { off_cpu: sum.off, switches: sum.switches };
     let exclusive = sum.own.min(LIMIT - 1);
     let measured = Measurement { exclusive, inclusive: sum.inclusive, away: Some(away) };

@@ -41,7 +41,7 @@ impl Drop for MeteredPolled {
     #[inline]
     fn drop(&mut self) {
         if self.polls.wait() {
-            self.polls.record_with(self.metered, &self.amounts);
+            self.polls.record(self.metered.point(), Some(self.amounts));
         }
     }
 }

@@ -59,7 +59,7 @@ impl Guard {
 }
 
 #[inline(never)]
-fn begin(point: &'static Point, control: Control) -> u64 {
+pub(super) fn begin(point: &'static Point, control: Control) -> u64 {
     measure::begin::<SCOPE>(point, control)
 }
 

@@ -11,7 +11,7 @@ use super::thread::Thread;
 use super::thread::ring::begins_page;
 use super::{busy, copies, current, moment, overhead};
 use crate::clock::ticks;
-use crate::engine::variants::MeteredPoint;
+use crate::engine::metered::MeteredPoint;
 use crate::mark;
 use crate::point::Point;
 
@@ -112,9 +112,9 @@ impl Guard {
 
     /// A lap to a region with amounts; see [`Self::lap_with`].
     pub(crate) fn lap_to_amounts(&mut self, next: &'static MeteredPoint, amounts: &Amounts) {
-        match next.choose(amounts) {
-            Some((variant, false)) => self.lap_to(variant),
-            _ => {
+        match next.tuple(amounts) {
+            Some(tuple) => self.lap_to(tuple),
+            None => {
                 *self = Self::none();
                 *self = next.begin_with(*amounts);
             }

@@ -4,15 +4,14 @@ use std::mem;
 
 use pfp_shm_layout::amounts::Amounts;
 
-use super::copies::{self, by_leader};
+use super::copies;
 use super::current;
 use super::door;
-use super::finish::{finish_metered, finish_with, give_back};
+use super::finish::{finish_with, give_back};
 use super::process;
 use super::region::{Region, level_of};
 use super::regions::Sum;
 use super::thread::Thread;
-use crate::engine::variants::MeteredPoint;
 use crate::point::Point;
 
 /// Polls of a future that are not recorded. It has C's layout, since copies of pfp pass it to one
@@ -73,24 +72,9 @@ fn end_part(thread: &Thread, region: &Region, polls: &mut Polls, last: bool) {
     sum.add(Sum { own: part.own(), inclusive, off: part.off, switches: part.switches });
     if last {
         let elapsed = moment.now.wrapping_sub(start);
-        finish_polls(thread, point, sum, (start, elapsed), amounts.as_ref());
+        finish_with(thread, point, sum, (start, elapsed), amounts);
     } else {
         *polls = Polls::Some { sum, start };
-    }
-}
-
-/// Records all polls of a future. One that is measured by a point with amounts, as if that had
-/// none, has amounts of 0.
-fn finish_polls(
-    thread: &Thread,
-    point: &'static Point,
-    sum: Sum,
-    times: (u64, u64),
-    amounts: Option<&Amounts>,
-) {
-    match point.metered() {
-        None => finish_with(thread, point, sum, times, amounts),
-        Some(metered) => finish_metered(thread, metered, point.control(), sum, times, amounts),
     }
 }
 
@@ -109,23 +93,18 @@ impl Polls {
         matches!(self, Self::Some { .. })
     }
 
-    /// [`Self::record`] for a point with amounts.
-    #[cold]
-    pub(crate) fn record_with(&mut self, metered: &'static MeteredPoint, amounts: &Amounts) {
-        if let Some(leader) = copies::followed() {
-            leader.record_polls_with(metered.whole(), self, amounts);
-        } else if let Some((point, is_rest)) = metered.choose_for_good(amounts) {
-            self.record(point, is_rest.then_some(amounts));
-        }
-    }
-
     /// Records what polls have measured of a future that is dropped.
     #[cold]
-    pub(crate) fn record(&mut self, point: &'static Point, amounts: Option<&Amounts>) {
+    pub(crate) fn record(&mut self, point: &'static Point, amounts: Option<Amounts>) {
         if !self.wait() {
             return;
         }
-        by_leader!(record_polls(point, self));
+        if let Some(leader) = copies::followed() {
+            return match amounts {
+                Some(amounts) => leader.record_polls_with(point, self, &amounts),
+                None => leader.record_polls(point, self),
+            };
+        }
         let Some((sum, start)) = self.take() else { return };
         let Some(thread) =
             current::thread().filter(|thread| thread.is_alive()).or_else(door::thread)
@@ -133,6 +112,6 @@ impl Polls {
             return process::miss();
         };
         let elapsed = (thread.stamp_beside().wrapping_sub(start) as i64).max(0) as u64;
-        finish_polls(thread, point, sum, (start, elapsed), amounts);
+        finish_with(thread, point, sum, (start, elapsed), amounts);
     }
 }

@@ -131,8 +131,7 @@ impl Regions {
         self.waiting.store(0, Relaxed);
     }
 
-    /// Adds to what waits for a point, its amounts too if it has any; false if there
-    /// is no room.
+    /// Adds a sum and amounts to what waits for a point; false without room.
     pub(super) fn latch(&self, point: &'static Point, sum: Sum, amounts: Option<&Amounts>) -> bool {
         let waiting = self.waiting.load(Relaxed) as usize;
         let of = |point: *const Point| {
@@ -157,8 +156,8 @@ impl Regions {
         true
     }
 
-    /// Takes out what waits for a point, and adds the amounts of that to some.
-    pub(super) fn unlatch(&self, point: &Point, amounts: Option<&mut Amounts>) -> Sum {
+    /// Takes out what waits for a point, and adds the amounts of that, if any, to some.
+    pub(super) fn unlatch(&self, point: &Point, amounts: &mut Option<Amounts>) -> Sum {
         let waiting = self.waiting.load(Relaxed) as usize;
         let Some(at) = (0..waiting.min(LATCHED))
             .find(|&at| ptr::eq(self.latched[at].point.load(Relaxed), point))
@@ -166,10 +165,10 @@ impl Regions {
             return Sum::default();
         };
         let sum = self.latched[at].sum();
-        if let Some(amounts) = amounts {
-            for (amount, kept) in amounts.iter_mut().zip(&self.latched[at].amounts) {
-                *amount = amount.saturating_add(kept.load(Relaxed));
-            }
+        let kept = self.latched[at].amounts.each_ref().map(|kept| kept.load(Relaxed));
+        if kept != Amounts::default() {
+            let sums = amounts.get_or_insert_default();
+            sums.iter_mut().zip(kept).for_each(|(sum, kept)| *sum = sum.saturating_add(kept));
         }
         // One store takes it out, so that a jump out of a handler loses none of another's.
         self.latched[at].point.store(ptr::null_mut(), Relaxed);

@@ -13,9 +13,8 @@ use super::common;
 use super::facts::REFUSED;
 use super::process::Process;
 use super::process::entries::NotEntered;
-use super::state::{Kind, State, UNLISTED};
+use super::state::{State, UNLISTED};
 use super::turn::Denied;
-use super::variants;
 use crate::point::Point;
 
 /// The points of this process, a list through [`State::next`].
@@ -69,8 +68,7 @@ impl Point {
         let found = self.state.control.load(Relaxed);
         let refused = ptr::eq(found, &raw const REFUSED);
         let entered = self.enter(process, (!refused).then(|| self.control()));
-        if let (Err(_), false, Some((metered, _))) = (&entered, refused, variants::variant_of(self))
-        {
+        if let (Err(_), false, Some((metered, _))) = (&entered, refused, self.tuple_of()) {
             metered.point().refuse();
         }
         self.lead_to(process, entered, found);
@@ -81,9 +79,9 @@ impl Point {
         process: &'static Process,
         inherited: Option<Control>,
     ) -> Result<&'static AtomicU64, NotEntered> {
-        match self.kind() {
-            Kind::Plain => process.enter(self, inherited),
-            Kind::Variant { .. } => variants::enter(process, self),
+        match self.tuple_of() {
+            None => process.enter(self, inherited),
+            Some((metered, place)) => metered.enter_tuple(process, place),
         }
     }
 

@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use pfp_shm_layout::amounts::Amounts;
-use pfp_shm_layout::control::{Change, Control};
 
 use super::door::{self, Target};
 use super::facts::Offset;
@@ -49,13 +48,7 @@ fn begin_slowly(point: &'static Point, how: u64) -> u64 {
     if let Some((thread, _)) = measure::ready_fenced(point) {
         return push(thread, point, how | FENCED);
     }
-    // The cell of a point with amounts is only known at the end, so nothing is missing.
-    let is_known = point.has_amounts() && point.control().0 != UNREGISTERED;
-    let ready = match current::thread().filter(|thread| is_known && thread.is_alive()) {
-        Some(thread) => Target::Late(thread),
-        None => door::prepare(point),
-    };
-    match ready {
+    match door::prepare(point) {
         Target::Off => 0,
         Target::Missing => {
             process::miss();
@@ -105,10 +98,6 @@ fn begin_pushed(thread: &Thread, point: &'static Point, how: u64) -> u64 {
     };
     let Some(tag) = note(thread, point, region, stamp, of_place) else { return 0 };
     region.delay(late);
-    // Its point was on just now.
-    if point.has_amounts() {
-        thread.keep_control(place, point.control().sanitized().with(Change::Enable));
-    }
     region.mark(how & BY_HAND);
     tag
 }
@@ -193,8 +182,8 @@ fn end_slowly(thread: &Thread, region: &Region, end: End, extra: Extra<'_>) -> u
     let mut end = if tag & FENCED == 0 { end } else { fenced_end(thread) };
     let is_plain =
         !extra.latch && extra.amounts.is_none() && tag & (AMOUNTS | IS_PLACE) == IS_PLACE;
-    if is_plain && !point.has_amounts() {
-        match end_turned(thread, region, point, end) {
+    if is_plain {
+        match end_turned(thread, region, [point; 2], end) {
             Ok(()) => return end.now,
             Err(later) => end = later,
         }
@@ -203,10 +192,6 @@ fn end_slowly(thread: &Thread, region: &Region, end: End, extra: Extra<'_>) -> u
     let total = || thread.entry(point).total();
     let (moment, inside) = thread.moment(Some(end), || total().wrapping_sub(region.inclusive()));
     let begun = region.begun(&moment);
-    let control = match point.has_amounts() {
-        true => thread.kept_control(tag),
-        false => Control::default(),
-    };
     let inside_of_it = (tag & LEVELS).wrapping_add(LEVEL);
     if thread.place() & LEVELS != inside_of_it {
         // Regions inside were not ended.
@@ -216,22 +201,28 @@ fn end_slowly(thread: &Thread, region: &Region, end: End, extra: Extra<'_>) -> u
     region.close();
     let amounts = extra.amounts.or(kept.as_ref());
     let latch = extra.latch;
-    finish(thread, point, Ending { begun, moment, inside, latch, control, amounts });
+    finish(thread, point, Ending { begun, moment, inside, latch, amounts });
     moment.now
 }
 
 /// Ends a region on the fast path after all, if its record is the first of a page, or if it was only
-/// fenced; else says when it ended.
-fn end_turned(thread: &Thread, region: &Region, point: &Point, end: End) -> Result<(), End> {
+/// fenced; else says when it ended. The record is of the first point, and the second one is the
+/// region's own.
+pub(super) fn end_turned(
+    thread: &Thread,
+    region: &Region,
+    [point, own]: [&Point; 2],
+    end: End,
+) -> Result<(), End> {
     let place = region.tag() & !(FENCED | BY_HAND);
-    let of = [point.offset(); 2];
+    let of = [point, own].map(Point::offset);
     if region.tag() & FENCED != 0 && is_recorded::<false>(thread, region, place, of, end) {
         return Ok(());
     }
     if !thread.is_in(place) || !begins_page(thread.written()) {
         return Err(end);
     }
-    let Some(took) = turn_page(thread, region, point) else { return Err(end) };
+    let Some(took) = turn_page(thread, region, own) else { return Err(end) };
     let turned = End { covered: end.covered.wrapping_add(took), ..end };
     if is_recorded::<true>(thread, region, place, of, turned) {
         return Ok(());
@@ -317,7 +308,7 @@ mod tests {
             metered.get().into_iter().for_each(drop);
         }
         let _one = one_at_a_time();
-        // More different amounts than there are variants.
+        // More different amounts than there is room for tuples.
         for items in 0..100u64 {
             drop(METERED.measure([items]));
         }

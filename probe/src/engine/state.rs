@@ -41,9 +41,8 @@ pub(crate) struct State {
     pub(super) fenced: bool,
     pub(super) device: bool,
     pub(super) wall: bool,
-    /// Whether it is the whole of a [`crate::MeteredPoint`]: what is begun of it is recorded by its
-    /// variants.
-    pub(super) is_whole: bool,
+    /// Whether it is the first field of a [`crate::MeteredPoint`].
+    pub(super) has_amounts: bool,
     /// Whether [`crate::set_enabled`] has switched it off.
     pub(super) paused: AtomicBool,
     /// In a copy of pfp that follows, the leader's point. In that point, where the follower's point has
@@ -58,8 +57,8 @@ pub(crate) enum Name {
     /// A path is not known before the program runs.
     Function(fn() -> &'static str),
     Number,
-    /// Of what it is a variant, once it is one, and its place there.
-    Variant(AtomicPtr<c_void>, u8),
+    /// Its place among the tuples of a [`crate::MeteredPoint`].
+    Tuple(u8),
 }
 
 impl Name {
@@ -68,20 +67,9 @@ impl Name {
         match self {
             Self::Literal(name) => name,
             Self::Function(name) => name(),
-            Self::Number | Self::Variant(..) => "",
+            Self::Number | Self::Tuple(_) => "",
         }
     }
-}
-
-/// What a point is.
-pub(crate) enum Kind<'a> {
-    Plain,
-    /// What measures certain amounts of another one.
-    Variant {
-        /// The [`crate::MeteredPoint`]; null before it is one.
-        of: &'a AtomicPtr<c_void>,
-        place: u8,
-    },
 }
 
 impl State {
@@ -131,7 +119,7 @@ impl State {
             fenced: false,
             device: false,
             wall: false,
-            is_whole: false,
+            has_amounts: false,
             paused: AtomicBool::new(false),
             other: AtomicPtr::new(ptr::null_mut()),
         }

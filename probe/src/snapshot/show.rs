@@ -80,7 +80,7 @@ fn rows<'a>(
         let (sums, _) = cell.all_owners();
         Row { names, amounts: Amounts::default(), sums, ticks_per_second }
     });
-    let parts = cell.variants.iter().map(|place| &picture.cells[*place as usize]);
+    let parts = cell.parts.iter().map(|place| &picture.cells[*place as usize]);
     let parts = parts.filter(|_| !names.is_empty()).filter_map(|part| Part::of(part, picture));
     alone.into_iter().chain(parts.map(move |part| {
         let calls = if part.each { 1 } else { part.sums.count.max(1) };

@@ -27,7 +27,7 @@ pub(crate) fn fill() -> Option<Segment> {
     let segment = Segment::in_private_memory(config, &facts());
     clock(&segment, "golden amounts");
     segment.counters().begins_missed.store(6, Relaxed);
-    let Points { blocks, lines, any, device, steps } = points(&segment)?;
+    let Points { copy, device, blocks, lines, step } = points(&segment)?;
 
     let main = Thread::start(&segment, 0, 4_711, b"main")?;
     for own in [100, 100, 130] {
@@ -35,31 +35,31 @@ pub(crate) fn fill() -> Option<Segment> {
     }
     main.record(lines, region(50, [0; 4]));
     main.record(lines, region(60, [0; 4]));
-    main.record(any, region(1_000, [KI, 0, 0, 0]));
-    main.record(any, region(2_000, [3 * KI, 0, 0, 0]));
-    // A reset of the whole. One of its variants is not measured again.
-    apply(blocks.word, Change::Reset);
-    for point in [blocks, any] {
+    main.record(copy, region(1_000, [KI, 0, 0, 0]));
+    main.record(copy, region(2_000, [3 * KI, 0, 0, 0]));
+    // A reset of the metered point. One of its tuples is not measured again.
+    apply(copy.word, Change::Reset);
+    for point in [blocks, copy] {
         main.follow(point);
     }
     main.record(blocks, region(110, [0; 4]));
     main.record(blocks, region(110, [0; 4]));
-    main.record(any, region(1_500, [5 * KI, 0, 0, 0]));
-    main.record(any, region(2_500, [7 * KI, 0, 0, 0]));
+    main.record(copy, region(1_500, [5 * KI, 0, 0, 0]));
+    main.record(copy, region(2_500, [7 * KI, 0, 0, 0]));
     main.work_of_a_device(device, 50_000);
     main.work_of_a_device(device, 70_000);
-    main.record(steps, region(300, [7, 1, 1 << 40, 0]));
-    main.record(steps, region(400, [8, 2, 1 << 41, 0]));
+    main.record(step, region(300, [7, 1, 1 << 40, 0]));
+    main.record(step, region(400, [8, 2, 1 << 41, 0]));
     main.lane.counters.unrecorded.store(2, Relaxed);
 
     // A lane with two owners, the second of which copies no lines.
     let first = Thread::start(&segment, 1, 4_712, b"worker 1")?;
     first.record(lines, region(40, [0; 4]));
-    first.record(any, region(700, [1_000, 0, 0, 0]));
-    first.record(any, region(710, [2_000, 0, 0, 0]));
+    first.record(copy, region(700, [1_000, 0, 0, 0]));
+    first.record(copy, region(710, [2_000, 0, 0, 0]));
     let second = first.end_and_hand_over(4_713, b"worker 2")?;
-    second.follow(any);
-    second.record(any, region(800, [4_000, 0, 0, 0]));
+    second.follow(copy);
+    second.record(copy, region(800, [4_000, 0, 0, 0]));
 
     // Threads without a lane, after the same reset.
     let lane = segment.back_lane(segment.overflow_lane()).ok()??;
@@ -67,47 +67,48 @@ pub(crate) fn fill() -> Option<Segment> {
     lane.counters.unrecorded.store(3, Relaxed);
     let first_chunk = segment.block_offset(segment.take_blocks(1).ok()?)? / CHUNK;
     share(&segment, first_chunk as u32, blocks, &[(95, [0; 4])])?;
-    share(&segment, first_chunk as u32 + 5, any, &[(90, [10, 0, 0, 0]), (90, [20, 0, 0, 0])])?;
+    share(&segment, first_chunk as u32 + 5, copy, &[(90, [10, 0, 0, 0]), (90, [20, 0, 0, 0])])?;
 
     // The end: killed in the middle of a reset, before the sums are cleared.
-    apply(steps.word, Change::Reset);
-    main.die_following(steps);
+    apply(step.word, Change::Reset);
+    main.die_following(step);
     Some(segment)
 }
 
 struct Points<'a> {
-    /// Copies of 4,096 bytes, of 64, and of any other number.
+    copy: Point<'a>,
+    device: Point<'a>,
+    /// Copies of 4,096 bytes, and of 64.
     blocks: Point<'a>,
     lines: Point<'a>,
-    any: Point<'a>,
-    device: Point<'a>,
-    steps: Point<'a>,
+    step: Point<'a>,
 }
 
 fn points<'a>(segment: &'a Segment) -> Option<Points<'a>> {
-    let enter = |name, line| {
-        let number = segment.enter_point(None, FIRST_NAMED, name, "src/copy.rs", line)?;
+    let enter = |name, line, amounts: &str| {
+        let number = segment.reserve_point(None, FIRST_NAMED)?;
+        segment.announce_point(number, name, "src/copy.rs", line, amounts);
         let word = segment.control(number)?;
         apply(word, Change::Enable);
-        Some(Point { number, word, has_sums: false })
+        Some(Point { number, word, has_sums: !amounts.is_empty() })
     };
-    let variant = |whole: Point<'a>, amounts: &str, has_sums| {
+    let tuple = |metered: Point<'a>, amounts: &str| {
         let number = segment.reserve_point(None, FIRST_NAMED)?;
-        segment.announce_variant(number, whole.number, amounts);
-        Some(Point { number, has_sums, ..whole })
+        segment.announce_tuple(number, metered.number, amounts);
+        Some(Point { number, has_sums: false, ..metered })
     };
-    let copy = enter("copy", 10)?;
-    let device = enter("gpu:copy", DEVICE | 20)?;
-    let blocks = variant(copy, "bytes=4096", false)?;
-    let lines = variant(copy, "bytes=64", false)?;
-    let any = variant(copy, "bytes", true)?;
-    let step = enter("step", 30)?;
-    // Eight that were met, and only once each, before the rest.
+    let copy = enter("copy", 10, "bytes")?;
+    let device = enter("gpu:copy", DEVICE | 20, "")?;
+    let blocks = tuple(copy, "4096")?;
+    let lines = tuple(copy, "64")?;
+    // A thread was killed before it had measured this one.
+    tuple(copy, "128")?;
+    let step = enter("step", 30, "items,errors,cost")?;
+    // Eight that were met, and only once each, before all others.
     for items in 0..8 {
-        variant(step, &format!("items={items},errors=0,cost={}", u64::MAX - items), false)?;
+        tuple(step, &format!("{items},0,{}", u64::MAX - items))?;
     }
-    let steps = variant(step, "items,errors,cost", true)?;
-    Some(Points { blocks, lines, any, device, steps })
+    Some(Points { copy, device, blocks, lines, step })
 }
 
 impl Thread<'_> {

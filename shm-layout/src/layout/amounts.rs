@@ -1,12 +1,11 @@
 //! Amounts: what a region dealt with, beside how long it took.
 //!
 //! A region may say how many bytes it moved, how many operations it did, how many
-//! items it had: at most [`MAX_AMOUNTS`] numbers under names of its point. A tuple of
-//! amounts is a **variant** of the point: an entry of the point table of its own,
-//! with cells like any other, so that its sums are its count times its amounts and
-//! nothing is written for them. There are [`VARIANTS`] of a point; all further
-//! tuples go to one variant more, the rest, whose cells have the sums in a chunk
-//! beside them:
+//! items it had: at most [`MAX_AMOUNTS`] numbers under names of its *metered* point. A tuple of
+//! amounts is a point of its own, with an entry of the point table and cells like any other, so that
+//! its sums are its count times its amounts and nothing is written for them. A metered point
+//! has up to [`TUPLES`] of them. Regions with other amounts are its own, and its cells have the sums
+//! of those in a chunk beside them:
 //!
 //! ```text
 //!   0 +-------------------------------------------------+
@@ -18,14 +17,14 @@
 //! The cell's thread writes the copies that the cell's sequence word and its number of
 //! restarts do not have in force, so what a reader copies whole belongs together.
 //!
-//! Variants follow the control word of their point and have none themselves.
+//! Tuples follow the control word of their metered point and have none themselves.
 
 use crate::sync::{AtomicU64, Ordering};
 
 /// Most amounts of a point.
 pub const MAX_AMOUNTS: usize = 4;
-/// Different tuples of amounts that a point tells apart.
-pub const VARIANTS: usize = 8;
+/// Tuples of amounts that a metered point tells apart.
+pub const TUPLES: usize = 8;
 
 /// Amounts of one measurement, or their sums; 0 where a point has fewer.
 pub type Amounts = [u64; MAX_AMOUNTS];

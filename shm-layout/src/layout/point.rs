@@ -3,15 +3,15 @@
 //! ```text
 //!  0 +---------------------------------------------------------------+
 //!    | ready | kind, line | name offset, length | file offset, length|
-//!    | shared cell | of: 1 + the point that it is a variant of, or 0 |
+//!    | shared cell | of: 1 + the metered point of this tuple, or 0   |
 //!    | amounts offset, length | second shared cell                   |
 //! 64 +---------------------------------------------------------------+
 //! ```
 //!
 //! `kind` is the upper half of a word, `line` the lower: see [`DEVICE`].
 //!
-//! The amounts of a variant are a text: `bytes=2400,flops=200`, and of the rest,
-//! whose amounts differ, the names alone: `bytes,flops`.
+//! The amounts are a text: a metered point has their names, `bytes,flops`, and a tuple its numbers,
+//! `2400,200`.
 //!
 //! Names and files are bytes in the string space. Whoever enters a point fills the words
 //! of its entry that are still 0, and announces it by a store to `ready`: two threads may
@@ -85,16 +85,9 @@ pub struct EntryPicture {
     pub wall: bool,
     /// Offsets of its two cells on the overflow lane in the segment, 0 for none.
     pub shared_cells: [u64; 2],
-    /// What it is a variant of.
-    pub variant: Option<VariantOf>,
-}
-
-/// What makes a point a variant of another one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct VariantOf {
-    /// Number of the other one, whose control word it follows.
-    pub point: u32,
-    /// Its amounts.
+    /// The metered point that it is a tuple of, whose control word it follows.
+    pub of: Option<u32>,
+    /// The amounts, of a metered point or a tuple.
     pub amounts: Text,
 }
 
@@ -130,11 +123,10 @@ impl Entry {
 
     // ---- writer ----
 
-    /// Fills the entry of a variant and announces it, as [`Self::announce`] does.
-    pub fn announce_variant(&self, name: Text, file: Text, line: u64, variant: VariantOf) {
-        fill(&self.amounts, variant.amounts.pack());
-        fill(&self.of, u64::from(variant.point) + 1);
-        self.announce(name, file, line);
+    /// Fills in the amounts of a metered point, or of a tuple of one, before it is announced.
+    pub fn set_amounts(&self, of: Option<u32>, amounts: Text) {
+        fill(&self.amounts, amounts.pack());
+        fill(&self.of, of.map_or(0, |of| u64::from(of) + 1));
     }
 
     /// Fills the entry and announces it. The line may have [`DEVICE`] in it. What another
@@ -192,14 +184,14 @@ impl Entry {
             device: line() & DEVICE != 0,
             wall: line() & WALL != 0,
             shared_cells: self.shared_cells(),
-            variant: self.variant(),
+            of: self.of(),
+            amounts: Text::unpack(self.amounts.load(Ordering::Relaxed)),
         })
     }
 
-    fn variant(&self) -> Option<VariantOf> {
+    fn of(&self) -> Option<u32> {
         let of = self.of.load(Ordering::Relaxed);
         // A number beyond 32 bits was never written here.
-        let point = u32::try_from(of.checked_sub(1)?).ok()?;
-        Some(VariantOf { point, amounts: Text::unpack(self.amounts.load(Ordering::Relaxed)) })
+        u32::try_from(of.checked_sub(1)?).ok()
     }
 }

@@ -77,7 +77,7 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
             let keys = self.lanes.get(reading.id as usize).map_or(&[][..], |lane| &lane.keys);
             let epochs = Epochs {
                 segment: sparse,
-                variants: &self.variants,
+                tuples: &self.tuples,
                 keys,
                 cells: &self.picture.cells,
                 visited: RefCell::default(),
@@ -134,7 +134,7 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
             let open = or_end(open(&lane.counters.written, calls, slots));
             let points = open
                 .iter()
-                .map(|region| point_of(&self.variants, region.point).unwrap_or(region.point));
+                .map(|region| point_of(&self.tuples, region.point).unwrap_or(region.point));
             (!open.is_empty()).then(|| (reading.id, points.collect()))
         });
         let found = lanes.take(most).collect();
@@ -143,7 +143,7 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
     }
 }
 
-/// The open regions on a lane, as its points or their variants. Empty if a region ended during each
+/// The open regions on a lane, as its points or their tuples. Empty if a region ended during each
 /// try.
 fn open(written: &Written, calls: &Calls, slots: &[Slot]) -> Result<Vec<OpenPicture>, NoMemory> {
     for _ in 0..TRIES {
@@ -190,7 +190,7 @@ fn is_own(written: &Written, slots: &[Slot]) -> Result<bool, NoMemory> {
 /// The reset epochs of points, and those that a lane's cells have come to.
 struct Epochs<'a> {
     segment: Sparse<'a>,
-    variants: &'a [(u32, u32)],
+    tuples: &'a [(u32, u32)],
     keys: &'a [CacheKey],
     cells: &'a [CellReading],
     /// Whether points are still in their windows, as far as that was asked for.
@@ -198,15 +198,15 @@ struct Epochs<'a> {
 }
 
 impl Epochs<'_> {
-    /// The reset epoch of a point, which its variants share.
+    /// The reset epoch of a point, which its tuples share.
     fn now(&self, point: u32) -> Option<u32> {
         let point = self.whole(point);
         Some(Control(self.segment.control_word(point as usize)?).epoch())
     }
 
-    /// The point that a variant is of, or the point itself.
+    /// The metered point of a tuple, or the point itself.
     fn whole(&self, point: u32) -> u32 {
-        point_of(self.variants, point).unwrap_or(point)
+        point_of(self.tuples, point).unwrap_or(point)
     }
 
     /// Whether what the lane has not folded yet is of the point's window.

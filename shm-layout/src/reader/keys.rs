@@ -76,7 +76,7 @@ impl CacheKey {
     }
 
     /// The place of the reading, and the epoch that the cell follows, if that is of a point or
-    /// one of its variants.
+    /// one of its tuples.
     pub(super) fn epoch_of(&self, point: u32) -> Option<(usize, u32)> {
         let place = self.place.filter(|_| self.steered_by == point);
         place.map(|place| (place as usize, self.epoch))
@@ -172,11 +172,11 @@ impl<'a> ReadBatch<'a> {
     }
 }
 
-/// The point whose control word a point follows: its own, or that of the point that
-/// it is a variant of, which was there before it.
+/// The point whose control word a point follows: its own, or that of the metered point that
+/// it is a tuple of, which was there before it.
 pub(super) fn steering(segment: Sparse<'_>, point: u32) -> u32 {
     let entry = segment.entry(point as usize).and_then(|entry| entry.read());
-    let of = entry.and_then(|entry| entry.variant).map(|variant| variant.point);
+    let of = entry.and_then(|entry| entry.of);
     of.filter(|of| *of < point).unwrap_or(point)
 }
 

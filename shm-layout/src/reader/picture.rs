@@ -23,8 +23,8 @@ pub struct Picture {
     /// The lanes that have ever been used, by number; the overflow lane last.
     pub lanes: Vec<LaneReading>,
     /// The cells, in the order in which they were first read: a cell keeps its
-    /// place as long as the reader lives. Those of variants are there by themselves,
-    /// and summed for their point.
+    /// place as long as the reader lives. A metered point has on each lane a sum of its own cell and
+    /// those of its tuples, which are here, too, as [parts](CellReading::is_part).
     pub cells: Vec<CellReading>,
     /// What was refused or lost.
     pub losses: Losses,
@@ -71,21 +71,19 @@ pub struct PointPicture {
     /// When it was last reset, in nanoseconds of CLOCK_MONOTONIC_RAW; none where it never
     /// was, or nobody knows. Whoever resets may write any time.
     pub reset_ns: Option<u64>,
-    /// The names of its amounts, where its regions have amounts.
+    /// The names of the amounts of a metered point.
     pub amounts: Vec<String>,
-    /// It is a variant of another point: all that is measured here is in the
-    /// readings of that one as well.
-    pub variant: Option<Variant>,
+    /// The point is a tuple of a metered point, whose readings have all that is measured here.
+    pub tuple: Option<Tuple>,
 }
 
-/// A variant of a point: its measurements of certain amounts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Variant {
-    /// Number of the point.
+/// A tuple of amounts of a metered point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuple {
+    /// Number of the metered point.
     pub of: u32,
-    /// The amounts of each measurement, in the order of their names; none where
-    /// they differ: then the cells have the sums.
-    pub each: Option<Amounts>,
+    /// The amounts of each measurement, in the order of their names.
+    pub each: Amounts,
 }
 
 /// A lane.

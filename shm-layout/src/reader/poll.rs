@@ -10,9 +10,7 @@ use super::cells::{self, CellReader};
 use super::chain::{LaneCells, Visited};
 use super::keys::{CacheKey, Owner, ReadBatch};
 use super::pending::Pending;
-use super::picture::{
-    ClockPicture, LaneErrors, LaneReading, Losses, Picture, PointPicture, Variant,
-};
+use super::picture::{ClockPicture, LaneErrors, LaneReading, Losses, Picture, PointPicture, Tuple};
 use super::reading::CellReading;
 
 use crate::heap::{self, Grow, NoMemory};
@@ -44,13 +42,13 @@ pub struct Reader<S = Segment> {
     pending: Pending,
     /// An entry of the directory is read into it.
     entry: LanePicture,
-    /// The numbers of variants, in their order, and of their points.
-    pub(super) variants: Vec<(u32, u32)>,
-    /// Places of the sums of variants, by lane and point.
+    /// The numbers of tuples, in their order, and of their metered points.
+    pub(super) tuples: Vec<(u32, u32)>,
+    /// Places of the sums of metered points, by lane and point.
     sums: HashMap<(u32, u32), u32>,
-    /// Cells that were looked at for being variants' ones.
+    /// Number of cells that were sorted into parts and others.
     sorted: usize,
-    /// Of those, the ones whose point was not in the table yet.
+    /// Those among them whose point was not in the table yet.
     unsorted: Vec<usize>,
     visited: Visited,
     pub(super) backed: Backed,
@@ -95,7 +93,7 @@ impl<S: Borrow<Segment>> Reader<S> {
             lanes: Vec::new(),
             shared: Vec::new(),
             entry: LanePicture::default(),
-            variants: Vec::new(),
+            tuples: Vec::new(),
             sums: HashMap::new(),
             sorted: 0,
             unsorted: Vec::new(),
@@ -156,7 +154,7 @@ impl<S: Borrow<Segment>> Reader<S> {
         self.poll_points()?;
         self.poll_lanes()?;
         self.poll_overflow()?;
-        self.sum_variants()?;
+        self.sum_parts()?;
         self.backed.rest();
         Ok(&self.picture)
     }
@@ -201,19 +199,21 @@ impl<S: Borrow<Segment>> Reader<S> {
         Ok(())
     }
 
-    /// Sums what variants have measured for the points that they are variants of.
-    fn sum_variants(&mut self) -> Result<(), NoMemory> {
+    /// Sums the cells of each metered point and its tuples, lane by lane.
+    fn sum_parts(&mut self) -> Result<(), NoMemory> {
         let Picture { poll, points, cells, .. } = &mut self.picture;
         let waiting = std::mem::take(&mut self.unsorted);
         for place in waiting.into_iter().chain(self.sorted..cells.len()) {
             let (lane, point) = (cells[place].lane, cells[place].point);
-            let Some(of) = point_of(&self.variants, point) else {
-                // It may have been announced since the table was looked at, and be a
-                // variant.
-                if points.binary_search_by_key(&point, |known| known.id).is_err() {
-                    self.unsorted.try_push(place)?;
-                }
+            let Ok(at) = points.binary_search_by_key(&point, |known| known.id) else {
+                // It may have been announced since the table was read.
+                self.unsorted.try_push(place)?;
                 continue;
+            };
+            let of = match points[at].tuple {
+                Some(tuple) => tuple.of,
+                None if points[at].amounts.is_empty() => continue,
+                None => point,
             };
             self.sums.try_reserve(1)?;
             cells.try_reserve(1)?;
@@ -224,7 +224,7 @@ impl<S: Borrow<Segment>> Reader<S> {
             });
             // A cell that waited is marked as changed, since its figures may never change again.
             (cells[place].is_part, cells[place].changed) = (true, *poll);
-            cells[sum as usize].variants.try_push(place as u32)?;
+            cells[sum as usize].parts.try_push(place as u32)?;
         }
         self.sorted = cells.len();
         for &place in self.sums.values() {
@@ -290,9 +290,9 @@ impl<S: Borrow<Segment>> Reader<S> {
         for (id, lane, slots) in lanes.take(most) {
             of_lane.clear();
             let drained = ring::drain(&lane.counters.written, slots, from(id), &mut of_lane)?;
-            if !self.variants.is_empty() {
+            if !self.tuples.is_empty() {
                 for record in &mut of_lane {
-                    record.point = point_of(&self.variants, record.point).unwrap_or(record.point);
+                    record.point = point_of(&self.tuples, record.point).unwrap_or(record.point);
                 }
             }
             take(id, drained, &of_lane)?;
@@ -342,20 +342,18 @@ impl<S: Borrow<Segment>> Reader<S> {
             } else {
                 let (name, file) = (text(entry.name)?, text(entry.file)?);
                 let id = id as u32;
-                let mut variant = None;
-                if let Some(found) = entry.variant.filter(|variant| variant.point < id) {
-                    let (names, each) = amounts_of(&text(found.amounts)?)?;
-                    let of = points.binary_search_by_key(&found.point, |point| point.id);
-                    if let Ok(of) = of
-                        && points[of].amounts.is_empty()
-                    {
-                        points[of].amounts = names;
+                let listed = text(entry.amounts)?;
+                let (mut amounts, mut tuple) = (Vec::new(), None);
+                if let Some(of) = entry.of.filter(|of| *of < id) {
+                    let at = self.tuples.partition_point(|(known, _)| *known < id);
+                    self.tuples.try_insert(at, (id, of))?;
+                    tuple = Some(Tuple { of, each: numbers(&listed) });
+                } else if !listed.is_empty() {
+                    for name in listed.split(',').take(MAX_AMOUNTS) {
+                        amounts.try_push(heap::text(name)?)?;
                     }
-                    let at = self.variants.partition_point(|(known, _)| *known < id);
-                    self.variants.try_insert(at, (id, found.point))?;
-                    variant = Some(Variant { of: found.point, each });
                 }
-                let (EntryPicture { line, device, wall, .. }, amounts) = (entry, Vec::new());
+                let EntryPicture { line, device, wall, .. } = entry;
                 let point = PointPicture {
                     id,
                     name,
@@ -366,7 +364,7 @@ impl<S: Borrow<Segment>> Reader<S> {
                     control,
                     reset_ns,
                     amounts,
-                    variant,
+                    tuple,
                 };
                 points.try_insert(place, point)?;
                 self.entries.try_insert(place, entry)?;
@@ -527,25 +525,16 @@ pub(super) fn or_end<R>(found: Result<R, NoMemory>) -> R {
     found.unwrap_or_else(|NoMemory| std::alloc::handle_alloc_error(Layout::new::<Picture>()))
 }
 
-/// The point that one is a variant of.
-pub(super) fn point_of(variants: &[(u32, u32)], point: u32) -> Option<u32> {
-    let at = variants.binary_search_by_key(&point, |(variant, _)| *variant).ok()?;
-    Some(variants[at].1)
+/// The metered point of a tuple.
+pub(super) fn point_of(tuples: &[(u32, u32)], point: u32) -> Option<u32> {
+    let at = tuples.binary_search_by_key(&point, |(tuple, _)| *tuple).ok()?;
+    Some(tuples[at].1)
 }
 
-/// The names of amounts, and what each measurement has of them, as
-/// [`crate::layout::point`] has them.
-fn amounts_of(text: &str) -> Result<(Vec<String>, Option<Amounts>), NoMemory> {
-    let (mut names, mut each) = (Vec::new(), Some(Amounts::default()));
-    for (place, amount) in text.split(',').take(MAX_AMOUNTS).enumerate() {
-        let (name, value) = amount.split_once('=').unwrap_or((amount, ""));
-        names.try_push(heap::text(name)?)?;
-        match (&mut each, value.parse()) {
-            (Some(each), Ok(value)) => each[place] = value,
-            _ => each = None,
-        }
-    }
-    Ok((names, each))
+/// The amounts of a tuple. A damaged number is 0.
+fn numbers(text: &str) -> Amounts {
+    let mut numbers = text.split(',').map(|number| number.parse().unwrap_or(0));
+    std::array::from_fn(|_| numbers.next().unwrap_or(0))
 }
 
 /// Reads a text; `left` is charged for it.

@@ -39,10 +39,10 @@ pub struct CellReading {
     pub live_amounts: Amounts,
     /// Sums of amounts of owners before.
     pub retired_amounts: Amounts,
-    /// It is a part of the reading of the point that its point is a variant of.
+    /// It is a part of the sum of a metered point: a tuple's reading, or that of the point's own cell.
     pub is_part: bool,
-    /// Of what is the sum of the point's variants: their places in the picture.
-    pub variants: Vec<u32>,
+    /// The places in the picture of the parts that this is the sum of.
+    pub parts: Vec<u32>,
 }
 
 /// Bytes of a reading that a poll writes of a cell in use.
@@ -64,7 +64,7 @@ impl CellReading {
             live_amounts: Amounts::default(),
             retired_amounts: Amounts::default(),
             is_part: false,
-            variants: Vec::new(),
+            parts: Vec::new(),
         }
     }
 
@@ -78,19 +78,19 @@ impl CellReading {
         ([&self.retired, &self.live].into_iter().sum(), amounts)
     }
 
-    /// The sum of a point's variants on a lane, of none so far.
+    /// The sum of a metered point's parts on a lane, of none so far.
     pub(super) fn sum(lane: u32, point: u32) -> Self {
         Self { lane, point, ..Self::blank() }
     }
 
-    /// Sums the variants anew, if one has changed in that poll.
+    /// Sums the parts anew, if one has changed in that poll.
     pub(super) fn sum_up(place: usize, cells: &mut [Self], poll: u64) -> Result<(), NoMemory> {
         let is_new = |part: &u32| cells[*part as usize].changed == poll;
-        if !cells[place].variants.iter().any(is_new) {
+        if !cells[place].parts.iter().any(is_new) {
             return Ok(());
         }
         let mut sum = std::mem::replace(&mut cells[place], Self::blank());
-        let places = std::mem::take(&mut sum.variants);
+        let places = std::mem::take(&mut sum.parts);
         sum.changed = poll;
         (sum.lifetime_count, sum.lifetime_exclusive) = (0, 0);
         sum.histogram.clear();
@@ -103,7 +103,7 @@ impl CellReading {
         let parts = || places.iter().map(|&part| &cells[part as usize]);
         sum.live = parts().map(|part| &part.live).sum();
         sum.retired = parts().map(|part| &part.retired).sum();
-        sum.variants = places;
+        sum.parts = places;
         cells[place] = sum;
         Ok(())
     }

@@ -72,7 +72,7 @@ impl Run {
     /// What all measurements of a point have of its first amount.
     fn amount(&self, point: &Point) -> u64 {
         let cells = self.snapshot.cells.iter().filter(|cell| cell.point == point.id);
-        let sums = cells.flat_map(|cell| &cell.variants).map(|variant| variant.sum(0));
+        let sums = cells.flat_map(|cell| &cell.tuples).map(|tuple| tuple.sum(0));
         u64::try_from(sums.sum::<u128>()).expect("it is not so much")
     }
 

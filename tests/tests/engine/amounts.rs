@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use pfp_shm_layout::reader::{Picture, Variant};
+use pfp_shm_layout::reader::{CellReading, Picture};
 use pfp_tests::c::{self, Compiler, Link};
 use pfp_tests::os::Ticks;
 use pfp_tests::own;
@@ -28,29 +28,36 @@ use pfp_top::source;
 
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
-/// Measurements of a point and sums of its amounts, out of its variants; how many
-/// variants there are; and the measurements of the rest.
+/// The tuples of a point: their numbers and amounts.
+fn tuples(picture: &Picture, of: u32) -> impl Iterator<Item = (u32, [u64; 4])> {
+    let tuples = picture.points.iter().filter_map(|point| Some((point.id, point.tuple?)));
+    tuples.filter(move |(_, tuple)| tuple.of == of).map(|(id, tuple)| (id, tuple.each))
+}
+
+/// The cells that a point has of its own, beside those of its tuples.
+fn own_cells(picture: &Picture, point: u32) -> impl Iterator<Item = &CellReading> {
+    let cells = picture.cells.iter().filter(move |cell| cell.point == point);
+    cells.filter(|cell| watch::is_own(picture, cell))
+}
+
+/// Measurements of a point and sums of its amounts, out of its tuples and its own cells; how many
+/// tuples there are; and the measurements of its own cells.
 fn sums(picture: &Picture, name: &str) -> (u64, [u64; 4], usize, u64) {
     let id = watch::id(picture, name);
-    let (mut count, mut sums, mut rest) = (0, [0; 4], 0);
-    let variants = || {
-        picture.points.iter().filter_map(|point| {
-            let variant = point.variant.as_ref().filter(|variant| variant.of == id)?;
-            Some((point.id, variant.each))
-        })
-    };
-    for (variant, each) in variants() {
-        for cell in watch::cells(picture, variant) {
-            let (of_cell, amounts) = cell.all_owners();
-            count += of_cell.count;
-            for (at, sum) in sums.iter_mut().enumerate() {
-                *sum += each.map_or(amounts[at], |each| each[at] * of_cell.count);
-            }
-            rest += if each.is_none() { of_cell.count } else { 0 };
-        }
+    let (mut count, mut sums, mut others) = (0, [0; 4], 0);
+    for (tuple, each) in tuples(picture, id) {
+        let of_tuple = watch::total(picture, tuple).count;
+        count += of_tuple;
+        sums.iter_mut().zip(each).for_each(|(sum, each)| *sum += each * of_tuple);
     }
-    assert_eq!(count, watch::total(picture, id).count, "the whole of {name} is its variants");
-    (count, sums, variants().filter(|(_, each)| each.is_some()).count(), rest)
+    for cell in own_cells(picture, id) {
+        let (of_cell, amounts) = cell.all_owners();
+        others += of_cell.count;
+        sums.iter_mut().zip(amounts).for_each(|(sum, more)| *sum += more);
+    }
+    count += others;
+    assert_eq!(count, watch::total(picture, id).count, "{name} is its tuples and others");
+    (count, sums, tuples(picture, id).count(), others)
 }
 
 fn of_snapshot(snapshot: &Snapshot, name: &str) -> Vec<u128> {
@@ -58,15 +65,15 @@ fn of_snapshot(snapshot: &Snapshot, name: &str) -> Vec<u128> {
     let cells = snapshot.cells.iter().filter(|cell| cell.point == point.id);
     let mut all = vec![0; 1 + point.amounts.len()];
     for cell in cells {
-        let counts = cell.variants.iter().map(|variant| variant.stats.count);
+        let counts = cell.tuples.iter().map(|tuple| tuple.stats.count);
         assert_eq!(counts.sum::<u64>(), cell.stats.count + cell.retired.count);
-        let ticks = cell.variants.iter().map(|variant| variant.stats.exclusive);
+        let ticks = cell.tuples.iter().map(|tuple| tuple.stats.exclusive);
         assert_eq!(ticks.sum::<u64>(), cell.stats.exclusive + cell.retired.exclusive);
         let buckets = cell.histogram.iter().map(|bucket| bucket.count);
         assert_eq!(buckets.sum::<u64>(), cell.stats.count + cell.retired.count);
-        for variant in &cell.variants {
-            all[0] += u128::from(variant.stats.count);
-            (1..all.len()).for_each(|at| all[at] += variant.sum(at - 1));
+        for tuple in &cell.tuples {
+            all[0] += u128::from(tuple.stats.count);
+            (1..all.len()).for_each(|at| all[at] += tuple.sum(at - 1));
         }
     }
     all
@@ -91,12 +98,12 @@ fn sums_are_those_of_the_programs_own_arithmetic() {
         target.reach("done");
         let mut watch = Watch::attach(&place, &target);
         let picture = watch.poll();
-        for (name, variants) in [("many", 8), ("few", 2), ("former", 8)] {
+        for (name, tuples) in [("many", 8), ("few", 2), ("former", 8)] {
             let expected = said(&target, name);
-            let (count, sums, told_apart, rest) = sums(picture, name);
+            let (count, sums, told_apart, others) = sums(picture, name);
             assert_eq!(u128::from(count), expected[0], "{name} with {lanes} lanes");
-            assert_eq!(told_apart, variants);
-            assert_eq!(rest > 0, variants == 8);
+            assert_eq!(told_apart, tuples);
+            assert_eq!(others > 0, tuples == 8);
             // The second of `many` is worked out from the third.
             let sums = match name {
                 "many" => vec![sums[0], sums[2]],
@@ -228,7 +235,7 @@ fn attributes_and_functions_carry_amounts() {
     let picture = watch.poll();
     assert_eq!(sums(picture, "attribute"), (2, [4, 16, 0, 0], 2, 0));
     let ids: Vec<_> = (picture.points.iter())
-        .filter(|point| point.name == "unnamed" && point.variant.is_none())
+        .filter(|point| point.name == "unnamed" && point.tuple.is_none())
         .map(|point| point.amounts.clone())
         .collect();
     assert!(ids.contains(&vec!["items".to_owned()]), "{ids:?}");
@@ -250,7 +257,7 @@ fn each_tuple_has_its_own_measurements() {
         [MOST - 1, MOST, 0, 0],
         [7, MOST, MOST, 0],
         [2, 1, 0, 0],
-        [MOST - 1, 0, 0, 0],
+        [MOST, 0, 0, 0],
     ];
     let measure = |[a, b, c, _]: Kept| match (b, c) {
         (0, 0) => drop(TUPLES.measure([a])),
@@ -258,8 +265,6 @@ fn each_tuple_has_its_own_measurements() {
         _ => drop(TUPLES.measure([a, b, c])),
     };
     kept.into_iter().for_each(measure);
-    // What is as large as a word holds is not told apart from one less.
-    drop(TUPLES.measure([MOST, MOST]));
     let mut random = Random::new(3);
     let mut rest = 0;
     for round in 0..1_000 {
@@ -276,25 +281,16 @@ fn each_tuple_has_its_own_measurements() {
     let mut watch = own::watch();
     let picture = watch.poll();
     let id = watch::id(picture, "tuples");
-    let mut found: Vec<(Option<Kept>, u64)> = (picture.points.iter())
-        .filter_map(|point| {
-            let variant = point.variant.as_ref().filter(|variant| variant.of == id)?;
-            let cells = watch::cells(picture, point.id);
-            Some((variant.each, cells.map(|cell| cell.all_owners().0.count).sum()))
-        })
-        .collect();
-    let twice = |tuple: &Kept| u64::from(*tuple == [MOST - 1, MOST, 0, 0]);
-    let mut expected: Vec<_> =
-        kept.iter().map(|tuple| (Some(*tuple), 126 + twice(tuple))).collect();
-    expected.push((None, rest));
-    found.sort();
-    expected.sort();
-    assert_eq!(found, expected);
+    let found = tuples(picture, id).map(|(tuple, each)| (each, watch::total(picture, tuple).count));
+    let found: Vec<_> = found.collect();
+    assert_eq!(found, kept.map(|tuple| (tuple, 126)));
+    let others = own_cells(picture, id).map(|cell| cell.all_owners().0.count);
+    assert_eq!(others.sum::<u64>(), rest);
 }
 
 /// However many threads meet a tuple at the same moment, those too that have no patience left.
 #[test]
-fn no_two_variants_have_the_same_amounts() {
+fn no_two_tuples_have_the_same_amounts() {
     const THREADS: u64 = 4;
     const POINTS: usize = 100;
     let new = |_| pfp::MeteredPoint::new("met at once", &["bytes"]);
@@ -317,11 +313,9 @@ fn no_two_variants_have_the_same_amounts() {
     let picture = watch.poll();
     let of_all = || picture.points.iter().filter(|point| point.name == "met at once");
     let mut counts = vec![];
-    for whole in of_all().filter(|point| point.variant.is_none()) {
-        let is_its = |variant: &Variant| variant.of == whole.id;
-        let variants = of_all().filter(|point| point.variant.as_ref().is_some_and(is_its));
-        assert_eq!(variants.count(), 1, "{whole:?}");
-        counts.push(watch::total(picture, whole.id).count);
+    for metered in of_all().filter(|point| point.tuple.is_none()) {
+        assert_eq!(tuples(picture, metered.id).count(), 1, "{metered:?}");
+        counts.push(watch::total(picture, metered.id).count);
     }
     assert_eq!(counts, [THREADS; POINTS]);
 }
@@ -372,6 +366,22 @@ fn regions_by_hand_carry_amounts() {
 
 fn sum_of(one: [u64; 3], other: [u64; 3]) -> [u64; 3] {
     std::array::from_fn(|at| one[at] + other[at])
+}
+
+/// As guards and by hand, with tuples and without.
+#[test]
+fn regions_of_a_fenced_point_carry_amounts() {
+    static FENCED: pfp::MeteredPoint = pfp::MeteredPoint::new("fenced amounts", &["items"]);
+    FENCED.point().set_fenced(true);
+    let times = size(1_200, 120_000);
+    for n in 0..times {
+        drop(FENCED.measure([n % 12]));
+        FENCED.begin();
+        FENCED.end([n % 12]);
+    }
+    let all = 2 * (0..times).map(|n| n % 12).sum::<u64>();
+    let others = 2 * times / 3;
+    assert_eq!(sums(own::watch().poll(), "fenced amounts"), (2 * times, [all, 0, 0, 0], 8, others));
 }
 
 /// Which cell such a region is recorded in is only known at its end; that it was begun
@@ -441,7 +451,8 @@ fn laps_carry_amounts() {
 #[test]
 fn regions_by_the_point_itself_have_no_amounts() {
     static BARE: pfp::MeteredPoint = pfp::MeteredPoint::new("bare", &["items"]);
-    drop(BARE.measure([7]));
+    // More tuples than are told apart, so that the point has regions with amounts of its own.
+    (1..=12).for_each(|items| drop(BARE.measure([items])));
     let bare = pfp::points().find(|point| point.name() == "bare").expect("it was met");
     assert!(std::ptr::eq(bare, BARE.point()));
     let twice = || {
@@ -467,10 +478,10 @@ fn regions_by_the_point_itself_have_no_amounts() {
         let mut dropped = Box::pin(twice());
         assert!(poll(dropped.as_mut()).is_pending());
         drop(dropped);
-        assert_eq!(bare.stats().map(|stats| stats.count), Some(1 + 7 * round));
+        assert_eq!(bare.stats().map(|stats| stats.count), Some(12 + 7 * round));
+        assert_eq!(BARE.amounts(), [("items", 78)]);
     }
-    assert_eq!(sums(own::watch().poll(), "bare"), (71, [7, 0, 0, 0], 2, 0));
-    assert_eq!(BARE.amounts(), [("items", 7)]);
+    assert_eq!(sums(own::watch().poll(), "bare"), (82, [78, 0, 0, 0], 8, 74));
 }
 
 #[pfp::function("asynchronous", items = n, calls = 1)]
@@ -525,14 +536,13 @@ fn in_c_and_cpp() {
         assert_eq!(picture.losses.begins_refused, 1, "of a point without amounts");
         let odd = |name| sums(picture, name).1;
         assert_eq!([odd("odd"), odd("mixed")], [[0; 4], [5, 2, 7, 9]]);
-        // The first is the key of a variant, and kept as one less.
-        assert_eq!(odd("most"), [u64::MAX - 1, u64::MAX, 0, 0]);
+        assert_eq!(odd("most"), [u64::MAX, u64::MAX, 0, 0]);
         assert_eq!(target.said().one::<u32>("once"), 6, "evaluated once");
-        for (name, variants) in [("triad", 8), ("handle", 3), ("receive", 8), ("send", 8)] {
+        for (name, tuples) in [("triad", 8), ("handle", 3), ("receive", 8), ("send", 8)] {
             let expected = said(&target, name);
             let (count, sums, told_apart, _) = sums(picture, name);
             let found = [count, sums[0], sums[1]].map(u128::from);
-            assert_eq!((found.to_vec(), told_apart), (expected, variants), "{name}, {compiler:?}");
+            assert_eq!((found.to_vec(), told_apart), (expected, tuples), "{name}, {compiler:?}");
         }
         let json = target.said().all::<String>("shown").remove(0).concat();
         let shown: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
@@ -576,7 +586,7 @@ fn shown_is(shown: &serde_json::Value, label: &str, expected: Vec<u128>, names: 
     }
 }
 
-/// A child of a fork has the variants of its parent, and sums of its own.
+/// A child of a fork has the tuples of its parent, and sums of its own.
 #[test]
 fn a_forked_child_sums_for_itself() {
     static FORKED: pfp::MeteredPoint = pfp::MeteredPoint::new("forked", &["items"]);

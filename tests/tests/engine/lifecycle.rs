@@ -151,7 +151,7 @@ fn a_program_lists_its_points() {
     let mut listed = said.all::<String>("point");
     let mut watch = Watch::attach(&place, &target);
     let picture = watch.poll();
-    let points = picture.points.iter().filter(|point| point.variant.is_none() && point.id != 0);
+    let points = picture.points.iter().filter(|point| point.tuple.is_none() && point.id != 0);
     let mut found: Vec<Vec<String>> = points
         .map(|point| {
             let file = if point.file.is_empty() { "-" } else { &point.file };

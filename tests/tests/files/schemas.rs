@@ -36,12 +36,8 @@ const OPTIONAL: [&str; 21] = [
     ".records",
 ];
 /// Of those with amounts.
-const OF_AMOUNTS: [&str; 4] = [
-    ".cells[].variants",
-    ".cells[].variants[].each",
-    ".cells[].variants[].sums",
-    ".points[].amounts",
-];
+const OF_AMOUNTS: [&str; 4] =
+    [".cells[].tuples", ".cells[].tuples[].each", ".cells[].tuples[].sums", ".points[].amounts"];
 /// Of those of several processes.
 const OF_SEVERAL: [&str; 3] = [".lanes[].process", ".points[].number", ".points[].process"];
 

@@ -73,10 +73,10 @@ fn run(mode: &str, calls: &str, rounds: u64, lanes: &str) -> Run {
     let found = place.entry(target.pid()).filter(|entry| entry.object_bytes.is_some()).map(|_| {
         let mut watch = Watch::attach(&place, &target);
         let picture = watch.poll();
-        // A variant's measurements are its point's, too.
-        let variants = picture.points.iter().filter(|point| point.variant.is_some());
-        let variants: BTreeSet<_> = variants.map(|point| point.id).collect();
-        let counted = |point| point != 0 && !variants.contains(&point);
+        // A tuple's measurements are its point's, too.
+        let tuples = picture.points.iter().filter(|point| point.tuple.is_some());
+        let tuples: BTreeSet<_> = tuples.map(|point| point.id).collect();
+        let counted = |point| point != 0 && !tuples.contains(&point);
         let cells = picture.cells.iter().filter(|cell| counted(cell.point));
         (cells.map(|cell| cell.lifetime_count).sum(), picture.losses.begins_missed)
     });

@@ -68,7 +68,7 @@ impl Format {
 mod tests {
     use super::*;
     use crate::model::Model;
-    use crate::snapshot::{Bucket, Cell, Record, Snapshot, Stats, Variant};
+    use crate::snapshot::{Bucket, Cell, Record, Snapshot, Stats, Tuple};
     use crate::source::Source;
     use crate::source::synthetic::Synthetic;
 
@@ -111,7 +111,7 @@ mod tests {
                             count: self.number(),
                         })
                         .collect(),
-                    variants: vec![Variant {
+                    tuples: vec![Tuple {
                         each: vec![self.number(); self.number() as usize % 6],
                         sums: vec![self.number(); self.number() as usize % 6],
                         stats: self.stats(),

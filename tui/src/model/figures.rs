@@ -93,7 +93,7 @@ pub struct Amount<'a> {
 
 /// The measurements of a point that have the same amounts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct VariantFigures {
+pub struct TupleFigures {
     /// The amounts of each measurement; empty for the remaining measurements, whose amounts differ.
     pub each: Vec<u64>,
     /// Sums of the amounts.
@@ -112,9 +112,9 @@ pub fn intensity(flops: u128, bytes: u128) -> Option<f64> {
 /// What the measurements of these cells have of each amount.
 pub fn amounts(cells: &[Arc<Cell>]) -> [u128; AMOUNTS] {
     let mut sums = [0_u128; AMOUNTS];
-    for variant in cells.iter().flat_map(|cell| &cell.variants) {
+    for tuple in cells.iter().flat_map(|cell| &cell.tuples) {
         for (place, sum) in sums.iter_mut().enumerate() {
-            *sum = sum.saturating_add(variant.sum(place));
+            *sum = sum.saturating_add(tuple.sum(place));
         }
     }
     sums
@@ -481,13 +481,13 @@ impl Figures {
     }
 
     /// Its measurements by their amounts, over all lanes: the most frequent first, all others last.
-    pub fn variants(&self) -> Vec<VariantFigures> {
-        let mut found: Vec<VariantFigures> = Vec::new();
-        for variant in self.cells().iter().flat_map(|cell| &cell.variants) {
-            let known = found.iter().position(|known| known.each == variant.each);
+    pub fn tuples(&self) -> Vec<TupleFigures> {
+        let mut found: Vec<TupleFigures> = Vec::new();
+        for tuple in self.cells().iter().flat_map(|cell| &cell.tuples) {
+            let known = found.iter().position(|known| known.each == tuple.each);
             let at = known.unwrap_or_else(|| {
-                let (each, total) = (variant.each.clone(), Stats::default());
-                found.push(VariantFigures {
+                let (each, total) = (tuple.each.clone(), Stats::default());
+                found.push(TupleFigures {
                     each,
                     sums: [0; AMOUNTS],
                     rates: [None; AMOUNTS],
@@ -495,15 +495,15 @@ impl Figures {
                 });
                 found.len() - 1
             });
-            found[at].total = [&found[at].total, &variant.stats].into_iter().sum();
+            found[at].total = [&found[at].total, &tuple.stats].into_iter().sum();
             for (place, sum) in found[at].sums.iter_mut().enumerate() {
-                *sum = sum.saturating_add(variant.sum(place));
+                *sum = sum.saturating_add(tuple.sum(place));
             }
         }
-        for variant in &mut found {
-            let seconds = variant.total.exclusive as f64 / self.snapshot.clock.ticks_per_second;
+        for tuple in &mut found {
+            let seconds = tuple.total.exclusive as f64 / self.snapshot.clock.ticks_per_second;
             let is_time = seconds > 0.0 && seconds.is_finite();
-            variant.rates = variant.sums.map(|sum| is_time.then(|| sum as f64 / seconds));
+            tuple.rates = tuple.sums.map(|sum| is_time.then(|| sum as f64 / seconds));
         }
         found.sort_by_key(|one| (one.each.is_empty(), std::cmp::Reverse(one.total.count)));
         found

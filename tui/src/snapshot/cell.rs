@@ -26,7 +26,7 @@ pub struct Cell {
     pub histogram: Vec<Bucket>,
     /// The measurements by their amounts, if the point has amounts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub variants: Vec<Variant>,
+    pub tuples: Vec<Tuple>,
 }
 
 impl Cell {
@@ -49,12 +49,12 @@ pub fn total<'a>(cells: impl IntoIterator<Item = &'a Arc<Cell>>) -> Stats {
 
 /// The measurements of a cell that have certain amounts, or all others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Variant {
+pub struct Tuple {
     /// The amounts of each measurement, in the order of [`super::Point::amounts`]; empty for all
     /// other measurements, whose amounts differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<u64>,
-    /// Sums of the amounts of all other measurements; empty for the rest.
+    /// Sums of the amounts of all other measurements; empty for a tuple.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sums: Vec<u64>,
     /// Its figures, over all threads that have owned the lane.
@@ -62,7 +62,7 @@ pub struct Variant {
     pub stats: Stats,
 }
 
-impl Variant {
+impl Tuple {
     /// The sum of the amount at this place.
     pub fn sum(&self, place: usize) -> u128 {
         let each =

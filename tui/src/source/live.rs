@@ -119,7 +119,7 @@ fn candidate(entry: &Entry) -> Result<Candidate, Refusal> {
             Fate::Alive { .. } => None,
         },
         started_unix_ns: facts.created_unix_ns,
-        points: picture.points.iter().filter(|point| point.variant.is_none()).count() as u32,
+        points: picture.points.iter().filter(|point| point.tuple.is_none()).count() as u32,
         run,
         awaited: false,
         place: None,

@@ -56,7 +56,7 @@ fn keep_metered(
     count: usize,
 ) -> Option<&'static Point> {
     let names = keep(names)?;
-    keep(MeteredPoint::of(point, &names[..count])).map(MeteredPoint::whole)
+    keep(MeteredPoint::of(point, &names[..count])).map(MeteredPoint::itself)
 }
 
 pub(super) fn text(bytes: &[u8]) -> &str {

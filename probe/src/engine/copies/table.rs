@@ -140,7 +140,7 @@ table! {
     fn end_poll(tag: u64, polls: &mut Polls, last: bool) = polls::end_poll(tag, polls, last);
     fn record_polls[point](polls: &mut Polls) = polls.record(point, None);
     fn record_polls_with[point](polls: &mut Polls, amounts: &Amounts) =
-        metered(point, |metered| polls.record_with(metered, amounts));
+        polls.record(point, Some(*amounts));
     fn record_of_a_device[point](start: u64, ticks: u64, number: u32) =
         elsewhere::record_of_a_device(point, start, ticks, number);
     fn record_with[point](start: u64, ticks: u64, number: u32, amounts: &Amounts) =

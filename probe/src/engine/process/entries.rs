@@ -9,6 +9,7 @@ use super::{FAILED, MISSED, Process, current, miss};
 use crate::clock::calibrate;
 use crate::engine::common;
 use crate::engine::copies::by_leader;
+use crate::engine::metered::{MeteredPoint, Text};
 use crate::point::{NUMERIC, Point};
 
 /// The first number of a point that is named in the source.
@@ -50,7 +51,7 @@ impl Process {
     /// decides what its number is, and numbers that others have reserved stay unused.
     pub(crate) fn enter(
         &self,
-        point: &Point,
+        point: &'static Point,
         inherited: Option<Control>,
     ) -> Result<&AtomicU64, NotEntered> {
         let wanted = point.wanted_number();
@@ -84,21 +85,23 @@ impl Process {
             let _ = time.compare_exchange(0, now, Relaxed, Relaxed);
         }
         let number = self.decide_number(point, number)?;
-        self.segment.announce_point(number, name, file, line);
+        let amounts = point.metered().map(MeteredPoint::listed_names);
+        let amounts = amounts.as_ref().map_or("", Text::as_str);
+        self.segment.announce_point(number, name, file, line, amounts);
         self.segment.control(number).ok_or(NotEntered::NoPlace)
     }
 
-    /// Enters a variant of the point of that number and returns the control word, which is
+    /// Enters a tuple of the metered point of that number and returns the control word, which is
     /// that point's.
-    pub(crate) fn enter_variant(
+    pub(crate) fn enter_tuple(
         &self,
-        variant: &Point,
+        tuple: &Point,
         of: usize,
         amounts: &str,
     ) -> Result<&AtomicU64, NotEntered> {
-        let number = self.reserve(variant.wanted_number())?;
-        let number = self.decide_number(variant, number)?;
-        self.segment.announce_variant(number, of, amounts);
+        let number = self.reserve(tuple.wanted_number())?;
+        let number = self.decide_number(tuple, number)?;
+        self.segment.announce_tuple(number, of, amounts);
         self.segment.control(of).ok_or(NotEntered::NoPlace)
     }
 

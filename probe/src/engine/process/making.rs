@@ -31,11 +31,9 @@ use super::switches;
 use super::{FAILED, MISSED, NEWEST, Process, current, newest, thousand_seconds};
 use crate::clock::{self, calibrate, counter};
 use crate::engine::settings::{self, Settings};
-use crate::engine::state::Kind;
 use crate::engine::thread::lane;
 use crate::engine::turn::{Denied, Turn};
 use crate::engine::{calibrate as costs, cold, common, copies, owner, registry};
-use crate::point::Point;
 
 /// Held by the thread that others expect to make the process.
 static MAKING: Turn = Turn::new();
@@ -122,10 +120,10 @@ pub(in crate::engine) fn forget() {
 
 /// Points of the parent this process was forked from keep their numbers.
 fn enter_again(process: &'static Process) {
-    // Variants after what they are variants of.
-    for variants in [false, true] {
-        let which = |point: &&Point| matches!(point.kind(), Kind::Variant { .. }) == variants;
-        registry::all().filter(which).for_each(|point| point.enter_again(process));
+    // Tuples after their metered points.
+    for tuples in [false, true] {
+        let these = registry::all().filter(|point| point.is_tuple() == tuples);
+        these.for_each(|point| point.enter_again(process));
     }
 }
 

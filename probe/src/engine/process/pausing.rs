@@ -11,7 +11,6 @@ use super::current;
 use crate::engine::common::PAUSED;
 use crate::engine::copies::by_leader;
 use crate::engine::registry;
-use crate::engine::state::Kind;
 use crate::point::Point;
 
 /// Switches off every point that is on, or back on those that it switched off; points that are
@@ -66,10 +65,10 @@ fn pause_one(point: &'static Point, pause: bool) {
     }
 }
 
-/// Whether a point is switched off with all others: variants follow their whole, and the calibration
-/// is nobody's region.
+/// Whether a point is switched off with all others: tuples follow their metered point, and the
+/// calibration's point stays on.
 fn is_paused_with_all(point: &&'static Point) -> bool {
-    point.number() != Some(0) && !matches!(point.kind(), Kind::Variant { .. })
+    point.number() != Some(0) && !point.is_tuple()
 }
 
 /// Whether [`pause`] has not switched everything off.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use pfp_shm_layout::amounts::Amounts;
+use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS};
 use pfp_shm_layout::calls::CallSums;
 use pfp_shm_layout::cell::{Held, Measurement};
 use pfp_shm_layout::geometry::{PAGE, RING_SLOTS};
@@ -47,7 +47,8 @@ impl Thread {
             false => cell.credible(exclusive, self.clock.error(off_cpu)),
         };
         let bucket = self.bucket_for(cell, credible).map(Held::new);
-        let sums = amounts.and_then(|amounts| Some((self.sums(cell)?, amounts)));
+        // A cell that has sums copies them, also for a region that has no amounts.
+        let sums = self.sums(cell).map(|sums| (sums, amounts.unwrap_or(&[0; MAX_AMOUNTS])));
         let (staged, written) = (cell.staged(), self.written());
         // As late as that: a child that a signal handler has forked writes nothing; or, from here on,
         // what its parent writes.

@@ -14,7 +14,7 @@ use super::{Entry, Thread};
 use crate::clock::calibrate::shared_ns;
 use crate::engine::process::memory::clear_chunk;
 use crate::engine::process::{self, Process};
-use crate::engine::{cold, fold, variants};
+use crate::engine::{cold, fold};
 use crate::point::Point;
 
 /// Chunks in a block.
@@ -50,7 +50,7 @@ impl Thread {
             return Some(entry);
         }
         let cell = self.new_cell(process)?;
-        if point.has_sums() {
+        if point.has_amounts() {
             cell.set_amounts(self.new_chunks(process, 1)?);
         }
         cell.prepare(index as u32, control, owner);
@@ -157,7 +157,7 @@ impl Thread {
     }
 
     /// The shared cell of a point, on the overflow lane. It is not cleared before it is dropped.
-    pub(crate) fn shared_cell(&self, point: &Point) -> Option<Entered<'static>> {
+    pub(crate) fn shared_cell(&self, point: &'static Point) -> Option<Entered<'static>> {
         let (index, control) = (point.index(), point.control());
         let process = process::current()?;
         let control = control.sanitized();
@@ -185,7 +185,7 @@ impl Thread {
             let taken = u64::from(self.new_chunks(process, SHARED_CELL)?) * CHUNK as u64;
             let cell = segment.shared_cell(taken)?;
             cell.prepare(index as u32, control, 0);
-            if point.has_sums() {
+            if point.has_amounts() {
                 cell.set_amounts(self.new_chunks(process, 1)?);
             }
             entry.set_shared_cell(place == 1, taken);
@@ -227,9 +227,9 @@ impl Thread {
 
 /// Whether a point was reset a moment ago. A thread that has been in the cell of the window before
 /// since then may still leave it; a thread that stays longer has jumped out of it.
-fn is_recent(segment: &Segment, point: &Point) -> bool {
-    // A variant is reset with its whole.
-    let number = variants::variant_of(point).map_or(point.index(), |(of, _)| of.point().index());
+fn is_recent(segment: &Segment, point: &'static Point) -> bool {
+    // A tuple is reset with its metered point.
+    let number = point.tuple_of().map_or(point, |(metered, _)| metered.point()).index();
     let reset = segment.reset_time(number).map_or(0, |time| time.load(Relaxed));
     let since = |reset| shared_ns().saturating_sub(reset);
     // A time that belongs to no reset belongs to one that comes just now.
@@ -241,17 +241,16 @@ mod tests {
     use super::*;
     use crate::MeteredPoint;
 
-    /// Threads in the cells of a variant are waited for as in those of any other point.
+    /// A reset waits for threads in the cells of a tuple, too.
     #[test]
-    fn a_reset_is_recent_for_variants_too() {
+    fn a_reset_is_recent_for_tuples_too() {
         static METERED: MeteredPoint = MeteredPoint::new("metered", &["items"]);
         let _one = crate::engine::oracle::one_at_a_time();
         drop(METERED.measure([1]));
-        let (variant, is_rest) = METERED.choose(&[1, 0, 0, 0]).expect("it is on");
-        assert!(!is_rest && variant.index() != METERED.point().index());
+        let tuple = METERED.find(&[1, 0, 0, 0]).expect("it has measured");
+        assert!(tuple.index() != METERED.point().index());
         let process = process::current().expect("it has measured");
-        let is_recent =
-            || [METERED.point(), variant].map(|point| is_recent(&process.segment, point));
+        let is_recent = || [METERED.point(), tuple].map(|point| is_recent(&process.segment, point));
         assert_eq!(is_recent(), [false; 2]);
         METERED.point().reset();
         assert_eq!(is_recent(), [true; 2]);

@@ -9,7 +9,6 @@ use std::sync::atomic::{
 };
 
 use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS};
-use pfp_shm_layout::control::Control;
 use pfp_shm_layout::geometry::PAGE;
 use pfp_shm_layout::ring::DEPTH_SHIFT;
 
@@ -235,17 +234,6 @@ impl Thread {
         compiler_fence(SeqCst);
         region.mark(AMOUNTS);
         tag | AMOUNTS
-    }
-
-    /// Keeps the control word of a point with amounts at the begin of a region, whose amounts and
-    /// cell are only known at its end.
-    pub(in crate::engine) fn keep_control(&self, tag: u64, control: Control) {
-        self.amounts(tag)[0].store(control.0, Relaxed);
-    }
-
-    /// What was kept by [`Self::keep_control`].
-    pub(in crate::engine) fn kept_control(&self, tag: u64) -> Control {
-        Control(self.amounts(tag)[0].load(Relaxed))
     }
 
     /// Pushes a region: in one instruction, so that nothing is lost of what a signal handler

@@ -6,7 +6,7 @@
 use crate::discovery::object::NoSpace;
 use crate::layout::geometry::{BLOCK, CONTROL_WORDS};
 use crate::layout::lane::Lane;
-use crate::layout::point::{Entry, Text, VariantOf};
+use crate::layout::point::{Entry, Text};
 use crate::layout::segment::Segment;
 use crate::layout::switch;
 use crate::layout::used::Used;
@@ -66,27 +66,30 @@ impl Segment {
         line: u64,
     ) -> Option<usize> {
         let point = self.reserve_point(wanted, first_free)?;
-        self.announce_point(point, name, file, line);
+        self.announce_point(point, name, file, line, "");
         Some(point)
     }
 
-    /// Announces a point of a reserved number, unless that was done.
-    pub fn announce_point(&self, point: usize, name: &str, file: &str, line: u64) {
+    /// Announces a point of a reserved number, unless that was done. A metered point has the names of
+    /// its amounts, as [`crate::layout::point`] has them.
+    pub fn announce_point(&self, point: usize, name: &str, file: &str, line: u64, amounts: &str) {
         let Some(entry) = self.entry(point).filter(|entry| !entry.is_ready()) else { return };
         // A point without a name is better than none.
         let name = self.enter_text(name).unwrap_or_default();
         let file = self.enter_text(file).unwrap_or_default();
+        if !amounts.is_empty() {
+            entry.set_amounts(None, self.enter_text(amounts).unwrap_or_default());
+        }
         entry.announce(name, file, line);
     }
 
-    /// Announces a variant of a point that is in the table, unless that was done. Its
-    /// amounts are as [`crate::layout::point`] has them.
-    pub fn announce_variant(&self, variant: usize, of: usize, amounts: &str) {
-        let Some(entry) = self.entry(variant).filter(|entry| !entry.is_ready()) else { return };
+    /// Announces a tuple of a metered point that is in the table, unless that was done. Its amounts are
+    /// as [`crate::layout::point`] has them.
+    pub fn announce_tuple(&self, tuple: usize, of: usize, amounts: &str) {
+        let Some(entry) = self.entry(tuple).filter(|entry| !entry.is_ready()) else { return };
         let Some(known) = self.entry(of).and_then(Entry::read) else { return };
-        let amounts = self.enter_text(amounts).unwrap_or_default();
-        let variant = VariantOf { point: of as u32, amounts };
-        entry.announce_variant(known.name, known.file, u64::from(known.line), variant);
+        entry.set_amounts(Some(of as u32), self.enter_text(amounts).unwrap_or_default());
+        entry.announce(known.name, known.file, u64::from(known.line));
     }
 
     /// The number of the next point, from `first_free` on; there may be no place for it.

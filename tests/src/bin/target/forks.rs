@@ -314,12 +314,12 @@ extern "C" fn stay(descriptor: *mut libc::c_void) -> libc::c_int {
 /// Makes children in which several threads meet new points at once, while the parent's points are
 /// entered again. Says how many children miscounted.
 pub(crate) fn newcomers(children: u64) {
-    const VARIANTS: u64 = 8;
+    const TUPLES: u64 = 8;
     static METERED: pfp::MeteredPoint = pfp::MeteredPoint::new("metered", &["items"]);
     fn point(name: &'static str) -> &'static pfp::Point {
         Box::leak(Box::new(pfp::Point::at(name, "", 0)))
     }
-    let vary = || (1..=VARIANTS).for_each(|items| drop(METERED.measure([items])));
+    let vary = || (1..=TUPLES).for_each(|items| drop(METERED.measure([items])));
     (0..2_000).for_each(|_| drop(point("parent's").measure()));
     vary();
     let mut bad = 0;
@@ -340,7 +340,7 @@ pub(crate) fn newcomers(children: u64) {
             let items = METERED.amounts()[0].1;
             // A region that comes while the process is made is missed.
             let right = counted.iter().all(|&count| count <= 1)
-                && items == u128::from(VARIANTS * (VARIANTS + 1) / 2);
+                && items == u128::from(TUPLES * (TUPLES + 1) / 2);
             quit(libc::c_int::from(!right));
         }
         bad += wait_for_all();

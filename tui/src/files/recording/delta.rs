@@ -154,7 +154,7 @@ fn changed_cells(old: &Snapshot, new: &[Arc<Cell>]) -> (CellChanges, Vec<Cell>) 
             stats: cell.stats.clone(),
             retired: cell.retired.clone(),
             histogram,
-            variants: cell.variants.clone(),
+            tuples: cell.tuples.clone(),
         });
         false
     });

@@ -26,7 +26,7 @@ const STILL_TO_COME: &str =
 /// Lines of the histogram, and at most where there is more height.
 const BARS: (usize, usize) = (13, 24);
 /// The tables below the figures: the first is the one whose columns can be chosen.
-pub(super) const TABLES: [&SumsTable; 3] = [&sums::THREADS, &sums::VARIANTS, &sums::CALLS];
+pub(super) const TABLES: [&SumsTable; 3] = [&sums::THREADS, &sums::TUPLES, &sums::CALLS];
 /// The quantiles that are shown.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
@@ -351,17 +351,17 @@ impl Pane<'_> {
         if let Some(intensity) = self.figures.intensity() {
             lines.push(Line::raw(grid.line(["", "flops per byte", &units::si(intensity), "", ""])));
         }
-        let rows = self.figures.variants().into_iter().map(|variant| {
-            let each = amounts.iter().zip(&variant.each);
+        let rows = self.figures.tuples().into_iter().map(|tuple| {
+            let each = amounts.iter().zip(&tuple.each);
             let each: Vec<String> =
                 each.map(|(amount, each)| format!("{}={each}", amount.name)).collect();
             let name = if each.is_empty() { "other".into() } else { each.join(" ") };
-            Sums { name, rate: variant.rates[0], total: variant.total, ..Sums::default() }
+            Sums { name, rate: tuple.rates[0], total: tuple.total, ..Sums::default() }
         });
         // The first amount is usually the bound.
         let of = format!("{}/s", first.name);
-        let variants = self.table(1, &rows.collect::<Vec<_>>(), Some((sums::RATE, &of)), width);
-        lines.into_iter().map(|line| (line, None)).chain(variants).collect()
+        let tuples = self.table(1, &rows.collect::<Vec<_>>(), Some((sums::RATE, &of)), width);
+        lines.into_iter().map(|line| (line, None)).chain(tuples).collect()
     }
 
     /// Who calls the point and whom it calls.

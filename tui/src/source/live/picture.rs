@@ -17,7 +17,7 @@ use pfp_shm_layout::segment::Segment;
 use crate::local_time::unix_ns;
 use crate::snapshot::{
     Bucket, Cell, Clock, ClockKind, Edge, End, FORMAT, Lane, LaneKind, Loss, Open, Point,
-    PointState, Process, ProcessState, Record, Snapshot, VERSION, Variant,
+    PointState, Process, ProcessState, Record, Snapshot, Tuple, VERSION,
 };
 use crate::source::place::{Objects, locate};
 use crate::source::symbol::readable;
@@ -216,23 +216,25 @@ pub(super) fn fill(cell: &mut Cell, reading: &CellReading, picture: &Picture) {
     reading.histogram.iter().for_each(|BucketCount { low, width, count }| {
         cell.histogram.push(Bucket { low, width, count });
     });
-    let parts = reading.variants.iter().map(|place| &picture.cells[*place as usize]);
-    cell.variants.clear();
-    cell.variants.extend(parts.filter_map(|part| variant(part, picture)));
+    let parts = reading.parts.iter().map(|place| &picture.cells[*place as usize]);
+    cell.tuples.clear();
+    cell.tuples.extend(parts.filter_map(|part| tuple(part, picture)));
 }
 
-/// The measurements of a variant; none without any.
-pub(super) fn variant(part: &CellReading, picture: &Picture) -> Option<Variant> {
-    let (sums, amounts) = part.all_owners();
-    let place = picture.points.binary_search_by_key(&part.point, |point| point.id).ok()?;
-    let variant = picture.points[place].variant.as_ref().filter(|_| sums.count > 0)?;
-    let names = picture.points.binary_search_by_key(&variant.of, |point| point.id).ok()?;
-    let names = picture.points[names].amounts.len();
-    let (each, sums_of) = match variant.each {
-        Some(each) => (each[..names].to_vec(), Vec::new()),
+/// The measurements of a tuple, or of a metered point's own cell. `None` if there are none.
+pub(super) fn tuple(part: &CellReading, picture: &Picture) -> Option<Tuple> {
+    let (stats, amounts) = part.all_owners();
+    let find = |id: u32| {
+        let place = picture.points.binary_search_by_key(&id, |point| point.id).ok()?;
+        Some(&picture.points[place])
+    };
+    let point = find(part.point).filter(|_| stats.count > 0)?;
+    let names = find(point.tuple.map_or(point.id, |tuple| tuple.of))?.amounts.len();
+    let (each, sums) = match point.tuple {
+        Some(tuple) => (tuple.each[..names].to_vec(), Vec::new()),
         None => (Vec::new(), amounts[..names].to_vec()),
     };
-    Some(Variant { each, sums: sums_of, stats: sums })
+    Some(Tuple { each, sums, stats })
 }
 
 pub(super) fn name_of(picture: &Picture, facts: &Facts) -> String {
@@ -307,7 +309,7 @@ pub(super) fn convert(
         points: picture
             .points
             .iter()
-            .filter(|point| point.variant.is_none())
+            .filter(|point| point.tuple.is_none())
             .map(|point| Point {
                 id: point.id,
                 name: point.name.clone(),

@@ -80,8 +80,8 @@ impl Scale {
     }
 
     fn cell(self, cell: &mut Cell) {
-        let of_variants = cell.variants.iter_mut().map(|variant| &mut variant.stats);
-        for stats in [&mut cell.stats, &mut cell.retired].into_iter().chain(of_variants) {
+        let of_tuples = cell.tuples.iter_mut().map(|tuple| &mut tuple.stats);
+        for stats in [&mut cell.stats, &mut cell.retired].into_iter().chain(of_tuples) {
             self.stats(stats);
         }
         for bucket in &mut cell.histogram {

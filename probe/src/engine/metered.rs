@@ -1,0 +1,380 @@
+//! Points whose regions carry amounts: bytes, operations, items.
+//!
+//! A tuple of amounts has a point of its own, with its own number and cells, which follows the
+//! control word of the metered point. A region with amounts is a region of its tuple's point, and
+//! what it costs more is the search for that. The amounts of each tuple lie side by side, do not
+//! change once the tuple is known, and are compared one tuple after the other: a loop that a branch
+//! predictor knows is cheaper than any index that waits for a hash, and threads with different
+//! amounts do not fight for a word that remembers the last.
+//!
+//! Regions whose amounts have no tuple are the metered point's own: its cells have the sums of their
+//! amounts. So a tuple that cannot be added now, for lack of a place, of memory, or because a
+//! signal handler interrupts that, costs no region and no exactness.
+//!
+//! All of it is in the point's own static, so nothing is allocated when a tuple comes for the first
+//! time, in a signal handler, say.
+
+use std::fmt::{self, Display, Write};
+use std::mem::offset_of;
+use std::ptr;
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS, TUPLES};
+use pfp_shm_layout::control::Control;
+use pfp_shm_layout::heap;
+
+use super::copies::{self, by_leader};
+use super::figures::{self, Histogram};
+use super::guard::{self, Guard};
+use super::measure::SCOPE;
+use super::process::Process;
+use super::process::entries::NotEntered;
+use super::state::Name;
+use super::turn::Turn;
+use super::{cold, current, room};
+use crate::point::Point;
+use crate::stats::Stats;
+
+/// In place of a first amount: no pair is here.
+const NONE: u64 = u64::MAX;
+/// Bytes of a name of an amount that are kept.
+const LONGEST_NAME: usize = 32;
+
+/// A point whose regions carry amounts: how much they did, beside how long it took.
+///
+/// The viewer shows their sums by second, of CPU time and of the clock's.
+/// Measurements of different amounts are told apart, up to eight different tuples
+/// of a point; all others are summed. Switching the point on and off,
+/// resetting and averaging it are of all of them.
+///
+/// [`crate::scope!`] makes one at the place where it stands.
+///
+/// ```
+/// static TRIAD: pfp::MeteredPoint = pfp::MeteredPoint::new("triad", &["bytes", "flops"]);
+///
+/// fn triad(a: &mut [f64], b: &[f64], c: &[f64], by: f64) {
+///     let n = a.len();
+///     let _guard = TRIAD.measure([n * 24, n * 2]);
+///     for ((a, b), c) in a.iter_mut().zip(b).zip(c) {
+///         *a = b + by * c;
+///     }
+/// }
+/// triad(&mut [0.0; 100], &[1.0; 100], &[2.0; 100], 3.0);
+/// # #[cfg(all(feature = "enabled", not(miri)))]
+/// assert_eq!(TRIAD.amounts()[0], ("bytes", 2400));
+/// ```
+#[derive(Debug)]
+#[repr(C)]
+pub struct MeteredPoint {
+    /// The point itself. First, as C's inline functions expect it.
+    point: Point,
+    names: &'static [&'static str],
+    /// The tuples whose amounts and points are ready, as bits.
+    known: AtomicU32,
+    /// Places that threads have taken for tuples. Each is written by one thread alone.
+    taken: AtomicU32,
+    /// Held by the thread that adds a tuple.
+    adding: Turn,
+    /// The first two amounts of known tuples whose others are 0; [`NONE`] first for all other
+    /// tuples. A region with no more amounts has half as much to compare.
+    pairs: [[AtomicU64; 2]; TUPLES],
+    amounts: [[AtomicU64; MAX_AMOUNTS]; TUPLES],
+    tuples: [Point; TUPLES],
+}
+
+impl MeteredPoint {
+    /// A point with these names of amounts.
+    pub(crate) const fn of(point: Point, names: &'static [&'static str]) -> Self {
+        assert!(!names.is_empty() && names.len() <= MAX_AMOUNTS, "a point has one to four amounts");
+        let mut tuples = [const { Point::tuple(0) }; TUPLES];
+        let mut place = 1;
+        while place < TUPLES {
+            tuples[place].state.name = Name::Tuple(place as u8);
+            place += 1;
+        }
+        Self {
+            point: point.of_amounts(),
+            names,
+            known: AtomicU32::new(0),
+            taken: AtomicU32::new(0),
+            adding: Turn::new(),
+            pairs: [const { [const { AtomicU64::new(NONE) }; 2] }; TUPLES],
+            amounts: [const { [const { AtomicU64::new(0) }; MAX_AMOUNTS] }; TUPLES],
+            tuples,
+        }
+    }
+
+    /// The point, switched off from the start.
+    pub(crate) const fn switched_off(mut self) -> Self {
+        self.point = self.point.starts_off();
+        self
+    }
+
+    /// The names of the amounts.
+    pub(crate) fn names(&self) -> &'static [&'static str] {
+        self.names
+    }
+
+    /// The point that comes first.
+    pub(crate) fn itself(&'static self) -> &'static Point {
+        // Pairs with `Point::metered` and `Point::tuple_of`.
+        let _ = (&raw const *self).expose_provenance();
+        &self.point
+    }
+
+    /// Begins a region with amounts, if the point is on.
+    #[inline(always)]
+    pub(crate) fn begin_with(&'static self, [a, b, c, d]: Amounts) -> Guard {
+        let control = self.point.control();
+        // All stay in registers.
+        Guard::of(match [c, d] {
+            _ if !control.enabled() => 0,
+            [0, 0] => self.begin_two(control, a, b),
+            _ => self.begin_four(control, a, b, c, d),
+        })
+    }
+
+    /// Begins a region of a point that is on, with one amount or two.
+    #[inline(never)]
+    fn begin_two(&'static self, control: Control, a: u64, b: u64) -> u64 {
+        match self.find_two(a, b) {
+            Some(tuple) => guard::begin(tuple, control),
+            None => self.begin_other(control, &[a, b, 0, 0]),
+        }
+    }
+
+    /// Begins a region of a point that is on, with up to four amounts.
+    #[inline(never)]
+    fn begin_four(&'static self, control: Control, a: u64, b: u64, c: u64, d: u64) -> u64 {
+        let amounts = [a, b, c, d];
+        match self.find(&amounts) {
+            Some(tuple) => guard::begin(tuple, control),
+            None => self.begin_other(control, &amounts),
+        }
+    }
+
+    /// Begins a region whose amounts have no tuple so far.
+    #[inline(never)]
+    fn begin_other(&'static self, control: Control, amounts: &Amounts) -> u64 {
+        if let Some(tuple) = self.add(amounts) {
+            return guard::begin(tuple, control);
+        }
+        by_leader!(begin(self.itself(), SCOPE, Some(amounts)));
+        let tag = guard::begin(&self.point, control);
+        match current::thread() {
+            Some(thread) if tag != 0 => thread.keep_amounts(tag, amounts),
+            _ => tag,
+        }
+    }
+
+    /// [`Self::find`] for amounts that are 0 from the third on. With two iterators instead of one over
+    /// both, the point's place is a sum instead of a product.
+    #[inline(always)]
+    fn find_two(&'static self, a: u64, b: u64) -> Option<&'static Point> {
+        let mut tuples = self.tuples.iter();
+        for pair in &self.pairs {
+            let tuple = tuples.next();
+            // Pairs with the store in `add_in_turn`: the second amount, and the point.
+            if pair[0].load(Acquire) == a && pair[1].load(Relaxed) == b {
+                return tuple.filter(|_| a != NONE);
+            }
+        }
+        None
+    }
+
+    /// The point of these amounts, if it is known.
+    #[inline(always)]
+    pub(crate) fn find(&'static self, amounts: &Amounts) -> Option<&'static Point> {
+        // Pairs with the store in `add_in_turn`: the amounts of these tuples, and their points.
+        let known = self.known.load(Acquire);
+        let mut tuples = self.tuples.iter();
+        for (place, words) in self.amounts.iter().enumerate() {
+            let tuple = tuples.next();
+            let is_it = (0..MAX_AMOUNTS).all(|at| words[at].load(Relaxed) == amounts[at]);
+            if is_it && known & 1 << place != 0 {
+                return tuple;
+            }
+        }
+        None
+    }
+
+    /// The point of these amounts, added if there is room. `None` if they are the metered point's own.
+    pub(crate) fn tuple(&'static self, amounts: &Amounts) -> Option<&'static Point> {
+        self.find(amounts).or_else(|| self.add(amounts))
+    }
+
+    #[inline]
+    fn add(&'static self, amounts: &Amounts) -> Option<&'static Point> {
+        match self.taken.load(Relaxed) < TUPLES as u32 {
+            true => self.add_slowly(amounts),
+            false => None,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_slowly(&'static self, amounts: &Amounts) -> Option<&'static Point> {
+        // The tuples of a follower's point are the leader's.
+        if copies::followed().is_some() || !room::has_room() || !self.itself().is_on() {
+            return None;
+        }
+        cold::section(|| self.add_in_turn(amounts))
+    }
+
+    #[inline(never)]
+    fn add_in_turn(&'static self, amounts: &Amounts) -> Option<&'static Point> {
+        let _turn = self.adding.take().ok()?;
+        if let Some(tuple) = self.find(amounts) {
+            return Some(tuple);
+        }
+        let more = |taken| (taken < TUPLES as u32).then_some(taken + 1);
+        let place = self.taken.fetch_update(Relaxed, Relaxed, more).ok()?;
+        let words = &self.amounts[place as usize];
+        words.iter().zip(amounts).for_each(|(word, amount)| word.store(*amount, Relaxed));
+        let tuple = &self.tuples[place as usize];
+        if !tuple.register() {
+            // Given back, unless another thread has taken the next place.
+            let _ = self.taken.compare_exchange(place + 1, place, Relaxed, Relaxed);
+            return None;
+        }
+        // Without a number it is refused: the table is full.
+        tuple.number()?;
+        // Pairs with the loads in `find` and `find_two`.
+        self.known.fetch_or(1 << place, Release);
+        if let [a, b, 0, 0] = *amounts {
+            let pair = &self.pairs[place as usize];
+            pair[1].store(b, Relaxed);
+            pair[0].store(a, Release);
+        }
+        Some(tuple)
+    }
+
+    /// Enters a tuple into the process's table, after its metered point.
+    pub(crate) fn enter_tuple(
+        &'static self,
+        process: &'static Process,
+        place: usize,
+    ) -> Result<&'static AtomicU64, NotEntered> {
+        let of = self.point.number().ok_or(NotEntered::NoPlace)? as usize;
+        let mut text = Text::new();
+        let words = &self.amounts[place][..self.names.len()];
+        words.iter().for_each(|word| text.list(word.load(Relaxed)));
+        process.enter_tuple(&self.tuples[place], of, text.as_str())
+    }
+
+    /// The names of the amounts, as the table has them.
+    pub(crate) fn listed_names(&self) -> Text {
+        let mut text = Text::new();
+        for name in self.names {
+            let mut end = name.len().min(LONGEST_NAME);
+            while !name.is_char_boundary(end) {
+                end -= 1;
+            }
+            text.list("");
+            // These separate: the comma here, the other one in exports.
+            let is_free = |letter| !matches!(letter, ',' | '=');
+            let letters = name[..end].chars().map(|it| if is_free(it) { it } else { '_' });
+            letters.for_each(|letter| _ = text.write_char(letter));
+        }
+        text
+    }
+
+    /// The points of the tuples, with their amounts.
+    fn known_tuples(&'static self) -> impl Iterator<Item = (&'static Point, Amounts)> {
+        let known = self.known.load(Acquire);
+        let tuples = self.tuples.iter().zip(&self.amounts).enumerate();
+        tuples
+            .filter(move |(place, _)| known & 1 << place != 0)
+            .map(|(_, (tuple, words))| (tuple, words.each_ref().map(|word| word.load(Relaxed))))
+    }
+
+    pub(crate) fn stats_with(&'static self, histogram: Histogram) -> Option<Stats> {
+        let tuples = self.known_tuples().map(|(tuple, _)| tuple);
+        let points = tuples.chain(std::iter::once(&self.point));
+        let (stats, _) = figures::of_points(self.point.word()?, points, histogram)?;
+        (stats.count > 0).then_some(stats)
+    }
+
+    /// What all regions had of each amount, or nothing if memory runs out; see [`Self::amounts`].
+    pub(crate) fn sums(&'static self) -> Vec<(&'static str, u128)> {
+        heap::collect(self.names.iter().copied().zip(self.sums_in_order())).unwrap_or_default()
+    }
+
+    /// [`Self::sums`] in the order of the names.
+    pub(crate) fn sums_in_order(&'static self) -> [u128; MAX_AMOUNTS] {
+        by_leader!(sums(self.itself()));
+        let Some(word) = self.point.word() else { return [0; MAX_AMOUNTS] };
+        let of = |point| {
+            figures::of_points(word, std::iter::once(point), Histogram::LeftOut).unwrap_or_default()
+        };
+        let (_, mut sums) = of(&self.point);
+        for (tuple, amounts) in self.known_tuples() {
+            let count = u128::from(of(tuple).0.count);
+            sums.iter_mut().zip(amounts).for_each(|(sum, each)| *sum += u128::from(each) * count);
+        }
+        sums
+    }
+}
+
+/// A list of bounded length, written where nothing may be allocated.
+pub(crate) struct Text {
+    bytes: [u8; MAX_AMOUNTS * (LONGEST_NAME + 1)],
+    len: usize,
+}
+
+impl Text {
+    pub(crate) const fn new() -> Self {
+        Self { bytes: [0; MAX_AMOUNTS * (LONGEST_NAME + 1)], len: 0 }
+    }
+
+    /// Adds an item to the list.
+    fn list(&mut self, item: impl Display) {
+        let comma = if self.len > 0 { "," } else { "" };
+        let _ = write!(self, "{comma}{item}");
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.len]).unwrap_or_default()
+    }
+}
+
+impl Write for Text {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.bytes.get_mut(self.len..self.len + text.len()).ok_or(fmt::Error)?;
+        room.copy_from_slice(text.as_bytes());
+        self.len += text.len();
+        Ok(())
+    }
+}
+
+impl Point {
+    /// The metered point that this is the first field of.
+    pub(crate) fn metered(&'static self) -> Option<&'static MeteredPoint> {
+        // SAFETY: `MeteredPoint::of` alone makes such a point, and puts it there.
+        self.has_amounts().then(|| unsafe { self.container(0) })
+    }
+
+    /// The metered point that this is a tuple of, and its place there.
+    pub(crate) fn tuple_of(&'static self) -> Option<(&'static MeteredPoint, usize)> {
+        let Name::Tuple(place) = self.state.name else { return None };
+        let place = usize::from(place);
+        let offset = offset_of!(MeteredPoint, tuples) + place * size_of::<Self>();
+        // SAFETY: `MeteredPoint::of` alone makes such a point, and puts it there.
+        Some((unsafe { self.container(offset) }, place))
+    }
+
+    /// # Safety
+    ///
+    /// The point lies so many bytes behind the start of a [`MeteredPoint`] that is a static, as the
+    /// point is.
+    unsafe fn container(&'static self, offset: usize) -> &'static MeteredPoint {
+        // A reference to a part leads no further than the part: `MeteredPoint::itself` has exposed
+        // the whole.
+        let start = (&raw const *self).addr() - offset;
+        // SAFETY: by the caller's promise.
+        unsafe { &*ptr::with_exposed_provenance::<MeteredPoint>(start) }
+    }
+}
