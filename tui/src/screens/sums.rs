@@ -53,13 +53,14 @@ pub(super) static POINTS: SumsTable = table! {
 };
 
 /// A point by the amounts of its measurements.
-pub(super) static VARIANTS: SumsTable = table! {
+pub(super) static TUPLES: SumsTable = table! {
     Sums, Scale;
     "by", "By amounts", 8, Text(|it, _| it.name.clone()).left(40).rank(0).stays(), "what each has";
     "by-count", "Count", 6, Count(count).rank(1), "measurements";
     "by-avg", "Avg", 7, Time(average).rank(2), "mean of a measurement";
     "by-min", "Min", 7, Time(min).rank(4), "shortest measurement";
     "by-max", "Max", 7, Time(max).rank(3), "longest measurement";
+    "by-dev", "Dev", 7, Time(|it, _| it.total.deviation()).rank(6), "standard deviation";
     RATE, "/s", 7, Rate(|it, _| it.rate).rank(5), "of the first amount, in a second of its time";
 };
 
