@@ -74,7 +74,7 @@ pub struct MeteredPoint {
     names: &'static [&'static str],
     /// The tuples whose amounts and points are ready, as bits.
     known: AtomicU32,
-    /// Places that threads have taken for tuples. Each is written by one thread alone.
+    /// Places that threads have taken for tuples. A thread writes no place but its own.
     taken: AtomicU32,
     /// Held by the thread that adds a tuple.
     adding: Turn,

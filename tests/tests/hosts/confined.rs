@@ -73,11 +73,8 @@ fn run(mode: &str, calls: &str, rounds: u64, lanes: &str) -> Run {
     let found = place.entry(target.pid()).filter(|entry| entry.object_bytes.is_some()).map(|_| {
         let mut watch = Watch::attach(&place, &target);
         let picture = watch.poll();
-        // A tuple's measurements are its point's, too.
-        let tuples = picture.points.iter().filter(|point| point.tuple.is_some());
-        let tuples: BTreeSet<_> = tuples.map(|point| point.id).collect();
-        let counted = |point| point != 0 && !tuples.contains(&point);
-        let cells = picture.cells.iter().filter(|cell| counted(cell.point));
+        // Parts are in the sums of metered points, too.
+        let cells = picture.cells.iter().filter(|cell| cell.point != 0 && !cell.is_part);
         (cells.map(|cell| cell.lifetime_count).sum(), picture.losses.begins_missed)
     });
     Run { begins, found, ended: target.end() }
