@@ -1,4 +1,4 @@
-//! Amounts: what a region dealt with, beside how long it took.
+//! Amounts: how much a region processed, beside how long it took.
 //!
 //! A region may say how many bytes it moved, how many operations it did, how many
 //! items it had: at most [`MAX_AMOUNTS`] numbers under names of its *metered* point. A tuple of
@@ -9,24 +9,24 @@
 //!
 //! ```text
 //!   0 +-------------------------------------------------+
-//!     | live[2][4]: the copy in force is the cell's     |  every end
-//!  64 | retired[2][4]: as well                          |  restarts
+//!     | live[2][4]: published with the live figures     |  every end
+//!  64 | retired[2][4]: published with the retired ones  |  restarts
 //! 128 +-------------------------------------------------+
 //! ```
 //!
-//! The cell's thread writes the copies that the cell's sequence word and its number of
-//! restarts do not have in force, so what a reader copies whole belongs together.
+//! The cell's sequence word and its number of restarts publish one copy of each kind. The cell's
+//! thread writes only the other copy, so the sums that a reader copies whole belong together.
 //!
 //! Tuples follow the control word of their metered point and have none themselves.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Most amounts of a point.
+/// Maximum number of amounts of a point.
 pub const MAX_AMOUNTS: usize = 4;
 /// Tuples of amounts that a metered point tells apart.
 pub const TUPLES: usize = 8;
 
-/// Amounts of one measurement, or their sums; 0 where a point has fewer.
+/// Amounts of one measurement, or their sums; 0 beyond the amounts that a point has.
 pub type Amounts = [u64; MAX_AMOUNTS];
 
 /// The sums beside a cell; see the module for the drawing.
@@ -37,21 +37,20 @@ pub(crate) const SUM_WORDS: usize = 4 * MAX_AMOUNTS;
 /// The sums as they were at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SumsPicture {
-    /// Of the lane's owner.
+    /// Sums of the lane's owner.
     pub live: Amounts,
-    /// Of owners before, in the same epoch.
+    /// Sums of earlier owners, in the same epoch.
     pub retired: Amounts,
 }
 
-/// Copies the live sums in force to the copy that will be.
+/// Copies the published live sums to the other copy.
 pub(crate) fn stage(words: &SumWords, in_force: u64) {
     for (to, from) in live(words, in_force + 1).iter().zip(live(words, in_force)) {
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
-/// Has the copy of the live sums that will be in force hold those that are, and the amounts of a
-/// measurement.
+/// Writes the published live sums plus the amounts of a measurement to the other copy.
 pub(crate) fn add(words: &SumWords, in_force: u64, amounts: &Amounts) {
     let (before, after) = (live(words, in_force), live(words, in_force + 1));
     for ((to, from), amount) in after.iter().zip(before).zip(amounts) {
@@ -59,7 +58,7 @@ pub(crate) fn add(words: &SumWords, in_force: u64, amounts: &Amounts) {
     }
 }
 
-/// The same beside a cell that many threads write.
+/// Adds amounts beside a cell that many threads write.
 pub(crate) fn add_shared(words: &SumWords, amounts: &Amounts) {
     for (word, amount) in words.iter().zip(amounts) {
         let add = |sum: u64| Some(sum.saturating_add(*amount));
@@ -67,7 +66,7 @@ pub(crate) fn add_shared(words: &SumWords, amounts: &Amounts) {
     }
 }
 
-/// Prepares the retired copy that `commit` will put in force.
+/// Prepares the retired copy that `commit` will publish.
 pub(crate) fn retire(words: &SumWords, (in_force, commit): (u64, u64), reset: bool) {
     let before = read(words, (in_force, commit.wrapping_sub(1)), false);
     for (place, word) in retired(words, commit).iter().enumerate() {
@@ -81,8 +80,8 @@ pub(crate) fn clear(words: &SumWords, copy: u64) {
     live(words, copy).iter().for_each(|word| word.store(0, Ordering::Relaxed));
 }
 
-/// The sums that belong to a cell whose live copy has this number, and of so many restarts;
-/// the live ones are void while it is being restarted.
+/// The sums beside a cell whose live copy has the number `in_force`, after `commit` restarts. The
+/// live sums are void while the cell is being restarted.
 pub(crate) fn read(words: &SumWords, (in_force, commit): (u64, u64), void: bool) -> SumsPicture {
     let get = |words: &[AtomicU64]| -> Amounts {
         core::array::from_fn(|place| words[place].load(Ordering::Relaxed))
@@ -105,7 +104,7 @@ fn retired(words: &SumWords, commit: u64) -> &[AtomicU64] {
 mod tests {
     use super::*;
 
-    /// Whether one thread writes them or many.
+    /// Sums saturate, whether one thread writes them or many do.
     #[test]
     fn what_is_more_than_a_word_holds_is_its_most() {
         let words = || -> SumWords { core::array::from_fn(|_| AtomicU64::new(0)) };

@@ -33,16 +33,16 @@ use crate::heap::{self, NoMemory};
 use crate::layout::ring::{POINT_SHIFT, Record, What};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_at, ord};
 
-/// Open regions of a lane that are kept; those further inside go round.
+/// Entries of a lane for open regions; deeper regions wrap around.
 pub const MAX_OPEN: usize = 256;
-/// Edges that a lane has room for.
+/// Maximum number of edges of a lane.
 pub const MAX_EDGES: usize = 639;
 
-/// In place of a caller's number: no region is around it.
+/// Caller number of an outermost region.
 pub const ROOT: u32 = 0xff_ffff;
-/// In place of a caller's number: which region is around it is not known.
+/// Caller number of a region whose caller is not known.
 pub const UNKNOWN: u32 = 0xff_fffe;
-/// In place of a caller's number: it did not run on the thread, as what a device measures.
+/// Caller number of a measurement that did not run on the thread, such as a device's.
 pub const ELSEWHERE: u32 = 0xff_fffd;
 
 /// Bits of a count in an edge; above them is the epoch.
@@ -61,7 +61,8 @@ pub struct Calls {
     edges: [Edge; MAX_EDGES],
 }
 
-/// Since when how many regions are open: ticks modulo 2^56, and below them the number modulo 256.
+/// How many regions have been open since when: ticks modulo 2^56 in the upper bits, and below them
+/// the number modulo 256.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Resumed {
@@ -72,21 +73,21 @@ const LEVEL_BITS: u32 = MAX_OPEN.trailing_zeros();
 const LEVEL: u64 = MAX_OPEN as u64 - 1;
 
 impl Resumed {
-    /// So many are open from now on.
+    /// Publishes that `level` regions are open from `now` on.
     pub fn show(&self, now: u64, level: u64) {
-        // Meets `open-resumed`.
+        // Pairs with `open-resumed`.
         self.word.store(now << LEVEL_BITS | level & LEVEL, ord!("open-resume", Release));
     }
 
-    /// Since when, as the upper bits of a word, and how many.
+    /// The time, in the upper bits of a word, and the number of open regions.
     pub(crate) fn seen(&self) -> (u64, u64) {
-        // Meets `open-resume`.
+        // Pairs with `open-resume`.
         let word = self.word.load(ord!("open-resumed", Acquire));
         (word & !LEVEL, word & LEVEL)
     }
 }
 
-/// Whether a moment is not before another one, which is modulo 2^56 in the upper bits of a word.
+/// Whether `moment` is not before `since`, a moment modulo 2^56 in the upper bits of a word.
 fn is_since(moment: u64, since: u64) -> bool {
     ((moment << LEVEL_BITS).wrapping_sub(since) as i64) >= 0
 }
@@ -103,19 +104,19 @@ pub struct OpenRegion {
     spare: [AtomicU32; 2],
 }
 
-/// Which copy of an edge's sums is in force.
+/// The sequence word of an edge before a change; it selects the published copy of the sums.
 #[derive(Clone, Copy, Debug)]
 pub struct Staged {
     seq: u64,
 }
 
-/// What a point measured inside another one.
+/// Figures of the calls of one point by another.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Edge {
     key: AtomicU64,
-    /// Records of the lane's ring that are in the copy in force, times two; the lowest bit says
-    /// which one that is.
+    /// Number of the lane's records that the published copy holds, times two; the lowest bit
+    /// selects that copy.
     seq: AtomicU64,
     /// Both copies of each sum.
     sums: [[AtomicU64; 2]; 3],
@@ -133,7 +134,7 @@ pub struct CallSums {
 }
 
 impl CallSums {
-    /// Adds others.
+    /// Adds other sums.
     #[inline(always)]
     pub fn add(&mut self, more: Self) {
         self.count = self.count.wrapping_add(more.count);
@@ -145,22 +146,22 @@ impl CallSums {
 /// An edge at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EdgePicture {
-    /// The point around, or [`ROOT`] or [`UNKNOWN`].
+    /// Number of the calling point, or [`ROOT`], [`UNKNOWN`] or [`ELSEWHERE`].
     pub caller: u32,
-    /// The point inside.
+    /// Number of the called point.
     pub callee: u32,
-    /// Its reset epoch, modulo 4,096.
+    /// Reset epoch of the called point, modulo 4,096.
     pub epoch: u32,
-    /// Records of the lane's ring below this one are in the sums.
+    /// `sums` hold the lane's records below this number.
     pub folded: u64,
-    /// What it adds up to.
+    /// Sums over the calls.
     pub sums: CallSums,
 }
 
 /// A region that is open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenPicture {
-    /// The point.
+    /// Number of the point.
     pub point: u32,
     /// Begin, as a raw value of the process's tick counter.
     pub start: u64,
@@ -168,19 +169,19 @@ pub struct OpenPicture {
     pub off: u64,
 }
 
-/// The epoch of a point as an edge keeps it.
+/// The part of a point's epoch that an edge keeps.
 #[must_use]
 pub const fn short_epoch(epoch: u32) -> u32 {
     epoch & ((1 << (u64::BITS - COUNT_BITS)) - 1)
 }
 
 impl Calls {
-    /// Bytes that a thread needs before its first region: the open regions, and some edges.
+    /// Bytes that a thread needs before its first region: for the open regions, and some edges.
     pub const NEEDED: usize = 3 * 4096;
 
     // ---- writer: the lane's own thread ----
 
-    /// Prepares them for a new owner.
+    /// Prepares the calls for a new owner of the lane.
     pub fn claim(&self, now: u64, cpu: u64) {
         self.root.name(ROOT << POINT_SHIFT, 0);
         for region in self.open.iter().filter(|region| get(&region.start) != 0) {
@@ -190,7 +191,7 @@ impl Calls {
         self.resume(now, 0);
     }
 
-    /// So many regions are open now, whatever the last record says.
+    /// Publishes that `level` regions are open from `now` on, whatever the last record says.
     pub fn resume(&self, now: u64, level: u64) {
         self.resumed.show(now, level);
     }
@@ -222,7 +223,7 @@ impl Calls {
 
     // ---- reader ----
 
-    /// Writes the edges of another lane's, for a copy.
+    /// Copies the first `count` edges of another lane.
     pub(crate) fn take_edges(&self, from: &Self, count: usize, tries: usize) {
         for (to, from) in self.edges.iter().zip(&from.edges).take(count) {
             to.take(from, tries);
@@ -236,7 +237,7 @@ impl Calls {
     }
 
     /// The open regions, outermost first. `last` is the lane's last record. The caller checks
-    /// afterwards that it still is.
+    /// afterwards that it still is the last one.
     ///
     /// # Errors
     ///
@@ -245,12 +246,12 @@ impl Calls {
         let (mut since, mut level) = self.resumed.seen();
         if let Some(last) = last {
             let end = last.start.wrapping_add(last.span);
-            // Of the same moment is what goes on after it.
+            // At the same moment, `resumed` was written after the end of the record.
             if is_since(end, since) && end << LEVEL_BITS != since {
                 (since, level) = (end << LEVEL_BITS, u64::from(last.depth));
             }
         }
-        // The counter may not have moved between its begin and its end.
+        // The region of the last record may have begun and ended at the same tick.
         let is_last = |region: &OpenPicture| {
             last.is_some_and(|last| (region.start, region.point) == (last.start, last.point))
         };
@@ -269,37 +270,37 @@ impl Calls {
 }
 
 impl OpenRegion {
-    /// Says which point the region is of that begins here, as an [offset](POINT_SHIFT), and how
-    /// long its thread had been off the CPU.
+    /// Stores the point of the region that begins here, as an [offset](POINT_SHIFT), and how long
+    /// its thread had been off the CPU.
     #[inline(always)]
     pub fn name(&self, point: u32, off: u64) {
         self.rename(point);
         self.off.store(off, Ordering::Relaxed);
     }
 
-    /// Says the point alone, where a region follows another one at once.
+    /// Stores only the point, where a region begins as another one ends.
     #[inline(always)]
     pub fn rename(&self, point: u32) {
         self.point.store(point, Ordering::Relaxed);
     }
 
-    /// Says when it began.
+    /// Stores when the region began, which publishes its point.
     #[inline(always)]
     pub fn begin(&self, start: u64) {
-        // Meets `open-enter`.
+        // Pairs with `open-enter`.
         self.start.store(start, ord!("open-begin", Release));
     }
 
-    /// Says that the region has ended.
+    /// Clears the entry: its region has ended.
     pub fn end(&self) {
         self.off.store(0, Ordering::Relaxed);
         self.begin(0);
     }
 
-    /// What stands here, for a reader.
+    /// Copies the entry, for a reader.
     #[must_use]
     pub fn seen(&self) -> OpenPicture {
-        // Meets `open-begin`.
+        // Pairs with `open-begin`.
         let start = self.start.load(ord!("open-enter", Acquire));
         OpenPicture {
             point: self.point() >> POINT_SHIFT,
@@ -319,43 +320,44 @@ impl OpenRegion {
 impl Edge {
     // ---- writer: the lane's own thread ----
 
-    /// The names of its records; see [`What`].
+    /// The names of the edge's records; see [`What`].
     #[inline(always)]
     #[must_use]
     pub fn key(&self) -> u64 {
         self.key.load(Ordering::Relaxed)
     }
 
-    /// Gives a fresh edge its key, before it is announced.
+    /// Stores the key of a fresh edge, before the edge is announced.
     pub fn set_key(&self, key: u64) {
         self.key.store(key, Ordering::Relaxed);
     }
 
-    /// Records of the ring below this one are in it.
+    /// The edge holds the lane's records below this number.
     #[must_use]
     pub fn folded(&self) -> u64 {
         self.seq.load(Ordering::Relaxed) >> 1
     }
 
-    /// Which copy of the sums is in force, for [`Self::add`].
+    /// The published copy of the sums, for [`Self::add`].
     #[inline(always)]
     #[must_use]
     pub fn stage(&self) -> Staged {
         Staged { seq: get(&self.seq) }
     }
 
-    /// Adds sums of an epoch; `None` means the epoch that the edge has. The edge then holds the records
-    /// below `folded`. A forked child that repeats this for its parent writes the same words.
+    /// Adds sums of an epoch; `None` means the epoch that the edge has. Sums of another epoch
+    /// replace those of the edge. The edge then holds the records below `folded`. A forked child
+    /// that repeats this for its parent writes the same words.
     #[inline(always)]
     pub fn add(&self, Staged { seq }: Staged, epoch: Option<u32>, more: CallSums, folded: u64) {
         let words = self.copy(seq & 1);
         let other = epoch.map(|epoch| u64::from(short_epoch(epoch)) << COUNT_BITS);
         let other = other.filter(|epoch| (words[0] ^ epoch) >> COUNT_BITS != 0);
-        // Meets `edge-recheck`.
+        // Pairs with `edge-recheck`.
         fence_at!("edge-open", Release);
         let after = seq & 1 ^ 1;
         self.put(after, other.map_or(words, |epoch| [epoch, 0, 0]), more);
-        // Meets `edge-enter`.
+        // Pairs with `edge-enter`.
         self.seq.store(folded << 1 | after, ord!("edge-close", Release));
     }
 
@@ -365,7 +367,7 @@ impl Edge {
         self.sums.each_ref().map(|copies| get(&copies[copy as usize]))
     }
 
-    /// Writes a copy: these sums and more.
+    /// Writes the sums `before` and `more` together to a copy.
     #[inline(always)]
     fn put(&self, copy: u64, before: [u64; 3], more: CallSums) {
         // No thread counts to 2^52.
@@ -377,8 +379,8 @@ impl Edge {
 
     // ---- reader ----
 
-    /// Writes what another one holds, for a copy. One that is written to all the time stays as it
-    /// was copied.
+    /// Copies another edge. If that edge is written to during all `tries`, this one keeps what it
+    /// had.
     fn take(&self, from: &Self, tries: usize) {
         let Some((seq, words)) = (0..tries).find_map(|_| from.words()) else { return };
         for (copy, words) in words.into_iter().enumerate() {
@@ -388,7 +390,7 @@ impl Edge {
         self.seq.store(seq, Ordering::Relaxed);
     }
 
-    /// Copies the edge; none if it was written to meanwhile.
+    /// Copies the edge; `None` if it was written to during the copy.
     #[must_use]
     pub fn read(&self) -> Option<EdgePicture> {
         let (seq, words) = self.words()?;
@@ -397,19 +399,19 @@ impl Edge {
         Some(EdgePicture { caller: of.caller(), callee: of.point(), epoch, folded: seq >> 1, sums })
     }
 
-    /// The sequence word, and both copies, whole as far as the one in force goes; none if it was
-    /// written to meanwhile.
+    /// The sequence word and both copies, of which the published one is whole; `None` if the edge
+    /// was written to during the copy.
     fn words(&self) -> Option<(u64, [[u64; 3]; 2])> {
-        // Meets `edge-close`.
+        // Pairs with `edge-close`.
         let seq = self.seq.load(ord!("edge-enter", Acquire));
         let words = [0, 1].map(|copy| self.copy(copy));
-        // Meets `edge-open`.
+        // Pairs with `edge-open`.
         fence_at!("edge-recheck", Acquire);
         (get(&self.seq) == seq).then_some((seq, words))
     }
 }
 
-/// Sums as they stand in an edge, and their epoch.
+/// Splits the words of an edge into its sums and their epoch.
 #[inline(always)]
 fn sums([count, exclusive, inclusive]: [u64; 3]) -> (CallSums, u32) {
     let sums = CallSums { count: count & ((1 << COUNT_BITS) - 1), exclusive, inclusive };
@@ -421,12 +423,12 @@ fn get(word: &AtomicU64) -> u64 {
     word.load(Ordering::Relaxed)
 }
 
-/// Announces so many edges. Meets `edge-seen`.
+/// Announces that the first `count` edges have keys. Pairs with `edge-seen`.
 pub fn announce(edges: &AtomicU64, count: u64) {
     edges.store(count, ord!("edge-announce", Release));
 }
 
-/// The number of edges that have keys. Meets `edge-announce`.
+/// The number of edges that have keys. Pairs with `edge-announce`.
 #[must_use]
 pub fn announced(edges: &AtomicU64) -> usize {
     (edges.load(ord!("edge-seen", Acquire)) as usize).min(MAX_EDGES)

@@ -12,46 +12,44 @@
 //!     | live[2]: count | exclusive | inclusive | squares | last      |  a fold
 //!     |          min | max | folded                                  |
 //! 448 +--------------------------------------------------------------+
-//!     | retired[2]: what was before, two copies, one in force; spare |  restarts
-//!     | (of a shared cell: retired[1].past_*: what there ever was)   |  every end
+//!     | retired[2]: earlier figures, two copies, one published; spare|  restarts
+//!     | (shared cell: retired[1].past_*: totals over all resets)     |  every end
 //! 640 +--------------------------------------------------------------+
 //! ```
 //!
-//! A cell is a fold of its lane's ring ([`crate::layout::ring`]): it holds the records of its
-//! point up to number `folded`, and whoever reads it adds the later ones.
+//! A cell is a fold of its lane's ring ([`crate::layout::ring`]): it holds the records of its point
+//! below number `folded`, and a reader adds the later ones.
 //!
-//! One thread writes a cell; any number of readers copy it. The live figures stand there
-//! twice. A fold **stages** what it adds, writes it to the copy that is not in force, and
-//! puts that in force by one store to `seq`, whose second bit tells which one that is. Its lowest bit
-//! says that something is staged: then the histogram, of which there is one copy, may hold
-//! some of what is being added. So the figures are whole at every instruction, whether the
-//! writer goes on, is stopped in the middle, or is killed.
+//! One thread writes a cell; any number of readers copy it. The live figures are stored twice. A
+//! fold **stages** its additions: it writes them to the unpublished copy, and publishes that copy
+//! by one store to `seq`, whose second bit selects the published copy. The lowest bit of `seq` says
+//! that something is staged: then the histogram, which is stored once, may hold some of the
+//! additions. So the figures are whole at every instruction, whether the writer goes on, is stopped
+//! in the middle, or is killed.
 //!
-//! Each copy of the live figures is a cache line of what every fold changes, and some rare words. As
-//! long as the copies agree in those, a fold of one record leaves them alone.
+//! Each copy of the live figures is a cache line that every fold changes, and some rare words. As
+//! long as the copies agree in the rare words, a fold may leave them alone ([`Cell::is_simple`]).
 //!
-//! **Restart.** When the point was reset, or the lane has a new owner, the next
-//! `begin` moves what the cell holds into `retired` and starts afresh. The sum is prepared
-//! in the copy of `retired` that is not in force and then put in force by one store
-//! to `commit`. From that store on the live figures are void until those of the new
-//! `window` are in force.
+//! **Restart.** When the point was reset, or the lane has a new owner, the next `begin` moves the
+//! cell's figures into `retired` and starts afresh. It writes the sum to the unpublished copy of
+//! `retired`, and publishes that copy by one store to `commit`. From that store on the live figures
+//! are void until the figures of the new `window` are published.
 //!
 //! The orderings come in named pairs:
 //!
-//! | site | meets | makes visible |
+//! | site | pairs with | makes visible |
 //! |---|---|---|
 //! | `cell-open` fence | `cell-recheck` fence | a reader that saw any figure of a staged copy, or a new one in the histogram, sees the `seq` that went before it |
-//! | `cell-close` store | `cell-enter` load | a copy in force is complete, and so is the histogram of an even `seq` |
-//! | `cell-stage` store | `cell-enter` load | the copy in force beside a staged one is complete |
-//! | `cell-commit` store | `cell-commit-seen` load | the retired copy in force is complete |
+//! | `cell-close` store | `cell-enter` load | the published copy is complete, and so is the histogram of an even `seq` |
+//! | `cell-stage` store | `cell-enter` load | the published copy beside a staged one is complete |
+//! | `cell-commit` store | `cell-commit-seen` load | the published copy of `retired` is complete |
 //! | `cell-part` store | `cell-recheck` fence | the chunk is backed and zeroed |
 //! | `cell-void` fence | `cell-recheck` fence | a reader that saw a zeroed bucket sees the new `commit` |
-//! | `cell-commit` store | death | a copy in force is complete |
-//! | `cell-close` store | death | a copy in force is complete |
+//! | `cell-commit` store | death | the published copy is complete |
+//! | `cell-close` store | death | the published copy is complete |
 //!
-//! Death is the end of a process that was killed: what it leaves in memory is
-//! some set of its stores, closed under the order that the writer's side of
-//! these pairs imposes.
+//! Death is the end of a process that was killed: it leaves some set of its stores in memory,
+//! closed under the order that the writer's side of these pairs imposes.
 
 mod figures;
 mod read;
@@ -79,12 +77,12 @@ pub use sums::{AVERAGE_FRACTION_BITS, Sums, average_of, average_ticks, variance}
 pub struct Cell {
     seq: AtomicU64,
     control: AtomicU64,
-    /// Number of restarts; its lowest bit tells the copy of `retired` in force.
+    /// Number of restarts; its lowest bit selects the published copy of `retired`.
     commit: AtomicU64,
-    /// The point, constant, and beside it [`KEPT_CPU`]; release-published before the cell is
-    /// reachable.
+    /// Number of the point, constant, and beside it the flags [`KEPT_CPU`] and [`SIMPLE`];
+    /// release-published before the cell is reachable.
     point: AtomicU64,
-    /// Chunk number of the sums of amounts, see [`crate::layout::amounts`]; 0 for none.
+    /// Chunk number of the sums of amounts, see [`crate::layout::amounts`]; 0 if there are none.
     amounts: AtomicU64,
     parts: [AtomicU32; PARTS],
     rare: [Rare; 2],
@@ -100,7 +98,7 @@ pub struct Cell {
 #[derive(Debug, Default)]
 struct Live {
     words: LiveWords,
-    /// Records of the lane's ring up to here are in these figures.
+    /// The figures hold the lane's records below this number.
     folded: AtomicU64,
 }
 
@@ -115,7 +113,7 @@ struct Rare {
     spare: AtomicU64,
 }
 
-/// Which restart and owner live figures are of.
+/// Identifies the restart and the owner that live figures belong to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Window(u64);
 
@@ -131,8 +129,8 @@ impl Window {
         self.0 as u32
     }
 
-    /// Whether the figures are of the restart of that number. Its low half is enough: the figures
-    /// are at most one restart behind.
+    /// Whether the figures belong to this restart. Its low half is enough: the figures are at most
+    /// one restart behind.
     #[inline(always)]
     fn is_current(self, restarts: u64) -> bool {
         (self.0 >> 32) as u32 == restarts as u32
@@ -146,23 +144,24 @@ struct Half<'a> {
     rare: &'a Rare,
 }
 
-/// Which copy is in force, beside which something is staged.
+/// The sequence word before a change. It selects the published copy, beside which the change is
+/// staged.
 #[derive(Clone, Copy, Debug)]
 pub struct Staged {
     seq: u64,
 }
 
-/// In `seq`: something is staged.
+/// Flag in `seq`: something is staged.
 const STAGED: u64 = 1;
-/// What a copy in force adds to `seq`.
+/// Each publication adds this to `seq`.
 const FLIP: u64 = 2;
 
-/// Beside the point's number: the minimum is of regions that kept the CPU.
+/// Flag beside the point's number: the minimum counts only regions that kept the CPU.
 const KEPT_CPU: u64 = 1 << 32;
-/// Beside the point's number: [`Cell::append_simple`] may be called.
+/// Flag beside the point's number: [`Cell::append_simple`] may be called.
 const SIMPLE: u64 = 1 << 33;
 
-/// A sum of squares below this has room for what [`Cell::append_simple`] adds.
+/// [`Cell::append_simple`] cannot overflow a sum of squares below this.
 const NEARLY_FULL: u64 = 1 << 63;
 
 /// A copy of the retired figures.
@@ -170,10 +169,10 @@ const NEARLY_FULL: u64 = 1 << 63;
 #[derive(Debug, Default)]
 struct Retired {
     words: RetiredWords,
-    /// Measurements in windows that a reset has ended.
-    /// In the second copy of a shared cell: measurements in all windows.
+    /// Measurements in windows that a reset has ended. In the second copy of a shared cell:
+    /// measurements in all windows.
     past_count: AtomicU64,
-    /// Exclusive ticks in windows that a reset has ended; as above.
+    /// Exclusive ticks of the measurements that `past_count` counts.
     past_exclusive: AtomicU64,
     /// Room for one more figure in [`RetiredWords`].
     spare: AtomicU64,
@@ -227,7 +226,7 @@ fn put(word: &AtomicU64, value: u64) {
 }
 
 impl Cell {
-    /// A cell of zeros, as a cell in fresh shared memory is.
+    /// A cell of zeros, like a cell in fresh shared memory.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -246,7 +245,7 @@ impl Cell {
 
     // ---- writer: the lane's own thread ----
 
-    /// Makes a zeroed cell one of a point, before the cell can be reached.
+    /// Initialises a zeroed cell for a point, before the cell is reachable.
     pub fn prepare(&self, point: u32, control: Control, owner: u32) {
         self.point.store(u64::from(point), Ordering::Relaxed);
         for (epoch, retired) in self.epoch.iter().zip(&self.retired) {
@@ -266,15 +265,15 @@ impl Cell {
         Control(self.control.load(Ordering::Relaxed))
     }
 
-    /// The point that the cell is of.
+    /// Number of the cell's point.
     #[inline(always)]
     #[must_use]
     pub fn point(&self) -> u32 {
         self.point.load(Ordering::Relaxed) as u32
     }
 
-    /// The owner leaves: the next one will find that the cell follows no control
-    /// word, and make it its own.
+    /// Clears the control word that the cell follows, when the owner leaves, so that the next owner
+    /// finds the cell outdated and takes it over.
     pub fn abandon(&self) {
         self.control.store(0, Ordering::Relaxed);
     }
@@ -286,27 +285,26 @@ impl Cell {
     #[must_use]
     pub fn part(&self, part: usize) -> u32 {
         debug_assert!(part < PARTS);
-        // SAFETY: `locate` gives no part beyond the last for a duration below
-        // its limit, which its callers have tested; a bounds test here would
-        // only add to the hot path.
+        // SAFETY: `locate` returns a part below `PARTS` for a duration below its limit, and its
+        // callers have tested the duration; a bounds check here would only add to the hot path.
         unsafe { self.parts.get_unchecked(part) }.load(Ordering::Relaxed)
     }
 
-    /// The same for a reader, which goes on to read the chunk.
+    /// Like [`Self::part`], for a reader that goes on to read the chunk.
     pub(crate) fn part_to_read(&self, part: usize) -> u32 {
         debug_assert!(part < PARTS);
-        // Meets `cell-part`: the zeros that the chunk began with.
+        // Pairs with `cell-part`: the chunk is zeroed.
         self.parts.get(part).map_or(0, |part| part.load(Ordering::Acquire))
     }
 
-    /// Gives a histogram part its chunk of zeros.
+    /// Assigns a zeroed chunk to a histogram part.
     pub fn set_part(&self, part: usize, chunk: u32) {
-        // Meets `cell-recheck`, and the load in `part_to_read`.
+        // Pairs with `cell-recheck`, and with the load in `part_to_read`.
         self.parts[part].store(chunk, ord!("cell-part", Release));
     }
 
-    /// Gives a cell the chunk of zeros for its sums of amounts, unless another
-    /// thread was faster; returns the chunk that is in force.
+    /// Assigns a zeroed chunk to the sums of amounts, unless another thread was faster; returns the
+    /// chunk that the cell has.
     pub fn set_amounts(&self, chunk: u32) -> u32 {
         let won = self.amounts.compare_exchange(
             0,
@@ -317,21 +315,21 @@ impl Cell {
         won.map_or_else(|found| found as u32, |_| chunk)
     }
 
-    /// The copy of the live figures that a sequence word puts in force.
+    /// The copy of the live figures that a sequence word publishes.
     #[inline(always)]
     fn in_force(&self, seq: u64) -> Half<'_> {
         let copy = ((seq / FLIP) & 1) as usize;
         Half { live: &self.live[copy], rare: &self.rare[copy] }
     }
 
-    /// The live figures, to be added to and put in force by [`Self::put_in_force`]. What is
-    /// added meanwhile to the histogram belongs to them.
+    /// Stages a change and returns the live figures, which the caller changes and then publishes by
+    /// [`Self::put_in_force`]. Counts added to the histogram in between belong to the change.
     pub fn stage(&self) -> Sums {
         let Staged { seq } = self.stage_more();
         self.in_force(seq).sums()
     }
 
-    /// Marks the cell as staged, for [`Self::append`]. Until then, the histogram may be added to.
+    /// Marks the cell as staged. From here to [`Self::append`] the caller may add to the histogram.
     #[inline(always)]
     pub fn stage_more(&self) -> Staged {
         let staged = self.staged();
@@ -339,7 +337,7 @@ impl Cell {
         staged
     }
 
-    /// The copy in force, from which [`Self::record_as`] starts.
+    /// The published copy, from which [`Self::record_as`] starts.
     #[inline(always)]
     #[must_use]
     pub fn staged(&self) -> Staged {
@@ -348,15 +346,15 @@ impl Cell {
 
     #[inline(always)]
     fn mark_staged(&self, seq: u64) {
-        // Nobody else stages: what is staged already was left by a jump. Meets `cell-enter`.
+        // No other thread stages; a change that is staged already was left by a jump. Pairs with
+        // `cell-enter`.
         self.seq.store(seq | STAGED, ord!("cell-stage", Release));
-        // Meets `cell-recheck`.
+        // Pairs with `cell-recheck`.
         fence_at!("cell-open", Release);
     }
 
-    /// Puts figures in force, which hold the lane's records up to a number.
-    ///
-    /// `sums` are the sums of amounts of a cell that has them.
+    /// Publishes figures that hold the lane's records below `folded`. `sums` are the cell's sums of
+    /// amounts, if it has them.
     pub fn put_in_force(&self, live: &Sums, sums: Option<&SumWords>, folded: u64) {
         let seq = self.seq.load(Ordering::Relaxed);
         if let Some(sums) = sums {
@@ -365,8 +363,8 @@ impl Cell {
         self.put(seq, live, folded, self.window(seq));
     }
 
-    /// Adds `more`, of regions that kept the CPU, to the live figures, and puts the sum in force. It
-    /// holds the lane's records up to `folded`, and the average of `more`.
+    /// Adds `more`, the figures of regions that kept the CPU, to the live figures, and publishes
+    /// the result. It holds the lane's records below `folded`, and the average of `more`.
     ///
     /// A forked child that repeats this for its parent writes the same words.
     pub fn append(
@@ -393,22 +391,23 @@ impl Cell {
         }
     }
 
-    /// Whether [`Self::append_simple`] may be called: the copies agree in what seldom changes, the
-    /// minimum is of regions that kept the CPU, there is neither an average nor amounts, and the
-    /// squares have room for more.
+    /// Whether [`Self::append_simple`] may be called: the copies agree in the rare words, the
+    /// minimum counts only regions that kept the CPU, the point is not averaged, the cell has no
+    /// sums of amounts, and the sum of squares has room for more.
     #[inline(always)]
     #[must_use]
     pub fn is_simple(&self) -> bool {
         get(&self.point) & SIMPLE != 0
     }
 
-    /// As [`Self::append`], of squares that add up to less than 2^63. It leaves alone what seldom
-    /// changes.
+    /// As [`Self::append`], for squares that add up to less than 2^63. It does not write the rare
+    /// words.
     #[inline(always)]
     pub fn append_simple(&self, Staged { seq }: Staged, more: &Sums, folded: u64) {
         let copy = ((seq / FLIP) & 1) as usize;
         let from = &self.live[copy].words;
-        // Named one by one, so that a new figure does not compile before it is added here.
+        // The fields are named one by one, so that a new figure does not compile before it is added
+        // here.
         let Live { words, folded: to_folded } = &self.live[copy ^ 1];
         let LiveWords { count, exclusive, inclusive, squares_low, last, min, max } = words;
         let squares = get(&from.squares_low).wrapping_add(more.squares as u64);
@@ -442,7 +441,8 @@ impl Cell {
         self.in_force(seq).window()
     }
 
-    /// Meets `cell-enter`, and death.
+    /// Writes the figures to the unpublished copy and publishes it. Pairs with `cell-enter`, and
+    /// with death.
     #[inline(always)]
     fn put(&self, seq: u64, live: &Sums, folded: u64, window: Window) {
         let point = get(&self.point);
@@ -464,7 +464,8 @@ impl Cell {
 
     // ---- for the shared writer, `crate::layout::shared_cell` ----
 
-    /// The words that many threads write: those of the first copy, which stays in force.
+    /// The words that many threads write. Those of live figures are in the first copy, which stays
+    /// published.
     pub(crate) fn shared_words(&self) -> SharedWords<'_> {
         SharedWords {
             control: &self.control,
@@ -486,8 +487,8 @@ impl Cell {
         }
     }
 
-    /// Gives a part of a shared cell its chunk, unless another thread was
-    /// faster; returns the chunk that is in force.
+    /// Assigns a chunk to a part of a shared cell, unless another thread was faster; returns the
+    /// chunk that the part has.
     pub fn set_part_shared(&self, part: usize, chunk: u32) -> u32 {
         let won = self.parts[part].compare_exchange(
             0,
@@ -499,14 +500,14 @@ impl Cell {
     }
 }
 
-/// `word += value` of a word that only this thread writes: a plain addition, not
-/// a locked one.
+/// `word += value` for a word that only this thread writes: a plain addition instead of a locked
+/// one.
 #[inline(always)]
 pub fn add(word: &AtomicU64, value: u64) {
     word.store(word.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
 }
 
 #[cfg(test)]
-// By its path: `tests/loom` has this file as a module of another place.
+// The path is given because `tests/loom` includes this file from another folder.
 #[path = "cell/tests.rs"]
 mod tests;

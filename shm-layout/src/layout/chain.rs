@@ -67,7 +67,7 @@ impl CellBlock {
         self.used.store(used as u64, ord!("cells-used", Release));
     }
 
-    /// Links the next block, once this one is full. Meets `cells-next-seen`.
+    /// Links the next block, once this one is full. Pairs with `cells-next-seen`.
     pub fn set_next(&self, block: u64) {
         self.next.store(block, ord!("cells-next", Release));
     }
@@ -80,9 +80,9 @@ impl CellBlock {
     pub fn read(&self) -> (&[Cell], u64) {
         // The link first: asked for afterwards, it could belong to a block that
         // filled up meanwhile, and the cells behind it would be taken for
-        // others. Meets `cells-next`.
+        // others. Pairs with `cells-next`.
         let next = self.next.load(ord!("cells-next-seen", Acquire));
-        // Meets `cells-used`.
+        // Pairs with `cells-used`.
         let used = self.used.load(ord!("cells-used-seen", Acquire));
         let used = usize::try_from(used).map_or(CELLS_PER_BLOCK, |n| n.min(CELLS_PER_BLOCK));
         (&self.cells[..used], next)

@@ -9,19 +9,19 @@
 //! +-----------------------+--------------------+--------+--------+---------+---------+
 //! ```
 //!
-//! Bits 2 to 13 are always 0 here: the probe keeps notes of its own in them when
-//! it remembers a word. Of a fenced point the cells follow the word without that bit, so
-//! none is ever equal to it: each of its regions begins on a way of its own, and the others
-//! pay nothing for it.
+//! Bits 2 to 13 are always 0 here: the probe keeps flags of its own in them in its copies of a
+//! word. The cells of a fenced point follow the word without the bit `fenced`, so no cell's word
+//! ever equals the point's: its regions begin on a separate path, and regions of other points pay
+//! nothing for it.
 //!
 //! A cell keeps the word that it follows. As long as the two are equal nothing
 //! has changed; that one comparison is all that steering costs `begin`.
 //!
 //! # When a point was reset
 //!
-//! A second word says when, for readers alone: `begin` never looks at it. Whoever resets
-//! changes the control word first, then this one, and may be killed in between. So the time
-//! carries the end of the epoch that it belongs to, and counts only while the two agree:
+//! A second word holds the time, for readers alone: `begin` never reads it. A thread that resets a
+//! point changes the control word first, then this one, and may be killed in between. So the time
+//! carries the low bits of its epoch, and counts only while the two agree:
 //!
 //! ```text
 //! 63                                                          8 7              0
@@ -30,10 +30,10 @@
 //! +------------------------------------------------------------+----------------+
 //! ```
 //!
-//! That clock is known to the program and to every viewer of its machine without asking one
-//! another, and the header and a copy's note have it too, so a reader elsewhere knows how
-//! long ago a reset was. A viewer that means ill may write any time: readers bound it by the
-//! start of the process and by the moment of their picture.
+//! The program and every viewer on its machine can read that clock without asking one another, and
+//! the header and a copy's note have it too, so a reader elsewhere knows how long ago a reset was.
+//! A hostile viewer may write any time: readers bound it by the start of the process and by the
+//! moment of their picture.
 
 use crate::sync::{AtomicU64, Ordering, ord};
 
@@ -46,9 +46,9 @@ const ALPHA_MASK: u64 = (1 << 21) - 1;
 /// Fraction bits of alpha.
 pub(crate) const ALPHA_BITS: u32 = 20;
 const EPOCH_SHIFT: u32 = 36;
-/// Bits of the epoch in the word that says when a point was reset.
+/// Bits of the epoch in the word that holds the time of a reset.
 const TIME_SHIFT: u32 = 8;
-/// Tries to leave the time of a reset, while others write there.
+/// Attempts to store the time of a reset while other threads store theirs.
 const TRIES: usize = 16;
 /// The bits that have a meaning to cells.
 const MEANT: u64 = !0 << EPOCH_SHIFT | ALPHA_MASK << ALPHA_SHIFT | INVALID | ENABLED;
@@ -79,9 +79,9 @@ impl Control {
         self.0 & FENCED != 0
     }
 
-    /// The word without [`FENCED`] and the bits that are always 0, unless somebody who means ill has
-    /// written them. What a cell follows is such a word: then whatever equals it has
-    /// none of them either.
+    /// The word without [`FENCED`] and without the bits that are always 0 unless a hostile process
+    /// has set them. A cell follows a sanitized word, so a word that equals the cell's has none of
+    /// these bits.
     #[must_use]
     pub const fn sanitized(self) -> Self {
         Self(self.0 & MEANT)
@@ -101,15 +101,15 @@ impl Control {
         ((self.0 >> ALPHA_SHIFT) & ALPHA_MASK) as u32
     }
 
-    /// The weight of a new value in the exponential average, in (0, 1]; none
-    /// while averaging is off.
+    /// The weight of a new value in the exponential average, in (0, 1]; `None` while averaging is
+    /// off.
     #[must_use]
     pub fn alpha(self) -> Option<f64> {
         let fixed = self.alpha_fixed();
         (fixed != 0).then(|| (f64::from(fixed) / ALPHA_ONE).min(1.0))
     }
 
-    /// The word with a change made.
+    /// The word after a change.
     #[must_use]
     pub fn with(self, change: Change) -> Self {
         let word = self.0;
@@ -128,8 +128,8 @@ impl Control {
     }
 }
 
-/// Whether one epoch comes after another. Epochs wrap, so of two it is the one
-/// that is less than half their range ahead.
+/// Whether `epoch` comes after `than`. Epochs wrap: the later one is less than half their range
+/// ahead.
 pub(crate) const fn is_newer(epoch: u32, than: u32) -> bool {
     (epoch.wrapping_sub(than) << (EPOCH_SHIFT - 32)) as i32 > 0
 }
@@ -141,7 +141,7 @@ pub enum Change {
     Enable,
     /// Switch it off.
     Disable,
-    /// Have its stamps wait for the work before them, or not.
+    /// Make its stamps wait for the work before them, or not.
     Fence(bool),
     /// Switch it off because it was begun again before its end.
     Invalidate,
@@ -160,7 +160,7 @@ impl Alpha {
     /// No averaging.
     pub const OFF: Self = Self(0.0);
 
-    /// A weight in (0, 1]; none for anything else, NaN included.
+    /// A weight in (0, 1]; `None` for any other number, NaN included.
     #[must_use]
     pub fn new(alpha: f64) -> Option<Self> {
         (alpha > 0.0 && alpha <= 1.0).then_some(Self(alpha))
@@ -179,11 +179,9 @@ impl Alpha {
     }
 }
 
-/// Changes a control word that others may change at the same time; returns the
-/// word before.
+/// Changes a control word that other threads may change at the same time; returns the word before.
 ///
-/// Relaxed: the word carries all of its meaning itself, nothing else is
-/// published through it.
+/// Relaxed: the word is complete in itself, and publishes nothing else.
 pub fn apply(word: &AtomicU64, change: Change) -> Control {
     let mut before = word.load(Ordering::Relaxed);
     loop {
@@ -195,42 +193,43 @@ pub fn apply(word: &AtomicU64, change: Change) -> Control {
     }
 }
 
-/// The word that says that a point of this epoch was reset at this time, in nanoseconds of
+/// Encodes that a point was reset to this epoch at this time, in nanoseconds of
 /// CLOCK_MONOTONIC_RAW.
 #[must_use]
 pub const fn reset_word(epoch: u32, monotonic_ns: u64) -> u64 {
     (monotonic_ns / 1000) << TIME_SHIFT | (epoch & ((1 << TIME_SHIFT) - 1)) as u64
 }
 
-/// When a point was last reset, in nanoseconds of CLOCK_MONOTONIC_RAW; none where it never
-/// was, or nobody knows. `time` may hold anything.
+/// When a point was last reset, in nanoseconds of CLOCK_MONOTONIC_RAW; `None` if it never was, or
+/// if the time is not known. `time` may be any value.
 #[must_use]
 pub const fn reset_ns(control: Control, time: u64) -> Option<u64> {
     let epoch = control.epoch();
     let agrees = (time as u32 ^ epoch) & ((1 << TIME_SHIFT) - 1) == 0;
-    // Zero in a page that nobody wrote, whatever the epoch.
+    // A time of 0 is an unwritten word, whatever the epoch.
     if epoch == 0 || time == 0 || !agrees {
         return None;
     }
     Some((time >> TIME_SHIFT).saturating_mul(1000))
 }
 
-/// Resets a point and leaves the time beside its control word; returns that word as it was
-/// before. The time is read before the reset, so no figure is of an earlier moment.
+/// Resets a point and stores the time beside its control word; returns that word as it was before.
+/// The caller reads the time before the reset, so no figure is of an earlier moment.
 ///
-/// Of resets at the same time the last one's time stays. A writer that dies in between, or
-/// finds no peace, leaves a time that belongs to no epoch in force.
+/// If several threads reset at the same time, the time of the last reset stays. A writer that dies
+/// in between, or loses every attempt, leaves a time that belongs to no current epoch.
 pub fn reset(word: &AtomicU64, time: &AtomicU64, monotonic_ns: u64) -> Control {
     let before = apply(word, Change::Reset);
     let epoch = before.with(Change::Reset).epoch();
     for _ in 0..TRIES {
-        // reset-time-seen: meets reset-time. Who finds a later reset's time sees its epoch.
+        // reset-time-seen: pairs with reset-time. A thread that finds the time of a later reset
+        // sees its epoch.
         let known = time.load(ord!("reset-time-seen", Acquire));
         if Control(word.load(Ordering::Relaxed)).epoch() != epoch {
             break;
         }
         let new = reset_word(epoch, monotonic_ns);
-        // reset-time: meets reset-time-seen.
+        // reset-time: pairs with reset-time-seen.
         let success = ord!("reset-time", Release);
         if time.compare_exchange(known, new, success, Ordering::Relaxed).is_ok() {
             break;
@@ -253,12 +252,12 @@ mod tests {
             reset(&word, &time, epoch * 5_000_000 + 999);
             assert_eq!(known(), Some(epoch * 5_000_000), "whole microseconds");
         }
-        // Its writer was killed before it left the time.
+        // The writer was killed before it stored the time.
         apply(&word, Change::Reset);
         assert_eq!(known(), None);
         reset(&word, &time, u64::MAX);
         assert_eq!(known(), Some(u64::MAX / 1000 * 1000));
-        // A word that nobody has written, though the epoch ends in zeros.
+        // An unwritten word, though the epoch ends in zeros.
         assert_eq!(reset_ns(Control(256 << EPOCH_SHIFT), 0), None);
         assert!(reset_ns(Control(256 << EPOCH_SHIFT), u64::MAX << 8).is_some());
     }

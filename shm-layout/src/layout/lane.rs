@@ -62,15 +62,14 @@ pub struct Lane {
     pub counters: LaneCounters,
 }
 
-/// What a lane's thread counts while it runs; a pair of cache lines of its own.
-/// Every word has the lane's thread as its one writer, save on the overflow
-/// lane, whose words are added to atomically.
+/// What a lane's thread counts while it runs, in a pair of cache lines of its own. Only the lane's
+/// thread writes these words. On the overflow lane many threads add to them atomically.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct LaneCounters {
     /// Records ever written to the ring.
     pub written: Written,
-    /// Of those, the ones that are in the lane's cells; see [`crate::layout::ring`].
+    /// Records below this number are in the lane's cells; see [`crate::layout::ring`].
     pub folded: AtomicU64,
     /// Ticks that folding took.
     pub folding: AtomicU64,
@@ -82,13 +81,12 @@ pub struct LaneCounters {
     pub refused: AtomicU64,
     /// Stamps at which the clock ran backwards.
     pub anomalies: AtomicU64,
-    /// Measurements of which there is no record: no page of the ring could be had,
-    /// or the one that measured has no ring, as on the overflow lane and in a signal
-    /// handler that interrupts the probe itself.
+    /// Measurements without a record: no page of the ring was free, or the thread has no ring, as
+    /// on the overflow lane and in a signal handler that interrupts the probe itself.
     pub unrecorded: AtomicU64,
     /// Edges between callers and callees; see [`crate::layout::calls`].
     pub edges: AtomicU64,
-    /// Records that found no room for an edge.
+    /// Records whose edge found no room.
     pub unplaced: AtomicU64,
     spare: [AtomicU64; 6],
 }
@@ -99,7 +97,7 @@ pub enum LaneState {
     /// No thread has owned it yet.
     #[default]
     Free,
-    /// A thread that runs owns it.
+    /// A running thread owns it.
     Live,
     /// Its last owner has ended.
     Ended,
@@ -129,14 +127,14 @@ impl fmt::Debug for LaneName {
     }
 }
 
-/// What the directory said of a lane at one moment.
+/// A copy of a lane's entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LanePicture {
     /// What the lane is.
     pub state: LaneState,
     /// Number of owners so far.
     pub generation: u32,
-    /// Kernel thread id of the last owner; 0 while the next one moves in.
+    /// Kernel thread id of the last owner; 0 while the next owner claims the lane.
     pub tid: u32,
     /// Tick counter when it claimed the lane.
     pub claimed: u64,
@@ -188,9 +186,8 @@ impl Lane {
 
     // ---- writer ----
 
-    /// Takes the lane for the calling thread if it has no owner; returns the
-    /// new generation, never 0. The lane is not visible as live before
-    /// [`Self::announce`].
+    /// Claims the lane for the calling thread if it has no owner; returns the new generation, never
+    /// 0. The lane is not visible as live before [`Self::announce`].
     pub fn claim(&self) -> Option<u32> {
         let state = self.state.load(Ordering::Relaxed);
         if matches!(state & KIND, CLAIMING | LIVE) {
@@ -199,30 +196,29 @@ impl Lane {
         // Generation 0 stands for "never owned".
         let generation = ((state >> 2) as u32).wrapping_add(1).max(1);
         let claiming = u64::from(generation) << 2 | CLAIMING;
-        // Meets `lane-release`: the cells and the ring are the last owner's
-        // until here.
+        // Pairs with `lane-release`: until here the cells and the ring belong to the last owner.
         let won = self.state.compare_exchange(
             state,
             claiming,
             ord!("lane-claim", Acquire),
             Ordering::Relaxed,
         );
-        // Meets `lane-recheck`.
+        // Pairs with `lane-recheck`.
         fence_at!("lane-reuse", Release);
         won.ok().map(|_| generation)
     }
 
-    /// Shows the claimed lane as the calling thread's.
+    /// Publishes the claimed lane as the calling thread's.
     pub fn announce(&self, generation: u32, tid: u32, claimed: u64, name: &[u8]) {
         self.tid.store(u64::from(tid), Ordering::Relaxed);
         self.claimed.store(claimed, Ordering::Relaxed);
         self.set_name(name);
-        // Meets `lane-enter`.
+        // Pairs with `lane-enter`.
         self.state.store(u64::from(generation) << 2 | LIVE, ord!("lane-announce", Release));
     }
 
-    /// Names the lane; what is beyond [`NAME_BYTES`] is cut off at a character
-    /// boundary of UTF-8. Of two at the same time, parts of both may stay.
+    /// Names the lane, in at most [`NAME_BYTES`] bytes, cut at a character boundary of UTF-8. If
+    /// two threads name it at the same time, parts of both names may stay.
     pub fn set_name(&self, name: &[u8]) {
         let mut end = name.len().min(NAME_BYTES);
         while end < name.len() && end > 0 && name[end] & 0xc0 == 0x80 {
@@ -236,46 +232,46 @@ impl Lane {
         }
     }
 
-    /// Gives the lane up: its thread ends.
+    /// Releases the lane as its thread ends.
     pub fn release(&self, generation: u32) {
-        // Meets `lane-claim`.
+        // Pairs with `lane-claim`.
         self.state.store(u64::from(generation) << 2 | ENDED, ord!("lane-release", Release));
     }
 
-    /// Publishes the ring. Meets `lane-recheck`.
+    /// Publishes the ring. Pairs with `lane-recheck`.
     pub fn set_ring_block(&self, block: u64) {
         self.ring_block.store(block, ord!("lane-blocks", Release));
     }
 
-    /// Publishes the calls. Meets `lane-recheck`.
+    /// Publishes the calls. Pairs with `lane-recheck`.
     pub fn set_calls_block(&self, block: u64) {
         self.calls_block.store(block, ord!("lane-blocks", Release));
     }
 
-    /// Publishes the first block of cells. Meets `lane-recheck`.
+    /// Publishes the first block of cells. Pairs with `lane-recheck`.
     pub fn set_cells_block(&self, block: u64) {
         self.cells_block.store(block, ord!("lane-blocks", Release));
     }
 
     // ---- reader ----
 
-    /// Copies the entry; none if the owner changed meanwhile.
+    /// Copies the entry; `None` if the owner changed during the copy.
     #[must_use]
     pub fn read(&self) -> Option<LanePicture> {
         let mut picture = LanePicture::default();
         self.read_into(&mut picture).then_some(picture)
     }
 
-    /// Copies the entry into what may hold another one; false if the owner
-    /// changed meanwhile, and then it is worth nothing.
+    /// Copies the entry over an older picture; false if the owner changed during the copy, which is
+    /// then invalid.
     #[must_use]
     pub fn read_into(&self, picture: &mut LanePicture) -> bool {
-        // Meets `lane-announce` and `lane-release`.
+        // Pairs with `lane-announce` and `lane-release`.
         let state = self.state.load(ord!("lane-enter", Acquire));
         picture.state = match state & KIND {
             LIVE => LaneState::Live,
             ENDED => LaneState::Ended,
-            // The owner before has ended; the new one is not announced.
+            // The last owner has ended, and the new one is not announced.
             CLAIMING if state >> 2 > 1 => LaneState::Ended,
             _ => LaneState::Free,
         };
@@ -285,8 +281,8 @@ impl Lane {
         picture.calls_block = self.calls_block.load(Ordering::Relaxed);
         picture.name = LaneName::default();
         if state & KIND == CLAIMING {
-            // Between two owners the fields are partly of the one and partly of
-            // the other, and stay so if the process dies there.
+            // Between two owners some fields are the last owner's and some the next one's. They
+            // stay so if the process dies there.
             (picture.tid, picture.claimed) = (0, 0);
         } else {
             picture.tid = self.tid.load(Ordering::Relaxed) as u32;
@@ -295,7 +291,7 @@ impl Lane {
                 *to = word.load(Ordering::Relaxed).to_le_bytes();
             }
         }
-        // Meets `lane-reuse`, and `lane-blocks` before the blocks are used.
+        // Pairs with `lane-reuse`, and `lane-blocks` before the blocks are used.
         fence_at!("lane-recheck", Acquire);
         self.state.load(Ordering::Relaxed) == state
     }

@@ -135,7 +135,7 @@ impl Entry {
         fill(&self.name, name.pack());
         fill(&self.file, file.pack());
         fill(&self.line, line);
-        // Meets `point-enter`.
+        // Pairs with `point-enter`.
         self.ready.store(READY, ord!("point-ready", Release));
     }
 
@@ -145,7 +145,7 @@ impl Entry {
     }
 
     /// Publishes one of the point's two cells on the overflow lane, unless another thread
-    /// was faster; returns the one in force. Meets `point-cell-seen`.
+    /// was faster; returns the one in force. Pairs with `point-cell-seen`.
     pub fn set_shared_cell(&self, second: bool, offset: u64) -> u64 {
         let word = if second { &self.second_shared_cell } else { &self.shared_cell };
         let won = word.compare_exchange(
@@ -166,7 +166,7 @@ impl Entry {
 
     // ---- reader ----
 
-    /// Whether the entry was announced. Meets `point-ready`.
+    /// Whether the entry was announced. Pairs with `point-ready`.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.ready.load(ord!("point-enter", Acquire)) == READY
@@ -177,7 +177,7 @@ impl Entry {
     pub fn read(&self) -> Option<EntryPicture> {
         let line = || self.line.load(Ordering::Relaxed);
         self.is_ready().then(|| EntryPicture {
-            // Meets `point-name`: the string is there before the new offset.
+            // Pairs with `point-name`: the string is there before the new offset.
             name: Text::unpack(self.name.load(ord!("point-name-seen", Acquire))),
             file: Text::unpack(self.file.load(Ordering::Relaxed)),
             line: line() as u32,

@@ -312,7 +312,7 @@ impl Added {
     }
 }
 
-/// The writer's fence before a slot is filled again. Meets `ring-recheck`.
+/// The writer's fence before a slot is filled again. Pairs with `ring-recheck`.
 #[inline(always)]
 pub fn reuse() {
     fence_at!("ring-reuse", Release);
@@ -330,7 +330,7 @@ impl Default for Written {
 }
 
 impl Written {
-    /// Announces that the records in so many bytes are complete. Meets `ring-enter`.
+    /// Announces that the records in so many bytes are complete. Pairs with `ring-enter`.
     #[inline(always)]
     pub fn publish_bytes(&self, bytes: u64) {
         self.0.store(bytes, ord!("ring-publish", Release));
@@ -342,7 +342,7 @@ impl Written {
         self.publish_bytes(records.wrapping_mul(size_of::<Slot>() as u64));
     }
 
-    /// Records that are complete, for a reader that goes on to read them. Meets `ring-publish`.
+    /// Records that are complete, for a reader that goes on to read them. Pairs with `ring-publish`.
     #[must_use]
     pub fn enter(&self) -> u64 {
         self.0.load(ord!("ring-enter", Acquire)) / size_of::<Slot>() as u64
@@ -366,7 +366,7 @@ pub struct Drained {
     pub lost: u64,
 }
 
-/// Announces that the records below `folded` are in the cells. Meets `ring-folded-seen`.
+/// Announces that the records below `folded` are in the cells. Pairs with `ring-folded-seen`.
 pub fn announce_folded(position: &AtomicU64, folded: u64) {
     position.store(folded, ord!("ring-folded", Release));
 }
@@ -401,7 +401,7 @@ pub fn drain(
         #[allow(clippy::disallowed_methods, reason = "there is room for it")]
         out.push(slots[(number % capacity) as usize].copy());
     }
-    // Meets `ring-reuse`.
+    // Pairs with `ring-reuse`.
     fence_at!("ring-recheck", Acquire);
     let safe = written.now().saturating_add(1).saturating_sub(capacity).clamp(first, end);
     out.drain(kept..kept + (safe - first) as usize);
@@ -427,7 +427,7 @@ pub fn visit(
             visit(number, addition);
         }
     }
-    // Meets `ring-reuse`.
+    // Pairs with `ring-reuse`.
     fence_at!("ring-recheck", Acquire);
     (written.now().wrapping_sub(folded) < capacity).then_some(end)
 }

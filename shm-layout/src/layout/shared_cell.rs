@@ -1,21 +1,21 @@
 //! The other way to write a cell: by many threads, with atomic additions.
 //!
-//! Threads that found no lane share the overflow lane's cells. Every sum is
-//! exact; a reader may see the sums of a measurement that is being added one
-//! after the other, so a picture of such a cell is never torn but may be ahead
-//! in one sum by the measurements in progress. All orderings are relaxed: each
-//! word stands for itself.
+//! Threads that found no lane share the overflow lane's cells. Every sum is exact. A reader may see
+//! the sums of a measurement that is being added change one after the other, so a picture of such a
+//! cell is never torn but may be ahead in one sum by the measurements in progress. Additions are
+//! relaxed: no word publishes another one.
 //!
-//! **A reset.** A point has two such cells. One of them takes what is measured; after a
-//! reset one thread, in its turn, clears the other one, and puts it in force by its control
-//! word. Who adds to a cell has entered it, and no cell is cleared that somebody has entered: so
-//! count and sums are of one window. Threads that come meanwhile add to the window before, and do
-//! not wait. A cell that was left by a jump counts as entered: whoever resets says for how long.
+//! **A reset.** A point has two such cells, and one of them takes the measurements. After a reset
+//! one thread, in its turn, clears the other cell and publishes it by its control word. A thread
+//! enters a cell before it adds to it, and a cell that a thread has entered is not cleared: so
+//! count and sums belong to one window. Threads that measure at the same time add to the window
+//! before, and do not wait. A thread that leaves a cell by a jump stays counted in it; the caller
+//! of a reset decides how long it waits for that thread.
 //!
-//! **What there ever was**, over all resets, has words of its own, to which every
-//! measurement is added first and which nobody takes from.
+//! **Totals** over all resets have words of their own. Every measurement is added to them first,
+//! and they are never reset.
 //!
-//! | site | meets | makes visible |
+//! | site | pairs with | makes visible |
 //! |---|---|---|
 //! | `shared-cleared` store | `shared-seen` load | the cell is cleared |
 //! | `shared-left` exchange | `shared-empty` exchange | all additions were before the cell is cleared |
@@ -27,14 +27,14 @@ use crate::layout::cell::{Cell, Measurement, Sums, averaged};
 use crate::layout::control::{Control, is_newer};
 use crate::sync::{AtomicU64, Ordering::Relaxed, ord};
 
-/// In the word of measurements under way, beside the epoch of their window: one.
+/// One measurement in progress, in the word that counts them above the epoch of their window.
 const ONE: u64 = 1 << 32;
 
-/// A shared cell that is not cleared before this is dropped.
+/// A thread's entry to a shared cell: the cell is not cleared before this is dropped.
 #[derive(Debug)]
 pub struct Entered<'a> {
     cell: &'a Cell,
-    /// Of the window.
+    /// Epoch of the window that the thread has entered.
     epoch: u32,
 }
 
@@ -48,7 +48,7 @@ impl Deref for Entered<'_> {
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        // Where the cell was cleared all the same, nobody is counted any more.
+        // If the cell was cleared all the same, its count of threads started at 0 again.
         let less = |word: u64| (word as u32 == self.epoch && word >= ONE).then(|| word - ONE);
         let under_way = self.cell.shared_words().under_way;
         let mut found = under_way.load(Relaxed);
@@ -63,16 +63,16 @@ impl Drop for Entered<'_> {
 }
 
 impl Cell {
-    /// Keeps the cell from being cleared; none if that is being done, or was done just now.
+    /// Keeps the cell from being cleared; `None` if it is being cleared, or was cleared just now.
     pub fn enter_shared(&self) -> Option<Entered<'_>> {
         let epoch = self.shared_control().epoch();
         let found = self.shared_words().under_way.fetch_add(ONE, Relaxed) as u32;
-        // Dropped where it is of another window, it leaves that one.
+        // If the window is another one than the caller saw, dropping `entered` leaves it again.
         let entered = Entered { cell: self, epoch: found };
         (found == epoch).then_some(entered)
     }
 
-    /// Records one measurement, whoever else records at the same time.
+    /// Records one measurement, while other threads may record, too.
     pub fn record_shared(&self, measured: Measurement, bucket: Option<&AtomicU64>) {
         let words = self.shared_words();
         let count = &words.live.count;
@@ -89,7 +89,7 @@ impl Cell {
         if let Some(away) = measured.away {
             (sums.off_cpu, sums.switches) = (away.off_cpu, away.switches);
         }
-        // The count comes last, so that no figure is behind it.
+        // The count is added last, so that no figure lags behind it.
         sums.count = 0;
         sums.add_shared(words.live, words.rare);
         if let Some(bucket) = bucket {
@@ -98,8 +98,8 @@ impl Cell {
         count.fetch_add(1, Relaxed);
     }
 
-    /// Measurements and their exclusive ticks in all windows; none if there are none,
-    /// or the writer is of a version that did not count them by themselves.
+    /// Measurements and their exclusive ticks in all windows; `None` if there are none, or if the
+    /// writer's version does not count them separately.
     pub(crate) fn ever(&self) -> Option<(u64, u64)> {
         let words = self.shared_words();
         let count = words.ever_count.load(Relaxed);
@@ -111,13 +111,14 @@ impl Cell {
         amounts::add_shared(sums, amounts);
     }
 
-    /// Of a point's two shared cells, the one that takes what is measured under a control
-    /// word. After a reset, `restart` is given the cell in force and the other one, which it has
-    /// [follow the word](Self::restart_shared); false while another thread may do that.
+    /// Of a point's two shared cells, returns the one that takes the measurements under a control
+    /// word. After a reset it calls `restart` with the published cell and the other one, which is
+    /// to [follow the word](Self::restart_shared); `restart` returns false while another thread may
+    /// do that.
     ///
     /// # Errors
     ///
-    /// The place that has no cell yet, 0 or 1: the caller prepares one that follows the word.
+    /// The index of the missing cell, 0 or 1: the caller prepares one that follows the word.
     pub fn shared_for(
         cells: [Option<&Self>; 2],
         control: Control,
@@ -129,7 +130,7 @@ impl Cell {
             let Some(other) = other else { return Err(1) };
             return Ok(if restart(newest, other) { other } else { newest });
         }
-        // A thread that read its control word before a reset does not take it back.
+        // A thread that read its control word before a reset must not undo the reset.
         if found != control && found.epoch() == control.epoch() {
             let word = newest.shared_words().control;
             let _ = word.compare_exchange(found.0, control.0, Relaxed, Relaxed);
@@ -137,7 +138,7 @@ impl Cell {
         Ok(newest)
     }
 
-    /// The cell in force of a point's two, and the other one, if there is any.
+    /// The published one of a point's two cells, and the other one, if there is one.
     pub(crate) fn newest_shared(
         [first, second]: [Option<&Self>; 2],
     ) -> Option<(&Self, Option<&Self>)> {
@@ -152,18 +153,18 @@ impl Cell {
         }
     }
 
-    /// What a shared cell follows. Meets `shared-cleared`.
+    /// The control word that a shared cell follows. Pairs with `shared-cleared`.
     fn shared_control(&self) -> Control {
         Control(self.shared_words().control.load(ord!("shared-seen", Acquire)))
     }
 
-    /// Clears the cell of a window that has passed, and has it follow a control word. False where a
-    /// thread has entered it, if those are still `waited_for`. No other thread may do it at the same
-    /// time. `clear` sets a chunk to zeros.
+    /// Clears the cell, whose window has passed, and makes it follow a control word. False if a
+    /// thread has entered the cell and is still `waited_for`, or enters or leaves it just now. No
+    /// other thread may do this at the same time. `clear` sets a chunk to zeros.
     ///
-    /// Another thread may have been faster. Then nothing is cleared: either this cell is in force
-    /// already (true), or `in_force` follows a newer word (false). A cell in force is never cleared,
-    /// because no thread can enter a cell while that is done.
+    /// Another thread may have been faster. Then nothing is cleared: either this cell is published
+    /// already (true), or `in_force` follows a newer word (false). A published cell is never
+    /// cleared, because no thread can enter a cell while it is being cleared.
     pub fn restart_shared(
         &self,
         in_force: &Self,

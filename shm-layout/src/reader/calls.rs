@@ -149,7 +149,7 @@ fn open(written: &Written, calls: &Calls, slots: &[Slot]) -> Result<Vec<OpenPict
     for _ in 0..TRIES {
         let (seen, last) = last(written, slots)?;
         let open = calls.open_since(last.as_ref())?;
-        // Meets `ring-publish`: no region has ended meanwhile.
+        // Pairs with `ring-publish`: no region has ended meanwhile.
         if written.enter() == seen {
             return Ok(open);
         }

@@ -320,14 +320,14 @@ impl Copy {
     /// Copies a ring with the number of records that are in it.
     fn take_ring(&self, from: &Segment, (lane, own): (&Lane, &Lane), block: u64, slots: &[Slot]) {
         let offset = from.offset_of(slots);
-        // Meets `ring-publish`.
+        // Pairs with `ring-publish`.
         let written = lane.counters.written.enter();
         for page in (offset..offset + size_of_val(slots)).step_by(PAGE) {
             if self.extents.have(page) {
                 copy_words(from, &self.segment, page, PAGE / 8);
             }
         }
-        // Meets `ring-reuse`.
+        // Pairs with `ring-reuse`.
         fence(Ordering::Acquire);
         let now = lane.counters.written.now();
         own.counters.written.publish(written);

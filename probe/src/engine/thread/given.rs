@@ -67,7 +67,7 @@ fn put(tid: u32, name: &str) -> Option<&'static Given> {
     for (word, bytes) in given.name.iter().zip(bytes.as_chunks().0) {
         word.store(u64::from_ne_bytes(*bytes), Relaxed);
     }
-    // Meets `take_name`.
+    // Pairs with `take_name`.
     given.tid.store(tid, Release);
     Some(given)
 }

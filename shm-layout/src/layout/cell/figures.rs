@@ -145,7 +145,7 @@ macro_rules! declare {
         }
 
         impl Sums {
-            /// Adds what is added up, and keeps the extremes.
+            /// Adds the figures that are sums, and merges the extremes.
             #[inline(always)]
             pub fn merge(&mut self, other: &Self) {
                 $(self.$live = together!($live_kind wrapping_add self.$live, other.$live);)*
@@ -211,7 +211,7 @@ macro_rules! declare {
                 $(field(stringify!($rare), format_args!("{}", self.$rare))?;)*
                 $(field(stringify!($extreme), format_args!("{}", self.$extreme))?;)*
                 $(field(stringify!($latest), format_args!("{}", self.$latest))?;)*
-                // JSON's numbers are too short for it.
+                // A number in JSON is too short for 128 bits.
                 $(field(stringify!($wide), format_args!("\"{}\"", self.$wide))?;)*
                 field(stringify!($average), format_args!("{}", self.average_ticks()))
             }

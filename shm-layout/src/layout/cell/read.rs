@@ -1,4 +1,4 @@
-//! The reader's half of a cell: a picture of one moment, beside its writer.
+//! The reader's half of a cell: it takes a picture of one moment while the writer goes on.
 
 use std::mem::offset_of;
 use std::ops::Range;
@@ -11,15 +11,15 @@ use crate::sync::{AtomicU64, Ordering, fence_at, ord};
 /// What a cell held at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CellPicture {
-    /// The point the cell is of.
+    /// Number of the cell's point.
     pub point: u32,
     /// Reset epoch of the figures.
     pub epoch: u32,
-    /// Generation of the lane's owner that `live` is of.
+    /// Generation of the owner that `live` belongs to.
     pub owner: u32,
     /// Figures of that owner.
     pub live: Sums,
-    /// Figures of owners before, in the same epoch.
+    /// Figures of earlier owners, in the same epoch.
     pub retired: Sums,
     /// Measurements in windows that a reset has ended.
     pub past_count: u64,
@@ -27,11 +27,11 @@ pub struct CellPicture {
     pub past_exclusive: u64,
     /// Chunk number of each histogram part, 0 for none.
     pub parts: Parts,
-    /// Records of the lane's ring up to here are in `live`.
+    /// `live` holds the lane's records below this number.
     pub folded: u64,
-    /// Something is or was staged: the histogram may hold some of the records that follow.
+    /// Something is or was staged: the histogram may hold some of the next records.
     pub staged: bool,
-    /// Sums of amounts, of a cell that has them.
+    /// Sums of amounts; zeros if the cell has none.
     pub amounts: SumsPicture,
     /// Number of restarts; a histogram read beside this picture is of the same
     /// window if the number is still the same afterwards.
@@ -48,14 +48,14 @@ impl Default for Parts {
     }
 }
 
-/// What was found in the live figures.
+/// Result of one look at the live figures.
 struct Looked<R> {
     found: R,
-    /// The sequence word that puts them in force.
+    /// The sequence word that publishes these figures.
     before: u64,
-    /// Something was staged, or put in force meanwhile.
+    /// Something was staged, or was published during the look.
     staged: bool,
-    /// They were not written to meanwhile.
+    /// The figures were not written to during the look.
     is_whole: bool,
 }
 
@@ -64,7 +64,7 @@ struct Looked<R> {
 pub enum CellRead {
     /// The figures are of one moment.
     Whole,
-    /// The cell was written to meanwhile.
+    /// The cell was written to while it was read.
     Torn,
 }
 
@@ -74,8 +74,7 @@ impl Cell {
         self.read_with(picture, |_| None)
     }
 
-    /// Copies the cell with the sums of its amounts, which `find` finds by the number of their
-    /// chunk.
+    /// Copies the cell with its sums of amounts, whose words `find` returns for their chunk number.
     pub fn read_with<'a>(
         &self,
         picture: &mut CellPicture,
@@ -104,15 +103,15 @@ impl Cell {
         }
         picture.retired = retired;
         picture.staged = looked.staged;
-        // No restart came in between.
+        // No restart happened in between.
         let same = looked.is_whole && self.commit.load(Ordering::Relaxed) == commit;
         if same { CellRead::Whole } else { CellRead::Torn }
     }
 
-    /// Copies the live figures alone, with the sums of amounts and the number of records that
-    /// they hold, behind the sequence word that goes with them: as long as nothing restarts,
-    /// the rest is as it was. None if the cell was written to meanwhile, has something staged,
-    /// or has restarted since a picture with this number of restarts.
+    /// Copies only the live figures, the number of records that they hold, and the sums of amounts,
+    /// and returns them after the sequence word that publishes them. As long as nothing restarts,
+    /// the rest of the cell is unchanged. `None` if the cell was written to during the copy, has
+    /// something staged, or has restarted since a picture with this number of restarts.
     #[inline]
     pub fn read_live<'a>(
         &self,
@@ -128,7 +127,7 @@ impl Cell {
         Some((looked.before, live, folded, amounts))
     }
 
-    /// The sums of amounts, of a cell that has them.
+    /// The sums of amounts; zeros if the cell has none.
     #[inline]
     fn amounts_sums<'a>(
         &self,
@@ -149,13 +148,13 @@ impl Cell {
 
     /// The chunk number of the sums of amounts, for a reader that goes on to read the chunk.
     pub(crate) fn amounts_to_read(&self) -> u32 {
-        // Meets `cell-part`: the zeros that the chunk began with.
+        // Pairs with `cell-part`: the chunk is zeroed.
         self.amounts.load(Ordering::Acquire) as u32
     }
 
-    /// Copies the words of the cell, as they lie in memory: `words` are the cell's
-    /// own, and `sums` those of its sums of amounts. What is staged is not whole in it. With a
-    /// whole copy comes the number of restarts.
+    /// Copies the words of the cell as they are in memory: `words` are the cell's own, and `sums`
+    /// those of its sums of amounts. Staged figures may be torn in the copy. Returns the number of
+    /// restarts if the rest is whole.
     pub(crate) fn copy(
         &self,
         (words, to): (&[AtomicU64], &mut [u64]),
@@ -173,7 +172,7 @@ impl Cell {
             copy(&mut to[LIVE], &words[LIVE]);
             copy(sums_to, sums);
         });
-        // The copy in force is the one that was.
+        // The sequence word from before the copy publishes the figures that are whole.
         to[0] = looked.before;
         let same = looked.is_whole && self.commit.load(Ordering::Relaxed) == restarts;
         same.then_some(restarts)
@@ -181,39 +180,40 @@ impl Cell {
 
     /// The number of restarts.
     pub(super) fn restarts(&self) -> u64 {
-        // Meets `cell-commit`.
+        // Pairs with `cell-commit`.
         self.commit.load(ord!("cell-commit-seen", Acquire))
     }
 
-    /// What `read` reads of the live figures in force, whose copy has that number, and whether
-    /// they were whole all the while. It must look into no chunk.
+    /// Calls `read` with the published live figures and the number of their copy, and finds out
+    /// whether they stayed whole. `read` must not look into a chunk.
     #[inline]
     fn look<R>(&self, read: impl FnOnce(Half<'_>, u64) -> R) -> Looked<R> {
-        // Meets `cell-close` and `cell-stage`.
+        // Pairs with `cell-close` and `cell-stage`.
         let before = self.seq.load(ord!("cell-enter", Acquire));
         let found = read(self.in_force(before), before / FLIP);
-        // Meets `cell-open`: if any figure above was newer than `before`, the
-        // load below sees at least the word that went before it. Meets
-        // `cell-part` too, since nobody looks into a chunk before this.
+        // Pairs with `cell-open`: if any figure above was newer than `before`, the load below sees
+        // at least the word that went before it. Pairs with `cell-part`, too, since no chunk is
+        // read before this.
         fence_at!("cell-recheck", Acquire);
         let after = self.seq.load(Ordering::Relaxed);
         let staged = before != after || before & STAGED != 0;
-        // The next copy may be in force by now: this one is written to once it is staged.
+        // The other copy may be published by now. This copy is whole until it is staged for the
+        // change after that.
         let is_whole = after.wrapping_sub(before & !STAGED) <= FLIP;
         Looked { found, before, staged, is_whole }
     }
 
-    /// The sequence word: equal and even at two readings means that nothing was
-    /// written in between. Relaxed: it only tells whether to call
-    /// [`Self::read`], which asks again; that a word never goes back is enough.
+    /// The sequence word. If two readings are equal and even, nothing was written in between.
+    /// Relaxed: it only decides whether to call [`Self::read`], which checks again; it is enough
+    /// that the word never goes back.
     #[inline]
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.seq.load(Ordering::Relaxed)
     }
 
-    /// Exclusive ticks of a measurement that is staged and in no record. It is in the
-    /// histogram only after that.
+    /// Exclusive ticks of a staged measurement that has no record. The writer stores them before it
+    /// counts the measurement in the histogram.
     pub(crate) fn staged_beside(&self) -> u64 {
         let seq = self.seq.load(Ordering::Relaxed);
         get(&self.in_force(seq.wrapping_add(FLIP)).live.words.last)
@@ -224,13 +224,13 @@ impl Cell {
     #[inline]
     #[must_use]
     pub fn is_still(&self, sequence: u64) -> bool {
-        // Meets `cell-open`.
+        // Pairs with `cell-open`.
         fence_at!("cell-recheck", Acquire);
         self.seq.load(Ordering::Relaxed) == sequence
     }
 
-    /// Where the words lie that [`Self::read_live`] reads of the copy that a sequence word puts
-    /// in force.
+    /// The addresses of the words that [`Self::read_live`] reads in the copy that a sequence word
+    /// publishes.
     pub(crate) fn live_words(&self, sequence: u64) -> [Range<*const u8>; 2] {
         fn bytes<T>(words: &T) -> Range<*const u8> {
             let first = std::ptr::from_ref(words);
@@ -244,7 +244,7 @@ impl Cell {
     /// restarts. A reader asks after it has read the histogram.
     #[must_use]
     pub fn restarted_since(&self, restarts: u64) -> bool {
-        // Meets `cell-void`, and `cell-open` of the next window's records.
+        // Pairs with `cell-void`, and `cell-open` of the next window's records.
         fence_at!("cell-recheck", Acquire);
         self.commit.load(Ordering::Relaxed) != restarts
     }

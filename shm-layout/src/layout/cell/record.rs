@@ -24,7 +24,7 @@ pub struct Away {
     pub switches: u64,
 }
 
-/// A bucket of a histogram, and what it holds.
+/// A histogram bucket and its count.
 #[derive(Clone, Copy, Debug)]
 pub struct Held<'a> {
     bucket: &'a AtomicU64,
@@ -32,7 +32,7 @@ pub struct Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    /// What a bucket holds now.
+    /// Reads the count of a bucket.
     #[must_use]
     pub fn new(bucket: &'a AtomicU64) -> Self {
         Self { bucket, count: bucket.load(Ordering::Relaxed) }
@@ -40,12 +40,13 @@ impl<'a> Held<'a> {
 }
 
 impl Cell {
-    /// The ticks by which a region of so many exclusive ones counts in the extremes and the
-    /// histogram if it was off the CPU, and how long that was is known no better than `error`.
+    /// The ticks that count in the extremes and the histogram for a region of `exclusive` ticks
+    /// that was off the CPU for a time known to within `error` ticks.
     ///
-    /// Some of the time off the CPU is learnt late, too, so such a region may be told as nothing
-    /// at all. Sums are right, since another region has that time too much. What is told as
-    /// nothing, or as so little less than the shortest region that kept the CPU, counts as that.
+    /// Some of the time off the CPU is noticed late and charged to a later region, which is then
+    /// too short or has no ticks at all. Sums are right, since another region is too long by the
+    /// same time. If the region has no ticks, or at most `error` ticks less than the shortest
+    /// region that kept the CPU, it counts as long as that one.
     #[must_use]
     pub fn credible(&self, exclusive: u64, error: u64) -> u64 {
         if self.point.load(Ordering::Relaxed) & KEPT_CPU == 0 {
@@ -57,8 +58,8 @@ impl Cell {
         if is_near || exclusive == 0 { least } else { exclusive }
     }
 
-    /// The least ticks so far of regions that kept the CPU, where one comes that did: from the first
-    /// one on, the minimum is of such.
+    /// The minimum that a region which kept the CPU is compared with. The first such region drops a
+    /// minimum that regions off the CPU have set.
     #[inline(always)]
     pub(super) fn least(&self, min: u64) -> u64 {
         let point = self.point.load(Ordering::Relaxed);
@@ -69,13 +70,13 @@ impl Cell {
         min
     }
 
-    /// Records one measurement, in its bucket too if it has one; the lane's records up to
-    /// `folded` are in the cell, then. The cell has no sums of amounts.
+    /// Records one measurement, and counts it in its bucket, if it has one. The cell then holds the
+    /// lane's records below `folded`. The cell has no sums of amounts.
     pub fn record(&self, measured: Measurement, bucket: Option<&AtomicU64>, folded: u64) {
         self.record_amounts(measured, bucket, None, folded);
     }
 
-    /// Records one measurement in a cell that may have sums of amounts, with the region's amounts.
+    /// Records one measurement with the region's amounts, in a cell that may have sums of amounts.
     pub fn record_amounts(
         &self,
         measured: Measurement,
@@ -87,9 +88,10 @@ impl Cell {
         self.record_as(self.staged(), measured, (measured.exclusive, false), bucket, sums, folded);
     }
 
-    /// Records a measurement that may count by other ticks in the extremes and the histogram than
-    /// it was told; and whether it kept the CPU, which makes the minimum one of such. A forked child
-    /// that repeats this from the same start writes the same words.
+    /// Records a measurement. `credible` are the ticks that count in the extremes, the last value
+    /// and the average. `kept_cpu` says that the region kept the CPU; the first such region
+    /// restarts the minimum. A forked child that repeats this from the same start writes the same
+    /// words.
     pub fn record_as(
         &self,
         Staged { seq }: Staged,
@@ -104,7 +106,7 @@ impl Cell {
         if kept_cpu {
             live.min = self.least(live.min);
         }
-        // Sums have what was told; extremes, last and average what can be believed.
+        // Sums count the ticks as measured; extremes, last and average count the credible ticks.
         let (min, max) = (live.min.min(credible), live.max.max(credible));
         let mut believed = live.clone();
         believed.take_into_average(self.control(), live.count == 0, credible);
@@ -118,7 +120,7 @@ impl Cell {
         if let Some((sums, amounts)) = sums {
             amounts::add(sums, seq / FLIP, amounts);
         }
-        // Before the bucket, for `mend`.
+        // Stored before the bucket, because `mend` reads it.
         put(&self.in_force(seq.wrapping_add(FLIP)).live.words.last, live.last);
         if let Some(Held { bucket, count }) = bucket {
             bucket.store(count.wrapping_add(1), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Starts a cell afresh after a reset or for a new owner, and completes changes that were cut off.
+//! Starts a cell afresh after a reset or for a new owner, and completes interrupted changes.
 
 use super::{AVERAGE_FRACTION_BITS, Cell, FLIP, STAGED, Sums, Window, get, put};
 use crate::layout::amounts::{self, SumWords};
@@ -6,15 +6,14 @@ use crate::layout::control::Control;
 use crate::sync::{Ordering, fence_at, ord};
 
 impl Cell {
-    /// Follows a new control word, and a new owner of the lane: starts afresh if
-    /// the point was reset or the owner has changed. `clear` is called for each
-    /// histogram part that has to be zeroed, with its chunk number. The lane has no
-    /// records that are not folded.
+    /// Follows a new control word and a new owner of the lane. The cell starts afresh if the point
+    /// was reset or the owner has changed. `clear` is called with the chunk number of each
+    /// histogram part that has to be zeroed. All records of the lane must have been folded.
     pub fn follow(&self, control: Control, owner: u32, clear: impl FnMut(u32)) {
         self.follow_with(control, owner, None, clear);
     }
 
-    /// The same for a cell that has the sums of amounts.
+    /// Like [`Self::follow`], for a cell that has the sums of amounts.
     pub fn follow_with(
         &self,
         control: Control,
@@ -27,7 +26,7 @@ impl Cell {
         let mut live = self.in_force(seq).sums();
         let folded = self.in_force(seq).live.folded.load(Ordering::Relaxed);
         let window = self.window(seq);
-        // Not the epoch of `control`, which an owner takes along.
+        // The epoch of `self.control` does not do: an owner that leaves clears that word.
         let commit = self.commit.load(Ordering::Relaxed);
         let epoch = get(&self.epoch[(commit & 1) as usize]);
         let reset = u64::from(control.epoch()) != epoch;
@@ -47,8 +46,7 @@ impl Cell {
             // Pairs with `cell-commit-seen`: the copy is complete before it is published, even if
             // the process is killed in between.
             self.commit.store(commit.wrapping_add(1), ord!("cell-commit", Release));
-            // Meets `cell-recheck`: nothing is zeroed in the histogram before the live
-            // figures are void.
+            // Pairs with `cell-recheck`: the live figures are void before the histogram is zeroed.
             fence_at!("cell-void", Release);
             self.control.store(control.0, Ordering::Relaxed);
             return self.restart(seq, owner, sums, reset, &mut clear);
@@ -66,7 +64,7 @@ impl Cell {
         self.put(seq, &live, folded, window);
     }
 
-    /// Puts the empty figures of a window in force; what came before is retired.
+    /// Publishes the empty figures of a new window. The earlier figures have been retired.
     fn restart(
         &self,
         seq: u64,
@@ -87,13 +85,13 @@ impl Cell {
         self.put(seq, &Sums::default(), folded, Window::new(commit, owner));
     }
 
-    /// Ends a change that was cut off in the middle and that nobody will go on with, as a
-    /// jump out of a signal handler leaves one: what was staged is dropped, and a restart
-    /// is brought to its end. `held` has the measurements in a histogram part, and `clear`
-    /// zeroes it.
+    /// Ends a change that was interrupted and that no thread will continue, because its thread
+    /// jumped out of a signal handler, for instance. It drops the staged figures, and completes a
+    /// restart. `held` returns the number of measurements in a histogram part, and `clear` zeroes
+    /// the part.
     ///
-    /// Returns how many measurements the histogram holds of what was dropped, if any was, and
-    /// the ticks of the last one: the caller takes them out, and then calls [`Self::mended`].
+    /// Returns how many of the dropped measurements the histogram holds, and the ticks of the last
+    /// one. The caller removes them from the histogram, and then calls [`Self::mended`].
     pub fn mend(
         &self,
         sums: Option<&SumWords>,
@@ -105,13 +103,13 @@ impl Cell {
             return (0, 0);
         }
         let last = get(&self.in_force(seq.wrapping_add(FLIP)).live.words.last);
-        // It may have been cut off before this was done.
+        // The change may have been interrupted between the store and the fence.
         self.mark_staged(seq);
         let window = self.window(seq);
         let commit = self.commit.load(Ordering::Relaxed);
         let (retired, _) = self.retired_sums(commit);
         if !window.is_current(commit) {
-            // As in `follow_with`: only a reset leaves nothing retired.
+            // As in `follow_with`: after a reset, and only then, the retired figures are empty.
             self.restart(seq, window.owner(), sums, retired.count == 0, &mut clear);
             return (0, 0);
         }
@@ -121,13 +119,13 @@ impl Cell {
         (in_parts.saturating_sub(counted), last)
     }
 
-    /// How many records of the lane's ring are in the figures in force, for its owner.
+    /// The published figures hold the lane's records below this number. For the cell's owner.
     #[must_use]
     pub fn folded(&self) -> u64 {
         self.in_force(self.seq.load(Ordering::Relaxed)).live.folded.load(Ordering::Relaxed)
     }
 
-    /// Ends [`Self::mend`], if it was needed.
+    /// Ends [`Self::mend`], if something was staged.
     pub fn mended(&self, sums: Option<&SumWords>) {
         if self.seq.load(Ordering::Relaxed) & STAGED != 0 {
             self.put_in_force(&self.stage(), sums, self.folded());
@@ -143,8 +141,8 @@ impl Cell {
         put(&retired.past_exclusive, past.1);
     }
 
-    /// The retired figures that are in force after so many restarts, and measurements and exclusive
-    /// ticks in windows that a reset has ended.
+    /// The retired figures after `commit` restarts, and the measurements and exclusive ticks in
+    /// windows that a reset has ended.
     pub(super) fn retired_sums(&self, commit: u64) -> (Sums, (u64, u64)) {
         let retired = &self.retired[(commit & 1) as usize];
         let past = (get(&retired.past_count), get(&retired.past_exclusive));

@@ -9,8 +9,8 @@ use crate::layout::control::{ALPHA_BITS, Control};
 /// Fraction bits of the exponential average as kept in a cell.
 pub const AVERAGE_FRACTION_BITS: u32 = 16;
 
-/// All measurements together. Two figures have no exact sum: the average is the mean of the averages,
-/// weighted by their counts, and `last` is that of the part with most measurements.
+/// All measurements together. Two figures have no exact sum: the average is the mean of the
+/// averages, weighted by their counts, and `last` is taken from the part with most measurements.
 impl<'a> Sum<&'a Self> for Sums {
     fn sum<I: Iterator<Item = &'a Self>>(parts: I) -> Self {
         let mut sum = Self::default();
@@ -46,8 +46,8 @@ impl Sums {
         self.take_latest(later);
     }
 
-    /// The growth since then; none if a figure fell, as when threads' figures were lost. Extremes,
-    /// last and average are those of now.
+    /// The growth since `then`; `None` if a figure fell, as when threads' figures were lost.
+    /// Extremes, last and average are those at the end.
     #[must_use]
     pub fn since(&self, then: &Self) -> Option<Self> {
         let fell = self.count < then.count
@@ -84,7 +84,7 @@ impl Sums {
         self.append(&Self { average, ..Self::of(exclusive, inclusive) });
     }
 
-    /// Takes a minimum that is above the mean down to that: it leaves out measurements that are in
+    /// Lowers a minimum above the mean to the mean. The minimum leaves out measurements that are in
     /// the sum, see [`Cell::credible`](super::Cell::credible).
     #[inline(always)]
     pub fn bound_minimum(&mut self) {
@@ -93,8 +93,8 @@ impl Sums {
         }
     }
 
-    /// Moves the average by a measurement, the first one or not; the first part of
-    /// [`Self::add`].
+    /// Moves the average by a measurement; the first part of [`Self::add`]. The first measurement
+    /// sets the average.
     #[inline(always)]
     pub fn take_into_average(&mut self, control: Control, is_first: bool, exclusive: u64) {
         let alpha = i64::from(control.alpha_fixed());
@@ -105,7 +105,7 @@ impl Sums {
         }
     }
 
-    /// Mean exclusive ticks; none without a measurement.
+    /// Mean exclusive ticks; `None` without a measurement.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.exclusive as f64 / self.count as f64)
@@ -117,13 +117,13 @@ impl Sums {
         average_ticks(self.average)
     }
 
-    /// Standard deviation of exclusive ticks, of a sample; none for fewer than two measurements.
+    /// Standard deviation of exclusive ticks, of a sample; `None` for fewer than two measurements.
     #[must_use]
     pub fn deviation(&self) -> Option<f64> {
         self.variance().map(f64::sqrt)
     }
 
-    /// Share of the span between begin and end in which the thread did not run; none without a
+    /// Share of the span between begin and end in which the thread did not run; `None` without a
     /// span.
     #[must_use]
     pub fn off_share(&self) -> Option<f64> {
@@ -138,12 +138,13 @@ impl Sums {
     }
 }
 
-/// Variance of a sample, `(S2 - S1^2 / n) / (n - 1)`, of so many measurements with these sums;
-/// none below two, or if the sums do not belong together.
+/// Variance of a sample, `(S2 - S1^2 / n) / (n - 1)`, of `count` measurements with these sums;
+/// `None` for fewer than two measurements, or if the sums do not belong together.
 ///
-/// The sums are exact integers, so the difference loses nothing. What is in the sums and not
-/// believed (see [`Cell::credible`](super::Cell::credible)) is not in the extremes, and a sample
-/// with these has a variance of at most `n (max - min)^2 / 4 (n - 1)` (Popoviciu's inequality).
+/// The sums are exact integers, so the difference loses nothing. The sums have ticks that the
+/// extremes leave out as not credible (see [`Cell::credible`](super::Cell::credible)), and a sample
+/// with these extremes has a variance of at most `n (max - min)^2 / 4 (n - 1)` (Popoviciu's
+/// inequality).
 #[must_use]
 pub fn variance(count: u64, sum: u64, squares: u128, extremes: RangeInclusive<u64>) -> Option<f64> {
     if count < 2 {
@@ -157,13 +158,13 @@ pub fn variance(count: u64, sum: u64, squares: u128, extremes: RangeInclusive<u6
     Some(about_mean.clamp(0.0, most) / (n - 1) as f64)
 }
 
-/// An exponential average in ticks.
+/// Converts an exponential average to ticks.
 #[must_use]
 pub fn average_ticks(average: u64) -> f64 {
     average as f64 / f64::from(1u32 << AVERAGE_FRACTION_BITS)
 }
 
-/// An exponential average of so many ticks.
+/// Converts ticks to an exponential average.
 #[must_use]
 pub fn average_of(ticks: f64) -> u64 {
     (ticks * f64::from(1u32 << AVERAGE_FRACTION_BITS)).round() as u64
@@ -172,7 +173,7 @@ pub fn average_of(ticks: f64) -> u64 {
 /// The exponential average after a measurement of `ticks`; see [`AVERAGE_FRACTION_BITS`]. `alpha`
 /// is in 2^-[`ALPHA_BITS`].
 pub(crate) fn averaged(before: Option<u64>, ticks: u64, alpha: i64) -> u64 {
-    // Another process may have written more than 1.
+    // Another process may have written an alpha above 1.
     let alpha = alpha.min(1 << ALPHA_BITS);
     let fixed = (ticks << AVERAGE_FRACTION_BITS) as i64;
     let average = before.map_or(fixed, |before| before as i64);
