@@ -73,7 +73,7 @@ pub fn between(from: &Snapshot, mut to: Snapshot) -> Option<Snapshot> {
     Some(to)
 }
 
-/// The growth of a cell; none where there is none.
+/// The growth of a cell; `None` if it has no new measurements.
 fn since(before: &Cell, now: &Cell) -> Option<Cell> {
     let (then, sum) = (before.total(), now.total());
     let mut stats = sum.since(&then).filter(|grown| grown.count > 0)?;

@@ -36,13 +36,13 @@ impl Cell {
         (self.point, self.lane)
     }
 
-    /// All measurements, those of ended threads too.
+    /// All measurements, of ended threads too.
     pub fn total(&self) -> Stats {
         [&self.retired, &self.stats].into_iter().sum()
     }
 }
 
-/// All measurements of these cells, those of ended threads too.
+/// All measurements of these cells, of ended threads too.
 pub fn total<'a>(cells: impl IntoIterator<Item = &'a Arc<Cell>>) -> Stats {
     cells.into_iter().flat_map(|cell| [&cell.retired, &cell.stats]).sum()
 }
@@ -105,8 +105,8 @@ macro_rules! declare {
         wide { $($(#[$_wide:meta])* $wide:ident: $($_half:ident)*,)* }
         average { $(#[$_average:meta])* $average:ident, }
     ) => {
-        /// The figures of a cell in a snapshot file. A figure that an older file lacks is that of
-        /// no measurement.
+        /// The figures of a cell in a snapshot file. A figure that an older file lacks gets the
+        /// value of a cell without measurements.
         #[derive(Serialize, Deserialize)]
         #[serde(remote = "Stats", default = "Stats::default")]
         struct Figures {

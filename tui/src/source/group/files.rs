@@ -8,7 +8,7 @@ use super::{Group, ProcessGroup, Selector};
 use crate::snapshot::Snapshot;
 use crate::source::{Candidate, Discovery, FileSource, Finder, Source};
 
-/// Rates of two clocks of one machine differ by no more than this share.
+/// The rates of two clocks of one machine differ by at most this share.
 const SAME_RATE: f64 = 0.01;
 
 /// Files of several processes.

@@ -11,7 +11,7 @@ use crate::snapshot::{
 };
 use crate::summing::Sight;
 
-/// Id of the lane that stands for all threads of a late place, which has sent sums.
+/// Id of the lane that a late place's sums over all threads are shown on.
 const OF_ALL: u32 = u32::MAX;
 
 impl Group {

@@ -22,22 +22,23 @@ use crate::text::clean;
 pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 /// A picture is late after this time.
 pub(super) const SILENT: Duration = Duration::from_secs(3);
-/// The time a command may take until the agent answers: somebody may have to type a password.
+/// The time a command may take until the agent answers: the user may have to type a password.
 pub(super) const TO_OPEN: Duration = Duration::from_secs(120);
-/// Time between two checks whether somebody still waits.
+/// Interval between two checks whether the wait is over.
 const LOOK: Duration = Duration::from_millis(10);
 /// Unread replies that are held; the agent waits beyond that.
 const UNREAD: usize = 2;
 /// Bytes that are kept of a line on standard error.
 const LINE: u64 = 4096;
-/// The time to wait for its last words; a child of the command may hold standard error open.
+/// The time to wait for the last words of an agent; a child of the command may hold standard error
+/// open.
 const TO_BE_SAID: Duration = Duration::from_millis(500);
 /// The time a command may take to end after a goodbye, and again after a signal.
 const TO_END: Duration = Duration::from_secs(1);
-/// The time the screen waits for such a command.
+/// The time the screen waits for a command to end after a goodbye.
 const TO_SAY_GOODBYE: Duration = Duration::from_millis(300);
 
-/// Ends the command of an agent that is being started, if nobody waits for it any longer.
+/// Ends the command of an agent that is being started, once its caller has given up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waiting(Arc<Mutex<Start>>);
 
@@ -46,7 +47,7 @@ pub(super) struct Waiting(Arc<Mutex<Start>>);
 enum Start {
     #[default]
     ToCome,
-    /// The command runs, and nobody has reaped it.
+    /// The command runs, and its status has not been collected.
     Running(libc::pid_t),
     /// The agent has answered, or the command has failed.
     Done,
@@ -58,7 +59,7 @@ impl Waiting {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the wait. The command, if it was started, is told to end.
+    /// Gives up the wait. A command that was started gets SIGTERM.
     pub(super) fn give_up(&self) {
         let mut start = self.lock();
         if let Start::Running(command) = *start {
@@ -80,7 +81,8 @@ impl Waiting {
         Ok(child)
     }
 
-    /// Says that the command is no longer being started: it may be reaped from now on.
+    /// The start is over: the agent has answered, or the command has failed. From here on
+    /// [`Self::give_up`] leaves the command alone, and its status may be collected.
     fn is_done(&self) {
         let mut start = self.lock();
         if matches!(*start, Start::Running(_)) {
@@ -97,8 +99,8 @@ fn id_of(child: &Child) -> libc::pid_t {
     libc::pid_t::try_from(child.id()).unwrap_or(libc::pid_t::MAX)
 }
 
-/// Ends a command and its shell's children, where no agent is known to be among them. Nobody has
-/// reaped the command.
+/// Ends a command and its shell's children, before an agent is known to be among them. The status
+/// of the command has not been collected.
 fn terminate_all(command: libc::pid_t) {
     let children = fs::read_to_string(format!("/proc/{command}/task/{command}/children"));
     let children = children.unwrap_or_default();
