@@ -186,7 +186,7 @@ impl Directory {
         heap::path(&[self.path.as_os_str().as_bytes(), b"/", name.to_bytes()])
     }
 
-    /// Opens a file for reading, if it is one that this user could have made here.
+    /// Opens a file for reading, if this user could have made it here.
     pub(crate) fn open_file(&self, name: &CStr) -> io::Result<File> {
         self.open_as(name, libc::O_RDONLY)
     }
@@ -202,7 +202,7 @@ impl Directory {
     }
 
     fn open_as(&self, name: &CStr, access: libc::c_int) -> io::Result<File> {
-        // O_NONBLOCK: a FIFO planted here must not make anybody wait.
+        // O_NONBLOCK: opening a FIFO that another user planted here must not block.
         let fd = open_at(self.fd.as_raw_fd(), name, access | libc::O_NONBLOCK | libc::O_NOCTTY, 0)
             .map_err(|e| match e.raw_os_error() {
                 Some(libc::ELOOP) => self.refusal(name, "a regular file", "a symbolic link"),

@@ -346,8 +346,8 @@ impl Edge {
     }
 
     /// Adds sums of an epoch; `None` means the epoch that the edge has. Sums of another epoch
-    /// replace those of the edge. The edge then holds the records below `folded`. A forked child
-    /// that repeats this for its parent writes the same words.
+    /// replace the edge's sums. The edge then holds the records below `folded`. A forked child that
+    /// repeats this for its parent writes the same words.
     #[inline(always)]
     pub fn add(&self, Staged { seq }: Staged, epoch: Option<u32>, more: CallSums, folded: u64) {
         let words = self.copy(seq & 1);
@@ -399,8 +399,8 @@ impl Edge {
         Some(EdgePicture { caller: of.caller(), callee: of.point(), epoch, folded: seq >> 1, sums })
     }
 
-    /// The sequence word and both copies, of which the published one is whole; `None` if the edge
-    /// was written to during the copy.
+    /// The sequence word and both copies; the published copy is whole. `None` if the edge was
+    /// written to during the copy.
     fn words(&self) -> Option<(u64, [[u64; 3]; 2])> {
         // Pairs with `edge-close`.
         let seq = self.seq.load(ord!("edge-enter", Acquire));

@@ -79,9 +79,9 @@ impl Control {
         self.0 & FENCED != 0
     }
 
-    /// The word without [`FENCED`] and without the bits that are always 0 unless a hostile process
-    /// has set them. A cell follows a sanitized word, so a word that equals the cell's has none of
-    /// these bits.
+    /// The word without [`FENCED`] and without the bits that are always 0, which a hostile process
+    /// may have set. A cell follows a sanitized word, so a word that equals the cell's has these
+    /// bits clear, too.
     #[must_use]
     pub const fn sanitized(self) -> Self {
         Self(self.0 & MEANT)

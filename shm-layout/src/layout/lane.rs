@@ -193,7 +193,7 @@ impl Lane {
         if matches!(state & KIND, CLAIMING | LIVE) {
             return None;
         }
-        // Generation 0 stands for "never owned".
+        // Generation 0 means "never owned".
         let generation = ((state >> 2) as u32).wrapping_add(1).max(1);
         let claiming = u64::from(generation) << 2 | CLAIMING;
         // Pairs with `lane-release`: until here the cells and the ring belong to the last owner.

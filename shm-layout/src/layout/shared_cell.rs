@@ -1,10 +1,9 @@
 //! The other way to write a cell: by many threads, with atomic additions.
 //!
-//! Threads that found no lane share the overflow lane's cells. Every sum is exact. A reader may see
-//! the sums of a measurement that is being added change one after the other, so a picture of such a
-//! cell is never torn but may be ahead in one sum by the measurements in progress. Additions are
-//! relaxed: no word publishes another one.
-//!
+//! Threads that found no lane share the overflow lane's cells. Every sum is exact. The sums of a
+//! measurement change one after the other, so a picture of a shared cell is never torn but may be
+//! ahead in one sum by the measurements in progress. Additions are relaxed: no word publishes
+//! another one.
 //! **A reset.** A point has two such cells, and one of them takes the measurements. After a reset
 //! one thread, in its turn, clears the other cell and publishes it by its control word. A thread
 //! enters a cell before it adds to it, and a cell that a thread has entered is not cleared: so
@@ -111,14 +110,14 @@ impl Cell {
         amounts::add_shared(sums, amounts);
     }
 
-    /// Of a point's two shared cells, returns the one that takes the measurements under a control
-    /// word. After a reset it calls `restart` with the published cell and the other one, which is
-    /// to [follow the word](Self::restart_shared); `restart` returns false while another thread may
-    /// do that.
+    /// Chooses the shared cell of a point's two that takes the measurements under a control word.
+    /// After a reset it calls `restart` with the published cell and the other one, which is to
+    /// [follow the word](Self::restart_shared); `restart` returns false while another thread may do
+    /// that.
     ///
     /// # Errors
     ///
-    /// The index of the missing cell, 0 or 1: the caller prepares one that follows the word.
+    /// The index of the missing cell, 0 or 1: the caller prepares a cell that follows the word.
     pub fn shared_for(
         cells: [Option<&Self>; 2],
         control: Control,

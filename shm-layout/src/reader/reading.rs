@@ -11,7 +11,7 @@ use crate::layout::ring::Addition;
 
 /// A cell since the last reset of its point.
 ///
-/// What a poll writes of a cell in use lies together in the first lines.
+/// A poll of a cell in use writes only the first cache lines of its reading.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct CellReading {
@@ -29,15 +29,15 @@ pub struct CellReading {
     pub lifetime_exclusive: u64,
     /// Measurements that the cell has retired.
     pub(super) retired_count: u64,
-    /// Measurements by bucket, of `live` and `retired` together. It is read
-    /// beside the sums: of a cell in use it may be ahead of them by the
-    /// measurements that ended in between, and is never behind.
+    /// Measurements by bucket, of `live` and `retired` together. It is read beside the sums: in a
+    /// cell in use it may be ahead of them by the measurements that ended in between, and it never
+    /// lags behind.
     pub histogram: Histogram,
-    /// Figures of owners before.
+    /// Figures of earlier owners.
     pub retired: Sums,
-    /// Sums of amounts of the lane's owner, where the cell has them.
+    /// Sums of amounts of the lane's owner; zeros if the cell has none.
     pub live_amounts: Amounts,
-    /// Sums of amounts of owners before.
+    /// Sums of amounts of earlier owners.
     pub retired_amounts: Amounts,
     /// It is a part of the sum of a metered point: a tuple's reading, or that of the point's own cell.
     pub is_part: bool,
@@ -45,7 +45,7 @@ pub struct CellReading {
     pub parts: Vec<u32>,
 }
 
-/// Bytes of a reading that a poll writes of a cell in use.
+/// Bytes of its reading that the poll of a cell in use writes.
 pub(super) const IN_USE: usize = offset_of!(CellReading, histogram) + offset_of!(Histogram, added);
 const _: () = assert!(IN_USE <= 192, "three lines");
 
@@ -68,7 +68,7 @@ impl CellReading {
         }
     }
 
-    /// The figures and sums of amounts of all who have owned the lane.
+    /// The figures and sums of amounts of all owners of the lane.
     #[must_use]
     pub fn all_owners(&self) -> (Sums, Amounts) {
         let mut amounts = self.retired_amounts;
@@ -108,8 +108,8 @@ impl CellReading {
         Ok(())
     }
 
-    /// What a copy of the cell says about its point, beside the live figures, which are there.
-    /// These are `owned` by the thread that has the lane now. `past` are measurements and
+    /// Takes all but the live figures, which are there already, from a copy of the cell. `owned`:
+    /// the live figures belong to the thread that has the lane now. `past` are the measurements and
     /// exclusive ticks in windows that a reset has ended, and in another cell.
     pub(super) fn take(
         &mut self,
@@ -144,8 +144,8 @@ impl CellReading {
         }
     }
 
-    /// Adds the records of these that the cell lacks, which holds those below number `records`,
-    /// to what it held. Whether there were any.
+    /// Adds the `pending` records from number `records` on, which the cell lacks. Returns whether
+    /// any records were pending.
     #[inline]
     pub(super) fn add(
         &mut self,
@@ -159,7 +159,7 @@ impl CellReading {
         }
         let lacks = pending.partition_point(|(number, _)| *number < records);
         let pending = &pending[lacks..];
-        // Of a fold that was cut off some may be in the histogram, the first ones.
+        // The first records of an interrupted fold may be in the histogram already.
         let folded = self.live.count.wrapping_add(self.retired_count);
         let is_counted = self.histogram.counted.saturating_sub(folded);
         for (place, (_, addition)) in pending.iter().enumerate() {

@@ -1,12 +1,11 @@
 //! Model checks of the shared-memory protocols.
 //!
-//! The protocol files of `src/`, and that of pfp-timing's groups, are compiled here a second time,
-//! the very same files, against the atomics of `sync.rs`. Each model in `models.rs`
-//! then runs a protocol in every interleaving, with every stale value that the
-//! memory model allows, and states what must hold. The last test turns this
-//! round: it weakens each named ordering in turn and asks that some model
-//! notices. An ordering that no model needs fails it, so every one that stands
-//! in the source is there for a reason that has been shown.
+//! The protocol files of `src/`, and the barrier file of pfp-timing, are compiled here a second
+//! time, against the atomics of `sync.rs`. Each model in `models.rs` then runs a protocol in every
+//! interleaving, with every stale value that the memory model allows, and states what must hold.
+//! The last test turns this round: it weakens each named ordering in turn and requires that some
+//! model fails. An ordering that no model needs fails the test, so every ordering in the source has
+//! a reason that has been shown.
 
 #![allow(
     dead_code,
@@ -59,7 +58,7 @@ use std::time::{Duration, Instant};
 use models::MODELS;
 use sync::Site;
 
-/// Does something with each item, on as many threads as there are CPUs; what came of it.
+/// Calls `work` for each item, on as many threads as there are CPUs; returns the results.
 fn on_all_cpus<'a, T: Sync, R: Send>(
     items: &'a [T],
     work: impl Fn(&'a T) -> Option<R> + Sync,
@@ -82,15 +81,14 @@ struct Checked<'a> {
     model: fn(),
     holds: bool,
     took: Duration,
-    /// The orderings that it has passed by.
+    /// The orderings that its run has used.
     used: Vec<&'a Site>,
 }
 
 #[test]
 fn every_protocol_holds_and_needs_every_named_ordering() {
     silence_expected_panics();
-    // Who passes by which site, so that a mutant is shown only to the models
-    // that can notice it.
+    // The sites that each model uses: a mutant is shown only to the models that can notice it.
     let sites = sites();
     let mut checked = on_all_cpus(MODELS, |(name, model)| {
         let start = Instant::now();
@@ -103,7 +101,7 @@ fn every_protocol_holds_and_needs_every_named_ordering() {
     });
     let failed = checked.iter().filter(|model| !model.holds).map(|model| model.name);
     assert_eq!(failed.collect::<Vec<_>>(), [""; 0]);
-    // The quick ones are asked first.
+    // The quick models run first.
     checked.sort_by_key(|model| model.took);
     let survivors = on_all_cpus(&sites, |site| {
         sync::weaken(Some(site.clone()));
@@ -142,9 +140,9 @@ fn fails(model: fn()) -> bool {
     result.is_err()
 }
 
-/// Every `ord!` and `fence_at!` of the sources, also of files that are not
-/// compiled here: a protocol in such a file would survive its weakening, which
-/// is the reminder to include it.
+/// Every `ord!` and `fence_at!` of the sources, also of files that are not compiled here. No model
+/// fails when an ordering in a file outside is weakened, and this failure is the reminder to
+/// include the file.
 fn sites() -> Vec<Site> {
     let mut sites = Vec::new();
     let folders = ["src", "../probe/timing/src"];

@@ -153,8 +153,8 @@ impl Cell {
     }
 
     /// Copies the words of the cell as they are in memory: `words` are the cell's own, and `sums`
-    /// those of its sums of amounts. Staged figures may be torn in the copy. Returns the number of
-    /// restarts if the rest is whole.
+    /// the words of its sums of amounts. Staged figures may be torn in the copy. Returns the number
+    /// of restarts if the rest is whole.
     pub(crate) fn copy(
         &self,
         (words, to): (&[AtomicU64], &mut [u64]),

@@ -35,7 +35,7 @@ pub(super) fn edge_is_whole() {
     });
 }
 
-/// Whoever knows of an edge finds its key.
+/// A reader that knows of an edge finds its key.
 pub(super) fn edge_has_its_key() {
     check(|| {
         let shared = Arc::new((Edge::default(), AtomicU64::new(0)));

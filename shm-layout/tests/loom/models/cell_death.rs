@@ -1,4 +1,4 @@
-//! The cell: what a writer leaves that is killed anywhere in a change.
+//! The cell: what a writer leaves if it is killed anywhere in a change.
 
 use std::sync::Arc;
 
@@ -12,20 +12,19 @@ use crate::amounts::MAX_AMOUNTS;
 use crate::cell::{Sums, add};
 use crate::sync::{self, AtomicU64, Ordering, watch};
 
-/// A picture of what the writer may leave when it is killed.
+/// What the writer may leave when it is killed.
 ///
-/// The reader of a dead process finds some set of the writer's stores, closed
-/// under the order that the writer asked for. Copies of a living one that are
-/// equal, with a fence between, are just such sets: if the first holds a store,
-/// the second holds every one that had to go before it.
+/// The reader of a dead process finds some set of the writer's stores, closed under the order that
+/// the writer imposes. Two equal copies of a living writer, with a fence between, are such a set:
+/// if the first holds a store, the second holds every store that precedes it.
 fn left_by_death<T: PartialEq>(copy: impl Fn() -> T) -> Option<T> {
     let first = copy();
     sync::fence(Ordering::Acquire);
     (copy() == first).then_some(first)
 }
 
-/// A writer killed anywhere around two changes of owner: live and retired
-/// together are what it had finished, neither less nor twice.
+/// A writer killed anywhere around two changes of owner: live and retired figures together hold
+/// each finished measurement exactly once.
 pub(super) fn cell_death_between_owners() {
     check_within(2, || {
         let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
@@ -49,7 +48,8 @@ pub(super) fn cell_death_between_owners() {
     });
 }
 
-/// The same of a sum and an extreme, which are not moved with the count.
+/// A writer killed in a change of owner: a sum and an extreme, which are not moved with the count,
+/// are whole, too.
 pub(super) fn cell_death_and_retired_figures() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), AtomicU64::new(0));
@@ -119,13 +119,13 @@ pub(super) fn cell_death_and_histogram() {
     });
 }
 
-/// A writer killed anywhere in a change of owners, after which sums are moved to the
-/// copy in force: all owners together have what they had, neither less nor twice.
+/// A writer killed anywhere in a change of owners, which moves the sums to the other copy: the sums
+/// over all owners are those from before.
 pub(super) fn cell_death_and_retired_amounts() {
     check(|| {
         let (cell, sums) = with_amounts([10, 0]);
         watch(&*cell, &["seq", "commit", "window"]);
-        // Live, and in the copy that is in force after a restart.
+        // Live sums, and retired sums in the copy that a restart publishes.
         for word in [MAX_AMOUNTS, MAX_AMOUNTS + MAX_AMOUNTS + MAX_AMOUNTS] {
             sums[word].watch();
         }
@@ -140,8 +140,8 @@ pub(super) fn cell_death_and_retired_amounts() {
     });
 }
 
-/// A writer killed anywhere in a fold: all of it is there or nothing, and the histogram has
-/// what is there.
+/// A writer killed anywhere in a fold: all of the fold is there or nothing, and the histogram holds
+/// it if it is there.
 pub(super) fn cell_death_in_fold() {
     check(|| {
         let (cell, bucket) = (Arc::new(new_cell()), memory());

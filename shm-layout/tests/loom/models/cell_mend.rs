@@ -1,4 +1,4 @@
-//! The cell: what its writer mends that has left a change in the middle by a jump.
+//! The cell: what its writer mends after a jump out of the middle of a change.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,8 +11,8 @@ use crate::cell::{Cell, CellPicture};
 use crate::control::Control;
 use crate::sync::{self, AtomicU64, Ordering, watch};
 
-/// Tries a scene with a jump before each store of a change, until the change is done
-/// before the jump would come. The scene says whether it came.
+/// Runs a scene with a jump before each store of a change, until the change ends before the jump
+/// would come. The scene returns whether the jump came.
 fn at_each_store(scene: fn(u32) -> bool) {
     for store in 0.. {
         let came = Arc::new(AtomicBool::new(false));
@@ -27,7 +27,7 @@ fn at_each_store(scene: fn(u32) -> bool) {
     }
 }
 
-/// Leaves a change, and mends what is left; whether the jump came.
+/// Jumps out of a change, and mends the cell; returns whether the jump came.
 fn leave(cell: &Cell, store: u32, bucket: &AtomicU64, change: impl FnOnce()) -> bool {
     let came = sync::is_left_before(store, change);
     let held = |_| bucket.load(Ordering::Relaxed);
@@ -37,14 +37,14 @@ fn leave(cell: &Cell, store: u32, bucket: &AtomicU64, change: impl FnOnce()) -> 
     came
 }
 
-/// The count, and how many measurements the histogram has.
+/// The count, and the number of measurements in the histogram.
 fn counted(picture: &CellPicture, bucket: &AtomicU64) -> [u64; 2] {
     let in_parts = if picture.parts.0[0] == 0 { 0 } else { bucket.load(Ordering::Relaxed) };
     [picture.live.count, in_parts]
 }
 
-/// Left in a measurement: it is counted or not, and so it is in the histogram; the next
-/// one is both.
+/// A jump out of a measurement: count and histogram agree whether they hold it; both hold the next
+/// one.
 pub(super) fn cell_mended_record() {
     at_each_store(|store| {
         let (cell, bucket) = (Arc::new(new_cell()), memory());
@@ -78,8 +78,9 @@ pub(super) fn cell_mended_record() {
     });
 }
 
-/// Left in a restart, which is then done or not begun: each whole picture has all there was
-/// once. `seen` are what pictures may show, the last of them after one more measurement.
+/// A jump out of a restart, which is then done or not begun: each whole picture holds every
+/// measurement once. `seen` are the pictures that may appear, the last of them after one more
+/// measurement.
 fn restart(
     store: u32,
     (control, owner): (Control, u32),
@@ -106,7 +107,7 @@ fn restart(
     came
 }
 
-/// Left in a change of owners.
+/// A jump out of a change of owners.
 pub(super) fn cell_mended_new_owner() {
     at_each_store(|store| {
         let words = ["seq", "commit", "window", "window#1", "count#1"];
@@ -115,7 +116,7 @@ pub(super) fn cell_mended_new_owner() {
     });
 }
 
-/// Left in a reset.
+/// A jump out of a reset.
 pub(super) fn cell_mended_reset() {
     at_each_store(|store| {
         let words = ["seq", "commit", "window", "window#1", "count#1"];
@@ -124,7 +125,8 @@ pub(super) fn cell_mended_reset() {
     });
 }
 
-/// Left in a reset: the histogram is that of its window, whoever zeroes it.
+/// A writer jumps out of a reset: the histogram belongs to its window, whichever call has zeroed
+/// it.
 pub(super) fn cell_mended_reset_histogram() {
     at_each_store(|store| {
         let (cell, bucket) = (Arc::new(new_cell()), memory());

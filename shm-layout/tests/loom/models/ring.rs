@@ -61,7 +61,7 @@ impl Log {
         Arc::new(Self { cell, slots, written: Written::default(), folded: AtomicU64::new(0) })
     }
 
-    /// Record `n` has `1 << n` ticks, so a sum tells which ones are in it.
+    /// Record `n` has `1 << n` ticks, so a sum shows which records are in it.
     fn write(&self, n: u64) {
         ring::reuse();
         self.slots[n as usize % 2].fill(0, 0, 1 << n, 0, What::new(Self::point(n), 0, 0, 0));
