@@ -219,14 +219,14 @@ extern "C" fn pairs_four_in_turn() {
     in_turn::<4>();
 }
 
-/// The same, of many points.
+/// One region, of 64 points in turn.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_in_turn() {
     in_turn::<64>();
 }
 
-/// The same, of more points than a page has records.
+/// One region, of more points in turn than a page has records.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn pairs_thousand_in_turn() {

@@ -1,11 +1,12 @@
-//! How many instructions a region takes, counted by callgrind: a figure that no
-//! other load of the machine moves, so that one branch more is seen at once.
+//! How many instructions a region takes, counted by callgrind. Other load on the machine does not
+//! change the number, so one more branch shows at once.
 //!
-//! One process of the program `pairs` runs a case n and 2n times; the difference, by n,
-//! is what one call takes on average: every 128th record turns a page of the ring and folds it,
-//! and a rare pair is longer than any before it. With a small n the least of several runs has
-//! neither. The same for the empty loop is taken off. Under `PFP_CLOCK=wall` no system call is on
-//! the way, and callgrind, which has no restartable sequences, takes the same way as the machine.
+//! One process of the program `pairs` runs a case n and 2n times. The difference divided by n is
+//! what one call takes on average: every 128th record turns a page of the ring and folds it, and a
+//! rare pair is longer than any before it. With a small n, the least of several runs has no such
+//! calls. The instructions of the empty loop are subtracted. Under `PFP_CLOCK=wall` a region makes
+//! no system call, and callgrind, which has no restartable sequences, takes the path that the
+//! machine takes.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -18,17 +19,18 @@ use pfp_tests::{figure, lacks, os, skipped};
 const PAIRS: &str = env!("CARGO_BIN_EXE_pairs");
 const TARGET: &str = env!("CARGO_BIN_EXE_pfp-test-target");
 
-/// Instructions of one call of each case, less the empty loop's, as compiled by
-/// [`COMPILER`] for x86-64: a function with one region, with one with two amounts, with
-/// those the last of eight, with those one of the rest, and off; with one that averages, with
-/// one by number, with one by hand, with one in two parts by hand, with one that is
-/// off (two of them make room on the stack), with a call, with a call in one that is
-/// off, with two in each other, with two one after the other in laps, with one of 4, 64 and 1,000 points in turn, with one poll
-/// of a future, with an async function that is ready at once and with one that is off, with one
-/// reading of the on-CPU clock.
+/// Instructions of one call of each case, less the empty loop's, as compiled by [`COMPILER`] for
+/// x86-64. Cases of one region: `enabled`; `amounts`, with two amounts; `amounts_last`, with the
+/// last of the eight amounts that a point counts separately; `amounts_rest`, with amounts beyond
+/// these; `amounts_off`; `average`, which averages; `numeric`, by number; `by_hand`; `latched`, in
+/// two parts by hand; `disabled` (two of its instructions make room on the stack). `call` is a bare
+/// call, `disabled_call` a call in a region that is off. `nested` are two regions in each other,
+/// `laps` two one after the other. `four_in_turn`, `in_turn` and `thousand_in_turn` are one of 4,
+/// 64 and 1,000 points. `poll` is one poll of a future, `ready` an async function that is ready at
+/// once, `ready_off` the same function off, and `stamp` one reading of the on-CPU clock.
 ///
-/// To renew them: `PFP_TEST_FIGURES=1 cargo test --release -p pfp-tests --test
-/// engine instructions::`, and say in the commit what they bought or cost. Another compiler's
+/// To renew them: `PFP_TEST_FIGURES=1 cargo test --release -p pfp-tests --test engine
+/// instructions::`, and say in the commit what they bought or cost. The figures of another compiler
 /// are not compared: renew them with the compiler.
 const RECORDED: [(&str, f64); 21] = [
     ("enabled", 148.0),
