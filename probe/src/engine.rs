@@ -7,7 +7,7 @@
 //! | context | a thread, or a task, fibre or interrupt that the program names: it has a clock and a stack |
 //! | stack | the open regions of a context |
 //! | tag | the word that a begin returns and an end takes: which region of which stack it is |
-//! | covered | the sum of all regions of a context that have ended, in ticks; nested regions count once |
+//! | covered | the sum of a context's ended regions, in ticks; nested regions count once |
 //! | lane | a thread's part of the segment: its ring, its cells, its calls |
 //! | record | what an end writes: 32 bytes in the ring |
 //! | cell | a thread's figures of a point |

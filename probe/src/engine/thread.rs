@@ -358,11 +358,11 @@ impl Thread {
         self.chunk(cell.part(part)).map(|chunk| &chunk.0[bucket])
     }
 
-    /// A chunk of the segment; none if there is none of that number.
+    /// A chunk of the segment; `None` for a number beyond its chunks.
     #[inline(always)]
     pub(super) fn chunk(&self, number: u32) -> Option<&Chunk> {
         let number = u64::from(number);
-        // Catches both "none yet" and a number that somebody else has written.
+        // Catches 0 (no chunk yet), and a number that another process has forged.
         if word::minus::<Self, { offset_of!(Thread, first_chunk) }>(self, number)
             >= self.chunk_count.load(Relaxed)
         {
