@@ -12,7 +12,7 @@
 //! one is linked. Readers know a cell by its place in the chain, so a reader
 //! that goes on to the next block must have seen every cell of this one.
 //!
-//! | site | meets | makes visible |
+//! | site | pairs with | makes visible |
 //! |---|---|---|
 //! | `cells-used` store | `cells-used-seen` load | the cells counted are prepared |
 //! | `cells-next` store | `cells-next-seen` load | all cells of this block are counted; the first page of the next is backed by memory |
@@ -41,7 +41,7 @@ impl Default for CellBlock {
 }
 
 impl CellBlock {
-    /// A block of zeros, as it is in fresh shared memory: no cells, no next.
+    /// A block of zeros, like fresh shared memory: no cells, no next block.
     #[must_use]
     pub fn new() -> Self {
         let zero = || AtomicU64::new(0);
@@ -61,8 +61,7 @@ impl CellBlock {
         &self.cells[index]
     }
 
-    /// Announces that the first `used` cells are prepared. Meets
-    /// `cells-used-seen`.
+    /// Announces that the first `used` cells are prepared. Pairs with `cells-used-seen`.
     pub fn set_used(&self, used: usize) {
         self.used.store(used as u64, ord!("cells-used", Release));
     }
@@ -72,15 +71,15 @@ impl CellBlock {
         self.next.store(block, ord!("cells-next", Release));
     }
 
-    // ---- reader: anybody ----
+    // ---- reader: any thread or process ----
 
     /// The cells in use, and the number of the next block, 0 at the chain's
     /// end.
     #[must_use]
     pub fn read(&self) -> (&[Cell], u64) {
-        // The link first: asked for afterwards, it could belong to a block that
-        // filled up meanwhile, and the cells behind it would be taken for
-        // others. Pairs with `cells-next`.
+        // The link is read first. Read afterwards, it could belong to a block that has filled up
+        // since, and the reader would give the cells of the next block wrong places. Pairs with
+        // `cells-next`.
         let next = self.next.load(ord!("cells-next-seen", Acquire));
         // Pairs with `cells-used`.
         let used = self.used.load(ord!("cells-used-seen", Acquire));

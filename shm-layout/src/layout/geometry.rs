@@ -23,33 +23,32 @@ const _: () = assert!(size_of::<Calls>().is_multiple_of(BLOCK));
 /// Cells in a block of cells.
 pub const CELLS_PER_BLOCK: usize = (BLOCK - 1) / size_of::<Cell>();
 
-/// Control words in a page. The last one is no point's, but a [switch](crate::switch).
+/// Control words in a page. The last one belongs to no point: it is a [switch](crate::switch).
 pub(super) const CONTROL_WORDS: usize = PAGE / size_of::<AtomicU64>();
 
-/// How large a segment is made.
+/// The sizes that a new segment is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Places for points.
+    /// Maximum number of points.
     pub points: u32,
     /// Lanes for threads; further threads share the overflow lane.
     pub lanes: u32,
     /// Bytes for names of points and source files.
     pub string_bytes: u32,
-    /// Most memory for rings, cells and histograms, in blocks of 16 KiB.
+    /// Maximum memory for rings, cells and histograms, in blocks of 16 KiB.
     pub blocks: u32,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        // Upper bounds of a sparse object: 256 MiB of which a small program
-        // takes below one.
+        // Upper bounds of a sparse object: 256 MiB, of which a small program takes less than one.
         Self { points: 10_240, lanes: 128, string_bytes: 2 << 20, blocks: 16_000 }
     }
 }
 
 impl Config {
-    /// A segment of at most so many bytes in all, with room for as many points and threads as are
-    /// asked for; else the standard one, as far as it fits.
+    /// A segment of at most `bytes` in all, with room for the requested points and lanes; without a
+    /// request, for the standard number, as far as it fits.
     #[must_use]
     pub fn within(bytes: u64, points: Option<u32>, lanes: Option<u32>) -> Self {
         let standard = Self::default();
@@ -58,8 +57,8 @@ impl Config {
         };
         let tables = Self {
             points: points.unwrap_or(part(1 << 10, 128, standard.points)),
-            // Each lane takes nine blocks before it needs more; the rest of the threads
-            // share a lane, which needs some as well.
+            // Each lane takes nine blocks before it needs more. Threads beyond the lanes share one
+            // more lane, which needs some as well.
             lanes: lanes.unwrap_or(part(208 << 10, 2, standard.lanes)),
             string_bytes: part(16, PAGE as u32, standard.string_bytes),
             blocks: 0,
@@ -70,8 +69,8 @@ impl Config {
     }
 }
 
-/// Where the sections lie. A value of this type has been checked: every section
-/// is within the segment.
+/// The sizes of the sections. A value of this type has been checked: every section is within the
+/// segment.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
@@ -83,7 +82,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Most of anything: keeps arithmetic far from overflow.
+    /// Upper bound of every size: keeps arithmetic far from overflow.
     const BOUND: u64 = 1 << 30;
 
     /// The geometry of a new segment.
@@ -94,12 +93,12 @@ impl Geometry {
         geometry
     }
 
-    /// Of so many bytes and nothing else: what is in them is not known yet.
+    /// A geometry of `len` bytes without sections, for a segment that has not been read yet.
     pub(super) const fn unknown(len: usize) -> Self {
         Self { points: 0, lanes: 0, string_bytes: 0, blocks: 0, len }
     }
 
-    /// The sizes that are asked for, each within its bounds, and no length yet.
+    /// The requested sizes, each within its bounds, without a length.
     fn bare(config: Config) -> Self {
         Self {
             // A record has 24 bits for the point.
@@ -122,9 +121,8 @@ impl Geometry {
         ]
     }
 
-    /// Checks words that another process may have written against the bytes
-    /// there really are. They must hold the whole pool, or of a copy its first
-    /// `blocks_used` blocks.
+    /// Checks words that another process may have written against the length `len`. The bytes must
+    /// hold the whole pool, or, in a copy, its first `blocks_used` blocks.
     ///
     /// # Errors
     ///
@@ -156,13 +154,13 @@ impl Geometry {
         Ok(geometry)
     }
 
-    /// Places for points.
+    /// Maximum number of points.
     #[must_use]
     pub const fn points(&self) -> usize {
         self.points
     }
 
-    /// Switches, which are at the ends of whole pages of control words.
+    /// Number of switches: one at the end of each whole page of control words.
     pub(super) const fn switches(&self) -> usize {
         self.points / CONTROL_WORDS
     }
@@ -185,23 +183,23 @@ impl Geometry {
         self.blocks
     }
 
-    /// Blocks of the pool that there are bytes for: fewer than
-    /// [`Self::blocks`] in a copy, which ends after the last one in use.
+    /// Blocks of the pool that are within the bytes: fewer than [`Self::blocks`] in a copy, which
+    /// ends after the last block in use.
     #[must_use]
     pub const fn blocks_present(&self) -> usize {
         let present = self.len.saturating_sub(self.pool()) / BLOCK;
-        // An object may be longer than what is in it.
+        // An object may be longer than its sections.
         if present < self.blocks { present } else { self.blocks }
     }
 
-    /// Bytes there are: of the whole segment, or of a copy as far as it goes.
+    /// Length in bytes: of the whole segment, or of a copy that may end earlier.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a segment is never empty")]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// The geometry of a copy that ends after so many blocks.
+    /// The geometry of a copy that ends after `blocks` blocks.
     pub(crate) const fn cut_to(self, blocks: usize) -> Self {
         let len = self.pool() + blocks * BLOCK;
         Self { len: if len < self.len { len } else { self.len }, ..self }
@@ -218,7 +216,8 @@ impl Geometry {
         self.control()..self.table()
     }
 
-    /// Behind the control words, which `begin` reads, so that those lie side by side.
+    /// The times come after the control words, so that the words which `begin` reads are side by
+    /// side.
     pub(super) const fn reset_times(&self) -> usize {
         self.control() + self.points * size_of::<AtomicU64>()
     }
@@ -235,7 +234,7 @@ impl Geometry {
         (self.strings() + self.string_bytes).next_multiple_of(PAGE)
     }
 
-    /// Where the blocks begin.
+    /// Offset of the first block.
     pub(crate) const fn pool(&self) -> usize {
         // One lane more: the overflow lane.
         (self.directory() + (self.lanes + 1) * size_of::<Lane>()).next_multiple_of(BLOCK)

@@ -1,5 +1,4 @@
-//! The first two pages: what the segment is, and what the process as a whole
-//! counts.
+//! The first two pages: facts about the segment, and counters of the process as a whole.
 //!
 //! ```text
 //!    0 +--------------------------------------------------------------+
@@ -26,11 +25,11 @@ use crate::sync::{AtomicU64, Ordering, ord};
 
 /// The first eight bytes of a complete segment.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"pfp-seg\0");
-/// Layout version, major part: another one cannot be read.
+/// Layout version, major part: a reader cannot read another one.
 pub const MAJOR: u16 = 3;
-/// Layout version, minor part: a higher one only has more.
+/// Layout version, minor part: a higher one only adds to it.
 pub const MINOR: u16 = 0;
-/// Reads as something else on a machine of the other byte order.
+/// A machine of the other byte order reads another number.
 const BYTE_ORDER: u32 = 0x0102_0304;
 
 const EXE_WORDS: usize = 32;
@@ -59,8 +58,8 @@ pub(crate) struct Header {
     folder: [AtomicU64; FOLDER_WORDS],
 }
 
-/// The second page: words of the process as a whole. Written off the hot path
-/// by whichever thread has something to say; each word stands for itself.
+/// The second page: words of the process as a whole. Any thread writes them, off the hot path; no
+/// word depends on another.
 #[repr(C, align(4096))]
 #[derive(Debug)]
 pub struct ProcessCounters {
@@ -70,9 +69,9 @@ pub struct ProcessCounters {
     pub clock_kind: AtomicU64,
     /// Ticks in 1000 seconds, as calibrated.
     pub ticks_per_1000_s: AtomicU64,
-    /// The same as CPUID tells it, 0 where it does not.
+    /// Ticks in 1000 seconds by CPUID, 0 if CPUID does not report them.
     pub reported_ticks_per_1000_s: AtomicU64,
-    /// The true clock of the core in hertz, 0 where not measured.
+    /// The true clock of the core in hertz, 0 if it was not measured.
     pub core_hz: AtomicU64,
     /// 1 if the processor says that the counter runs at one rate always.
     pub invariant: AtomicU64,
@@ -101,20 +100,20 @@ pub struct ProcessCounters {
     /// or a signal handler came while its thread made the segment, claimed its lane or entered the
     /// point.
     pub begins_missed: AtomicU64,
-    /// 1 where stamps are of the system's clock, since the tick counter cannot be
-    /// relied on. Zero in segments of before there was this word.
+    /// 1 if stamps are from the system's clock, because the tick counter is unreliable. Zero in
+    /// segments of versions before this word.
     pub system_clock: AtomicU64,
-    /// Which `pfp-top run` started the program or an ancestor of it; zero for none, and in
-    /// segments of before there was this word.
+    /// Id of the `pfp-top run` that started the program or an ancestor of it; zero without one, and
+    /// in segments of versions before this word.
     pub run: AtomicU64,
     /// 1 if the probe was built with debug assertions, as a rule without optimisation. Zero in
-    /// segments of before there was this word.
+    /// segments of versions before this word.
     pub debug: AtomicU64,
-    /// [Switches](crate::switch) in use. Zero in segments of before there was this word.
+    /// [Switches](crate::switch) in use. Zero in segments of versions before this word.
     pub switches_used: AtomicU64,
 }
 
-/// What has become of the process, in [`ProcessCounters::state`].
+/// How the process ended, if it did, in [`ProcessCounters::state`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessState {
     /// It runs, or was killed.
@@ -138,8 +137,8 @@ pub enum ClockKind {
 }
 
 impl ClockKind {
-    /// The kind of a word that another process may have written; what is not
-    /// known counts as wall clock, which promises least.
+    /// The kind of a word that another process may have written. An unknown kind counts as wall
+    /// clock, which promises least.
     #[must_use]
     pub const fn from_word(word: u64) -> Self {
         match word {
@@ -151,7 +150,7 @@ impl ClockKind {
     }
 }
 
-/// What the header says of the process; constant.
+/// The facts in the header; constant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Random id of the segment, also the name of its object.
@@ -179,33 +178,33 @@ pub struct Facts {
     pub folder: String,
 }
 
-/// Why bytes are not a segment that can be read.
+/// Why bytes cannot be read as a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FormatError {
     /// There are fewer bytes than a header has.
     TooShort {
-        /// Bytes there are.
+        /// Number of bytes.
         found: usize,
     },
     /// The magic is missing: not a segment, or not complete yet.
     NotASegment {
-        /// What stands in its place.
+        /// The word in its place.
         found: u64,
     },
-    /// It was written on a machine of the other byte order.
+    /// The segment was written on a machine of the other byte order.
     ByteOrder,
-    /// Its layout is of another major version.
+    /// Its layout has another major version.
     Version {
         /// Version of the segment.
         found: (u16, u16),
     },
-    /// A section does not fit into the bytes there are.
+    /// A section does not fit into the bytes.
     Geometry {
         /// The section.
         section: &'static str,
     },
-    /// The heap has no room for its texts.
+    /// The heap has no room for the texts.
     NoMemory,
 }
 
@@ -245,7 +244,7 @@ impl fmt::Display for FormatError {
 impl std::error::Error for FormatError {}
 
 impl Header {
-    /// A header of zeros, as it is in fresh shared memory.
+    /// A header of zeros, like fresh shared memory.
     #[cfg(test)]
     pub(crate) fn new() -> Self {
         let zero = || AtomicU64::new(0);
@@ -267,7 +266,7 @@ impl Header {
         }
     }
 
-    /// Fills the header, the magic last. `write` once, before anybody reads.
+    /// Fills the header, the magic last. Called once, before the segment can be opened.
     pub(crate) fn publish(&self, geometry: &Geometry, facts: &Facts) {
         let put = |word: &AtomicU64, value: u64| word.store(value, Ordering::Relaxed);
         let version = u64::from(MINOR) << 48 | u64::from(MAJOR) << 32 | u64::from(BYTE_ORDER);
@@ -287,23 +286,23 @@ impl Header {
         put(&self.created_monotonic_ns, facts.created_monotonic_ns);
         put_text(&self.exe, &facts.exe);
         put_text(&self.host, &facts.host);
-        // A part of a path would lead elsewhere.
+        // Part of a path would name another folder.
         if facts.folder.len() <= FOLDER_WORDS * 8 {
             put_text(&self.folder, &facts.folder);
         }
         self.magic.store(MAGIC, ord!("header-magic", Release));
     }
 
-    /// Copies the header once and checks what can be checked without the rest;
-    /// `len` is the number of bytes there really are, and `blocks_used`, of a
-    /// copy, how many blocks they must hold: all where it is none.
+    /// Copies the header once and checks what can be checked without the rest. `len` is the real
+    /// number of bytes. `blocks_used` is the number of blocks that the bytes must hold; `None`
+    /// means all.
     pub(crate) fn read(
         &self,
         len: usize,
         blocks_used: Option<u64>,
     ) -> Result<(Geometry, Facts), FormatError> {
         let magic = self.magic.load(ord!("header-magic-seen", Acquire));
-        // Every word of a foreign segment is turned round, the magic too.
+        // In a segment of the other byte order every word is reversed, the magic too.
         if magic == MAGIC.swap_bytes() {
             return Err(FormatError::ByteOrder);
         }

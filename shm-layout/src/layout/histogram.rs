@@ -1,4 +1,4 @@
-//! Where a duration lies in a log-linear histogram.
+//! The bucket of a duration in a log-linear histogram.
 //!
 //! 32 buckets an octave, so a value is at most 1.6 % from its bucket's middle,
 //! and values below 64 have a bucket each. The histogram is cut into **parts**
@@ -18,12 +18,12 @@
 pub const BUCKETS: usize = 32;
 /// Parts of a histogram.
 pub const PARTS: usize = 42;
-/// Durations from here on are counted in the last bucket: 2^47 - 32 ticks, more
-/// than 13 hours at 3 GHz.
+/// Durations from this limit on are counted in the last bucket: 2^47 - 32 ticks, more than 13 hours
+/// at 3 GHz.
 pub const LIMIT: u64 = (1 << (PARTS + 5)) - BUCKETS as u64;
 
-/// The part and the bucket in it of a duration in ticks, which the caller has
-/// bounded below [`LIMIT`].
+/// The part of a duration in ticks, and the bucket in it. The caller has checked that the duration
+/// is below [`LIMIT`].
 #[inline(always)]
 #[must_use]
 pub const fn locate(ticks: u64) -> (usize, usize) {
@@ -31,14 +31,14 @@ pub const fn locate(ticks: u64) -> (usize, usize) {
     (number / BUCKETS, number % BUCKETS)
 }
 
-/// The bucket among those of all parts.
+/// The number of the bucket over all parts.
 #[inline(always)]
 #[must_use]
 pub const fn number(ticks: u64) -> usize {
     octave_number(ticks as i64 as f64) - FIRST_OCTAVE_NUMBER
 }
 
-/// [`number`] and [`FIRST_OCTAVE_NUMBER`], a multiple of [`BUCKETS`].
+/// The bucket's [`number`] plus [`FIRST_OCTAVE_NUMBER`], a multiple of [`BUCKETS`].
 #[inline(always)]
 #[must_use]
 pub const fn octave_number(ticks: f64) -> usize {

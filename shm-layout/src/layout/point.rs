@@ -13,11 +13,11 @@
 //! The amounts are a text: a metered point has their names, `bytes,flops`, and a tuple its numbers,
 //! `2400,200`.
 //!
-//! Names and files are bytes in the string space. Whoever enters a point fills the words
-//! of its entry that are still 0, and announces it by a store to `ready`: two threads may
-//! enter the same point at once.
+//! Names and files are bytes in the string space. Two threads may enter the same point at once:
+//! each fills the words of its entry that are still 0, and announces the entry by a store to
+//! `ready`.
 //!
-//! | site | meets | makes visible |
+//! | site | pairs with | makes visible |
 //! |---|---|---|
 //! | `point-ready` store | `point-enter` load | the entry and its strings |
 //! | `point-fill` CAS | `point-filled` failed CAS | the other thread's string |
@@ -29,12 +29,12 @@ use crate::sync::{AtomicU64, Ordering, ord};
 /// `ready` of an announced entry; 0 before.
 const READY: u64 = 2;
 
-/// In the word of a point's line: what it measures is a device's time, not that of the
-/// CPU on which its thread runs. Readers that do not know it see the line.
+/// Flag in the word of a point's line: the point measures time on a device, not on its thread's
+/// CPU. Readers that do not know the flag see the line.
 pub const DEVICE: u64 = 1 << 32;
 
-/// In the same word, beside [`DEVICE`]: what it measures are spans of the clock, which no thread
-/// or device has for itself.
+/// Flag in the same word, beside [`DEVICE`]: the point measures spans of the clock, which are no
+/// thread's or device's own time.
 pub const WALL: u64 = 1 << 33;
 
 /// One point's entry; see the module for the drawing.
@@ -51,7 +51,7 @@ pub struct Entry {
     second_shared_cell: AtomicU64,
 }
 
-/// Where a string lies in the string space.
+/// The position of a string in the string space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Text {
     /// Offset from the start of the string space.
@@ -70,20 +70,20 @@ impl Text {
     }
 }
 
-/// What the table said of a point.
+/// A copy of a point's entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryPicture {
     /// Its name.
     pub name: Text,
     /// Its source file.
     pub file: Text,
-    /// Line in that file, 0 where unknown.
+    /// Line in that file, 0 if unknown.
     pub line: u32,
     /// Whether its time is a device's or the clock's; see [`DEVICE`].
     pub device: bool,
     /// Whether its time is the clock's; see [`WALL`].
     pub wall: bool,
-    /// Offsets of its two cells on the overflow lane in the segment, 0 for none.
+    /// Offsets of its two cells on the overflow lane, in the segment; 0 without a cell.
     pub shared_cells: [u64; 2],
     /// The metered point that it is a tuple of, whose control word it follows.
     pub of: Option<u32>,
@@ -91,8 +91,9 @@ pub struct EntryPicture {
     pub amounts: Text,
 }
 
-/// Fills a word unless another thread has: the point may have been renamed since. Meets
-/// itself there, since whoever announces the entry announces the other thread's text too.
+/// Fills a word, unless another thread has filled it: the point may have been renamed since. Pairs
+/// with itself in that case, because the thread that announces the entry then announces the other
+/// thread's text, too.
 fn fill(word: &AtomicU64, value: u64) {
     let _ =
         word.compare_exchange(0, value, ord!("point-fill", Release), ord!("point-filled", Acquire));
@@ -129,8 +130,8 @@ impl Entry {
         fill(&self.of, of.map_or(0, |of| u64::from(of) + 1));
     }
 
-    /// Fills the entry and announces it. The line may have [`DEVICE`] in it. What another
-    /// thread has filled in stays.
+    /// Fills the entry and announces it. The line may include [`DEVICE`]. Words that another thread
+    /// has filled stay.
     pub fn announce(&self, name: Text, file: Text, line: u64) {
         fill(&self.name, name.pack());
         fill(&self.file, file.pack());
@@ -139,13 +140,13 @@ impl Entry {
         self.ready.store(READY, ord!("point-ready", Release));
     }
 
-    /// Gives a point that is announced another name.
+    /// Gives an announced point another name.
     pub fn rename(&self, name: Text) {
         self.name.store(name.pack(), ord!("point-name", Release));
     }
 
-    /// Publishes one of the point's two cells on the overflow lane, unless another thread
-    /// was faster; returns the one in force. Pairs with `point-cell-seen`.
+    /// Publishes one of the point's two cells on the overflow lane, unless another thread was
+    /// faster; returns the published cell. Pairs with `point-cell-seen`.
     pub fn set_shared_cell(&self, second: bool, offset: u64) -> u64 {
         let word = if second { &self.second_shared_cell } else { &self.shared_cell };
         let won = word.compare_exchange(
@@ -157,7 +158,7 @@ impl Entry {
         won.map_or_else(|found| found, |_| offset)
     }
 
-    /// Offsets of the point's two cells on the overflow lane, 0 for none.
+    /// Offsets of the point's two cells on the overflow lane, 0 without a cell.
     #[must_use]
     pub fn shared_cells(&self) -> [u64; 2] {
         [&self.shared_cell, &self.second_shared_cell]
@@ -172,7 +173,7 @@ impl Entry {
         self.ready.load(ord!("point-enter", Acquire)) == READY
     }
 
-    /// Copies the entry; none while it is not announced.
+    /// Copies the entry; `None` before it is announced.
     #[must_use]
     pub fn read(&self) -> Option<EntryPicture> {
         let line = || self.line.load(Ordering::Relaxed);

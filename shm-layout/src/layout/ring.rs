@@ -1,5 +1,4 @@
-//! A lane's ring of finished measurements: what its cells are folded from, and a flight
-//! recorder.
+//! A lane's ring of finished measurements: the source of its cells' figures, and a flight recorder.
 //!
 //! ```text
 //! written: bytes of all records ever written, in the lane
@@ -9,7 +8,7 @@
 //!          | exclusive 32, inclusive 32 | point 32, caller 32 |
 //! ```
 //!
-//! Points stand as [offsets](POINT_SHIFT), as an end has them.
+//! A slot has points as [offsets](POINT_SHIFT), like an end.
 //!
 //! The writer overwrites the oldest record and never waits. It **folds** its records into the cells
 //! of its lane before they can be overwritten, a page of records at a time. A reader copies records
@@ -30,7 +29,7 @@
 use crate::heap::NoMemory;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_at, ord};
 
-/// A place in the ring.
+/// One slot of the ring.
 #[repr(C, align(32))]
 #[derive(Debug)]
 pub struct Slot {
@@ -39,19 +38,19 @@ pub struct Slot {
     /// See [`What`].
     place: AtomicU32,
     exclusive: AtomicU32,
-    /// Of a counted record: how many bits its ticks are shifted.
+    /// In a counted record: the number of bits by which its ticks are shifted.
     inclusive: AtomicU32,
     names: AtomicU64,
 }
 
-/// A record names a point by its number times 32: the offset of its entry in the table that a
-/// thread keeps of points.
+/// A record names a point by its number times 32: the offset of the point's entry in a thread's
+/// table.
 pub const POINT_SHIFT: u32 = 5;
 
-/// Beside the elapsed ticks: the measurement is in its cell already, and in the ring for the
+/// Flag beside the elapsed ticks: the measurement is in its cell already, and in the ring for the
 /// flight recorder only.
 const COUNTED: u32 = 1 << 31;
-/// Most ticks that an end may write by [`Slot::fill`].
+/// Maximum number of ticks that an end may write by [`Slot::fill`].
 pub const MAX_TICKS: u64 = i32::MAX as u64;
 
 /// One finished measurement.
@@ -63,39 +62,40 @@ pub struct Record {
     pub span: u64,
     /// Exclusive ticks.
     pub exclusive: u64,
-    /// The point; its lower 24 bits.
+    /// The point; the lower 24 bits of its number.
     pub point: u32,
-    /// How many regions were open around it; modulo 256.
+    /// Number of regions that were open around it, modulo 256.
     pub depth: u8,
     /// The context, 0 for the thread's own; modulo 2^24.
     pub context: u32,
-    /// The point of the region around it, [`ROOT`](crate::layout::calls::ROOT) or
+    /// The point of the enclosing region, [`ROOT`](crate::layout::calls::ROOT) or
     /// [`UNKNOWN`](crate::layout::calls::UNKNOWN).
     pub caller: u32,
 }
 
-/// What a record says beside its ticks.
+/// The words of a record beside its ticks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct What {
-    /// The point, as an [offset](POINT_SHIFT), and above it in the same way the point around it.
+    /// The point, as an [offset](POINT_SHIFT), and in the upper half the calling point, as an
+    /// offset, too.
     pub names: u64,
     /// The context's number, modulo 2^24, and above it the depth, modulo 256.
     pub place: u32,
 }
 
-/// Where a record's place has the depth.
+/// Bit of `place` at which the depth begins.
 pub const DEPTH_SHIFT: u32 = 24;
 const CONTEXT: u32 = (1 << DEPTH_SHIFT) - 1;
 
 impl What {
-    /// Puts it together from numbers: those of points have 24 bits.
+    /// Composes the words from numbers, of which a point's has 24 bits.
     #[must_use]
     pub const fn new(point: u32, depth: u8, caller: u32, context: u32) -> Self {
         let place = context & CONTEXT | (depth as u32) << DEPTH_SHIFT;
         Self::at(point << POINT_SHIFT, caller << POINT_SHIFT, place)
     }
 
-    /// Puts it together from offsets and a place.
+    /// Composes the words from offsets and a place.
     #[inline(always)]
     #[must_use]
     pub const fn at(point: u32, caller: u32, place: u32) -> Self {
@@ -109,7 +109,7 @@ impl What {
         self.names as u32 >> POINT_SHIFT
     }
 
-    /// The number of the point around it.
+    /// The number of the calling point.
     #[inline(always)]
     #[must_use]
     pub const fn caller(self) -> u32 {
@@ -128,7 +128,7 @@ impl Default for Slot {
 pub struct Addition {
     /// The point.
     pub point: u32,
-    /// The point around it.
+    /// The calling point.
     pub caller: u32,
     /// Exclusive ticks.
     pub exclusive: u64,
@@ -137,9 +137,9 @@ pub struct Addition {
 }
 
 impl Slot {
-    /// Where a slot has what [`Slot::added`] returns, as two numbers with a sign.
+    /// Offset in a slot of the two signed numbers that [`Slot::added`] returns.
     pub const ADDED: usize = std::mem::offset_of!(Self, exclusive);
-    /// Where a slot has what [`Slot::names`] returns.
+    /// Offset in a slot of the word that [`Slot::names`] returns.
     pub const NAMES: usize = std::mem::offset_of!(Self, names);
 
     /// A slot of zeros.
@@ -156,11 +156,11 @@ impl Slot {
         }
     }
 
-    /// Fills the slot of record `n`, where `n` records are published. No more than
-    /// [`MAX_TICKS`] have elapsed.
+    /// Fills the slot of record `n`, when `n` records are published. `elapsed` is at most
+    /// [`MAX_TICKS`].
     ///
-    /// The fence `ring-reuse` must lie between the publication of record `n - 1` and this:
-    /// see [`reuse`].
+    /// The fence `ring-reuse` must be between the publication of record `n - 1` and this call: see
+    /// [`reuse`].
     #[inline(always)]
     pub fn fill(&self, start: u64, elapsed: u64, exclusive: u64, inclusive: u64, what: What) {
         self.fill_times(start, elapsed);
@@ -195,8 +195,8 @@ impl Slot {
         self.names.store(names, Ordering::Relaxed);
     }
 
-    /// Fills the slot with a measurement of any length that its cell has already. Ticks of more than
-    /// 31 bits lose their lowest ones.
+    /// Fills the slot with a measurement of any length that is in its cell already. Ticks of more
+    /// than 31 bits lose their lowest bits.
     pub fn fill_counted(&self, start: u64, elapsed: u64, exclusive: u64, what: What) {
         let most = elapsed.max(exclusive);
         let shift = (64 - most.leading_zeros()).saturating_sub(31);
@@ -204,7 +204,7 @@ impl Slot {
         self.fill(start, elapsed, exclusive >> shift, u64::from(shift), what);
     }
 
-    /// Clears the slot, so that nothing is added for it.
+    /// Clears the slot, so that no cell adds it.
     pub(crate) fn forget(&self) {
         self.fill_counted(0, 0, 0, What::default());
     }
@@ -235,21 +235,21 @@ impl Slot {
         What { names: self.names(), place: 0 }.point()
     }
 
-    /// The point around it.
+    /// The calling point of the record.
     #[inline(always)]
     #[must_use]
     pub fn caller(&self) -> u32 {
         What { names: self.names(), place: 0 }.caller()
     }
 
-    /// The points that it names; see [`What`].
+    /// The points that the record names; see [`What`].
     #[inline(always)]
     #[must_use]
     pub fn names(&self) -> u64 {
         self.names.load(Ordering::Relaxed)
     }
 
-    /// What the record says beside its ticks.
+    /// The words of the record beside its ticks.
     #[inline(always)]
     #[must_use]
     pub fn what(&self) -> What {
@@ -257,7 +257,7 @@ impl Slot {
         What { names, place: self.place.load(Ordering::Relaxed) }
     }
 
-    /// What the record adds to a cell; none if it is there already.
+    /// What the record adds to a cell; `None` if it is in the cell already.
     #[inline(always)]
     #[must_use]
     pub fn addition(&self) -> Option<Addition> {
@@ -276,7 +276,7 @@ impl Slot {
         self.elapsed.load(Ordering::Relaxed) & COUNTED != 0
     }
 
-    /// What a record that is not counted adds to a cell.
+    /// What an uncounted record adds to a cell.
     #[inline(always)]
     #[must_use]
     pub fn added(&self) -> Added {
@@ -287,8 +287,8 @@ impl Slot {
     }
 }
 
-/// What a record adds to the cell of its point, as it stands in a slot: either may be some ticks
-/// below zero, by what calibration takes out.
+/// What a record adds to the cell of its point, in the form of a slot: either number may be some
+/// ticks below zero, because calibrated overhead is subtracted.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Added {
@@ -318,7 +318,7 @@ pub fn reuse() {
     fence_at!("ring-reuse", Release);
 }
 
-/// How many records were ever written to a ring: the bytes that they take, as a writer has them.
+/// How many records were ever written to a ring, stored as the bytes that they take.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct Written(AtomicU64);
@@ -330,25 +330,26 @@ impl Default for Written {
 }
 
 impl Written {
-    /// Announces that the records in so many bytes are complete. Pairs with `ring-enter`.
+    /// Announces that the records in the first `bytes` bytes are complete. Pairs with `ring-enter`.
     #[inline(always)]
     pub fn publish_bytes(&self, bytes: u64) {
         self.0.store(bytes, ord!("ring-publish", Release));
     }
 
-    /// Announces that so many records are complete.
+    /// Announces that the first `records` records are complete.
     #[inline(always)]
     pub fn publish(&self, records: u64) {
         self.publish_bytes(records.wrapping_mul(size_of::<Slot>() as u64));
     }
 
-    /// Records that are complete, for a reader that goes on to read them. Pairs with `ring-publish`.
+    /// Number of complete records, for a reader that goes on to read them. Pairs with
+    /// `ring-publish`.
     #[must_use]
     pub fn enter(&self) -> u64 {
         self.0.load(ord!("ring-enter", Acquire)) / size_of::<Slot>() as u64
     }
 
-    /// Records that are complete.
+    /// Number of complete records.
     #[inline(always)]
     #[must_use]
     pub fn now(&self) -> u64 {
@@ -356,13 +357,12 @@ impl Written {
     }
 }
 
-/// What a reader got out of a ring.
+/// The outcome of copying a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
-    /// Where to go on next time.
+    /// Number of the record to begin with next time.
     pub next: u64,
-    /// Records between the last time and now that were overwritten before they
-    /// could be copied.
+    /// Records since the last time that were overwritten before they could be copied.
     pub lost: u64,
 }
 
@@ -371,15 +371,15 @@ pub fn announce_folded(position: &AtomicU64, folded: u64) {
     position.store(folded, ord!("ring-folded", Release));
 }
 
-/// The records that are in the cells, for a reader that goes on to look at those. Meets
-/// `ring-folded`.
+/// The number of records that are in the cells, for a reader that goes on to read the cells. Pairs
+/// with `ring-folded`.
 #[must_use]
 pub fn folded(position: &AtomicU64) -> u64 {
     position.load(ord!("ring-folded-seen", Acquire))
 }
 
-/// Copies the records from number `from` on, oldest first, and returns how many were too late to
-/// copy. `slots` is the whole ring, a power of two of them.
+/// Copies the records from number `from` on, oldest first. `slots` is the whole ring, a power of
+/// two of them.
 ///
 /// # Errors
 ///
@@ -408,9 +408,9 @@ pub fn drain(
     Ok(Drained { next: end, lost: safe - from })
 }
 
-/// Visits what the records from number `folded` on add to cells, oldest first. None if some
-/// were written over meanwhile: then what was visited is worth nothing, and they are folded.
-/// Else the number of records that are written.
+/// Calls `visit` for the uncounted records from number `folded` on, oldest first, and returns the
+/// number of written records. `None` if some of the records were overwritten during the visit: then
+/// the visited additions are invalid, and the records have been folded.
 pub fn visit(
     written: &Written,
     slots: &[Slot],
@@ -436,9 +436,8 @@ pub fn visit(
 mod tests {
     use super::*;
 
-    /// Rings of many capacities, drained now and then: what is delivered and
-    /// what is lost are together what was written, in order, and the oldest are
-    /// the ones that are lost.
+    /// Rings of many capacities, drained now and then: delivered and lost records together are the
+    /// written ones, in order, and the lost ones are the oldest.
     #[test]
     fn delivered_and_lost_are_what_was_written() {
         let mut random = 0x2545_f491_4f6c_dd1d_u64;
@@ -462,8 +461,8 @@ mod tests {
                 }
                 let mut records = Vec::new();
                 let drained = drain(&position, &slots, next, &mut records).unwrap();
-                // The slot that comes next is in doubt, so the writer's being
-                // at rest is worth one record less than the capacity.
+                // The next slot may be in use by the writer, so even an idle ring delivers one
+                // record less than its capacity.
                 let kept = (written - next).min(capacity - 1);
                 assert_eq!(drained, Drained { next: written, lost: written - next - kept });
                 let expected = (written - kept..written).map(|n| Record {

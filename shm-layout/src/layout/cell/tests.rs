@@ -14,7 +14,7 @@ impl Random {
         self.0 % limit
     }
 
-    /// Of any magnitude up to 2^40.
+    /// Any number of up to 40 bits.
     fn ticks(&mut self) -> u64 {
         let bits = self.below(41);
         self.below(1 << bits)
@@ -48,13 +48,13 @@ fn whole(cell: &Cell) -> CellPicture {
     picture
 }
 
-/// Less where each step is watched.
+/// Fewer under a tool that watches each step.
 const fn times(times: u32) -> u32 {
     if cfg!(miri) { times / 10 } else { times }
 }
 
-/// Records, resets and changes of owner in any order: the picture is that
-/// of lists of measurements that are moved about.
+/// Records, resets and changes of owner in any order: the picture equals lists of measurements that
+/// move from one to the next.
 #[test]
 fn a_cell_is_what_lists_of_measurements_would_be() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
@@ -71,7 +71,7 @@ fn a_cell_is_what_lists_of_measurements_would_be() {
                 0 => reset = true,
                 1 => moved = true,
                 2 => (reset, moved) = (true, true),
-                // Neither moves any figure.
+                // These two move no figure.
                 3 => cell.follow(control, owner, |_| unreachable!()),
                 4 => cell.abandon(),
                 _ => {
@@ -103,8 +103,8 @@ fn a_cell_is_what_lists_of_measurements_would_be() {
     }
 }
 
-/// Folded in batches of any size or recorded one by one, what is added is the same, and
-/// nobody sees any of a batch before all of it; what was staged and dropped is nowhere.
+/// A fold in batches of any size adds the same as records one by one. A reader sees a batch whole
+/// or not at all, and nothing of what was staged and dropped.
 #[test]
 fn a_fold_adds_what_one_measurement_after_another_would() {
     let mut random = Random(7);
@@ -151,7 +151,7 @@ fn a_fold_adds_what_one_measurement_after_another_would() {
         for measured in batch {
             single.record_amounts(measured, None, Some((&sums[1], &[0; 4])), number);
         }
-        // A cell of amounts is recorded one by one.
+        // A cell with amounts is recorded one by one.
         let (measured, amounts) = (random.measurement(), [random.ticks(), 1, 0, 2]);
         for (cell, sums) in [&folded, &single].into_iter().zip(&sums) {
             cell.record_amounts(measured, None, Some((sums, &amounts)), number);
@@ -162,8 +162,8 @@ fn a_fold_adds_what_one_measurement_after_another_would() {
     }
 }
 
-/// One record adds the same on either way, whatever comes in between: time off the CPU, resets,
-/// averages, and squares that overflow.
+/// One record adds the same by a fold and by `record`, whatever happens in between: time off the
+/// CPU, resets, averages, and squares that overflow.
 #[test]
 fn one_record_adds_what_a_fold_of_it_would() {
     let mut random = Random(11);
@@ -246,13 +246,14 @@ fn shared_cells_go_back_to_no_older_window() {
     }
     assert_eq!(cells.each_ref().map(|cell| whole(cell).live.count), [1, 2]);
     assert_eq!(cells.each_ref().map(|cell| whole(cell).epoch), [2, 1]);
-    // Switched off and on, it is the same window.
+    // A point switched off and on stays in its window.
     let off = reset.with(Change::Reset).with(Change::Disable);
     assert!(std::ptr::eq(find(off, both).unwrap(), &raw const cells[0]));
     assert_eq!((cells[0].control(), whole(&cells[0]).live.count), (off, 1));
 }
 
-/// A cell that somebody has entered is cleared only once nobody waits for them any more.
+/// A cell that a thread has entered is cleared only after it has left, or when it is waited for no
+/// longer.
 #[test]
 fn no_shared_cell_is_cleared_that_was_entered() {
     let (cell, in_force, reset) = (Cell::new(), Cell::new(), Control(1).with(Change::Reset));
@@ -260,7 +261,7 @@ fn no_shared_cell_is_cleared_that_was_entered() {
     in_force.prepare(1, Control(1), 0);
     let restart = |control, waited_for| {
         let is_cleared = cell.restart_shared(&in_force, control, waited_for, |_| ());
-        // The next time, that one is of the same window.
+        // The published cell follows, so that the next restart is of the same pair.
         if is_cleared {
             in_force.prepare(1, control, 0);
         }
@@ -274,7 +275,7 @@ fn no_shared_cell_is_cleared_that_was_entered() {
     drop(two);
     assert!(restart(reset, true));
     assert_eq!((cell.control(), whole(&cell).live.count), (reset, 0));
-    // One that never leaves, or too late, is in the way of no later reset.
+    // A thread that never leaves, or leaves too late, does not prevent a later reset.
     let late = cell.enter_shared().expect("nobody clears it");
     let next = reset.with(Change::Reset);
     assert!(!restart(next, true) && restart(next, false));
@@ -283,7 +284,7 @@ fn no_shared_cell_is_cleared_that_was_entered() {
     assert!(restart(next.with(Change::Reset), true));
 }
 
-/// While another thread may clear a cell, what comes is added to the window before.
+/// While another thread may clear a cell, measurements are added to the window before.
 #[test]
 fn nobody_waits_for_a_shared_cell_to_be_cleared() {
     let cells = [Cell::new(), Cell::new()];
@@ -295,8 +296,8 @@ fn nobody_waits_for_a_shared_cell_to_be_cleared() {
     assert!(std::ptr::eq(found, &raw const cells[1]));
 }
 
-/// A thread that has found a reset waits for its turn until another one has found that too, and
-/// then a second reset. All the while, threads find a cell to enter.
+/// A thread that has found a reset waits for its turn, until another thread has found the same
+/// reset, and then a second one. Meanwhile threads find a cell to enter.
 #[test]
 fn a_shared_cell_that_was_put_in_force_meanwhile_is_not_cleared() {
     let cells = [Cell::new(), Cell::new()];
@@ -306,7 +307,7 @@ fn a_shared_cell_that_was_put_in_force_meanwhile_is_not_cleared() {
     });
     for (cell, control) in cells.iter().zip(resets) {
         cell.prepare(1, control, 0);
-        // Something to clear.
+        // A part for the restart to clear.
         cell.set_part(0, 1);
     }
     let enter = |control| {
@@ -327,16 +328,16 @@ fn a_shared_cell_that_was_put_in_force_meanwhile_is_not_cleared() {
     });
     assert!(std::ptr::eq(found, &raw const cells[0]));
     assert_eq!((found.control(), whole(found).live.count), (resets[2], 1));
-    // The next thread finds the other one of the window before.
+    // The next thread finds the other cell, which is of the window before.
     let found = restart_before(resets[3], &|| ());
     assert!(std::ptr::eq(found, &raw const cells[1]) && found.control() == resets[3]);
-    // One that has found an older reset clears nothing.
+    // A thread that has found an older reset clears nothing.
     let older = restart_before(resets[2], &|| ());
     assert!(std::ptr::eq(older, found));
 }
 
-/// A reader beside a writer: what it calls whole is of one moment. Elsewhere the models
-/// of `tests/loom` see to that.
+/// A reader beside a writer: a picture that it calls whole is of one moment. Outside Miri the
+/// models of `tests/loom` check this.
 #[cfg(miri)]
 #[test]
 fn a_picture_beside_a_writer_is_of_one_moment() {
@@ -349,7 +350,7 @@ fn a_picture_beside_a_writer_is_of_one_moment() {
                 let measured = Measurement { exclusive: 7, inclusive: 9, away: None };
                 cell.record(measured, Some(&bucket), call + 1);
             }
-            // Meets the load below.
+            // Pairs with the load below.
             ended.store(1, Ordering::Release);
         });
         while ended.load(Ordering::Acquire) == 0 {
@@ -365,8 +366,8 @@ fn a_picture_beside_a_writer_is_of_one_moment() {
     assert_eq!(whole(&cell).live.count, CALLS);
 }
 
-/// What was off the CPU may be told as shorter than it was: as nothing, or a little shorter, it
-/// counts as the shortest that kept the CPU, and sums have what was told.
+/// A region off the CPU may seem too short. If it has no ticks, or a few ticks less than the
+/// shortest region that kept the CPU, it counts as long as that one; sums have its own ticks.
 #[test]
 fn what_was_off_the_cpu_does_not_lower_the_minimum() {
     let cell = Cell::new();
@@ -382,19 +383,20 @@ fn what_was_off_the_cpu_does_not_lower_the_minimum() {
         let Sums { count, exclusive, min, max, last, .. } = picture.live;
         [count, exclusive, min, max, last]
     };
-    // While there is no other one, it counts as it is told.
+    // Before any region has kept the CPU, it counts by its own ticks.
     assert_eq!(record(30, false), [1, 30, 30, 30, 30]);
     assert_eq!(record(20, false), [2, 50, 20, 30, 20]);
-    // From the first one that kept the CPU on, the minimum is of such, and not above the mean.
+    // From the first region that kept the CPU on, the minimum counts only such regions, and is at
+    // most the mean.
     assert_eq!(record(40, true), [3, 90, 30, 40, 40]);
     assert_eq!(record(90, true), [4, 180, 40, 90, 90]);
     assert_eq!(record(0, false), [5, 180, 36, 90, 40]);
     assert_eq!(record(30, false), [6, 210, 35, 90, 40]);
     assert_eq!(record(140, false), [7, 350, 40, 140, 140]);
     assert_eq!(record(35, true), [8, 385, 35, 140, 35]);
-    // So much less is believed.
+    // A region that is much shorter is believed.
     assert_eq!(record(24, false), [9, 409, 24, 140, 24]);
-    // A new window knows of none.
+    // In a new window no region has kept the CPU yet.
     cell.follow(Control(1).with(Change::Reset), 1, |_| ());
     assert_eq!(record(3, false), [1, 3, 3, 3, 3]);
 }
