@@ -1,14 +1,14 @@
 //! A file that is written whole or not at all.
 //!
-//! It is written without a name if the file system can do that, else under a name beside its own.
-//! Then it is written to the disk, and only then it gets its name, in one step. So a full disk, a
-//! crash or a kill at any moment leaves the old file or the new one. In two cases it may also leave
-//! a file beside it, which begins with [`DRAFT`] and is ignored: if the file system has no nameless
-//! files, and between the two names of a file that replaces another.
+//! The file is written without a name if the file system allows that, else under a name beside its
+//! own. Then it is synced to the disk, and only then it gets its name, in one step. So a full disk,
+//! a crash or a kill at any moment leaves the old file or the new one. In two cases it may also
+//! leave a second file, whose name begins with [`DRAFT`] and which is ignored: if the file system
+//! has no nameless files, and between the two names of a file that replaces another.
 //!
-//! Like everything that may run inside the host program, it prints nothing,
-//! never panics, and turns each refusal into an error; beyond the limit of a
-//! file's size too, where the system would send a signal.
+//! Like everything that may run inside the host program, it prints nothing, never panics, and turns
+//! each refusal into an error. That includes the limit of a file's size, for which the system would
+//! send a signal.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -23,19 +23,19 @@ use crate::discovery::name::Name;
 use crate::discovery::object::check_file_limit;
 use crate::heap::{self, ShortText};
 
-/// How the names begin that a file has before its own.
+/// Beginning of the temporary names of files.
 pub const DRAFT: &str = ".pfp-draft-";
 
-/// What becomes of a file that is there already.
+/// What happens to a file that has the name already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// It stays, and the new one is refused.
+    /// The old file stays, and the new one is refused.
     Keep,
-    /// It is replaced.
+    /// The new file replaces it.
     Replace,
 }
 
-/// A file on its way. Dropped before [`WholeFile::finish`], it leaves nothing.
+/// A file that is being written. Dropped before [`WholeFile::finish`], it leaves nothing.
 #[derive(Debug)]
 pub struct WholeFile {
     file: File,
@@ -45,18 +45,17 @@ pub struct WholeFile {
     existing: Existing,
     /// The temporary name. `None` while the file is nameless.
     draft: Option<CString>,
-    /// Bytes so far.
+    /// Bytes written so far.
     len: u64,
 }
 
 impl WholeFile {
-    /// Begins a file, readable by whom the umask says.
+    /// Begins a file with the permissions that the umask leaves.
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` if there is a file of that name which is to be kept;
-    /// `InvalidInput` if the path names none, or something else than a file is to be
-    /// replaced; else what the system answered.
+    /// `AlreadyExists` if a file of that name exists and is to be kept; `InvalidInput` if the path
+    /// names no file, or if it is to replace something else than a file; else the system's error.
     pub fn create(path: &Path, existing: Existing) -> io::Result<Self> {
         if path.file_name().is_none() {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -67,8 +66,8 @@ impl WholeFile {
         };
         let folder = heap::c_string(&[folder.as_os_str().as_bytes(), b"/"])?;
         let path = heap::c_string(&[path.as_os_str().as_bytes()])?;
-        // Asked early so that a wrong name costs no work; asked again, without a
-        // race, when the file gets its name.
+        // Checked early, so that a wrong name costs no work, and again without a race when the file
+        // gets its name.
         if existing == Existing::Keep && kind_of(&path).is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -77,7 +76,7 @@ impl WholeFile {
         }
         let (file, draft) = match nameless(&folder) {
             Ok(file) => (file, None),
-            // An old file system, or a reason that a named one fails for as well.
+            // An old file system, or a reason for which a named file fails, too.
             Err(_) => named(&folder)?,
         };
         Ok(Self { file, path, folder, existing, draft, len: 0 })
@@ -95,13 +94,13 @@ impl WholeFile {
         Ok(())
     }
 
-    /// Brings the file to the disk and gives it its name.
+    /// Syncs the file to the disk and gives it its name.
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` if somebody has made a file of that name meanwhile which is
-    /// to be kept; else what the system answered. The file of before is there
-    /// then, or none, unless only its folder could not be brought to the disk.
+    /// `AlreadyExists` if a file of that name has appeared meanwhile and is to be kept; else the
+    /// system's error. The name then has the old file, or none, unless the error came from syncing
+    /// the folder.
     pub fn finish(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         match (&self.draft, self.existing) {
@@ -109,7 +108,7 @@ impl WholeFile {
             (None, Existing::Replace) => {
                 let draft = draft_in(&self.folder)?;
                 give_name(&self.file, &draft)?;
-                // From here on it is to be removed if the next step fails.
+                // From here on the draft has to be removed if a step fails.
                 let draft = self.draft.insert(draft);
                 rename(draft, &self.path)?;
             }
@@ -117,15 +116,15 @@ impl WholeFile {
             (Some(draft), Existing::Replace) => rename(draft, &self.path)?,
         }
         self.draft = None;
-        // The name is on the disk only once its folder is.
+        // The name is on the disk only after the folder has been synced.
         match open(&self.folder, libc::O_RDONLY)?.sync_all() {
-            // Of file systems whose folders need not be, or cannot.
+            // Some file systems need not sync folders, or cannot.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
             synced => synced,
         }
     }
 
-    /// Counts bytes that are about to come.
+    /// Adds bytes to the length, if the limit of a file's size allows them.
     fn make_room(&mut self, bytes: u64) -> io::Result<()> {
         let len = self.len.checked_add(bytes).ok_or(io::ErrorKind::FileTooLarge)?;
         check_file_limit(len)?;
@@ -158,7 +157,7 @@ impl Drop for WholeFile {
 }
 
 /// Checks that a file may take this path: the path is free, or is a file, or a link, which is not
-/// followed. A file in place of a device would take it away from all programs.
+/// followed. A file in place of a device would hide the device from all programs.
 ///
 /// # Errors
 ///
@@ -205,12 +204,12 @@ fn open(path: &CStr, flags: libc::c_int) -> io::Result<File> {
 
 /// A file without a name, which vanishes with its last descriptor.
 fn nameless(folder: &CStr) -> io::Result<File> {
-    // By which it gets its name, see [`give_name`].
+    // [`give_name`] names the file through this folder.
     kind_of(DESCRIPTORS).ok_or(io::ErrorKind::NotFound)?;
     open(folder, libc::O_RDWR | libc::O_TMPFILE)
 }
 
-/// A file under another name, and that name.
+/// A file under a temporary name, and that name.
 fn named(folder: &CStr) -> io::Result<(File, Option<CString>)> {
     let draft = draft_in(folder)?;
     let file = open(&draft, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)?;
@@ -267,13 +266,12 @@ pub(crate) fn rename_new(old: &CStr, new: &CStr) -> io::Result<()> {
     if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) {
         return Err(error);
     }
-    // A file system or kernel without that flag. A second name is refused if it
-    // is taken.
+    // A file system or kernel without that flag. `link` refuses a second name that is taken.
     // SAFETY: NUL-terminated paths that outlive the call.
     if unsafe { libc::link(old.as_ptr(), new.as_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // Of two names one is left over at worst, and the file is there.
+    // If the removal fails, the draft's name stays beside the file.
     let _ = remove(old);
     Ok(())
 }
@@ -309,8 +307,8 @@ mod tests {
         }
     }
 
-    /// The same file by the way that this file system takes, and by that of
-    /// those without nameless files.
+    /// A file by the method that this file system takes, and by the method for file systems without
+    /// nameless files.
     fn begun(path: &Path, existing: Existing, by_name: bool) -> io::Result<WholeFile> {
         let mut file = WholeFile::create(path, existing)?;
         if by_name {
@@ -356,7 +354,7 @@ mod tests {
         for by_name in [false, true] {
             let folder = Folder::new();
             let path = folder.0.join("a");
-            // It comes while the other is on its way.
+            // Another file gets the name while this one is being written.
             let mut kept = begun(&path, Existing::Keep, by_name).unwrap();
             kept.write_all(b"new").unwrap();
             fs::write(&path, "precious").unwrap();

@@ -1,9 +1,9 @@
-//! Keeps descriptors of ours above the standard three, which are the program's even if it has closed
-//! them.
+//! Keeps the probe's descriptors above the standard three, which belong to the program even if it
+//! has closed them.
 //!
-//! The kernel gives a new descriptor the lowest free number. If a file of ours got number 1, other
-//! threads would print into it. So placeholders occupy the free ones of the three while the file is
-//! opened: descriptors of `/` with `O_PATH`, which cannot be read or written.
+//! The kernel gives a new descriptor the lowest free number. If a file of the probe got number 1,
+//! other threads would print into it. So placeholders occupy the free ones of the three while the
+//! file is opened: descriptors of `/` with `O_PATH`, which cannot be read or written.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{
@@ -15,8 +15,8 @@ use std::sync::atomic::{
 const FIRST: RawFd = 3;
 /// Kernel id of the thread that opens something; 0 if there is none.
 static OPENING: AtomicU32 = AtomicU32::new(0);
-/// Tries to wait for another thread, which takes less than a millisecond. A forked child may find a
-/// thread of its parent here.
+/// Attempts to wait for another thread, which take less than a millisecond. In a forked child the
+/// thread may be the parent's.
 const TRIES: u32 = 10_000;
 
 /// Runs `open`, whose descriptors get numbers from 3 on.
@@ -28,14 +28,14 @@ pub fn above_standard<R>(open: impl FnOnce() -> R) -> R {
         taken = taken.map(|_: Option<RawFd>| placeholder());
     }
     let result = open();
-    // SAFETY: the place is valid as long as the thread runs.
+    // SAFETY: the location is valid as long as the thread runs.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: this thread's own place, which lasts as long as the thread.
+    // SAFETY: `errno` points to this thread's own errno, which lasts as long as the thread.
     let before = unsafe { errno.read() };
     for descriptor in taken.into_iter().flatten() {
         give_back(descriptor);
     }
-    // SAFETY: this thread's own place, which lasts as long as the thread.
+    // SAFETY: `errno` points to this thread's own errno, which lasts as long as the thread.
     unsafe { errno.write(before) };
     if let Some(me) = me {
         // Release pairs with the acquire in `take_turn`: the placeholders are closed.
@@ -47,7 +47,7 @@ pub fn above_standard<R>(open: impl FnOnce() -> R) -> R {
 /// Waits until no other thread opens anything, and returns the calling thread's id; `None` in a
 /// signal handler that interrupted its own thread here.
 fn take_turn() -> Option<u32> {
-    // SAFETY: takes nothing.
+    // SAFETY: the call has no arguments and touches no memory.
     let me = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
     for _ in 0..TRIES {
         // Acquire pairs with the release in `above_standard`.
@@ -57,18 +57,18 @@ fn take_turn() -> Option<u32> {
             Err(_) => std::hint::spin_loop(),
         }
     }
-    // The other thread is gone or very slow.
+    // The other thread has ended, or is very slow.
     OPENING.store(me, Relaxed);
     Some(me)
 }
 
-/// Whether one of the three is free.
+/// Whether one of the standard three numbers is free.
 fn has_free() -> bool {
-    // SAFETY: only asks about a number.
+    // SAFETY: `F_GETFD` reads a flag of a number and touches no memory.
     (0..FIRST).any(|number| unsafe { libc::fcntl(number, libc::F_GETFD) } == -1)
 }
 
-/// Occupies the lowest free number, if it is one of the three.
+/// Occupies the lowest free number, if it is one of the standard three.
 fn placeholder() -> Option<RawFd> {
     let flags = libc::O_PATH | libc::O_CLOEXEC;
     // The bare system calls: the C library's may end a thread that is to be cancelled.
@@ -83,14 +83,14 @@ fn placeholder() -> Option<RawFd> {
 
 /// Closes a placeholder, unless the program has put a file in its place.
 fn give_back(number: RawFd) {
-    // SAFETY: only asks about a number.
+    // SAFETY: `F_GETFL` reads flags of a number and touches no memory.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFL) };
     if flags != -1 && flags & libc::O_PATH != 0 {
         close(number);
     }
 }
 
-/// Closes what [`placeholder`] has opened.
+/// Closes a descriptor that [`placeholder`] has opened.
 fn close(number: RawFd) {
     // SAFETY: a plain number. The caller has checked that it is a placeholder's.
     unsafe { libc::syscall(libc::SYS_close, number) };
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// In a child, whose descriptors are its own to close.
+    /// The test runs in a child, which may close its own descriptors.
     #[test]
     fn nothing_is_opened_below_three() {
         // SAFETY: the child makes system calls only, and ends.

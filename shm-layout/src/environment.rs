@@ -1,7 +1,7 @@
 //! The environment of the program, for everything that the program links.
 //!
-//! No lock is taken: [`std::env::var`] takes one, and in a forked child it may be held
-//! by a thread that only the parent has.
+//! It takes no lock: [`std::env::var`] takes one, which in a forked child may be held by a thread
+//! that only the parent has.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -9,8 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 /// A longer value counts as not set.
 pub const MAX_BYTES: usize = 4096;
 
-/// The value of a variable; none where it is not set or too long, or where the
-/// environment is not [trusted](is_trusted).
+/// The value of a variable; `None` if it is not set or too long, or if the environment is not
+/// [trusted](is_trusted).
 #[must_use]
 pub fn variable(name: &CStr) -> Option<&'static OsStr> {
     if !is_trusted() {
@@ -21,15 +21,15 @@ pub fn variable(name: &CStr) -> Option<&'static OsStr> {
     if value.is_null() {
         return None;
     }
-    // SAFETY: a text of the environment ends with a zero byte. Who changes the
-    // environment while others read it answers for that, as with any C library.
+    // SAFETY: a text of the environment ends with a zero byte. The program must not change the
+    // environment while other threads read it, as with any C library.
     let value = unsafe { CStr::from_ptr(value) }.to_bytes();
     (value.len() <= MAX_BYTES).then(|| OsStr::from_bytes(value))
 }
 
-/// Whether the environment is that of the program's own user. A program that was given
-/// other rights at its start (set-user-id, file capabilities) was started by somebody
-/// who chose its environment.
+/// Whether the environment comes from the program's own user. A program that got other rights at
+/// its start (set-user-id, file capabilities) was started by a user who may have fewer rights and
+/// chose its environment.
 #[must_use]
 pub fn is_trusted() -> bool {
     // SAFETY: takes a plain number.

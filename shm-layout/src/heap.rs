@@ -1,8 +1,8 @@
 //! Heap memory that may be refused.
 //!
-//! The containers of the standard library end the program when they find no memory. What a
-//! program links must not do that: all that runs inside the host takes memory by these, and hands
-//! [`NoMemory`] on. `clippy.toml` has the methods that may not be called there.
+//! The containers of the standard library end the program if memory runs out. A library in a
+//! program must not do that: all code that runs inside the host allocates by these functions, and
+//! returns [`NoMemory`]. `clippy.toml` lists the methods that are forbidden there.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::TryReserveError;
@@ -17,8 +17,8 @@ use std::path::PathBuf;
 pub struct NoMemory;
 
 impl NoMemory {
-    /// Whether an error was made of this. The system's ENOMEM was not: it may also mean address
-    /// space or locked memory.
+    /// Whether an error was made from this one. The system's ENOMEM was not: it may also mean
+    /// address space or locked memory.
     #[must_use]
     pub fn is_in(error: &io::Error) -> bool {
         error.kind() == io::ErrorKind::OutOfMemory && error.raw_os_error().is_none()
@@ -46,12 +46,13 @@ impl From<NoMemory> for io::Error {
     }
 }
 
-/// Whether there is memory for some small things, for code of others that would end the program
-/// without it.
+/// Whether memory is left for some small things, before calling foreign code that would end the
+/// program without it.
 #[must_use]
 pub fn has_room() -> bool {
     const SPARE: Layout = Layout::new::<[u64; 2048]>();
-    // SAFETY: the size is not 0, and the memory is given back as it was taken.
+    // SAFETY: the size is not 0, and the memory is freed with the layout that it was allocated
+    // with.
     unsafe {
         let spare = black_box(alloc(SPARE));
         if !spare.is_null() {
@@ -222,7 +223,7 @@ pub fn path(parts: &[&[u8]]) -> Result<PathBuf, NoMemory> {
 pub fn c_string(parts: &[&[u8]]) -> io::Result<CString> {
     let mut bytes = joined(parts, 1)?;
     bytes.push(0);
-    // The capacity is the length, so it is taken over and not copied.
+    // The capacity equals the length, so the bytes are moved and not copied.
     CString::from_vec_with_nul(bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
@@ -242,7 +243,7 @@ fn joined(parts: &[&[u8]], more: usize) -> Result<Vec<u8>, NoMemory> {
     Ok(bytes)
 }
 
-/// A text of at most `N` bytes, which takes no heap; what is beyond is cut off.
+/// A text of at most `N` bytes that takes no heap; the rest is cut off.
 #[derive(Clone, Copy, Debug)]
 pub struct ShortText<const N: usize> {
     bytes: [u8; N],
@@ -250,11 +251,11 @@ pub struct ShortText<const N: usize> {
 }
 
 impl<const N: usize> ShortText<N> {
-    /// What is written, as `format_args!` has it.
+    /// Formats a text.
     #[must_use]
     pub fn of(text: fmt::Arguments<'_>) -> Self {
         let mut short = Self { bytes: [0; N], len: 0 };
-        // It is cut, never refused.
+        // Writing never fails: the text is cut.
         let _ = short.write_fmt(text);
         short
     }

@@ -1,4 +1,4 @@
-//! What lies where in a segment, and the two halves of each protocol.
+//! The layout of a segment, and the two halves of each protocol.
 
 pub mod amounts;
 pub mod calls;

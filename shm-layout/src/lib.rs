@@ -1,11 +1,11 @@
 //! The bytes of pfp's shared-memory segment: writer and reader halves side by
 //! side.
 //!
-//! One process writes its profile points' statistics into a segment; any number
-//! of others read it, at any time, without a lock. It knows no clock, no policy and no
-//! terminal. Three rooms:
+//! One process writes the statistics of its points into a segment; any number of other processes
+//! read it, at any time, without a lock. This crate knows no clock, no policy and no terminal. It
+//! has three parts:
 //!
-//! | room | what it knows | modules |
+//! | part | what it knows | modules |
 //! |---|---|---|
 //! | `layout/` | where each part is ([`segment`]), and how it is written and read at the same time | [`amounts`], [`calls`], [`cell`], [`control`], [`header`], [`histogram`], [`lane`], [`point`], [`ring`] |
 //! | `reader/` | how a whole picture is taken ([`reader`]), and a copy for a file ([`copy`]) | [`truncation`] |
@@ -16,7 +16,7 @@
 //!  viewer --> control words --> begin
 //! ```
 
-// What runs inside the host takes memory by `heap` alone: see clippy.toml.
+// Code that runs inside the host allocates only by `heap`: see clippy.toml.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 
 pub mod atomic_file;

@@ -1,5 +1,5 @@
-//! The segment: where everything lies, and the one place that turns an offset
-//! into a reference.
+//! The segment: the offsets of its sections, and the only place that turns an offset into a
+//! reference.
 //!
 //! ```text
 //!       0 +-----------------------------------------------+
@@ -24,10 +24,10 @@
 //! into use, always by [`Segment::back`] before the first touch, so that a full
 //! `/dev/shm` is an error and never a SIGBUS.
 //!
-//! **Rules of this memory.** Another process may write to it at any moment, and
-//! it may be hostile. So every word in it is an atomic; no reference to plain
-//! bytes is ever made; a type may be laid over it only if it is [`Shared`]; and
-//! what is read out of it is checked before it is used to find anything else.
+//! **Rules of this memory.** Another process may write to it at any moment, and it may be hostile.
+//! So every word in it is an atomic; no reference to plain bytes is ever made; a type may be laid
+//! over it only if it is [`Shared`]; and a value read from it is checked before it is used to find
+//! anything else.
 
 mod space;
 
@@ -58,25 +58,25 @@ pub unsafe trait Shared {}
 
 // SAFETY: an atomic integer; any bytes are a value.
 unsafe impl Shared for AtomicU64 {}
-// SAFETY: as above.
+// SAFETY: an atomic integer; any byte is a value.
 unsafe impl Shared for AtomicU8 {}
-// SAFETY: `repr(C)` and nothing but atomics.
+// SAFETY: `repr(C)`, with atomics as its only fields.
 unsafe impl Shared for Cell {}
-// SAFETY: as above.
+// SAFETY: `repr(C)`, with atomics as its only fields.
 unsafe impl Shared for Header {}
-// SAFETY: as above.
+// SAFETY: `repr(C)`, with atomics as its only fields.
 unsafe impl Shared for ProcessCounters {}
-// SAFETY: as above.
+// SAFETY: `repr(C)`, with atomics as its only fields.
 unsafe impl Shared for Lane {}
-// SAFETY: as above.
+// SAFETY: `repr(C)`, with atomics as its only fields.
 unsafe impl Shared for Entry {}
-// SAFETY: as above.
+// SAFETY: `repr(C)`, with atomics as its only fields.
 unsafe impl Shared for Slot {}
-// SAFETY: as above.
+// SAFETY: `repr(C)`, with atomics as its only fields.
 unsafe impl Shared for Calls {}
-// SAFETY: as above.
+// SAFETY: `repr(C)`, with atomics and cells as its only fields.
 unsafe impl Shared for CellBlock {}
-// SAFETY: as above.
+// SAFETY: `repr(C)`, with atomics as its only fields.
 unsafe impl Shared for Chunk {}
 
 /// The counters of one histogram part.
@@ -84,14 +84,14 @@ unsafe impl Shared for Chunk {}
 #[derive(Debug)]
 pub struct Chunk(pub [AtomicU64; crate::layout::histogram::BUCKETS]);
 
-/// Where the bytes are.
+/// The memory that holds the bytes.
 #[repr(C)]
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one per segment")]
 enum Bytes {
     /// A shared-memory object.
     Object(Object),
-    /// A copy of one, read from a file, or a private segment of a test.
+    /// A copy of an object, read from a file, or a private segment of a test.
     Heap(#[expect(dead_code, reason = "it owns what `base` points to")] Box<[AtomicU64]>),
 }
 
@@ -102,14 +102,14 @@ pub struct Segment {
     bytes: Bytes,
     base: *const u8,
     geometry: Geometry,
-    /// What this process has taken of a segment that it made.
+    /// What this process has taken of the segment, if it made it.
     used: Used,
 }
 
-// SAFETY: all access goes through shared references to atomics, and the base
-// stays valid as long as `bytes` lives, on whatever thread.
+// SAFETY: all access is through shared references to atomics, and the base stays valid on every
+// thread as long as `bytes` lives.
 unsafe impl Send for Segment {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: all access is through shared references to atomics.
 unsafe impl Sync for Segment {}
 
 /// Why a segment cannot be opened.
@@ -171,8 +171,8 @@ impl Segment {
         Ok(segment)
     }
 
-    /// A segment in private memory: for tests, and to learn what recording
-    /// costs without shared memory.
+    /// A segment in private memory: for tests, and to measure what recording costs without shared
+    /// memory.
     #[must_use]
     pub fn in_private_memory(config: Config, facts: &Facts) -> Self {
         let geometry = Geometry::new(config);
@@ -194,7 +194,7 @@ impl Segment {
             return Err(FormatError::TooShort { found: len }.into());
         }
         let base = object.as_ptr().cast_const();
-        // The real geometry is in the header, which needs none to be found.
+        // The real geometry is in the header, which is found without it.
         let geometry = Geometry::unknown(len);
         let used = Used::default();
         let mut segment = Self { bytes: Bytes::Object(object), base, geometry, used };
@@ -206,8 +206,8 @@ impl Segment {
         Ok((segment, facts))
     }
 
-    /// Reads a copy of a segment, such as a file holds. The copy may end where
-    /// the blocks in use do; what is not there reads as if never used.
+    /// Reads a copy of a segment, for example from a file. The copy may end after the blocks in
+    /// use; blocks beyond read as never used.
     ///
     /// # Errors
     ///
@@ -222,29 +222,28 @@ impl Segment {
         Ok((Self::of_bytes(copy, geometry), facts))
     }
 
-    /// Judges a copy of so many bytes by its first two pages, before memory is
-    /// taken for the rest.
+    /// Checks a copy of `len` bytes by its first two pages, before memory is allocated for the
+    /// rest.
     pub(crate) fn judge(start: &[u8], len: usize) -> Result<(Geometry, Facts), FormatError> {
         let start = Self::of_bytes(start, Geometry::unknown(2 * PAGE));
         let used = start.counters().blocks_used.load(Ordering::Relaxed);
         start.header().read(len, Some(used))
     }
 
-    /// A segment on the heap that begins with these bytes.
+    /// A segment on the heap that begins with the bytes of `copy`.
     fn of_bytes(copy: &[u8], geometry: Geometry) -> Self {
         let segment = Self::on_heap(vec_of_words(geometry.len()), geometry);
         segment.fill(0, copy);
         segment
     }
 
-    /// A segment on the heap, all zeros, and taking memory only where it is
-    /// filled; none where there is no memory for so much.
+    /// A segment of zeros on the heap, which takes memory only where it is filled; `None` if memory
+    /// runs out.
     pub(crate) fn blank(geometry: Geometry) -> Option<Self> {
         Some(Self::on_heap(blank_words(geometry.len())?, geometry))
     }
 
-    /// Writes bytes over what is there, from an offset that is a whole number of
-    /// words on.
+    /// Overwrites bytes from an offset on, which is a whole number of words.
     pub(crate) fn fill(&self, offset: usize, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks();
         let to = self.many::<AtomicU64>(offset, words.len()).unwrap_or_default();
@@ -279,16 +278,16 @@ impl Segment {
         }
     }
 
-    /// What the header says of the process.
+    /// The facts in the header.
     ///
     /// # Errors
     ///
-    /// None, unless somebody has written over the header.
+    /// None, unless another process has overwritten the header.
     pub fn facts(&self) -> Result<Facts, FormatError> {
         Ok(self.header().read(self.geometry.len(), Some(0))?.1)
     }
 
-    /// The shared-memory object; none for a segment in private memory.
+    /// The shared-memory object; `None` for a segment in private memory.
     pub(crate) fn object(&self) -> Option<&Object> {
         match &self.bytes {
             Bytes::Object(object) => Some(object),
@@ -296,14 +295,14 @@ impl Segment {
         }
     }
 
-    /// Whether the object behind an opened segment is shorter than it was: what was
-    /// read of it since nobody knows when is zeros. See [`crate::reader::truncation`].
+    /// Whether the object behind an opened segment has become shorter. Then some of what was read
+    /// of it may be zeros, and it is not known since when. See [`crate::reader::truncation`].
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.object().is_some_and(Object::is_cut)
     }
 
-    /// The object's name; none for a segment in private memory.
+    /// The object's name; `None` for a segment in private memory.
     #[must_use]
     pub fn name(&self) -> Option<&Name> {
         match &self.bytes {
@@ -312,8 +311,8 @@ impl Segment {
         }
     }
 
-    /// Removes the object's name; the bytes stay as long as they are mapped. False if
-    /// the name may still be there. One system call, since a program's end makes it.
+    /// Removes the object's name; the bytes stay as long as they are mapped. False if the name may
+    /// still exist. It makes one system call, because it runs at a program's end.
     pub fn unlink(&self) -> bool {
         match &self.bytes {
             Bytes::Object(object) => match object::unlink(object.name()) {
@@ -324,11 +323,12 @@ impl Segment {
         }
     }
 
-    /// Puts private memory in the place of the segment, in a forked child: what it still
-    /// writes to its parent's is lost. Points are on and off as they were. Only what a
-    /// signal handler may do.
+    /// Maps private memory in place of the segment, in a forked child, so that the child's writes
+    /// do not reach its parent. Points stay on or off. It calls only what a signal handler may
+    /// call.
     pub fn detach(&self) {
-        /// Threads that are in the middle of taking blocks may take this many beyond the count.
+        /// The number of blocks beyond the count that threads in the middle of taking blocks may
+        /// take.
         const MORE_BLOCKS: usize = 64;
         let Bytes::Object(object) = &self.bytes else { return };
         let points = self.used.points.get() as usize;
@@ -338,7 +338,7 @@ impl Segment {
         object.detach(pool, control..control + points * size_of::<AtomicU64>());
     }
 
-    /// Where the sections lie.
+    /// The sizes and offsets of the sections.
     #[must_use]
     pub const fn geometry(&self) -> &Geometry {
         &self.geometry
@@ -346,7 +346,7 @@ impl Segment {
 
     // ---- the one place that turns offsets into references ----
 
-    /// The `T` at an offset; none where it does not fit or is not aligned.
+    /// The `T` at an offset; `None` if it does not fit or is not aligned.
     #[inline]
     fn at<T: Shared>(&self, offset: usize) -> Option<&T> {
         self.many(offset, 1)?.first()
@@ -367,12 +367,12 @@ impl Segment {
         Some(unsafe { std::slice::from_raw_parts(start.cast::<T>(), count) })
     }
 
-    /// Words of whatever kind, for a copy.
+    /// Words at an offset, whatever they mean, for a copy.
     pub(crate) fn words(&self, offset: usize, count: usize) -> Option<&[AtomicU64]> {
         self.many(offset, count)
     }
 
-    /// How far into the segment something of it lies.
+    /// Offset of a part of the segment.
     pub(crate) fn offset_of<T: Shared>(&self, part: &[T]) -> usize {
         part.as_ptr().addr() - self.base.addr()
     }
@@ -383,42 +383,43 @@ impl Segment {
         unsafe { &*self.base.cast::<Header>() }
     }
 
-    /// The words of the process as a whole.
+    /// The counters of the process as a whole.
     #[must_use]
     pub fn counters(&self) -> &ProcessCounters {
-        // SAFETY: as in `header`.
+        // SAFETY: every constructor has checked that there are two pages, and the base is
+        // page-aligned.
         unsafe { &*self.base.wrapping_add(PAGE).cast::<ProcessCounters>() }
     }
 
-    /// The control word of a point; none beyond the table.
+    /// The control word of a point; `None` beyond the table.
     #[must_use]
     pub fn control(&self, point: usize) -> Option<&AtomicU64> {
         (point < self.geometry.points())
             .then(|| self.at(self.geometry.control() + point * size_of::<AtomicU64>()))?
     }
 
-    /// The word that says when a point was reset, as [`crate::layout::control`] has it;
-    /// none beyond the table.
+    /// The word with the time of a point's last reset, see [`crate::layout::control`]; `None`
+    /// beyond the table.
     #[must_use]
     pub fn reset_time(&self, point: usize) -> Option<&AtomicU64> {
         (point < self.geometry.points())
             .then(|| self.at(self.geometry.reset_times() + point * size_of::<AtomicU64>()))?
     }
 
-    /// A [`switch`] by its number; none beyond the last one.
+    /// A [`switch`] by its number; `None` beyond the last one.
     fn switch(&self, number: usize) -> Option<&AtomicU64> {
         let is_there = number < self.geometry.switches();
         is_there.then(|| self.control((number + 1) * CONTROL_WORDS - 1))?
     }
 
-    /// The entry of a point; none beyond the table.
+    /// The entry of a point; `None` beyond the table.
     #[must_use]
     pub fn entry(&self, point: usize) -> Option<&Entry> {
         (point < self.geometry.points())
             .then(|| self.at(self.geometry.table() + point * size_of::<Entry>()))?
     }
 
-    /// Bytes of the string space; none where they do not lie in it.
+    /// Bytes of the string space; `None` if they are not in it.
     #[must_use]
     pub fn text(&self, offset: usize, len: usize) -> Option<&[AtomicU8]> {
         let end = offset.checked_add(len)?;
@@ -426,7 +427,7 @@ impl Segment {
             .then(|| self.many(self.geometry.strings() + offset, len))?
     }
 
-    /// A lane; the one after the last is the overflow lane.
+    /// A lane by its number; the number after the last is the overflow lane.
     #[must_use]
     pub fn lane(&self, lane: usize) -> Option<&Lane> {
         (lane <= self.geometry.lanes())
@@ -439,53 +440,53 @@ impl Segment {
         self.geometry.lanes()
     }
 
-    /// A block of cells by its number; none outside the pool.
+    /// A block of cells by its number; `None` outside the pool.
     #[must_use]
     pub fn cell_block(&self, block: u64) -> Option<&CellBlock> {
         self.at(self.block_offset(block)?)
     }
 
-    /// A ring by the number of its first block; none outside the pool.
+    /// A ring by the number of its first block; `None` outside the pool.
     #[must_use]
     pub fn ring(&self, block: u64) -> Option<&[Slot]> {
         self.many(self.block_offset(block)?, RING_SLOTS)
     }
 
-    /// The calls of a lane by the number of their first block; none outside the pool.
+    /// The calls of a lane by the number of their first block; `None` outside the pool.
     #[must_use]
     pub fn calls(&self, block: u64) -> Option<&Calls> {
         self.at(self.block_offset(block)?)
     }
 
-    /// A chunk by its number; none outside the pool.
+    /// A chunk by its number; `None` outside the pool.
     #[must_use]
     pub fn chunk(&self, chunk: u32) -> Option<&Chunk> {
         let offset = chunk as usize * CHUNK;
         (offset >= self.geometry.pool() + BLOCK).then(|| self.at(offset))?
     }
 
-    /// The sums of amounts in a chunk; none outside the pool.
+    /// The sums of amounts in a chunk; `None` outside the pool.
     #[must_use]
     pub fn sums(&self, chunk: u32) -> Option<&SumWords> {
         self.chunk(chunk)?.0.first_chunk()
     }
 
-    /// A shared cell by its offset; none outside the pool.
+    /// A shared cell by its offset; `None` outside the pool.
     #[must_use]
     pub fn shared_cell(&self, offset: u64) -> Option<&Cell> {
         let offset = usize::try_from(offset).ok()?;
         (offset >= self.geometry.pool() + BLOCK).then(|| self.at(offset))?
     }
 
-    /// Offset of a block. Block 0 is never used, so that 0 can stand for none.
+    /// Offset of a block. Block 0 is never used, so that 0 can mean "no block".
     #[must_use]
     pub fn block_offset(&self, block: u64) -> Option<usize> {
         let block = usize::try_from(block).ok()?;
         (1..self.geometry.blocks()).contains(&block).then(|| self.geometry.pool() + block * BLOCK)
     }
 
-    /// The chunk number of the first chunk of the pool, and the number of
-    /// chunks: a number `n` is good if `n - first < count`.
+    /// The number of the pool's first chunk, and the number of chunks: a chunk number `n` is valid
+    /// if `n - first < count`.
     #[must_use]
     pub fn chunk_numbers(&self) -> (u32, u32) {
         let first = (self.geometry.pool() + BLOCK) / CHUNK;
@@ -510,8 +511,8 @@ fn blank_words(len: usize) -> Option<Box<[AtomicU64]>> {
     let words = unsafe { std::alloc::alloc_zeroed(layout) }.cast::<AtomicU64>();
     let words = std::ptr::NonNull::new(words)?;
     let words = std::ptr::slice_from_raw_parts_mut(words.as_ptr(), count);
-    // SAFETY: allocated just now, of that layout, by the allocator of boxes; an
-    // atomic of zero bytes is a value.
+    // SAFETY: `words` was allocated just now with this layout, by the allocator of boxes; an atomic
+    // of zero bytes is a value.
     Some(unsafe { Box::from_raw(words) })
 }
 

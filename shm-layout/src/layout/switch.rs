@@ -1,4 +1,4 @@
-//! Switches: words that clients of other tools read as the flag of a domain of theirs.
+//! Switches: words that clients of other tools read as the flags of their domains.
 //!
 //! ```text
 //! 63        32 31              0
@@ -7,23 +7,23 @@
 //! +-----------+-----------------+
 //! ```
 //!
-//! A client looks at its flag before each call. While it is 0, the domain costs the program
-//! nothing, and nobody calls who could set it again. So the program puts it to rest when all
-//! points of the domain are off and nothing in it is open, and whoever switches a point on,
-//! in a viewer's process too, [wakes](crate::layout::segment::Segment::wake) all that rest.
+//! A client reads its flag before each call. While the flag is 0, the domain costs the program
+//! nothing, but no call can set the flag again. So the program makes a switch rest when all points
+//! of the domain are off and no region of it is open. A process that switches a point on, be it the
+//! program or a viewer, [wakes](crate::layout::segment::Segment::wake) all resting switches.
 //!
-//! It is the last word of its page, so that the program can map that page in front of private
-//! memory, which has the rest of the domain. Nobody else can write there. A flag that the
-//! program itself has set to 0 does not rest, and is left alone.
+//! A switch is the last word of its page, so that the program can map that page in front of private
+//! memory with the rest of the domain, where no other process can write. A flag that the program
+//! itself has set to 0 does not rest, and is left alone.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// The domain is called.
+/// The client calls the domain.
 pub const ON: u64 = 1;
-/// It is not, until it is woken.
+/// The client does not call the domain until the switch is woken.
 const RESTING: u64 = 1 << 32;
 
-/// Puts a switch to rest; false if it is not on.
+/// Makes a switch rest; false if it is not on.
 pub fn rest(word: &AtomicU64) -> bool {
     word.compare_exchange(ON, RESTING, Ordering::SeqCst, Ordering::Relaxed).is_ok()
 }

@@ -1,7 +1,7 @@
 //! How much of a segment is in use, as its own process counts it.
 //!
-//! The words of the same meaning in shared memory are for readers: another process may have
-//! written any number there. So what comes next is decided by these counts, in private memory.
+//! The same words in shared memory are for readers: another process may have written any number
+//! there. So these counts, in private memory, decide where the next thing goes.
 
 use crate::layout::geometry::PAGE;
 use crate::sync::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use crate::sync::{AtomicU64, Ordering};
 #[derive(Debug, Default)]
 pub(super) struct Used {
     pub(super) points: Count,
-    /// In bytes.
+    /// Bytes of the string space.
     pub(super) strings: Count,
     pub(super) lanes: Count,
     pub(super) blocks: Count,
@@ -23,7 +23,7 @@ pub(super) struct Used {
     pub(super) texts: LastPage,
 }
 
-/// The page of a section that was backed last: one more than its number.
+/// One more than the number of the page that was backed last in a section.
 #[repr(transparent)]
 #[derive(Debug, Default)]
 pub(super) struct LastPage(AtomicU64);
@@ -57,11 +57,11 @@ impl Count {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Replaces the count by what `next` makes of it, and shows that to readers. Returns the count
+    /// Replaces the count by the result of `next`, and publishes it for readers. Returns the count
     /// before. `None` if `next` finds no room.
     pub(super) fn take(&self, shown: &AtomicU64, next: impl Fn(u64) -> Option<u64>) -> Option<u64> {
         let before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, &next).ok()?;
-        // It only grows, so the greatest is the newest.
+        // The count only grows, so the greatest is the newest.
         shown.fetch_max(next(before)?, Ordering::Relaxed);
         Some(before)
     }

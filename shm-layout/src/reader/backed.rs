@@ -1,9 +1,9 @@
-//! Which parts of a segment have memory, and a segment of which no others are touched.
+//! Which parts of a segment have memory, and a view of a segment that touches only these.
 //!
-//! An object is sparse, and reading a hole of it through a mapping makes a page there: a
-//! viewer that visited whatever a segment says would fill it, page by page. So before
-//! something is touched the system is asked whether it is there. What was there once
-//! stays, so a poll asks about what is new alone.
+//! An object is sparse, and reading a hole of it through a mapping makes a page there: a viewer
+//! that visited every address in a segment would fill it, page by page. So the reader asks the
+//! system whether a page exists before it touches the page. A page that exists stays, so a poll
+//! asks only about new ones.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -31,20 +31,20 @@ pub(crate) struct Backed(Option<RefCell<Pages>>);
 
 #[derive(Debug, Default)]
 struct Pages {
-    /// A bit for each page that is known.
+    /// One bit for each page that is known to exist.
     known: Vec<u64>,
-    /// The object, open while a poll has something to ask.
+    /// The object, open while a poll asks about pages.
     file: Option<File>,
-    /// The system cannot be asked, so everything counts as there.
+    /// The system cannot be asked, so every page counts as existing.
     all: bool,
 }
 
 impl Backed {
-    /// Of a segment that another process may have made; of any other, all is there.
+    /// Pages of a segment that another process may have made. In any other segment all pages exist.
     pub(crate) fn of(segment: &Segment) -> Result<Self, NoMemory> {
         let is_foreign = segment.object().is_some_and(|object| object.is_watched());
         let pages = is_foreign.then(|| -> Result<_, NoMemory> {
-            // No segment is made greater than this, whatever one says.
+            // A segment is never made larger than this.
             let most = Config {
                 points: u32::MAX,
                 lanes: u32::MAX,
@@ -58,7 +58,7 @@ impl Backed {
         Ok(Self(pages.transpose()?))
     }
 
-    /// Lets go of what was opened for asking.
+    /// Closes the object that was opened for asking.
     pub(crate) fn rest(&self) {
         if let Some(pages) = &self.0 {
             pages.borrow_mut().file = None;
@@ -67,12 +67,12 @@ impl Backed {
 }
 
 impl Pages {
-    /// Whether a page is known to be there; none of a page beyond all bounds.
+    /// Whether a page is known to exist; `None` beyond all bounds.
     fn knows(&self, page: usize) -> Option<bool> {
         self.known.get(page / 64).map(|word| word >> (page % 64) & 1 != 0)
     }
 
-    /// The first byte at or behind an offset that has memory.
+    /// The first byte at or after an offset that has memory.
     fn next(&mut self, segment: &Segment, from: usize) -> Option<usize> {
         if self.all || self.knows(from / PAGE)? {
             return Some(from);
@@ -84,7 +84,7 @@ impl Pages {
         let Some(Ok(extent)) =
             self.file.as_ref().map(|file| next_extent(file, from / PAGE * PAGE..len))
         else {
-            // As many descriptors are open as can be, or the like.
+            // The process cannot open another descriptor, or the like.
             self.all = true;
             return Some(from);
         };
@@ -103,8 +103,8 @@ impl Pages {
     }
 }
 
-/// A segment of which only what has memory is touched: the rest is as if it were not
-/// there.
+/// A view of a segment that touches only what has memory. Parts without memory look as if they did
+/// not exist.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sparse<'a> {
     segment: &'a Segment,
@@ -121,7 +121,7 @@ impl<'a> Sparse<'a> {
         self.backed.0.as_ref().is_none_or(|pages| pages.borrow_mut().have(self.segment, range))
     }
 
-    /// The first byte at or behind an offset that has memory.
+    /// The first byte at or after an offset that has memory.
     fn next(self, from: usize) -> Option<usize> {
         let Some(pages) = &self.backed.0 else { return Some(from) };
         pages.borrow_mut().next(self.segment, from)
@@ -137,7 +137,7 @@ impl<'a> Sparse<'a> {
         self.slice(found.map(slice::from_ref))?.first()
     }
 
-    /// Of numbers below a limit, those whose `T` has memory, where they lie in a row.
+    /// The numbers below a limit whose `T` has memory; the values of type `T` are in a row.
     fn numbers<T: Shared + 'a>(
         self,
         limit: usize,
@@ -159,12 +159,12 @@ impl<'a> Sparse<'a> {
         })
     }
 
-    /// The entries of the table below a number.
+    /// The entries of the table below `limit`.
     pub(crate) fn entries(self, limit: usize) -> impl Iterator<Item = (usize, &'a Entry)> {
         self.numbers(limit, Segment::entry)
     }
 
-    /// The lanes below a number.
+    /// The lanes below `limit`.
     pub(crate) fn lanes(self, limit: usize) -> impl Iterator<Item = (usize, &'a Lane)> {
         self.numbers(limit, Segment::lane)
     }
@@ -173,7 +173,7 @@ impl<'a> Sparse<'a> {
         self.one(self.segment.control(point))
     }
 
-    /// The control word of a point, 0 where nobody has written one yet.
+    /// The control word of a point, 0 if its page was never written.
     pub(crate) fn control_word(self, point: usize) -> Option<u64> {
         self.segment.control(point)?;
         Some(self.control(point).map_or(0, |word| word.load(Ordering::Relaxed)))
@@ -208,7 +208,7 @@ impl<'a> Sparse<'a> {
         self.has(at..at + size_of::<Cell>())
     }
 
-    /// A ring with so many records written to it.
+    /// A ring with `written` records.
     pub(crate) fn ring(self, block: u64, written: u64) -> Option<&'a [Slot]> {
         let slots = self.segment.ring(block)?;
         let used = usize::try_from(written).map_or(slots.len(), |used| used.min(slots.len()));
@@ -216,8 +216,8 @@ impl<'a> Sparse<'a> {
         Some(slots)
     }
 
-    /// The calls of a lane. Of their edges only so many are known to have memory as
-    /// [`Self::edges`] says.
+    /// The calls of a lane. Only as many of their edges are known to have memory as [`Self::edges`]
+    /// returns.
     pub(crate) fn calls(self, block: u64) -> Option<&'a Calls> {
         let found = self.segment.calls(block).filter(|_| block != 0)?;
         let at = self.segment.offset_of(slice::from_ref(found));
@@ -228,7 +228,7 @@ impl<'a> Sparse<'a> {
     pub(crate) fn edges(self, block: u64, counters: &LaneCounters) -> usize {
         let Some(at) = self.segment.block_offset(block) else { return 0 };
         let edges = calls::announced(&counters.edges);
-        // Page by page: one that has none ends what is there.
+        // The first page without memory ends the edges.
         let is_there = |edge: &usize| {
             let first = at + Calls::edge_offset(*edge);
             !first.is_multiple_of(PAGE) && *edge != 0 || self.has(first..first + 1)
@@ -240,7 +240,7 @@ impl<'a> Sparse<'a> {
         self.one(self.segment.chunk(chunk))
     }
 
-    /// The words of a chunk that nobody may read before he has asked whether they are there.
+    /// The words of a chunk. The caller must ask whether they have memory before it reads them.
     pub(crate) fn words(self, chunk: u32) -> Option<&'a [AtomicU64]> {
         Some(&self.segment.chunk(chunk)?.0)
     }
@@ -254,7 +254,7 @@ impl<'a> Sparse<'a> {
     }
 }
 
-/// The next part of a range of a file that there is something in.
+/// The next part of a range of a file that has data.
 pub(crate) fn next_extent(file: &File, range: Range<usize>) -> io::Result<Option<Range<usize>>> {
     if range.is_empty() {
         return Ok(None);
@@ -266,16 +266,16 @@ pub(crate) fn next_extent(file: &File, range: Range<usize>) -> io::Result<Option
     };
     let start = match seek(range.start, libc::SEEK_DATA) {
         Ok(start) => start,
-        // Nothing behind it.
+        // No data follows.
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => return Ok(None),
-        // A file system that does not tell.
+        // The file system does not support the question.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return Ok(Some(range)),
         Err(error) => return Err(error),
     };
     if start >= range.end {
         return Ok(None);
     }
-    // On the grain of protection, so that words are whole.
+    // Aligned to the grain of protection, so that words are whole.
     let start = (start - start % PAGE).max(range.start);
     let end = seek(start, libc::SEEK_HOLE)?.next_multiple_of(PAGE);
     Ok(Some(start..end.clamp(start + 1, range.end)))

@@ -1,5 +1,4 @@
-//! What a reader makes of a lane's calls: its open regions, and the edges between callers and
-//! callees.
+//! A reader's view of a lane's calls: its open regions, and the edges between callers and callees.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,29 +21,29 @@ use crate::sync::Ordering;
 pub struct LaneCalls {
     /// Number of the lane.
     pub lane: u32,
-    /// The regions that are open on it, outermost first. Those of an ended thread were open when
+    /// The open regions of the lane, outermost first. The regions of an ended thread were open when
     /// it ended.
     pub open: Vec<OpenPicture>,
     /// The thread's CPU time when it claimed the lane, in ns.
     pub cpu: u64,
-    /// Whether no record in the ring is of another context than the thread's own. Once it has
-    /// run others, what a region had been off the CPU at its begin tells nothing of the thread.
+    /// Whether all records in the ring are of the thread's own context. Once the thread has run
+    /// other contexts, the time off the CPU at a region's begin says nothing about the thread.
     pub is_own: bool,
-    /// What the thread, and those before it on the lane, measured since the last reset of each
+    /// What the thread, and earlier owners of the lane, measured since the last reset of each
     /// callee.
     pub edges: Vec<Call>,
     /// Records that found no room for an edge.
     pub unplaced: u64,
 }
 
-/// What a point measured inside another one.
+/// Figures of the calls of one point by another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Call {
-    /// The point around, or [`calls::ROOT`] or [`calls::UNKNOWN`].
+    /// Number of the calling point, or [`calls::ROOT`], [`calls::UNKNOWN`] or [`calls::ELSEWHERE`].
     pub caller: u32,
-    /// The point inside.
+    /// Number of the called point.
     pub callee: u32,
-    /// What it adds up to.
+    /// Sums over the calls.
     pub sums: CallSums,
 }
 
@@ -63,7 +62,8 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
     pub fn try_calls(&self) -> Result<Vec<LaneCalls>, NoMemory> {
         let segment: &Segment = self.segment.borrow();
         let sparse = Sparse::new(segment, &self.backed);
-        // A lane has blocks of its own; a damaged directory may name some many times.
+        // Each lane has blocks of its own, but a damaged directory may name the same block many
+        // times.
         let most = segment.geometry().blocks_present() / RING_BLOCKS as usize;
         let lanes = self.picture.lanes.iter().filter_map(|reading| {
             let lane = sparse.lane(reading.id as usize)?;
@@ -118,8 +118,8 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
     }
 
     /// The points of the open regions on each lane that has any, outermost first, for the lanes of
-    /// the last poll. Reads little more than the stacks themselves, so it can be called many times
-    /// between two polls.
+    /// the last poll. It reads little more than the stacks themselves, so it can be called many
+    /// times between two polls.
     #[must_use]
     #[allow(clippy::disallowed_methods, reason = "only viewers ask for it")]
     pub fn open_stacks(&self) -> Vec<(u32, Vec<u32>)> {
@@ -149,7 +149,7 @@ fn open(written: &Written, calls: &Calls, slots: &[Slot]) -> Result<Vec<OpenPict
     for _ in 0..TRIES {
         let (seen, last) = last(written, slots)?;
         let open = calls.open_since(last.as_ref())?;
-        // Pairs with `ring-publish`: no region has ended meanwhile.
+        // Pairs with `ring-publish`: no region has ended in between.
         if written.enter() == seen {
             return Ok(open);
         }
@@ -157,11 +157,11 @@ fn open(written: &Written, calls: &Calls, slots: &[Slot]) -> Result<Vec<OpenPict
     Ok(Vec::new())
 }
 
-/// The number of records that are written, and the last one of a region that nests on its thread,
-/// if the ring has one.
+/// The number of written records, and the last record of a region that nests on its thread, if the
+/// ring has one.
 fn last(written: &Written, slots: &[Slot]) -> Result<(u64, Option<Record>), NoMemory> {
     let mut records = Vec::new();
-    // Most often it is among the last.
+    // In most cases the record is among the last four.
     for kept in [4, slots.len() as u64] {
         records.clear();
         let from = written.now().saturating_sub(kept);
@@ -178,7 +178,7 @@ fn last(written: &Written, slots: &[Slot]) -> Result<(u64, Option<Record>), NoMe
     Ok((written.now(), None))
 }
 
-/// Whether all records that nest on their thread are of its own context.
+/// Whether all records that nest on their thread are of the thread's own context.
 fn is_own(written: &Written, slots: &[Slot]) -> Result<bool, NoMemory> {
     let mut records = Vec::new();
     if !slots.is_empty() {
@@ -187,13 +187,13 @@ fn is_own(written: &Written, slots: &[Slot]) -> Result<bool, NoMemory> {
     Ok(records.iter().all(|record| record.caller == calls::ELSEWHERE || record.context == 0))
 }
 
-/// The reset epochs of points, and those that a lane's cells have come to.
+/// The reset epochs of points, and the epochs that a lane's cells have reached.
 struct Epochs<'a> {
     segment: Sparse<'a>,
     tuples: &'a [(u32, u32)],
     keys: &'a [CacheKey],
     cells: &'a [CellReading],
-    /// Whether points are still in their windows, as far as that was asked for.
+    /// Whether a point is still in its window, for the points that were asked about.
     visited: RefCell<HashMap<u32, bool>>,
 }
 
@@ -209,14 +209,14 @@ impl Epochs<'_> {
         point_of(self.tuples, point).unwrap_or(point)
     }
 
-    /// Whether what the lane has not folded yet is of the point's window.
+    /// Whether the unfolded records of the lane belong to the point's window.
     fn has_followed(&self, point: u32) -> Result<bool, NoMemory> {
         let mut visited = self.visited.borrow_mut();
         if let Some(&known) = visited.get(&point) {
             return Ok(known);
         }
         let whole = self.whole(point);
-        // Few points have records that are not folded, and a lane may have many cells.
+        // Few points have unfolded records, and a lane may have many cells.
         let of_point = |key: &CacheKey| {
             let (place, epoch) = key.epoch_of(whole)?;
             (self.cells.get(place)?.point == point).then_some(epoch)
@@ -254,7 +254,7 @@ impl Sums {
         Ok(Self(sums))
     }
 
-    /// Adds a record of the ring that no edge has yet.
+    /// Adds a record of the ring that no edge holds yet.
     fn add(
         &mut self,
         number: u64,
@@ -277,7 +277,7 @@ impl Sums {
         Ok(())
     }
 
-    /// Those that hold anything, by caller and callee, where some points stand for others.
+    /// The edges with measurements, by caller and callee. `point` maps a variant to its point.
     fn sum_up(self, point: impl Fn(u32) -> u32) -> Result<Vec<Call>, NoMemory> {
         let mut sums = HashMap::<_, CallSums>::new();
         sums.try_reserve(self.0.len())?;

@@ -1,4 +1,4 @@
-//! The cells of a picture: what is kept of each, and when it is read again.
+//! The cells of a picture: what is kept of each cell, and when it is read again.
 
 use super::backed::Sparse;
 use super::bounds::{MAX_BLOCKS, TRIES};
@@ -16,24 +16,23 @@ use crate::layout::lane::LaneCounters;
 pub(super) struct From<'a> {
     pub(super) lane: u32,
     pub(super) owner: Owner,
-    /// Measurements and exclusive ticks that another cell has counted before this one.
+    /// Measurements and exclusive ticks that another cell counted before this one.
     pub(super) before: (u64, u64),
-    /// The lane's records that may not be in its cells.
+    /// The lane's records that may be missing in its cells.
     pub(super) pending: &'a Pending,
-    /// Where these are counted; none where there are none.
+    /// The counters of the lane that has the pending records; `None` without any.
     pub(super) counters: Option<&'a LaneCounters>,
 }
 
 /// Reads cells into a picture.
 #[derive(Debug)]
 pub(super) struct CellReader {
-    /// Histogram parts that may still be held. A chunk is one cell's; a damaged
-    /// segment may name one again and again.
+    /// Histogram parts that may still be added. A chunk belongs to one cell, but a damaged segment
+    /// may name it again and again.
     parts_left: usize,
-    /// Readings that may still be added. A damaged chain may lead elsewhere at
-    /// every poll.
+    /// Readings that may still be added. A damaged chain may lead to other cells at every poll.
     cells_left: usize,
-    /// What is read comes here first, and counts only once it is whole.
+    /// A cell is copied here first, and counts only if the copy is whole.
     copy: CellPicture,
     parts: ReadParts,
     lines: ReadLines,
@@ -42,7 +41,7 @@ pub(super) struct CellReader {
 }
 
 impl CellReader {
-    /// For a segment of this size.
+    /// A reader for a segment of this size.
     pub(super) fn new(geometry: &Geometry) -> Self {
         let blocks = geometry.blocks_present().min(MAX_BLOCKS);
         Self {
@@ -55,8 +54,8 @@ impl CellReader {
         }
     }
 
-    /// Reads a cell, and adds the records that it lacks; false if it could not be copied
-    /// whole, which leaves what was known.
+    /// Reads a cell, and adds the records that it lacks. False if the cell could not be copied
+    /// whole; then the known figures stay.
     pub(super) fn read(
         &mut self,
         segment: Sparse<'_>,
@@ -69,8 +68,8 @@ impl CellReader {
             || self.read_anew(segment, cell, from, key, picture)?)
     }
 
-    /// Reads what measurements alone have changed since the last time; false if
-    /// anything else has, or the cell is written to.
+    /// Reads only what measurements have changed since the last time. False if anything else has
+    /// changed, or the cell is being written to.
     fn read_on(
         &mut self,
         segment: Sparse<'_>,
@@ -155,7 +154,7 @@ impl CellReader {
         }
         let mut past = (copy.past_count, copy.past_exclusive);
         if let Some((count, exclusive)) = (owner == Owner::All).then(|| cell.ever()).flatten() {
-            // Sums over all windows have words of their own.
+            // Sums over all windows have their own words in the cell.
             past.0 = count.wrapping_sub(copy.live.count);
             past.1 = exclusive.wrapping_sub(copy.live.exclusive);
         }
@@ -170,15 +169,15 @@ impl CellReader {
         Ok(true)
     }
 
-    /// Keeps count of the parts that are held.
+    /// Updates the number of parts that are held.
     fn account(&mut self, before: usize, reading: &CellReading) {
         let held = reading.histogram.parts();
-        // What was added may be in no chunk.
+        // Added records may be in no chunk.
         self.parts_left = (self.parts_left + before).saturating_sub(held);
     }
 
-    /// Copies a cell and at most `most` parts of its histogram. Returns the sequence word that goes
-    /// with the copy, or `None` if each try failed.
+    /// Copies a cell and at most `most` parts of its histogram. Returns the sequence word of the
+    /// copy, or `None` if every attempt failed.
     fn copy(
         &mut self,
         segment: Sparse<'_>,
@@ -198,15 +197,15 @@ impl CellReader {
             if cell.restarted_since(self.copy.restarts) {
                 continue;
             }
-            // Many threads at once add to a shared cell.
+            // Many threads add to a shared cell at once.
             if from.owner == Owner::All {
                 return Ok(Some(CacheKey::NEVER));
             }
             if !self.copy.staged && cell.is_still(sequence) {
                 return Ok(Some(sequence));
             }
-            // It has some of what is staged, for good where the thread is dead. At one moment
-            // these are the first ones.
+            // The histogram holds some of the staged records, forever if the thread is dead. If all
+            // parts are of one moment, these are the first staged records.
             found = Some(CacheKey::NEVER);
             let beside = cell.staged_beside();
             if self.parts.are_still(segment, &self.copy) {

@@ -15,8 +15,8 @@ pub(crate) struct LaneCells<'a> {
     visited: &'a mut Visited,
 }
 
-/// The blocks of cells that were read in this poll. A block is in one chain, once. A
-/// damaged chain may be a ring, and many lanes may lead into it.
+/// The blocks of cells that were read in this poll. A block is in one chain, once; but a damaged
+/// chain may be a ring, and many lanes may lead into it.
 #[derive(Debug)]
 pub(crate) struct Visited(Vec<u64>);
 
@@ -30,7 +30,7 @@ impl Visited {
         self.0.fill(0);
     }
 
-    /// Notes a block; false if it was noted already, or cannot be one.
+    /// Notes a block; false if it was noted already, or is not a valid block.
     fn note(&mut self, block: u64) -> bool {
         let word = usize::try_from(block / 64).ok().and_then(|place| self.0.get_mut(place));
         let Some(word) = word else { return false };
@@ -55,7 +55,7 @@ impl<'a> Iterator for LaneCells<'a> {
                 if let Some(ahead) = self.cells.as_slice().get(AHEAD) {
                     near::fetch_start(ahead);
                 }
-                // Only a damaged chain goes on where there is no memory.
+                // Only a damaged chain continues where no memory is.
                 return self.segment.has_cell(cell).then_some(cell);
             }
             let block = self.segment.cell_block(self.block)?;
@@ -73,5 +73,5 @@ impl<'a> Iterator for LaneCells<'a> {
     }
 }
 
-/// Cells between the one that is looked at and the one whose first line is asked for.
+/// Distance, in cells, between the cell that is read and the cell whose first line is prefetched.
 const AHEAD: usize = 8;

@@ -1,5 +1,4 @@
-//! A copy of a segment, for a file: taken of a process that runs, or of what is
-//! left of one.
+//! A copy of a segment, for a file: of a running process, or of the remains of an ended one.
 //!
 //! ```text
 //!    0 +---------------------------------------------------------+
@@ -10,9 +9,9 @@
 //!      +---------------------------------------------------------+
 //! ```
 //!
-//! All words are in the byte order of the machine, as in the segment. The note at
-//! the end says what the segment cannot: when it was copied, and whether its
-//! process ran. A copy without one, such as `cp` makes, is read as well.
+//! All words are in the byte order of the machine, as in the segment. The note at the end has what
+//! the segment lacks: when it was copied, and whether its process ran. A copy without a note, such
+//! as `cp` makes, is read as well.
 //!
 //! Pages without memory are skipped, since reading them would allocate memory; the system shows
 //! which pages have any. A live process keeps writing during the copy, so each cell is copied again
@@ -48,20 +47,20 @@ use crate::sync::{AtomicU64, Ordering, fence};
 const NOTE_MAGIC: u64 = u64::from_le_bytes(*b"pfp-copy");
 const NOTE_WORDS: usize = 8;
 const NOTE: usize = NOTE_WORDS * 8;
-/// Bytes that are read at a time.
+/// Bytes per read.
 const CHUNK_OF_FILE: usize = 1 << 20;
-/// Most bytes in use for each byte that is there. A ring takes four blocks and
-/// may fill one page of them; what claims far more than that has another aim.
+/// Maximum ratio of the bytes in use to the bytes in the file. A ring takes four blocks and may
+/// fill one page of them; a copy that claims far more is hostile.
 const SPARSEST: u64 = 64;
-/// Most bytes that a copy may have, holes and zeros not counted: they are kept in memory.
+/// Maximum number of bytes of a copy, holes and zeros not counted: they are kept in memory.
 pub const MAX_BYTES: usize = 1 << 30;
 
-/// When and of what a copy was taken.
+/// When a copy was taken, and of what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Note {
     /// Nanoseconds since the Unix epoch.
     pub taken_unix_ns: u64,
-    /// CLOCK_MONOTONIC_RAW, as the times of the header are; nanoseconds.
+    /// CLOCK_MONOTONIC_RAW, like the times of the header; nanoseconds.
     pub taken_monotonic_ns: u64,
     /// Whether the process ran.
     pub runs: bool,
@@ -89,20 +88,20 @@ impl Note {
     }
 }
 
-/// What a copy is written to.
+/// Output that a copy is written to.
 pub trait Out {
-    /// Takes the next bytes.
+    /// Writes the next bytes.
     ///
     /// # Errors
     ///
-    /// They cannot be written.
+    /// The bytes cannot be written.
     fn put(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Goes on behind so many zeros.
+    /// Writes `bytes` zeros, or leaves a hole of that size.
     ///
     /// # Errors
     ///
-    /// They cannot be written, or left out.
+    /// The zeros cannot be written or left out.
     fn skip(&mut self, bytes: u64) -> io::Result<()>;
 }
 
@@ -116,7 +115,7 @@ impl Out for WholeFile {
     }
 }
 
-/// Writes the zeros out, to what knows no holes.
+/// Output without holes: zeros are written.
 #[derive(Debug)]
 pub struct Dense<W>(pub W);
 
@@ -136,13 +135,12 @@ impl<W: Write> Out for Dense<W> {
     }
 }
 
-/// The parts of a file that there is memory or disk for, in their order.
+/// The parts of a file that have data, in their order.
 #[derive(Debug, Default)]
 struct Extents(Vec<Range<usize>>);
 
 impl Extents {
-    /// Reads a file up to a length, and hands out each part that there is with
-    /// the offset that it is at.
+    /// Reads a file up to a length, and calls `each` with each part that has data and its offset.
     fn read(file: &File, len: usize, mut each: impl FnMut(usize, &[u8])) -> io::Result<Self> {
         let mut extents = Self::default();
         let mut buffer = vec![0; CHUNK_OF_FILE.min(len)];
@@ -162,7 +160,7 @@ impl Extents {
         Ok(extents)
     }
 
-    /// Whether there is something at an offset.
+    /// Whether a part has data at an offset.
     fn have(&self, offset: usize) -> bool {
         let next = self.0.partition_point(|extent| extent.end <= offset);
         self.0.get(next).is_some_and(|extent| extent.start <= offset)
@@ -173,7 +171,7 @@ impl Extents {
     }
 }
 
-/// The bytes of a segment as they were at one moment.
+/// The bytes of a segment at one moment.
 #[derive(Debug)]
 pub struct Copy {
     segment: Segment,
@@ -181,11 +179,11 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// Copies what is in use of a segment.
+    /// Copies the parts of a segment that are in use.
     ///
     /// # Errors
     ///
-    /// What the system answered when its object was read; `OutOfMemory`.
+    /// The system's error from reading the object; `OutOfMemory`.
     pub fn of(from: &Segment) -> io::Result<Self> {
         let used = from.counters().blocks_used.load(Ordering::Relaxed);
         let used = used.min(from.geometry().blocks_present() as u64);
@@ -200,19 +198,19 @@ impl Copy {
                 Extents(Vec::from([Range { start: 0, end: len }]))
             }
         };
-        // It may have grown meanwhile. Blocks that lanes have taken since are
-        // beyond the copy's end, and read as none.
+        // The segment may have grown during the copy. Blocks that lanes have taken since are beyond
+        // the copy's end, and read as unused.
         segment.counters().blocks_used.store(used, Ordering::Relaxed);
         let mut copy = Self { segment, extents };
         copy.take_lanes(from)?;
         Ok(copy)
     }
 
-    /// Writes it, with a note if there is one.
+    /// Writes the copy, with a note if there is one.
     ///
     /// # Errors
     ///
-    /// It cannot be written.
+    /// The copy cannot be written.
     pub fn write(&self, out: &mut impl Out, note: Option<&Note>) -> io::Result<()> {
         let len = self.segment.geometry().len();
         let (mut run, mut done) = (Vec::with_capacity(CHUNK_OF_FILE), 0);
@@ -240,7 +238,7 @@ impl Copy {
         note.map_or(Ok(()), |note| out.put(&note.to_bytes()))
     }
 
-    /// Copies what threads write once more, so that it is whole.
+    /// Copies again what threads write, so that it is whole.
     fn take_lanes(&mut self, from: &Segment) -> Result<(), NoMemory> {
         let geometry = from.geometry();
         let used = from.counters().lanes_used.load(Ordering::Acquire);
@@ -248,12 +246,13 @@ impl Copy {
         let lanes = lanes.min(geometry.lanes()).min(MAX_LANES);
         let backed = Backed::of(from)?;
         let sparse = Sparse::new(from, &backed);
-        // As a reader bounds them: a damaged segment leads in circles.
+        // Bounded like a reader: a damaged segment may lead in circles.
         let mut visited = Visited::new(geometry)?;
         let mut parts_left = geometry.blocks_present() * (BLOCK / CHUNK);
         for (id, lane) in sparse.lanes(lanes) {
             let Some(entry) = (0..TRIES).find_map(|_| lane.read()) else { continue };
-            // Before the cells: they have what is folded meanwhile, and say so.
+            // Rings are copied before cells: the cells then hold what is folded in between, and
+            // show it.
             if let (Some(slots), Some(own)) = (from.ring(entry.ring_block), self.segment.lane(id)) {
                 self.take_ring(from, (lane, own), entry.ring_block, slots);
             }
@@ -269,7 +268,7 @@ impl Copy {
         Ok(())
     }
 
-    /// Copies a cell and its histogram whole, if that can be had.
+    /// Copies a cell and its histogram, whole if possible.
     fn take_cell(&self, from: &Segment, cell: &Cell, parts_left: &mut usize) {
         let offset = from.offset_of(slice::from_ref(cell));
         let mut copy = [0; size_of::<Cell>() / 8];
@@ -306,7 +305,7 @@ impl Copy {
                 left = fewer;
                 copy_words(from, &self.segment, cell.part(part) as usize * CHUNK, CHUNK / 8);
             }
-            // As a reader takes it: at one moment it has the first ones of what is staged.
+            // As a reader does: if the parts are of one moment, they hold the first staged records.
             let is_still = |part| same_words(from, &self.segment, cell.part(part) as usize * CHUNK);
             fence(Ordering::Acquire);
             let is_whole = (0..PARTS).filter(has).all(is_still);
@@ -317,7 +316,7 @@ impl Copy {
         }
     }
 
-    /// Copies a ring with the number of records that are in it.
+    /// Copies a ring, with the number of its records.
     fn take_ring(&self, from: &Segment, (lane, own): (&Lane, &Lane), block: u64, slots: &[Slot]) {
         let offset = from.offset_of(slots);
         // Pairs with `ring-publish`.
@@ -331,8 +330,8 @@ impl Copy {
         fence(Ordering::Acquire);
         let now = lane.counters.written.now();
         own.counters.written.publish(written);
-        // After the records, so that those which were written over are below it, and before
-        // the cells, which have them.
+        // Read after the records, so that overwritten records are below it, and before the cells,
+        // which hold these records.
         let folded = ring::folded(&lane.counters.folded).min(written);
         own.counters.folded.store(folded, Ordering::Relaxed);
         if now == written {
@@ -358,7 +357,7 @@ fn copy_words(from: &Segment, to: &Segment, offset: usize, count: usize) {
     }
 }
 
-/// Whether the words of a chunk are those that were copied.
+/// Whether the words of a chunk equal the copied ones.
 fn same_words(from: &Segment, copy: &Segment, offset: usize) -> bool {
     let [from, copy] = [from, copy].map(|it| it.words(offset, CHUNK / 8).unwrap_or_default());
     let pairs = &mut from.iter().zip(copy);
@@ -370,8 +369,7 @@ fn blank(geometry: Geometry) -> io::Result<Segment> {
 }
 
 impl Segment {
-    /// The bytes up to the last block in use, for a file: a copy that
-    /// [`Self::from_copy`] reads.
+    /// The bytes up to the last block in use, for a file: a copy that [`Self::from_copy`] reads.
     ///
     /// # Errors
     ///
@@ -383,8 +381,8 @@ impl Segment {
     }
 }
 
-/// Whether a file that begins so is a copy of a segment, of whatever version and
-/// byte order.
+/// Whether a file that begins with these bytes is a copy of a segment, of any version and byte
+/// order.
 #[must_use]
 pub fn is_copy(start: &[u8]) -> bool {
     let magic = crate::layout::header::MAGIC;
@@ -392,13 +390,12 @@ pub fn is_copy(start: &[u8]) -> bool {
     word == Some(magic) || word == Some(magic.swap_bytes())
 }
 
-/// Reads a copy of a segment from a file, with its note. What there is of it takes
-/// memory, and not what it claims.
+/// Reads a copy of a segment from a file, with its note. It takes memory for the bytes that the
+/// file has, not for those that it claims.
 ///
 /// # Errors
 ///
-/// The file cannot be read, or is not a segment that this version reads, or not
-/// all of it.
+/// The file cannot be read, is not a segment that this version reads, or is incomplete.
 pub fn read(file: &File) -> Result<(Segment, Facts, Option<Note>), OpenError> {
     let len = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
     if len < 2 * PAGE {
@@ -421,14 +418,14 @@ pub fn read(file: &File) -> Result<(Segment, Facts, Option<Note>), OpenError> {
 ///
 /// # Errors
 ///
-/// As of [`read`].
+/// As [`read`].
 pub fn read_from(mut from: impl Read) -> Result<(Segment, Facts, Option<Note>), OpenError> {
     let mut start = vec![0; 2 * PAGE];
     let found = read_up_to(&mut from, &mut start)?;
     if found < start.len() {
         return Err(FormatError::TooShort { found }.into());
     }
-    // How many there are is known at the end.
+    // The length is known only at the end of the stream.
     let (geometry, facts) = Segment::judge(&start, usize::MAX)?;
     let geometry = geometry.cut_to(used_of(&start));
     let segment = blank(geometry)?;
@@ -453,12 +450,12 @@ pub fn read_from(mut from: impl Read) -> Result<(Segment, Facts, Option<Note>), 
     check_density(&segment, there)?;
     let mut note = [0; NOTE];
     let found = read_up_to(&mut from, &mut note)?;
-    // So that what is behind it is unfolded, and its checksum looked at, too.
+    // The rest is read, too, so that it is decompressed and its checksum verified.
     io::copy(&mut from, &mut io::sink())?;
     Ok((segment, facts, Note::from_bytes(&note[..found])))
 }
 
-/// Fills a buffer as far as there are bytes; how many there were.
+/// Fills a buffer as far as bytes come; returns their number.
 fn read_up_to(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut found = 0;
     while found < buffer.len() {
@@ -472,7 +469,7 @@ fn read_up_to(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(found)
 }
 
-/// Refuses a copy of more bytes than are kept in memory.
+/// Refuses a copy of more bytes than may be kept in memory.
 fn check_bytes(there: usize) -> io::Result<()> {
     if there <= MAX_BYTES {
         return Ok(());
@@ -481,8 +478,8 @@ fn check_bytes(there: usize) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::FileTooLarge, why))
 }
 
-/// Refuses a copy that says it uses more than [`SPARSEST`] times the bytes that are there. What is
-/// reserved and not in use does not count: that is as much as the program asked for.
+/// Refuses a copy that claims to use more than [`SPARSEST`] times the bytes in the file. Reserved
+/// room that is not in use does not count: the program chose its size.
 fn check_density(segment: &Segment, there: usize) -> Result<(), FormatError> {
     let (counters, geometry) = (segment.counters(), segment.geometry());
     let used = |word: &AtomicU64, most: usize| word.load(Ordering::Relaxed).min(most as u64);
@@ -498,7 +495,7 @@ fn check_density(segment: &Segment, there: usize) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// How many blocks a copy that was judged says are in use.
+/// The number of blocks in use that a checked copy claims.
 fn used_of(start: &[u8]) -> usize {
     let at = PAGE + std::mem::offset_of!(crate::layout::header::ProcessCounters, blocks_used);
     let word = start.get(at..).and_then(|bytes| bytes.first_chunk());

@@ -1,4 +1,4 @@
-//! The histogram of a reading: what is kept of it, and how it is read.
+//! The histogram of a reading: the counts it keeps, and how it is read.
 
 use super::backed::Sparse;
 use crate::heap::{Grow, NoMemory};
@@ -11,13 +11,12 @@ use crate::sync::{Ordering, fence};
 #[repr(C)]
 pub struct Histogram {
     parts: Parts,
-    /// The window that it is of, as [`CellPicture::restarts`] numbers them; none
-    /// if it cannot be read on from.
+    /// The window of the counts, as [`CellPicture::restarts`] numbers it; `None` if the counts
+    /// cannot be extended.
     pub(super) window: Option<u64>,
     /// Measurements in its chunks.
     pub(super) counted: u64,
-    /// Parts and buckets of measurements that are in no chunk yet, and are counted here all
-    /// the same.
+    /// Parts and buckets of measurements that no chunk holds yet, but that are counted here.
     pub(super) added: Vec<(u8, u8)>,
 }
 
@@ -25,7 +24,7 @@ pub struct Histogram {
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 struct Parts {
-    /// A bit for each part that is there.
+    /// One bit for each part that exists.
     present: u64,
     counts: Vec<Counts>,
 }
@@ -40,7 +39,7 @@ pub(super) type Line = [u64; IN_LINE];
 pub(super) const IN_LINE: usize = 64 / size_of::<u64>();
 const LINES: usize = BUCKETS / IN_LINE;
 
-/// A bucket of a histogram that is not empty.
+/// A bucket of a histogram with measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketCount {
     /// Least value in it, ticks.
@@ -54,22 +53,22 @@ pub struct BucketCount {
 /// Where the last measurement of a cell was counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Near {
-    /// Number of the chunk, 0 where it is not known.
+    /// Number of the chunk, 0 if it is not known.
     pub(super) chunk: u32,
     pub(super) part: u8,
     /// The line of the chunk.
     pub(super) line: u8,
 }
 
-/// A bit for each count that is not nothing. Which are cannot be predicted: all are asked at once,
-/// without a branch. Not inlined: readers need not be compiled for speed.
+/// One bit for each count that is not 0. The counts are unpredictable, so all are tested at once,
+/// without a branch. It is not inlined, because readers need not be compiled for speed.
 #[inline(never)]
 fn full(counts: &[u64]) -> u64 {
     counts.iter().enumerate().fold(0, |full, (at, count)| full | u64::from(*count != 0) << at)
 }
 
 impl Histogram {
-    /// The buckets that are not empty, by value.
+    /// The buckets with measurements, by value.
     pub fn iter(&self) -> impl Iterator<Item = BucketCount> + '_ {
         self.parts.iter().flat_map(|(part, counts)| {
             let counts = counts.0.as_flattened();
@@ -80,7 +79,7 @@ impl Histogram {
         })
     }
 
-    /// Parts that are held.
+    /// Number of parts that are held.
     pub(super) const fn parts(&self) -> usize {
         self.parts.counts.len()
     }
@@ -91,7 +90,7 @@ impl Histogram {
         self.parts.get(near.part.into()).map(|counts| &counts.0[usize::from(near.line)])
     }
 
-    /// Takes over all that was read.
+    /// Replaces the counts by all that was read.
     pub(super) fn take(&mut self, read: &ReadParts, window: Option<u64>) -> Result<(), NoMemory> {
         self.parts.copy_from(&read.parts)?;
         self.added.clear();
@@ -99,7 +98,7 @@ impl Histogram {
         Ok(())
     }
 
-    /// Takes over the lines that were read since; all lines then hold `counted` measurements.
+    /// Replaces the lines that were read again; all lines then hold `counted` measurements.
     pub(super) fn take_lines(&mut self, lines: &[ReadLine], counted: u64) -> Result<(), NoMemory> {
         for read in lines {
             self.parts.at(read.part.into())?.0[usize::from(read.line)] = read.counts;
@@ -108,7 +107,7 @@ impl Histogram {
         Ok(())
     }
 
-    /// Takes out what is staged beside the ring, if it is counted.
+    /// Removes the staged measurement that is in no record, if it is counted.
     pub(super) fn drop_beside(&mut self, ticks: Option<u64>, folded: u64) {
         let Some(ticks) = ticks.filter(|_| self.counted == folded.wrapping_add(1)) else { return };
         let (part, bucket) = histogram::locate(ticks.min(histogram::LIMIT - 1));
@@ -116,14 +115,14 @@ impl Histogram {
         self.counted = folded;
     }
 
-    /// Takes out what is in no chunk.
+    /// Removes the measurements that no chunk holds.
     pub(super) fn take_out(&mut self) {
         for (part, bucket) in self.added.drain(..) {
             self.parts.take_one(part.into(), bucket.into());
         }
     }
 
-    /// Counts what is in no chunk.
+    /// Counts a measurement that no chunk holds.
     pub(super) fn put_in(&mut self, ticks: u64) -> Result<(), NoMemory> {
         let (part, bucket) = histogram::locate(ticks.min(histogram::LIMIT - 1));
         let count = &mut self.parts.at(part)?.0[bucket / IN_LINE][bucket % IN_LINE];
@@ -131,7 +130,7 @@ impl Histogram {
         self.added.try_push((part as u8, bucket as u8))
     }
 
-    /// Measurements in a line of a chunk.
+    /// Measurements that a line of a chunk holds.
     fn in_chunk(&self, part: usize, line: usize) -> u64 {
         let is_here = |(of, bucket): &&(u8, u8)| {
             usize::from(*of) == part && usize::from(*bucket) / IN_LINE == line
@@ -146,7 +145,7 @@ impl Histogram {
         (self.window, self.counted) = (None, 0);
     }
 
-    /// Adds the buckets of another one.
+    /// Adds the buckets of another histogram.
     pub(super) fn add(&mut self, other: &Self) -> Result<(), NoMemory> {
         for (part, counts) in other.parts.iter() {
             let sums = self.parts.at(part)?.0.as_flattened_mut();
@@ -165,7 +164,7 @@ impl Parts {
     }
 
     fn copy_from(&mut self, other: &Self) -> Result<(), NoMemory> {
-        // Few readings ever grow, and there are many.
+        // Few readings ever grow, and their number is large.
         self.counts.try_reserve_exact(other.counts.len().saturating_sub(self.counts.len()))?;
         self.counts.clone_from(&other.counts);
         self.present = other.present;
@@ -180,17 +179,17 @@ impl Parts {
         self.numbers().zip(&self.counts)
     }
 
-    /// The counters of a part, if it is there.
+    /// The counters of a part, if it exists.
     fn get(&self, part: usize) -> Option<&Counts> {
         (self.present >> part & 1 != 0).then(|| &self.counts[self.place(part)])
     }
 
-    /// Place of a part among those that are there.
+    /// Index of a part among the existing ones.
     fn place(&self, part: usize) -> usize {
         (self.present & ((1 << part) - 1)).count_ones() as usize
     }
 
-    /// The counters of a part, zero if it was not there.
+    /// The counters of a part; a missing part is added with zeros.
     fn at(&mut self, part: usize) -> Result<&mut Counts, NoMemory> {
         let place = self.place(part);
         if self.present >> part & 1 == 0 {
@@ -200,7 +199,7 @@ impl Parts {
         Ok(&mut self.counts[place])
     }
 
-    /// Takes one measurement out of a bucket, if there is one in it.
+    /// Takes one measurement out of a bucket, if the bucket has one.
     fn take_one(&mut self, part: usize, bucket: usize) {
         if self.present >> part & 1 != 0 {
             let place = self.place(part);
@@ -209,7 +208,7 @@ impl Parts {
         }
     }
 
-    /// Adds a part that is not there yet.
+    /// Adds a part that is missing.
     fn put(&mut self, part: usize, counts: Counts) -> Result<(), NoMemory> {
         self.counts.try_insert(self.place(part), counts)?;
         self.present |= 1 << part;
@@ -217,7 +216,7 @@ impl Parts {
     }
 }
 
-/// The places of the bits that are set, from the lowest on.
+/// The positions of the set bits, from the lowest on.
 fn ones(mut left: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let place = (left != 0).then(|| left.trailing_zeros() as usize)?;
@@ -230,7 +229,7 @@ fn ones(mut left: u64) -> impl Iterator<Item = usize> {
 #[derive(Debug, Default)]
 pub(super) struct ReadParts {
     parts: Parts,
-    /// Measurements in them.
+    /// Measurements in these parts.
     counted: u64,
 }
 
@@ -255,9 +254,9 @@ impl ReadParts {
         Ok(())
     }
 
-    /// Whether the parts are what they were all the time since the first was read.
+    /// Whether the cell has named the same parts since the first of them was read.
     pub(super) fn are_still(&self, segment: Sparse<'_>, copy: &CellPicture) -> bool {
-        // After all that was read.
+        // The fence comes after all reads.
         fence(Ordering::Acquire);
         self.parts.iter().all(|(part, before)| {
             counts(segment, copy.parts.0[part]).is_some_and(|now| now == *before)
@@ -267,10 +266,9 @@ impl ReadParts {
 
 /// The lines of a histogram that were read just now.
 ///
-/// Most measurements of a point fall into a few buckets, and the others need not
-/// be looked at: counters only grow within a window, and a cell tells how many
-/// measurements they hold. So as soon as the lines that were read account for
-/// all that are new, the rest is as it was.
+/// Most measurements of a point fall into a few buckets, and the other buckets need not be read:
+/// counters only grow within a window, and a cell shows how many measurements they hold. So as soon
+/// as the lines that were read account for all new measurements, the rest is unchanged.
 #[derive(Debug, Default)]
 pub(super) struct ReadLines(pub(super) Vec<ReadLine>);
 
@@ -282,8 +280,8 @@ pub(super) struct ReadLine {
 }
 
 impl ReadLines {
-    /// Reads on from what is known until the chunks hold all `measured` measurements; false if they
-    /// never do. The last one took `last` ticks.
+    /// Reads on from the known counts until the chunks hold all `measured` measurements; false if
+    /// they never do. The last measurement took `last` ticks.
     pub(super) fn read_on(
         &mut self,
         segment: Sparse<'_>,
@@ -297,7 +295,7 @@ impl ReadLines {
         if missing == 0 {
             return Ok(true);
         }
-        // Most likely the line of the last one has all that came since.
+        // Most likely the line of the last measurement has all new ones.
         let (first, bucket) = histogram::locate(last.min(histogram::LIMIT - 1));
         near.line = (bucket / IN_LINE) as u8;
         if usize::from(near.part) != first || near.chunk == 0 {
@@ -332,7 +330,7 @@ impl ReadLines {
 /// A bit for each part.
 const ALL_PARTS: u64 = (1 << PARTS) - 1;
 
-/// The counters of a chunk; none if there is no such chunk.
+/// The counters of a chunk; `None` if the chunk does not exist.
 fn counts(segment: Sparse<'_>, chunk: u32) -> Option<Counts> {
     let chunk = segment.chunk(chunk)?;
     let line = |line: usize| {

@@ -10,10 +10,10 @@ use crate::layout::cell::{Cell, CellPicture};
 use crate::layout::control::Control;
 use crate::layout::lane::LaneState;
 
-/// Whose figures a cell has.
+/// The thread or threads whose figures a cell has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// The owner of the lane, now or until it ended.
+    /// The owner of the lane, which runs or has ended.
     One { generation: u32, state: LaneState },
     /// All threads that found no lane.
     All,
@@ -26,7 +26,7 @@ impl Default for Owner {
 }
 
 impl Owner {
-    /// Whether the live figures of a cell are this owner's, who still runs.
+    /// Whether the live figures of a cell belong to this owner, and the owner still runs.
     pub(super) fn owns(self, cell: &CellPicture) -> bool {
         match self {
             Self::One { generation, state } => generation == cell.owner && state == LaneState::Live,
@@ -35,19 +35,19 @@ impl Owner {
     }
 }
 
-/// Tells whether a reading still matches its cell. It is small and apart from the
-/// reading: of a cell that has not changed, nothing else is looked at.
+/// Shows whether a reading still matches its cell. It is small and separate from the reading: for
+/// an unchanged cell the poll reads nothing else.
 #[derive(Clone, Debug)]
 pub(super) struct CacheKey {
     pub(super) sequence: u64,
-    /// Whose control word the cell follows.
+    /// Number of the point whose control word the cell follows.
     pub(super) steered_by: u32,
     pub(super) epoch: u32,
-    /// The point was of that epoch.
+    /// The epoch was the point's current one.
     pub(super) current: bool,
     /// Records were added to the cell's figures.
     pub(super) added: bool,
-    /// Place of the reading; none while the cell was never read.
+    /// Index of the reading; `None` before the cell was read.
     pub(super) place: Option<u32>,
     pub(super) near: Near,
 }
@@ -67,10 +67,10 @@ impl Default for CacheKey {
 }
 
 impl CacheKey {
-    /// Odd: no cell at rest has it.
+    /// An odd word: the sequence word of a cell without staged figures is even.
     pub(super) const NEVER: u64 = 1;
 
-    /// The cell is to be read anew, though nobody has written to it.
+    /// Makes the next poll read the cell again, though no thread has written to it.
     pub(super) fn forget(&mut self) {
         (self.sequence, self.current) = (Self::NEVER, false);
     }
@@ -82,15 +82,15 @@ impl CacheKey {
         place.map(|place| (place as usize, self.epoch))
     }
 
-    /// Whether the cell would be read as it was, beside the records of its lane.
+    /// Whether a reading of the cell and of its lane's records would be the same as before.
     #[inline]
     pub(super) fn is_fresh(&self, segment: Sparse<'_>, cell: &Cell, pending: &Pending) -> bool {
         self.is_as_it_was(segment, cell)
             && !(pending.has_changed() && (self.added || !pending.of(cell.point()).is_empty()))
     }
 
-    /// Has the memory brought near that [`CellReader::read`](super::cells::CellReader::read) will most
-    /// likely read, except what [`Self::fetch_counts`] asks for.
+    /// Prefetches the memory that [`CellReader::read`](super::cells::CellReader::read) will most
+    /// likely read, except the counts of [`Self::fetch_counts`].
     #[inline]
     fn fetch(&self, segment: Sparse<'_>, cell: &Cell, picture: &Picture) {
         cell.live_words(cell.sequence()).into_iter().for_each(fetch);
@@ -119,14 +119,14 @@ impl CacheKey {
     }
 }
 
-/// Cells that are read together: their lines and the lines of the batch before fit the first
-/// cache.
+/// Number of cells that are read together: their lines and the lines of the batch before fit into
+/// the first-level cache.
 const STALE: usize = 16;
 
-/// Cells of a lane that are to be read again.
+/// Cells of a lane that have to be read again.
 ///
-/// Between two polls their memory is in no cache. So it is asked for some cells ahead: the
-/// processor has many such requests under way at once, and waits for none of them.
+/// Between two polls their memory leaves all caches. So it is prefetched some cells ahead: the
+/// processor handles many such requests at a time, and waits for none of them.
 pub(super) struct ReadBatch<'a> {
     cells: [Option<(usize, &'a Cell)>; STALE],
     len: usize,
@@ -161,12 +161,13 @@ impl<'a> ReadBatch<'a> {
         self.len += 1;
     }
 
-    /// The cells with the places of their keys.
+    /// The cells, with the indexes of their keys.
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &'a Cell)> {
         self.cells[..self.len].iter().filter_map(|cell| *cell)
     }
 
-    /// Asks for what the readings lead to, once they are near themselves.
+    /// Prefetches the counts that the readings lead to, after the readings themselves were
+    /// prefetched.
     pub(super) fn fetch_counts(&self, keys: &[CacheKey], picture: &Picture) {
         self.iter().for_each(|(index, _)| keys[index].fetch_counts(picture));
     }
@@ -180,8 +181,8 @@ pub(super) fn steering(segment: Sparse<'_>, point: u32) -> u32 {
     of.filter(|of| *of < point).unwrap_or(point)
 }
 
-/// Whether figures of this epoch are the point's since its last reset; none for
-/// a point that there is not.
+/// Whether figures of this epoch belong to the point's current window; `None` for a point that does
+/// not exist.
 #[inline]
 pub(super) fn is_current(segment: Sparse<'_>, point: u32, epoch: u32) -> Option<bool> {
     Some(Control(segment.control_word(point as usize)?).epoch() == epoch)

@@ -1,12 +1,12 @@
-//! Memory that will be read soon.
+//! Prefetches memory that will be read soon.
 
 use std::ops::Range;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Asks for the lines of a range of memory, and does not wait for them. Nothing is read, so
-/// any address will do.
+/// Prefetches the lines of a range of memory, and does not wait for them. It reads nothing, so any
+/// address is allowed.
 #[inline(always)]
 pub(super) fn fetch(range: Range<*const u8>) {
     let end = range.end.addr();
@@ -17,7 +17,7 @@ pub(super) fn fetch(range: Range<*const u8>) {
     }
 }
 
-/// Asks for the line that a value starts in.
+/// Prefetches the line that a value starts in.
 #[inline(always)]
 pub(super) fn fetch_start<T>(value: &T) {
     fetch_line(std::ptr::from_ref(value).cast());

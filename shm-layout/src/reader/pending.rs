@@ -14,13 +14,13 @@ pub(super) struct Pending {
     /// Number of the first record that is not folded, and the number after the last record.
     taken: (u64, u64),
     additions: Vec<(u64, Addition)>,
-    /// By point: one more than the place of its first addition, 0 without any.
+    /// By point: one more than the index of its first addition, 0 without any.
     first: Vec<u32>,
 }
 
 impl Pending {
-    /// Copies the unfolded records of a lane, for points below `points`. `before` says where they
-    /// began and ended in the poll before.
+    /// Copies the unfolded records of a lane, for points below `points`. `before` is the range of
+    /// the records in the last poll.
     pub(super) fn take(
         &mut self,
         counters: &LaneCounters,

@@ -1,4 +1,4 @@
-//! A picture: everything that a segment holds, at one moment, as plain data.
+//! A picture: all that a segment holds, at one moment, as plain data.
 
 use super::reading::CellReading;
 use crate::layout::amounts::Amounts;
@@ -7,14 +7,14 @@ use crate::layout::header::ClockKind;
 use crate::layout::lane::{LaneCounters, LanePicture};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Everything that a segment holds, at one moment, but for the rings.
+/// All that a segment holds, at one moment, except the rings.
 #[derive(Clone, Debug, Default)]
 pub struct Picture {
     /// Number of this poll; the first one is 1.
     pub poll: u64,
     /// Whether the process has ended in order.
     pub exited: bool,
-    /// Name that the program gave itself; may be empty.
+    /// Name that the program chose for itself; may be empty.
     pub name: String,
     /// The clock.
     pub clock: ClockPicture,
@@ -26,24 +26,24 @@ pub struct Picture {
     /// place as long as the reader lives. A metered point has on each lane a sum of its own cell and
     /// those of its tuples, which are here, too, as [parts](CellReading::is_part).
     pub cells: Vec<CellReading>,
-    /// What was refused or lost.
+    /// Counts of what was refused or lost.
     pub losses: Losses,
 }
 
 /// The clock of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ClockPicture {
-    /// The clock source in force.
+    /// The source that finds a thread's time off the CPU.
     pub kind: ClockKind,
     /// Ticks per second, as calibrated.
     pub ticks_per_second: f64,
-    /// Ticks per second as CPUID tells it.
+    /// Ticks per second as CPUID reports them.
     pub reported_ticks_per_second: Option<f64>,
     /// The core's true clock in hertz.
     pub core_hz: Option<f64>,
     /// Whether the processor says that its counter runs at one rate always.
     pub invariant: bool,
-    /// Whether the system's clock is read in place of that counter.
+    /// Whether stamps are from the system's clock instead of that counter.
     pub system_clock: bool,
     /// Calibrated ticks that measuring adds inside a region.
     pub overhead_inside: u64,
@@ -56,20 +56,20 @@ pub struct ClockPicture {
 pub struct PointPicture {
     /// Its number.
     pub id: u32,
-    /// Its name, as written by the process: may hold anything.
+    /// Its name, as written by the process: may be any text.
     pub name: String,
     /// Its source file.
     pub file: String,
-    /// The line, 0 where unknown.
+    /// The line, 0 if unknown.
     pub line: u32,
-    /// Whether its time is a device's or the clock's, and no CPU's.
+    /// Whether its time is a device's or the clock's, and not a CPU's.
     pub device: bool,
-    /// Whether its time is the clock's: spans that no thread has for itself.
+    /// Whether its time is the clock's: spans that are no thread's own time.
     pub wall: bool,
     /// Its control word.
     pub control: Control,
-    /// When it was last reset, in nanoseconds of CLOCK_MONOTONIC_RAW; none where it never
-    /// was, or nobody knows. Whoever resets may write any time.
+    /// When it was last reset, in nanoseconds of CLOCK_MONOTONIC_RAW; `None` if it never was, or if
+    /// the time is not known. A process that resets a point may write any time.
     pub reset_ns: Option<u64>,
     /// The names of the amounts of a metered point.
     pub amounts: Vec<String>,
@@ -99,11 +99,11 @@ pub struct LaneReading {
     pub written: u64,
     /// Times its thread was found to have been off the CPU.
     pub switches: u64,
-    /// What went wrong on it, of the counts that a lane has.
+    /// Errors on the lane.
     pub errors: LaneErrors,
 }
 
-/// What a lane's threads counted that should not be.
+/// Errors that a lane's threads counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneErrors {
     /// Ends that matched no open region, or not the innermost one.
@@ -112,7 +112,7 @@ pub struct LaneErrors {
     pub begins_refused: u64,
     /// Stamps at which the clock ran backwards.
     pub clock_anomalies: u64,
-    /// Measurements of which there is no record.
+    /// Measurements without a record.
     pub records_missed: u64,
 }
 
@@ -128,7 +128,7 @@ impl LaneErrors {
     }
 }
 
-/// What was refused, repaired or lost since the process began.
+/// What the process has refused, repaired or lost since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Points that found no entry.
@@ -150,13 +150,13 @@ pub struct Losses {
     /// Begins that could not be measured: memory ran out, or a signal handler ran while its thread
     /// made the segment, claimed its lane or entered the point.
     pub begins_missed: u64,
-    /// Measurements of which there is no record: no memory for the ring, or none to
-    /// write to. They are in all figures.
+    /// Measurements without a record: memory for the ring ran out, or the thread has no ring. All
+    /// figures include them.
     pub records_missed: u64,
 }
 
 impl Losses {
-    /// Adds what a lane's threads have counted, whatever stands there.
+    /// Adds the counts of a lane's threads, which may have any value.
     pub(super) fn add(&mut self, errors: &LaneErrors) {
         for (sum, more) in [
             (&mut self.mismatched_ends, errors.mismatched_ends),

@@ -1,4 +1,4 @@
-//! Polling: the picture that a reader keeps, mended.
+//! Polling: updates the picture that a reader keeps.
 
 use std::alloc::Layout;
 use std::borrow::Borrow;
@@ -25,22 +25,22 @@ use crate::layout::ring::{self, Drained, Record};
 use crate::layout::segment::Segment;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Polls one segment, its own or one that is lent to it.
+/// Polls one segment, which it owns or borrows.
 #[derive(Debug)]
 pub struct Reader<S = Segment> {
     pub(super) segment: S,
     facts: Facts,
     pub(super) picture: Picture,
-    /// What the table said of `picture.points`.
+    /// The entries of `picture.points` when they were read.
     entries: Vec<EntryPicture>,
-    /// Bytes of text that may still be read.
+    /// Bytes of text that the reader may still read.
     text_left: usize,
     pub(super) lanes: Vec<LaneCache>,
-    /// Keys of the overflow lane's cells, by place in `picture.points`.
+    /// Keys of the overflow lane's cells, by index in `picture.points`.
     shared: Vec<CacheKey>,
     cells: CellReader,
     pending: Pending,
-    /// An entry of the directory is read into it.
+    /// Buffer for an entry of the directory.
     entry: LanePicture,
     /// The numbers of tuples, in their order, and of their metered points.
     pub(super) tuples: Vec<(u32, u32)>,
@@ -54,17 +54,17 @@ pub struct Reader<S = Segment> {
     pub(super) backed: Backed,
 }
 
-/// What the last poll saw of a lane.
+/// The state of a lane at the last poll.
 #[derive(Debug, Default)]
 pub(super) struct LaneCache {
     owner: Owner,
     pub(super) keys: Vec<CacheKey>,
-    /// The first and the last of the records that were not folded.
+    /// The range of records that were not folded.
     records: (u64, u64),
 }
 
 impl<S: Borrow<Segment>> Reader<S> {
-    /// Reads a segment that was opened. If memory runs out, it ends the program; the functions named
+    /// A reader for an opened segment. If memory runs out, it ends the program; the functions named
     /// `try_...` return an error.
     #[must_use]
     pub fn new(segment: S, facts: Facts) -> Self {
@@ -80,7 +80,7 @@ impl<S: Borrow<Segment>> Reader<S> {
         let geometry = segment.borrow().geometry();
         Ok(Self {
             backed: Backed::of(segment.borrow())?,
-            // Each text is entered once, so all of them together have at most this many bytes. A
+            // Each text is entered once, so all texts together have at most this many bytes. A
             // damaged table may name the same bytes again and again.
             text_left: geometry.string_bytes().min(MAX_TEXT),
             cells: CellReader::new(geometry),
@@ -100,7 +100,7 @@ impl<S: Borrow<Segment>> Reader<S> {
         })
     }
 
-    /// What the header says of the process.
+    /// The facts in the header.
     #[must_use]
     pub const fn facts(&self) -> &Facts {
         &self.facts
@@ -112,9 +112,9 @@ impl<S: Borrow<Segment>> Reader<S> {
         self.segment.borrow()
     }
 
-    /// Changes a point's control word; it takes effect at the point's next
-    /// begin. None if there is no such point. `monotonic_ns` is the time, by
-    /// CLOCK_MONOTONIC_RAW: a reset leaves it for all readers.
+    /// Changes a point's control word; the change takes effect at the point's next begin. `None` if
+    /// the point does not exist. `monotonic_ns` is the current time by CLOCK_MONOTONIC_RAW, which a
+    /// reset stores for all readers.
     pub fn change(&self, point: u32, change: Change, monotonic_ns: u64) -> Option<Control> {
         let segment: &Segment = self.segment.borrow();
         let used = segment.counters().points_used.load(Ordering::Relaxed);
@@ -159,8 +159,8 @@ impl<S: Borrow<Segment>> Reader<S> {
         Ok(&self.picture)
     }
 
-    /// Takes a picture of the process and its points, which takes a moment however much its
-    /// threads have measured: that is left out.
+    /// Takes a picture of the process and its points without the measurements. Its time does not
+    /// depend on how much the threads have measured.
     pub fn outline(&mut self) -> &Picture {
         or_end(self.poll_process());
         or_end(self.poll_points());
@@ -234,8 +234,8 @@ impl<S: Borrow<Segment>> Reader<S> {
         Ok(())
     }
 
-    /// Copies the records that the rings hold, lane by lane, oldest first, each
-    /// with the number of its lane.
+    /// Copies the records of the rings, lane by lane, oldest first, each with the number of its
+    /// lane.
     #[must_use]
     pub fn records(&self) -> Vec<(u32, Record)> {
         or_end(self.try_records())
@@ -248,7 +248,7 @@ impl<S: Borrow<Segment>> Reader<S> {
     /// Memory runs out.
     pub fn try_records(&self) -> Result<Vec<(u32, Record)>, NoMemory> {
         let mut records = Vec::new();
-        // A copy has zeros where the ring was written while it was made.
+        // In a copy, a record that was overwritten during the copy is zeros.
         let is_there = |record: &&Record| **record != Record::default();
         self.try_drain(
             |_| 0,
@@ -261,9 +261,8 @@ impl<S: Borrow<Segment>> Reader<S> {
         Ok(records)
     }
 
-    /// Copies the records of the rings, lane by lane, oldest first. `from` returns, for a lane's
-    /// number, the record to begin with. `take` gets the lane, the outcome of its copy, and the
-    /// records that are whole.
+    /// Copies the records of the rings, lane by lane, oldest first. `from` returns the first record
+    /// for a lane's number. `take` gets the lane, the outcome of its copy, and the whole records.
     pub fn drain(&self, from: impl Fn(u32) -> u64, mut take: impl FnMut(u32, Drained, &[Record])) {
         or_end(self.try_drain(from, |id, drained, records| {
             take(id, drained, records);
@@ -278,12 +277,12 @@ impl<S: Borrow<Segment>> Reader<S> {
     ) -> Result<(), NoMemory> {
         let segment: &Segment = self.segment.borrow();
         let mut of_lane = Vec::new();
-        // A ring is one lane's; a damaged directory may name one many times.
+        // A ring belongs to one lane, but a damaged directory may name it many times.
         let most = segment.geometry().blocks_present() / RING_BLOCKS as usize;
         let sparse = Sparse::new(segment, &self.backed);
         let lanes = self.picture.lanes.iter().filter_map(|reading| {
             let lane = sparse.lane(reading.id as usize)?;
-            // Later writes go to memory that is backed before.
+            // Memory is backed before the writes that come later.
             let written = lane.counters.written.enter();
             Some((reading.id, lane, sparse.ring(reading.lane.ring_block, written)?))
         });
@@ -308,7 +307,7 @@ impl<S: Borrow<Segment>> Reader<S> {
         let used = used.min(segment.geometry().points());
         let sparse = Sparse::new(segment, &self.backed);
         let points = &mut self.picture.points;
-        // Ids grow from one to the next, and no point ever goes.
+        // Ids ascend, and a point never goes.
         let mut place = 0;
         for (id, entry) in sparse.entries(used) {
             let is_known = points.get(place).is_some_and(|point| point.id as usize == id);
@@ -327,8 +326,7 @@ impl<S: Borrow<Segment>> Reader<S> {
             let time = (control.epoch() != 0).then(|| sparse.reset_time(id)).flatten();
             let reset_ns =
                 time.and_then(|time| control::reset_ns(control, time.load(Ordering::Relaxed)));
-            // Texts do not change in place, so the same offsets mean the same
-            // texts.
+            // Texts do not change in place, so the same offset means the same text.
             if is_known {
                 let (point, last) = (&mut points[place], &mut self.entries[place]);
                 if last.name != entry.name {
@@ -368,7 +366,7 @@ impl<S: Borrow<Segment>> Reader<S> {
                 };
                 points.try_insert(place, point)?;
                 self.entries.try_insert(place, entry)?;
-                // A point that was announced late moves the places behind it.
+                // A point that was announced late shifts the indexes of the points after it.
                 if place < self.shared.len() {
                     self.shared.try_insert(place, CacheKey::default())?;
                 }
@@ -392,8 +390,8 @@ impl<S: Borrow<Segment>> Reader<S> {
             let cache = &mut self.lanes[id];
             let readings = &mut self.picture.lanes;
             let is_known = readings.get(place).is_some_and(|lane| lane.id as usize == id);
-            // An entry that changes under our eyes has a new owner; the next
-            // poll will know it.
+            // If an entry changes during the read, it has a new owner, which the next poll will
+            // show.
             let entry = &mut self.entry;
             if !(0..TRIES).any(|_| lane.read_into(entry)) {
                 place += usize::from(is_known);
@@ -428,7 +426,7 @@ impl<S: Borrow<Segment>> Reader<S> {
                 cache.owner = owner;
                 cache.keys.iter_mut().for_each(CacheKey::forget);
             }
-            // Before the cells: what they lack is in here.
+            // Read before the cells, because it has the records that the cells lack.
             let written = counters.written.enter();
             let ring = sparse.ring(entry.ring_block, written);
             let points = geometry.points().min(MAX_POINTS);
@@ -459,7 +457,7 @@ impl<S: Borrow<Segment>> Reader<S> {
                         stale.add((index, key), cell, sparse, picture);
                     }
                 }
-                // The memory of those before them has come meanwhile.
+                // The memory of the readings before them has arrived by now.
                 for (index, cell) in near.iter() {
                     let key = &mut cache.keys[index];
                     if !self.cells.read(sparse, cell, &from, key, picture)? {
@@ -472,8 +470,8 @@ impl<S: Borrow<Segment>> Reader<S> {
                 stale.fetch_counts(&cache.keys, picture);
                 near = stale;
             }
-            // Only a damaged chain is shorter than it was. Their readings keep their
-            // places, or a chain that comes and goes would add to them without end.
+            // Only a damaged chain gets shorter. The readings keep their indexes; else a chain that
+            // shrinks and grows would add readings without end.
             cache.keys.iter_mut().skip(seen).for_each(CacheKey::forget);
         }
         Ok(())
@@ -483,8 +481,8 @@ impl<S: Borrow<Segment>> Reader<S> {
         let segment: &Segment = self.segment.borrow();
         let id = segment.overflow_lane();
         let sparse = Sparse::new(segment, &self.backed);
-        // The entry has memory once a thread has found no lane. The cells are in
-        // use before: handlers that interrupt the probe itself record there.
+        // The entry has memory once a thread has found no lane. Its cells are used even before:
+        // handlers that interrupt the probe itself record there.
         let entered = segment.counters().overflow_used.load(Ordering::Acquire) != 0;
         let lane = sparse.lane(id).filter(|_| entered);
         let mut used = lane.is_some();
@@ -496,7 +494,7 @@ impl<S: Borrow<Segment>> Reader<S> {
             if self.shared.len() <= place {
                 self.shared.try_resize_with(place + 1, CacheKey::default)?;
             }
-            // Many threads add to it, so its sequence word says nothing.
+            // Many threads add to a shared cell, so its sequence word shows nothing.
             let before = before.and_then(Cell::ever).unwrap_or_default();
             let (lane, owner, pending) = (id as u32, Owner::All, &none);
             let from = cells::From { lane, owner, before, pending, counters: None };
@@ -520,7 +518,7 @@ impl<S: Borrow<Segment>> Reader<S> {
     }
 }
 
-/// Unwraps a result in a viewer, which may end if memory runs out.
+/// Unwraps a result in a viewer, which may end when memory runs out.
 pub(super) fn or_end<R>(found: Result<R, NoMemory>) -> R {
     found.unwrap_or_else(|NoMemory| std::alloc::handle_alloc_error(Layout::new::<Picture>()))
 }
@@ -537,7 +535,7 @@ fn numbers(text: &str) -> Amounts {
     std::array::from_fn(|_| numbers.next().unwrap_or(0))
 }
 
-/// Reads a text; `left` is charged for it.
+/// Reads a text, and subtracts its length from `left`.
 fn read_text(segment: Sparse<'_>, text: Text, left: &mut usize) -> Result<String, NoMemory> {
     let len = (text.len.min(LONGEST_TEXT) as usize).min(*left);
     let bytes = segment.text(text.offset as usize, len).unwrap_or_default();

@@ -1,9 +1,9 @@
-//! An object that is cut short while a viewer has it mapped.
+//! Survives the truncation of an object that a viewer has mapped.
 //!
-//! Whoever may open an object may truncate it, and from then on touching what is gone
-//! raises SIGBUS, which ends the process. Looking at the file's length first would not
-//! do: it can shrink between the look and the touch. So a viewer takes the signal, and
-//! puts zeros where there is nothing any more:
+//! A process that may open an object may truncate it, and from then on touching the missing part
+//! raises SIGBUS, which ends the viewer. Checking the file's length first would not help: the file
+//! can shrink between the check and the touch. So a viewer handles the signal, and maps zeros over
+//! the missing part:
 //!
 //! ```text
 //! mapping   |----- file -----|xxxxxxxx gone xxxxxxxx|
@@ -11,10 +11,10 @@
 //! after it  |----- file -----|----|---- zeros ------|   and the object counts as cut
 //! ```
 //!
-//! A reader goes on, since it believes nothing that it reads; what it made of the
-//! zeros is thrown away by whoever asks [`Segment::is_cut`] afterwards.
+//! The reader goes on, because it trusts nothing that it reads; the caller then asks
+//! [`Segment::is_cut`] and drops the results.
 //!
-//! This is for viewers alone: a program that measures gets no signal handler from us.
+//! Only viewers do this: pfp installs no signal handler in a program that it measures.
 //!
 //! [`Segment::is_cut`]: crate::layout::segment::Segment::is_cut
 
@@ -28,21 +28,21 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
 use crate::discovery::system::page_size;
 
-/// Most objects that a process watches at a time.
+/// Maximum number of objects that a process watches at a time.
 const PLACES: usize = 1024;
-/// In [`Place::start`]: taken, and not filled yet. No mapping starts there.
+/// Value of [`Place::start`]: taken, and not filled yet. No mapping starts there.
 const TAKEN: usize = 1;
 
-/// A mapping that is watched. Looked at in a signal handler, so nothing here waits.
+/// A mapping that is watched. A signal handler reads it, so no access waits.
 struct Place {
-    /// Address of the first byte; 0 while the place is free. Stored last, with release:
-    /// whoever sees it (with acquire) sees the rest.
+    /// Address of the first byte; 0 while the place is free. Stored last, with release: a thread
+    /// that loads it with acquire sees the other fields.
     start: AtomicUsize,
-    /// Bytes.
+    /// Length in bytes.
     len: AtomicUsize,
-    /// A descriptor that tells how long the file is.
+    /// A descriptor whose file has the current length.
     file: AtomicI32,
-    /// Something was touched that was gone.
+    /// A missing part was touched.
     cut: AtomicBool,
 }
 
@@ -55,34 +55,34 @@ static MAPPINGS: [Place; PLACES] = [const {
     }
 }; PLACES];
 
-/// What SIGBUS did before.
+/// The action for SIGBUS before ours.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// From now on this process survives that an object which it has opened is cut short.
-/// Any other SIGBUS does what it did.
+/// From now on this process survives the truncation of objects that it has opened. Any other SIGBUS
+/// has the same effect as before.
 ///
 /// # Errors
 ///
-/// What the system answered.
+/// The system's error.
 pub fn survive() -> io::Result<()> {
     if BEFORE.get().is_some() {
         return Ok(());
     }
     let mut before = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: asks only; the structure lives across the call.
+    // SAFETY: only reads the action into `before`, which outlives the call.
     if unsafe { libc::sigaction(libc::SIGBUS, ptr::null(), before.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: zeroed and then filled in by the call; a plain structure.
     let before = unsafe { before.assume_init() };
     if BEFORE.set(before).is_err() {
-        // Another thread is installing it just now.
+        // Another thread is installing the handler.
         return Ok(());
     }
     // SAFETY: an all-zero `sigaction` is a valid value of that plain struct.
     let mut action: libc::sigaction = unsafe { zeroed() };
     action.sa_sigaction = handle as *const () as libc::sighandler_t;
-    // On the other stack where a thread has one, as the handler for stack overflows is.
+    // On the alternate stack of a thread that has one, like the handler for stack overflows.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
     // SAFETY: the handler only uses atomics and system calls; the structure lives across
     // the call.
@@ -92,19 +92,19 @@ pub fn survive() -> io::Result<()> {
     Ok(())
 }
 
-/// A mapping among those that are watched; dropping it takes it out. To be dropped
-/// before the mapping and the descriptor are.
+/// Registration of a mapping that is watched; dropping it ends the watch. It must be dropped before
+/// the mapping and the descriptor.
 #[derive(Debug)]
 pub(crate) struct Watched {
     place: usize,
 }
 
 impl Watched {
-    /// Watches a mapping of a file; `file` is a descriptor of it, of whatever kind.
+    /// Watches a mapping of a file; `file` is any descriptor of the file.
     ///
     /// # Errors
     ///
-    /// As many are watched as can be.
+    /// All places are taken.
     pub(crate) fn new(start: *const u8, len: usize, file: RawFd) -> io::Result<Self> {
         let take = |place: &Place| {
             place.start.compare_exchange(0, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -118,37 +118,37 @@ impl Watched {
         mapping.len.store(len, Ordering::Relaxed);
         mapping.file.store(file, Ordering::Relaxed);
         mapping.cut.store(false, Ordering::Relaxed);
-        // Meets the handler's acquire.
+        // Pairs with the acquire in the handler.
         mapping.start.store(start.addr(), Ordering::Release);
         Ok(Self { place })
     }
 
-    /// Whether something was touched that was gone.
+    /// Whether a missing part was touched.
     pub(crate) fn is_cut(&self) -> bool {
-        // Relaxed: set by this very thread, in a handler, or by another one whose
-        // reading is its own.
+        // Relaxed: the flag is set by this thread, in a handler, or by another thread, which asks
+        // for its own reading.
         MAPPINGS[self.place].cut.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        // Meets the acquire of whoever takes the place next.
+        // Pairs with the acquire of the thread that takes the place next.
         MAPPINGS[self.place].start.store(0, Ordering::Release);
     }
 }
 
-/// SIGBUS. If it is about a mapping that is watched, the access is tried again on
-/// zeros; if not, with the handler that was there before.
+/// Handler of SIGBUS. If the address is in a watched mapping, it maps zeros there, and the access
+/// is repeated. If not, it restores the handler from before, and the access is repeated, too.
 extern "C" fn handle(_signal: c_int, info: *mut libc::siginfo_t, _context: *mut c_void) {
-    // SAFETY: the kernel gives a filled structure; of a SIGBUS, with an address. One
-    // that was sent has another code, and its address is not looked at.
+    // SAFETY: the kernel passes a filled structure. For a fault it has an address. A signal that
+    // was sent has another code, and then the address is not used.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };
-    // SAFETY: the calling thread's own.
+    // SAFETY: the location is the calling thread's own errno.
     let errno = unsafe { *libc::__errno_location() };
     if code != libc::BUS_ADRERR || !mend(address) {
-        // SAFETY: what the system once gave, or its default. A fault comes again when
-        // this returns, and then goes there; a signal that was sent is sent on.
+        // SAFETY: the action is the one that the system returned, or the default. A fault occurs
+        // again after the return, and reaches that action; a signal that was sent is raised again.
         unsafe {
             if let Some(before) = BEFORE.get() {
                 libc::sigaction(libc::SIGBUS, before, ptr::null_mut());
@@ -160,11 +160,11 @@ extern "C" fn handle(_signal: c_int, info: *mut libc::siginfo_t, _context: *mut 
             }
         }
     }
-    // SAFETY: as above.
+    // SAFETY: the location is the calling thread's own errno.
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Puts zeros at an address; false if that is none of ours.
+/// Maps zeros at an address; false if the address is in no watched mapping.
 fn mend(address: usize) -> bool {
     let around = |place: &&Place| {
         let start = place.start.load(Ordering::Acquire);
@@ -180,13 +180,13 @@ fn mend(address: usize) -> bool {
     let known = unsafe { libc::fstat(place.file.load(Ordering::Relaxed), stat.as_mut_ptr()) } == 0;
     // SAFETY: zeroed, and filled in if the call succeeded; any bytes are valid.
     let file_len = usize::try_from(unsafe { stat.assume_init() }.st_size).unwrap_or(0);
-    // Behind the end nothing is left. Before it, a page that was never written could
-    // not be had: that one reads as zeros, as it would have.
+    // Beyond the end of the file nothing is left. Before the end, the system could not provide a
+    // page that was never written: it would have read as zeros, and does so now.
     let gone = !known || at >= file_len;
     let len = if gone { len - at } else { page };
-    // SAFETY: whole pages within a mapping that its owner has told of and that stays as
-    // long as the place is taken. Nothing else lies there, and no reference to plain
-    // bytes of it exists.
+    // SAFETY: whole pages within a mapping that its owner has registered, and that stays as long as
+    // the place is taken. Nothing else is in these pages, and no reference to plain bytes of them
+    // exists.
     let zeros = unsafe {
         libc::mmap(
             ptr::without_provenance_mut(start + at),

@@ -1,7 +1,7 @@
 //! How the process that made a segment takes space in it: blocks, points, switches, texts, lanes.
 //!
-//! The process counts what it has taken in private memory ([`Used`]) and shows the counts to readers
-//! after it has backed what they stand for.
+//! The process counts in private memory ([`Used`]) what it has taken, and publishes the counts for
+//! readers after the memory behind them is backed.
 
 use crate::discovery::object::NoSpace;
 use crate::layout::geometry::{BLOCK, CONTROL_WORDS};
@@ -53,10 +53,9 @@ impl Segment {
         NoSpace
     }
 
-    /// Enters a point into the table. `wanted` is its number for the points
-    /// that choose their own; the others get the next free number from
-    /// `first_free` on. Returns the number, or `None` if the table is full or memory runs out;
-    /// either refusal is counted.
+    /// Enters a point into the table. `wanted` is the number of a point that chooses its own;
+    /// another point gets the next free number from `first_free` on. Returns the number, or `None`
+    /// if the table is full or memory runs out; either refusal is counted.
     pub fn enter_point(
         &self,
         wanted: Option<usize>,
@@ -92,14 +91,14 @@ impl Segment {
         entry.announce(known.name, known.file, u64::from(known.line));
     }
 
-    /// The number of the next point, from `first_free` on; there may be no place for it.
+    /// The number that the next point gets, from `first_free` on. It may be beyond the table.
     #[must_use]
     pub fn next_point(&self, first_free: usize) -> usize {
         next_point(self.used.points.get(), first_free)
     }
 
-    /// Reserves a number in the table of points: the wanted one, or the next free one. Readers see
-    /// nothing of it until it is announced. `None` if the table is full, or without memory.
+    /// Reserves a number in the table of points: the wanted one, or the next free one. Readers do
+    /// not see the point until it is announced. `None` if the table is full or memory runs out.
     pub fn reserve_point(&self, wanted: Option<usize>, first_free: usize) -> Option<usize> {
         let counters = self.counters();
         let refuse = || {
@@ -112,7 +111,7 @@ impl Segment {
             if point >= self.geometry.points() {
                 return refuse();
             }
-            // What is said to be used is backed: readers touch it.
+            // Readers touch what is counted as used, so its memory is backed first.
             let entry_at = self.geometry.table() + point * size_of::<Entry>();
             let control_at = self.geometry.control() + point * size_of::<AtomicU64>();
             let reset_at = self.geometry.reset_times() + point * size_of::<AtomicU64>();
@@ -134,7 +133,7 @@ impl Segment {
         }
     }
 
-    /// Takes the next switch and backs its memory. `None` if all are taken, or without memory.
+    /// Takes the next switch and backs its memory. `None` if all are taken or memory runs out.
     pub fn take_switch(&self) -> Option<&AtomicU64> {
         let next = |number: u64| (number < self.geometry.switches() as u64).then_some(number + 1);
         let number = self.used.switches.take(&self.counters().switches_used, next)?;
@@ -144,27 +143,27 @@ impl Segment {
         self.switch(number)
     }
 
-    /// Wakes the switches that rest, after this process has switched one of its points on.
+    /// Wakes the resting switches, after this process has switched one of its points on.
     pub fn wake(&self) {
         self.wake_first(self.used.switches.get());
     }
 
-    /// Wakes the switches that rest, after a viewer has switched a point on.
+    /// Wakes the resting switches, after a viewer has switched a point on.
     pub fn wake_as_shown(&self) {
         self.wake_first(self.counters().switches_used.load(Ordering::Relaxed));
     }
 
     fn wake_first(&self, used: u64) {
-        // Pairs with the fence in `Switch::rest`: either that sees the point on, or this sees the
-        // resting switch.
+        // Pairs with the fence in `Switch::rest`: either it sees the point on, or this load sees
+        // the resting switch.
         fence(Ordering::SeqCst);
         let used = usize::try_from(used).unwrap_or(usize::MAX).min(self.geometry.switches());
         (0..used).filter_map(|number| self.switch(number)).for_each(switch::wake);
     }
 
-    /// Gives a point in the table another name. False if the table lacks the point, or without
-    /// room. Names stay in the string space, so a name that the point already has is not entered
-    /// again.
+    /// Gives a point in the table another name. False if the table lacks the point, or the string
+    /// space is full. Names stay in the string space, so the name that the point already has is not
+    /// entered again.
     pub fn rename_point(&self, point: usize, name: &str) -> bool {
         let Some(entry) = self.entry(point) else { return false };
         let Some(known) = entry.read() else { return false };
@@ -217,7 +216,7 @@ impl Segment {
             return Ok(None);
         }
         self.back(self.geometry.directory() + lane * size_of::<Lane>(), size_of::<Lane>())?;
-        // What is said to be used is backed: readers touch it.
+        // Readers touch what is counted as used, so its memory is backed first.
         let counters = self.counters();
         if lane == self.geometry.lanes() {
             counters.overflow_used.store(1, Ordering::Release);
@@ -235,8 +234,9 @@ fn next_point(used: u64, first_free: usize) -> usize {
     next + usize::from(next % CONTROL_WORDS == CONTROL_WORDS - 1)
 }
 
-/// The bytes of a text that are kept: longer names only serve to hide what is behind them. A cut
-/// text ends with a hash of the whole, so that two long names which begin alike stay two names.
+/// The bytes of a text that are kept: the end of a longer name is cut off, so that it does not hide
+/// other text. A cut text ends with a hash of the whole, so that two long names with the same
+/// beginning stay different.
 fn cut(text: &str) -> impl Iterator<Item = u8> {
     const MOST: usize = 1024;
     const DIGITS: u32 = 6;
@@ -265,8 +265,8 @@ mod tests {
     use crate::layout::geometry::{Config, PAGE};
     use crate::layout::header::Facts;
 
-    /// Another process may write any number to the words that say how much is in use. That must not
-    /// change where the next things are placed.
+    /// Another process may write any number to the words that count what is used. That must not
+    /// change where the process places the next things.
     #[test]
     fn words_for_readers_decide_nothing() {
         let config = Config { points: 1024, blocks: 100, ..Config::default() };
@@ -293,7 +293,7 @@ mod tests {
             assert_eq!(segment.points_used(), 66);
             assert!(segment.take_switch().is_some());
             segment.wake();
-            // What is too much is refused and counted.
+            // Requests beyond the room are refused and counted.
             while segment.reserve_blocks(4).is_ok() {}
             while segment.reserve_point(None, 64).is_some() {}
             let refused = [&counters.points_refused, &counters.space_refused];
@@ -325,7 +325,7 @@ mod tests {
             seen.push(kept);
         }
         assert!(segment.enter_text("another").is_some());
-        // And when there is none, the name stays.
+        // If no room is left, the name stays.
         while segment.enter_text("x").is_some() {}
         assert!(segment.rename_point(point, "\u{f6}") && !segment.rename_point(point, "b"));
         assert!(!segment.rename_point(point + 1, "b"));

@@ -1,4 +1,4 @@
-//! Copies of segments that threads write to, that were cut, and that claim too much.
+//! Copies of segments that threads write to, that are cut, and that claim too much.
 
 use super::*;
 use crate::discovery::name::Name;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const POINT: usize = 64;
 
-/// A segment with one lane: its cell of a point, and its ring.
+/// A segment with one lane, which has a ring and a cell of a point.
 fn program(facts: &Facts) -> (Segment, Name, u64, u64) {
     program_in(Config::default(), facts)
 }
@@ -26,7 +26,7 @@ fn program_in(config: Config, facts: &Facts) -> (Segment, Name, u64, u64) {
     let generation = lane.claim().unwrap();
     let [cells, ring] =
         [segment.take_blocks(1).unwrap(), segment.take_blocks(RING_BLOCKS).unwrap()];
-    // Most of the room has no memory, as in a program that has just begun.
+    // Most blocks have no memory, as in a program that has just begun.
     segment.reserve_blocks(10).unwrap();
     let chunk = segment.take_blocks(1).unwrap();
     let chunk = segment.block_offset(chunk).unwrap() / CHUNK;
@@ -106,7 +106,7 @@ fn a_copy_takes_no_memory_of_the_object() {
     copy.write(&mut file, Some(&note)).unwrap();
     file.finish().unwrap();
     assert_eq!(object::backed_bytes(&name).unwrap(), Some(before));
-    // Even when its name is gone.
+    // A copy is possible even after its name is gone.
     object::unlink(&name).unwrap();
     let again = copied(&opened, Some(&note));
     let bytes = std::fs::read(&path).unwrap();
@@ -140,8 +140,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Each copy of a thread that never rests is whole: its figures belong together, its histogram
-/// misses no call, its records follow one another.
+/// Each copy of a busy thread is whole: its figures belong together, its histogram misses no call,
+/// its records follow one another.
 #[test]
 fn what_changes_meanwhile_is_copied_whole() {
     let facts = Facts::default();
@@ -203,7 +203,7 @@ fn a_copy_of_a_segment_with_much_room_is_read() {
     }
 }
 
-/// A copy that ends early is refused wherever that is.
+/// A copy that ends early is refused wherever it ends.
 #[test]
 fn a_copy_that_is_cut_is_refused() {
     let (segment, name, cells, ring) = program(&Facts::default());
