@@ -1,4 +1,4 @@
-//! How segments are made, named, found and swept away.
+//! How segments are made, named, found and removed.
 
 pub mod beacon;
 pub mod collector;

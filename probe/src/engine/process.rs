@@ -136,7 +136,7 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// What the system answered.
+    /// The system's error.
     fn light(&self) -> io::Result<()> {
         let Some(beacon) = self.beacon() else { return Ok(()) };
         memory::uninterrupted(|| beacon.light())

@@ -1,5 +1,4 @@
-//! The small file by which a segment is found, and whose lock says that its
-//! process lives.
+//! The small file by which a segment is found, and whose lock shows that its process lives.
 //!
 //! A beacon is named like its object, `<32 hex>.beacon`, and reads:
 //!
@@ -19,16 +18,15 @@
 //! that no value breaks a line. The file never changes. Its name ends in `.new` until the
 //! beacon is lit, and by then the file is whole and locked.
 //!
-//! **The lock.** It is held through a mapping: lock the file, map one page of
-//! it, close the descriptor. The open file, and with it the lock, lives as
-//! long as the mapping, and the mapping is not copied into a child
-//! (MADV_DONTFORK), so the lock ends with this process whatever children it
-//! leaves, and whichever descriptors the program closes.
+//! **The lock.** It is held through a mapping: lock the file, map one page of it, close the
+//! descriptor. The open file, and with it the lock, lives as long as the mapping. The mapping is
+//! not copied into a child (MADV_DONTFORK), so the lock ends with this process, whatever children
+//! it leaves and whichever descriptors the program closes.
 //!
-//! **The order.** Prepare the beacon, make the object of that name, and light the
-//! beacon when the object is to be found by others; take the object's name away
-//! first and put the beacon out after it. A process killed at any moment then
-//! leaves no object without a beacon, lit or not: sweepers take both away.
+//! **The order.** Prepare the beacon, make the object of that name, and light the beacon when
+//! others may find the object; at the end remove the object's name first, and then the beacon. So a
+//! process that is killed at any moment leaves no object without a beacon, lit or not, and sweepers
+//! remove both.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fmt;
@@ -50,9 +48,9 @@ use crate::heap::{self, Grow, NoMemory};
 
 /// The version of the text, in its first line.
 pub const VERSION: u32 = 1;
-/// No beacon is longer than this.
+/// Maximum length of a beacon, in bytes.
 pub const MAX_BYTES: usize = 4096;
-/// The longest name a user can give; more is cut off.
+/// Maximum length of a name, in bytes; the rest is cut off.
 pub const MAX_NAME: usize = 128;
 /// Maximum length of a program's path, in bytes. The end of a longer path is kept.
 pub const MAX_EXE: usize = 1024;
@@ -62,37 +60,36 @@ const ENDING: &str = ".beacon";
 const DRAFT: &str = ".0.new";
 const UNFINISHED: &str = ".new";
 
-/// What a beacon says.
+/// The contents of a beacon.
 ///
-/// The name and the path are as the program gave them: code that prints them
-/// removes control characters first.
+/// The program chose the name and the path: code that prints them removes control characters first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
-    /// The shared-memory object.
+    /// Name of the shared-memory object.
     pub object: Name,
-    /// The process that records into it.
+    /// The process that records into the object.
     pub process: Identity,
     /// When the beacon was prepared, in nanoseconds since 1970.
     pub created_unix_ns: u64,
     /// The program's path, at most [`MAX_EXE`] bytes, empty if unknown.
     pub exe: PathBuf,
-    /// The name the user gave, at most [`MAX_NAME`] bytes, empty if none.
+    /// The name that the user chose, at most [`MAX_NAME`] bytes; empty without one.
     pub name: String,
 }
 
-/// Why a text is no beacon.
+/// Why a text is not a beacon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// Another version, newer or older.
     Version(u32),
-    /// Anything else: what was expected, and on which line.
+    /// Another defect, and its line.
     Text {
         /// Counted from 1.
         line: usize,
-        /// What should have stood there.
+        /// What the line should contain.
         expected: &'static str,
     },
-    /// Nothing is known of it, since memory ran out.
+    /// Memory ran out, so nothing is known of the text.
     NoMemory,
 }
 
@@ -113,11 +110,11 @@ impl fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 impl Info {
-    /// Whether the process that lit this beacon runs, by a fresh look.
+    /// Whether the process that lit this beacon runs; asks the system each time.
     ///
     /// # Errors
     ///
-    /// Whatever made the beacon unreadable, other than that it is gone.
+    /// The beacon cannot be read, for another reason than that it is gone.
     pub fn liveness(&self, dir: &Directory) -> io::Result<Liveness> {
         match self.open(dir)? {
             Some(file) => judge(&file, &self.process),
@@ -142,7 +139,7 @@ impl Info {
         }
     }
 
-    /// For the calling process, now. Too long a name is cut.
+    /// Describes the calling process, at this time. A name that is too long is cut.
     ///
     /// # Errors
     ///
@@ -180,11 +177,11 @@ impl Info {
         Ok(Self { exe, name: heap::text(&self.name)?, ..*self })
     }
 
-    /// Reads a file's text. It takes exactly what [`Info::to_text`] writes.
+    /// Reads a file's text. It accepts exactly what [`Info::to_text`] writes.
     ///
     /// # Errors
     ///
-    /// [`Malformed`]; no bytes make it panic.
+    /// [`Malformed`]; it panics for no bytes.
     pub fn parse(text: &[u8]) -> Result<Info, Malformed> {
         let mut lines = Lines { rest: text, line: 0 };
         if text.len() > MAX_BYTES {
@@ -255,7 +252,7 @@ impl Info {
 /// Memory runs out.
 pub fn exe_of_this_process() -> Result<PathBuf, NoMemory> {
     use std::os::unix::ffi::OsStringExt;
-    // On the heap, as the stack may be a signal handler's.
+    // The buffer is on the heap, because the stack may be a signal handler's.
     let mut path = Vec::new();
     path.try_resize_with(libc::PATH_MAX as usize, || 0)?;
     let link = c"/proc/self/exe";
@@ -266,23 +263,23 @@ pub fn exe_of_this_process() -> Result<PathBuf, NoMemory> {
     Ok(std::ffi::OsString::from_vec(path).into())
 }
 
-/// A beacon, which viewers find once it is lit. It burns until the process ends, in order
-/// or not. Dropping this value and forking leave it lit.
+/// A beacon, which viewers find once it is lit. It stays lit until the process ends, in order or
+/// not, even if this value is dropped or the process forks.
 #[derive(Debug)]
 pub struct Beacon {
     info: Info,
-    /// Its file. By path, since a descriptor kept all along would have been closed by a
-    /// host that became a daemon, and its number given to something else.
+    /// Path of its file. A descriptor would not do: a host that becomes a daemon closes all
+    /// descriptors, and its number would then belong to another file.
     path: CString,
-    /// The file's path until it is lit.
+    /// Path of the file before it is lit.
     draft: CString,
-    /// Identifies its file, as another program may have put one under either path.
+    /// Identifies the file, because another program may have put a file under either path.
     id: FileId,
-    /// Set once it is lit, maybe a moment later.
+    /// Set after the beacon was lit, possibly a moment later.
     is_lit: AtomicBool,
-    /// The page that holds the lock. `None` if the file system has no locks.
+    /// The page that holds the lock. `None` if the file system supports no locks.
     page: Option<LockPage>,
-    /// Whether anybody collects what ended processes leave.
+    /// Asks whether a viewer collects what ended processes leave.
     question: Question,
 }
 
@@ -291,7 +288,7 @@ impl Beacon {
     ///
     /// # Errors
     ///
-    /// As [`Beacon::prepare`] and [`Beacon::light`]. Nothing is left behind.
+    /// As [`Beacon::prepare`] and [`Beacon::light`]. It leaves no file behind.
     pub fn lit(dir: &Directory, info: &Info) -> io::Result<Box<Beacon>> {
         let beacon = Beacon::prepare(dir, info)?;
         if let Err(error) = beacon.light() {
@@ -306,15 +303,15 @@ impl Beacon {
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` if its name is taken, or a sweeper was faster; else what the system
-    /// answered. Nothing is left behind.
+    /// `AlreadyExists` if its name is taken, or a sweeper was faster; else the system's error. It
+    /// leaves no file behind.
     pub fn prepare(dir: &Directory, info: &Info) -> io::Result<Box<Beacon>> {
-        // One name alone: a child that was forked in the middle of this would leave a second
-        // draft, by which a sweeper would remove the parent's object.
+        // It tries only one name: a child that was forked in the middle of this would leave a
+        // second draft, by which a sweeper would remove the parent's object.
         let draft = file_name(&info.object, DRAFT.as_bytes())?;
         let file = dir.create_file(&draft)?;
         let prepared = Beacon::fill(dir, info, &draft, &file);
-        // Once a sweeper has removed it, the name may be another thread's.
+        // After a sweeper has removed the draft, its name may be another thread's.
         if prepared.is_err() && dir.leads_to(&draft, &file).unwrap_or(true) {
             dir.remove(&draft).ok();
         }
@@ -329,7 +326,7 @@ impl Beacon {
         mut file: &File,
     ) -> io::Result<Box<Beacon>> {
         let taken = lock(file, libc::LOCK_EX)?;
-        // A sweeper may take a draft for a dead one in the instant before it is locked.
+        // A sweeper may take the draft for a dead process's before it is locked.
         if taken == Lock::Held || !dir.leads_to(draft, file)? {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -337,7 +334,7 @@ impl Beacon {
         let path = |name: &CStr| {
             heap::c_string(&[dir.path().as_os_str().as_bytes(), b"/", name.to_bytes()])
         };
-        // Made beforehand, so that memory that runs out leaves no mapping.
+        // Allocated before the page is mapped, so that no mapping is left if memory runs out.
         let mut beacon = heap::boxed(Beacon {
             info: info.copy()?,
             path: path(&info.file_name()?)?,
@@ -355,11 +352,11 @@ impl Beacon {
         Ok(beacon)
     }
 
-    /// Has the beacon found. Several threads may do so.
+    /// Lights the beacon: from now on others find it. Several threads may call this.
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` if its final name is taken; else what the system answered.
+    /// `AlreadyExists` if its final name is taken; else the system's error.
     pub fn light(&self) -> io::Result<()> {
         if self.is_lit.load(Relaxed) {
             return Ok(());
@@ -373,19 +370,19 @@ impl Beacon {
         Ok(())
     }
 
-    /// What it says.
+    /// The contents of the beacon.
     pub fn info(&self) -> &Info {
         &self.info
     }
 
-    /// Whether a viewer waits for what this process leaves, so that object and beacon are
-    /// to stay when it ends. One system call, of a kind that an end makes anyway.
+    /// Whether a viewer waits for what this process leaves: then object and beacon must stay when
+    /// it ends. It makes one system call, of a kind that an end makes anyway.
     pub fn is_awaited(&self) -> bool {
         self.question.is_answered()
     }
 
-    /// Puts the beacon out of a process that goes on. Take the object's name away
-    /// first. In a child of the process that lit it, this does nothing.
+    /// Removes the beacon of a process that continues. Remove the object's name first. In a child
+    /// of the process that lit the beacon, this does nothing.
     ///
     /// # Errors
     ///
@@ -395,18 +392,18 @@ impl Beacon {
         if self.is_callers()
             && let Some(page) = self.page
         {
-            // SAFETY: the calling process lit the beacon, so it has made the page.
+            // SAFETY: the calling process lit the beacon, so it has mapped the page.
             unsafe { page.release() };
         }
         removed
     }
 
-    /// [`Self::extinguish`] for a process that ends, which releases the lock. It makes one
+    /// Like [`Self::extinguish`], for a process that ends, which releases the lock. It makes one
     /// system call, which removes the name.
     ///
     /// # Errors
     ///
-    /// What the system answered; the next sweep will then find a dead beacon.
+    /// The system's error; the next sweep will then find a dead beacon.
     pub fn remove(&self) -> io::Result<()> {
         if !self.is_callers() {
             return Ok(());
@@ -428,7 +425,7 @@ impl Beacon {
         }
     }
 
-    /// Whether the calling process lit it. Also true if a filter refuses the question.
+    /// Whether the calling process lit the beacon. Also true if a filter refuses the system call.
     fn is_callers(&self) -> bool {
         let pid = current_pid();
         pid <= 0 || u32::try_from(pid) == Ok(self.info.process.pid)
@@ -440,7 +437,7 @@ pub(crate) fn file_of(object: &Name) -> io::Result<CString> {
     file_name(object, ENDING.as_bytes())
 }
 
-/// The object that a beacon's file name stands for; `None` for other files.
+/// The object whose beacon has this file name; `None` for other files.
 pub(crate) fn object_of(file: &CStr) -> Option<Name> {
     let hex = file.to_bytes().strip_suffix(ENDING.as_bytes())?;
     Name::from_hex(hex)
@@ -454,7 +451,7 @@ pub(crate) fn is_unfinished(file: &CStr) -> bool {
         && bytes.get(32) == Some(&b'.')
 }
 
-/// The path as beacons store it, for comparison with one.
+/// The path in the form that beacons store, for comparisons.
 pub(crate) fn cut_exe(exe: &Path) -> &Path {
     let bytes = exe.as_os_str().as_bytes();
     let start = bytes.len().saturating_sub(MAX_EXE);
@@ -483,13 +480,13 @@ impl LockPage {
     ///
     /// # Errors
     ///
-    /// What the system answered.
+    /// The system's error.
     pub fn hold(file: &File) -> io::Result<Self> {
         let len = page_size();
         let access = libc::PROT_READ;
         let (fd, shared) = (file.as_raw_fd(), libc::MAP_SHARED);
-        // SAFETY: a new mapping at an address of the kernel's choice. No code reads it: it
-        // keeps the open file, and so its lock, alive.
+        // SAFETY: a new mapping at an address that the kernel chooses. No code reads it: it keeps
+        // the open file, and so its lock, alive.
         let map = unsafe { libc::mmap(std::ptr::null_mut(), len, access, shared, fd, 0) };
         if map == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -506,7 +503,7 @@ impl LockPage {
         Ok(page)
     }
 
-    /// Gives the lock up.
+    /// Releases the lock.
     ///
     /// # Safety
     ///
@@ -519,7 +516,7 @@ impl LockPage {
     }
 }
 
-/// The text, line by line, each with its key.
+/// The lines of a text, each with its key.
 struct Lines<'a> {
     rest: &'a [u8],
     line: usize,
@@ -543,7 +540,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// A decimal number as we write it: digits alone, no zero in front.
+/// A decimal number as `to_text` writes it: only digits, no leading zero.
 fn number<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     let plain = text.iter().all(u8::is_ascii_digit) && (text.len() == 1 || text.first()? != &b'0');
     std::str::from_utf8(text).ok().filter(|_| plain)?.parse().ok()
@@ -569,8 +566,8 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Writes the bytes behind an escaped text to `room`. `None` if there is another way to write
-/// them, or too little room.
+/// Decodes an escaped text into `room`. `None` if the text could be written in another way, or if
+/// `room` is too small.
 pub(crate) fn unescape<'a>(text: &[u8], room: &'a mut [u8]) -> Option<&'a [u8]> {
     let nibble = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),

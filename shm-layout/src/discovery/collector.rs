@@ -8,8 +8,8 @@
 //!  reads the segment, removes both
 //! ```
 //!
-//! A collector that is killed loses its lock, so the next sweep removes its file. What was
-//! left for it is what a crashed process leaves, and is bounded in the same way.
+//! If a collector is killed, the kernel releases its lock, and the next sweep removes its file. The
+//! segments left for it are then bounded like those of crashed processes.
 
 use std::ffi::CString;
 use std::io;
@@ -24,7 +24,7 @@ use crate::heap::{self, NoMemory};
 
 /// The folder of collectors, in the directory of beacons.
 const FOLDER: &str = "collectors";
-/// More collectors than this are not looked at.
+/// Maximum number of collectors that are read.
 const MAX_NAMES: usize = 256;
 
 /// A viewer that collects what ended processes leave, until it is dropped.
@@ -34,23 +34,23 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Has processes that end from now on leave their segments.
+    /// From now on, ending processes leave their segments.
     ///
     /// # Errors
     ///
-    /// What the system answered; `Unsupported` where the file system has no locks.
+    /// The system's error; `Unsupported` where the file system has no locks.
     pub fn start(dir: &Directory) -> io::Result<Self> {
         let name = || heap::c_string(&[Name::random()?.hex().as_bytes()]);
         Ok(Self { held: Held::start(dir, FOLDER, name)? })
     }
 
-    /// Whether no other collector lives that may still want what was left.
+    /// Whether no other collector lives that may still want the segments.
     pub fn is_alone(&self) -> bool {
         count_living(&self.held.folder, Some(&self.held.name)).is_ok_and(|living| living == 0)
     }
 }
 
-/// Removes what dead collectors left. Says whether one lives.
+/// Removes the files of dead collectors. Returns whether one lives.
 pub fn sweep(dir: &Directory) -> bool {
     let Ok(path) = folder_of(dir) else { return false };
     let Ok(folder) = Directory::open_plainly(&path) else { return false };
@@ -61,7 +61,7 @@ pub fn sweep(dir: &Directory) -> bool {
     lives
 }
 
-/// How many collectors live besides this one. The files of dead ones are removed.
+/// Counts the living collectors, except this one, and removes the files of dead ones.
 fn count_living(folder: &Directory, but: Option<&CString>) -> io::Result<usize> {
     let mut living = 0;
     for name in folder.names(MAX_NAMES)?.0.iter().filter(|name| Some(*name) != but) {
@@ -79,18 +79,18 @@ fn folder_of(dir: &Directory) -> Result<PathBuf, NoMemory> {
     heap::path(&[dir.path().as_os_str().as_bytes(), b"/", FOLDER.as_bytes()])
 }
 
-/// What a process asks the system at its end, made beforehand.
+/// The system call by which an ending process finds collectors; its path is made beforehand.
 #[derive(Debug)]
 pub(crate) struct Question(CString);
 
 impl Question {
-    /// Fails for a path that no system call takes, and without memory.
+    /// Fails if the path is too long for system calls, or memory runs out.
     pub(crate) fn new(dir: &Directory) -> io::Result<Self> {
         heap::c_string(&[folder_of(dir)?.as_os_str().as_bytes(), b"/."]).map(Self)
     }
 
-    /// Whether there are collectors. Removing a path that ends in a dot is refused, whatever
-    /// is there: EISDIR if the folder is. So an end makes no system call of another kind.
+    /// Whether there are collectors. The system refuses to remove a path that ends in a dot: with
+    /// EISDIR if the folder exists. So an end makes no system call of another kind.
     pub(crate) fn is_answered(&self) -> bool {
         // SAFETY: a NUL-terminated path that outlives the call.
         let refused = unsafe { libc::unlink(self.0.as_ptr()) } != 0;

@@ -1,20 +1,19 @@
 //! The directory that holds the beacons, and every file access in it.
 //!
-//! The first of these that applies:
+//! It is the first of these that applies:
 //!
 //! 1. `$PFP_DIR`, for tests and for containers that share a directory;
 //! 2. `$XDG_RUNTIME_DIR/pfp`, else `/run/user/<uid>/pfp`, if the directory
 //!    above it is there and belongs to this user;
 //! 3. `/tmp/pfp-<uid>`.
 //!
-//! A program picks one; a service may have no `$XDG_RUNTIME_DIR` where its
-//! user's shell has one, so a viewer looks in all of them.
+//! A program chooses one of them. A service may have no `$XDG_RUNTIME_DIR` although its user's
+//! shell has one, so a viewer searches all of them.
 //!
-//! `/tmp` belongs to everybody, so nothing is taken on trust: the directory
-//! is a real one, of this user, that nobody else can write to; it is held
-//! open, and each file in it is reached through that descriptor, without
-//! following a link, and has to be a regular file of this user's under one
-//! name. Each refusal names the path, the expected and the found.
+//! All users can write to `/tmp`, so everything is checked: the directory is not a link, belongs to
+//! this user, and no other user can write to it. It is held open, and each file in it is opened
+//! through that descriptor, without following a link, and must be a regular file of this user's
+//! under one name. Each refusal names the path, what was expected and what was found.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fmt;
@@ -28,7 +27,7 @@ use crate::descriptors::above_standard;
 use crate::environment::variable;
 use crate::heap::{self, Grow, NoMemory, ShortText};
 
-/// At most this many files of a directory are looked at in one go.
+/// Maximum number of files of a directory that are read in one call.
 pub const MAX_FILES: usize = 4096;
 
 /// An open directory of beacons, checked when it was opened.
@@ -39,19 +38,19 @@ pub struct Directory {
     errors: Errors,
 }
 
-/// What an error says.
+/// The form of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Errors {
-    /// In words, which path was refused, what was expected and what was found.
+    /// Words: which path was refused, what was expected and what was found.
     InWords,
-    /// Its kind, or the system's number. A program that is measured uses this, since words take
+    /// Only the kind, or the system's number. A measured program uses this form, because words take
     /// memory, which may have run out.
     Plain,
 }
 
 impl Directory {
-    /// Where segments of this user may be found, the preferred place first. None if memory runs
-    /// out.
+    /// The directories where segments of this user may be, in order of preference. Empty if memory
+    /// runs out.
     pub fn candidates() -> Vec<PathBuf> {
         Directory::try_candidates().unwrap_or_default()
     }
@@ -66,8 +65,8 @@ impl Directory {
         let usual = ShortText::<32>::of(format_args!("/run/user/{user}"));
         let given = variable(c"XDG_RUNTIME_DIR").map(OsStr::as_bytes);
         for base in given.into_iter().chain([usual.as_bytes()]) {
-            // `sudo` may hand on the variable of another user, whose directory is
-            // not ours to write in.
+            // `sudo` may pass on the variable of another user, to whose directory this process must
+            // not write.
             let is_own = heap::c_string(&[base])
                 .and_then(|base| status_at(libc::AT_FDCWD, &base, 0))
                 .is_ok_and(|stat| is_directory(&stat) && stat.st_uid == user);
@@ -81,12 +80,11 @@ impl Directory {
         Ok(places)
     }
 
-    /// The directory for this process's own beacon, made if need be: the
-    /// first of the candidates that can be had.
+    /// The directory for this process's own beacon: the first candidate that exists or can be made.
     ///
     /// # Errors
     ///
-    /// As [`Directory::create`], for the first candidate, if none can be had, but without words;
+    /// If all candidates fail: as [`Directory::create`] for the first one, but without words.
     /// `OutOfMemory`.
     pub fn for_this_process() -> io::Result<Directory> {
         let mut first_error = None;
@@ -99,12 +97,12 @@ impl Directory {
         Err(first_error.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
     }
 
-    /// Opens a directory and checks it, after making it, mode 0700 whatever
-    /// the umask, if it is not there. The directory above has to exist.
+    /// Opens a directory and checks it. If it does not exist, makes it first, with mode 0700
+    /// whatever the umask. The directory above has to exist.
     ///
     /// # Errors
     ///
-    /// As [`Directory::open`], save `NotFound`, which is about the directory above.
+    /// As [`Directory::open`], but `NotFound` is about the directory above.
     pub fn create(path: &Path) -> io::Result<Directory> {
         Directory::create_with(path, Errors::InWords)
     }
@@ -114,7 +112,7 @@ impl Directory {
         // SAFETY: a NUL-terminated path that outlives the call.
         if unsafe { libc::mkdir(name.as_ptr(), 0o700) } != 0 {
             let error = io::Error::last_os_error();
-            // `open_with` judges what exists already.
+            // `open_with` checks what exists already.
             if error.kind() != io::ErrorKind::AlreadyExists {
                 return Err(errors.at(path, error));
             }
@@ -128,7 +126,7 @@ impl Directory {
     ///
     /// `NotFound`; `NotADirectory` for any other file, also a symbolic link;
     /// `PermissionDenied` if the directory belongs to another user or others may
-    /// write to it; else what the system answered.
+    /// write to it; else the system's error.
     pub fn open(path: &Path) -> io::Result<Directory> {
         Directory::open_with(path, Errors::InWords)
     }
@@ -176,12 +174,12 @@ impl Directory {
         Ok(Directory { fd, path: heap::path(&[path.as_os_str().as_bytes()])?, errors })
     }
 
-    /// The path it was opened by.
+    /// The path by which it was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The path of a file in it, for messages.
+    /// The path of a file in the directory, for messages.
     pub(crate) fn path_of(&self, name: &CStr) -> Result<PathBuf, NoMemory> {
         heap::path(&[self.path.as_os_str().as_bytes(), b"/", name.to_bytes()])
     }
@@ -235,23 +233,22 @@ impl Directory {
             ));
         }
         if stat.st_nlink == 0 {
-            // Removed since we found its name.
+            // The file was removed after it was found.
             return Err(io::ErrorKind::NotFound.into());
         }
         Ok(File::from(fd))
     }
 
-    /// Makes a file that was not there, for its owner alone whatever the umask.
+    /// Makes a new file, for its owner alone whatever the umask.
     ///
     /// # Errors
     ///
-    /// `AlreadyExists`; else what the system answered.
+    /// `AlreadyExists`; else the system's error.
     pub fn create_file(&self, name: &CStr) -> io::Result<File> {
         let fd =
             open_at(self.fd.as_raw_fd(), name, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, 0o600)?;
-        // The sticky bit tells cleaners of /tmp and of the runtime directory
-        // to leave an old file alone (XDG base directory specification).
-        // SAFETY: an open descriptor and a plain number.
+        // The sticky bit makes cleaners of /tmp and of the runtime directory leave an old file
+        // alone (XDG base directory specification). SAFETY: an open descriptor and a plain number.
         if unsafe { libc::fchmod(fd.as_raw_fd(), 0o1600) } != 0 {
             let error = io::Error::last_os_error();
             self.remove(name).ok();
@@ -269,7 +266,7 @@ impl Directory {
         Ok(())
     }
 
-    /// What a symbolic link of this user's says, at most `limit` bytes of it. It is never
+    /// The text of a symbolic link of this user's, at most `limit` bytes of it. The link is never
     /// followed.
     pub(crate) fn read_link(&self, name: &CStr, limit: usize) -> io::Result<Vec<u8>> {
         let stat = self.status_of(name)?;
@@ -296,9 +293,9 @@ impl Directory {
         Ok(text)
     }
 
-    /// Leaves a text where no descriptor is to be had, so that no directory can be opened
-    /// and no file be made: as a symbolic link that says it and leads nowhere, in place of
-    /// whatever has that name in the directory.
+    /// Leaves a text when no descriptor is free, so that no directory can be opened and no file
+    /// made: as a symbolic link whose target is the text. It replaces any file of that name in the
+    /// directory.
     pub(crate) fn leave_link(path: &Path, name: &CStr, text: &CStr) -> io::Result<()> {
         let to = heap::c_string(&[path.as_os_str().as_bytes(), b"/", name.to_bytes()])?;
         let path = to_c(path.as_os_str())?;
@@ -308,9 +305,9 @@ impl Directory {
         if !is_trusted {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        // Between the look and these two, only this user could put another directory there:
-        // /tmp has the sticky bit. Neither follows a link in the last step.
-        // SAFETY: NUL-terminated texts that outlive the calls.
+        // Between the check and these two calls, only this user could replace the directory: /tmp
+        // has the sticky bit. The calls do not follow a link in the last step. SAFETY:
+        // NUL-terminated texts that outlive the calls.
         let refused = unsafe {
             libc::unlink(to.as_ptr());
             libc::symlink(text.as_ptr(), to.as_ptr())
@@ -329,7 +326,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// What the system answered.
+    /// The system's error.
     pub fn leads_to(&self, name: &CStr, file: &File) -> io::Result<bool> {
         let held = FileId::of(file)?;
         match self.status_of(name) {
@@ -338,7 +335,7 @@ impl Directory {
         }
     }
 
-    /// The names of at most `limit` files in it, and whether there were more.
+    /// The names of at most `limit` files in the directory, and whether it has more.
     pub(crate) fn names(&self, limit: usize) -> io::Result<(Vec<CString>, bool)> {
         // A descriptor of its own, because reading moves its position.
         let fd = open_at(self.fd.as_raw_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)
@@ -423,10 +420,10 @@ impl Entries {
     }
 
     fn next(&mut self) -> io::Result<Option<CString>> {
-        // SAFETY: the calling thread's errno, always valid. Setting it to zero
-        // is how the end is told from an error.
+        // SAFETY: the calling thread's errno is always valid. It is zeroed to distinguish the end
+        // from an error.
         unsafe { *libc::__errno_location() = 0 };
-        // SAFETY: the stream is open until drop, and &mut keeps others away.
+        // SAFETY: the stream is open until drop, and `&mut` excludes other users.
         let entry = unsafe { libc::readdir(self.stream) };
         if entry.is_null() {
             let error = io::Error::last_os_error();
@@ -444,15 +441,15 @@ impl Entries {
 
 impl Drop for Entries {
     fn drop(&mut self) {
-        // SAFETY: open until now, and never used again.
+        // SAFETY: the stream is open and is never used again.
         unsafe { libc::closedir(self.stream) };
     }
 }
 
-/// Sets the mode of what a descriptor, also an O_PATH one, leads to.
+/// Sets the mode of the file behind a descriptor, which may be an O_PATH one.
 pub(crate) fn chmod(file: &OwnedFd, mode: libc::mode_t) -> io::Result<()> {
-    // fchmod refuses O_PATH descriptors, and a call by name could be led
-    // astray; this name leads to exactly the file that is held.
+    // fchmod refuses O_PATH descriptors, and a path could lead to another file; this path leads to
+    // exactly the file that is open.
     let path = ShortText::<32>::of(format_args!("/proc/self/fd/{}\0", file.as_raw_fd()));
     let path =
         CStr::from_bytes_with_nul(path.as_bytes()).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -463,7 +460,7 @@ pub(crate) fn chmod(file: &OwnedFd, mode: libc::mode_t) -> io::Result<()> {
     Ok(())
 }
 
-/// `openat`, never through a link as the last step, never inherited by a new program.
+/// `openat` that follows no link in the last step, and whose descriptor `exec` closes.
 fn open_at(dir: RawFd, name: &CStr, flags: libc::c_int, mode: libc::c_uint) -> io::Result<OwnedFd> {
     loop {
         // SAFETY: a NUL-terminated name that outlives the call; plain numbers else.
@@ -471,7 +468,7 @@ fn open_at(dir: RawFd, name: &CStr, flags: libc::c_int, mode: libc::c_uint) -> i
             libc::openat(dir, name.as_ptr(), flags | libc::O_NOFOLLOW | libc::O_CLOEXEC, mode)
         });
         if fd >= 0 {
-            // SAFETY: a descriptor that was just opened and that nobody else owns.
+            // SAFETY: a descriptor that was just opened and has no other owner.
             return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
         }
         let error = io::Error::last_os_error();
@@ -503,12 +500,12 @@ fn status_at(dir: RawFd, name: &CStr, flags: libc::c_int) -> io::Result<libc::st
     Ok(unsafe { stat.assume_init() })
 }
 
-/// Device and inode of a file. No two files that exist at the same time have the same.
+/// Device and inode of a file. Two files that exist at the same time differ in them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct FileId(libc::dev_t, libc::ino_t);
 
 impl FileId {
-    /// Of an open file.
+    /// The identity of an open file.
     pub(crate) fn of(file: &File) -> io::Result<Self> {
         status(file.as_raw_fd()).map(|stat| Self::from(&stat))
     }
@@ -542,7 +539,7 @@ fn kind_of(mode: libc::mode_t) -> &'static str {
 }
 
 fn effective_user() -> libc::uid_t {
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: the call has no arguments and cannot fail.
     unsafe { libc::geteuid() }
 }
 
@@ -550,8 +547,8 @@ fn to_c(text: &OsStr) -> io::Result<CString> {
     heap::c_string(&[text.as_bytes()])
 }
 
-/// What the system answered, and where; the number is still to be had, see
-/// [`failure::errno_of`](crate::discovery::failure::errno_of).
+/// The system's error with its path; [`failure::errno_of`](crate::discovery::failure::errno_of)
+/// finds the error number in it.
 #[derive(Debug)]
 struct At {
     path: PathBuf,

@@ -1,9 +1,9 @@
-//! How a process ended, as far as the kernel still says it.
+//! How a process ended, as long as the kernel knows.
 //!
-//! Its exit status is the parent's to collect. Before the parent does, `/proc/<pid>/stat` shows it
-//! to processes of the same user. Afterwards, from Linux 6.15 on, a pidfd does that was opened
-//! while the process lived. A process that called `exec` goes on under its id, without the lock on
-//! its beacon.
+//! Only the parent collects the exit status. Before it does, `/proc/<pid>/stat` shows the status to
+//! processes of the same user. Afterwards, from Linux 6.15 on, a pidfd has it that was opened while
+//! the process lived. A process that called `exec` continues under its id, without the lock on its
+//! beacon.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -30,8 +30,9 @@ impl End {
         }
     }
 
-    /// How the process of this id ended, or what it became. `start` is its start time as
-    /// [`Stat`](crate::discovery::stat::Stat) has it; a process with another one has taken over the id.
+    /// How the process of this id ended, or which program replaced it. `start` is its start time as
+    /// in [`Stat`](crate::discovery::stat::Stat); a process with another start time has reused the
+    /// id.
     pub(crate) fn of(pid: u32, start: u64) -> Option<Self> {
         let stat = of_process(pid)?;
         if start == 0 || stat.start != start {
@@ -44,7 +45,7 @@ impl End {
             return Some(Self::ReplacedBy(name.unwrap_or_else(|| name_of(pid))));
         }
         // The kernel checks one right for this link and for the exit status: without the right, the
-        // status reads 0. A process that is ending has no program left.
+        // status reads 0. A process that is ending has no executable any more.
         match exe {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
             _ => Some(Self::of_wait(stat.wait_status)),
@@ -52,25 +53,25 @@ impl End {
     }
 }
 
-/// What `ps` calls a process.
+/// The name of a process in `ps`.
 fn name_of(pid: u32) -> String {
     let mut bytes = [0; 64];
     String::from_utf8_lossy(read_small(&format!("/proc/{pid}/comm"), &mut bytes)).trim().to_owned()
 }
 
-/// A descriptor of a process, which says how it ended also after its parent reaped it.
+/// A descriptor of a process, which knows how it ended even after its parent reaped it.
 #[derive(Debug)]
 pub(crate) struct Descriptor(OwnedFd);
 
 impl Descriptor {
-    /// Opens a descriptor of the process that has this id now. `None` before Linux 5.3, and without
-    /// a free descriptor.
+    /// Opens a descriptor of the process that has this id now. `None` before Linux 5.3, or if no
+    /// descriptor is free.
     pub(crate) fn open(pid: u32) -> Option<Self> {
         let pid = libc::pid_t::try_from(pid).ok()?;
-        // SAFETY: takes plain numbers.
+        // SAFETY: the arguments are plain numbers.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0)?;
-        // SAFETY: a descriptor that was just opened and that nothing else owns.
+        // SAFETY: a descriptor that was just opened and has no other owner.
         Some(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
@@ -144,7 +145,7 @@ mod tests {
             // SAFETY: reaps our child.
             unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
             assert_eq!(End::of(pid, start), None);
-            // Older kernels do not say.
+            // Older kernels do not report it.
             let known = descriptor.and_then(|descriptor| descriptor.end());
             assert!(known.is_none() || known == Some(end), "{known:?}");
         }

@@ -1,8 +1,8 @@
-//! A start that came to nothing, noted for whoever asks: a program says nothing where
-//! it cannot measure, so this file does, beside the beacons.
+//! Notes a failed start. A program prints nothing if it cannot measure, so a file beside the
+//! beacons tells viewers why.
 //!
-//! There is one for each program, `<16 hex>.failed`, of its last start that failed; the
-//! next one that does not fail removes it.
+//! Each program has one file, `<16 hex>.failed`, for its last start if that failed; the next start
+//! that succeeds removes it.
 //!
 //! ```text
 //! pfp-failure 1
@@ -12,8 +12,8 @@
 //! exe=/usr/bin/my%25prog
 //! ```
 //!
-//! Where the program has no descriptor left, it cannot write a file. Then the note is a
-//! symbolic link that says the same and leads nowhere.
+//! If the program has no free descriptor, it cannot write a file. Then the note is a symbolic link
+//! whose target is the same text.
 
 use std::ffi::{CStr, CString};
 use std::io::{self, Write};
@@ -28,10 +28,10 @@ use crate::heap::{self, NoMemory, ShortText};
 
 const MAGIC: &str = "pfp-failure 1";
 const ENDING: &str = ".failed";
-/// No note is longer.
+/// Maximum length of a note, in bytes.
 const MAX_BYTES: usize = 4096;
 
-/// What could not be made.
+/// The part that could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The shared memory: nothing is measured.
@@ -46,7 +46,7 @@ const STAGES: [(Stage, &str); 3] =
     [(Stage::Segment, "segment"), (Stage::Process, "process"), (Stage::Beacon, "beacon")];
 
 impl Stage {
-    /// What to do about it, by the system's error number, or 0 if there was none.
+    /// Advice for the system's error number, or 0 without one.
     #[must_use]
     #[allow(clippy::disallowed_macros, reason = "only viewers give advice")]
     pub fn advice(self, errno: i32) -> String {
@@ -82,21 +82,21 @@ impl Stage {
     }
 }
 
-/// A start that came to nothing.
+/// A failed start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The process.
     pub pid: u32,
     /// The program's path.
     pub exe: PathBuf,
-    /// What could not be made.
+    /// The part that could not be made.
     pub stage: Stage,
-    /// The system's error number, or 0 if there was none.
+    /// The system's error number, or 0 without one.
     pub errno: i32,
 }
 
-/// The name of a program's note: FNV-1a of its path. Two programs of one hash share it,
-/// as two runs of one program do.
+/// The name of a program's note: FNV-1a of its path. Two programs with the same hash share a note,
+/// like two runs of one program.
 fn file_name(exe: &Path) -> io::Result<CString> {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     for &byte in cut_exe(exe).as_os_str().as_bytes() {
@@ -115,8 +115,8 @@ impl Failure {
     ///
     /// # Errors
     ///
-    /// What the system answered: whatever kept the program from starting may keep it
-    /// from saying so.
+    /// The system's error: the reason that kept the program from starting may also prevent the
+    /// note.
     pub fn note(&self, dir: &Directory) -> io::Result<()> {
         let text = self.to_text()?;
         object::check_file_limit(text.len() as u64)?;
@@ -124,7 +124,7 @@ impl Failure {
         let name = file_name(&self.exe)?;
         let written = dir.create_file(&name).and_then(|mut file| file.write_all(text.as_bytes()));
         if written.is_err() {
-            // Half a note says nothing.
+            // Half a note is useless.
             let _ = dir.remove(&name);
             return self.note_at(dir.path());
         }
@@ -135,8 +135,8 @@ impl Failure {
     ///
     /// # Errors
     ///
-    /// `PermissionDenied` unless it is a directory that this user alone can write to; else
-    /// what the system answered.
+    /// `PermissionDenied` unless only this user can write to the directory; else the system's
+    /// error.
     pub fn note_at(&self, dir: &Path) -> io::Result<()> {
         let text = heap::c_string(&[self.to_text()?.as_bytes()])?;
         Directory::leave_link(dir, &file_name(&self.exe)?, &text)
@@ -165,8 +165,7 @@ impl Failure {
     }
 }
 
-/// The system's number of what went wrong, also where the error says more than that; 0
-/// where it told none.
+/// The system's number of an error, even if the error is in words; 0 without a number.
 pub fn errno_of(error: &io::Error) -> i32 {
     if let Some(errno) = error.raw_os_error() {
         return errno;
@@ -190,15 +189,15 @@ pub fn errno_of(error: &io::Error) -> i32 {
 
 /// Removes a program's note, if there is one.
 pub fn forget(dir: &Directory, exe: &Path) {
-    // Most often there is none.
+    // Most programs have no note.
     let _ = file_name(exe).and_then(|name| dir.remove(&name));
 }
 
-/// All the notes in a directory. What is none is left out.
+/// All notes in a directory. Other files are left out.
 ///
 /// # Errors
 ///
-/// If the directory itself cannot be read.
+/// The directory cannot be read.
 pub fn find(dir: &Directory) -> io::Result<Vec<Failure>> {
     let read = |name: &CString| {
         let text = match dir.open_file(name) {
@@ -233,7 +232,7 @@ mod tests {
         assert_eq!(find(&dir).expect("it can be read"), [of(24)]);
         forget(&dir, Path::new("/usr/bin/another"));
         assert_eq!(find(&dir).expect("it can be read").len(), 1);
-        // Without a descriptor; a note is a note.
+        // A note can be left without a descriptor.
         of(23).note_at(&path).expect("there is room");
         assert_eq!(find(&dir).expect("it can be read"), [of(23)]);
         of(28).note(&dir).expect("there is room");
@@ -256,7 +255,7 @@ mod tests {
         assert_eq!((refused, left), (Err(io::ErrorKind::PermissionDenied), 0));
     }
 
-    /// What has the note's name goes away, and what it leads to stays as it is.
+    /// A link with the note's name is replaced, and its target stays unchanged.
     #[test]
     fn a_note_is_written_through_no_link() {
         let path = std::env::temp_dir().join(format!("pfp-failure-link-{}", std::process::id()));

@@ -1,14 +1,15 @@
-//! Finds segments, and sweeps away what dead processes left.
+//! Finds segments, and removes the segments of dead processes.
 //!
 //! A process that ends in order removes its segment, or leaves it to a viewer that watches all
 //! processes ([`collector`]). The segment of a crashed process stays readable until it is collected
 //! ([`gc`]), its program starts again ([`sweep`], which keeps the last few), a viewer looks for
 //! processes ([`trim`], likewise), or another program starts and needs the space.
 //!
-//! **Removing.** Open the beacon, take the exclusive lock without waiting, make sure that the name
-//! still leads to the file that is now locked, remove the object, then the beacon, and let go. A
-//! live process holds that lock, so its segment cannot be removed; two sweepers cannot have it at
-//! once; a sweeper that is killed in between leaves the beacon, so the rest can be found.
+//! **Removing.** The sweeper opens the beacon, takes the exclusive lock without waiting, checks
+//! that the name still leads to the locked file, removes the object, then the beacon, and releases
+//! the lock. A live process holds that lock, so its segment cannot be removed; two sweepers cannot
+//! hold it at once; and a sweeper that is killed in between leaves the beacon, so the rest is found
+//! later.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -32,7 +33,7 @@ use crate::heap::{Grow, NoMemory};
 /// How many dead segments of a program are kept when it starts again.
 pub const KEEP: usize = 3;
 
-/// What is in one directory.
+/// The contents of one directory.
 #[derive(Debug)]
 pub struct Found {
     /// The segments, the newest first.
@@ -41,46 +42,45 @@ pub struct Found {
     pub unreadable: Vec<(PathBuf, String)>,
     /// The directory.
     pub looked_in: PathBuf,
-    /// There were more than [`MAX_FILES`] files, so some were not looked at.
+    /// The directory has more than [`MAX_FILES`] files, so some were not read.
     pub truncated: bool,
 }
 
 /// A segment.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// What its beacon says.
+    /// The contents of its beacon.
     pub info: Info,
-    /// Alive or Dead; never Gone.
+    /// Alive or Dead, never Gone.
     pub state: Liveness,
-    /// The memory its object holds. None: it is not there, because its process
-    /// is just ending, or because the machine was booted since.
+    /// The memory of its object. `None` if the object is gone, because its process is ending or the
+    /// machine has rebooted.
     pub object_bytes: Option<u64>,
-    /// The beacon.
+    /// Path of the beacon.
     pub path: PathBuf,
 }
 
-/// What a sweep did.
+/// The result of a sweep.
 #[derive(Debug, Default)]
 pub struct Swept {
     /// The segments that were removed.
     pub removed: Vec<Entry>,
-    /// Dead segments that could not be removed, damaged and unfinished beacons too, and why.
+    /// Dead segments that could not be removed, also damaged and unfinished beacons, and why.
     pub failed: Vec<(PathBuf, io::Error)>,
 }
 
 impl Swept {
-    /// The memory that was set free, in bytes.
+    /// The memory that was freed, in bytes.
     pub fn freed_bytes(&self) -> u64 {
         self.removed.iter().filter_map(|e| e.object_bytes).sum()
     }
 }
 
-/// Looks at every beacon in a directory. Beacons that vanish meanwhile are
-/// left out.
+/// Reads every beacon in a directory. Beacons that vanish in between are left out.
 ///
 /// # Errors
 ///
-/// If the directory itself cannot be read.
+/// The directory cannot be read.
 #[allow(clippy::disallowed_methods, reason = "only viewers look for all")]
 pub fn find(dir: &Directory) -> io::Result<Found> {
     let (names, truncated) = dir.names(MAX_FILES)?;
@@ -108,7 +108,7 @@ pub fn find(dir: &Directory) -> io::Result<Found> {
     Ok(found)
 }
 
-/// Reads the beacon of one segment in a directory. `None` if it is missing or says nothing.
+/// Reads the beacon of one segment in a directory. `None` if it is missing or unreadable.
 pub fn find_one(dir: &Directory, object: &Name) -> Option<Entry> {
     match look(dir, &beacon::file_of(object).ok()?, object) {
         Ok(Seen::Entry(entry, _)) => Some(entry),
@@ -116,12 +116,12 @@ pub fn find_one(dir: &Directory, object: &Name) -> Option<Entry> {
     }
 }
 
-/// Removes the segment of a process that has ended. Says whether it did: not if the process
-/// lives.
+/// Removes the segment of a process that has ended. Returns whether it did: a live process keeps
+/// its segment.
 ///
 /// # Errors
 ///
-/// What the system answered.
+/// The system's error.
 pub fn remove_one(dir: &Directory, object: &Name) -> io::Result<bool> {
     let name = beacon::file_of(object)?;
     match look(dir, &name, object) {
@@ -149,8 +149,8 @@ pub fn find_everywhere() -> (Vec<Found>, Vec<String>) {
 }
 
 /// Removes the dead segments of each program, except its newest `keep`. A program's next start does
-/// so, too, but after a crash of many processes at once there may be no start that sees them all.
-/// While a viewer collects ended processes, all segments stay.
+/// this, too, but after a crash of many processes at once there may be no such start. While a
+/// viewer collects ended processes, all segments stay.
 #[allow(clippy::disallowed_methods, reason = "only viewers trim")]
 pub fn trim(dir: &Directory, found: &mut Found, keep: usize) {
     let mut dead = HashMap::<_, usize>::new();
@@ -170,19 +170,19 @@ pub fn trim(dir: &Directory, found: &mut Found, keep: usize) {
     let mut surplus = surplus.into_iter();
     found.entries.retain(|entry| {
         let is_surplus = surplus.next().unwrap_or_default();
-        // What cannot be removed is shown.
+        // A segment that cannot be removed stays in the list.
         !is_surplus || !remove_one(dir, &entry.info.object).unwrap_or_default()
     });
 }
 
-/// Called when a program starts, before it takes memory of its own: of the same
-/// program's dead segments, removes all but the newest `keep`, and those that have no
-/// memory left to read. Of all programs' dead segments the newest stay that take no more
-/// than `bytes` together; as long as a viewer collects them, that is the only limit.
+/// Called when a program starts, before it takes memory of its own. Of the same program's dead
+/// segments, it removes all but the newest `keep`, and those without memory. Of all programs' dead
+/// segments, it keeps the newest ones that take at most `bytes` together. While a viewer collects
+/// the segments, only that limit applies.
 ///
 /// # Errors
 ///
-/// If the directory itself cannot be read.
+/// The directory cannot be read.
 pub fn sweep(dir: &Directory, exe: &Path, keep: usize, bytes: u64) -> io::Result<Swept> {
     let exe = beacon::cut_exe(exe);
     let mut swept = Swept::default();
@@ -197,11 +197,11 @@ pub fn sweep(dir: &Directory, exe: &Path, keep: usize, bytes: u64) -> io::Result
             && let Ok(Seen::Entry(entry, _)) = look(dir, name, &object)
             && entry.state == Liveness::Dead
         {
-            // The file is closed meanwhile: the host may be short of descriptors.
+            // The file is closed for now, because the host may be short of descriptors.
             dead.try_push((entry, name))?;
         }
     }
-    // Asked after the look: a viewer that begins later awaits none of these.
+    // Read after the beacons: a viewer that begins later waits for none of these processes.
     let keep = if collector::sweep(dir) { MAX_FILES } else { keep };
     newest_first(&mut dead, |(entry, _)| entry);
     let (mut kept, mut kept_bytes) = (0, 0);
@@ -219,11 +219,11 @@ pub fn sweep(dir: &Directory, exe: &Path, keep: usize, bytes: u64) -> io::Result
     Ok(swept)
 }
 
-/// Removes all that dead processes left, of whatever program.
+/// Removes everything that dead processes of any program left.
 ///
 /// # Errors
 ///
-/// If the directory itself cannot be read.
+/// The directory cannot be read.
 pub fn gc(dir: &Directory) -> io::Result<Swept> {
     let mut swept = Swept::default();
     collector::sweep(dir);
@@ -262,7 +262,7 @@ pub fn gc(dir: &Directory) -> io::Result<Swept> {
 }
 
 impl Swept {
-    /// Without memory the failure is not noted.
+    /// The failure is not noted if memory runs out.
     fn note_failure(&mut self, dir: &Directory, name: &CStr, removed: io::Result<bool>) {
         if let Err(e) = removed
             && let Ok(path) = dir.path_of(name)
@@ -272,10 +272,10 @@ impl Swept {
     }
 }
 
-/// What a beacon turned out to be.
+/// The result of reading a beacon.
 enum Seen {
     Entry(Entry, File),
-    /// A file of ours that no version of pfp wrote like this.
+    /// A file of this user's that no version of pfp has written.
     Damaged(File, &'static str),
     /// A file that another version of pfp can read.
     OtherVersion(Malformed),
@@ -327,7 +327,7 @@ fn remove_dead(
     };
     match removed {
         Ok(true) => {
-            // Without memory it is removed and not noted.
+            // If memory runs out, it is removed and not noted.
             let _ = swept.removed.try_push(entry);
         }
         other => swept.note_failure(dir, name, other),
@@ -336,7 +336,7 @@ fn remove_dead(
 
 fn remove_unfinished(dir: &Directory, name: &CStr, swept: &mut Swept) {
     let removed = match dir.open_file(name) {
-        // A process makes the object once its beacon is written.
+        // A process makes the object after it has written its beacon.
         Ok(file) => Info::read(&file).and_then(|info| {
             let is_own = |info: &&Info| name.to_bytes().starts_with(info.object.hex().as_bytes());
             let info = info.as_ref().ok().filter(is_own);
@@ -348,8 +348,8 @@ fn remove_unfinished(dir: &Directory, name: &CStr, swept: &mut Swept) {
     swept.note_failure(dir, name, removed);
 }
 
-/// Removes an object, then its beacon, if the process is dead and nobody else
-/// is at it. Says whether it did.
+/// Removes an object, then its beacon, if the process is dead and no other sweeper is removing
+/// them. Returns whether it did.
 fn remove(
     dir: &Directory,
     name: &CStr,

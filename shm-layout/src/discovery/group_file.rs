@@ -19,7 +19,7 @@ use crate::heap::{self, ShortText};
 
 const ENDING: &str = ".group";
 const KEY: &str = "object=";
-/// The name of an object in words, and the line's end.
+/// Bytes of an object's name, and the end of the line.
 const MAX_BYTES: usize = 64;
 
 /// Every byte of a file.
@@ -34,7 +34,7 @@ pub fn name_of(id: u128) -> io::Result<CString> {
     heap::c_string(&[ShortText::<64>::of(format_args!("{id:032x}{ENDING}")).as_bytes()])
 }
 
-/// Whether a file in the directory is a group's.
+/// Whether a file in the directory belongs to a group.
 pub(crate) fn is_one(file: &CStr) -> bool {
     file.to_bytes().strip_suffix(ENDING.as_bytes()).is_some_and(|hex| Name::from_hex(hex).is_some())
 }
@@ -43,7 +43,7 @@ pub(crate) fn is_one(file: &CStr) -> bool {
 ///
 /// # Errors
 ///
-/// `FileTooLarge` beyond the process's file size limit; else what the system answered.
+/// `FileTooLarge` beyond the process's file size limit; else the system's error.
 pub fn write(file: &File, object: &Name) -> io::Result<()> {
     let text = ShortText::<MAX_BYTES>::of(format_args!("{KEY}{object}\n"));
     object::check_file_limit(text.as_bytes().len() as u64)?;
@@ -55,7 +55,7 @@ pub fn write(file: &File, object: &Name) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// What the system answered; `OutOfMemory`.
+/// The system's error; `OutOfMemory`.
 pub fn read(file: &File) -> io::Result<Option<Name>> {
     let mut text = [0; MAX_BYTES];
     let len = file.read_at(&mut text, 0)?;
@@ -69,7 +69,7 @@ pub fn read(file: &File) -> io::Result<Option<Name>> {
 ///
 /// # Errors
 ///
-/// What the system answered, unless the file or the object is gone.
+/// The system's error, unless the file or the object is gone.
 pub fn remove_if_unused(directory: &Directory, name: &CStr) -> io::Result<bool> {
     let file = match directory.open_to_lock(name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -94,7 +94,7 @@ pub fn remove_if_unused(directory: &Directory, name: &CStr) -> io::Result<bool> 
 ///
 /// # Errors
 ///
-/// What the system answered.
+/// The system's error.
 pub fn lock(file: &File, bytes: Range<u32>) -> io::Result<bool> {
     match ask(file, libc::F_OFD_SETLK, libc::F_WRLCK, bytes) {
         Ok(_) => Ok(true),
@@ -105,11 +105,11 @@ pub fn lock(file: &File, bytes: Range<u32>) -> io::Result<bool> {
     }
 }
 
-/// Gives back what [`lock`] has locked.
+/// Releases the bytes that [`lock`] has locked.
 ///
 /// # Errors
 ///
-/// What the system answered.
+/// The system's error.
 pub fn unlock(file: &File, bytes: Range<u32>) -> io::Result<()> {
     ask(file, libc::F_OFD_SETLK, libc::F_UNLCK, bytes).map(drop)
 }
@@ -118,12 +118,12 @@ pub fn unlock(file: &File, bytes: Range<u32>) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// What the system answered.
+/// The system's error.
 pub fn is_locked(file: &File, bytes: Range<u32>) -> io::Result<bool> {
     ask(file, libc::F_OFD_GETLK, libc::F_WRLCK, bytes).map(|found| found != libc::F_UNLCK)
 }
 
-/// Calls `fcntl`; the kind of lock that it left in the structure.
+/// Calls `fcntl`, and returns the kind of lock that it left in the structure.
 fn ask(
     file: &File,
     command: libc::c_int,

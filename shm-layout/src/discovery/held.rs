@@ -9,7 +9,7 @@ use crate::discovery::directory::Directory;
 use crate::discovery::liveness::{Lock, lock};
 use crate::heap;
 
-/// A locked file, removed when it is dropped. The folder goes with the last file in it.
+/// A locked file, removed when it is dropped. The last file of a folder removes the folder, too.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) folder: Directory,
@@ -25,8 +25,8 @@ impl Held {
         folder: &str,
         name: impl Fn() -> io::Result<CString>,
     ) -> io::Result<Self> {
-        /// Each program that starts meanwhile may remove the folder while it is empty, or
-        /// the file before it is locked.
+        /// Each program that starts meanwhile may remove the folder while it is empty, or the file
+        /// before it is locked.
         const TRIES: u32 = 1000;
         let path = heap::path(&[dir.path().as_os_str().as_bytes(), b"/", folder.as_bytes()])?;
         let make = |name: &CStr| -> io::Result<(Directory, File)> {
@@ -64,7 +64,7 @@ impl Drop for Held {
     }
 }
 
-/// Removes a folder unless there is something in it.
+/// Removes a folder if it is empty.
 pub(crate) fn remove_folder(folder: &Directory) {
     if let Ok(path) = heap::c_string(&[folder.path().as_os_str().as_bytes()]) {
         // SAFETY: a NUL-terminated path that outlives the call.

@@ -1,18 +1,16 @@
-//! Tells a running process from a dead one.
+//! Decides whether a process runs or is dead.
 //!
-//! The lock on its beacon is asked first: the kernel takes it away exactly
-//! when the process's memory goes, by whatever end. Who asks takes a *shared*
-//! lock for a moment, so that two who ask do not see each other as the owner,
-//! whose lock is exclusive; so is a sweeper's, who holds it while it removes.
+//! It tries the lock on the process's beacon first: the kernel releases that lock exactly when the
+//! process's memory goes, whatever ends it. A process that asks takes a *shared* lock for a moment,
+//! so that two that ask at once do not take each other for the owner, whose lock is exclusive. A
+//! sweeper holds an exclusive lock, too, while it removes.
 //!
-//! A process id alone never decides, since ids come round again. An id
-//! together with its start time, boot and pid namespace names one process for
-//! ever, and serves twice:
+//! A process id alone never decides, because ids are reused. An id together with its start time,
+//! boot and pid namespace identifies one process for ever, and is used twice:
 //!
-//! - a lock that is held although that process is certainly gone is a
-//!   sweeper's, or a child's that was forked in the instant between lock and
-//!   close: dead;
-//! - where the file system has no locks, it is all there is.
+//! - if a lock is held although that process is certainly gone, a sweeper holds it, or a child that
+//!   was forked between lock and close: the process is dead;
+//! - if the file system has no locks, only the identity is left.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -31,8 +29,8 @@ use crate::heap::ShortText;
 pub enum Liveness {
     /// It runs.
     Alive,
-    /// It is dead, and could not put out its beacon: it crashed, was killed,
-    /// called `_exit`, or became another program by `exec`.
+    /// It is dead, and could not remove its beacon: it crashed, was killed, called `_exit`, or
+    /// became another program by `exec`.
     Dead,
     /// The beacon is gone: the process ended in order, or its beacon was swept.
     Gone,
@@ -53,7 +51,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Of the calling process. What cannot be read is zero.
+    /// The identity of the calling process. Unknown fields are zero.
     pub fn of_this_process() -> Identity {
         let pid = u32::try_from(current_pid()).unwrap_or(0);
         // If /proc counts in another pid namespace, other processes could not check the id.
@@ -62,10 +60,10 @@ impl Identity {
         Identity { pid, start: stat.map_or(0, |stat| stat.start), boot: boot_id(), pidns }
     }
 
-    /// Of the calling thread, among the threads of its process: the kernel's id and when
-    /// the thread started.
+    /// The identity of the calling thread among the threads of its process: the kernel's id, and
+    /// the time when the thread started.
     pub fn of_this_thread() -> Identity {
-        // SAFETY: takes nothing and cannot fail.
+        // SAFETY: the call has no arguments and cannot fail.
         let thread = unsafe { libc::syscall(libc::SYS_gettid) };
         let pid = u32::try_from(thread).unwrap_or(0);
         let start = of_own_thread(pid).map_or(0, |stat| stat.start);
@@ -75,13 +73,13 @@ impl Identity {
     /// Whether that thread runs in the calling process.
     pub fn is_thread_here(&self) -> bool {
         let (process, thread) = (current_pid(), self.pid);
-        // SAFETY: signal 0 is never delivered; this only asks whether the id is taken.
+        // SAFETY: signal 0 is never delivered; the call only finds out whether the id is taken.
         let there = unsafe { libc::syscall(libc::SYS_tgkill, process, thread, 0) } == 0;
-        // Ids come round again; an unreadable stat says nothing.
+        // Ids are reused; an unreadable stat proves nothing.
         there && of_own_thread(thread).is_none_or(|it| self.start == 0 || it.start == self.start)
     }
 
-    /// What can be known without asking a lock, by a process that knows itself.
+    /// What the identity proves without a lock; `here` is the caller's identity.
     fn evidence(&self, here: &Identity) -> Evidence {
         if self.boot == 0 || here.boot == 0 {
             return Evidence::None;
@@ -95,7 +93,7 @@ impl Identity {
         let Ok(pid) = libc::pid_t::try_from(self.pid) else {
             return Evidence::None;
         };
-        // SAFETY: signal 0 is never delivered; this only asks whether the id is taken.
+        // SAFETY: signal 0 is never delivered; the call only finds out whether the id is taken.
         let missing = unsafe { libc::kill(pid, 0) } != 0
             && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
         if missing {
@@ -114,12 +112,12 @@ impl Identity {
         }
     }
 
-    /// Whether the process runs, by its id alone: alive unless it certainly does not.
+    /// Whether the process runs, by its identity alone: alive unless it is certainly dead.
     pub fn liveness(&self) -> Liveness {
         self.judged_from(&Identity::of_this_process())
     }
 
-    /// How the process ended, if the kernel still says it. `pid` is its id in the caller's `/proc`.
+    /// How the process ended, if the kernel still knows. `pid` is its id in the caller's `/proc`.
     pub fn end(&self, pid: u32) -> Option<End> {
         if self.boot == 0 || self.boot != boot_id() {
             return None;
@@ -127,7 +125,7 @@ impl Identity {
         End::of(pid, self.start)
     }
 
-    /// Of a process whose lock may be held.
+    /// Judges a process whose lock may be held.
     pub fn judged_from(&self, here: &Identity) -> Liveness {
         match self.evidence(here) {
             Evidence::None => Liveness::Alive,
@@ -136,14 +134,14 @@ impl Identity {
     }
 }
 
-/// What an identity proves. That a process is there proves nothing: it may
-/// have become another program.
+/// What an identity proves. The existence of a process proves nothing: it may have become another
+/// program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Evidence {
     None,
-    /// No process of this boot and pid namespace is the one named.
+    /// The process is not among those of this boot and pid namespace.
     Gone,
-    /// The machine was booted since, or the file belongs to another machine.
+    /// The machine was rebooted since, or the file belongs to another machine.
     OtherBoot,
 }
 
@@ -152,12 +150,13 @@ pub fn is_stopped(pid: u32) -> bool {
     of_process(pid).is_some_and(|stat| stat.is_stopped())
 }
 
-/// Whether the process of this id in the caller's `/proc` has ended, and its parent has not asked how.
+/// Whether the process of this id in the caller's `/proc` has ended, and its parent has not reaped
+/// it.
 pub fn is_zombie(pid: u32) -> bool {
     of_process(pid).is_some_and(|stat| stat.is_over())
 }
 
-/// Judges by an open beacon.
+/// Judges a process by its open beacon.
 pub(crate) fn judge(file: &File, process: &Identity) -> io::Result<Liveness> {
     Ok(match is_locked(file)? {
         true => process.judged_from(&Identity::of_this_process()),
@@ -183,15 +182,15 @@ pub struct Watch {
     beacon: File,
     process: Identity,
     here: Identity,
-    /// When and as what it was last judged by more than the lock.
+    /// Time and result of the last full check.
     looked: Option<(Instant, Liveness)>,
-    /// Its id in this `/proc`, once that is known.
+    /// Its id in this `/proc`, if known.
     pid: Option<u32>,
     descriptor: Option<Descriptor>,
 }
 
 impl Watch {
-    /// Between two looks at more than the lock.
+    /// Interval between full checks.
     const PAUSE: Duration = Duration::from_millis(250);
 
     /// Watches the process that lit a beacon.
@@ -200,28 +199,29 @@ impl Watch {
         Self { beacon, process, here, looked: None, pid: None, descriptor: None }
     }
 
-    /// Notes the id of the process in this `/proc`, for [`Self::end`].
+    /// Stores the id of the process in this `/proc`, for [`Self::end`].
     pub fn follow(&mut self, pid: u32) {
         self.pid = Some(pid);
         let descriptor = Descriptor::open(pid);
-        // A process that lives now lived when the descriptor was opened, so it is that process's.
+        // If the process lives now, it lived when the descriptor was opened, so the descriptor is
+        // its own.
         let lives = matches!(self.judge(), Ok(Liveness::Alive));
         self.descriptor = descriptor.filter(|_| lives);
     }
 
-    /// How a process ended that is [`Liveness::Dead`], if the kernel says it.
+    /// How a [`Liveness::Dead`] process ended, if the kernel knows.
     pub fn end(&self) -> Option<End> {
-        // Asked in this order, since the parent may reap the process in between.
+        // This comes first, because the parent may reap the process in between.
         let found = self.pid.and_then(|pid| self.process.end(pid));
         found.or_else(|| self.descriptor.as_ref()?.end())
     }
 
-    /// Whether the process runs. A beacon that was put out reads as dead: its
-    /// lock went first.
+    /// Whether the process runs. A beacon that was removed reads as dead, because its lock was
+    /// released first.
     ///
     /// # Errors
     ///
-    /// The lock cannot be asked.
+    /// The lock cannot be tried.
     pub fn judge(&mut self) -> io::Result<Liveness> {
         if !is_locked(&self.beacon)? {
             return Ok(Liveness::Dead);
@@ -240,17 +240,16 @@ impl Watch {
 /// What a sweeper may do with a beacon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// Its process is dead, nobody else is removing it, and as long as the
-    /// file stays open nobody else will.
+    /// Its process is dead, no other sweeper is removing it, and none will as long as the file
+    /// stays open.
     Firm,
     /// Its process lives, or another sweeper has it.
     Refused,
-    /// The name leads to another file by now, or to none.
+    /// The name leads to another file now, or to none.
     Moved,
 }
 
-/// Takes hold of a beacon in order to remove it. `process` is unknown for a
-/// file that could not be read.
+/// Locks a beacon in order to remove it. `process` is unknown for a file that could not be read.
 pub(crate) fn try_lock(
     dir: &Directory,
     name: &CStr,
@@ -260,25 +259,25 @@ pub(crate) fn try_lock(
     if !take_over(file, process)? {
         return Ok(Hold::Refused);
     }
-    // Another sweeper may have been here between our opening and our locking.
+    // Another sweeper may have removed it between our opening and our locking.
     Ok(if dir.leads_to(name, file)? { Hold::Firm } else { Hold::Moved })
 }
 
 fn take_over(file: &File, process: Option<&Identity>) -> io::Result<bool> {
-    /// Askers hold their lock for two system calls.
+    /// A process that asks holds its lock for two system calls.
     const PATIENCE: u32 = 256;
     for _ in 0..PATIENCE {
         match lock(file, libc::LOCK_EX)? {
             Lock::Taken => return Ok(true),
-            // Without locks only proof will do; another boot's file might be
-            // another machine's, whose processes we cannot see.
+            // Without locks only a proof counts; the file of another boot may belong to another
+            // machine, whose processes are not visible here.
             Lock::Unsupported => {
                 let here = Identity::of_this_process();
                 return Ok(process.is_some_and(|it| it.evidence(&here) == Evidence::Gone));
             }
             Lock::Held => {}
         }
-        // Refused because of an owner, or only because somebody is asking?
+        // Distinguishes an owner from a process that only asks.
         match lock(file, libc::LOCK_SH)? {
             Lock::Taken => unlock(file),
             Lock::Held | Lock::Unsupported => return Ok(false),
@@ -313,10 +312,10 @@ pub(crate) fn lock(file: &File, kind: libc::c_int) -> io::Result<Lock> {
     }
 }
 
-/// Gives a lock back. Closing would not be enough: a child forked meanwhile
-/// has the same open file description.
+/// Releases a lock. Closing would not be enough: a child forked in between has the same open file
+/// description.
 fn unlock(file: &File) {
-    // SAFETY: an open descriptor and a plain number. It cannot usefully fail.
+    // SAFETY: an open descriptor and a plain number. A failure could not be handled.
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
 }
 
@@ -336,7 +335,7 @@ fn pid_namespace() -> u64 {
 mod tests {
     use super::*;
 
-    /// A process that is dead and was not waited for still has its id and its start.
+    /// A dead process that was not reaped still has its id and its start time.
     #[test]
     fn a_zombie_is_gone() {
         // SAFETY: the child only ends.
@@ -346,8 +345,8 @@ mod tests {
             unsafe { libc::_exit(0) };
         }
         let stat = || Stat::read(&format!("/proc/{child}/stat")).unwrap();
-        // Until all of its threads have ended: an emulator has one of its own.
-        // SAFETY: zero is an empty `siginfo_t`, which the call fills; the child stays.
+        // Waits until all of its threads have ended: an emulator has one of its own. SAFETY: zero
+        // is an empty `siginfo_t`, which the call fills; the child stays.
         let ended = unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             libc::waitid(libc::P_PID, child as u32, &raw mut info, libc::WEXITED | libc::WNOWAIT)

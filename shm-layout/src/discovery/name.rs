@@ -5,9 +5,9 @@ use std::{fmt, io};
 
 use super::system::{RETRIES, errno};
 
-/// Where the C library keeps POSIX shared-memory objects on Linux.
+/// The folder in which the C library keeps POSIX shared-memory objects on Linux.
 const SHM_ROOT: &[u8] = SHM.to_bytes();
-/// [`SHM_ROOT`] as system calls take it.
+/// [`SHM_ROOT`] in the form of system calls.
 pub(crate) const SHM: &CStr = c"/dev/shm";
 /// `/pfp-`, then 32 hex digits.
 const PREFIX: &[u8] = b"/pfp-";
@@ -16,8 +16,7 @@ const NAME: usize = PREFIX.len() + HEX;
 
 /// The name of a segment's object: `/pfp-` and 32 lower-case hex digits.
 ///
-/// A value of this type always has that form, so whoever holds one needs no
-/// further check before using it in a path.
+/// A value of this type always has that form, so it can be used in a path without a further check.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name {
     /// The text and a closing NUL, ready for system calls.
@@ -29,7 +28,7 @@ impl Name {
     ///
     /// # Errors
     ///
-    /// Whatever `getrandom` answers where the kernel has no random bytes yet.
+    /// The error of `getrandom`, for example if the kernel has no random bytes yet.
     pub fn random() -> io::Result<Name> {
         let mut id = [0u8; HEX / 2];
         random_bytes(&mut id)?;
@@ -47,13 +46,13 @@ impl Name {
         Name { text }
     }
 
-    /// Reads a name; `None` if it has any other form.
+    /// Reads a name; `None` if it has another form.
     pub fn parse(text: &str) -> Option<Name> {
         let hex = text.as_bytes().strip_prefix(PREFIX)?;
         Name::from_hex(hex)
     }
 
-    /// Reads the 32 hex digits alone; `None` if they are anything else.
+    /// Reads 32 hex digits; `None` if the text is anything else.
     pub fn from_hex(hex: &[u8]) -> Option<Name> {
         if hex.len() != HEX {
             return None;
@@ -91,7 +90,7 @@ impl Name {
         CStr::from_bytes_until_nul(&self.text).unwrap_or_default()
     }
 
-    /// The path under `/dev/shm`, on the stack: this also runs where nothing may be allocated.
+    /// The path under `/dev/shm`, on the stack: this also runs where allocating is forbidden.
     pub(super) fn path(&self) -> [u8; SHM_ROOT.len() + NAME + 1] {
         let mut path = [0u8; SHM_ROOT.len() + NAME + 1];
         path[..SHM_ROOT.len()].copy_from_slice(SHM_ROOT);
@@ -112,8 +111,8 @@ impl fmt::Debug for Name {
     }
 }
 
-/// The name needs to be unique, not secret: early in a boot, bytes that do not
-/// make the host wait are good enough.
+/// The name needs to be unique, not secret: early in a boot, weaker bytes that do not make the host
+/// wait are good enough.
 fn random_bytes(bytes: &mut [u8]) -> io::Result<()> {
     const GRND_INSECURE: libc::c_uint = 4;
     let mut flags = GRND_INSECURE;

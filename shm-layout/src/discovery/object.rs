@@ -1,8 +1,8 @@
 //! The shared-memory object behind a segment: its mapping and its pages.
 //!
-//! This is the one file that uses the `shared_memory` crate. The crate makes
-//! and opens objects well (exclusive, 0600, no symbolic link followed), and
-//! leaves some things to its caller, which are settled here:
+//! Only this file uses the `shared_memory` crate. The crate makes and opens objects well
+//! (exclusive, 0600, no symbolic link followed), and leaves some things to its caller, which this
+//! file does:
 //!
 //! | the crate | here |
 //! |---|---|
@@ -32,7 +32,7 @@ use crate::descriptors::above_standard;
 use crate::heap::{self, NoMemory, ShortText};
 use crate::reader::truncation::Watched;
 
-/// There are no pages for a range: `/dev/shm` or the machine is full.
+/// A range has no pages: `/dev/shm` or the machine is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSpace;
 
@@ -46,9 +46,8 @@ impl std::error::Error for NoSpace {}
 
 /// A mapped shared-memory object.
 ///
-/// It hands out a raw pointer only: other processes write these bytes at any
-/// time, so no Rust reference to them may exist. Dropping it unmaps it and
-/// leaves the object's name alone.
+/// It returns only a raw pointer: other processes write these bytes at any time, so no Rust
+/// reference to them may exist. Dropping it unmaps the object and keeps its name.
 #[repr(C)]
 pub struct Object {
     name: Name,
@@ -58,22 +57,22 @@ pub struct Object {
     hold: Hold,
 }
 
-/// Who takes the mapping down.
+/// Which part unmaps the mapping.
 #[repr(C)]
 enum Hold {
-    /// A process that has made the object, or shares another one's. The process that made
-    /// the mapping unmaps it, a forked child does not.
+    /// A process that has made the object, or shares another process's. The process that made the
+    /// mapping unmaps it; a forked child does not.
     Mapped { pid: libc::pid_t },
-    /// A viewer. The crate unmaps; our own descriptor tells the size later on. Watched
-    /// as long as both are there: fields are dropped in this order.
+    /// A viewer. The crate unmaps the mapping; our own descriptor shows the size later on. Fields
+    /// are dropped in this order, so the watch ends before the mapping and the descriptor go.
     Viewer { watched: Watched, _crate: Shmem, file: OwnedFd },
 }
 
-// SAFETY: the only thing that ties an Object to a thread is its raw pointer.
-// All methods take &self, change nothing in it, and make system calls that any
-// thread may make; who reads or writes behind the pointer answers for that.
+// SAFETY: only the raw pointer keeps an Object from being Send. All methods take &self, change
+// nothing in it, and make system calls that any thread may make; code that reads or writes through
+// the pointer has its own safety comment.
 unsafe impl Send for Object {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: all methods take &self, and change nothing in it.
 unsafe impl Sync for Object {}
 
 impl Object {
@@ -94,7 +93,7 @@ impl Object {
     ///
     /// `AlreadyExists` if the name is taken; `InvalidInput` for a size of 0 or
     /// beyond the address space; `FileTooLarge` where the process's file size
-    /// limit would answer with a signal; else what the system answered. No
+    /// limit would answer with a signal; else the system's error. No
     /// object is left behind.
     pub fn create_as(name: Name, bytes: usize) -> io::Result<Object> {
         let len = match bytes.checked_next_multiple_of(page_size()) {
@@ -108,11 +107,11 @@ impl Object {
         let make = || ShmemConf::new().os_id(name.as_str()).size(len).create();
         let mut shmem = above_standard(make).map_err(to_io)?;
         shmem.set_owner(false);
-        // The crate closes its descriptor and unmaps; the object has its name still.
+        // The crate closes its descriptor and unmaps; the object keeps its name.
         drop(shmem);
         let opened = settle(&name, len).and_then(|made| {
             let object = Object::open_shared(&name)?;
-            // Replaced while it was being made.
+            // The object was replaced while it was being made.
             let is_made = object.len == len && object.file.is_same_file(&made);
             if is_made { Ok(object) } else { Err(io::ErrorKind::InvalidData.into()) }
         });
@@ -146,14 +145,14 @@ impl Object {
         let shmem = above_standard(open).map_err(to_io)?;
         let map = shmem.as_ptr();
         let len = shmem.len();
-        // SAFETY: the range is exactly the mapping the crate has just made,
-        // and nobody has been given its address yet.
+        // SAFETY: the range is exactly the mapping that the crate has just made, and no other code
+        // has its address yet.
         if unsafe { libc::mprotect(map.cast(), len, libc::PROT_READ) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        // The crate opened by name. If the name leads to the same file before
-        // and after (and it cannot be reused while `file` is held), that is
-        // what the crate has mapped.
+        // The crate opened the object by its name. If the name leads to the same file before and
+        // after, that file is the one the crate has mapped: its inode cannot be reused while `file`
+        // is open.
         let after = FileId::of(open_path(name)?.as_raw_fd())?;
         if !after.is_same_file(&before) {
             return Err(bad(name, "was replaced while it was being opened"));
@@ -163,7 +162,7 @@ impl Object {
         Ok(Object { name: *name, map, len, file: before, hold })
     }
 
-    /// Opens and maps another process's object, to write to it as its maker does. Keeps no
+    /// Opens and maps another process's object, to write to it like its maker. It keeps no
     /// descriptor.
     ///
     /// # Errors
@@ -197,14 +196,14 @@ impl Object {
 
     /// The first byte of the mapping, at a page boundary.
     ///
-    /// Valid for [`Object::len`] bytes as long as the object lives, if nobody
-    /// truncates the file: a reader of a foreign object has to
-    /// [survive](crate::reader::truncation::survive) that.
+    /// Valid for [`Object::len`] bytes as long as the object lives, unless a process truncates the
+    /// file: a reader of a foreign object has to [survive](crate::reader::truncation::survive)
+    /// that.
     pub fn as_ptr(&self) -> *mut u8 {
         self.map
     }
 
-    /// The length of the mapping in bytes, as the file was when it was mapped.
+    /// The length of the mapping in bytes, which is the file's length when it was mapped.
     #[allow(clippy::len_without_is_empty, reason = "an object of no bytes cannot be mapped")]
     pub fn len(&self) -> usize {
         self.len
@@ -215,7 +214,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// What the system answered; never for an object that [`Object::open`] made.
+    /// The system's error; never for an object that [`Object::open`] made.
     pub fn file_len(&self) -> io::Result<u64> {
         match &self.hold {
             Hold::Viewer { file, .. } => Ok(FileId::of(file.as_raw_fd())?.len),
@@ -229,8 +228,8 @@ impl Object {
         }
     }
 
-    /// Whether the file was found to be shorter than the mapping, by touching what was
-    /// gone or by asking now. Of a creator's it is never asked.
+    /// Whether the file is known to be shorter than the mapping, because a missing part was
+    /// touched, or by the file's length now. Always false for a creator's object.
     pub fn is_cut(&self) -> bool {
         match &self.hold {
             Hold::Viewer { watched, file, .. } => {
@@ -241,21 +240,21 @@ impl Object {
         }
     }
 
-    /// Whether a viewer has opened it, so that another process may write to it.
+    /// Whether a viewer has opened the object, so that another process may write to it.
     pub(crate) fn is_watched(&self) -> bool {
         matches!(self.hold, Hold::Viewer { .. })
     }
 
-    /// The object as a file to read. Where it has no pages, reading it gives zeros
-    /// and takes no memory, as touching the mapping would.
+    /// The object as a file to read. Parts without pages read as zeros and take no memory, unlike
+    /// reads through the mapping.
     ///
     /// # Errors
     ///
-    /// `NotFound` if its name is gone, `InvalidData` if that leads elsewhere now;
-    /// else what the system answered.
+    /// `NotFound` if its name is gone, `InvalidData` if the name leads to another file now; else
+    /// the system's error.
     #[allow(clippy::disallowed_methods, reason = "only a long path takes memory")]
     pub(crate) fn to_file(&self) -> io::Result<File> {
-        // What a viewer holds leads there even when the name is gone.
+        // A viewer's descriptor leads to the file even if the name is gone.
         if let Hold::Viewer { file, .. } = &self.hold
             && let path = ShortText::<32>::of(format_args!("/proc/self/fd/{}", file.as_raw_fd()))
             && let Ok(file) = above_standard(|| File::open(path.as_str()))
@@ -279,7 +278,7 @@ impl Object {
     /// # Errors
     ///
     /// `InvalidInput` if the range is empty, not page-aligned or not inside
-    /// the mapping; else what the system answered.
+    /// the mapping; else the system's error.
     pub fn unlock(&self, range: Range<usize>) -> io::Result<()> {
         let page = page_size();
         let mapped = self.len.next_multiple_of(page);
@@ -311,8 +310,8 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        // A forked child may have no such mapping (MADV_DONTFORK) and something
-        // else at its address, so only the process that made it takes it down.
+        // A forked child may have no such mapping (MADV_DONTFORK) and something else at its
+        // address, so only the process that made the mapping unmaps it.
         if let Hold::Mapped { pid } = self.hold
             && pid == current_pid()
         {
@@ -332,11 +331,11 @@ impl fmt::Debug for Object {
     }
 }
 
-/// Takes an object's name away. Whoever has it mapped keeps it.
+/// Removes an object's name. Processes that have mapped the object keep it.
 ///
 /// # Errors
 ///
-/// `NotFound` if there is none; else what the system answered.
+/// `NotFound` if there is none; else the system's error.
 pub fn unlink(name: &Name) -> io::Result<()> {
     // SAFETY: a NUL-terminated name that outlives the call.
     if unsafe { libc::shm_unlink(name.as_cstr().as_ptr()) } != 0 {
@@ -345,18 +344,18 @@ pub fn unlink(name: &Name) -> io::Result<()> {
     Ok(())
 }
 
-/// The same, for whoever only wants it gone. False if the name is still there.
+/// Like [`unlink`], but a missing name is no error. False if the name is still there.
 pub fn unlink_if_there(name: &Name) -> bool {
-    // A read-only file system refuses what is not there, too.
+    // A read-only file system refuses even to remove a missing name.
     unlink(name).is_ok()
         || open_path(name).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// The memory an object holds, in bytes actually backed; `None` if it is gone.
+/// The memory of an object, in bytes that are backed; `None` if the object is gone.
 ///
 /// # Errors
 ///
-/// What the system answered, unless that is "not found".
+/// The system's error, unless that is "not found".
 pub fn backed_bytes(name: &Name) -> io::Result<Option<u64>> {
     match open_path(name) {
         Ok(file) => Ok(Some(FileId::of(file.as_raw_fd())?.backed)),
@@ -365,7 +364,7 @@ pub fn backed_bytes(name: &Name) -> io::Result<Option<u64>> {
     }
 }
 
-/// Which file it is, and what we ask of it before we trust it.
+/// Identity of a file, and what is checked before the file is trusted.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct FileId {
@@ -403,12 +402,12 @@ impl FileId {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
-    /// A regular file of this user's, under one name. Root may look at anybody's.
+    /// Checks for a regular file of this user's, under one name. Root may open any user's.
     fn check_is_ours(&self) -> Result<(), Foreign> {
         if self.mode & libc::S_IFMT != libc::S_IFREG {
             return Err(Foreign::Kind);
         }
-        // SAFETY: takes nothing and cannot fail.
+        // SAFETY: the call has no arguments and cannot fail.
         let user = unsafe { libc::geteuid() };
         if user != 0 && self.owner != user {
             return Err(Foreign::Owner { expected: user, found: self.owner });
@@ -441,7 +440,7 @@ impl Foreign {
 }
 
 impl From<Foreign> for io::Error {
-    /// Takes no memory.
+    /// The conversion allocates nothing.
     fn from(foreign: Foreign) -> Self {
         match foreign {
             Foreign::Owner { .. } => io::ErrorKind::PermissionDenied.into(),
@@ -450,7 +449,7 @@ impl From<Foreign> for io::Error {
     }
 }
 
-/// Right after creation: checks which file it is, and sets the mode.
+/// Checks, right after the creation, which file it is, and sets the mode.
 fn settle(name: &Name, len: usize) -> io::Result<FileId> {
     let path = open_path(name)?;
     let file = FileId::of(path.as_raw_fd())?;
@@ -464,19 +463,19 @@ fn settle(name: &Name, len: usize) -> io::Result<FileId> {
     Ok(file)
 }
 
-/// Leaves a mapping out of core dumps: what is in it is kept by its own means. Refused,
-/// it is in them.
+/// Leaves a mapping out of core dumps, because its contents are kept in their own way. If the
+/// system refuses, dumps contain it.
 pub(crate) fn keep_from_dumps(map: *mut u8, len: usize) {
-    // SAFETY: advice about a mapping of ours, which changes nothing in it.
+    // SAFETY: advice about a mapping of this process, which does not change its contents.
     unsafe { libc::madvise(map.cast(), len, libc::MADV_DONTDUMP) };
 }
 
-/// A descriptor that only identifies the file, whatever it is and whatever its mode.
+/// A descriptor that only identifies the file, whatever its type and mode.
 fn open_path(name: &Name) -> io::Result<OwnedFd> {
     open(name, libc::O_PATH)
 }
 
-/// Opens the file of an object, never through a link, never inherited by a new program.
+/// Opens the file of an object; follows no link, and `exec` closes the descriptor.
 fn open(name: &Name, flags: libc::c_int) -> io::Result<OwnedFd> {
     let path = name.path();
     let flags = flags | libc::O_NOFOLLOW | libc::O_CLOEXEC;
@@ -489,8 +488,8 @@ fn open(name: &Name, flags: libc::c_int) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(file) })
 }
 
-/// Growing a file past RLIMIT_FSIZE is answered with SIGXFSZ, which ends the
-/// host. So it is asked first.
+/// The system answers growth beyond RLIMIT_FSIZE with SIGXFSZ, which ends the host. So the limit is
+/// checked first.
 pub(crate) fn check_file_limit(bytes: u64) -> io::Result<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the buffer is an rlimit that outlives the call.

@@ -1,8 +1,8 @@
-//! How much memory a segment may take: a share of the least limit that applies here.
+//! How much memory a segment may take: a share of the least limit for this process.
 //!
-//! Memory that is backed beyond the limit of a control group is no error: the kernel
-//! kills a process of that group. So a segment is made no larger than its share, and
-//! what crashed processes left is cut down to as much again.
+//! Exceeding the memory limit of a control group is no error: the kernel kills a process of that
+//! group. So a segment is at most as large as its share, and the segments of crashed processes are
+//! reduced to the same amount.
 //!
 //! | limit | share |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | `/dev/shm`, which the program itself may need | 1/4 |
 //! | `ulimit -f` | all |
 //!
-//! Nothing here asks for heap memory, and what cannot be read is left out.
+//! Nothing here allocates on the heap, and what cannot be read is left out.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -22,17 +22,17 @@ use crate::descriptors::above_standard;
 use crate::discovery::name::SHM;
 use crate::layout::geometry::{Config, Geometry};
 
-/// Below this a segment is of no use, so it is not made smaller.
+/// A smaller segment would be useless, so none is made.
 const LEAST: u64 = 512 << 10;
-/// The longest path to a control group that is followed; of a longer one, the groups
-/// above are looked at.
+/// Maximum length of the path of a control group; for a longer path, only the groups above are
+/// read.
 const LONGEST: usize = 768;
-/// A file is read a piece at a time; the start of a longer line stands for the line.
+/// A file is read in pieces of this size; a longer line is cut to its beginning.
 const PIECE: usize = 1024;
 /// How often an interrupted call is repeated.
 const TRIES: u32 = 16;
 
-/// Whose limit it is.
+/// The source of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limiter {
     /// A control group that the process is in.
@@ -59,19 +59,19 @@ impl fmt::Display for Limiter {
     }
 }
 
-/// What a segment may take.
+/// The share of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// The bytes it may take.
+    /// The maximum size of the segment, in bytes.
     pub bytes: u64,
-    /// The limit that this is a share of, and its kind. `None` if no limit makes a segment
-    /// smaller than the largest.
+    /// The limit that `bytes` is a share of, and its kind. `None` if no limit makes a segment
+    /// smaller than the maximum.
     pub of: Option<(u64, Limiter)>,
 }
 
 impl Share {
-    /// The share of the calling process. Never inlined: its buffers for files would lie in the frame of
-    /// the caller, below which the segment is made.
+    /// The share of the calling process. Never inlined: its buffers for files would be in the frame
+    /// of the caller, below which the segment is made.
     #[must_use]
     #[inline(never)]
     pub fn of_this_process() -> Self {
@@ -104,7 +104,7 @@ impl Share {
 fn group_limit(list: &CStr, root: &CStr) -> Option<u64> {
     let mut path = Path::new(root)?;
     let root = path.len;
-    // Version 1 if the memory is still accounted there; version 2 is the last line.
+    // Version 1 if it still accounts the memory; version 2 is the last line.
     let mut version = 0;
     for_each_line(list, |line| {
         let mut fields = line.splitn(3, |&byte| byte == b':').skip(1);
@@ -119,7 +119,7 @@ fn group_limit(list: &CStr, root: &CStr) -> Option<u64> {
         if found == 1 {
             path.push(b"/memory");
         }
-        // A group outside of what is visible here is shown by a path upwards.
+        // A group outside of the visible hierarchy has a path upwards.
         if !group.split(|&byte| byte == b'/').any(|name| name == b"..") {
             path.push(group);
         }
@@ -149,7 +149,7 @@ struct Path {
 }
 
 impl Path {
-    /// Room for the longest name of a file in it, and the zero at the end.
+    /// Room for the longest name of a file, and the zero at the end.
     const SPARE: usize = 32;
 
     fn new(root: &CStr) -> Option<Self> {
@@ -158,7 +158,7 @@ impl Path {
         (path.len == root.to_bytes().len()).then_some(path)
     }
 
-    /// Adds as many whole steps as there is room for.
+    /// Appends as many whole components as fit.
     fn push(&mut self, more: &[u8]) {
         let room = LONGEST - Self::SPARE - self.len;
         let end = match more.get(..=room) {
@@ -169,7 +169,7 @@ impl Path {
         self.len += end;
     }
 
-    /// Takes the last step away; false at the top.
+    /// Removes the last component; false at the top.
     fn pop(&mut self, top: usize) -> bool {
         let last = self.bytes[..self.len].iter().rposition(|&byte| byte == b'/');
         match last.filter(|&last| last >= top) {
@@ -179,7 +179,7 @@ impl Path {
         true
     }
 
-    /// The number in a file of this folder; none if it is not there or says "max".
+    /// The number in a file of this folder; `None` if the file is missing or contains "max".
     fn number_in(&self, file: &[u8]) -> Option<u64> {
         let mut path = [0; LONGEST];
         let end = self.len + file.len();
@@ -205,7 +205,7 @@ fn for_each_line(path: &CStr, mut work: impl FnMut(&[u8])) {
     };
     let mut piece = [0; PIECE];
     let (mut filled, mut is_rest) = (0, false);
-    // Bounded, whatever stands there.
+    // Bounded, whatever the file contains.
     for _ in 0..64 {
         let free = &mut piece[filled..];
         // SAFETY: a descriptor that was just opened, and a buffer of that length.
@@ -232,11 +232,11 @@ fn for_each_line(path: &CStr, mut work: impl FnMut(&[u8])) {
             filled = 0;
         }
     }
-    // SAFETY: a descriptor of ours, which nobody uses again.
+    // SAFETY: a descriptor that this function has opened and that is not used again.
     unsafe { libc::close(file as i32) };
 }
 
-/// Asks again where a signal came in between; none where it is refused.
+/// Repeats a call that a signal has interrupted; `None` if the system refuses.
 fn asked(mut ask: impl FnMut() -> isize) -> Option<usize> {
     for _ in 0..TRIES {
         match usize::try_from(ask()) {
@@ -251,7 +251,7 @@ fn asked(mut ask: impl FnMut() -> isize) -> Option<usize> {
 fn machine_memory() -> Option<u64> {
     // SAFETY: zeros are a value of that plain structure.
     let mut info: libc::sysinfo = unsafe { std::mem::zeroed() };
-    // SAFETY: fills a structure of ours.
+    // SAFETY: the call fills `info`, which outlives it.
     asked(|| unsafe { libc::sysinfo(&raw mut info) } as isize)?;
     let bytes = (info.totalram as u64).checked_mul(u64::from(info.mem_unit.max(1)))?;
     (bytes > 0).then_some(bytes)
@@ -260,9 +260,9 @@ fn machine_memory() -> Option<u64> {
 fn size_of_shm() -> Option<u64> {
     // SAFETY: zeros are a value of that plain structure.
     let mut space: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: a NUL-terminated path and a structure of ours.
+    // SAFETY: a NUL-terminated path, and a structure that outlives the call.
     asked(|| unsafe { libc::statfs(SHM.as_ptr(), &raw mut space) } as isize)?;
-    // 0 is a tmpfs without a size.
+    // A tmpfs without a size has 0 here.
     let bytes = space.f_blocks.checked_mul(u64::try_from(space.f_bsize).ok()?)?;
     (bytes > 0).then_some(bytes)
 }
@@ -271,7 +271,7 @@ fn size_of_shm() -> Option<u64> {
 fn resource_limit(what: impl TryInto<u32>) -> Option<u64> {
     let what = what.try_into().ok()?;
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
-    // SAFETY: fills a structure of ours.
+    // SAFETY: the call fills `limit`, which outlives it.
     asked(|| unsafe { libc::getrlimit(what as _, &raw mut limit) } as isize)?;
     (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
@@ -287,7 +287,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A hierarchy of control groups that is made of plain files.
+    /// A hierarchy of control groups made of plain files.
     struct Fake(PathBuf);
 
     impl Fake {
@@ -333,7 +333,7 @@ mod tests {
             ("none", "0::/a\n", &[("a/memory.max", "max"), ("a/memory.high", "max")], None),
             ("not mine", "0::/a\n", &[("b/memory.max", "64")], None),
             ("no end", "0::/a", &[("a/memory.max", "64")], Some(64)),
-            // A container that sees the host's path, and its own group as the root.
+            // A container that sees the host's path, but its own group as the root.
             ("hidden", "0::/docker/x\n", &[("memory.max", "64")], Some(64)),
             ("upwards", up, &[("memory.max", "64"), ("elsewhere/memory.max", "1")], Some(64)),
             ("old", v1, &[("memory/docker/x/memory.limit_in_bytes", "64")], Some(64)),
@@ -373,7 +373,7 @@ mod tests {
         assert_eq!((shm.bytes, shm.of), (16 * MIB, of(64 * MIB, Limiter::SharedMemory)));
         let file = least(u64::MAX, 1 << 40, 1 << 40, Some(MIB));
         assert_eq!((file.bytes, file.of), (MIB, of(MIB, Limiter::FileSize)));
-        // Not below what is of any use.
+        // No segment is made smaller than the useful minimum.
         assert_eq!(least(MIB, MIB, MIB, None).bytes, LEAST);
     }
 
@@ -386,12 +386,12 @@ mod tests {
             let config = Config::within(bytes, None, None);
             let len = Geometry::new(config).len() as u64;
             assert!(len <= bytes, "{len} of {bytes}: {config:?}");
-            // And little of it is given away.
+            // The segment uses nearly all of its share.
             let spare = bytes.min(Geometry::new(Config::default()).len() as u64) - len;
             assert!(spare <= 64 << 10, "{len} of {bytes}: {config:?}");
             // A ring, cells and histograms for each thread that has a lane.
             assert!(config.lanes * 6 <= config.blocks && config.lanes >= 2, "{config:?}");
-            // Nor is it with as many places as somebody wants.
+            // This also holds with as many places as a program requests.
             let wanted = Config::within(bytes, Some(2_000), Some(500));
             assert_eq!((wanted.points, wanted.lanes), (2_000, 500));
             assert!(bytes < MIB || Geometry::new(wanted).len() as u64 <= bytes, "{wanted:?}");

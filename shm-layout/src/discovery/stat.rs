@@ -1,4 +1,4 @@
-//! What `/proc/<pid>/stat` says of a process or thread.
+//! Reads `/proc/<pid>/stat` of a process or thread.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,10 +8,10 @@ use crate::descriptors::above_standard;
 use crate::discovery::time_namespace;
 use crate::heap::ShortText;
 
-/// The kernel's `PF_EXITING`: the process is ending and runs no code of its own any more.
+/// The kernel's `PF_EXITING`: the process is ending and runs none of its own code any more.
 const EXITING: u32 = 0x4;
 
-/// The fields that are used here.
+/// The fields that pfp uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) pid: u32,
@@ -19,12 +19,11 @@ pub(crate) struct Stat {
     state: u8,
     /// The kernel's `PF_*` flags.
     flags: u32,
-    /// Threads that have not ended, and the first one.
+    /// Number of threads that have not ended; the first thread always counts.
     threads: u32,
-    /// When it started, in clock ticks since boot as the first time namespace counts them; 0 if
-    /// unknown.
+    /// Start time, in clock ticks since boot as the first time namespace counts them; 0 if unknown.
     pub(crate) start: u64,
-    /// How it ended, as `wait` encodes it. Zero without the right to read it.
+    /// How the process ended, as `wait` encodes it. Zero without the right to read it.
     pub(crate) wait_status: i32,
 }
 
@@ -87,7 +86,7 @@ pub(crate) fn of_process(pid: u32) -> Option<Stat> {
     Stat::read(ShortText::<64>::of(format_args!("/proc/{pid}/stat")).as_str())
 }
 
-/// The stat of a thread of this process. The first thread started when the process did; emulators
+/// The stat of a thread of this process. The first thread started with the process; emulators
 /// invent the process's own `stat`.
 pub(crate) fn of_own_thread(thread: u32) -> Option<Stat> {
     let path = ShortText::<64>::of(format_args!("/proc/self/task/{thread}/stat"));

@@ -1,5 +1,5 @@
-//! Notes, beside the beacons, which points a viewer has switched and will put back. So other
-//! viewers find the switches of a viewer that was killed.
+//! Files beside the beacons that note which points a viewer has switched and will put back. By them
+//! other viewers find the switches of a viewer that was killed.
 //!
 //! ```text
 //!  DIR/switched/<hex of the segment>.<hex of the viewer>
@@ -26,9 +26,9 @@ use crate::heap;
 
 /// The folder, in the directory of beacons.
 const FOLDER: &str = "switched";
-/// More files than this are not read.
+/// Maximum number of files that are read.
 const MAX_FILES: usize = 256;
-/// Bytes of a file that are read: one for each point that a segment can have.
+/// Maximum number of bytes read of a file: one for each point that a segment can have.
 const MAX_BYTES: u64 = 1 << 24;
 
 const OFF: u8 = b'-';
@@ -45,7 +45,7 @@ impl Switched {
     ///
     /// # Errors
     ///
-    /// The system's error; `Unsupported` where the file system has no locks.
+    /// The system's error; `Unsupported` if the file system has no locks.
     pub fn start(dir: &Directory, segment: &Name) -> io::Result<Self> {
         let name =
             || heap::c_string(&[segment.hex().as_bytes(), b".", Name::random()?.hex().as_bytes()]);
@@ -76,13 +76,13 @@ pub struct Others {
     file: File,
     /// The viewer was killed.
     pub is_dead: bool,
-    /// Whether a point was switched on, or else off, by the point's id.
+    /// By the point's id: true if the point was switched on, false if it was switched off.
     pub points: BTreeMap<u32, bool>,
 }
 
 impl Others {
-    /// Forgets the switches of a dead viewer that are not to be kept, and removes its file once no
-    /// switch is left.
+    /// Removes the switches of a dead viewer for which `keep` is false, and its file once no switch
+    /// is left.
     pub fn retain(&mut self, mut keep: impl FnMut(u32, bool) -> bool) {
         let file = &self.file;
         self.points
@@ -132,8 +132,8 @@ fn is_there(dir: &Directory, segment: &Name) -> bool {
 
 fn read(folder: &Directory, name: &CStr) -> io::Result<Others> {
     let file = folder.open_to_lock(name)?;
-    // A shared lock, so that two viewers that ask do not take each other for the owner. It goes
-    // with the descriptor.
+    // A shared lock, so that two viewers that ask at once do not take each other for the owner.
+    // Closing the descriptor releases it.
     let is_dead = lock(&file, libc::LOCK_SH)? == Lock::Taken;
     let mut bytes = Vec::new();
     (&file).take(MAX_BYTES).read_to_end(&mut bytes)?;
@@ -213,7 +213,8 @@ mod tests {
         let (dir, segment) = (&place.0, Name::from_id(7));
         drop(dir.create_file(&beacon::file_of(&segment).unwrap()).unwrap());
         place.leave(&segment, b"\0-\0+");
-        // Looking at another process changes nothing, and two may look at the same time.
+        // Reading the switches of another process changes nothing, and two viewers may read at the
+        // same time.
         assert_eq!(points(&others(dir, &Name::from_id(8), None)), []);
         let mut seen = others(dir, &segment, None);
         let left = [(true, vec![(1, false), (3, true)])];

@@ -1,4 +1,4 @@
-//! Calls of the system that several modules need.
+//! System calls that several modules need.
 
 use std::io;
 
@@ -7,13 +7,13 @@ pub(super) const RETRIES: u32 = 64;
 
 /// Bytes of a page of memory.
 pub(crate) fn page_size() -> usize {
-    // SAFETY: takes a plain number.
+    // SAFETY: the argument is a plain number.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
 /// Id of the calling process.
 pub(crate) fn current_pid() -> libc::pid_t {
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: the call has no arguments and cannot fail.
     unsafe { libc::getpid() }
 }
 
@@ -22,8 +22,8 @@ pub(super) fn errno() -> libc::c_int {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// Nanoseconds since the Unix epoch. Asked of the kernel: the C library reads the processor's counter,
-/// which may be forbidden to the program.
+/// Nanoseconds since the Unix epoch, from the kernel: the C library reads the processor's counter,
+/// which the program may be forbidden to read.
 pub(super) fn unix_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let clock = libc::CLOCK_REALTIME;

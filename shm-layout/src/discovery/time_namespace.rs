@@ -1,8 +1,8 @@
 //! Times since boot, as the first time namespace of the machine counts them.
 //!
-//! A process in a time namespace of its own reads shifted monotonic clocks, and `/proc` shows it
-//! shifted start times. Both sides of a segment therefore take the shift out of every such time
-//! that they store or compare.
+//! A process in its own time namespace reads shifted monotonic clocks, and `/proc` shows it shifted
+//! start times. Both sides of a segment therefore subtract the shift from every such time that they
+//! store or compare.
 
 use crate::discovery::stat::{inode_of, read_small};
 
@@ -15,8 +15,8 @@ struct Offsets {
     boot: i64,
 }
 
-/// A reading of CLOCK_MONOTONIC or CLOCK_MONOTONIC_RAW in the calling process, minus this, is the
-/// reading in the first time namespace. Zero if the kernel does not say.
+/// The offset to subtract from CLOCK_MONOTONIC or CLOCK_MONOTONIC_RAW in the calling process, to
+/// get the reading in the first time namespace. Zero if the kernel does not report it.
 pub fn monotonic_offset_ns() -> i64 {
     Offsets::here().unwrap_or_default().monotonic
 }
@@ -28,7 +28,7 @@ pub(crate) fn start_in_first(start: u64) -> Option<u64> {
     if boot == 0 {
         return Some(start);
     }
-    // SAFETY: takes a plain number.
+    // SAFETY: the argument is a plain number.
     let tick = SECOND / unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1);
     let shift = (boot % tick == 0).then_some(boot / tick)?;
     start.checked_add_signed(shift.checked_neg()?)
@@ -36,7 +36,7 @@ pub(crate) fn start_in_first(start: u64) -> Option<u64> {
 
 impl Offsets {
     /// The offsets of this process. They are unknown between its `unshare` and its next `exec`,
-    /// when the file shows another namespace, the one for future children.
+    /// when the file shows the namespace of future children.
     fn here() -> Option<Self> {
         let offsets = Self::parse(read_small("/proc/self/timens_offsets", &mut [0; 256]));
         if offsets == Self::default() {

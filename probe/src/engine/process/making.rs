@@ -186,7 +186,7 @@ fn make(gate: &io::Result<Gate>, is_alone: impl Fn() -> bool) {
 ///
 /// # Errors
 ///
-/// What could not be made, and what the system answered.
+/// What could not be made, and the system's error.
 fn make_as_named(
     gate: &Gate,
     settings: &'static Settings,
@@ -291,7 +291,7 @@ fn make_as_named(
 ///
 /// # Errors
 ///
-/// What the system answered: it has no key for threads.
+/// The system's error: it has no key for threads.
 fn of_segment(
     segment: Segment,
     gate: &Gate,

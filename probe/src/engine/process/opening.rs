@@ -25,7 +25,7 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// What the system answered.
+    /// The system's error.
     pub(super) fn map() -> io::Result<Self> {
         let page = uninterrupted(|| map_private(PAGE))?.cast();
         // A process that this one has announced must stay the newest: `announce` expects null and
@@ -97,7 +97,7 @@ fn is_ours(page: &Page) -> bool {
 ///
 /// # Errors
 ///
-/// What the system answered when its beacon was to be lit. It is published nevertheless.
+/// The system's error when its beacon was to be lit. It is published nevertheless.
 pub(super) fn open(process: &'static Process) -> io::Result<()> {
     let page = process.gate;
     let lit = if is_ours(page) { process.light() } else { Ok(()) };

@@ -1,4 +1,4 @@
-//! The pages of a mapped object: backs them, gives them back, and replaces them in a forked child.
+//! The pages of a mapped object: backs them, releases them, and replaces them in a forked child.
 
 use std::ops::Range;
 use std::os::fd::AsRawFd;
@@ -11,13 +11,13 @@ use crate::discovery::system::{RETRIES, current_pid, errno, page_size};
 const MADV_POPULATE_WRITE: libc::c_int = 23;
 
 impl Object {
-    /// Puts pages under a range, so that touching it later cannot raise
-    /// SIGBUS. Any thread may call it, at any time; it allocates nothing.
+    /// Backs a range with pages, so that touching it later cannot raise SIGBUS. Any thread may call
+    /// it, at any time; it allocates nothing on the heap.
     ///
     /// # Errors
     ///
-    /// [`NoSpace`] if the pages cannot be had, or the range is not inside the
-    /// mapping. Some of the pages may be there then; trying again is allowed.
+    /// [`NoSpace`] if no pages are free, or the range is not inside the mapping. Some of the pages
+    /// may exist then; trying again is allowed.
     pub fn back(&self, offset: usize, len: usize) -> Result<(), NoSpace> {
         let (start, len) = self.pages_of(offset, len)?;
         if len == 0 {
@@ -41,12 +41,12 @@ impl Object {
         Err(NoSpace)
     }
 
-    /// Puts private memory in the place of the mapping, in a forked child: what it still
-    /// writes there is its own. Of the first `used` bytes it can be written, zeros but for
-    /// a copy of `kept`; what comes after them cannot be touched. Only what a signal
-    /// handler may do, and any number of times.
+    /// Maps private memory in place of the mapping, in a forked child, so that its writes stay its
+    /// own. The first `used` bytes can be written: zeros, except for a copy of `kept`. The bytes
+    /// after them cannot be touched. It calls only what a signal handler may call, and may be
+    /// called any number of times.
     ///
-    /// Refused by the system, the mapping stays as it was.
+    /// If the system refuses, the mapping stays as it was.
     pub(crate) fn detach(&self, used: usize, kept: Range<usize>) {
         let page = page_size();
         let len = self.len.next_multiple_of(page);
@@ -55,22 +55,22 @@ impl Object {
         let rest = self.map.wrapping_add(used).cast();
         let close = || {
             const FIXED: libc::c_int = PRIVATE | libc::MAP_FIXED;
-            // SAFETY: within this mapping, where nothing is in use.
+            // SAFETY: a range of this mapping that is not in use.
             unsafe { libc::mmap(rest, len - used, libc::PROT_NONE, FIXED, -1, 0) };
         };
         let open = || {
-            // SAFETY: within this mapping, where nothing is in use.
+            // SAFETY: a range of this mapping that is not in use.
             unsafe { libc::munmap(rest, len - used) };
         };
         let map = || {
             let access = libc::PROT_READ | libc::PROT_WRITE;
-            // SAFETY: a new mapping, at an address of the kernel's choice.
+            // SAFETY: a new mapping, at an address that the kernel chooses.
             let new = unsafe { libc::mmap(std::ptr::null_mut(), used, access, PRIVATE, -1, 0) };
             (new != libc::MAP_FAILED).then_some(new)
         };
         close();
         let first = map();
-        // So little address space may be left.
+        // The address space may have no room for more.
         let new = first.or_else(|| {
             open();
             let new = map();
@@ -92,7 +92,7 @@ impl Object {
             }
         }
         const MOVE: libc::c_int = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        // SAFETY: over this mapping, all of whose contents may change at any time.
+        // SAFETY: replaces this mapping, whose contents may change at any time anyway.
         let moved = unsafe { libc::mremap(new, used, used, MOVE, self.map) };
         if moved == libc::MAP_FAILED {
             // SAFETY: mapped above, and no reference to it exists.
@@ -103,9 +103,9 @@ impl Object {
         }
     }
 
-    /// The way for kernels before 5.14: let the file system reserve the pages.
+    /// For kernels before 5.14: the file system reserves the pages.
     fn back_by_fallocate(&self, start: usize, len: usize) -> Result<(), NoSpace> {
-        // Not of a parent's object.
+        // A child must not write to its parent's object.
         if let Hold::Mapped { pid } = self.hold
             && pid != current_pid()
         {
@@ -151,12 +151,12 @@ impl Object {
     }
 }
 
-/// Makes a new mapping sparse that the kernel has filled at once, as it does with
-/// whatever a program maps after `mlockall(MCL_FUTURE)`: the pages are given back, and
-/// locked from now on as they are touched. What is refused leaves it as it was.
+/// Makes a new mapping sparse if the kernel has filled it at once, as it does for all mappings of a
+/// program after `mlockall(MCL_FUTURE)`: the pages are released, and locked again as they are
+/// touched. If the system refuses, the mapping stays as it was.
 pub(super) fn make_sparse(map: *mut u8, len: usize) {
-    // SAFETY: exactly the mapping that was just made, of zeros that no other code
-    // has read. Pages that are locked cannot be given back.
+    // SAFETY: exactly the mapping that was just made, of zeros that no other code has read. Locked
+    // pages cannot be released, so they are unlocked first.
     unsafe {
         if libc::munlock(map.cast(), len) == 0
             && libc::madvise(map.cast(), len, libc::MADV_REMOVE) == 0
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use crate::discovery::object::{backed_bytes, unlink};
 
-    /// The way that only old kernels take, taken on this one.
+    /// Takes, on this kernel, the path for old kernels.
     #[test]
     fn fallocate_backs_the_same_pages() {
         let page = page_size();
