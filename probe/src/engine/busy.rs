@@ -1,4 +1,4 @@
-//! What a thread does that its signal handlers and other fibres must not do at the same time.
+//! Work of a thread that its signal handlers and other fibres must not do at the same time.
 
 use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
@@ -11,7 +11,7 @@ use super::thread::Thread;
 use crate::mark::{self, Holder};
 
 impl Thread {
-    /// Whether the caller is a signal handler that has interrupted something.
+    /// Whether the caller is a signal handler that has interrupted such work.
     pub(crate) fn is_busy(&self) -> bool {
         match mark::holder(&self.position) {
             Holder::Nobody => false,
@@ -20,8 +20,7 @@ impl Thread {
         }
     }
 
-    /// Puts right what somebody left in the middle who jumped out of a signal handler;
-    /// false.
+    /// Repairs the work that a jump out of a signal handler has left in the middle. Returns false.
     #[cold]
     fn recover(&self) -> bool {
         let Some(process) = process::current().filter(|_| self.is_alive()) else { return false };
@@ -34,15 +33,15 @@ impl Thread {
         false
     }
 
-    /// Does something that a signal handler of this thread must not do at the same time,
-    /// nor another fibre. None if the caller has interrupted such a thing.
+    /// Does work that a signal handler or another fibre of this thread must not do at the same
+    /// time. `None` if the caller has interrupted such work.
     pub(crate) fn busy<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
         if self.is_busy() {
             return None;
         }
         let mut mark = mark::new();
         mark::set(&mut mark, &self.position);
-        // A handler may have put another fibre aside in the middle of one since `is_busy`.
+        // Since `is_busy`, a handler may have put another fibre aside in the middle of such work.
         if mark::holder(&self.suspended) == Holder::AtWork {
             unmark(self);
             return None;
@@ -65,14 +64,14 @@ fn unmark(thread: &Thread) {
             mark => thread.position.store(mark, Relaxed),
         }
         compiler_fence(SeqCst);
-        // It differs if a handler switched to other fibres and back.
+        // The word differs if a handler switched to other fibres and back.
         if thread.suspended.load(Relaxed) == suspended {
             return;
         }
     }
 }
 
-/// Removes the marker of an end that has to leave the short way, if it was set.
+/// Removes the marker of an end that has to leave the fast path, if it was set.
 #[inline]
 pub(super) fn take_back(thread: &Thread, marked: bool) {
     // A forked child writes nothing.

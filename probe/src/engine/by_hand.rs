@@ -25,8 +25,8 @@ pub(crate) fn begin(point: &'static Point) {
     }
 }
 
-/// As [`begin`], but a point that is open already is switched off as invalid: the numeric
-/// interface's rule.
+/// As [`begin`], but a point that is open already is switched off as invalid, which is the rule of
+/// the numeric interface.
 #[inline(never)]
 pub(crate) fn begin_once(point: &'static Point) {
     let control = point.control();
@@ -74,7 +74,7 @@ fn invalidate(thread: &Thread, point: &'static Point, region: &Region) {
     thread.show_end(ticks_or_stamp());
 }
 
-/// Ends the innermost region of a point. Without one it does nothing.
+/// Ends the innermost region of a point. Without an open region it does nothing.
 #[inline(never)]
 pub(crate) fn end(point: &'static Point) {
     match current::near() {
@@ -122,7 +122,7 @@ pub(crate) fn end_told(point: &'static Point) -> Option<u64> {
     end_region(thread, region, end, Extra::default())
 }
 
-/// The counter, and what was covered before that.
+/// The counter, and the covered ticks before it.
 #[inline(always)]
 fn stamp(thread: &Thread) -> End {
     stamp_by(thread, ticks_or_stamp)
@@ -143,7 +143,7 @@ fn end_slow(point: &'static Point, now: u64, covered: u64) {
     end_of(point, End { now, covered }, false);
 }
 
-/// [`end_slow`] on a thread that is marked.
+/// [`end_slow`] on a thread that has set its marker.
 #[cold]
 #[inline(never)]
 fn end_marked(point: &'static Point, now: u64, covered: u64) {

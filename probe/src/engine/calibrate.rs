@@ -1,4 +1,4 @@
-//! Calibration: what measuring costs, which is taken out of all figures.
+//! Calibration: measures the overhead that is subtracted from all figures.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -10,11 +10,11 @@ use super::{cold, copies, current, process, slow};
 use crate::Point;
 use crate::clock::counter::stamp;
 
-/// Pairs that the automatic calibration runs.
+/// Pairs of a begin and an end that the automatic calibration runs.
 const CALIBRATION_PAIRS: u32 = 512;
 
-/// Measures what measuring costs and takes it out of all figures from now on;
-/// see [`crate::calibrate`].
+/// Measures the overhead of measuring, and subtracts it from all figures from now on; see
+/// [`crate::calibrate`].
 pub(crate) fn calibrate(pairs: u32) -> Option<Costs> {
     alone(|| calibrate_alone(&super::numeric::POINTS[0], pairs))?
 }
@@ -24,8 +24,8 @@ pub(super) fn calibrate_again() {
     calibrate(CALIBRATION_PAIRS);
 }
 
-/// Does what only one thread may do at a time: a second one would take the zeros of the
-/// first for figures. None if another one does.
+/// Runs work that only one thread may do at a time, because a second one would read the zeros that
+/// the first has stored. `None` if another thread does it.
 fn alone<R>(work: impl FnOnce() -> R) -> Option<R> {
     cold::section(|| {
         let _turn = CALIBRATING.take_alone().ok()?;
@@ -34,9 +34,9 @@ fn alone<R>(work: impl FnOnce() -> R) -> Option<R> {
 }
 
 fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
-    // The first pair registers and claims.
+    // The first pair registers the point and claims a lane.
     drop(Guard::begin(point));
-    // Switched off or fenced, it would give the price of that.
+    // On a point that is off or fenced, the pair would have another cost.
     if !point.control().enabled() || point.control().fenced() {
         return None;
     }
@@ -47,15 +47,15 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
         let switches = thread.clock.switches();
         let costs = batch(point, thread);
         if thread.clock.switches() == switches {
-            // Within a batch the typical cost counts, between batches the lowest: what the machine does
-            // when it is left alone.
+            // Within a batch the typical cost counts, and of several batches the lowest: the cost
+            // on an otherwise idle machine.
             least = least.least(costs);
         }
     }
     if least.inside == u64::MAX {
         least = before;
     }
-    // Never 0, so that each region shows in what is covered.
+    // Never 0, so that each region changes the covered ticks.
     least.pair = least.pair.max(least.inside).max(1);
     least.lap = least.lap.max(least.inside);
     overhead().replace(least);
@@ -67,14 +67,14 @@ fn calibrate_alone(point: &'static Point, pairs: u32) -> Option<Costs> {
     Some(least)
 }
 
-/// The calling thread, if it has a ring and there is memory for that.
+/// The calling thread, if it has a ring, and memory for it.
 fn recording() -> Option<&'static Thread> {
     current::thread().filter(|thread| !thread.overflows() && thread.written() > 0)
 }
 
-/// Measures what fences cost beyond what a scope does, and takes that out from now on.
+/// Measures what a fence costs in addition to a scope, and subtracts that from now on.
 fn calibrate_fences(point: &'static Point, thread: &Thread) {
-    /// The first ones come upon cold code.
+    /// The first batches run cold code.
     const FENCE_BATCHES: usize = 8;
     let costs = overhead().replace(Costs::NONE);
     overhead().fence_inside.store(0, Relaxed);
@@ -93,13 +93,12 @@ fn calibrate_fences(point: &'static Point, thread: &Thread) {
     overhead().fence_pair.store(pair.saturating_sub(costs.pair), Relaxed);
 }
 
-/// Measures what the hooks of a function cost beyond what a scope does, and takes
-/// that out from now on. `call` calls a function that does nothing and is the point
-/// 0. False if nothing came of it; then they are taken for a scope.
+/// Measures what the hooks of a function cost in addition to a scope, and subtracts that from now
+/// on. `call` calls an empty function that is measured as the point 0. False if the measurement
+/// failed; then hooks count like a scope.
 ///
-/// With `again` only a little is measured, and it counts only if it shows that the
-/// pair costs less than what is taken out: a whole calibration is over in an instant,
-/// which may have been a slow one.
+/// With `again`, only one batch is measured, and it counts only if a pair costs less than what is
+/// subtracted: a whole calibration takes only an instant, in which the machine may have been slow.
 pub(crate) fn calibrate_hooks(call: fn(), again: bool) -> bool {
     let costs = [&overhead().hooks_inside, &overhead().hooks_pair];
     match copies::followed() {
@@ -125,8 +124,8 @@ fn calibrate_call_alone(
     if !point.control().enabled() {
         return false;
     }
-    // Out of force meanwhile: what a scope costs must not make a figure negative, which
-    // would count as zero.
+    // The inside cost is 0 during the measurement: subtracting it could make a figure negative,
+    // which would count as zero.
     let scope_inside = if again { overhead().inside() } else { overhead().inside.swap(0, Relaxed) };
     let mut least = None;
     for _ in 0..if again { 1 } else { HOOK_BATCHES } {
@@ -144,7 +143,7 @@ fn calibrate_call_alone(
     } else if pair >= overhead().pair() + of_pair.load(Relaxed) {
         return true;
     }
-    // A pair of hooks is never cheaper than a scope's.
+    // A pair of hooks costs at least as much as a scope.
     overhead().pair.fetch_min(pair, Relaxed);
     of_pair.store(pair.saturating_sub(overhead().pair()), Relaxed);
     true
@@ -156,7 +155,7 @@ const HOOK_BATCHES: usize = 32;
 /// Regions in a batch of the calibration.
 const BATCH: usize = 32;
 
-/// What regions with nothing in them cost just now.
+/// What empty regions cost at this time.
 fn batch(point: &'static Point, thread: &Thread) -> Costs {
     let (all, inside) = timed(thread, || drop(Guard::begin(point)));
     let mut guard = Guard::begin(point);
@@ -164,8 +163,8 @@ fn batch(point: &'static Point, thread: &Thread) -> Costs {
     Costs { inside, pair: all / BATCH as u64, lap }
 }
 
-/// How long it takes to do something [`BATCH`] times, and what is then typically the
-/// thread's last measurement.
+/// Runs `region` [`BATCH`] times. Returns the ticks of all, and the typical ticks of the thread's
+/// last measurement.
 #[inline(always)]
 fn timed(thread: &Thread, mut region: impl FnMut()) -> (u64, u64) {
     let mut own = [0; BATCH];
@@ -174,15 +173,15 @@ fn timed(thread: &Thread, mut region: impl FnMut()) -> (u64, u64) {
         region();
         *own = thread.last_exclusive();
     }
-    // A counter that ran backwards costs nothing.
+    // A counter that ran backwards gives 0.
     let all = (stamp().wrapping_sub(start) as i64).max(0) as u64;
     (all, typical(own))
 }
 
 /// The mean without the largest eighth, which interrupts may have made large.
 ///
-/// Some counters advance in steps as long as a region takes: 26 ticks on an AMD Zen 5.
-/// A median is then wrong by up to half a step, in every region.
+/// Some counters advance in steps as long as a region takes: 26 ticks on an AMD Zen 5. A median is
+/// then wrong by up to half a step, in every region.
 fn typical(mut measured: [u64; BATCH]) -> u64 {
     measured.sort_unstable();
     let kept = &measured[..BATCH - BATCH / 8];
@@ -196,7 +195,7 @@ mod tests {
     #[test]
     fn what_is_typical_lies_between_the_steps_of_a_coarse_counter() {
         const STEP: u64 = 26;
-        // Regions of each length, which begin at each phase of the counter.
+        // Regions of each length that begin at each phase of the counter.
         for length in 1..4 * STEP {
             let measured = std::array::from_fn(|at| {
                 let begin = at as u64 * 7 % STEP;

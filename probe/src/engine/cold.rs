@@ -1,11 +1,11 @@
-//! Cold sections: what is done once for a process, a thread or a point.
+//! Cold sections: code that runs once for a process, a thread or a point.
 //!
 //! A section runs without signal handlers, except handlers of the thread's own faults. The thread
 //! cannot be cancelled in it, and `errno` stays the host's. A handler that runs nevertheless may
 //! jump out of the section. The thread finds that out when it next enters a section or refreshes
 //! its clock, and then repairs what the section left.
 //!
-//! A thread waits for others no longer than [`super::patience`], all its waits together.
+//! A thread waits for others at most as long as [`super::patience`] allows, all its waits together.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -17,7 +17,7 @@ use crate::mark;
 
 pub(crate) use section::uncancelled;
 
-/// Does something in a section.
+/// Runs work in a section.
 #[inline(never)]
 pub(crate) fn section<R>(work: impl FnOnce() -> R) -> R {
     errno::preserve(|| {
@@ -30,7 +30,7 @@ pub(crate) fn section<R>(work: impl FnOnce() -> R) -> R {
     })
 }
 
-/// Puts right what a jump out of a section has left, on a thread that may enter no other one.
+/// Repairs what a jump out of a section has left, on a thread that may enter no further section.
 #[inline]
 pub(super) fn put_right() {
     if section::is_open() {
@@ -46,12 +46,12 @@ fn put_right_if_left() {
     }
 }
 
-/// Whether the thread runs on a stack for signal handlers that has less room than this.
+/// Whether the thread runs on a stack for signal handlers with less free space than `bytes`.
 pub(super) fn has_less_stack(bytes: usize) -> bool {
     signal_stack_left().is_some_and(|(_, left)| left < bytes)
 }
 
-/// The stack for signal handlers, and how many bytes are left of it. `None` if the thread runs on
+/// The stack for signal handlers, and how many bytes of it are free. `None` if the thread runs on
 /// another stack.
 #[inline(never)]
 pub(super) fn signal_stack_left() -> Option<(libc::stack_t, usize)> {
@@ -70,7 +70,7 @@ fn signal_stack() -> Option<libc::stack_t> {
     }
     let mut stack = MaybeUninit::<libc::stack_t>::zeroed();
     let place = stack.as_mut_ptr();
-    // SAFETY: only asks; the place is valid for writes.
+    // SAFETY: only reads the stack's description into `place`, which is valid for writes.
     let refused = errno::preserve(|| unsafe { libc::sigaltstack(ptr::null(), place) }) != 0;
     // SAFETY: zeroed, and then filled in by the call; any bytes are valid.
     (!refused).then(|| unsafe { stack.assume_init() })

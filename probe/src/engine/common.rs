@@ -14,7 +14,7 @@ pub(super) static PAUSED: AtomicBool = AtomicBool::new(false);
 /// The highest number of a point, in this process or its parents; 0 while there is none.
 static LAST_POINT: AtomicU32 = AtomicU32::new(0);
 
-/// A number that no context has yet.
+/// A number that no context has had yet.
 pub(crate) fn next_context() -> u32 {
     loop {
         let number = CONTEXTS.fetch_add(1, Relaxed).wrapping_add(1);
@@ -25,12 +25,12 @@ pub(crate) fn next_context() -> u32 {
     }
 }
 
-/// A number that no run of a context has yet.
+/// A number that no run of a context has had yet.
 pub(super) fn next_run() -> u64 {
     RUNS.fetch_add(1, Relaxed).wrapping_add(1)
 }
 
-/// Notes the number of a point, for [`last_point`].
+/// Stores the number of a point, for [`last_point`].
 pub(super) fn note_point(number: u32) {
     LAST_POINT.fetch_max(number, Relaxed);
 }

@@ -1,7 +1,7 @@
-//! The slow door: what is missing is made here, or found not to be had now.
+//! The slow path that makes what is missing, or finds that it cannot be had now.
 //!
-//! A begin that finds no cell leaves by it. So does whoever asks for the process, for the calling
-//! thread's lane, or for a point's word.
+//! A begin that finds no cell takes it. So do callers that need the process, the calling thread's
+//! lane, or a point's word.
 
 use std::sync::atomic::AtomicU64;
 
@@ -22,7 +22,7 @@ pub(crate) fn process() -> Option<&'static Process> {
 
 /// The calling thread's state, with a lane claimed if need be.
 pub(crate) fn thread() -> Option<&'static Thread> {
-    // Making the process calibrates, which claims a lane.
+    // Making the process runs the calibration, which claims a lane.
     lane::of(process()?)
 }
 
@@ -53,19 +53,18 @@ pub(super) fn ready(point: &'static Point) -> Target {
     }
 }
 
-/// Brings a begin that found something missing to the point where it can be
-/// tried again: a registered point that is on, a thread with a lane, a cell that
-/// follows the control word.
+/// Makes what a begin has missed, so that it can be tried again: a registered point that is on, a
+/// thread with a lane, a cell that follows the control word.
 #[cold]
 pub(crate) fn prepare(point: &'static Point) -> Target {
     if !point.register() {
         miss_unregistered(point);
         return Target::Off;
     }
-    // Read once: a viewer may switch the point off this very moment. Of another
-    // process's bits only those that mean something: where the others are to be 0,
-    // tags have the place of a region. A word that has them equals no cell's, so all
-    // its regions begin on this long way.
+    // The word is read once: a viewer may switch the point off at any moment. Of a word that
+    // another process has written, only the bits with a meaning are kept: where the other bits
+    // should be 0, tags have the place of a region. No cell equals a word with such bits, so each
+    // of its regions begins on this slow path.
     let control = point.control().sanitized();
     if !control.enabled() {
         return Target::Off;
@@ -96,7 +95,7 @@ pub(crate) fn prepare(point: &'static Point) -> Target {
 }
 
 impl Point {
-    /// The point's word, registered if need be; none if it was refused.
+    /// The point's word, registered by this call if need be; `None` if the point was refused.
     pub(crate) fn word(&'static self) -> Option<&'static AtomicU64> {
         if !self.register() {
             return None;
@@ -104,15 +103,14 @@ impl Point {
         self.known_word()
     }
 
-    /// Enters the point into the process's table, once; false if that cannot be
-    /// done now.
+    /// Enters the point into the process's table, once; false if this is not possible now.
     #[cold]
     pub(crate) fn register(&'static self) -> bool {
         let Some(process) = process() else { return false };
         if self.state.registering.is_done() {
             return true;
         }
-        // A thread that the process does not know of must not keep others waiting.
+        // A thread that the process does not know must not keep others waiting.
         let tid = owner::tid();
         process.is_callers_threads(tid)
             && cold::section(|| {
@@ -135,8 +133,9 @@ mod tests {
     use crate::engine::process::entries::NotEntered;
     use crate::engine::registry;
 
-    /// As a child finds a point that a thread of its parent's was registering: not yet in
-    /// the list, or in it already. Then it is there once, or the list had no end.
+    /// A child finds a point that a thread of its parent's was registering: in one case not yet in
+    /// the list, in the other already in it. The point must then be in the list once, and the list
+    /// must end.
     #[test]
     fn what_another_has_begun_to_register_is_registered_once() {
         static EARLY: Point = Point::new("early");
@@ -167,8 +166,8 @@ mod tests {
         assert!(LAST.lead_to(process, Err(NotEntered::NoPlace), found) && !LAST.is_enabled());
     }
 
-    /// A thread that is stopped while it registers a point does not keep others from
-    /// registering it, and the point has one number and one name.
+    /// A thread that is stopped while it registers a point does not keep others from registering
+    /// it, and the point has one number and one name.
     #[test]
     fn who_has_waited_enough_registers_a_point_beside_a_thread_that_stands_still() {
         static SLOW: Point = Point::new("slow");
@@ -180,7 +179,7 @@ mod tests {
             SLOW.number().expect("it is registered")
         });
         let number = other.join().expect("it does not wait");
-        // The stopped thread goes on where it was.
+        // The stopped thread goes on where it was stopped.
         let found = SLOW.state.control.load(Relaxed);
         assert!(SLOW.lead_to(process, SLOW.enter(process, None), found) && SLOW.is_enabled());
         assert_eq!(SLOW.number(), Some(number));

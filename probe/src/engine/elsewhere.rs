@@ -1,4 +1,4 @@
-//! Measurements of time that was not in a region: a device's, the clock's, or time that is over.
+//! Measurements of time outside of regions: a device's, the clock's, or past time.
 
 use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::calls::ELSEWHERE;
@@ -18,19 +18,19 @@ use crate::point::Point;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Past {
-    /// When it began.
+    /// When the time began.
     pub start: u64,
-    /// How long it went on.
+    /// How long it was.
     pub span: u64,
-    /// All that is recorded, by the clock: more than the span, if there was something before.
+    /// The ticks to record, by the clock: more than `span` if something else came before.
     pub ticks: u64,
-    /// How much of this the thread was on a CPU.
+    /// The ticks of it that the thread was on a CPU.
     pub on_cpu: u64,
 }
 
-/// Records `ticks` from `start` on that a device or the clock has measured, for a point of its
-/// own. The record has a number of the timer's where others have a context, since the thread
-/// was elsewhere.
+/// Records `ticks` from `start` on that a device or the clock has measured, for a point of its own.
+/// The record has a number of the timer in place of a context, because the time did not pass on the
+/// thread.
 pub(crate) fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, number: u32) {
     record(point, (start, ticks, number), None);
 }
@@ -66,7 +66,7 @@ fn record(
             if recorded.is_some() {
                 return;
             }
-            // A signal handler that interrupts the recording of another one.
+            // This is a signal handler that interrupts another recording.
             thread
         }
         Target::Late(thread) => thread,
@@ -77,8 +77,8 @@ fn record(
     thread.record_shared(&cell, measured, amounts);
 }
 
-/// Records what the calling thread has spent outside its regions, once it is over. The region
-/// that is open around it has it as a child, if `is_inside`.
+/// Records time that the calling thread has spent outside its regions, after it has passed. If
+/// `is_inside`, the region that is open around it counts it as child ticks.
 pub(crate) fn record_past(point: &'static Point, past: &Past, is_inside: bool) {
     by_leader!(record_past(point, past, is_inside));
     let thread = match door::ready(point) {
@@ -99,7 +99,7 @@ pub(crate) fn record_past(point: &'static Point, past: &Past, is_inside: bool) {
 mod tests {
     use super::*;
 
-    /// One that comes while its thread records something else is recorded beside that.
+    /// A measurement in a handler, while its thread records another one, is recorded beside that.
     #[test]
     fn what_a_device_has_measured_is_recorded_in_a_handler_too() {
         static DEVICE: Point = Point::new("device").of_the_clock();

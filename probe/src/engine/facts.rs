@@ -1,4 +1,4 @@
-//! What the engine reads of a point: the word that steers it, its number, and how it was declared.
+//! What the engine reads of a point: its control word, its number, and how it was declared.
 
 use std::ptr;
 use std::sync::atomic::{
@@ -15,9 +15,9 @@ use super::state::{Name, State};
 use super::turn::Turn;
 use crate::point::Point;
 
-/// Where a thread has its entry of a point: the point's number times the size of an entry. Only
-/// points have one, and the table of each thread has an entry for every point: the mapping is made
-/// for all numbers that were given by then, and for all that its process may give.
+/// Offset of a point's entry in a thread's table: the point's number times the size of an entry.
+/// The table of each thread has an entry for every point: it is mapped for all numbers that were
+/// assigned by then, and for all that its process may assign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offset(u32);
 
@@ -36,7 +36,8 @@ pub(super) static REFUSED: AtomicU64 = AtomicU64::new(0);
 ///
 /// # Safety
 ///
-/// `leads_to` leads to a word that is never unmapped: a static, or a word in the segment.
+/// `leads_to` points to a pointer to a word that is never unmapped: a static, or a word in the
+/// segment.
 #[inline(always)]
 pub unsafe fn word(leads_to: *const AtomicPtr<AtomicU64>) -> u64 {
     // Pairs with the store in `lead_to`: a thread that sees the word in the segment sees the point's
@@ -50,12 +51,12 @@ impl Point {
         self.state.fenced
     }
 
-    /// The point, of a device's time: viewers count it as no CPU's.
+    /// The point, for a device's time: viewers count it as no CPU time.
     pub(crate) const fn of_a_device(self) -> Self {
         Self { state: State { device: true, ..self.state } }
     }
 
-    /// The point, of the clock's time: spans that no thread has for itself.
+    /// The point, for the clock's time: spans that are no thread's own time.
     pub(crate) const fn of_the_clock(self) -> Self {
         Self { state: State { device: true, wall: true, ..self.state } }
     }
@@ -86,21 +87,22 @@ impl Point {
         Self { state: State::named(Name::Tuple(place), 0, "", 0) }
     }
 
-    /// The word that steers the point. Enabled also while not registered.
+    /// The control word of the point. It reads as enabled while the point is not registered.
     #[inline(always)]
     pub(crate) fn control(&self) -> Control {
-        // SAFETY: a static, or a word in the segment, which is never unmapped.
+        // SAFETY: the pointer leads to a static, or to a word in the segment, which is never
+        // unmapped.
         Control(unsafe { word(&raw const self.state.control) })
     }
 
     /// The control word, whether the point is registered or not. `None` if the point was refused.
     pub(super) fn known_word(&self) -> Option<&'static AtomicU64> {
         let word = self.state.control.load(Acquire);
-        // SAFETY: a static, or a word in the segment, which is never unmapped.
+        // SAFETY: `word` points to a static, or to a word in the segment, which is never unmapped.
         (!ptr::eq(word, &raw const REFUSED)).then(|| unsafe { &*word })
     }
 
-    /// Number of the point; 0 while not registered.
+    /// Number of the point; 0 before it is registered.
     #[inline(always)]
     pub(crate) fn index(&self) -> usize {
         (self.offset().bytes() >> POINT_SHIFT) as usize
@@ -115,13 +117,13 @@ impl Point {
     /// Number that the point must have.
     pub(crate) fn number(&self) -> Option<u32> {
         let index = self.index() as u32;
-        // A refused point has none.
+        // A refused point has no number.
         let known = index != 0 && self.state.registering.is_done();
         (self.is_numeric() || known).then_some(index)
     }
 
-    /// Number that the point is to have in a table, also if it was not registered to the
-    /// end: the one that it has in the parent's.
+    /// Number that the point is to have in a table, even if it was not completely registered: the
+    /// number that it has in the parent's table.
     pub(crate) fn wanted_number(&self) -> Option<u32> {
         let index = self.index() as u32;
         (self.is_numeric() || index != 0).then_some(index)
@@ -143,7 +145,7 @@ impl Point {
         self.state.has_amounts
     }
 
-    /// Switches it off until [`crate::set_enabled`] switches all on: it would have
+    /// Switches the point off until [`crate::set_enabled`] switches all points on: it would have
     /// started on.
     pub(crate) fn start_paused(&self) {
         self.state.paused.store(true, Relaxed);
@@ -159,13 +161,13 @@ impl Point {
         matches!(self.state.name, Name::Number)
     }
 
-    /// Whose time it measures, as it stands beside its line in the segment.
+    /// The flag of its time's source, which is beside its line in the segment.
     pub(crate) fn time_source(&self) -> u64 {
         let device = if self.state.device { DEVICE } else { 0 };
         device | if self.state.wall { WALL } else { 0 }
     }
 
-    /// Whether it measures without being switched on.
+    /// Whether it measures from the start.
     pub(crate) fn starts_on(&self) -> bool {
         self.state.starts_on
     }
@@ -188,8 +190,9 @@ mod tests {
 
     use super::*;
 
-    /// A thread that sees a point's word sees the point's number, as another thread enters the point.
-    /// On x86-64 no order of loads could show anything else; Miri shows what other processors do.
+    /// A thread that sees a point's word sees the point's number, although another thread is
+    /// entering the point. On x86-64 every order of loads shows this; Miri shows what other
+    /// processors do.
     #[test]
     fn a_word_comes_with_its_number() {
         static UNREGISTERED: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -203,7 +206,7 @@ mod tests {
                     offset.store(64, Relaxed);
                     leads_to.store((&raw const WORD).cast_mut(), Release);
                 });
-                // SAFETY: `leads_to` always leads to a static.
+                // SAFETY: `leads_to` always points to a static.
                 while unsafe { word(&raw const leads_to) } != 1 {
                     thread::yield_now();
                 }

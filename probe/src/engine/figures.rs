@@ -28,13 +28,13 @@ pub(crate) enum Histogram {
 }
 
 pub(crate) fn of_point(point: &'static Point, histogram: Histogram) -> Option<Stats> {
-    // None for a refused point too: its number is another one's.
+    // Returns `None` for a refused point, too, because its number is another point's.
     let (stats, _) = of_points(point.word()?, std::iter::once(point), histogram)?;
     (stats.count > 0).then_some(stats)
 }
 
-/// Statistics of points that follow the same control word, all together, and the
-/// sums of amounts that their cells have. `None` without a process, or if memory runs out.
+/// Statistics over all points that follow the same control word, and the sums of amounts in their
+/// cells. `None` without a process, or if memory runs out.
 pub(crate) fn of_points(
     word: &AtomicU64,
     points: impl Iterator<Item = &'static Point>,
@@ -60,7 +60,8 @@ pub(crate) fn of_points(
     }
     let Collected { sums, weighted, averaged, amounts, histogram, .. } = all;
     let (mean, variance) = (sums.mean().unwrap_or(0.0), sums.variance().unwrap_or(0.0));
-    // Named one by one, so that a new figure does not compile before it is kept or left out here.
+    // The fields are named one by one, so that a new figure does not compile before it is used or
+    // left out here.
     let Sums {
         count,
         exclusive,
@@ -86,20 +87,20 @@ pub(crate) fn of_points(
         alpha: control.alpha().unwrap_or(0.0),
         mean,
         variance,
-        // C has no times, and asks in signal handlers.
+        // C gets no times, and may call this in a signal handler.
         rate: histogram.as_ref().map_or(0.0, |_| rate(process)),
         histogram: histogram.map_or_else(Vec::new, merged),
     };
     Some((stats, amounts))
 }
 
-/// Ticks per second, as exactly as they are known now.
+/// Ticks per second, as exactly as the process knows them.
 fn rate(process: &Process) -> f64 {
     process.refine_rate();
     calibrate::ticks_per_second()
 }
 
-/// What several cells have together.
+/// The figures of several cells together.
 #[derive(Default)]
 struct Collected {
     epoch: u32,
@@ -138,13 +139,12 @@ impl Collected {
     }
 }
 
-/// How often a histogram is read again that was added to meanwhile. Of a thread that is interrupted
-/// in the middle of that, it stays so.
+/// Attempts to read a histogram that was written to during the read. If a thread was interrupted in
+/// the middle of a write, no attempt succeeds.
 const EXACT_TRIES: u32 = 20;
 
-/// Copies a cell while its thread may write it, and adds the records of the thread that the cell
-/// lacks. Also adds the buckets of the cell's histogram. `None` if the cell has nothing of this
-/// epoch.
+/// Copies a cell while its thread may write to it, and adds the thread's records that the cell
+/// lacks, and the buckets of the cell's histogram. `None` if the cell has nothing of this epoch.
 fn read(
     segment: &Segment,
     (cell, thread): (&Cell, Option<&Thread>),
@@ -152,11 +152,10 @@ fn read(
     mut histogram: Option<&mut Vec<Bucket>>,
 ) -> Result<Option<CellPicture>, NoMemory> {
     let mut picture = CellPicture::default();
-    // Bounded, so that a caller on the writing thread itself, in a signal
-    // handler, cannot hang.
+    // Bounded, so that a signal handler that interrupts the writing thread itself cannot hang.
     for tried in 0..1000 {
         let sequence = cell.sequence();
-        // Before the cell: that holds no less.
+        // Read before the cell, which then holds at least these records.
         let ring = thread.and_then(|thread| Some((thread.ring()?, thread.counters())));
         let folded = ring.map(|(_, counters)| ring::folded(&counters.folded));
         if cell.read_with(&mut picture, |chunk| segment.sums(chunk)) == CellRead::Torn {
@@ -167,12 +166,12 @@ fn read(
         }
         let before = histogram.as_ref().map_or(0, |buckets| buckets.len());
         let in_cell = picture.live.count.wrapping_add(picture.retired.count);
-        // A fold that is running may have added its first records to the histogram already.
+        // A running fold may have added its first records to the histogram already.
         let mut ahead = match &mut histogram {
             None => 0,
             Some(buckets) => {
                 let in_buckets = add_buckets(segment, &picture, buckets)?;
-                // The ring adds at most this many.
+                // The ring adds at most this many buckets.
                 buckets.try_reserve(RING_SLOTS)?;
                 in_buckets.saturating_sub(in_cell)
             }
@@ -198,14 +197,15 @@ fn read(
             }
             _ => true,
         };
-        // Else a histogram part may have come while it was read, with some of the records.
+        // If this is false, a histogram part may have appeared during the read, with some of the
+        // records.
         let is_exact = histogram.is_none() || !picture.staged && cell.is_still(sequence);
         let is_enough = is_exact || tried >= EXACT_TRIES;
         if visited && is_enough && !cell.restarted_since(picture.restarts) {
             picture.live = live;
             return Ok(Some(picture));
         }
-        // In part of the next window, or of a fold.
+        // Some of the buckets belong to the next window, or to a fold.
         if let Some(buckets) = &mut histogram {
             buckets.truncate(before);
         }

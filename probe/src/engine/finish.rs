@@ -1,4 +1,4 @@
-//! The end of a region on the long way: what it measured goes into its cell, or waits.
+//! Slow path of an end: puts the measurement into its cell, or latches it.
 
 use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::cell::{Away, Measurement};
@@ -15,7 +15,7 @@ use super::thread::Thread;
 use crate::clock;
 use crate::point::Point;
 
-/// The innermost region, which ends on the long way.
+/// The innermost region, which ends on the slow path.
 pub(super) struct Ending<'a> {
     pub(super) begun: Begun,
     pub(super) moment: Moment,
@@ -26,7 +26,8 @@ pub(super) struct Ending<'a> {
     pub(super) amounts: Option<&'a Amounts>,
 }
 
-/// Pops the innermost region, which has had `child` ticks of regions inside, and covers its ticks.
+/// Pops the innermost region, which has `child` ticks of regions inside, and adds its ticks to the
+/// covered ones.
 pub(super) fn give_back(thread: &Thread, child: u64, net: u64) {
     thread.cover(net.wrapping_add(overhead().pair()).wrapping_sub(child));
     thread.pop();
@@ -36,7 +37,7 @@ pub(super) fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>)
     let Ending { begun, moment, inside, latch, amounts } = ending;
     let part = thread.part(&begun, moment);
     give_back(thread, part.child, part.net);
-    // It may have no record.
+    // The region may have no record.
     thread.show_end(moment.now);
     let sum = Sum {
         own: part.own(),
@@ -53,7 +54,7 @@ pub(super) fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>)
         thread.count(|counters| &counters.refused);
     }
     let start = begun.start;
-    // A region that a lap began starts a little after the stamp.
+    // A region that a lap began starts a little after its stamp.
     let elapsed = (moment.now.wrapping_sub(start) as i64).max(0) as u64;
     finish_with(thread, point, sum, (start, elapsed), amounts.copied());
 }
@@ -105,7 +106,7 @@ pub(super) fn finish_with(
     }
     let entry = thread.entry(point);
     let is_recorded = !busy && entry.cell().is_some() && {
-        // The region is closed already, so the thread's place is the region's.
+        // The region is popped already, so the thread's place is the region's.
         let what = measure::what(thread, point, thread.place());
         let times = (start, elapsed, what);
         thread.busy(|| thread.record_counted(entry, measured, times, amounts)).is_some()
