@@ -1,4 +1,4 @@
-//! The fold: what a thread's ring holds, added to its cells.
+//! The fold: adds the records of a thread's ring to its cells.
 //!
 //! The first record of a page folds all records before it, so the cost of keeping figures falls on
 //! one end in 128, and a cell is written once for many records.
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The caller has marked the thread as busy: a signal handler that interrupts a fold records on
-//! another lane. A handler that jumps out leaves figures staged, which [`recover`] drops.
+//! another lane. A handler that jumps out leaves staged figures, which [`recover`] drops.
 
 mod mixed;
 mod run;
@@ -39,8 +39,8 @@ pub(super) use mixed::Batches;
 use mixed::fold_mixed;
 use run::fold_run;
 
-/// Adds what was recorded to the cells of the calling thread, and takes the time out of the
-/// regions that are open.
+/// Adds the unfolded records to the cells of the calling thread, and charges the time of the fold
+/// to no open region.
 pub(super) fn fold(thread: &Thread) {
     if thread.written() == thread.folded.load(Relaxed) {
         return;
@@ -52,8 +52,8 @@ pub(super) fn fold(thread: &Thread) {
     cell::add(&thread.counters().folding, took);
 }
 
-/// Repairs the changes that were cut off and that no thread will finish, and folds the remaining
-/// records. The thread is the calling one, or has ended.
+/// Repairs the interrupted changes that no thread will finish, and folds the remaining records. The
+/// thread is the calling one, or has ended.
 #[cold]
 pub(super) fn recover(process: &Process, thread: &Thread) {
     for (number, entry) in thread.entries(process.segment.points_used()) {
@@ -65,7 +65,7 @@ pub(super) fn recover(process: &Process, thread: &Thread) {
     fold_again(thread);
 }
 
-/// Drops what is staged of a cell, and takes it out of the histogram.
+/// Drops the staged figures of a cell, and removes them from the histogram.
 fn mend(segment: &Segment, thread: &Thread, point: u32, cell: &Cell) {
     let held = |chunk| {
         let Some(chunk) = segment.chunk(chunk) else { return 0 };
@@ -78,7 +78,7 @@ fn mend(segment: &Segment, thread: &Thread, point: u32, cell: &Cell) {
         let additions = not_folded.filter_map(|number| thread.slot(number).addition());
         let of_point = additions.filter(|addition| addition.point == point);
         let folded = of_point.map(|addition| addition.exclusive);
-        // One that was recorded beside the ring comes when nothing else waits.
+        // If the measurement was recorded beside the ring, no other measurement is staged.
         for ticks in folded.chain([last]).take(counted as usize) {
             if let Some(bucket) = thread.bucket(cell, ticks) {
                 cell::add(bucket, u64::MAX);
@@ -88,13 +88,13 @@ fn mend(segment: &Segment, thread: &Thread, point: u32, cell: &Cell) {
     cell.mended(segment.sums(cell.amounts()));
 }
 
-/// The first record that is not folded, and still there.
+/// Number of the first unfolded record that is still in the ring.
 fn first(thread: &Thread) -> u64 {
     let oldest = thread.written().saturating_sub(RING_SLOTS as u64);
     thread.folded.load(Relaxed).max(oldest)
 }
 
-/// Folds all records that are not folded.
+/// Folds all unfolded records.
 fn fold_up_to_now(thread: &Thread) {
     let written = thread.written();
     let mut next = first(thread);
@@ -108,7 +108,7 @@ fn fold_up_to_now(thread: &Thread) {
     }
 }
 
-/// Folds all records after a fold that was cut off: some cells may hold some of them already, and a
+/// Folds all records after an interrupted fold: some cells may hold some of them already, and a
 /// counted record may not be announced.
 fn fold_again(thread: &Thread) {
     let written = thread.written();
@@ -122,7 +122,7 @@ fn fold_again(thread: &Thread) {
         if is_missing && !fold_one(thread, entry, slot, number + 1) {
             return;
         }
-        // The cell was first.
+        // A fold adds a record to the cell before the edge.
         if cell.is_some() && !is_missing && thread.lacks_call(slot.names(), number) {
             let one = CallSums { count: 1, exclusive, inclusive };
             thread.add_call(entry, slot.names(), one, number + 1);
@@ -131,16 +131,16 @@ fn fold_again(thread: &Thread) {
     announce(thread, written);
 }
 
-/// The records below a number are in the cells.
+/// Announces that the records below `folded` are in the cells.
 pub(super) fn announce(thread: &Thread, folded: u64) {
     thread.folded.store(folded, Relaxed);
     ring::announce_folded(&thread.counters().folded, folded);
 }
 
-/// Folds records of one page. False in a child that a signal handler has forked in here.
+/// Folds records of one page. False in a child that a signal handler has forked during the call.
 fn fold_some(thread: &Thread, mut from: u64, end: u64) -> bool {
     let mut rest = thread.slots(from, end);
-    // Most often all are of one point, with one caller.
+    // Most pages have records of one point with one caller.
     loop {
         let Some(folded) = fold_run(thread, rest, from) else { return false };
         rest = rest.get(folded..).unwrap_or_default();
@@ -160,7 +160,7 @@ fn fold_one(thread: &Thread, entry: &Entry, slot: &Slot, end: u64) -> bool {
     fold_here(thread, entry, slot, end)
 }
 
-/// As [`fold_one`], without a call.
+/// Like [`fold_one`], but adds no call.
 #[inline(always)]
 fn fold_here(thread: &Thread, entry: &Entry, slot: &Slot, end: u64) -> bool {
     let added = slot.added();
@@ -172,7 +172,7 @@ fn fold_here(thread: &Thread, entry: &Entry, slot: &Slot, end: u64) -> bool {
         return fold_alone(thread, entry, slot, end);
     };
     let staged = cell.stage_more();
-    // As late as that: the histogram has no copy that a child could write to.
+    // Checked this late because the histogram has no second copy that a child could write to.
     if !thread.is_still_alive() {
         return false;
     }
@@ -181,7 +181,7 @@ fn fold_here(thread: &Thread, entry: &Entry, slot: &Slot, end: u64) -> bool {
     thread.add_call(entry, slot.names(), calls_of(&one), end)
 }
 
-/// As [`fold_one`], for a cell whose other figures may change too.
+/// Like [`fold_one`], for a cell whose rare figures may change, too.
 #[cold]
 #[inline(never)]
 fn fold_alone(thread: &Thread, entry: &Entry, slot: &Slot, end: u64) -> bool {
@@ -197,8 +197,8 @@ fn fold_alone(thread: &Thread, entry: &Entry, slot: &Slot, end: u64) -> bool {
     thread.add_call(entry, slot.names(), calls_of(&one), end)
 }
 
-/// Counts a record in the histogram of its cell, which is given a part if need be. None in a child
-/// that a signal handler has forked in here.
+/// Counts a record in the histogram of its cell, and adds a missing part. `None` in a child that a
+/// signal handler has forked during the call.
 fn count(thread: &Thread, cell: &Cell, exclusive: u64) -> Option<()> {
     let (part, bucket) = histogram::locate(exclusive);
     let chunk = thread.part_for(cell, part);
@@ -217,28 +217,28 @@ fn part(octave_number: usize) -> usize {
     (octave_number - FIRST_OCTAVE_NUMBER) / BUCKETS
 }
 
-/// The exclusive and inclusive ticks of a record, as doubles: either may be below zero.
+/// The exclusive and inclusive ticks of a record, as doubles; either may be below zero.
 #[inline(always)]
 fn ticks(slot: &Slot) -> Doubles {
-    // SAFETY: two numbers of the slot.
+    // SAFETY: a slot has two 32-bit numbers at this offset.
     unsafe { Doubles::of_behind::<{ Slot::ADDED }>(ptr::from_ref(slot).cast()) }
 }
 
-/// What records add up to, in doubles: that takes the fewest instructions. They hold all of it
-/// exactly, but for squares of [`Sum::SMALL`] and more.
+/// Sums of records, in doubles, which takes the fewest instructions. They are exact, except the
+/// squares of [`Sum::SMALL`] and more.
 #[derive(Clone, Copy, Debug)]
 struct Sum {
     /// Exclusive and inclusive ticks.
     both: Doubles,
     /// The squares of the exclusive ticks.
     squares: f64,
-    /// The least exclusive ticks, and the most ones below zero: both are the lesser of two.
+    /// The least exclusive ticks, and the negated most: both are updated by a minimum.
     extremes: Doubles,
     count: u64,
 }
 
 impl Sum {
-    /// Squares of less, a page of them, add up to less than 2^53.
+    /// A page of squares of smaller ticks adds up to less than 2^53.
     const SMALL: u64 = 1 << 23;
 
     fn none() -> Self {
@@ -247,7 +247,7 @@ impl Sum {
         Self { both: Doubles::both(0.0), squares: 0.0, extremes, count: 0 }
     }
 
-    /// The sums of these and other records.
+    /// The sums over the records of both.
     fn merged(self, more: Self) -> Self {
         Self {
             both: self.both.add(more.both),
@@ -257,14 +257,14 @@ impl Sum {
         }
     }
 
-    /// What an edge has of it.
+    /// The sums that an edge has.
     #[inline(always)]
     fn of_calls(&self) -> CallSums {
         let (exclusive, inclusive) = (whole(self.both.first()), whole(self.both.second()));
         CallSums { count: self.count, exclusive, inclusive }
     }
 
-    /// The sums of the records of a point, which are among some.
+    /// The sums of the records of a point. `slots` include other points' records.
     #[inline(always)]
     fn whole(&self, point: u32, slots: &[Slot], last: &Slot) -> Sums {
         let CallSums { count, exclusive, inclusive } = self.of_calls();
@@ -274,17 +274,18 @@ impl Sum {
             true => u128::from(whole(self.squares)),
             false => of_point(slots, point).map(|ticks| u128::from(ticks).pow(2)).sum(),
         };
-        // A region that was off the CPU has no record to be added; the caller averages.
+        // A region that was off the CPU has a counted record, which is not folded. The caller
+        // computes the average.
         let (off_cpu, switches, average) = (0, 0, 0);
         Sums { count, exclusive, inclusive, off_cpu, switches, min, max, last, squares, average }
     }
 }
 
-/// A whole number of less than 2^53.
+/// Converts a sum to an integer below 2^53.
 #[inline(always)]
 fn whole(sum: f64) -> u64 {
-    // SAFETY: the sum of less than 2^21 numbers of 32 bits is finite. By numbers with a sign: the other
-    // way sets the host's flag of inexact results.
+    // SAFETY: the sum of fewer than 2^21 numbers of 32 bits is finite. A signed conversion, because
+    // the unsigned one sets the host's flag of inexact results.
     unsafe { sum.to_int_unchecked::<i64>() as u64 }
 }
 
@@ -294,8 +295,8 @@ fn of_point(slots: &[Slot], point: u32) -> impl Iterator<Item = u64> {
     of_point.map(|slot| slot.added().exclusive())
 }
 
-/// Adds records of a point, which are among some, to its cell; the lane's records up to `end` are in
-/// it then.
+/// Adds the records of a point to its cell, which then holds the lane's records below `end`.
+/// `slots` include other points' records.
 #[inline(always)]
 fn add(entry: &Entry, cell: &Cell, sum: &Sum, slots: &[Slot], last: &Slot, end: u64) {
     let more = sum.whole(cell.point(), slots, last);
@@ -305,7 +306,7 @@ fn add(entry: &Entry, cell: &Cell, sum: &Sum, slots: &[Slot], last: &Slot, end: 
     append(entry, cell, more, slots, end);
 }
 
-/// As [`add`], for a cell whose other figures may change too.
+/// Like [`add`], for a cell whose rare figures may change, too.
 #[inline(never)]
 fn append(entry: &Entry, cell: &Cell, mut more: Sums, slots: &[Slot], end: u64) {
     let (staged, control) = (cell.staged(), entry.follows());

@@ -12,8 +12,8 @@ use super::measure;
 use super::polls::{Polls, end_poll};
 use crate::{MeteredPoint, Point};
 
-/// What the polls so far have measured; recorded when this is dropped, if none of them
-/// was the last.
+/// The measurements of the polls so far. They are recorded when this is dropped, if none of the
+/// polls was the last.
 #[derive(Debug)]
 pub(crate) struct Polled {
     point: &'static Point,
@@ -51,7 +51,7 @@ impl Polled {
         Self { point, polls: Polls::default() }
     }
 
-    /// Polls the future, which is measured.
+    /// Polls the future and measures the poll.
     #[inline(always)]
     pub(crate) fn poll<F: Future>(
         &mut self,
@@ -67,7 +67,7 @@ impl MeteredPolled {
         Self { metered, amounts, polls: Polls::default() }
     }
 
-    /// Polls the future, which is measured.
+    /// Polls the future and measures the poll.
     #[inline(always)]
     pub(crate) fn poll<F: Future>(
         &mut self,
@@ -87,18 +87,18 @@ fn poll_part<F: Future>(
     future: Pin<&mut F>,
     context: &mut Context<'_>,
 ) -> Poll<F::Output> {
-    // By itself: nothing is kept of a poll that is not measured.
+    // Polled apart from the others, because nothing is kept of a poll that is not measured.
     if guard.tag() == 0 {
         return future.poll(context);
     }
-    // A poll that panics is the last.
+    // A poll that panics is the last one.
     let mut part = PollPart { guard: ManuallyDrop::new(guard), polls, last: true };
     let polled = future.poll(context);
     part.last = polled.is_ready();
     polled
 }
 
-/// Ends the region of one poll, also when the future panics.
+/// Ends the region of one poll, even if the future panics.
 struct PollPart<'a> {
     guard: ManuallyDrop<Guard>,
     polls: &'a mut Polls,
@@ -109,7 +109,7 @@ impl Drop for PollPart<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         let tag = self.guard.tag();
-        // Ready at once is a region like any other.
+        // A future that is ready at its first poll is a region like any other.
         match self.last && !self.polls.wait() {
             true => measure::end(tag),
             false => end_poll(tag, self.polls, self.last),

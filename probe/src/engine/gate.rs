@@ -1,4 +1,4 @@
-//! The page that leads to the process, and that a forked child finds empty.
+//! The page with the pointer to the process, which reads as zeros in a forked child.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -7,18 +7,18 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// A page that reads zero in a forked child, also after a raw clone that runs no handler: what a
-/// child inherits is not its own.
+/// A page that reads zero in a forked child, even after a raw clone that runs no handler, because
+/// the process that a child inherits is not its own.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Page {
-    /// The [`super::process::Process`]; null until it is there.
+    /// The [`super::process::Process`]; null before it exists.
     pub(super) process: AtomicPtr<c_void>,
     /// Whether this process made it.
     pub(super) is_ours: AtomicU64,
     /// The page that this one replaces.
     pub(super) before: AtomicPtr<Self>,
-    /// Id of the process whose memory it is in.
+    /// Id of the process whose memory the page is in.
     pub(super) pid: AtomicI32,
 }
 

@@ -1,4 +1,4 @@
-//! The guard: a region that lasts as long as a value does.
+//! The guard: a region that lasts as long as a value.
 
 use std::marker::PhantomData;
 
@@ -10,8 +10,8 @@ use pfp_shm_layout::control::Control;
 ///
 /// It belongs to its thread: it cannot be sent to another one.
 ///
-/// Each region has a test and a call inline. What is noted is noted out of line, so a region that
-/// is off has no register to save.
+/// Each region has only a test and a call inline. The rest is out of line, so a region that is off
+/// has no register to save.
 #[must_use = "a guard that is not bound to a name ends its region at once"]
 #[derive(Debug)]
 #[repr(C)]
@@ -22,7 +22,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// A guard that has no region.
+    /// A guard without a region.
     #[inline(always)]
     pub(crate) fn none() -> Self {
         Self::of(0)
@@ -40,7 +40,7 @@ impl Guard {
         if control.enabled() { Self::begin_on(point, control) } else { Self::none() }
     }
 
-    /// Begins a region of a point whose word was read, and said that it is on.
+    /// Begins a region of a point whose word was read as enabled.
     #[inline(always)]
     pub(crate) fn begin_on(point: &'static Point, control: Control) -> Self {
         Self::of(begin(point, control))

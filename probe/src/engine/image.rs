@@ -1,8 +1,8 @@
-//! What is done once for the program or library that pfp is in: as it is loaded, before
-//! there is anything to measure, and as it ends.
+//! Runs once for the program or library that contains pfp: as it is loaded, before there is
+//! anything to measure, and as it ends.
 //!
-//! Done later, it would take locks of the C library's, which in a forked child may be held
-//! by a thread that only the parent has.
+//! Later, it would take locks of the C library, which in a forked child may be held by a thread
+//! that only the parent has.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::{self, MaybeUninit};
@@ -14,7 +14,7 @@ use super::thread::lane;
 use super::{cold, leader, overhead};
 use crate::{clock, errno, loaded, snapshot};
 
-// Miri runs it as well, and has no loader to ask.
+// Miri runs it as well, but has no loader.
 #[cfg(not(miri))]
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -24,14 +24,14 @@ static AT_LOAD: extern "C" fn() = at_load;
 #[unsafe(link_section = ".fini_array")]
 static AT_END: extern "C" fn() = at_process_exit;
 
-/// Whether that was done: a linker may have left it out.
+/// Whether `at_load` has run: a linker may have left it out.
 static IS_READY: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn at_load() {
     if IS_READY.swap(true, Relaxed) {
         return;
     }
-    // SAFETY: registers a function that may be called in any child.
+    // SAFETY: registers a function that any child may call.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     clock::look_up();
     loaded::look_up();
@@ -40,7 +40,7 @@ extern "C" fn at_load() {
     leader::settle();
 }
 
-/// Does it now if nobody has done so.
+/// Does the same now if the loader has not called `at_load`.
 pub(super) fn prepare() {
     if !IS_READY.load(Relaxed) {
         at_load();
@@ -49,11 +49,11 @@ pub(super) fn prepare() {
     }
 }
 
-/// In a forked child, before it comes back: whatever its thread was in the middle of, it
-/// writes to its parent's segment no more. Only what signal handlers may do.
+/// Runs in a forked child before `fork` returns. Whatever its thread was doing, it writes to its
+/// parent's segment no longer. It calls only what signal handlers may call.
 extern "C" fn in_child() {
     errno::preserve(|| {
-        // None of the parent's threads is here.
+        // The child has none of the parent's threads.
         making::forget();
         switches::leave_parents();
         overhead::CALIBRATING.forget(|_| true);
@@ -61,7 +61,7 @@ extern "C" fn in_child() {
         if process::current().is_some() {
             return;
         }
-        // Only the copy that made it has it.
+        // Only the copy that made the parent's process knows it.
         if let Some(parents) = process::newest() {
             parents.detach();
         }
@@ -74,9 +74,9 @@ extern "C" fn at_process_exit() {
     end_by(snapshot::write_at_exit);
 }
 
-/// Does the same before an end by `_exit`, but writes no file that several processes share.
-/// Forked children end before the program does, and the first file of a name is kept: a shared
-/// name is left for the program's own figures.
+/// Does the same before an end by `_exit`, but writes no file that several processes share. Forked
+/// children end before the program does, and the first file of a name is kept: a shared name is
+/// left for the program's own figures.
 pub(crate) fn at_immediate_exit() {
     end_by(|process, path| {
         if process.has_own_file() {
@@ -94,11 +94,10 @@ fn end_by(write_snapshot: impl FnOnce(&Process, &Path)) {
 
 type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 
-/// Keeps the shared library that this is in from being unloaded: threads refer to it until
-/// they end.
+/// Keeps the shared library with this code loaded: threads refer to it until they end.
 fn pin() {
     let mut object = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: an address of this very function; the place is valid for writes.
+    // SAFETY: the address of this function; `object` is valid for writes.
     if unsafe { libc::dladdr(pin as *const c_void, object.as_mut_ptr()) } == 0 {
         return;
     }
@@ -107,7 +106,7 @@ fn pin() {
     if object.dli_fname.is_null() || is_program(object.dli_fbase.addr()) {
         return;
     }
-    // By name: a program that is linked statically has none, and a linker would warn.
+    // Found by its name: a statically linked program has no `dlopen`, and a linker would warn.
     // SAFETY: a NUL-terminated name that outlives the call.
     let dlopen = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"dlopen".as_ptr()) };
     if dlopen.is_null() {
@@ -120,10 +119,10 @@ fn pin() {
     unsafe { dlopen(object.dli_fname, flags) };
 }
 
-/// Whether the program itself is loaded there.
+/// Whether the program itself is loaded at `base`.
 fn is_program(base: usize) -> bool {
-    // SAFETY: takes a plain number.
+    // SAFETY: the argument is a plain number.
     let headers = unsafe { libc::getauxval(libc::AT_PHDR) } as usize;
-    // They follow the header of the file, in its first page.
+    // The program headers follow the header of the file, in its first page.
     headers.wrapping_sub(base) < 4096
 }

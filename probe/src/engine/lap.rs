@@ -1,4 +1,4 @@
-//! Laps: a guard ends its region and begins another one at the same stamp.
+//! Laps: a guard ends its region and begins another one with the same stamp.
 
 use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
@@ -15,7 +15,7 @@ use crate::engine::metered::MeteredPoint;
 use crate::mark;
 use crate::point::Point;
 
-/// Another fibre may have run since a lap has read the inclusive total of its next point.
+/// Another fibre may have run since a lap read the inclusive total of its next point.
 #[cold]
 #[inline(never)]
 fn note_total_again(thread: &Thread, region: &Region, next: &Point) {
@@ -43,7 +43,7 @@ impl Guard {
             return self.lap_slow(next);
         }
         let region = thread.region(tag);
-        // SAFETY: a region that is open has begun.
+        // SAFETY: an open region has begun.
         let point = unsafe { region.point_of_open() };
         let covered = thread.covered();
         let now = ticks();
@@ -53,8 +53,8 @@ impl Guard {
         let inside = thread.less_total(offset, region.inclusive());
         let (position, switches) = (thread.position(), thread.clock.switches());
         let may_be_written = if TURNED { position.is_free() } else { position.is_in_page() };
-        // A clock that is up to date was read before this region began, less than 2^21 ticks ago, so
-        // a record holds what has elapsed.
+        // A clock that is up to date was read before this region began, less than 2^21 ticks ago,
+        // so the elapsed ticks fit into a record.
         if thread.clock.is_outdated(now) || !may_be_written {
             return match TURNED {
                 true => self.lap_slow(next),
@@ -66,8 +66,8 @@ impl Guard {
         if !thread.mark_at(position, mark::prepare(mark)) {
             return self.lap_slow(next);
         }
-        // What a handler has added since the stamp has covered something; what one adds from now on is
-        // inside the next region.
+        // A handler that ran since the stamp has covered some ticks. A handler that runs from now
+        // on is inside the next region.
         let next_total = thread.entry_at(next_offset).total();
         if !thread.has_covered(covered) {
             busy::take_back(thread, true);
@@ -75,8 +75,8 @@ impl Guard {
         }
         self.set_tag(0);
         compiler_fence(SeqCst);
-        // Each word goes where it belongs as soon as it is known, and words of the region are looked
-        // at anew, so that few registers do.
+        // Each word is stored as soon as it is known, and words of the region are loaded again, so
+        // that few registers are in use.
         region.set_point(next);
         let slot = thread.slot_at(position);
         slot.fill_place(tag as u32);
@@ -84,11 +84,11 @@ impl Guard {
         slot.fill_names(at.names(offset.bytes()));
         let open = at.region();
         open.rename(next_offset.bytes());
-        // It may end before it starts, if that is later than the stamp.
+        // If the region starts later than the stamp, its elapsed ticks are below zero.
         slot.fill_times(region.start(), not_below_zero(elapsed));
-        // Between two regions there is nothing, so all of what has elapsed is the region's: what
-        // measuring adds is part of it. What recording takes is inside the next one, which starts
-        // that much later; the region around both must not pay for it.
+        // Nothing is between the two regions, so the ended region has all elapsed ticks, including
+        // the overhead. The overhead of recording falls into the next region, which starts that
+        // much later, so that the region around both does not pay for it.
         let start = overhead::with_late(now);
         region.set_start(start);
         open.begin(start);
@@ -132,14 +132,14 @@ impl Guard {
             && let Some(took) =
                 region.point().and_then(|point| moment::turn_page(thread, region, point))
         {
-            // As if it had begun that much later.
+            // Moves the begin of the region by that time.
             region.delay(took);
             return self.lap_on::<true>(next, next.control());
         }
         self.lap_slow(next);
     }
 
-    /// The door out of `lap`: an end and a begin.
+    /// Slow path of `lap`: an end and a begin.
     #[cold]
     #[inline(never)]
     fn lap_slow(&mut self, next: &'static Point) {

@@ -89,7 +89,7 @@ mod access {
     use super::{Functions, Local, Thread, pool};
     use crate::clock;
 
-    /// Only its name is used, which no other copy of pfp has.
+    /// Only its name is used, which differs between copies of pfp.
     static NAME: u8 = 0;
 
     const _: () = assert!(offset_of!(Local, thread) == 0);
@@ -184,7 +184,7 @@ mod access {
     }
 
     /// State of the calling thread's lane, wherever it is; null before the first region. Caches the
-    /// distance if there is one and the processor's counter may be read: callers of [`thread`] read
+    /// distance if it exists and the processor's counter may be read: callers of [`thread`] read
     /// the counter if they find a lane.
     #[cold]
     #[inline(never)]
@@ -205,7 +205,7 @@ mod access {
         known().map_or(std::ptr::null(), |local| local.thread.get())
     }
 
-    /// The calling thread's state, if it has any.
+    /// The calling thread's state, if it exists.
     #[inline(always)]
     pub(crate) fn known() -> Option<&'static Local> {
         distance().map_or_else(pool::known, |distance| Some(at(distance)))
@@ -242,7 +242,7 @@ mod access {
     use super::{Local, Thread};
 
     thread_local! {
-        /// Has no destructor, so that it can be used to the very end of the thread.
+        /// It has no destructor, so that it can be used to the very end of the thread.
         static LOCAL: Local = const { Local::new() };
     }
 
@@ -252,7 +252,7 @@ mod access {
         LOCAL.with(|local| local.thread.get())
     }
 
-    /// Always null: [`thread`] finds all there is.
+    /// Always null: [`thread`] finds every state.
     #[inline(always)]
     pub(crate) fn find() -> *const Thread {
         std::ptr::null()
@@ -270,7 +270,7 @@ mod access {
 
     /// The calling thread's state.
     pub(crate) fn get() -> Option<&'static Local> {
-        // SAFETY: it lasts as long as the thread, since it has no destructor.
+        // SAFETY: it lasts as long as the thread, because it has no destructor.
         LOCAL.with(|local| Some(unsafe { &*ptr::from_ref(local) }))
     }
 }

@@ -1,4 +1,4 @@
-//! Patterns of point names, as `PFP_ENABLE` has them.
+//! Patterns of point names, in the form of `PFP_ENABLE`.
 
 use pfp_shm_layout::heap::{self, NoMemory};
 
@@ -9,12 +9,12 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Takes patterns separated by commas, in which `*` matches any text and `?` one character.
+    /// Parses patterns separated by commas, in which `*` matches any text and `?` one character.
     pub(crate) fn new(list: &str) -> Result<Self, NoMemory> {
         Ok(Self { list: heap::text(list)? })
     }
 
-    /// Whether a name is among them; a point without one is not.
+    /// Whether a pattern matches a name. None matches the empty name.
     pub(crate) fn have(&self, name: &str) -> bool {
         let patterns = self.list.split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
         let mut patterns = patterns.map(str::as_bytes);
@@ -22,8 +22,8 @@ impl Names {
     }
 }
 
-/// Only the last `*` is ever gone back to, so that no pattern takes longer than
-/// its length times the name's.
+/// It returns only to the last `*`, so that no pattern takes longer than its length times the
+/// name's.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut in_name) = (0, 0);
     let mut star = None;
@@ -52,7 +52,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     pattern[at..].iter().all(|&byte| byte == b'*')
 }
 
-/// Bytes of the character of a text that begins there.
+/// Number of bytes of the character that begins at `at`.
 fn character(text: &[u8], at: usize) -> usize {
     let more = text[at + 1..].iter().take_while(|&&byte| byte & 0xc0 == 0x80);
     1 + more.count()
@@ -72,7 +72,7 @@ mod tests {
         for name in ["", "pars", "reparse", "io_", "io_rw", "tail", "exactly", "inexact"] {
             assert!(!names.have(name), "{name}");
         }
-        // A character is one, however many bytes it has.
+        // `?` matches one character, however many bytes it has.
         let names = new("p?rse,*→?,?");
         for name in ["pärse", "parse", "a→b", "ä→ö", "→→", "ö"] {
             assert!(names.have(name), "{name}");

@@ -1,7 +1,7 @@
-//! Points by number, in the manner of the original PFP component.
+//! Points by number, as in the original PFP component.
 //!
-//! Numbers are `0..NUMERIC`; 0 is the calibration's own. All of them are off
-//! until they are enabled.
+//! Numbers are `0..NUMERIC`; 0 is the calibration's point. All points by number are off until they
+//! are enabled.
 
 use super::copies::by_leader;
 use super::process;
@@ -17,7 +17,7 @@ pub(crate) static POINTS: [Point; NUMERIC as usize] = {
     points
 };
 
-/// What a number beyond the range leads to.
+/// The point of all numbers beyond the range.
 static NO_SUCH_POINT: Point = Point::never();
 
 /// The point of a number. `None` beyond the range, which is counted.
@@ -39,7 +39,7 @@ pub(super) fn refuse() {
     }
 }
 
-/// The point of a number, or one that is never on.
+/// The point of a number; beyond the range a point that is never on.
 #[inline]
 pub(crate) fn point_or_none(id: u32) -> &'static Point {
     point(id).unwrap_or(&NO_SUCH_POINT)

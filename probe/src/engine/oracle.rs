@@ -1,8 +1,8 @@
-//! Random programs on a clock wound by hand, judged by a reference that keeps a
-//! tree of all regions and walks it: they agree to the tick.
+//! Random programs on a simulated clock. A reference that keeps a tree of all regions computes
+//! their figures, which must agree to the tick.
 //!
-//! The reference shares no idea with the engine: it notes wall-clock and on-CPU
-//! time at each event and adds up afterwards.
+//! The reference does not work like the engine: it notes wall-clock and on-CPU time at each event,
+//! and adds up afterwards.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,31 +19,31 @@ use crate::clock::mock;
 use crate::{Point, Stats};
 
 static POINTS: [Point; 32] = [const { Point::new("oracle") }; 32];
-/// Points that most programs use: with more, they would have more callers than a lane keeps.
+/// Points that most programs use: with more points, they would have more callers than a lane keeps.
 const FEW: u64 = 6;
 const ALPHA: f64 = 0.25;
 
-/// Whether a point has an average: the cells of the others have a shorter way.
+/// Whether a point has an average: cells without an average have a shorter path.
 fn is_averaged(point: usize) -> bool {
     point.is_multiple_of(2)
 }
 
-/// Points, clock and overhead are the process's: one test at a time measures, and none
-/// while it is measured what that costs.
+/// Points, clock and overhead belong to the process: one test at a time measures, and none during a
+/// calibration.
 pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     crate::c::get_ready();
     assert_eq!(crate::init(), Ok(()));
-    // Whoever has made the process may still be at it, and would put what it finds in the
-    // place of what a test has put there.
+    // A thread that has made the process may still be calibrating, and would overwrite the overhead
+    // that a test has set.
     while crate::calibrate(64).is_none() {
         std::thread::yield_now();
     }
     one
 }
 
-/// xorshift64*: a program is its seed.
+/// xorshift64*: the seed determines the program.
 struct Random(u64);
 
 impl Random {
@@ -59,23 +59,23 @@ impl Random {
 struct Node {
     point: usize,
     around: Option<usize>,
-    /// The regions directly inside.
+    /// The regions directly inside it.
     children: Vec<usize>,
     started: (u64, u64),
     ended: Option<(u64, u64)>,
-    /// Whether a lap began it.
+    /// Whether a lap began the region.
     from_lap: bool,
-    /// Whether a lap ended it.
+    /// Whether a lap ended the region.
     to_lap: bool,
 }
 
-/// What the reference knows of a context.
+/// The reference's state of a context.
 #[derive(Default)]
 struct Task {
-    /// On-CPU ticks that it has run.
+    /// On-CPU ticks for which the context has run.
     ran: u64,
     open: Vec<usize>,
-    /// Finished parts that wait: by point, the nodes.
+    /// Latched parts: by point, the nodes.
     latched: [Vec<usize>; POINTS.len()],
 }
 
@@ -86,10 +86,11 @@ struct Reference {
     wall: u64,
     tasks: Vec<Task>,
     current: usize,
-    /// No two regions begin at one moment, and none ends at that: so it can be told which are open.
+    /// Whether all begins and ends are at different moments: only then the open regions can be
+    /// derived.
     is_told: bool,
     nodes: Vec<Node>,
-    /// Recorded measurements in order: a point and the nodes it is the sum of.
+    /// Recorded measurements in order: a point, and the nodes whose sum the measurement is.
     recorded: Vec<(usize, Vec<usize>)>,
 }
 
@@ -108,7 +109,7 @@ impl Reference {
         self.task().ran += ticks;
     }
 
-    /// Where nothing tells of switches, the time off the CPU looks like any.
+    /// If the clock source does not notice switches, time off the CPU looks like any other.
     fn sleep(&mut self, ticks: u64) {
         self.wall += ticks;
         if self.source == "wall" {
@@ -146,7 +147,7 @@ impl Reference {
     fn end_at(&mut self, at: usize, latch: bool) {
         let now = (self.wall, self.task().ran);
         let node = self.task().open[at];
-        // Those inside were not ended: nobody will ever end them.
+        // The regions inside were not ended, and never will be.
         self.task().open.truncate(at);
         let point = self.nodes[node].point;
         self.nodes[node].ended = Some(now);
@@ -157,8 +158,8 @@ impl Reference {
         }
     }
 
-    /// Ends the innermost region and begins one of a point. On a clock source that asks
-    /// at every stamp these are an end and a begin.
+    /// Ends the innermost region and begins one of a point. On a clock source that is read at every
+    /// stamp, a lap is an end and a begin.
     fn lap(&mut self, point: usize) {
         if let Some(&last) = self.task().open.last() {
             self.end(self.nodes[last].point, false);
@@ -168,12 +169,12 @@ impl Reference {
         self.nodes[node].from_lap = self.source == "wall";
     }
 
-    /// What measuring adds inside a region.
+    /// The overhead inside a region.
     fn inside(&self, node: usize) -> u64 {
         if self.nodes[node].from_lap { self.costs.lap } else { self.costs.inside }
     }
 
-    /// Below zero where measuring costs more than was measured.
+    /// Below zero if the overhead is greater than the measured ticks.
     fn net(&self, node: usize) -> i64 {
         let Node { started, ended, .. } = self.nodes[node];
         ended.map_or(0, |ended| ended.1 - started.1) as i64 - self.inside(node) as i64
@@ -183,15 +184,15 @@ impl Reference {
         self.net(node).max(0) as u64
     }
 
-    /// What measuring adds to the region around: all that is inside, and half of
-    /// what is not at each end that is not shared.
+    /// The overhead of a region for the region around it: all that is inside, and half of the rest
+    /// at each end that is not shared.
     fn pair(&self, node: usize) -> u64 {
         let outside = self.costs.pair - self.costs.inside;
         self.inside(node) + if self.nodes[node].to_lap { 0 } else { outside }
     }
 
-    /// Ticks of all ended regions directly inside; those of a region that was
-    /// given up count for what is around it.
+    /// Ticks of all ended regions directly inside. A region that was given up counts for the region
+    /// around it.
     fn nested(&self, node: usize) -> i64 {
         let covered = |&child: &usize| match self.nodes[child].ended {
             Some(_) => self.net(child) + self.pair(child) as i64,
@@ -204,7 +205,7 @@ impl Reference {
         (self.net(node) - self.nested(node)).max(0) as u64
     }
 
-    /// What the point's statistics must be.
+    /// The expected statistics of the point.
     fn expected(&self, point: usize) -> Option<Stats> {
         let mut stats = Stats { min: u64::MAX, ..Stats::default() };
         for (_, parts) in self.recorded.iter().filter(|(of, _)| *of == point) {
@@ -229,8 +230,8 @@ impl Reference {
         (stats.count > 0).then_some(stats)
     }
 
-    /// What each point measured inside each other one: by caller and callee, of which a caller
-    /// of none is [`ROOT`].
+    /// The calls of each point by each other one, by caller and callee; an outermost region has the
+    /// caller [`ROOT`].
     fn calls(&self) -> BTreeMap<(u32, u32), CallSums> {
         let mut calls = BTreeMap::<_, CallSums>::new();
         for (point, parts) in &self.recorded {
@@ -251,7 +252,7 @@ impl Reference {
         self.span(node).wrapping_sub(self.within(node, self.nodes[node].point))
     }
 
-    /// Ticks of the outermost regions of a point inside a region; not of those that were given up.
+    /// Ticks of the outermost regions of a point inside a region, except those that were given up.
     fn within(&self, node: usize, point: usize) -> u64 {
         let is_one = |node: &Node| node.point == point && node.ended.is_some();
         let of = |&child: &usize| match is_one(&self.nodes[child]) {
@@ -261,7 +262,7 @@ impl Reference {
         self.nodes[node].children.iter().map(of).sum()
     }
 
-    /// What the calling thread shows to be open is what is open.
+    /// Checks the open regions that the calling thread shows.
     fn check_open(&self, seed: u64) {
         if !self.is_told {
             return;
@@ -290,18 +291,18 @@ impl Reference {
     }
 }
 
-/// The number that the process has given to a point.
+/// The number of a point in this process.
 fn number(point: usize) -> u32 {
     POINTS[point].index() as u32
 }
 
-/// A viewer's eye on this process.
+/// A reader of this process's segment.
 fn reader() -> Reader<&'static Segment> {
     let segment = &super::process::current().expect("there is a process").segment;
     Reader::new(segment, segment.facts().expect("it is whole"))
 }
 
-/// Mean and variance by the schoolbook, in two passes.
+/// Mean and variance by the textbook, in two passes.
 fn variance_of(own: &[u64]) -> f64 {
     let mean = own.iter().sum::<u64>() as f64 / own.len() as f64;
     let squares: f64 = own.iter().map(|&value| (value as f64 - mean).powi(2)).sum();
@@ -339,7 +340,7 @@ fn by_hand(random: &mut Random, reference: &mut Reference) {
                 reference.end(point, true);
             }
             10 => {
-                // The right one: the innermost.
+                // The right region to end: the innermost.
                 if let Some(&node) = reference.task().open.last() {
                     let point = reference.nodes[node].point;
                     POINTS[point].end();
@@ -358,7 +359,7 @@ fn by_hand(random: &mut Random, reference: &mut Reference) {
     reference.current = 0;
 }
 
-/// A random program with guards: nested as blocks are, recursive.
+/// A random program with guards: nested like blocks, and recursive.
 fn with_guards(random: &mut Random, reference: &mut Reference, depth: u32) {
     reference.tasks.resize_with(1, Task::default);
     for _ in 0..random.below(8) {
@@ -379,7 +380,7 @@ fn with_guards(random: &mut Random, reference: &mut Reference, depth: u32) {
             }
             with_guards(random, reference, depth + 1);
             for _ in 0..random.below(7).saturating_sub(3) {
-                // As long as what a lap costs, which no lap is shorter than.
+                // Runs for as long as a lap costs, because no lap is shorter.
                 mock::run(reference.costs.lap);
                 reference.run(reference.costs.lap);
                 let point = random.below(FEW) as usize;
@@ -408,7 +409,7 @@ fn in_turn(random: &mut Random, reference: &mut Reference) {
         let (inner, ticks) = (random.below(bound) as usize, random.below(1 << octave));
         let around = POINTS[outer].measure();
         reference.begin(outer);
-        // What regions cost may be more than what is left of shorter ones.
+        // The overhead may be greater than what is left of shorter regions.
         mock::run(100);
         reference.run(100);
         let within = POINTS[inner].measure();
@@ -422,8 +423,8 @@ fn in_turn(random: &mut Random, reference: &mut Reference) {
     }
 }
 
-/// Measurements of all lengths at every point: from then on there is a place for
-/// each in the histogram, and no region goes the long way for want of it.
+/// Measurements of all lengths at every point: afterwards the histogram has a part for each length,
+/// so that no region takes the slow path because a part is missing.
 fn every_octave(reference: &mut Reference) {
     reference.tasks.resize_with(1, Task::default);
     for (number, point) in POINTS.iter().enumerate() {
@@ -500,7 +501,7 @@ fn check(
             let ticks_per_ns = crate::ticks_per_second() / 1e9;
             let time = found.quantile(q).expect("it has measured").as_nanos() as f64;
             let (found, expected) = (time * ticks_per_ns, sorted[rank.max(1) - 1] as f64);
-            // Half a bucket, a rate that becomes more exact, and whole nanoseconds.
+            // Allowed errors: half a bucket, a rate that becomes more exact, and whole nanoseconds.
             assert!(
                 (found - expected).abs() <= 0.018 * expected + 2.0 * ticks_per_ns,
                 "seed {seed} point {index}: quantile {q} is {found} and not {expected}"
@@ -509,14 +510,14 @@ fn check(
     }
 }
 
-/// How many programs are tried. An emulator takes a hundred times as long for each.
+/// Number of programs that are tried. An emulator takes a hundred times as long for each.
 fn seeds() -> u64 {
     variable(c"PFP_TEST_SEEDS")
         .map_or(200, |seeds| seeds.to_str().and_then(|seeds| seeds.parse().ok()).expect("a number"))
 }
 
-/// On the clock source that asks at every stamp, on which everything goes the long way,
-/// and on the one that never asks, on which everything goes the short way.
+/// On the clock source that is read at every stamp, which makes everything take the slow path, and
+/// on the clock source that is never read, which makes everything take the fast path.
 fn many_seeds(costs: Costs, program: impl Fn(&mut Random, &mut Reference) + Send + Sync) {
     let _one = one_at_a_time();
     let before = overhead().replace(costs);
@@ -552,7 +553,7 @@ fn overhead_is_taken_out_of_the_region_and_of_the_one_around() {
     many_seeds(SOME, |random, reference| with_guards(random, reference, 0));
 }
 
-/// Whichever of a point's regions in each other are begun by hand.
+/// Any of a point's nested regions may be begun by hand.
 #[test]
 fn recursion_counts_once() {
     static POINT: Point = Point::new("in itself");

@@ -1,31 +1,30 @@
-//! What measuring costs, which is taken out of all figures.
+//! The overhead of measuring, which is subtracted from all figures.
 
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::turn::Turn;
 
-/// What measuring costs, in ticks.
+/// The overhead of measuring, in ticks.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Overhead {
-    /// What falls inside a region.
+    /// Overhead inside a region.
     pub(super) inside: AtomicU64,
-    /// A begin and end pair, `inside` among them.
+    /// Overhead of a begin and end pair, including `inside`.
     pub(super) pair: AtomicU64,
-    /// What falls inside a region that a lap began: the recording of the one
-    /// before it as well.
+    /// Overhead inside a region that a lap began, which includes the recording of the region before
+    /// it.
     pub(super) lap: AtomicU64,
-    /// By how much such a region starts after the stamp, so that taking out
-    /// `inside` takes out all of `lap`.
+    /// Ticks by which such a region starts after the stamp, so that subtracting `inside` subtracts
+    /// all of `lap`.
     pub(super) late: AtomicU64,
-    /// By how much more than `inside` falls inside a function that a compiler's
-    /// hooks begin and end.
+    /// Overhead, beyond `inside`, inside a function that a compiler's hooks begin and end.
     pub(super) hooks_inside: AtomicU64,
-    /// By how much more than `pair` such a function takes from the one around.
+    /// Overhead, beyond `pair`, of such a function in the region around it.
     pub(super) hooks_pair: AtomicU64,
-    /// By how much more than `inside` falls inside a region of a fenced point, and than `pair`
-    /// such a region takes from the one around.
+    /// Overhead, beyond `inside`, inside a region of a fenced point; and, beyond `pair`, of such a
+    /// region in the region around it.
     pub(super) fence_inside: AtomicU64,
     pub(super) fence_pair: AtomicU64,
 }
@@ -33,14 +32,14 @@ pub(crate) struct Overhead {
 /// Held by the thread that calibrates.
 pub(super) static CALIBRATING: Turn = Turn::new();
 
-/// What calibration has found, in ticks.
+/// The result of a calibration, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Costs {
-    /// What falls inside a region.
+    /// Overhead inside a region.
     pub(crate) inside: u64,
-    /// A begin and end pair.
+    /// Overhead of a begin and end pair.
     pub(crate) pair: u64,
-    /// What falls inside a region that a lap began.
+    /// Overhead inside a region that a lap began.
     pub(crate) lap: u64,
 }
 
@@ -48,7 +47,7 @@ impl Costs {
     pub(crate) const NONE: Self = Self { inside: 0, pair: 0, lap: 0 };
     pub(super) const UNKNOWN: Self = Self { inside: u64::MAX, pair: u64::MAX, lap: u64::MAX };
 
-    /// The lower of each.
+    /// The lower of each cost.
     pub(super) fn least(self, other: Self) -> Self {
         Self {
             inside: self.inside.min(other.inside),
@@ -58,15 +57,15 @@ impl Costs {
     }
 }
 
-/// In assembly, so that a region subtracts from memory: the compiler would look up where a static
-/// is, in case another library has it too.
+/// In assembly, so that a region subtracts from memory: the compiler would load the address of a
+/// static, in case another library has it, too.
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
 mod place {
     use std::arch::{asm, global_asm};
 
     use super::Overhead;
 
-    /// Only its name is used, which no other copy of pfp has.
+    /// Only its name is used, which differs between copies of pfp.
     static NAME: u8 = 0;
 
     global_asm!(
@@ -86,7 +85,7 @@ mod place {
     #[inline(always)]
     pub(super) fn overhead() -> &'static Overhead {
         let found: *const Overhead;
-        // SAFETY: an address, and what is there is atomic words.
+        // SAFETY: the instruction computes an address, where there are atomic words.
         unsafe {
             asm!(
                 "lea {found}, [rip + {name}.overhead]",
@@ -101,7 +100,7 @@ mod place {
     #[inline(always)]
     pub(super) fn less_inside(mut ticks: u64) -> (u64, u64) {
         let mut positive = 0;
-        // SAFETY: reads a word.
+        // SAFETY: the instruction reads a word.
         unsafe {
             asm!(
                 "sub {ticks}, qword ptr [rip + {name}.overhead]",
@@ -118,7 +117,7 @@ mod place {
     /// Ticks plus the field at an offset.
     #[inline(always)]
     pub(super) fn plus<const AT: usize>(mut ticks: u64) -> u64 {
-        // SAFETY: reads a word.
+        // SAFETY: the instruction reads a word.
         unsafe {
             asm!(
                 "add {ticks}, qword ptr [rip + {name}.overhead + {at}]",
@@ -167,31 +166,32 @@ mod place {
     }
 }
 
-/// The costs that are taken out of all figures.
+/// The overhead that is subtracted from all figures.
 #[inline(always)]
 pub(crate) fn overhead() -> &'static Overhead {
     place::overhead()
 }
 
-/// The ticks of a region without what measuring adds inside: as they are, and not below zero.
+/// The ticks of a region less the overhead inside it: first the difference, which may be below
+/// zero, then at least zero.
 #[inline(always)]
 pub(super) fn less_inside(ticks: u64) -> (u64, u64) {
     place::less_inside(ticks)
 }
 
-/// Ticks with what a begin and end pair costs.
+/// Ticks plus the overhead of a begin and end pair.
 #[inline(always)]
 pub(super) fn with_pair(ticks: u64) -> u64 {
     place::plus::<{ offset_of!(Overhead, pair) }>(ticks)
 }
 
-/// Ticks with what falls inside a region that a lap began.
+/// Ticks plus the overhead inside a region that a lap began.
 #[inline(always)]
 pub(super) fn with_lap(ticks: u64) -> u64 {
     place::plus::<{ offset_of!(Overhead, lap) }>(ticks)
 }
 
-/// The stamp of a lap with the ticks by which its region starts later.
+/// The stamp of a lap plus the ticks by which its region starts later.
 #[inline(always)]
 pub(super) fn with_late(stamp: u64) -> u64 {
     place::plus::<{ offset_of!(Overhead, late) }>(stamp)
@@ -213,7 +213,7 @@ impl Overhead {
         self.late.load(Relaxed)
     }
 
-    /// Puts costs in force, and returns those that were.
+    /// Stores costs, and returns the costs before.
     pub(crate) fn replace(&self, costs: Costs) -> Costs {
         let inside = self.inside.swap(costs.inside, Relaxed);
         let pair = self.pair.swap(costs.pair, Relaxed);

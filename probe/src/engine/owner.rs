@@ -1,4 +1,4 @@
-//! Whose memory this is.
+//! Decides whose memory the caller runs in.
 //!
 //! A child of `vfork`, and of any `clone` with CLONE_VM, runs in its parent's memory under an id of
 //! its own. A segment made there would stay the parent's and bear the child's id, and a lane would
@@ -6,10 +6,10 @@
 //! asks here first.
 //!
 //! Memory that leads to a [`super::process::Process`] knows its owner: in a copy of it, the pages
-//! that lead there read as zeros. Before there is a process, the C library is asked. It keeps each
-//! thread's kernel id in the thread's memory, and updates it in a child of `fork`. If that id is
-//! not the caller's, the caller runs in that thread's memory, or in a copy that the library does
-//! not know (a bare `clone`). Such a caller makes no process.
+//! that lead there read as zeros. Without a process, the C library is asked. It keeps each thread's
+//! kernel id in the thread's memory, and updates it in a child of `fork`. If that id is not the
+//! caller's, the caller runs in that thread's memory, or in a copy that the library does not know
+//! (a bare `clone`). Such a caller makes no process.
 
 use super::gate;
 use crate::errno;
@@ -21,18 +21,18 @@ pub(super) fn is_anothers() -> bool {
 
 /// Kernel id of the calling thread.
 pub(crate) fn tid() -> u32 {
-    // A filter may refuse even this, and would set `errno`.
-    // SAFETY: no preconditions.
+    // A filter may refuse even this call, and set `errno`. SAFETY: no preconditions.
     let told = errno::preserve(|| unsafe { libc::syscall(libc::SYS_gettid) });
-    // What stands for "done" and "failed" is nobody's id.
+    // The values for "done" and "failed" are no thread's id.
     if told > 0 { told as u32 } else { library_tid().unwrap_or(1) }
 }
 
-/// Whether a thread that shares the caller's memory has that kernel id. Asked by a
-/// child in its parent's memory, it is about the parent's threads.
+/// Whether a thread that shares the caller's memory has that kernel id. For a child in its parent's
+/// memory, these are the parent's threads.
 pub(crate) fn exists(tid: u32) -> bool {
     errno::preserve(|| {
-        // SAFETY: signal 0 is not sent, only asked about; getpid has no preconditions.
+        // SAFETY: signal 0 is not sent, the call only finds out whether the thread exists; getpid
+        // has no preconditions.
         let refused = unsafe {
             let process = gate::pid().unwrap_or_else(|| libc::getpid());
             libc::syscall(libc::SYS_tgkill, process, tid, 0) != 0
@@ -41,13 +41,12 @@ pub(crate) fn exists(tid: u32) -> bool {
     })
 }
 
-/// What the C library takes for the calling thread's kernel id; none if it does not
-/// tell.
+/// The kernel id that the C library keeps of the calling thread; `None` if it does not report one.
 pub(super) fn library_tid() -> Option<u32> {
     let mut clock = 0;
-    // SAFETY: the calling thread exists, and the result is ours to write.
+    // SAFETY: the calling thread exists, and `clock` is valid for writes.
     let refused = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) };
-    // The kernel's way to name a thread's clock: the id, inverted, above three bits.
+    // The kernel encodes a thread's clock as the id, inverted, above three bits.
     let id = !(clock >> 3);
     (refused == 0 && id > 0).then_some(id as u32)
 }

@@ -1,9 +1,10 @@
-//! How long a thread waits for others: no longer than a millisecond in its whole life.
+//! How long a thread waits for others: at most a millisecond in its whole life, except in
+//! [`brief_wait`].
 
 use super::local;
 use crate::clock::calibrate::monotonic_ns;
 
-/// How long a thread waits for others, in its whole life.
+/// Total time for which a thread waits for others.
 const PATIENCE_NS: u64 = 900_000;
 
 /// Nanoseconds that the thread may still wait.
@@ -11,8 +12,8 @@ fn left() -> u64 {
     local::get().map_or(0, |local| PATIENCE_NS - local.waited_ns.get())
 }
 
-/// The turns for which a thread may wait for another one. It keeps its CPU meanwhile: who
-/// gave it away would be given it back whenever others have done with it.
+/// The iterations for which a thread may wait for another one. The thread keeps its CPU: if it
+/// yielded, it would get the CPU back only after all others.
 pub(crate) fn patience() -> impl Iterator<Item = ()> {
     bounded_spin(left()).map(|left| {
         if let Some(local) = local::get() {
@@ -21,15 +22,15 @@ pub(crate) fn patience() -> impl Iterator<Item = ()> {
     })
 }
 
-/// The turns for which a thread may wait once for what others hold for a moment: what it
-/// asks for explicitly, and is told that it did not get.
+/// The iterations for which a thread may wait once for something that other threads hold for a
+/// moment. Its caller asks for it explicitly, and learns that it did not get it.
 pub(crate) fn brief_wait() -> impl Iterator<Item = ()> {
     bounded_spin(PATIENCE_NS).map(drop)
 }
 
-/// Turns until some time has passed, each with what is left of it: the last one with none.
+/// Iterations until some time has passed, each with the time left; the last one has none left.
 fn bounded_spin(ns: u64) -> impl Iterator<Item = u64> {
-    /// In case the clock stands still.
+    /// Bound in case the clock does not advance.
     const MAX_TURNS: u32 = 1_000_000;
     let start = monotonic_ns();
     let mut is_over = ns == 0;

@@ -1,4 +1,4 @@
-//! Points as the program steers and asks them.
+//! Points as the program controls and reads them.
 
 use std::borrow::Cow;
 use std::ptr;
@@ -30,8 +30,8 @@ impl Point {
         Control(self.word()?.load(Relaxed)).alpha()
     }
 
-    /// The point's name in the table. Without memory, and before the table has it, the name in the
-    /// source.
+    /// The point's name in the table. Without memory, and before the point is in the table, the
+    /// name in the source.
     pub(crate) fn known_name(&'static self) -> Cow<'static, str> {
         let name = match copies::followed() {
             Some(leader) => leader.name_of(self),
@@ -90,7 +90,8 @@ impl Point {
         }
     }
 
-    /// Where a reset leaves its time; none where the word is not of this process's segment.
+    /// The word for the time of a point's reset; `None` if the control word is not in this
+    /// process's segment.
     fn reset_time(&'static self, word: &AtomicU64) -> Option<&'static AtomicU64> {
         let segment = &process::current()?.segment;
         let is_here = segment.control(self.index()).is_some_and(|here| ptr::eq(here, word));

@@ -28,11 +28,11 @@ pub(crate) enum Polls {
     },
 }
 
-/// Ends a region that was begun for one poll of a future, and adds what it
-/// measured to what its polls before did; records the sum with the last.
+/// Ends a region that was begun for one poll of a future, and adds its measurement to those of
+/// earlier polls; records the sum with the last poll.
 ///
-/// Inclusive ticks are the point's poll by poll: then each poll drops what the polls of
-/// the same point inside it have added, as recursive calls do, whenever those futures end.
+/// Inclusive ticks are added to the point's total after each poll: then each poll leaves out what
+/// polls of the same point inside it have added, like recursive calls, whenever those futures end.
 #[inline(never)]
 pub(crate) fn end_poll(tag: u64, polls: &mut Polls, last: bool) {
     let Some(thread) = current::thread().filter(|thread| thread.is_alive()) else {
@@ -52,7 +52,7 @@ pub(crate) fn end_poll(tag: u64, polls: &mut Polls, last: bool) {
 #[inline(never)]
 fn end_part(thread: &Thread, region: &Region, polls: &mut Polls, last: bool) {
     let tag = region.tag();
-    // SAFETY: a region that is open has begun.
+    // SAFETY: an open region has begun.
     let point = unsafe { region.point_of_open() };
     let amounts = thread.amounts_of(tag);
     let total = || thread.entry(point).total();
@@ -67,7 +67,7 @@ fn end_part(thread: &Thread, region: &Region, polls: &mut Polls, last: bool) {
     thread.show_end(moment.now);
     let (mut sum, start) = polls.take().unwrap_or_else(|| (Sum::default(), begun.start));
     let inclusive = part.span().wrapping_sub(inside);
-    // At once, so that a poll around this one finds it.
+    // Added at once, so that a poll around this one finds it.
     thread.add_to_total(point.offset(), inclusive);
     sum.add(Sum { own: part.own(), inclusive, off: part.off, switches: part.switches });
     if last {

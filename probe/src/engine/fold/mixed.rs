@@ -14,7 +14,7 @@ use crate::doubles::Doubles;
 use crate::engine::thread::calls::EdgeIndex;
 use crate::engine::thread::{Entry, Thread};
 
-/// What the records that name the same points add up to.
+/// Sums of the records that name the same points.
 #[repr(C, align(32))]
 #[derive(Debug)]
 struct Batch {
@@ -24,19 +24,19 @@ struct Batch {
     chunk: Cell<*const Chunk>,
     first: Cell<usize>,
     last: Cell<*const Slot>,
-    /// As [`Entry::batch`]: the batch of the same point and another caller.
+    /// Like [`Entry::batch`]: offset of the batch of the same point with another caller.
     next: Cell<u32>,
 }
 
-/// The batches of a fold, in pages that read zero in a forked child. The first one is for none: it has
-/// names that no record has.
+/// The batches of a fold, in pages that read zero in a forked child. The first batch stands for
+/// none: no record has its names.
 #[derive(Debug)]
 pub(in crate::engine) struct Batches {
     all: [Batch; BATCHES + 1],
     used: Cell<usize>,
 }
 
-/// Batches of a fold. Each takes a cache line and a half.
+/// Number of batches of a fold. Each takes a cache line and a half.
 const BATCHES: usize = 24;
 
 impl Batches {
@@ -44,14 +44,14 @@ impl Batches {
     #[inline(always)]
     fn at(&self, offset: u32) -> &Batch {
         debug_assert!((offset as usize) < size_of::<Self>());
-        // SAFETY: `other` alone writes offsets to entries and batches, which no other process can write
-        // to. Each leads to a batch of `all`.
+        // SAFETY: only `other` writes offsets to entries and batches, and no other process can
+        // write there. Each offset leads to a batch of `all`.
         unsafe { &*ptr::from_ref(self).cast::<Batch>().byte_add(offset as usize) }
     }
 
-    /// Finds another batch of a point than its last one, or starts one: then the histogram may have
-    /// records that the cell lacks. None without a batch, or in a forked child, whose entries have no
-    /// cells.
+    /// Finds the batch of a point for another caller, or starts one: then the histogram may have
+    /// records that the cell lacks. `None` if no batch is free, and in a forked child, whose
+    /// entries have no cells.
     #[cold]
     #[inline(never)]
     fn other(&self, entry: &Entry, names: u64) -> Option<&Batch> {
@@ -77,8 +77,8 @@ impl Batches {
 }
 
 impl Batch {
-    /// Adds a record and counts it in the histogram. False in a child that a signal handler has forked
-    /// in here.
+    /// Adds a record and counts it in the histogram. False in a child that a signal handler has
+    /// forked during the call.
     #[inline(always)]
     fn add(&self, thread: &Thread, entry: &Entry, slot: &Slot) -> bool {
         let ticks = ticks(slot).first_not_below_zero();
@@ -101,17 +101,19 @@ impl Batch {
             self.first.set(number - bucket);
         }
         let chunk = self.chunk.get();
-        // As late as that: the histogram has no copy that a child could write to.
+        // Checked this late because the histogram has no second copy that a child could write to.
         if !thread.is_still_alive() {
             return false;
         }
-        // SAFETY: found above, now or for an earlier record: a chunk of the segment.
+        // SAFETY: the pointer leads to a chunk of the segment, found above now or for an earlier
+        // record.
         cell::add(&unsafe { &*chunk }.0[bucket], 1);
         true
     }
 }
 
-/// Folds records of several points. False in a child that a signal handler has forked in here.
+/// Folds records of several points. False in a child that a signal handler has forked during the
+/// call.
 pub(super) fn fold_mixed(thread: &Thread, slots: &[Slot], from: u64) -> bool {
     let mut names = slots.iter().map(Slot::names).take(SOON);
     let first = names.next();
@@ -121,8 +123,8 @@ pub(super) fn fold_mixed(thread: &Thread, slots: &[Slot], from: u64) -> bool {
     }
 }
 
-/// Names that `fold_mixed` looks at. If the first record's do not come again among them, most batches
-/// would have one record.
+/// Number of records whose names `fold_mixed` compares. If the names of the first record do not
+/// recur among them, most batches would have one record.
 const SOON: usize = BATCHES + 1;
 
 /// Folds records one by one.
@@ -131,7 +133,7 @@ fn fold_each(thread: &Thread, slots: &[Slot], from: u64) -> bool {
     let (table, mut end) = (thread.table(), from);
     for slot in slots {
         end += 1;
-        // Another process may have written there.
+        // Another process may have forged the names.
         let Some(entry) = table.entry_named(slot.names()) else { continue };
         if !fold_here(thread, entry, slot, end) {
             break;
@@ -140,8 +142,8 @@ fn fold_each(thread: &Thread, slots: &[Slot], from: u64) -> bool {
     thread.is_still_alive()
 }
 
-/// Folds records that name the same points as a batch, which is added to the cell in the end. While
-/// all batches are in use, others are added one by one.
+/// Folds records with the same names as a batch, which is added to the cell in the end. While all
+/// batches are in use, other records are added one by one.
 #[inline(never)]
 fn fold_batched(thread: &Thread, slots: &[Slot], from: u64) -> bool {
     let batches = thread.batches();
@@ -166,13 +168,13 @@ fn fold_batched(thread: &Thread, slots: &[Slot], from: u64) -> bool {
     let end = from + slots.len() as u64;
     let used = batches.all.iter().take(batches.used.get() + 1).skip(1);
     used.map(|batch| table.entry_named(batch.names.get())).all(|entry| {
-        // Those of one point are added at once.
+        // The first batch of a point adds all batches of that point.
         let has_more = |entry: &&Entry| entry.batch.load(Relaxed) != 0;
         entry.filter(has_more).is_none_or(|entry| fold_batches(thread, entry, slots, end))
     }) && thread.is_still_alive()
 }
 
-/// Folds a record without a batch. Its cell gets the records of the point in their order.
+/// Folds a record without a batch. Its cell gets the point's records in their order.
 #[cold]
 #[inline(never)]
 fn fold_beside(thread: &Thread, entry: &Entry, slots: &[Slot], slot: &Slot, from: u64) -> bool {
@@ -183,8 +185,9 @@ fn fold_beside(thread: &Thread, entry: &Entry, slots: &[Slot], slot: &Slot, from
         && fold_one(thread, entry, slot, number + 1)
 }
 
-/// Adds the batches of a point to its cell and edges: all of its records among some. The lane's
-/// records up to `end` are in these then. False in a child that a signal handler has forked in here.
+/// Adds the batches of a point to its cell and edges, which then hold the lane's records below
+/// `end`. `slots` include all records of the batches. False in a child that a signal handler has
+/// forked during the call.
 #[inline(never)]
 fn fold_batches(thread: &Thread, entry: &Entry, slots: &[Slot], end: u64) -> bool {
     let batches = thread.batches();
@@ -199,7 +202,7 @@ fn fold_batches(thread: &Thread, entry: &Entry, slots: &[Slot], end: u64) -> boo
         last = last.max(batch.last.get());
     }
     let Some(last) = slots.get(place(slots, last)) else { return false };
-    // As late as that: a child has no sums, and must not add any.
+    // Checked this late because a child has no sums, and must not add any.
     if !thread.is_still_alive() {
         return false;
     }
@@ -216,17 +219,19 @@ fn fold_batches(thread: &Thread, entry: &Entry, slots: &[Slot], end: u64) -> boo
     }
 }
 
-/// How many records come before one of them.
+/// Index of a slot.
 #[inline(always)]
 fn place(slots: &[Slot], slot: *const Slot) -> usize {
     slot.addr().wrapping_sub(slots.as_ptr().addr()) / size_of::<Slot>()
 }
 
 impl Thread {
-    /// Behind the table, since a signal handler's stack may be small.
+    /// The batches are behind the table and not on the stack, because a signal handler's stack may
+    /// be small.
     fn batches(&self) -> &Batches {
-        // SAFETY: `map_pages` has made room for them, of zeros. They are the thread's own, and used by a
-        // fold alone: the thread is marked then, so that no signal handler folds.
+        // SAFETY: `map_pages` has mapped room for them, of zeros. They belong to the thread, and
+        // only a fold uses them: the thread is marked during a fold, so that no signal handler
+        // folds.
         unsafe { &*self.behind_table().wrapping_add(size_of::<EdgeIndex>()).cast() }
     }
 }

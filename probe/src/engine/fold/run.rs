@@ -1,4 +1,4 @@
-//! The fold of a run: records one after the other that name the same points, as most do.
+//! The fold of a run: consecutive records that name the same points, as most do.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
@@ -15,8 +15,8 @@ use crate::word;
 
 const SLOT: usize = size_of::<Slot>();
 
-/// Folds the records at the start that name the same points, two at a time. Returns how many these
-/// are. None in a child that a signal handler has forked in here.
+/// Folds the first records as long as they name the same points, two at a time. Returns their
+/// number. `None` in a child that a signal handler has forked during the call.
 pub(super) fn fold_run(thread: &Thread, slots: &[Slot], from: u64) -> Option<usize> {
     let [first, second, ..] = slots else { return Some(0) };
     let names = first.names();
@@ -29,8 +29,8 @@ pub(super) fn fold_run(thread: &Thread, slots: &[Slot], from: u64) -> Option<usi
     let (mut pairs, mut folded) = (Pairs::none(), 0);
     loop {
         folded += pairs.add(thread, cell, names, &slots[folded..]);
-        // If it stopped at two of them, they are added and not counted: they need a part of the
-        // histogram, or this is a forked child.
+        // If the loop stopped at two records, they are added and not counted: they need a part of
+        // the histogram, or this is a forked child.
         let [one, two, ..] = &slots[folded..] else { break };
         if one.names() != names || two.names() != names {
             break;
@@ -43,7 +43,8 @@ pub(super) fn fold_run(thread: &Thread, slots: &[Slot], from: u64) -> Option<usi
     let (run, end) = (&slots[..folded], from + folded as u64);
     let Some(last) = run.last() else { return Some(0) };
     let sum = pairs.sum(folded as u64);
-    // As late as that: a child that a signal handler has forked keeps the sums in its registers.
+    // Checked this late because a child that a signal handler has forked keeps the sums in its
+    // registers.
     if !thread.is_still_alive() {
         return None;
     }
@@ -51,10 +52,10 @@ pub(super) fn fold_run(thread: &Thread, slots: &[Slot], from: u64) -> Option<usi
     thread.add_call(entry, names, sum.of_calls(), end).then_some(folded)
 }
 
-/// What the records of a run add up to, those at odd and at even places for themselves: both are in
-/// one register. See [`Sum`].
+/// Sums of the records of a run. Records at odd and at even indexes have their own sums in the two
+/// halves of a register. See [`Sum`].
 struct Pairs {
-    /// Ticks as recorded: exclusive ones, which are not used, and inclusive ones.
+    /// Inclusive ticks as recorded, and exclusive ticks as recorded, which are not used.
     both: Doubles,
     exclusive: Doubles,
     squares: Doubles,
@@ -68,16 +69,16 @@ impl Pairs {
         Self { both: zero, exclusive: zero, squares: zero, min: infinity, max: zero }
     }
 
-    /// Adds pairs of records that have these names and counts them in the histogram of their cell, up
-    /// to a pair that is added and cannot be counted. Returns how many records are counted. It calls
-    /// nothing, so that all the loop needs stays in registers.
+    /// Adds pairs of records with these names and counts them in the histogram of their cell, up to
+    /// a pair that is added and cannot be counted. Returns the number of counted records. It calls
+    /// nothing, so that all that the loop needs stays in registers.
     #[inline(never)]
     fn add(&mut self, thread: &Thread, cell: &Cell, names: u64, slots: &[Slot]) -> usize {
         let Self { mut both, mut exclusive, mut squares, mut min, mut max } = *self;
         // The histogram part that was last added to, and the octave number of its first bucket.
         let (mut chunk, mut first, mut firsts) = (&NO_CHUNK, 0_usize, Numbers::both(0));
         let (pairs, _) = slots.as_chunks::<2>();
-        // By a pointer, so that the loop needs no count.
+        // Pointers, so that the loop needs no counter.
         let Range { start, end } = pairs.as_ptr_range();
         let mut at = start;
         while at < end {
@@ -86,9 +87,9 @@ impl Pairs {
             {
                 break;
             }
-            // SAFETY: `at` is one of the pairs.
+            // SAFETY: `at` points to one of the pairs.
             let one = unsafe { Doubles::of_behind::<{ Slot::ADDED }>(at.cast()) };
-            // SAFETY: likewise.
+            // SAFETY: `at` points to one of the pairs.
             let two = unsafe { Doubles::of_behind::<{ Slot::ADDED + SLOT }>(at.cast()) };
             both = both.add(one).add(two);
             let own = one.firsts(two).max(Doubles::both(0.0));
@@ -98,7 +99,8 @@ impl Pairs {
             max = max.max(own);
             let octaves = Numbers::bits_from::<OCTAVE_BIT>(own.add(Doubles::both(BUCKETS as f64)));
             let [one, two] = octaves.less(firsts);
-            // As late as that: the histogram has no copy that a child could write to.
+            // Checked this late because the histogram has no second copy that a child could write
+            // to.
             if one | two < BUCKETS {
                 if !thread.is_still_alive() {
                     break;
@@ -118,14 +120,14 @@ impl Pairs {
                 (chunk, first) = (of_two, two / BUCKETS * BUCKETS);
                 firsts = Numbers::both(first);
             }
-            // SAFETY: the next pair, or behind the last one.
+            // SAFETY: the result points to the next pair, or behind the last one.
             at = unsafe { at.add(1) };
         }
         *self = Self { both, exclusive, squares, min, max };
         (at.addr() - start.addr()) / SLOT
     }
 
-    /// All records together.
+    /// The sums over all records.
     fn sum(&self, count: u64) -> Sum {
         let Self { both, exclusive, squares, min, max } = *self;
         let (min, max) = (lesser(min.first(), min.second()), greater(max.first(), max.second()));
@@ -138,5 +140,5 @@ impl Pairs {
     }
 }
 
-/// Fills in for a histogram part before the first one is found. It is never read or written.
+/// Stands in for a histogram part before the first one is found. It is never read or written.
 static NO_CHUNK: Chunk = Chunk([const { AtomicU64::new(0) }; BUCKETS]);

@@ -15,7 +15,7 @@ use crate::engine::owner::tid;
 use crate::engine::section;
 use crate::errno;
 
-/// Threads that can have a place at the same time.
+/// Maximum number of threads with a place at the same time.
 const PLACES: usize = 1 << 12;
 
 /// Memory for one thread.
@@ -29,7 +29,7 @@ const BYTES: usize = PLACES * size_of::<Place>();
 
 /// The places; null before the first is taken. They are never unmapped.
 static POOL: AtomicPtr<Place> = AtomicPtr::new(ptr::null_mut());
-/// One more than the key whose value is a thread's place; 0 before there is one.
+/// One more than the key whose value is a thread's place; 0 before the key is made.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
 /// The calling thread's state; `None` before its first region.
@@ -53,7 +53,8 @@ pub(super) fn known() -> Option<&'static Local> {
 #[cold]
 #[inline(never)]
 pub(super) fn get() -> Option<&'static Local> {
-    // Blocked, since a handler between taking a place and setting the value would take a second.
+    // Signals are blocked, because a handler between taking a place and setting the value would
+    // take a second place.
     known().or_else(|| errno::preserve(|| section::blocking(|| known().or_else(take))))
 }
 
@@ -67,18 +68,19 @@ fn take() -> Option<&'static Local> {
     let place = places.find(|place| {
         // SAFETY: within the pool, which is never unmapped; an atomic that all threads may use.
         let is_taken = unsafe { &(**place).is_taken };
-        // Acquire pairs with the release in `give_back`: the last owner is done with the place.
+        // Acquire pairs with the release in `give_back`: the last owner has finished with the
+        // place.
         is_taken.compare_exchange(false, true, Acquire, Relaxed).is_ok()
     })?;
     // SAFETY: `is_taken` was set just now, so no other thread uses the rest of the place.
     unsafe { (&raw mut (*place).local).write(Local::new()) };
     // SAFETY: the key is never deleted; its destructor expects a place in the pool.
     if unsafe { libc::pthread_setspecific(key, place.cast()) } != 0 {
-        // SAFETY: within the pool.
+        // SAFETY: `place` is within the pool.
         unsafe { &(*place).is_taken }.store(false, Release);
         return None;
     }
-    // SAFETY: within the pool, and initialized just now.
+    // SAFETY: `place` is within the pool, and was initialized just now.
     Some(unsafe { &(*place).local })
 }
 
