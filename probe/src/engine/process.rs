@@ -1,7 +1,7 @@
-//! The process: one segment, made when the first point is met.
+//! The process: one segment, made at the first point.
 //!
-//! Everything here is off the hot path. A thread that needs the process while another
-//! one is making it waits a millisecond at most, and then makes it itself.
+//! Everything here is off the hot path. A thread that needs the process while another one is making
+//! it waits a millisecond at most, and then makes it itself.
 
 pub(crate) mod entries;
 pub(super) mod failed;
@@ -40,57 +40,56 @@ const PAGE: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) segment: Segment,
-    /// Lit once the process is announced, and put out when it ends in order. Null, or a box, which
-    /// lives as long as the process once that is announced.
+    /// Lit once the process is announced, and removed when it ends in order. Null, or a box, which
+    /// lives as long as the process after the announcement.
     beacon: AtomicPtr<Beacon>,
     /// The page that leads to this process. It is never unmapped once the process is announced.
     gate: &'static gate::Page,
     pid: libc::pid_t,
-    /// Ends with the threads: its destructor releases their lanes.
+    /// The key of thread-specific data whose destructor releases a thread's lane.
     pub(crate) exit_key: libc::pthread_key_t,
-    /// The private state of each lane, kept over the lane's owners.
+    /// The private state of each lane, kept for the lane's next owners.
     pub(crate) lanes: Box<[AtomicPtr<Thread>]>,
-    /// Whether measuring costs something else than what is known.
+    /// Whether the known overhead is outdated.
     outdated: AtomicBool,
-    /// The counter before which no space is asked for again.
+    /// The counter until which no space is requested again.
     no_space_until: AtomicU64,
-    /// A block that was taken and could not be backed; 0 for none.
+    /// A block that was taken and could not be backed; 0 without one.
     spare_block: AtomicU64,
     settings: &'static Settings,
-    /// That of the parent that this process was forked from, if it had one.
+    /// The process of the parent that this process was forked from; null without one.
     _inherited: AtomicPtr<Process>,
-    /// Where the last figures go when the process ends in order.
+    /// The file for the last figures when the process ends in order.
     snapshot: Option<PathBuf>,
     /// Held by the thread that clears a cell which threads without a lane share.
     pub(super) clearing: Turn,
 }
 
-/// Keeps what is never freed within reach of a leak checker, which does not look
+/// Keeps processes, which are never freed, within reach of a leak checker, which does not look
 /// behind the gate.
 static NEWEST: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 
-/// Why it cannot be made here: what could not be made and the system's error, as
+/// Why the process cannot be made here: what could not be made and the system's error, as
 /// [`failed::Failed`] packs them. 0 while it may still be made.
 static FAILED: AtomicU64 = AtomicU64::new(0);
 
-/// Begins that were missed while there was no segment to count them in, of points
-/// that start on.
+/// Begins that were missed before there was a segment to count them in, of points that start on.
 static MISSED: AtomicU64 = AtomicU64::new(0);
 
-/// The process, if it was made by this process and not by a parent.
+/// The process, if this process made it and not a parent.
 #[inline]
 pub(crate) fn current() -> Option<&'static Process> {
     // SAFETY: null, or a process that is never freed.
     unsafe { gate::process().cast::<Process>().as_ref() }
 }
 
-/// What was made last, by this process or a parent.
+/// The process that was made last, by this process or a parent.
 pub(super) fn newest() -> Option<&'static Process> {
     // SAFETY: null, or a process that is never freed.
     unsafe { NEWEST.load(Acquire).as_ref() }
 }
 
-/// Whose segment was detached last. Once is enough, also for the children of children.
+/// The process whose segment was detached last. Once is enough, also for the children of children.
 static DETACHED: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 
 impl Process {
@@ -99,21 +98,21 @@ impl Process {
         current().is_some_and(|process| ptr::eq(process, self))
     }
 
-    /// Whether it is the calling process, and not one whose memory that lives in. Where a
-    /// filter refuses to tell, it is taken for that.
+    /// Whether it is the calling process, and not a process in whose memory the caller lives. True
+    /// if a filter refuses the system call.
     pub(crate) fn is_callers(&self) -> bool {
         // SAFETY: no preconditions.
         let pid = errno::preserve(|| unsafe { libc::getpid() });
         pid == self.pid || pid <= 0
     }
 
-    /// Whether it is the calling thread's process, for a caller that knows the thread's id:
-    /// a thread that the C library knows by it is no child in its parent's memory.
+    /// Whether it is the calling thread's process, for a caller that knows the thread's id: a
+    /// thread whose id the C library keeps is not a child in its parent's memory.
     pub(crate) fn is_callers_threads(&self, tid: u32) -> bool {
         owner::library_tid() == Some(tid) || self.is_callers()
     }
 
-    /// Puts private memory in the place of the segment, in a forked child.
+    /// Maps private memory in place of the segment, in a forked child.
     pub(super) fn detach(&self) {
         let this = ptr::from_ref(self).cast_mut();
         if DETACHED.swap(this, Relaxed) != this {
@@ -121,8 +120,8 @@ impl Process {
         }
     }
 
-    /// Removes a process that was not announced, as another thread has announced one: only this
-    /// thread has seen it.
+    /// Removes a process that was not announced, because another thread has announced one: only
+    /// this thread has seen it.
     fn give_up(self: Box<Self>) {
         self.segment.unlink();
         let beacon = self.beacon.swap(ptr::null_mut(), Acquire);
@@ -132,7 +131,7 @@ impl Process {
         }
     }
 
-    /// Lights its beacon, if it has one.
+    /// Lights the beacon, if the process has one.
     ///
     /// # Errors
     ///
@@ -148,8 +147,8 @@ impl Process {
         unsafe { self.beacon.load(Acquire).as_ref() }
     }
 
-    /// The calling process ends in order: says so, and has the last figures written if that was
-    /// asked for.
+    /// Marks the calling process as ended in order, and has the last figures written if a file was
+    /// requested.
     pub(super) fn end(&self, write_snapshot: impl FnOnce(&Self, &Path)) {
         if !self.is_callers() {
             return;
@@ -159,11 +158,11 @@ impl Process {
             write_snapshot(self, path);
         }
         let beacon = self.beacon();
-        // Who watches all removes it after the last look.
+        // A viewer that watches all processes removes the segment after its last read.
         if beacon.is_some_and(Beacon::is_awaited) {
             return;
         }
-        // What cannot be removed stays to be found.
+        // If the object cannot be removed, the beacon stays, so that a sweep finds both.
         if self.is_current()
             && self.segment.unlink()
             && let Some(beacon) = beacon
@@ -172,7 +171,7 @@ impl Process {
         }
     }
 
-    /// Whether no other process writes its last figures to the same file.
+    /// Whether each process writes its last figures to a file of its own.
     pub(super) fn has_own_file(&self) -> bool {
         self.settings.snapshot.as_ref().is_some_and(Asked::is_per_process)
     }
@@ -182,22 +181,20 @@ impl Process {
         word.store(thousand_seconds(ticks_per_second), Relaxed);
     }
 
-    /// Makes the rate more exact, if enough time has passed for that to be
-    /// worth it. Cold paths call this.
+    /// Makes the rate more exact, if enough time has passed for that. Cold paths call this.
     pub(crate) fn refine_rate(&self) {
         calibrate::refine();
         self.publish_rate(calibrate::ticks_per_second());
     }
 
-    /// Says which clock source is in force, and what measuring costs on it:
-    /// a clock source has turned out not to work.
+    /// Publishes the clock source and its overhead: a clock source has turned out not to work.
     pub(crate) fn take_source(&self) {
         self.take_source_later();
         self.catch_up();
     }
 
-    /// The same, for whoever is in the middle of something: what measuring costs is
-    /// left to the [next that is not](Self::catch_up).
+    /// Like [`Self::take_source`], for a caller in the middle of something: the calibration is left
+    /// to the [next caller that is not](Self::catch_up).
     pub(crate) fn take_source_later(&self) {
         self.tell_source();
         self.outdated.store(true, Relaxed);
@@ -221,7 +218,7 @@ impl Process {
     }
 }
 
-/// A rate as the segment has it.
+/// A rate in the unit of the segment.
 fn thousand_seconds(rate: f64) -> u64 {
     (rate * 1000.0) as u64
 }

@@ -1,4 +1,4 @@
-//! The program as a whole, for the public functions.
+//! Functions of the program as a whole, for the public API.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What the public types read of the clock.
+//! Readings of the clock for the public types.
 
 use super::{copies, current, door, owner};
 pub(crate) use crate::clock::calibrate::core_hz;
@@ -30,12 +30,13 @@ fn on_cpu_ticks_far() -> Option<u64> {
     Some(thread.stamp_beside().wrapping_sub(thread.clock.off()))
 }
 
-/// The thread's on-CPU clock, or where it has none that of all stamps; none without measuring.
+/// The thread's on-CPU clock, or without one the clock of all stamps; `None` if pfp does not
+/// measure.
 pub(crate) fn now() -> Option<u64> {
     Some(on_cpu_ticks().unwrap_or_else(stamp))
 }
 
-/// The calling thread's id and its CPU time in nanoseconds; zeros where that cannot be read.
+/// The calling thread's id and its CPU time in nanoseconds; zeros if that cannot be read.
 pub(crate) fn cpu_time() -> (u64, u64) {
     match errno::preserve(clock::cpu_time_ns) {
         Some(ns) => (u64::from(owner::tid()), ns),

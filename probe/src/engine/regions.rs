@@ -1,8 +1,8 @@
-//! What a context keeps: the stack of its open regions, the parts of latched regions, and, while
+//! The state of a context: the stack of its open regions, the latched parts of regions, and, while
 //! it is not current, its clock.
 //!
-//! All words are the thread's on which the context is current; they are atomic
-//! because a signal handler of that thread may come in between.
+//! Only the thread on which the context is current uses these words. They are atomic because a
+//! signal handler of that thread may run in between.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -22,13 +22,13 @@ const LATCHED: usize = 8;
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Regions {
-    /// The stack: as many regions as `limit` says, and behind them the amounts of each. Null until
-    /// a region of the context begins; a thread's own context has it in the thread's pages.
+    /// The stack: up to `limit` regions, and behind them the amounts of each. Null until a region
+    /// of the context begins. A thread's own context has its stack in the thread's pages.
     pub(super) stack: AtomicPtr<Region>,
     pub(super) limit: AtomicU64,
     waiting: AtomicU64,
     latched: [Latched; LATCHED],
-    /// What the thread holds while the context is current.
+    /// What the thread has while the context is current.
     pub(super) paused: Paused,
 }
 
@@ -38,19 +38,19 @@ pub(crate) struct Regions {
 pub(crate) struct Shared {
     pub(super) number: AtomicU32,
     pub(super) regions: Regions,
-    /// Kernel id of the thread whose it is, 0 for none, or a number that is no thread's.
+    /// Kernel id of the thread that holds it; 0 without one, or a number that is no thread's.
     pub(super) held_by: AtomicU32,
-    /// Whether it has put something aside, as an interrupt does.
+    /// Whether it has interrupted another context, like an interrupt.
     pub(super) entered: AtomicBool,
-    /// That: null for the thread's own context.
+    /// The context that it has interrupted: null for the thread's own context.
     pub(super) interrupted: AtomicPtr<Shared>,
-    /// The process that it last ran in: a forked child has copies.
+    /// The process in which it last ran, because a forked child has copies.
     pub(super) process: AtomicPtr<c_void>,
     /// Drops a handle of it.
     pub(super) drop: unsafe extern "C" fn(*const Shared),
 }
 
-/// What was measured of a point and waits for more.
+/// A latched part: measured, and waiting for the rest of its region.
 #[repr(C)]
 #[derive(Debug)]
 struct Latched {
@@ -59,7 +59,7 @@ struct Latched {
     inclusive: AtomicU64,
     off: AtomicU64,
     switches: AtomicU64,
-    /// Of a point with amounts.
+    /// Amounts, for a point with amounts.
     amounts: [AtomicU64; MAX_AMOUNTS],
 }
 
@@ -67,19 +67,20 @@ struct Latched {
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Paused {
-    /// Whether what follows says where the context goes on. While contexts are switched, a signal
-    /// handler may put the next one aside before that goes on, and then has nothing to keep.
+    /// Whether the fields below are valid. While contexts are switched, a signal handler may put
+    /// the next one aside before it continues; then the handler has nothing to store.
     pub(super) is_paused: AtomicBool,
-    /// What its clock reads.
+    /// Reading of its clock.
     pub(super) clock: AtomicU64,
-    /// Switches that it has seen.
+    /// Switches that its clock has noticed.
     pub(super) switches: AtomicU64,
     /// As [`super::thread::Thread::covered`].
     pub(super) covered: AtomicU64,
     pub(super) place: AtomicU64,
-    /// The run that the regions note, if the context is a thread's own.
+    /// The run that its regions have noted, if the context is a thread's own.
     pub(super) run: AtomicU64,
-    /// Its [`crate::mark`]s, as it may have been interrupted in the middle of something.
+    /// Its [`crate::mark`]s, because the context may have been interrupted in the middle of
+    /// something.
     pub(super) at_work: AtomicU64,
     pub(super) refreshing: AtomicU64,
 }
@@ -126,7 +127,7 @@ impl Regions {
         }
     }
 
-    /// Forgets what waits: a new thread takes the state over.
+    /// Drops the latched parts: a new thread takes over the state.
     pub(crate) fn clear(&self) {
         self.waiting.store(0, Relaxed);
     }
@@ -150,7 +151,7 @@ impl Regions {
             let more = amounts.map_or(0, |amounts| amounts[at]);
             kept.store(before.saturating_add(more), Relaxed);
         }
-        // Last, so that who jumps out before has left nothing for another point.
+        // Stored last, so that a jump out before leaves no part for another point.
         latched.point.store(ptr::from_ref(point).cast_mut(), Relaxed);
         self.waiting.store(waiting.max(at + 1) as u64, Relaxed);
         true
@@ -170,7 +171,7 @@ impl Regions {
             let sums = amounts.get_or_insert_default();
             sums.iter_mut().zip(kept).for_each(|(sum, kept)| *sum = sum.saturating_add(kept));
         }
-        // One store takes it out, so that a jump out of a handler loses none of another's.
+        // One store removes it, so that a jump out of a handler loses no other point's parts.
         self.latched[at].point.store(ptr::null_mut(), Relaxed);
         let is_free = |at: &usize| self.latched[*at].point.load(Relaxed).is_null();
         let free = (0..waiting.min(LATCHED)).rev().take_while(is_free).count();
@@ -178,7 +179,7 @@ impl Regions {
         sum
     }
 
-    /// How many latched parts wait.
+    /// Number of latched parts.
     pub(super) fn waiting(&self) -> u64 {
         self.waiting.load(Relaxed)
     }

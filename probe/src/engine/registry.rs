@@ -1,4 +1,4 @@
-//! How a point comes into the process's table and list.
+//! How a point is entered into the process's table and list.
 
 use std::ptr;
 use std::sync::atomic::{
@@ -25,24 +25,24 @@ pub(super) fn all() -> impl Iterator<Item = &'static Point> {
     from(POINTS.load(Acquire))
 }
 
-/// A point of the list, and all points behind it.
+/// A point of the list, and all points after it.
 fn from(first: *mut State) -> impl Iterator<Item = &'static Point> {
-    // SAFETY: the list holds statics only, which are nothing but their state, and links are set
-    // before a point is published in it.
+    // SAFETY: the list holds only statics, each of which consists of its state; a point's link is
+    // set before the point is published in the list.
     let at = |point: *mut State| unsafe { point.cast::<Point>().as_ref() };
     std::iter::successors(at(first), move |point| at(point.state.next.load(Acquire)))
 }
 
-/// The program's own points of these.
+/// The program's own points in the list.
 pub(crate) fn listed() -> impl Iterator<Item = &'static Point> {
     all().filter(|point| point.is_listed())
 }
 
 impl Point {
-    /// Enters the point unless another thread has. False if that cannot be done now. `tid` is the
-    /// calling thread's kernel id.
+    /// Enters the point, unless another thread has entered it. False if this is not possible now.
+    /// `tid` is the calling thread's kernel id.
     pub(super) fn register_in_turn(&'static self, process: &'static Process, tid: u32) -> bool {
-        // A thread that has waited enough registers the point too, at the price of a number.
+        // A thread that has waited enough registers the point, too, which costs a number.
         let _turn = match self.state.registering.take_by(tid) {
             Ok(turn) => Some(turn),
             Err(Denied::Done) => return true,
@@ -51,8 +51,8 @@ impl Point {
         };
         let found = self.state.control.load(Relaxed);
         let entered = self.enter(process, None);
-        // Where there is no memory the next begin tries again, and this one is counted. Of
-        // a child that was forked meanwhile nothing of this is true.
+        // If memory runs out, the next begin tries again, and this one is counted. A child that was
+        // forked in between does neither.
         if matches!(entered, Err(NotEntered::NoMemory)) || !self.lead_to(process, entered, found) {
             return false;
         }
@@ -63,8 +63,7 @@ impl Point {
 
     /// Enters a registered point into the table of a forked child.
     pub(crate) fn enter_again(&'static self, process: &'static Process) {
-        // The parent's words are there as they were; a refused point has no word there
-        // and tries anew.
+        // The parent's word is unchanged there; a refused point has no word and is entered anew.
         let found = self.state.control.load(Relaxed);
         let refused = ptr::eq(found, &raw const REFUSED);
         let entered = self.enter(process, (!refused).then(|| self.control()));
@@ -85,9 +84,9 @@ impl Point {
         }
     }
 
-    /// Leads to the point's word, or to one that says that it measures no more. The latter replaces
-    /// only what was `found` before: another thread may have entered the point since. False in a child
-    /// that was forked meanwhile.
+    /// Makes the point's pointer lead to its word, or to the word of refused points. A refusal
+    /// replaces only the pointer `found`: another thread may have entered the point since. False in
+    /// a child that was forked in between.
     pub(super) fn lead_to(
         &self,
         process: &'static Process,
@@ -135,18 +134,18 @@ impl Point {
         }
     }
 
-    /// Links the point into the process's list, if it is not there. Two threads may do
-    /// this at once, where one has taken the turn from the other.
+    /// Links the point into the process's list, if it is not there. Two threads may do this at
+    /// once, if one has taken the turn from the other.
     ///
     /// It takes as many steps as points were linked since it began, however long the list is.
     pub(super) fn publish(&'static self) {
         let me = (&raw const self.state).cast_mut();
         loop {
             let next = self.state.next.load(Acquire);
-            // Read before the list is searched: another thread that links the point to `next`
-            // can do so only as long as that is the head.
+            // Read before the list is searched: another thread can link the point in front of
+            // `next` only as long as `next` is the head.
             let head = POINTS.load(Acquire);
-            // `next` is in the list already, so a point that is linked is in front of it.
+            // `next` is in the list already, so a linked point is in front of it.
             let is_linked = next != UNLISTED
                 && from(head)
                     .take_while(|point| !ptr::eq(&raw const point.state, next))

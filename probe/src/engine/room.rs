@@ -31,8 +31,8 @@ pub(crate) fn has_room() -> bool {
 impl Thread {
     /// Whether the calling thread's stack has room for a slow path.
     ///
-    /// Asks the system if it has not found the thread on that page before. It misses a page of the
-    /// stack that the host has turned into a stack for signal handlers since.
+    /// It makes a system call if it has not found the thread on that page before. It misses that
+    /// the host has turned a page of the stack into a stack for signal handlers since.
     pub(crate) fn has_room(&self) -> bool {
         let here = 0u8;
         let here = (&raw const here).addr() as u64;
@@ -62,13 +62,13 @@ impl Thread {
         left >= STACK
     }
 
-    /// Gives up the region of a tag, and those inside, since the stack has no room for its end. It
-    /// counts as missed, and the region around it keeps its ticks.
+    /// Gives up the region of a tag, and the regions inside it, because the stack has no room for
+    /// its end. It counts as missed, and the region around it keeps its ticks.
     #[cold]
     #[inline(never)]
     pub(super) fn leave_out(&self, tag: u64) {
         self.give_up(level_of(tag));
-        // A begin that this has interrupted sees that its place on the stack was used.
+        // Tells a begin that this has interrupted that its place on the stack was used.
         self.cover(1);
         self.show_end(ticks());
         process::miss();

@@ -15,26 +15,26 @@ use crate::point::{NUMERIC, Point};
 /// The first number of a point that is named in the source.
 const FIRST_NAMED: usize = NUMERIC as usize;
 
-/// Why a point is not in the table.
+/// Why a point was not entered into the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotEntered {
-    /// It is full.
+    /// The table is full.
     NoPlace,
-    /// There was no memory for it just now.
+    /// Memory ran out just now.
     NoMemory,
-    /// The process has been forked meanwhile, and this is the child.
+    /// The process was forked in between, and this is the child.
     Forked,
 }
 
 impl Process {
-    /// Whether a point measures without being switched on.
+    /// Whether a point measures from the start.
     fn starts_on(&self, point: &Point) -> bool {
         let (name, ..) = point.description();
         (point.starts_on() && self.settings.on_by_default) || self.settings.enabled_names.have(name)
     }
 
-    /// Reserves a number in the table: the wanted one, or any. Whoever finds no memory for
-    /// that may try again, and is not told to each time.
+    /// Reserves a number in the table: the wanted one, or any. If memory runs out, a later call may
+    /// try again; calls shortly after that do not ask the system.
     fn reserve(&self, wanted: Option<u32>) -> Result<usize, NotEntered> {
         let wanted = wanted.map(|number| number as usize);
         let reserve = |segment: &Segment| segment.reserve_point(wanted, FIRST_NAMED);
@@ -46,9 +46,9 @@ impl Process {
         self.ask_for_space(reserve).ok_or(NotEntered::NoMemory)
     }
 
-    /// Enters a point and returns its control word. A point of a parent's keeps its number
-    /// and starts with the parent's word. Several threads may enter a point at once: one
-    /// decides what its number is, and numbers that others have reserved stay unused.
+    /// Enters a point and returns its control word. A parent's point keeps its number and starts
+    /// with the parent's word. Several threads may enter a point at once: one of them decides its
+    /// number, and numbers that others have reserved stay unused.
     pub(crate) fn enter(
         &self,
         point: &'static Point,
@@ -105,8 +105,8 @@ impl Process {
         self.segment.control(of).ok_or(NotEntered::NoPlace)
     }
 
-    /// The number that a point has from now on. In a child that was forked meanwhile it
-    /// must not be the parent's.
+    /// The number that the point has from now on. A child that was forked in between must not take
+    /// the parent's.
     fn decide_number(&self, point: &Point, reserved: usize) -> Result<usize, NotEntered> {
         if !self.is_current() {
             return Err(NotEntered::Forked);
@@ -115,7 +115,7 @@ impl Process {
     }
 }
 
-/// Counts a begin of a place in the source whose point is not known yet.
+/// Counts a begin of a scope in the source whose point is not known yet.
 #[cold]
 pub(crate) fn miss_unknown() {
     by_leader!(miss());
@@ -129,9 +129,9 @@ pub(crate) fn miss_unknown() {
     }
 }
 
-/// Counts a begin whose point could not be registered: a signal handler has
-/// interrupted that, or the making of the process, on its own thread. Nobody can have
-/// switched the point on or off by then.
+/// Counts a begin whose point could not be registered: a signal handler has interrupted the
+/// registration, or the making of the process, on its own thread. The point cannot have been
+/// switched on or off by then.
 #[cold]
 pub(crate) fn miss_unregistered(point: &'static Point) {
     match current() {

@@ -8,8 +8,8 @@ use super::FAILED;
 use crate::InitError;
 use crate::engine::{cold, owner};
 
-/// Stack that making the process takes, with room to spare: 8 KiB as it is built for a
-/// release, half of it in what makes and opens objects.
+/// Stack that making the process takes, with room to spare: 8 KiB in a release build, half of it in
+/// the code that makes and opens objects.
 pub(super) const STACK: usize = 16 << 10;
 
 /// What failed as the process was made, and the system's error.
@@ -19,7 +19,7 @@ pub(super) struct Failed {
 }
 
 impl Failed {
-    /// Never 0, which says that none has failed.
+    /// Never 0, which means that nothing has failed.
     pub(super) fn pack(&self) -> u64 {
         let stage = if self.stage == Stage::Process { 2 } else { 1 };
         stage << 32 | u64::from(self.errno.cast_unsigned())

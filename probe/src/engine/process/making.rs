@@ -1,8 +1,8 @@
 //! Making the process: the segment, its beacon, and a note if that fails.
 //!
 //! A thread that needs the process while another one is making it waits a millisecond at most, and
-//! then makes one too. The first of them to be announced is the process of all, and any thread can
-//! open its gate, so none depends on another one getting the CPU.
+//! then makes one, too. The first one to be announced is the process of all threads, and any thread
+//! can open its gate, so none depends on another thread getting the CPU.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -43,9 +43,9 @@ static MAKING: Turn = Turn::new();
 static MAKERS: AtomicU64 = AtomicU64::new(0);
 const ONE_MORE: u64 = 1 << 32 | 1;
 
-/// Set if a thread failed to make the process while another thread was making it too: the first
-/// may have lacked what the other one held, such as a descriptor. From then on only the holder of
-/// the turn makes the process.
+/// Set if a thread failed to make the process while another thread was making it, too: the first
+/// one may have lacked what the other one held, such as a descriptor. From then on only the holder
+/// of the turn makes the process.
 static IS_CROWDED: AtomicBool = AtomicBool::new(false);
 
 /// The process, which the first call makes. `None` if it cannot be made, or must not be made now.
@@ -66,7 +66,7 @@ fn wait_or_make() -> Option<&'static Process> {
         return None;
     }
     leave_parents();
-    // Done without a process behind the gate: this is a forked child.
+    // The turn is done, but no process is behind the gate: this is a forked child.
     let turn = match MAKING.take_anew() {
         Ok(turn) => Some(turn),
         // The thread that makes the process may not get the CPU for long, so this one makes it too.
@@ -75,7 +75,8 @@ fn wait_or_make() -> Option<&'static Process> {
     };
     // A thread may have announced a process without having opened it yet.
     opening::open_announced();
-    // A handler on a small stack leaves it to the next thread, and so does a thread without memory.
+    // A handler on a small stack leaves the work to the next thread, and so does a thread without
+    // memory.
     let can_be = || FAILED.load(Relaxed) == 0 && !cold::has_less_stack(STACK) && heap::has_room();
     let process = current().or_else(|| if can_be() { make_first() } else { None });
     if let Some(turn) = turn
@@ -95,15 +96,15 @@ fn make_first() -> Option<&'static Process> {
     let before = MAKERS.fetch_add(ONE_MORE, Relaxed);
     let is_alone = || before as u32 == 0 && MAKERS.load(Relaxed) == before.wrapping_add(ONE_MORE);
     make(&Gate::map(), is_alone);
-    // It is 0 in a child that was forked meanwhile.
+    // The count is 0 in a child that was forked in between.
     let _ =
         MAKERS.fetch_update(Relaxed, Relaxed, |makers| (makers as u32 != 0).then(|| makers - 1));
-    // Another thread may have been faster. A child that was forked meanwhile has none.
+    // Another thread may have been faster. In a child that was forked in between, this is `None`.
     current()
 }
 
-/// Puts private memory in the place of a parent's segment, if there is one in this
-/// process: a copy of the parent's memory.
+/// Maps private memory in place of a parent's segment, if this process has one because it is a copy
+/// of its parent.
 fn leave_parents() {
     if let Some(parents) = newest().filter(|process| !process.is_callers()) {
         switches::leave_parents();
@@ -111,7 +112,7 @@ fn leave_parents() {
     }
 }
 
-/// In a forked child, where no thread of the parent makes the process: frees the turn.
+/// Frees the turn in a forked child, where no thread of the parent makes the process.
 pub(in crate::engine) fn forget() {
     MAKING.forget(|_| true);
     MAKERS.store(0, Relaxed);
@@ -139,11 +140,11 @@ fn make(gate: &io::Result<Gate>, is_alone: impl Fn() -> bool) {
         return;
     }
     let failed = |stage, error: &io::Error| {
-        // Or another thread was faster, and has made one.
+        // Another thread may have been faster, and have made one.
         if gate.as_ref().is_ok_and(|gate| !gate.is_ours()) || current().is_some() {
             return;
         }
-        // The next begin tries again, since the heap may have room then.
+        // The next begin tries again, because the heap may have room then.
         if NoMemory::is_in(error) {
             return;
         }
@@ -152,7 +153,7 @@ fn make(gate: &io::Result<Gate>, is_alone: impl Fn() -> bool) {
             return;
         }
         FAILED.store(Failed { stage, errno: failure::errno_of(error) }.pack(), Relaxed);
-        // Another thread may have made one since the look above.
+        // Another thread may have made one since the check above.
         if current().is_some() {
             FAILED.store(0, Relaxed);
             return;
@@ -163,8 +164,8 @@ fn make(gate: &io::Result<Gate>, is_alone: impl Fn() -> bool) {
         Ok(gate) => gate,
         Err(error) => return failed(Stage::Process, error),
     };
-    /// Names to try: a child that was forked in the middle of this may have taken one first. A
-    /// debugger or a handler of faults may fork that often; other signals wait meanwhile.
+    /// Names to try: a child that was forked during the call may have taken one first. A debugger
+    /// or a handler of faults may fork that often; other signals are blocked.
     const NAMES: u32 = 1000;
     /// Drafts of beacons to try, which a sweeper may take as well.
     const DRAFTS: u32 = 100;
@@ -197,16 +198,16 @@ fn make_as_named(
     let object = Name::random().map_err(|error| (Stage::Segment, error))?;
     let mut name = [0; MAX_NAME];
     let name = program_name(&mut name);
-    // The beacon is prepared first, so that a process killed at any moment leaves no object that
-    // cannot be swept away. It is lit once this process is announced, so that viewers find only
-    // the first of those that several threads make.
+    // The beacon is prepared first, so that a process that is killed at any moment leaves no object
+    // that a sweep cannot find. It is lit once this process is announced, so that viewers find only
+    // the first of the processes that several threads make.
     let info = Info::of_this_process(object, name).map_err(|error| (Stage::Segment, error))?;
     if !gate.is_ours() {
         return Ok(());
     }
     let share = Share::of_this_process();
     let config = settings.config(share);
-    // Objects that crashed processes left may occupy as much again, but not more.
+    // Objects that crashed processes left may take as much again, but not more.
     let left = share.bytes.max(Geometry::new(config).len() as u64);
     let beacon = match directory {
         Ok(directory) => uninterrupted(|| prepare_beacon(directory, &info, left)),
@@ -216,9 +217,9 @@ fn make_as_named(
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             return Err((Stage::Beacon, error));
         }
-        // The next one may have a beacon, by which viewers find it.
+        // The next process may have a beacon, by which viewers find it.
         Err(error) if !is_alone() => return Err((Stage::Beacon, error)),
-        // The next begin tries again, since the heap may have room then.
+        // The next begin tries again, because the heap may have room then.
         Err(error) if NoMemory::is_in(&error) => return Err((Stage::Beacon, error)),
         beacon => beacon,
     };
@@ -240,7 +241,7 @@ fn make_as_named(
         Ok(process) => process,
         Err((stage, error)) => {
             let is_taken = stage == Stage::Segment && error.kind() == io::ErrorKind::AlreadyExists;
-            // An object that had the name before is another process's. If this one cannot be
+            // If the name was taken, the object is another process's. If this object cannot be
             // removed, the beacon stays, so that a sweep finds it.
             if is_taken || pfp_shm_layout::object::unlink_if_there(&object) {
                 beacon.ok().map(|beacon| beacon.extinguish());
@@ -287,11 +288,11 @@ fn make_as_named(
     Ok(())
 }
 
-/// Makes a process of a new segment.
+/// Makes a process with a new segment.
 ///
 /// # Errors
 ///
-/// The system's error: it has no key for threads.
+/// The system's error: no key of thread-specific data is free.
 fn of_segment(
     segment: Segment,
     gate: &Gate,
@@ -299,7 +300,7 @@ fn of_segment(
 ) -> io::Result<Box<Process>> {
     let exit_key = lane::exit_key()?;
     let lanes = (0..=segment.geometry().lanes()).map(|_| AtomicPtr::default());
-    // As many as are asked for at once, so that it is of the right size.
+    // Reserved in one step, so that the list has the right size.
     let lanes = heap::collect(lanes)?.into_boxed_slice();
     let snapshot = settings.snapshot.as_ref().map(settings::Asked::path_at_exit).transpose()?;
     let process = Process {
@@ -321,9 +322,9 @@ fn of_segment(
     Ok(heap::boxed(process)?)
 }
 
-/// Fills the counters of a segment that nobody can open yet.
+/// Fills the counters of a segment that cannot be opened yet.
 fn fill(counters: &ProcessCounters, settings: &Settings, name: &str) {
-    // Before a clock source is chosen: the counter may turn out to stand still.
+    // Measured before a clock source is chosen: the counter may turn out to stand still.
     let rate = calibrate::ticks_per_second();
     let kind = clock::choose(settings.clock.as_deref());
     counters.set_name(name);
@@ -362,7 +363,7 @@ fn facts(
     })
 }
 
-/// The absolute path of a folder; empty if it is not known, or not text.
+/// The absolute path of a folder; empty if it is not known, or not UTF-8.
 fn absolute(folder: &Path) -> Result<String, NoMemory> {
     let path = folder.as_os_str().as_bytes();
     if folder.is_absolute() {
@@ -377,7 +378,7 @@ fn absolute(folder: &Path) -> Result<String, NoMemory> {
 }
 
 fn prepare_beacon(directory: &Directory, info: &Info, left: u64) -> io::Result<Box<Beacon>> {
-    // What earlier runs left, before memory is taken; trouble with that is not this run's.
+    // Removes what earlier runs left, before memory is taken; a failure does not affect this run.
     let _ = find::sweep(directory, &info.exe, find::KEEP, left);
     Beacon::prepare(directory, info)
 }
@@ -394,7 +395,7 @@ fn note_failure(directory: &io::Result<Directory>, exe: &Path, stage: Stage, err
     let errno = failure::errno_of(error);
     let Ok(exe) = heap::path(&[exe.as_os_str().as_bytes()]) else { return };
     let failure = Failure { pid, exe, stage, errno };
-    // What keeps this from being noted is most often seen without a note.
+    // A cause that also prevents the note is in most cases visible without it.
     let _ = match directory {
         Ok(directory) => failure.note(directory),
         Err(_) => Directory::candidates()

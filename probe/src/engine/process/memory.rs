@@ -21,7 +21,7 @@ pub(crate) fn pages(bytes: usize) -> Option<*mut u8> {
 }
 
 fn map_pages(bytes: usize) -> io::Result<*mut u8> {
-    // SAFETY: a new mapping, at a place of the kernel's choice.
+    // SAFETY: a new mapping, at an address that the kernel chooses.
     let pages = unsafe {
         libc::mmap(
             ptr::null_mut(),
@@ -37,8 +37,7 @@ fn map_pages(bytes: usize) -> io::Result<*mut u8> {
     if pages == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // A core dump does not need them.
-    // SAFETY: advice about pages that we have just mapped.
+    // A core dump does not need them. SAFETY: advice about pages that were mapped just now.
     #[cfg(not(miri))]
     unsafe {
         libc::madvise(pages, bytes, libc::MADV_DONTDUMP)
@@ -50,14 +49,14 @@ fn map_pages(bytes: usize) -> io::Result<*mut u8> {
 
 pub(super) fn map_private(bytes: usize) -> io::Result<*mut u8> {
     let pages = map_pages(bytes)?.cast::<libc::c_void>();
-    // Miri knows neither that flag nor forks.
+    // Miri does not know the flag, and cannot fork.
     if cfg!(miri) {
         return Ok(pages.cast());
     }
-    // SAFETY: as above.
+    // SAFETY: advice about pages that were mapped just now.
     if unsafe { libc::madvise(pages, bytes, libc::MADV_WIPEONFORK) } != 0 {
         let error = io::Error::last_os_error();
-        // SAFETY: nobody has seen them yet.
+        // SAFETY: the pages were mapped just now, and no other code has their address.
         unsafe { libc::munmap(pages, bytes) };
         return Err(error);
     }
@@ -66,7 +65,7 @@ pub(super) fn map_private(bytes: usize) -> io::Result<*mut u8> {
 
 /// Repeats a call that a signal interrupted. A call that fails must leave nothing behind.
 pub(super) fn uninterrupted<R>(mut ask: impl FnMut() -> io::Result<R>) -> io::Result<R> {
-    /// None of these waits for anything, so no signal can keep it from its end for long.
+    /// No such call waits for anything, so signals cannot interrupt it for long.
     const TRIES: u32 = 16;
     for _ in 1..TRIES {
         match ask() {
@@ -87,8 +86,8 @@ pub(in crate::engine) fn clear_chunk(segment: &Segment, chunk: u32) {
 }
 
 impl Process {
-    /// Takes blocks of the pool in a row, whose pages are to be
-    /// [backed](Self::back); none if there are no more.
+    /// Takes consecutive blocks of the pool, whose pages must be [backed](Self::back); `None` if
+    /// the pool is used up.
     pub(crate) fn take_blocks(&self, count: u64) -> Option<u64> {
         self.ask_for_space(|segment| segment.reserve_blocks(count).ok())
     }
@@ -101,27 +100,26 @@ impl Process {
         }
     }
 
-    /// Takes back a block that nobody has used. There is place for one: more are
-    /// lost, as many as threads fail at the same moment.
+    /// Takes back an unused block. There is room for one; if several threads fail at the same
+    /// moment, the other blocks are lost.
     pub(crate) fn give_back(&self, block: u64) {
         let _ = self.spare_block.compare_exchange(0, block, Relaxed, Relaxed);
     }
 
-    /// Backs a range of the segment before it is touched. None if there is no
-    /// space.
+    /// Backs a range of the segment before it is touched. `None` if there is no space.
     pub(crate) fn back(&self, offset: usize, len: usize) -> Option<()> {
         self.ask_for_space(|segment| segment.back_or_count(offset, len).ok())
     }
 
-    /// Asks for space, unless there was none just now: to ask costs the host a system call, or a
-    /// contended word.
+    /// Requests space, unless there was none a moment ago: a request costs the host a system call,
+    /// or a contended word.
     pub(in crate::engine) fn ask_for_space<R>(
         &self,
         ask: impl FnOnce(&Segment) -> Option<R>,
     ) -> Option<R> {
         let now = counter::stamp();
         let a_while = (calibrate::ticks_per_second() / 10.0) as u64;
-        // No longer than that, also if the counter ran backwards.
+        // The wait ends after that time even if the counter ran backwards.
         if (1..=a_while).contains(&self.no_space_until.load(Relaxed).wrapping_sub(now)) {
             return None;
         }

@@ -1,7 +1,7 @@
 //! Opening the gate to a process that was made.
 //!
-//! Several threads may each make one. Which of them is the process is decided as one is announced;
-//! from then on any thread can open its gate.
+//! Several threads may each make a process. The announcement decides which one is the process; from
+//! then on any thread can open its gate.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -50,7 +50,7 @@ impl Gate {
         unsafe { &*self.page }
     }
 
-    /// False in a child that was forked since, and has come back into the middle of this.
+    /// False in a child that was forked since and has returned into the middle of this.
     pub(super) fn is_ours(&self) -> bool {
         is_ours(self.page())
     }
@@ -60,12 +60,12 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// Gives the process back if another thread has announced one.
+    /// Returns the process if another thread has announced one.
     pub(super) fn announce(&self, process: Box<Process>) -> Result<&'static Process, Box<Process>> {
         let new = Box::into_raw(process);
-        // Before others can see it.
+        // Set before other threads can see the page.
         self.is_kept.set(true);
-        // Meets the load in `newest`.
+        // Pairs with the load in `newest`.
         match NEWEST.compare_exchange(self.newest_before, new, Release, Relaxed) {
             // SAFETY: a box that nothing frees from here on.
             Ok(_) => Ok(unsafe { &*new }),
@@ -87,17 +87,18 @@ impl Drop for Gate {
     }
 }
 
-/// Whether this process made a page: not in a forked child, where it reads zero.
+/// Whether this process made a page: false in a forked child, where the page reads zero.
 fn is_ours(page: &Page) -> bool {
     page.is_ours.load(Relaxed) != 0
 }
 
-/// Publishes a process that this process has announced, and has viewers find it, before any thread
-/// measures. Several threads may do so, since the thread that announced it may not get the CPU.
+/// Publishes a process that this process has announced, and makes viewers find it, before any
+/// thread measures. Several threads may do so, because the thread that announced it may not get the
+/// CPU.
 ///
 /// # Errors
 ///
-/// The system's error when its beacon was to be lit. It is published nevertheless.
+/// The system's error from lighting its beacon. The process is published nevertheless.
 pub(super) fn open(process: &'static Process) -> io::Result<()> {
     let page = process.gate;
     let lit = if is_ours(page) { process.light() } else { Ok(()) };
@@ -111,10 +112,10 @@ pub(super) fn open(process: &'static Process) -> io::Result<()> {
     lit
 }
 
-/// Opens the gate of the process that another thread of this one has announced, if one has.
+/// Opens the gate of a process that another thread of this process has announced, if there is one.
 pub(super) fn open_announced() {
     if let Some(process) = newest().filter(|process| is_ours(process.gate)) {
-        // The thread that has made it notes a failure.
+        // The thread that has made the process notes a failure.
         let _ = open(process);
     }
 }

@@ -13,8 +13,8 @@ use crate::engine::copies::by_leader;
 use crate::engine::registry;
 use crate::point::Point;
 
-/// Switches off every point that is on, or back on those that it switched off; points that are
-/// registered meanwhile wait too.
+/// Switches off every point that is on, or back on the points that it switched off. Points that are
+/// registered in between wait, too.
 pub(crate) fn pause(pause: bool) {
     by_leader!(pause(pause));
     PAUSED.store(pause, Relaxed);
@@ -31,14 +31,14 @@ pub(crate) fn pause_latecomer(point: &'static Point) {
     }
 }
 
-/// Pauses or resumes, as the last caller asked. Repeats it if another thread asks for the opposite
-/// meanwhile, since that thread may be done before this one.
+/// Pauses or resumes, as the last caller requested. Repeats it if another thread requests the
+/// opposite in between, because that thread may finish before this one.
 fn as_asked(pause: impl Fn(bool)) {
     /// One such thread is rare, and a second one rarer.
     const TURNS: u32 = 64;
     for _ in 0..TURNS {
-        // Meets itself: either this finds the point in the list, or the thread that adds the point
-        // finds what was asked.
+        // Pairs with itself: either this finds the point in the list, or the thread that adds the
+        // point finds the request.
         fence(SeqCst);
         let asked = PAUSED.load(Relaxed);
         pause(asked);
@@ -49,7 +49,7 @@ fn as_asked(pause: impl Fn(bool)) {
     }
 }
 
-/// Switches a registered point off, or on again if this had switched it off.
+/// Switches a registered point off, or on again if a pause switched it off.
 fn pause_one(point: &'static Point, pause: bool) {
     let Some(word) = point.known_word() else { return };
     let was_paused = &point.state.paused;

@@ -13,10 +13,10 @@ use super::{PAGE, current};
 use crate::engine::copies;
 use crate::errno;
 
-/// Switches of a process and of those that it was forked from.
+/// Switches of a process and of its parents.
 const MAX_SWITCHES: usize = 64;
 
-/// The page of each that is mapped; null for none.
+/// The page of each mapped switch; null in free places.
 static MAPPED: [AtomicPtr<u8>; MAX_SWITCHES] =
     [const { AtomicPtr::new(ptr::null_mut()) }; MAX_SWITCHES];
 
@@ -24,18 +24,17 @@ const REGISTER: libc::c_int = 1 << 4;
 const EXPEDITED: libc::c_int = 1 << 3;
 
 fn page_size() -> usize {
-    // SAFETY: takes a plain number.
+    // SAFETY: the argument is a plain number.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(0)
 }
 
-/// Has all threads of the process see what they have written until now; false where the system
-/// cannot.
+/// Makes every thread of the process pass a memory barrier; false if the system cannot.
 fn order_threads(command: libc::c_int) -> bool {
     // SAFETY: plain numbers; no memory is involved.
     errno::preserve(|| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 })
 }
 
-/// A switch: a flag, and behind its word private memory.
+/// A switch: a flag in the segment, with private memory behind its word.
 #[derive(Debug)]
 pub struct Switch {
     word: &'static AtomicU64,
@@ -55,27 +54,27 @@ impl Switch {
         Some(Self { word: word?, pid: pid() })
     }
 
-    /// Where the flag is, an `int`. From eight bytes on, a page of private memory follows.
+    /// Address of the flag, an `int`. From eight bytes on, a page of private memory follows.
     #[must_use]
     pub fn place(&self) -> *mut u8 {
         ptr::from_ref(self.word).cast_mut().cast()
     }
 
-    /// Whether it rests.
+    /// Whether the switch rests.
     #[inline]
     #[must_use]
     pub fn rests(&self) -> bool {
         switch::rests(self.word)
     }
 
-    /// Puts it to rest while nothing needs it, if it is so; whether it rests now.
+    /// Makes the switch rest if `is_idle`; returns whether it rests now.
     #[cold]
     pub fn rest(&self, is_idle: impl Fn() -> bool) -> bool {
         if !self.is_of_this_process() || !is_idle() || !switch::rest(self.word) {
             return false;
         }
-        // Whoever begins something now sees that it rests, or is seen to have begun; and so for
-        // whoever switches a point on.
+        // A thread that begins something now sees that the switch rests, or `is_idle` sees that the
+        // thread has begun. The same holds for a thread that switches a point on.
         let is_ordered = order_threads(EXPEDITED);
         fence(SeqCst);
         if is_ordered && is_idle() {
@@ -85,7 +84,7 @@ impl Switch {
         false
     }
 
-    /// Wakes it, if it rests.
+    /// Wakes the switch, if it rests.
     #[cold]
     pub fn wake(&self) {
         if self.is_of_this_process() {
@@ -131,23 +130,23 @@ fn map_before_private(word: &AtomicU64) -> Option<*mut u8> {
     const OVER: libc::c_int = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
     let from = ptr::from_ref(word).addr() & !(PAGE - 1);
     let from = ptr::from_ref(word).cast_mut().with_addr(from).cast();
-    // SAFETY: a new mapping, at an address of the kernel's choice.
+    // SAFETY: a new mapping, at an address that the kernel chooses.
     let pages = unsafe { libc::mmap(ptr::null_mut(), 2 * PAGE, ACCESS, PRIVATE, -1, 0) };
     if pages == libc::MAP_FAILED {
         return None;
     }
-    // SAFETY: a page of the segment, of whose shared mapping no bytes (0) are moved, but there
-    // is one more; over one that was mapped just now.
+    // SAFETY: with 0 bytes to move, the call maps the page of the segment a second time, and keeps
+    // its shared mapping; it replaces a page that was mapped just now.
     if unsafe { libc::mremap(from, 0, PAGE, OVER, pages) } == libc::MAP_FAILED {
-        // SAFETY: mapped above, and nobody has seen it.
+        // SAFETY: mapped above, and no other code has the address.
         unsafe { libc::munmap(pages, 2 * PAGE) };
         return None;
     }
     Some(pages.cast())
 }
 
-/// In a forked child: its flags are its own from now on, and none rests. Only what a signal
-/// handler may do.
+/// In a forked child: its flags are its own from now on, and none rests. It calls only what a
+/// signal handler may call.
 pub(in crate::engine) fn leave_parents() {
     const PRIVATE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
@@ -157,14 +156,14 @@ pub(in crate::engine) fn leave_parents() {
         if page.is_null() {
             continue;
         }
-        // SAFETY: a new mapping, at an address of the kernel's choice.
+        // SAFETY: a new mapping, at an address that the kernel chooses.
         let new = unsafe { libc::mmap(ptr::null_mut(), PAGE, ACCESS, PRIVATE, -1, 0) };
         if new == libc::MAP_FAILED {
             continue;
         }
         let at = PAGE - size_of::<AtomicU64>();
-        // SAFETY: aligned words of two mappings; nobody has seen the new one. It takes the place
-        // of the other in one step.
+        // SAFETY: aligned words of two mappings; no other code has the new one's address. It
+        // replaces the other mapping in one step.
         unsafe {
             let parents = &*page.add(at).cast::<AtomicU64>();
             let is_off = !switch::rests(parents) && parents.load(Relaxed) as u32 == 0;
