@@ -1,4 +1,4 @@
-//! The section that a thread is in: which signals wait, and that it cannot be cancelled.
+//! The section that a thread is in: it blocks signals and keeps the thread from being cancelled.
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -16,38 +16,41 @@ const fn bit(signal: libc::c_int) -> u64 {
     1 << (signal - 1)
 }
 
-/// Raised by what a thread does itself. Blocked, they would end the program.
+/// Signals that a thread raises by a fault of its own. Blocked, they would end the program.
 const OF_FAULTS: u64 = bit(libc::SIGTRAP)
     | bit(libc::SIGSEGV)
     | bit(libc::SIGBUS)
     | bit(libc::SIGILL)
     | bit(libc::SIGFPE)
     | bit(libc::SIGSYS);
-/// The C library's own: to cancel a thread, and to change the user of all threads.
+/// Signals of the C library: to cancel a thread, and to change the user of all threads.
 const OF_THE_LIBRARY: u64 = bit(32) | bit(33) | if cfg!(target_env = "musl") { bit(34) } else { 0 };
-/// What the kernel never blocks.
+/// Signals that the kernel never blocks.
 const NEVER: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
 /// The signals that are blocked in a section, as the kernel counts them.
 const BLOCKED: u64 = !(OF_FAULTS | OF_THE_LIBRARY | NEVER);
 
 /// The sections that a thread is in. A jump out of them, at any moment, leaves here what the
-/// outermost one has to restore. A handler that returns leaves every field as it was.
+/// outermost section has to restore. A handler that returns leaves every field unchanged.
 #[repr(C)]
 pub(super) struct Section {
-    /// The signals that were blocked before; [`NONE_BLOCKED`] until any were.
+    /// The signals that were blocked before; [`NONE_BLOCKED`] before the section has blocked any.
     signals: Cell<u64>,
-    /// Whether the thread could be cancelled before; [`UNCHANGED`] until that was changed.
+    /// Whether the thread could be cancelled before; [`UNCHANGED`] before the section has changed
+    /// that.
     cancelling: Cell<libc::c_int>,
-    /// Sections that the thread is in, one inside the other. Not 0 only while there is a holder.
+    /// Number of nested sections that the thread is in. Greater than 0 only while there is a
+    /// holder.
     depth: Cell<u32>,
     /// A [`mark`] of the outermost section; 0 outside of sections.
     holder: AtomicU64,
-    /// Whether all is changed that is to be restored: a handler finds the signals blocked.
+    /// Whether the section has changed everything that it restores: a handler finds the signals
+    /// blocked.
     is_settled: Cell<bool>,
 }
 
 pub(super) const UNCHANGED: libc::c_int = -1;
-/// No set of signals that are blocked, since some never are.
+/// Stands for no set of blocked signals, because some signals are never blocked.
 pub(super) const NONE_BLOCKED: u64 = u64::MAX;
 
 unsafe extern "C" {
@@ -68,7 +71,7 @@ pub(super) fn was_left() -> bool {
     local::known().is_some_and(|local| local.section.was_left())
 }
 
-/// Enters a section, until the first value is dropped. Also says whether the thread had jumped
+/// Enters a section, until the first value is dropped. Also returns whether the thread had jumped
 /// out of another one. `instead` is the section if memory for the thread's state cannot be mapped;
 /// then a jump out of it is not noticed.
 pub(super) fn enter<'a>(mark: &mut MaybeUninit<u64>, instead: &'a Section) -> (Entered<'a>, bool) {
@@ -77,8 +80,8 @@ pub(super) fn enter<'a>(mark: &mut MaybeUninit<u64>, instead: &'a Section) -> (E
     (Entered { section, how }, was_left)
 }
 
-/// Whether the section that the thread is in has no other one around it. Then whatever
-/// says that this thread is at it was left by a jump.
+/// Whether no other section is around the thread's section. Then a turn that the thread seems to
+/// hold was left by a jump.
 pub(super) fn is_outermost() -> bool {
     local::known().is_none_or(|local| local.section.depth.get() == 1)
 }
@@ -93,7 +96,7 @@ pub(super) fn blocking<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// What the thread's section was as another one began.
+/// The state of the thread's section when another one began.
 #[derive(Clone, Copy)]
 pub(super) struct Before {
     depth: u32,
@@ -154,7 +157,7 @@ impl Section {
         }
     }
 
-    /// Enters one. Also says whether the thread had jumped out of another one.
+    /// Enters a section. Also returns whether the thread had jumped out of another one.
     fn enter(&self, mark: &mut MaybeUninit<u64>) -> (How, bool) {
         let (depth, cancelling) = (self.depth.get(), self.cancelling.get());
         let before = Before { depth, cancelling, signals: self.signals.get() };
@@ -170,7 +173,7 @@ impl Section {
         }
     }
 
-    /// Whether the thread has jumped out of it.
+    /// Whether the thread has jumped out of the section.
     #[cold]
     fn was_left(&self) -> bool {
         match mark::holder(&self.holder) {
@@ -183,7 +186,7 @@ impl Section {
 
     fn start(&self, mark: &mut MaybeUninit<u64>) -> How {
         self.take(mark);
-        // Each call stores the previous state as it changes it, so a jump may interrupt this
+        // Each call stores the previous state as it changes it, so a jump may interrupt this code
         // anywhere.
         change_signals(libc::SIG_BLOCK, BLOCKED, self.signals.as_ptr());
         change_cancelling(CANCEL_DISABLE, self.cancelling.as_ptr());
@@ -211,11 +214,12 @@ impl Section {
     fn start_beside(&self, before: Before) -> How {
         self.depth.set(before.depth + 1);
         let (mut signals, mut cancelling) = (NONE_BLOCKED, UNCHANGED);
-        // Where it is noted for one who jumps out of both, if that is not done yet.
+        // The section around stores it for a jump out of both sections, unless it has stored it
+        // already.
         let noted =
             if before.signals == NONE_BLOCKED { self.signals.as_ptr() } else { &mut signals };
         change_signals(libc::SIG_BLOCK, BLOCKED, noted);
-        // SAFETY: one of the two just named.
+        // SAFETY: `noted` points to `self.signals` or to the local `signals`, both initialized.
         let signals = unsafe { noted.read() };
         let noted =
             if before.cancelling == UNCHANGED { self.cancelling.as_ptr() } else { &mut cancelling };
@@ -246,52 +250,51 @@ impl Section {
     }
 }
 
-/// The other way round than they were changed.
+/// Restores in the reverse order of the changes.
 fn restore(cancelling: libc::c_int, signals: u64) {
     change_cancelling(cancelling, ptr::null_mut());
     restore_signals(signals);
 }
 
 fn restore_signals(signals: u64) {
-    // Not if a filter refuses to change them.
+    // If a filter refused to change the signals, they are not restored.
     if signals != NONE_BLOCKED {
         change_signals(libc::SIG_SETMASK, signals, ptr::null_mut());
     }
 }
 
-/// Whether all signals of a section are blocked. Only the standard ones are looked at: an emulator
+/// Whether all signals of a section are blocked. It checks only the standard ones: an emulator
 /// keeps some of the others for itself.
 fn is_blocked(signals: u64) -> bool {
     const STANDARD: u64 = BLOCKED & (bit(32) - 1);
     signals & STANDARD == STANDARD
 }
 
-/// The signals that are blocked; [`NONE_BLOCKED`] if a filter refuses to tell.
+/// The signals that are blocked; [`NONE_BLOCKED`] if a filter refuses the system call.
 fn blocked_signals() -> u64 {
     let mut signals = NONE_BLOCKED;
     change_signals(libc::SIG_BLOCK, 0, &raw mut signals);
     signals
 }
 
-/// Changes which signals are blocked, and notes those that were before.
+/// Changes which signals are blocked, and stores the set from before.
 fn change_signals(how: libc::c_int, signals: u64, before: *mut u64) {
-    // The bare system call: the C library's own signals are not in the set.
-    // SAFETY: both sets are of the size given, the second one null or the caller's.
+    // The bare system call: the C library's own signals are not in the set. SAFETY: both sets have
+    // the given size; the second one is null or the caller's.
     unsafe {
         libc::syscall(libc::SYS_rt_sigprocmask, how, &raw const signals, before, size_of::<u64>());
     }
 }
 
-/// Changes whether the thread can be cancelled, and notes whether it could before.
+/// Changes whether the thread can be cancelled, and stores whether it could before.
 fn change_cancelling(state: libc::c_int, before: *mut libc::c_int) {
     let mut unused = state;
     let before = if before.is_null() { &raw mut unused } else { before };
-    // SAFETY: the place is valid for writes, and is written before anything changes.
+    // SAFETY: `before` is valid for writes, and is written before anything changes.
     unsafe { pthread_setcancelstate(state, before) };
 }
 
-/// Does something that takes long, and in which signals may come, on a thread that
-/// cannot be cancelled meanwhile.
+/// Runs long work, during which signals may arrive, on a thread that cannot be cancelled.
 pub(crate) fn uncancelled<R>(work: impl FnOnce() -> R) -> R {
     let mut before = CANCEL_DISABLE;
     change_cancelling(CANCEL_DISABLE, &raw mut before);

@@ -1,4 +1,4 @@
-//! What the environment says, read once for a program: forked children inherit it.
+//! The settings from the environment, read once for a program: forked children inherit them.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt as _;
@@ -19,11 +19,11 @@ use super::names::Names;
 /// The variables `PFP_*` of the program, but for those that name folders.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// Places for points.
+    /// Maximum number of points.
     points: Option<u32>,
-    /// Lanes for threads.
+    /// Number of lanes for threads.
     lanes: Option<u32>,
-    /// Most memory for what is measured, in MiB.
+    /// Maximum memory for measurements, in MiB.
     memory_mb: Option<u32>,
     /// The clock source.
     pub(super) clock: Option<String>,
@@ -31,11 +31,11 @@ pub(crate) struct Settings {
     pub(super) on_by_default: bool,
     /// Whether stamps wait for the work before them.
     pub(super) fence: bool,
-    /// Which do in any case, by name.
+    /// The points that measure from the start in any case, by name.
     pub(super) enabled_names: Names,
-    /// Where the last figures go when a process ends in order.
+    /// The file for the last figures when a process ends in order.
     pub(super) snapshot: Option<Asked>,
-    /// The `pfp-top run` that started the program or an ancestor; 0 for none.
+    /// Id of the `pfp-top run` that started the program or an ancestor; 0 without one.
     pub(super) run: u64,
 }
 
@@ -43,7 +43,7 @@ static SETTINGS: AtomicPtr<Settings> = AtomicPtr::new(ptr::null_mut());
 
 /// The settings, which the first call reads.
 pub(super) fn get() -> Result<&'static Settings, NoMemory> {
-    // Meets the exchange below. SAFETY: null, or settings that are never freed.
+    // Pairs with the exchange below. SAFETY: null, or settings that are never freed.
     if let Some(known) = unsafe { SETTINGS.load(Acquire).as_ref() } {
         return Ok(known);
     }
@@ -92,10 +92,11 @@ fn read() -> Result<Settings, NoMemory> {
     })
 }
 
-/// What `PFP_SNAPSHOT` asks for: where the last figures of processes go.
+/// The value of `PFP_SNAPSHOT`: the file for the last figures of processes.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// Where the program starts: paths are from there, wherever it goes.
+    /// The folder in which the program starts. Relative paths begin there, even if the program
+    /// changes its folder.
     from: PathBuf,
     path: PathBuf,
 }
@@ -129,7 +130,7 @@ impl Asked {
 
 /// The working directory of the process; empty if it is unknown.
 pub(super) fn current_folder() -> Result<PathBuf, NoMemory> {
-    // On the heap, as the stack may be a signal handler's.
+    // On the heap, because the stack may be a signal handler's.
     let mut folder = Vec::new();
     folder.try_resize_with(libc::PATH_MAX as usize, || 0_u8)?;
     // SAFETY: writes at most `folder.len()` bytes.

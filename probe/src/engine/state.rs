@@ -1,4 +1,4 @@
-//! What a point keeps, as the engine needs it.
+//! The state of a point, as the engine needs it.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -8,34 +8,33 @@ use pfp_shm_layout::ring::POINT_SHIFT;
 
 use super::turn::Turn;
 
-/// The word of a point that is not registered yet; of no other one.
+/// The word of a point that is not registered yet. No registered point has it.
 pub const UNREGISTERED: u64 = u64::MAX;
 
-/// The word of a point that no process knows yet. It reads as "on", so that the
-/// first begin goes on to look for its cell and finds none: not being
-/// registered needs no test of its own.
+/// The word of a point that no process knows yet. It reads as enabled, so that the first begin
+/// searches for its cell and finds none: an unregistered point needs no test of its own.
 static NOT_YET: AtomicU64 = AtomicU64::new(UNREGISTERED);
 
-/// In the place of the next point: it is not in the list.
+/// Value of `next` for a point that is not in the list.
 pub(super) const UNLISTED: *mut State = ptr::without_provenance_mut(1);
 
-/// What a point keeps.
+/// The state of a point.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct State {
-    /// The word that steers it, in the segment. First, as C's inline functions
-    /// expect it.
+    /// Pointer to its control word, in the segment. It is the first field, as C's inline functions
+    /// expect.
     pub(super) control: AtomicPtr<AtomicU64>,
-    /// Its number in the point table, as an offset in a thread's.
+    /// Its number in the point table, as an offset in a thread's table.
     pub(super) offset: AtomicU32,
     /// Held by the thread that registers it.
     pub(super) registering: Turn,
-    /// The next one in the process's list, or [`UNLISTED`].
+    /// The next point in the process's list, or [`UNLISTED`].
     pub(super) next: AtomicPtr<Self>,
     pub(crate) name: Name,
     pub(super) file: &'static str,
     pub(super) line: u32,
-    /// Whether it measures without being switched on.
+    /// Whether it measures from the start.
     pub(super) starts_on: bool,
     /// Whether its stamps wait for the work before them from the start.
     pub(super) fenced: bool,
@@ -50,11 +49,11 @@ pub(crate) struct State {
     pub(super) other: AtomicPtr<c_void>,
 }
 
-/// Where a point's name comes from.
+/// The source of a point's name.
 #[derive(Debug)]
 pub(crate) enum Name {
     Literal(&'static str),
-    /// A path is not known before the program runs.
+    /// A path that is not known before the program runs.
     Function(fn() -> &'static str),
     Number,
     /// Its place among the tuples of a [`crate::MeteredPoint`].

@@ -1,4 +1,4 @@
-//! Putting a context aside, and going on with it.
+//! Puts a context aside, and resumes it.
 
 use std::ptr;
 use std::sync::atomic::{
@@ -17,14 +17,13 @@ use super::thread::Thread;
 use crate::clock::counter::stamp;
 use crate::mark;
 
-/// Does something while no signal handler of this thread can come in between:
-/// what it would find is neither the one context nor the other, and a hook in it
-/// would put that aside.
+/// Runs work while no signal handler of this thread can interrupt it: a handler would find a state
+/// between two contexts, and a hook in it would put that state aside.
 pub(super) fn undisturbed<R>(work: impl FnOnce() -> R) -> R {
     cold::section(work)
 }
 
-/// Keeps what the thread holds of its current context; the moment at which that
+/// Stores the thread's state of its current context; returns the moment at which the context
 /// stopped.
 pub(super) fn put_aside(thread: &Thread) -> u64 {
     let now = thread.stamp();
@@ -51,8 +50,9 @@ fn keep(thread: &Thread, now: u64) {
     paused.is_paused.store(true, Relaxed);
 }
 
-/// Makes a context current, null for the thread's own, after the current one was put aside. Returns the
-/// context that was current. A signal handler in between pushes above the regions of both contexts.
+/// Makes a context current, after the current one was put aside; null means the thread's own.
+/// Returns the context that was current. A signal handler in between pushes above the regions of
+/// both contexts.
 pub(super) fn replace_current(thread: &Thread, next: *mut Shared) -> *mut Shared {
     // SAFETY: null, or a context that the caller keeps alive.
     let regions = unsafe { next.as_ref() }.map_or(&thread.own, |next| &next.regions);
@@ -66,7 +66,7 @@ fn open(thread: &Thread) -> impl Iterator<Item = &'static Region> {
     (0..thread.open_levels()).map(|level| thread.region_at(level))
 }
 
-/// Keeps what was added to inclusive totals: the next thread has others.
+/// Stores the ticks that were added to inclusive totals: the next thread has other totals.
 fn keep_added(thread: &Thread) {
     for region in open(thread) {
         if let Some(total) = total(region, thread) {
@@ -75,7 +75,7 @@ fn keep_added(thread: &Thread) {
     }
 }
 
-/// Has the regions go on with the totals of a thread.
+/// Makes the regions continue with the totals of a thread.
 fn go_on_in(thread: &Thread) {
     for region in open(thread) {
         if let Some(total) = total(region, thread) {
@@ -89,7 +89,7 @@ fn total(region: &Region, thread: &Thread) -> Option<u64> {
     Some(thread.entry(region.point()?).total())
 }
 
-/// Shows the open regions of a context that goes on.
+/// Shows the open regions of a context that is resumed.
 fn show(thread: &Thread, now: u64) {
     let Some(calls) = thread.calls() else { return };
     for (level, region) in open(thread).enumerate() {
@@ -101,10 +101,10 @@ fn show(thread: &Thread, now: u64) {
     calls.resume(now, thread.level());
 }
 
-/// Goes on with the context that has become current, from the moment `now`.
+/// Resumes the context that has become current, from the moment `now`.
 pub(super) fn resume(thread: &Thread, now: u64) {
     let current = thread.current.load(Relaxed);
-    // SAFETY: null, or a context that being current keeps alive.
+    // SAFETY: null, or a context that stays alive while it is current.
     let number = unsafe { current.as_ref() }.map_or(0, Shared::number);
     let regions = thread.regions();
     let paused = &regions.paused;
@@ -112,7 +112,7 @@ pub(super) fn resume(thread: &Thread, now: u64) {
     let run = next_run();
     thread.clock.set_switches(paused.switches.load(Relaxed), run);
     thread.set_covered(paused.covered.load(Relaxed));
-    // The regions of a thread's own context note its first run, which therefore goes on.
+    // The regions of a thread's own context note its first run, so that run continues.
     let run = if number == 0 { paused.run.load(Relaxed) } else { run };
     thread.begin_run(run, number, paused.place.load(Relaxed));
     go_on_in(thread);
@@ -132,7 +132,7 @@ pub(super) fn release(context: *const Shared) {
     // SAFETY: null, or a context that is counted until the call below.
     if let Some(held) = unsafe { context.as_ref() } {
         let drop = held.drop;
-        // Meets the exchange in `hold`.
+        // Pairs with the exchange in `hold`.
         held.held_by.store(0, Release);
         // SAFETY: the pointer came into the chain from `Handle::into_raw` as a counted reference,
         // which this call consumes.
@@ -140,7 +140,7 @@ pub(super) fn release(context: *const Shared) {
     }
 }
 
-/// The thread ends: the contexts that are its own can go on elsewhere.
+/// The thread ends: releases its contexts, which can continue elsewhere.
 pub(super) fn leave_all(thread: &Thread) {
     undisturbed(|| {
         if !thread.current.load(Relaxed).is_null() {

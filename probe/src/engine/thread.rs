@@ -6,12 +6,11 @@
 //!                           | table: an entry for each point   | --> cells in the segment
 //! ```
 //!
-//! The hot path goes on only where the table has the control word of a point. Its pages
-//! read zero in a forked child, so the child cannot write to its parent's lane, whatever
-//! way it was forked; nor can one that was forked by a signal handler in the middle of a
-//! region, since what is covered reads zero too, and that is asked for before anything
-//! is written. An entry of zeros is also how a point without a cell and a
-//! thread without a lane look. All of these leave by one door, to
+//! The fast path goes on only if the table has the control word of a point. The table's pages read
+//! zero in a forked child, so the child cannot write to its parent's lane, however it was forked. A
+//! child that a signal handler forks in the middle of a region cannot, either: the covered ticks
+//! read zero, too, and are checked before anything is written. An entry of zeros also stands for a
+//! point without a cell and for a thread without a lane. All of these take one slow path,
 //! [`super::door::prepare`].
 
 pub(super) mod calls;
@@ -53,30 +52,30 @@ use crate::word;
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Thread {
-    // What begin and end touch.
-    /// First, so that a pointer to it is one to the thread.
+    // Fields that begin and end use.
+    /// The first field, so that a pointer to it is also one to the thread.
     pub(crate) clock: ThreadClock,
     /// A [`Position`](ring::Position), or the [`crate::mark`] of a running end or fold: a signal handler
     /// must not start another one.
     pub(crate) position: AtomicU64,
     ring: AtomicPtr<Slot>,
-    /// What the thread shows of its calls, in the segment; null on the overflow lane.
+    /// The calls that the thread shows, in the segment; null on the overflow lane.
     pub(super) calls: AtomicPtr<Calls>,
-    /// The stack of the current context, and the bytes of the regions that it has room for.
+    /// The stack of the current context, and the bytes of its regions.
     stack: AtomicPtr<Region>,
     limit: AtomicU64,
     counters: AtomicPtr<LaneCounters>,
     pub(super) segment: AtomicPtr<u8>,
     first_chunk: AtomicU64,
     chunk_count: AtomicU64,
-    /// Records of the ring that are in the cells.
+    /// Number of the ring's records that are in the cells.
     pub(super) folded: AtomicU64,
-    /// Entries of the table.
+    /// Number of entries of the table.
     pub(super) points: AtomicU64,
 
-    // What only the cold paths touch.
-    /// The mark in [`Thread::position`] of a context that was put aside since, until it goes
-    /// on; else 0.
+    // Fields that only the cold paths use.
+    /// The mark in [`Thread::position`] of a context that was put aside, until it is resumed; else
+    /// 0.
     pub(super) suspended: AtomicU64,
     /// The counter when the lane was claimed.
     pub(super) claimed: AtomicU64,
@@ -84,17 +83,17 @@ pub(crate) struct Thread {
     pub(super) tid: AtomicU64,
     lane: AtomicU64,
     generation: AtomicU64,
-    /// A bit for each page of the ring that is backed.
+    /// One bit for each page of the ring that is backed.
     ring_backed: AtomicU64,
     cell_block: AtomicU64,
     cells_used: AtomicU64,
-    /// Where the next chunk is: block times `PER_BLOCK` plus chunks used. One
-    /// word, so that a signal handler cannot be given the same.
+    /// Position of the next chunk: block times `PER_BLOCK` plus chunks used. It is one word, so
+    /// that a signal handler cannot get the same chunk.
     chunks: AtomicU64,
-    /// Bytes of this mapping.
+    /// Size of this mapping in bytes.
     bytes: AtomicU64,
     /// The lane's owner: the thread's kernel id in the lower half, its generation in the upper
-    /// half. 0 without an owner. See `bury` in `lane`.
+    /// half. 0 without an owner. See `reap_dead` in `lane`.
     holder: AtomicU64,
     /// Pages of the stack that the thread runs on outside of signal handlers; see
     /// [`Thread::has_room`].
@@ -103,52 +102,53 @@ pub(crate) struct Thread {
     pub(super) signal_stack: [AtomicU64; 2],
     /// Regions of the thread's own context.
     pub(crate) own: Regions,
-    /// The context that is current, null for the thread's own; see [`Thread::set_current`].
+    /// The current context, null for the thread's own; see [`Thread::set_current`].
     pub(crate) current: AtomicPtr<Shared>,
-    /// Its regions.
+    /// Regions of the current context.
     pub(super) regions: AtomicPtr<Regions>,
 
-    // The fields below read zero in a forked child, and start on a page of their own. The child keeps
-    // the fields above, so that it finds no null pointer if it goes on in the middle of something.
+    // The fields below read zero in a forked child, and start on a page of their own. The child
+    // keeps the fields above, so that it finds no null pointer if it goes on in the middle of
+    // something.
     wiped: WipedFromHere,
-    /// Ticks of all regions that have ended in the current context, those inside others
-    /// counted once, with what measuring them took. Never zero.
+    /// Ticks of all ended regions of the current context, nested regions counted once, with the
+    /// overhead of measuring them. Never zero.
     covered: AtomicU64,
     /// The [tag](super::region) of the next region.
     pub(crate) place: AtomicU64,
-    /// Zero in a wiped copy.
+    /// Zero in a wiped copy of the page.
     alive: AtomicU64,
     spare: AtomicU64,
-    /// An entry for each point, by number: what fits into this page, and more behind it in
-    /// the mapping. See [`Thread::entry`].
+    /// An entry for each point, by number. The mapping continues behind this page with more
+    /// entries. See [`Thread::entry`].
     table: [Entry; FIRST],
 }
 
-/// What a thread knows of a point.
+/// A thread's state of a point.
 #[repr(C, align(32))]
 #[derive(Debug)]
 pub(crate) struct Entry {
     /// The control word that the cell follows; 0 while the thread has none.
     follows: AtomicU64,
-    /// Inclusive ticks of the regions that have ended, recursion counted once. A region notes
-    /// it as it begins; what has been added when it ends was inside.
+    /// Inclusive ticks of the ended regions, recursion counted once. A region notes the total as it
+    /// begins; ticks added by its end were inside the region.
     total: AtomicU64,
     cell: AtomicPtr<Cell>,
     /// During a fold, bytes from the first batch to the point's last one; else 0.
     pub(super) batch: AtomicU32,
-    /// Bytes from the start of the calls to the edge that its last call was added to, which has the
-    /// epoch of `follows`; 0 while there is none.
+    /// Bytes from the start of the calls to the edge that the point's last call was added to, in
+    /// the epoch of `follows`; 0 without one.
     pub(super) edge: AtomicU32,
 }
 
 impl Entry {
-    /// See the field.
+    /// The control word that the cell follows.
     #[inline(always)]
     pub(crate) fn follows(&self) -> Control {
         Control(self.follows.load(Relaxed))
     }
 
-    /// See the field.
+    /// Inclusive ticks of the ended regions.
     #[inline(always)]
     pub(crate) fn total(&self) -> u64 {
         self.total.load(Relaxed)
@@ -164,12 +164,12 @@ impl Entry {
     }
 
     fn set_cell(&self, cell: &Cell) {
-        // Meets the load in `Thread::cell_of_any`.
+        // Pairs with the load in `Thread::cell_of_any`.
         self.cell.store((&raw const *cell).cast_mut(), Release);
     }
 }
 
-/// Where the entries of a thread are.
+/// The entries of a thread.
 #[derive(Clone, Copy)]
 pub(super) struct Table<'a> {
     first: usize,
@@ -198,7 +198,7 @@ impl<'a> Table<'a> {
 #[derive(Debug)]
 struct WipedFromHere;
 
-/// The generation that follows the one in `place`.
+/// The generation after the one in `place`.
 fn next_generation(place: u64) -> u64 {
     place.wrapping_add(GENERATION) & GENERATIONS
 }
@@ -206,7 +206,7 @@ fn next_generation(place: u64) -> u64 {
 /// Bytes of a [`Thread`] that a forked child keeps.
 const KEPT: usize = offset_of!(Thread, wiped);
 const _: () = assert!(KEPT == PAGE && PAGE == align_of::<WipedFromHere>());
-/// Where the table begins.
+/// Offset of the table.
 const TABLE: usize = offset_of!(Thread, table);
 /// Entries of the table that fill the page: padding must not be written.
 const FIRST: usize = (PAGE - 4 * size_of::<u64>()) / size_of::<Entry>();
@@ -221,7 +221,7 @@ impl Thread {
 
     /// A thread's cell of a point, for any caller.
     pub(crate) fn cell_of_any(&self, point: &Point) -> Option<&Cell> {
-        // Meets the store in `Entry::set_cell`: the cell is prepared.
+        // Pairs with the store in `Entry::set_cell`: the cell is prepared.
         let cell = self.entry(point).cell.load(Acquire);
         // SAFETY: null, or a cell in the segment, which is never unmapped.
         unsafe { cell.as_ref() }
@@ -254,7 +254,7 @@ impl Thread {
         numbers.map_while(|number| Some((number, self.entry_of(number)?)))
     }
 
-    /// What follows the table in the mapping.
+    /// The address behind the table in the mapping.
     pub(super) fn behind_table(&self) -> *mut u8 {
         let points = self.points.load(Relaxed) as usize;
         let behind = ptr::from_ref(self).addr() + TABLE + points * size_of::<Entry>();
@@ -262,8 +262,9 @@ impl Thread {
         ptr::with_exposed_provenance_mut(behind)
     }
 
-    /// The entry of a point's offset. The table goes on behind this in the mapping: it is reached by
-    /// the address that `map_pages` has exposed, since a reference to this leads no further.
+    /// The entry at a point's offset. The table continues behind this struct in the mapping, at the
+    /// address that `map_pages` has exposed, because a reference to this struct does not reach
+    /// further.
     #[inline(always)]
     pub(crate) fn entry_at(&self, offset: Offset) -> &Entry {
         let table = ptr::from_ref(self).addr() + TABLE;
@@ -272,7 +273,7 @@ impl Thread {
         unsafe { &*table.byte_add(offset.bytes() as usize) }
     }
 
-    /// Whether the entry of a point's offset has a cell that follows a control word.
+    /// Whether the entry at a point's offset has a cell that follows a control word.
     #[inline(always)]
     pub(crate) fn follows(&self, offset: Offset, control: Control) -> bool {
         const FOLLOWS: usize = TABLE + offset_of!(Entry, follows);
@@ -286,54 +287,54 @@ impl Thread {
         word::add_further::<Self, TOTAL>(self, u64::from(offset.bytes()), ticks);
     }
 
-    /// An inclusive total that was noted of a point less what that is now.
+    /// A noted inclusive total of a point minus the current one.
     #[inline(always)]
     pub(crate) fn less_total(&self, offset: Offset, noted: u64) -> u64 {
         const TOTAL: usize = TABLE + offset_of!(Entry, total);
         word::minus_further::<Self, TOTAL>(self, u64::from(offset.bytes()), noted)
     }
 
-    /// See the field; 0 in a forked child.
+    /// The covered ticks; 0 in a forked child.
     #[inline(always)]
     pub(crate) fn covered(&self) -> u64 {
         self.covered.load(Relaxed)
     }
 
-    /// Adds to what is covered: in one instruction, so that nothing is lost of what a
-    /// signal handler adds.
+    /// Adds to the covered ticks, in one instruction, so that no ticks are lost that a signal
+    /// handler adds.
     #[inline(always)]
     pub(crate) fn cover(&self, ticks: u64) {
         word::add::<Self, { offset_of!(Thread, covered) }>(self, ticks);
     }
 
-    /// Whether nothing was covered since that was: false in a forked child.
+    /// Whether the covered ticks still have this value: false in a forked child.
     #[inline(always)]
     pub(crate) fn has_covered(&self, covered: u64) -> bool {
         word::is::<Self, { offset_of!(Thread, covered) }>(self, covered)
     }
 
-    /// Sets it to that of a context which becomes current.
+    /// Sets the covered ticks to those of a context that becomes current.
     pub(super) fn set_covered(&self, covered: u64) {
         self.covered.store(covered, Relaxed);
     }
 
-    /// Makes the open regions ask the clock as they end. Called before the clock changes, so that a
-    /// jump out of the change cannot skip it.
+    /// Makes the open regions read the clock as they end. Called before the clock changes, so that
+    /// a jump out of the change cannot skip it.
     pub(crate) fn outdate(&self) {
         self.note_clock();
         self.outdate_by(next_generation);
     }
 
     /// [`Self::outdate`] with a function that returns the next generation. A signal handler may run
-    /// between the load of the place and the exchange, and do so as well.
+    /// between the load of the place and the exchange, and call `outdate`, too.
     fn outdate_by(&self, next: impl Fn(u64) -> u64) {
         let outdated = |place| (place & IS_PLACE != 0).then(|| place & !GENERATIONS | next(place));
         let _ = self.place.fetch_update(Relaxed, Relaxed, outdated);
     }
 
     /// Begins a run of a context with `level` open regions, in units of
-    /// [`LEVEL`](super::region::LEVEL). One store, since a signal handler that comes in between must
-    /// not push onto a region that is open.
+    /// [`LEVEL`](super::region::LEVEL). One store, because a signal handler in between must not
+    /// push onto an open region.
     pub(super) fn begin_run(&self, run: u64, context: u32, level: u64) {
         let generation = next_generation(self.place.load(Relaxed));
         let run = run << RUN & RUNS;
@@ -341,7 +342,7 @@ impl Thread {
         self.place.store(place, Relaxed);
     }
 
-    /// What a context keeps of the place while it is put aside: the run, and how many regions are open.
+    /// The parts of the place that a context keeps while it is put aside: the run, and the level.
     pub(super) fn kept_place(&self) -> (u64, u64) {
         let place = self.place.load(Relaxed);
         ((place & RUNS) >> RUN, place & LEVELS)
@@ -369,13 +370,13 @@ impl Thread {
             return None;
         }
         let segment = self.segment.load(Relaxed);
-        // SAFETY: there are chunks only in a segment.
+        // SAFETY: a chunk number within the pool implies that there is a segment.
         unsafe { std::hint::assert_unchecked(!segment.is_null()) };
         // SAFETY: the chunk is within the pool of the segment, as just tested.
         Some(unsafe { &*segment.add(number as usize * CHUNK).cast::<Chunk>() })
     }
 
-    /// The sums of amounts beside a cell; none if it has none.
+    /// The sums of amounts beside a cell; `None` if the cell has none.
     #[inline(always)]
     pub(crate) fn sums(&self, cell: &Cell) -> Option<&SumWords> {
         let chunk = u64::from(cell.amounts());
@@ -383,15 +384,15 @@ impl Thread {
         if chunk.wrapping_sub(self.first_chunk.load(Relaxed)) >= self.chunk_count.load(Relaxed) {
             return None;
         }
-        // SAFETY: there are chunks only in a segment, the chunk is within its pool,
-        // as just tested, and the sums are shorter than a chunk.
+        // SAFETY: a chunk number within the pool, as just tested, implies that there is a segment;
+        // the sums are shorter than a chunk.
         Some(unsafe { &*self.segment.load(Relaxed).add(chunk as usize * CHUNK).cast() })
     }
 
-    /// See the field.
+    /// The counters of the lane.
     #[inline(always)]
     pub(crate) fn counters(&self) -> &LaneCounters {
-        // SAFETY: set when the lane was claimed, and in the segment.
+        // SAFETY: set when the lane was claimed, to an address in the segment.
         unsafe { &*self.counters.load(Relaxed) }
     }
 
@@ -406,7 +407,7 @@ impl Thread {
         self.alive.load(Relaxed) != 0
     }
 
-    /// As [`Self::is_alive`], where it was so far: compared where it stands.
+    /// Like [`Self::is_alive`], for a thread that was alive so far: compares the word in memory.
     #[inline(always)]
     pub(super) fn is_still_alive(&self) -> bool {
         word::is_constant::<Self, { offset_of!(Thread, alive) }, 1>(self)
@@ -417,7 +418,7 @@ impl Thread {
         self.ring.load(Relaxed).is_null()
     }
 
-    /// Shows what the clock counts, where readers look.
+    /// Publishes the clock's count of switches for readers.
     pub(crate) fn publish_switches(&self) {
         if !self.overflows() && self.is_alive() {
             self.counters().switches.store(self.clock.all_switches(), Relaxed);
@@ -427,11 +428,12 @@ impl Thread {
     /// The regions of the context that is current on this thread.
     #[inline(always)]
     pub(super) fn regions(&self) -> &Regions {
-        // SAFETY: the thread's own, or of a context that being current keeps alive.
+        // SAFETY: the thread's own regions, or those of a context that stays alive while it is
+        // current.
         unsafe { &*self.regions.load(Relaxed) }
     }
 
-    /// Counts in the lane's counters, also where several threads share it.
+    /// Increments a counter of the lane, even if several threads share the lane.
     pub(crate) fn count(&self, word: fn(&LaneCounters) -> &AtomicU64) {
         // A forked child counts nothing for its parent.
         if !self.is_alive() {
@@ -448,15 +450,15 @@ mod tests {
     use super::*;
     use crate::engine::door;
 
-    /// A handler that looks at the clock between the load and the exchange of another look changes
-    /// nothing but the generation.
+    /// If a handler reads the clock between the load and the exchange of another reading, only the
+    /// generation changes.
     #[test]
     fn looks_at_the_clock_change_nothing_else() {
         let _one = crate::engine::oracle::one_at_a_time();
         let thread = door::thread().expect("there is a lane");
         let rest = || thread.place.load(Relaxed) & !GENERATIONS;
         let before = rest();
-        // More than all generations.
+        // More readings than there are generations.
         for look in 0..10_000 {
             let is_interrupted = Cell::new(true);
             thread.outdate_by(|place| {

@@ -1,18 +1,18 @@
-//! Turns: what one thread at a time does, in a [cold section](super::cold::section).
+//! Turns: work that one thread at a time does, in a [cold section](super::cold::section).
 //!
-//! A word says which thread is at it, and since when:
+//! A word holds the thread that does it, and the time since when:
 //!
 //! ```text
 //! 31          22 21                            0
 //! +-------------+------------------------------+
-//! | since       | kernel id                    |   0: nobody, [`DONE`]: done for good
+//! | since       | kernel id                    |   0: no thread, [`DONE`]: done for good
 //! +-------------+------------------------------+
 //! ```
 //!
-//! A turn never waits for a thread that is no more, which a forked child has none of, nor
-//! for one that has jumped out of it. Who takes over where the other one is only slow
-//! must do no harm: so whatever is done in a turn is put in force by one exchange. What cannot
-//! be done so is done [alone](Turn::take_alone), and left to a thread that is slow.
+//! A turn never waits for a thread that has ended or has jumped out of it. In a forked child the
+//! parent's other threads count as ended. Taking over from a thread that is merely slow must be
+//! harmless, so all work in a turn is published by one exchange. Work that cannot be published so
+//! is done [alone](Turn::take_alone), and is left to a slow thread.
 
 use std::ptr;
 use std::sync::atomic::{
@@ -30,38 +30,38 @@ const DONE: u32 = u32::MAX;
 /// The kernel has no greater ids.
 const ID_BITS: u32 = 22;
 const IDS: u32 = (1 << ID_BITS) - 1;
-/// Moments that are told apart, so that none makes up [`DONE`].
+/// Number of different moments, so that no word equals [`DONE`].
 const MOMENTS: u64 = (1 << (u32::BITS - ID_BITS)) - 1;
-/// A moment: an eighth of a second.
+/// A moment lasts an eighth of a second.
 const MOMENT_BITS: u32 = 27;
-/// A turn that has lasted longer is believed to be left: a second.
+/// A turn that has lasted this many moments, a second, counts as abandoned.
 const LONG: u64 = 8;
 
-/// How often it is asked whether a thread is still there, by all that do not wait.
+/// Interval in which the threads that do not wait check whether the holder still exists.
 const ASK_NS: u64 = 10_000_000;
 static ASKED_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Something that one thread does.
+/// Work that one thread does.
 #[derive(Debug)]
 pub(crate) struct Turn(AtomicU32);
 
-/// Why a thread has no turn.
+/// Why a thread does not get a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Denied {
-    /// It was done.
+    /// The work is done.
     Done,
-    /// Another thread is at it.
+    /// Another thread does it.
     Others,
-    /// The calling thread is at it, in code that its handler interrupted.
+    /// The calling thread does it, in code that its handler interrupted.
     Own,
 }
 
-/// A turn that the calling thread has. Given back when dropped.
+/// A turn that the calling thread holds. Dropping it releases the turn.
 #[derive(Debug)]
 pub(crate) struct Taken {
     turn: &'static Turn,
     word: u32,
-    /// What it was at before.
+    /// The turn that the thread held before.
     around: *const Turn,
 }
 
@@ -79,15 +79,15 @@ impl Turn {
         Self(AtomicU32::new(DONE))
     }
 
-    /// Whether it was done. What was done then is seen.
+    /// Whether the work is done. Then its results are visible.
     #[inline(always)]
     pub(crate) fn is_done(&self) -> bool {
-        // Meets the store in `done`.
+        // Pairs with the store in `done`.
         self.0.load(Acquire) == DONE
     }
 
-    /// Whether a thread is at it, as far as is known without asking the system; which is to be
-    /// asked now and then.
+    /// Whether a thread seems to hold the turn. The system is not asked; from time to time this
+    /// returns false, so that the caller asks it.
     pub(crate) fn is_held(&self) -> bool {
         let word = self.0.load(Relaxed);
         if word == FREE || word == DONE {
@@ -99,8 +99,8 @@ impl Turn {
         !is_time
     }
 
-    /// Takes the turn, in a cold section. Waits for another thread, but not longer than
-    /// the calling one has patience.
+    /// Takes the turn, in a cold section. Waits for another thread, but only as long as the calling
+    /// one has patience.
     pub(crate) fn take(&'static self) -> Result<Taken, Denied> {
         self.take_by(tid())
     }
@@ -133,8 +133,7 @@ impl Turn {
                 DONE if also == DONE => true,
                 DONE => return Err(Denied::Done),
                 _ if found & IDS == me => section::is_outermost() || is_left(found),
-                // Checked once: a thread that exists now is taken to exist for as long as this
-                // waits.
+                // Checked once: a thread that exists now counts as existing as long as this waits.
                 _ if asked != Some(found) => {
                     asked = Some(found);
                     is_left(found) || !exists(found & IDS)
@@ -142,7 +141,8 @@ impl Turn {
                 _ => false,
             };
             if may {
-                // Meets the stores in `done` and `drop`: what the last one has done.
+                // Pairs with the stores in `done` and `drop`: the work of the last holder is
+                // visible.
                 if self.0.compare_exchange(found, word, Acquire, Relaxed).is_ok() {
                     return Ok(Taken { turn: self, word, around: replace_last(self) });
                 }
@@ -157,13 +157,13 @@ impl Turn {
         }
     }
 
-    /// It is done for good, whoever is at it.
+    /// Marks the work as done for good, whichever thread does it.
     pub(crate) fn set_done(&self) {
-        // Meets the loads in `is_done` and `take_from`.
+        // Pairs with the loads in `is_done` and `take_from`.
         self.0.store(DONE, Release);
     }
 
-    /// Takes the turn away from a thread that is not at it any more.
+    /// Takes the turn from its holder if `thread`, called with the holder's id, returns true.
     pub(super) fn forget(&self, thread: impl FnOnce(u32) -> bool) {
         let word = self.0.load(Relaxed);
         if word != DONE && thread(word & IDS) {
@@ -171,7 +171,7 @@ impl Turn {
         }
     }
 
-    /// As a thread leaves it that is no more.
+    /// Leaves the turn as held by a thread that has ended.
     #[cfg(test)]
     pub(crate) fn left_by_nobody(&self) {
         self.0.store((moment() as u32) << ID_BITS | (IDS - 1), Relaxed);
@@ -184,9 +184,9 @@ fn is_old(word: u32) -> bool {
 }
 
 impl Taken {
-    /// It is done for good, unless another thread has taken it over.
+    /// Marks the work as done for good, unless another thread has taken it over.
     pub(crate) fn done(self) {
-        // Meets the loads in `is_done` and `take_from`.
+        // Pairs with the loads in `is_done` and `take_from`.
         let _ = self.turn.0.compare_exchange(self.word, DONE, Release, Relaxed);
     }
 }
@@ -194,7 +194,8 @@ impl Taken {
 impl Drop for Taken {
     fn drop(&mut self) {
         replace_last(self.around);
-        // Meets the exchange in `take_from`; fails if it is done, or another one's.
+        // Pairs with the exchange in `take_from`. It fails if the work is done, or another thread
+        // has the turn.
         let _ = self.turn.0.compare_exchange(self.word, FREE, Release, Relaxed);
     }
 }
@@ -204,7 +205,7 @@ fn replace_last(turn: *const Turn) -> *const Turn {
     local::get().map_or(ptr::null(), |local| local.turn.replace(turn))
 }
 
-/// The calling thread has jumped out of a section, and out of the turn that it had there.
+/// The calling thread has jumped out of a section: releases the turn that it held there.
 pub(super) fn give_back_what_was_left() {
     let last = replace_last(ptr::null());
     // SAFETY: null, or a static.

@@ -1,4 +1,4 @@
-//! Calls: what a thread shows of its open regions, and which point ran inside which.
+//! Calls: the open regions that a thread shows, and which point ran inside which.
 
 use std::mem::offset_of;
 use std::ptr;
@@ -15,16 +15,16 @@ use crate::engine::process;
 use crate::engine::region::{CONTEXT, LEVEL};
 use crate::word;
 
-/// Where a thread finds its edges: a hash table of their numbers, each one more than it is.
+/// Index of a thread's edges: a hash table of edge numbers plus one.
 #[derive(Debug)]
 pub(in crate::engine) struct EdgeIndex([AtomicU16; INDEXED]);
 
-/// Places in the table: it is never more than a third full.
+/// Size of the table: at most a third of it is used.
 const INDEXED: usize = 2048;
 const _: () = assert!(INDEXED >= 3 * MAX_EDGES && INDEXED.is_power_of_two());
 
 impl EdgeIndex {
-    /// The places where a key may be, the likeliest first.
+    /// The places where a key may be, the most likely one first.
     fn places(&self, key: u64) -> impl Iterator<Item = &AtomicU16> {
         // Fibonacci hashing: the upper bits of a product with 2^64 / phi.
         const SHIFT: u32 = u64::BITS - INDEXED.trailing_zeros();
@@ -43,8 +43,8 @@ fn open_bytes(tag: u64) -> u64 {
     u64::from(tag as u32 >> (DEPTH_SHIFT - BYTES.trailing_zeros()))
 }
 
-/// Where an open region is shown: an address that also leads to the region around it, so that both
-/// take one register.
+/// Address of an open region's entry, from which the enclosing region's entry is reached, too, so
+/// that both take one register.
 #[derive(Clone, Copy)]
 pub(crate) struct OpenAt(usize);
 
@@ -52,12 +52,12 @@ impl OpenAt {
     /// The open region.
     #[inline(always)]
     pub(crate) fn region(self) -> &'static OpenRegion {
-        // SAFETY: a thread that has cells has calls, in the segment, with an entry for each level.
+        // SAFETY: a thread with cells has calls, in the segment, with an entry for each level.
         unsafe { &*ptr::with_exposed_provenance::<OpenRegion>(self.0 + Calls::OPEN_OFFSET) }
     }
 
-    /// What a record names: a point, and the one around this region. Before the entry of level 0 is
-    /// the root's.
+    /// The names of a record: a point, and the point of the enclosing region. Before the entry of
+    /// level 0 is the root's entry.
     #[inline(always)]
     pub(crate) fn names(self, point: u32) -> u64 {
         let calls = ptr::with_exposed_provenance::<Calls>(self.0);
@@ -66,25 +66,26 @@ impl OpenAt {
 }
 
 impl Thread {
-    /// Where a region shows that it is open which begins at a place. The thread has a lane.
+    /// The entry of a region that begins at a place. The thread has a lane.
     #[inline(always)]
     pub(crate) fn open_region(&self, place: u64) -> &OpenRegion {
         self.open_at(place).region()
     }
 
-    /// Where [`Self::open_region`] is, which also leads to what is around it.
+    /// The address of [`Self::open_region`], from which the enclosing region's entry is reached,
+    /// too.
     #[inline(always)]
     pub(crate) fn open_at(&self, place: u64) -> OpenAt {
         self.open_behind(open_bytes(place))
     }
 
-    /// The open region so many bytes behind the first.
+    /// The entry `bytes` bytes behind the first one.
     #[inline(always)]
     fn open_behind(&self, bytes: u64) -> OpenAt {
         OpenAt(word::plus::<Self, { offset_of!(Self, calls) }>(self, bytes) as usize)
     }
 
-    /// The point around a region of a place, or what stands for none, as an offset.
+    /// The point of the region around a place, or the number for none, as an offset.
     #[inline(always)]
     pub(crate) fn caller(&self, place: u64) -> u32 {
         (self.open_at(place).names(0) >> u32::BITS) as u32
@@ -92,11 +93,11 @@ impl Thread {
 
     /// The calls of a thread that has a lane.
     pub(in crate::engine) fn calls(&self) -> Option<&Calls> {
-        // SAFETY: null, or in the segment.
+        // SAFETY: null, or calls in the segment.
         unsafe { self.calls.load(Relaxed).as_ref() }
     }
 
-    /// Shows that the innermost region has ended, although it may have written no record.
+    /// Shows that the innermost region has ended, even if it has written no record.
     pub(in crate::engine) fn show_end(&self, now: u64) {
         if let Some(calls) = self.calls().filter(|_| self.is_alive()) {
             let level = self.level();
@@ -125,8 +126,8 @@ impl Thread {
         }
     }
 
-    /// As [`Self::add_call`], from another caller than last time. It takes its arguments in registers,
-    /// so that a function that ends with this call needs no stack.
+    /// Like [`Self::add_call`], for another caller than last time. It takes its arguments in
+    /// registers, so that a function that ends with this call needs no stack.
     #[inline(never)]
     fn add_other_call(
         &self,
@@ -148,7 +149,7 @@ impl Thread {
             return is_added;
         }
         if self.is_still_alive() {
-            // Only a fold counts there, and no handler folds meanwhile.
+            // Only a fold counts here, and no handler folds at the same time.
             cell::add(&self.counters().unplaced, count);
         }
         self.is_alive()
@@ -157,11 +158,11 @@ impl Thread {
     #[inline(always)]
     fn add_to_edge(&self, edge: &Edge, epoch: Option<u32>, more: CallSums, folded: u64) -> bool {
         let staged = edge.stage();
-        // As late as that: a child that a signal handler has forked writes nothing.
+        // Checked this late because a child that a signal handler has forked must write nothing.
         if !self.is_still_alive() {
             return false;
         }
-        // A fold that was cut off may have added them.
+        // An interrupted fold may have added them already; the result is the same.
         edge.add(staged, epoch, more, folded);
         true
     }
@@ -179,11 +180,11 @@ impl Thread {
         (offset != 0).then(|| unsafe { &*self.calls.load(Relaxed).byte_add(offset).cast() })
     }
 
-    /// Finds the edge of a record's names, or makes it. `None` without room for another edge.
+    /// Finds the edge of a record's names, or makes it. `None` if no edge is left.
     #[inline(never)]
     fn find_edge(&self, key: u64) -> Option<&Edge> {
         let calls = self.calls().filter(|_| self.is_alive())?;
-        // SAFETY: the thread's own, zeros at first, behind its table.
+        // SAFETY: the index belongs to the thread, behind its table, and was mapped as zeros.
         let index = unsafe { &*self.behind_table().cast::<EdgeIndex>() };
         for place in index.places(key) {
             let found = usize::from(place.load(Relaxed));
@@ -202,7 +203,8 @@ impl Thread {
         None
     }
 
-    /// Gives an edge memory, if it is the first one of its page; false if there is none.
+    /// Backs the page of an edge, if the edge is the first one of its page; false if memory runs
+    /// out.
     fn back_edge(&self, number: usize) -> bool {
         let offset = Calls::edge_offset(number);
         if offset < Calls::NEEDED || !offset.is_multiple_of(PAGE) {

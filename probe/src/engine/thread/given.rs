@@ -1,4 +1,4 @@
-//! Names that threads give to one another. One that comes before its thread has a lane waits here.
+//! Names that threads give to other threads. A name for a thread without a lane waits here.
 
 use std::sync::atomic::{
     AtomicU32, AtomicU64,
@@ -11,14 +11,14 @@ use pfp_shm_layout::lane::{Lane, LaneState, NAME_BYTES};
 use crate::engine::copies::by_leader;
 use crate::engine::process;
 
-/// Names that can wait; one more is lost.
+/// Maximum number of waiting names; further names are lost.
 const WAITING: usize = 128;
 const FREE: u32 = 0;
-/// No thread has this id.
+/// Id that no thread has.
 const BUSY: u32 = u32::MAX;
 
 struct Given {
-    /// The thread's id, or one of the above.
+    /// The thread's id, or a special value.
     tid: AtomicU32,
     name: [AtomicU64; NAME_BYTES / 8],
 }
@@ -36,7 +36,7 @@ pub(crate) fn name_thread(tid: u32, name: &str) {
     let given = put(tid, name);
     // A process that is still being made has no lanes.
     let Some(process) = process::current() else { return };
-    // Meets the fence in `take_name`: it finds the name, or this its lane.
+    // Pairs with the fence in `take_name`: either it finds the name, or this finds the lane.
     fence(SeqCst);
     let lanes = process.segment.lanes_used() as usize;
     let is_its = |lane: &&Lane| {
@@ -72,9 +72,9 @@ fn put(tid: u32, name: &str) -> Option<&'static Given> {
     Some(given)
 }
 
-/// Gives a thread's lane, which everybody can see by now, the name that waits for it.
+/// Names a thread's lane, which is published by now, by the name that waits for it.
 pub(super) fn take_name(tid: u32, lane: &Lane) {
-    // Meets the fence in `name_thread`.
+    // Pairs with the fence in `name_thread`.
     fence(SeqCst);
     let is_its = |given: &&Given| {
         given.tid.load(Relaxed) == tid

@@ -1,4 +1,4 @@
-//! How a thread comes to its lane, and leaves it: cold.
+//! How a thread claims its lane, and releases it: cold.
 
 use std::io;
 use std::ptr;
@@ -28,7 +28,7 @@ use crate::engine::regions::NOTHING_COVERED;
 use crate::engine::{cold, common, section, suspend};
 use crate::errno;
 
-/// The calling thread has jumped out of whatever claimed a lane for it: gives that back.
+/// The calling thread has jumped out of the code that claimed a lane for it: releases that lane.
 fn give_back(local: &Local) {
     let (lane, generation) = local.claimed.replace((0, 0));
     let process = process::current().filter(|_| lane != 0);
@@ -37,8 +37,8 @@ fn give_back(local: &Local) {
     }
 }
 
-/// In a forked child, in whose memory a parent's segment is private now: no lane is the
-/// calling thread's, and what it was in the middle of watches nothing of the parent's.
+/// In a forked child, in whose memory a parent's segment is private now: the calling thread has no
+/// lane, and its clock does not watch for the parent any more.
 pub(in crate::engine) fn forget() {
     let Some(local) = local::known() else { return };
     local.claimed.set((0, 0));
@@ -68,13 +68,13 @@ fn claim(process: &'static Process) -> Option<&'static Thread> {
 
 #[inline(never)]
 fn claim_alone(process: &'static Process, local: &'static Local) -> Option<&'static Thread> {
-    // Claimed by a signal handler, before it was kept from coming.
+    // A signal handler may have claimed a lane before signals were blocked.
     if let Some(thread) = current().filter(|thread| thread.is_alive()) {
         return Some(thread);
     }
     // A parent's table may have fewer entries than the points of this process need.
     local.thread.set(ptr::null());
-    // The handler of a fault in the middle of the claiming measures nothing.
+    // A handler of a fault in the middle of claiming measures nothing.
     if local.is_claiming.replace(true) {
         if !section::is_outermost() {
             return None;
@@ -105,7 +105,7 @@ fn claim_alone(process: &'static Process, local: &'static Local) -> Option<&'sta
 fn claim_lane(process: &'static Process, local: &Local) -> Option<&'static Thread> {
     let segment = &process.segment;
     let lanes = segment.geometry().lanes();
-    // Where many threads have none, not each of them asks all the others.
+    // If many threads have no lane, not each of them checks all the others.
     let overflowed = segment.counters().lanes_overflowed.load(Relaxed);
     let mut reaps = overflowed == 0 || overflowed.is_power_of_two();
     let mut next = 0;
@@ -115,7 +115,7 @@ fn claim_lane(process: &'static Process, local: &Local) -> Option<&'static Threa
         let used = segment.lanes_used();
         if reaps && number as u64 >= used {
             reaps = false;
-            // Each doubling once, so that a lane costs no more where there are many.
+            // At each doubling once, so that a lane costs no more if there are many.
             if (used.is_power_of_two() || number == lanes) && reap_dead(process) {
                 next = 0;
                 continue;
@@ -149,7 +149,7 @@ fn claim_lane(process: &'static Process, local: &Local) -> Option<&'static Threa
         if !process.is_current() {
             return None;
         }
-        // Meets the load in `reap_dead`.
+        // Pairs with the load in `reap_dead`.
         thread.holder.store(u64::from(generation) << 32 | u64::from(tid()), Release);
         lane.announce(generation, tid(), stamp(), &thread_name());
         given::take_name(tid(), lane);
@@ -157,8 +157,8 @@ fn claim_lane(process: &'static Process, local: &Local) -> Option<&'static Threa
     }
 }
 
-/// The private pages of a lane that the calling thread has claimed, and a ring and calls for it. `None`
-/// without room, and in a child of a bare clone.
+/// The private pages of a lane that the calling thread has claimed, with a ring and calls. `None`
+/// if memory runs out, and in a child of a bare clone.
 fn furnished(process: &'static Process, lane: &Lane, number: usize) -> Option<&'static Thread> {
     let segment = &process.segment;
     let thread = pages_of(process, number)?;
@@ -233,8 +233,8 @@ fn pages_of(process: &'static Process, lane: usize) -> Option<&'static Thread> {
     Some(thread)
 }
 
-/// Entries of a thread's table: for all numbers that the process may give to points, and for those
-/// that its parents gave, which may have had more room.
+/// Number of entries of a thread's table: for all numbers that the process may give to points, and
+/// for those that its parents gave, which may have had more room.
 fn table_of(process: &Process) -> usize {
     let last = common::last_point().map_or(0, |last| last as usize + 1);
     process.segment.geometry().points().max(last)
@@ -247,11 +247,11 @@ fn map_pages(points: usize) -> Option<&'static Thread> {
     const { assert!(align_of::<EdgeIndex>() <= align_of::<Entry>()) };
     const { assert!(size_of::<EdgeIndex>().is_multiple_of(align_of::<Batches>())) };
     let pages = private_pages(bytes)?;
-    // For `entry`.
+    // Exposed for `entry`.
     let _ = pages.expose_provenance();
-    // Where that is refused, a child must not be forked in the middle of a region.
+    // If the system refuses, a child must not be forked in the middle of a region.
     #[cfg(not(miri))]
-    // SAFETY: advice about a page that we have just mapped.
+    // SAFETY: advice about pages that were mapped just now.
     errno::preserve(|| unsafe { libc::madvise(pages.cast(), STACK + KEPT, libc::MADV_KEEPONFORK) });
     // SAFETY: new pages of zeros, which are a valid value of atomics and null pointers; the stack,
     // which comes first, fills whole pages.
@@ -280,10 +280,10 @@ pub(in crate::engine) fn register(thread: &Thread, process: &Process, name: &str
     }
 }
 
-/// Runs last in a thread that has a lane, after the destructors of thread-local values, so regions
-/// in those still count. A region that begins even later claims a lane again. This may not run a
-/// second time then: the threads library runs destructors at most four times, and stops once no key
-/// is set. See [`reap_dead`].
+/// Runs last in a thread that has a lane, after the destructors of thread-local values, so that
+/// regions in those still count. A region that begins even later claims a lane again. Then this may
+/// not run a second time: the threads library runs destructors at most four times, and stops once
+/// no key is set. See [`reap_dead`].
 pub(crate) unsafe extern "C" fn at_thread_exit(value: *mut libc::c_void) {
     cold::section(|| {
         if let Some(local) = local::known() {
@@ -297,7 +297,7 @@ pub(crate) unsafe extern "C" fn at_thread_exit(value: *mut libc::c_void) {
     });
 }
 
-/// Gives back what the calling thread has.
+/// Releases the lane and the state of the calling thread.
 fn leave(process: &Process, thread: &Thread) {
     thread.publish_switches();
     thread.clock.stop();
@@ -323,25 +323,25 @@ pub(in crate::engine) fn exit_key() -> io::Result<libc::pthread_key_t> {
     make_key(&KEY, at_thread_exit)
 }
 
-/// Gives up the lanes of threads that are no more and could not do it themselves: a
-/// signal handler, or a destructor that had itself called again and again, has
-/// measured when nobody was going to call [`at_thread_exit`] any more. Asked before a
-/// lane is taken that nobody has had. Whether there was one.
+/// Releases the lanes of threads that have ended and could not release them: a signal handler, or a
+/// destructor that requested its own repetition, has measured after the last call of
+/// [`at_thread_exit`]. Called before a lane is taken that had no owner yet. Returns whether there
+/// was such a lane.
 fn reap_dead(process: &Process) -> bool {
     let mut any = false;
     for kept in &process.lanes {
         // SAFETY: null, or pages that stay mapped as long as the process runs.
         let Some(thread) = (unsafe { kept.load(Acquire).as_ref() }) else { continue };
-        // Meets the store in `claim_lane`: the lane is whose it says.
+        // Pairs with the store in `claim_lane`: the lane has this owner.
         let holder = thread.holder.load(Acquire);
         if holder == 0 || exists(holder as u32) {
             continue;
         }
-        // In a child of a bare clone they are there, in the parent.
+        // In a child of a bare clone these threads exist, in the parent.
         if !process.is_current() {
             return false;
         }
-        // Only one of the threads that look may reap the lane, and only if it was not claimed anew.
+        // Only one thread may reap the lane, and only if it was not claimed anew.
         if thread.holder.compare_exchange(holder, 0, Acquire, Relaxed).is_ok() {
             thread.publish_switches();
             thread.clock.forget();
@@ -356,7 +356,7 @@ fn reap_dead(process: &Process) -> bool {
 fn give_up(process: &Process, thread: &Thread) {
     suspend::leave_all(thread);
     fold::recover(process, thread);
-    // So that the next owner of the lane makes the cells its own.
+    // Makes the next owner of the lane take over the cells.
     for (_, entry) in thread.entries(process.segment.points_used()) {
         if let Some(cell) = entry.cell() {
             entry.follows.store(0, Relaxed);
@@ -375,7 +375,7 @@ mod tests {
     use super::*;
     use crate::point::Point;
 
-    /// A reference to the state leads no further than the state; Miri sees to that.
+    /// A reference to the state reaches no further than the state; Miri checks that.
     #[test]
     fn the_table_is_reached_to_its_end() {
         const POINTS: usize = 700;

@@ -1,4 +1,5 @@
-//! Records that an end does not just append: the first of a page, and those that no slot can hold.
+//! Records that an end does not simply append: the first of a page, and those that no slot can
+//! hold.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,8 +15,8 @@ use crate::engine::fold;
 use crate::engine::process::{self, Process};
 
 impl Thread {
-    /// Has room for the next record, which is the first of its page, and folds the others; false
-    /// where the page has no memory.
+    /// Folds the records, and backs the page of the next record, which is the first of its page;
+    /// false if memory runs out.
     #[inline(never)]
     pub(in crate::engine) fn turn_page(&self) -> bool {
         let turned = self.busy(|| {
@@ -25,10 +26,10 @@ impl Thread {
         turned == Some(true)
     }
 
-    /// Records a measurement that no record of the ring can hold: one that was off the CPU, or
-    /// has amounts, or is long. It goes into its cell, after those of the ring, and into the
-    /// ring for the flight recorder. `times` are its start, the ticks until its end, and what
-    /// else the record says.
+    /// Records a measurement that no record of the ring can hold: its region was off the CPU, has
+    /// amounts, or is long. It is added to the cell, after the records of the ring, and written to
+    /// the ring for the flight recorder. `times` are its start, the ticks until its end, and the
+    /// other words of the record.
     #[inline(never)]
     pub(in crate::engine) fn record_counted(
         &self,
@@ -50,8 +51,8 @@ impl Thread {
         // A cell that has sums copies them, also for a region that has no amounts.
         let sums = self.sums(cell).map(|sums| (sums, amounts.unwrap_or(&[0; MAX_AMOUNTS])));
         let (staged, written) = (cell.staged(), self.written());
-        // As late as that: a child that a signal handler has forked writes nothing; or, from here on,
-        // what its parent writes.
+        // Checked this late: a child that a signal handler has forked before writes nothing, and
+        // from here on it writes what its parent writes.
         if !self.is_still_alive() {
             return;
         }
@@ -62,18 +63,18 @@ impl Thread {
         }
         self.slot(written).fill_counted(start, elapsed, exclusive, what);
         self.counters().written.publish(written.wrapping_add(1));
-        // So that the next one has nothing to fold.
+        // So that the next record has nothing to fold.
         fold::announce(self, written.wrapping_add(1));
     }
 
-    /// Adds a measurement to its edge that its cell has already.
+    /// Adds a measurement to its edge; its cell has it already.
     fn count_call(&self, entry: &Entry, what: What, measured: Measurement, folded: u64) {
         let Measurement { exclusive, inclusive, .. } = measured;
         let one = CallSums { count: 1, exclusive, inclusive };
         self.add_call(entry, what.names, one, folded);
     }
 
-    /// Gives the page of a record memory, if it has none; false if there is none.
+    /// Backs the page of a record, if it is not backed; false if memory runs out.
     fn back_page(&self, number: u64) -> bool {
         let page = number as usize % RING_SLOTS / SLOTS_PER_PAGE;
         let backed = self.ring_backed.load(Relaxed);
@@ -83,14 +84,14 @@ impl Thread {
         self.back_pages(page, 1)
     }
 
-    /// Gives the whole ring memory, so that records ask the system for none.
+    /// Backs the whole ring, so that records make no system call for memory.
     pub(super) fn back_ring(&self) {
         if !self.ring.load(Relaxed).is_null() {
             self.back_pages(0, RING_SLOTS / SLOTS_PER_PAGE);
         }
     }
 
-    /// Gives pages of the ring memory; false if there is none.
+    /// Backs pages of the ring; false if memory runs out.
     fn back_pages(&self, first: usize, count: usize) -> bool {
         let ring = self.ring.load(Relaxed).addr() - self.segment.load(Relaxed).addr();
         let back = |process: &Process| process.back(ring + first * PAGE, count * PAGE);

@@ -20,12 +20,12 @@ use crate::point::Point;
 /// Chunks in a block.
 const PER_BLOCK: u64 = (BLOCK / CHUNK) as u64;
 
-/// How often a shared cell is looked for.
+/// Attempts to find a shared cell.
 const TRIES: u32 = 8;
-/// How long after a reset threads are waited for that are in a cell of the window before.
+/// How long after a reset the threads are waited for that are in a cell of the window before.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
-/// Chunks that a shared cell takes: a power of two, so that they lie in one page.
+/// Chunks that a shared cell takes: a power of two, so that they are in one page.
 const SHARED_CELL: u64 = size_of::<Cell>().div_ceil(CHUNK).next_power_of_two() as u64;
 
 impl Thread {
@@ -83,7 +83,7 @@ impl Thread {
         let block = segment.cell_block(self.cell_block.load(Relaxed))?;
         let cell = block.cell(self.cells_used.load(Relaxed) as usize);
         let offset = (&raw const *cell).addr() - segment.base().addr();
-        // Of its pages only the last one may be new.
+        // Of the cell's pages, only the last one may be new.
         let last = offset + size_of::<Cell>() - 1;
         if last / PAGE != (offset - 1) / PAGE {
             process.back(last / PAGE * PAGE, PAGE)?;
@@ -91,7 +91,7 @@ impl Thread {
         Some(cell)
     }
 
-    /// Shows readers the cell that was taken last.
+    /// Publishes the cell that was taken last.
     fn commit_cell(&self, process: &Process) {
         let used = self.cells_used.load(Relaxed) + 1;
         self.cells_used.store(used, Relaxed);
@@ -100,15 +100,15 @@ impl Thread {
         }
     }
 
-    /// The bucket of a measurement; none if there is no space for its part of the histogram.
+    /// The bucket of a measurement; `None` if its part of the histogram gets no memory.
     pub(crate) fn bucket_for(&self, cell: &Cell, ticks: u64) -> Option<&AtomicU64> {
         let ticks = ticks.min(histogram::LIMIT - 1);
         let (part, bucket) = histogram::locate(ticks);
         self.part_for(cell, part).map(|chunk| &chunk.0[bucket])
     }
 
-    /// The counters of a histogram part, which is given some if it has none; none if there is
-    /// no space.
+    /// The counters of a histogram part, which this adds if it is missing; `None` if memory runs
+    /// out.
     #[inline(always)]
     pub(in crate::engine) fn part_for(&self, cell: &Cell, part: usize) -> Option<&Chunk> {
         self.chunk(cell.part(part)).or_else(|| self.new_part(cell, part))
@@ -123,8 +123,8 @@ impl Thread {
         self.chunk(cell.part(part))
     }
 
-    /// The next chunks of the lane's own, `count` (1 or [`SHARED_CELL`]) in a row and aligned
-    /// to as many. Also for a signal handler that interrupts this very thing.
+    /// The next chunks of the lane, `count` (1 or [`SHARED_CELL`]) in a row and aligned to their
+    /// number. A signal handler may call it while it interrupts it.
     fn new_chunks(&self, process: &Process, count: u64) -> Option<u32> {
         let segment = &process.segment;
         let mut next = self.chunks.load(Relaxed);
@@ -132,8 +132,8 @@ impl Thread {
             let mut first = next.next_multiple_of(count);
             let mut block = None;
             if next == 0 || next.is_multiple_of(PER_BLOCK) || first.is_multiple_of(PER_BLOCK) {
-                // A block that is full reads as the start of the next one, which
-                // is not ours.
+                // The position after a full block is the start of the next block, which is not the
+                // lane's.
                 let taken = process.take_block()?;
                 block = Some(taken);
                 first = taken * PER_BLOCK;
@@ -163,12 +163,12 @@ impl Thread {
         let control = control.sanitized();
         let segment = &process.segment;
         let entry = segment.entry(index)?;
-        // One of the two may be missing, and then it is taken as it was put there; or it is cleared
-        // just now.
+        // One of the two cells may be missing, and another thread may have added it; or the cell is
+        // being cleared.
         for _ in 0..TRIES {
             let cells = entry.shared_cells().map(|offset| segment.shared_cell(offset));
             let restart = |newest: &Cell, other: &Cell| {
-                // Left in the middle, the next thread clears it once more.
+                // If this is left in the middle, the next thread clears the cell once more.
                 let turn = &process.clearing;
                 let clear = |chunk| clear_chunk(segment, chunk);
                 let waited_for = is_recent(segment, point);
@@ -193,7 +193,7 @@ impl Thread {
         None
     }
 
-    /// Adds a measurement to a shared cell, where no record of the thread's is.
+    /// Adds a measurement to a shared cell, which has no records in a ring.
     pub(in crate::engine) fn record_shared(
         &self,
         cell: &Cell,
@@ -202,7 +202,7 @@ impl Thread {
     ) {
         let bucket = self.shared_bucket(cell, measured.exclusive);
         let sums = amounts.and_then(|amounts| Some((self.sums(cell)?, amounts)));
-        // As late as that: a child that a signal handler has forked writes nothing.
+        // Checked this late because a child that a signal handler has forked must write nothing.
         if !self.is_alive() {
             return;
         }
@@ -213,7 +213,7 @@ impl Thread {
         self.count(|counters| &counters.unrecorded);
     }
 
-    /// The bucket's counter in a shared cell; none if there is no space.
+    /// The bucket's counter in a shared cell; `None` if memory runs out.
     fn shared_bucket(&self, cell: &Cell, ticks: u64) -> Option<&AtomicU64> {
         let ticks = ticks.min(histogram::LIMIT - 1);
         let (part, _) = histogram::locate(ticks);
@@ -232,7 +232,7 @@ fn is_recent(segment: &Segment, point: &'static Point) -> bool {
     let number = point.tuple_of().map_or(point, |(metered, _)| metered.point()).index();
     let reset = segment.reset_time(number).map_or(0, |time| time.load(Relaxed));
     let since = |reset| shared_ns().saturating_sub(reset);
-    // A time that belongs to no reset belongs to one that comes just now.
+    // A time that belongs to no reset belongs to one that is being made.
     reset != 0 && control::reset_ns(point.control(), reset).is_none_or(|ns| since(ns) < PATIENCE_NS)
 }
 
