@@ -56,7 +56,7 @@ impl Point {
         Self { state: State { device: true, ..self.state } }
     }
 
-    /// The point, for the clock's time: spans that are no thread's own time.
+    /// The point, for the clock's time: spans that do not belong to a thread.
     pub(crate) const fn of_the_clock(self) -> Self {
         Self { state: State { device: true, wall: true, ..self.state } }
     }

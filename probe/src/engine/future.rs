@@ -12,8 +12,7 @@ use super::measure;
 use super::polls::{Polls, end_poll};
 use crate::{MeteredPoint, Point};
 
-/// The measurements of the polls so far. They are recorded when this is dropped, if none of the
-/// polls was the last.
+/// The measurements of the polls so far. Dropping this records them, unless the last poll has.
 #[derive(Debug)]
 pub(crate) struct Polled {
     point: &'static Point,

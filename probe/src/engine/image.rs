@@ -53,7 +53,7 @@ pub(super) fn prepare() {
 /// parent's segment no longer. It calls only what signal handlers may call.
 extern "C" fn in_child() {
     errno::preserve(|| {
-        // The child has none of the parent's threads.
+        // The parent's other threads do not exist in the child.
         making::forget();
         switches::leave_parents();
         overhead::CALIBRATING.forget(|_| true);

@@ -247,7 +247,7 @@ impl Reference {
         calls
     }
 
-    /// Inclusive ticks of a region beyond those of its point's regions inside.
+    /// Inclusive ticks of a region beyond the point's regions inside it.
     fn beyond(&self, node: usize) -> u64 {
         self.span(node).wrapping_sub(self.within(node, self.nodes[node].point))
     }

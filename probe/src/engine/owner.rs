@@ -23,7 +23,7 @@ pub(super) fn is_anothers() -> bool {
 pub(crate) fn tid() -> u32 {
     // A filter may refuse even this call, and set `errno`. SAFETY: no preconditions.
     let told = errno::preserve(|| unsafe { libc::syscall(libc::SYS_gettid) });
-    // The values for "done" and "failed" are no thread's id.
+    // No thread has the ids that mean "done" and "failed".
     if told > 0 { told as u32 } else { library_tid().unwrap_or(1) }
 }
 

@@ -28,8 +28,8 @@ pub(crate) enum Polls {
     },
 }
 
-/// Ends a region that was begun for one poll of a future, and adds its measurement to those of
-/// earlier polls; records the sum with the last poll.
+/// Ends a region that was begun for one poll of a future, and adds its measurement to the earlier
+/// polls' sum; records the sum with the last poll.
 ///
 /// Inclusive ticks are added to the point's total after each poll: then each poll leaves out what
 /// polls of the same point inside it have added, like recursive calls, whenever those futures end.

@@ -38,7 +38,7 @@ pub(crate) struct Regions {
 pub(crate) struct Shared {
     pub(super) number: AtomicU32,
     pub(super) regions: Regions,
-    /// Kernel id of the thread that holds it; 0 without one, or a number that is no thread's.
+    /// Kernel id of the thread that holds it; 0 if it is free, or a number that no thread has.
     pub(super) held_by: AtomicU32,
     /// Whether it has interrupted another context, like an interrupt.
     pub(super) entered: AtomicBool,

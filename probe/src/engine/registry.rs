@@ -51,8 +51,8 @@ impl Point {
         };
         let found = self.state.control.load(Relaxed);
         let entered = self.enter(process, None);
-        // If memory runs out, the next begin tries again, and this one is counted. A child that was
-        // forked in between does neither.
+        // If memory runs out, the next begin tries again, and this one is counted. In a child that
+        // was forked in between, this registration has no effect.
         if matches!(entered, Err(NotEntered::NoMemory)) || !self.lead_to(process, entered, found) {
             return false;
         }

@@ -313,7 +313,7 @@ impl Thread {
         word::is::<Self, { offset_of!(Thread, covered) }>(self, covered)
     }
 
-    /// Sets the covered ticks to those of a context that becomes current.
+    /// Sets the covered ticks to the ticks of a context that becomes current.
     pub(super) fn set_covered(&self, covered: u64) {
         self.covered.store(covered, Relaxed);
     }
@@ -428,7 +428,7 @@ impl Thread {
     /// The regions of the context that is current on this thread.
     #[inline(always)]
     pub(super) fn regions(&self) -> &Regions {
-        // SAFETY: the thread's own regions, or those of a context that stays alive while it is
+        // SAFETY: the regions are the thread's own, or a context's that stays alive while it is
         // current.
         unsafe { &*self.regions.load(Relaxed) }
     }

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! If a collector is killed, the kernel releases its lock, and the next sweep removes its file. The
-//! segments left for it are then bounded like those of crashed processes.
+//! segments left for it are then limited like a crashed process's.
 
 use std::ffi::CString;
 use std::io;

@@ -201,7 +201,7 @@ pub fn sweep(dir: &Directory, exe: &Path, keep: usize, bytes: u64) -> io::Result
             dead.try_push((entry, name))?;
         }
     }
-    // Read after the beacons: a viewer that begins later waits for none of these processes.
+    // Read after the beacons: a viewer that begins later does not wait for these processes.
     let keep = if collector::sweep(dir) { MAX_FILES } else { keep };
     newest_first(&mut dead, |(entry, _)| entry);
     let (mut kept, mut kept_bytes) = (0, 0);

@@ -139,7 +139,7 @@ impl Identity {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Evidence {
     None,
-    /// The process is not among those of this boot and pid namespace.
+    /// The process does not exist in this boot and pid namespace.
     Gone,
     /// The machine was rebooted since, or the file belongs to another machine.
     OtherBoot,

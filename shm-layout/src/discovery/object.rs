@@ -72,7 +72,8 @@ enum Hold {
 // nothing in it, and make system calls that any thread may make; code that reads or writes through
 // the pointer has its own safety comment.
 unsafe impl Send for Object {}
-// SAFETY: as for `Send`: all methods take &self, and change nothing in it.
+// SAFETY: all methods take &self, change nothing in it, and make system calls that any thread may
+// make.
 unsafe impl Sync for Object {}
 
 impl Object {
@@ -344,7 +345,7 @@ pub fn unlink(name: &Name) -> io::Result<()> {
     Ok(())
 }
 
-/// Like [`unlink`], but a missing name is no error. False if the name is still there.
+/// Like [`unlink`], but accepts a missing name. False if the name is still there.
 pub fn unlink_if_there(name: &Name) -> bool {
     // A read-only file system refuses even to remove a missing name.
     unlink(name).is_ok()

@@ -1,8 +1,8 @@
 //! How much memory a segment may take: a share of the least limit for this process.
 //!
-//! Exceeding the memory limit of a control group is no error: the kernel kills a process of that
-//! group. So a segment is at most as large as its share, and the segments of crashed processes are
-//! reduced to the same amount.
+//! If a control group exceeds its memory limit, the kernel kills a process of the group instead of
+//! refusing memory. So a segment is at most as large as its share, and the segments of crashed
+//! processes are reduced to the same amount.
 //!
 //! | limit | share |
 //! |---|---|

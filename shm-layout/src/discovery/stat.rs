@@ -8,7 +8,7 @@ use crate::descriptors::above_standard;
 use crate::discovery::time_namespace;
 use crate::heap::ShortText;
 
-/// The kernel's `PF_EXITING`: the process is ending and runs none of its own code any more.
+/// The kernel's `PF_EXITING`: the process is ending and runs its own code no longer.
 const EXITING: u32 = 0x4;
 
 /// The fields that pfp uses.

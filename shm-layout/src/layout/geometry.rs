@@ -41,7 +41,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        // Upper bounds of a sparse object: 256 MiB, of which a small program takes less than one.
+        // Upper bounds of a sparse object: 256 MiB. A small program takes less than one.
         Self { points: 10_240, lanes: 128, string_bytes: 2 << 20, blocks: 16_000 }
     }
 }

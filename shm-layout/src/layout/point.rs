@@ -33,8 +33,8 @@ const READY: u64 = 2;
 /// CPU. Readers that do not know the flag see the line.
 pub const DEVICE: u64 = 1 << 32;
 
-/// Flag in the same word, beside [`DEVICE`]: the point measures spans of the clock, which are no
-/// thread's or device's own time.
+/// Flag in the same word, beside [`DEVICE`]: the point measures spans of the clock, which do not
+/// belong to a thread or a device.
 pub const WALL: u64 = 1 << 33;
 
 /// One point's entry; see the module for the drawing.

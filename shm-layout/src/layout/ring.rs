@@ -88,7 +88,7 @@ pub const DEPTH_SHIFT: u32 = 24;
 const CONTEXT: u32 = (1 << DEPTH_SHIFT) - 1;
 
 impl What {
-    /// Composes the words from numbers, of which a point's has 24 bits.
+    /// Composes the words from numbers. A point's number has 24 bits.
     #[must_use]
     pub const fn new(point: u32, depth: u8, caller: u32, context: u32) -> Self {
         let place = context & CONTEXT | (depth as u32) << DEPTH_SHIFT;

@@ -52,8 +52,8 @@ use crate::sync::{AtomicU64, Ordering};
 ///
 /// # Safety
 ///
-/// Every bit pattern is a valid value, every field is an atomic, there is no
-/// padding that is read, and dropping does nothing.
+/// Every bit pattern is a valid value, every field is an atomic, padding is never read, and
+/// dropping does nothing.
 pub unsafe trait Shared {}
 
 // SAFETY: an atomic integer; any bytes are a value.
@@ -109,7 +109,7 @@ pub struct Segment {
 // SAFETY: all access is through shared references to atomics, and the base stays valid on every
 // thread as long as `bytes` lives.
 unsafe impl Send for Segment {}
-// SAFETY: as for `Send`: all access is through shared references to atomics.
+// SAFETY: all access is through shared references to atomics.
 unsafe impl Sync for Segment {}
 
 /// Why a segment cannot be opened.
@@ -270,7 +270,7 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// There is no space.
+    /// Memory runs out.
     pub fn back(&self, offset: usize, len: usize) -> Result<(), NoSpace> {
         match &self.bytes {
             Bytes::Object(object) => object.back(offset, len),

@@ -1,6 +1,6 @@
 //! How much of a segment is in use, as its own process counts it.
 //!
-//! The same words in shared memory are for readers: another process may have written any number
+//! The same words in shared memory are for readers, and another process may have written any number
 //! there. So these counts, in private memory, decide where the next thing goes.
 
 use crate::layout::geometry::PAGE;

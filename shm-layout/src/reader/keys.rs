@@ -82,7 +82,7 @@ impl CacheKey {
         place.map(|place| (place as usize, self.epoch))
     }
 
-    /// Whether a reading of the cell and of its lane's records would be the same as before.
+    /// Whether a reading of the cell and of its lane's records would not change.
     #[inline]
     pub(super) fn is_fresh(&self, segment: Sparse<'_>, cell: &Cell, pending: &Pending) -> bool {
         self.is_as_it_was(segment, cell)
@@ -126,7 +126,7 @@ const STALE: usize = 16;
 /// Cells of a lane that have to be read again.
 ///
 /// Between two polls their memory leaves all caches. So it is prefetched some cells ahead: the
-/// processor handles many such requests at a time, and waits for none of them.
+/// processor handles several such requests at a time, and does not wait for them.
 pub(super) struct ReadBatch<'a> {
     cells: [Option<(usize, &'a Cell)>; STALE],
     len: usize,

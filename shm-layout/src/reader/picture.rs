@@ -64,7 +64,7 @@ pub struct PointPicture {
     pub line: u32,
     /// Whether its time is a device's or the clock's, and not a CPU's.
     pub device: bool,
-    /// Whether its time is the clock's: spans that are no thread's own time.
+    /// Whether its time is the clock's: spans that do not belong to a thread.
     pub wall: bool,
     /// Its control word.
     pub control: Control,

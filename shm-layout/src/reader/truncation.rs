@@ -147,8 +147,8 @@ extern "C" fn handle(_signal: c_int, info: *mut libc::siginfo_t, _context: *mut 
     // SAFETY: the location is the calling thread's own errno.
     let errno = unsafe { *libc::__errno_location() };
     if code != libc::BUS_ADRERR || !mend(address) {
-        // SAFETY: the action is the one that the system returned, or the default. A fault occurs
-        // again after the return, and reaches that action; a signal that was sent is raised again.
+        // SAFETY: the action was returned by the system, or is the default. A fault occurs again
+        // after the return, and reaches that action; a signal that was sent is raised again.
         unsafe {
             if let Some(before) = BEFORE.get() {
                 libc::sigaction(libc::SIGBUS, before, ptr::null_mut());

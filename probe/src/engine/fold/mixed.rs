@@ -28,8 +28,8 @@ struct Batch {
     next: Cell<u32>,
 }
 
-/// The batches of a fold, in pages that read zero in a forked child. The first batch stands for
-/// none: no record has its names.
+/// The batches of a fold, in pages that read zero in a forked child. The first batch is empty: no
+/// record has its names.
 #[derive(Debug)]
 pub(in crate::engine) struct Batches {
     all: [Batch; BATCHES + 1],

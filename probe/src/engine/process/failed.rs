@@ -1,4 +1,4 @@
-//! Why there is no process.
+//! Why the process could not be made.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -106,7 +106,7 @@ impl Process {
         let _ = self.spare_block.compare_exchange(0, block, Relaxed, Relaxed);
     }
 
-    /// Backs a range of the segment before it is touched. `None` if there is no space.
+    /// Backs a range of the segment before it is touched. `None` if memory runs out.
     pub(crate) fn back(&self, offset: usize, len: usize) -> Option<()> {
         self.ask_for_space(|segment| segment.back_or_count(offset, len).ok())
     }

@@ -43,7 +43,8 @@ pub(in crate::engine) fn forget() {
     let Some(local) = local::known() else { return };
     local.claimed.set((0, 0));
     for wiped in [&local.thread, &local.moving_in].map(|state| state.replace(ptr::null())) {
-        // SAFETY: as in `current`.
+        // SAFETY: null, or the pages of a lane, which are never unmapped while a thread refers to
+        // them.
         let Some(thread) = (unsafe { wiped.as_ref() }) else { continue };
         thread.clock.forget_in_child();
     }
@@ -115,7 +116,7 @@ fn claim_lane(process: &'static Process, local: &Local) -> Option<&'static Threa
         let used = segment.lanes_used();
         if reaps && number as u64 >= used {
             reaps = false;
-            // At each doubling once, so that a lane costs no more if there are many.
+            // Checked once at each doubling, so that a lane costs the same however many there are.
             if (used.is_power_of_two() || number == lanes) && reap_dead(process) {
                 next = 0;
                 continue;

@@ -232,7 +232,7 @@ fn is_recent(segment: &Segment, point: &'static Point) -> bool {
     let number = point.tuple_of().map_or(point, |(metered, _)| metered.point()).index();
     let reset = segment.reset_time(number).map_or(0, |time| time.load(Relaxed));
     let since = |reset| shared_ns().saturating_sub(reset);
-    // A time that belongs to no reset belongs to one that is being made.
+    // If the time belongs to no reset that is complete, a reset is being made now.
     reset != 0 && control::reset_ns(point.control(), reset).is_none_or(|ns| since(ns) < PATIENCE_NS)
 }
 

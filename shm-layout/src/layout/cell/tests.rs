@@ -104,7 +104,7 @@ fn a_cell_is_what_lists_of_measurements_would_be() {
 }
 
 /// A fold in batches of any size adds the same as records one by one. A reader sees a batch whole
-/// or not at all, and nothing of what was staged and dropped.
+/// or not at all, and never sees dropped figures.
 #[test]
 fn a_fold_adds_what_one_measurement_after_another_would() {
     let mut random = Random(7);
