@@ -1,4 +1,4 @@
-//! What happens between `begin` and `end`, and what has to be there for it.
+//! The engine: measures from `begin` to `end`, and makes what that needs.
 //!
 //! | word | meaning |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | region | one call of a point, from begin to end |
 //! | context | a thread, or a task, fibre or interrupt that the program names: it has a clock and a stack |
 //! | stack | the open regions of a context |
-//! | tag | the word that a begin returns and an end takes: which region of which stack it is |
+//! | tag | the word that a begin returns and an end takes; it identifies a region and its stack |
 //! | covered | the sum of a context's ended regions, in ticks; nested regions count once |
 //! | lane | a thread's part of the segment: its ring, its cells, its calls |
 //! | record | what an end writes: 32 bytes in the ring |
@@ -18,11 +18,11 @@
 //! Modules are listed in the order of imports: each uses only modules above it.
 //!
 //! ```text
-//! gate, owner: whose memory this is     settings, names: what the environment says
-//! local: what a thread keeps, for the modules below
-//! section, patience, turn, cold: what is done once, by one thread, with no handler in between
-//! state, facts: what a point keeps, and what is read of it
-//! region, regions: an open region; what a context keeps
+//! gate, owner: whose memory this is     settings, names: the settings in the environment
+//! local: the state of a thread, for the modules below
+//! section, patience, turn, cold: work that one thread does once, without a handler in between
+//! state, facts: the state of a point, and what is read of it
+//! region, regions: an open region; the state of a context
 //! thread: the private state that leads to a lane     current: the word that leads to it
 //! common: numbers that a forked child goes on with
 //! copies: how a copy of pfp has another copy of the process do its work
@@ -35,7 +35,7 @@
 //! registry, process::making: how a point and the process are made
 //! calibrate, leader, image: what is done as this copy of pfp is loaded
 //! door: makes what a begin has missed
-//! finish, slow: the slow paths of begins and ends     by_hand: ends that look for their region
+//! finish, slow: the slow paths of begins and ends     by_hand: ends that search for their region
 //! elsewhere, polls, future: regions of devices, of the clock, and of futures
 //! context, point, figures, numeric, reading, program: behind the public types
 //! ```
@@ -44,8 +44,8 @@
 //! the leader looks for other copies; and the functions that a leader has for other copies call what
 //! the public types call.
 //!
-//! The public types call what is here by the names that `none.rs` has too: the engine of a
-//! build that does not measure.
+//! The public types call the engine by names that `none.rs` has, too: the engine of a build that
+//! does not measure.
 
 mod busy;
 pub(crate) mod by_hand;
@@ -99,7 +99,7 @@ pub use self::guard::Guard;
 pub use self::metered::MeteredPoint;
 pub use crate::frame::__finish_frame;
 
-/// What to do where the system refuses shared memory, or private memory.
+/// What the user can do if the system refuses shared memory, or private memory.
 pub(crate) fn advice(is_private: bool, errno: i32) -> String {
     use pfp_shm_layout::failure::Stage;
 
