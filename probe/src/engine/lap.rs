@@ -15,7 +15,8 @@ use crate::engine::metered::MeteredPoint;
 use crate::mark;
 use crate::point::Point;
 
-/// Another fibre may have run since a lap read the inclusive total of its next point.
+/// Notes the inclusive total of the next point again: another fibre may have run since the lap read
+/// it.
 #[cold]
 #[inline(never)]
 fn note_total_again(thread: &Thread, region: &Region, next: &Point) {

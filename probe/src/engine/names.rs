@@ -14,7 +14,7 @@ impl Names {
         Ok(Self { list: heap::text(list)? })
     }
 
-    /// Whether a pattern matches a name. None matches the empty name.
+    /// Whether a pattern matches a name. No pattern matches the empty name.
     pub(crate) fn have(&self, name: &str) -> bool {
         let patterns = self.list.split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
         let mut patterns = patterns.map(str::as_bytes);

@@ -138,8 +138,8 @@ impl Directory {
 
     fn open_with(path: &Path, errors: Errors) -> io::Result<Directory> {
         let name = to_c(path.as_os_str())?;
-        // O_PATH: to be looked at before anything is opened. It is also the
-        // only way to a directory that a umask of 0777 has just closed to us.
+        // O_PATH: the directory is checked before anything is opened. Only so can a directory be
+        // reached that a umask of 0777 has just closed to this process.
         let at = |error| errors.at(path, error);
         let look = open_at(libc::AT_FDCWD, &name, libc::O_PATH, 0).map_err(at)?;
         let stat = status(look.as_raw_fd())?;

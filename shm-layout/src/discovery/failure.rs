@@ -1,5 +1,5 @@
 //! Notes a failed start. A program prints nothing if it cannot measure, so a file beside the
-//! beacons gives the reason to viewers.
+//! beacons shows the reason to viewers.
 //!
 //! Each program has one file, `<16 hex>.failed`, for its last start if that failed; the next start
 //! that succeeds removes it.

@@ -14,8 +14,8 @@
 //! ever equals the point's: its regions begin on a separate path, and regions of other points pay
 //! nothing for it.
 //!
-//! A cell keeps the word that it follows. As long as the two are equal nothing
-//! has changed; that one comparison is all that steering costs `begin`.
+//! A cell keeps the word that it follows. As long as the two are equal, nothing has changed:
+//! `begin` compares them, and that is all that control costs it.
 //!
 //! # When a point was reset
 //!

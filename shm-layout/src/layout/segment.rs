@@ -211,8 +211,7 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// The bytes are not a segment that this version reads, or not all of what
-    /// is in use.
+    /// The bytes are not a segment that this version reads, or lack some of what is in use.
     pub fn from_copy(copy: &[u8]) -> Result<(Self, Facts), FormatError> {
         let len = copy.len();
         if len < 2 * PAGE {

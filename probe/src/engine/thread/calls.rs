@@ -162,7 +162,6 @@ impl Thread {
         if !self.is_still_alive() {
             return false;
         }
-        // An interrupted fold may have added them already; the result is the same.
         edge.add(staged, epoch, more, folded);
         true
     }

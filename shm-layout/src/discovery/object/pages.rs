@@ -105,7 +105,7 @@ impl Object {
 
     /// For kernels before 5.14: the file system reserves the pages.
     fn back_by_fallocate(&self, start: usize, len: usize) -> Result<(), NoSpace> {
-        // A child must not write to its parent's object.
+        // A child must not reserve pages of its parent's object.
         if let Hold::Mapped { pid } = self.hold
             && pid != current_pid()
         {
