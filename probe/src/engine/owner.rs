@@ -21,7 +21,8 @@ pub(super) fn is_anothers() -> bool {
 
 /// Kernel id of the calling thread.
 pub(crate) fn tid() -> u32 {
-    // A filter may refuse even this call, and set `errno`. SAFETY: no preconditions.
+    // A filter may refuse even this call, and set `errno`.
+    // SAFETY: no preconditions.
     let told = errno::preserve(|| unsafe { libc::syscall(libc::SYS_gettid) });
     // No thread has the ids that mean "done" and "failed".
     if told > 0 { told as u32 } else { library_tid().unwrap_or(1) }

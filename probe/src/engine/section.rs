@@ -279,8 +279,8 @@ fn blocked_signals() -> u64 {
 
 /// Changes which signals are blocked, and stores the set from before.
 fn change_signals(how: libc::c_int, signals: u64, before: *mut u64) {
-    // The bare system call: the C library's own signals are not in the set. SAFETY: both sets have
-    // the given size; the second one is null or the caller's.
+    // The bare system call: the C library's own signals are not in the set.
+    // SAFETY: both sets have the given size; the second one is null or the caller's.
     unsafe {
         libc::syscall(libc::SYS_rt_sigprocmask, how, &raw const signals, before, size_of::<u64>());
     }

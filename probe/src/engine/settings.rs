@@ -43,7 +43,8 @@ static SETTINGS: AtomicPtr<Settings> = AtomicPtr::new(ptr::null_mut());
 
 /// The settings, which the first call reads.
 pub(super) fn get() -> Result<&'static Settings, NoMemory> {
-    // Pairs with the exchange below. SAFETY: null, or settings that are never freed.
+    // Pairs with the exchange below.
+    // SAFETY: null, or settings that are never freed.
     if let Some(known) = unsafe { SETTINGS.load(Acquire).as_ref() } {
         return Ok(known);
     }

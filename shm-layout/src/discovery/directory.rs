@@ -248,7 +248,8 @@ impl Directory {
         let fd =
             open_at(self.fd.as_raw_fd(), name, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, 0o600)?;
         // The sticky bit makes cleaners of /tmp and of the runtime directory leave an old file
-        // alone (XDG base directory specification). SAFETY: an open descriptor and a plain number.
+        // alone (XDG base directory specification).
+        // SAFETY: an open descriptor and a plain number.
         if unsafe { libc::fchmod(fd.as_raw_fd(), 0o1600) } != 0 {
             let error = io::Error::last_os_error();
             self.remove(name).ok();
@@ -306,8 +307,8 @@ impl Directory {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         // Between the check and these two calls, only this user could replace the directory: /tmp
-        // has the sticky bit. The calls do not follow a link in the last step. SAFETY:
-        // NUL-terminated texts that outlive the calls.
+        // has the sticky bit. The calls do not follow a link in the last step.
+        // SAFETY: NUL-terminated texts that outlive the calls.
         let refused = unsafe {
             libc::unlink(to.as_ptr());
             libc::symlink(text.as_ptr(), to.as_ptr())

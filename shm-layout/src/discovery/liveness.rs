@@ -345,8 +345,8 @@ mod tests {
             unsafe { libc::_exit(0) };
         }
         let stat = || Stat::read(&format!("/proc/{child}/stat")).unwrap();
-        // Waits until all of its threads have ended: an emulator has one of its own. SAFETY: zero
-        // is an empty `siginfo_t`, which the call fills; the child stays.
+        // Waits until all of its threads have ended: an emulator has one of its own.
+        // SAFETY: zero is an empty `siginfo_t`, which the call fills; the child stays.
         let ended = unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             libc::waitid(libc::P_PID, child as u32, &raw mut info, libc::WEXITED | libc::WNOWAIT)

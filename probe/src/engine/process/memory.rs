@@ -37,7 +37,8 @@ fn map_pages(bytes: usize) -> io::Result<*mut u8> {
     if pages == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // A core dump does not need them. SAFETY: advice about pages that were mapped just now.
+    // A core dump does not need them.
+    // SAFETY: advice about pages that were mapped just now.
     #[cfg(not(miri))]
     unsafe {
         libc::madvise(pages, bytes, libc::MADV_DONTDUMP)

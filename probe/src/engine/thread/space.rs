@@ -22,7 +22,7 @@ const PER_BLOCK: u64 = (BLOCK / CHUNK) as u64;
 
 /// Attempts to find a shared cell.
 const TRIES: u32 = 8;
-/// How long after a reset the threads are waited for that are in a cell of the window before.
+/// How long after a reset a thread is waited for that has entered a cell of the window before.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
 /// Chunks that a shared cell takes: a power of two, so that they are in one page.
@@ -124,7 +124,7 @@ impl Thread {
     }
 
     /// The next chunks of the lane, `count` (1 or [`SHARED_CELL`]) in a row and aligned to their
-    /// number. A signal handler may call it while it interrupts it.
+    /// number. A signal handler may call this while it interrupts such a call.
     fn new_chunks(&self, process: &Process, count: u64) -> Option<u32> {
         let segment = &process.segment;
         let mut next = self.chunks.load(Relaxed);
@@ -168,7 +168,7 @@ impl Thread {
         for _ in 0..TRIES {
             let cells = entry.shared_cells().map(|offset| segment.shared_cell(offset));
             let restart = |newest: &Cell, other: &Cell| {
-                // If this is left in the middle, the next thread clears the cell once more.
+                // If a jump leaves this in the middle, the next thread clears the cell once more.
                 let turn = &process.clearing;
                 let clear = |chunk| clear_chunk(segment, chunk);
                 let waited_for = is_recent(segment, point);
