@@ -50,7 +50,7 @@ pub(crate) struct Shared {
     pub(super) drop: unsafe extern "C" fn(*const Shared),
 }
 
-/// A latched part: measured, and waiting for the rest of its region.
+/// A latched part of a point: measured, and waiting for the rest of its measurement.
 #[repr(C)]
 #[derive(Debug)]
 struct Latched {

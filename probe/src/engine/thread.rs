@@ -61,7 +61,7 @@ pub(crate) struct Thread {
     ring: AtomicPtr<Slot>,
     /// The calls that the thread shows, in the segment; null on the overflow lane.
     pub(super) calls: AtomicPtr<Calls>,
-    /// The stack of the current context, and the bytes of its regions.
+    /// The stack of the current context, and the bytes of the regions that it has room for.
     stack: AtomicPtr<Region>,
     limit: AtomicU64,
     counters: AtomicPtr<LaneCounters>,
