@@ -46,7 +46,7 @@ impl MeteredPoint {
         fn of(point: Point, _names: &'static [&'static str]) -> Self = Self { point };
         fn switched_off(self) -> Self = self;
         fn begin_with(&'static self, _amounts: [u64; 4]) -> Guard = Guard::none();
-        fn whole(&'static self) -> &'static Point = &self.point;
+        fn itself(&'static self) -> &'static Point = &self.point;
         fn sums(&'static self) -> Vec<(&'static str, u128)> = Vec::new();
     }
 }

@@ -110,16 +110,19 @@ impl Point {
         if self.state.registering.is_done() {
             return true;
         }
-        // A thread that the process does not know must not keep others waiting.
+        cold::section(|| self.register_in_section(process))
+    }
+
+    /// [`Self::register`] in a section: a section takes another one that lies near to it on the stack
+    /// for one that the thread has jumped out of.
+    pub(crate) fn register_in_section(&'static self, process: &'static Process) -> bool {
         let tid = owner::tid();
-        process.is_callers_threads(tid)
-            && cold::section(|| {
-                let is_registered = self.register_in_turn(process, tid);
-                if is_registered {
-                    pause_latecomer(self);
-                }
-                is_registered
-            })
+        // A thread that the process does not know must not keep others waiting.
+        let is_registered = process.is_callers_threads(tid) && self.register_in_turn(process, tid);
+        if is_registered {
+            pause_latecomer(self);
+        }
+        is_registered
     }
 }
 

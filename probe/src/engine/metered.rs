@@ -30,8 +30,8 @@ use super::copies::{self, by_leader};
 use super::figures::{self, Histogram};
 use super::guard::{self, Guard};
 use super::measure::SCOPE;
-use super::process::Process;
 use super::process::entries::NotEntered;
+use super::process::{self, Process};
 use super::state::Name;
 use super::turn::Turn;
 use super::{cold, current, room};
@@ -235,7 +235,7 @@ impl MeteredPoint {
         let words = &self.amounts[place as usize];
         words.iter().zip(amounts).for_each(|(word, amount)| word.store(*amount, Relaxed));
         let tuple = &self.tuples[place as usize];
-        if !tuple.register() {
+        if !process::current().is_some_and(|process| tuple.register_in_section(process)) {
             // Given back, unless another thread has taken the next place.
             let _ = self.taken.compare_exchange(place + 1, place, Relaxed, Relaxed);
             return None;

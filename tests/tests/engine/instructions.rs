@@ -41,7 +41,7 @@ const RECORDED: [(&str, f64); 21] = [
     ("average", 180.0),
     ("numeric", 164.0),
     ("by_hand", 152.0),
-    ("latched", 1272.0),
+    ("latched", 1353.0),
     ("disabled", 6.0),
     ("call", 7.0),
     ("disabled_call", 17.0),
@@ -52,7 +52,7 @@ const RECORDED: [(&str, f64); 21] = [
     ("thousand_in_turn", 279.0),
     ("poll", 304.0),
     ("ready", 178.0),
-    ("ready_off", 27.0),
+    ("ready_off", 22.0),
     ("stamp", 148.0),
 ];
 /// Begin and end without the fold, as all but one in 128 are, less the empty loop's; and a lap,

@@ -24,8 +24,9 @@ pub struct Cell {
     /// and `retired` together, by bucket, in the order of the buckets.
     #[serde(deserialize_with = "buckets")]
     pub histogram: Vec<Bucket>,
-    /// The measurements by their amounts, if the point has amounts.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// The measurements by their amounts, if the point has amounts. Recordings and snapshots of earlier
+    /// builds call them `variants`.
+    #[serde(default, alias = "variants", skip_serializing_if = "Vec::is_empty")]
     pub tuples: Vec<Tuple>,
 }
 
