@@ -34,7 +34,7 @@ mod x86_64 {
         }};
     }
 
-    /// Adds a word to a value, or subtracts it.
+    /// Adds a word to a value, subtracts it, or sets its bits.
     macro_rules! read {
         ($instruction:literal, $word:literal, $of:ident, $value:ident $(, $operand:tt)*) => {{
             let mut value = $value;
@@ -81,7 +81,7 @@ mod x86_64 {
         compare!("jne", "{of} + {word}", of, value = const VALUE)
     }
 
-    /// Whether the word so many bytes further has a value.
+    /// Whether the word `further` bytes behind it has a value.
     #[inline(always)]
     pub(crate) fn is_further<T, const WORD: usize>(of: *const T, further: u64, value: u64) -> bool {
         compare!("jne", "{of} + {further} + {word}", of, further = in(reg) further, value = in(reg) value)
@@ -105,7 +105,7 @@ mod x86_64 {
         read!("sub", "{of} + {word}", of, value)
     }
 
-    /// A value less the word so many bytes further.
+    /// A value less the word `further` bytes behind it.
     #[inline(always)]
     pub(crate) fn minus_further<T, const WORD: usize>(
         of: *const T,
@@ -127,7 +127,7 @@ mod x86_64 {
         add!("{of} + {word}", of, more = in(reg) more);
     }
 
-    /// Adds to the word so many bytes further.
+    /// Adds to the word `further` bytes behind it.
     #[inline(always)]
     pub(crate) fn add_further<T, const WORD: usize>(of: *const T, further: u64, more: u64) {
         add!("{of} + {further} + {word}", of, further = in(reg) further, more = in(reg) more);
@@ -184,30 +184,37 @@ mod portable {
         found
     }
 
+    #[inline(always)]
     pub(crate) fn is<T, const WORD: usize>(of: *const T, value: u64) -> bool {
         is_further::<T, WORD>(of, 0, value)
     }
 
+    #[inline(always)]
     pub(crate) fn is_constant<T, const WORD: usize, const VALUE: i32>(of: *const T) -> bool {
         is_further::<T, WORD>(of, 0, VALUE as u64)
     }
 
+    #[inline(always)]
     pub(crate) fn is_further<T, const WORD: usize>(of: *const T, further: u64, value: u64) -> bool {
         between_fences(|| word::<T, WORD>(of, further).load(Relaxed)) == value
     }
 
+    #[inline(always)]
     pub(crate) fn is_above<T, const WORD: usize>(of: *const T, value: u64) -> bool {
         between_fences(|| word::<T, WORD>(of, 0).load(Relaxed)) > value
     }
 
+    #[inline(always)]
     pub(crate) fn plus<T, const WORD: usize>(of: *const T, value: u64) -> u64 {
         value.wrapping_add(word::<T, WORD>(of, 0).load(Relaxed))
     }
 
+    #[inline(always)]
     pub(crate) fn minus<T, const WORD: usize>(of: *const T, value: u64) -> u64 {
         minus_further::<T, WORD>(of, 0, value)
     }
 
+    #[inline(always)]
     pub(crate) fn minus_further<T, const WORD: usize>(
         of: *const T,
         further: u64,
@@ -216,6 +223,7 @@ mod portable {
         value.wrapping_sub(word::<T, WORD>(of, further).load(Relaxed))
     }
 
+    #[inline(always)]
     pub(crate) fn or_halves<T, const WORD: usize>(of: *const T, value: u64) -> u64 {
         let halves = of.expose_provenance() + WORD;
         // SAFETY: two atomic halves at that offset, as the callers say.
@@ -224,18 +232,22 @@ mod portable {
         value | u64::from(low.load(Relaxed)) | u64::from(high.load(Relaxed)) << u32::BITS
     }
 
+    #[inline(always)]
     pub(crate) fn add<T, const WORD: usize>(of: *const T, more: u64) {
         add_further::<T, WORD>(of, 0, more);
     }
 
+    #[inline(always)]
     pub(crate) fn add_further<T, const WORD: usize>(of: *const T, further: u64, more: u64) {
         word::<T, WORD>(of, further).fetch_add(more, Relaxed);
     }
 
+    #[inline(always)]
     pub(crate) fn add_constant<T, const WORD: usize, const MORE: i32>(of: *const T) {
         add::<T, WORD>(of, MORE as u64);
     }
 
+    #[inline(always)]
     pub(crate) fn exchange<T, const WORD: usize>(of: *const T, expected: u64, value: u64) -> bool {
         word::<T, WORD>(of, 0).compare_exchange(expected, value, Relaxed, Relaxed).is_ok()
     }

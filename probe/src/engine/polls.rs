@@ -57,7 +57,7 @@ fn end_part(thread: &Thread, region: &Region, polls: &mut Polls, last: bool) {
     let amounts = thread.amounts_of(tag);
     let total = || thread.entry(point).total();
     let (moment, inside) = thread.moment(None, || total().wrapping_sub(region.inclusive()));
-    let begun = region.begun(&moment);
+    let begun = region.begun(moment.off, moment.switches);
     if level_of(tag) + 1 != thread.level() {
         thread.give_up(level_of(tag) + 1);
     }

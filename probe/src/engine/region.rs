@@ -24,7 +24,6 @@ use std::sync::atomic::{
 
 use pfp_shm_layout::ring::DEPTH_SHIFT;
 
-use super::moment::Moment;
 use super::overhead::overhead;
 use crate::clock::ThreadClock;
 use crate::point::Point;
@@ -235,14 +234,13 @@ impl Region {
         self.tag() & BY_HAND != 0 && ptr::eq(self.point.load(Relaxed), point)
     }
 
-    /// What was at its begin. The clock was read at a later moment.
-    pub(super) fn begun(&self, later: &Moment) -> Begun {
-        let (start, covered) = (self.start(), self.covered());
+    /// What was at its begin. `off` and `switches` are the clock's at a later moment.
+    pub(super) fn begun(&self, off: u64, switches: u64) -> Begun {
         let (off, switches) = match self.is_noted() {
             true => (self.off(), self.switches.load(Relaxed)),
-            false => (later.off, later.switches),
+            false => (off, switches),
         };
-        Begun { start, covered, off, switches }
+        Begun { start: self.start(), covered: self.covered(), off, switches }
     }
 
     /// Leaves out ticks that were covered since it began but not inside, and ticks that were added

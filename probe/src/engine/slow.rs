@@ -75,7 +75,7 @@ pub(super) fn push(thread: &Thread, point: &'static Point, how: u64) -> u64 {
     if how & FENCED != 0 {
         thread.cover(overhead().fence_pair.load(Relaxed));
     }
-    // The tag of a region that was here before says nothing of the one that is pushed.
+    // An earlier region's tag must not pass for the tag of the region that is pushed.
     thread.region(thread.place()).close();
     thread.push();
     begin_pushed(thread, point, how)
@@ -191,7 +191,7 @@ fn end_slowly(thread: &Thread, region: &Region, end: End, extra: Extra<'_>) -> u
     let kept = thread.amounts_of(tag);
     let total = || thread.entry(point).total();
     let (moment, inside) = thread.moment(Some(end), || total().wrapping_sub(region.inclusive()));
-    let begun = region.begun(&moment);
+    let begun = region.begun(moment.off, moment.switches);
     let inside_of_it = (tag & LEVELS).wrapping_add(LEVEL);
     if thread.place() & LEVELS != inside_of_it {
         // Regions inside were not ended.
