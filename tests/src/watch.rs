@@ -86,7 +86,7 @@ pub fn cells(picture: &Picture, point: u32) -> impl Iterator<Item = &CellReading
     picture.cells.iter().filter(move |cell| cell.point == point && !is_own(picture, cell))
 }
 
-/// Whether a cell is a metered point's own, which has what is of none of its tuples.
+/// Whether a cell is a metered point's own, with the measurements that have no tuple.
 #[must_use]
 pub fn is_own(picture: &Picture, cell: &CellReading) -> bool {
     let is_tuple = |point: &PointPicture| point.id == cell.point && point.tuple.is_some();

@@ -192,8 +192,8 @@ pub(crate) fn is_invariant() -> bool {
     }
 }
 
-/// The counter's rate as the processor or the hypervisor tells it, in ticks per
-/// second. On many virtual machines nobody does.
+/// The counter's rate as the processor or the hypervisor reports it, in ticks per
+/// second. Many virtual machines report none.
 pub(crate) fn reported_rate() -> Option<f64> {
     #[cfg(target_arch = "x86_64")]
     {

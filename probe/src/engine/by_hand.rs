@@ -204,7 +204,7 @@ fn end_as(
     end: End,
 ) -> Result<(), End> {
     let of = [tuple, metered].map(Point::offset);
-    // Else the thread's cell of the tuple has not followed the point as its own cell has.
+    // The cell of the tuple and the thread's own cell of the point must be of the same window.
     let [follows, as_it] = of.map(|offset| thread.entry_at(offset).follows());
     let tag = region.tag() & !BY_HAND;
     if follows != as_it || tag & (IS_PLACE | FENCED) != IS_PLACE {

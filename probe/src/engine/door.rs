@@ -113,8 +113,8 @@ impl Point {
         cold::section(|| self.register_in_section(process))
     }
 
-    /// [`Self::register`] in a section: a section takes another one that lies near to it on the stack
-    /// for one that the thread has jumped out of.
+    /// [`Self::register`] in a section. It enters no section of its own: within 1 KiB of the stack, that
+    /// would count the section around it as left by a jump.
     pub(crate) fn register_in_section(&'static self, process: &'static Process) -> bool {
         let tid = owner::tid();
         // A thread that the process does not know must not keep others waiting.

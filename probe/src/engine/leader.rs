@@ -193,7 +193,7 @@ fn elect(first: &Copy, before: *mut Copy) -> *const Copy {
     }
 }
 
-/// Calls something for each copy that notes tell of.
+/// Calls a function for each copy that notes lead to.
 ///
 /// # Safety
 ///

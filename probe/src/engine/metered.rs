@@ -46,9 +46,9 @@ const LONGEST_NAME: usize = 32;
 /// A point whose regions carry amounts: how much they did, beside how long it took.
 ///
 /// The viewer shows their sums by second, of CPU time and of the clock's.
-/// Measurements of different amounts are told apart, up to eight different tuples
-/// of a point; all others are summed. Switching the point on and off,
-/// resetting and averaging it are of all of them.
+/// Up to eight different tuples of a point have figures of their own; all
+/// other measurements are summed. Switching, resetting and averaging the
+/// point apply to all of them.
 ///
 /// [`crate::scope!`] makes one at the place where it stands.
 ///

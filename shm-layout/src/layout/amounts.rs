@@ -23,7 +23,7 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// Maximum number of amounts of a point.
 pub const MAX_AMOUNTS: usize = 4;
-/// Tuples of amounts that a metered point tells apart.
+/// Tuples of amounts that have a point of their own, by metered point.
 pub const TUPLES: usize = 8;
 
 /// Amounts of one measurement, or their sums; 0 beyond the amounts that a point has.

@@ -233,7 +233,7 @@ pub struct Lost {
     pub facts: Facts,
     /// The memory that the segment takes.
     pub bytes: u64,
-    /// Whether its process runs, or may run in another pid namespace or in one that is not known.
+    /// Whether its process runs, or may run in another or an unknown pid namespace.
     pub runs: bool,
 }
 
