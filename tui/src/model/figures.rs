@@ -1,9 +1,12 @@
 //! The figures of one point, and the arithmetic that belongs to them.
 
+mod amounts;
+
 use std::cell::OnceCell;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub use self::amounts::{Amount, BYTES, FLOPS, TupleFigures, amounts, intensity};
 use super::histogram::{self, Quantiles};
 use super::history::{History, Sample};
 use super::interval::{Interval, smoothed};
@@ -71,53 +74,6 @@ struct Pace {
     count: f64,
     exclusive: f64,
     amounts: [f64; AMOUNTS],
-}
-
-/// The amount that is shown as bytes per second.
-pub const BYTES: &str = "bytes";
-/// The amount that is shown as floating-point operations per second.
-pub const FLOPS: &str = "flops";
-
-/// One amount of a point.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Amount<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// Its sum over all measurements since the last reset.
-    pub sum: u128,
-    /// Its sum divided by the exclusive time of these measurements.
-    pub per_cpu_second: Option<f64>,
-    /// Its growth per second of the wall clock, like [`Figures::rate`].
-    pub per_second: Option<f64>,
-}
-
-/// The measurements of a point that have the same amounts.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TupleFigures {
-    /// The amounts of each measurement; empty for the remaining measurements, whose amounts differ.
-    pub each: Vec<u64>,
-    /// Sums of the amounts.
-    pub sums: [u128; AMOUNTS],
-    /// Amounts per second of exclusive time.
-    pub rates: [Option<f64>; AMOUNTS],
-    /// Their figures.
-    pub total: Stats,
-}
-
-/// Floating-point operations for each byte; none without bytes.
-pub fn intensity(flops: u128, bytes: u128) -> Option<f64> {
-    (bytes > 0).then(|| flops as f64 / bytes as f64)
-}
-
-/// What the measurements of these cells have of each amount.
-pub fn amounts(cells: &[Arc<Cell>]) -> [u128; AMOUNTS] {
-    let mut sums = [0_u128; AMOUNTS];
-    for tuple in cells.iter().flat_map(|cell| &cell.tuples) {
-        for (place, sum) in sums.iter_mut().enumerate() {
-            *sum = sum.saturating_add(tuple.sum(place));
-        }
-    }
-    sums
 }
 
 impl Figures {
@@ -416,39 +372,6 @@ impl Figures {
         self.rates.load
     }
 
-    /// Its amounts, in their order: bytes, say, or items.
-    pub fn amounts(&self) -> impl Iterator<Item = Amount<'_>> {
-        let names = self.point().amounts.iter().take(AMOUNTS).enumerate();
-        names.map(|(place, name)| Amount {
-            name,
-            sum: self.amounts[place],
-            per_cpu_second: self.per_cpu_second(self.amounts[place]),
-            per_second: self.rates.amounts[place],
-        })
-    }
-
-    /// The amount with this name.
-    pub fn amount(&self, name: &str) -> Option<Amount<'_>> {
-        self.amounts().find(|amount| amount.name == name)
-    }
-
-    /// The first amount that is neither bytes nor floating-point operations: something that the
-    /// program counts itself.
-    pub fn own_amount(&self) -> Option<Amount<'_>> {
-        self.amounts().find(|amount| ![BYTES, FLOPS].contains(&amount.name))
-    }
-
-    /// Floating-point operations for each byte; none without bytes.
-    pub fn intensity(&self) -> Option<f64> {
-        intensity(self.amount(FLOPS)?.sum, self.amount(BYTES)?.sum)
-    }
-
-    /// Exclusive ticks for each unit of [`Self::own_amount`].
-    pub fn per_item(&self) -> Option<f64> {
-        let items = self.own_amount()?.sum;
-        (items > 0).then(|| self.total.exclusive as f64 / items as f64)
-    }
-
     /// Whether it is a sum over several processes.
     pub fn is_of_sum(&self) -> bool {
         self.snapshot.process.members.len() > 1 && self.point().process.is_none()
@@ -473,40 +396,6 @@ impl Figures {
         let most = of_each.iter().copied().max()?;
         let all: u128 = of_each.iter().sum();
         (all > 0).then(|| most as f64 / (all as f64 / of_each.len() as f64))
-    }
-
-    fn per_cpu_second(&self, sum: u128) -> Option<f64> {
-        let seconds = self.total.exclusive as f64 / self.snapshot.clock.ticks_per_second;
-        (seconds > 0.0 && seconds.is_finite()).then(|| sum as f64 / seconds)
-    }
-
-    /// Its measurements by their amounts, over all lanes: the most frequent first, all others last.
-    pub fn tuples(&self) -> Vec<TupleFigures> {
-        let mut found: Vec<TupleFigures> = Vec::new();
-        for tuple in self.cells().iter().flat_map(|cell| &cell.tuples) {
-            let known = found.iter().position(|known| known.each == tuple.each);
-            let at = known.unwrap_or_else(|| {
-                let (each, total) = (tuple.each.clone(), Stats::default());
-                found.push(TupleFigures {
-                    each,
-                    sums: [0; AMOUNTS],
-                    rates: [None; AMOUNTS],
-                    total,
-                });
-                found.len() - 1
-            });
-            found[at].total = [&found[at].total, &tuple.stats].into_iter().sum();
-            for (place, sum) in found[at].sums.iter_mut().enumerate() {
-                *sum = sum.saturating_add(tuple.sum(place));
-            }
-        }
-        for tuple in &mut found {
-            let seconds = tuple.total.exclusive as f64 / self.snapshot.clock.ticks_per_second;
-            let is_time = seconds > 0.0 && seconds.is_finite();
-            tuple.rates = tuple.sums.map(|sum| is_time.then(|| sum as f64 / seconds));
-        }
-        found.sort_by_key(|one| (one.each.is_empty(), std::cmp::Reverse(one.total.count)));
-        found
     }
 
     /// Loads of the last intervals.

@@ -1,0 +1,121 @@
+//! The amounts of one point: their sums and rates, and the measurements that have the same ones.
+
+use std::sync::Arc;
+
+use super::Figures;
+use crate::snapshot::{AMOUNTS, Cell, Stats};
+
+/// The amount that is shown as bytes per second.
+pub const BYTES: &str = "bytes";
+/// The amount that is shown as floating-point operations per second.
+pub const FLOPS: &str = "flops";
+
+/// One amount of a point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Amount<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its sum over all measurements since the last reset.
+    pub sum: u128,
+    /// Its sum divided by the exclusive time of these measurements.
+    pub per_cpu_second: Option<f64>,
+    /// Its growth per second of the wall clock, like [`Figures::rate`].
+    pub per_second: Option<f64>,
+}
+
+/// The measurements of a point that have the same amounts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TupleFigures {
+    /// The amounts of each measurement; empty for the remaining measurements, whose amounts differ.
+    pub each: Vec<u64>,
+    /// Sums of the amounts.
+    pub sums: [u128; AMOUNTS],
+    /// Amounts per second of exclusive time.
+    pub rates: [Option<f64>; AMOUNTS],
+    /// Their figures.
+    pub total: Stats,
+}
+
+/// Floating-point operations for each byte. `None` without bytes.
+pub fn intensity(flops: u128, bytes: u128) -> Option<f64> {
+    (bytes > 0).then(|| flops as f64 / bytes as f64)
+}
+
+/// What the measurements of these cells have of each amount.
+pub fn amounts(cells: &[Arc<Cell>]) -> [u128; AMOUNTS] {
+    let mut sums = [0_u128; AMOUNTS];
+    for tuple in cells.iter().flat_map(|cell| &cell.tuples) {
+        for (place, sum) in sums.iter_mut().enumerate() {
+            *sum = sum.saturating_add(tuple.sum(place));
+        }
+    }
+    sums
+}
+
+impl Figures {
+    /// Its amounts, in their order: bytes, say, or items.
+    pub fn amounts(&self) -> impl Iterator<Item = Amount<'_>> {
+        let names = self.point().amounts.iter().take(AMOUNTS).enumerate();
+        names.map(|(place, name)| Amount {
+            name,
+            sum: self.amounts[place],
+            per_cpu_second: self.per_cpu_second(self.amounts[place], self.total.exclusive),
+            per_second: self.rates.amounts[place],
+        })
+    }
+
+    /// The amount with this name.
+    pub fn amount(&self, name: &str) -> Option<Amount<'_>> {
+        self.amounts().find(|amount| amount.name == name)
+    }
+
+    /// The first amount that is neither bytes nor floating-point operations: something that the
+    /// program counts itself.
+    pub fn own_amount(&self) -> Option<Amount<'_>> {
+        self.amounts().find(|amount| ![BYTES, FLOPS].contains(&amount.name))
+    }
+
+    /// Floating-point operations for each byte. `None` without bytes.
+    pub fn intensity(&self) -> Option<f64> {
+        intensity(self.amount(FLOPS)?.sum, self.amount(BYTES)?.sum)
+    }
+
+    /// Exclusive ticks for each unit of [`Self::own_amount`].
+    pub fn per_item(&self) -> Option<f64> {
+        let items = self.own_amount()?.sum;
+        (items > 0).then(|| self.total.exclusive as f64 / items as f64)
+    }
+
+    /// A sum divided by the exclusive time of its measurements, in ticks.
+    fn per_cpu_second(&self, sum: u128, exclusive: u64) -> Option<f64> {
+        let seconds = exclusive as f64 / self.snapshot.clock.ticks_per_second;
+        (seconds > 0.0 && seconds.is_finite()).then(|| sum as f64 / seconds)
+    }
+
+    /// Its measurements by their amounts, over all lanes: the most frequent first, all others last.
+    pub fn tuples(&self) -> Vec<TupleFigures> {
+        let mut found: Vec<TupleFigures> = Vec::new();
+        for tuple in self.cells().iter().flat_map(|cell| &cell.tuples) {
+            let known = found.iter().position(|known| known.each == tuple.each);
+            let at = known.unwrap_or_else(|| {
+                let (each, total) = (tuple.each.clone(), Stats::default());
+                found.push(TupleFigures {
+                    each,
+                    sums: [0; AMOUNTS],
+                    rates: [None; AMOUNTS],
+                    total,
+                });
+                found.len() - 1
+            });
+            found[at].total = [&found[at].total, &tuple.stats].into_iter().sum();
+            for (place, sum) in found[at].sums.iter_mut().enumerate() {
+                *sum = sum.saturating_add(tuple.sum(place));
+            }
+        }
+        for tuple in &mut found {
+            tuple.rates = tuple.sums.map(|sum| self.per_cpu_second(sum, tuple.total.exclusive));
+        }
+        found.sort_by_key(|one| (one.each.is_empty(), std::cmp::Reverse(one.total.count)));
+        found
+    }
+}
