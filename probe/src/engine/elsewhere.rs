@@ -32,6 +32,7 @@ pub struct Past {
 /// The record has a number of the timer in place of a context, because the time did not pass on the
 /// thread.
 pub(crate) fn record_of_a_device(point: &'static Point, start: u64, ticks: u64, number: u32) {
+    by_leader!(record_of_a_device(point, start, ticks, number));
     record(point, (start, ticks, number), None);
 }
 
@@ -53,7 +54,6 @@ fn record(
     (start, ticks, number): (u64, u64, u32),
     amounts: Option<&Amounts>,
 ) {
-    by_leader!(record_of_a_device(point, start, ticks, number));
     let exclusive = ticks.min(LIMIT - 1);
     let thread = match door::ready(point) {
         Target::Off => return,

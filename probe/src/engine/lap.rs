@@ -145,7 +145,7 @@ impl Guard {
     #[inline(never)]
     fn lap_slow(&mut self, next: &'static Point) {
         if let Some(leader) = copies::followed().filter(|_| self.tag() != 0) {
-            return self.set_tag(leader.lap(next, self.tag(), overhead::overhead().inside()));
+            return self.set_tag(leader.lap_to(next, self.tag()));
         }
         *self = Self::none();
         *self = Self::begin(next);

@@ -2,7 +2,7 @@
 //!
 //! A tuple of amounts has a point of its own, with its own number and cells, which follows the
 //! control word of the metered point. A region with amounts is a region of its tuple's point, and
-//! what it costs more is the search for that. The amounts of each tuple lie side by side, do not
+//! its only extra cost is the search for that. The amounts of each tuple lie side by side, do not
 //! change once the tuple is known, and are compared one tuple after the other: a loop that a branch
 //! predictor knows is cheaper than any index that waits for a hash, and threads with different
 //! amounts do not fight for a word that remembers the last.
@@ -26,7 +26,7 @@ use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS, TUPLES};
 use pfp_shm_layout::control::Control;
 use pfp_shm_layout::heap;
 
-use super::copies::{self, by_leader};
+use super::copies::by_leader;
 use super::figures::{self, Histogram};
 use super::guard::{self, Guard};
 use super::measure::SCOPE;
@@ -38,7 +38,8 @@ use super::{cold, current, room};
 use crate::point::Point;
 use crate::stats::Stats;
 
-/// In place of a first amount: no pair is here.
+/// In place of a first amount: no pair is here. A tuple that begins with this amount has no pair either,
+/// and its regions are found by all four amounts.
 const NONE: u64 = u64::MAX;
 /// Bytes of a name of an amount that are kept.
 const LONGEST_NAME: usize = 32;
@@ -89,6 +90,11 @@ impl MeteredPoint {
     /// A point with these names of amounts.
     pub(crate) const fn of(point: Point, names: &'static [&'static str]) -> Self {
         assert!(!names.is_empty() && names.len() <= MAX_AMOUNTS, "a point has one to four amounts");
+        let mut at = 0;
+        while at < names.len() {
+            assert!(!names[at].is_empty(), "an amount has a name");
+            at += 1;
+        }
         let mut tuples = [const { Point::tuple(0) }; TUPLES];
         let mut place = 1;
         while place < TUPLES {
@@ -129,7 +135,7 @@ impl MeteredPoint {
     #[inline(always)]
     pub(crate) fn begin_with(&'static self, [a, b, c, d]: Amounts) -> Guard {
         let control = self.point.control();
-        // All stay in registers.
+        // The amounts stay in registers.
         Guard::of(match [c, d] {
             _ if !control.enabled() => 0,
             [0, 0] => self.begin_two(control, a, b),
@@ -159,10 +165,11 @@ impl MeteredPoint {
     /// Begins a region whose amounts have no tuple so far.
     #[inline(never)]
     fn begin_other(&'static self, control: Control, amounts: &Amounts) -> u64 {
+        // The tuples of a follower's point are the leader's.
+        by_leader!(begin(self.itself(), SCOPE, Some(amounts)));
         if let Some(tuple) = self.add(amounts) {
             return guard::begin(tuple, control);
         }
-        by_leader!(begin(self.itself(), SCOPE, Some(amounts)));
         let tag = guard::begin(&self.point, control);
         match current::thread() {
             Some(thread) if tag != 0 => thread.keep_amounts(tag, amounts),
@@ -217,8 +224,7 @@ impl MeteredPoint {
     #[cold]
     #[inline(never)]
     fn add_slowly(&'static self, amounts: &Amounts) -> Option<&'static Point> {
-        // The tuples of a follower's point are the leader's.
-        if copies::followed().is_some() || !room::has_room() || !self.itself().is_on() {
+        if !room::has_room() || !self.itself().is_on() {
             return None;
         }
         cold::section(|| self.add_in_turn(amounts))
@@ -284,6 +290,7 @@ impl MeteredPoint {
 
     /// The points of the tuples, with their amounts.
     fn known_tuples(&'static self) -> impl Iterator<Item = (&'static Point, Amounts)> {
+        // Pairs with the store in `add_in_turn`.
         let known = self.known.load(Acquire);
         let tuples = self.tuples.iter().zip(&self.amounts).enumerate();
         tuples

@@ -17,13 +17,13 @@ use super::{Declaration, Sink, Table, Text};
 use crate::Overhead;
 use crate::engine::guard::Guard;
 use crate::engine::measure::{FUNCTION, HAND};
-use crate::engine::overhead::overhead;
+use crate::engine::overhead::{CALIBRATING, overhead};
 use crate::engine::state::Name;
 use crate::engine::{numeric, room};
 use crate::point::Point;
 use crate::stats::{Bucket, FIGURES, Stats};
 
-/// Whether this copy knows what its regions cost.
+/// Whether a thread has measured what this copy's regions cost, or measures it now.
 static IS_CALIBRATED: AtomicBool = AtomicBool::new(false);
 
 /// What this copy's regions cost beyond the leader's: inside, and in all.
@@ -102,6 +102,16 @@ impl Table {
         self.begin_region(point, how == HAND, inside.load(Relaxed), pair.load(Relaxed), amounts)
     }
 
+    /// Ends the region of a tag and begins another one; see [`Guard::lap_to`].
+    pub(in crate::engine) fn lap_to(&'static self, next: &'static Point, tag: u64) -> u64 {
+        // Without a point in the leader, `lap` would do nothing.
+        if self.point(next).is_null() {
+            self.end(tag);
+            return 0;
+        }
+        self.lap(next, tag, overhead().inside())
+    }
+
     pub(in crate::engine) fn change(&'static self, point: &'static Point, change: Change) {
         match change {
             Change::Enable => self.set_enabled(point, true),
@@ -172,6 +182,9 @@ impl Table {
         fn region() {
             drop(Guard::begin(&numeric::POINTS[0]));
         }
+        // Another thread must not take the zeros for the costs.
+        let Ok(_turn) = CALIBRATING.take_alone() else { return false };
+        // The measured regions must not be charged yet.
         let [inside, pair] = costs().map(|cost| cost.swap(0, Relaxed));
         let is_measured = self.measure_call(region, false, costs());
         if !is_measured {

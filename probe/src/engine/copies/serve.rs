@@ -65,7 +65,7 @@ pub(super) fn text(bytes: &[u8]) -> &str {
 
 /// Keeps a value for good. No allocator is asked, since a signal handler may declare a point.
 fn keep<T>(value: T) -> Option<&'static T> {
-    const { assert!(align_of::<T>() <= LINE) };
+    const { assert!(align_of::<T>() <= LINE && size_of::<T>() <= CHUNK - LINE) };
     let place = room_for(size_of::<T>())?.cast::<T>();
     // SAFETY: aligned memory for one, which no other thread has.
     unsafe {
@@ -75,7 +75,7 @@ fn keep<T>(value: T) -> Option<&'static T> {
 }
 
 const LINE: usize = 64;
-/// Bytes that are mapped at once. Those up to the next multiple of the same are used.
+/// Bytes between two addresses at which room ends: a value takes less.
 const CHUNK: usize = 1 << 16;
 
 fn room_for(bytes: usize) -> Option<*mut u8> {
@@ -91,15 +91,16 @@ fn room_for(bytes: usize) -> Option<*mut u8> {
             Ok(at) => return Some(ptr::with_exposed_provenance_mut(at)),
             Err(full) => full,
         };
-        // If another thread has mapped some meanwhile, these stay unused.
-        let start = memory::pages(CHUNK)?.expose_provenance() + LINE;
+        // Twice as many, so that a whole chunk is among them. It is used from its second line on: its own
+        // address would mean that none is free. If another thread maps some meanwhile, these stay unused.
+        let start = memory::pages(2 * CHUNK)?.expose_provenance().next_multiple_of(CHUNK) + LINE;
         // Pairs with the exchange above.
         let _ = FREE.compare_exchange(full, start, Release, Relaxed);
     }
     None
 }
 
-/// Not the function itself: that has Rust's calling convention.
+/// [`counter::stamp`], which has Rust's calling convention, as a C function.
 pub(super) extern "C" fn stamp() -> u64 {
     counter::stamp()
 }
@@ -152,7 +153,7 @@ fn tag_of(guard: Guard) -> u64 {
     ManuallyDrop::new(guard).tag()
 }
 
-/// Takes what a follower's region costs more out of it, and out of the region around it.
+/// Subtracts a follower's extra cost from its region, and from the region around it.
 #[inline(always)]
 fn charge(tag: u64, inside: u64, pair: u64) {
     if tag != 0
