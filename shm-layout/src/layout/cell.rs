@@ -278,16 +278,11 @@ impl Cell {
         self.control.store(0, Ordering::Relaxed);
     }
 
-    /// The chunk number of a histogram part, 0 for none.
-    ///
-    /// `part` is below [`PARTS`], as [`crate::layout::histogram::locate`] gives it.
+    /// The chunk number of a histogram part; 0 if it has none, or from [`PARTS`] on.
     #[inline(always)]
     #[must_use]
     pub fn part(&self, part: usize) -> u32 {
-        debug_assert!(part < PARTS);
-        // SAFETY: `locate` returns a part below `PARTS` for a duration below its limit, and its
-        // callers have tested the duration; a bounds check here would only add to the hot path.
-        unsafe { self.parts.get_unchecked(part) }.load(Ordering::Relaxed)
+        self.parts.get(part).map_or(0, |part| part.load(Ordering::Relaxed))
     }
 
     /// Like [`Self::part`], for a reader that goes on to read the chunk.
