@@ -194,8 +194,8 @@ fn end_far_with(metered: &'static MeteredPoint, latch: bool, amounts: &Amounts) 
     }
 }
 
-/// Ends a region of a metered point on the fast path as one of a tuple, if it can be; else says when
-/// it ended.
+/// Ends a region of a metered point on the fast path, as a region of a tuple. `Err` has the stamp, for
+/// the slow path.
 #[inline(always)]
 fn end_as(
     thread: &Thread,

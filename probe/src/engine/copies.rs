@@ -53,7 +53,7 @@ struct Declaration {
     fenced: bool,
     device: bool,
     wall: bool,
-    /// Names of amounts; empty from the first that there is not.
+    /// Names of the amounts, in order; the rest are empty.
     amounts: [Text; MAX_AMOUNTS],
 }
 

@@ -1,6 +1,7 @@
-//! The slow path that makes what is missing, or finds that it cannot be had now.
+//! The slow path that makes the process, claims a lane, registers a point or makes a cell, or reports
+//! that this is impossible now.
 //!
-//! A begin that finds no cell takes it. So do callers that need the process, the calling thread's
+//! A begin without a cell enters here, and so do callers that need the process, the calling thread's
 //! lane, or a point's word.
 
 use std::sync::atomic::AtomicU64;

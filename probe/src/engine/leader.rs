@@ -30,12 +30,14 @@ struct Copy {
     leads: AtomicBool,
     /// In the first copy of the loader's list: the copy that was made the leader.
     elected: AtomicPtr<Self>,
-    /// What it does for copies that follow it. It may be larger here than there.
+    /// Its functions. A newer copy's table may be larger than `Table` here. Atomic only because a raw
+    /// pointer is not `Sync`.
     table: AtomicPtr<Table>,
 }
 
 impl Copy {
-    /// Its table. `None` if that lacks a function, as an older version's may.
+    /// Its table. `None` if that lacks a function, as an older copy's of the same version may: a copy that
+    /// finds such a leader does not follow it, and makes a segment of its own.
     fn table(&self) -> Option<&'static Table> {
         let table = self.table.load(Relaxed);
         // SAFETY: a static of an object that is not unloaded, which begins with its own size.
@@ -181,8 +183,7 @@ impl Search {
     }
 }
 
-/// Makes this copy the leader, unless another one was made that since `before` was; who
-/// is.
+/// Elects this copy, unless another one was elected after `before`. Returns the leader.
 fn elect(first: &Copy, before: *mut Copy) -> *const Copy {
     match first.elected.compare_exchange(before, own(), AcqRel, Acquire) {
         Ok(_) => {
@@ -197,7 +198,7 @@ fn elect(first: &Copy, before: *mut Copy) -> *const Copy {
 ///
 /// # Safety
 ///
-/// There are so many bytes of notes, in an object that is loaded.
+/// `start` is valid for reads of `bytes` bytes, and the object stays loaded.
 unsafe fn each_copy(start: usize, bytes: usize, mut found: impl FnMut(&'static Copy)) {
     let mut at = 0;
     while bytes - at >= size_of::<NoteHeader>() {

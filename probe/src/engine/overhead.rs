@@ -23,9 +23,9 @@ pub(crate) struct Overhead {
     pub(super) hooks_inside: AtomicU64,
     /// Overhead, beyond `pair`, of such a function in the region around it.
     pub(super) hooks_pair: AtomicU64,
-    /// Overhead, beyond `inside`, inside a region of a fenced point; and, beyond `pair`, of such a
-    /// region in the region around it.
+    /// Overhead, beyond `inside`, inside a region of a fenced point.
     pub(super) fence_inside: AtomicU64,
+    /// Overhead, beyond `pair`, of such a region in the region around it.
     pub(super) fence_pair: AtomicU64,
 }
 

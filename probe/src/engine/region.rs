@@ -75,7 +75,7 @@ pub(crate) struct Region {
     start: AtomicU64,
     covered: AtomicU64,
     inclusive: AtomicU64,
-    // Likewise, with `NOTED` in the tag. Else the clock is as it was when the region began.
+    // Valid if the tag has `NOTED`. Otherwise the clock has not changed since the region began.
     off: AtomicU64,
     switches: AtomicU64,
     /// While the context is put aside, the ticks that were added to the inclusive total since the
@@ -123,8 +123,8 @@ impl Region {
     /// Notes the clock of the context, if it has not changed since the region began. Called before it
     /// changes. The tag comes last, so that a jump in between leaves nothing half noted.
     pub(super) fn note_clock(&self, clock: &ThreadClock) {
-        // A signal handler or another fibre that changes the clock notes it as well. If it comes before
-        // the question, the region is noted; later, it notes the same.
+        // A signal handler or another fibre that changes the clock notes it as well. If it runs before the
+        // test, the test finds the region noted; if it runs after it, it stores the same values.
         let (off, switches) = (clock.off(), clock.switches());
         compiler_fence(SeqCst);
         if !self.is_noted() {

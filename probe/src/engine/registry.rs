@@ -108,7 +108,8 @@ impl Point {
         true
     }
 
-    /// Has the point of a follower that this one is for lead to the same word.
+    /// Stores the pointer to this point's control word in a follower's point, too, if this point was
+    /// declared for one.
     pub(super) fn lead_follower(&self) {
         let other = self.state.other.load(Acquire).cast::<AtomicPtr<AtomicU64>>();
         // SAFETY: null, or part of a static of an object that is not unloaded.

@@ -208,7 +208,7 @@ fn replace_last(turn: *const Turn) -> *const Turn {
 /// The calling thread has jumped out of a section: releases the turn that it held there.
 pub(super) fn give_back_what_was_left() {
     let last = replace_last(ptr::null());
-    // SAFETY: null, or a static.
+    // SAFETY: null, or from the `&'static Turn` that `take_from` received.
     if let Some(turn) = unsafe { last.as_ref() } {
         let me = tid() & IDS;
         turn.forget(|thread| thread == me);

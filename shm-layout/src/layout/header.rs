@@ -96,8 +96,9 @@ pub struct ProcessCounters {
     pub space_refused: AtomicU64,
     /// Threads that found no lane.
     pub lanes_overflowed: AtomicU64,
-    /// Begins that could not be measured: memory for the thread's lane or cell ran out, or a signal
-    /// handler ran while its thread made the segment, claimed its lane or entered the point.
+    /// Begins that could not be measured: memory for the thread's lane or cell ran out, the stack had no
+    /// room for the slow path, or a signal handler ran while its thread made the segment, claimed its
+    /// lane or entered the point.
     pub begins_missed: AtomicU64,
     /// 1 if stamps are from the system's clock, because the tick counter is unreliable. Zero in
     /// segments of versions before this word.

@@ -68,8 +68,8 @@ pub struct Record {
     pub depth: u8,
     /// The context, 0 for the thread's own; modulo 2^24.
     pub context: u32,
-    /// The point of the enclosing region, [`ROOT`](crate::layout::calls::ROOT) or
-    /// [`UNKNOWN`](crate::layout::calls::UNKNOWN).
+    /// The point of the enclosing region, [`ROOT`](crate::layout::calls::ROOT),
+    /// [`UNKNOWN`](crate::layout::calls::UNKNOWN) or [`ELSEWHERE`](crate::layout::calls::ELSEWHERE).
     pub caller: u32,
 }
 
