@@ -571,8 +571,9 @@ fn what_a_crash_left_is_listed_read_and_removed() {
     wait_for_ticks(&place, &target, 1);
     let [beacon] = &place.lit()[..] else { panic!("{:?}", place.lit()) };
     assert!(object(beacon).exists());
-    let nothing = place.pfp_top(&["gc"]);
-    assert!(said(&nothing).contains("nothing to remove"), "{}", said(&nothing));
+    // Other tests, or other programs, may have left objects of their own.
+    place.pfp_top(&["gc"]);
+    assert!(object(beacon).exists() && place.lit() == [beacon.as_str()]);
     target.kill();
     let listed = said(&place.pfp_top(&["list"]));
     let line = listed.lines().find(|line| line.contains("victim")).unwrap();
