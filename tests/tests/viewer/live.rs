@@ -572,8 +572,8 @@ fn what_a_crash_left_is_listed_read_and_removed() {
     let [beacon] = &place.lit()[..] else { panic!("{:?}", place.lit()) };
     assert!(object(beacon).exists());
     // Other tests, or other programs, may have left objects of their own.
-    place.pfp_top(&["gc"]);
-    assert!(object(beacon).exists() && place.lit() == [beacon.as_str()]);
+    let removed = said(&place.pfp_top(&["gc"]));
+    assert!(object(beacon).exists() && place.lit() == [beacon.as_str()], "{removed}");
     target.kill();
     let listed = said(&place.pfp_top(&["list"]));
     let line = listed.lines().find(|line| line.contains("victim")).unwrap();
