@@ -12,7 +12,7 @@ use super::process::making;
 use super::process::pausing::pause_latecomer;
 use super::process::{self, Process};
 use super::thread::{Entry, Thread, lane};
-use super::{cold, owner};
+use super::{cold, owner, registry};
 use crate::clock;
 use crate::point::Point;
 
@@ -79,6 +79,8 @@ pub(crate) fn prepare(point: &'static Point) -> Target {
     }
     let Some(process) = process::current() else { return Target::Missing };
     process.refine_rate();
+    // Some are left if a handler has jumped out of the making of the process.
+    registry::enter_inherited(process);
     let Some(thread) = lane::of(process) else { return Target::Missing };
     // A signal handler must not take space while its thread does. If the counter must not be read,
     // no cell ever follows a word, since the fast path of a begin would read the counter.
@@ -135,7 +137,6 @@ mod tests {
 
     use super::*;
     use crate::engine::process::entries::NotEntered;
-    use crate::engine::registry;
 
     /// A child finds a point that a thread of its parent's was registering: in one case not yet in
     /// the list, in the other already in it. The point must then be in the list once, and the list

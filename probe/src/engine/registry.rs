@@ -9,16 +9,50 @@ use std::sync::atomic::{
 use pfp_shm_layout::control::Control;
 use pfp_shm_layout::ring::POINT_SHIFT;
 
-use super::common;
 use super::facts::REFUSED;
 use super::process::Process;
 use super::process::entries::NotEntered;
 use super::state::{State, UNLISTED};
 use super::turn::Denied;
+use super::{cold, common};
 use crate::point::Point;
 
 /// The points of this process, a list through [`State::next`].
 static POINTS: AtomicPtr<State> = AtomicPtr::new(ptr::null_mut());
+
+/// What a forked child has yet to enter into its table: where to go on in the list, for points and
+/// then for tuples, which follow their metered points. Null if nothing is left.
+static INHERITED: [AtomicPtr<State>; 2] = [const { AtomicPtr::new(ptr::null_mut()) }; 2];
+
+/// Points that are entered in one section: signals wait for some 30 us.
+const AT_ONCE: usize = 64;
+
+/// A new process goes on with the points of the parent that it was forked from.
+pub(super) fn inherit() {
+    let first = POINTS.load(Acquire);
+    INHERITED.iter().for_each(|rest| rest.store(first, Release));
+}
+
+/// Enters some of the points that this process has inherited. They keep their numbers. False if
+/// nothing is left. A thread that measures one of them earlier makes its cell; only viewers do not
+/// see the point yet.
+pub(super) fn enter_inherited(process: &'static Process) -> bool {
+    let is_left = |rest: &&AtomicPtr<State>| !rest.load(Relaxed).is_null();
+    let Some(rest) = INHERITED.iter().find(is_left) else { return false };
+    let are_tuples = ptr::eq(rest, &raw const INHERITED[1]);
+    cold::section(|| {
+        // Pairs with the stores here and in `inherit`.
+        let first = rest.load(Acquire);
+        let mut points = from(first);
+        let some = points.by_ref().take(AT_ONCE);
+        some.filter(|point| point.is_tuple() == are_tuples)
+            .for_each(|point| point.enter_again(process));
+        let next = points.next().map_or(ptr::null(), |point| &raw const point.state);
+        // It fails if another thread has entered these, too.
+        let _ = rest.compare_exchange(first, next.cast_mut(), Release, Relaxed);
+    });
+    true
+}
 
 /// All points of this process.
 pub(super) fn all() -> impl Iterator<Item = &'static Point> {
@@ -62,7 +96,7 @@ impl Point {
     }
 
     /// Enters a registered point into the table of a forked child.
-    pub(crate) fn enter_again(&'static self, process: &'static Process) {
+    fn enter_again(&'static self, process: &'static Process) {
         // The parent's word is unchanged there; a refused point has no word and is entered anew.
         let found = self.state.control.load(Relaxed);
         let refused = ptr::eq(found, &raw const REFUSED);

@@ -175,6 +175,24 @@ fn new_points_of_a_child_have_numbers_of_their_own() {
     assert_eq!(target.end_well().one::<u64>("bad"), 0);
 }
 
+/// A child enters all points of its parent again, which takes it as long as there are many. Signals
+/// do not wait for all of them: their handlers run between some and the next.
+#[test]
+fn signals_arrive_while_a_child_enters_its_parents_points() {
+    const POINTS: u64 = 20_000;
+    let place = Place::new();
+    let arguments = ["signals-after-a-fork", &POINTS.to_string()];
+    let mut target = place.start_with(TARGET, &arguments, "PFP_POINTS", "32768");
+    let said = target.reach("done").clone();
+    let mut watch = Watch::attach_to(&place, said.one("child"));
+    let entered = watch.poll().points.iter().filter(|point| point.name == "parent's").count();
+    assert_eq!(entered as u64, POINTS);
+    // A timer sends one each 50 us; those that wait together count once.
+    let handled = said.one::<u64>("handled");
+    assert!(handled >= 8, "only {handled}");
+    target.end_well();
+}
+
 /// Calls by each side in the program `vfork.c`.
 const ROUNDS: u64 = 100;
 

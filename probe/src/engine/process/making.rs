@@ -56,7 +56,9 @@ pub(in crate::engine) fn get() -> Option<&'static Process> {
     if FAILED.load(Relaxed) != 0 {
         return None;
     }
-    cold::section(wait_or_make)
+    let process = cold::section(wait_or_make)?;
+    while registry::enter_inherited(process) {}
+    Some(process)
 }
 
 #[cold]
@@ -117,15 +119,6 @@ pub(in crate::engine) fn forget() {
     MAKING.forget(|_| true);
     MAKERS.store(0, Relaxed);
     IS_CROWDED.store(false, Relaxed);
-}
-
-/// Points of the parent this process was forked from keep their numbers.
-fn enter_again(process: &'static Process) {
-    // Tuples after their metered points.
-    for tuples in [false, true] {
-        let these = registry::all().filter(|point| point.is_tuple() == tuples);
-        these.for_each(|point| point.enter_again(process));
-    }
 }
 
 /// Makes the process and opens its gate, or leaves a note of the failure. Has no effect in a child
@@ -283,7 +276,7 @@ fn make_as_named(
     if settings.on_by_default {
         process.segment.counters().begins_missed.fetch_add(missed, Relaxed);
     }
-    enter_again(process);
+    registry::inherit();
     costs::calibrate_again();
     Ok(())
 }

@@ -349,6 +349,39 @@ pub(crate) fn newcomers(children: u64) {
     pause("done");
 }
 
+/// Makes a child of a process with many points. The child says how many signals of a timer it has
+/// handled in its first region, which enters all points again.
+pub(crate) fn signals_while_points_are_entered(points: u64) {
+    static HANDLED: AtomicU64 = AtomicU64::new(0);
+    extern "C" fn handle(_: libc::c_int) {
+        HANDLED.fetch_add(1, Relaxed);
+    }
+    const EVERY: libc::timeval = libc::timeval { tv_sec: 0, tv_usec: 50 };
+    const NEVER: libc::timeval = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let set = |time| {
+        let timer = libc::itimerval { it_interval: time, it_value: time };
+        // SAFETY: `timer` is valid; the old setting is not asked for.
+        let result =
+            unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, ptr::null_mut()) };
+        assert_eq!(result, 0);
+    };
+    let all: Vec<&pfp::Point> =
+        (0..points).map(|_| &*Box::leak(Box::new(pfp::Point::at("parent's", "", 0)))).collect();
+    all.iter().for_each(|point| drop(point.measure()));
+    // SAFETY: the handler only adds to an atomic number.
+    unsafe { libc::signal(libc::SIGALRM, handle as *const () as libc::sighandler_t) };
+    if fork() == 0 {
+        set(EVERY);
+        drop(all[0].measure());
+        set(NEVER);
+        say("child", &[&std::process::id()]);
+        say("handled", &[&HANDLED.load(Relaxed)]);
+        pause("done");
+        quit(0);
+    }
+    assert_eq!(wait_for_all(), 0);
+}
+
 fn quit(code: libc::c_int) -> ! {
     // SAFETY: ends the process without handlers.
     unsafe { libc::_exit(code) }

@@ -66,6 +66,7 @@ fn main() -> ExitCode {
         "fork-and-live" => forks::and_live(),
         "child-ends" => forks::child_ends(arguments.get(1).expect("argument 1 says how")),
         "newcomers" => forks::newcomers(number(1)),
+        "signals-after-a-fork" => forks::signals_while_points_are_entered(number(1)),
         "another-program" => forks::another_program(),
         "rank" => groups::rank(&arguments[1], number(2) as u32, number(3), &arguments[4]),
         "team" => groups::team(&arguments[1], number(2) as u32, number(3), number(4) as u32),
