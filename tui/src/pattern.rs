@@ -90,9 +90,9 @@ impl Pattern {
 }
 
 /// The expression for a pattern of a whole name, as in PFP_ENABLE; none for other texts, such as
-/// `.*crc`.
+/// `.*crc`. Names that `pfp-tracing` makes have braces.
 fn glob(text: &str) -> Option<String> {
-    let is_other = |c: char| META.contains(&c) && !"*?.".contains(c);
+    let is_other = |c: char| META.contains(&c) && !"*?.{}".contains(c);
     if !text.contains(['*', '?']) || text.starts_with('.') || text.contains(is_other) {
         return None;
     }
@@ -142,6 +142,8 @@ mod tests {
             ("*", &["", "a b", "#3"], &[]),
             ("#3", &["#3", "#33"], &["3"]),
             ("p?rse", &["parse", "pärse"], &["prse", "paarse"]),
+            ("*{ecs::w*}", &["system{ecs::walk}"], &["ecs::walk", "system{ecs::walk} more"]),
+            ("^a{2}.*$", &["aab"], &["ab", "a{2}"]),
             ("*tail*end", &["tailend", "a tail and an end"], &["tail", "tail end."]),
             ("Io*", &["Io.read"], &["io.read"]),
             (".*crc", &["io.crc", "crc32"], &["io.read"]),

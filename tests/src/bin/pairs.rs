@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The code at a region is a test and two calls. All regions share the functions that are
-//! called: see them by `--disassemble=pfp::engine::guard::Guard::begin_on`, `end_on` and
+//! called: see them by `--disassemble=pfp::engine::guard::begin`, `pfp::engine::measure::end` and
 //! `lap_on`.
 //!
 //! Only what runs below [`pairs_repeat`] is counted, without [`pairs_repeat_wait`]; see

@@ -1,7 +1,8 @@
 //! How processes end: what a viewer reports that watches them, and what a later viewer reports.
 
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
+use std::thread;
 
 use pfp_shm_layout::find::KEEP;
 use pfp_shm_layout::object;
@@ -120,6 +121,37 @@ fn of_crashed_processes_the_last_three_are_kept() {
     newest.sort_unstable();
     assert_eq!(left, newest);
     assert_eq!(place.entries().len(), KEEP);
+}
+
+/// A viewer that watches all processes removes the segments of those that ended in order, once it has
+/// read them. Of those that ended by `_exit`, it keeps as many as there are without a viewer.
+#[test]
+fn a_viewer_of_all_keeps_the_last_three_that_ended_by_exit() {
+    let place = Place::new();
+    let (mut first, child) = start(&place, "exit");
+    let mut viewer = place.command(pfp_top());
+    viewer.args(["-b", "--all", "-i", "0.1"]);
+    let mut viewer =
+        end_with_test(&mut viewer).stdout(Stdio::piped()).spawn().expect("pfp-top starts");
+    let mut output = BufReader::new(viewer.stdout.take().expect("it was piped"));
+    output.read_line(&mut String::new()).expect("it prints");
+    thread::spawn(move || io::copy(&mut output, &mut io::sink()));
+    first.go();
+    first.reach("done");
+    first.end_well();
+    let mut children = vec![child];
+    for _ in 0..KEEP + 1 {
+        let (mut target, child) = start(&place, "exit");
+        target.go();
+        target.reach("done");
+        target.end_well();
+        children.push(child);
+    }
+    wait_for("the others to be removed", || place.entries().len() == KEEP);
+    let newest = &children[children.len() - KEEP..];
+    assert!(newest.iter().all(|child| listed(&place, *child).is_some()), "{newest:?}");
+    viewer.kill().expect("it runs");
+    viewer.wait().expect("it ends");
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod live;
 mod liveness;
 mod many;
 mod processes;
+mod references;
 mod replay;
 mod rooms;
 mod run;

@@ -1,13 +1,18 @@
 //! Collects the segments of processes that end while all are watched: each is read once more and
-//! then removed.
+//! then removed. Of the processes of a program that did not end in order, the last few stay.
 
-use std::collections::HashSet;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
 
 use pfp_shm_layout::collector::{self, Collector};
 use pfp_shm_layout::directory::Directory;
 use pfp_shm_layout::find;
+use pfp_shm_layout::header::ProcessState;
 use pfp_shm_layout::name::Name;
+use pfp_shm_layout::segment::Segment;
 
 use super::{Candidate, Discovery};
 
@@ -20,6 +25,8 @@ pub struct Collecting {
     collectors: Vec<(Directory, Collector)>,
     /// Segments of processes that had ended before.
     before: HashSet<String>,
+    /// Of each program, the segments that stay, the oldest first.
+    staying: RefCell<HashMap<PathBuf, VecDeque<Name>>>,
 }
 
 impl Collecting {
@@ -33,7 +40,7 @@ impl Collecting {
         let before = found.into_iter().filter_map(ended).collect();
         let places = Directory::candidates().into_iter().filter_map(|at| Directory::open(&at).ok());
         let start = |dir| Collector::start(&dir).ok().map(|collector| (dir, collector));
-        Self { collectors: places.filter_map(start).collect(), before }
+        Self { collectors: places.filter_map(start).collect(), before, staying: RefCell::default() }
     }
 
     /// Marks the found processes that have ended since.
@@ -46,16 +53,38 @@ impl Collecting {
         }
     }
 
-    /// Removes a process's segment, unless another viewer may still want it.
+    /// Removes a process's segment that was read for the last time, unless another viewer may still
+    /// want it. If the process did not end in order, its segment stays, and the oldest one that stays
+    /// of the same program is removed in its place where there are more than [`find::KEEP`].
     pub fn let_go(&self, segment_id: &str) {
         let Some(object) = Name::from_hex(segment_id.as_bytes()) else { return };
         for (dir, collector) in &self.collectors {
-            if find::find_one(dir, &object).is_some() && collector.is_alone() {
-                // A segment that cannot be removed is swept like those of crashed processes.
-                find::remove_one(dir, &object).ok();
+            let Some(entry) = find::find_one(dir, &object) else { continue };
+            if !collector.is_alone() {
+                continue;
             }
+            let surplus = match has_ended_in_order(&object) {
+                true => Some(object),
+                false => self.stays(entry.info.exe, object),
+            };
+            // A segment that cannot be removed is swept like those of crashed processes.
+            surplus.map(|object| find::remove_one(dir, &object).ok());
         }
     }
+
+    /// Notes that a segment stays. Returns the one that need not stay any longer.
+    fn stays(&self, program: PathBuf, object: Name) -> Option<Name> {
+        let mut staying = self.staying.borrow_mut();
+        let of_program = staying.entry(program).or_default();
+        of_program.push_back(object);
+        if of_program.len() > find::KEEP { of_program.pop_front() } else { None }
+    }
+}
+
+/// Whether a process ended in order and left its segment for viewers alone, as the segment says.
+fn has_ended_in_order(object: &Name) -> bool {
+    let state = |segment: &Segment| segment.counters().state.load(Acquire);
+    Segment::open(object).is_ok_and(|(segment, _)| state(&segment) == ProcessState::Exited as u64)
 }
 
 impl Drop for Collecting {
@@ -75,10 +104,12 @@ fn remove_ended(dirs: &mut Vec<Directory>) -> bool {
     let Ok(discovery) = super::discover() else { return false };
     // Asked after the look: a viewer that starts later does not want what was found.
     dirs.retain(|dir| !collector::sweep(dir));
-    let ended = |it: &&Candidate| it.state == crate::snapshot::ProcessState::Exited;
     let mut one_is_ending = false;
-    for candidate in discovery.candidates.iter().filter(ended) {
+    for candidate in discovery.candidates.iter().filter(|candidate| !candidate.runs()) {
         let Some(object) = Name::from_hex(candidate.segment_id.as_bytes()) else { continue };
+        if !has_ended_in_order(&object) {
+            continue;
+        }
         for dir in &*dirs {
             let removed = find::remove_one(dir, &object).unwrap_or(true);
             one_is_ending |= !removed && find::find_one(dir, &object).is_some();

@@ -238,9 +238,7 @@ impl Group {
         for member in self.members.iter_mut().filter(is_to_keep) {
             member.source.add_records(&mut member.last);
             member.keep();
-            if member.last.process.state == ProcessState::Exited {
-                self.finder.let_go(&member.segment_id);
-            }
+            self.finder.let_go(&member.segment_id);
         }
     }
 
