@@ -34,7 +34,7 @@
 //! guard, lap: a region that lasts as long as a value     metered: points with amounts
 //! registry, process::making: how a point and the process are made
 //! calibrate, leader, image: what is done as this copy of pfp is loaded
-//! door: makes what a begin has missed
+//! prepare: makes the process, a lane and a cell for a begin that lacks them
 //! finish, slow: the slow paths of begins and ends     by_hand: ends that search for their region
 //! elsewhere, polls, future: regions of devices, of the clock, and of futures
 //! context, point, figures, numeric, reading, program: behind the public types
@@ -55,7 +55,6 @@ mod common;
 pub(crate) mod context;
 pub(crate) mod copies;
 pub(crate) mod current;
-pub(crate) mod door;
 pub(crate) mod elsewhere;
 pub(crate) mod facts;
 pub(crate) mod figures;
@@ -80,6 +79,7 @@ mod owner;
 pub(crate) mod patience;
 pub(crate) mod point;
 pub(crate) mod polls;
+pub(crate) mod prepare;
 pub(crate) mod process;
 pub(crate) mod program;
 pub(crate) mod reading;

@@ -28,8 +28,8 @@ use pfp_shm_layout::heap::{self, NoMemory};
 use super::common;
 use super::copies::{self, by_leader};
 use super::current;
-use super::door;
 use super::owner;
+use super::prepare;
 use super::process;
 pub(crate) use super::regions::Shared;
 use super::regions::{NOTHING_COVERED, Paused, Regions};
@@ -286,7 +286,7 @@ pub(crate) fn switch(prev: Option<&Handle>, next: Option<&Handle>) -> Switched {
             _ => Switched::Refused,
         };
     }
-    let Some(thread) = door::thread() else { return Switched::Refused };
+    let Some(thread) = prepare::thread() else { return Switched::Refused };
     undisturbed(|| {
         let link = link(thread, pointer(prev));
         let from = link.load(Relaxed);
@@ -323,7 +323,7 @@ unsafe extern "C" fn drop_shared(context: *const Shared) {
 /// if the interrupt is some thread's already.
 pub(crate) fn enter(to: &Handle) -> bool {
     by_leader!(enter(to));
-    let Some(thread) = door::thread() else { return false };
+    let Some(thread) = prepare::thread() else { return false };
     undisturbed(|| {
         // An interrupt that was entered and then put aside by a switch still keeps the context that
         // it has interrupted.
@@ -371,7 +371,7 @@ pub(crate) fn leave(from: &Handle) -> bool {
 /// Counts a hook that does not fit what is current on the calling thread.
 pub(crate) fn count_mismatch() {
     by_leader!(count_mismatch());
-    if let Some(thread) = door::thread() {
+    if let Some(thread) = prepare::thread() {
         thread.count(|counters| &counters.mismatched);
     }
 }
@@ -381,7 +381,7 @@ pub(crate) fn count_mismatch() {
 pub(crate) fn count_refusal() {
     by_leader!(count_refusal());
     // It may be the first thing that the thread does.
-    match alive().or_else(door::thread) {
+    match alive().or_else(prepare::thread) {
         Some(thread) => thread.count(|counters| &counters.refused),
         None => process::miss(),
     }

@@ -7,8 +7,8 @@ use pfp_shm_layout::histogram::LIMIT;
 use pfp_shm_layout::ring::What;
 
 use super::copies::by_leader;
-use super::door::{self, Target};
 use super::finish::finish_with;
+use super::prepare::{self, Target};
 use super::process;
 use super::regions::Sum;
 use crate::engine::metered::MeteredPoint;
@@ -55,7 +55,7 @@ fn record(
     amounts: Option<&Amounts>,
 ) {
     let exclusive = ticks.min(LIMIT - 1);
-    let thread = match door::ready(point) {
+    let thread = match prepare::target(point) {
         Target::Off => return,
         Target::Cell(thread, entry) => {
             let measured = Measurement { exclusive, inclusive: exclusive, away: None };
@@ -81,7 +81,7 @@ fn record(
 /// `is_inside`, the region that is open around it counts it as child ticks.
 pub(crate) fn record_past(point: &'static Point, past: &Past, is_inside: bool) {
     by_leader!(record_past(point, past, is_inside));
-    let thread = match door::ready(point) {
+    let thread = match prepare::target(point) {
         Target::Off => return,
         Target::Cell(thread, _) | Target::Late(thread) => thread,
         Target::Missing => return process::miss(),
@@ -105,7 +105,7 @@ mod tests {
         static DEVICE: Point = Point::new("device").of_the_clock();
         let _one = crate::engine::oracle::one_at_a_time();
         record_of_a_device(&DEVICE, 0, 5, 1);
-        let thread = door::thread().expect("there is a lane");
+        let thread = prepare::thread().expect("there is a lane");
         thread.busy(|| record_of_a_device(&DEVICE, 0, 7, 1));
         let stats = DEVICE.stats().expect("it has measured");
         assert_eq!((stats.count, stats.exclusive, stats.min, stats.max), (2, 12, 5, 7));

@@ -4,10 +4,10 @@ use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::cell::{Away, Measurement};
 use pfp_shm_layout::histogram::LIMIT;
 
-use super::door;
 use super::measure;
 use super::moment::Moment;
 use super::overhead::overhead;
+use super::prepare;
 use super::process;
 use super::region::Begun;
 use super::regions::Sum;
@@ -64,7 +64,7 @@ pub(super) fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>)
 /// cell that follows the current word stays, since it has newer regions.
 fn follow(thread: &Thread, tuple: &'static Point, metered: &Point) {
     let [at, word] = [tuple, metered].map(|point| thread.entry(point).follows());
-    // If the counter must not be read, no cell follows a word: see `door::prepare`.
+    // If the counter must not be read, no cell follows a word: see `prepare::point`.
     if at != word
         && at != tuple.control().sanitized()
         && thread.cell(metered).is_some()
@@ -102,7 +102,7 @@ pub(super) fn finish_with(
     // A context that came from another thread may not have a cell here yet.
     let missing = !busy && !thread.overflows() && thread.cell(point).is_none();
     if missing {
-        let _ = door::prepare(point);
+        let _ = prepare::point(point);
     }
     let entry = thread.entry(point);
     let is_recorded = !busy && entry.cell().is_some() && {

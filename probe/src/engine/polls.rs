@@ -6,8 +6,8 @@ use pfp_shm_layout::amounts::Amounts;
 
 use super::copies;
 use super::current;
-use super::door;
 use super::finish::{finish_with, give_back};
+use super::prepare;
 use super::process;
 use super::region::{Region, level_of};
 use super::regions::Sum;
@@ -107,7 +107,7 @@ impl Polls {
         }
         let Some((sum, start)) = self.take() else { return };
         let Some(thread) =
-            current::thread().filter(|thread| thread.is_alive()).or_else(door::thread)
+            current::thread().filter(|thread| thread.is_alive()).or_else(prepare::thread)
         else {
             return process::miss();
         };

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::calibrate::calibrate as measure_costs;
 use super::copies::by_leader;
-use super::door;
 use super::overhead::Costs;
+use super::prepare;
 use super::process::{self, failed};
 use super::thread::lane;
 use crate::InitError;
@@ -29,13 +29,13 @@ pub(crate) fn init() -> Result<(), InitError> {
 /// Makes the process if need be. Returns 0, or why it cannot be made.
 pub(super) fn try_init() -> u64 {
     by_leader!(try_init());
-    door::process().map_or_else(failed::why_none, |_| 0)
+    prepare::process().map_or_else(failed::why_none, |_| 0)
 }
 
 /// For [`crate::ticks_per_second`].
 pub(crate) fn ticks_per_second() -> f64 {
     by_leader!(ticks_per_second());
-    match door::process() {
+    match prepare::process() {
         Some(process) => process.refine_rate(),
         None => calibrate::refine(),
     }
@@ -45,7 +45,7 @@ pub(crate) fn ticks_per_second() -> f64 {
 /// Names the calling thread's lane.
 pub(crate) fn register_thread(name: &str) {
     by_leader!(register_thread(name));
-    if let (Some(thread), Some(process)) = (door::thread(), process::current()) {
+    if let (Some(thread), Some(process)) = (prepare::thread(), process::current()) {
         lane::register(thread, process, name);
     }
 }
@@ -53,19 +53,19 @@ pub(crate) fn register_thread(name: &str) {
 /// For [`crate::snapshot_to`] and [`crate::snapshot_over`].
 pub(crate) fn write_snapshot(path: &Path, existing: Existing) -> io::Result<()> {
     by_leader!(write_snapshot(path, matches!(existing, Existing::Replace)));
-    snapshot::write(door::process().ok_or_else(snapshot::unsupported)?, path, existing)
+    snapshot::write(prepare::process().ok_or_else(snapshot::unsupported)?, path, existing)
 }
 
 /// For [`crate::show`].
 pub(crate) fn show(out: &mut impl io::Write) -> io::Result<()> {
     by_leader!(show_to(out));
-    snapshot::show(door::process().ok_or_else(snapshot::unsupported)?, out)
+    snapshot::show(prepare::process().ok_or_else(snapshot::unsupported)?, out)
 }
 
 /// For [`crate::calibrate`].
 pub(crate) fn calibrate(pairs: u32) -> Option<crate::Overhead> {
     by_leader!(overhead(pairs));
-    door::process()?;
+    prepare::process()?;
     let Costs { inside, pair, lap } = measure_costs(pairs)?;
     Some(crate::Overhead { inside, pair, lap })
 }

@@ -1,6 +1,6 @@
 //! Readings of the clock for the public types.
 
-use super::{copies, current, door, owner};
+use super::{copies, current, owner, prepare};
 pub(crate) use crate::clock::calibrate::core_hz;
 pub(crate) use crate::clock::counter::{stamp, stamp_and_cpu};
 pub(crate) use crate::clock::wall_ns;
@@ -26,7 +26,7 @@ fn on_cpu_ticks_far() -> Option<u64> {
     if let Some(leader) = copies::followed() {
         return Some(leader.on_cpu_ticks()).filter(|&ticks| ticks != 0);
     }
-    let thread = current::thread().filter(|thread| thread.is_alive()).or_else(door::thread)?;
+    let thread = current::thread().filter(|thread| thread.is_alive()).or_else(prepare::thread)?;
     Some(thread.stamp_beside().wrapping_sub(thread.clock.off()))
 }
 

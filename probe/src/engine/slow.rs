@@ -4,12 +4,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pfp_shm_layout::amounts::Amounts;
 
-use super::door::{self, Target};
 use super::facts::Offset;
 use super::finish::{Ending, finish};
 use super::measure::{self, FUNCTION, HAND};
 use super::moment::{Stamp, fenced_end, note, turn_page};
 use super::overhead::overhead;
+use super::prepare::{self, Target};
 use super::process::entries::miss_unregistered;
 use super::region::{AMOUNTS, BY_HAND, End, FENCED, IS_PLACE, LEVEL, LEVELS, Region, level_of};
 use super::state::UNREGISTERED;
@@ -48,7 +48,7 @@ fn begin_slowly(point: &'static Point, how: u64) -> u64 {
     if let Some((thread, _)) = measure::ready_fenced(point) {
         return push(thread, point, how | FENCED);
     }
-    match door::prepare(point) {
+    match prepare::point(point) {
         Target::Off => 0,
         Target::Missing => {
             process::miss();

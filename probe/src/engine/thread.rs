@@ -11,7 +11,7 @@
 //! child that a signal handler forks in the middle of a region cannot, either: the covered ticks
 //! read zero, too, and are checked before anything is written. An entry of zeros also stands for a
 //! point without a cell and for a thread without a lane. All of these take one slow path,
-//! [`super::door::prepare`].
+//! [`super::prepare::point`].
 
 pub(super) mod calls;
 pub(crate) mod given;
@@ -154,7 +154,7 @@ impl Entry {
         self.total.load(Relaxed)
     }
 
-    /// The thread's cell of the point. `None` if [`super::door::prepare`] has to make it ready
+    /// The thread's cell of the point. `None` if [`super::prepare::point`] has to make it ready
     /// first.
     #[inline(always)]
     pub(crate) fn cell(&self) -> Option<&Cell> {
@@ -213,7 +213,7 @@ const FIRST: usize = (PAGE - 4 * size_of::<u64>()) / size_of::<Entry>();
 const _: () = assert!(size_of::<Entry>() == 1 << POINT_SHIFT);
 const _: () = assert!(TABLE + FIRST * size_of::<Entry>() == size_of::<Thread>());
 impl Thread {
-    /// The calling thread's cell of a point. `None` if [`super::door::prepare`] has to make it
+    /// The calling thread's cell of a point. `None` if [`super::prepare::point`] has to make it
     /// ready first.
     pub(crate) fn cell(&self, point: &Point) -> Option<&Cell> {
         self.entry(point).cell()
@@ -448,14 +448,14 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::engine::door;
+    use crate::engine::prepare;
 
     /// If a handler reads the clock between the load and the exchange of another reading, only the
     /// generation changes.
     #[test]
     fn looks_at_the_clock_change_nothing_else() {
         let _one = crate::engine::oracle::one_at_a_time();
-        let thread = door::thread().expect("there is a lane");
+        let thread = prepare::thread().expect("there is a lane");
         let rest = || thread.place.load(Relaxed) & !GENERATIONS;
         let before = rest();
         // More readings than there are generations.

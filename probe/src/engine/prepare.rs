@@ -43,21 +43,21 @@ pub(crate) enum Target {
 /// Where the calling thread records a region of a point; makes what is missing. Whether the point
 /// is off is checked first: its word may be 0 then, and so is the word of each entry in a forked
 /// child's pages.
-pub(super) fn ready(point: &'static Point) -> Target {
+pub(super) fn target(point: &'static Point) -> Target {
     let control = point.control();
     if !control.enabled() {
         return Target::Off;
     }
     match measure::ready(point, control) {
         Some((thread, entry)) => Target::Cell(thread, entry),
-        None => prepare(point),
+        None => self::point(point),
     }
 }
 
-/// Makes what a begin has missed, so that it can be tried again: a registered point that is on, a
-/// thread with a lane, a cell that follows the control word.
+/// Slow path of [`target`]: registers the point, claims a lane and prepares a cell that follows the
+/// control word, so that a begin on the fast path can be tried again.
 #[cold]
-pub(crate) fn prepare(point: &'static Point) -> Target {
+pub(crate) fn point(point: &'static Point) -> Target {
     if !point.register() {
         miss_unregistered(point);
         return Target::Off;
