@@ -18,7 +18,7 @@
 //! Modules are listed in the order of imports: each uses only modules above it.
 //!
 //! ```text
-//! gate, owner: whose memory this is     settings, names: the settings in the environment
+//! process_page, owner: whose memory this is     settings, names: the settings in the environment
 //! local: the state of a thread, for the modules below
 //! section, patience, turn, cold: work that one thread does once, without a handler in between
 //! state, facts: the state of a point, and what is read of it
@@ -61,7 +61,6 @@ pub(crate) mod figures;
 mod finish;
 mod fold;
 pub(crate) mod future;
-mod gate;
 pub(crate) mod guard;
 pub(crate) mod image;
 mod lap;
@@ -81,6 +80,7 @@ pub(crate) mod point;
 pub(crate) mod polls;
 pub(crate) mod prepare;
 pub(crate) mod process;
+mod process_page;
 pub(crate) mod program;
 pub(crate) mod reading;
 mod region;

@@ -11,7 +11,7 @@
 //! caller's, the caller runs in that thread's memory, or in a copy that the library does not know
 //! (a bare `clone`). Such a caller makes no process.
 
-use super::gate;
+use super::process_page;
 use crate::errno;
 
 /// Whether the memory is another process's, or a copy of it that the C library does not know.
@@ -35,7 +35,7 @@ pub(crate) fn exists(tid: u32) -> bool {
         // SAFETY: signal 0 is not sent, the call only finds out whether the thread exists; getpid
         // has no preconditions.
         let refused = unsafe {
-            let process = gate::pid().unwrap_or_else(|| libc::getpid());
+            let process = process_page::pid().unwrap_or_else(|| libc::getpid());
             libc::syscall(libc::SYS_tgkill, process, tid, 0) != 0
         };
         !refused || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)

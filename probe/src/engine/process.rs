@@ -8,8 +8,8 @@ pub(super) mod failed;
 pub(super) mod making;
 pub(crate) mod memory;
 pub(crate) mod name;
-mod opening;
 pub(crate) mod pausing;
+mod publishing;
 pub(crate) mod switches;
 
 use std::io;
@@ -25,9 +25,9 @@ use pfp_shm_layout::header::ProcessState;
 use pfp_shm_layout::segment::Segment;
 
 use super::calibrate as costs;
-use super::gate;
 use super::overhead::CALIBRATING;
 use super::owner;
+use super::process_page::{self, ProcessPage};
 use super::settings::{Asked, Settings};
 use super::thread::Thread;
 use super::turn::Turn;
@@ -44,7 +44,7 @@ pub(crate) struct Process {
     /// lives as long as the process after the announcement.
     beacon: AtomicPtr<Beacon>,
     /// The page that leads to this process. It is never unmapped once the process is announced.
-    gate: &'static gate::Page,
+    page: &'static ProcessPage,
     pid: libc::pid_t,
     /// The key of thread-specific data whose destructor releases a thread's lane.
     pub(crate) exit_key: libc::pthread_key_t,
@@ -65,8 +65,8 @@ pub(crate) struct Process {
     pub(super) clearing: Turn,
 }
 
-/// Keeps processes, which are never freed, within reach of a leak checker, which does not look
-/// behind the gate.
+/// Keeps processes, which are never freed, within reach of a leak checker, which does not follow
+/// the pointer in the process page.
 static NEWEST: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 
 /// Why the process cannot be made here: what could not be made and the system's error, as
@@ -80,7 +80,7 @@ static MISSED: AtomicU64 = AtomicU64::new(0);
 #[inline]
 pub(crate) fn current() -> Option<&'static Process> {
     // SAFETY: null, or a process that is never freed.
-    unsafe { gate::process().cast::<Process>().as_ref() }
+    unsafe { process_page::process().cast::<Process>().as_ref() }
 }
 
 /// The process that was made last, by this process or a parent.

@@ -2,7 +2,7 @@
 //!
 //! A thread that needs the process while another one is making it waits a millisecond at most, and
 //! then makes one, too. The first one to be announced is the process of all threads, and any thread
-//! can open its gate, so none depends on another thread getting the CPU.
+//! can publish it, so none depends on another thread getting the CPU.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -26,7 +26,7 @@ use pfp_shm_layout::share::Share;
 use super::failed::{Failed, STACK};
 use super::memory::uninterrupted;
 use super::name::program_name;
-use super::opening::{self, Gate};
+use super::publishing::{self, NewPage};
 use super::switches;
 use super::{FAILED, MISSED, NEWEST, Process, current, newest, thousand_seconds};
 use crate::clock::{self, calibrate, counter};
@@ -68,15 +68,15 @@ fn wait_or_make() -> Option<&'static Process> {
         return None;
     }
     leave_parents();
-    // The turn is done, but no process is behind the gate: this is a forked child.
+    // The turn is done, but no process is published: this is a forked child.
     let turn = match MAKING.take_anew() {
         Ok(turn) => Some(turn),
         // The thread that makes the process may not get the CPU for long, so this one makes it too.
         Err(Denied::Others) if !IS_CROWDED.load(Relaxed) => None,
         Err(_) => return current(),
     };
-    // A thread may have announced a process without having opened it yet.
-    opening::open_announced();
+    // A thread may have announced a process without having published it yet.
+    publishing::publish_announced();
     // A handler on a small stack leaves the work to the next thread, and so does a thread without
     // memory.
     let can_be = || FAILED.load(Relaxed) == 0 && !cold::has_less_stack(STACK) && heap::has_room();
@@ -97,7 +97,7 @@ fn make_first() -> Option<&'static Process> {
     }
     let before = MAKERS.fetch_add(ONE_MORE, Relaxed);
     let is_alone = || before as u32 == 0 && MAKERS.load(Relaxed) == before.wrapping_add(ONE_MORE);
-    make(&Gate::map(), is_alone);
+    make(&NewPage::map(), is_alone);
     // The count is 0 in a child that was forked in between.
     let _ =
         MAKERS.fetch_update(Relaxed, Relaxed, |makers| (makers as u32 != 0).then(|| makers - 1));
@@ -121,9 +121,9 @@ pub(in crate::engine) fn forget() {
     IS_CROWDED.store(false, Relaxed);
 }
 
-/// Makes the process and opens its gate, or leaves a note of the failure. Has no effect in a child
+/// Makes the process and publishes it, or leaves a note of the failure. Has no effect in a child
 /// that was forked during the call, or if another thread was faster.
-fn make(gate: &io::Result<Gate>, is_alone: impl Fn() -> bool) {
+fn make(new_page: &io::Result<NewPage>, is_alone: impl Fn() -> bool) {
     // Without memory the next begin tries again.
     let (Ok(settings), Ok(exe)) = (settings::get(), this_exe()) else { return };
     let origin = calibrate::begin();
@@ -134,7 +134,7 @@ fn make(gate: &io::Result<Gate>, is_alone: impl Fn() -> bool) {
     }
     let failed = |stage, error: &io::Error| {
         // Another thread may have been faster, and have made one.
-        if gate.as_ref().is_ok_and(|gate| !gate.is_ours()) || current().is_some() {
+        if new_page.as_ref().is_ok_and(|page| !page.is_ours()) || current().is_some() {
             return;
         }
         // The next begin tries again, because the heap may have room then.
@@ -153,8 +153,8 @@ fn make(gate: &io::Result<Gate>, is_alone: impl Fn() -> bool) {
         }
         note_failure(&directory, &exe, stage, error);
     };
-    let gate = match gate {
-        Ok(gate) => gate,
+    let new_page = match new_page {
+        Ok(new_page) => new_page,
         Err(error) => return failed(Stage::Process, error),
     };
     /// Names to try: a child that was forked during the call may have taken one first. A debugger
@@ -163,7 +163,7 @@ fn make(gate: &io::Result<Gate>, is_alone: impl Fn() -> bool) {
     /// Drafts of beacons to try, which a sweeper may take as well.
     const DRAFTS: u32 = 100;
     for attempt in 1..=NAMES {
-        match make_as_named(gate, settings, origin, &directory, &is_alone) {
+        match make_as_named(new_page, settings, origin, &directory, &is_alone) {
             Ok(()) => return,
             Err((stage, error)) => {
                 let most = if stage == Stage::Beacon { DRAFTS } else { NAMES };
@@ -175,14 +175,14 @@ fn make(gate: &io::Result<Gate>, is_alone: impl Fn() -> bool) {
     }
 }
 
-/// Makes the process under a random name, and opens its gate. Has no effect in a child that was
+/// Makes the process under a random name, and publishes it. Has no effect in a child that was
 /// forked during the call, or if another thread was faster.
 ///
 /// # Errors
 ///
 /// What could not be made, and the system's error.
 fn make_as_named(
-    gate: &Gate,
+    new_page: &NewPage,
     settings: &'static Settings,
     origin: calibrate::Instant,
     directory: &io::Result<Directory>,
@@ -195,7 +195,7 @@ fn make_as_named(
     // that a sweep cannot find. It is lit once this process is announced, so that viewers find only
     // the first of the processes that several threads make.
     let info = Info::of_this_process(object, name).map_err(|error| (Stage::Segment, error))?;
-    if !gate.is_ours() {
+    if !new_page.is_ours() {
         return Ok(());
     }
     let share = Share::of_this_process();
@@ -218,16 +218,16 @@ fn make_as_named(
     };
     let folder = directory.as_ref().ok().filter(|_| beacon.is_ok()).map(Directory::path);
     let facts = facts(&info, origin, folder).map_err(|error| (Stage::Segment, error.into()))?;
-    if !gate.is_ours() {
+    if !new_page.is_ours() {
         return Ok(());
     }
     let fill = |counters: &ProcessCounters| fill(counters, settings, name);
     let made = uninterrupted(|| Segment::create(object, config, &facts, fill))
         .map_err(|error| (Stage::Segment, error))
         .and_then(|segment| {
-            of_segment(segment, gate, settings).map_err(|error| (Stage::Process, error))
+            of_segment(segment, new_page, settings).map_err(|error| (Stage::Process, error))
         });
-    if !gate.is_ours() {
+    if !new_page.is_ours() {
         return Ok(());
     }
     let process = match made {
@@ -254,19 +254,19 @@ fn make_as_named(
     if let Some(last) = common::last_point() {
         process.segment.reserve_point(Some(last as usize), 0);
     }
-    if !gate.is_ours() {
+    if !new_page.is_ours() {
         return Ok(());
     }
-    let process = match gate.announce(process) {
+    let process = match new_page.announce(process) {
         Ok(process) => process,
         Err(late) => {
             late.give_up();
-            opening::open_announced();
+            publishing::publish_announced();
             return Ok(());
         }
     };
-    let lit = opening::open(process);
-    if !gate.is_ours() {
+    let lit = publishing::publish(process);
+    if !new_page.is_ours() {
         return Ok(());
     }
     if let Err(error) = lit {
@@ -288,7 +288,7 @@ fn make_as_named(
 /// The system's error: no key of thread-specific data is free.
 fn of_segment(
     segment: Segment,
-    gate: &Gate,
+    new_page: &NewPage,
     settings: &'static Settings,
 ) -> io::Result<Box<Process>> {
     let exit_key = lane::exit_key()?;
@@ -299,7 +299,7 @@ fn of_segment(
     let process = Process {
         segment,
         beacon: AtomicPtr::default(),
-        gate: gate.page(),
+        page: new_page.page(),
         // SAFETY: no preconditions.
         pid: unsafe { libc::getpid() },
         exit_key,

@@ -11,7 +11,7 @@ use std::sync::atomic::{
 /// the process that a child inherits is not its own.
 #[repr(C)]
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct ProcessPage {
     /// The [`super::process::Process`]; null before it exists.
     pub(super) process: AtomicPtr<c_void>,
     /// Whether this process made it.
@@ -23,32 +23,32 @@ pub(super) struct Page {
 }
 
 /// The published page: this process's, a parent's, or null.
-static IN_FORCE: AtomicPtr<Page> = AtomicPtr::new(ptr::null_mut());
+static PUBLISHED: AtomicPtr<ProcessPage> = AtomicPtr::new(ptr::null_mut());
 
 /// The published page: this process's, a parent's, or null.
 #[inline]
-pub(super) fn in_force() -> *mut Page {
-    // Pairs with the exchange in `open`.
-    IN_FORCE.load(Acquire)
+pub(super) fn published() -> *mut ProcessPage {
+    // Pairs with the exchange in `publish`.
+    PUBLISHED.load(Acquire)
 }
 
 /// The process; null if there is none, and in a forked child.
 #[inline]
 pub(super) fn process() -> *mut c_void {
     // SAFETY: null, or a page that is never unmapped.
-    unsafe { in_force().as_ref() }.map_or(ptr::null_mut(), |page| page.process.load(Acquire))
+    unsafe { published().as_ref() }.map_or(ptr::null_mut(), |page| page.process.load(Acquire))
 }
 
 /// Id of the process whose memory this is. `None` without a process, and in a forked child.
 pub(super) fn pid() -> Option<libc::pid_t> {
     // SAFETY: null, or a page that is never unmapped.
-    let page = unsafe { in_force().as_ref() }?;
+    let page = unsafe { published().as_ref() }?;
     Some(page.pid.load(Relaxed)).filter(|pid| *pid != 0)
 }
 
 /// Publishes a page in place of the one before it. Any number of threads may do so.
-pub(super) fn open(page: &'static Page) {
+pub(super) fn publish(page: &'static ProcessPage) {
     let before = page.before.load(Relaxed);
-    // Pairs with the load in `in_force`. The exchange fails if the page is published already.
-    let _ = IN_FORCE.compare_exchange(before, ptr::from_ref(page).cast_mut(), Release, Relaxed);
+    // Pairs with the load in `published`. The exchange fails if the page is published already.
+    let _ = PUBLISHED.compare_exchange(before, ptr::from_ref(page).cast_mut(), Release, Relaxed);
 }

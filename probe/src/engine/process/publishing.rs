@@ -1,7 +1,7 @@
-//! Opening the gate to a process that was made.
+//! Publishing a process that was made.
 //!
 //! Several threads may each make a process. The announcement decides which one is the process; from
-//! then on any thread can open its gate.
+//! then on any thread can publish it.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -9,19 +9,19 @@ use std::{io, ptr};
 
 use super::memory::{map_private, uninterrupted};
 use super::{NEWEST, PAGE, Process, newest};
-use crate::engine::gate::{self, Page};
+use crate::engine::process_page::{self, ProcessPage};
 
-/// A [`gate`] that is not open yet. Its page is unmapped unless a process that refers to it was
-/// announced.
-pub(super) struct Gate {
-    page: *mut Page,
+/// A [page](process_page) that is not published yet. It is unmapped unless a process that refers to
+/// it was announced.
+pub(super) struct NewPage {
+    page: *mut ProcessPage,
     is_kept: Cell<bool>,
     /// The process that a parent has announced, or null.
     newest_before: *mut Process,
 }
 
-impl Gate {
-    /// Maps a page for the gate.
+impl NewPage {
+    /// Maps a page.
     ///
     /// # Errors
     ///
@@ -30,21 +30,21 @@ impl Gate {
         let page = uninterrupted(|| map_private(PAGE))?.cast();
         // A process that this one has announced must stay the newest: `announce` expects null and
         // fails.
-        let parents = newest().filter(|newest| !is_ours(newest.gate));
+        let parents = newest().filter(|newest| !is_ours(newest.page));
         let newest_before = parents.map_or(ptr::null(), ptr::from_ref).cast_mut();
-        let gate = Self { page, is_kept: Cell::new(false), newest_before };
-        let page = gate.page();
+        let new_page = Self { page, is_kept: Cell::new(false), newest_before };
+        let page = new_page.page();
         page.is_ours.store(1, Relaxed);
         // SAFETY: no preconditions.
         page.pid.store(unsafe { libc::getpid() }, Relaxed);
         // Read after the newest, so that `announce` fails if another process was published in
         // between.
-        page.before.store(gate::in_force(), Relaxed);
-        Ok(gate)
+        page.before.store(process_page::published(), Relaxed);
+        Ok(new_page)
     }
 
     /// The page, for a process that is dropped before this if it is not announced.
-    pub(super) fn page(&self) -> &'static Page {
+    pub(super) fn page(&self) -> &'static ProcessPage {
         // SAFETY: mapped as zeros, which are a valid value of atomics, and aligned. It is unmapped
         // only if no process that refers to it was announced.
         unsafe { &*self.page }
@@ -78,7 +78,7 @@ impl Gate {
     }
 }
 
-impl Drop for Gate {
+impl Drop for NewPage {
     fn drop(&mut self) {
         if !self.is_kept.get() {
             // SAFETY: mapped by `map`, and only this thread has seen it.
@@ -88,7 +88,7 @@ impl Drop for Gate {
 }
 
 /// Whether this process made a page: false in a forked child, where the page reads zero.
-fn is_ours(page: &Page) -> bool {
+fn is_ours(page: &ProcessPage) -> bool {
     page.is_ours.load(Relaxed) != 0
 }
 
@@ -99,8 +99,8 @@ fn is_ours(page: &Page) -> bool {
 /// # Errors
 ///
 /// The system's error from lighting its beacon. The process is published nevertheless.
-pub(super) fn open(process: &'static Process) -> io::Result<()> {
-    let page = process.gate;
+pub(super) fn publish(process: &'static Process) -> io::Result<()> {
+    let page = process.page;
     let lit = if is_ours(page) { process.light() } else { Ok(()) };
     page.process.store(ptr::from_ref(process).cast_mut().cast(), Release);
     if !is_ours(page) {
@@ -108,14 +108,14 @@ pub(super) fn open(process: &'static Process) -> io::Result<()> {
         page.process.store(ptr::null_mut(), Relaxed);
         return Ok(());
     }
-    gate::open(page);
+    process_page::publish(page);
     lit
 }
 
-/// Opens the gate of a process that another thread of this process has announced, if there is one.
-pub(super) fn open_announced() {
-    if let Some(process) = newest().filter(|process| is_ours(process.gate)) {
+/// Publishes a process that another thread of this process has announced, if there is one.
+pub(super) fn publish_announced() {
+    if let Some(process) = newest().filter(|process| is_ours(process.page)) {
         // The thread that has made the process notes a failure.
-        let _ = open(process);
+        let _ = publish(process);
     }
 }
