@@ -20,7 +20,7 @@
 //! ```text
 //! process_page, owner: whose memory this is     settings, names: the settings in the environment
 //! local: the state of a thread, for the modules below
-//! section, patience, turn, cold: work that one thread does once, without a handler in between
+//! section, patience, lease, cold: work that one thread does once, without a handler in between
 //! state, facts: the state of a point, and what is read of it
 //! region, regions: an open region; the state of a context
 //! thread: the private state that leads to a lane     current: the word that leads to it
@@ -65,6 +65,7 @@ pub(crate) mod guard;
 pub(crate) mod image;
 mod lap;
 mod leader;
+pub(crate) mod lease;
 pub(crate) mod local;
 pub(crate) mod measure;
 pub(crate) mod metered;
@@ -93,7 +94,6 @@ mod slow;
 pub(crate) mod state;
 mod suspend;
 pub(crate) mod thread;
-pub(crate) mod turn;
 
 pub use self::guard::Guard;
 pub use self::metered::MeteredPoint;

@@ -28,7 +28,7 @@ pub(super) fn calibrate_again() {
 /// the first has stored. `None` if another thread does it.
 fn alone<R>(work: impl FnOnce() -> R) -> Option<R> {
     cold::section(|| {
-        let _turn = CALIBRATING.take_alone().ok()?;
+        let _lease = CALIBRATING.acquire_exclusive().ok()?;
         Some(work())
     })
 }

@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 
 use super::section::Section;
-use super::{section, turn};
+use super::{lease, section};
 use crate::errno;
 use crate::mark;
 
@@ -24,7 +24,7 @@ pub(crate) fn section<R>(work: impl FnOnce() -> R) -> R {
         let (mut mark, instead) = (mark::new(), Section::new());
         let (_entered, was_left) = section::enter(&mut mark, &instead);
         if was_left {
-            turn::give_back_what_was_left();
+            lease::release_after_jump();
         }
         work()
     })

@@ -11,8 +11,8 @@ use pfp_shm_layout::point::{DEVICE, WALL};
 use pfp_shm_layout::ring::POINT_SHIFT;
 
 use super::copies;
+use super::lease::Lease;
 use super::state::{Name, State};
-use super::turn::Turn;
 use crate::point::Point;
 
 /// Offset of a point's entry in a thread's table: the point's number times the size of an entry.
@@ -76,7 +76,7 @@ impl Point {
         Self {
             state: State {
                 control: AtomicPtr::new((&raw const REFUSED).cast_mut()),
-                registering: Turn::done_already(),
+                registering: Lease::already_done(),
                 ..State::literal("", "", 0)
             },
         }

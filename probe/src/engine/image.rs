@@ -56,7 +56,7 @@ extern "C" fn in_child() {
         // The parent's other threads do not exist in the child.
         making::forget();
         switches::leave_parents();
-        overhead::CALIBRATING.forget(|_| true);
+        overhead::CALIBRATING.release_if(|_| true);
         // A handler of another copy, or of the host, may have measured already.
         if process::current().is_some() {
             return;

@@ -17,9 +17,9 @@ use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
+use super::lease::Lease;
 use super::section::Section;
 use super::thread::Thread;
-use super::turn::Turn;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]
 mod pool;
@@ -31,8 +31,8 @@ pub(crate) struct Local {
     /// region.
     pub(super) thread: Cell<*const Thread>,
     pub(super) section: Section,
-    /// The innermost turn that the thread holds.
-    pub(super) turn: Cell<*const Turn>,
+    /// The innermost lease that the thread holds.
+    pub(super) lease: Cell<*const Lease>,
     /// Nanoseconds for which the thread has waited for other threads.
     pub(super) waited_ns: Cell<u64>,
     /// True while the thread claims a lane.
@@ -65,7 +65,7 @@ impl Local {
         Self {
             thread: Cell::new(ptr::null()),
             section: Section::new(),
-            turn: Cell::new(ptr::null()),
+            lease: Cell::new(ptr::null()),
             waited_ns: Cell::new(0),
             is_claiming: Cell::new(false),
             claimed: Cell::new((0, 0)),

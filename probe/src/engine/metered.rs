@@ -29,11 +29,11 @@ use pfp_shm_layout::heap;
 use super::copies::by_leader;
 use super::figures::{self, Histogram};
 use super::guard::{self, Guard};
+use super::lease::Lease;
 use super::measure::SCOPE;
 use super::process::entries::NotEntered;
 use super::process::{self, Process};
 use super::state::Name;
-use super::turn::Turn;
 use super::{cold, current, room};
 use crate::point::Point;
 use crate::stats::Stats;
@@ -78,7 +78,7 @@ pub struct MeteredPoint {
     /// Places that threads have taken for tuples. A thread writes no place but its own.
     taken: AtomicU32,
     /// Held by the thread that adds a tuple.
-    adding: Turn,
+    adding: Lease,
     /// The first two amounts of known tuples whose others are 0; [`NONE`] first for all other
     /// tuples. A region with no more amounts has half as much to compare.
     pairs: [[AtomicU64; 2]; TUPLES],
@@ -106,7 +106,7 @@ impl MeteredPoint {
             names,
             known: AtomicU32::new(0),
             taken: AtomicU32::new(0),
-            adding: Turn::new(),
+            adding: Lease::new(),
             pairs: [const { [const { AtomicU64::new(NONE) }; 2] }; TUPLES],
             amounts: [const { [const { AtomicU64::new(0) }; MAX_AMOUNTS] }; TUPLES],
             tuples,
@@ -184,7 +184,7 @@ impl MeteredPoint {
         let mut tuples = self.tuples.iter();
         for pair in &self.pairs {
             let tuple = tuples.next();
-            // Pairs with the store in `add_in_turn`: the second amount, and the point.
+            // Pairs with the store in `add_under_lease`: the second amount, and the point.
             if pair[0].load(Acquire) == a && pair[1].load(Relaxed) == b {
                 return tuple.filter(|_| a != NONE);
             }
@@ -195,7 +195,7 @@ impl MeteredPoint {
     /// The point of these amounts, if it is known.
     #[inline(always)]
     pub(crate) fn find(&'static self, amounts: &Amounts) -> Option<&'static Point> {
-        // Pairs with the store in `add_in_turn`: the amounts of these tuples, and their points.
+        // Pairs with the store in `add_under_lease`: the amounts of these tuples, and their points.
         let known = self.known.load(Acquire);
         let mut tuples = self.tuples.iter();
         for (place, words) in self.amounts.iter().enumerate() {
@@ -227,12 +227,12 @@ impl MeteredPoint {
         if !room::has_room() || !self.itself().is_on() {
             return None;
         }
-        cold::section(|| self.add_in_turn(amounts))
+        cold::section(|| self.add_under_lease(amounts))
     }
 
     #[inline(never)]
-    fn add_in_turn(&'static self, amounts: &Amounts) -> Option<&'static Point> {
-        let _turn = self.adding.take().ok()?;
+    fn add_under_lease(&'static self, amounts: &Amounts) -> Option<&'static Point> {
+        let _lease = self.adding.acquire().ok()?;
         if let Some(tuple) = self.find(amounts) {
             return Some(tuple);
         }
@@ -290,7 +290,7 @@ impl MeteredPoint {
 
     /// The points of the tuples, with their amounts.
     fn known_tuples(&'static self) -> impl Iterator<Item = (&'static Point, Amounts)> {
-        // Pairs with the store in `add_in_turn`.
+        // Pairs with the store in `add_under_lease`.
         let known = self.known.load(Acquire);
         let tuples = self.tuples.iter().zip(&self.amounts).enumerate();
         tuples

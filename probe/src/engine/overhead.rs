@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::turn::Turn;
+use super::lease::Lease;
 
 /// The overhead of measuring, in ticks.
 #[repr(C)]
@@ -30,7 +30,7 @@ pub(crate) struct Overhead {
 }
 
 /// Held by the thread that calibrates.
-pub(super) static CALIBRATING: Turn = Turn::new();
+pub(super) static CALIBRATING: Lease = Lease::new();
 
 /// The result of a calibration, in ticks.
 #[derive(Clone, Copy, Debug)]

@@ -121,7 +121,8 @@ impl Point {
     pub(crate) fn register_in_section(&'static self, process: &'static Process) -> bool {
         let tid = owner::tid();
         // A thread that the process does not know must not keep others waiting.
-        let is_registered = process.is_callers_threads(tid) && self.register_in_turn(process, tid);
+        let is_registered =
+            process.is_callers_threads(tid) && self.register_under_lease(process, tid);
         if is_registered {
             pause_latecomer(self);
         }
@@ -148,7 +149,7 @@ mod tests {
         let _one = crate::engine::oracle::one_at_a_time();
         assert!(LATE.register());
         for point in [&EARLY, &LATE] {
-            point.state.registering.left_by_nobody();
+            point.state.registering.hold_as_dead_thread();
             assert!(point.register());
             assert!(point.number().is_some() && point.is_enabled());
             let same = |&found: &&Point| ptr::eq(found, point);
@@ -178,7 +179,7 @@ mod tests {
         static SLOW: Point = Point::new("slow");
         let _one = crate::engine::oracle::one_at_a_time();
         let process = super::process().expect("there is a segment");
-        let _turn = SLOW.state.registering.take().expect("nobody else registers it");
+        let _lease = SLOW.state.registering.acquire().expect("nobody else registers it");
         let other = std::thread::spawn(|| {
             assert!(SLOW.register());
             SLOW.number().expect("it is registered")

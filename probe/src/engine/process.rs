@@ -25,12 +25,12 @@ use pfp_shm_layout::header::ProcessState;
 use pfp_shm_layout::segment::Segment;
 
 use super::calibrate as costs;
+use super::lease::Lease;
 use super::overhead::CALIBRATING;
 use super::owner;
 use super::process_page::{self, ProcessPage};
 use super::settings::{Asked, Settings};
 use super::thread::Thread;
-use super::turn::Turn;
 use crate::clock::{self, calibrate, counter};
 use crate::errno;
 
@@ -62,7 +62,7 @@ pub(crate) struct Process {
     /// The file for the last figures when the process ends in order.
     snapshot: Option<PathBuf>,
     /// Held by the thread that clears a cell which threads without a lane share.
-    pub(super) clearing: Turn,
+    pub(super) clearing: Lease,
 }
 
 /// Keeps processes, which are never freed, within reach of a leak checker, which does not follow

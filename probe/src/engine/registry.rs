@@ -10,10 +10,10 @@ use pfp_shm_layout::control::Control;
 use pfp_shm_layout::ring::POINT_SHIFT;
 
 use super::facts::REFUSED;
+use super::lease::NotAcquired;
 use super::process::Process;
 use super::process::entries::NotEntered;
 use super::state::{State, UNLISTED};
-use super::turn::Denied;
 use super::{cold, common};
 use crate::point::Point;
 
@@ -75,13 +75,13 @@ pub(crate) fn listed() -> impl Iterator<Item = &'static Point> {
 impl Point {
     /// Enters the point, unless another thread has entered it. False if this is not possible now.
     /// `tid` is the calling thread's kernel id.
-    pub(super) fn register_in_turn(&'static self, process: &'static Process, tid: u32) -> bool {
+    pub(super) fn register_under_lease(&'static self, process: &'static Process, tid: u32) -> bool {
         // A thread that has waited enough registers the point, too, which costs a number.
-        let _turn = match self.state.registering.take_by(tid) {
-            Ok(turn) => Some(turn),
-            Err(Denied::Done) => return true,
-            Err(Denied::Others) => None,
-            Err(Denied::Own) => return false,
+        let _lease = match self.state.registering.acquire_as(tid) {
+            Ok(lease) => Some(lease),
+            Err(NotAcquired::Done) => return true,
+            Err(NotAcquired::HeldByOther) => None,
+            Err(NotAcquired::HeldByCaller) => return false,
         };
         let found = self.state.control.load(Relaxed);
         let entered = self.enter(process, None);
@@ -170,7 +170,7 @@ impl Point {
     }
 
     /// Links the point into the process's list, if it is not there. Two threads may do this at
-    /// once, if one has taken the turn from the other.
+    /// once, if one has taken the lease over from the other.
     ///
     /// It takes as many steps as points were linked since it began, however long the list is.
     pub(super) fn publish(&'static self) {

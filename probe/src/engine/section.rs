@@ -80,7 +80,7 @@ pub(super) fn enter<'a>(mark: &mut MaybeUninit<u64>, instead: &'a Section) -> (E
     (Entered { section, how }, was_left)
 }
 
-/// Whether no other section is around the thread's section. Then a turn that the thread seems to
+/// Whether no other section is around the thread's section. Then a lease that the thread seems to
 /// hold was left by a jump.
 pub(super) fn is_outermost() -> bool {
     local::known().is_none_or(|local| local.section.depth.get() == 1)

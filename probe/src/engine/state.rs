@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 
 use pfp_shm_layout::ring::POINT_SHIFT;
 
-use super::turn::Turn;
+use super::lease::Lease;
 
 /// The word of a point that is not registered yet. No registered point has it.
 pub const UNREGISTERED: u64 = u64::MAX;
@@ -28,7 +28,7 @@ pub(crate) struct State {
     /// Its number in the point table, as an offset in a thread's table.
     pub(super) offset: AtomicU32,
     /// Held by the thread that registers it.
-    pub(super) registering: Turn,
+    pub(super) registering: Lease,
     /// The next point in the process's list, or [`UNLISTED`].
     pub(super) next: AtomicPtr<Self>,
     pub(crate) name: Name,
@@ -109,7 +109,7 @@ impl State {
         Self {
             control: AtomicPtr::new((&raw const NOT_YET).cast_mut()),
             offset: AtomicU32::new(number << POINT_SHIFT),
-            registering: Turn::new(),
+            registering: Lease::new(),
             next: AtomicPtr::new(UNLISTED),
             name,
             file,

@@ -5,9 +5,9 @@
 //! ahead in one sum by the measurements in progress. Additions are relaxed: no word publishes
 //! another one.
 //! **A reset.** A point has two such cells, and one of them takes the measurements. After a reset
-//! one thread, in its turn, clears the other cell and publishes it by its control word. A thread
-//! enters a cell before it adds to it, and a cell that a thread has entered is not cleared: so
-//! count and sums belong to one window. Threads that measure at the same time add to the window
+//! one thread, which holds a lease, clears the other cell and publishes it by its control word. A
+//! thread enters a cell before it adds to it, and a cell that a thread has entered is not cleared:
+//! so count and sums belong to one window. Threads that measure at the same time add to the window
 //! before, and do not wait. A thread that leaves a cell by a jump stays counted in it; the caller
 //! of a reset decides how long it waits for that thread.
 //!

@@ -183,7 +183,7 @@ impl Table {
             drop(Guard::begin(&numeric::POINTS[0]));
         }
         // Another thread must not take the zeros for the costs.
-        let Ok(_turn) = CALIBRATING.take_alone() else { return false };
+        let Ok(_lease) = CALIBRATING.acquire_exclusive() else { return false };
         // The measured regions must not be charged yet.
         let [inside, pair] = costs().map(|cost| cost.swap(0, Relaxed));
         let is_measured = self.measure_call(region, false, costs());

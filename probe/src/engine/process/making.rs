@@ -30,13 +30,13 @@ use super::publishing::{self, NewPage};
 use super::switches;
 use super::{FAILED, MISSED, NEWEST, Process, current, newest, thousand_seconds};
 use crate::clock::{self, calibrate, counter};
+use crate::engine::lease::{Lease, NotAcquired};
 use crate::engine::settings::{self, Settings};
 use crate::engine::thread::lane;
-use crate::engine::turn::{Denied, Turn};
 use crate::engine::{calibrate as costs, cold, common, copies, owner, registry};
 
 /// Held by the thread that others expect to make the process.
-static MAKING: Turn = Turn::new();
+static MAKING: Lease = Lease::new();
 
 /// The number of threads that are making the process now. The upper half counts all threads that
 /// have begun to make it.
@@ -45,7 +45,7 @@ const ONE_MORE: u64 = 1 << 32 | 1;
 
 /// Set if a thread failed to make the process while another thread was making it, too: the first
 /// one may have lacked what the other one held, such as a descriptor. From then on only the holder
-/// of the turn makes the process.
+/// of the lease makes the process.
 static IS_CROWDED: AtomicBool = AtomicBool::new(false);
 
 /// The process, which the first call makes. `None` if it cannot be made, or must not be made now.
@@ -68,11 +68,11 @@ fn wait_or_make() -> Option<&'static Process> {
         return None;
     }
     leave_parents();
-    // The turn is done, but no process is published: this is a forked child.
-    let turn = match MAKING.take_anew() {
-        Ok(turn) => Some(turn),
+    // The work is done, but no process is published: this is a forked child.
+    let lease = match MAKING.acquire_anew() {
+        Ok(lease) => Some(lease),
         // The thread that makes the process may not get the CPU for long, so this one makes it too.
-        Err(Denied::Others) if !IS_CROWDED.load(Relaxed) => None,
+        Err(NotAcquired::HeldByOther) if !IS_CROWDED.load(Relaxed) => None,
         Err(_) => return current(),
     };
     // A thread may have announced a process without having published it yet.
@@ -81,10 +81,10 @@ fn wait_or_make() -> Option<&'static Process> {
     // memory.
     let can_be = || FAILED.load(Relaxed) == 0 && !cold::has_less_stack(STACK) && heap::has_room();
     let process = current().or_else(|| if can_be() { make_first() } else { None });
-    if let Some(turn) = turn
+    if let Some(lease) = lease
         && process.is_some()
     {
-        turn.done();
+        lease.complete();
     }
     process
 }
@@ -114,9 +114,9 @@ fn leave_parents() {
     }
 }
 
-/// Frees the turn in a forked child, where no thread of the parent makes the process.
+/// Releases the lease in a forked child, where no thread of the parent makes the process.
 pub(in crate::engine) fn forget() {
-    MAKING.forget(|_| true);
+    MAKING.release_if(|_| true);
     MAKERS.store(0, Relaxed);
     IS_CROWDED.store(false, Relaxed);
 }
@@ -310,7 +310,7 @@ fn of_segment(
         settings,
         _inherited: AtomicPtr::new(NEWEST.load(Relaxed)),
         snapshot,
-        clearing: Turn::new(),
+        clearing: Lease::new(),
     };
     Ok(heap::boxed(process)?)
 }

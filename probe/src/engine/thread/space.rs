@@ -169,11 +169,11 @@ impl Thread {
             let cells = entry.shared_cells().map(|offset| segment.shared_cell(offset));
             let restart = |newest: &Cell, other: &Cell| {
                 // If a jump leaves this in the middle, the next thread clears the cell once more.
-                let turn = &process.clearing;
+                let lease = &process.clearing;
                 let clear = |chunk| clear_chunk(segment, chunk);
                 let waited_for = is_recent(segment, point);
-                let restart = |_taken| other.restart_shared(newest, control, waited_for, clear);
-                !turn.is_held() && cold::section(|| turn.take_alone().is_ok_and(restart))
+                let restart = |_guard| other.restart_shared(newest, control, waited_for, clear);
+                !lease.is_held() && cold::section(|| lease.acquire_exclusive().is_ok_and(restart))
             };
             let place = match Cell::shared_for(cells, control, restart) {
                 Ok(cell) => match cell.enter_shared() {

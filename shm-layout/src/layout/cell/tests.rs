@@ -296,7 +296,7 @@ fn nobody_waits_for_a_shared_cell_to_be_cleared() {
     assert!(std::ptr::eq(found, &raw const cells[1]));
 }
 
-/// A thread that has found a reset waits for its turn, until another thread has found the same
+/// A thread that has found a reset waits for the lease, until another thread has found the same
 /// reset, and then a second one. Meanwhile threads find a cell to enter.
 #[test]
 fn a_shared_cell_that_was_put_in_force_meanwhile_is_not_cleared() {

@@ -39,7 +39,7 @@ pub(super) fn shared_cell_records() {
     });
 }
 
-/// The two cells of a point, and whether a thread may clear one.
+/// The two cells of a point, and the lease of the thread that may clear one.
 type TwoCells = ([Arc<Cell>; 2], Arc<AtomicU64>);
 
 /// The first in force, the other of the window before.
@@ -53,15 +53,15 @@ fn two_cells() -> TwoCells {
 }
 
 /// Finds the cell that takes what is measured under a control word, as a thread does that
-/// clears only in its turn.
-fn shared_for((cells, turn): &TwoCells, control: Control) -> &Cell {
+/// clears only while it holds the lease.
+fn shared_for((cells, lease): &TwoCells, control: Control) -> &Cell {
     let cells = cells.each_ref().map(|cell| Some(&**cell));
     let restart = |newest: &Cell, other: &Cell| {
         // Meets the store below.
-        let is_ours = turn.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        let is_ours = lease.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
         is_ours && {
             let is_cleared = other.restart_shared(newest, control, true, |_| ());
-            turn.store(0, Ordering::Release);
+            lease.store(0, Ordering::Release);
             is_cleared
         }
     };
