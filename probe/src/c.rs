@@ -21,7 +21,7 @@ pub use crate::engine::process::switches::Switch;
 pub use crate::engine::state::UNREGISTERED;
 use crate::engine::thread::given;
 use crate::engine::{
-    by_hand, calibrate, copies, current, image, local, measure, numeric, patience, room,
+    by_hand, calibrate, copies, current, image, local, measure, numeric, room, spin,
 };
 pub use crate::file::File;
 pub use crate::loaded::{Loaded, Mapping, each_mapping};
@@ -172,9 +172,9 @@ pub fn count_refusal() {
     context::count_refusal();
 }
 
-/// The turns for which a thread may wait for another one: for a millisecond at most.
-pub fn brief_wait() -> impl Iterator<Item = ()> {
-    patience::brief_wait()
+/// Iterations that spin until another thread releases a lock, for a millisecond at most.
+pub fn brief_spin() -> impl Iterator<Item = ()> {
+    spin::brief_spin()
 }
 
 /// The calling thread's state for functions that a compiler instruments. `None` if memory for it

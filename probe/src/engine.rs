@@ -20,7 +20,7 @@
 //! ```text
 //! process_page, owner: whose memory this is     settings, names: the settings in the environment
 //! local: the state of a thread, for the modules below
-//! section, patience, lease, cold: work that one thread does once, without a handler in between
+//! section, spin, lease, cold: work that one thread does once, without a handler in between
 //! state, facts: the state of a point, and what is read of it
 //! region, regions: an open region; the state of a context
 //! thread: the private state that leads to a lane     current: the word that leads to it
@@ -76,7 +76,6 @@ pub(crate) mod numeric;
 pub(crate) mod oracle;
 pub(crate) mod overhead;
 mod owner;
-pub(crate) mod patience;
 pub(crate) mod point;
 pub(crate) mod polls;
 pub(crate) mod prepare;
@@ -91,6 +90,7 @@ pub(crate) mod room;
 mod section;
 pub(crate) mod settings;
 mod slow;
+pub(crate) mod spin;
 pub(crate) mod state;
 mod suspend;
 pub(crate) mod thread;

@@ -72,4 +72,4 @@ pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
 }
 
 #[cfg(feature = "enabled")]
-pub use crate::c::brief_wait;
+pub use crate::c::brief_spin;

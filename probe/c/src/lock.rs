@@ -37,7 +37,7 @@ impl<T> Mutex<T> {
     /// has had it. It may never be given back: a signal handler may have interrupted its
     /// holder, or a fork have left the holder behind.
     pub(crate) fn hold(&'static self) -> Option<Held<'static, T>> {
-        let mut turns = None;
+        let mut spins = None;
         loop {
             // SAFETY: it was initialized and is never moved or destroyed.
             if unsafe { libc::pthread_mutex_trylock(self.raw.get()) } == 0 {
@@ -47,7 +47,7 @@ impl<T> Mutex<T> {
             if self.is_hopeless.load(Relaxed) {
                 return None;
             }
-            if turns.get_or_insert_with(probe::c::brief_wait).next().is_none() {
+            if spins.get_or_insert_with(probe::c::brief_spin).next().is_none() {
                 self.is_hopeless.store(true, Relaxed);
             }
         }

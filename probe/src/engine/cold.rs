@@ -5,7 +5,7 @@
 //! jump out of the section. The thread finds that out when it next enters a section or refreshes
 //! its clock, and then repairs what the section left.
 //!
-//! A thread waits for others at most as long as [`super::patience`] allows, all its waits together.
+//! A thread waits for others at most as long as [`super::spin`] allows, all its waits together.
 
 use std::mem::MaybeUninit;
 use std::ptr;

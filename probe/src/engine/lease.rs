@@ -21,7 +21,7 @@ use std::sync::atomic::{
 };
 
 use super::owner::{exists, tid};
-use super::{local, patience, section};
+use super::{local, section, spin};
 use crate::clock::calibrate::monotonic_ns;
 
 const FREE: u32 = 0;
@@ -99,8 +99,8 @@ impl Lease {
         !is_time
     }
 
-    /// Acquires the lease, in a cold section. Waits for another thread, but only as long as the
-    /// calling one has patience.
+    /// Acquires the lease, in a cold section. Spins while another thread holds it, but only within
+    /// the [budget](spin::spin_budget) of the calling thread.
     pub(crate) fn acquire(&'static self) -> Result<LeaseGuard, NotAcquired> {
         self.acquire_as(tid())
     }
@@ -156,7 +156,7 @@ impl Lease {
             if found & IDS == me {
                 return Err(NotAcquired::HeldByCaller);
             }
-            if !waits || spins.get_or_insert_with(patience::patience).next().is_none() {
+            if !waits || spins.get_or_insert_with(spin::spin_budget).next().is_none() {
                 return Err(NotAcquired::HeldByOther);
             }
         }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use pfp_shm_layout::environment;
 
-use pfp::reading::brief_wait;
+use pfp::reading::brief_spin;
 
 use crate::{NoGpu, Stream};
 
@@ -45,7 +45,7 @@ static LOADED: Mutex<Vec<(CString, &'static Driver)>> = Mutex::new(Vec::new());
 /// millisecond: a driver takes long, and a forked child may find that it is a thread which
 /// only its parent has.
 fn loaded() -> Option<MutexGuard<'static, Vec<(CString, &'static Driver)>>> {
-    brief_wait().find_map(|()| match LOADED.try_lock() {
+    brief_spin().find_map(|()| match LOADED.try_lock() {
         Ok(loaded) => Some(loaded),
         // Nothing is done to it that could be left half done.
         Err(TryLockError::Poisoned(loaded)) => Some(loaded.into_inner()),

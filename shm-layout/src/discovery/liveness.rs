@@ -265,8 +265,8 @@ pub(crate) fn try_lock(
 
 fn take_over(file: &File, process: Option<&Identity>) -> io::Result<bool> {
     /// A process that asks holds its lock for two system calls.
-    const PATIENCE: u32 = 256;
-    for _ in 0..PATIENCE {
+    const ATTEMPTS: u32 = 256;
+    for _ in 0..ATTEMPTS {
         match lock(file, libc::LOCK_EX)? {
             Lock::Taken => return Ok(true),
             // Without locks only a proof counts; the file of another boot may belong to another

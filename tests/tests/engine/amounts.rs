@@ -288,7 +288,8 @@ fn each_tuple_has_its_own_measurements() {
     assert_eq!(others.sum::<u64>(), rest);
 }
 
-/// However many threads meet a tuple at the same moment, those too that have no patience left.
+/// Two tuples never have the same amounts, however many threads add a tuple at the same moment, and
+/// even if some threads have used up their spin budget.
 #[test]
 fn no_two_tuples_have_the_same_amounts() {
     const THREADS: u64 = 4;

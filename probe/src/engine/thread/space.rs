@@ -22,8 +22,8 @@ const PER_BLOCK: u64 = (BLOCK / CHUNK) as u64;
 
 /// Attempts to find a shared cell.
 const TRIES: u32 = 8;
-/// How long after a reset a thread is waited for that has entered a cell of the window before.
-const PATIENCE_NS: u64 = 1_000_000_000;
+/// How long a reset waits for a thread that is still in a cell of the window before.
+const DRAIN_NS: u64 = 1_000_000_000;
 
 /// Chunks that a shared cell takes: a power of two, so that they are in one page.
 const SHARED_CELL: u64 = size_of::<Cell>().div_ceil(CHUNK).next_power_of_two() as u64;
@@ -233,7 +233,7 @@ fn is_recent(segment: &Segment, point: &'static Point) -> bool {
     let reset = segment.reset_time(number).map_or(0, |time| time.load(Relaxed));
     let since = |reset| shared_ns().saturating_sub(reset);
     // If the time belongs to no reset that is complete, a reset is being made now.
-    reset != 0 && control::reset_ns(point.control(), reset).is_none_or(|ns| since(ns) < PATIENCE_NS)
+    reset != 0 && control::reset_ns(point.control(), reset).is_none_or(|ns| since(ns) < DRAIN_NS)
 }
 
 #[cfg(all(test, not(miri)))]
