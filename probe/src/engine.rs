@@ -12,7 +12,7 @@
 //! | record | what an end writes: 32 bytes in the ring |
 //! | cell | a thread's figures of a point |
 //! | fold | adds a page of records to the cells |
-//! | mark | the address of the stack frame of a running end or fold |
+//! | marker | the address of the stack frame of an end or fold in progress |
 //! | control word | a point's word in the segment: whether it is on, and its reset epoch |
 //!
 //! Modules are listed in the order of imports: each uses only modules above it.

@@ -189,7 +189,7 @@ mod guard;
 #[cfg(feature = "enabled")]
 mod loaded;
 #[cfg(feature = "enabled")]
-mod mark;
+mod marker;
 mod metered;
 /// For libraries that another tool's interface loads; not part of the interface.
 #[cfg(feature = "enabled")]

@@ -14,7 +14,7 @@ use super::counter::{self, stamp};
 use super::ladder;
 use super::shared::{self, state};
 use super::{arch, perf};
-use crate::mark::{self, Holder};
+use crate::marker::{self, Holder};
 use crate::word;
 
 /// Off-CPU time below this is jitter of reading two clocks: no switch is as
@@ -100,7 +100,7 @@ pub(crate) struct ThreadClock {
     /// Ticks that were found off the CPU without a switch, in the last readings: interrupts and a
     /// hypervisor took them. See [`LATE_SHIFT`].
     late: AtomicU64,
-    /// A mark while the clock is being refreshed: a signal handler that comes in
+    /// A [`marker`] while the clock is being refreshed: a signal handler that comes in
     /// between reads on with what there is.
     pub(crate) refreshing: AtomicU64,
 }
@@ -285,8 +285,8 @@ impl ThreadClock {
 
     /// Starts the clock of the calling thread.
     pub(crate) fn start(&self) {
-        let mut mark = mark::new();
-        mark::set(&mut mark, &self.refreshing);
+        let mut marker = marker::new();
+        marker::set(&mut marker, &self.refreshing);
         self.take_source();
         self.off.store(0, Relaxed);
         let read = self.read_both().unwrap_or_else(|| Reading::without(stamp()));
@@ -334,8 +334,8 @@ impl ThreadClock {
     /// As [`Self::refresh`]. With `verify`, or after long enough, it also looks whether
     /// there was a switch that was not noticed.
     pub(crate) fn refresh_and_verify(&self, verify: bool) -> Stamps {
-        let holder = mark::holder(&self.refreshing);
-        if holder == Holder::AtWork {
+        let holder = marker::holder(&self.refreshing);
+        if holder == Holder::Live {
             return Stamps::one(stamp());
         }
         let was_left = holder == Holder::Gone;
@@ -348,8 +348,8 @@ impl ThreadClock {
                 return Stamps::one(now);
             }
         }
-        let mut mark = mark::new();
-        mark::set(&mut mark, &self.refreshing);
+        let mut marker = marker::new();
+        marker::set(&mut marker, &self.refreshing);
         if was_left {
             self.recover();
         }

@@ -8,14 +8,14 @@ use std::sync::atomic::{
 use super::fold;
 use super::process;
 use super::thread::Thread;
-use crate::mark::{self, Holder};
+use crate::marker::{self, Holder};
 
 impl Thread {
     /// Whether the caller is a signal handler that has interrupted such work.
     pub(crate) fn is_busy(&self) -> bool {
-        match mark::holder(&self.position) {
-            Holder::Nobody => false,
-            Holder::AtWork => true,
+        match marker::holder(&self.position) {
+            Holder::None => false,
+            Holder::Live => true,
             Holder::Gone => self.recover(),
         }
     }
@@ -24,8 +24,8 @@ impl Thread {
     #[cold]
     fn recover(&self) -> bool {
         let Some(process) = process::current().filter(|_| self.is_alive()) else { return false };
-        let mut mark = mark::new();
-        mark::set(&mut mark, &self.position);
+        let mut marker = marker::new();
+        marker::set(&mut marker, &self.position);
         self.suspended.store(0, Relaxed);
         fold::recover(process, self);
         self.done();
@@ -39,11 +39,11 @@ impl Thread {
         if self.is_busy() {
             return None;
         }
-        let mut mark = mark::new();
-        mark::set(&mut mark, &self.position);
+        let mut marker = marker::new();
+        marker::set(&mut marker, &self.position);
         // Since `is_busy`, a handler may have put another fibre aside in the middle of such work.
-        if mark::holder(&self.suspended) == Holder::AtWork {
-            unmark(self);
+        if marker::holder(&self.suspended) == Holder::Live {
+            remove_marker(self);
             return None;
         }
         let result = work();
@@ -56,12 +56,12 @@ impl Thread {
 /// latter is restored.
 #[cold]
 #[inline(never)]
-fn unmark(thread: &Thread) {
+fn remove_marker(thread: &Thread) {
     loop {
         let suspended = thread.suspended.load(Relaxed);
         match suspended {
             0 => thread.done(),
-            mark => thread.position.store(mark, Relaxed),
+            marker => thread.position.store(marker, Relaxed),
         }
         compiler_fence(SeqCst);
         // The word differs if a handler switched to other fibres and back.
@@ -73,9 +73,9 @@ fn unmark(thread: &Thread) {
 
 /// Removes the marker of an end that has to leave the fast path, if it was set.
 #[inline]
-pub(super) fn take_back(thread: &Thread, marked: bool) {
+pub(super) fn unmark(thread: &Thread, marked: bool) {
     // A forked child writes nothing.
     if marked && thread.is_alive() {
-        unmark(thread);
+        remove_marker(thread);
     }
 }

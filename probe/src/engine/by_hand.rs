@@ -152,7 +152,7 @@ fn end_marked(point: &'static Point, now: u64, covered: u64) {
 
 fn end_of(point: &'static Point, end: End, marked: bool) {
     let Some(thread) = current::thread() else { return };
-    busy::take_back(thread, marked);
+    busy::unmark(thread, marked);
     if thread.is_alive()
         && let Some(region) = thread.innermost(point)
     {

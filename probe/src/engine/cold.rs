@@ -13,7 +13,7 @@ use std::ptr;
 use super::section::Section;
 use super::{lease, section};
 use crate::errno;
-use crate::mark;
+use crate::marker;
 
 pub(crate) use section::uncancelled;
 
@@ -21,8 +21,8 @@ pub(crate) use section::uncancelled;
 #[inline(never)]
 pub(crate) fn section<R>(work: impl FnOnce() -> R) -> R {
     errno::preserve(|| {
-        let (mut mark, instead) = (mark::new(), Section::new());
-        let (_entered, was_left) = section::enter(&mut mark, &instead);
+        let (mut marker, instead) = (marker::new(), Section::new());
+        let (_entered, was_left) = section::enter(&mut marker, &instead);
         if was_left {
             lease::release_after_jump();
         }

@@ -12,7 +12,7 @@ use super::thread::ring::begins_page;
 use super::{busy, copies, current, moment, overhead};
 use crate::clock::ticks;
 use crate::engine::metered::MeteredPoint;
-use crate::mark;
+use crate::marker;
 use crate::point::Point;
 
 /// Notes the inclusive total of the next point again: another fibre may have run since the lap read
@@ -49,7 +49,8 @@ impl Guard {
         let covered = thread.covered();
         let now = ticks();
         let elapsed = region.elapsed(now);
-        // Before the mark: what a handler or another fibre measures behind it is in the totals, too.
+        // Read before the marker is set: a handler or fibre that measures later adds to the totals,
+        // too.
         let offset = point.offset();
         let inside = thread.less_total(offset, region.inclusive());
         let (position, switches) = (thread.position(), thread.clock.switches());
@@ -63,15 +64,15 @@ impl Guard {
             };
         }
         // As in `end_at`. A handler that jumps out from here on leaves no region open.
-        let mark = &mut mark::new();
-        if !thread.mark_at(position, mark::prepare(mark)) {
+        let marker = &mut marker::new();
+        if !thread.mark_at(position, marker::prepare(marker)) {
             return self.lap_slow(next);
         }
         // A handler that ran since the stamp has covered some ticks. A handler that runs from now
         // on is inside the next region.
         let next_total = thread.entry_at(next_offset).total();
         if !thread.has_covered(covered) {
-            busy::take_back(thread, true);
+            busy::unmark(thread, true);
             return self.lap_slow(next);
         }
         self.set_tag(0);

@@ -33,7 +33,7 @@ use super::state::UNREGISTERED;
 use super::thread::{Entry, Thread};
 use super::{current, slow};
 use crate::clock::{ThreadClock, ticks, ticks_or_stamp};
-use crate::mark;
+use crate::marker;
 use crate::point::Point;
 
 /// The calling thread and its entry of a point, if there is a cell that follows the
@@ -156,8 +156,8 @@ fn end_in(thread: &'static Thread, tag: u64, ticks: impl FnOnce() -> u64) {
 }
 
 /// Pops the region of a tag, which is innermost, and writes its record; else `slow` ends it, with
-/// whether the thread is [marked](mark), and with the counter. The first is a constant at each call,
-/// the second is computed anew: neither takes a register.
+/// whether the thread is [marked](marker), and with the counter. The first is a constant at each
+/// call, the second is computed anew: neither takes a register.
 /// With `TURNED`, there is room for the record, and what that took was covered since. The record is
 /// of the first point, and inclusive time is added up for the second, which is the region's own.
 #[inline(always)]
@@ -184,8 +184,8 @@ pub(super) fn record<const TURNED: bool, const HOW: u64>(
     // record since the position was read, the position has moved; if one has measured since the
     // counter was read, it has covered something; a child that one forked finds nothing covered. In
     // all three cases, nothing may be written.
-    let mark = &mut mark::new();
-    if !thread.mark_at(position, mark::prepare(mark)) {
+    let marker = &mut marker::new();
+    if !thread.mark_at(position, marker::prepare(marker)) {
         return slow(false, now());
     }
     // Less what inner regions of the point have added. Read before the two questions below, which

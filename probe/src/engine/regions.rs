@@ -79,8 +79,8 @@ pub(super) struct Paused {
     pub(super) place: AtomicU64,
     /// The run that its regions have noted, if the context is a thread's own.
     pub(super) run: AtomicU64,
-    /// Its [`crate::mark`]s, because the context may have been interrupted in the middle of
-    /// something.
+    /// Its in-progress [markers](crate::marker): the context may have been interrupted in an end, a
+    /// fold, or a refresh of the clock.
     pub(super) at_work: AtomicU64,
     pub(super) refreshing: AtomicU64,
 }

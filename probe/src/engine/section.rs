@@ -10,7 +10,7 @@ use std::sync::atomic::{
 };
 
 use super::local;
-use crate::mark::{self, Holder};
+use crate::marker::{self, Holder};
 
 const fn bit(signal: libc::c_int) -> u64 {
     1 << (signal - 1)
@@ -42,7 +42,7 @@ pub(super) struct Section {
     /// Number of nested sections that the thread is in. Greater than 0 only while there is a
     /// holder.
     depth: Cell<u32>,
-    /// A [`mark`] of the outermost section; 0 outside of sections.
+    /// The [`marker`] of the outermost section; 0 outside of sections.
     holder: AtomicU64,
     /// Whether the section has changed everything that it restores: a handler finds the signals
     /// blocked.
@@ -74,9 +74,12 @@ pub(super) fn was_left() -> bool {
 /// Enters a section, until the first value is dropped. Also returns whether the thread had jumped
 /// out of another one. `instead` is the section if memory for the thread's state cannot be mapped;
 /// then a jump out of it is not noticed.
-pub(super) fn enter<'a>(mark: &mut MaybeUninit<u64>, instead: &'a Section) -> (Entered<'a>, bool) {
+pub(super) fn enter<'a>(
+    marker: &mut MaybeUninit<u64>,
+    instead: &'a Section,
+) -> (Entered<'a>, bool) {
     let section = local::get().map_or(instead, |local| &local.section);
-    let (how, was_left) = section.enter(mark);
+    let (how, was_left) = section.enter(marker);
     (Entered { section, how }, was_left)
 }
 
@@ -158,13 +161,13 @@ impl Section {
     }
 
     /// Enters a section. Also returns whether the thread had jumped out of another one.
-    fn enter(&self, mark: &mut MaybeUninit<u64>) -> (How, bool) {
+    fn enter(&self, marker: &mut MaybeUninit<u64>) -> (How, bool) {
         let (depth, cancelling) = (self.depth.get(), self.cancelling.get());
         let before = Before { depth, cancelling, signals: self.signals.get() };
         if self.holder.load(Relaxed) == 0 {
-            (self.start(mark), false)
+            (self.start(marker), false)
         } else if self.was_left() {
-            (self.start_again(mark, before), true)
+            (self.start_again(marker, before), true)
         } else if self.is_settled.get() {
             self.depth.set(before.depth + 1);
             (How::Inner(before), false)
@@ -176,16 +179,16 @@ impl Section {
     /// Whether the thread has jumped out of the section.
     #[cold]
     fn was_left(&self) -> bool {
-        match mark::holder(&self.holder) {
-            Holder::Nobody => false,
+        match marker::holder(&self.holder) {
+            Holder::None => false,
             // A jump may have restored the signals.
-            Holder::AtWork => self.is_settled.get() && !is_blocked(blocked_signals()),
+            Holder::Live => self.is_settled.get() && !is_blocked(blocked_signals()),
             Holder::Gone => true,
         }
     }
 
-    fn start(&self, mark: &mut MaybeUninit<u64>) -> How {
-        self.take(mark);
+    fn start(&self, marker: &mut MaybeUninit<u64>) -> How {
+        self.take(marker);
         // Each call stores the previous state as it changes it, so a jump may interrupt this code
         // anywhere.
         change_signals(libc::SIG_BLOCK, BLOCKED, self.signals.as_ptr());
@@ -195,10 +198,10 @@ impl Section {
     }
 
     /// Starts in place of a section that the thread has jumped out of.
-    fn start_again(&self, mark: &mut MaybeUninit<u64>, left: Before) -> How {
+    fn start_again(&self, marker: &mut MaybeUninit<u64>, left: Before) -> How {
         self.is_settled.set(false);
         compiler_fence(SeqCst);
-        self.take(mark);
+        self.take(marker);
         let mut signals = NONE_BLOCKED;
         change_signals(libc::SIG_BLOCK, BLOCKED, &raw mut signals);
         let is_noted = is_blocked(signals) && left.signals != NONE_BLOCKED;
@@ -230,8 +233,8 @@ impl Section {
         How::Beside { before, cancelling, signals }
     }
 
-    fn take(&self, mark: &mut MaybeUninit<u64>) {
-        mark::set(mark, &self.holder);
+    fn take(&self, marker: &mut MaybeUninit<u64>) {
+        marker::set(marker, &self.holder);
         self.depth.set(1);
         compiler_fence(SeqCst);
     }

@@ -131,7 +131,7 @@ pub(super) fn end_marked(tag: u64, now: u64, covered: u64) {
 
 fn end_of(tag: u64, now: u64, covered: u64, marked: bool) {
     let Some(thread) = current::thread() else { return end_elsewhere() };
-    busy::take_back(thread, marked);
+    busy::unmark(thread, marked);
     if !thread.is_alive() {
         return;
     }
@@ -247,7 +247,7 @@ pub(super) fn is_recorded<const TURNED: bool>(
     }
     let mut is_recorded = true;
     measure::record::<TURNED, HAND>(thread, region, place, of, end, |marked, _| {
-        busy::take_back(thread, marked);
+        busy::unmark(thread, marked);
         is_recorded = false;
     });
     is_recorded

@@ -15,7 +15,7 @@ use super::region::{LEVEL, Region};
 use super::regions::Shared;
 use super::thread::Thread;
 use crate::clock::counter::stamp;
-use crate::mark;
+use crate::marker;
 
 /// Runs work while no signal handler of this thread can interrupt it: a handler would find a state
 /// between two contexts, and a hook in it would put that state aside.
@@ -44,8 +44,8 @@ fn keep(thread: &Thread, now: u64) {
     let (run, level) = thread.kept_place();
     paused.run.store(run, Relaxed);
     paused.place.store(level, Relaxed);
-    mark::put_aside(&thread.position, &paused.at_work);
-    mark::put_aside(&thread.clock.refreshing, &paused.refreshing);
+    marker::put_aside(&thread.position, &paused.at_work);
+    marker::put_aside(&thread.clock.refreshing, &paused.refreshing);
     compiler_fence(SeqCst);
     paused.is_paused.store(true, Relaxed);
 }
@@ -118,9 +118,9 @@ pub(super) fn resume(thread: &Thread, now: u64) {
     go_on_in(thread);
     show(thread, now);
     thread.rest();
-    let suspended = mark::resume(&thread.position, &paused.at_work);
+    let suspended = marker::resume(&thread.position, &paused.at_work);
     thread.suspended.store(suspended, Relaxed);
-    mark::resume(&thread.clock.refreshing, &paused.refreshing);
+    marker::resume(&thread.clock.refreshing, &paused.refreshing);
     compiler_fence(SeqCst);
     paused.is_paused.store(false, Relaxed);
     // A begin or end that a handler's hooks have interrupted starts again.

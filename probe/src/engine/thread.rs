@@ -55,8 +55,8 @@ pub(crate) struct Thread {
     // Fields that begin and end use.
     /// The first field, so that a pointer to it is also one to the thread.
     pub(crate) clock: ThreadClock,
-    /// A [`Position`](ring::Position), or the [`crate::mark`] of a running end or fold: a signal handler
-    /// must not start another one.
+    /// A [`Position`](ring::Position), or the [marker](crate::marker) of an end or fold that is in
+    /// progress: a signal handler must not start another one.
     pub(crate) position: AtomicU64,
     ring: AtomicPtr<Slot>,
     /// The calls that the thread shows, in the segment; null on the overflow lane.
@@ -74,8 +74,8 @@ pub(crate) struct Thread {
     pub(super) points: AtomicU64,
 
     // Fields that only the cold paths use.
-    /// The mark in [`Thread::position`] of a context that was put aside, until it is resumed; else
-    /// 0.
+    /// The marker in [`Thread::position`] of a context that was put aside, until it is resumed;
+    /// else 0.
     pub(super) suspended: AtomicU64,
     /// The counter when the lane was claimed.
     pub(super) claimed: AtomicU64,

@@ -11,7 +11,7 @@ use pfp_shm_layout::geometry::{PAGE, RING_SLOTS};
 use pfp_shm_layout::ring::{self, Slot};
 
 use super::Thread;
-use crate::mark;
+use crate::marker;
 use crate::word;
 
 /// Bytes of a slot.
@@ -33,8 +33,8 @@ pub(crate) struct Position(u64);
 impl Position {
     /// In what is no count of bytes.
     const NONE: u64 = 1 << 62;
-    /// One latched part that waits. The bits below it are 0, as those of a [`mark`].
-    const WAITING: u64 = mark::NO_MARK + 1;
+    /// One latched part that waits. The bits below it are 0, as those of a [`marker`].
+    const WAITING: u64 = marker::LOW_BITS + 1;
 
     /// Whether nothing is under way, and nothing waits.
     #[inline(always)]
@@ -45,8 +45,8 @@ impl Position {
     /// Whether it is also not the first one of its page: one test of the lowest bits.
     #[inline(always)]
     pub(crate) fn is_in_page(self) -> bool {
-        const { assert!(PAGE as u64 == mark::NO_MARK + 1) };
-        self.0 & mark::NO_MARK != 0
+        const { assert!(PAGE as u64 == marker::LOW_BITS + 1) };
+        self.0 & marker::LOW_BITS != 0
     }
 }
 
@@ -68,22 +68,22 @@ impl Thread {
     pub(in crate::engine) fn rest(&self) {
         let position = self.position();
         let waits = self.regions().waiting() != 0;
-        if mark::is_mark(position.0) || position.is_free() && !waits {
+        if marker::is_marker(position.0) || position.is_free() && !waits {
             return;
         }
-        // Marked, so that a handler does not move it meanwhile.
-        let mut mark = mark::new();
-        mark::set(&mut mark, &self.position);
+        // Marked, so that no handler moves the position at the same time.
+        let mut marker = marker::new();
+        marker::set(&mut marker, &self.position);
         self.done();
     }
 
-    /// Marks the thread, if its position still is that one.
+    /// Stores a marker in place of the position, if that is still `position`.
     #[inline(always)]
-    pub(crate) fn mark_at(&self, position: Position, mark: u64) -> bool {
-        word::exchange::<Self, { offset_of!(Self, position) }>(self, position.0, mark)
+    pub(crate) fn mark_at(&self, position: Position, marker: u64) -> bool {
+        word::exchange::<Self, { offset_of!(Self, position) }>(self, position.0, marker)
     }
 
-    /// Announces that a record is complete, and takes the mark of the caller away.
+    /// Announces that a record is complete, and removes the caller's marker.
     #[inline(always)]
     pub(in crate::engine) fn publish(&self, position: Position) {
         let next = position.0.wrapping_add(SLOT);
@@ -93,7 +93,7 @@ impl Thread {
         self.position.store(next, Relaxed);
     }
 
-    /// Takes the mark of the caller away.
+    /// Removes the caller's marker.
     pub(in crate::engine) fn done(&self) {
         compiler_fence(SeqCst);
         self.position.store(self.position_at_rest().0, Relaxed);

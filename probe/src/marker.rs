@@ -1,17 +1,17 @@
-//! Marks: that something is under way on a thread, as a signal handler may find it.
+//! In-progress markers: they show a signal handler that its thread is in the middle of some work.
 //!
-//! A flag would stay set where a handler leaves by a jump, an exception or the end of its
-//! thread, for who was to take it away never goes on. A mark is the address of a word in
-//! the frame of whoever is at work, and that word holds the mark. Whoever finds a mark
-//! looks whether the frame is still there:
+//! A flag would stay set if a handler left the work by a jump, an exception or the end of its
+//! thread, because the code that clears the flag would never run. A marker is the address of a word
+//! in the stack frame of the code that does the work, and that word holds the marker, too. A
+//! handler that finds a marker checks whether the frame still exists:
 //!
 //! ```text
-//!   word that is marked --> frame: | mark |      there: somebody is at work
-//!                       --> frame: | else |      gone: what was begun is never finished
+//!   marked word --> frame: | marker |    the frame exists: the work is in progress
+//!               --> frame: | else   |    the frame is gone: the work is never finished
 //! ```
 //!
-//! A handler may switch to another fibre, which then finds the mark. The frame is on
-//! another stack there, so its address says nothing about its life.
+//! A handler may switch to another fibre, which then finds the marker. The frame is on another
+//! stack there, so its address does not show whether it still exists.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -23,22 +23,22 @@ use std::sync::atomic::{
 
 use crate::errno;
 
-/// A mark is an address times this: below zero, as no other value of the words that are marked,
-/// and its lowest bits are 0, since the address is a multiple of 8.
+/// A marker is an address times this. It is below zero, unlike all other values of marked words,
+/// and its lowest bits are 0, because the address is a multiple of 8.
 const SCALE: i64 = -512;
-/// The lowest bits of a mark, which are 0.
-pub(crate) const NO_MARK: u64 = SCALE.unsigned_abs() * align_of::<u64>() as u64 - 1;
+/// The lowest bits of a marker, which are 0.
+pub(crate) const LOW_BITS: u64 = SCALE.unsigned_abs() * align_of::<u64>() as u64 - 1;
 
-/// In a mark, unless the context that set it is not the current one.
+/// Set in a marker unless the context that set the marker is not the current one.
 const HERE: u64 = 1 << 62;
 
-/// Whether a word holds a mark.
+/// Whether a word holds a marker.
 #[inline(always)]
-pub(crate) fn is_mark(word: u64) -> bool {
+pub(crate) fn is_marker(word: u64) -> bool {
     (word as i64) < 0
 }
 
-/// The mark of an address.
+/// The marker of an address.
 #[inline(always)]
 fn of(address: u64) -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -60,87 +60,85 @@ fn of(address: u64) -> u64 {
     address.wrapping_mul(SCALE as u64)
 }
 
-/// Who has marked a word.
+/// The frame whose marker is in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
-    Nobody,
-    AtWork,
-    /// Somebody whose frame is gone.
+    None,
+    Live,
     Gone,
 }
 
-/// Looks who has marked a word.
+/// Checks whether the frame whose marker is in a word still exists.
 #[inline(always)]
 pub(crate) fn holder(word: &AtomicU64) -> Holder {
     loop {
-        let mark = word.load(Relaxed);
-        if !is_mark(mark) {
-            return Holder::Nobody;
+        let marker = word.load(Relaxed);
+        if !is_marker(marker) {
+            return Holder::None;
         }
-        if is_live(mark) {
-            return Holder::AtWork;
+        if is_live(marker) {
+            return Holder::Live;
         }
         compiler_fence(SeqCst);
         // It differs if a handler switched to that fibre and back: the fibre has finished.
-        if word.load(Relaxed) == mark {
+        if word.load(Relaxed) == marker {
             return Holder::Gone;
         }
     }
 }
 
-/// Keeps the mark of the context that is put aside; 0 if another context set it.
+/// Stores the marker of the context that is put aside; 0 if another context set the marker.
 pub(crate) fn put_aside(word: &AtomicU64, kept: &AtomicU64) {
-    let mark = word.load(Relaxed);
-    let is_its_own = is_mark(mark) && mark & HERE != 0;
-    kept.store(if is_its_own { mark } else { 0 }, Relaxed);
+    let marker = word.load(Relaxed);
+    let is_its_own = is_marker(marker) && marker & HERE != 0;
+    kept.store(if is_its_own { marker } else { 0 }, Relaxed);
 }
 
-/// Notes in a marked word whether the context that goes on set the mark. Returns the mark
-/// if another context did, else 0.
+/// Stores in a marked word whether the context that is resumed set the marker. Returns the marker
+/// if another context set it, else 0.
 pub(crate) fn resume(word: &AtomicU64, kept: &AtomicU64) -> u64 {
-    let mark = word.load(Relaxed);
-    if !is_mark(mark) {
+    let marker = word.load(Relaxed);
+    if !is_marker(marker) {
         return 0;
     }
-    let is_its_own = mark | HERE == kept.load(Relaxed);
-    let mark = if is_its_own { mark | HERE } else { mark & !HERE };
-    word.store(mark, Relaxed);
-    if is_its_own { 0 } else { mark }
+    let is_its_own = marker | HERE == kept.load(Relaxed);
+    let marker = if is_its_own { marker | HERE } else { marker & !HERE };
+    word.store(marker, Relaxed);
+    if is_its_own { 0 } else { marker }
 }
 
-/// A word for [`set`] in the frame of whoever is at work.
+/// A word for [`set`], in the frame of the code that does the work.
 #[inline(always)]
 pub(crate) fn new() -> MaybeUninit<u64> {
     MaybeUninit::uninit()
 }
 
-/// Marks a word of the thread's. The word in the frame must stay where it is until that is
-/// undone.
+/// Marks a word of the thread. The word in the frame must not move until the marker is removed.
 #[inline(always)]
 pub(crate) fn set<T>(frame: &mut T, word: &AtomicU64) {
-    let mark = prepare(frame);
-    word.store(mark, Relaxed);
+    let marker = prepare(frame);
+    word.store(marker, Relaxed);
     compiler_fence(SeqCst);
 }
 
-/// A mark, which stands in a word of the frame of whoever is at work, and is to be put into the
+/// Stores a marker in a word of the caller's frame, and returns it. The caller stores it in the
 /// word that it marks.
 #[inline(always)]
 pub(crate) fn prepare<T>(frame: &mut T) -> u64 {
     const { assert!(size_of::<T>() == 8 && align_of::<T>() == 8) };
     let place = ptr::from_mut(frame).cast::<u64>();
-    let mark = of(place.expose_provenance() as u64);
+    let marker = of(place.expose_provenance() as u64);
     // SAFETY: a word of the caller's; volatile, since only its address leads here.
-    unsafe { place.write_volatile(mark) };
+    unsafe { place.write_volatile(marker) };
     compiler_fence(SeqCst);
-    mark
+    marker
 }
 
-/// Whether the frame that a mark was set in is still there.
+/// Whether the frame in which a marker was set still exists.
 #[cold]
 #[inline(never)]
-fn is_live(mark: u64) -> bool {
-    let whole = mark | HERE;
+fn is_live(marker: u64) -> bool {
+    let whole = marker | HERE;
     let place = whole.wrapping_neg() / SCALE.unsigned_abs();
     // What lies below this frame on this stack is nobody's.
     scrub();
@@ -149,7 +147,7 @@ fn is_live(mark: u64) -> bool {
     }
     // SAFETY: it was readable just now, as stacks stay.
     let found = unsafe { ptr::with_exposed_provenance::<u64>(place as usize).read_volatile() };
-    found == whole && (mark & HERE == 0 || !is_below(place))
+    found == whole && (marker & HERE == 0 || !is_below(place))
 }
 
 /// How far below a frame one is looked for that was left by a jump.
@@ -217,9 +215,9 @@ mod tests {
     static WORD: AtomicU64 = AtomicU64::new(0);
 
     #[inline(never)]
-    fn leaves_a_mark() -> bool {
-        let mut mark = new();
-        set(&mut mark, &WORD);
+    fn leaves_a_marker() -> bool {
+        let mut marker = new();
+        set(&mut marker, &WORD);
         let between = std::hint::black_box([0u8; SIGNAL_FRAME as usize]);
         let found = is_live_from(WORD.load(Relaxed));
         std::hint::black_box(&between);
@@ -228,9 +226,9 @@ mod tests {
 
     /// From as far below as a handler is.
     #[inline(never)]
-    fn is_live_from(mark: u64) -> bool {
+    fn is_live_from(marker: u64) -> bool {
         let between = std::hint::black_box([0u8; SIGNAL_FRAME as usize]);
-        let found = is_live(mark);
+        let found = is_live(marker);
         std::hint::black_box(&between);
         found
     }
@@ -239,21 +237,22 @@ mod tests {
     fn leaves_it_deep(depth: u64) -> u64 {
         let mut frame = [depth; 64];
         std::hint::black_box(&mut frame);
-        let found = if depth == 0 { u64::from(leaves_a_mark()) } else { leaves_it_deep(depth - 1) };
+        let found =
+            if depth == 0 { u64::from(leaves_a_marker()) } else { leaves_it_deep(depth - 1) };
         std::hint::black_box(&mut frame);
         found
     }
 
     #[test]
-    fn a_mark_lives_as_long_as_its_frame() {
-        assert!(leaves_a_mark(), "its frame was there");
+    fn a_marker_lives_as_long_as_its_frame() {
+        assert!(leaves_a_marker(), "its frame was there");
         assert!(!is_live(WORD.load(Relaxed)), "its frame is gone");
         assert_eq!(leaves_it_deep(100), 1, "its frame was there");
         assert!(!is_live(WORD.load(Relaxed)), "its frame is gone, far below");
     }
 
     #[test]
-    fn a_mark_on_memory_that_is_gone_is_no_fault() {
+    fn a_marker_on_memory_that_is_gone_is_no_fault() {
         assert!(!is_live(of(0x1000)));
         assert!(!is_live(of(u64::MAX >> 10)));
         assert!(!is_live(u64::MAX));
