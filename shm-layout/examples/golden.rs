@@ -328,7 +328,7 @@ impl<'a> Thread<'a> {
         let (cells, _) = self.segment.cell_block(self.cells).expect("taken at the start").read();
         for cell in cells {
             if let Some(live) = self.stage(cell, usize::MAX) {
-                cell.put_in_force(&live, self.segment.sums(cell.amounts()), written);
+                cell.publish(&live, self.segment.sums(cell.amounts()), written);
             }
         }
         self.folded.set(written);

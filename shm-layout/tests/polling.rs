@@ -182,7 +182,7 @@ impl Program {
             let Thread { folded, written, .. } = self.lanes[lane];
             let end = written.min(folded + 1 + self.random.below(60));
             for (cell, live) in self.stage(segment, lane, end) {
-                cell.put_in_force(&live, None, end);
+                cell.publish(&live, None, end);
             }
             self.lanes[lane].folded = end;
             let counters = &segment.lane(lane).expect("there is a lane").counters;
@@ -219,7 +219,7 @@ impl Program {
         let staged = self.stage(segment, lane, end);
         let is_done = self.random.below(2) == 0;
         let done = if is_done { self.random.below(staged.len() as u64 + 1) } else { 0 };
-        staged[..done as usize].iter().for_each(|(cell, live)| cell.put_in_force(live, None, end));
+        staged[..done as usize].iter().for_each(|(cell, live)| cell.publish(live, None, end));
     }
 
     /// Puts right what was left so.
@@ -538,7 +538,7 @@ fn a_measurement_that_was_cut_off_is_nowhere() {
     let bucket = program.bucket(segment, cell, 90_000);
     let measured = Measurement { exclusive: 90_000, inclusive: 90_000, away: None };
     cell.record(measured, Some(bucket), 3);
-    // All is written but the sequence word that puts it in force.
+    // All is written but the sequence word that publishes it.
     let mut copy = segment.to_copy().expect("there is memory");
     let block = segment.block_offset(program.lanes[0].cells).expect("it was taken");
     let first = block + BLOCK - CELLS_PER_BLOCK * size_of::<Cell>();

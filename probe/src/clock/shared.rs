@@ -9,7 +9,7 @@ use super::rseq;
 /// What the clocks of all threads have in common.
 #[derive(Debug)]
 pub(super) struct State {
-    /// The kind of clock in force in this process, a [`ClockKind`].
+    /// The kind of clock that this process uses, a [`ClockKind`].
     pub(super) kind: AtomicU8,
     /// A word that is watched where nothing is: it has the value 0 as long as the counter
     /// is what is read, and never the value 1.
@@ -88,7 +88,7 @@ pub(super) fn state() -> &'static State {
     &STATE
 }
 
-/// The kind of clock in force.
+/// The kind of clock that this process uses.
 pub(crate) fn kind() -> ClockKind {
     ClockKind::from_word(u64::from(state().kind.load(Relaxed)))
 }

@@ -89,12 +89,12 @@ pub(crate) struct ThreadClock {
     /// The watched word as it was armed, whether the clock is disturbed or not.
     armed: AtomicU64,
     kind: AtomicU64,
-    /// The clock source that was in force in the process when this thread took its own,
-    /// which may be a lower one.
+    /// The clock source that the process used when this thread took its own, which may be a
+    /// lower one.
     asked: AtomicU64,
     perf_page: AtomicU64,
-    /// The last reading of both clocks and the one before, so that one store puts a
-    /// reading in force. That one is number `anchored`, modulo 2.
+    /// The last reading of both clocks and the one before, so that one store publishes
+    /// a reading. The published one is number `anchored`, modulo 2.
     anchors: [Anchor; 2],
     anchored: AtomicU64,
     /// Ticks that were found off the CPU without a switch, in the last readings: interrupts and a
@@ -138,7 +138,7 @@ pub(crate) struct Stamps {
     /// still while the thread ran.
     pub(crate) astray: bool,
     /// The clock source has missed a switch: it does not do what it claims, and another one is
-    /// in force now.
+    /// used now.
     pub(crate) missed: bool,
 }
 
@@ -374,7 +374,7 @@ impl ThreadClock {
         }
     }
 
-    /// After a refresh that was cut off: ends what it had put in force.
+    /// After a refresh that was cut off: completes what it had published.
     fn recover(&self) {
         let last = self.last_anchor();
         if self.off() == last.before.load(Relaxed) {
@@ -388,7 +388,7 @@ impl ThreadClock {
         &self.anchors[(self.anchored.load(Relaxed) & 1) as usize]
     }
 
-    /// Puts a reading of both clocks in force, with what there is more off the CPU.
+    /// Publishes a reading of both clocks, with what there is more off the CPU.
     fn anchor(&self, ticks: u64, ns: u64, residue: u64, more: u64) {
         let next = self.anchored.load(Relaxed).wrapping_add(1);
         let anchor = &self.anchors[(next & 1) as usize];
@@ -531,8 +531,8 @@ impl ThreadClock {
         }
     }
 
-    /// Takes the clock source in force in the process, or the next lower one that this
-    /// thread can have.
+    /// Takes the clock source that the process uses, or the next lower one that this thread
+    /// can have.
     fn take_source(&self) {
         self.watch_nothing(0);
         self.release_page();

@@ -44,15 +44,15 @@ pub struct SumsPicture {
 }
 
 /// Copies the published live sums to the other copy.
-pub(crate) fn stage(words: &SumWords, in_force: u64) {
-    for (to, from) in live(words, in_force + 1).iter().zip(live(words, in_force)) {
+pub(crate) fn stage(words: &SumWords, published: u64) {
+    for (to, from) in live(words, published + 1).iter().zip(live(words, published)) {
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
 /// Writes the published live sums plus the amounts of a measurement to the other copy.
-pub(crate) fn add(words: &SumWords, in_force: u64, amounts: &Amounts) {
-    let (before, after) = (live(words, in_force), live(words, in_force + 1));
+pub(crate) fn add(words: &SumWords, published: u64, amounts: &Amounts) {
+    let (before, after) = (live(words, published), live(words, published + 1));
     for ((to, from), amount) in after.iter().zip(before).zip(amounts) {
         to.store(from.load(Ordering::Relaxed).saturating_add(*amount), Ordering::Relaxed);
     }
@@ -67,8 +67,8 @@ pub(crate) fn add_shared(words: &SumWords, amounts: &Amounts) {
 }
 
 /// Prepares the retired copy that `commit` will publish.
-pub(crate) fn retire(words: &SumWords, (in_force, commit): (u64, u64), reset: bool) {
-    let before = read(words, (in_force, commit.wrapping_sub(1)), false);
+pub(crate) fn retire(words: &SumWords, (published, commit): (u64, u64), reset: bool) {
+    let before = read(words, (published, commit.wrapping_sub(1)), false);
     for (place, word) in retired(words, commit).iter().enumerate() {
         let sum = before.live[place].saturating_add(before.retired[place]);
         word.store(if reset { 0 } else { sum }, Ordering::Relaxed);
@@ -80,13 +80,13 @@ pub(crate) fn clear(words: &SumWords, copy: u64) {
     live(words, copy).iter().for_each(|word| word.store(0, Ordering::Relaxed));
 }
 
-/// The sums beside a cell whose live copy has the number `in_force`, after `commit` restarts. The
+/// The sums beside a cell whose live copy has the number `published`, after `commit` restarts. The
 /// live sums are void while the cell is being restarted.
-pub(crate) fn read(words: &SumWords, (in_force, commit): (u64, u64), void: bool) -> SumsPicture {
+pub(crate) fn read(words: &SumWords, (published, commit): (u64, u64), void: bool) -> SumsPicture {
     let get = |words: &[AtomicU64]| -> Amounts {
         core::array::from_fn(|place| words[place].load(Ordering::Relaxed))
     };
-    let live = if void { Amounts::default() } else { get(live(words, in_force)) };
+    let live = if void { Amounts::default() } else { get(live(words, published)) };
     SumsPicture { live, retired: get(retired(words, commit)) }
 }
 

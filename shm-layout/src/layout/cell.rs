@@ -252,7 +252,7 @@ impl Cell {
             put(epoch, u64::from(control.epoch()));
             Sums::default().retire(&retired.words);
         }
-        let Half { live, rare } = self.in_force(0);
+        let Half { live, rare } = self.published_by(0);
         Sums::default().put(&live.words, &rare.words);
         put(&rare.window, Window::new(0, owner).0);
         self.control.store(control.0, Ordering::Relaxed);
@@ -312,16 +312,16 @@ impl Cell {
 
     /// The copy of the live figures that a sequence word publishes.
     #[inline(always)]
-    fn in_force(&self, seq: u64) -> Half<'_> {
+    fn published_by(&self, seq: u64) -> Half<'_> {
         let copy = ((seq / FLIP) & 1) as usize;
         Half { live: &self.live[copy], rare: &self.rare[copy] }
     }
 
     /// Stages a change and returns the live figures, which the caller changes and then publishes by
-    /// [`Self::put_in_force`]. Counts added to the histogram in between belong to the change.
+    /// [`Self::publish`]. Counts added to the histogram in between belong to the change.
     pub fn stage(&self) -> Sums {
         let Staged { seq } = self.stage_more();
-        self.in_force(seq).sums()
+        self.published_by(seq).sums()
     }
 
     /// Marks the cell as staged. From here to [`Self::append`] the caller may add to the histogram.
@@ -350,7 +350,7 @@ impl Cell {
 
     /// Publishes figures that hold the lane's records below `folded`. `sums` are the cell's sums of
     /// amounts, if it has them.
-    pub fn put_in_force(&self, live: &Sums, sums: Option<&SumWords>, folded: u64) {
+    pub fn publish(&self, live: &Sums, sums: Option<&SumWords>, folded: u64) {
         let seq = self.seq.load(Ordering::Relaxed);
         if let Some(sums) = sums {
             amounts::stage(sums, seq / FLIP);
@@ -372,7 +372,7 @@ impl Cell {
         if let Some(sums) = sums {
             amounts::stage(sums, seq / FLIP);
         }
-        let mut live = self.in_force(seq).sums();
+        let mut live = self.published_by(seq).sums();
         live.min = self.least(live.min);
         live.append(more);
         self.put(seq, &live, folded, self.window(seq));
@@ -426,14 +426,14 @@ impl Cell {
     /// The count and the average, for a fold that moves the average.
     #[must_use]
     pub fn averaged(&self, Staged { seq }: Staged) -> (u64, u64) {
-        let Half { live, rare } = self.in_force(seq);
+        let Half { live, rare } = self.published_by(seq);
         (get(&live.words.count), get(&rare.words.average))
     }
 
     /// The window of the figures that a sequence word publishes.
     #[inline(always)]
     fn window(&self, seq: u64) -> Window {
-        self.in_force(seq).window()
+        self.published_by(seq).window()
     }
 
     /// Writes the figures to the unpublished copy and publishes it. Pairs with `cell-enter`, and
@@ -444,7 +444,7 @@ impl Cell {
         if point & SIMPLE != 0 {
             put(&self.point, point & !SIMPLE);
         }
-        let staged = self.in_force(seq.wrapping_add(FLIP));
+        let staged = self.published_by(seq.wrapping_add(FLIP));
         live.put(&staged.live.words, &staged.rare.words);
         put(&staged.live.folded, folded);
         put(&staged.rare.window, window.0);

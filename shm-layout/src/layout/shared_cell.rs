@@ -162,16 +162,16 @@ impl Cell {
     /// other thread may do this at the same time. `clear` sets a chunk to zeros.
     ///
     /// Another thread may have been faster. Then nothing is cleared: either this cell is published
-    /// already (true), or `in_force` follows a newer word (false). A published cell is never
+    /// already (true), or `published` follows a newer word (false). A published cell is never
     /// cleared, because no thread can enter a cell while it is being cleared.
     pub fn restart_shared(
         &self,
-        in_force: &Self,
+        published: &Self,
         control: Control,
         waited_for: bool,
         mut clear: impl FnMut(u32),
     ) -> bool {
-        let newest = in_force.shared_control().epoch();
+        let newest = published.shared_control().epoch();
         if is_newer(self.shared_control().epoch(), newest) {
             return true;
         }

@@ -97,7 +97,7 @@ fn who_is_told_of_no_switch_takes_another_clock_source() {
     let picture = watch.poll();
     let kind = picture.clock.kind;
     if !given_back {
-        return skipped("a clock source that is told of nothing", &format!("{kind:?} is in force"));
+        return skipped("a clock source that is told of nothing", &format!("{kind:?} is used"));
     }
     assert!(matches!(kind, ClockKind::Perf | ClockKind::Cputime), "{kind:?}");
     let asleep = watch::named(picture, "asleep");

@@ -144,7 +144,7 @@ fn points_are_switched_reset_and_averaged_by_scripts() {
     let state = |name: &str| point(&now(), name).expect("it is there")["state"].clone();
     let all = now()["points"].as_array().unwrap().len();
 
-    // Said, in force, and for good: the viewer that did it has left.
+    // Reported, published, and lasting: the viewer that did it has left.
     let said = good(&place, &["disable", "-p", &pid, "ti?k", "#5"]);
     assert_eq!(said, format!("disabled 2 of {all} points\n"));
     assert_eq!(

@@ -190,7 +190,7 @@ impl Cell {
     fn look<R>(&self, read: impl FnOnce(Half<'_>, u64) -> R) -> Looked<R> {
         // Pairs with `cell-close` and `cell-stage`.
         let before = self.seq.load(ord!("cell-enter", Acquire));
-        let found = read(self.in_force(before), before / FLIP);
+        let found = read(self.published_by(before), before / FLIP);
         // Pairs with `cell-open`: if any figure above was newer than `before`, the load below sees
         // at least the word that went before it. Pairs with `cell-part`, too, since no chunk is
         // read before this.
@@ -216,7 +216,7 @@ impl Cell {
     /// counts the measurement in the histogram.
     pub(crate) fn staged_beside(&self) -> u64 {
         let seq = self.seq.load(Ordering::Relaxed);
-        get(&self.in_force(seq.wrapping_add(FLIP)).live.words.last)
+        get(&self.published_by(seq.wrapping_add(FLIP)).live.words.last)
     }
 
     /// Whether the cell still has this sequence word, and had it while the histogram was
@@ -236,7 +236,7 @@ impl Cell {
             let first = std::ptr::from_ref(words);
             first.cast()..first.wrapping_add(1).cast()
         }
-        let Half { live, rare } = self.in_force(sequence);
+        let Half { live, rare } = self.published_by(sequence);
         [bytes(live), bytes(rare)]
     }
 

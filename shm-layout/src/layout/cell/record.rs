@@ -52,7 +52,7 @@ impl Cell {
         if self.point.load(Ordering::Relaxed) & KEPT_CPU == 0 {
             return exclusive;
         }
-        let live = self.in_force(self.seq.load(Ordering::Relaxed)).live;
+        let live = self.published_by(self.seq.load(Ordering::Relaxed)).live;
         let least = get(&live.words.min);
         let is_near = (exclusive..=exclusive.saturating_add(error)).contains(&least);
         if is_near || exclusive == 0 { least } else { exclusive }
@@ -102,7 +102,7 @@ impl Cell {
         folded: u64,
     ) {
         self.mark_staged(seq);
-        let mut live = self.in_force(seq).sums();
+        let mut live = self.published_by(seq).sums();
         if kept_cpu {
             live.min = self.least(live.min);
         }
@@ -121,7 +121,7 @@ impl Cell {
             amounts::add(sums, seq / FLIP, amounts);
         }
         // Stored before the bucket, because `mend` reads it.
-        put(&self.in_force(seq.wrapping_add(FLIP)).live.words.last, live.last);
+        put(&self.published_by(seq.wrapping_add(FLIP)).live.words.last, live.last);
         if let Some(Held { bucket, count }) = bucket {
             bucket.store(count.wrapping_add(1), Ordering::Relaxed);
         }

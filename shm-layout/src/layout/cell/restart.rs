@@ -23,8 +23,8 @@ impl Cell {
     ) {
         let seq = self.seq.load(Ordering::Relaxed);
         self.mark_staged(seq);
-        let mut live = self.in_force(seq).sums();
-        let folded = self.in_force(seq).live.folded.load(Ordering::Relaxed);
+        let mut live = self.published_by(seq).sums();
+        let folded = self.published_by(seq).live.folded.load(Ordering::Relaxed);
         let window = self.window(seq);
         // The epoch of `self.control` does not do: an owner that leaves clears that word.
         let commit = self.commit.load(Ordering::Relaxed);
@@ -80,7 +80,7 @@ impl Cell {
             amounts::clear(sums, seq / FLIP + 1);
         }
         self.point.store(u64::from(self.point()), Ordering::Relaxed);
-        let folded = self.in_force(seq).live.folded.load(Ordering::Relaxed);
+        let folded = self.published_by(seq).live.folded.load(Ordering::Relaxed);
         let commit = self.commit.load(Ordering::Relaxed);
         self.put(seq, &Sums::default(), folded, Window::new(commit, owner));
     }
@@ -102,7 +102,7 @@ impl Cell {
         if seq & STAGED == 0 {
             return (0, 0);
         }
-        let last = get(&self.in_force(seq.wrapping_add(FLIP)).live.words.last);
+        let last = get(&self.published_by(seq.wrapping_add(FLIP)).live.words.last);
         // The change may have been interrupted between the store and the fence.
         self.mark_staged(seq);
         let window = self.window(seq);
@@ -113,7 +113,7 @@ impl Cell {
             self.restart(seq, window.owner(), sums, retired.count == 0, &mut clear);
             return (0, 0);
         }
-        let counted = retired.count.wrapping_add(get(&self.in_force(seq).live.words.count));
+        let counted = retired.count.wrapping_add(get(&self.published_by(seq).live.words.count));
         let mut in_parts = 0u64;
         self.for_each_part(|chunk| in_parts = in_parts.wrapping_add(held(chunk)));
         (in_parts.saturating_sub(counted), last)
@@ -122,13 +122,13 @@ impl Cell {
     /// The published figures hold the lane's records below this number. For the cell's owner.
     #[must_use]
     pub fn folded(&self) -> u64 {
-        self.in_force(self.seq.load(Ordering::Relaxed)).live.folded.load(Ordering::Relaxed)
+        self.published_by(self.seq.load(Ordering::Relaxed)).live.folded.load(Ordering::Relaxed)
     }
 
     /// Ends [`Self::mend`], if something was staged.
     pub fn mended(&self, sums: Option<&SumWords>) {
         if self.seq.load(Ordering::Relaxed) & STAGED != 0 {
-            self.put_in_force(&self.stage(), sums, self.folded());
+            self.publish(&self.stage(), sums, self.folded());
         }
     }
 

@@ -147,7 +147,7 @@ fn a_fold_adds_what_one_measurement_after_another_would() {
                 assert_eq!(pictures()[0], CellPicture { staged: false, ..before[0].clone() });
             }
         }
-        folded.put_in_force(&live, Some(&sums[0]), number);
+        folded.publish(&live, Some(&sums[0]), number);
         for measured in batch {
             single.record_amounts(measured, None, Some((&sums[1], &[0; 4])), number);
         }
@@ -256,14 +256,14 @@ fn shared_cells_go_back_to_no_older_window() {
 /// longer.
 #[test]
 fn no_shared_cell_is_cleared_that_was_entered() {
-    let (cell, in_force, reset) = (Cell::new(), Cell::new(), Control(1).with(Change::Reset));
+    let (cell, published, reset) = (Cell::new(), Cell::new(), Control(1).with(Change::Reset));
     cell.prepare(1, Control(1), 0);
-    in_force.prepare(1, Control(1), 0);
+    published.prepare(1, Control(1), 0);
     let restart = |control, waited_for| {
-        let is_cleared = cell.restart_shared(&in_force, control, waited_for, |_| ());
+        let is_cleared = cell.restart_shared(&published, control, waited_for, |_| ());
         // The published cell follows, so that the next restart is of the same pair.
         if is_cleared {
-            in_force.prepare(1, control, 0);
+            published.prepare(1, control, 0);
         }
         is_cleared
     };
@@ -299,7 +299,7 @@ fn nobody_waits_for_a_shared_cell_to_be_cleared() {
 /// A thread that has found a reset waits for the lease, until another thread has found the same
 /// reset, and then a second one. Meanwhile threads find a cell to enter.
 #[test]
-fn a_shared_cell_that_was_put_in_force_meanwhile_is_not_cleared() {
+fn a_shared_cell_that_another_thread_has_published_is_not_cleared() {
     let cells = [Cell::new(), Cell::new()];
     let both = [Some(&cells[0]), Some(&cells[1])];
     let resets: [Control; 4] = std::array::from_fn(|resets| {

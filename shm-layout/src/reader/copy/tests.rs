@@ -59,7 +59,7 @@ fn work(segment: &Segment, cells: u64, ring: u64, stop: &AtomicBool, most: u64) 
                 live.add(cell.control(), 100, 150);
                 add(bucket, 1);
             }
-            cell.put_in_force(&live, None, n);
+            cell.publish(&live, None, n);
             ring::announce_folded(&counters.folded, n);
             folded = n;
         }

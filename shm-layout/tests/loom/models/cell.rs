@@ -149,7 +149,7 @@ pub(super) fn cell_reset() {
     });
 }
 
-/// A histogram read beside a picture that is still in force was not cleared by
+/// A histogram read beside a picture that is still published was not cleared by
 /// a later reset.
 pub(super) fn cell_reset_histogram() {
     check(|| {

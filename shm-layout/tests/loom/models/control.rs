@@ -67,7 +67,7 @@ pub(super) fn control_two_resets() {
     });
 }
 
-/// Whenever somebody looks, a time that counts is that of the epoch in force: of the reset
+/// Whenever somebody looks, a time that counts is that of the published epoch: of the reset
 /// before, whose time was not left, and of the one that comes, nobody is told anything.
 pub(super) fn control_reset_is_timed() {
     check(|| {

@@ -42,7 +42,7 @@ pub(super) fn shared_cell_records() {
 /// The two cells of a point, and the lease of the thread that may clear one.
 type TwoCells = ([Arc<Cell>; 2], Arc<AtomicU64>);
 
-/// The first in force, the other of the window before.
+/// The first is published, the other is of the window before.
 fn two_cells() -> TwoCells {
     let before = Cell::new();
     before.prepare(3, Control(Control(1).0.wrapping_sub(after_reset().0 - Control(1).0)), 0);
@@ -117,7 +117,7 @@ pub(super) fn shared_cell_entered() {
 /// Whoever clears a cell has seen all that was done by those who were in it.
 pub(super) fn shared_cell_left() {
     check(|| {
-        let (cell, in_force, memory) = (Arc::new(new_cell()), new_cell(), memory());
+        let (cell, published, memory) = (Arc::new(new_cell()), new_cell(), memory());
         watch(&*cell, &["control", UNDER_WAY]);
         let other = {
             let (cell, memory) = (Arc::clone(&cell), Arc::clone(&memory));
@@ -129,14 +129,14 @@ pub(super) fn shared_cell_left() {
                 })
             })
         };
-        let is_cleared = cell.restart_shared(&in_force, after_reset(), true, |_| ());
+        let is_cleared = cell.restart_shared(&published, after_reset(), true, |_| ());
         let seen = memory.load(Ordering::Relaxed);
         let was_in_it = other.join().unwrap();
         assert!(!(is_cleared && was_in_it) || seen == 1);
     });
 }
 
-/// Whoever finds the second cell in force finds it cleared.
+/// A thread that finds the second cell published finds it cleared.
 pub(super) fn shared_cell_cleared() {
     check(|| {
         let cells = two_cells();
@@ -155,7 +155,7 @@ pub(super) fn shared_cell_cleared() {
     });
 }
 
-/// Two threads find two resets, one of them late: the newer window is in force, where
+/// Two threads find two resets, one of them late: the newer window is published, where
 /// readers look for it.
 pub(super) fn shared_cell_two_resets() {
     check(|| {
