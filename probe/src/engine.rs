@@ -28,7 +28,8 @@
 //! copies: how a copy of pfp has another copy of the process do its work
 //! process: one segment, its beacon, its memory
 //! thread::{ring, calls}: records and edges as they are written
-//! room: whether the stack has any for a slow path     overhead, moment, measure: the hot path
+//! room: whether the stack has any for a slow path
+//! overhead, clock_reading, measure: the hot path
 //! fold, thread::{record, space}, busy: what the ring holds, added to cells
 //! suspend: putting a context aside     thread::lane: how a thread comes to its lane
 //! guard, lap: a region that lasts as long as a value     metered: points with amounts
@@ -50,6 +51,7 @@
 mod busy;
 pub(crate) mod by_hand;
 pub(crate) mod calibrate;
+mod clock_reading;
 pub(crate) mod cold;
 mod common;
 pub(crate) mod context;
@@ -69,7 +71,6 @@ pub(crate) mod lease;
 pub(crate) mod local;
 pub(crate) mod measure;
 pub(crate) mod metered;
-mod moment;
 mod names;
 pub(crate) mod numeric;
 #[cfg(all(test, not(miri)))]

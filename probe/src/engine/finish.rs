@@ -4,8 +4,8 @@ use pfp_shm_layout::amounts::Amounts;
 use pfp_shm_layout::cell::{Away, Measurement};
 use pfp_shm_layout::histogram::LIMIT;
 
+use super::clock_reading::ClockReading;
 use super::measure;
-use super::moment::Moment;
 use super::overhead::overhead;
 use super::prepare;
 use super::process;
@@ -18,7 +18,7 @@ use crate::point::Point;
 /// The innermost region, which ends on the slow path.
 pub(super) struct Ending<'a> {
     pub(super) begun: Begun,
-    pub(super) moment: Moment,
+    pub(super) end: ClockReading,
     /// Ticks that were added to the point's inclusive total since the region began.
     pub(super) inside: u64,
     pub(super) latch: bool,
@@ -34,11 +34,11 @@ pub(super) fn give_back(thread: &Thread, child: u64, net: u64) {
 }
 
 pub(super) fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>) {
-    let Ending { begun, moment, inside, latch, amounts } = ending;
-    let part = thread.part(&begun, moment);
+    let Ending { begun, end, inside, latch, amounts } = ending;
+    let part = thread.part(&begun, end);
     give_back(thread, part.child, part.net);
     // The region may have no record.
-    thread.show_end(moment.now);
+    thread.show_end(end.now);
     let sum = Sum {
         own: part.own(),
         inclusive: part.span().wrapping_sub(inside),
@@ -55,7 +55,7 @@ pub(super) fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>)
     }
     let start = begun.start;
     // A region that a lap began starts a little after its stamp.
-    let elapsed = (moment.now.wrapping_sub(start) as i64).max(0) as u64;
+    let elapsed = (end.now.wrapping_sub(start) as i64).max(0) as u64;
     finish_with(thread, point, sum, (start, elapsed), amounts.copied());
 }
 

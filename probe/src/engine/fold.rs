@@ -45,9 +45,9 @@ pub(super) fn fold(thread: &Thread) {
     if thread.written() == thread.folded.load(Relaxed) {
         return;
     }
-    let began = thread.spent();
+    let began = thread.uncovered_ticks();
     fold_up_to_now(thread);
-    let took = (thread.spent().wrapping_sub(began) as i64).max(0) as u64;
+    let took = (thread.uncovered_ticks().wrapping_sub(began) as i64).max(0) as u64;
     thread.cover(took);
     cell::add(&thread.counters().folding, took);
 }

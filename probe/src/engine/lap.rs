@@ -9,7 +9,7 @@ use super::guard::Guard;
 use super::region::{Region, not_below_zero};
 use super::thread::Thread;
 use super::thread::ring::begins_page;
-use super::{busy, copies, current, moment, overhead};
+use super::{busy, clock_reading, copies, current, overhead};
 use crate::clock::ticks;
 use crate::engine::metered::MeteredPoint;
 use crate::marker;
@@ -132,7 +132,7 @@ impl Guard {
             && begins_page(thread.written())
             && let region = thread.region(self.tag())
             && let Some(took) =
-                region.point().and_then(|point| moment::turn_page(thread, region, point))
+                region.point().and_then(|point| clock_reading::turn_page(thread, region, point))
         {
             // Moves the begin of the region by that time.
             region.delay(took);

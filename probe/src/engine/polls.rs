@@ -56,22 +56,22 @@ fn end_part(thread: &Thread, region: &Region, polls: &mut Polls, last: bool) {
     let point = unsafe { region.point_of_open() };
     let amounts = thread.amounts_of(tag);
     let total = || thread.entry(point).total();
-    let (moment, inside) = thread.moment(None, || total().wrapping_sub(region.inclusive()));
-    let begun = region.begun(moment.off, moment.switches);
+    let (end, inside) = thread.read_clock(None, || total().wrapping_sub(region.inclusive()));
+    let begun = region.begun(end.off, end.switches);
     if level_of(tag) + 1 != thread.level() {
         thread.give_up(level_of(tag) + 1);
     }
     region.close();
-    let part = thread.part(&begun, moment);
+    let part = thread.part(&begun, end);
     give_back(thread, part.child, part.net);
-    thread.show_end(moment.now);
+    thread.show_end(end.now);
     let (mut sum, start) = polls.take().unwrap_or_else(|| (Sum::default(), begun.start));
     let inclusive = part.span().wrapping_sub(inside);
     // Added at once, so that a poll around this one finds it.
     thread.add_to_total(point.offset(), inclusive);
     sum.add(Sum { own: part.own(), inclusive, off: part.off, switches: part.switches });
     if last {
-        let elapsed = moment.now.wrapping_sub(start);
+        let elapsed = end.now.wrapping_sub(start);
         finish_with(thread, point, sum, (start, elapsed), amounts);
     } else {
         *polls = Polls::Some { sum, start };

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pfp_shm_layout::amounts::Amounts;
 
+use super::clock_reading::{Stamp, fenced_end, note, turn_page};
 use super::facts::Offset;
 use super::finish::{Ending, finish};
 use super::measure::{self, FUNCTION, HAND};
-use super::moment::{Stamp, fenced_end, note, turn_page};
 use super::overhead::overhead;
 use super::prepare::{self, Target};
 use super::process::entries::miss_unregistered;
@@ -190,8 +190,8 @@ fn end_slowly(thread: &Thread, region: &Region, end: End, extra: Extra<'_>) -> u
     }
     let kept = thread.amounts_of(tag);
     let total = || thread.entry(point).total();
-    let (moment, inside) = thread.moment(Some(end), || total().wrapping_sub(region.inclusive()));
-    let begun = region.begun(moment.off, moment.switches);
+    let (end, inside) = thread.read_clock(Some(end), || total().wrapping_sub(region.inclusive()));
+    let begun = region.begun(end.off, end.switches);
     let inside_of_it = (tag & LEVELS).wrapping_add(LEVEL);
     if thread.place() & LEVELS != inside_of_it {
         // Regions inside were not ended.
@@ -201,8 +201,8 @@ fn end_slowly(thread: &Thread, region: &Region, end: End, extra: Extra<'_>) -> u
     region.close();
     let amounts = extra.amounts.or(kept.as_ref());
     let latch = extra.latch;
-    finish(thread, point, Ending { begun, moment, inside, latch, amounts });
-    moment.now
+    finish(thread, point, Ending { begun, end, inside, latch, amounts });
+    end.now
 }
 
 /// Ends a region on the fast path after all, if its record is the first of a page, or if it was only

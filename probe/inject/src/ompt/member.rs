@@ -23,14 +23,14 @@ use super::team::{RegionStart, Team};
 /// Regions inside one another that are followed; those inside are not.
 const DEPTH: usize = 8;
 
-/// A moment of a thread: the counter, and what it has run by then.
+/// The counter, and the ticks that the thread was on a CPU until then.
 #[derive(Clone, Copy, Default)]
-struct Moment {
+struct ClockReading {
     now: u64,
     on_cpu: u64,
 }
 
-impl Moment {
+impl ClockReading {
     fn now() -> Self {
         let now = pfp::ticks();
         // Without a lane there is nothing to record either.
@@ -49,7 +49,7 @@ enum State {
     Busy,
     /// In a barrier since then; the last one of the region, or one before.
     Waits {
-        since: Moment,
+        since: ClockReading,
         is_last: bool,
     },
     /// At a task in a barrier.
@@ -77,10 +77,10 @@ pub(super) struct Member {
     parts: [Cell<Option<Part>>; DEPTH],
     depth: Cell<usize>,
     /// The last fork.
-    fork: Cell<Moment>,
+    fork: Cell<ClockReading>,
     /// The mutex that was asked for last, and when. The runtime says no more of a try that fails, or
     /// of a nested lock that its owner takes again.
-    asked: Cell<Option<(u64, Moment)>>,
+    asked: Cell<Option<(u64, ClockReading)>>,
 }
 
 thread_local! {
@@ -99,7 +99,7 @@ impl Member {
         let member = Self {
             parts: [const { Cell::new(None) }; DEPTH],
             depth: Cell::new(0),
-            fork: Cell::new(Moment::default()),
+            fork: Cell::new(ClockReading::default()),
             asked: Cell::default(),
         };
         heap::boxed(member).ok()
@@ -107,20 +107,20 @@ impl Member {
 
     /// The thread meets a region: when.
     pub(super) fn fork(&self) -> u64 {
-        let fork = Moment::now();
+        let fork = ClockReading::now();
         self.fork.set(fork);
         fork.now
     }
 
     /// The thread asks for a mutex.
     pub(super) fn ask(&self, mutex: u64) {
-        self.asked.set(Some((mutex, Moment::now())));
+        self.asked.set(Some((mutex, ClockReading::now())));
     }
 
     /// The thread has got a mutex that it asked for: it has waited until now.
     pub(super) fn got(&self, mutex: u64, point: &'static Point) {
         if let Some((_, from)) = self.asked.take().filter(|(asked, _)| *asked == mutex) {
-            let until = Moment::now();
+            let until = ClockReading::now();
             let span = since(until.now, from.now);
             let on_cpu = since(until.on_cpu, from.on_cpu).min(span);
             past::record(point, &Past { start: from.now, span, ticks: span, on_cpu }, true);
@@ -129,7 +129,7 @@ impl Member {
 
     /// The thread that met a region has come to its end.
     pub(super) fn join(&self, team: &'static Team) {
-        let end = Moment::now();
+        let end = ClockReading::now();
         // Its part has ended, and its wait ends now.
         if let Some(slot) = self.parts.get(self.depth.get())
             && let Some(mut part) = slot.take()
@@ -155,7 +155,7 @@ impl Member {
         };
         team.join();
         let mut part = Part { team, begun, is_first, state: State::Busy, before: (0, 0) };
-        part.work(Moment { now: begun.start, ..self.fork.get() });
+        part.work(ClockReading { now: begun.start, ..self.fork.get() });
         if !is_first {
             // The fork was in another thread.
             part.before.1 = 0;
@@ -177,7 +177,7 @@ impl Member {
     pub(super) fn on(&self) {
         self.change(|part| match part.state {
             State::Waits { is_last: false, .. } => {
-                part.waited(Moment::now());
+                part.waited(ClockReading::now());
                 part.state = State::Busy;
             }
             // The first thread is behind it at the end of its part.
@@ -190,7 +190,7 @@ impl Member {
     pub(super) fn task(&self, is_one: bool) {
         self.change(|part| match part.state {
             State::Waits { is_last, .. } if is_one => {
-                let until = Moment::now();
+                let until = ClockReading::now();
                 part.waited(until);
                 if is_last {
                     part.work(until);
@@ -227,21 +227,21 @@ impl Member {
 }
 
 impl Part {
-    /// Begins to work, after a moment that all is recorded of.
-    fn work(&mut self, after: Moment) {
-        let begun = Moment::of(past::begin(&self.begun.region.busy));
+    /// Begins to work. All time before `after` is recorded.
+    fn work(&mut self, after: ClockReading) {
+        let begun = ClockReading::of(past::begin(&self.begun.region.busy));
         self.before = (since(begun.now, after.now), since(begun.on_cpu, after.on_cpu));
     }
 
     /// Begins to wait; at the last barrier it is busy no more.
     fn wait(&mut self, is_last: bool) {
         let busy = &self.begun.region.busy;
-        let since = Moment::of(if is_last { past::end(busy) } else { None });
+        let since = ClockReading::of(if is_last { past::end(busy) } else { None });
         self.state = State::Waits { since, is_last };
     }
 
-    /// Records what it has waited until a moment.
-    fn waited(&mut self, until: Moment) {
+    /// Records its wait, which lasted until `until`.
+    fn waited(&mut self, until: ClockReading) {
         let State::Waits { since: from, is_last } = self.state else { return };
         let span = since(until.now, from.now);
         let (before, on_cpu) = std::mem::take(&mut self.before);
@@ -275,7 +275,7 @@ impl Part {
             // Until the region ends.
             return;
         }
-        let mut until = Moment::now();
+        let mut until = ClockReading::now();
         // There is none yet if another thread's region takes up this one before the end.
         if let Some(end) = self.team.end().filter(|&end| since(until.now, end) > 0) {
             until.now = end;

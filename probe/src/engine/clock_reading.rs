@@ -1,4 +1,4 @@
-//! Moments: the counter, and what belongs to it, as a thread reads them off the hot path.
+//! Readings of a thread's clock off the hot path: the counter, and the values that belong to it.
 
 use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
@@ -13,9 +13,9 @@ use crate::point::Point;
 /// How often a stamp is taken again that a signal handler came in between of.
 pub(super) const TRIES: u32 = 8;
 
-/// The clock, and what belongs to it, as it was at one moment.
+/// The counter, and the values that belong to it at the same moment.
 #[derive(Clone, Copy)]
-pub(super) struct Moment {
+pub(super) struct ClockReading {
     pub(super) now: u64,
     pub(super) covered: u64,
     pub(super) off: u64,
@@ -47,14 +47,13 @@ impl Thread {
         now
     }
 
-    /// A stamp with what was covered at that moment and something else that was read: no
-    /// signal handler has measured in between. The first one tried is `at`, if that still
-    /// holds.
-    pub(super) fn moment<R>(
+    /// Reads the clock and calls `read`, with no measurement of a signal handler in between. `at`
+    /// replaces the first reading of the counter, if it still holds.
+    pub(super) fn read_clock<R>(
         &self,
         mut at: Option<End>,
         mut read: impl FnMut() -> R,
-    ) -> (Moment, R) {
+    ) -> (ClockReading, R) {
         for tried in 1.. {
             let End { now, covered } = at.take().unwrap_or_else(|| {
                 let covered = self.covered();
@@ -67,17 +66,17 @@ impl Thread {
             compiler_fence(SeqCst);
             let holds = self.covered() == covered && !self.clock.is_disturbed();
             if holds || tried == TRIES {
-                return (Moment { now, covered, off, switches }, found);
+                return (ClockReading { now, covered, off, switches }, found);
             }
         }
         unreachable!("it returns when all tries are over")
     }
 
-    /// The clock of the current context, less what is covered: it stands still while the thread is
-    /// switched out, and while a handler measures.
-    pub(super) fn spent(&self) -> u64 {
-        let (moment, ()) = self.moment(None, || ());
-        moment.now.wrapping_sub(moment.off).wrapping_sub(moment.covered)
+    /// The clock of the current context minus the covered ticks: it does not advance while the
+    /// thread is switched out, or while a handler measures.
+    pub(super) fn uncovered_ticks(&self) -> u64 {
+        let (reading, ()) = self.read_clock(None, || ());
+        reading.now.wrapping_sub(reading.off).wrapping_sub(reading.covered)
     }
 
     /// The stamp of an end that has read the counter already.
@@ -130,8 +129,8 @@ impl Thread {
         }
     }
 
-    /// What a region measured that ends at a moment.
-    pub(super) fn part(&self, begun: &Begun, at: Moment) -> Part {
+    /// The part that a region measured from its begin to a reading.
+    pub(super) fn part(&self, begun: &Begun, at: ClockReading) -> Part {
         let elapsed = at.now.wrapping_sub(begun.start);
         if ran_backwards(elapsed) {
             self.note_anomaly();
