@@ -111,7 +111,7 @@ pub(crate) unsafe extern "C" fn pfp_metered_begin_site(
     // SAFETY: a point with amounts begins as any does.
     let word = unsafe { word(point.cast()) };
     if word == probe::c::UNREGISTERED {
-        begin_settled(scope, site);
+        begin_unregistered(scope, site);
     } else {
         // SAFETY: only points of this library have other words, and those points are never freed.
         scope.tag = probe::c::begin_metered(unsafe { &*point }, scope.amounts);
@@ -120,7 +120,7 @@ pub(crate) unsafe extern "C" fn pfp_metered_begin_site(
 
 #[cold]
 #[inline(never)]
-fn begin_settled(scope: &mut MeteredScope, site: &MeteredSite) {
+fn begin_unregistered(scope: &mut MeteredScope, site: &MeteredSite) {
     if !probe::c::has_room() {
         return probe::c::miss();
     }

@@ -60,7 +60,7 @@ impl Site {
     /// The point of the site, looked up or made.
     #[cold]
     #[inline(never)]
-    fn settle(&self) -> Option<&'static Point> {
+    fn resolve(&self) -> Option<&'static Point> {
         // SAFETY: the macros of `pfp.h` put string literals here.
         let point = unsafe { point_at(self.name, self.file, self.line) }?;
         // Meets `Acquire` in `pfp_scope_begin_site`.
@@ -93,7 +93,7 @@ pub(crate) unsafe extern "C" fn pfp_scope_begin_site(scope: &mut MaybeUninit<Sco
     // SAFETY: a site of `pfp.h` holds a `Point` or the stand-in of an unregistered site.
     let word = unsafe { word(point) };
     let tag = match word {
-        probe::c::UNREGISTERED => begin_settled(site),
+        probe::c::UNREGISTERED => begin_unregistered(site),
         // SAFETY: only points of this library have other words, and those points are never freed.
         word => probe::c::begin(unsafe { &*point }, word),
     };
@@ -102,12 +102,12 @@ pub(crate) unsafe extern "C" fn pfp_scope_begin_site(scope: &mut MaybeUninit<Sco
 
 #[cold]
 #[inline(never)]
-fn begin_settled(site: &Site) -> u64 {
+fn begin_unregistered(site: &Site) -> u64 {
     if !probe::c::has_room() {
         probe::c::miss();
         return 0;
     }
-    site.settle().map_or(0, probe::c::begin_if_on)
+    site.resolve().map_or(0, probe::c::begin_if_on)
 }
 
 /// See `pfp.h`, which calls this for a point that is on or not registered.

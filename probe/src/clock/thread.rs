@@ -344,7 +344,7 @@ impl ThreadClock {
             let disturbed = self.looked.load(Relaxed);
             let (now, looked) = (stamp(), disturbed & !DISTURBED);
             if now.wrapping_sub(looked) <= STALE {
-                self.settle(disturbed, looked);
+                self.clear_disturbed(disturbed, looked);
                 return Stamps::one(now);
             }
         }
@@ -358,18 +358,18 @@ impl ThreadClock {
         compiler_fence(SeqCst);
         let stamps = self.refresh_alone(verify, was_left);
         compiler_fence(SeqCst);
-        self.settle(disturbed, stamps.early);
+        self.clear_disturbed(disturbed, stamps.early);
         self.refreshing.store(0, Relaxed);
         stamps
     }
 
     /// The clock was looked at, and is to be believed unless it was disturbed again.
-    fn settle(&self, disturbed: u64, looked: u64) {
+    fn clear_disturbed(&self, disturbed: u64, looked: u64) {
         // First, so that a handler that disturbs the clock after it has the last word.
         self.expect.store(self.armed.load(Relaxed), Relaxed);
         compiler_fence(SeqCst);
-        let settled = looked & !DISTURBED;
-        if self.looked.compare_exchange(disturbed, settled, Relaxed, Relaxed).is_err() {
+        let cleared = looked & !DISTURBED;
+        if self.looked.compare_exchange(disturbed, cleared, Relaxed, Relaxed).is_err() {
             self.expect.store(NEVER, Relaxed);
         }
     }

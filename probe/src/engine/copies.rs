@@ -129,8 +129,8 @@ static LEADER: AtomicPtr<Table> = AtomicPtr::new(UNKNOWN);
 
 const UNKNOWN: *mut Table = ptr::without_provenance_mut(align_of::<Table>());
 
-/// From now on this copy follows, or leads.
-pub(super) fn settle(leader: Option<&'static Table>) {
+/// Makes this copy follow `leader`, or lead if that is `None`.
+pub(super) fn set_leader(leader: Option<&'static Table>) {
     if let Some(leader) = leader {
         clock::follow(leader.stamp);
     }
@@ -139,7 +139,7 @@ pub(super) fn settle(leader: Option<&'static Table>) {
 }
 
 fn leader() -> *mut Table {
-    // Pairs with the store in `settle`.
+    // Pairs with the store in `set_leader`.
     LEADER.load(Acquire)
 }
 

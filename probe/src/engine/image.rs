@@ -37,7 +37,7 @@ extern "C" fn at_load() {
     loaded::look_up();
     pin();
     // From here on other copies of pfp may refer to this one.
-    leader::settle();
+    leader::choose();
 }
 
 /// Does the same now if the loader has not called `at_load`.

@@ -102,7 +102,7 @@ struct Search {
 
 /// Finds out which copy leads; this one, if no other one does. Once, as the object that
 /// this copy is in is loaded.
-pub(super) fn settle() {
+pub(super) fn choose() {
     let found = search(false, ptr::null_mut());
     let leader = match found.leader.is_null() {
         true => search(true, found.elected).leader,
@@ -110,7 +110,7 @@ pub(super) fn settle() {
     };
     // SAFETY: null, or a copy that leads.
     let leader = unsafe { leader.as_ref() }.filter(|leader| !ptr::eq(*leader, &raw const COPY));
-    copies::settle(leader.and_then(Copy::table));
+    copies::set_leader(leader.and_then(Copy::table));
 }
 
 fn own() -> *mut Copy {

@@ -46,7 +46,7 @@ pub(super) struct Section {
     holder: AtomicU64,
     /// Whether the section has changed everything that it restores: a handler finds the signals
     /// blocked.
-    is_settled: Cell<bool>,
+    is_ready: Cell<bool>,
 }
 
 pub(super) const UNCHANGED: libc::c_int = -1;
@@ -133,7 +133,7 @@ impl Drop for Entered<'_> {
         let section = self.section;
         match self.how {
             How::Outermost => {
-                section.is_settled.set(false);
+                section.is_ready.set(false);
                 compiler_fence(SeqCst);
                 restore(section.cancelling.get(), section.signals.get());
                 section.put_back(Before::NOTHING);
@@ -156,7 +156,7 @@ impl Section {
             cancelling: Cell::new(UNCHANGED),
             depth: Cell::new(0),
             holder: AtomicU64::new(0),
-            is_settled: Cell::new(false),
+            is_ready: Cell::new(false),
         }
     }
 
@@ -168,7 +168,7 @@ impl Section {
             (self.start(marker), false)
         } else if self.was_left() {
             (self.start_again(marker, before), true)
-        } else if self.is_settled.get() {
+        } else if self.is_ready.get() {
             self.depth.set(before.depth + 1);
             (How::Inner(before), false)
         } else {
@@ -182,7 +182,7 @@ impl Section {
         match marker::holder(&self.holder) {
             Holder::None => false,
             // A jump may have restored the signals.
-            Holder::Live => self.is_settled.get() && !is_blocked(blocked_signals()),
+            Holder::Live => self.is_ready.get() && !is_blocked(blocked_signals()),
             Holder::Gone => true,
         }
     }
@@ -193,13 +193,13 @@ impl Section {
         // anywhere.
         change_signals(libc::SIG_BLOCK, BLOCKED, self.signals.as_ptr());
         change_cancelling(CANCEL_DISABLE, self.cancelling.as_ptr());
-        self.settle();
+        self.set_ready();
         How::Outermost
     }
 
     /// Starts in place of a section that the thread has jumped out of.
     fn start_again(&self, marker: &mut MaybeUninit<u64>, left: Before) -> How {
-        self.is_settled.set(false);
+        self.is_ready.set(false);
         compiler_fence(SeqCst);
         self.take(marker);
         let mut signals = NONE_BLOCKED;
@@ -210,7 +210,7 @@ impl Section {
         change_cancelling(CANCEL_DISABLE, &raw mut cancelling);
         let is_noted = cancelling != CANCEL_ENABLE && left.cancelling != UNCHANGED;
         self.cancelling.set(if is_noted { left.cancelling } else { cancelling });
-        self.settle();
+        self.set_ready();
         How::Outermost
     }
 
@@ -239,9 +239,9 @@ impl Section {
         compiler_fence(SeqCst);
     }
 
-    fn settle(&self) {
+    fn set_ready(&self) {
         compiler_fence(SeqCst);
-        self.is_settled.set(true);
+        self.is_ready.set(true);
     }
 
     fn put_back(&self, Before { depth, cancelling, signals }: Before) {

@@ -110,7 +110,7 @@ impl Object {
         shmem.set_owner(false);
         // The crate closes its descriptor and unmaps; the object keeps its name.
         drop(shmem);
-        let opened = settle(&name, len).and_then(|made| {
+        let opened = check_created(&name, len).and_then(|made| {
             let object = Object::open_shared(&name)?;
             // The object was replaced while it was being made.
             let is_made = object.len == len && object.file.is_same_file(&made);
@@ -451,7 +451,7 @@ impl From<Foreign> for io::Error {
 }
 
 /// Checks, right after the creation, which file it is, and sets the mode.
-fn settle(name: &Name, len: usize) -> io::Result<FileId> {
+fn check_created(name: &Name, len: usize) -> io::Result<FileId> {
     let path = open_path(name)?;
     let file = FileId::of(path.as_raw_fd())?;
     file.check_is_ours()?;

@@ -23,7 +23,7 @@ fn push(place: &Place, collector: &Collector, arguments: &[&str]) -> Target {
     Target::start(&mut command)
 }
 
-/// A program that has worked for the first time, and whose clock has settled.
+/// A program that has worked for the first time, and whose clock's rate is known.
 fn start(place: &Place) -> (Target, Watch) {
     let mut target = place.start(TARGET, &["served"]);
     target.reach("worked");

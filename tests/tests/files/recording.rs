@@ -69,7 +69,7 @@ fn count(snapshot: &Snapshot, name: &str) -> u64 {
     points.flat_map(|point| of(point.id)).map(|c| c.stats.count + c.retired.count).sum()
 }
 
-fn settled(file: &Path) -> impl Fn() -> bool {
+fn has_snapshots(file: &Path) -> impl Fn() -> bool {
     let file = file.to_owned();
     move || read(&file).len() >= 5
 }
@@ -80,7 +80,7 @@ fn ctrl_c_ends_it_with_the_file_whole() {
     let target = place.start_watched(STEADY, &[]);
     let file = place.path("a.pfprec");
     let recorder = record(&place, &target, &file, &["-i", "20ms"]);
-    wait_for("snapshots", settled(&file));
+    wait_for("snapshots", has_snapshots(&file));
     assert!(read(&file).grows());
     let (fine, said) = interrupted(recorder);
     assert!(fine, "{said}");
@@ -114,7 +114,7 @@ fn it_ends_after_its_time_or_with_the_process() {
 
     let file = place.path("exit.pfprec");
     let recorder = record(&place, &target, &file, &["-i", "20ms"]);
-    wait_for("snapshots", settled(&file));
+    wait_for("snapshots", has_snapshots(&file));
     target.end_well();
     let (fine, said) = ended(recorder);
     assert!(fine && said.contains("the process has ended"), "{said}");
@@ -124,7 +124,7 @@ fn it_ends_after_its_time_or_with_the_process() {
     let mut target = place.start_watched(STEADY, &[]);
     let file = place.path("crash.pfprec");
     let recorder = record(&place, &target, &file, &["-i", "20ms"]);
-    wait_for("snapshots", settled(&file));
+    wait_for("snapshots", has_snapshots(&file));
     target.tell("abort");
     let (fine, said) = ended(recorder);
     assert!(fine && said.contains("the process died"), "{said}");

@@ -443,7 +443,7 @@ fn prometheus_scrapes_it_and_answers_what_the_page_and_the_board_ask() {
     // At rest: the last scrape and the segment say the same. So they do again after
     // some more work, and what is between is known from both.
     let count = "pfp_calls_total{point=\"parse\"}";
-    let settle = |expected: u64| {
+    let scrape_until = |expected: u64| {
         both.map(|server| {
             let first = wait_for("the figures", || {
                 let series = server.query(&format!("timestamp({count})"), None);
@@ -457,14 +457,14 @@ fn prometheus_scrapes_it_and_answers_what_the_page_and_the_board_ask() {
             })
         })
     };
-    let starts = settle(500);
+    let starts = scrape_until(500);
     let both_points = |picture: &Picture| ["parse", "copy"].map(|name| own(picture, name));
     let [before, copied_before] = both_points(watch.poll());
     target.go();
     target.reach("worked");
     let [now, copied] = both_points(watch.poll());
     let copied = copied.since(&copied_before);
-    let ends = settle(900);
+    let ends = scrape_until(900);
     let new = now.since(&before);
     assert_eq!((new.count, copied.count), (400, 400));
     // Each call of it has so many.

@@ -123,7 +123,7 @@ impl Watched {
 
     /// Checks, after a viewer's end, that it left only the notes of its switches. A switch that was
     /// begun before the kill counts as done.
-    fn settle(&self) {
+    fn check_remains(&self) {
         self.witness.switched.store(self.witness.switching.load(Acquire), Release);
         let left = fs::read_dir(self.place.beacons()).expect("it is there").flatten();
         // The next viewer reads the notes of its switches.
@@ -211,7 +211,7 @@ fn the_figures_are_exact_whenever_a_viewer_is_killed() {
             std::thread::sleep(Duration::from_micros(20));
         }
         drop(viewer);
-        watched.settle();
+        watched.check_remains();
         let (whole, left) = folder.clear();
         (saved, drafts) = (saved + whole, drafts + left);
         if kill % 256 == 0 {
@@ -295,7 +295,7 @@ fn a_viewer_has_done_all_of_a_change_or_nothing() {
         }
     }
     drop(viewer);
-    watched.settle();
+    watched.check_remains();
     let (whole, drafts) = folder.clear();
     assert_eq!((whole, drafts), (3, 0));
     watched.check();
@@ -331,7 +331,7 @@ fn whatever_system_call_of_a_viewer_is_the_last() {
         }
         drop(viewer);
         kills += 1;
-        watched.settle();
+        watched.check_remains();
         let start = Instant::now();
         watched.check();
         slowest = slowest.max(start.elapsed());

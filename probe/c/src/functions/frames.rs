@@ -113,8 +113,8 @@ pub(super) struct Frames {
     own: KeptRange,
     /// The stack of its signal handlers.
     signals: KeptRange,
-    /// Whether the thread's own was asked for.
-    settled: AtomicUsize,
+    /// Whether `own` is known: 0 or 1.
+    knows_own: AtomicUsize,
     /// The stack pointer when the other was asked for.
     asked: AtomicUsize,
     /// How many frames there are up to the first that is not on the thread's own
@@ -183,9 +183,9 @@ impl Frames {
                 Self::current()?
             }
         };
-        if frames.settled.load(Relaxed) == 0 {
+        if frames.knows_own.load(Relaxed) == 0 {
             frames.own.set(bounds::own(sp));
-            frames.settled.store(1, Relaxed);
+            frames.knows_own.store(1, Relaxed);
         }
         Some(frames)
     }

@@ -146,7 +146,7 @@ fn claim_lane(process: &'static Process, local: &Local) -> Option<&'static Threa
             calls.claim(stamp(), clock::cpu_time_ns().unwrap_or(0));
         }
         thread.counters.store((&raw const lane.counters).cast_mut(), Relaxed);
-        thread.settle_in(local, segment, number, generation);
+        thread.move_in(local, segment, number, generation);
         if !process.is_current() {
             return None;
         }
@@ -191,12 +191,12 @@ fn claim_overflow(process: &'static Process, local: &Local) -> Option<&'static T
     }
     segment.counters().lanes_overflowed.fetch_add(1, Relaxed);
     thread.counters.store((&raw const lane.counters).cast_mut(), Relaxed);
-    thread.settle_in(local, segment, number, 0);
+    thread.move_in(local, segment, number, 0);
     Some(thread)
 }
 
 impl Thread {
-    fn settle_in(&self, local: &Local, segment: &Segment, lane: usize, generation: u32) {
+    fn move_in(&self, local: &Local, segment: &Segment, lane: usize, generation: u32) {
         local.moving_in.set(self);
         let (first, count) = segment.chunk_numbers();
         self.segment.store(segment.base().cast_mut(), Relaxed);

@@ -4,13 +4,13 @@
 //!
 //! | site | pairs with | makes visible |
 //! |---|---|---|
-//! | `group-settle` fence | itself | two changes at once (a member arrives, enters, leaves or is removed) to the thread that passes the fence later |
+//! | `group-change` fence | itself | two changes at once (a member arrives, enters, leaves or is removed) to the thread that passes the fence later |
 //! | `group-arrive` store | `group-look` load | what a member did before it arrived, and its stamp |
 //! | `group-complete` CAS | `group-pass` load | what all members did before they arrived, to those that go on |
 //! | `group-enter` store | `group-member` load | who the member is, to those that ask whether it lives |
 //!
-//! All other accesses are relaxed: `settle` reads the words after its fence, and a thread that
-//! changes a word that another `settle` has missed calls `settle` afterwards.
+//! All other accesses are relaxed: `complete_round` reads the words after its fence, and a thread
+//! that changes a word which another `complete_round` has missed calls `complete_round` afterwards.
 
 use core::time::Duration;
 use std::time::Instant;
@@ -128,18 +128,18 @@ impl Words<'_> {
         member.active.store(holder, ord!("group-enter", Release));
         // The others wait for this member from here on, so it counts as having passed all earlier
         // rounds. One more round may be completed at this moment; the member passes it at once.
-        fence_at!("group-settle", SeqCst);
+        fence_at!("group-change", SeqCst);
         pass();
         self.head.joined.fetch_add(1, Relaxed);
         // The others may have waited for this member to join.
-        self.settle();
+        self.complete_round();
         Place { index, holder }
     }
 
     pub(super) fn leave(&self, place: Place) {
         let member = &self.members[place.index as usize];
         let _ = member.active.compare_exchange(place.holder, 0, Relaxed, Relaxed);
-        self.settle();
+        self.complete_round();
     }
 
     /// Number of members that were stated and never came.
@@ -150,9 +150,9 @@ impl Words<'_> {
 
     /// Completes the round if all members have arrived. Every change of a word that decides this
     /// is followed by a call.
-    pub(super) fn settle(&self) {
+    pub(super) fn complete_round(&self) {
         // Pairs with itself: of two threads, the later one sees the changes of both.
-        fence_at!("group-settle", SeqCst);
+        fence_at!("group-change", SeqCst);
         let done = self.head.completed.load(Relaxed);
         let next = done.wrapping_add(1);
         if self.absent() > 0 && self.head.excused.load(Relaxed) == 0 {
@@ -190,7 +190,7 @@ impl Words<'_> {
         member.stamps[round as usize % 2].store(stamp, Relaxed);
         // Pairs with `group-look`.
         member.arrived.store(round, ord!("group-arrive", Release));
-        self.settle();
+        self.complete_round();
         Some(round)
     }
 
@@ -221,7 +221,7 @@ impl Words<'_> {
                 if self.absent() > 0 && began.elapsed() >= patience {
                     self.head.excused.store(1, Relaxed);
                 }
-                self.settle();
+                self.complete_round();
                 let member = &self.members[place.index as usize];
                 if member.active.load(Relaxed) != place.holder {
                     return Arrived { last: 0, dead, absent: self.absent(), is_member: false };

@@ -145,7 +145,7 @@ pub(super) fn group_one_dies() {
         let words = group.words();
         if !words.is_complete(1) {
             let missing = words.remove_dead(0, 1, &|_| false);
-            words.settle();
+            words.complete_round();
             assert!(missing <= 1 && words.is_complete(1));
         }
         other.join().unwrap();

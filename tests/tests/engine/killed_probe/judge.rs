@@ -278,13 +278,13 @@ impl<'a> Judge<'a> {
             }
             let found = live(tid);
             known += found;
-            let settled = get(&seat.claimed) == 1 && get(&seat.leaves) == 0;
+            let has_lane = get(&seat.claimed) == 1 && get(&seat.leaves) == 0;
             if number as u64 == LANES + 1 {
                 assert_eq!(found, 0, "there was no lane left");
                 let overflowed = left.picture.losses.lanes_overflowed;
-                assert!(overflowed == 1 || !settled, "{overflowed} threads without a lane");
+                assert!(overflowed == 1 || !has_lane, "{overflowed} threads without a lane");
             } else {
-                assert!(found == 1 || !settled && found == 0, "thread {tid}: {lanes:?}");
+                assert!(found == 1 || !has_lane && found == 0, "thread {tid}: {lanes:?}");
             }
         }
         let all = lanes.iter().filter(|lane| lane.lane.state == LaneState::Live && !lane.overflow);
