@@ -84,8 +84,8 @@ impl Open {
         self.guard = metered.measure(amounts);
     }
 
-    /// The region is not recorded, as if it had been left by a jump.
-    fn give_up(&mut self) {
+    /// Closes the region without recording it, as if it had been left by a jump.
+    fn abandon(&mut self) {
         mem::forget(mem::replace(&mut self.guard, Guard::empty()));
     }
 }
@@ -97,7 +97,7 @@ impl Drop for Open {
             && self.is_measured()
             && end_part(self.owner, self.guard.tag(), lend)
         {
-            self.give_up();
+            self.abandon();
         }
     }
 }
@@ -205,24 +205,24 @@ pub struct Suspended {
 }
 
 impl Suspended {
-    /// Gives up all regions without recording them. Returns how many had not ended.
-    pub fn give_up(&mut self) -> usize {
-        let given_up = self.open.iter().filter(|open| !open.has_ended).count();
-        self.open.iter_mut().for_each(Open::give_up);
+    /// Abandons all regions without recording them. Returns how many had not ended.
+    pub fn abandon(&mut self) -> usize {
+        let abandoned = self.open.iter().filter(|open| !open.has_ended).count();
+        self.open.iter_mut().for_each(Open::abandon);
         self.open.clear();
         self.beyond = 0;
-        given_up
+        abandoned
     }
 }
 
 impl Drop for Suspended {
     fn drop(&mut self) {
-        self.give_up();
+        self.abandon();
     }
 }
 
 /// Moves the calling thread's open regions to `to`, which is empty. Without memory for them they
-/// are given up, and counted as mismatches.
+/// are abandoned, and counted as mismatches.
 pub fn suspend(to: &mut Suspended) {
     with(|stack| stack.suspend(to));
 }
@@ -232,8 +232,8 @@ pub fn resume(from: &mut Suspended) {
     with(|stack| stack.resume(from));
 }
 
-/// Gives up a region that its owner has ended while others inside it have not, and those. The
-/// result is how many these are.
+/// Abandons a region that its owner has ended, and the regions inside it that have not ended.
+/// Returns the number of the latter.
 #[cold]
 pub fn forget_inside(owner: usize) -> usize {
     with(|stack| {
@@ -316,18 +316,18 @@ impl Stack {
         self.open_ones().find(|open| open.owner == owner && !open.has_ended)
     }
 
-    /// Gives up regions that have not ended, and those that have and wait for one of them, as
-    /// they would have its time.
+    /// Abandons regions that have not ended, and those that have ended and wait for one of them:
+    /// they would be charged its time.
     fn forget(&self, mut is_gone: impl FnMut(&Open) -> bool) -> usize {
         let mut forgotten = 0;
         for open in self.open_ones() {
             if open.has_ended {
                 if forgotten > 0 {
-                    open.give_up();
+                    open.abandon();
                 }
             } else if is_gone(open) {
                 open.has_ended = true;
-                open.give_up();
+                open.abandon();
                 forgotten += 1;
             }
         }
@@ -479,7 +479,7 @@ mod tests {
         suspend(&mut second);
         resume(&mut first);
         assert_eq!((innermost(), pop(11), pop(10)), (Some(10), None, Some(0)));
-        assert_eq!((second.give_up(), innermost()), (1, None));
+        assert_eq!((second.abandon(), innermost()), (1, None));
         resume(&mut second);
         assert_eq!((pop(11), [&FIRST, &SECOND].map(count)), (None, [1, 1]));
     }

@@ -171,20 +171,20 @@ fn switch(from: *mut PyObject, to: *mut PyObject, heard: Heard) {
     stack::suspend(left);
     let after = task(to).and_then(|task| Some((task, task.suspended.try_borrow_mut().ok()?)));
     let Some((after, mut resumed)) = after else {
-        return give_up(left);
+        return abandon(left);
     };
     let context = before.and_then(|task| task.context.as_ref());
     let is_switched = pfp::c::switch(context, after.context.as_ref());
     if heard == Heard::Late || !is_switched {
-        give_up(left);
-        give_up(&mut resumed);
+        abandon(left);
+        abandon(&mut resumed);
     }
     stack::resume(&mut resumed);
 }
 
 /// Drops regions without a record, since their times would be wrong.
-fn give_up(regions: &mut Suspended) {
-    (0..regions.give_up()).for_each(|_| pfp::c::count_mismatch());
+fn abandon(regions: &mut Suspended) {
+    (0..regions.abandon()).for_each(|_| pfp::c::count_mismatch());
 }
 
 /// Finds or makes a greenlet's task. None without memory.

@@ -70,7 +70,7 @@ pub(super) fn start(point: &Point) -> Option<u64> {
 #[cold]
 fn invalidate(thread: &Thread, point: &'static Point, region: &Region) {
     point.change(Change::Invalidate);
-    thread.give_up(level_of(region.tag()));
+    thread.abandon_from(level_of(region.tag()));
     thread.show_end(ticks_or_stamp());
 }
 

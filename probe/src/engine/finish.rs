@@ -28,7 +28,7 @@ pub(super) struct Ending<'a> {
 
 /// Pops the innermost region, which has `child` ticks of regions inside, and adds its ticks to the
 /// covered ones.
-pub(super) fn give_back(thread: &Thread, child: u64, net: u64) {
+pub(super) fn pop_and_cover(thread: &Thread, child: u64, net: u64) {
     thread.cover(net.wrapping_add(overhead().pair()).wrapping_sub(child));
     thread.pop();
 }
@@ -36,7 +36,7 @@ pub(super) fn give_back(thread: &Thread, child: u64, net: u64) {
 pub(super) fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>) {
     let Ending { begun, end, inside, latch, amounts } = ending;
     let part = thread.part(&begun, end);
-    give_back(thread, part.child, part.net);
+    pop_and_cover(thread, part.child, part.net);
     // The region may have no record.
     thread.show_end(end.now);
     let sum = Sum {

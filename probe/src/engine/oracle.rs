@@ -192,7 +192,7 @@ impl Reference {
         self.inside(node) + if self.nodes[node].to_lap { 0 } else { outside }
     }
 
-    /// Ticks of all ended regions directly inside. A region that was given up counts for the region
+    /// Ticks of all ended regions directly inside. An abandoned region counts for the region
     /// around it.
     fn nested(&self, node: usize) -> i64 {
         let covered = |&child: &usize| match self.nodes[child].ended {
@@ -253,7 +253,7 @@ impl Reference {
         self.span(node).wrapping_sub(self.within(node, self.nodes[node].point))
     }
 
-    /// Ticks of the outermost regions of a point inside a region, except those that were given up.
+    /// Ticks of the outermost regions of a point inside a region, except those that were abandoned.
     fn within(&self, node: usize, point: usize) -> u64 {
         let is_one = |node: &Node| node.point == point && node.ended.is_some();
         let of = |&child: &usize| match is_one(&self.nodes[child]) {

@@ -6,7 +6,7 @@ use pfp_shm_layout::amounts::Amounts;
 
 use super::copies;
 use super::current;
-use super::finish::{finish_with, give_back};
+use super::finish::{finish_with, pop_and_cover};
 use super::prepare;
 use super::process;
 use super::region::{Region, level_of};
@@ -59,11 +59,11 @@ fn end_part(thread: &Thread, region: &Region, polls: &mut Polls, last: bool) {
     let (end, inside) = thread.read_clock(None, || total().wrapping_sub(region.inclusive()));
     let begun = region.begun(end.off, end.switches);
     if level_of(tag) + 1 != thread.level() {
-        thread.give_up(level_of(tag) + 1);
+        thread.abandon_from(level_of(tag) + 1);
     }
     region.close();
     let part = thread.part(&begun, end);
-    give_back(thread, part.child, part.net);
+    pop_and_cover(thread, part.child, part.net);
     thread.show_end(end.now);
     let (mut sum, start) = polls.take().unwrap_or_else(|| (Sum::default(), begun.start));
     let inclusive = part.span().wrapping_sub(inside);

@@ -120,9 +120,9 @@ impl Process {
         }
     }
 
-    /// Removes a process that was not announced, because another thread has announced one: only
+    /// Discards a process that was not announced, because another thread has announced one: only
     /// this thread has seen it.
-    fn give_up(self: Box<Self>) {
+    fn discard(self: Box<Self>) {
         self.segment.unlink();
         let beacon = self.beacon.swap(ptr::null_mut(), Acquire);
         if !beacon.is_null() {

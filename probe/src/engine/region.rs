@@ -38,7 +38,7 @@ pub(crate) const FENCED: u64 = 1 << 62;
 /// it. For a thread's own context it is the first run, else the present one.
 pub(super) const RUN: u32 = 48;
 pub(super) const RUNS: u64 = FENCED - (1 << RUN);
-/// One look at the clock, or one time that regions were given up. Generations repeat after 4,096.
+/// One look at the clock, or one time that regions were abandoned. Generations repeat after 4,096.
 pub(super) const GENERATION: u64 = 1 << 36;
 pub(super) const GENERATIONS: u64 = (1 << RUN) - GENERATION;
 /// One open region. The lower half of a tag is what a record says of its place, which has the level

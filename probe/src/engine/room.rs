@@ -62,12 +62,12 @@ impl Thread {
         left >= STACK
     }
 
-    /// Gives up the region of a tag, and the regions inside it, because the stack has no room for
+    /// Abandons the region of a tag, and the regions inside it, because the stack has no room for
     /// its end. It counts as missed, and the region around it keeps its ticks.
     #[cold]
     #[inline(never)]
     pub(super) fn leave_out(&self, tag: u64) {
-        self.give_up(level_of(tag));
+        self.abandon_from(level_of(tag));
         // Tells a begin that this has interrupted that its place on the stack was used.
         self.cover(1);
         self.show_end(ticks());

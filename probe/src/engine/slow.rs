@@ -137,7 +137,7 @@ fn end_of(tag: u64, now: u64, covered: u64, marked: bool) {
     }
     match thread.find(tag) {
         Some(region) => _ = end_region(thread, region, End { now, covered }, Extra::default()),
-        // It was given up, or belongs to another thread or context or the parent of this process.
+        // It was abandoned, or belongs to another thread or context or the parent of this process.
         None => thread.count(|counters| &counters.mismatched),
     }
 }
@@ -196,7 +196,7 @@ fn end_slowly(thread: &Thread, region: &Region, end: End, extra: Extra<'_>) -> u
     if thread.place() & LEVELS != inside_of_it {
         // Regions inside were not ended.
         thread.count(|counters| &counters.mismatched);
-        thread.give_up(level_of(inside_of_it));
+        thread.abandon_from(level_of(inside_of_it));
     }
     region.close();
     let amounts = extra.amounts.or(kept.as_ref());
@@ -344,7 +344,7 @@ mod tests {
         assert!(outer.exclusive <= outer.inclusive - inner.inclusive, "{outer:?} {inner:?}");
     }
 
-    /// Regions that are given up count as mismatched, whatever is given up in between.
+    /// Regions that are abandoned count as mismatched, whatever is abandoned in between.
     #[test]
     fn guards_that_are_dropped_front_to_back_measure_once() {
         static FIRST: Point = Point::new("front to back");
@@ -411,7 +411,7 @@ mod tests {
             assert!(count(&FULL) == before + 1);
         }
         // The next test finds an empty stack.
-        current::thread().expect("it has measured").give_up(0);
+        current::thread().expect("it has measured").abandon_from(0);
     }
 
     /// What a child ends of its parent's regions measures nothing, however deep they are.

@@ -127,7 +127,7 @@ pub(super) fn resume(thread: &Thread, now: u64) {
     thread.clock.disturb();
 }
 
-/// Gives up a context that has left a chain. Null is ignored.
+/// Releases a context that has left a chain. Null is ignored.
 pub(super) fn release(context: *const Shared) {
     // SAFETY: null, or a context that is counted until the call below.
     if let Some(held) = unsafe { context.as_ref() } {
@@ -141,7 +141,7 @@ pub(super) fn release(context: *const Shared) {
 }
 
 /// The thread ends: releases its contexts, which can continue elsewhere.
-pub(super) fn leave_all(thread: &Thread) {
+pub(super) fn release_all(thread: &Thread) {
     undisturbed(|| {
         if !thread.current.load(Relaxed).is_null() {
             // Its clock was stopped.

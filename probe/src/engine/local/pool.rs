@@ -60,7 +60,7 @@ pub(super) fn get() -> Option<&'static Local> {
 
 #[cold]
 fn take() -> Option<&'static Local> {
-    let key = make_key(&KEY, give_back).ok()?;
+    let key = make_key(&KEY, release).ok()?;
     let pool = pool()?;
     // Threads that begin together mostly find different places.
     let first = tid() as usize;
@@ -68,7 +68,7 @@ fn take() -> Option<&'static Local> {
     let place = places.find(|place| {
         // SAFETY: within the pool, which is never unmapped; an atomic that all threads may use.
         let is_taken = unsafe { &(**place).is_taken };
-        // Acquire pairs with the release in `give_back`: the last owner has finished with the
+        // Acquire pairs with the release in `release`: the last owner has finished with the
         // place.
         is_taken.compare_exchange(false, true, Acquire, Relaxed).is_ok()
     })?;
@@ -109,7 +109,7 @@ fn pool() -> Option<*mut Place> {
 }
 
 /// Releases a thread's place as the thread ends.
-unsafe extern "C" fn give_back(value: *mut libc::c_void) {
+unsafe extern "C" fn release(value: *mut libc::c_void) {
     // SAFETY: only `take` sets values of this key, to places in the pool.
     let place = unsafe { &*value.cast::<Place>() };
     if place.local.thread.get().is_null() {

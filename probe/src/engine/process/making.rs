@@ -260,7 +260,7 @@ fn make_as_named(
     let process = match new_page.announce(process) {
         Ok(process) => process,
         Err(late) => {
-            late.give_up();
+            late.discard();
             publishing::publish_announced();
             return Ok(());
         }

@@ -93,7 +93,7 @@ impl Process {
         self.ask_for_space(|segment| segment.reserve_blocks(count).ok())
     }
 
-    /// Takes one block, which can be [given back](Self::give_back).
+    /// Takes one block, which can be [released](Self::release_block).
     pub(crate) fn take_block(&self) -> Option<u64> {
         match self.spare_block.swap(0, Relaxed) {
             0 => self.take_blocks(1),
@@ -101,9 +101,9 @@ impl Process {
         }
     }
 
-    /// Takes back an unused block. There is room for one; if several threads fail at the same
+    /// Releases an unused block. There is room for one; if several threads fail at the same
     /// moment, the other blocks are lost.
-    pub(crate) fn give_back(&self, block: u64) {
+    pub(crate) fn release_block(&self, block: u64) {
         let _ = self.spare_block.compare_exchange(0, block, Relaxed, Relaxed);
     }
 

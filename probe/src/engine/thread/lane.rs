@@ -29,7 +29,7 @@ use crate::engine::{cold, common, section, suspend};
 use crate::errno;
 
 /// The calling thread has jumped out of the code that claimed a lane for it: releases that lane.
-fn give_back(local: &Local) {
+fn release_claimed(local: &Local) {
     let (lane, generation) = local.claimed.replace((0, 0));
     let process = process::current().filter(|_| lane != 0);
     if let Some(lane) = process.and_then(|process| process.segment.lane(lane - 1)) {
@@ -80,7 +80,7 @@ fn claim_alone(process: &'static Process, local: &'static Local) -> Option<&'sta
         if !section::is_outermost() {
             return None;
         }
-        give_back(local);
+        release_claimed(local);
     }
     let claimed = claim_lane(process, local).or_else(|| claim_overflow(process, local));
     local.claimed.set((0, 0));
@@ -303,7 +303,7 @@ fn leave(process: &Process, thread: &Thread) {
     thread.publish_switches();
     thread.clock.stop();
     if thread.overflows() {
-        suspend::leave_all(thread);
+        suspend::release_all(thread);
         let bytes = thread.bytes.load(Relaxed) as usize;
         // SAFETY: only this thread has used the pages, and it has finished with them. A child that was
         // forked in between has no such pages.
@@ -311,7 +311,7 @@ fn leave(process: &Process, thread: &Thread) {
         return;
     }
     thread.holder.store(0, Relaxed);
-    give_up(process, thread);
+    release_lane(process, thread);
 }
 
 /// One more than the key whose destructor releases a thread's lane; 0 before there is
@@ -346,16 +346,16 @@ fn reap_dead(process: &Process) -> bool {
         if thread.holder.compare_exchange(holder, 0, Acquire, Relaxed).is_ok() {
             thread.publish_switches();
             thread.clock.forget();
-            give_up(process, thread);
+            release_lane(process, thread);
             any = true;
         }
     }
     any
 }
 
-/// Leaves a thread's lane to its next owner. The thread has stopped writing.
-fn give_up(process: &Process, thread: &Thread) {
-    suspend::leave_all(thread);
+/// Releases a thread's lane for its next owner. The thread has stopped writing.
+fn release_lane(process: &Process, thread: &Thread) {
+    suspend::release_all(thread);
     fold::recover(process, thread);
     // Makes the next owner of the lane take over the cells.
     for (_, entry) in thread.entries(process.segment.points_used()) {

@@ -70,7 +70,7 @@ impl Thread {
             let block = process.take_block()?;
             // The page with the links, which readers touch.
             if process.back(segment.block_offset(block)?, PAGE).is_none() {
-                process.give_back(block);
+                process.release_block(block);
                 return None;
             }
             match segment.cell_block(self.cell_block.load(Relaxed)) {
@@ -148,7 +148,7 @@ impl Thread {
                 }
             }
             if let Some(block) = block {
-                process.give_back(block);
+                process.release_block(block);
             }
             if !backed {
                 return None;

@@ -161,7 +161,7 @@ impl Thread {
     }
 
     /// Makes room for one more region; false if memory runs out. A stack is full of regions that
-    /// were left by jumps, more often than of regions that are open: all are given up.
+    /// were left by jumps, more often than of regions that are open: all are abandoned.
     #[cold]
     pub(in crate::engine) fn make_room(&self) -> bool {
         let regions = self.regions();
@@ -173,7 +173,7 @@ impl Thread {
             return true;
         }
         self.count(|counters| &counters.mismatched);
-        self.give_up(0);
+        self.abandon_from(0);
         true
     }
 
@@ -273,13 +273,13 @@ impl Thread {
         (first..levels).for_each(|level| self.region_at(level).note_clock(&self.clock));
     }
 
-    /// Gives up the open regions from a level on: no tag that was given out leads to them.
-    pub(in crate::engine) fn give_up(&self, from: u64) {
-        for level in from..self.open_levels() {
+    /// Abandons the open regions from a level on: no tag that was returned leads to them.
+    pub(in crate::engine) fn abandon_from(&self, first: u64) {
+        for level in first..self.open_levels() {
             self.region_at(level).close();
         }
         self.outdate();
-        self.set_level(from * LEVEL);
+        self.set_level(first * LEVEL);
     }
 
     /// Whether the region of a tag is the innermost one, and the thread has the same run,
