@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use crate::file::File;
 
 #[cfg(target_pointer_width = "32")]
-use libc::Elf32_Phdr as Part;
+use libc::Elf32_Phdr as ProgramHeader;
 #[cfg(target_pointer_width = "64")]
-use libc::Elf64_Phdr as Part;
+use libc::Elf64_Phdr as ProgramHeader;
 
 /// Longer paths are cut off where the list of mappings has them.
 const MAX_PATH: usize = 1024;
@@ -72,16 +72,16 @@ fn program(code: usize) -> Option<Loaded> {
             libc::getauxval(libc::AT_PHENT) as usize,
         )
     };
-    if headers == 0 || size != size_of::<Part>() {
+    if headers == 0 || size != size_of::<ProgramHeader>() {
         return None;
     }
     // SAFETY: the kernel has loaded so many with the program, which stays.
     let parts = unsafe { slice::from_raw_parts(ptr::with_exposed_provenance(headers), count) };
-    let is_loaded = |part: &&Part| part.p_type == libc::PT_LOAD;
+    let is_loaded = |part: &&ProgramHeader| part.p_type == libc::PT_LOAD;
     // They follow the header of the file, in the page that it begins with.
     let first = parts.iter().filter(is_loaded).find(|part| part.p_offset == 0)?;
     let base = (headers & !0xfff).wrapping_sub(first.p_vaddr as usize);
-    let is_around = |part: &Part| {
+    let is_around = |part: &ProgramHeader| {
         let within = code.wrapping_sub(base).wrapping_sub(part.p_vaddr as usize);
         part.p_flags & libc::PF_X != 0 && within < part.p_memsz as usize
     };
@@ -231,14 +231,14 @@ mod tests {
     /// By the way that takes the lock.
     #[cfg(target_env = "gnu")]
     fn by_list(code: usize) -> Option<(usize, Vec<u8>)> {
-        struct Search(usize, Option<(usize, Vec<u8>)>);
+        struct Lookup(usize, Option<(usize, Vec<u8>)>);
         unsafe extern "C" fn look(
             info: *mut libc::dl_phdr_info,
             _: libc::size_t,
             search: *mut c_void,
         ) -> c_int {
             // SAFETY: as `dl_iterate_phdr` and the caller promise.
-            let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
+            let (info, search) = unsafe { (&*info, &mut *search.cast::<Lookup>()) };
             // SAFETY: there are so many, and the name ends in zero.
             let (parts, path) = unsafe {
                 let count = usize::from(info.dlpi_phnum);
@@ -246,7 +246,7 @@ mod tests {
             };
             let base = info.dlpi_addr as usize;
             let within = search.0.wrapping_sub(base);
-            let is_around = |part: &Part| {
+            let is_around = |part: &ProgramHeader| {
                 part.p_type == libc::PT_LOAD
                     && within.wrapping_sub(part.p_vaddr as usize) < part.p_memsz as usize
             };
@@ -255,7 +255,7 @@ mod tests {
             }
             0
         }
-        let mut search = Search(code, None);
+        let mut search = Lookup(code, None);
         // SAFETY: the function gets a pointer to what it expects.
         unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
         search.1

@@ -61,18 +61,18 @@ pub(crate) fn write_at_exit(process: &Process, path: &Path) {
 }
 
 /// A file that only this process writes to, and no child that it is forked into meanwhile.
-struct Own<'a> {
+struct OwnFile<'a> {
     process: &'a Process,
     file: &'a mut WholeFile,
 }
 
-impl Own<'_> {
+impl OwnFile<'_> {
     fn check(&self) -> io::Result<()> {
         if self.process.is_current() { Ok(()) } else { Err(unsupported()) }
     }
 }
 
-impl Write for Own<'_> {
+impl Write for OwnFile<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.check()?;
         self.file.write(bytes)
@@ -135,7 +135,7 @@ fn write_uncancelled(process: &Process, path: &Path, existing: Existing) -> io::
     let elapsed_ticks = ticks_until(calibrate::shared_ns(), facts, picture);
     let (calls, records) = (reader.try_calls()?, reader.try_records()?);
     let taken = Taken { picture, facts, taken_unix_ns, elapsed_ticks, calls, records };
-    let own = Own { process, file: &mut file };
+    let own = OwnFile { process, file: &mut file };
     let mut json = Json::new(Buffered::new(own)?);
     json.object(|json| taken.snapshot(json))?;
     json.end()?.flush()?;
@@ -343,7 +343,7 @@ fn cell<W: Write>(json: &mut Json<W>, cell: &CellReading, picture: &Picture) -> 
         json.bare(format_args!("[{},{},{}]", bucket.low, bucket.width, bucket.count))
     })?;
     let parts = cell.parts.iter().map(|place| &picture.cells[*place as usize]);
-    let parts = heap::collect(parts.filter_map(|part| Part::of(part, picture)))?;
+    let parts = heap::collect(parts.filter_map(|part| TupleSums::of(part, picture)))?;
     if parts.is_empty() {
         return Ok(());
     }
@@ -358,7 +358,7 @@ fn cell<W: Write>(json: &mut Json<W>, cell: &CellReading, picture: &Picture) -> 
 }
 
 /// What a tuple of a metered point has measured on a lane, or its own cell.
-pub(crate) struct Part {
+pub(crate) struct TupleSums {
     /// Whether the amounts are those of each measurement, and not their sums.
     pub(crate) each: bool,
     pub(crate) amounts: Amounts,
@@ -367,7 +367,7 @@ pub(crate) struct Part {
     pub(crate) sums: Sums,
 }
 
-impl Part {
+impl TupleSums {
     /// None if nothing was measured.
     pub(crate) fn of(reading: &CellReading, picture: &Picture) -> Option<Self> {
         let (sums, amounts) = reading.all_owners();

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering::Relaxed};
 /// What `rseq_cs` points to: the kernel's `struct rseq_cs`.
 #[repr(C, align(32))]
 #[derive(Debug)]
-struct Section {
+struct CriticalSection {
     version: u32,
     flags: u32,
     start_ip: *const u32,
@@ -22,7 +22,7 @@ struct Section {
 
 // SAFETY: constant data; the pointers are only ever read as numbers, by the
 // kernel.
-unsafe impl Sync for Section {}
+unsafe impl Sync for CriticalSection {}
 
 /// glibc registers with this signature; the kernel looks for it in front of
 /// `abort_ip`. It asks no more of the section than that, so it need not be code.
@@ -33,7 +33,7 @@ const SIGNATURE: u32 = 0xd428_bc00;
 
 static NOWHERE: [u32; 4] = [SIGNATURE; 4];
 
-static SECTION: Section = Section {
+static SECTION: CriticalSection = CriticalSection {
     version: 0,
     flags: 0,
     start_ip: &raw const NOWHERE[0],
@@ -47,13 +47,13 @@ const RSEQ_CS: isize = 8;
 /// Where the areas are, and what is named in them.
 #[repr(C)]
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct Rseq {
     /// Distance of `rseq_cs` from the thread pointer; 0 while not looked up.
     offset: AtomicIsize,
-    section: &'static Section,
+    section: &'static CriticalSection,
 }
 
-impl State {
+impl Rseq {
     pub(super) const fn new() -> Self {
         Self { offset: AtomicIsize::new(0), section: &SECTION }
     }

@@ -8,7 +8,7 @@ use super::rseq;
 
 /// What the clocks of all threads have in common.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct ClockState {
     /// The kind of clock that this process uses, a [`ClockKind`].
     pub(super) kind: AtomicU8,
     /// A word that is watched where nothing is: it has the value 0 as long as the counter
@@ -16,7 +16,7 @@ pub(super) struct State {
     pub(super) still: AtomicU64,
     pub(super) calibration: Calibration,
     pub(super) counter: Counter,
-    pub(super) rseq: rseq::State,
+    pub(super) rseq: rseq::Rseq,
 }
 
 /// The counter's rate, and since when it is measured.
@@ -54,7 +54,7 @@ pub(super) struct Counter {
     pub(super) rate: AtomicU64,
 }
 
-impl State {
+impl ClockState {
     const fn new() -> Self {
         Self {
             kind: AtomicU8::new(ClockKind::Wall as u8),
@@ -77,14 +77,14 @@ impl State {
                 from_ns: AtomicU64::new(0),
                 rate: AtomicU64::new(0),
             },
-            rseq: rseq::State::new(),
+            rseq: rseq::Rseq::new(),
         }
     }
 }
 
-static STATE: State = State::new();
+static STATE: ClockState = ClockState::new();
 
-pub(super) fn state() -> &'static State {
+pub(super) fn state() -> &'static ClockState {
     &STATE
 }
 

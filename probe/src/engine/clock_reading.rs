@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
 use super::cold;
 use super::overhead::overhead;
 use super::process;
-use super::region::{Begun, End, Part, Region, ran_backwards};
+use super::region::{Begun, End, Region, RegionPart, ran_backwards};
 use super::thread::Thread;
 use crate::clock::{self, Stamps, fenced_ticks, ticks_or_stamp};
 use crate::point::Point;
@@ -130,7 +130,7 @@ impl Thread {
     }
 
     /// The part that a region measured from its begin to a reading.
-    pub(super) fn part(&self, begun: &Begun, at: ClockReading) -> Part {
+    pub(super) fn part(&self, begun: &Begun, at: ClockReading) -> RegionPart {
         let elapsed = at.now.wrapping_sub(begun.start);
         if ran_backwards(elapsed) {
             self.note_anomaly();
@@ -142,7 +142,7 @@ impl Thread {
         // shorter.
         let off = at.off.wrapping_sub(begun.off);
         let raw = (elapsed.wrapping_sub(off) as i64).max(0) as u64;
-        Part {
+        RegionPart {
             net: raw.wrapping_sub(overhead().inside()),
             child: at.covered.wrapping_sub(begun.covered),
             // Less than before, if the counter ran backwards.

@@ -3,8 +3,8 @@
 //! A Rust program and the plugins it loads, or a C library, may each bring a copy, built by
 //! different compilers from different versions. One copy *leads*: it makes the process, and has the
 //! threads, their lanes and the contexts. The others *follow*: they call the leader for each region,
-//! through a [`Table`] of C functions. So a thread has one lane and one stack of open regions,
-//! whichever copies the regions are of.
+//! through a [`FunctionTable`] of C functions. So a thread has one lane and one stack of open
+//! regions, whichever copies the regions are of.
 //!
 //! ```text
 //!              leader                              follower
@@ -33,7 +33,7 @@ use std::sync::atomic::{
 
 use pfp_shm_layout::amounts::MAX_AMOUNTS;
 
-pub(crate) use self::table::Table;
+pub(crate) use self::table::FunctionTable;
 pub(super) use self::table::{TABLE, VERSION};
 use super::image;
 use crate::clock;
@@ -44,8 +44,8 @@ struct Declaration {
     /// Where the follower has the pointer to the point's control word, whose lowest bit says whether
     /// the point is on. The leader writes the pointer.
     control: *const AtomicPtr<AtomicU64>,
-    name: Text,
-    file: Text,
+    name: RawText,
+    file: RawText,
     line: u32,
     /// The number of a point by number; [`Self::NAMED`] for others.
     number: u32,
@@ -54,7 +54,7 @@ struct Declaration {
     device: bool,
     wall: bool,
     /// Names of the amounts, in order; the rest are empty.
-    amounts: [Text; MAX_AMOUNTS],
+    amounts: [RawText; MAX_AMOUNTS],
 }
 
 impl Declaration {
@@ -64,12 +64,12 @@ impl Declaration {
 /// A text in UTF-8.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-struct Text {
+struct RawText {
     bytes: *const u8,
     len: usize,
 }
 
-impl Text {
+impl RawText {
     fn of(text: &(impl AsRef<[u8]> + ?Sized)) -> Self {
         let bytes = text.as_ref();
         Self { bytes: bytes.as_ptr(), len: bytes.len() }
@@ -125,12 +125,12 @@ macro_rules! by_leader {
 pub(super) use by_leader;
 
 /// The table of the copy that leads; null if this one does, and [`UNKNOWN`] before that is known.
-static LEADER: AtomicPtr<Table> = AtomicPtr::new(UNKNOWN);
+static LEADER: AtomicPtr<FunctionTable> = AtomicPtr::new(UNKNOWN);
 
-const UNKNOWN: *mut Table = ptr::without_provenance_mut(align_of::<Table>());
+const UNKNOWN: *mut FunctionTable = ptr::without_provenance_mut(align_of::<FunctionTable>());
 
 /// Makes this copy follow `leader`, or lead if that is `None`.
-pub(super) fn set_leader(leader: Option<&'static Table>) {
+pub(super) fn set_leader(leader: Option<&'static FunctionTable>) {
     if let Some(leader) = leader {
         clock::follow(leader.stamp);
     }
@@ -138,7 +138,7 @@ pub(super) fn set_leader(leader: Option<&'static Table>) {
     LEADER.store(leader.map_or(ptr::null(), ptr::from_ref).cast_mut(), Release);
 }
 
-fn leader() -> *mut Table {
+fn leader() -> *mut FunctionTable {
     // Pairs with the store in `set_leader`.
     LEADER.load(Acquire)
 }
@@ -146,7 +146,7 @@ fn leader() -> *mut Table {
 /// The copy that this one follows. `None` if this one leads, or while another thread looks for the
 /// others.
 #[inline]
-pub(crate) fn followed() -> Option<&'static Table> {
+pub(crate) fn followed() -> Option<&'static FunctionTable> {
     let mut leader = leader();
     if leader == UNKNOWN {
         leader = look_for_leader();
@@ -156,7 +156,7 @@ pub(crate) fn followed() -> Option<&'static Table> {
 }
 
 #[cold]
-fn look_for_leader() -> *mut Table {
+fn look_for_leader() -> *mut FunctionTable {
     image::prepare();
     let leader = leader();
     if leader == UNKNOWN { ptr::null_mut() } else { leader }

@@ -10,7 +10,7 @@ use super::copies::by_leader;
 use super::finish::finish_with;
 use super::prepare::{self, Target};
 use super::process;
-use super::regions::Sum;
+use super::regions::PartSum;
 use crate::engine::metered::MeteredPoint;
 use crate::point::Point;
 
@@ -91,7 +91,7 @@ pub(crate) fn record_past(point: &'static Point, past: &Past, is_inside: bool) {
         thread.cover(own);
     }
     thread.add_to_total(point.offset(), own);
-    let sum = Sum { own, inclusive: own, off: past.ticks - own, switches: 0 };
+    let sum = PartSum { own, inclusive: own, off: past.ticks - own, switches: 0 };
     finish_with(thread, point, sum, (past.start, past.span), None);
 }
 

@@ -10,7 +10,7 @@ use super::overhead::overhead;
 use super::prepare;
 use super::process;
 use super::region::Begun;
-use super::regions::Sum;
+use super::regions::PartSum;
 use super::thread::Thread;
 use crate::clock;
 use crate::point::Point;
@@ -39,7 +39,7 @@ pub(super) fn finish(thread: &Thread, point: &'static Point, ending: Ending<'_>)
     pop_and_cover(thread, part.child, part.net);
     // The region may have no record.
     thread.show_end(end.now);
-    let sum = Sum {
+    let sum = PartSum {
         own: part.own(),
         inclusive: part.span().wrapping_sub(inside),
         off: part.off,
@@ -80,7 +80,7 @@ fn follow(thread: &Thread, tuple: &'static Point, metered: &Point) {
 pub(super) fn finish_with(
     thread: &Thread,
     mut point: &'static Point,
-    mut sum: Sum,
+    mut sum: PartSum,
     (start, elapsed): (u64, u64),
     mut amounts: Option<Amounts>,
 ) {

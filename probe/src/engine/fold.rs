@@ -225,9 +225,9 @@ fn ticks(slot: &Slot) -> Doubles {
 }
 
 /// Sums of records, in doubles, which takes the fewest instructions. They are exact, except the
-/// squares of [`Sum::SMALL`] and more.
+/// squares of [`RecordSums::SMALL`] and more.
 #[derive(Clone, Copy, Debug)]
-struct Sum {
+struct RecordSums {
     /// Exclusive and inclusive ticks.
     both: Doubles,
     /// The squares of the exclusive ticks.
@@ -237,7 +237,7 @@ struct Sum {
     count: u64,
 }
 
-impl Sum {
+impl RecordSums {
     /// A page of squares of smaller ticks adds up to less than 2^53.
     const SMALL: u64 = 1 << 23;
 
@@ -298,7 +298,7 @@ fn of_point(slots: &[Slot], point: u32) -> impl Iterator<Item = u64> {
 /// Adds the records of a point to its cell, which then holds the lane's records below `end`.
 /// `slots` include other points' records.
 #[inline(always)]
-fn add(entry: &Entry, cell: &Cell, sum: &Sum, slots: &[Slot], last: &Slot, end: u64) {
+fn add(entry: &Entry, cell: &Cell, sum: &RecordSums, slots: &[Slot], last: &Slot, end: u64) {
     let more = sum.whole(cell.point(), slots, last);
     if cell.is_simple() {
         return cell.append_simple(cell.staged(), &more, end);

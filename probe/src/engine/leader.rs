@@ -3,7 +3,7 @@
 //! The [`copies`] find each other by a note in the headers of the object that each
 //! is linked into: statics of Rust programs and hidden symbols are in no table that `dlsym`
 //! reads, but notes are loaded however a program is linked, and end with an `exec`. A note has
-//! the [`VERSION`] of the [`Table`] and says where the [`Copy`](struct@Copy) is. Copies with other
+//! the [`VERSION`] of the [`FunctionTable`] and says where the [`CopyInfo`] is. Copies with other
 //! versions are not compatible: each of them makes a segment of its own.
 //!
 //! Who leads is decided as each copy is loaded, while the loader's list is locked, so that
@@ -19,36 +19,36 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-use super::copies::{self, TABLE, Table, VERSION};
+use super::copies::{self, FunctionTable, TABLE, VERSION};
 use crate::errno;
 
 /// One copy, as the others see it.
 #[repr(C)]
 #[derive(Debug)]
-struct Copy {
+struct CopyInfo {
     /// Whether it leads.
     leads: AtomicBool,
     /// In the first copy of the loader's list: the copy that was made the leader.
     elected: AtomicPtr<Self>,
-    /// Its functions. A newer copy's table may be larger than `Table` here. Atomic only because a raw
-    /// pointer is not `Sync`.
-    table: AtomicPtr<Table>,
+    /// Its functions. A newer copy's table may be larger than `FunctionTable` here. Atomic only
+    /// because a raw pointer is not `Sync`.
+    table: AtomicPtr<FunctionTable>,
 }
 
-impl Copy {
+impl CopyInfo {
     /// Its table. `None` if that lacks a function, as an older copy's of the same version may: a copy that
     /// finds such a leader does not follow it, and makes a segment of its own.
-    fn table(&self) -> Option<&'static Table> {
+    fn table(&self) -> Option<&'static FunctionTable> {
         let table = self.table.load(Relaxed);
         // SAFETY: a static of an object that is not unloaded, which begins with its own size.
-        let is_whole = unsafe { (&raw const (*table).size).read() } >= size_of::<Table>();
+        let is_whole = unsafe { (&raw const (*table).size).read() } >= size_of::<FunctionTable>();
         // SAFETY: a static of an object that is not unloaded, and as large as this copy expects.
         is_whole.then(|| unsafe { &*table })
     }
 }
 
 /// This copy.
-static COPY: Copy = Copy {
+static COPY: CopyInfo = CopyInfo {
     leads: AtomicBool::new(false),
     elected: AtomicPtr::new(ptr::null_mut()),
     table: AtomicPtr::new((&raw const TABLE).cast_mut()),
@@ -92,10 +92,10 @@ struct Note {
 /// What the loader's list was searched for.
 struct Search {
     /// The first copy in it, and who was elected there before.
-    first: *const Copy,
-    elected: *mut Copy,
+    first: *const CopyInfo,
+    elected: *mut CopyInfo,
     /// Who leads.
-    leader: *const Copy,
+    leader: *const CopyInfo,
     /// Whether to elect this copy, if nobody was elected since.
     elects: bool,
 }
@@ -110,14 +110,14 @@ pub(super) fn choose() {
     };
     // SAFETY: null, or a copy that leads.
     let leader = unsafe { leader.as_ref() }.filter(|leader| !ptr::eq(*leader, &raw const COPY));
-    copies::set_leader(leader.and_then(Copy::table));
+    copies::set_leader(leader.and_then(CopyInfo::table));
 }
 
-fn own() -> *mut Copy {
+fn own() -> *mut CopyInfo {
     (&raw const COPY).cast_mut()
 }
 
-fn search(elects: bool, elected: *mut Copy) -> Search {
+fn search(elects: bool, elected: *mut CopyInfo) -> Search {
     let mut search = Search { first: ptr::null(), elected, leader: ptr::null(), elects };
     // The interpreter has no loader.
     if !cfg!(miri) {
@@ -165,7 +165,7 @@ fn notes(info: &libc::dl_phdr_info) -> impl Iterator<Item = (usize, usize)> {
 }
 
 impl Search {
-    fn meet(&mut self, copy: &'static Copy) {
+    fn meet(&mut self, copy: &'static CopyInfo) {
         if !self.leader.is_null() {
             return;
         }
@@ -184,7 +184,7 @@ impl Search {
 }
 
 /// Elects this copy, unless another one was elected after `before`. Returns the leader.
-fn elect(first: &Copy, before: *mut Copy) -> *const Copy {
+fn elect(first: &CopyInfo, before: *mut CopyInfo) -> *const CopyInfo {
     match first.elected.compare_exchange(before, own(), AcqRel, Acquire) {
         Ok(_) => {
             COPY.leads.store(true, Release);
@@ -199,7 +199,7 @@ fn elect(first: &Copy, before: *mut Copy) -> *const Copy {
 /// # Safety
 ///
 /// `start` is valid for reads of `bytes` bytes, and the object stays loaded.
-unsafe fn each_copy(start: usize, bytes: usize, mut found: impl FnMut(&'static Copy)) {
+unsafe fn each_copy(start: usize, bytes: usize, mut found: impl FnMut(&'static CopyInfo)) {
     let mut at = 0;
     while bytes - at >= size_of::<NoteHeader>() {
         let place = ptr::with_exposed_provenance::<u8>(start + at);
@@ -216,7 +216,7 @@ unsafe fn each_copy(start: usize, bytes: usize, mut found: impl FnMut(&'static C
             let note = unsafe { place.cast::<Note>().read_unaligned() };
             if &note.name == b"pfp\0" && note.version == VERSION {
                 let from = start + at + offset_of!(Note, distance);
-                let copy = ptr::with_exposed_provenance::<Copy>(
+                let copy = ptr::with_exposed_provenance::<CopyInfo>(
                     from.wrapping_add_signed(note.distance as isize),
                 );
                 // SAFETY: a note of this name and version leads to a copy, which is a
@@ -241,14 +241,14 @@ mod tests {
             found: *mut c_void,
         ) -> c_int {
             // SAFETY: as `dl_iterate_phdr` and the caller promise.
-            let (info, found) = unsafe { (&*info, &mut *found.cast::<Vec<*const Copy>>()) };
+            let (info, found) = unsafe { (&*info, &mut *found.cast::<Vec<*const CopyInfo>>()) };
             for (start, bytes) in notes(info) {
                 // SAFETY: the loader says that they are there.
                 unsafe { each_copy(start, bytes, |copy| found.push(copy)) };
             }
             0
         }
-        let mut found: Vec<*const Copy> = Vec::new();
+        let mut found: Vec<*const CopyInfo> = Vec::new();
         // SAFETY: the function gets a pointer to what it expects.
         unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
         assert_eq!(found, [&raw const COPY]);

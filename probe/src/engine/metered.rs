@@ -265,15 +265,15 @@ impl MeteredPoint {
         place: usize,
     ) -> Result<&'static AtomicU64, NotEntered> {
         let of = self.point.number().ok_or(NotEntered::NoPlace)? as usize;
-        let mut text = Text::new();
+        let mut text = AmountList::new();
         let words = &self.amounts[place][..self.names.len()];
         words.iter().for_each(|word| text.list(word.load(Relaxed)));
         process.enter_tuple(&self.tuples[place], of, text.as_str())
     }
 
     /// The names of the amounts, as the table has them.
-    pub(crate) fn listed_names(&self) -> Text {
-        let mut text = Text::new();
+    pub(crate) fn listed_names(&self) -> AmountList {
+        let mut text = AmountList::new();
         for name in self.names {
             let mut end = name.len().min(LONGEST_NAME);
             while !name.is_char_boundary(end) {
@@ -327,12 +327,12 @@ impl MeteredPoint {
 }
 
 /// A list of bounded length, written where nothing may be allocated.
-pub(crate) struct Text {
+pub(crate) struct AmountList {
     bytes: [u8; MAX_AMOUNTS * (LONGEST_NAME + 1)],
     len: usize,
 }
 
-impl Text {
+impl AmountList {
     pub(crate) const fn new() -> Self {
         Self { bytes: [0; MAX_AMOUNTS * (LONGEST_NAME + 1)], len: 0 }
     }
@@ -348,7 +348,7 @@ impl Text {
     }
 }
 
-impl Write for Text {
+impl Write for AmountList {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = self.bytes.get_mut(self.len..self.len + text.len()).ok_or(fmt::Error)?;
         room.copy_from_slice(text.as_bytes());

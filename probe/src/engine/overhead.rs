@@ -8,7 +8,7 @@ use super::lease::Lease;
 /// The overhead of measuring, in ticks.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Overhead {
+pub(crate) struct OverheadWords {
     /// Overhead inside a region.
     pub(super) inside: AtomicU64,
     /// Overhead of a begin and end pair, including `inside`.
@@ -63,7 +63,7 @@ impl Costs {
 mod place {
     use std::arch::{asm, global_asm};
 
-    use super::Overhead;
+    use super::OverheadWords;
 
     /// Only its name is used, which differs between copies of pfp.
     static NAME: u8 = 0;
@@ -80,11 +80,11 @@ mod place {
         ".popsection",
         name = sym NAME,
     );
-    const _: () = assert!(size_of::<Overhead>() == 64);
+    const _: () = assert!(size_of::<OverheadWords>() == 64);
 
     #[inline(always)]
-    pub(super) fn overhead() -> &'static Overhead {
-        let found: *const Overhead;
+    pub(super) fn overhead() -> &'static OverheadWords {
+        let found: *const OverheadWords;
         // SAFETY: the instruction computes an address, where there are atomic words.
         unsafe {
             asm!(
@@ -133,9 +133,9 @@ mod place {
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri))))]
 mod place {
-    use super::{AtomicU64, Overhead};
+    use super::{AtomicU64, OverheadWords};
 
-    static OVERHEAD: Overhead = Overhead {
+    static OVERHEAD: OverheadWords = OverheadWords {
         inside: AtomicU64::new(0),
         pair: AtomicU64::new(1),
         lap: AtomicU64::new(0),
@@ -147,7 +147,7 @@ mod place {
     };
 
     #[inline(always)]
-    pub(super) fn overhead() -> &'static Overhead {
+    pub(super) fn overhead() -> &'static OverheadWords {
         &OVERHEAD
     }
 
@@ -168,7 +168,7 @@ mod place {
 
 /// The overhead that is subtracted from all figures.
 #[inline(always)]
-pub(crate) fn overhead() -> &'static Overhead {
+pub(crate) fn overhead() -> &'static OverheadWords {
     place::overhead()
 }
 
@@ -182,22 +182,22 @@ pub(super) fn less_inside(ticks: u64) -> (u64, u64) {
 /// Ticks plus the overhead of a begin and end pair.
 #[inline(always)]
 pub(super) fn with_pair(ticks: u64) -> u64 {
-    place::plus::<{ offset_of!(Overhead, pair) }>(ticks)
+    place::plus::<{ offset_of!(OverheadWords, pair) }>(ticks)
 }
 
 /// Ticks plus the overhead inside a region that a lap began.
 #[inline(always)]
 pub(super) fn with_lap(ticks: u64) -> u64 {
-    place::plus::<{ offset_of!(Overhead, lap) }>(ticks)
+    place::plus::<{ offset_of!(OverheadWords, lap) }>(ticks)
 }
 
 /// The stamp of a lap plus the ticks by which its region starts later.
 #[inline(always)]
 pub(super) fn with_late(stamp: u64) -> u64 {
-    place::plus::<{ offset_of!(Overhead, late) }>(stamp)
+    place::plus::<{ offset_of!(OverheadWords, late) }>(stamp)
 }
 
-impl Overhead {
+impl OverheadWords {
     #[inline(always)]
     pub(crate) fn inside(&self) -> u64 {
         self.inside.load(Relaxed)

@@ -10,7 +10,7 @@ use super::finish::{finish_with, pop_and_cover};
 use super::prepare;
 use super::process;
 use super::region::{Region, level_of};
-use super::regions::Sum;
+use super::regions::PartSum;
 use super::thread::Thread;
 use crate::point::Point;
 
@@ -22,7 +22,7 @@ pub(crate) enum Polls {
     #[default]
     None,
     Some {
-        sum: Sum,
+        sum: PartSum,
         /// The counter when the first of them began.
         start: u64,
     },
@@ -65,11 +65,11 @@ fn end_part(thread: &Thread, region: &Region, polls: &mut Polls, last: bool) {
     let part = thread.part(&begun, end);
     pop_and_cover(thread, part.child, part.net);
     thread.show_end(end.now);
-    let (mut sum, start) = polls.take().unwrap_or_else(|| (Sum::default(), begun.start));
+    let (mut sum, start) = polls.take().unwrap_or_else(|| (PartSum::default(), begun.start));
     let inclusive = part.span().wrapping_sub(inside);
     // Added at once, so that a poll around this one finds it.
     thread.add_to_total(point.offset(), inclusive);
-    sum.add(Sum { own: part.own(), inclusive, off: part.off, switches: part.switches });
+    sum.add(PartSum { own: part.own(), inclusive, off: part.off, switches: part.switches });
     if last {
         let elapsed = end.now.wrapping_sub(start);
         finish_with(thread, point, sum, (start, elapsed), amounts);
@@ -80,7 +80,7 @@ fn end_part(thread: &Thread, region: &Region, polls: &mut Polls, last: bool) {
 
 impl Polls {
     /// The sum and the first counter, which are then not here any more.
-    fn take(&mut self) -> Option<(Sum, u64)> {
+    fn take(&mut self) -> Option<(PartSum, u64)> {
         match mem::take(self) {
             Self::None => None,
             Self::Some { sum, start } => Some((sum, start)),

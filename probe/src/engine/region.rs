@@ -274,7 +274,7 @@ pub(super) fn not_below_zero(ticks: u64) -> u64 {
 
 /// What one begin and end measured.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Part {
+pub(crate) struct RegionPart {
     /// On-CPU ticks from begin to end, less what measuring costs: below zero where that is more.
     pub(crate) net: u64,
     /// Ticks of the regions inside.
@@ -285,7 +285,7 @@ pub(crate) struct Part {
     pub(crate) switches: u64,
 }
 
-impl Part {
+impl RegionPart {
     /// Exclusive ticks. Never negative: what calibration takes out may be a
     /// tick more than a short region took.
     #[inline(always)]

@@ -88,7 +88,7 @@ pub(super) struct Paused {
 /// A latched part, or the sum of several.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sum {
+pub(crate) struct PartSum {
     pub(super) own: u64,
     pub(super) inclusive: u64,
     pub(super) off: u64,
@@ -133,7 +133,12 @@ impl Regions {
     }
 
     /// Adds a sum and amounts to what waits for a point; false without room.
-    pub(super) fn latch(&self, point: &'static Point, sum: Sum, amounts: Option<&Amounts>) -> bool {
+    pub(super) fn latch(
+        &self,
+        point: &'static Point,
+        sum: PartSum,
+        amounts: Option<&Amounts>,
+    ) -> bool {
         let waiting = self.waiting.load(Relaxed) as usize;
         let of = |point: *const Point| {
             move |&at: &usize| ptr::eq(self.latched[at].point.load(Relaxed), point)
@@ -141,7 +146,7 @@ impl Regions {
         let known = (0..waiting).find(of(point));
         let at = known.or_else(|| (0..waiting).find(of(ptr::null()))).unwrap_or(waiting);
         let Some(latched) = self.latched.get(at) else { return false };
-        let before = if known.is_some() { latched.sum() } else { Sum::default() };
+        let before = if known.is_some() { latched.sum() } else { PartSum::default() };
         latched.own.store(before.own.wrapping_add(sum.own), Relaxed);
         latched.inclusive.store(before.inclusive.wrapping_add(sum.inclusive), Relaxed);
         latched.off.store(before.off.wrapping_add(sum.off), Relaxed);
@@ -158,12 +163,12 @@ impl Regions {
     }
 
     /// Takes out what waits for a point, and adds the amounts of that, if any, to some.
-    pub(super) fn unlatch(&self, point: &Point, amounts: &mut Option<Amounts>) -> Sum {
+    pub(super) fn unlatch(&self, point: &Point, amounts: &mut Option<Amounts>) -> PartSum {
         let waiting = self.waiting.load(Relaxed) as usize;
         let Some(at) = (0..waiting.min(LATCHED))
             .find(|&at| ptr::eq(self.latched[at].point.load(Relaxed), point))
         else {
-            return Sum::default();
+            return PartSum::default();
         };
         let sum = self.latched[at].sum();
         let kept = self.latched[at].amounts.each_ref().map(|kept| kept.load(Relaxed));
@@ -185,7 +190,7 @@ impl Regions {
     }
 }
 
-impl Sum {
+impl PartSum {
     #[inline]
     pub(super) fn add(&mut self, more: Self) {
         self.own = self.own.wrapping_add(more.own);
@@ -196,8 +201,8 @@ impl Sum {
 }
 
 impl Latched {
-    fn sum(&self) -> Sum {
-        Sum {
+    fn sum(&self) -> PartSum {
+        PartSum {
             own: self.own.load(Relaxed),
             inclusive: self.inclusive.load(Relaxed),
             off: self.off.load(Relaxed),

@@ -77,10 +77,10 @@ pub(super) fn was_left() -> bool {
 pub(super) fn enter<'a>(
     marker: &mut MaybeUninit<u64>,
     instead: &'a Section,
-) -> (Entered<'a>, bool) {
+) -> (SectionGuard<'a>, bool) {
     let section = local::get().map_or(instead, |local| &local.section);
     let (how, was_left) = section.enter(marker);
-    (Entered { section, how }, was_left)
+    (SectionGuard { section, how }, was_left)
 }
 
 /// Whether no other section is around the thread's section. Then a lease that the thread seems to
@@ -112,7 +112,7 @@ impl Before {
 }
 
 /// A section that the thread has entered, until this is dropped.
-pub(super) struct Entered<'a> {
+pub(super) struct SectionGuard<'a> {
     section: &'a Section,
     how: How,
 }
@@ -128,7 +128,7 @@ enum How {
     Beside { before: Before, cancelling: libc::c_int, signals: u64 },
 }
 
-impl Drop for Entered<'_> {
+impl Drop for SectionGuard<'_> {
     fn drop(&mut self) {
         let section = self.section;
         match self.how {

@@ -171,13 +171,13 @@ impl Entry {
 
 /// The entries of a thread.
 #[derive(Clone, Copy)]
-pub(super) struct Table<'a> {
+pub(super) struct EntryTable<'a> {
     first: usize,
     bytes: u64,
     of: PhantomData<&'a Entry>,
 }
 
-impl<'a> Table<'a> {
+impl<'a> EntryTable<'a> {
     /// The entry of the point that a record names, see [`What`](pfp_shm_layout::ring::What).
     #[inline(always)]
     pub(super) fn entry_named(self, names: u64) -> Option<&'a Entry> {
@@ -242,10 +242,10 @@ impl Thread {
 
     /// All entries.
     #[inline(always)]
-    pub(super) fn table(&self) -> Table<'_> {
+    pub(super) fn table(&self) -> EntryTable<'_> {
         let first = ptr::from_ref(self).addr() + TABLE;
         let bytes = self.points.load(Relaxed) << POINT_SHIFT;
-        Table { first, bytes, of: PhantomData }
+        EntryTable { first, bytes, of: PhantomData }
     }
 
     /// The entries of all points below `number`.

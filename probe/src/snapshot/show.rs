@@ -7,7 +7,7 @@ use pfp_shm_layout::cell::Sums;
 use pfp_shm_layout::heap;
 use pfp_shm_layout::reader::{CellReading, Picture, PointPicture};
 
-use super::Part;
+use super::TupleSums;
 use super::json::Json;
 use crate::engine::cold;
 use crate::engine::process::Process;
@@ -26,7 +26,7 @@ fn show_uncancelled(process: &Process, out: &mut impl Write) -> io::Result<()> {
         Some(&picture.points[place])
     };
     // The text is made before any of it is written, since `out` may be a terminal.
-    let mut json = Json::new(Text(Vec::new()));
+    let mut json = Json::new(GrowingText(Vec::new()));
     json.list(&picture.lanes, |json, lane| {
         let cells = picture.cells.iter().filter(|cell| cell.lane == lane.id && !cell.is_part);
         let cells = cells.filter(|cell| cell.all_owners().0.count > 0);
@@ -46,9 +46,9 @@ fn show_uncancelled(process: &Process, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// A text that grows as long as there is memory.
-struct Text(Vec<u8>);
+struct GrowingText(Vec<u8>);
 
-impl Write for Text {
+impl Write for GrowingText {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.try_reserve(bytes.len())?;
         self.0.extend_from_slice(bytes);
@@ -81,7 +81,7 @@ fn rows<'a>(
         Row { names, amounts: Amounts::default(), sums, ticks_per_second }
     });
     let parts = cell.parts.iter().map(|place| &picture.cells[*place as usize]);
-    let parts = parts.filter(|_| !names.is_empty()).filter_map(|part| Part::of(part, picture));
+    let parts = parts.filter(|_| !names.is_empty()).filter_map(|part| TupleSums::of(part, picture));
     alone.into_iter().chain(parts.map(move |part| {
         let calls = if part.each { 1 } else { part.sums.count.max(1) };
         let amounts = part.amounts.map(|sum| sum / calls);

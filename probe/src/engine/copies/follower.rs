@@ -13,7 +13,7 @@ use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS};
 use pfp_shm_layout::control::Change;
 use pfp_shm_layout::heap::Grow;
 
-use super::{Declaration, Sink, Table, Text};
+use super::{Declaration, FunctionTable, RawText, Sink};
 use crate::Overhead;
 use crate::engine::guard::Guard;
 use crate::engine::measure::{FUNCTION, HAND};
@@ -36,14 +36,15 @@ impl Point {
     /// on the stack.
     #[cold]
     #[inline(never)]
-    fn declare(&'static self, leader: &'static Table) -> *const c_void {
+    fn declare(&'static self, leader: &'static FunctionTable) -> *const c_void {
         let made = if room::has_room() { self.declare_to(leader) } else { ptr::null() };
         if made.is_null() {
             leader.miss();
             return made;
         }
         let other = &self.state.other;
-        // Pairs with the load in `Table::point`. If another thread was faster, this one's stays unused.
+        // Pairs with the load in `FunctionTable::point`. If another thread was faster, this one's
+        // stays unused.
         let _ = other.compare_exchange(ptr::null_mut(), made.cast_mut(), AcqRel, Relaxed);
         self.publish();
         if !IS_CALIBRATED.swap(true, Relaxed) && !leader.measure_own() {
@@ -52,28 +53,28 @@ impl Point {
         other.load(Acquire)
     }
 
-    fn declare_to(&'static self, leader: &Table) -> *const c_void {
+    fn declare_to(&'static self, leader: &FunctionTable) -> *const c_void {
         let state = &self.state;
         let amounts = self.metered().map_or(&[][..], |metered| metered.names());
         let is_numeric = matches!(state.name, Name::Number);
         let declaration = Declaration {
             control: &raw const state.control,
-            name: Text::of(state.name.known()),
-            file: Text::of(state.file),
+            name: RawText::of(state.name.known()),
+            file: RawText::of(state.file),
             line: state.line,
             number: if is_numeric { self.index() as u32 } else { Declaration::NAMED },
             starts_on: state.starts_on,
             fenced: state.fenced,
             device: state.device,
             wall: state.wall,
-            amounts: std::array::from_fn(|at| Text::of(*amounts.get(at).unwrap_or(&""))),
+            amounts: std::array::from_fn(|at| RawText::of(*amounts.get(at).unwrap_or(&""))),
         };
         // SAFETY: the declaration is of a static, which stays with all that it leads to.
         unsafe { (leader.declare)(&declaration) }
     }
 }
 
-impl Table {
+impl FunctionTable {
     /// The leader's point for a point, made if need be; null if it cannot be.
     #[inline(always)]
     pub(super) fn point(&'static self, point: &'static Point) -> *const c_void {

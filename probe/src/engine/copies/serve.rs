@@ -13,7 +13,7 @@ use std::sync::atomic::{
 use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS};
 use pfp_shm_layout::failure;
 
-use super::{Declaration, Sink, Text};
+use super::{Declaration, RawText, Sink};
 use crate::MeteredPoint;
 use crate::clock::counter;
 use crate::engine::context::{self as contexts, Handle};
@@ -32,7 +32,7 @@ use crate::stats::FIGURES;
 /// All that the declaration leads to stays as long as the process.
 pub(super) unsafe extern "C" fn declare(declaration: &Declaration) -> *const c_void {
     // SAFETY: by the caller's promise.
-    let text = |bytes: Text| text(unsafe { bytes.bytes::<'static>() });
+    let text = |bytes: RawText| text(unsafe { bytes.bytes::<'static>() });
     let &Declaration { control, name, file, line, number, starts_on, fenced, device, wall, .. } =
         declaration;
     let state = match number {

@@ -8,7 +8,7 @@ use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS};
 use pfp_shm_layout::control::{Alpha, Change};
 
 use super::serve::{self, metered, text};
-use super::{Declaration, Sink, Text};
+use super::{Declaration, RawText, Sink};
 use crate::engine::context::{self as contexts, Handle};
 use crate::engine::elsewhere::{self, Past};
 use crate::engine::polls::{self, Polls};
@@ -35,7 +35,7 @@ macro_rules! table {
         /// What a copy that leads does for those that follow.
         #[repr(C)]
         #[derive(Debug)]
-        pub(crate) struct Table {
+        pub(crate) struct FunctionTable {
             /// Bytes of the table. A follower may know fewer functions than the leader has, not more.
             pub(in crate::engine) size: usize,
             /// Makes the leader's point for a point of a follower; null if memory runs out.
@@ -47,13 +47,13 @@ macro_rules! table {
         }
 
         /// The functions of this copy.
-        pub(in crate::engine) static TABLE: Table = Table {
-            size: size_of::<Table>(),
+        pub(in crate::engine) static TABLE: FunctionTable = FunctionTable {
+            size: size_of::<FunctionTable>(),
             declare: serve::declare,
             stamp: serve::stamp,
             $($name: {
                 unsafe extern "C" fn $name(
-                    $($point: *const c_void,)? $($context: *const c_void,)? $($text: Text,)?
+                    $($point: *const c_void,)? $($context: *const c_void,)? $($text: RawText,)?
                     $($given: $type),*
                 ) $(-> $returned)? {
                     $(
@@ -82,7 +82,7 @@ macro_rules! table {
             $(stringify!($name[$($point)?]{$($context)?}<$($text)?>($($type),*) $($returned)?), ";",)*
         );
 
-        impl Table {
+        impl FunctionTable {
             $(
                 $(#[$about])*
                 #[inline(always)]
@@ -98,7 +98,7 @@ macro_rules! table {
                     // during the call.
                     unsafe {
                         (self.$name)(
-                            $($point,)? $($context.as_ptr().cast(),)? $(Text::of($text),)?
+                            $($point,)? $($context.as_ptr().cast(),)? $(RawText::of($text),)?
                             $($given),*
                         )
                     }
@@ -114,7 +114,7 @@ macro_rules! pointer {
 
 macro_rules! text {
     ($name:ident) => {
-        Text
+        RawText
     };
 }
 

@@ -9,7 +9,7 @@ use pfp_shm_layout::histogram::{self, BUCKETS};
 use pfp_shm_layout::ring::Slot;
 use pfp_shm_layout::segment::Chunk;
 
-use super::{Sum, add, fold_here, fold_one, part, ticks};
+use super::{RecordSums, add, fold_here, fold_one, part, ticks};
 use crate::doubles::Doubles;
 use crate::engine::thread::calls::EdgeIndex;
 use crate::engine::thread::{Entry, Thread};
@@ -18,7 +18,7 @@ use crate::engine::thread::{Entry, Thread};
 #[repr(C, align(32))]
 #[derive(Debug)]
 struct Batch {
-    sum: Cell<Sum>,
+    sum: Cell<RecordSums>,
     names: Cell<u64>,
     /// The histogram part that was last added to, and the octave number of its first bucket.
     chunk: Cell<*const Chunk>,
@@ -67,7 +67,7 @@ impl Batches {
         let batch = self.all.get(number)?;
         let _ = entry.cell()?.stage_more();
         self.used.set(number);
-        batch.sum.set(Sum::none());
+        batch.sum.set(RecordSums::none());
         batch.names.set(names);
         batch.first.set(0);
         batch.next.set(entry.batch.load(Relaxed));
@@ -83,8 +83,8 @@ impl Batch {
     fn add(&self, thread: &Thread, entry: &Entry, slot: &Slot) -> bool {
         let ticks = ticks(slot).first_not_below_zero();
         let own = ticks.first();
-        let Sum { both, squares, extremes, count } = self.sum.get();
-        self.sum.set(Sum {
+        let RecordSums { both, squares, extremes, count } = self.sum.get();
+        self.sum.set(RecordSums {
             both: both.add(ticks),
             squares: squares + own * own,
             extremes: extremes.min(Doubles::of(own, -own)),

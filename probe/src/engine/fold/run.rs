@@ -8,7 +8,7 @@ use pfp_shm_layout::histogram::{BUCKETS, OCTAVE_BIT};
 use pfp_shm_layout::ring::Slot;
 use pfp_shm_layout::segment::Chunk;
 
-use super::{Sum, add, count, part};
+use super::{RecordSums, add, count, part};
 use crate::doubles::{Doubles, Numbers, greater, lesser};
 use crate::engine::thread::Thread;
 use crate::word;
@@ -53,7 +53,7 @@ pub(super) fn fold_run(thread: &Thread, slots: &[Slot], from: u64) -> Option<usi
 }
 
 /// Sums of the records of a run. Records at odd and at even indexes have their own sums in the two
-/// halves of a register. See [`Sum`].
+/// halves of a register. See [`RecordSums`].
 struct Pairs {
     /// Inclusive ticks as recorded, and exclusive ticks as recorded, which are not used.
     both: Doubles,
@@ -128,10 +128,10 @@ impl Pairs {
     }
 
     /// The sums over all records.
-    fn sum(&self, count: u64) -> Sum {
+    fn sum(&self, count: u64) -> RecordSums {
         let Self { both, exclusive, squares, min, max } = *self;
         let (min, max) = (lesser(min.first(), min.second()), greater(max.first(), max.second()));
-        Sum {
+        RecordSums {
             both: Doubles::of(exclusive.first() + exclusive.second(), both.second()),
             squares: squares.first() + squares.second(),
             extremes: Doubles::of(min, -max),

@@ -9,7 +9,7 @@ use super::{FAILED, MISSED, Process, current, miss};
 use crate::clock::calibrate;
 use crate::engine::common;
 use crate::engine::copies::by_leader;
-use crate::engine::metered::{MeteredPoint, Text};
+use crate::engine::metered::{AmountList, MeteredPoint};
 use crate::point::{NUMERIC, Point};
 
 /// The first number of a point that is named in the source.
@@ -86,7 +86,7 @@ impl Process {
         }
         let number = self.decide_number(point, number)?;
         let amounts = point.metered().map(MeteredPoint::listed_names);
-        let amounts = amounts.as_ref().map_or("", Text::as_str);
+        let amounts = amounts.as_ref().map_or("", AmountList::as_str);
         self.segment.announce_point(number, name, file, line, amounts);
         self.segment.control(number).ok_or(NotEntered::NoPlace)
     }
