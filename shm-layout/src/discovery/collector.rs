@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use crate::discovery::directory::Directory;
-use crate::discovery::held::{Held, remove_folder};
+use crate::discovery::held::{LockedFile, remove_folder};
 use crate::discovery::liveness::{Lock, lock};
 use crate::discovery::name::Name;
 use crate::heap::{self, NoMemory};
@@ -30,7 +30,7 @@ const MAX_NAMES: usize = 256;
 /// A viewer that collects what ended processes leave, until it is dropped.
 #[derive(Debug)]
 pub struct Collector {
-    held: Held,
+    held: LockedFile,
 }
 
 impl Collector {
@@ -41,7 +41,7 @@ impl Collector {
     /// The system's error; `Unsupported` where the file system has no locks.
     pub fn start(dir: &Directory) -> io::Result<Self> {
         let name = || heap::c_string(&[Name::random()?.hex().as_bytes()]);
-        Ok(Self { held: Held::start(dir, FOLDER, name)? })
+        Ok(Self { held: LockedFile::start(dir, FOLDER, name)? })
     }
 
     /// Whether no other collector lives that may still want the segments.
@@ -104,26 +104,11 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     use super::*;
-
-    /// A directory of beacons that is removed in the end.
-    struct Place(Directory);
-
-    impl Place {
-        fn new() -> Self {
-            let name = format!("pfp-collectors-{}", Name::random().unwrap().hex());
-            Self(Directory::create(&std::env::temp_dir().join(name)).unwrap())
-        }
-    }
-
-    impl Drop for Place {
-        fn drop(&mut self) {
-            std::fs::remove_dir_all(self.0.path()).ok();
-        }
-    }
+    use crate::discovery::directory::TemporaryDirectory;
 
     #[test]
     fn a_process_learns_of_collectors_and_removes_nothing() {
-        let place = Place::new();
+        let place = TemporaryDirectory::new("collectors");
         let dir = &place.0;
         let question = Question::new(dir).unwrap();
         assert!(!question.is_answered());
@@ -145,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_dead_collector_is_swept() {
-        let place = Place::new();
+        let place = TemporaryDirectory::new("collectors");
         let dir = &place.0;
         let folder = Directory::create(&folder_of(dir).unwrap()).unwrap();
         drop(folder.create_file(c"dead").unwrap());
@@ -159,7 +144,7 @@ mod tests {
 
     #[test]
     fn programs_that_start_keep_no_collector_from_starting() {
-        let place = Place::new();
+        let place = TemporaryDirectory::new("collectors");
         let dir = &place.0;
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {

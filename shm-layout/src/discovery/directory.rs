@@ -567,3 +567,23 @@ impl std::error::Error for At {
         Some(&self.error)
     }
 }
+
+/// A directory of beacons for tests, which is removed when this is dropped.
+#[cfg(all(test, not(miri)))]
+pub(crate) struct TemporaryDirectory(pub(crate) Directory);
+
+#[cfg(all(test, not(miri)))]
+impl TemporaryDirectory {
+    pub(crate) fn new(about: &str) -> Self {
+        let name = crate::discovery::name::Name::random().unwrap();
+        let name = format!("pfp-{about}-{}", name.hex());
+        Self(Directory::create(&std::env::temp_dir().join(name)).unwrap())
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+impl Drop for TemporaryDirectory {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(self.0.path()).ok();
+    }
+}

@@ -80,7 +80,7 @@ impl Descriptor {
         /// `struct pidfd_info` of <linux/pidfd.h> as Linux 6.15 has it.
         #[repr(C)]
         #[derive(Default)]
-        struct Info {
+        struct PidfdInfo {
             mask: u64,
             cgroup: u64,
             ids: [u32; 11],
@@ -88,8 +88,8 @@ impl Descriptor {
         }
         const WANTS_EXIT: u64 = 1 << 3;
         /// `_IOWR(0xFF, 11, struct pidfd_info)`
-        const GET_INFO: u32 = 3 << 30 | (size_of::<Info>() as u32) << 16 | 0xFF << 8 | 11;
-        let mut info = Info { mask: WANTS_EXIT, ..Info::default() };
+        const GET_INFO: u32 = 3 << 30 | (size_of::<PidfdInfo>() as u32) << 16 | 0xFF << 8 | 11;
+        let mut info = PidfdInfo { mask: WANTS_EXIT, ..PidfdInfo::default() };
         // SAFETY: an open descriptor, and a structure of the size that the request states.
         let refused = unsafe { libc::ioctl(self.0.as_raw_fd(), GET_INFO as _, &raw mut info) } != 0;
         (!refused && info.mask & WANTS_EXIT != 0).then(|| End::of_wait(info.wait_status))

@@ -11,14 +11,14 @@ use crate::heap;
 
 /// A locked file, removed when it is dropped. The last file of a folder removes the folder, too.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct LockedFile {
     pub(crate) folder: Directory,
     pub(crate) name: CString,
     /// Holds the lock.
     pub(crate) file: File,
 }
 
-impl Held {
+impl LockedFile {
     /// Makes and locks a file of a new name in a folder of the directory of beacons.
     pub(crate) fn start(
         dir: &Directory,
@@ -57,7 +57,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for LockedFile {
     fn drop(&mut self) {
         self.folder.remove(&self.name).ok();
         remove_folder(&self.folder);

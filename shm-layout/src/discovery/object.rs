@@ -53,13 +53,13 @@ pub struct Object {
     name: Name,
     map: *mut u8,
     len: usize,
-    file: FileId,
-    hold: Hold,
+    file: FileStatus,
+    role: Role,
 }
 
 /// Which part unmaps the mapping.
 #[repr(C)]
-enum Hold {
+enum Role {
     /// A process that has made the object, or shares another process's. The process that made the
     /// mapping unmaps it; a forked child does not.
     Mapped { pid: libc::pid_t },
@@ -137,7 +137,7 @@ impl Object {
     /// another while it was being opened.
     pub fn open(name: &Name) -> io::Result<Object> {
         let file = open_path(name)?;
-        let before = FileId::of(file.as_raw_fd())?;
+        let before = FileStatus::of(file.as_raw_fd())?;
         before.check_is_ours().map_err(|foreign| foreign.in_words(name))?;
         if before.len == 0 {
             return Err(bad(name, "is empty"));
@@ -154,13 +154,13 @@ impl Object {
         // The crate opened the object by its name. If the name leads to the same file before and
         // after, that file is the one the crate has mapped: its inode cannot be reused while `file`
         // is open.
-        let after = FileId::of(open_path(name)?.as_raw_fd())?;
+        let after = FileStatus::of(open_path(name)?.as_raw_fd())?;
         if !after.is_same_file(&before) {
             return Err(bad(name, "was replaced while it was being opened"));
         }
         let watched = Watched::new(map, len, file.as_raw_fd())?;
-        let hold = Hold::Viewer { watched, _crate: shmem, file };
-        Ok(Object { name: *name, map, len, file: before, hold })
+        let role = Role::Viewer { watched, _crate: shmem, file };
+        Ok(Object { name: *name, map, len, file: before, role })
     }
 
     /// Opens and maps another process's object, to write to it like its maker. It keeps no
@@ -171,7 +171,7 @@ impl Object {
     /// As [`Object::open`].
     pub fn open_shared(name: &Name) -> io::Result<Object> {
         let descriptor = open(name, libc::O_RDWR | libc::O_NONBLOCK)?;
-        let file = FileId::of(descriptor.as_raw_fd())?;
+        let file = FileStatus::of(descriptor.as_raw_fd())?;
         file.check_is_ours()?;
         let len = match usize::try_from(file.len) {
             Ok(len) if len > 0 && len <= isize::MAX as usize => len,
@@ -191,8 +191,8 @@ impl Object {
         if map == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let hold = Hold::Mapped { pid: current_pid() };
-        Ok(Object { name: *name, map: map.cast(), len, file, hold })
+        let role = Role::Mapped { pid: current_pid() };
+        Ok(Object { name: *name, map: map.cast(), len, file, role })
     }
 
     /// The first byte of the mapping, at a page boundary.
@@ -217,10 +217,10 @@ impl Object {
     ///
     /// The system's error; never for an object that [`Object::open`] made.
     pub fn file_len(&self) -> io::Result<u64> {
-        match &self.hold {
-            Hold::Viewer { file, .. } => Ok(FileId::of(file.as_raw_fd())?.len),
-            Hold::Mapped { .. } => {
-                let now = FileId::of(open_path(&self.name)?.as_raw_fd())?;
+        match &self.role {
+            Role::Viewer { file, .. } => Ok(FileStatus::of(file.as_raw_fd())?.len),
+            Role::Mapped { .. } => {
+                let now = FileStatus::of(open_path(&self.name)?.as_raw_fd())?;
                 if !now.is_same_file(&self.file) {
                     return Err(bad(&self.name, "was replaced"));
                 }
@@ -232,18 +232,18 @@ impl Object {
     /// Whether the file is known to be shorter than the mapping, because a missing part was
     /// touched, or by the file's length now. Always false for a creator's object.
     pub fn is_cut(&self) -> bool {
-        match &self.hold {
-            Hold::Viewer { watched, file, .. } => {
+        match &self.role {
+            Role::Viewer { watched, file, .. } => {
                 watched.is_cut()
-                    || FileId::of(file.as_raw_fd()).is_ok_and(|now| now.len < self.len as u64)
+                    || FileStatus::of(file.as_raw_fd()).is_ok_and(|now| now.len < self.len as u64)
             }
-            Hold::Mapped { .. } => false,
+            Role::Mapped { .. } => false,
         }
     }
 
     /// Whether a viewer has opened the object, so that another process may write to it.
     pub(crate) fn is_watched(&self) -> bool {
-        matches!(self.hold, Hold::Viewer { .. })
+        matches!(self.role, Role::Viewer { .. })
     }
 
     /// The object as a file to read. Parts without pages read as zeros and take no memory, unlike
@@ -256,14 +256,14 @@ impl Object {
     #[allow(clippy::disallowed_methods, reason = "only a long path takes memory")]
     pub(crate) fn to_file(&self) -> io::Result<File> {
         // A viewer's descriptor leads to the file even if the name is gone.
-        if let Hold::Viewer { file, .. } = &self.hold
+        if let Role::Viewer { file, .. } = &self.role
             && let path = ShortText::<32>::of(format_args!("/proc/self/fd/{}", file.as_raw_fd()))
             && let Ok(file) = above_standard(|| File::open(path.as_str()))
         {
             return Ok(file);
         }
         let file = open(&self.name, libc::O_RDONLY | libc::O_NONBLOCK)?;
-        if !FileId::of(file.as_raw_fd())?.is_same_file(&self.file) {
+        if !FileStatus::of(file.as_raw_fd())?.is_same_file(&self.file) {
             return Err(bad(&self.name, "was replaced"));
         }
         Ok(file.into())
@@ -313,7 +313,7 @@ impl Drop for Object {
     fn drop(&mut self) {
         // A forked child may have no such mapping (MADV_DONTFORK) and something else at its
         // address, so only the process that made the mapping unmaps it.
-        if let Hold::Mapped { pid } = self.hold
+        if let Role::Mapped { pid } = self.role
             && pid == current_pid()
         {
             // SAFETY: this is the mapping that `open_shared` made, in the process that
@@ -359,7 +359,7 @@ pub fn unlink_if_there(name: &Name) -> bool {
 /// The system's error, unless that is "not found".
 pub fn backed_bytes(name: &Name) -> io::Result<Option<u64>> {
     match open_path(name) {
-        Ok(file) => Ok(Some(FileId::of(file.as_raw_fd())?.backed)),
+        Ok(file) => Ok(Some(FileStatus::of(file.as_raw_fd())?.backed)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e),
     }
@@ -368,7 +368,7 @@ pub fn backed_bytes(name: &Name) -> io::Result<Option<u64>> {
 /// Identity of a file, and what is checked before the file is trusted.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct FileId {
+struct FileStatus {
     device: u64,
     inode: u64,
     mode: u32,
@@ -378,8 +378,8 @@ struct FileId {
     backed: u64,
 }
 
-impl FileId {
-    fn of(file: RawFd) -> io::Result<FileId> {
+impl FileStatus {
+    fn of(file: RawFd) -> io::Result<FileStatus> {
         let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
         // SAFETY: the buffer is a stat; a bad descriptor number is an error.
         if unsafe { libc::fstat(file, stat.as_mut_ptr()) } != 0 {
@@ -387,7 +387,7 @@ impl FileId {
         }
         // SAFETY: zeroed and then filled in by the call; any bytes are valid.
         let stat = unsafe { stat.assume_init() };
-        Ok(FileId {
+        Ok(FileStatus {
             device: stat.st_dev,
             inode: stat.st_ino,
             mode: stat.st_mode,
@@ -399,7 +399,7 @@ impl FileId {
         })
     }
 
-    fn is_same_file(&self, other: &FileId) -> bool {
+    fn is_same_file(&self, other: &FileStatus) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
@@ -451,9 +451,9 @@ impl From<Foreign> for io::Error {
 }
 
 /// Checks, right after the creation, which file it is, and sets the mode.
-fn check_created(name: &Name, len: usize) -> io::Result<FileId> {
+fn check_created(name: &Name, len: usize) -> io::Result<FileStatus> {
     let path = open_path(name)?;
-    let file = FileId::of(path.as_raw_fd())?;
+    let file = FileStatus::of(path.as_raw_fd())?;
     file.check_is_ours()?;
     if file.len != len as u64 {
         return Err(io::ErrorKind::InvalidData.into());

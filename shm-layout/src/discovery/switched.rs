@@ -19,7 +19,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::discovery::beacon;
 use crate::discovery::directory::Directory;
-use crate::discovery::held::{self, Held};
+use crate::discovery::held::{self, LockedFile};
 use crate::discovery::liveness::{Lock, lock};
 use crate::discovery::name::Name;
 use crate::heap;
@@ -37,7 +37,7 @@ const ON: u8 = b'+';
 /// The switches of this viewer in one segment, noted until it is dropped.
 #[derive(Debug)]
 pub struct Switched {
-    held: Held,
+    held: LockedFile,
 }
 
 impl Switched {
@@ -49,7 +49,7 @@ impl Switched {
     pub fn start(dir: &Directory, segment: &Name) -> io::Result<Self> {
         let name =
             || heap::c_string(&[segment.hex().as_bytes(), b".", Name::random()?.hex().as_bytes()]);
-        Ok(Self { held: Held::start(dir, FOLDER, name)? })
+        Ok(Self { held: LockedFile::start(dir, FOLDER, name)? })
     }
 
     /// Notes that this viewer switches a point on or off. `None` notes that the point is as the
@@ -155,33 +155,18 @@ fn read(folder: &Directory, name: &CStr) -> io::Result<Others> {
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
+    use crate::discovery::directory::TemporaryDirectory;
 
-    /// A directory of beacons that is removed in the end.
-    struct Place(Directory);
-
-    impl Place {
-        fn new() -> Self {
-            let name = format!("pfp-switched-{}", Name::random().unwrap().hex());
-            Self(Directory::create(&std::env::temp_dir().join(name)).unwrap())
-        }
-
-        /// Leaves the switches of a dead viewer: its file exists, and is not locked.
-        fn leave(&self, segment: &Name, bytes: &[u8]) {
-            let folder = Directory::create(&self.0.path().join(FOLDER)).unwrap();
-            let name = format!("{}.{}", segment.hex(), Name::random().unwrap().hex());
-            let file = folder.create_file(&CString::new(name).unwrap()).unwrap();
-            file.write_all_at(bytes, 0).unwrap();
-        }
-
-        fn files(&self) -> usize {
-            std::fs::read_dir(self.0.path().join(FOLDER)).map_or(0, Iterator::count)
-        }
+    /// Leaves the switches of a dead viewer: its file exists, and is not locked.
+    fn leave(dir: &Directory, segment: &Name, bytes: &[u8]) {
+        let folder = Directory::create(&dir.path().join(FOLDER)).unwrap();
+        let name = format!("{}.{}", segment.hex(), Name::random().unwrap().hex());
+        let file = folder.create_file(&CString::new(name).unwrap()).unwrap();
+        file.write_all_at(bytes, 0).unwrap();
     }
 
-    impl Drop for Place {
-        fn drop(&mut self) {
-            std::fs::remove_dir_all(self.0.path()).ok();
-        }
+    fn files(dir: &Directory) -> usize {
+        std::fs::read_dir(dir.path().join(FOLDER)).map_or(0, Iterator::count)
     }
 
     fn points(others: &[Others]) -> Vec<(bool, Vec<(u32, bool)>)> {
@@ -191,7 +176,7 @@ mod tests {
 
     #[test]
     fn other_viewers_see_what_one_has_switched_until_it_ends() {
-        let place = Place::new();
+        let place = TemporaryDirectory::new("switched");
         let (dir, segment) = (&place.0, Name::from_id(7));
         let own = Switched::start(dir, &segment).unwrap();
         own.note(9, Some(true)).unwrap();
@@ -209,10 +194,10 @@ mod tests {
 
     #[test]
     fn a_dead_viewers_switches_are_known_until_they_are_put_back() {
-        let place = Place::new();
+        let place = TemporaryDirectory::new("switched");
         let (dir, segment) = (&place.0, Name::from_id(7));
         drop(dir.create_file(&beacon::file_of(&segment).unwrap()).unwrap());
-        place.leave(&segment, b"\0-\0+");
+        leave(dir, &segment, b"\0-\0+");
         // Reading the switches of another process changes nothing, and two viewers may read at the
         // same time.
         assert_eq!(points(&others(dir, &Name::from_id(8), None)), []);
@@ -225,12 +210,12 @@ mod tests {
         seen[0].retain(|id, _| id != 1);
         assert_eq!(points(&others(dir, &segment, None)), [(true, vec![(3, true)])]);
         sweep(dir);
-        assert_eq!(place.files(), 1, "its process is there");
+        assert_eq!(files(dir), 1, "its process is there");
         seen[0].retain(|_, _| false);
         drop(seen);
         assert!(!dir.path().join(FOLDER).exists());
 
-        place.leave(&segment, b"-");
+        leave(dir, &segment, b"-");
         dir.remove(&beacon::file_of(&segment).unwrap()).unwrap();
         sweep(dir);
         assert!(!dir.path().join(FOLDER).exists(), "its process is gone");

@@ -106,7 +106,7 @@ pub struct OpenRegion {
 
 /// The sequence word of an edge before a change; it selects the published copy of the sums.
 #[derive(Clone, Copy, Debug)]
-pub struct Staged {
+pub struct StagedEdge {
     seq: u64,
 }
 
@@ -341,15 +341,21 @@ impl Edge {
     /// The published copy of the sums, for [`Self::add`].
     #[inline(always)]
     #[must_use]
-    pub fn stage(&self) -> Staged {
-        Staged { seq: get(&self.seq) }
+    pub fn stage(&self) -> StagedEdge {
+        StagedEdge { seq: get(&self.seq) }
     }
 
     /// Adds sums of an epoch; `None` means the epoch that the edge has. Sums of another epoch
     /// replace the edge's sums. The edge then holds the records below `folded`. A forked child that
     /// repeats this for its parent writes the same words.
     #[inline(always)]
-    pub fn add(&self, Staged { seq }: Staged, epoch: Option<u32>, more: CallSums, folded: u64) {
+    pub fn add(
+        &self,
+        StagedEdge { seq }: StagedEdge,
+        epoch: Option<u32>,
+        more: CallSums,
+        folded: u64,
+    ) {
         let words = self.copy(seq & 1);
         let other = epoch.map(|epoch| u64::from(short_epoch(epoch)) << COUNT_BITS);
         let other = other.filter(|epoch| (words[0] ^ epoch) >> COUNT_BITS != 0);

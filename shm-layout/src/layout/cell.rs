@@ -65,7 +65,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_at, ord};
 use figures::RetiredWords;
 pub(crate) use figures::{LiveWords, RareWords};
 pub use read::{CellPicture, CellRead, Parts};
-pub use record::{Away, Held, Measurement};
+pub use record::{Away, CountedBucket, Measurement};
 pub(crate) use sums::averaged;
 pub use sums::{AVERAGE_FRACTION_BITS, Sums, average_of, average_ticks, variance};
 

@@ -3,7 +3,7 @@
 use crate::layout::calls::Calls;
 use crate::layout::cell::Cell;
 use crate::layout::lane::Lane;
-use crate::layout::point::Entry;
+use crate::layout::point::PointEntry;
 use crate::layout::ring::Slot;
 use crate::sync::AtomicU64;
 
@@ -227,7 +227,7 @@ impl Geometry {
     }
 
     pub(super) const fn strings(&self) -> usize {
-        (self.table() + self.points * size_of::<Entry>()).next_multiple_of(PAGE)
+        (self.table() + self.points * size_of::<PointEntry>()).next_multiple_of(PAGE)
     }
 
     pub(super) const fn directory(&self) -> usize {

@@ -40,7 +40,7 @@ pub const WALL: u64 = 1 << 33;
 /// One point's entry; see the module for the drawing.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub struct Entry {
+pub struct PointEntry {
     ready: AtomicU64,
     line: AtomicU64,
     name: AtomicU64,
@@ -99,13 +99,13 @@ fn fill(word: &AtomicU64, value: u64) {
         word.compare_exchange(0, value, ord!("point-fill", Release), ord!("point-filled", Acquire));
 }
 
-impl Default for Entry {
+impl Default for PointEntry {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Entry {
+impl PointEntry {
     /// An entry of zeros: empty.
     #[must_use]
     pub fn new() -> Self {

@@ -43,7 +43,7 @@ pub use crate::layout::chain::CellBlock;
 use crate::layout::geometry::{BLOCK, CHUNK, CONTROL_WORDS, Config, Geometry, PAGE, RING_SLOTS};
 use crate::layout::header::{Facts, FormatError, Header, ProcessCounters};
 use crate::layout::lane::Lane;
-use crate::layout::point::Entry;
+use crate::layout::point::PointEntry;
 use crate::layout::ring::Slot;
 use crate::layout::used::Used;
 use crate::sync::{AtomicU64, Ordering};
@@ -69,7 +69,7 @@ unsafe impl Shared for ProcessCounters {}
 // SAFETY: `repr(C)`, with atomics as its only fields.
 unsafe impl Shared for Lane {}
 // SAFETY: `repr(C)`, with atomics as its only fields.
-unsafe impl Shared for Entry {}
+unsafe impl Shared for PointEntry {}
 // SAFETY: `repr(C)`, with atomics as its only fields.
 unsafe impl Shared for Slot {}
 // SAFETY: `repr(C)`, with atomics as its only fields.
@@ -413,9 +413,9 @@ impl Segment {
 
     /// The entry of a point; `None` beyond the table.
     #[must_use]
-    pub fn entry(&self, point: usize) -> Option<&Entry> {
+    pub fn entry(&self, point: usize) -> Option<&PointEntry> {
         (point < self.geometry.points())
-            .then(|| self.at(self.geometry.table() + point * size_of::<Entry>()))?
+            .then(|| self.at(self.geometry.table() + point * size_of::<PointEntry>()))?
     }
 
     /// Bytes of the string space; `None` if they are not in it.
@@ -526,5 +526,5 @@ const _: () = {
     assert!(size_of::<CellBlock>() == BLOCK);
     assert!(size_of::<Chunk>() == CHUNK);
     assert!(size_of::<Slot>() == 32 && RING_SLOTS.is_power_of_two());
-    assert!(size_of::<Lane>() == 256 && size_of::<Entry>() == 64);
+    assert!(size_of::<Lane>() == 256 && size_of::<PointEntry>() == 64);
 };

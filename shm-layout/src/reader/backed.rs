@@ -20,7 +20,7 @@ use crate::layout::cell::Cell;
 use crate::layout::chain::CellBlock;
 use crate::layout::geometry::{Config, Geometry, PAGE};
 use crate::layout::lane::{Lane, LaneCounters};
-use crate::layout::point::Entry;
+use crate::layout::point::PointEntry;
 use crate::layout::ring::Slot;
 use crate::layout::segment::{Chunk, Segment, Shared};
 use crate::sync::{AtomicU64, Ordering};
@@ -160,7 +160,7 @@ impl<'a> Sparse<'a> {
     }
 
     /// The entries of the table below `limit`.
-    pub(crate) fn entries(self, limit: usize) -> impl Iterator<Item = (usize, &'a Entry)> {
+    pub(crate) fn entries(self, limit: usize) -> impl Iterator<Item = (usize, &'a PointEntry)> {
         self.numbers(limit, Segment::entry)
     }
 
@@ -183,7 +183,7 @@ impl<'a> Sparse<'a> {
         self.one(self.segment.reset_time(point))
     }
 
-    pub(crate) fn entry(self, point: usize) -> Option<&'a Entry> {
+    pub(crate) fn entry(self, point: usize) -> Option<&'a PointEntry> {
         self.one(self.segment.entry(point))
     }
 

@@ -91,7 +91,7 @@ impl<S: std::borrow::Borrow<Segment>> Reader<S> {
                     let edge = calls.edge(number)?;
                     (0..TRIES).find_map(|_| edge.read())
                 });
-                let mut sums = Sums::new(edges_of_lane, &epochs)?;
+                let mut sums = EdgeSums::new(edges_of_lane, &epochs)?;
                 let mut added = Ok(());
                 let is_whole = slots.is_empty()
                     || ring::visit(&lane.counters.written, slots, folded, |number, addition| {
@@ -230,9 +230,9 @@ impl Epochs<'_> {
 }
 
 /// The edges of a lane.
-struct Sums(HashMap<(u32, u32), EdgePicture>);
+struct EdgeSums(HashMap<(u32, u32), EdgePicture>);
 
-impl Sums {
+impl EdgeSums {
     fn new(
         edges: impl Iterator<Item = EdgePicture>,
         epochs: &Epochs<'_>,

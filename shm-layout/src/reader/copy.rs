@@ -36,7 +36,7 @@ use crate::layout::geometry::{BLOCK, CHUNK, Geometry, PAGE, RING_SLOTS};
 use crate::layout::header::{Facts, FormatError};
 use crate::layout::histogram::PARTS;
 use crate::layout::lane::Lane;
-use crate::layout::point::Entry;
+use crate::layout::point::PointEntry;
 use crate::layout::ring::{self, Slot};
 use crate::layout::segment::{OpenError, Segment};
 use crate::reader::backed::{Backed, Sparse, next_extent};
@@ -485,7 +485,7 @@ fn check_density(segment: &Segment, there: usize) -> Result<(), FormatError> {
     let used = |word: &AtomicU64, most: usize| word.load(Ordering::Relaxed).min(most as u64);
     let points = used(&counters.points_used, geometry.points());
     let lanes = used(&counters.lanes_used, geometry.lanes());
-    let front = points * (size_of::<AtomicU64>() + size_of::<Entry>()) as u64
+    let front = points * (size_of::<AtomicU64>() + size_of::<PointEntry>()) as u64
         + used(&counters.strings_used, geometry.string_bytes())
         + lanes * size_of::<Lane>() as u64;
     let blocks = geometry.blocks_present() as u64 * BLOCK as u64;

@@ -10,7 +10,7 @@ use crate::sync::{Ordering, fence};
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub struct Histogram {
-    parts: Parts,
+    parts: PartCounts,
     /// The window of the counts, as [`CellPicture::restarts`] numbers it; `None` if the counts
     /// cannot be extended.
     pub(super) window: Option<u64>,
@@ -20,10 +20,10 @@ pub struct Histogram {
     pub(super) added: Vec<(u8, u8)>,
 }
 
-/// Parts of a histogram, in their order.
+/// The counters of a histogram's parts, in the order of the parts.
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
-struct Parts {
+struct PartCounts {
     /// One bit for each part that exists.
     present: u64,
     counts: Vec<Counts>,
@@ -157,7 +157,7 @@ impl Histogram {
     }
 }
 
-impl Parts {
+impl PartCounts {
     fn clear(&mut self) {
         self.present = 0;
         self.counts.clear();
@@ -228,7 +228,7 @@ fn ones(mut left: u64) -> impl Iterator<Item = usize> {
 /// The parts of a histogram that were read just now.
 #[derive(Debug, Default)]
 pub(super) struct ReadParts {
-    parts: Parts,
+    parts: PartCounts,
     /// Measurements in these parts.
     counted: u64,
 }

@@ -30,11 +30,11 @@ use crate::discovery::system::page_size;
 
 /// Maximum number of objects that a process watches at a time.
 const PLACES: usize = 1024;
-/// Value of [`Place::start`]: taken, and not filled yet. No mapping starts there.
+/// Value of [`WatchSlot::start`]: taken, and not filled yet. No mapping starts there.
 const TAKEN: usize = 1;
 
 /// A mapping that is watched. A signal handler reads it, so no access waits.
-struct Place {
+struct WatchSlot {
     /// Address of the first byte; 0 while the place is free. Stored last, with release: a thread
     /// that loads it with acquire sees the other fields.
     start: AtomicUsize,
@@ -46,8 +46,8 @@ struct Place {
     cut: AtomicBool,
 }
 
-static MAPPINGS: [Place; PLACES] = [const {
-    Place {
+static MAPPINGS: [WatchSlot; PLACES] = [const {
+    WatchSlot {
         start: AtomicUsize::new(0),
         len: AtomicUsize::new(0),
         file: AtomicI32::new(-1),
@@ -106,7 +106,7 @@ impl Watched {
     ///
     /// All places are taken.
     pub(crate) fn new(start: *const u8, len: usize, file: RawFd) -> io::Result<Self> {
-        let take = |place: &Place| {
+        let take = |place: &WatchSlot| {
             place.start.compare_exchange(0, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
         let Some(place) = MAPPINGS.iter().position(take) else {
@@ -166,7 +166,7 @@ extern "C" fn handle(_signal: c_int, info: *mut libc::siginfo_t, _context: *mut 
 
 /// Maps zeros at an address; false if the address is in no watched mapping.
 fn mend(address: usize) -> bool {
-    let around = |place: &&Place| {
+    let around = |place: &&WatchSlot| {
         let start = place.start.load(Ordering::Acquire);
         start > TAKEN && address.wrapping_sub(start) < place.len.load(Ordering::Relaxed)
     };

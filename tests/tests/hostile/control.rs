@@ -27,7 +27,7 @@ const CALLS: u64 = 100;
 /// Points of the program, that of the calibration among them.
 const POINTS: u64 = 15;
 /// Bytes of a point's entry in the table.
-const ENTRY: usize = size_of::<pfp_shm_layout::point::Entry>();
+const ENTRY: usize = size_of::<pfp_shm_layout::point::PointEntry>();
 /// The bit of a control word that says that its point measures.
 const ENABLED: u64 = 1;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pfp_shm_layout::amounts::{Amounts, MAX_AMOUNTS};
 use pfp_shm_layout::calls::CallSums;
-use pfp_shm_layout::cell::{Held, Measurement};
+use pfp_shm_layout::cell::{CountedBucket, Measurement};
 use pfp_shm_layout::geometry::{PAGE, RING_SLOTS};
 use pfp_shm_layout::ring::What;
 
@@ -47,7 +47,7 @@ impl Thread {
             true => exclusive,
             false => cell.credible(exclusive, self.clock.error(off_cpu)),
         };
-        let bucket = self.bucket_for(cell, credible).map(Held::new);
+        let bucket = self.bucket_for(cell, credible).map(CountedBucket::new);
         // A cell that has sums copies them, also for a region that has no amounts.
         let sums = self.sums(cell).map(|sums| (sums, amounts.unwrap_or(&[0; MAX_AMOUNTS])));
         let (staged, written) = (cell.staged(), self.written());

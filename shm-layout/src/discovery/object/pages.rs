@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{FileId, Hold, NoSpace, Object, keep_from_dumps, open};
+use super::{FileStatus, NoSpace, Object, Role, keep_from_dumps, open};
 use crate::discovery::system::{RETRIES, current_pid, errno, page_size};
 
 /// `MADV_POPULATE_WRITE`, since Linux 5.14.
@@ -106,13 +106,13 @@ impl Object {
     /// For kernels before 5.14: the file system reserves the pages.
     fn back_by_fallocate(&self, start: usize, len: usize) -> Result<(), NoSpace> {
         // A child must not reserve pages of its parent's object.
-        if let Hold::Mapped { pid } = self.hold
+        if let Role::Mapped { pid } = self.role
             && pid != current_pid()
         {
             return Err(NoSpace);
         }
         let file = open(&self.name, libc::O_RDWR | libc::O_NONBLOCK).map_err(|_| NoSpace)?;
-        match FileId::of(file.as_raw_fd()) {
+        match FileStatus::of(file.as_raw_fd()) {
             Ok(id) if id.is_same_file(&self.file) => {}
             _ => return Err(NoSpace),
         }

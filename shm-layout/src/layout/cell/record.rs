@@ -26,12 +26,12 @@ pub struct Away {
 
 /// A histogram bucket and its count.
 #[derive(Clone, Copy, Debug)]
-pub struct Held<'a> {
+pub struct CountedBucket<'a> {
     bucket: &'a AtomicU64,
     count: u64,
 }
 
-impl<'a> Held<'a> {
+impl<'a> CountedBucket<'a> {
     /// Reads the count of a bucket.
     #[must_use]
     pub fn new(bucket: &'a AtomicU64) -> Self {
@@ -84,7 +84,7 @@ impl Cell {
         sums: Option<(&SumWords, &Amounts)>,
         folded: u64,
     ) {
-        let bucket = bucket.map(Held::new);
+        let bucket = bucket.map(CountedBucket::new);
         self.record_as(self.staged(), measured, (measured.exclusive, false), bucket, sums, folded);
     }
 
@@ -97,7 +97,7 @@ impl Cell {
         Staged { seq }: Staged,
         measured: Measurement,
         (credible, kept_cpu): (u64, bool),
-        bucket: Option<Held<'_>>,
+        bucket: Option<CountedBucket<'_>>,
         sums: Option<(&SumWords, &Amounts)>,
         folded: u64,
     ) {
@@ -122,7 +122,7 @@ impl Cell {
         }
         // Stored before the bucket, because `mend` reads it.
         put(&self.published_by(seq.wrapping_add(FLIP)).live.words.last, live.last);
-        if let Some(Held { bucket, count }) = bucket {
+        if let Some(CountedBucket { bucket, count }) = bucket {
             bucket.store(count.wrapping_add(1), Ordering::Relaxed);
         }
         self.put(seq, &live, folded, self.window(seq));

@@ -6,7 +6,7 @@
 use crate::discovery::object::NoSpace;
 use crate::layout::geometry::{BLOCK, CONTROL_WORDS};
 use crate::layout::lane::Lane;
-use crate::layout::point::{Entry, Text};
+use crate::layout::point::{PointEntry, Text};
 use crate::layout::segment::Segment;
 use crate::layout::switch;
 use crate::layout::used::Used;
@@ -86,7 +86,7 @@ impl Segment {
     /// as [`crate::layout::point`] has them.
     pub fn announce_tuple(&self, tuple: usize, of: usize, amounts: &str) {
         let Some(entry) = self.entry(tuple).filter(|entry| !entry.is_ready()) else { return };
-        let Some(known) = self.entry(of).and_then(Entry::read) else { return };
+        let Some(known) = self.entry(of).and_then(PointEntry::read) else { return };
         entry.set_amounts(Some(of as u32), self.enter_text(amounts).unwrap_or_default());
         entry.announce(known.name, known.file, u64::from(known.line));
     }
@@ -112,12 +112,12 @@ impl Segment {
                 return refuse();
             }
             // Readers touch what is counted as used, so its memory is backed first.
-            let entry_at = self.geometry.table() + point * size_of::<Entry>();
+            let entry_at = self.geometry.table() + point * size_of::<PointEntry>();
             let control_at = self.geometry.control() + point * size_of::<AtomicU64>();
             let reset_at = self.geometry.reset_times() + point * size_of::<AtomicU64>();
             let back = |offset, len| self.back(offset, len);
             let Used { entries, controls, reset_times, .. } = &self.used;
-            if entries.back(entry_at, size_of::<Entry>(), back).is_err()
+            if entries.back(entry_at, size_of::<PointEntry>(), back).is_err()
                 || controls.back(control_at, size_of::<AtomicU64>(), back).is_err()
                 || reset_times.back(reset_at, size_of::<AtomicU64>(), back).is_err()
             {

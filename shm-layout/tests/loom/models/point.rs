@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loom::thread;
 
 use super::{assert_ready, check, make_ready, memory};
-use crate::point::{Entry, Text};
+use crate::point::{PointEntry, Text};
 use crate::sync::{AtomicU64, watch};
 
 const NAME: Text = Text { offset: 8, len: 4 };
@@ -16,7 +16,7 @@ const FILES: [Text; 2] = [Text { offset: 24, len: 4 }, Text { offset: 32, len: 4
 /// the entry, the text that counts included, or nothing.
 pub(super) fn point_two_registrants() {
     check(|| {
-        let (entry, texts) = (Arc::new(Entry::new()), [memory(), memory()]);
+        let (entry, texts) = (Arc::new(PointEntry::new()), [memory(), memory()]);
         watch(&*entry, &["ready", "line", "file"]);
         let others = [0, 1].map(|mine: usize| {
             let (entry, text) = (Arc::clone(&entry), Arc::clone(&texts[mine]));
@@ -39,7 +39,7 @@ pub(super) fn point_two_registrants() {
 /// A thread that enters a point again, late, leaves its new name alone.
 pub(super) fn point_renamed_meanwhile() {
     check(|| {
-        let entry = Arc::new(Entry::new());
+        let entry = Arc::new(PointEntry::new());
         watch(&*entry, &["ready", "name"]);
         let late = {
             let entry = Arc::clone(&entry);
@@ -55,7 +55,7 @@ pub(super) fn point_renamed_meanwhile() {
 /// A new name's text is there before the name.
 pub(super) fn point_rename() {
     check(|| {
-        let (entry, text) = (Arc::new(Entry::new()), memory());
+        let (entry, text) = (Arc::new(PointEntry::new()), memory());
         entry.announce(NAME, Text::default(), 3);
         watch(&*entry, &["name"]);
         let writer = {
@@ -77,9 +77,9 @@ pub(super) fn point_rename() {
 /// Two threads give a point its shared cell: both use the same one, prepared.
 pub(super) fn point_shared_cell() {
     check(|| {
-        let (entry, cells) = (Arc::new(Entry::new()), [memory(), memory()]);
+        let (entry, cells) = (Arc::new(PointEntry::new()), [memory(), memory()]);
         watch(&*entry, &["shared_cell"]);
-        let give = |entry: &Entry, cells: &[Arc<AtomicU64>; 2], mine: usize| {
+        let give = |entry: &PointEntry, cells: &[Arc<AtomicU64>; 2], mine: usize| {
             make_ready(&cells[mine]);
             let offset = entry.set_shared_cell(false, mine as u64 + 1);
             assert_ready(&cells[offset as usize - 1]);
@@ -97,7 +97,7 @@ pub(super) fn point_shared_cell() {
 /// A thread that finds the shared cell finds it prepared.
 pub(super) fn point_shared_cell_reader() {
     check(|| {
-        let (entry, cell) = (Arc::new(Entry::new()), memory());
+        let (entry, cell) = (Arc::new(PointEntry::new()), memory());
         watch(&*entry, &["shared_cell"]);
         let writer = {
             let (entry, cell) = (Arc::clone(&entry), Arc::clone(&cell));
