@@ -117,7 +117,7 @@ fn a_recording_is_replayed_with_a_cursor_in_time() {
     assert_eq!(figures(&check(40)), figures(&forty));
 
     // A moment that there is not is refused, and can be mended.
-    screen.text("@#999");
+    screen.text(&format!("@#{}", len + 1));
     screen.press(&["Enter"], "what there is", |text| text.contains("expected a moment from"));
     screen.keys(&["C-u"]);
     screen.text("+1s");
