@@ -4,6 +4,26 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use crate::errno;
 
+/// Reads a word by instructions that put it into `{word}`. In assembly: no stable function reads
+/// system registers or relative to the thread pointer.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! read_by {
+    ($($instruction:literal),+ $(; $($operand:tt)*)?) => {{
+        let word: usize;
+        // SAFETY: the instructions write `{word}`, the operands and the flags only. Linux lets user code
+        // read the registers, and the memory is the thread's own or a static.
+        unsafe {
+            std::arch::asm!(
+                $($instruction),+,
+                word = out(reg) word,
+                $($($operand)*,)?
+                options(nostack)
+            );
+        }
+        word
+    }};
+}
+
 /// Reads the tick counter.
 ///
 /// It is deliberately not ordered with what surrounds it by a fence: that would
@@ -15,59 +35,48 @@ pub(crate) fn ticks() -> u64 {
     if let Some(ticks) = super::mock::ticks() {
         return ticks;
     }
-    raw_ticks()
-}
-
-/// The same once all that comes before is done, with nothing of what comes after begun:
-/// loads that miss the caches, too.
-#[inline(always)]
-pub(crate) fn fenced_ticks() -> u64 {
-    fence();
-    let now = ticks();
-    fence();
-    now
-}
-
-#[inline(always)]
-fn fence() {
+    // The intrinsic leaves the sum in the register that the end of a region by hand needs next, so that
+    // would have one instruction more.
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: LFENCE waits, and has no other effect.
-    unsafe {
-        std::arch::asm!("lfence", options(nostack, preserves_flags));
+    {
+        read_by!("rdtsc", "shl rdx, 32", "lea {word}, [rax + rdx]"; out("rax") _, out("rdx") _)
+            as u64
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: DSB and ISB wait, and have no other effect.
-    unsafe {
-        std::arch::asm!("dsb ld", "isb", options(nostack, preserves_flags));
+    {
+        read_by!("mrs {word}, cntvct_el0") as u64
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        monotonic_ns()
     }
 }
 
-#[cfg(target_arch = "x86_64")]
+/// Reads the tick counter once all earlier instructions are done, and before any later one begins.
+/// That includes loads that miss the caches.
 #[inline(always)]
-fn raw_ticks() -> u64 {
-    let (low, high): (u64, u64);
-    // SAFETY: RDTSC reads a counter into two registers and has no other effect.
-    unsafe {
-        std::arch::asm!("rdtsc", out("rax") low, out("rdx") high, options(nostack, preserves_flags));
-    }
-    high << 32 | low
-}
+pub(crate) fn fenced_ticks() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::_mm_lfence;
 
-#[cfg(target_arch = "aarch64")]
-#[inline(always)]
-fn raw_ticks() -> u64 {
-    let ticks: u64;
-    // SAFETY: reads the virtual counter, which Linux lets user code read.
-    unsafe {
-        std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nostack, preserves_flags));
+        #[allow(unused_unsafe, reason = "safe in newer compilers than the oldest that builds this")]
+        // SAFETY: each processor of this architecture has the instruction.
+        unsafe {
+            _mm_lfence();
+            let now = ticks();
+            _mm_lfence();
+            now
+        }
     }
-    ticks
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-#[inline(always)]
-fn raw_ticks() -> u64 {
-    monotonic_ns()
+    #[cfg(target_arch = "aarch64")]
+    {
+        read_by!("dsb ld", "isb", "mrs {word}, cntvct_el0", "isb") as u64
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        ticks()
+    }
 }
 
 /// Reads the tick counter, and on which CPU that was: by one instruction where there is
@@ -75,17 +84,11 @@ fn raw_ticks() -> u64 {
 pub(crate) fn ticks_and_cpu() -> (u64, Option<u32>) {
     #[cfg(target_arch = "x86_64")]
     if has_rdtscp() {
-        let (low, high, which): (u64, u64, u64);
-        // SAFETY: RDTSCP, which this processor has, reads a counter and a number that
-        // the kernel has set for this CPU, and has no other effect.
-        unsafe {
-            std::arch::asm!(
-                "rdtscp", out("rax") low, out("rdx") high, out("rcx") which,
-                options(nostack, preserves_flags)
-            );
-        }
-        // As Linux sets it: the node above bit 12, the CPU below.
-        return (high << 32 | low, Some(which as u32 & 0xfff));
+        let mut which = 0;
+        // SAFETY: this processor has the instruction, which writes `which` only.
+        let ticks = unsafe { std::arch::x86_64::__rdtscp(&raw mut which) };
+        // Linux sets the number: the node above bit 12, the CPU below.
+        return (ticks, Some(which & 0xfff));
     }
     let cpu = cpu();
     (ticks(), cpu)
@@ -149,13 +152,27 @@ fn has_rdtscp() -> bool {
     }
 }
 
+/// The thread pointer. Null where it is not known how to read it.
+#[inline(always)]
+pub(crate) fn thread_pointer() -> *const u8 {
+    // The first word of a thread's control block is its own address.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    let pointer = read_by!("mov {word}, qword ptr fs:[0]"; options(preserves_flags, readonly));
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    let pointer = read_by!("mrs {word}, tpidr_el0");
+    #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
+    let pointer = 0;
+    std::ptr::with_exposed_provenance(pointer)
+}
+
 /// Whether the thread pointer is set. A static program calls resolvers before that.
 pub(crate) fn has_thread_pointer() -> bool {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         const ARCH_GET_FS: u64 = 0x1003;
         let (mut pointer, mut result) = (0u64, libc::SYS_arch_prctl);
-        // The C library's function would set `errno`, which is found by the thread pointer.
+        // In assembly: a resolver may run before this library is relocated, and then the C
+        // library's function cannot be called.
         // SAFETY: the system call writes one word of ours.
         unsafe {
             std::arch::asm!(
@@ -168,10 +185,7 @@ pub(crate) fn has_thread_pointer() -> bool {
     }
     #[cfg(all(target_arch = "aarch64", not(miri)))]
     {
-        let pointer: u64;
-        // SAFETY: reads the thread pointer.
-        unsafe { std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nomem, nostack)) };
-        pointer != 0
+        !thread_pointer().is_null()
     }
     #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
     {
@@ -216,9 +230,7 @@ pub(crate) fn reported_rate() -> Option<f64> {
     }
     #[cfg(target_arch = "aarch64")]
     {
-        let hertz: u64;
-        // SAFETY: reads the counter's frequency register.
-        unsafe { std::arch::asm!("mrs {}, cntfrq_el0", out(reg) hertz) };
+        let hertz = read_by!("mrs {word}, cntfrq_el0");
         (hertz != 0).then_some(hertz as f64)
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -227,36 +239,40 @@ pub(crate) fn reported_rate() -> Option<f64> {
     }
 }
 
+/// Runs a chain of `$n` times 64 instructions, each of which needs the result of the one before.
+/// In assembly: a compiler may shorten such a chain, and without optimization it puts memory
+/// between the links.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! chain {
+    ($instruction:literal, $n:expr) => {{
+        // Carried from round to round, or the rounds would run side by side.
+        let mut result = 1u64;
+        for _ in 0..$n {
+            // SAFETY: the instructions change scratch registers only.
+            unsafe {
+                std::arch::asm!(
+                    ".rept 64", $instruction, ".endr",
+                    result = inout(reg) result, operand = in(reg) 3u64, options(nomem, nostack)
+                );
+            }
+        }
+        std::hint::black_box(result);
+    }};
+}
+#[cfg(all(test, target_arch = "x86_64", not(miri)))]
+pub(super) use chain;
+
 /// Runs a chain of `n` times 64 dependent additions, one cycle each: of a register, since
 /// additions of a constant are done side by side, several in a cycle, by processors that
 /// add up such constants before they execute (Intel's since Golden Cove).
 #[inline(never)]
 pub(crate) fn dependent_adds(n: u32) {
-    // Carried from round to round, or the rounds would run side by side.
-    let (mut sum, one) = (0u64, 1u64);
     #[cfg(target_arch = "x86_64")]
-    for _ in 0..n {
-        // SAFETY: additions in scratch registers.
-        unsafe {
-            std::arch::asm!(
-                ".rept 64", "add {0}, {1}", ".endr",
-                inout(reg) sum, in(reg) one, options(nomem, nostack)
-            );
-        }
-    }
+    chain!("add {result}, {operand}", n);
     #[cfg(target_arch = "aarch64")]
-    for _ in 0..n {
-        // SAFETY: as above.
-        unsafe {
-            std::arch::asm!(
-                ".rept 64", "add {0}, {0}, {1}", ".endr",
-                inout(reg) sum, in(reg) one, options(nomem, nostack)
-            );
-        }
-    }
+    chain!("add {result}, {result}, {operand}", n);
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = (n, one);
-    std::hint::black_box(sum);
+    let _ = n;
 }
 
 /// Whether [`dependent_adds`] measures anything here.

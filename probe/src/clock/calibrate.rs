@@ -210,19 +210,9 @@ mod tests {
     fn the_cores_clock_is_what_multiplications_say() {
         const ROUNDS: u64 = 256;
         let by_multiplications = |ticks_per_second: f64| {
-            let (mut product, factor) = (1u64, std::hint::black_box(3u64));
             let start = stamp();
-            for _ in 0..ROUNDS {
-                // SAFETY: multiplications in a scratch register.
-                unsafe {
-                    std::arch::asm!(
-                        ".rept 64", "imul {0}, {1}", ".endr",
-                        inout(reg) product, in(reg) factor, options(nomem, nostack)
-                    );
-                }
-            }
+            arch::chain!("imul {result}, {operand}", ROUNDS);
             let passed = stamp().wrapping_sub(start);
-            std::hint::black_box(product);
             (ROUNDS * 64 * 3) as f64 / passed as f64 * ticks_per_second
         };
         let rate = 1e9;

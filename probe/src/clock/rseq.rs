@@ -9,6 +9,8 @@
 use std::ptr;
 use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering::Relaxed};
 
+use super::arch;
+
 /// What `rseq_cs` points to: the kernel's `struct rseq_cs`.
 #[repr(C, align(32))]
 #[derive(Debug)]
@@ -67,7 +69,10 @@ impl Rseq {
     /// area.
     pub(super) fn word(&self) -> Option<&'static AtomicU64> {
         let offset = self.offset.load(Relaxed);
-        let pointer = thread_pointer().filter(|_| offset != 0)?;
+        let pointer = arch::thread_pointer();
+        if offset == 0 || pointer.is_null() {
+            return None;
+        }
         // SAFETY: glibc says that the thread's area is there, it lives as long as
         // the thread, and the word is an aligned u64 that only this thread and the
         // kernel on its behalf access. The caller keeps the reference to the thread.
@@ -135,23 +140,4 @@ fn look_up() -> Option<isize> {
     // SAFETY: glibc declares them with these types; they are constant after the
     // start of the process. A size of 0 says that registration failed.
     unsafe { (*size != 0).then(|| *offset + RSEQ_CS) }
-}
-
-fn thread_pointer() -> Option<*const u8> {
-    let pointer: *const u8;
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: the ABI keeps the thread pointer at its own start.
-    unsafe {
-        std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: reads the thread pointer.
-    unsafe {
-        std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, nomem));
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    {
-        pointer = ptr::null();
-    }
-    (!pointer.is_null()).then_some(pointer)
 }
