@@ -34,6 +34,8 @@ mod thread;
 pub(crate) use arch::{
     cpu_time_ns, fenced_ticks, has_thread_pointer, is_forbidden, ticks, wall_ns,
 };
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]
+pub(crate) use arch::{read_by, thread_pointer};
 pub(crate) use counter::{follow, ticks_or_stamp};
 pub(crate) use ladder::{choose, doubt, look_up};
 pub(crate) use shared::kind;

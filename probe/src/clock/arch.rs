@@ -23,6 +23,8 @@ macro_rules! read_by {
         word
     }};
 }
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]
+pub(crate) use read_by;
 
 /// Reads the tick counter.
 ///

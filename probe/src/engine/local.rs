@@ -82,12 +82,14 @@ impl Local {
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]
 mod access {
-    use std::arch::{asm, global_asm};
+    use std::arch::naked_asm;
     use std::mem::offset_of;
+    use std::ptr;
+    use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 
     use super::super::section;
     use super::{Functions, Local, Thread, pool};
-    use crate::clock;
+    use crate::clock::{self, read_by};
 
     /// Only its name is used, which differs between copies of pfp.
     static NAME: u8 = 0;
@@ -96,65 +98,47 @@ mod access {
     const _: () = assert!(offset_of!(Local, section) == 8);
     const SP: usize = offset_of!(Local, functions) + offset_of!(Functions, sp);
 
-    // The words of `Local::new`.
-    global_asm!(
-        ".pushsection .tdata.{name}.local, \"awT\", @progbits",
-        ".globl {name}.local",
-        ".hidden {name}.local",
-        ".type {name}.local, @object",
-        ".size {name}.local, {size}",
-        ".p2align 3",
-        "{name}.local:",
-        ".quad 0",
-        ".quad {none_blocked}",
-        ".long {unchanged}",
-        ".zero {to_sp}",
-        ".quad -1",
-        ".zero {behind_sp}",
-        ".popsection",
-        name = sym NAME,
-        size = const size_of::<Local>(),
-        none_blocked = const section::NONE_BLOCKED as i64,
-        unchanged = const section::UNCHANGED,
-        to_sp = const SP - 20,
-        behind_sp = const size_of::<Local>() - SP - 8,
-    );
+    /// The address of the descriptor of a thread's `Local` or, after the linker of a program has
+    /// replaced the instruction, the distance of the `Local` from `fs`. In assembly, as is the
+    /// `Local` itself: the compiler makes no TLS descriptor on this processor.
+    #[unsafe(naked)]
+    extern "C" fn descriptor_or_distance() -> isize {
+        naked_asm!(
+            "lea rax, [rip + {name}.local@TLSDESC]",
+            "ret",
+            // The words of `Local::new`.
+            ".pushsection .tdata.{name}.local, \"awT\", @progbits",
+            ".type {name}.local, @object",
+            ".size {name}.local, {size}",
+            ".p2align 3",
+            "{name}.local:",
+            ".quad 0",
+            ".quad {none_blocked}",
+            ".long {unchanged}",
+            ".zero {to_sp}",
+            ".quad -1",
+            ".zero {behind_sp}",
+            ".popsection",
+            name = sym NAME,
+            size = const size_of::<Local>(),
+            none_blocked = const section::NONE_BLOCKED as i64,
+            unchanged = const section::UNCHANGED,
+            to_sp = const SP - 20,
+            behind_sp = const size_of::<Local>() - SP - 8,
+        )
+    }
 
     /// `fs:[UNKNOWN]` always reads 0: i386 keeps the address of its system calls there, between
     /// the thread's own address and the stack protector's value, whose places compilers know.
     const UNKNOWN: isize = 0x20;
 
-    // Distance of the calling thread's `Local` from `fs`. It remains `UNKNOWN` if the storage is
-    // dynamic, so that each region reads null first. A `static` would be addressed through the
-    // global offset table, by one load more.
-    global_asm!(
-        ".pushsection .data.{name}.distance, \"aw\", @progbits",
-        ".globl {name}.distance",
-        ".hidden {name}.distance",
-        ".type {name}.distance, @object",
-        ".size {name}.distance, 8",
-        ".p2align 3",
-        "{name}.distance:",
-        ".quad {unknown}",
-        ".popsection",
-        name = sym NAME,
-        unknown = const UNKNOWN,
-    );
+    /// Distance of the calling thread's `Local` from `fs`. It remains [`UNKNOWN`] if the storage is
+    /// dynamic or the processor's counter must not be read, so that each region reads null first.
+    static DISTANCE: AtomicIsize = AtomicIsize::new(UNKNOWN);
 
     /// Distance of thread-local storage from `fs`, if the storage is static.
-    #[inline(always)]
     pub(crate) fn distance() -> Option<isize> {
-        let found: isize;
-        // SAFETY: the instruction computes an address or, after the linker of a program has
-        // replaced it, loads the distance. It writes `rax` only.
-        unsafe {
-            asm!(
-                "lea rax, [rip + {name}.local@TLSDESC]",
-                name = sym NAME,
-                out("rax") found,
-                options(pure, nomem, nostack, preserves_flags)
-            );
-        }
+        let found = descriptor_or_distance();
         if found < 0 {
             return Some(found);
         }
@@ -169,18 +153,16 @@ mod access {
     /// State of the calling thread's lane by the cached distance; null if that is not known.
     #[inline(always)]
     pub(crate) fn thread() -> *const Thread {
-        let found: *const Thread;
-        // SAFETY: reads the first word of the thread's own `Local`, or a word of the C library.
-        unsafe {
-            asm!(
-                "mov {found}, qword ptr [rip + {name}.distance]",
-                "mov {found}, qword ptr fs:[{found}]",
-                name = sym NAME,
-                found = out(reg) found,
-                options(nostack, preserves_flags, readonly)
-            );
-        }
-        found
+        // The first word of the thread's own `Local`, or a word of the C library. The compiler would
+        // address `DISTANCE` through the global offset table, by one load more, because another
+        // object may define it, too. So it is hidden from other objects.
+        let thread = read_by!(
+            ".hidden {distance}",
+            "mov {word}, qword ptr [rip + {distance}]",
+            "mov {word}, qword ptr fs:[{word}]";
+            distance = sym DISTANCE, options(preserves_flags, readonly)
+        );
+        ptr::with_exposed_provenance(thread)
     }
 
     /// State of the calling thread's lane, wherever it is; null before the first region. Caches the
@@ -192,45 +174,43 @@ mod access {
         if !clock::is_forbidden()
             && let Some(distance) = distance()
         {
-            // SAFETY: one store to an aligned word. All threads store the same value.
-            unsafe {
-                asm!(
-                    "mov qword ptr [rip + {name}.distance], {distance}",
-                    name = sym NAME,
-                    distance = in(reg) distance,
-                    options(nostack, preserves_flags)
-                );
-            }
+            DISTANCE.store(distance, Relaxed);
         }
-        known().map_or(std::ptr::null(), |local| local.thread.get())
+        known().map_or(ptr::null(), |local| local.thread.get())
     }
 
     /// The calling thread's state, if it exists.
     #[inline(always)]
     pub(crate) fn known() -> Option<&'static Local> {
-        distance().map_or_else(pool::known, |distance| Some(at(distance)))
+        near().or_else(|| far(pool::known))
     }
 
     /// The calling thread's state. `None` if memory for it cannot be mapped.
     #[inline(always)]
     pub(crate) fn get() -> Option<&'static Local> {
-        distance().map_or_else(pool::get, |distance| Some(at(distance)))
+        near().or_else(|| far(pool::get))
+    }
+
+    /// The calling thread's state by the cached distance.
+    #[inline(always)]
+    fn near() -> Option<&'static Local> {
+        match DISTANCE.load(Relaxed) {
+            UNKNOWN => None,
+            distance => Some(at(distance)),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn far(pool: fn() -> Option<&'static Local>) -> Option<&'static Local> {
+        distance().map_or_else(pool, |distance| Some(at(distance)))
     }
 
     #[inline(always)]
     fn at(distance: isize) -> &'static Local {
-        let local: *const Local;
-        // SAFETY: the first word of a thread's control block is its own address.
-        unsafe {
-            asm!(
-                "mov {local}, qword ptr fs:[0]",
-                "add {local}, {distance}",
-                local = out(reg) local,
-                distance = in(reg) distance,
-                options(pure, nomem, nostack)
-            );
-        }
-        // SAFETY: the words above, which no other thread uses and which last as long as this one.
+        let local = clock::thread_pointer().wrapping_offset(distance).cast::<Local>();
+        // SAFETY: the words of `descriptor_or_distance`, which no other thread uses and which last as
+        // long as this one.
         unsafe { &*local }
     }
 }
