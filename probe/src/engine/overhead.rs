@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::lease::Lease;
 
-/// The overhead of measuring, in ticks.
-#[repr(C)]
+/// The overhead of measuring, in ticks, in one cache line.
+#[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct OverheadWords {
     /// Overhead inside a region.
@@ -57,99 +57,69 @@ impl Costs {
     }
 }
 
-/// In assembly, so that a region subtracts from memory: the compiler would load the address of a
-/// static, in case another library has it, too.
+static OVERHEAD: OverheadWords = OverheadWords {
+    inside: AtomicU64::new(0),
+    pair: AtomicU64::new(1),
+    lap: AtomicU64::new(0),
+    late: AtomicU64::new(0),
+    hooks_inside: AtomicU64::new(0),
+    hooks_pair: AtomicU64::new(0),
+    fence_inside: AtomicU64::new(0),
+    fence_pair: AtomicU64::new(0),
+};
+
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
-mod place {
-    use std::arch::{asm, global_asm};
+mod arch {
+    use std::arch::asm;
 
-    use super::OverheadWords;
+    use super::OVERHEAD;
 
-    /// Only its name is used, which differs between copies of pfp.
-    static NAME: u8 = 0;
-
-    global_asm!(
-        ".pushsection .data.{name}.overhead, \"aw\"",
-        ".globl {name}.overhead",
-        ".hidden {name}.overhead",
-        ".type {name}.overhead, @object",
-        ".size {name}.overhead, 64",
-        ".p2align 6",
-        "{name}.overhead:",
-        ".quad 0, 1, 0, 0, 0, 0, 0, 0",
-        ".popsection",
-        name = sym NAME,
-    );
-    const _: () = assert!(size_of::<OverheadWords>() == 64);
-
-    #[inline(always)]
-    pub(super) fn overhead() -> &'static OverheadWords {
-        let found: *const OverheadWords;
-        // SAFETY: the instruction computes an address, where there are atomic words.
-        unsafe {
-            asm!(
-                "lea {found}, [rip + {name}.overhead]",
-                found = out(reg) found,
-                name = sym NAME,
-                options(nostack, nomem, pure, preserves_flags)
-            );
-            &*found
-        }
+    /// Reads the field `{at}` of the overhead, as an operand of an instruction. In assembly, since an
+    /// end would have four instructions more: for each field the compiler would load the address of
+    /// the static, which another object may define, too, and then the word. Hidden, it is this
+    /// object's own.
+    macro_rules! apply {
+        ($($instruction:literal),+; $at:expr, $($operand:tt)*) => {
+            // SAFETY: reads an aligned word of a static.
+            unsafe {
+                asm!(
+                    ".hidden {overhead}",
+                    $($instruction),+,
+                    overhead = sym OVERHEAD,
+                    at = const $at,
+                    $($operand)*,
+                    options(nostack, readonly, pure)
+                )
+            }
+        };
     }
 
     #[inline(always)]
     pub(super) fn less_inside(mut ticks: u64) -> (u64, u64) {
         let mut positive = 0;
-        // SAFETY: the instruction reads a word.
-        unsafe {
-            asm!(
-                "sub {ticks}, qword ptr [rip + {name}.overhead]",
-                "cmovg {positive}, {ticks}",
-                ticks = inout(reg) ticks,
-                positive = inout(reg) positive,
-                name = sym NAME,
-                options(nostack, readonly, pure)
-            );
-        }
+        apply!(
+            "sub {ticks}, qword ptr [rip + {overhead} + {at}]", "cmovg {positive}, {ticks}";
+            std::mem::offset_of!(super::OverheadWords, inside),
+            ticks = inout(reg) ticks, positive = inout(reg) positive
+        );
         (ticks, positive)
     }
 
     /// Ticks plus the field at an offset.
     #[inline(always)]
     pub(super) fn plus<const AT: usize>(mut ticks: u64) -> u64 {
-        // SAFETY: the instruction reads a word.
-        unsafe {
-            asm!(
-                "add {ticks}, qword ptr [rip + {name}.overhead + {at}]",
-                ticks = inout(reg) ticks,
-                name = sym NAME,
-                at = const AT,
-                options(nostack, readonly, pure)
-            );
-        }
+        apply!(
+            "add {ticks}, qword ptr [rip + {overhead} + {at}]";
+            AT,
+            ticks = inout(reg) ticks
+        );
         ticks
     }
 }
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri))))]
-mod place {
-    use super::{AtomicU64, OverheadWords};
-
-    static OVERHEAD: OverheadWords = OverheadWords {
-        inside: AtomicU64::new(0),
-        pair: AtomicU64::new(1),
-        lap: AtomicU64::new(0),
-        late: AtomicU64::new(0),
-        hooks_inside: AtomicU64::new(0),
-        hooks_pair: AtomicU64::new(0),
-        fence_inside: AtomicU64::new(0),
-        fence_pair: AtomicU64::new(0),
-    };
-
-    #[inline(always)]
-    pub(super) fn overhead() -> &'static OverheadWords {
-        &OVERHEAD
-    }
+mod arch {
+    use super::{AtomicU64, OVERHEAD};
 
     #[inline(always)]
     pub(super) fn less_inside(ticks: u64) -> (u64, u64) {
@@ -169,32 +139,32 @@ mod place {
 /// The overhead that is subtracted from all figures.
 #[inline(always)]
 pub(crate) fn overhead() -> &'static OverheadWords {
-    place::overhead()
+    &OVERHEAD
 }
 
 /// The ticks of a region less the overhead inside it: first the difference, which may be below
 /// zero, then at least zero.
 #[inline(always)]
 pub(super) fn less_inside(ticks: u64) -> (u64, u64) {
-    place::less_inside(ticks)
+    arch::less_inside(ticks)
 }
 
 /// Ticks plus the overhead of a begin and end pair.
 #[inline(always)]
 pub(super) fn with_pair(ticks: u64) -> u64 {
-    place::plus::<{ offset_of!(OverheadWords, pair) }>(ticks)
+    arch::plus::<{ offset_of!(OverheadWords, pair) }>(ticks)
 }
 
 /// Ticks plus the overhead inside a region that a lap began.
 #[inline(always)]
 pub(super) fn with_lap(ticks: u64) -> u64 {
-    place::plus::<{ offset_of!(OverheadWords, lap) }>(ticks)
+    arch::plus::<{ offset_of!(OverheadWords, lap) }>(ticks)
 }
 
 /// The stamp of a lap plus the ticks by which its region starts later.
 #[inline(always)]
 pub(super) fn with_late(stamp: u64) -> u64 {
-    place::plus::<{ offset_of!(OverheadWords, late) }>(stamp)
+    arch::plus::<{ offset_of!(OverheadWords, late) }>(stamp)
 }
 
 impl OverheadWords {
