@@ -23,11 +23,12 @@ use std::sync::atomic::{
 
 use crate::errno;
 
-/// A marker is an address times this. It is below zero, unlike all other values of marked words,
-/// and its lowest bits are 0, because the address is a multiple of 8.
-const SCALE: i64 = -512;
-/// The lowest bits of a marker, which are 0.
-pub(crate) const LOW_BITS: u64 = SCALE.unsigned_abs() * align_of::<u64>() as u64 - 1;
+/// A mark is an address times this: below zero, as no other value of the words that are marked,
+/// and its lowest bits are 0, since the address is a multiple of 8. On x86-64, compilers take one
+/// instruction for this product, but two for a product with a power of two below zero.
+const SCALE: i64 = if cfg!(target_arch = "x86_64") { -512 * 7 } else { -512 };
+/// The lowest bits of a mark, which are 0.
+pub(crate) const LOW_BITS: u64 = (1 << SCALE.trailing_zeros()) * align_of::<u64>() as u64 - 1;
 
 /// Set in a marker unless the context that set the marker is not the current one.
 const HERE: u64 = 1 << 62;
@@ -41,22 +42,6 @@ pub(crate) fn is_marker(word: u64) -> bool {
 /// The marker of an address.
 #[inline(always)]
 fn of(address: u64) -> u64 {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        let mark: u64;
-        // SAFETY: a product. The compiler would take two instructions for it.
-        unsafe {
-            std::arch::asm!(
-                "imul {mark}, {address}, {scale}",
-                mark = lateout(reg) mark,
-                address = in(reg) address,
-                scale = const SCALE,
-                options(nostack, nomem, pure)
-            );
-        }
-        mark
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     address.wrapping_mul(SCALE as u64)
 }
 
