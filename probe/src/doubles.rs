@@ -16,30 +16,26 @@ impl Doubles {
     ///
     /// # Safety
     ///
-    /// Those 8 bytes are mapped. Others may write there.
+    /// Those 8 bytes are mapped and aligned. Other processes may write there.
     #[inline(always)]
     pub(crate) unsafe fn of_behind<const BYTES: usize>(place: *const u8) -> Self {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: the caller says that the 8 bytes are mapped and aligned.
+        let both = unsafe { place.add(BYTES).cast::<u64>().read_volatile() };
+        #[cfg(target_arch = "x86_64")]
         {
-            let doubles: std::arch::x86_64::__m128d;
-            // SAFETY: reads 8 bytes that the caller has mapped, in one access; the register is of two
-            // doubles.
+            use std::arch::x86_64::{__m128d, _mm_cvtepi32_pd, _mm_cvtsi64_si128};
+
+            // SAFETY: all x86-64 processors have SSE2; the register is of two doubles.
             unsafe {
-                std::arch::asm!(
-                    "cvtdq2pd {doubles}, qword ptr [{place} + {bytes}]",
-                    place = in(reg) place,
-                    bytes = const BYTES,
-                    doubles = lateout(xmm_reg) doubles,
-                    options(nostack, readonly, preserves_flags)
-                );
-                std::mem::transmute(doubles)
+                std::mem::transmute::<__m128d, Self>(_mm_cvtepi32_pd(_mm_cvtsi64_si128(
+                    both as i64,
+                )))
             }
         }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        #[cfg(not(target_arch = "x86_64"))]
         {
-            // SAFETY: reads 8 bytes that the caller has mapped.
-            let halves = unsafe { place.add(BYTES).cast::<[i32; 2]>().read_volatile() };
-            Self(halves.map(f64::from))
+            // SAFETY: each value of 8 bytes is two numbers.
+            Self(unsafe { std::mem::transmute::<u64, [i32; 2]>(both) }.map(f64::from))
         }
     }
 
