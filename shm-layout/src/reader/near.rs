@@ -31,11 +31,7 @@ fn fetch_line(line: *const u8) {
         // SAFETY: fetching never faults.
         unsafe { _mm_prefetch(line.cast(), _MM_HINT_T0) };
     }
-    #[cfg(all(target_arch = "aarch64", not(miri)))]
-    // SAFETY: fetching never faults.
-    unsafe {
-        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) line, options(nostack, preserves_flags));
-    }
-    #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
+    // Other processors have no stable function for it, and rely on their own prefetching.
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = line;
 }
