@@ -31,12 +31,21 @@ mod rseq;
 mod shared;
 mod thread;
 
-pub(crate) use arch::{
-    cpu_time_ns, fenced_ticks, has_thread_pointer, is_forbidden, ticks, wall_ns,
-};
+/// What a thread's clock reads. Unit tests have [`mock`] in its place.
+#[cfg(not(test))]
+mod source {
+    pub(crate) use super::arch::{cpu_time_ns, ticks};
+    pub(super) use super::shared::ticks_per_ns_fixed;
+    pub(super) use super::thread::stale_after;
+}
+#[cfg(test)]
+use mock as source;
+
+pub(crate) use arch::{fenced_ticks, has_thread_pointer, is_forbidden, wall_ns};
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]
 pub(crate) use arch::{read_by, thread_pointer};
 pub(crate) use counter::{follow, ticks_or_stamp};
 pub(crate) use ladder::{choose, doubt, look_up};
 pub(crate) use shared::kind;
+pub(crate) use source::{cpu_time_ns, ticks};
 pub(crate) use thread::{Stamps, ThreadClock, switches_between};

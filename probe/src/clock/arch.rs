@@ -33,10 +33,6 @@ pub(crate) use read_by;
 /// that what the program does inside a region is not moved out of it.
 #[inline(always)]
 pub(crate) fn ticks() -> u64 {
-    #[cfg(test)]
-    if let Some(ticks) = super::mock::ticks() {
-        return ticks;
-    }
     // The intrinsic leaves the sum in the register that the end of a region by hand needs next, so that
     // would have one instruction more.
     #[cfg(target_arch = "x86_64")]
@@ -312,10 +308,6 @@ pub(crate) fn unix_ns() -> u64 {
 /// CPU time of the calling thread in nanoseconds. Time that a hypervisor steals
 /// is in it.
 pub(crate) fn cpu_time_ns() -> Option<u64> {
-    #[cfg(test)]
-    if let Some(ns) = super::mock::cpu_time_ns() {
-        return Some(ns);
-    }
     read_clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 

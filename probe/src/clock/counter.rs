@@ -12,8 +12,8 @@ use std::sync::atomic::{
 };
 use std::{mem, ptr};
 
-use super::arch;
 use super::shared::{self, Counter};
+use super::{arch, source};
 use crate::errno;
 use crate::file::File;
 
@@ -110,7 +110,7 @@ pub(crate) fn is_replaced() -> bool {
 #[inline]
 pub(crate) fn stamp() -> u64 {
     // fallback-clock: pairs with the store in `replace`.
-    if state().source.load(Acquire) == COUNTER { arch::ticks() } else { stamp_slow() }
+    if state().source.load(Acquire) == COUNTER { source::ticks() } else { stamp_slow() }
 }
 
 /// Reads a stamp, and returns also the CPU on which it was read.
@@ -127,7 +127,7 @@ pub(crate) fn stamp_and_cpu() -> (u64, Option<u32>) {
 /// begins and ends read the counter itself, since they are never taken then: see `engine::local`.
 #[inline(always)]
 pub(crate) fn ticks_or_stamp() -> u64 {
-    if arch::is_forbidden() { stamp() } else { arch::ticks() }
+    if arch::is_forbidden() { stamp() } else { source::ticks() }
 }
 
 #[cold]
@@ -135,7 +135,7 @@ pub(crate) fn ticks_or_stamp() -> u64 {
 fn stamp_slow() -> u64 {
     decide();
     match state().source.load(Acquire) {
-        COUNTER => arch::ticks(),
+        COUNTER => source::ticks(),
         FALLBACK => fallback(),
         FOLLOWED => stamp_of_leader(),
         // Another thread is switching to the fallback clock, which continues this one.
@@ -197,7 +197,7 @@ pub(crate) fn doubt() -> bool {
     {
         return false;
     }
-    replace(arch::ticks());
+    replace(source::ticks());
     true
 }
 

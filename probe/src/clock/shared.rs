@@ -100,9 +100,5 @@ pub(super) fn watch_closely() {
 
 /// The rate that CPU time is converted with, in ticks per 2^-32 nanoseconds.
 pub(super) fn ticks_per_ns_fixed() -> u64 {
-    #[cfg(test)]
-    if super::mock::is_running() {
-        return 1 << 32;
-    }
     state().calibration.ticks_per_ns.load(Relaxed)
 }

@@ -13,7 +13,7 @@ use pfp_shm_layout::header::ClockKind;
 use super::counter::{self, stamp};
 use super::ladder;
 use super::shared::{self, state};
-use super::{arch, perf};
+use super::{perf, source};
 use crate::marker::{self, Holder};
 use crate::word;
 
@@ -41,6 +41,12 @@ const LATE_SHIFT: u32 = 4;
 ///
 /// A number that the compiler knows, since it stands at every stamp.
 const STALE: u64 = if cfg!(target_arch = "x86_64") { 1 << 21 } else { 1 << 18 };
+
+/// Ticks after which a thread that measures reads its CPU time.
+#[inline(always)]
+pub(super) fn stale_after() -> u64 {
+    STALE
+}
 
 /// Reading both clocks takes less than this many ticks, seconds of them, or the counter
 /// did not go on as it should.
@@ -167,7 +173,7 @@ impl Reading {
 /// What the CPU time and the counter may disagree by after so much of the former, in
 /// 2^-32 ticks, before one of them is not believed.
 fn tolerance(ran_ns: u64) -> u128 {
-    let rate = u128::from(shared::ticks_per_ns_fixed());
+    let rate = u128::from(source::ticks_per_ns_fixed());
     rate * LEAST_MISSED_NS.max(u128::from(ran_ns) / MISSED_SHARE)
 }
 
@@ -183,12 +189,8 @@ impl ThreadClock {
     /// behind it.
     #[inline(always)]
     pub(crate) fn is_outdated(&self, now: u64) -> bool {
-        // The oracle takes each of its programs the one way or the other.
-        #[cfg(test)]
-        if super::mock::is_running() {
-            return self.was_switched();
-        }
-        self.was_switched() || word::minus::<Self, { offset_of!(Self, looked) }>(self, now) > STALE
+        self.was_switched()
+            || word::minus::<Self, { offset_of!(Self, looked) }>(self, now) > source::stale_after()
     }
 
     /// Whether the last look is too long ago so many ticks after a begin that has found the clock up
@@ -196,11 +198,7 @@ impl ThreadClock {
     /// beside [`Self::was_switched`].
     #[inline(always)]
     pub(crate) fn is_due_after(elapsed: u64) -> bool {
-        #[cfg(test)]
-        if super::mock::is_running() {
-            return false;
-        }
-        elapsed > STALE
+        elapsed > source::stale_after()
     }
 
     /// Whether somebody else has changed the clock since the last stamp.
@@ -221,10 +219,6 @@ impl ThreadClock {
     /// Whether the thread was switched out since the word was armed, or the clock is disturbed.
     #[inline(always)]
     pub(crate) fn was_switched(&self) -> bool {
-        #[cfg(test)]
-        if super::mock::is_running() && self.is_disturbed() {
-            return true;
-        }
         !word::is::<Self, { offset_of!(Self, expect) }>(self, self.watched())
     }
 
@@ -263,7 +257,7 @@ impl ThreadClock {
     /// hypervisor has taken meanwhile, how far apart the two clocks are read, and what was taken
     /// from regions before and is found only now.
     pub(crate) fn error(&self, off: u64) -> u64 {
-        let switch = u128::from(SWITCH_ERROR_NS) * u128::from(shared::ticks_per_ns_fixed());
+        let switch = u128::from(SWITCH_ERROR_NS) * u128::from(source::ticks_per_ns_fixed());
         let switch = (switch >> 32) as u64;
         let stolen = (off >> STOLEN_SHIFT).min(10 * switch);
         let width = LEAST_WIDTH.load(Relaxed).saturating_mul(WIDEST).min(STALE);
@@ -432,7 +426,7 @@ impl ThreadClock {
         }
         let passed = stamps.early.wrapping_sub(last_ticks);
         let ran_ns = cpu_ns.saturating_sub(last_ns);
-        let rate = shared::ticks_per_ns_fixed();
+        let rate = source::ticks_per_ns_fixed();
         // In 2^-32 ticks, and signed: the two clocks are not read at one moment.
         let ran = i128::from(ran_ns) * i128::from(rate);
         let away = (i128::from(passed as i64) << 32) - ran;
@@ -481,7 +475,7 @@ impl ThreadClock {
             switched |= self.arm();
             compiler_fence(SeqCst);
             let early = stamp();
-            let ns = arch::cpu_time_ns()?;
+            let ns = source::cpu_time_ns()?;
             let late = stamp();
             // On the clock source that reads the CPU time always, the word tells nothing.
             let always = self.kind.load(Relaxed) == ClockKind::Cputime as u64;
