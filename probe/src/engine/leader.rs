@@ -55,7 +55,8 @@ static COPY: CopyInfo = CopyInfo {
 };
 
 // The note: the sizes of name and content, the type, the name, and the content, which is
-// the version and how far it is from there to the copy. A distance needs no relocation.
+// the version and how far it is from there to the copy. A distance needs no relocation. In assembly,
+// since a `static` cannot hold a distance.
 #[cfg(not(miri))]
 std::arch::global_asm!(
     ".pushsection .note.pfp.copy, \"a\", %note",
