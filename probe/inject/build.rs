@@ -2,6 +2,7 @@
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    // Its threads' ends and the process's exit call back: nobody may unload it.
+    // `nodelete`: destructors of threads and the process's exit handlers call into the library, so
+    // it must stay mapped.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
 }

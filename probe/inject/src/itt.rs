@@ -1,8 +1,9 @@
-//! ITT: tasks, regions, frames, events, counters, markers, and waiting for what is shared.
+//! ITT: tasks, regions, frames, events, counters, markers, and waits for locks and barriers.
 //!
-//! Each object of a program has a copy of the client, which loads this library when it is first
-//! used and hands over a list of functions to be filled. Its macros look at the flags of a
-//! domain before they call; [`rest`] clears them while all points of a domain are off.
+//! Each shared object of a program has its own copy of the ITT client. The copy loads this library
+//! at its first call and passes a list of function pointers to be filled. The client's macros read
+//! the flags of a domain before they call; [`rest`] clears these flags while all points of the
+//! domain are off.
 
 mod abi;
 mod counters;
@@ -25,44 +26,45 @@ use crate::names::{Domain, Kind, Named, ROOM, Text, named, paired};
 use crate::{get_ready, name_thread, ompt, spans};
 
 const SYSTEM: &str = "itt";
-/// LLVM's OpenMP tells its regions here too.
+/// Part of the names of the domains in which LLVM's OpenMP runtime also reports its regions.
 const OF_OPENMP: &str = "$omp$";
-/// So do its locks and barriers.
+/// Prefix of the kinds under which that runtime also reports its locks and barriers.
 const OPENMP_KIND: &str = "OMP ";
 
-/// Objects that clients and we have made, by their addresses.
+/// Capacity of each table of objects, which are found by their addresses.
 const MAX_OBJECTS: usize = 8192;
 
-/// Fills the functions of a client.
+/// Fills the function pointers of a client.
 ///
 /// # Safety
 ///
-/// The client's, which has not begun to use them.
+/// `all` is null or points to the client's `__itt_global`. No other thread uses its function
+/// pointers yet.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn __itt_api_init(all: *mut Global, _groups: c_int) {
-    // SAFETY: the client's, or null.
+    // SAFETY: the caller passes null or a valid `__itt_global`.
     let Some(global) = (unsafe { all.as_ref() }) else { return };
     if global.magic != abi::MAGIC {
         return;
     }
     get_ready();
     let mut info = global.functions;
-    // SAFETY: the list ends with an element without a name.
+    // SAFETY: the list is valid up to and including an element without a name.
     while let Some(one) = unsafe { info.as_ref() }.filter(|one| !one.name.is_null()) {
-        // SAFETY: the client's own text.
+        // SAFETY: the name is a string of the client that ends with NUL.
         let name = unsafe { CStr::from_ptr(one.name) };
-        // SAFETY: the client's pointer to the function.
+        // SAFETY: `function` points to a writable function pointer of the client.
         unsafe { *one.function = function(name.to_bytes()).unwrap_or(one.null) };
-        // SAFETY: that was not the last one.
+        // SAFETY: the element at `info` has a name, so another element follows it.
         info = unsafe { info.add(1) };
     }
     if global.version[2] >= abi::LATER {
-        // SAFETY: it is one of these.
+        // SAFETY: clients of this version have a `Later`, which begins with a `Global`.
         counters::adopt(unsafe { (*all.cast::<abi::Later>()).counters });
     }
 }
 
-/// Programs ask whether there is a collector at all.
+/// Programs call this to ask whether there is a collector.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn __itt_api_version() -> *const c_char {
     c"pfp".as_ptr()
@@ -70,7 +72,7 @@ pub(crate) extern "C" fn __itt_api_version() -> *const c_char {
 
 macro_rules! functions {
     ($($name:literal => $function:path;)*) => {
-        /// Our function of a name.
+        /// Looks up our function of this name.
         fn function(name: &[u8]) -> Option<*const c_void> {
             let name = name.strip_prefix(b"__itt_")?;
             $(if name == $name.as_bytes() { return Some($function as *const c_void); })*
@@ -137,7 +139,7 @@ functions! {
     "notify_sync_acquired" => sync_done;
 }
 
-/// What an object of a client's or ours stands for, by its address. It lives for ever.
+/// Our counterpart of an object that the program addresses. Entries are never removed.
 struct Known<T: 'static> {
     address: usize,
     is: T,
@@ -158,22 +160,23 @@ fn known<T, const SLOTS: usize>(
     found.map(|known| &known.is)
 }
 
-/// The domain of a client's; none if it is off, or OpenMP tells of the same to its own tools.
+/// Our domain for a client's domain. `None` if the program has switched it off, or if OpenMP
+/// reports the same regions to [`ompt`].
 ///
 /// # Safety
 ///
-/// It is null or a domain.
+/// `its` is null or points to a domain that is never freed.
 #[inline]
 unsafe fn domain(its: *const abi::Domain) -> Option<&'static Domain> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller passes null or a domain that is never freed.
     let its = unsafe { its.as_ref() }.filter(|its| is_on(its))?;
     let make = || {
-        // SAFETY: the client's text, which stays.
+        // SAFETY: the name is null or a string of the client that ends with NUL and is never freed.
         let name = unsafe { Text::of_c(its.rest.name) }.name();
         let is_told_twice = ompt::is_on() && name.contains(OF_OPENMP);
         (!is_told_twice).then(|| Domain::of(SYSTEM, name))
     };
-    // One that has no room is found by its name each time.
+    // If the table is full, the domain is looked up by name on each call.
     known(&DOMAINS, ptr::from_ref(its).addr(), make).map_or_else(make, |known| *known)
 }
 
@@ -183,22 +186,22 @@ fn is_on(its: &abi::Domain) -> bool {
     its.flags.load(Relaxed) != 0 || rest::of(its).is_some_and(|rest| rest.rests())
 }
 
-/// The text of a handle.
+/// The text of a string handle.
 ///
 /// # Safety
 ///
-/// It is null or a handle.
+/// `handle` is null or points to a handle that is never freed.
 #[inline]
 unsafe fn text(handle: *const abi::Handle) -> &'static Text {
-    // SAFETY: as the caller says; the client's text, which stays.
+    // SAFETY: the caller passes null or a valid handle, whose name ends with NUL.
     let make = || unsafe { handle.as_ref().map_or(Text::of(b""), |it| Text::of_c(it.name)) };
     known(&HANDLES, handle.addr(), make).copied().unwrap_or_else(make)
 }
 
-/// Something that clients look into, one for a text, for good.
+/// An object that clients read. There is one for each text, and it is never freed.
 struct Made<T> {
     text: &'static Text,
-    /// The text as C has it.
+    /// The text as a C string, which the object points to.
     _name: CString,
     is: *const T,
 }
@@ -215,7 +218,7 @@ impl<T> Made<T> {
         name: *const c_char,
         make: impl FnOnce(*const c_char, &'static Text) -> Option<*const T>,
     ) -> *const T {
-        // SAFETY: the client's text.
+        // SAFETY: the client passes null or a string that ends with NUL.
         let text = unsafe { Text::of_c(name) };
         let hash = mix(ptr::from_ref(text).addr() as u64);
         let made = table.try_get(
@@ -246,7 +249,7 @@ unsafe extern "C" fn string_handle_create(name: *const c_char) -> *const abi::Ha
     })
 }
 
-/// Begins a task of a name.
+/// Begins a task.
 #[inline]
 fn begin_task(its: &abi::Domain, named: &'static Named) {
     let owner = ptr::from_ref(its).addr();
@@ -270,10 +273,10 @@ unsafe extern "C" fn task_begin(
     _parent: Id,
     name: *const abi::Handle,
 ) {
-    // SAFETY: as the client calls it.
+    // SAFETY: the client passes null, or a domain and a handle that are never freed.
     let find = || unsafe { named(domain(its)?, text(name), Kind::Region) };
-    // One that is off now may be on later.
-    // SAFETY: as above.
+    // Skips a domain that is off, because `paired` would cache the `None` of `find` for ever.
+    // SAFETY: the client passes null, or a domain that is never freed.
     if let Some(domain) = unsafe { its.as_ref() }.filter(|its| is_on(its))
         && let Some(named) = paired([its.addr(), name.addr()], Kind::Region.number(), find)
     {
@@ -298,20 +301,20 @@ unsafe extern "C" fn task_begin_function(
 
 unsafe extern "C" fn task_end(its: *const abi::Domain) {
     if stack::pop(its.addr()).is_some()
-        // SAFETY: as the client calls it.
+        // SAFETY: the client passes null, or a domain that is never freed.
         && let Some(rest) = unsafe { its.as_ref() }.and_then(rest::of)
     {
         rest.task_ends();
     }
 }
 
-/// Begins a span of a domain, found again by an id of the client's.
+/// Begins a span of a domain. The client's id identifies the span at its end.
 ///
 /// # Safety
 ///
-/// As [`domain`].
+/// `its` is null or points to a domain that is never freed.
 unsafe fn begin(its: *const abi::Domain, id: [u64; 3], text: &'static Text) {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller passes null, or a domain that is never freed.
     if let Some((known, domain)) = unsafe { its.as_ref().zip(domain(its)) }
         && let Some(named) = named(domain, text, Kind::Span)
     {
@@ -334,10 +337,10 @@ unsafe fn begin(its: *const abi::Domain, id: [u64; 3], text: &'static Text) {
 ///
 /// # Safety
 ///
-/// As [`domain`].
+/// `its` is null or points to a domain that is never freed.
 unsafe fn end(its: *const abi::Domain, id: [u64; 3]) {
     if spans::end(span(its, id))
-        // SAFETY: as the caller says.
+        // SAFETY: the caller passes null, or a domain that is never freed.
         && let Some(rest) = unsafe { its.as_ref() }.and_then(rest::of)
     {
         rest.span_ends();
@@ -354,42 +357,42 @@ unsafe extern "C" fn span_begin(
     _parent: Id,
     name: *const abi::Handle,
 ) {
-    // SAFETY: as the client calls it.
+    // SAFETY: the client passes null, or a domain and a handle that are never freed.
     unsafe { begin(its, id.words, text(name)) }
 }
 
 unsafe extern "C" fn span_end(its: *const abi::Domain, id: Id) {
-    // SAFETY: as the client calls it.
+    // SAFETY: the client passes null, or a domain that is never freed.
     unsafe { end(its, id.words) }
 }
 
-/// A frame is named by its domain.
+/// Name of every frame: the domain alone distinguishes frames.
 const FRAME: &[u8] = b"frame";
 
-/// The id of a frame, which may have none.
+/// The words of a frame's id; zeros for a frame without an id.
 ///
 /// # Safety
 ///
-/// It is null or an id.
+/// `id` is null or points to an id.
 unsafe fn id_of(id: *const Id) -> [u64; 3] {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller passes null or a valid id.
     unsafe { id.as_ref() }.map_or([0; 3], |id| id.words)
 }
 
 unsafe extern "C" fn frame_begin(its: *const abi::Domain, id: *const Id) {
-    // SAFETY: as the client calls it.
+    // SAFETY: the client passes null or a domain that is never freed, and null or a valid id.
     unsafe { begin(its, id_of(id), Text::of(FRAME)) }
 }
 
 unsafe extern "C" fn frame_end(its: *const abi::Domain, id: *const Id) {
-    // SAFETY: as the client calls it.
+    // SAFETY: the client passes null or a domain that is never freed, and null or a valid id.
     unsafe { end(its, id_of(id)) }
 }
 
 unsafe extern "C" fn frame_submit(its: *const abi::Domain, _id: *const Id, begin: u64, end: u64) {
     const NONE: u64 = u64::MAX;
     let end = if end == NONE { pfp::ticks() } else { end };
-    // SAFETY: as the client calls it.
+    // SAFETY: the client passes null, or a domain that is never freed.
     if let Some((its, domain)) = unsafe { its.as_ref().zip(domain(its)) }
         && begin != NONE
         && let Some(named) = named(domain, Text::of(FRAME), Kind::Span)
@@ -409,9 +412,9 @@ unsafe extern "C" fn marker(
     name: *const abi::Handle,
     _scope: c_int,
 ) {
-    // SAFETY: as the client calls it.
+    // SAFETY: the client passes null, or a domain that is never freed.
     if let Some((its, domain)) = unsafe { its.as_ref().zip(domain(its)) }
-        // SAFETY: as above.
+        // SAFETY: the client passes null, or a handle that is never freed.
         && let Some(named) = named(domain, unsafe { text(name) }, Kind::Region)
     {
         rest::calls(its, named);
@@ -419,29 +422,30 @@ unsafe extern "C" fn marker(
     }
 }
 
-/// Events by their number less 1.
+/// Events, indexed by event number minus 1.
 static EVENTS: [AtomicPtr<Named>; 1024] = [const { AtomicPtr::new(ptr::null_mut()) }; 1024];
 
 unsafe extern "C" fn event_create(name: *const c_char, _length: c_int) -> c_int {
     static MADE: AtomicUsize = AtomicUsize::new(0);
-    // SAFETY: the client's text.
+    // SAFETY: the client passes null or a string that ends with NUL.
     let text = unsafe { Text::of_c(name) };
     let Some(named) = named(Domain::of(SYSTEM, ""), text, Kind::Span) else { return 0 };
     let is_it = |event: &AtomicPtr<Named>| ptr::eq(event.load(Relaxed), named);
     let number = EVENTS.iter().position(is_it).unwrap_or_else(|| MADE.fetch_add(1, Relaxed));
     let Some(event) = EVENTS.get(number) else { return 0 };
-    // Meets `event`.
+    // Release pairs with the acquire in `event_start`.
     event.store(ptr::from_ref(named).cast_mut(), Release);
     number as c_int + 1
 }
 
 unsafe extern "C" fn event_start(number: c_int) -> c_int {
     let Some(event) = EVENTS.get((number as usize).wrapping_sub(1)) else {
-        // There was no room when it was made.
+        // The table was full when the event was created.
         pfp::c::count_refusal();
         return 0;
     };
-    // SAFETY: null, or never freed. Acquire meets `event_create`.
+    // SAFETY: null, or a name that is never freed. Acquire pairs with the release in
+    // `event_create`.
     if let Some(named) = unsafe { event.load(Acquire).as_ref() } {
         spans::begin(event_key(number), named, 0);
     }
@@ -453,18 +457,18 @@ unsafe extern "C" fn event_end(number: c_int) -> c_int {
     0
 }
 
-/// Threads have events for themselves.
+/// Key of an event of the calling thread. Each thread has its own span of an event.
 fn event_key(number: c_int) -> u64 {
-    // SAFETY: asks for a number.
+    // SAFETY: `gettid` has no preconditions.
     spans::key(&[0x6576_656e, number as u64, unsafe { libc::gettid() } as u64])
 }
 
 unsafe extern "C" fn thread_set_name(name: *const c_char) {
-    // SAFETY: the client's text; asks for a number.
+    // SAFETY: the client passes null or a string that ends with NUL; `gettid` has no preconditions.
     unsafe { name_thread(libc::gettid() as u32, Text::of_c(name)) }
 }
 
-/// What a name of something shared is waited for by.
+/// Sets the name of the region that measures waits for the object at this address.
 fn name_sync(address: *const c_void, name: &str) {
     let text = match name {
         "" => Text::of(WAIT),
@@ -472,14 +476,15 @@ fn name_sync(address: *const c_void, name: &str) {
     };
     let text = ptr::from_ref(text).cast_mut();
     if let Some(name) = known(&SYNCS, address.addr(), || AtomicPtr::new(text)) {
-        // Meets `sync_prepare`. Another thing may have been at this address.
+        // Release pairs with the acquire in `sync_prepare`. A store is needed even for a known
+        // address, which the program may have reused for another object.
         name.store(text, Release);
     }
 }
 
 const WAIT: &[u8] = b"wait";
 
-/// The domain of waiting for something shared.
+/// The domain of all waits for locks and barriers.
 fn waiting() -> &'static Domain {
     static WAITING: Once<&Domain> = Once::new();
     WAITING.get_or_make(|| Domain::of(SYSTEM, "sync"))
@@ -491,19 +496,19 @@ unsafe extern "C" fn sync_create(
     name: *const c_char,
     _attribute: c_int,
 ) {
-    // SAFETY: the client's text.
+    // SAFETY: the client passes null or a string that ends with NUL.
     if ompt::is_on() && unsafe { Text::of_c(kind) }.name().starts_with(OPENMP_KIND) {
         known(&SYNCS, address.addr(), || AtomicPtr::new(ptr::null_mut()));
         return;
     }
-    // SAFETY: the client's texts, or null.
+    // SAFETY: each pointer is null or a string that ends with NUL.
     let of = |text: *const c_char| unsafe { text.as_ref().map(|_| Text::of_c(text).name()) };
     let name = of(name).filter(|&name| name != Text::of(b"").name());
     name_sync(address, name.or_else(|| of(kind)).unwrap_or(""));
 }
 
 unsafe extern "C" fn sync_rename(address: *const c_void, name: *const c_char) {
-    // SAFETY: the client's text.
+    // SAFETY: the client passes null or a string that ends with NUL.
     name_sync(address, unsafe { Text::of_c(name) }.name());
 }
 
@@ -513,7 +518,8 @@ unsafe extern "C" fn sync_prepare(address: *const c_void) {
     let Some(name) = name.map(|name| name.load(Acquire)) else {
         return pfp::c::count_refusal();
     };
-    // SAFETY: a text, never freed, or null for what is told twice. Acquire meets `name_sync`.
+    // SAFETY: a text that is never freed, or null if OpenMP also reports this wait to `ompt`.
+    // Acquire pairs with the release in `name_sync`.
     if let Some(text) = unsafe { name.as_ref() }
         && let Some(named) = named(waiting(), text, Kind::Region)
     {

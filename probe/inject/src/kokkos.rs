@@ -18,14 +18,14 @@ pub(crate) struct Space {
     name: [c_char; 64],
 }
 
-/// Kokkos would fence around each kernel unless it is told not to.
+/// Tells Kokkos not to fence around each kernel, which is its default.
 ///
 /// # Safety
 ///
-/// The settings are Kokkos's: at least one.
+/// `settings` points to at least one writable `bool`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn kokkosp_request_tool_settings(_count: u32, settings: *mut bool) {
-    // SAFETY: as the caller says; the first is whether to fence.
+    // SAFETY: the caller passes at least one setting; the first is whether Kokkos fences.
     unsafe { *settings = false }
 }
 
@@ -39,7 +39,7 @@ pub(crate) extern "C" fn kokkosp_init_library(
     get_ready();
 }
 
-/// The domain of this name, found once.
+/// The domain of this name, looked up once.
 macro_rules! domain {
     ($name:literal) => {{
         static FOUND: Once<&Domain> = Once::new();
@@ -51,9 +51,9 @@ macro_rules! domain {
 ///
 /// # Safety
 ///
-/// The name is null or a text.
+/// `name` is null or a string that ends with NUL.
 unsafe fn begin(domain: &'static Domain, name: *const c_char) {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller passes null or a string that ends with NUL.
     if let Some(named) = unsafe { named_by_c(domain, name, Kind::Region) } {
         stack::push(owner(domain), |open| named.begin(open, 0));
     }
@@ -71,12 +71,13 @@ macro_rules! kernels {
     ($($domain:literal: $begin:ident, $end:ident;)*) => {$(
         /// # Safety
         ///
-        /// As Kokkos calls it.
+        /// `name` is null or a string that ends with NUL; `id` points to a writable `u64`.
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $begin(name: *const c_char, _device: u32, id: *mut u64) {
-            // SAFETY: Kokkos's word for the kernel. The thread that begins it ends it.
+            // SAFETY: the caller passes a writable `id`. Every kernel gets 0, because the thread
+            // that begins a kernel also ends it.
             unsafe { *id = 0 }
-            // SAFETY: as the caller says.
+            // SAFETY: the caller passes null or a string that ends with NUL.
             unsafe { begin(domain!($domain), name) }
         }
 
@@ -96,10 +97,10 @@ kernels! {
 
 /// # Safety
 ///
-/// As Kokkos calls it.
+/// `name` is null or a string that ends with NUL.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn kokkosp_push_profile_region(name: *const c_char) {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller passes null or a string that ends with NUL.
     unsafe { begin(domain!("region"), name) }
 }
 
@@ -110,7 +111,7 @@ pub(crate) extern "C" fn kokkosp_pop_profile_region() {
 
 /// # Safety
 ///
-/// As Kokkos calls it.
+/// `to` is null or a string that ends with NUL.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn kokkosp_begin_deep_copy(
     _to_space: Space,
@@ -122,7 +123,7 @@ pub(crate) unsafe extern "C" fn kokkosp_begin_deep_copy(
     bytes: u64,
 ) {
     let domain = domain!("copy");
-    // SAFETY: as the caller says.
+    // SAFETY: the caller passes null or a string that ends with NUL.
     if let Some(named) = unsafe { named_by_c(domain, to, Kind::Amount("bytes")) } {
         stack::push(owner(domain), |open| named.begin(open, bytes));
     }
@@ -135,32 +136,32 @@ pub(crate) extern "C" fn kokkosp_end_deep_copy() {
 
 /// # Safety
 ///
-/// As Kokkos calls it.
+/// `name` is null or a string that ends with NUL.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn kokkosp_profile_event(name: *const c_char) {
     let domain = domain!("event");
-    // SAFETY: as the caller says.
+    // SAFETY: the caller passes null or a string that ends with NUL.
     if let Some(named) = unsafe { named_by_c(domain, name, Kind::Region) } {
         stack::mark(|open| named.begin(open, 0));
     }
 }
 
-/// Names of sections, by their numbers.
+/// Names of sections, indexed by section number.
 static SECTIONS: [Once<&Text>; 1024] = [const { Once::new() }; 1024];
 
 /// # Safety
 ///
-/// As Kokkos calls it.
+/// `name` is null or a string that ends with NUL; `id` points to a writable `u32`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn kokkosp_create_profile_section(name: *const c_char, id: *mut u32) {
     static MADE: AtomicU32 = AtomicU32::new(0);
     let number = MADE.fetch_add(1, Relaxed);
     if let Some(section) = SECTIONS.get(number as usize) {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller passes null or a string that ends with NUL.
         let text = unsafe { Text::of_c(name) };
         section.get_or_make(|| text);
     }
-    // SAFETY: Kokkos's word for the section.
+    // SAFETY: the caller passes a writable `id`.
     unsafe { *id = number }
 }
 

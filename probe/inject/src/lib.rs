@@ -7,7 +7,7 @@
 //! ompt: addresses            --> parallel regions
 //! ```
 //!
-//! Nothing here takes a lock; memory is allocated where a name is met for the first time.
+//! No code here takes a lock. It allocates memory only when it sees a name for the first time.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 
@@ -20,7 +20,7 @@ mod spans;
 
 use names::Text;
 
-/// Makes the segment, and what names come to for which there is no memory later.
+/// Makes the segment, and the shared points for names that no longer fit into the tables.
 fn get_ready() {
     pfp::c::get_ready();
     names::prepare();
@@ -28,7 +28,7 @@ fn get_ready() {
 
 /// Names a thread of the program.
 fn name_thread(thread: u32, name: &'static Text) {
-    // SAFETY: asks for a number.
+    // SAFETY: `gettid` has no preconditions.
     match unsafe { libc::gettid() } as u32 == thread {
         true => pfp::c::keeping_errno(|| pfp::register_thread(name.name())),
         false => pfp::c::name_thread(thread, name.name()),

@@ -1,4 +1,5 @@
-//! The points of names that annotations bring: made once for a domain and a name, and kept.
+//! Points for the names in annotations. Each pair of a domain and a name gets one point, which is
+//! never freed.
 //!
 //! ```text
 //! bytes --> Text --+
@@ -6,8 +7,8 @@
 //! label --> Domain-+
 //! ```
 //!
-//! Programs make up names as they run, so there is a limit: further names are one point of
-//! their domain, [`OTHERS`].
+//! Programs generate names as they run, so the number of names is limited. All further names share
+//! one point of their domain, [`OTHERS`].
 
 use std::ffi::{CStr, c_char};
 use std::ptr;
@@ -21,64 +22,66 @@ use pfp::stack::Open;
 use pfp::table::{Once, Table, mix};
 use pfp::{MeteredPoint, Point, c, past};
 
-/// Names that are kept.
+/// Maximum number of names.
 const TEXTS: usize = 4096;
-/// Points that are made of them; as many again may be [`OTHERS`] of a domain.
+/// Maximum number of points for names. The table has room for as many again, for the [`OTHERS`] of
+/// each domain.
 const POINTS: usize = 4096;
-/// Domains that are kept. All others are one, `(other domains)`.
+/// Maximum number of domains. All further domains are counted as one, `(other domains)`.
 const DOMAINS: usize = 256;
-/// Bytes of a name that are kept; of a longer one the middle goes.
+/// Maximum length of a name in bytes. The middle of a longer name is replaced by [`GAP`].
 const LONGEST: usize = 256;
-/// Bytes for a name in which every character was replaced, and for a few words beside it.
+/// Buffer size for a name in which every character was replaced, plus a few words beside it.
 pub(crate) const ROOM: usize = 4 * LONGEST;
 const HEAD: usize = 160;
-/// Stands in place of the middle.
+/// Replacement for the middle of a name that is too long.
 const GAP: &[u8] = "…".as_bytes();
-/// Name of the point that a domain's further names share when there are too many.
+/// Name of the point that the further names of a domain share.
 const OTHERS: &CStr = c"(other names)";
-/// Set by `pfp-top run --fold-digits`: each run of digits in a name is one `#`.
+/// Environment variable, set by `pfp-top run --fold-digits`: each run of digits in a name becomes
+/// one `#`.
 const FOLD: &CStr = c"PFP_FOLD_DIGITS";
 
-/// A name, as it is shown.
+/// A name as the viewer shows it.
 pub(crate) struct Text {
     hash: u64,
     name: &'static str,
-    /// The bytes that it was found by, which may be no UTF-8, and a 0.
+    /// The bytes of the name, which need not be UTF-8, followed by NUL.
     bytes: &'static [u8],
 }
 
 static ALL_TEXTS: Table<Text, { 2 * TEXTS }> = Table::new();
 
 impl Text {
-    /// The name in a string of C; null is an empty one.
+    /// The name in a C string; null is the empty name.
     ///
     /// # Safety
     ///
-    /// It is null, or ends with 0.
+    /// `string` is null or ends with NUL.
     #[inline]
     pub(crate) unsafe fn of_c(string: *const c_char) -> &'static Self {
         match string.is_null() {
             true => Self::of(b""),
-            // SAFETY: as the caller says.
+            // SAFETY: not null, so the caller passes a string that ends with NUL.
             false => Self::of(unsafe { CStr::from_ptr(string) }.to_bytes()),
         }
     }
 
-    /// The name in a string of wide characters; null is an empty one.
+    /// The name in a string of wide characters; null is the empty name.
     ///
     /// # Safety
     ///
-    /// It is null, or ends with 0.
+    /// `string` is null or ends with NUL.
     pub(crate) unsafe fn of_wide(string: *const libc::wchar_t) -> &'static Self {
         let mut bytes = [0; 4 * LONGEST];
         let mut len = 0;
         let mut at = string;
-        // SAFETY: as the caller says: up to the 0.
+        // SAFETY: `at` does not pass the NUL with which the caller's string ends.
         while let Some(&character) = unsafe { at.as_ref() }.filter(|&&character| character != 0) {
             let character = char::from_u32(character as u32).unwrap_or(char::REPLACEMENT_CHARACTER);
             let Some(room) = bytes.get_mut(len..len + character.len_utf8()) else { break };
             len += character.encode_utf8(room).len();
-            // SAFETY: that was not the last one.
+            // SAFETY: the character at `at` is not NUL, so another one follows.
             at = unsafe { at.add(1) };
         }
         Self::of(&bytes[..len])
@@ -124,19 +127,19 @@ impl Text {
         self.name
     }
 
-    /// Whether a string of C is exactly this.
+    /// Whether a C string equals this text.
     ///
     /// # Safety
     ///
-    /// It ends with 0.
+    /// `string` ends with NUL.
     #[inline]
     unsafe fn is_c(&self, string: *const c_char) -> bool {
-        // SAFETY: both end with 0.
+        // SAFETY: both strings end with NUL.
         unsafe { libc::strcmp(string, self.bytes.as_ptr().cast()) == 0 }
     }
 }
 
-/// Makes what all further names come to.
+/// Creates the text and the domain that all further names and domains share.
 pub(crate) fn prepare() {
     Text::others();
     Domain::others();
@@ -148,7 +151,7 @@ fn folds_digits() -> bool {
         .get_or_make(|| c::environment(FOLD).is_some_and(|value| value != "0" && !value.is_empty()))
 }
 
-/// Writes a name as it is kept, and says how long that is.
+/// Writes the shortened name to `room` and returns its length.
 fn shorten(bytes: &[u8], folds: bool, room: &mut [u8; LONGEST]) -> usize {
     let is_kept = |&at: &usize| {
         let was_digit = at > 0 && bytes[at - 1].is_ascii_digit();
@@ -185,17 +188,16 @@ fn hash_of(bytes: &[u8]) -> u64 {
     words.fold(bytes.len() as u64, |hash, word| mix(hash.rotate_left(5) ^ word))
 }
 
-/// What the names are in: a system, and a domain of it.
+/// Namespace of names: a system, and a domain within it.
 pub(crate) struct Domain {
-    /// `system:name`, or the system alone. It stands where a point of the program's own has
-    /// its file.
+    /// `system:name`, or the system alone. Points have it in place of a source file.
     label: &'static str,
 }
 
 static ALL_DOMAINS: Table<Domain, { 2 * DOMAINS }> = Table::new();
 
 impl Domain {
-    /// A domain of a system; without a name, the system's own.
+    /// A domain of a system. The empty name is the system's default domain.
     pub(crate) fn of(system: &'static str, name: &str) -> &'static Self {
         Self::within(system, ':', name)
     }
@@ -216,28 +218,28 @@ impl Domain {
         REST.get_or_make(|| Self { label: "(other domains)" })
     }
 
-    /// A part of this domain.
+    /// A subdomain of this domain.
     pub(crate) fn part(&'static self, name: &str) -> &'static Self {
         Self::within(self.label, '/', name)
     }
 }
 
-/// Whether no point of a domain measures.
+/// Whether all points of a domain are switched off.
 #[cold]
 pub(crate) fn are_off(domain: &'static Domain) -> bool {
     !ALL_NAMED.iter().any(|named| ptr::eq(named.domain, domain) && named.is_on())
 }
 
-/// How a name is measured; one name may be measured in several ways.
+/// How regions of a name are measured. The same name can be measured in several ways.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Regions of a thread, inside one another.
+    /// Regions of a thread, which nest.
     Region,
-    /// Such regions with an amount, and what that is called.
+    /// Regions of a thread with an amount, and the label of the amount.
     Amount(&'static str),
-    /// Spans of the wall clock, which no thread has for itself.
+    /// Spans of the wall clock, which belong to no thread.
     Span,
-    /// Such spans with an amount, and what that is called.
+    /// Spans of the wall clock with an amount, and the label of the amount.
     SpanAmount(&'static str),
 }
 
@@ -253,7 +255,7 @@ impl Kind {
     }
 }
 
-/// A point, and what it was made of.
+/// A point, and the key that it was made for.
 pub(crate) struct Named {
     domain: *const Domain,
     text: *const Text,
@@ -261,13 +263,13 @@ pub(crate) struct Named {
     pub(crate) measured: Measured,
 }
 
-// SAFETY: the pointers are of statics, and compared only.
+// SAFETY: the pointers point to statics, and are only compared.
 unsafe impl Sync for Named {}
-// SAFETY: as above.
+// SAFETY: the pointers point to statics, and are only compared.
 unsafe impl Send for Named {}
 
 impl Named {
-    /// Whether its point measures, or may.
+    /// Whether the point is on, or whether that is not known yet.
     #[inline]
     pub(crate) fn is_on(&'static self) -> bool {
         pfp::c::may_measure(match &self.measured {
@@ -276,7 +278,7 @@ impl Named {
         })
     }
 
-    /// Begins a region, with an amount if the name has such.
+    /// Begins a region, with an amount if the name has one.
     #[inline]
     pub(crate) fn begin(&'static self, open: &mut Open, amount: u64) {
         match &self.measured {
@@ -293,7 +295,8 @@ pub(crate) enum Measured {
 
 static ALL_NAMED: Table<Named, { 4 * POINTS }> = Table::new();
 
-/// Addresses of a program that stand for a name, such as those of a domain and of a handle.
+/// Two addresses in the program that identify a name, such as those of a domain and of a string
+/// handle.
 struct Pair {
     addresses: [usize; 2],
     named: Option<&'static Named>,
@@ -301,15 +304,15 @@ struct Pair {
 
 static PAIRS: Table<Pair, { 4 * POINTS }> = Table::new();
 
-/// The name that two addresses stand for, found once. The mark tells names apart that the same two
-/// stand for.
+/// The name that two addresses identify, looked up once. `mark` distinguishes several names with
+/// the same two addresses.
 #[inline(always)]
 pub(crate) fn paired(
     addresses: [usize; 2],
     mark: u8,
     find: impl Fn() -> Option<&'static Named>,
 ) -> Option<&'static Named> {
-    // In bits that no address has.
+    // The mark occupies the top byte, which is 0 in every address.
     let addresses = [addresses[0] ^ usize::from(mark) << (usize::BITS - 8), addresses[1]];
     let hash = mix(addresses[0] as u64 ^ (addresses[1] as u64).rotate_left(20));
     let is = |pair: &Pair| pair.addresses == addresses;
@@ -317,7 +320,7 @@ pub(crate) fn paired(
     found.map_or_else(&find, |pair| pair.named)
 }
 
-/// The point of a name. None if there is no memory for it, which is counted.
+/// The point of a name. `None` if memory runs out, which counts as a refusal.
 #[inline]
 pub(crate) fn named(
     domain: &'static Domain,
@@ -332,14 +335,15 @@ pub(crate) fn named(
     found
 }
 
-/// The points of strings that were used last, by where these and their domains are.
+/// Cache of the points of recently used strings, indexed by a hash of the addresses of string and
+/// domain.
 static LATEST: [AtomicPtr<Named>; 1024] = [const { AtomicPtr::new(ptr::null_mut()) }; 1024];
 
-/// The point of a name in a string of C; null is an empty one.
+/// The point of the name in a C string; null is the empty name.
 ///
 /// # Safety
 ///
-/// It is null, or ends with 0.
+/// `string` is null or ends with NUL.
 #[inline]
 pub(crate) unsafe fn named_by_c(
     domain: &'static Domain,
@@ -348,22 +352,22 @@ pub(crate) unsafe fn named_by_c(
 ) -> Option<&'static Named> {
     let at = mix(string.addr() as u64 ^ (ptr::from_ref(domain).addr() as u64).rotate_left(20));
     let place = &LATEST[at as usize % LATEST.len()];
-    // SAFETY: null, or never freed. Meets `Release` below.
+    // SAFETY: null, or a name that is never freed. Acquire pairs with the release below.
     let latest = unsafe { place.load(Acquire).as_ref() };
     if let Some(named) = latest
         && ptr::eq(named.domain, domain)
         && named.kind == kind
         && !string.is_null()
-        // Another text may be there by now.
-        // SAFETY: as the caller says; the text is never freed.
+        // The program may have written another text to this address.
+        // SAFETY: not null, so the caller's string ends with NUL; the text is never freed.
         && unsafe { (*named.text).is_c(string) }
     {
         return latest;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller passes null or a string that ends with NUL.
     let found = named(domain, unsafe { Text::of_c(string) }, kind)?;
     if latest.is_none_or(|latest| !ptr::eq(latest, found)) {
-        // Meets `Acquire` above: it is filled.
+        // Release pairs with the acquire above.
         place.store(ptr::from_ref(found).cast_mut(), Release);
     }
     Some(found)
@@ -424,7 +428,7 @@ mod tests {
             assert_eq!(kept(name, true), folded);
             assert_eq!(kept(name, false), name);
         }
-        // What is folded is not too long any more.
+        // A long name fits after its digits are folded.
         assert_eq!(kept(&"12345".repeat(100), true), "#");
     }
 
@@ -448,7 +452,7 @@ mod tests {
         let text = |bytes: &[u8]| ptr_of(Text::of(bytes));
         assert_eq!(text(b"one"), text(b"one"));
         assert_ne!(text(b"one"), text(b"other"));
-        // What is no UTF-8 is a name all the same.
+        // Bytes that are not UTF-8 are a name, too.
         assert_eq!(Text::of(b"\xff\xfe").name(), "\u{fffd}\u{fffd}");
         assert_eq!(Text::of(b"").name(), "(no name)");
         let point = |domain: &str, kind| {
@@ -463,29 +467,29 @@ mod tests {
     }
 
     #[test]
-    fn a_string_is_known_by_what_stands_in_it_now() {
+    fn a_string_is_looked_up_by_its_current_content() {
         let domain = Domain::of("test", "strings");
         let mut place = *b"first\0";
         let found = |place: &[u8], kind| {
-            // SAFETY: it ends with 0.
+            // SAFETY: the string ends with NUL.
             let named = unsafe { named_by_c(domain, place.as_ptr().cast(), kind) }.unwrap();
-            // SAFETY: a text that is never freed.
+            // SAFETY: texts are never freed.
             (ptr_of(named), unsafe { &*named.text }.name())
         };
         let first = found(&place, Kind::Region);
         assert_eq!(first.1, "first");
         assert_eq!(found(&place, Kind::Region), first);
         assert_ne!(found(&place, Kind::Span), first);
-        // Shorter, longer at the same place, and the first again.
+        // A shorter and a longer string at the same address, then the first one again.
         for (text, name) in [(b"fir\0t\0", "fir"), (b"other\0", "other"), (b"first\0", "first")] {
             place = *text;
             assert_eq!(found(&place, Kind::Region).1, name);
             assert_eq!(found(&place, Kind::Region).1, name);
         }
         assert_eq!(found(&place, Kind::Region), first);
-        // SAFETY: null is an empty one.
+        // SAFETY: null is the empty name.
         let none = unsafe { named_by_c(domain, ptr::null(), Kind::Region) }.unwrap();
-        // SAFETY: a text that is never freed.
+        // SAFETY: texts are never freed.
         assert_eq!(unsafe { &*none.text }.name(), "(no name)");
     }
 

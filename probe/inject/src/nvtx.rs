@@ -1,8 +1,8 @@
 //! NVTX: ranges, marks, domains, categories and names of threads.
 //!
-//! Each object of a program has a copy of the client, which loads this library when it is
-//! first used; copies of old versions do so from several threads at once. So each call fills
-//! the table that it is given, and nothing else.
+//! Each shared object of a program has its own copy of the NVTX client, which loads this library at
+//! its first call. Copies of old versions do so from several threads at once, so an initialization
+//! writes only to the table that its client passes.
 
 mod abi;
 
@@ -20,10 +20,10 @@ use crate::names::{Domain, Kind, Named, Text, named, named_by_c, paired};
 use crate::{get_ready, name_thread, spans};
 
 const SYSTEM: &str = "nvtx";
-/// A pop without a push.
+/// Result of a pop without a push.
 const NONE: c_int = -1;
 
-/// A domain of the program's, or the one that needs no name.
+/// A domain that we created for the program; null for the default domain.
 type Handle = *const Domain;
 
 /// A category that has a name.
@@ -33,23 +33,24 @@ struct Category {
     part: &'static Domain,
 }
 
-// SAFETY: the pointer is of a static, and compared only.
+// SAFETY: `domain` points to a static, and is only compared.
 unsafe impl Sync for Category {}
-// SAFETY: as above.
+// SAFETY: `domain` points to a static, and is only compared.
 unsafe impl Send for Category {}
 
 const CATEGORIES: usize = 512;
 static NAMED_CATEGORIES: Table<Category, { 2 * CATEGORIES }> = Table::new();
 
-/// What the client's loader calls. 1: this is a tool.
+/// Entry point that the client's loader calls. Returns 1 if the client may use this tool.
 ///
 /// # Safety
 ///
-/// The function is the client's.
+/// `get` is null or the client's function that returns its export tables.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<GetExportTable>) -> c_int {
     let Some(get) = get else { return 0 };
-    // SAFETY: the client's function, and a number that it knows.
+    // SAFETY: the caller passes the client's function, which accepts any number and returns null or
+    // a table.
     let callbacks = unsafe { get(abi::CALLBACKS).cast::<Callbacks>().as_ref() };
     let Some(callbacks) = callbacks.filter(|it| it.size >= size_of::<Callbacks>()) else {
         return 0;
@@ -58,12 +59,13 @@ pub(crate) unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<GetExportTa
     get_ready();
     let set = |module: c_int, functions: &[(usize, Function)]| {
         let (mut places, mut count) = (ptr::null(), 0);
-        // SAFETY: the client's function, which writes both.
+        // SAFETY: the client's function writes only to these two variables.
         if unsafe { table(module, &raw mut places, &raw mut count) } == 0 || places.is_null() {
             return;
         }
         for &(number, function) in functions.iter().filter(|(number, _)| *number < count as usize) {
-            // SAFETY: the table has so many places, each null or a function's.
+            // SAFETY: `number` is less than the length of the table; each element is null or points
+            // to a writable function pointer.
             if let Some(place) = unsafe { (*places.add(number)).as_mut() } {
                 *place = Some(function);
             }
@@ -73,7 +75,8 @@ pub(crate) unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<GetExportTa
         ($($number:literal: $function:ident($($kind:ty),*) $(-> $result:ty)?;)*) => {
             [$((
                 $number,
-                // SAFETY: the client calls it with what the interface has for its number.
+                // SAFETY: the signature is the one in NVTX's interface for this number, so the
+                // client calls the function with matching arguments.
                 unsafe {
                     std::mem::transmute::<
                         unsafe extern "C" fn($($kind),*) $(-> $result)?, Function
@@ -121,22 +124,22 @@ pub(crate) unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<GetExportTa
     1
 }
 
-/// The domain of a handle; null is the one without a name.
+/// The domain of a handle; null is the default domain.
 ///
 /// # Safety
 ///
-/// It is null, or one of ours.
+/// `handle` is null or was returned by `create_a` or `create_w`.
 #[inline]
 unsafe fn domain(handle: Handle) -> &'static Domain {
     static OWN: Once<&Domain> = Once::new();
-    // SAFETY: as the caller says; ours are statics.
+    // SAFETY: the caller passes null or a domain that we created, which is never freed.
     unsafe { handle.as_ref() }.unwrap_or_else(|| OWN.get_or_make(|| Domain::of(SYSTEM, "")))
 }
 
-/// How an event is named.
+/// Name of an event.
 #[derive(Clone, Copy)]
 enum Name {
-    /// A string, or null, which lives until the call returns.
+    /// Null, or a string that is valid until the call returns.
     Ascii(Ascii),
     Text(&'static Text),
 }
@@ -145,14 +148,15 @@ impl Name {
     const NONE: Self = Self::Ascii(ptr::null());
 
     fn wide(name: Wide) -> Self {
-        // SAFETY: as the program calls it.
+        // SAFETY: the program passes null or a wide string that ends with NUL.
         Self::Text(unsafe { Text::of_wide(name) })
     }
 
     #[inline]
     fn point(self, domain: &'static Domain, kind: Kind) -> Option<&'static Named> {
         match self {
-            // SAFETY: a string of the program's, which calls now.
+            // SAFETY: null, or a string of the program that ends with NUL and is valid during its
+            // call.
             Self::Ascii(name) => unsafe { named_by_c(domain, name, kind) },
             Self::Text(text) => {
                 let addresses = [ptr::from_ref(domain).addr(), ptr::from_ref(text).addr()];
@@ -162,34 +166,35 @@ impl Name {
     }
 }
 
-/// What an event is: its name, its domain with the category, and the payload if that is a
-/// number.
+/// Reads an event: its name, its domain together with the category, and the payload if it is a
+/// non-negative number.
 ///
 /// # Safety
 ///
-/// The handle is null or one of ours; the attributes are as long as they say, and hold what they
-/// say.
+/// `handle` is null or a handle that we created. `attributes` is null or points to as many readable
+/// bytes as its field `size` states, and the message is of the kind that it states.
 #[inline]
 unsafe fn event(
     handle: Handle,
     attributes: *const Attributes,
 ) -> (Name, &'static Domain, Option<u64>) {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller passes null or a handle that we created.
     let own = unsafe { domain(handle) };
-    // SAFETY: null, or at least as long as what stands up to here.
+    // SAFETY: not null, so at least the fields up to and including `size` are readable.
     let Some(size) = (!attributes.is_null()).then(|| unsafe { (*attributes).size }) else {
         return (Name::NONE, own, None);
     };
     let has = |end: usize| usize::from(size) >= end;
     let mut name = Name::NONE;
     if has(size_of::<Attributes>()) {
-        // SAFETY: it is as long as that.
+        // SAFETY: `size` covers both fields.
         let (kind, message) = unsafe { ((*attributes).message_kind, (*attributes).message) };
         name = match kind {
             abi::message::ASCII => Name::Ascii(message.cast()),
             abi::message::WIDE => Name::wide(message.cast()),
             abi::message::REGISTERED => {
-                // SAFETY: what the kind says, as the caller says.
+                // SAFETY: the caller states that the message is registered, so it is null or a text
+                // of ours.
                 unsafe { message.cast::<Text>().as_ref() }.map_or(Name::NONE, Name::Text)
             }
             _ => Name::NONE,
@@ -197,20 +202,20 @@ unsafe fn event(
     }
     let mut amount = None;
     if has(offset_of!(Attributes, message_kind)) {
-        // SAFETY: it is as long as that.
+        // SAFETY: `size` covers both fields.
         let (kind, bytes) = unsafe { ((*attributes).payload_kind, (*attributes).payload) };
         amount = number(kind, bytes);
     }
     let mut domain = own;
     if has(offset_of!(Attributes, color_kind)) {
-        // SAFETY: it is as long as that.
+        // SAFETY: `size` covers the field.
         let category = unsafe { (*attributes).category };
         domain = part(own, category);
     }
     (name, domain, amount)
 }
 
-/// A payload as an amount, which is a whole number and not negative.
+/// Converts a payload to an amount, which is a non-negative integer.
 fn number(kind: i32, bytes: [u8; 8]) -> Option<u64> {
     let half = bytes.first_chunk().copied().unwrap_or_default();
     let rounded = |number: f64| (number >= 0.0).then_some(number.round() as u64);
@@ -225,7 +230,7 @@ fn number(kind: i32, bytes: [u8; 8]) -> Option<u64> {
     }
 }
 
-/// The part of a domain that has a category's name; all of it for others.
+/// The part of the domain for a category; the domain itself if the category has no name.
 #[inline]
 fn part(domain: &'static Domain, category: u32) -> &'static Domain {
     if category == 0 {
@@ -235,7 +240,7 @@ fn part(domain: &'static Domain, category: u32) -> &'static Domain {
     found.map_or(domain, |category| category.part)
 }
 
-/// A category; made only if there may be so many.
+/// Looks up a category, and creates it if fewer than `most` exist.
 fn category_of(
     domain: &'static Domain,
     number: u32,
@@ -252,10 +257,10 @@ fn name_category(domain: &'static Domain, number: u32, name: &'static Text) {
     category_of(domain, number, CATEGORIES, || domain.part(name.name()));
 }
 
-/// What a payload is called.
+/// Label of the amount that a payload becomes.
 const AMOUNT: &str = "payload";
 
-/// The point of an event that its thread has for itself.
+/// The point of a range or mark that belongs to one thread.
 fn own_point(name: Name, domain: &'static Domain, amount: Option<u64>) -> Option<&'static Named> {
     name.point(domain, if amount.is_some() { Kind::Amount(AMOUNT) } else { Kind::Region })
 }
@@ -266,9 +271,9 @@ fn push(handle: Handle, name: Name, domain: &'static Domain, amount: Option<u64>
         .map_or(NONE, |level| level as c_int)
 }
 
-/// Ranges nest in each domain for itself.
+/// Key of a domain's ranges on the stack of regions: ranges nest within each domain separately.
 fn owner(handle: Handle) -> usize {
-    // SAFETY: a handle as the program has it.
+    // SAFETY: the program passes null or a handle that we created.
     ptr::from_ref(unsafe { domain(handle) }).addr()
 }
 
@@ -296,32 +301,32 @@ fn span(id: u64) -> u64 {
 }
 
 unsafe extern "C" fn mark_ex(attributes: *const Attributes) {
-    // SAFETY: as the program calls it.
+    // SAFETY: the program passes null or attributes of the size that they state.
     unsafe { domain_mark(ptr::null(), attributes) }
 }
 
 unsafe extern "C" fn mark_a(name: Ascii) {
-    // SAFETY: null is a handle.
+    // SAFETY: null is a valid handle.
     mark(Name::Ascii(name), unsafe { domain(ptr::null()) }, None);
 }
 
 unsafe extern "C" fn mark_w(name: Wide) {
-    // SAFETY: null is a handle.
+    // SAFETY: null is a valid handle.
     mark(Name::wide(name), unsafe { domain(ptr::null()) }, None);
 }
 
 unsafe extern "C" fn start_ex(attributes: *const Attributes) -> u64 {
-    // SAFETY: as the program calls it.
+    // SAFETY: the program passes null or attributes of the size that they state.
     unsafe { domain_start(ptr::null(), attributes) }
 }
 
 unsafe extern "C" fn start_a(name: Ascii) -> u64 {
-    // SAFETY: null is a handle.
+    // SAFETY: null is a valid handle.
     start(Name::Ascii(name), unsafe { domain(ptr::null()) }, None)
 }
 
 unsafe extern "C" fn start_w(name: Wide) -> u64 {
-    // SAFETY: null is a handle.
+    // SAFETY: null is a valid handle.
     start(Name::wide(name), unsafe { domain(ptr::null()) }, None)
 }
 
@@ -330,17 +335,17 @@ unsafe extern "C" fn end(id: u64) {
 }
 
 unsafe extern "C" fn push_ex(attributes: *const Attributes) -> c_int {
-    // SAFETY: as the program calls it.
+    // SAFETY: the program passes null or attributes of the size that they state.
     unsafe { domain_push(ptr::null(), attributes) }
 }
 
 unsafe extern "C" fn push_a(name: Ascii) -> c_int {
-    // SAFETY: null is a handle.
+    // SAFETY: null is a valid handle.
     push(ptr::null(), Name::Ascii(name), unsafe { domain(ptr::null()) }, None)
 }
 
 unsafe extern "C" fn push_w(name: Wide) -> c_int {
-    // SAFETY: null is a handle.
+    // SAFETY: null is a valid handle.
     push(ptr::null(), Name::wide(name), unsafe { domain(ptr::null()) }, None)
 }
 
@@ -349,33 +354,35 @@ unsafe extern "C" fn pop() -> c_int {
 }
 
 unsafe extern "C" fn name_category_a(number: u32, name: Ascii) {
-    // SAFETY: as the program calls it.
+    // SAFETY: the program passes null or a string that ends with NUL.
     unsafe { domain_name_category_a(ptr::null(), number, name) }
 }
 
 unsafe extern "C" fn name_category_w(number: u32, name: Wide) {
-    // SAFETY: as the program calls it.
+    // SAFETY: the program passes null or a wide string that ends with NUL.
     unsafe { domain_name_category_w(ptr::null(), number, name) }
 }
 
 unsafe extern "C" fn name_thread_a(thread: u32, name: Ascii) {
-    // SAFETY: as the program calls it.
+    // SAFETY: the program passes null or a string that ends with NUL.
     name_thread(thread, unsafe { Text::of_c(name) });
 }
 
 unsafe extern "C" fn name_thread_w(thread: u32, name: Wide) {
-    // SAFETY: as the program calls it.
+    // SAFETY: the program passes null or a wide string that ends with NUL.
     name_thread(thread, unsafe { Text::of_wide(name) });
 }
 
 unsafe extern "C" fn domain_mark(handle: Handle, attributes: *const Attributes) {
-    // SAFETY: as the program calls it.
+    // SAFETY: the program passes a handle of ours, and null or attributes of the size that they
+    // state.
     let (name, domain, amount) = unsafe { event(handle, attributes) };
     mark(name, domain, amount);
 }
 
 unsafe extern "C" fn domain_start(handle: Handle, attributes: *const Attributes) -> u64 {
-    // SAFETY: as the program calls it.
+    // SAFETY: the program passes a handle of ours, and null or attributes of the size that they
+    // state.
     let (name, domain, amount) = unsafe { event(handle, attributes) };
     start(name, domain, amount)
 }
@@ -385,7 +392,8 @@ unsafe extern "C" fn domain_end(_: Handle, id: u64) {
 }
 
 unsafe extern "C" fn domain_push(handle: Handle, attributes: *const Attributes) -> c_int {
-    // SAFETY: as the program calls it.
+    // SAFETY: the program passes a handle of ours, and null or attributes of the size that they
+    // state.
     let (name, domain, amount) = unsafe { event(handle, attributes) };
     push(handle, name, domain, amount)
 }
@@ -395,31 +403,31 @@ unsafe extern "C" fn domain_pop(handle: Handle) -> c_int {
 }
 
 unsafe extern "C" fn domain_name_category_a(handle: Handle, number: u32, name: Ascii) {
-    // SAFETY: as the program calls it.
+    // SAFETY: the program passes a handle of ours, and null or a string that ends with NUL.
     unsafe { name_category(domain(handle), number, Text::of_c(name)) }
 }
 
 unsafe extern "C" fn domain_name_category_w(handle: Handle, number: u32, name: Wide) {
-    // SAFETY: as the program calls it.
+    // SAFETY: the program passes a handle of ours, and null or a wide string that ends with NUL.
     unsafe { name_category(domain(handle), number, Text::of_wide(name)) }
 }
 
 unsafe extern "C" fn register_a(_: Handle, name: Ascii) -> *const Text {
-    // SAFETY: as the program calls it.
+    // SAFETY: the program passes null or a string that ends with NUL.
     unsafe { Text::of_c(name) }
 }
 
 unsafe extern "C" fn register_w(_: Handle, name: Wide) -> *const Text {
-    // SAFETY: as the program calls it.
+    // SAFETY: the program passes null or a wide string that ends with NUL.
     unsafe { Text::of_wide(name) }
 }
 
 unsafe extern "C" fn create_a(name: Ascii) -> Handle {
-    // SAFETY: as the program calls it.
+    // SAFETY: the program passes null or a string that ends with NUL.
     Domain::of(SYSTEM, unsafe { Text::of_c(name) }.name())
 }
 
 unsafe extern "C" fn create_w(name: Wide) -> Handle {
-    // SAFETY: as the program calls it.
+    // SAFETY: the program passes null or a wide string that ends with NUL.
     Domain::of(SYSTEM, unsafe { Text::of_wide(name) }.name())
 }

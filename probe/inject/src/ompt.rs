@@ -1,12 +1,12 @@
-//! OpenMP: parallel regions, as a runtime with OMPT tells of them.
+//! OpenMP: parallel regions, as a runtime reports them through OMPT.
 //!
 //! ```text
 //! place:  from an address in the program to its points
-//! team:   regions that are under way
-//! member: what each thread does in them: busy, or waiting
+//! team:   regions that have not ended yet
+//! member: time that each thread of a region is busy or waits
 //! ```
 //!
-//! Nothing here takes a lock; memory is allocated where a place is met for the first time.
+//! No code here takes a lock. It allocates memory only when it sees a place for the first time.
 
 mod abi;
 mod member;
@@ -22,13 +22,13 @@ use pfp::own::heap::ShortText;
 use place::{Kind, Points};
 use team::Team;
 
-/// In the word of an implicit task: an explicit one has 0 there.
+/// Value in the data word of an implicit task. The word of an explicit task is 0.
 const IMPLICIT: u64 = 1;
 
 static TOOL: abi::StartToolResult =
     abi::StartToolResult { initialize, finalize, data: Data { value: 0 } };
 
-/// OpenMP's runtime asks each library in `OMP_TOOL_LIBRARIES` for this.
+/// OpenMP's runtime looks up this function in each library in `OMP_TOOL_LIBRARIES`.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ompt_start_tool(
     _version: c_uint,
@@ -37,7 +37,7 @@ pub(crate) extern "C" fn ompt_start_tool(
     &raw const TOOL
 }
 
-/// Whether a runtime tells us of its regions.
+/// Whether a runtime reports its regions to us.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn is_on() -> bool {
@@ -46,14 +46,13 @@ pub(crate) fn is_on() -> bool {
 
 unsafe extern "C" fn initialize(lookup: Option<Lookup>, _device: c_int, _data: *mut Data) -> c_int {
     let Some(lookup) = lookup else { return 0 };
-    // SAFETY: the runtime's function, and a name that stays.
+    // SAFETY: the runtime's function, called with a static string that ends with NUL.
     let Some(found) = (unsafe { lookup(c"ompt_set_callback".as_ptr()) }) else { return 0 };
-    // SAFETY: what the name stands for in the interface.
+    // SAFETY: OMPT defines this signature for the function of this name.
     let set = unsafe { std::mem::transmute::<Function, SetCallback>(found) };
     macro_rules! set {
         ($($number:ident: $kind:ident = $function:ident;)*) => {
-            // SAFETY: each has the signature that the interface has for its number, which the
-            // type says.
+            // SAFETY: the type of each function is OMPT's signature for the callback's number.
             $(unsafe {
                 set(callback::$number, std::mem::transmute::<abi::$kind, Function>($function));
             })*
@@ -76,7 +75,7 @@ unsafe extern "C" fn initialize(lookup: Option<Lookup>, _device: c_int, _data: *
 }
 
 unsafe extern "C" fn finalize(_data: *mut Data) {
-    // Of this thread; others that were members say so themselves as they end.
+    // Leaves the regions of this thread only. Other members leave theirs in `thread_end`.
     member::with(|member| member.leave());
 }
 
@@ -107,19 +106,19 @@ unsafe extern "C" fn parallel_begin(
     {
         member::with(|member| taken = Team::take(region, member.fork(), code.addr() >> 4));
     }
-    // SAFETY: the runtime's word for this region, which is the tool's.
+    // SAFETY: null, or the data word of this region, which only the tool writes.
     if let Some(parallel) = unsafe { parallel.as_mut() } {
         parallel.ptr = taken.map_or(ptr::null_mut(), |team| ptr::from_ref(team).cast_mut().cast());
     }
 }
 
-/// The team that `parallel_begin` has put into a region's word.
+/// The team that `parallel_begin` stored in the data word of a region.
 ///
 /// # Safety
 ///
-/// The word is null or a region's that has not ended.
+/// `parallel` is null or the data word of a region that has not ended.
 unsafe fn team(parallel: *mut Data) -> Option<&'static Team> {
-    // SAFETY: as the caller says; null, or a static.
+    // SAFETY: the caller passes null or a valid word, which holds null or the address of a static.
     unsafe { parallel.as_ref()?.ptr.cast::<Team>().as_ref() }
 }
 
@@ -129,7 +128,7 @@ unsafe extern "C" fn parallel_end(
     _flags: c_int,
     _code: *const c_void,
 ) {
-    // SAFETY: the region ends now.
+    // SAFETY: null, or the data word of a region that is valid until this callback returns.
     if let Some(team) = unsafe { team(parallel) } {
         member::with(|member| member.join(team));
     }
@@ -149,19 +148,19 @@ unsafe extern "C" fn implicit_task(
     if endpoint != abi::BEGIN {
         return member::with(|member| member.end());
     }
-    // SAFETY: the runtime's word for this task, which is the tool's.
+    // SAFETY: null, or the data word of this task, which only the tool writes.
     if let Some(task) = unsafe { task.as_mut() } {
         task.value = IMPLICIT;
     }
-    // SAFETY: a region's members begin before it ends.
+    // SAFETY: null, or the data word of a region, which does not end before its members have begun.
     let team = unsafe { team(parallel) };
     member::with(|member| member.begin(team, index == 0));
 }
 
 unsafe extern "C" fn task_schedule(_prior: *mut Data, _status: c_int, next: *mut Data) {
-    // SAFETY: null, or the runtime's word for the task that goes on.
+    // SAFETY: null, or the data word of the task that runs next.
     if let Some(next) = unsafe { next.as_ref() } {
-        // SAFETY: a word, however it was written.
+        // SAFETY: both fields of the union are 64 bits wide and valid for any bits.
         let is_one = unsafe { next.value } != IMPLICIT;
         member::with(|member| member.task(is_one));
     }
@@ -201,7 +200,7 @@ unsafe extern "C" fn mutex_acquired(kind: c_int, wait: u64, code: *const c_void)
     }
 }
 
-/// The point of waiting for a mutex somewhere.
+/// The point that measures waits for a mutex at this address of the code.
 fn mutex(kind: c_int, code: *const c_void) -> Option<&'static pfp::Point> {
     let what = Kind::Mutex(abi::mutex_name(kind));
     match place::at(code, what).filter(|_| !abi::is_a_try(kind))? {

@@ -1,4 +1,4 @@
-//! Spans of the wall clock that are under way: any thread may end them.
+//! Spans of the wall clock. Any thread may end a span.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{
@@ -11,24 +11,25 @@ use pfp::table::mix;
 
 use crate::names::{Measured, Named};
 
-/// Spans that can be under way; a power of two.
+/// Number of slots for open spans; a power of two.
 const SPANS: usize = 1 << 13;
-/// Places to look at for one. Where all are taken it is not measured, and that is counted.
+/// Slots that are probed for a key. If all of them are taken, the span is not measured and counts
+/// as refused.
 const REACH: usize = 64;
 
 const FREE: u64 = 0;
 const BUSY: u64 = 1;
 
-/// What was begun, its amount, and when.
+/// The name of an open span, its amount, and the clock reading at its begin.
 type RegionStart = (&'static Named, u64, u64);
 
 struct Span {
-    /// What it is found by, or one of the above.
+    /// Key of the open span, or `FREE` or `BUSY`.
     key: AtomicU64,
     begun: UnsafeCell<Option<RegionStart>>,
 }
 
-// SAFETY: who has put `BUSY` into the key is alone with the rest.
+// SAFETY: only the thread that has exchanged the key for `BUSY` accesses `begun`.
 unsafe impl Sync for Span {}
 
 static ALL: [Span; SPANS] =
@@ -38,15 +39,15 @@ fn places(key: u64) -> impl Iterator<Item = &'static Span> {
     (0..REACH).map(move |step| &ALL[(mix(key) as usize).wrapping_add(step) % SPANS])
 }
 
-/// A key out of several words; never one of those that say something else.
+/// Hashes several words into a key. Bit 1 is set, so a key never equals `FREE` or `BUSY`.
 pub(crate) fn key(words: &[u64]) -> u64 {
     words.iter().fold(0u64, |key, &word| mix(key.rotate_left(7) ^ word)) | 2
 }
 
-/// Begins a span, with an amount if the name has such; false if there is no room.
+/// Begins a span, with an amount if the name has one. Returns false if there is no free slot.
 pub(crate) fn begin(key: u64, named: &'static Named, amount: u64) -> bool {
     let taken = places(key).find(|span| {
-        // Acquire meets the release of `end`: who had it before is done.
+        // Acquire pairs with the release in `end`: the previous owner is done with `begun`.
         span.key.load(Relaxed) == FREE
             && span.key.compare_exchange(FREE, BUSY, Acquire, Relaxed).is_ok()
     });
@@ -54,25 +55,25 @@ pub(crate) fn begin(key: u64, named: &'static Named, amount: u64) -> bool {
         pfp::c::count_refusal();
         return false;
     };
-    // SAFETY: it is busy, by this thread.
+    // SAFETY: this thread has exchanged the key for `BUSY`, so no other accesses `begun`.
     unsafe { *span.begun.get() = Some((named, amount, pfp::ticks())) };
-    // Meets `end`: what was begun is there.
+    // Release publishes `begun` to the thread that calls `end`.
     span.key.store(key, Release);
     true
 }
 
-/// Ends the span that was begun with this key; false if there is none.
+/// Ends the span that was begun with this key. Returns false if there is none.
 pub(crate) fn end(key: u64) -> bool {
     let now = pfp::ticks();
     let found = places(key).find(|span| {
-        // Acquire meets `begin`.
+        // Acquire pairs with the release in `begin`.
         span.key.load(Relaxed) == key
             && span.key.compare_exchange(key, BUSY, Acquire, Relaxed).is_ok()
     });
     let Some(span) = found else { return false };
-    // SAFETY: it is busy, by this thread.
+    // SAFETY: this thread has exchanged the key for `BUSY`, so no other accesses `begun`.
     let begun = unsafe { (*span.begun.get()).take() };
-    // Meets `begin` of the next one.
+    // Release hands the slot to the next `begin`.
     span.key.store(FREE, Release);
     if let Some((named, amount, start)) = begun {
         record(named, amount, start, now);
@@ -80,7 +81,7 @@ pub(crate) fn end(key: u64) -> bool {
     true
 }
 
-/// Records a span that is over. 0 if another CPU's counter is behind.
+/// Records a finished span. Its length is 0 if the counter of the CPU that ends it is behind.
 pub(crate) fn record(named: &'static Named, amount: u64, start: u64, end: u64) {
     let elapsed = (end.wrapping_sub(start) as i64).max(0) as u64;
     match &named.measured {

@@ -1,36 +1,36 @@
-//! ITT: the part of `ittnotify.h` and `ittnotify_config.h` that is used.
+//! Declarations of `ittnotify.h` and `ittnotify_config.h` that this library uses.
 
 use std::ffi::{c_char, c_int, c_long, c_ulong, c_void};
 use std::sync::atomic::AtomicI32;
 
-/// What an `__itt_global` begins with.
+/// First bytes of an `__itt_global`.
 pub(super) const MAGIC: [u8; 8] = [0xed, 0xab, 0xab, 0xec, 0x0d, 0xee, 0xda, 0x30];
 
-/// The version of clients, a date, from which on they have [`Later`].
+/// Version (a date) of the first clients with the fields of [`Later`].
 pub(super) const LATER: c_ulong = 20_180_723;
 
-/// `__itt_global`, up to what all clients have.
+/// `__itt_global`, up to the last field that all clients have.
 #[repr(C)]
 pub(crate) struct Global {
     pub(super) magic: [u8; 8],
-    /// Major, minor, and a date.
+    /// Major version, minor version, and date.
     pub(super) version: [c_ulong; 3],
     state: [c_long; 3],
     mutex: libc::pthread_mutex_t,
     library: *mut c_void,
     error_handler: *mut c_void,
     path: *mut c_void,
-    /// Ends with one that has no name.
+    /// Array that ends with an element without a name.
     pub(super) functions: *mut ApiInfo,
 }
 
-/// `__itt_global` of later clients, up to what is used.
+/// `__itt_global` of later clients, up to the last field in use.
 #[repr(C)]
 pub(super) struct Later {
     global: Global,
     lists: [*const c_void; 4],
     collection: c_int,
-    /// Made before there was a tool.
+    /// Counters that the client created before a collector was loaded.
     pub(super) counters: *const CounterInfo,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct ApiInfo {
     pub(super) name: *const c_char,
     pub(super) function: *mut *const c_void,
     first: *const c_void,
-    /// In place of a function that does nothing.
+    /// Function that does nothing, used if the collector has none of this name.
     pub(super) null: *const c_void,
     group: c_int,
 }
@@ -62,17 +62,17 @@ pub(super) struct ApiInfo {
 /// `__itt_domain`.
 #[repr(C)]
 pub(crate) struct Domain {
-    /// 0 switches it off in the client.
+    /// 0 makes the client skip its calls for this domain.
     pub(super) flags: AtomicI32,
     pub(super) rest: Behind,
 }
 
-/// An `__itt_domain` behind its flags.
+/// Fields of an `__itt_domain` after the flags.
 #[repr(C, align(8))]
 pub(crate) struct Behind {
     pub(super) name: *const c_char,
     pub(super) wide_name: *const c_void,
-    /// This and the next are the collector's.
+    /// Free for the collector, like `more`.
     pub(super) extra: c_int,
     pub(super) more: *const c_void,
     pub(super) next: *const Domain,
@@ -95,7 +95,7 @@ pub(crate) struct Id {
     pub(super) words: [u64; 3],
 }
 
-/// Kinds of numbers: `__itt_metadata_type`.
+/// Types of numbers: `__itt_metadata_type`.
 pub(super) mod number {
     use std::ffi::{c_int, c_void};
 
@@ -108,17 +108,19 @@ pub(super) mod number {
     const F32: c_int = 7;
     const F64: c_int = 8;
 
-    /// A number as an amount, which is a whole number and not negative.
+    /// Converts a number to an amount, which is a non-negative integer. `None` if it is negative or
+    /// of an unknown type.
     ///
     /// # Safety
     ///
-    /// It is null, or points to one of that kind.
+    /// `number` is null, or points to a readable number of type `kind`, aligned or not.
     pub(in crate::itt) unsafe fn read(kind: c_int, number: *const c_void) -> Option<u64> {
         let rounded = |number: f64| (number >= 0.0).then_some(number.round() as u64);
         if number.is_null() {
             return None;
         }
-        // SAFETY: as the caller says.
+        // SAFETY: the caller passes a pointer to a readable number of type `kind`; no alignment is
+        // needed.
         unsafe {
             match kind {
                 U64 => Some(number.cast::<u64>().read_unaligned()),

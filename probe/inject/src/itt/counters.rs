@@ -1,4 +1,4 @@
-//! Counters: what a program adds to them, takes from them or sets them to, as amounts of points.
+//! Counters. Each addition, subtraction and assignment is measured as an amount of a point.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -10,7 +10,7 @@ use pfp::table::{Table, mix};
 use super::{Known, MAX_OBJECTS, SYSTEM, abi, domain, is_on, known, rest, text};
 use crate::names::{Domain, Kind, Named, ROOM, Text, named, paired};
 
-/// Counters by the address that the program has of each.
+/// Counters by the handles that the program holds.
 static COUNTERS: Table<Known<Option<&'static Counter>>, { 2 * MAX_OBJECTS }> = Table::new();
 
 /// A counter of the program. Its address is the program's handle.
@@ -32,7 +32,7 @@ fn counter(domain: &'static Domain, text: &'static Text, kind: c_int) -> Option<
 
 /// # Safety
 ///
-/// Each is null or a text.
+/// Each of `name` and `domain` is null or a string that ends with NUL.
 unsafe fn counter_of(
     name: *const c_char,
     domain: *const c_char,
@@ -43,18 +43,18 @@ unsafe fn counter_of(
     counter(Domain::of(SYSTEM, domain.map_or("", Text::name)), name, kind)
 }
 
-/// Takes over the counters that the client has made itself: the program has their addresses.
+/// Registers the counters that the client created itself, by the addresses that the program holds.
 pub(super) fn adopt(mut info: *const abi::CounterInfo) {
-    // SAFETY: the client's list, which ends with null.
+    // SAFETY: the client's list consists of valid elements and ends with null.
     while let Some(one) = unsafe { info.as_ref() } {
-        // SAFETY: the client's texts.
+        // SAFETY: each of the two is null or a string of the client that ends with NUL.
         let made = unsafe { counter_of(one.name, one.domain, one.kind) };
         known(&COUNTERS, info.addr(), || made);
         info = one.next;
     }
 }
 
-/// Handle of a counter for the program.
+/// Registers a counter and returns its handle for the program.
 fn handle_of(counter: Option<&'static Counter>) -> *const c_void {
     let Some(made) = counter else { return ptr::null() };
     let handle = ptr::from_ref(made);
@@ -75,7 +75,7 @@ pub(super) unsafe extern "C" fn create_typed(
     domain: *const c_char,
     kind: c_int,
 ) -> *const c_void {
-    // SAFETY: the client's texts.
+    // SAFETY: the client passes null or strings that end with NUL.
     handle_of(unsafe { counter_of(name, domain, kind) })
 }
 
@@ -89,8 +89,8 @@ pub(super) unsafe extern "C" fn create_in(
     handle_of(domain.and_then(|domain| counter(domain, name, kind)))
 }
 
-/// What a program does to a counter. Amounts are whole numbers and not negative, so each has a
-/// point of its own.
+/// Kind of change to a counter. An amount is a non-negative integer, so each kind has its own
+/// point.
 #[derive(Clone, Copy)]
 enum Change {
     Up,
@@ -99,7 +99,7 @@ enum Change {
 }
 
 impl Change {
-    /// The amount's name.
+    /// Label of the amount in the viewer.
     fn amount(self) -> &'static str {
         match self {
             Self::Up => "value",
@@ -108,7 +108,7 @@ impl Change {
         }
     }
 
-    /// Point of such changes. Without an amount, only their calls count.
+    /// Point of this kind of change. Without an amount, the point only counts calls.
     fn point(
         self,
         domain: &'static Domain,
@@ -127,14 +127,14 @@ impl Change {
         named(domain, text, kind)
     }
 
-    /// Measures a change of the counter that two addresses stand for.
+    /// Measures a change of the counter that these two addresses identify.
     fn measure(
         self,
         addresses: [usize; 2],
         of: impl Fn() -> Option<(&'static Domain, &'static Text)>,
         amount: Option<u64>,
     ) -> Option<&'static Named> {
-        // Greater than the number of any kind.
+        // Distinct from the number of each `Kind`.
         let mark = self as u8 + if amount.is_some() { 8 } else { 16 };
         let find = || {
             let (domain, text) = of()?;
@@ -149,7 +149,7 @@ impl Change {
     fn of(self, id: *const c_void, amount: impl FnOnce(&Counter) -> Option<u64>) {
         let is = |it: &Known<_>| it.address == id.addr();
         let unknown = || Known { address: id.addr(), is: None };
-        // With room for none, this only looks the counter up.
+        // A limit of 0 entries makes this a pure look-up.
         let found = COUNTERS.get(mix(id.addr() as u64), 0, is, unknown);
         if let Some(counter) = found.and_then(|known| known.is) {
             let of = || Some((counter.domain, counter.text));
@@ -161,9 +161,10 @@ impl Change {
     ///
     /// # Safety
     ///
-    /// As [`domain`] and [`text`].
+    /// `its` is null or points to a domain that is never freed, and `name` is null or points to a
+    /// handle that is never freed.
     unsafe fn within(self, its: *const abi::Domain, name: *const abi::Handle, amount: u64) {
-        // SAFETY: null, or a domain that is never freed.
+        // SAFETY: the caller passes null, or a domain that is never freed.
         if let Some(known) = unsafe { its.as_ref() }.filter(|its| is_on(its)) {
             // SAFETY: null, or a domain and a handle that are never freed.
             let of = || unsafe { Some((domain(its)?, text(name))) };

@@ -1,9 +1,10 @@
-//! Domains that rest: nobody calls for them while all their points are off.
+//! Resting domains: clients do not call for a domain while all of its points are off.
 //!
-//! A client looks at a domain's flag before it calls. So who has set it to 0 hears no more of the
-//! domain, and a viewer must set it again. The flag is a [`Switch`], which the viewer reaches; what
-//! else there is of a domain is private memory behind it. A domain rests only while nothing in it is
-//! open, since clients do not report an end either.
+//! A client reads a domain's flag before it calls. After this module sets the flag to 0, the client
+//! no longer calls for the domain, so the viewer must set the flag again. The flag is a [`Switch`],
+//! which the viewer can write; all other fields of a domain are private memory behind the switch. A
+//! domain rests only while none of its tasks and spans is open, since a client with the flag
+//! cleared does not report ends either.
 
 use std::ffi::{c_char, c_int};
 use std::ptr;
@@ -19,11 +20,11 @@ use pfp::own::{Own, heap};
 use super::abi;
 use crate::names::{self, Domain, Named};
 
-/// In a domain's `extra`: what comes next is a [`Rest`].
+/// Value of a domain's `extra` if its `more` points to a [`Rest`].
 const OURS: c_int = 0x7066_7030;
-/// Domains that can rest. All others are called for ever.
+/// Maximum number of domains that can rest. Clients always call for further domains.
 const MAX_TASKS: usize = 64;
-/// Calls of a thread that find their point off until one sees whether the domain can rest.
+/// Number of calls with their point off after which a thread checks whether the domain can rest.
 const CALLS: u32 = 1 << 16;
 
 /// State of a domain that can rest.
@@ -31,11 +32,11 @@ pub(super) struct Rest {
     switch: Switch,
     number: usize,
     domain: &'static Domain,
-    /// Spans of it that are open.
+    /// Number of open spans.
     spans: AtomicU32,
 }
 
-/// Makes a domain of this name, which clients look into.
+/// Creates the ITT domain that clients read.
 pub(super) fn make(name: *const c_char, domain: &'static Domain) -> Option<*const abi::Domain> {
     static MADE: AtomicU32 = AtomicU32::new(0);
     let behind = |rest: *const Rest| abi::Behind {
@@ -53,37 +54,38 @@ pub(super) fn make(name: *const c_char, domain: &'static Domain) -> Option<*cons
     let place = switch.place().cast::<abi::Domain>();
     let rest = Rest { switch, number, domain, spans: AtomicU32::new(0) };
     let rest = Box::leak(heap::boxed(rest).ok()?);
-    // SAFETY: the switch has the flags, and private memory behind them, aligned.
+    // SAFETY: `place` is aligned for a domain; its flags are the switch's word, and a page of
+    // private memory follows.
     unsafe { (&raw mut (*place).rest).write(behind(rest)) };
     Some(place.cast_const())
 }
 
-/// The state of a domain that can rest; none of others.
+/// The resting state of a domain. `None` if the domain cannot rest.
 #[inline]
 pub(super) fn of(its: &abi::Domain) -> Option<&'static Rest> {
-    // SAFETY: `make` has put it there, for good.
+    // SAFETY: with this mark, `make` has stored a pointer to a leaked `Rest`.
     (its.rest.extra == OURS).then(|| unsafe { &*its.rest.more.cast() })
 }
 
-/// How many tasks a thread has open in each of these domains. Never freed: others look at it.
+/// Open tasks of a thread in each domain that can rest. Never freed, because other threads read it.
 struct Open {
     next: *const Self,
     is_taken: AtomicBool,
     tasks: [AtomicU32; MAX_TASKS],
-    /// Calls that found their point off.
+    /// Number of calls that found their point off.
     calls: AtomicU32,
 }
 
 static ALL: AtomicPtr<Open> = AtomicPtr::new(ptr::null_mut());
 
 fn all() -> impl Iterator<Item = &'static Open> {
-    // SAFETY: null, or never freed. Meets `take`.
+    // SAFETY: null, or a node that is never freed. Acquire pairs with the release in `take`.
     let first = unsafe { ALL.load(Acquire).as_ref() };
     // SAFETY: `next` is null or another node of the list, and nodes are never freed.
     std::iter::successors(first, |open| unsafe { open.next.as_ref() })
 }
 
-/// The open tasks of a thread, until it ends.
+/// Ownership of an [`Open`], which ends with the thread.
 struct Mine(&'static Open);
 
 impl Mine {
@@ -105,11 +107,12 @@ impl Mine {
             // SAFETY: `open` comes from a box, and no other thread can reach it before the
             // exchange.
             let next = unsafe { &mut (*open).next };
-            // Meets `all`.
+            // Release publishes the node to `all`.
             while let Err(first) = ALL.compare_exchange(next.cast_mut(), open, AcqRel, Relaxed) {
                 *next = first;
             }
-            // SAFETY: never freed.
+            // SAFETY: the node is never freed, and no thread takes a mutable reference to it any
+            // more.
             Some(unsafe { &*open })
         };
         heap::boxed(Self(made()?)).ok()
@@ -127,23 +130,24 @@ thread_local! {
     static OPEN: Own<Mine> = const { Own::new() };
 }
 
-/// The open tasks of the calling thread; none when it ends.
+/// The open tasks of the calling thread. `None` while the thread ends.
 #[inline]
 fn mine() -> Option<&'static Open> {
-    // SAFETY: of the calling thread, which uses it before it ends.
+    // SAFETY: the thread-local value outlives this call, and only its own thread uses it.
     let own = OPEN.with(|own| unsafe { &*ptr::from_ref(own) });
     own.get(Mine::take).map(|mine| mine.0)
 }
 
 impl Rest {
-    /// Whether it rests: a call that comes all the same has begun before.
+    /// Whether the domain rests. A call can still arrive if it began before the flag was cleared.
     #[cold]
     pub(super) fn rests(&self) -> bool {
         self.switch.rests()
     }
 
-    /// A call finds its point off: from now on the domain may rest. Whether it does, so that the
-    /// client is not going to report an end.
+    /// Counts a call that found its point off, and lets the domain rest after enough of them.
+    /// Returns whether the domain rests now; then the client does not report the end of this call's
+    /// region.
     #[cold]
     #[inline(never)]
     pub(super) fn is_off(&self) -> bool {
@@ -159,7 +163,7 @@ impl Rest {
             && names::are_off(self.domain)
     }
 
-    /// A task begins on the calling thread.
+    /// Counts a task that begins on the calling thread.
     #[inline]
     pub(super) fn task_begins(&self) {
         if let Some(mine) = mine() {
@@ -186,8 +190,9 @@ impl Rest {
         self.spans.fetch_sub(1, SeqCst);
     }
 
-    /// Its end is to come. Whoever puts the domain to rest has all threads see this, or this sees
-    /// that it rests.
+    /// Wakes the domain if it rests, because the client must report the end of the region that just
+    /// began. `Switch::rest` issues a barrier on all threads: either it sees the new region, or
+    /// this thread sees that the domain rests.
     #[inline]
     fn has_begun(&self) {
         compiler_fence(SeqCst);
@@ -197,7 +202,7 @@ impl Rest {
     }
 }
 
-/// A call that has no end finds its point on or off.
+/// Counts a call without an end, such as a marker, if its point is off.
 #[inline]
 pub(super) fn calls(its: &abi::Domain, named: &'static Named) {
     if !named.is_on()

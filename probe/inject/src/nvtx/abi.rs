@@ -1,19 +1,19 @@
-//! NVTX version 3: the part of `nvtxTypes.h` and `nvToolsExt.h` that is used.
+//! Declarations of NVTX version 3 (`nvtxTypes.h`, `nvToolsExt.h`) that this library uses.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 pub(super) type Function = unsafe extern "C" fn();
 
-/// Gives a table of the client's, by its number.
+/// Returns the client's export table of this number, or null.
 pub(crate) type GetExportTable = unsafe extern "C" fn(u32) -> *const c_void;
 
-/// The number of [`Callbacks`].
+/// Number of the export table [`Callbacks`].
 pub(super) const CALLBACKS: u32 = 1;
 
 #[repr(C)]
 pub(super) struct Callbacks {
     pub(super) size: usize,
-    /// Gives the places of a module's functions, and how many there are.
+    /// Writes the address and the length of a module's table of function pointers.
     pub(super) table: Option<
         unsafe extern "C" fn(c_int, *mut *const *mut Option<Function>, *mut c_uint) -> c_int,
     >,
@@ -22,7 +22,7 @@ pub(super) struct Callbacks {
 pub(super) const CORE: c_int = 1;
 pub(super) const CORE2: c_int = 5;
 
-/// `nvtxEventAttributes_t` of version 2. A client's may be longer or shorter.
+/// `nvtxEventAttributes_t` of version 2. The attributes of a client may be longer or shorter.
 #[repr(C)]
 pub(crate) struct Attributes {
     pub(super) version: u16,

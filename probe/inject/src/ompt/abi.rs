@@ -1,8 +1,8 @@
-//! OpenMP's tool interface: the part of `omp-tools.h` that is used.
+//! Declarations of OpenMP's tool interface (`omp-tools.h`) that this library uses.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-/// A word of the tool's own, which the runtime keeps for a region, a task or a thread.
+/// Data word for the tool, which the runtime stores for each region, task and thread.
 #[repr(C)]
 pub(crate) union Data {
     pub(super) value: u64,
@@ -13,7 +13,7 @@ pub(super) type Function = unsafe extern "C" fn();
 pub(super) type Lookup = unsafe extern "C" fn(*const c_char) -> Option<Function>;
 pub(super) type SetCallback = unsafe extern "C" fn(c_int, Function) -> c_int;
 
-/// What `ompt_start_tool` returns: it must stay.
+/// Result of `ompt_start_tool`. The runtime keeps the pointer, so this must be a static.
 #[repr(C)]
 pub(crate) struct StartToolResult {
     pub(super) initialize: unsafe extern "C" fn(Option<Lookup>, c_int, *mut Data) -> c_int,
@@ -21,7 +21,7 @@ pub(crate) struct StartToolResult {
     pub(super) data: Data,
 }
 
-// SAFETY: functions, and a word that nobody uses.
+// SAFETY: function pointers, and a data word that neither this library nor a runtime writes.
 unsafe impl Sync for StartToolResult {}
 
 /// Numbers of callbacks.
@@ -45,23 +45,24 @@ pub(super) const BEGIN: c_int = 1;
 /// `ompt_thread_worker`.
 pub(super) const WORKER: c_int = 2;
 
-/// `ompt_task_initial`: of the program, or of a league's teams.
+/// `ompt_task_initial`: the initial task of the program or of a team in a league.
 pub(super) const TASK_INITIAL: c_int = 1;
-/// `ompt_parallel_league`: of the construct `teams`.
+/// `ompt_parallel_league`: a `teams` construct.
 pub(super) const LEAGUE: c_int = 0x4000_0000;
 
-/// Whether a synchronization is a barrier: `taskwait`, `taskgroup` and `reduction` are none,
-/// and the one of `teams` is not a region's.
+/// Whether a synchronization is a barrier of a parallel region. The barrier of `teams` is not, and
+/// `taskwait`, `taskgroup` and `reduction` are not barriers.
 pub(super) fn is_barrier(kind: c_int) -> bool {
     matches!(kind, 1..=4 | 8 | 9)
 }
 
-/// Whether a lock is only tried: whoever fails does not wait, and is not told of again.
+/// Whether a lock is only tried. A try does not wait, and the runtime reports it again only if it
+/// succeeds.
 pub(super) fn is_a_try(mutex: c_int) -> bool {
     matches!(mutex, 2 | 4)
 }
 
-/// What a mutex is called.
+/// Name of this kind of mutex in the viewer.
 pub(super) fn mutex_name(mutex: c_int) -> &'static str {
     match mutex {
         5 => "critical",

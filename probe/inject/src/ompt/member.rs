@@ -1,13 +1,13 @@
-//! What a thread does in the regions that it is a member of.
+//! The time that each member of a parallel region works and waits.
 //!
 //! ```text
 //! first thread   fork ---- begin ======== barrier ........ join
-//! other thread        ..... begin === barrier ........................ told of the end
-//!                                                         ^ what counts as the end
+//! other thread        ..... begin === barrier ........................ end reported
+//!                                                         ^ the end that is recorded
 //! = busy   . wait
 //! ```
 //!
-//! A runtime notifies a thread that a region's last barrier has ended only when the thread gets new
+//! A runtime reports the end of a region's last barrier to a member only when the member gets new
 //! work, which may be much later. So each thread remembers when it reached the barrier, and records
 //! its wait up to the end that the first thread saw.
 
@@ -20,10 +20,10 @@ use pfp::past::{self, Past};
 
 use super::team::{RegionStart, Team};
 
-/// Regions inside one another that are followed; those inside are not.
+/// Maximum depth of nested regions that are followed. Deeper regions are not measured.
 const DEPTH: usize = 8;
 
-/// The counter, and the ticks that the thread was on a CPU until then.
+/// A clock reading of a thread: the counter, and its on-CPU time.
 #[derive(Clone, Copy, Default)]
 struct ClockReading {
     now: u64,
@@ -33,11 +33,12 @@ struct ClockReading {
 impl ClockReading {
     fn now() -> Self {
         let now = pfp::ticks();
-        // Without a lane there is nothing to record either.
+        // A thread without a lane records nothing, so any value will do.
         Self { now, on_cpu: pfp::on_cpu_ticks().unwrap_or(now) }
     }
 
-    /// Where a region began or ended, so that what comes before or after it has no gap to it.
+    /// A clock reading with the time stamp of a region's begin or end, so that no gap is left
+    /// between the region and the time before or after it.
     fn of(stamp: Option<u64>) -> Self {
         let now = Self::now();
         Self { now: stamp.unwrap_or(now.now), ..now }
@@ -47,39 +48,40 @@ impl ClockReading {
 #[derive(Clone, Copy)]
 enum State {
     Busy,
-    /// In a barrier since then; the last one of the region, or one before.
+    /// The thread has waited in a barrier since then. The barrier is the region's last, or an
+    /// earlier one.
     Waits {
         since: ClockReading,
         is_last: bool,
     },
-    /// At a task in a barrier.
+    /// The thread runs an explicit task inside a barrier.
     Task {
         is_last: bool,
     },
-    /// All is recorded.
+    /// The last wait is recorded.
     Done,
 }
 
-/// A thread's part in a region.
+/// Membership of a thread in a region.
 #[derive(Clone, Copy)]
 struct Part {
     team: &'static Team,
     begun: RegionStart,
     is_first: bool,
     state: State,
-    /// Ticks from the fork, or from a wait, to the work after it, to be recorded with the next
-    /// wait, and how many of those it was on a CPU.
+    /// Ticks between the fork, or the end of a wait, and the next begin of `busy`, and the part of
+    /// them on a CPU. They are recorded with the next wait.
     before: (u64, u64),
 }
 
-/// Where a thread is.
+/// Regions of a thread, and its pending waits.
 pub(super) struct Member {
     parts: [Cell<Option<Part>>; DEPTH],
     depth: Cell<usize>,
-    /// The last fork.
+    /// Clock reading at the last fork.
     fork: Cell<ClockReading>,
-    /// The mutex that was asked for last, and when. The runtime says no more of a try that fails, or
-    /// of a nested lock that its owner takes again.
+    /// The mutex that the thread last waited for, and the begin of the wait. The runtime does not
+    /// report the end of a failed try, or of an owner that acquires a nested lock again.
     asked: Cell<Option<(u64, ClockReading)>>,
 }
 
@@ -87,9 +89,9 @@ thread_local! {
     static MEMBER: Own<Member> = const { Own::new() };
 }
 
-/// Does something with the calling thread's; nothing when it ends.
+/// Calls `work` with the calling thread's member. Does nothing while the thread ends.
 pub(super) fn with(work: impl FnOnce(&Member)) {
-    // SAFETY: of the calling thread, which uses it before it ends.
+    // SAFETY: the thread-local value outlives this call, and only its own thread uses it.
     let own = MEMBER.with(|own| unsafe { &*ptr::from_ref(own) });
     own.get(Member::new).map(work);
 }
@@ -105,19 +107,19 @@ impl Member {
         heap::boxed(member).ok()
     }
 
-    /// The thread meets a region: when.
+    /// The thread forks a region. Returns the counter.
     pub(super) fn fork(&self) -> u64 {
         let fork = ClockReading::now();
         self.fork.set(fork);
         fork.now
     }
 
-    /// The thread asks for a mutex.
+    /// The thread begins to wait for a mutex.
     pub(super) fn ask(&self, mutex: u64) {
         self.asked.set(Some((mutex, ClockReading::now())));
     }
 
-    /// The thread has got a mutex that it asked for: it has waited until now.
+    /// The thread has acquired a mutex: records the wait.
     pub(super) fn got(&self, mutex: u64, point: &'static Point) {
         if let Some((_, from)) = self.asked.take().filter(|(asked, _)| *asked == mutex) {
             let until = ClockReading::now();
@@ -127,10 +129,10 @@ impl Member {
         }
     }
 
-    /// The thread that met a region has come to its end.
+    /// The thread that forked a region joins its team.
     pub(super) fn join(&self, team: &'static Team) {
         let end = ClockReading::now();
-        // Its part has ended, and its wait ends now.
+        // `end` has already popped this thread's part; its wait ends now.
         if let Some(slot) = self.parts.get(self.depth.get())
             && let Some(mut part) = slot.take()
             && ptr::eq(part.team, team)
@@ -145,7 +147,7 @@ impl Member {
         team.leave();
     }
 
-    /// The thread begins its part in a region.
+    /// The thread becomes a member of a region.
     pub(super) fn begin(&self, team: Option<&'static Team>, is_first: bool) {
         let depth = self.depth.get();
         self.depth.set(depth + 1);
@@ -157,13 +159,14 @@ impl Member {
         let mut part = Part { team, begun, is_first, state: State::Busy, before: (0, 0) };
         part.work(ClockReading { now: begun.start, ..self.fork.get() });
         if !is_first {
-            // The fork was in another thread.
+            // Another thread forked, so this thread's time since then is not on-CPU time of the
+            // region.
             part.before.1 = 0;
         }
         slot.set(Some(part));
     }
 
-    /// The thread has come to a barrier.
+    /// The thread reaches a barrier.
     pub(super) fn barrier(&self, is_last: impl FnOnce(RegionStart) -> bool) {
         self.change(|part| {
             if let State::Busy = part.state {
@@ -173,20 +176,21 @@ impl Member {
         });
     }
 
-    /// The thread goes on behind a barrier.
+    /// The thread leaves a barrier.
     pub(super) fn on(&self) {
         self.change(|part| match part.state {
             State::Waits { is_last: false, .. } => {
                 part.waited(ClockReading::now());
                 part.state = State::Busy;
             }
-            // The first thread is behind it at the end of its part.
+            // The first thread records its last wait in `join`.
             State::Waits { is_last: true, .. } if !part.is_first => part.close(),
             _ => {}
         });
     }
 
-    /// In a barrier, the thread takes up a task, or has done all that there were.
+    /// Inside a barrier, the thread switches to an explicit task (`is_one`), or back to its
+    /// implicit task.
     pub(super) fn task(&self, is_one: bool) {
         self.change(|part| match part.state {
             State::Waits { is_last, .. } if is_one => {
@@ -202,14 +206,14 @@ impl Member {
         });
     }
 
-    /// The thread's part in a region ends.
+    /// The thread's membership in its innermost region ends.
     pub(super) fn end(&self) {
         let Some(depth) = self.depth.get().checked_sub(1) else { return };
         self.change(Part::close);
         self.depth.set(depth);
     }
 
-    /// The thread ends: it may never have been told of the end of its part.
+    /// The thread ends. The runtime may not have reported the end of its memberships.
     pub(super) fn leave(&self) {
         while self.depth.get() > 0 {
             self.end();
@@ -227,20 +231,20 @@ impl Member {
 }
 
 impl Part {
-    /// Begins to work. All time before `after` is recorded.
+    /// Begins `busy`. The time since `after` is recorded with the next wait.
     fn work(&mut self, after: ClockReading) {
         let begun = ClockReading::of(past::begin(&self.begun.region.busy));
         self.before = (since(begun.now, after.now), since(begun.on_cpu, after.on_cpu));
     }
 
-    /// Begins to wait; at the last barrier it is busy no more.
+    /// Begins to wait. At the region's last barrier, `busy` ends.
     fn wait(&mut self, is_last: bool) {
         let busy = &self.begun.region.busy;
         let since = ClockReading::of(if is_last { past::end(busy) } else { None });
         self.state = State::Waits { since, is_last };
     }
 
-    /// Records its wait, which lasted until `until`.
+    /// Records the wait until a clock reading.
     fn waited(&mut self, until: ClockReading) {
         let State::Waits { since: from, is_last } = self.state else { return };
         let span = since(until.now, from.now);
@@ -249,22 +253,23 @@ impl Part {
             start: from.now,
             span,
             ticks: span + before,
-            // It spins first and sleeps then, so what it has run since is this wait's.
+            // A waiting thread spins first and then sleeps, so all its on-CPU time since `from`
+            // belongs to this wait.
             on_cpu: since(until.on_cpu, from.on_cpu).min(span) + on_cpu,
         };
-        // Around the last barrier the first thread has the regions of the program, and the
-        // others have none.
+        // At the last barrier, the first thread is still inside the program's regions around the
+        // parallel one. Other threads are inside no region.
         past::record(&self.begun.region.wait, &past, self.is_first || !is_last);
     }
 
-    /// Records what is left to record.
+    /// Ends `busy` if it is still open, and records the last wait unless the thread is the first.
     fn close(&mut self) {
         match self.state {
             State::Busy | State::Task { is_last: true } => {
-                // A region of one thread has no barrier.
+                // A region with a single thread has no barrier.
                 self.wait(true);
             }
-            // A part that is given up in the middle.
+            // The runtime ends the membership in the middle of a region.
             State::Task { is_last: false } | State::Waits { is_last: false, .. } => {
                 self.begun.region.busy.end();
             }
@@ -272,11 +277,12 @@ impl Part {
             State::Done => return,
         }
         if self.is_first {
-            // Until the region ends.
+            // `join` records the wait of the first thread.
             return;
         }
         let mut until = ClockReading::now();
-        // There is none yet if another thread's region takes up this one before the end.
+        // The end is not known yet if this thread joins another region before the first thread
+        // reaches the join.
         if let Some(end) = self.team.end().filter(|&end| since(until.now, end) > 0) {
             until.now = end;
         }
@@ -286,7 +292,8 @@ impl Part {
     }
 }
 
-/// Ticks between two readings; 0 if another CPU's counter is behind.
+/// Ticks between two readings of the counter; 0 if the counter of the later reading's CPU is
+/// behind.
 fn since(now: u64, then: u64) -> u64 {
     (now.wrapping_sub(then) as i64).max(0) as u64
 }

@@ -1,5 +1,5 @@
-//! Points by the place in the program that a runtime names: an address of its code. Each is made
-//! once and kept.
+//! Points for places, which are addresses in the program's code. Each point is made once and never
+//! freed.
 
 use std::ffi::{OsStr, c_int, c_void};
 use std::fmt;
@@ -10,24 +10,25 @@ use pfp::own::heap;
 use pfp::table::{Table, mix};
 use pfp::{Point, past};
 
-/// Where a point has its file, this stands with the object: a viewer finds the source by both.
+/// Prefix of the object's name, which points have in place of a source file. The viewer finds the
+/// source by both.
 const SYSTEM: &str = "openmp";
 
-/// Places that are kept. At another one nothing is measured, and that is counted.
+/// Maximum number of places. Further places are not measured, and count as refused.
 const PLACES: usize = 1 << 12;
 
-/// A place, and the points that it has.
+/// An address in the code, and its points.
 pub(super) struct Place {
     address: usize,
     kind: Kind,
     pub(super) points: Points,
 }
 
-/// What is at a place: there may be several things at one.
+/// Kind of event at a place. One place can have events of several kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Region,
-    /// A mutex that is waited for, by its name.
+    /// A wait for a mutex, with the mutex's kind as its name.
     Mutex(&'static str),
 }
 
@@ -39,19 +40,19 @@ pub(super) enum Points {
 /// A parallel region in the source.
 pub(super) struct Region {
     address: usize,
-    /// By the clock, from the fork to the join; on the thread that has met it.
+    /// Wall time from the fork to the join, recorded by the thread that forks.
     pub(super) wall: Point,
-    /// What its threads do.
+    /// Time in which a thread of the region works.
     pub(super) busy: Point,
     /// The rest of the region's time, on each of its threads.
     pub(super) wait: Point,
 }
 
 impl Region {
-    /// Whether a barrier, by its kind and by where it stands, is the one at the region's end.
+    /// Whether a barrier, given by its kind and its address, is the one at the end of the region.
     ///
-    /// Runtimes before OpenMP 5.1 have one kind for that and for the ends of loops. The last
-    /// one stands nowhere, or where the region does.
+    /// Before OpenMP 5.1, runtimes have one kind for this barrier and for the barriers at the ends
+    /// of loops. The barrier at the end has no address, or the address of the region.
     pub(super) fn is_last(&self, kind: c_int, code: *const c_void) -> bool {
         match kind {
             9 => true,
@@ -74,7 +75,7 @@ pub(super) fn at(address: *const c_void, kind: Kind) -> Option<&'static Points> 
     found.map(|place| &place.points)
 }
 
-/// `None` without memory.
+/// Creates the points of a place. `None` if memory runs out.
 #[cold]
 fn make(address: usize, kind: Kind) -> Option<Place> {
     let (object, name) = locate(address)?;
@@ -100,12 +101,12 @@ fn make(address: usize, kind: Kind) -> Option<Place> {
 /// if memory runs out.
 fn locate(address: usize) -> Option<(String, String)> {
     let Some(loaded) = Loaded::around(address) else {
-        // Made as the program runs, or not said by the runtime.
+        // The code was generated at run time, or the runtime did not report its address.
         return Some((String::new(), heap::format(format_args!("{address:#x}")).ok()?));
     };
     let mut room = [0; libc::PATH_MAX as usize];
     let path = match loaded.path().to_bytes() {
-        // The program itself.
+        // The path of the executable itself is empty.
         [] => {
             let link = c"/proc/self/exe";
             // SAFETY: a NUL-terminated path; the call writes at most `room.len()` bytes to `room`.

@@ -1,4 +1,4 @@
-//! Regions that are under way: what the thread that met one tells its team.
+//! Open regions: the state that the thread which forks shares with the members of its team.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{
@@ -8,30 +8,31 @@ use std::sync::atomic::{
 
 use super::place::Region;
 
-/// Regions that can be under way at a time, or not left by all of their threads yet. One more
-/// is not measured, and that is counted.
+/// Maximum number of regions that are open or have members that have not left. A further region is
+/// not measured, and counts as refused.
 const TEAMS: usize = 1024;
 
-/// A region that is under way, for as long as anybody refers to it.
+/// An open region. The slot is reused when the last reference is gone.
 #[repr(align(64))]
 pub(super) struct Team {
-    /// The thread that met the region, until its end, and each member until it has recorded.
+    /// References: one of the thread that forks, until the join, and one of each member, until it
+    /// has recorded its last wait.
     references: AtomicU32,
-    /// The counter at the end; 0 before.
+    /// Counter at the end of the region; 0 before.
     end: AtomicU64,
-    /// Written by whoever has taken it, before anybody else knows of it.
+    /// Written by the thread that claims the slot, before it shares the team.
     begun: UnsafeCell<Option<RegionStart>>,
 }
 
 #[derive(Clone, Copy)]
 pub(super) struct RegionStart {
     pub(super) region: &'static Region,
-    /// The counter at the fork.
+    /// Counter at the fork.
     pub(super) start: u64,
 }
 
-// SAFETY: `begun` is written while nobody else refers to the team, and handed on by the runtime,
-// which forks and thereby orders.
+// SAFETY: `begun` is written only while the writer has the only reference. The runtime's fork
+// orders the write before each member's read.
 unsafe impl Sync for Team {}
 
 static ALL: [Team; TEAMS] = [const {
@@ -39,10 +40,10 @@ static ALL: [Team; TEAMS] = [const {
 }; TEAMS];
 
 impl Team {
-    /// Takes a team for a region that begins; `first` is where to look first.
+    /// Claims a team for a region that begins. The search starts at slot `first`.
     pub(super) fn take(region: &'static Region, start: u64, first: usize) -> Option<&'static Self> {
         let free = (0..TEAMS).map(|step| &ALL[first.wrapping_add(step) % TEAMS]).find(|team| {
-            // Acquire meets `leave`: whoever had it before is done with it.
+            // Acquire pairs with `leave`: the previous owners no longer access the slot.
             team.references.load(Relaxed) == 0
                 && team.references.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
         });
@@ -51,33 +52,33 @@ impl Team {
             return None;
         };
         team.end.store(0, Relaxed);
-        // SAFETY: it was nobody's, and nobody else knows of it yet.
+        // SAFETY: this thread has raised `references` from 0 to 1, so no other refers to the team.
         unsafe { *team.begun.get() = Some(RegionStart { region, start }) };
         Some(team)
     }
 
-    /// What was known at the fork.
+    /// The region and the time of the fork.
     pub(super) fn begun(&self) -> Option<RegionStart> {
-        // SAFETY: the caller refers to it, so nobody writes.
+        // SAFETY: the caller holds a reference, so no thread writes `begun`.
         unsafe { *self.begun.get() }
     }
 
-    /// Refers to it, while somebody else does who will not leave meanwhile.
+    /// Adds a reference. The caller must know of a reference that outlives this call.
     pub(super) fn join(&self) {
         self.references.fetch_add(1, Relaxed);
     }
 
-    /// Refers to it no longer. Release meets `take`.
+    /// Drops a reference. Release pairs with the acquire in `take`.
     pub(super) fn leave(&self) {
         self.references.fetch_sub(1, AcqRel);
     }
 
-    /// Says when it ended. Release meets `end`.
+    /// Publishes the end of the region. Release pairs with the acquire in `end`.
     pub(super) fn ended(&self, now: u64) {
         self.end.store(now.max(1), Release);
     }
 
-    /// The counter at its end; none before. Acquire meets `ended`.
+    /// Counter at the end of the region; `None` before. Acquire pairs with the release in `ended`.
     pub(super) fn end(&self) -> Option<u64> {
         Some(self.end.load(Acquire)).filter(|&end| end != 0)
     }
