@@ -4,9 +4,10 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     let major = env!("CARGO_PKG_VERSION_MAJOR");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libpfp.so.{major}");
-    // Threads that end and the process's exit call back: a plugin that was linked
-    // with the library and is unloaded must not take it along.
+    // `nodelete`: destructors of threads and the process's exit handlers call into the library. It
+    // must stay mapped when a plugin that is linked with it is unloaded.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    // It tells unwinders of the stubs that it makes: exceptions of signal handlers come through.
+    // GNU ld writes unwind tables for the PLT stubs, so that exceptions thrown by signal handlers
+    // can pass through them.
     println!("cargo:rustc-cdylib-link-arg=-fuse-ld=bfd");
 }

@@ -1,4 +1,4 @@
-//! Memory that is never given back, and that signal handlers may take too.
+//! Memory that is never freed. Signal handlers may allocate from it, too.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -7,22 +7,22 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Bytes that are mapped at a time.
+/// Size of a mapped chunk in bytes.
 const CHUNK: usize = 1 << 18;
 const ALIGN: usize = 16;
 
-/// At the start of a chunk: bytes in use.
+/// Start of a chunk: the number of bytes in use.
 type Header = AtomicUsize;
 
-/// The chunk that has room.
+/// The chunk from which memory is allocated.
 static CHUNK_NOW: AtomicPtr<Header> = AtomicPtr::new(ptr::null_mut());
 
-/// Maps zeros of one's own, which a forked child inherits.
+/// Maps zeroed private pages, which a forked child inherits.
 ///
-/// By the bare system call: ThreadSanitizer takes the C library's for a write of all the
-/// pages, and would report every thread that is given some of them later.
+/// Uses the system call directly: ThreadSanitizer takes the C library's `mmap` for a write to all
+/// the pages, and would report each thread that uses some of them later.
 pub(crate) fn map(bytes: usize) -> Option<*mut u8> {
-    // SAFETY: a new mapping, at a place of the kernel's choice.
+    // SAFETY: the kernel chooses the address, so the mapping replaces no other.
     let pages = probe::c::keeping_errno(|| unsafe {
         let pages = ptr::with_exposed_provenance_mut::<libc::c_void>(libc::syscall(
             libc::SYS_mmap,
@@ -34,7 +34,7 @@ pub(crate) fn map(bytes: usize) -> Option<*mut u8> {
             0_usize,
         ) as usize);
         if pages != libc::MAP_FAILED {
-            // Nothing for a core dump; refused, it is in one.
+            // Keeps the pages out of core dumps. An error is ignored.
             libc::madvise(pages, bytes, libc::MADV_DONTDUMP);
         }
         pages
@@ -42,13 +42,13 @@ pub(crate) fn map(bytes: usize) -> Option<*mut u8> {
     (pages != libc::MAP_FAILED).then_some(pages.cast())
 }
 
-/// Gives back what [`map`] mapped.
+/// Unmaps pages that [`map`] mapped.
 ///
 /// # Safety
 ///
-/// Nobody refers to it.
+/// `pages` and `bytes` are those of a call of [`map`], and no reference to the pages is left.
 pub(crate) unsafe fn unmap(pages: *mut u8, bytes: usize) {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller passes a whole mapping without references to it.
     unsafe { libc::munmap(pages.cast(), bytes) };
 }
 
@@ -60,49 +60,50 @@ fn take(bytes: usize) -> Option<*mut u8> {
     loop {
         let chunk = CHUNK_NOW.load(Acquire);
         if !chunk.is_null() {
-            // SAFETY: chunks stay mapped.
+            // SAFETY: not null, and chunks stay mapped.
             let used = unsafe { &*chunk }.fetch_add(bytes, Relaxed);
             if used + bytes <= CHUNK {
-                // SAFETY: within the chunk.
+                // SAFETY: `used` is less than the size of the chunk.
                 return Some(unsafe { chunk.cast::<u8>().add(used) });
             }
         }
         let new = map(CHUNK)?.cast::<Header>();
-        // SAFETY: zeros, which nobody else has seen.
+        // SAFETY: a new mapping, which starts with a zero header and which no other thread knows.
         unsafe { &*new }.store(ALIGN, Relaxed);
-        // Meets `Acquire` above: the header is filled.
+        // Release pairs with the acquire above: it publishes the header.
         if CHUNK_NOW.compare_exchange(chunk, new, Release, Relaxed).is_err() {
-            // SAFETY: nobody has seen it.
+            // SAFETY: a whole mapping, whose address was not published.
             unsafe { unmap(new.cast(), CHUNK) };
         }
     }
 }
 
-/// Keeps a value for good; none without memory.
+/// Stores a value for ever. `None` if memory runs out.
 pub(crate) fn keep<T>(value: T) -> Option<&'static T> {
     const { assert!(align_of::<T>() <= ALIGN) };
     let place = take(size_of::<T>())?.cast::<MaybeUninit<T>>();
-    // SAFETY: of that size and alignment, and nobody else's.
+    // SAFETY: `take` returned at least this size, aligned, to this call alone.
     Some(unsafe { &mut *place }.write(value))
 }
 
-/// Room for so many bytes, which are 0, for good; none without memory.
+/// Allocates `count` zero bytes for ever. `None` if memory runs out.
 pub(crate) fn keep_bytes(count: usize) -> Option<&'static [AtomicU8]> {
     let place = take(count)?;
-    // SAFETY: zeros of that size, and nobody else's.
+    // SAFETY: `take` returned `count` zero bytes to this call alone; they are never freed.
     Some(unsafe { std::slice::from_raw_parts(place.cast(), count) })
 }
 
-/// Keeps a text of parts; none without memory.
+/// Stores the concatenation of `parts` for ever. `None` if memory runs out.
 pub(crate) fn keep_text(parts: &[&str]) -> Option<&'static str> {
     let bytes = parts.iter().map(|part| part.len()).sum();
     let place = take(bytes)?;
     let mut at = 0;
     for part in parts {
-        // SAFETY: there is room for all of them.
+        // SAFETY: the parts before and including this one fit into `bytes`, the size of the
+        // allocation.
         unsafe { place.add(at).copy_from_nonoverlapping(part.as_ptr(), part.len()) };
         at += part.len();
     }
-    // SAFETY: filled just now, with text.
+    // SAFETY: `bytes` bytes were copied from strings, so they are UTF-8. They are never freed.
     Some(unsafe { std::str::from_utf8_unchecked(std::slice::from_raw_parts(place, bytes)) })
 }

@@ -1,11 +1,11 @@
 //! Functions of programs that were built with `-finstrument-functions`.
 //!
-//! The compiler calls two hooks, at the start and at the end of every function.
-//! From the function's address to its point:
+//! The compiler calls two hooks, at the start and at the end of every function. The address of the
+//! function leads to its point:
 //!
 //! ```text
-//! address --> table ----------------------------> point --> its word: off, return
-//!               | not there: its first call         | on
+//! address --> table ----------------------------> point --> its word: if off, return
+//!               | not there: first call             | if on
 //!               +--> symbols of its object --> name +--> frames: the guard, until
 //!                                                        the function's end
 //! ```
@@ -35,22 +35,22 @@ use probe::Point;
 use crate::named::word;
 use frames::Frames;
 
-/// Where a hook was called from.
+/// Arguments of a hook, and the registers at its start.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     function: usize,
-    /// Where the function was called, which is what it returns to.
+    /// Call site of the function, which is its return address.
     site: usize,
     /// The stack pointer when the hook began.
     sp: usize,
-    /// What the hook returns to.
+    /// Return address of the hook.
     to: usize,
-    /// The frame pointer, which may be anything.
+    /// Frame pointer register, which can hold any value.
     fp: usize,
 }
 
-/// Runs work that may call functions of the program, such as its allocator, which may be
-/// instrumented too: hooks that come in between run no work.
+/// Runs `work`, which may call instrumented functions of the program, such as its allocator. Hooks
+/// that are called during `work` run no work themselves.
 fn once_inside<R>(sp: usize, work: impl FnOnce() -> R) -> Option<R> {
     let inside = &top::top()?.inside;
     let outer = inside.get();
@@ -66,13 +66,12 @@ fn once_inside<R>(sp: usize, work: impl FnOnce() -> R) -> Option<R> {
     Some(result)
 }
 
-/// The beginning of a function; the hook itself where it cannot be machine code of
-/// our own. All that is passed on stays in registers, so that a function that is off
-/// pays for no more than the tests.
+/// Hook at the start of a function, on processors for which it is not machine code. All arguments
+/// stay in registers, so a function that is off costs only the checks.
 ///
 /// # Safety
 ///
-/// The hook's own arguments, and what [`entry`] adds to them.
+/// Called only by [`entry`], with the hook's arguments and the registers at its start.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe extern "C" fn enter(function: usize, site: usize, sp: usize, to: usize, fp: usize) {
     match table::first(function) {
@@ -84,11 +83,11 @@ unsafe extern "C" fn enter(function: usize, site: usize, sp: usize, to: usize, f
 
 #[inline(always)]
 fn is_on(point: &'static Point) -> bool {
-    // SAFETY: a point.
+    // SAFETY: a reference to a point is valid.
     unsafe { word(point) & 1 != 0 }
 }
 
-/// The function is not in the first place of the table where it could be.
+/// Start of a function whose point is not in the first entry of the table.
 #[inline(never)]
 extern "C" fn enter_further(function: usize, site: usize, sp: usize, to: usize, fp: usize) {
     if let Some(point) = table::known(function).or_else(|| enter_new(function, sp))
@@ -98,7 +97,7 @@ extern "C" fn enter_further(function: usize, site: usize, sp: usize, to: usize, 
     }
 }
 
-/// Makes the point of a function that is called for the first time.
+/// Creates the point of a function that is called for the first time.
 #[cold]
 #[inline(never)]
 fn enter_new(function: usize, sp: usize) -> Option<&'static Point> {
@@ -113,13 +112,13 @@ fn make_new(function: usize, sp: usize) -> Option<&'static Point> {
     let point = once_inside(sp, || {
         frames::prepare();
         let point = table::look_up(function)?;
-        // Registers it, so that it can be seen and switched on.
+        // Registers the point, so that the viewer shows it and can switch it on.
         point.is_enabled().then_some(point)
     });
     point.flatten()
 }
 
-/// The function's point is on.
+/// Start of a function whose point is on.
 #[inline(never)]
 extern "C" fn enter_on(
     function: usize,
@@ -130,7 +129,7 @@ extern "C" fn enter_on(
     point: &'static Point,
 ) {
     let call = Call { function, site, sp, to, fp };
-    // SAFETY: a point.
+    // SAFETY: a reference to a point is valid.
     let word = unsafe { word(point) };
     match Frames::current() {
         Some(frames) if probe::c::is_ready(point, word) => frames.begin(&call, point, word),
@@ -138,7 +137,7 @@ extern "C" fn enter_on(
     }
 }
 
-/// [`enter_on`] where a stack of frames, a lane or a cell is missing.
+/// [`enter_on`] for a thread that lacks frames, a lane or a cell.
 #[cold]
 #[inline(never)]
 fn enter_unready(call: &Call, point: &'static Point) {
@@ -152,9 +151,9 @@ fn enter_unready(call: &Call, point: &'static Point) {
 #[inline(never)]
 fn get_ready(call: &Call, point: &'static Point) {
     once_inside(call.sp, || {
-        // SAFETY: a point.
+        // SAFETY: a reference to a point is valid.
         let word = unsafe { word(point) };
-        // It may have been switched off just now.
+        // The point may have been switched off just now.
         if word & 1 != 0
             && let Some(frames) = Frames::get(call.sp)
         {
@@ -164,11 +163,11 @@ fn get_ready(call: &Call, point: &'static Point) {
     });
 }
 
-/// The end of a function, as [`enter`] is its beginning.
+/// Hook at the end of a function, on processors for which it is not machine code.
 ///
 /// # Safety
 ///
-/// As for that.
+/// Called only by [`entry`], with the hook's arguments and the registers at its start.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe extern "C" fn exit(function: usize, site: usize, sp: usize, to: usize, fp: usize) {
     if top::DISTANCE.load(Relaxed) == 0 {
@@ -180,7 +179,7 @@ unsafe extern "C" fn exit(function: usize, site: usize, sp: usize, to: usize, fp
     }
 }
 
-/// It may be that of a function that is measured.
+/// End of a function that may be measured.
 #[inline(never)]
 extern "C" fn exit_further(function: usize, site: usize, sp: usize, to: usize, fp: usize) {
     if let Some(frames) = Frames::current() {
@@ -188,8 +187,8 @@ extern "C" fn exit_further(function: usize, site: usize, sp: usize, to: usize, f
     }
 }
 
-/// What the hooks cost: at the first function that is measured, and a little of it
-/// at others that are new, so that no slow moment decides.
+/// Calibrates the cost of the hooks: fully at the first measured function, and a little more at
+/// each of the next new ones, so that one slow moment does not decide.
 #[cold]
 #[inline(never)]
 fn calibrate() {
@@ -203,7 +202,7 @@ fn calibrate() {
         1..1000 => {
             probe::c::calibrate_hooks(empty, true);
         }
-        // Threads come and go; enough is known.
+        // Keeps the counter from wrapping. Enough has been measured.
         _ => TIMES.store(1000, Relaxed),
     }
 }
@@ -212,9 +211,9 @@ fn calibrate() {
 #[inline(never)]
 fn empty() {
     let this = empty as *const () as usize;
-    // Where it was called does not matter here.
+    // The call site does not matter here.
     entry::begin(this, this);
     entry::end(this, this);
-    // So that the last call is not made in its caller's place.
+    // Prevents a tail call, which would replace this function's frame.
     black_box(());
 }

@@ -1,16 +1,15 @@
-//! Execution objects of the program's own, by handle.
+//! Execution objects of a user-level scheduler, by handle.
 //!
-//! A handle is whatever pointer the program names an object by. The way from it to
-//! its context is a table that hooks may read in signal handlers, at any moment:
+//! A handle is any pointer with which the program identifies an object. A hash table leads from the
+//! handle to the object's context. Hooks may read it in signal handlers at any time:
 //!
 //! ```text
 //! hash of the handle --> slot | handle | kind | context |
 //!                        next | ...                     |   until one is empty
 //! ```
 //!
-//! Creating and deleting take a lock; a slot's context is made once and renewed
-//! for the next object, so that the table takes no more memory than its fullest
-//! moment.
+//! Creating and deleting objects takes a lock. The context of a slot is created once and renewed
+//! for the next object, so memory grows only with the largest number of objects at a time.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -25,12 +24,12 @@ use crate::lock::{Held, Mutex};
 use crate::original::created;
 use crate::status::Status;
 
-/// Objects that there can be at a time: `PFP_OBJECTS` of `pfp.h`.
+/// Maximum number of objects at a time: `PFP_OBJECTS` of `pfp.h`.
 const OBJECTS: usize = 1024;
-/// Twice as many, so that ways stay short.
+/// Twice as many slots as objects, so that probe sequences stay short.
 const SLOTS: usize = 2 * OBJECTS;
 
-/// The handle of a slot whose object was deleted: ways lead on over it.
+/// Handle of a slot whose object was deleted. Probe sequences continue past it.
 const DELETED: *mut c_void = ptr::without_provenance_mut(1);
 
 /// What kind of object a handle names.
@@ -45,7 +44,7 @@ enum Kind {
 struct Slot {
     handle: AtomicPtr<c_void>,
     kind: AtomicU32,
-    /// Never freed, since a signal handler may just have read it.
+    /// Never freed, since a signal handler may still use it.
     context: AtomicPtr<ExecutionContext>,
 }
 
@@ -57,10 +56,10 @@ static SLOTS_OF_OBJECTS: [Slot; SLOTS] = [const {
     }
 }; SLOTS];
 
-/// Number of objects; held while one is made or deleted.
+/// Number of objects; locked while an object is created or deleted.
 static COUNT: Mutex<usize> = Mutex::new(0);
 
-/// The number of objects, held; that another thread has it for too long is counted.
+/// Locks the number of objects. A time-out counts as a mismatch.
 fn count() -> Result<Held<'static, usize>, Status> {
     COUNT.hold().ok_or_else(|| {
         probe::c::count_mismatch();
@@ -68,16 +67,16 @@ fn count() -> Result<Held<'static, usize>, Status> {
     })
 }
 
-/// The slots in which a handle can be, in order.
+/// Probe sequence of a handle.
 fn way(handle: *mut c_void) -> impl Iterator<Item = &'static Slot> {
-    // Fibonacci hashing: the low bits of addresses are alike.
+    // Fibonacci hashing, because addresses have similar low bits.
     let hash = (handle.addr() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let first = (hash >> 32) as usize;
     (0..SLOTS).map(move |step| &SLOTS_OF_OBJECTS[(first + step) % SLOTS])
 }
 
 fn slot(handle: *mut c_void) -> Option<&'static Slot> {
-    // Meets `Release` in `create`: kind and context are there.
+    // Acquire pairs with the release in `create`, which publishes kind and context.
     way(handle)
         .map(|slot| (slot, slot.handle.load(Acquire)))
         .take_while(|(_, found)| !found.is_null())
@@ -92,7 +91,7 @@ impl Slot {
     }
 }
 
-/// The context of an object of a kind.
+/// The context of an object of this kind.
 fn object(handle: *mut c_void, kind: Kind) -> Result<&'static ExecutionContext, Status> {
     created()?;
     if handle.is_null() {
@@ -104,7 +103,7 @@ fn object(handle: *mut c_void, kind: Kind) -> Result<&'static ExecutionContext, 
         .ok_or_else(refused)
 }
 
-/// The status of a hook that does not fit, which is counted too.
+/// Counts a hook that does not fit, and returns its status.
 fn refused() -> Status {
     probe::c::count_mismatch();
     Status::Handle
@@ -125,7 +124,7 @@ fn create(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
     }
     let mut count = count()?;
     if let Some(known) = slot(handle) {
-        // Hooks may come late: an object that is known stays as it is.
+        // A hook may report an object again, in which case the object stays as it is.
         let same = known.kind.load(Relaxed) == kind as u32;
         return if same { Ok(()) } else { Err(refused()) };
     }
@@ -144,18 +143,18 @@ fn create(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
         slot.context.store(ptr::from_ref(context).cast_mut(), Release);
     }
     slot.kind.store(kind as u32, Relaxed);
-    // Meets `Acquire` in `slot`.
+    // Release pairs with the acquire in `slot`.
     slot.handle.store(handle, Release);
     *count += 1;
     Ok(())
 }
 
-/// The object ends; what it left open is not measured.
+/// Deletes an object. Its open regions are not measured.
 fn delete(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
     let mut count = count()?;
-    // Looked up under the lock: nobody else deletes it now.
+    // Looked up under the lock, so that no other thread deletes the object.
     let context = object(handle, kind)?;
-    // It must not run.
+    // Fails if the object is running.
     if !probe::c::renew(context) {
         return Err(refused());
     }
@@ -165,9 +164,9 @@ fn delete(handle: *mut c_void, kind: Kind) -> Result<(), Status> {
     Ok(())
 }
 
-/// The status of something that a context was asked to do.
+/// Status of an operation on a context.
 fn done(fits: bool) -> Result<(), Status> {
-    // What did not fit was counted there.
+    // The operation has already counted a mismatch.
     if fits { Ok(()) } else { Err(Status::Handle) }
 }
 
@@ -202,7 +201,7 @@ pub(crate) extern "C" fn pfpTaskReady(task: *mut c_void) -> c_int {
 /// See `pfp.h`.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn pfpTaskSwitch(prev: *mut c_void, next: *mut c_void) -> c_int {
-    // Null is the thread's own: the scheduler's loop.
+    // Null stands for the thread's own context, in which the scheduler runs.
     let context = |task: *mut c_void| {
         if task.is_null() { created().map(|()| None) } else { object(task, Kind::Task).map(Some) }
     };

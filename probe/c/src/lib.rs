@@ -1,20 +1,20 @@
-//! libpfp: the C interface. `include/pfp.h` is its documentation; what stands here
-//! is how.
+//! libpfp: the C interface. `include/pfp.h` documents the functions; the comments here explain the
+//! implementation.
 //!
 //! ```text
-//! original:  points by number, in the manner of the original component
+//! original:  points by number, as in the original interface
 //! hooks:     tasks and interrupts of a user-level scheduler, by handle
 //! named:     points by name: scopes, begin and end by hand
-//! metered:     points by name whose regions carry amounts
+//! metered:   points by name whose regions carry amounts
 //! program:   the program, its threads, the clock
-//! timer:     a wall clock and the time on the CPU beside it
-//! functions: every function of a program that was built for it
+//! timer:     a wall clock and an on-CPU clock
+//! functions: every function of a program built with `-finstrument-functions`
 //! ```
 //!
-//! Nothing here trusts its caller more than C makes it: numbers, weights and null
-//! pointers are checked, and what is refused is returned as a [`Status`].
+//! Functions check the numbers, weights and null pointers that they are passed, and return a
+//! [`Status`] for invalid ones. They trust all other pointers.
 
-// As in the probe.
+// The same restrictions as in the probe.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 
 mod arena;

@@ -1,30 +1,30 @@
-//! Locks that cannot hang the host, and that ThreadSanitizer sees.
+//! Locks that cannot block the host program for long, and that ThreadSanitizer sees.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// A value of which one thread at a time has hold.
+/// A value that one thread at a time can access.
 ///
-/// The system's mutex and not Rust's: a program under ThreadSanitizer is told of
-/// what it orders, although the library itself is not instrumented.
+/// Wraps a pthread mutex instead of Rust's: ThreadSanitizer intercepts it, and so learns what the
+/// lock orders although this library is not instrumented.
 pub(crate) struct Mutex<T> {
     raw: UnsafeCell<libc::pthread_mutex_t>,
-    /// Whether somebody has waited in vain, and nobody has taken it since.
+    /// Whether an attempt has timed out since the last successful one.
     is_hopeless: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: only who holds the mutex comes to the value.
+// SAFETY: only the thread that has locked `raw` accesses `value`.
 unsafe impl<T: Send> Sync for Mutex<T> {}
 
-/// A hold of the value, given back when dropped.
+/// Guard of the value, which unlocks the mutex when dropped.
 pub(crate) struct Held<'a, T> {
     mutex: &'a Mutex<T>,
 }
 
 impl<T> Mutex<T> {
-    /// For statics alone, since it must stay where it is.
+    /// Statics only: a pthread mutex must not be moved after its first use.
     pub(crate) const fn new(value: T) -> Self {
         Self {
             raw: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
@@ -33,13 +33,13 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Takes hold of the value; none after a millisecond, and then at once until somebody
-    /// has had it. It may never be given back: a signal handler may have interrupted its
-    /// holder, or a fork have left the holder behind.
+    /// Locks the value. `None` after a millisecond. After a time-out, further attempts fail at once
+    /// until one succeeds, because the lock may never be released: its holder may have been
+    /// interrupted by this signal handler, or not exist in this forked child.
     pub(crate) fn hold(&'static self) -> Option<Held<'static, T>> {
         let mut spins = None;
         loop {
-            // SAFETY: it was initialized and is never moved or destroyed.
+            // SAFETY: the mutex is initialized, and a static is never moved or destroyed.
             if unsafe { libc::pthread_mutex_trylock(self.raw.get()) } == 0 {
                 self.is_hopeless.store(false, Relaxed);
                 return Some(Held { mutex: self });
@@ -58,21 +58,21 @@ impl<T> Deref for Held<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: this holds the mutex.
+        // SAFETY: this guard holds the mutex.
         unsafe { &*self.mutex.value.get() }
     }
 }
 
 impl<T> DerefMut for Held<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: this holds the mutex, and is borrowed alone.
+        // SAFETY: this guard holds the mutex and is borrowed mutably.
         unsafe { &mut *self.mutex.value.get() }
     }
 }
 
 impl<T> Drop for Held<'_, T> {
     fn drop(&mut self) {
-        // SAFETY: this thread has locked it.
+        // SAFETY: the guard's thread locked the mutex.
         unsafe { libc::pthread_mutex_unlock(self.mutex.raw.get()) };
     }
 }

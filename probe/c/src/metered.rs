@@ -1,5 +1,5 @@
-//! Points with amounts. A site leads to a point of the library's own, as one without
-//! amounts does.
+//! Points with amounts. A site holds a pointer to a point of this library, like a site without
+//! amounts.
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr;
@@ -15,25 +15,24 @@ use crate::status::Status;
 use crate::trie::Trie;
 use crate::{arena, places};
 
-/// Points that are kept.
+/// Maximum number of points.
 const MAX_POINTS: usize = 1 << 14;
-/// Amounts of a point.
+/// Maximum number of amounts of a point.
 const AMOUNTS: usize = 4;
 
 /// `pfp_metered_site_t` of `pfp.h`.
 #[repr(C)]
 pub(crate) struct MeteredSite {
-    /// A word that reads as "not registered" stands behind what this points to at
-    /// first.
+    /// The point. Initially it points to a pointer to a word that reads as "not registered".
     point: AtomicPtr<MeteredPoint>,
     name: *const c_char,
     file: *const c_char,
-    /// Their names, with commas between them.
+    /// Names of the amounts, separated by commas.
     amounts: *const c_char,
     line: c_uint,
 }
 
-// As C lays them out.
+// Size of the struct in C.
 const _: () = assert!(size_of::<MeteredSite>() == 40);
 
 /// `pfp_metered_t` of `pfp.h`.
@@ -60,7 +59,7 @@ static PLACES: Trie<Place> = Trie::new();
 ///
 /// # Safety
 ///
-/// The texts are null or end with a zero byte.
+/// Each string is null or ends with a zero byte.
 #[inline(never)]
 unsafe fn point_at(
     name: *const c_char,
@@ -108,7 +107,8 @@ pub(crate) unsafe extern "C" fn pfp_metered_begin_site(
     site: &MeteredSite,
 ) {
     let point = site.point.load(Acquire);
-    // SAFETY: a point with amounts begins as any does.
+    // SAFETY: a site holds a point or the stand-in of an unregistered site, and a point with
+    // amounts begins with a `Point`.
     let word = unsafe { word(point.cast()) };
     if word == probe::c::UNREGISTERED {
         begin_unregistered(scope, site);
@@ -127,7 +127,7 @@ fn begin_unregistered(scope: &mut MeteredScope, site: &MeteredSite) {
     // SAFETY: the macros of `pfp.h` fill these fields with string literals.
     let metered = unsafe { point_at(site.name, site.file, site.line, site.amounts) };
     let Some(metered) = metered else { return };
-    // Meets `Acquire` in `pfp_metered_begin_site`.
+    // Release pairs with the acquire in `pfp_metered_begin_site`.
     site.point.store(ptr::from_ref(metered).cast_mut(), Release);
     scope.tag = probe::c::begin_metered(metered, scope.amounts);
 }
@@ -152,7 +152,7 @@ pub(crate) extern "C" fn pfp_metered_end_on(scope: &MeteredScope) {
 ///
 /// # Safety
 ///
-/// The texts are null or end with a zero byte.
+/// `name`, `file` and `amounts` are null or end with a zero byte.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pfp_point_amounts(
     name: *const c_char,
@@ -160,12 +160,12 @@ pub(crate) unsafe extern "C" fn pfp_point_amounts(
     line: c_uint,
     amounts: *const c_char,
 ) -> Option<&'static Point> {
-    // SAFETY: as the caller says.
+    // SAFETY: not null, so the caller passes a string that ends with a zero byte.
     let names = (!amounts.is_null()).then(|| unsafe { CStr::from_ptr(amounts) })?.to_bytes();
     if names.iter().filter(|letter| **letter == b',').count() >= AMOUNTS {
         return None;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller passes null or strings that end with a zero byte.
     unsafe { point_at(name, file, line, amounts) }.map(probe::MeteredPoint::point)
 }
 
@@ -182,7 +182,7 @@ pub(crate) unsafe extern "C" fn pfp_end_amounts(
     count: c_uint,
 ) -> c_int {
     let Some(point) = point.filter(|_| !amounts.is_null()) else { return Status::Null.code() };
-    // SAFETY: as the caller says.
+    // SAFETY: not null, so the caller passes `count` readable numbers.
     let amounts = unsafe { std::slice::from_raw_parts(amounts, count as usize) };
     let ended = probe::c::end_with(point, latch != 0, amounts);
     if ended { Status::Ok } else { Status::Handle }.code()
@@ -203,7 +203,8 @@ pub(crate) unsafe extern "C" fn pfp_get_amounts(
     let Some(found) = probe::c::amounts(point) else { return Status::Handle.code() };
     for at in 0..count as usize {
         let sum = found.get(at).map_or(0, |sum| u64::try_from(*sum).unwrap_or(u64::MAX));
-        // SAFETY: as the caller says.
+        // SAFETY: not null, so the caller passes `count` writable numbers, and `at` is less than
+        // `count`.
         unsafe { sums.add(at).write(sum) };
     }
     Status::Ok.code()

@@ -1,9 +1,8 @@
 //! Points by name.
 //!
-//! A site is a static of the caller's, in whatever program or plugin has it; the
-//! point behind it is ours, and stays when a plugin is unloaded. Sites of the same
-//! name and place, as an inline function of a header leaves in every object that
-//! includes it, share one point.
+//! A site is a static in the caller's program or plugin. Its point belongs to this library, so it
+//! stays when a plugin is unloaded. All sites with the same name and place share one point, such as
+//! those that an inline function of a header leaves in every object that includes it.
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::mem::MaybeUninit;
@@ -30,7 +29,7 @@ pub(crate) struct Site {
     line: c_uint,
 }
 
-// As C lays it out.
+// Size of the struct in C.
 const _: () = assert!(size_of::<Site>() == 32);
 
 /// `pfp_scope_t` of `pfp.h`.
@@ -40,8 +39,8 @@ pub(crate) struct Scope {
     tag: u64,
 }
 
-/// The point of a name and place; none without a name, if there are too many, or
-/// no memory.
+/// The point of a name and place. `None` if `name` is null, there are too many points, or memory
+/// runs out.
 ///
 /// # Safety
 ///
@@ -51,29 +50,29 @@ unsafe fn point_at(
     file: *const c_char,
     line: c_uint,
 ) -> Option<&'static Point> {
-    // SAFETY: as the caller says.
+    // SAFETY: not null, so the caller passes a string that ends with a zero byte.
     let of = |text: *const c_char| (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) });
     places::point(of(name)?.to_bytes(), of(file).unwrap_or_default().to_bytes(), line)
 }
 
 impl Site {
-    /// The point of the site, looked up or made.
+    /// The point of the site, looked up or created.
     #[cold]
     #[inline(never)]
     fn resolve(&self) -> Option<&'static Point> {
         // SAFETY: the macros of `pfp.h` put string literals here.
         let point = unsafe { point_at(self.name, self.file, self.line) }?;
-        // Meets `Acquire` in `pfp_scope_begin_site`.
+        // Release pairs with the acquire in `pfp_scope_begin_site`.
         self.point.store(ptr::from_ref(point).cast_mut(), Release);
         Some(point)
     }
 }
 
-/// What a pointer to a point has first.
+/// The word of a point.
 ///
 /// # Safety
 ///
-/// `point` is a point, or what an unregistered site points to.
+/// `point` points to a point, or to the stand-in in an unregistered site.
 #[inline(always)]
 pub(crate) unsafe fn word(point: *const Point) -> u64 {
     // SAFETY: the caller passes a `Point` or the stand-in of an unregistered site. Both begin with
@@ -81,8 +80,8 @@ pub(crate) unsafe fn word(point: *const Point) -> u64 {
     unsafe { probe::c::word(point.cast::<AtomicPtr<AtomicU64>>()) }
 }
 
-/// See `pfp.h`, which calls this for a site whose point is on or not registered. If
-/// the point is off, the call is slow and measures nothing.
+/// See `pfp.h`, which calls this for a site whose point is on or not registered. It also works for
+/// a point that is off, but is slow then.
 ///
 /// # Safety
 ///
@@ -122,7 +121,7 @@ pub(crate) unsafe extern "C" fn pfp_scope_begin_point(
 ) {
     // SAFETY: the point came from `pfp_point`, which returns points that are never freed.
     let word = unsafe { word(point) };
-    // Else it was switched off just now.
+    // If the bit is clear, the point has just been switched off.
     let tag = if word & 1 == 0 { 0 } else { probe::c::begin(point, word) };
     scope.write(Scope { tag });
 }
@@ -144,7 +143,7 @@ pub(crate) unsafe extern "C" fn pfp_point(
     file: *const c_char,
     line: c_uint,
 ) -> Option<&'static Point> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller passes null or strings that end with a zero byte.
     unsafe { point_at(name, file, line) }
 }
 
@@ -235,7 +234,7 @@ pub(crate) unsafe extern "C" fn pfp_get_stats(
     point: Option<&'static Point>,
     to: *mut MaybeUninit<Stats>,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller passes null or a pointer that is valid for writes.
     let to = unsafe { to.as_mut() };
     with(point, |point| stats::fill(point, to))
 }

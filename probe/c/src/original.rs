@@ -1,4 +1,4 @@
-//! Points by number, in the manner of the original component.
+//! Points by number, as in the original interface.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -9,8 +9,8 @@ use probe::{NUMERIC, Point};
 use crate::status::Status;
 use crate::{hooks, stats, text};
 
-/// Whether `pfpCreate` was called. Orders nothing: a thread that uses points
-/// before it knows of their creation is told that they are not created.
+/// Whether `pfpCreate` was called. Relaxed order is enough: until a thread sees the store, its
+/// calls return `NotCreated`.
 static CREATED: AtomicBool = AtomicBool::new(false);
 
 #[inline(always)]
@@ -18,11 +18,11 @@ pub(crate) fn created() -> Result<(), Status> {
     if CREATED.load(Relaxed) { Ok(()) } else { Err(Status::NotCreated) }
 }
 
-/// The point of a number of the caller's.
+/// The point with the caller's number.
 #[inline(always)]
 fn point(id: c_int) -> Result<&'static Point, Status> {
     created()?;
-    // A negative number becomes one that is out of range.
+    // As a `u32`, a negative number is out of range.
     probe::c::numbered(id as u32).ok_or(Status::NoSuchPoint)
 }
 
@@ -113,7 +113,7 @@ pub(crate) unsafe extern "C" fn pfpGetStats(
     id: c_int,
     to: *mut MaybeUninit<stats::Stats>,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller passes null or a pointer that is valid for writes.
     let to = unsafe { to.as_mut() };
     with(id, |point| stats::fill(point, to))
 }
@@ -137,8 +137,8 @@ pub(crate) extern "C" fn pfpSetAlpha(id: c_int, alpha: f32) -> c_int {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn pfpSetAverage(id: c_int, period: f64, tau: f64) -> c_int {
     with(id, |point| {
-        // As numbers and not as durations, which have an end and a least step: the
-        // unit is the caller's.
+        // Divides numbers instead of `Duration`s, which have a limited range and resolution,
+        // because the unit is up to the caller.
         let times = period > 0.0 && tau > 0.0;
         weigh(point.set_alpha(if times { period / tau } else { 0.0 }))
     })

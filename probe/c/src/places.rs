@@ -1,11 +1,12 @@
 //! All points by name and place.
 //!
-//! A scope may be met for the first time in a signal handler, which may have
-//! interrupted the host's allocator, so nothing here takes a lock or allocates: the
-//! points are in a [`trie`](crate::trie), in memory of our own.
+//! A signal handler that interrupted the host's allocator can be the first to reach a scope. So no
+//! code here takes a lock or uses the heap: the points are in a [`trie`](crate::trie), in memory of
+//! our own.
 //!
-//! Texts are read and written byte by byte, as what a checker for data races that
-//! follows the C library's copies knows nothing of.
+//! Texts are read and written byte by byte. ThreadSanitizer intercepts `memcpy` and `memcmp` and
+//! would report races, because it does not see the atomic operations of this library that order
+//! them.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! The program, its threads, the clock.
+//! The program, its threads, and the clock.
 
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::io;
@@ -24,7 +24,7 @@ pub(crate) extern "C" fn pfp_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
-/// Names something as the caller asks.
+/// Passes a name from C to `set`.
 ///
 /// # Safety
 ///
@@ -47,7 +47,7 @@ unsafe fn name(name: *const c_char, set: fn(&str)) -> c_int {
 /// `program` is null or ends with a zero byte.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pfp_set_program_name(program: *const c_char) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller passes null or a string that ends with a zero byte.
     unsafe { name(program, probe::set_program_name) }
 }
 
@@ -58,11 +58,11 @@ pub(crate) unsafe extern "C" fn pfp_set_program_name(program: *const c_char) -> 
 /// `thread` is null or ends with a zero byte.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pfp_register_thread(thread: *const c_char) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller passes null or a string that ends with a zero byte.
     unsafe { name(thread, probe::register_thread) }
 }
 
-/// Writes a snapshot to a file that C names.
+/// Writes a snapshot to the file that a C string names.
 ///
 /// # Safety
 ///
@@ -71,12 +71,12 @@ unsafe fn save(path: *const c_char, write: fn(&OsStr) -> io::Result<()>) -> c_in
     if path.is_null() {
         return Status::Null.code();
     }
-    // SAFETY: as the caller says.
+    // SAFETY: not null, so the caller passes a string that ends with a zero byte.
     let path = OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes());
     shown(write(path))
 }
 
-/// What writing came to; `errno` says why it failed.
+/// Converts the result of a write to a status, and sets `errno` on failure.
 fn shown(written: io::Result<()>) -> c_int {
     let Err(error) = written else { return Status::Ok.code() };
     let number = match error.kind() {
@@ -89,7 +89,7 @@ fn shown(written: io::Result<()>) -> c_int {
         io::ErrorKind::OutOfMemory => libc::ENOMEM,
         _ => error.raw_os_error().unwrap_or(libc::EIO),
     };
-    // SAFETY: the calling thread's own.
+    // SAFETY: the address of the calling thread's `errno` is valid.
     unsafe { *libc::__errno_location() = number };
     Status::File.code()
 }
@@ -101,7 +101,7 @@ fn shown(written: io::Result<()>) -> c_int {
 /// `path` is null or ends with a zero byte.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pfp_snapshot_to(path: *const c_char) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller passes null or a string that ends with a zero byte.
     unsafe { save(path, |path| probe::snapshot_to(path)) }
 }
 
@@ -112,7 +112,7 @@ pub(crate) unsafe extern "C" fn pfp_snapshot_to(path: *const c_char) -> c_int {
 /// `path` is null or ends with a zero byte.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pfp_snapshot_over(path: *const c_char) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller passes null or a string that ends with a zero byte.
     unsafe { save(path, |path| probe::snapshot_over(path)) }
 }
 
@@ -123,7 +123,7 @@ pub(crate) extern "C" fn pfpShow(fd: c_int) -> c_int {
 
     impl io::Write for Descriptor {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            // SAFETY: bytes of ours; the descriptor is the caller's to answer for.
+            // SAFETY: `bytes` is readable; the call checks the descriptor.
             let written = unsafe { libc::write(self.0, bytes.as_ptr().cast(), bytes.len()) };
             usize::try_from(written).map_err(|_| io::Error::last_os_error())
         }

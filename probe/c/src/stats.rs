@@ -1,4 +1,4 @@
-//! Statistics as C has them.
+//! Statistics as C sees them.
 
 use std::mem::MaybeUninit;
 
@@ -6,7 +6,7 @@ use probe::Point;
 
 use crate::status::Status;
 
-/// `pfpStats_t` of `pfp.h`, which says what the fields mean.
+/// `pfpStats_t` of `pfp.h`, which documents the fields.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Stats {
@@ -26,10 +26,10 @@ pub(crate) struct Stats {
     reserved: [u64; 4],
 }
 
-// What C has reserved room for.
+// Size of the struct in C.
 const _: () = assert!(size_of::<Stats>() == 128);
 
-/// Fills the caller's `to` with a point's statistics; all zero without a
+/// Fills the caller's `to` with a point's statistics, or with zeros if the point has no
 /// measurement.
 pub(crate) fn fill(point: &'static Point, to: Option<&mut MaybeUninit<Stats>>) -> Status {
     let Some(to) = to else { return Status::Null };

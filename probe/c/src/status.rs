@@ -1,4 +1,4 @@
-//! What a call comes to.
+//! Results of calls.
 
 use std::ffi::{c_char, c_int};
 

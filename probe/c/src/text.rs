@@ -1,14 +1,14 @@
-//! Strings of the caller's.
+//! Strings passed by the caller.
 
 use std::ffi::{CStr, c_char};
 
 use crate::places;
 use crate::status::Status;
 
-/// Bytes of a name that are kept, as many as a segment keeps.
+/// Maximum length of a name in bytes, the same as in a segment.
 const LONGEST: usize = 1024;
 
-/// A string of the caller's, with what is not UTF-8 in it replaced.
+/// Copies a string of the caller. Bytes that are not UTF-8 are replaced.
 ///
 /// # Safety
 ///
@@ -27,7 +27,7 @@ pub(crate) unsafe fn of(text: *const c_char) -> Result<Text, Status> {
     Ok(kept)
 }
 
-/// A text that takes no heap.
+/// A text in a fixed buffer, without the heap.
 pub(crate) struct Text {
     bytes: [u8; LONGEST],
     len: usize,

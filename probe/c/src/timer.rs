@@ -6,8 +6,7 @@ use pfp_timing::CpuTimer;
 
 use crate::status::Status;
 
-/// See `pfp.h`, whose `pfp_timer_t` is a timer that was not started while it is all
-/// zeros.
+/// See `pfp.h`. An all-zero `pfp_timer_t` is a timer that was not started.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn pfp_timer_start(timer: Option<&mut CpuTimer>) -> c_int {
     with(timer, CpuTimer::start)

@@ -1,4 +1,5 @@
-//! Things that are made once and kept, found by a hash in a few steps however many there are.
+//! Set of values that are created once and never freed. The number of steps to find one grows only
+//! with the logarithm of their count.
 //!
 //! Each node has four children. The next two bits of the hash choose one of them:
 //!
@@ -7,9 +8,8 @@
 //!                      --11--> hash ..0011 --00--> ...
 //! ```
 //!
-//! A node is added by one exchange of a null pointer, and stays. So a signal handler may look
-//! for a thing and add one at any moment; nothing waits, and nothing is allocated but from
-//! [`arena`].
+//! A node is added by one exchange of a null pointer, and is never removed. So a signal handler may
+//! look up and add values at any time. No code here waits, and it allocates only from [`arena`].
 
 use std::ptr;
 use std::sync::atomic::{
@@ -23,7 +23,7 @@ use crate::arena;
 const BITS: u32 = 2;
 const CHILDREN: usize = 1 << BITS;
 
-/// Things by hash.
+/// Values by hash.
 pub(crate) struct Trie<T: 'static> {
     root: AtomicPtr<Node<T>>,
     count: AtomicUsize,
@@ -40,8 +40,9 @@ impl<T> Trie<T> {
         Self { root: AtomicPtr::new(ptr::null_mut()), count: AtomicUsize::new(0) }
     }
 
-    /// Finds the thing with this hash for which `is` holds, or makes it. `None` if there are `most`
-    /// things, or memory runs out. If two threads make a thing at once, both get the first one.
+    /// Finds the value with this hash for which `is` returns true, or creates it. `None` if there
+    /// are `most` values, or memory runs out. If two threads create a value at once, both get the
+    /// first one.
     pub(crate) fn get(
         &self,
         hash: u64,
@@ -53,7 +54,7 @@ impl<T> Trie<T> {
         let mut make = Some(make);
         let mut made: Option<&'static Node<T>> = None;
         loop {
-            // Pairs with the exchange below: the node is filled.
+            // Acquire pairs with the release below: the node is filled.
             let mut found = place.load(Acquire);
             if found.is_null() {
                 if made.is_none() {
@@ -73,7 +74,7 @@ impl<T> Trie<T> {
                     Err(other) => found = other,
                 }
             }
-            // SAFETY: not null, and a node, which is never given back.
+            // SAFETY: not null, so it is a node, which is never freed.
             let node: &'static Node<T> = unsafe { &*found };
             if node.hash == hash && is(&node.thing) {
                 return Some(&node.thing);
@@ -94,7 +95,7 @@ mod tests {
         crate::places::hash([number.to_string().as_bytes(), b"", b""], line)
     }
 
-    /// A hundred times as many things take a few steps more.
+    /// With a hundred times as many values, a search takes only a few more steps.
     #[test]
     fn steps_grow_with_the_logarithm() {
         static TRIE: Trie<usize> = Trie::new();
@@ -111,11 +112,11 @@ mod tests {
             steps.get()
         };
         steps(0, 100_000);
-        // Things are compared only where their hashes are the same.
+        // Values are compared only if their hashes are equal.
         assert_eq!(steps(100_000, 101_000), 0);
         let depth = |hash: u64| {
             let (mut place, mut bits, mut depth) = (&TRIE.root, hash, 0);
-            // SAFETY: null, or a node, which is never given back.
+            // SAFETY: null, or a node, which is never freed.
             while let Some(node) = unsafe { place.load(Acquire).as_ref() } {
                 place = &node.children[bits as usize % CHILDREN];
                 bits >>= BITS;
@@ -127,9 +128,10 @@ mod tests {
         assert!(deepest.is_some_and(|deepest| deepest < 30), "{deepest:?}");
     }
 
-    /// Things of one hash are distinguished, also below the level where its bits end.
+    /// Values with equal hashes are distinguished, even below the level at which the bits of the
+    /// hash end.
     #[test]
-    fn equal_hashes_are_told_apart() {
+    fn values_with_equal_hashes_are_distinguished() {
         static TRIE: Trie<u32> = Trie::new();
         let get = |number, most| TRIE.get(7, most, |found| *found == number, || Some(number));
         for number in 0..100 {

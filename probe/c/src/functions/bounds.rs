@@ -1,31 +1,30 @@
-//! Where the stack of a thread lies.
+//! Bounds of a thread's stack.
 //!
-//! The C library would say, but allocates for it; the kernel's list of mappings
-//! can be read anywhere.
+//! The C library's function for this allocates. The kernel's list of mappings can be read even in a
+//! signal handler.
 
 use probe::c::Mapping;
 
 use super::frames::Range;
 
-/// Space below the main thread's stack that is taken for its own: it grows, and
-/// nobody says how far.
+/// Space below the mapped part of the main thread's stack that is counted as stack, because the
+/// stack grows by an unknown amount.
 const GROWTH: usize = 1 << 30;
 
-/// The stack of the calling thread, while `sp` is the stack pointer; empty where
-/// nobody knows.
+/// The stack of the calling thread, whose stack pointer is `sp`. Empty if the stack is not found.
 pub(super) fn own(sp: usize) -> Range {
     // SAFETY: no preconditions.
     let (this, pid, tid) =
         unsafe { (libc::pthread_self() as usize, libc::getpid(), libc::syscall(libc::SYS_gettid)) };
-    // The thread's own data lie at the upper end of a stack that the C library
-    // has made; the process's first thread has a stack that the kernel has made.
+    // On a stack that the C library has allocated, the thread's control block is at the upper end.
+    // The process's first thread runs on a stack that the kernel has mapped.
     let first = libc::c_long::from(pid) == tid;
     let mut labelled = Range::EMPTY;
     let mut last_end = 0;
     let mut found = Range::EMPTY;
     probe::c::each_mapping(|&Mapping { start, end, path, .. }| {
         if (start..end).contains(&this) && (!first || (start..end).contains(&sp)) {
-            // What lies above may be mapped together with it.
+            // The memory above the control block may be part of the same mapping.
             found = Range { start, end: this };
         }
         if path == b"[stack]" {

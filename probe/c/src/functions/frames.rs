@@ -1,29 +1,29 @@
-//! The functions of a thread that are measured just now.
+//! The measured functions that a thread is currently in.
 //!
-//! A stack of guards in pages of the thread's own, which a forked child finds
-//! empty. An end belongs to a begin if both were called from one frame of the
-//! program's stack, which the stack pointer tells, as stacks grow downwards:
+//! They form a stack of frames in pages of the thread, which a forked child finds zeroed. An end
+//! belongs to a begin if the hooks were called from the same frame of the program's stack. The
+//! stack pointer (sp) identifies that frame, since stacks grow downwards:
 //!
 //! ```text
-//! main      | sp 900 |  the hook at its beginning was called with this sp
+//! main      | sp 900 |  sp when the hook at its start ran
 //! parse     | sp 700 |
 //! item      | sp 640 |  <-- left by longjmp
-//! end of parse, sp 700: what is below 700 has no frame any more
+//! end of parse, sp 700: the frames below 700 are gone
 //! ```
 //!
-//! | an end that is called | has |
+//! | hook at a function's end | how it matches the hook at the start |
 //! |---|---|
-//! | as its begin was | the same sp |
-//! | by a jump, the last thing in its frame | the return address of the function, and all of the frame below it |
-//! | after the frame has grown (`alloca`) | a smaller sp, and the same frame pointer |
+//! | called like the hook at the start | same sp |
+//! | reached by a tail call | returns to the function's return address; its frame is below sp |
+//! | called after the frame has grown (`alloca`) | smaller sp, same frame pointer |
 //!
-//! Parts of one frame, as inlined functions are, share its sp and the place that
-//! it returns to. What was left by `longjmp`, or by an exception that no hook
-//! sees, is ended when the thread next comes by a hook at or above its place.
+//! Functions inlined into one frame share its sp and its return address. A function left by
+//! `longjmp`, or by an exception that no hook sees, is ended at the thread's next hook at or above
+//! the function's stack position.
 //!
-//! That holds on one stack. Of the thread's own and the one for its signal
-//! handlers the bounds are known. Frames on any other (of fibres) are never taken
-//! for left, and ended only by an end that fits them exactly.
+//! These rules hold within one stack. The bounds of the thread's own stack and of its signal stack
+//! are known. Frames on other stacks (of fibres) are never assumed to be left, and end only with a
+//! hook that matches them exactly.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -38,31 +38,30 @@ use probe::Point;
 use super::top::{look_further, top};
 use super::{Call, bounds};
 
-/// Frames that can be measured at a time, by thread: fewer than the regions that can be open, which
-/// would all be given up for one more.
+/// Maximum number of measured frames of a thread. It is less than the number of regions that can be
+/// open, because one region too many discards all of them.
 const ROOM: usize = 4000;
-/// Frames that an end goes past in search of its begin.
+/// Maximum number of frames that an end searches for its begin.
 const FAR: usize = 64;
-/// No frame is larger than this, on a stack that is not known.
+/// Maximum size of a frame on an unknown stack, in bytes.
 const FRAME: usize = 1 << 20;
 
-/// A function that is measured. Written by its thread, and by signal handlers on
-/// that thread in between.
+/// A measured function. Written by its thread, and by signal handlers that interrupt the thread.
 #[repr(C)]
 struct Frame {
-    /// Of the region; 0 if it is not measured.
+    /// Tag of the region; 0 if it is not measured.
     tag: AtomicU64,
-    /// 0 before the tag is stored, and after the end.
+    /// Address of the function; 0 before the tag is stored, and after the end.
     function: AtomicUsize,
     site: AtomicUsize,
-    /// 0 if it was taken out from among others.
+    /// Stack pointer; 0 if the function ended below other frames.
     sp: AtomicUsize,
     to: AtomicUsize,
     fp: AtomicUsize,
 }
 
 impl Frame {
-    /// Ends the region.
+    /// Ends the region, if it is measured.
     #[inline(always)]
     fn end(&self) {
         let tag = self.tag.load(Relaxed);
@@ -72,7 +71,7 @@ impl Frame {
     }
 }
 
-/// Addresses.
+/// A range of addresses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     pub(super) start: usize,
@@ -87,7 +86,7 @@ impl Range {
     }
 }
 
-/// A [`Range`] in the pages.
+/// A [`Range`] in the thread's pages.
 #[repr(C)]
 struct KeptRange {
     start: AtomicUsize,
@@ -105,7 +104,7 @@ impl KeptRange {
     }
 }
 
-/// The frames of a thread. Zeros are a valid value, with nothing known.
+/// The measured frames of a thread. All zeros is a valid value, in which nothing is known.
 #[repr(C)]
 pub(super) struct Frames {
     depth: AtomicUsize,
@@ -113,30 +112,29 @@ pub(super) struct Frames {
     own: KeptRange,
     /// The stack of its signal handlers.
     signals: KeptRange,
-    /// Whether `own` is known: 0 or 1.
+    /// 1 once `own` has been determined.
     knows_own: AtomicUsize,
-    /// The stack pointer when the other was asked for.
+    /// Stack pointer at the last look-up of `signals`.
     asked: AtomicUsize,
-    /// How many frames there are up to the first that is not on the thread's own
-    /// stack, that one among them; 0 if all are.
+    /// Number of frames up to and including the first one that is not on the thread's own stack; 0
+    /// if all are on it.
     foreign: AtomicUsize,
     frames: [Frame; 0],
 }
 
 const BYTES: usize = size_of::<Frames>() + ROOM * size_of::<Frame>();
 
-/// One more than the key whose destructor frees a thread's frames; 0 before there
-/// is one.
+/// Key whose destructor frees a thread's frames, plus 1; 0 before the key exists.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
-/// Makes the key. Before the engine's, whose destructor gives the lane back: what
-/// is still open when a thread ends is ended before that.
+/// Creates the key before the engine creates its own, because destructors run in that order: open
+/// functions must end before the engine's destructor releases the lane.
 pub(super) fn prepare() {
     if KEY.load(Relaxed) != 0 {
         return;
     }
     let mut key = 0;
-    // SAFETY: makes a key with a destructor of the right type.
+    // SAFETY: writes to `key`; the destructor accepts the pages that `Frames::get` sets.
     if unsafe { libc::pthread_key_create(&raw mut key, Some(at_thread_exit)) } == 0
         && KEY.compare_exchange(0, key + 1, Relaxed, Relaxed).is_err()
     {
@@ -146,7 +144,7 @@ pub(super) fn prepare() {
 }
 
 unsafe extern "C" fn at_thread_exit(pages: *mut libc::c_void) {
-    // SAFETY: what `Frames::get` has set.
+    // SAFETY: `Frames::get` set the value to pages that stay mapped until the `munmap` below.
     let frames = unsafe { &*pages.cast::<Frames>() };
     while let Some(top) = frames.depth().checked_sub(1) {
         frames.drop_top(top);
@@ -159,14 +157,14 @@ unsafe extern "C" fn at_thread_exit(pages: *mut libc::c_void) {
 }
 
 impl Frames {
-    /// The calling thread's, if there are any.
+    /// The calling thread's frames, if it has any.
     #[inline(always)]
     pub(super) fn current() -> Option<&'static Self> {
         // SAFETY: null, or pages that stay mapped until the thread has ended.
         unsafe { top()?.frames.load(Relaxed).cast::<Self>().as_ref() }
     }
 
-    /// The calling thread's frames, which the first call makes. `None` without memory.
+    /// The calling thread's frames, created by the first call. `None` if memory runs out.
     pub(super) fn get(sp: usize) -> Option<&'static Self> {
         let frames = match Self::current() {
             Some(frames) => frames,
@@ -176,8 +174,8 @@ impl Frames {
                 top.frames.store(pages, Relaxed);
                 look_further();
                 if let Some(key) = KEY.load(Relaxed).checked_sub(1) {
-                    // SAFETY: the key was made, and the value is what its destructor
-                    // expects.
+                    // SAFETY: `KEY` holds an existing key plus 1, whose destructor expects such
+                    // pages.
                     unsafe { libc::pthread_setspecific(key, pages.cast()) };
                 }
                 Self::current()?
@@ -198,12 +196,12 @@ impl Frames {
     fn frame(&self, at: usize) -> &Frame {
         debug_assert!(at < ROOM);
         let frames = (&raw const self.frames).cast::<Frame>();
-        // SAFETY: callers stay below the depth, or at most at `ROOM - 1`; the pages
-        // have that much room, and zeros are a valid frame.
+        // SAFETY: `at` is less than `ROOM`, for which the pages have space, and a zeroed frame is
+        // valid.
         unsafe { &*frames.add(at) }
     }
 
-    /// Begins to measure a function whose point is on.
+    /// Starts to measure a function whose point is on.
     #[inline(always)]
     pub(super) fn begin(&self, call: &Call, point: &'static Point, word: u64) {
         let own = self.own.get().has(call.sp);
@@ -220,7 +218,7 @@ impl Frames {
             return probe::c::count_refusal();
         }
         let frame = self.frame(depth);
-        // Reserved first, so that a signal handler takes the next one.
+        // The depth grows before the frame is filled, so that a signal handler uses the next frame.
         frame.function.store(0, Relaxed);
         frame.sp.store(call.sp, Relaxed);
         compiler_fence(SeqCst);
@@ -238,7 +236,7 @@ impl Frames {
         frame.function.store(call.function, Relaxed);
     }
 
-    /// Ends the function that a hook says to be at its end, if it is measured.
+    /// Ends the function whose end a hook reports, if it is measured.
     #[inline(always)]
     pub(super) fn end(&self, call: &Call) {
         let Some(top) = self.depth().checked_sub(1) else { return };
@@ -252,7 +250,7 @@ impl Frames {
         {
             return self.drop_top(top);
         }
-        // A function that is off, in one that is measured.
+        // The end of a function that is off, inside a measured one.
         let own = self.own.get();
         if call.sp >= own.start && call.sp < sp && sp < own.end && function != call.function {
             return;
@@ -260,11 +258,12 @@ impl Frames {
         self.end_slow(call);
     }
 
-    /// Ends the topmost frame and takes it off.
+    /// Ends the topmost frame and pops it.
     #[inline(always)]
     fn drop_top(&self, top: usize) {
         let frame = self.frame(top);
-        // Closed first, so that it is not ended again if a signal handler jumps away.
+        // Marks the frame as ended first, so that it is not ended twice if a signal handler jumps
+        // away.
         if frame.function.swap_here(0) != 0 {
             compiler_fence(SeqCst);
             frame.end();
@@ -278,7 +277,7 @@ impl Frames {
         self.say_top();
     }
 
-    /// Says which ends need a look at the frames.
+    /// Publishes the topmost frame, with which the end hook compares its call.
     #[inline(always)]
     fn say_top(&self) {
         match self.depth().checked_sub(1) {
@@ -290,19 +289,20 @@ impl Frames {
         }
     }
 
-    /// Where stacks take turns, each end does.
+    /// Publishes a frame. While frames are on other stacks, sp is 0, so that every end hook
+    /// searches the frames.
     #[inline(always)]
     fn say(&self, function: usize, sp: usize) {
         set_top(function, if self.foreign.load(Relaxed) == 0 { sp } else { 0 });
     }
 
-    /// Takes off what is left of frames that are gone.
+    /// Pops frames that the program has already left.
     #[inline(never)]
     fn tidy(&self, call: &Call) {
         self.drop_gone(call.sp);
-        // At one place of the stack: parts of one frame, or frames of which only the
-        // last is there. Then what called them differs, or the same hook of the
-        // same frame comes anew.
+        // Several frames with this sp are either functions inlined into one frame, or frames that
+        // the program has left except the last. In the latter case, the call site differs, or the
+        // same hook call in the same frame runs again.
         let mut keep = self.depth();
         for at in (0..self.depth()).rev() {
             let frame = self.frame(at);
@@ -310,7 +310,7 @@ impl Frames {
                 break;
             }
             let gone = frame.site.load(Relaxed) != call.site || frame.to.load(Relaxed) == call.to;
-            // One that a signal handler has interrupted says nothing of itself yet.
+            // A frame whose begin was interrupted by this signal handler has no function yet.
             if gone && frame.function.load(Relaxed) != 0 {
                 keep = at;
             }
@@ -334,16 +334,15 @@ impl Frames {
         }
     }
 
-    /// Whether a frame at a place is gone, now that the stack pointer is `sp`.
+    /// Whether the program has left the frame at `place`, now that the stack pointer is `sp`.
     fn is_gone(&self, place: usize, sp: usize) -> bool {
-        // A signal handler on a stack of its own has ended if what it interrupted
-        // goes on.
+        // If the thread runs on its own stack, signal handlers on the signal stack have ended.
         place == 0
             || place < sp && self.are_on_one(place, sp)
             || self.signals.get().has(place) && self.own.get().has(sp)
     }
 
-    /// Whether both are on one stack that is known.
+    /// Whether both addresses are on the same known stack.
     fn are_on_one(&self, a: usize, b: usize) -> bool {
         let (own, signals) = (self.own.get(), self.signals.get());
         own.has(a) && own.has(b) || signals.has(a) && signals.has(b)
@@ -352,7 +351,7 @@ impl Frames {
     #[inline(never)]
     fn end_slow(&self, call: &Call) {
         let by_jump = call.to == call.site;
-        // A frame that ends by a jump is gone itself.
+        // A hook reached by a tail call runs after its frame is gone.
         self.drop_gone(call.sp);
         let depth = self.depth();
         for at in (depth.saturating_sub(FAR)..depth).rev() {
@@ -364,22 +363,21 @@ impl Frames {
             {
                 let above = at + 1..depth;
                 if above.clone().all(|at| self.are_on_one(self.frame(at).sp.load(Relaxed), sp)) {
-                    // Parts of the frame whose end no hook has seen.
+                    // The frames above are inlined functions whose ends no hook reported.
                     self.drop_to(at);
                 } else {
                     self.take_out(at);
                 }
                 return;
             }
-            // Frames further up are none of this one's.
+            // The frames further up belong to other frames of the program's stack.
             if sp > call.sp && self.are_on_one(sp, call.sp) && frame.fp.load(Relaxed) != call.fp {
                 return;
             }
         }
     }
 
-    /// Whether a frame of the same function, called from the same place, is the one
-    /// that ends.
+    /// Whether `frame`, which has the function and the call site of `call`, is the frame that ends.
     fn is_of(&self, frame: &Frame, call: &Call, by_jump: bool) -> bool {
         let sp = frame.sp.load(Relaxed);
         if by_jump {
@@ -388,21 +386,22 @@ impl Frames {
         if sp == call.sp {
             return true;
         }
-        // It has grown, and then has a frame pointer: above its sp, beside what it
-        // returns to.
+        // A frame that has grown has a frame pointer. It is above the sp of the begin, and next to
+        // it is the return address.
         let fp = call.fp;
         sp > call.sp
             && fp == frame.fp.load(Relaxed)
             && fp >= sp
             && fp - sp < FRAME
             && (!self.own.get().has(fp) || {
-                // SAFETY: on the thread's stack, above its stack pointer.
+                // SAFETY: `fp` is on the thread's own stack, above its stack pointer, so the word
+                // next to it is readable.
                 let beside = unsafe { *(fp as *const usize).add(1) };
                 beside == call.site
             })
     }
 
-    /// Ends a frame below others, which are on stacks of their own and go on.
+    /// Ends a frame below frames on other stacks, which stay open.
     fn take_out(&self, at: usize) {
         let frame = self.frame(at);
         if frame.function.swap_here(0) != 0 {
@@ -412,18 +411,18 @@ impl Frames {
         frame.sp.store(0, Relaxed);
     }
 
-    /// Asks where the stack for signal handlers is, if `sp` might be on it.
+    /// Looks up the signal stack if `sp` could be on it.
     #[cold]
     #[inline(never)]
     fn learn(&self, sp: usize) {
-        // Fibres come by here often, and mostly at the same places.
+        // Fibres reach this often, mostly with similar stack pointers.
         if self.signals.get().has(sp) || self.asked.swap(sp, Relaxed) >> 16 == sp >> 16 {
             return;
         }
         let mut stack = MaybeUninit::<libc::stack_t>::uninit();
-        // SAFETY: fills the struct.
+        // SAFETY: with a null first argument, the call only fills `stack`.
         if unsafe { libc::sigaltstack(ptr::null(), stack.as_mut_ptr()) } == 0 {
-            // SAFETY: filled.
+            // SAFETY: the successful call filled `stack`.
             let stack = unsafe { stack.assume_init() };
             let start = stack.ss_sp as usize;
             self.signals.set(Range { start, end: start.saturating_add(stack.ss_size) });
@@ -431,8 +430,9 @@ impl Frames {
     }
 }
 
-/// Sets which ends are compared with the frames. A signal handler between the two stores restores
-/// both or jumps away; after a jump, more ends are compared than need be.
+/// Sets the frame with which the end hook compares its call. A signal handler between the two
+/// stores either restores both or jumps away; after a jump, the hook searches the frames more often
+/// than needed.
 #[inline(always)]
 fn set_top(function: usize, sp: usize) {
     if let Some(top) = top() {
@@ -441,7 +441,7 @@ fn set_top(function: usize, sp: usize) {
     }
 }
 
-/// What only one thread changes, signal handlers of its own between.
+/// A value that only one thread changes, including its signal handlers.
 trait Here {
     /// Exchanges the value without a locked instruction.
     fn swap_here(&self, value: usize) -> usize;

@@ -1,4 +1,4 @@
-//! The files that a program is loaded from, and the functions in them.
+//! The files from which a program is loaded, and the functions in them.
 
 use std::ptr;
 use std::sync::atomic::{
@@ -14,30 +14,30 @@ use crate::arena;
 
 /// A loaded file.
 struct Object {
-    /// What its own addresses are moved by.
+    /// Difference between an address in memory and the address in the file.
     base: usize,
-    /// The length of its path, and its name without the folder: enough to tell
-    /// it from another one that is loaded at its place later.
+    /// Length of the path. Together with `name`, the file name without its folder, it distinguishes
+    /// this object from another that is loaded at its address later.
     path_length: usize,
     name: &'static str,
     symbols: Symbols,
     next: *const Object,
 }
 
-/// All objects that had a function, linked; they stay.
+/// Linked list of all objects with a called function. Objects are never removed.
 static OBJECTS: AtomicPtr<Object> = AtomicPtr::new(ptr::null_mut());
 
-/// Makes the point of a function; none without memory.
+/// Creates the point of a function. `None` if memory runs out.
 pub(super) fn point(function: usize) -> Option<&'static Point> {
     let (name, file) = describe(function)?;
     arena::keep(Point::at(name, file, 0).starts_off())
 }
 
-/// The function's name and that of the file that it is in.
+/// The name of the function, and of the file that contains it.
 fn describe(function: usize) -> Option<(&'static str, &'static str)> {
     let mut hexadecimal = [0; 2 + 16];
     let Some(loaded) = Loaded::around(function) else {
-        // Made while the program runs.
+        // The function was generated at run time.
         return Some((arena::keep_text(&[hex(function, &mut hexadecimal)])?, ""));
     };
     let object = object(&loaded)?;
@@ -49,7 +49,7 @@ fn describe(function: usize) -> Option<(&'static str, &'static str)> {
     Some((name, object.name))
 }
 
-/// A number as `0x1f`.
+/// Formats a number as in `0x1f`.
 fn hex(mut number: usize, text: &mut [u8; 18]) -> &str {
     let mut at = text.len();
     loop {
@@ -65,7 +65,7 @@ fn hex(mut number: usize, text: &mut [u8; 18]) -> &str {
     str::from_utf8(&text[at..]).unwrap_or_default()
 }
 
-/// The object that is loaded there, its symbols read if they were not.
+/// The object of a loaded file. Its symbols are read the first time.
 fn object(loaded: &Loaded) -> Option<&'static Object> {
     let mut target = [0u8; libc::PATH_MAX as usize / 4];
     let (path, from) = match loaded.path() {
@@ -84,7 +84,8 @@ fn object(loaded: &Loaded) -> Option<&'static Object> {
     let symbols = symbols::read(from);
     loop {
         let first = OBJECTS.load(Acquire);
-        // Somebody else may have been faster; the symbols are then there twice.
+        // If another thread has added an object meanwhile, the symbols of this one may be in memory
+        // twice.
         let new = arena::keep(Object {
             base: loaded.base,
             path_length: path.len(),
@@ -93,7 +94,7 @@ fn object(loaded: &Loaded) -> Option<&'static Object> {
             next: first,
         })?;
         let link = ptr::from_ref(new).cast_mut();
-        // Meets `Acquire` in `objects`: the object is filled.
+        // Release publishes the object; it pairs with the acquire in `objects`.
         if OBJECTS.compare_exchange(first, link, Release, Relaxed).is_ok() {
             return Some(new);
         }
@@ -101,14 +102,14 @@ fn object(loaded: &Loaded) -> Option<&'static Object> {
 }
 
 fn objects() -> impl Iterator<Item = &'static Object> {
-    // SAFETY: null, or an object, which is never given back.
+    // SAFETY: null, or an object in memory that is never freed.
     let at = |object: *const Object| unsafe { object.as_ref() };
     std::iter::successors(at(OBJECTS.load(Acquire)), move |object| at(object.next))
 }
 
-/// Where the program lies.
+/// The path of the executable.
 fn link(target: &mut [u8]) -> &[u8] {
-    // SAFETY: writes so many bytes at most.
+    // SAFETY: writes at most `target.len()` bytes to `target`.
     let length = unsafe {
         libc::readlink(c"/proc/self/exe".as_ptr(), target.as_mut_ptr().cast(), target.len())
     };

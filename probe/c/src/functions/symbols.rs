@@ -1,7 +1,7 @@
-//! The names of an object's functions, from its file.
+//! Names of the functions of an object file.
 //!
-//! The tables are copied, not mapped: a file may be written anew under a program
-//! that runs, and reading what is gone from it would be the program's end.
+//! The tables are copied, not mapped: if a file is truncated while the program runs, access to the
+//! lost part of a mapping would kill the program.
 
 use std::ffi::CStr;
 use std::slice;
@@ -15,20 +15,20 @@ use probe::c::File;
 
 use crate::arena;
 
-// Of the format of object files.
+// Constants of the ELF format.
 const SYMBOLS: u32 = 2;
 const DYNAMIC_SYMBOLS: u32 = 11;
 const FUNCTION: u8 = 2;
 const INDIRECT_FUNCTION: u8 = 10;
 const LOCAL: u8 = 0;
 
-/// No table of symbols is longer than this.
+/// Maximum size of a symbol table in bytes.
 const MAX_BYTES: usize = 1 << 30;
 
-/// Functions by address; empty if the file has been stripped, or cannot be read.
+/// Functions by address. Empty if the file is stripped or cannot be read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Symbols {
-    /// By address, and of several at one address the best last.
+    /// Sorted by address. Of several symbols at an address, the preferred one is last.
     functions: &'static [Symbol],
     names: &'static [u8],
 }
@@ -61,15 +61,15 @@ fn of(file: &File) -> Option<Symbols> {
     let count = partition(functions);
     let functions = &mut functions[..count];
     functions.sort_unstable_by_key(|symbol| {
-        // Of the names of one function, one that other files may use.
+        // Prefers a name that is visible to other files.
         let global = symbol.st_info >> 4 != LOCAL;
         (symbol.st_value, global, symbol.st_name)
     });
     Some(Symbols { functions, names: names.leak() })
 }
 
-/// Brings functions that have an address to the front; how many there are. In a
-/// program at a fixed place, so may be those of its libraries.
+/// Moves functions that have an address to the front, and returns their number. In a program at a
+/// fixed address, functions of its libraries may have an address, too.
 fn partition(symbols: &mut [Symbol]) -> usize {
     let mut count = 0;
     for at in 0..symbols.len() {
@@ -83,7 +83,7 @@ fn partition(symbols: &mut [Symbol]) -> usize {
 }
 
 impl Symbols {
-    /// The name of the function at an address of the object's own.
+    /// The name of the function at an address in the file.
     pub(super) fn name(&self, address: usize) -> Option<&'static str> {
         let after = self.functions.partition_point(|it| it.st_value as usize <= address);
         let symbol = self.functions[..after].last()?;
@@ -92,30 +92,30 @@ impl Symbols {
             return None;
         }
         let text = CStr::from_bytes_until_nul(self.names.get(symbol.st_name as usize..)?).ok()?;
-        // A symbol without a name is none.
+        // Ignores a symbol with an empty name.
         text.to_str().ok().filter(|name| !name.is_empty())
     }
 }
 
-/// Part of a file, copied.
+/// A copied part of a file.
 struct Copied<T: Plain> {
     pages: *mut T,
     count: usize,
 }
 
-/// What any bytes are a value of.
+/// A type for which any bytes are a valid value.
 ///
 /// # Safety
 ///
-/// That it is so, and that its alignment is at most that of a page.
+/// Every bit pattern is a valid value of the type, and its alignment is at most that of a page.
 unsafe trait Plain: 'static {}
-// SAFETY: integers only, as in the three below.
+// SAFETY: an integer.
 unsafe impl Plain for u8 {}
-// SAFETY: see above.
+// SAFETY: a struct of integers, aligned to at most 8 bytes.
 unsafe impl Plain for Header {}
-// SAFETY: see above.
+// SAFETY: a struct of integers, aligned to at most 8 bytes.
 unsafe impl Plain for Section {}
-// SAFETY: see above.
+// SAFETY: a struct of integers, aligned to at most 8 bytes.
 unsafe impl Plain for Symbol {}
 
 impl<T: Plain> Copied<T> {
@@ -123,28 +123,29 @@ impl<T: Plain> Copied<T> {
         let bytes =
             count.checked_mul(size_of::<T>()).filter(|bytes| (1..=MAX_BYTES).contains(bytes))?;
         let copied = Self { pages: arena::map(bytes)?.cast(), count };
-        // SAFETY: the pages just mapped.
+        // SAFETY: `map` returned `bytes` zero bytes, to which there is no other reference.
         let pages = unsafe { slice::from_raw_parts_mut(copied.pages.cast(), bytes) };
         file.read(offset, pages)?;
         Some(copied)
     }
 
     fn all(&mut self) -> &mut [T] {
-        // SAFETY: read, and any bytes will do.
+        // SAFETY: `count` values were read to the pages, and any bytes are a valid `T`.
         unsafe { slice::from_raw_parts_mut(self.pages, self.count) }
     }
 
-    /// Keeps it for good.
+    /// Keeps the copy for ever.
     fn leak(self) -> &'static mut [T] {
         let kept = std::mem::ManuallyDrop::new(self);
-        // SAFETY: as in `all`; nobody gives them back.
+        // SAFETY: `count` values were read to the pages, which `ManuallyDrop` keeps mapped for
+        // ever.
         unsafe { slice::from_raw_parts_mut(kept.pages, kept.count) }
     }
 }
 
 impl<T: Plain> Drop for Copied<T> {
     fn drop(&mut self) {
-        // SAFETY: mapped with this length, and borrowed no more.
+        // SAFETY: `pages` were mapped with this length, and `drop` has the only reference.
         unsafe { arena::unmap(self.pages.cast(), self.count * size_of::<T>()) };
     }
 }

@@ -1,17 +1,16 @@
-//! From the address of a function to its point.
+//! Table from the address of a function to its point.
 //!
-//! Of each address, the part that tells functions apart says where in the table
-//! its entry is; another one may be there, and then it is one of the next:
+//! The address bits that distinguish functions select an entry. If another function has that entry,
+//! the following entries are searched:
 //!
 //! ```text
 //! address 0x55d0_0040_1a30 --> entry 0x401a3 | function | point |
 //!                                            | next ... |       |
 //! ```
 //!
-//! Neighbours in the program are neighbours in the table, so that what runs
-//! together lies together, and what is not called takes no memory. It does not
-//! matter to which object an address belongs, nor whether two of them share an
-//! entry, nor whether it is one of a function at all.
+//! Neighbours in the program are neighbours in the table, so functions that run together share
+//! cache lines, and functions that are never called need no memory. Functions of different objects
+//! can select the same entry, and an address need not be that of a function.
 
 use std::ptr;
 use std::sync::atomic::{
@@ -24,28 +23,29 @@ use probe::Point;
 use super::objects;
 use crate::arena;
 
-/// Where compilers begin a function, unless asked to save space.
+/// Log2 of the alignment of functions, unless the compiler saves space.
 const ALIGN: u32 = 4;
-/// Mapped, and taken as needed: 16 MiB of code in a row do not meet.
+/// Size of the table, whose pages are allocated on first use. Functions within 16 MiB of code never
+/// select the same entry.
 const ENTRIES: usize = 1 << 20;
-/// Entries that are looked at. Not reached before a program has called some
-/// hundred thousand functions.
+/// Maximum number of entries to search. Not reached before a program has called several hundred
+/// thousand functions.
 const WAY: usize = 1 << 10;
 
 #[repr(C)]
 pub(super) struct Entry {
     function: AtomicUsize,
-    /// Set after the function, and only once.
+    /// The function's point, set once, after `function`.
     point: AtomicPtr<Point>,
 }
 
-/// Null before the first hook.
+/// The table; null before the first hook.
 pub(super) static TABLE: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
 
-/// The bits of an address that say how far into the table its entry is.
+/// Address bits that give the offset of the entry in the table.
 #[cfg(target_arch = "x86_64")]
 pub(super) const WITHIN: usize = (ENTRIES - 1) * size_of::<Entry>();
-/// Where an entry has its point.
+/// Offset of the point in an entry.
 #[cfg(target_arch = "x86_64")]
 pub(super) const POINT: usize = std::mem::offset_of!(Entry, point);
 #[cfg(target_arch = "x86_64")]
@@ -58,15 +58,15 @@ fn place(function: usize) -> usize {
 
 /// # Safety
 ///
-/// `table` is not null.
+/// `table` is the table that [`table`] returns.
 #[inline(always)]
 unsafe fn entry(table: *const Entry, place: usize) -> &'static Entry {
-    // SAFETY: within the table, which stays mapped; zeros are a valid entry.
+    // SAFETY: the index is less than the length of the table, which stays mapped, and a zeroed
+    // entry is valid.
     unsafe { &*table.add(place % ENTRIES) }
 }
 
-/// The point of a function that has been called before, if it is where it is
-/// looked for first.
+/// The point of a function that has been called before, if it is in the first entry searched.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 pub(super) fn first(function: usize) -> Option<&'static Point> {
@@ -74,27 +74,27 @@ pub(super) fn first(function: usize) -> Option<&'static Point> {
     if table.is_null() {
         return None;
     }
-    // SAFETY: not null.
+    // SAFETY: not null, so it is the table.
     let entry = unsafe { entry(table, place(function)) };
     if entry.function.load(Relaxed) != function {
         return None;
     }
-    // SAFETY: as in `known`.
+    // SAFETY: null, or a point that is never freed. Acquire pairs with the release in `look_up`.
     unsafe { entry.point.load(Acquire).as_ref() }
 }
 
-/// The same, wherever it is.
+/// The point of a function that has been called before.
 pub(super) fn known(function: usize) -> Option<&'static Point> {
     let table = TABLE.load(Acquire);
     if table.is_null() {
         return None;
     }
     for step in 0..WAY {
-        // SAFETY: not null.
+        // SAFETY: not null, so it is the table.
         let entry = unsafe { entry(table, place(function) + step) };
         match entry.function.load(Relaxed) {
-            // SAFETY: null, or a point in memory that is never given back. Meets
-            // `Release` in `look_up`.
+            // SAFETY: null, or a point that is never freed. Acquire pairs with the release in
+            // `look_up`.
             found if found == function => return unsafe { entry.point.load(Acquire).as_ref() },
             0 => return None,
             _ => {}
@@ -103,14 +103,14 @@ pub(super) fn known(function: usize) -> Option<&'static Point> {
     None
 }
 
-/// The same, with the point made if need be; none without memory.
+/// The point of a function, created if needed. `None` if memory runs out.
 pub(super) fn look_up(function: usize) -> Option<&'static Point> {
     let table = table()?;
     if function == 0 {
         return None;
     }
     for step in 0..WAY {
-        // SAFETY: not null.
+        // SAFETY: the function `table` has returned it.
         let entry = unsafe { entry(table, place(function) + step) };
         let mut found = entry.function.load(Relaxed);
         if found == 0 {
@@ -123,31 +123,32 @@ pub(super) fn look_up(function: usize) -> Option<&'static Point> {
             continue;
         }
         let known = entry.point.load(Acquire);
-        // SAFETY: as in `known`.
+        // SAFETY: null, or a point that is never freed.
         if let Some(known) = unsafe { known.as_ref() } {
             return Some(known);
         }
-        // Several may make it at the same time, and one of them be interrupted or
-        // forked away: the first that is done has made it.
+        // Several threads may create the point at the same time, and one of them may be interrupted
+        // or missing after a fork. So none waits for another, and the first one to finish wins.
         let new = ptr::from_ref(objects::point(function)?).cast_mut();
-        // Meets `Acquire` in `first` and `known`: the point is filled.
+        // Release publishes the point; it pairs with the acquire in `first` and `known`.
         let made = entry.point.compare_exchange(ptr::null_mut(), new, Release, Acquire);
         let point = made.map_or_else(|other| other, |_| new);
-        // SAFETY: as in `known`, and not null.
+        // SAFETY: a point that is never freed.
         return unsafe { point.as_ref() };
     }
     None
 }
 
-/// Makes a point that of a function; false if that has one, or without memory.
+/// Sets the point of a function. Returns false if the function already has one, or if memory runs
+/// out.
 pub(super) fn add(function: usize, point: &'static Point) -> bool {
     let Some(table) = table() else { return false };
     for step in 0..WAY {
-        // SAFETY: not null.
+        // SAFETY: the function `table` has returned it.
         let entry = unsafe { entry(table, place(function) + step) };
         if entry.function.compare_exchange(0, function, Relaxed, Relaxed).is_ok() {
             let point = ptr::from_ref(point).cast_mut();
-            // As in `look_up`.
+            // Release publishes the point, as in `look_up`.
             let made = entry.point.compare_exchange(ptr::null_mut(), point, Release, Relaxed);
             return made.is_ok();
         }
@@ -155,7 +156,7 @@ pub(super) fn add(function: usize, point: &'static Point) -> bool {
     false
 }
 
-/// The table, mapped if need be.
+/// The table, which the first call maps. `None` if memory runs out.
 fn table() -> Option<*const Entry> {
     let table = TABLE.load(Acquire);
     if !table.is_null() {
@@ -163,11 +164,11 @@ fn table() -> Option<*const Entry> {
     }
     let bytes = ENTRIES * size_of::<Entry>();
     let new = arena::map(bytes)?;
-    // Meets `Acquire` above and in those two, which need the mapping.
+    // Release publishes the mapping; it pairs with the acquire loads of `TABLE`.
     match TABLE.compare_exchange(ptr::null_mut(), new.cast(), Release, Acquire) {
         Ok(_) => Some(new.cast()),
         Err(other) => {
-            // SAFETY: nobody has seen it.
+            // SAFETY: a whole mapping, whose address was not published.
             unsafe { arena::unmap(new, bytes) };
             Some(other)
         }

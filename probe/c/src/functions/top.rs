@@ -1,4 +1,4 @@
-//! What the end of a function looks at, before it looks any further.
+//! State that the end hook checks before it searches the frames.
 
 use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 
@@ -13,7 +13,7 @@ pub(super) static DISTANCE: AtomicIsize = AtomicIsize::new(0);
 /// each end searches the frames.
 const UNKNOWN: isize = 0x18;
 
-/// From now on the ends of functions search the frames.
+/// Makes the end hooks search the frames from now on.
 pub(super) fn look_further() {
     if DISTANCE.load(Relaxed) == 0 {
         DISTANCE.store(probe::c::functions_distance().unwrap_or(UNKNOWN), Relaxed);

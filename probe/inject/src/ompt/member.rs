@@ -159,8 +159,8 @@ impl Member {
         let mut part = Part { team, begun, is_first, state: State::Busy, before: (0, 0) };
         part.work(ClockReading { now: begun.start, ..self.fork.get() });
         if !is_first {
-            // Another thread forked, so this thread's time since then is not on-CPU time of the
-            // region.
+            // Another thread forked, so `fork` says nothing about this thread's on-CPU time since
+            // then.
             part.before.1 = 0;
         }
         slot.set(Some(part));
