@@ -1,21 +1,20 @@
-//! Tuning an inner loop by its cycles: a supervisor and six workers, each of which adds a
-//! constant to an array in a way of its own.
+//! Tuning an inner loop by its cycle counts: a supervisor, and six workers that each add a constant
+//! to an array in a different way.
 //!
-//! First every way is tried on every length and alignment and must do what the scalar one
-//! does, and leave what is around alone. Then the workers run, all at once, and after each
-//! round the supervisor tells how many cycles of the core each takes for an element. It
-//! does not matter how many processors they share: the points count their own time on one.
-//! All figures are those of a pass over an array that stays in the first cache.
+//! First, each variant runs on every length and alignment. It must produce the same result as the
+//! scalar one, and not change the memory around the array. Then all workers run at once. After each
+//! round, the supervisor prints how many core cycles each worker takes per element. The number of
+//! processors does not matter, because a point measures only on-CPU time. All figures are for a
+//! pass over an array that fits into the first-level cache.
 //!
-//! Run it with `cargo run --release -p pfp-probe --example inner_loop -- [ROUNDS] [--hold]`;
-//! with 0 rounds it goes on until its standard input ends. Beside it,
+//! Run it with `cargo run --release -p pfp-probe --example inner_loop -- [ROUNDS] [--hold]`. With 0
+//! rounds, it runs until its standard input ends. At the same time,
 //!
 //! ```text
 //! pfp-top --name inner_loop --columns name,rate,avg,items,per-item,thr --unit cycles
 //! ```
 //!
-//! shows the points `add:scalar` and so on: elements in a second, and cycles of the
-//! counter for each.
+//! shows the points `add:scalar` and so on: elements per second, and counter cycles per element.
 
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
@@ -26,18 +25,18 @@ use std::{env, hint, thread};
 
 use pfp::MeteredPoint;
 
-/// Elements of the array: 16 KiB.
+/// Number of elements of the array, which is 16 KiB large.
 const LENGTH: usize = 4096;
-/// Passes of a worker in a round.
+/// Passes of a worker per round.
 const PASSES: u32 = 200;
-/// Every length up to this is tried.
+/// Maximum length that is tested.
 const LENGTHS: usize = 130;
-/// And every alignment of a vector, in elements.
+/// Number of alignments that are tested, in elements.
 const ALIGNMENTS: usize = 16;
 
 static INPUT_ENDED: AtomicBool = AtomicBool::new(false);
 
-/// A way to add a constant to all elements.
+/// A function that adds a constant to all elements.
 type Way = fn(&mut [u32], u32);
 
 struct Worker {
@@ -64,13 +63,13 @@ fn workers() -> [Worker; 6] {
     ]
 }
 
-/// Its argument, of which the compiler knows nothing: what is scalar stays so.
+/// Returns its argument, but the compiler cannot know that, so it does not vectorise the loop.
 #[inline(always)]
 fn opaque(value: u32) -> u32 {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     {
         let mut value = u64::from(value);
-        // SAFETY: there is no instruction in it.
+        // SAFETY: the assembly contains no instruction.
         unsafe {
             std::arch::asm!("/* {0} */", inout(reg) value, options(nomem, nostack, preserves_flags));
         }
@@ -98,7 +97,7 @@ fn unrolled<const N: usize>(array: &mut [u32], constant: u32) {
     scalar(rest, constant);
 }
 
-/// Four elements, in a register.
+/// A vector of four elements in a register.
 #[cfg(target_arch = "x86_64")]
 mod vector {
     use std::arch::x86_64::*;
@@ -107,30 +106,30 @@ mod vector {
 
     #[inline(always)]
     pub(super) fn splat(value: u32) -> Vector {
-        // SAFETY: every x86-64 has SSE2.
+        // SAFETY: every x86-64 processor has SSE2.
         unsafe { _mm_set1_epi32(value as i32) }
     }
 
     #[inline(always)]
     pub(super) fn load(from: &[u32; 4]) -> Vector {
-        // SAFETY: as above; 16 bytes that may lie anywhere.
+        // SAFETY: every x86-64 processor has SSE2; `from` has 16 bytes, which need no alignment.
         unsafe { _mm_loadu_si128(from.as_ptr().cast()) }
     }
 
     #[inline(always)]
     pub(super) fn add(a: Vector, b: Vector) -> Vector {
-        // SAFETY: as above.
+        // SAFETY: every x86-64 processor has SSE2.
         unsafe { _mm_add_epi32(a, b) }
     }
 
     #[inline(always)]
     pub(super) fn store(to: &mut [u32; 4], value: Vector) {
-        // SAFETY: as in `load`.
+        // SAFETY: every x86-64 processor has SSE2; `to` has 16 bytes, which need no alignment.
         unsafe { _mm_storeu_si128(to.as_mut_ptr().cast(), value) }
     }
 }
 
-/// The same, as the compiler makes it.
+/// A vector of four elements, vectorised by the compiler.
 #[cfg(not(target_arch = "x86_64"))]
 mod vector {
     pub(super) type Vector = [u32; 4];
@@ -162,7 +161,7 @@ fn vectorised(array: &mut [u32], constant: u32) {
     let (groups, rest) = array.as_chunks_mut::<4>();
     for group in groups {
         vector::store(group, vector::add(vector::load(group), all));
-        // One at a time, whatever the compiler thinks of it.
+        // Prevents the compiler from unrolling the loop.
         opaque(0);
     }
     scalar(rest, constant);
@@ -185,7 +184,7 @@ fn vectorised_4(array: &mut [u32], constant: u32) {
     scalar(rest, constant);
 }
 
-/// Loads the next two vectors before it stores the two before.
+/// Loads the next two vectors before it stores the current two.
 #[inline(never)]
 fn pipelined(array: &mut [u32], constant: u32) {
     let all = vector::splat(constant);
@@ -209,7 +208,8 @@ fn pipelined(array: &mut [u32], constant: u32) {
     scalar(rest, constant);
 }
 
-/// Tries a way on every length and alignment; how many there were.
+/// Tests a variant on every length and alignment. Returns the number of cases, or the length and
+/// alignment that failed.
 fn is_right(way: Way) -> Result<usize, (usize, usize)> {
     let mut tried = 0;
     for length in 0..=LENGTHS {
@@ -252,7 +252,7 @@ fn main() -> ExitCode {
         }
     }
 
-    // How many cycles of the core a tick is: a chain of dependent additions, one a cycle.
+    // Core cycles per tick, from a chain of dependent additions, which takes one cycle each.
     let cycles_per_tick = cycles_per_tick();
     println!("cycles per tick: {cycles_per_tick:.4}");
     if rounds == 0 {
@@ -261,7 +261,7 @@ fn main() -> ExitCode {
             INPUT_ENDED.store(true, Relaxed);
         });
     }
-    // A round is between two meetings with the supervisor.
+    // The supervisor and the workers meet at the begin and at the end of each round.
     let meet = Barrier::new(workers.len() + 1);
     let is_over = AtomicBool::new(false);
     let by_hand = [const { Mutex::new(Vec::new()) }; 6];
@@ -281,13 +281,13 @@ fn main() -> ExitCode {
                         let guard = worker.point.measure([LENGTH]);
                         (worker.way)(hint::black_box(&mut array), 3);
                         drop(guard);
-                        // By hand as well, for who wants to compare.
+                        // Also times the pass by hand, for comparison.
                         let before = pfp::ticks();
                         (worker.way)(hint::black_box(&mut array), 3);
                         passes.push(pfp::ticks().wrapping_sub(before));
                     }
                     if let Ok(mut by_hand) = by_hand.lock() {
-                        // Of rounds without end, the last.
+                        // With an unlimited number of rounds, keeps only the last round.
                         if rounds == 0 {
                             by_hand.clear();
                         }
@@ -307,7 +307,7 @@ fn main() -> ExitCode {
             }
             meet.wait();
             meet.wait();
-            // Rounds are short: no more lines than can be read, if it goes on and on.
+            // Rounds are short, so an unlimited run prints at most one line per second.
             if rounds == 0 && told.elapsed() < Duration::from_secs(1) {
                 continue;
             }
@@ -346,7 +346,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The core's clock over the counter's.
+/// Ratio of the core's clock to the counter's.
 fn cycles_per_tick() -> f64 {
     let sampled = pfp_timing::sample("the core's clock", 0, 1, || ());
     match sampled.core_hz {

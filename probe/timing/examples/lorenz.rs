@@ -1,12 +1,13 @@
-//! The Lorenz system over threads, with a reduction: each thread integrates its share of
-//! the trajectories, and their ends are summed. Both regions tell what they move and
-//! compute, so that the program can print its figures as HPC programs' timers do.
+//! The Lorenz system on several threads, with a reduction: each thread integrates its share of the
+//! trajectories, and their ends are summed. Both regions state the bytes that they move and the
+//! operations that they compute, so the program can print its figures like the timers of HPC
+//! programs.
 //!
-//! `probe/examples/c/lorenz.cpp` is the same with OpenMP, and gives the same sums.
+//! `probe/examples/c/lorenz.cpp` does this with OpenMP, and computes the same sums.
 //!
 //! Run it with `cargo run --release -p pfp-probe --example lorenz -- [THREADS] [TRAJECTORIES]
-//! [STEPS] [--hold]`. With `--hold` it stays after that until its standard input ends:
-//! `pfp-top --columns name,count,avg,dev,bytes,flops,intensity` shows the rates.
+//! [STEPS] [--hold]`. With `--hold`, it then waits until its standard input ends, and `pfp-top
+//! --columns name,count,avg,dev,bytes,flops,intensity` shows the rates.
 
 use std::io::{self, Read};
 use std::process::ExitCode;
@@ -18,11 +19,11 @@ type State = [f64; 3];
 
 const STEP: f64 = 0.001;
 
-/// Floating-point operations of a [`step`]: four slopes of 8 each, three times along one
-/// of them, of 2 for each number, and in the end 7 for each number. What is the same for
-/// all states, such as `STEP / 2.0`, is worked out by the compiler.
+/// Floating-point operations of a [`step`]: four slopes of 8 each, three moves along a slope with 2
+/// for each of 3 numbers, and finally 7 for each of 3 numbers. The compiler evaluates constants
+/// such as `STEP / 2.0`.
 const FLOPS: u64 = 4 * 8 + 3 * 3 * 2 + 3 * 7;
-/// A step reads a state and writes one, of three numbers each.
+/// Bytes of a [`step`], which reads a state and writes one.
 const BYTES: u64 = 2 * size_of::<State>() as u64;
 
 /// The classic parameters: sigma 10, rho 28, beta 8/3.
@@ -69,14 +70,14 @@ fn main() -> ExitCode {
         }
     }
     let [threads, trajectories, steps] = numbers;
-    // What pfp does once at its first region is no trajectory's.
+    // Initializes pfp now, so that no trajectory includes it.
     pfp::init().ok();
     let parts: Vec<(Vec<State>, f64)> = thread::scope(|scope| {
         let part = |thread: u32| {
             scope.spawn(move || {
                 let mut timer = CpuTimer::new();
                 timer.start();
-                // As OpenMP's static schedule deals them: a run of them each.
+                // Contiguous shares, like OpenMP's static schedule.
                 let share = trajectories.div_ceil(threads);
                 let own = (thread * share)..((thread + 1) * share).min(trajectories);
                 let ends = own.map(|number| trajectory(number, steps)).collect();

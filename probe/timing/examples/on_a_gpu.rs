@@ -1,10 +1,10 @@
 //! Compares [`GpuTimer`] with the clock of a real GPU.
 //!
-//! A kernel spins for a given time by the device's own clock and writes how long that was. The
-//! time that `GpuTimer` finds must agree. `.ci/gpu` carries this program to a machine that has
-//! CUDA's driver and no Rust.
+//! A kernel spins for a given time by the device's own clock, and writes how long it took. The time
+//! that `GpuTimer` measures must agree. `.ci/gpu` copies this program to a machine that has CUDA's
+//! driver and no Rust.
 //!
-//! Ends with status 0 where all figures agree, 1 where one does not, and 2 where there is no GPU.
+//! The exit status is 0 if all figures agree, 1 if a figure does not, and 2 if there is no GPU.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::process::ExitCode;
@@ -35,13 +35,13 @@ AGAIN:
 }
 ";
 
-/// Bytes of a copy that is timed.
+/// Number of bytes of a timed copy.
 const COPY: usize = 256 << 20;
 
 type Address = u64;
 type Handle = *mut c_void;
 
-/// Functions of the driver that `GpuTimer` has no use for, as `cuda.h` declares them.
+/// Functions of the driver that `GpuTimer` does not use, as `cuda.h` declares them.
 struct Cuda {
     handle: Handle,
 }
@@ -97,7 +97,7 @@ impl Cuda {
         address
     }
 
-    /// Memory of the host that the device copies from without a copy in between.
+    /// Memory of the host from which the device can copy directly.
     fn host_memory(&self, bytes: usize) -> *const c_void {
         let mut memory = ptr::null_mut();
         // SAFETY: `cuda.h` declares this type; the driver writes the pointer to a local variable.
@@ -172,7 +172,7 @@ fn check(name: &str, agrees: bool, found: &str) -> bool {
 fn kernels(cuda: &Cuda, gpu: Gpu, kernel: Handle) -> bool {
     let result = cuda.device_memory(size_of::<u64>());
     let mut timer = GpuTimer::new(gpu, "spin");
-    // The first launch loads the kernel, which takes the device's time, too.
+    // The first launch also loads the kernel, which takes device time.
     cuda.spin(kernel, 1_000, result);
     cuda.word(result);
     let mut agree = true;
@@ -184,7 +184,7 @@ fn kernels(cuda: &Cuda, gpu: Gpu, kernel: Handle) -> bool {
         let device = cuda.word(result) as f64 / 1e6;
         let found = timer.elapsed_ms().unwrap_or(f64::NAN);
         let launch = timer.launch_ms();
-        // The events lie around the kernel: some 10 us more, and the clock's steps are 1 us.
+        // The events surround the kernel, which adds about 10 us. The clock's resolution is 1 us.
         let agrees = (-0.01..0.1 + device * 0.01).contains(&(found - device));
         let line = format!("GpuTimer {found:.3} ms, the kernel's own clock {device:.3} ms");
         agree &= check(&format!("a kernel of {ms} ms"), agrees, &line);
@@ -205,7 +205,7 @@ fn copies(cuda: &Cuda, gpu: Gpu) -> bool {
     timer.synchronize();
     let ms = timer.elapsed_ms().unwrap_or(f64::NAN);
     let rate = COPY as f64 / ms / 1e6;
-    // From an old PCIe link to a coherent one.
+    // The range covers an old PCIe link and a coherent link.
     let line = format!("{ms:.3} ms for 256 MiB, {rate:.1} GB/s");
     check("a copy", (1.0..1_000.0).contains(&rate), &line)
 }

@@ -1,13 +1,13 @@
-//! A program in phases, of which only those that matter are averaged.
+//! A program with several phases. It averages only the phase that repeats.
 //!
-//! It builds a polynomial, compiles it for a little stack machine, loads the machine's
-//! memory, runs it many times, and copies the results back. The first three and the last
-//! happen once; the runs are what one tunes, so they alone have an average, over the last
-//! ten or so, beside the mean of all.
+//! It builds a polynomial, compiles it for a small stack machine, loads the machine's memory, runs
+//! the machine many times, and copies the results back. Only the runs are worth tuning: each other
+//! phase happens once. So only the runs have an exponential average over about the last ten, in
+//! addition to the mean of all.
 //!
 //! Run it with `cargo run --release -p pfp-probe --example phases -- [RUNS] [--hold]`. With
-//! `--hold` it stays after its table until its standard input ends, so that a viewer can
-//! look at it.
+//! `--hold`, it prints its table and then waits until its standard input ends, so that a viewer can
+//! show it.
 
 use std::io::{self, Read};
 use std::{env, process::ExitCode};
@@ -45,7 +45,7 @@ enum Op {
     Multiply,
 }
 
-/// By Horner's rule: `((c[n] x + c[n-1]) x + ...) x + c[0]`, modulo 2^64.
+/// Compiles Horner's rule: `((c[n] x + c[n-1]) x + ...) x + c[0]`, modulo 2^64.
 fn compile(coefficients: &[u64]) -> Vec<Op> {
     let mut code = vec![Op::Constant(0)];
     for &coefficient in coefficients.iter().rev() {

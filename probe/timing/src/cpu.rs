@@ -1,13 +1,12 @@
-//! A timer of the wall clock and of the time on the CPU.
+//! A timer of wall-clock time and on-CPU time.
 
 use pfp::reading::{cpu_time, wall_ns};
 
-/// Times a stretch of the program: the wall clock, and beside it the time that the
-/// thread was on a CPU. It is no profile point, and needs no segment.
+/// Times a section of the program: the wall-clock time, and the time that the thread was on a CPU.
+/// It is not a profile point, and needs no segment.
 ///
-/// [`elapsed_ms`](Self::elapsed_ms) may be asked as often as one likes after one
-/// start: while the timer runs it tells the time until now, afterwards the time until
-/// the stop.
+/// [`elapsed_ms`](Self::elapsed_ms) may be called repeatedly. While the timer runs, it returns the
+/// time until now, and afterwards the time until the stop.
 ///
 /// ```
 /// let mut timer = pfp_timing::CpuTimer::new();
@@ -17,38 +16,38 @@ use pfp::reading::{cpu_time, wall_ns};
 /// assert!(timer.elapsed_ms() >= lap);
 /// ```
 ///
-/// All zeros are a timer that was not started, as C makes one.
+/// All zeros is a timer that was not started, which is how C initializes one.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct CpuTimer {
     started: Reading,
     stopped: Reading,
-    /// One of those below. A number, since C may hand over anything.
+    /// One of the constants below. An integer, since C may pass any value.
     state: u64,
     reserved: [u64; 3],
 }
 
-// `pfp_timer_t` is what a timer is kept in.
+// `pfp_timer_t` provides the memory of a timer in C.
 const _: () = assert!(size_of::<CpuTimer>() == 10 * size_of::<u64>());
 
 const NEW: u64 = 0;
 const RUNNING: u64 = 1;
 const STOPPED: u64 = 2;
 
-/// Both clocks at one moment.
+/// Readings of both clocks.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 struct Reading {
     wall_ns: u64,
-    /// CPU time of the thread below.
+    /// CPU time of the thread `thread`.
     cpu_ns: u64,
-    /// Whose it is; 0 where it could not be read.
+    /// Thread that read the clock; 0 if its CPU time could not be read.
     thread: u64,
 }
 
 impl Reading {
-    /// The wall clock is read last at a start and first at a stop: what reading the
-    /// other takes is outside.
+    /// The wall clock is read last at a start and first at a stop, so that the time to read the CPU
+    /// clock is not measured.
     fn at_start() -> Self {
         let (thread, cpu_ns) = cpu_time();
         Self { wall_ns: wall_ns(), cpu_ns, thread }
@@ -69,13 +68,13 @@ impl CpuTimer {
         Self { started: NONE, stopped: NONE, state: NEW, reserved: [0; 3] }
     }
 
-    /// Starts the timer, anew if it was started before.
+    /// Starts the timer, or restarts it.
     pub fn start(&mut self) {
         self.state = RUNNING;
         self.started = Reading::at_start();
     }
 
-    /// Stops the timer. One that does not run stays as it is.
+    /// Stops the timer. Does nothing if it is not running.
     pub fn stop(&mut self) {
         if self.state == RUNNING {
             self.stopped = Reading::at_stop();
@@ -83,14 +82,14 @@ impl CpuTimer {
         }
     }
 
-    /// Whether it was started and not stopped.
+    /// Whether the timer was started and not stopped.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.state == RUNNING
     }
 
-    /// Milliseconds of the wall clock (CLOCK_MONOTONIC, which nobody sets) since the
-    /// start: until now, or until the stop. 0 for a timer that was not started.
+    /// Milliseconds of the wall clock (CLOCK_MONOTONIC) from the start until the stop, or until now
+    /// while the timer runs. 0 for a timer that was not started.
     #[must_use]
     pub fn elapsed_ms(&self) -> f64 {
         let end = match self.state {
@@ -101,10 +100,9 @@ impl CpuTimer {
         end.saturating_sub(self.started.wall_ns) as f64 / 1e6
     }
 
-    /// Milliseconds that the thread was on a CPU meanwhile, at most
-    /// [`elapsed_ms`](Self::elapsed_ms) but for what reading two clocks takes. None
-    /// for a timer that was not started, or one that another thread started: each
-    /// thread has a clock of its own.
+    /// Milliseconds in that time that the thread was on a CPU. Except for the time to read the
+    /// clocks, at most [`elapsed_ms`](Self::elapsed_ms). `None` for a timer that was not started,
+    /// or if another thread started it, since each thread has its own CPU clock.
     #[must_use]
     pub fn on_cpu_ms(&self) -> Option<f64> {
         let end = match self.state {

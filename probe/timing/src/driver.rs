@@ -1,4 +1,4 @@
-//! The CUDA driver, loaded as the program runs: libcuda.so.1, or what stands in for it.
+//! The CUDA driver, loaded at run time: libcuda.so.1, or a library with the same functions.
 
 use std::ffi::{CStr, CString, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ use pfp::reading::brief_spin;
 
 use crate::{NoGpu, Stream};
 
-/// Names the driver's library, if it is not the system's.
+/// Environment variable that names another library for the driver.
 const VARIABLE: &CStr = c"PFP_CUDA_LIBRARY";
 const LIBRARY: &str = "libcuda.so.1";
 
@@ -20,13 +20,13 @@ const LIBRARY: &str = "libcuda.so.1";
 const SUCCESS: c_uint = 0;
 const NOT_READY: c_uint = 600;
 
-/// An event of the driver's.
+/// An event of the driver (`CUevent`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Event(*mut c_void);
 
 type Result<T> = std::result::Result<T, NoGpu>;
 
-/// The functions that are called, as `cuda.h` declares them.
+/// The driver's functions that we call, as `cuda.h` declares them.
 #[derive(Debug)]
 pub(crate) struct Driver {
     event_create: unsafe extern "C" fn(*mut *mut c_void, c_uint) -> c_uint,
@@ -38,28 +38,28 @@ pub(crate) struct Driver {
     devices: u32,
 }
 
-/// The libraries that were loaded, by name. They stay.
+/// The loaded libraries, by name. They are never unloaded.
 static LOADED: Mutex<Vec<(CString, &'static Driver)>> = Mutex::new(Vec::new());
 
-/// What was loaded, when no other thread is about to load something. None after a
-/// millisecond: a driver takes long, and a forked child may find that it is a thread which
-/// only its parent has.
+/// Locks the list of loaded libraries. `None` after a millisecond: another thread may be loading a
+/// driver, which takes long, or the lock's holder may be a thread that does not exist in this
+/// forked child.
 fn loaded() -> Option<MutexGuard<'static, Vec<(CString, &'static Driver)>>> {
     brief_spin().find_map(|()| match LOADED.try_lock() {
         Ok(loaded) => Some(loaded),
-        // Nothing is done to it that could be left half done.
+        // A panic cannot leave the list half changed.
         Err(TryLockError::Poisoned(loaded)) => Some(loaded.into_inner()),
         Err(TryLockError::WouldBlock) => None,
     })
 }
 
-/// The driver of the system, or the one that the environment names.
+/// The system's driver, or the library that the environment names.
 pub(crate) fn find() -> Result<&'static Driver> {
     let named = environment::variable(VARIABLE).filter(|name| !name.is_empty());
     load(Path::new(named.unwrap_or(LIBRARY.as_ref())))
 }
 
-/// The driver in a library.
+/// Loads a library, and returns its driver.
 pub(crate) fn load(library: &Path) -> Result<&'static Driver> {
     let none = |why: &str| NoGpu::NoDriver(why.to_owned());
     let name = CString::new(library.as_os_str().as_bytes()).map_err(|_| none("a NUL in a path"))?;
@@ -67,37 +67,39 @@ pub(crate) fn load(library: &Path) -> Result<&'static Driver> {
     if let Some((_, driver)) = loaded.iter().find(|(known, _)| *known == name) {
         return Ok(driver);
     }
-    // SAFETY: a NUL-terminated name that outlives the call. What a driver does when it
-    // is loaded is what the program asked for.
+    // SAFETY: `name` is a NUL-terminated string that outlives the call. The program asked for the
+    // driver, so its constructors may run.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if handle.is_null() {
-        // SAFETY: null, or a text that stays until this thread's next call of its kind.
+        // SAFETY: null, or a string that is valid until this thread's next call of `dlerror` or
+        // `dlopen`.
         let why = unsafe { libc::dlerror().as_ref() };
         let why = why.map(|text| {
-            // SAFETY: as above; it ends with a zero byte.
+            // SAFETY: not null, so it is such a string, and ends with NUL.
             unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
         });
         return Err(NoGpu::NoDriver(why.unwrap_or_else(|| "not loaded".into())));
     }
-    // SAFETY: the handle was opened just now, and is never closed.
+    // SAFETY: the handle is open and never closed, and the library claims to be a CUDA driver.
     let driver: &Driver = Box::leak(Box::new(unsafe { Driver::of(handle) }?));
     loaded.push((name, driver));
     Ok(driver)
 }
 
-/// A function of a library as the type that `cuda.h` says it has.
+/// Looks up a function of a library, of the type that `cuda.h` declares.
 ///
 /// # Safety
 ///
-/// `handle` is an open library, and `F` the type of its function of that name.
+/// `handle` is an open library, and `F` is the type of its function `name`.
 unsafe fn function<F: Copy>(handle: *mut c_void, name: &'static CStr) -> Result<F> {
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-    // SAFETY: as the caller says.
+    // SAFETY: the caller passes an open library; `name` ends with NUL.
     let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
     if found.is_null() {
         return Err(NoGpu::NotADriver(name.to_str().unwrap_or_default()));
     }
-    // SAFETY: a pointer to a function of that type, of the same size.
+    // SAFETY: by the caller's promise, `found` is a function of type `F`, which has a pointer's
+    // size.
     Ok(unsafe { std::mem::transmute_copy(&found) })
 }
 
@@ -108,9 +110,9 @@ fn checked(result: c_uint) -> Result<()> {
 impl Driver {
     /// # Safety
     ///
-    /// `handle` is an open library; if it has these functions, they are the driver's.
+    /// `handle` is an open library. If it has functions of these names, `cuda.h` declares them.
     unsafe fn of(handle: *mut c_void) -> Result<Self> {
-        // SAFETY: as the caller says, and as `cuda.h` declares them.
+        // SAFETY: the caller passes such a library, and the types are those in `cuda.h`.
         let (mut driver, init, count) = unsafe {
             let init: unsafe extern "C" fn(c_uint) -> c_uint = function(handle, c"cuInit")?;
             let count: unsafe extern "C" fn(*mut c_int) -> c_uint =
@@ -127,9 +129,9 @@ impl Driver {
             (driver, init, count)
         };
         let mut devices = 0;
-        // SAFETY: the driver is to be called so before all else; the count is ours.
+        // SAFETY: `cuInit` may be called at any time, and must come before other calls.
         checked(unsafe { init(0) })?;
-        // SAFETY: as above.
+        // SAFETY: the driver is initialized, and writes only to `devices`.
         checked(unsafe { count(&raw mut devices) })?;
         driver.devices = u32::try_from(devices).unwrap_or(0);
         if driver.devices == 0 { Err(NoGpu::NoDevice) } else { Ok(driver) }
@@ -139,31 +141,31 @@ impl Driver {
         self.devices
     }
 
-    /// An event, in the context that is current on this thread.
+    /// Creates an event in the context that is current on this thread.
     pub(crate) fn create(&self) -> Result<Event> {
         let mut event = ptr::null_mut();
-        // SAFETY: the place is ours; 0 are events with times.
+        // SAFETY: the driver writes only to `event`; flags of 0 create an event with time stamps.
         checked(unsafe { (self.event_create)(&raw mut event, 0) })?;
         Ok(Event(event))
     }
 
     pub(crate) fn destroy(&self, event: Event) {
-        // SAFETY: an event of this driver's, which nobody uses any more. One that the
-        // device has not come to is kept by the driver until it has.
+        // SAFETY: an event of this driver that is not used again. If the device has not reached it,
+        // the driver keeps it until then.
         let _ = unsafe { (self.event_destroy)(event.0) };
     }
 
     /// # Safety
     ///
-    /// The stream is one of this driver's that exists, or null.
+    /// `stream` is null or an existing stream of this driver.
     pub(crate) unsafe fn record(&self, event: Event, stream: Stream) -> Result<()> {
-        // SAFETY: an event of this driver's; for the stream as the caller says.
+        // SAFETY: an event of this driver; the caller passes null or an existing stream.
         checked(unsafe { (self.event_record)(event.0, stream) })
     }
 
-    /// Whether the device has come to it. Does not wait.
+    /// Whether the device has reached an event. Does not wait.
     pub(crate) fn is_done(&self, event: Event) -> Result<bool> {
-        // SAFETY: an event of this driver's.
+        // SAFETY: an event of this driver, which is not destroyed yet.
         match unsafe { (self.event_query)(event.0) } {
             NOT_READY => Ok(false),
             other => checked(other).map(|()| true),
@@ -171,14 +173,14 @@ impl Driver {
     }
 
     pub(crate) fn wait(&self, event: Event) -> Result<()> {
-        // SAFETY: an event of this driver's.
+        // SAFETY: an event of this driver, which is not destroyed yet.
         checked(unsafe { (self.event_synchronize)(event.0) })
     }
 
-    /// Milliseconds of the device between two events that it has come to.
+    /// Milliseconds between two events that the device has reached, by the device's clock.
     pub(crate) fn between(&self, start: Event, end: Event) -> Result<f64> {
         let mut ms = 0f32;
-        // SAFETY: events of this driver's, and a place of ours.
+        // SAFETY: two events of this driver; it writes only to `ms`.
         checked(unsafe { (self.event_elapsed_time)(&raw mut ms, start.0, end.0) })?;
         Ok(f64::from(ms))
     }

@@ -1,4 +1,4 @@
-//! A timer of what a GPU does, by its own events.
+//! A timer of GPU work, based on the GPU's events.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -14,22 +14,23 @@ use pfp::Point;
 use pfp::reading;
 use pfp::reading::stamp;
 
-/// Measurements that may wait for the device; one more is not timed, and counted.
+/// Maximum number of measurements that wait for the device. A further one is not timed, and counts
+/// as lost.
 const PENDING: usize = 1024;
 
-/// Why nothing can be timed on a device.
+/// Reason why work on a device cannot be timed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoGpu {
-    /// There is no driver library, in the words of the loader.
+    /// The driver library could not be loaded, with the loader's message.
     NoDriver(String),
-    /// A library without this function of the driver's.
+    /// The library lacks this function of the driver.
     NotADriver(&'static str),
     /// The driver has no device.
     NoDevice,
     /// The driver answered with this error (`CUresult`).
     Refused(u32),
-    /// Another thread is loading a driver, which takes long: to be tried again.
+    /// Another thread is loading a driver, which takes long. Try again later.
     Busy,
 }
 
@@ -49,22 +50,22 @@ impl fmt::Display for NoGpu {
 
 impl std::error::Error for NoGpu {}
 
-/// A stream of the driver's (`CUstream`); null is the default one.
+/// A stream of the driver (`CUstream`). Null is the default stream.
 pub type Stream = *mut c_void;
 
-/// The driver of the GPUs here.
+/// The driver of this machine's GPUs.
 #[derive(Clone, Copy, Debug)]
 pub struct Gpu {
     driver: &'static Driver,
 }
 
 impl Gpu {
-    /// Loads the driver, `libcuda.so.1` or what `PFP_CUDA_LIBRARY` names in the
-    /// environment.
+    /// Loads the driver, which is `libcuda.so.1` or the library that the environment variable
+    /// `PFP_CUDA_LIBRARY` names.
     ///
     /// # Errors
     ///
-    /// Why there is no GPU.
+    /// Returns the reason why there is no GPU.
     pub fn find() -> Result<Self, NoGpu> {
         reading::keeping_errno(driver::find).map(|driver| Self { driver })
     }
@@ -73,35 +74,37 @@ impl Gpu {
     ///
     /// # Errors
     ///
-    /// As [`Self::find`].
+    /// Returns the reason why there is no GPU.
     pub fn with_library(path: impl AsRef<Path>) -> Result<Self, NoGpu> {
         reading::keeping_errno(|| driver::load(path.as_ref())).map(|driver| Self { driver })
     }
 
-    /// Devices that the driver has; at least 1.
+    /// Number of devices of the driver; at least 1.
     #[must_use]
     pub fn devices(self) -> u32 {
         self.driver.devices()
     }
 }
 
-/// Times what a stream of a GPU does between a start and a stop, by the device's own
-/// events, so that it does not matter that launches return at once.
+/// Times the work of a GPU's stream between a start and a stop, by the device's own events. So it
+/// does not matter that launches return at once.
 ///
-/// Each pair is a measurement of the point `gpu:NAME` (`gpu:copy:NAME` for
-/// [copies](Self::copies)), whose time is the device's and no load of a CPU; what the
-/// host did in between, the launch itself, is one of the point `launch:NAME`. The host
-/// is never made to wait: what the device has finished is collected at later calls, so
-/// call [`collect`](Self::collect) now and then, or [`synchronize`](Self::synchronize)
-/// where waiting does no harm. A point that is switched off records no events.
+/// Each pair of start and stop is a measurement of the point `gpu:NAME` (`gpu:copy:NAME` for
+/// [copies](Self::copies)). Its time is the device's, and does not count as load of a CPU. The time
+/// that the host spends between the two, which is the launch, is a measurement of the point
+/// `launch:NAME`.
 ///
-/// How long the device took is known; when it began, by the host's clock, is not, since
-/// the device has its own. A viewer's timeline has it in a row of the device's, as early
-/// as it can have been: not before it was asked for, and as long after the one before it
-/// as the device says.
+/// A start or a stop never waits for the device. Later calls collect the measurements that the
+/// device has finished, so call [`collect`](Self::collect) from time to time, or
+/// [`synchronize`](Self::synchronize) where waiting does no harm. A point that is switched off
+/// records no events.
 ///
-/// Events belong to the CUDA context that is current on the calling thread, which is to
-/// be the same at each call; the runtime's is, once it has been used there.
+/// The device reports how long it took, but not when it began by the host's clock. The viewer's
+/// timeline shows each measurement in a row of the device, as early as possible: not before its
+/// start was called, and as long after the previous one as the device reports.
+///
+/// Events belong to the CUDA context that is current on the calling thread, which must be the same
+/// at each call. The context of the CUDA runtime is current once the thread has used the runtime.
 ///
 /// ```no_run
 /// let gpu = match pfp_timing::Gpu::find() {
@@ -125,17 +128,17 @@ pub struct GpuTimer {
     device: Option<&'static Point>,
     launch: Option<&'static Point>,
     host: CpuTimer,
-    /// What its records have in the place of a context.
+    /// Number of this timer, which its records contain in place of a context.
     number: u32,
-    /// Events that nobody uses now.
+    /// Events that are free for reuse.
     idle: Vec<Event>,
     open: Option<Open>,
-    /// Those that were stopped, in the order of the stream.
+    /// Stopped measurements, in the order of the stream.
     pending: VecDeque<Pending>,
-    /// The end of the one that was taken last, and where the host's counter has it.
+    /// End event of the last collected measurement, and its time on the host's counter.
     previous: Option<(Event, u64)>,
     started: u64,
-    /// Of which start the last time is, and that time.
+    /// Number and milliseconds of the last collected measurement.
     last: Option<(u64, f64)>,
     lost: u64,
     thread_bound: PhantomData<*const ()>,
@@ -143,9 +146,9 @@ pub struct GpuTimer {
 
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    /// None where this one is not timed.
+    /// Start event. `None` if the measurement is not timed.
     event: Option<Event>,
-    /// The host's counter before that.
+    /// Host's counter before the start event.
     asked: u64,
 }
 
@@ -158,7 +161,7 @@ struct Pending {
 }
 
 impl GpuTimer {
-    /// A timer of kernels on the default stream.
+    /// Creates a timer for the default stream.
     #[must_use]
     pub fn new(gpu: Gpu, name: &str) -> Self {
         Self {
@@ -180,7 +183,7 @@ impl GpuTimer {
         }
     }
 
-    /// The timer, of copies between the host's memory and the device's: points
+    /// Makes the timer measure copies between the host's and the device's memory, as the points
     /// `gpu:copy:NAME` and `launch:copy:NAME`.
     #[must_use]
     pub fn copies(mut self) -> Self {
@@ -189,20 +192,21 @@ impl GpuTimer {
         self
     }
 
-    /// The timer, on a stream of the driver's; the runtime's streams are those.
+    /// Makes the timer measure a stream of the driver. The streams of the CUDA runtime are streams
+    /// of the driver.
     ///
     /// # Safety
     ///
-    /// The stream is one of the current context, and exists as long as the timer is
-    /// started and stopped.
+    /// `stream` belongs to the current context, and exists until the last call of `start` or
+    /// `stop`.
     #[must_use]
     pub unsafe fn on_stream(mut self, stream: Stream) -> Self {
         self.stream = stream;
         self
     }
 
-    /// Starts a measurement: what is put into the stream from here on. One that was
-    /// started and not stopped is dropped.
+    /// Starts a measurement of the work that is put into the stream from here on. Discards a
+    /// measurement that was started and not stopped.
     pub fn start(&mut self) {
         self.abandon();
         self.collect();
@@ -216,7 +220,7 @@ impl GpuTimer {
         self.host.start();
     }
 
-    /// Stops it: what was put into the stream up to here. Does not wait for the device.
+    /// Stops the measurement. Does not wait for the device.
     pub fn stop(&mut self) {
         let Some(Open { event, asked }) = self.open.take() else { return };
         self.host.stop();
@@ -234,40 +238,39 @@ impl GpuTimer {
         self.collect();
     }
 
-    /// Milliseconds that the device took for the measurement that was stopped last; none
-    /// while it is not done with that, and after it was not timed. Does not wait, and may
-    /// be asked as often as one likes.
+    /// Milliseconds that the device took for the last stopped measurement. `None` if the device has
+    /// not finished it, or if it was not timed. Does not wait, and may be called repeatedly.
     pub fn elapsed_ms(&mut self) -> Option<f64> {
         self.collect();
         let (number, ms) = self.last?;
         (number == self.started && self.open.is_none()).then_some(ms)
     }
 
-    /// Milliseconds that the host took from the last start to its stop: the launch.
+    /// Milliseconds of the host from the last start to its stop, which is the duration of the
+    /// launch.
     #[must_use]
     pub fn launch_ms(&self) -> f64 {
         self.host.elapsed_ms()
     }
 
-    /// Takes what the device has done by now, without waiting; how many measurements it
-    /// has not.
+    /// Collects the finished measurements without waiting. Returns the number of unfinished ones.
     pub fn collect(&mut self) -> usize {
         self.take(|driver, event| driver.is_done(event))
     }
 
-    /// Waits until the device has done all that was stopped.
+    /// Waits until the device has finished all stopped measurements, and collects them.
     pub fn synchronize(&mut self) {
         self.take(|driver, event| driver.wait(event).map(|()| true));
     }
 
-    /// Measurements that were not timed on the device, because 1,024 were waiting
-    /// or the driver refused.
+    /// Number of measurements that were not timed on the device, because 1,024 were pending or the
+    /// driver returned an error.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Takes what is done, by what `is_done` says.
+    /// Collects measurements while `is_done` returns true for their end event.
     fn take(&mut self, is_done: impl Fn(&Driver, Event) -> Result<bool, NoGpu>) -> usize {
         while let Some(&Pending { number, start, end, asked }) = self.pending.front() {
             let time = match is_done(self.driver, end) {
@@ -290,7 +293,7 @@ impl GpuTimer {
                 }
                 Err(_) => {
                     self.lost += 1;
-                    // Whatever is wrong with them is not for the next one.
+                    // The events may cause the error, so they are not reused.
                     self.driver.destroy(start);
                     self.driver.destroy(end);
                 }
@@ -299,22 +302,23 @@ impl GpuTimer {
         self.pending.len()
     }
 
-    /// Where the host's counter has an event, by what the device says of the time since
-    /// the end of the one that was taken last.
+    /// Time of an event on the host's counter, based on the device's time since the end of the last
+    /// collected measurement.
     fn after_previous(&self, event: Event) -> Option<u64> {
         let (end, at) = self.previous?;
         let ms = self.driver.between(end, event).ok()?;
         Some(at.wrapping_add(in_ticks(ms)))
     }
 
-    /// An event in the stream, here.
+    /// Records an event in the stream.
     fn record(&mut self) -> Option<Event> {
         let recorded = reading::keeping_errno(|| {
             if self.pending.len() >= PENDING {
                 return None;
             }
             let event = self.idle.pop().or_else(|| self.driver.create().ok())?;
-            // SAFETY: the stream is null, or as the caller of `on_stream` has promised.
+            // SAFETY: an event of this driver; the stream is null, or exists by the promise of the
+            // caller of `on_stream`.
             match unsafe { self.driver.record(event, self.stream) } {
                 Ok(()) => Some(event),
                 Err(_) => {
@@ -338,7 +342,7 @@ impl GpuTimer {
 }
 
 impl Drop for GpuTimer {
-    /// Collects what is done; what is not is given up, since nobody shall wait.
+    /// Collects the finished measurements and discards the others, so that it never waits.
     fn drop(&mut self) {
         self.abandon();
         self.collect();
@@ -354,9 +358,9 @@ fn in_ticks(ms: f64) -> u64 {
     (ms / 1e3 * pfp::ticks_per_second()) as u64
 }
 
-/// When the device began, on the host's counter: not before it was asked to, and so early
-/// that it was done when it was found to be. In between it is where the one before leads
-/// to; without one, as early as can be.
+/// Estimates the device's begin on the host's counter. It is not before `asked`, and early enough
+/// to end before `found`. Within these limits, it is the time after the previous measurement, or
+/// the earliest possible one.
 fn begun(asked: u64, after_previous: Option<u64>, found: u64, took: u64) -> u64 {
     let latest = found.saturating_sub(took).max(asked);
     after_previous.unwrap_or(asked).clamp(asked, latest)
@@ -367,16 +371,16 @@ mod tests {
     use super::begun;
 
     #[test]
-    fn what_a_device_did_lies_between_asking_and_finding() {
-        // Nothing before it: at once.
+    fn device_time_is_placed_between_request_and_completion() {
+        // Without a previous measurement: at the request.
         assert_eq!(begun(100, None, 500, 50), 100);
-        // Behind what the stream had to do before.
+        // After the previous work of the stream.
         assert_eq!(begun(100, Some(300), 500, 50), 300);
-        // The one before was put too early, and the stream has waited for the host.
+        // The previous one was placed too early, and the stream has waited for the host.
         assert_eq!(begun(100, Some(40), 500, 50), 100);
-        // It was put too late, or the clocks have drifted apart.
+        // The previous one was placed too late, or the clocks have drifted apart.
         assert_eq!(begun(100, Some(480), 500, 50), 450);
-        // A device that says more than there was.
+        // The device reports more time than has passed.
         assert_eq!(begun(100, Some(300), 500, 4_000), 100);
         assert_eq!(begun(100, None, 500, u64::MAX), 100);
     }

@@ -5,27 +5,28 @@ use std::time::Duration;
 
 use crate::members::{Processes, Threads};
 
-/// How a wait ended.
+/// Outcome of a wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Synced {
-    /// When the last one came, by the tick counter; the same for all members. None where
-    /// nobody was waited for.
+    /// Tick counter at the last arrival, which is one value for all members. `None` if the call did
+    /// not wait.
     pub all_came: Option<u64>,
     /// Ticks from the call to its return.
     pub waited: u64,
-    /// Members that this wait found dead: threads that have ended and processes that
-    /// were killed. They are waited for no more.
+    /// Number of members that this wait found dead: threads that have ended, and processes that
+    /// were killed. Later phases do not wait for them.
     pub dead: u32,
-    /// Members that were stated, never came, and are waited for no more.
+    /// Number of members that were stated and have not arrived in time. Later phases do not wait
+    /// for them.
     pub absent: u32,
-    /// The caller is no member (it left; or this is a forked child; or there is no place
-    /// left in the group), so it did not wait.
+    /// True if the caller is not a member, so it did not wait: it has left, it is a forked child,
+    /// or the group is full.
     pub not_member: bool,
 }
 
 impl Synced {
-    /// One wait after the other.
+    /// Combines two successive waits.
     pub(super) fn and(self, next: Self) -> Self {
         Self {
             all_came: next.all_came.max(self.all_came),
@@ -37,74 +38,76 @@ impl Synced {
     }
 }
 
-/// The threads of this process that come to a phase together.
+/// A group of threads of this process that begin phases together.
 ///
-/// A thread becomes a member when it first comes (or by [`join`](Self::join)), and is one
-/// until it [leaves](Self::leave) or ends. Clones are the same group.
+/// A thread becomes a member when it first waits or calls [`join`](Self::join), and stays one until
+/// it [leaves](Self::leave) or ends. Clones are the same group.
 #[derive(Clone, Debug)]
 pub struct ThreadGroup {
     pub(super) threads: Threads,
 }
 
 impl ThreadGroup {
-    /// The group of this name, made if there is none, of so many members (4,096 at
-    /// most): a phase begins when as many have come. 0 members: those that have joined,
-    /// whoever they are, up to 256.
+    /// Returns the group of this name, which is created if it does not exist.
     ///
-    /// A group that is there already stays as it is. One that nobody refers to is no
-    /// more.
+    /// A phase begins when `members` threads have arrived (at most 4,096). With 0, a phase begins
+    /// when all threads that have joined have arrived; there can be up to 256.
+    ///
+    /// An existing group keeps its number of members. A group is removed when its last value is
+    /// dropped.
     #[must_use]
     pub fn named(name: &str, members: u32) -> Self {
         Self { threads: Threads::named(name, members) }
     }
 
-    /// Waits no longer than this for members that were stated and never came; a minute
-    /// otherwise. Those that came and ended are not waited for anyhow.
+    /// Sets the maximum time to wait for members that were stated and have never arrived; the
+    /// default is a minute. The group never waits for members that have arrived before and have
+    /// ended.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
         self.threads.set_patience(patience);
         self
     }
 
-    /// Makes the calling thread a member before it comes to a phase; false if there is
-    /// no place left.
+    /// Makes the calling thread a member before it waits for a phase. Returns false if the group is
+    /// full.
     pub fn join(&self) -> bool {
         self.threads.join()
     }
 
-    /// The calling thread is a member no more: the others do not wait for it.
+    /// Ends the calling thread's membership, so the others no longer wait for it.
     pub fn leave(&self) {
         self.threads.leave();
     }
 }
 
-/// The processes that come to a phase together: the ranks of a parallel job, say.
+/// A group of processes that begin phases together, such as the ranks of a parallel job.
 ///
-/// This process is a member from [`join`](Self::join) until this value is dropped or the
-/// process ends, in whatever way; a process that is killed holds nobody up for longer
-/// than a tenth of a second or so. The group's memory is an object beside the segments,
-/// for this user alone; the last one to leave removes it, and what killed processes left
-/// is removed as their segments are.
+/// This process is a member from [`join`](Self::join) until this value is dropped or the process
+/// ends, in any way. A killed process delays the others by about a tenth of a second at most. The
+/// group's memory is an object beside the segments, which only this user can open. The last member
+/// to leave removes it; after killed processes, it is removed together with their segments.
 #[derive(Debug)]
 pub struct ProcessGroup {
     pub(super) processes: Processes,
 }
 
 impl ProcessGroup {
-    /// Joins the group of this name of this user, which is made if there is none, of so
-    /// many members (4,096 at most). 0 members: those that have joined, up to 256.
+    /// Joins this user's group of this name, which is created if it does not exist. `members` is
+    /// the number of processes to wait for (at most 4,096). With 0, a phase waits for all processes
+    /// that have joined; there can be up to 256.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if the group is there and of another number of members, or that is
-    /// too large; `QuotaExceeded` if all its places are taken; `StorageFull`; else what
-    /// the system answered.
+    /// `InvalidInput` if `members` is too large or differs from the existing group; `QuotaExceeded`
+    /// if the group is full; `StorageFull` without shared memory; otherwise the system's
+    /// error.
     pub fn join(name: &str, members: u32) -> io::Result<Self> {
         Ok(Self { processes: Processes::join(name, members)? })
     }
 
-    /// Waits no longer than this for members that were stated and never came; a minute
-    /// otherwise.
+    /// Sets the maximum time to wait for members that were stated and have never arrived; the
+    /// default is a minute.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.processes.set_patience(patience);

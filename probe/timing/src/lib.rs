@@ -1,11 +1,10 @@
-//! What people reach for besides profile points: timers, samples, stamps.
+//! Timers, samples and stamps, for use beside profile points.
 //!
-//! Everything here is off the hot path. A name that is given as the program runs
-//! becomes a point, once.
+//! Nothing here is on the hot path. The first use of a name creates its point.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 
-/// The examples of the README and of the page in docs/.
+/// Compiles the examples of the README and of the page in docs/.
 #[cfg(all(doctest, feature = "enabled"))]
 mod pages {
     #[doc = include_str!("../README.md")]
@@ -34,7 +33,8 @@ mod student;
 use none::driver;
 #[cfg(not(feature = "enabled"))]
 use none::{members, named};
-// `barrier` names it as `shm-layout/tests/loom` does, which compiles that file against its own.
+// `barrier` uses this path, because `shm-layout/tests/loom` compiles the file against a `sync` of
+// its own.
 #[cfg(feature = "enabled")]
 use pfp_shm_layout::sync;
 

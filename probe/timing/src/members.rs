@@ -17,13 +17,13 @@
 //! member that dies at any moment, also between its arrival and its check, delays the others for
 //! that time at most.
 //!
-//! | file | what it has |
+//! | file | contents |
 //! |---|---|
 //! | `barrier` | the words and their orderings |
 //! | `futex` | sleep and wake |
 //! | `threads` | a group whose words are in the memory of one process |
 //! | `membership` | a group whose words are in shared memory: join, leave, and find dead members |
-//! | `processes` | the point of its waits, and threads that come together |
+//! | `processes` | a group of processes: the point of its waits, and threads that arrive together |
 
 mod barrier;
 mod futex;
@@ -50,11 +50,11 @@ const MAX_MEMBERS: u32 = 4096;
 /// Capacity of a group whose number of members was not stated.
 const ROOM: u32 = 256;
 
-/// Default of how long a wait lasts for members that were stated and never came.
+/// Default of the maximum time to wait for members that were stated and have never arrived.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Synced {
-    /// Outcome of a wait that began at a stamp.
+    /// Outcome of a wait that began at the stamp `began`.
     fn of(arrived: Option<Arrived>, began: u64) -> Self {
         let waited = stamp().wrapping_sub(began);
         match arrived.filter(|arrived| arrived.is_member) {
@@ -66,7 +66,7 @@ impl Synced {
     }
 }
 
-/// Writes who a member is, where others look it up.
+/// Writes a member's identity to its words, where the others look it up.
 fn introduce(member: &Member, who: &Identity) {
     member.id.store(who.pid, Relaxed);
     member.start.store(who.start, Relaxed);
@@ -85,7 +85,7 @@ fn identity(member: &Member) -> Identity {
     }
 }
 
-/// How long a thread waits for another thread that joins or leaves a group at the same time.
+/// Maximum time that a thread waits for another one to join or leave a group.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Acquires a lock, even if a panic of the program has poisoned it. Gives up in a forked child,

@@ -1,4 +1,4 @@
-//! Points whose names are made as the program runs.
+//! Points whose names are created at run time.
 
 use std::ptr;
 use std::sync::atomic::{
@@ -10,11 +10,11 @@ use pfp::Point;
 #[cfg(feature = "cuda")]
 use pfp::reading;
 
-/// Names that are kept; further ones get no point. What is kept is never freed, so a
-/// program that makes up names for ever must not take memory for ever.
+/// Maximum number of names; further names get no point. Points are never freed, so a program that
+/// keeps generating names must not use more and more memory.
 const MAX_POINTS: u32 = 4096;
 
-/// A point and its name, kept for good.
+/// A point and its name, never freed.
 struct Named {
     point: Point,
     name: &'static str,
@@ -24,9 +24,9 @@ struct Named {
 static NAMED: AtomicPtr<Named> = AtomicPtr::new(ptr::null_mut());
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// The names that there are, from this one on.
+/// Searches the list from `at` on.
 fn find(mut at: *const Named, name: &str) -> Option<&'static Named> {
-    // SAFETY: null, or one of the list's, which are never freed nor changed.
+    // SAFETY: null, or a node of the list. Nodes are never freed, and not changed once published.
     while let Some(named) = unsafe { at.as_ref() } {
         if named.name == name {
             return Some(named);
@@ -36,21 +36,21 @@ fn find(mut at: *const Named, name: &str) -> Option<&'static Named> {
     None
 }
 
-/// The point of a name, the same each time; none if there are too many.
+/// The point of a name, the same one on each call. `None` if there are too many.
 ///
-/// A list that grows by one exchange, and no lock: a fork may come at any moment.
+/// The list grows by CAS instead of under a lock, because a fork can happen at any time.
 pub(crate) fn point(name: &str) -> Option<&'static Point> {
     find_or_make(name, |name| Point::at(name, "", 0))
 }
 
-/// The same, of a device's time.
+/// The point of a name that measures a device's time.
 #[cfg(feature = "cuda")]
 pub(crate) fn device_point(name: &str) -> Option<&'static Point> {
     find_or_make(name, |name| reading::of_a_device(Point::at(name, "", 0)))
 }
 
 fn find_or_make(name: &str, make: fn(&'static str) -> Point) -> Option<&'static Point> {
-    // Meets the exchange below: what is behind the pointer is there.
+    // Acquire pairs with the CAS below: the node is filled.
     let mut head = NAMED.load(Acquire);
     if let Some(known) = find(head, name) {
         return Some(&known.point);
@@ -68,7 +68,7 @@ fn find_or_make(name: &str, make: fn(&'static str) -> Point) -> Option<&'static 
             Err(found) => head = found,
         }
         if let Some(known) = find(head, name) {
-            // Another thread was faster. What was made is lost, once for a name.
+            // Another thread was faster. The new point is leaked, at most once per thread and name.
             return Some(&known.point);
         }
     }

@@ -1,6 +1,6 @@
-//! What stands here where measuring is compiled out.
+//! Replacements for the modules that are left out when measuring is compiled out.
 
-/// Functions that do nothing. One that returns something has it behind a `=`.
+/// Functions that do nothing. The return value, if any, follows the `=`.
 macro_rules! nothing {
     ($(fn $name:ident($($given:tt)*) $(-> $returned:ty = $value:expr)?;)*) => {
         $(#[inline(always)]
@@ -68,7 +68,7 @@ pub(crate) mod driver {
 
     type Result<T> = std::result::Result<T, NoGpu>;
 
-    /// There is none.
+    /// Uninhabited, because a driver cannot be loaded.
     #[derive(Debug)]
     pub(crate) enum Driver {}
 

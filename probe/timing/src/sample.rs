@@ -1,4 +1,4 @@
-//! Repeated measurements of one thing, with what a careful person would ask of them.
+//! Repeated measurements of a piece of work, with statistics that show how reliable they are.
 
 use std::fmt;
 
@@ -6,96 +6,94 @@ use super::student::t_quantile;
 use crate::named;
 use pfp::reading::{core_hz, now, stamp};
 
-/// How sure the interval is.
+/// Confidence of the interval.
 const CONFIDENCE: f64 = 0.95;
-/// A trend is called one if chance makes it no more often than this.
+/// Probability below which chance no longer explains a difference between the halves.
 const TREND_BY_CHANCE: f64 = 0.01;
-/// And if it is more than this part of the mean: with many samples chance explains
-/// nothing any more.
+/// Difference between the halves, as a fraction of the mean, up to which it does not count as a
+/// trend. Needed because with many samples, chance explains only tiny differences.
 const TREND_THAT_MATTERS: f64 = 0.01;
-/// The deviation in a window, as a part of its mean, up to which it is stable.
+/// Maximum deviation within a stable window, as a fraction of its mean.
 const STABLE: f64 = 0.05;
-/// How far the ends of the confidence interval are from the mean, as a part of it, up to
-/// which it is worth telling without a word.
+/// Half-width of the confidence interval, as a fraction of the mean, above which the text warns.
 const WIDE: f64 = 0.25;
-/// A difference of the core's clock before and after that is more than its
-/// measuring's own error.
+/// Relative difference of the core's clock before and after that exceeds the error of its
+/// measurement.
 const CLOCK_CHANGED: f64 = 0.02;
 
-/// What [`crate::sample`] found. Times are seconds; compiled out, there are no samples.
+/// Result of [`crate::sample`]. Times are in seconds. If measuring is compiled out, the number of
+/// samples is 0.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Sampled {
-    /// What was sampled.
+    /// Name of the work.
     pub name: String,
-    /// Runs before the first that counts.
+    /// Number of warm-up runs.
     pub warmups: u32,
-    /// Runs that count.
+    /// Number of measured runs.
     pub samples: u32,
     /// Mean of a run's time on the CPU; 0 without samples.
     pub mean: f64,
     /// Sample standard deviation; 0 below two samples.
     pub deviation: f64,
-    /// Least and greatest.
+    /// Smallest and greatest time.
     pub least: f64,
     /// See `least`.
     pub greatest: f64,
-    /// The middle one, or the mean of the two in the middle.
+    /// Median: the middle time, or the mean of the two in the middle.
     pub median: f64,
-    /// The interval that holds the true mean with a probability of 95 %, if runs are
-    /// independent and alike: `mean` minus and plus `t * deviation / sqrt(samples)`,
-    /// with the quantile t of Student's distribution for `samples - 1` degrees of
-    /// freedom ("Student", "The probable error of a mean", Biometrika 6, 1908). From
-    /// minus to plus infinity below two samples.
+    /// Lower end of the confidence interval, which contains the true mean with a probability of 95
+    /// % if runs are independent and identically distributed. The interval is `mean` minus and plus
+    /// `t * deviation / sqrt(samples)`, where t is the quantile of Student's distribution for
+    /// `samples - 1` degrees of freedom ("Student", "The probable error of a mean", Biometrika 6,
+    /// 1908). Infinite below two samples.
     pub low: f64,
-    /// See `low`.
+    /// Upper end of the confidence interval; see `low`.
     pub high: f64,
     /// Whether the runs had settled.
     pub settled: Settled,
-    /// The core's clock before the first run that counts and after the last, hertz:
-    /// how many dependent additions it does in a second. None where that cannot be
-    /// measured.
+    /// The core's clock frequency before the first run that counts and after the last one, in
+    /// hertz: the number of dependent additions per second. `None` if it cannot be measured.
     pub core_hz: Option<(f64, f64)>,
-    /// The two differ by more than 2 %: times of before and after are not comparable.
+    /// Whether the two frequencies differ by more than 2 %. If so, times before and after the
+    /// change are not comparable.
     pub core_clock_changed: bool,
-    /// Wall-clock seconds that the runs that count took together.
+    /// Wall-clock seconds of all runs that count.
     pub elapsed: f64,
 }
 
-/// Whether samples had settled. Two things are asked, in the order of the variants; the
-/// first that is not so is the answer.
+/// Whether samples had settled. The checks are made in the order of the last three variants; the
+/// first that applies is the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settled {
-    /// There is no trend and the last runs vary little.
+    /// The runs show no trend, and the last ones vary little.
     Yes,
-    /// Fewer than eight samples: nobody can say.
+    /// There are fewer than eight samples, too few to decide.
     TooFew,
-    /// The runs became slower or faster: the means of the first half and of the last
-    /// differ by more than 1 % of the mean, and chance explains that in less than
-    /// one case of a hundred (Welch's test: B. L. Welch, Biometrika 34, 1947). More
-    /// warm-ups help.
+    /// The runs became slower or faster: the means of the first and the last half differ by more
+    /// than 1 % of the mean, and chance explains that with a probability of less than 1 % (Welch's
+    /// test: B. L. Welch, Biometrika 34, 1947). More warm-ups help.
     Trend,
-    /// In none of the windows of a quarter of the samples, of those that end in the
-    /// second half, was the deviation at most 5 % of the mean: the criterion of
-    /// A. Georges, D. Buytaert, L. Eeckhout, "Statistically rigorous Java performance
-    /// evaluation", OOPSLA 2007, 3.3, with the middle half of each window, so that
-    /// one interrupt does not decide it. The machine is busy, or the work differs
-    /// from run to run.
+    /// The last runs vary: no window in the second half, each a quarter of the samples long, has a
+    /// deviation of at most 5 % of its mean. This is the criterion of A. Georges, D. Buytaert, L.
+    /// Eeckhout, "Statistically rigorous Java performance evaluation", OOPSLA 2007, 3.3, applied to
+    /// the middle half of each window, so that one interrupt does not decide. The machine is busy,
+    /// or the work differs from run to run.
     Unstable,
 }
 
 impl Settled {
-    /// Whether they had.
+    /// Whether the samples had settled.
     #[must_use]
     pub fn is_yes(self) -> bool {
         self == Self::Yes
     }
 }
 
-/// Runs `work` `warmups` times and then `samples` times, and says how long one of the
-/// latter takes on a CPU and how far that can be trusted. Each of the `samples` runs
-/// is also a measurement of the point `name`; the warm-ups are not recorded.
+/// Runs `work` `warmups` times and then `samples` times. Returns how long one of the `samples` runs
+/// takes on a CPU, and how reliable that is. Each of them is also a measurement of the point
+/// `name`; the warm-ups are not recorded.
 ///
 /// ```
 /// let found = pfp_timing::sample("sum", 10, 30, || (0..1000u64).sum::<u64>());
@@ -103,8 +101,8 @@ impl Settled {
 /// assert!(found.low <= found.mean && found.mean <= found.high);
 /// ```
 ///
-/// Of each run the time counts that the thread was on a CPU, with what is nested in
-/// it; on the `wall` clock source it is wall-clock time, as ever.
+/// The time of a run is the thread's on-CPU time, including nested regions. With the `wall` clock
+/// source, it is wall-clock time.
 pub fn sample<R>(name: &str, warmups: u32, samples: u32, mut work: impl FnMut() -> R) -> Sampled {
     let point = named::point(name);
     let rate = pfp::ticks_per_second();
@@ -124,12 +122,12 @@ pub fn sample<R>(name: &str, warmups: u32, samples: u32, mut work: impl FnMut() 
     }
     let elapsed = stamp().wrapping_sub(started);
     let core_after = core_hz(rate);
-    // What two readings one after the other come to is no time of the work's.
+    // The difference of two successive readings is the cost of measuring.
     let nothing = (0..16).filter_map(|_| difference(now(), now())).min().unwrap_or(0);
     for ticks in &mut taken {
         *ticks = ticks.saturating_sub(nothing);
     }
-    // As exactly as it is known by now.
+    // Read again, because the rate has become more accurate.
     let rate = pfp::ticks_per_second();
     Sampled::of(name, warmups, &taken, rate, (core_before, core_after))
         .with_elapsed(elapsed as f64 / rate)
@@ -141,7 +139,7 @@ fn difference(before: Option<u64>, after: Option<u64>) -> Option<u64> {
 
 impl Settled {
     fn of(samples: &[f64]) -> Self {
-        /// For two halves with a deviation each, and a window that is one.
+        /// Eight samples give two halves and a window of four samples, each with a deviation.
         const FEWEST: usize = 8;
         if samples.len() < FEWEST {
             return Self::TooFew;
@@ -166,7 +164,7 @@ impl Settled {
 }
 
 fn mean(values: &[f64]) -> f64 {
-    // The sum of nothing would be minus zero.
+    // `Iterator::sum` of no values would be minus zero.
     values.iter().fold(0.0, |sum, value| sum + value) / values.len().max(1) as f64
 }
 
@@ -184,7 +182,7 @@ fn moments(values: &[f64]) -> Moments {
 }
 
 impl Moments {
-    /// The difference of two means up to which chance is an explanation.
+    /// The largest difference of two means that chance explains.
     fn chance(&self, other: &Self) -> f64 {
         let (a, b) = (self.variance / self.count, other.variance / other.count);
         if a + b <= 0.0 {
@@ -243,7 +241,7 @@ impl Sampled {
     }
 }
 
-/// A time with three digits and a unit.
+/// Formats a time with three digits and a unit.
 struct Seconds(f64);
 
 impl fmt::Display for Seconds {
@@ -261,7 +259,7 @@ impl fmt::Display for Seconds {
 }
 
 impl fmt::Display for Sampled {
-    /// One line of figures, and one for each thing to mind.
+    /// Writes one line of figures, and one line for each warning.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, samples, warmups, .. } = self;
         write!(out, "{name}: {}", Seconds(self.mean))?;
@@ -308,14 +306,14 @@ mod tests {
         Sampled::of("it", 1, ticks, RATE, STEADY)
     }
 
-    /// Noise that is the same each time.
+    /// Reproducible noise.
     fn noise(at: u64) -> u64 {
         (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % 11
     }
 
     #[test]
     fn the_interval_is_students() {
-        // Worked by hand: mean 12, deviation sqrt(10), t(4) 2.776.
+        // Calculated by hand: mean 12, deviation sqrt(10), t(4) 2.776.
         let found = of(&[8, 10, 12, 14, 16]);
         assert!((found.mean - 12e-9).abs() < 1e-15, "{found:?}");
         assert!((found.deviation - 10f64.sqrt() * 1e-9).abs() < 1e-15, "{found:?}");
@@ -331,16 +329,16 @@ mod tests {
     }
 
     #[test]
-    fn what_has_settled_is_told_from_what_has_not() {
+    fn settled_and_unsettled_samples_are_distinguished() {
         let flat: Vec<u64> = (0..40).map(|at| 1000 + noise(at)).collect();
         assert_eq!(of(&flat).settled, Settled::Yes);
-        // One interrupt is not the machine's unrest.
+        // One interrupt does not make samples unstable.
         let mut interrupted = flat.clone();
         interrupted[35] = 9000;
         assert_eq!(of(&interrupted).settled, Settled::Yes);
         let warming: Vec<u64> = (0..40).map(|at| 1000 + 20 * (40 - at) + noise(at)).collect();
         assert_eq!(of(&warming).settled, Settled::Trend);
-        // Half a per cent is a trend for the test, and none that matters.
+        // Half a per cent is significant for Welch's test, but too small to be a trend.
         let drifting: Vec<u64> = (0..400).map(|at| 10_000 + at / 8).collect();
         assert_eq!(of(&drifting).settled, Settled::Yes);
         let wild: Vec<u64> = (0..40).map(|at| 100 + 90 * noise(at)).collect();
@@ -361,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_in_words() {
+    fn a_result_prints_its_figures_and_warnings() {
         let found = of(&[1_200_000; 10]);
         let text = "it: 1.20 ms, 95 % sure 1.20 ms to 1.20 ms, deviation 0.00 ns; \
                     10 samples after 1 warm-ups";
@@ -369,11 +367,11 @@ mod tests {
         assert!(of(&[5, 6]).to_string().contains("too few"));
         let none = "it: 0.00 ns; 0 samples after 1 warm-ups\n  warning: too few";
         assert!(of(&[]).to_string().starts_with(none), "{}", of(&[]));
-        // Seldom and large: the runs have settled, and their mean is not known.
+        // Rare and large outliers: the runs have settled, but the mean is uncertain.
         let mut seldom = [3_000; 40];
         seldom[7] = 900_000;
         let found = of(&seldom).to_string();
-        // Worked by hand: mean 25,425, deviation 141,828, t(39) 2.0227.
+        // Calculated by hand: mean 25,425, deviation 141,828, t(39) 2.0227.
         assert!(
             found.ends_with("\n  warning: the mean is known to 178 % only; take more samples"),
             "{found}"

@@ -1,24 +1,24 @@
-//! Stamps, and counts of cycles from the moment at which all have come.
+//! Time stamps, and cycle counts from the time when all members have arrived.
 
 use super::group::{ProcessGroup, Synced, ThreadGroup};
 use pfp::Point;
 use pfp::reading::{stamp_and_cpu, thread_id};
 
-/// A reading of the tick counter, and where it was taken.
+/// A reading of the tick counter, with the CPU and the thread that read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CycleStamp {
-    /// As [`pfp::ticks`] reads it: ticks of the time-stamp counter, which is one for all
-    /// CPUs of a machine where it is invariant, or of what stands in for it;
-    /// [`pfp::ticks_per_second`] converts differences.
+    /// Ticks, as [`pfp::ticks`] reads them: of the time-stamp counter, which all CPUs of a machine
+    /// share if it is invariant, or of a clock in its place. [`pfp::ticks_per_second`] converts
+    /// differences.
     pub ticks: u64,
-    /// The CPU it was read on, by the kernel's number; on x86-64 read by the same
-    /// instruction as the counter. None where nobody tells.
+    /// The kernel's number of the CPU. On x86-64, one instruction reads it together with the
+    /// counter. `None` if the CPU is unknown.
     pub cpu: Option<u32>,
-    /// The thread that read it, by the kernel's id.
+    /// The kernel's id of the thread.
     pub thread: u32,
 }
 
-/// Stamps this moment.
+/// Reads the tick counter now.
 #[must_use]
 pub fn cycle_stamp() -> CycleStamp {
     let thread = thread_id();
@@ -26,22 +26,22 @@ pub fn cycle_stamp() -> CycleStamp {
     CycleStamp { ticks, cpu, thread }
 }
 
-/// Who must have come before a phase is measured.
+/// The members that must arrive before a phase is measured.
 #[derive(Clone, Copy, Debug)]
 pub enum SyncScope<'a> {
-    /// Nobody.
+    /// Do not wait.
     None,
     /// All threads of a group.
     Internal(&'a ThreadGroup),
-    /// All processes of a group. One thread of each calls.
+    /// All processes of a group. One thread of each process calls.
     External(&'a ProcessGroup),
-    /// All threads of the first, in each process of the second.
+    /// All threads of the first group, in each process of the second.
     Global(&'a ThreadGroup, &'a ProcessGroup),
 }
 
-/// Waits until all have come. The wait is a measurement of the point `wait:NAME`, of
-/// the name of the group; of [`SyncScope::Global`] that of the threads has what is waited for
-/// threads, and that of the processes the rest.
+/// Waits until all members have arrived. The wait is a measurement of the point `wait:NAME`, where
+/// NAME is the group's name. With [`SyncScope::Global`], the thread group's point measures the wait
+/// for threads, and the process group's point measures the wait for processes.
 pub fn synchronize(scope: SyncScope<'_>) -> Synced {
     match scope {
         SyncScope::None => Synced::default(),
@@ -55,20 +55,20 @@ pub fn synchronize(scope: SyncScope<'_>) -> Synced {
     }
 }
 
-/// What [`cycle_count`] has counted. All ticks are of the time-stamp counter.
+/// Result of [`cycle_count`]. All ticks are of the time-stamp counter.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CycleCount<R> {
-    /// What the work returned.
+    /// Return value of the work.
     pub result: R,
-    /// Just before the work, after the wait.
+    /// Stamp just before the work, after the wait.
     pub start: CycleStamp,
-    /// Just after it.
+    /// Stamp just after the work.
     pub end: CycleStamp,
-    /// Ticks that the thread was on a CPU in between. On the `wall` clock source
-    /// all of them.
+    /// Ticks between the stamps that the thread was on a CPU. With the `wall` clock source, all
+    /// ticks between the stamps.
     pub on_cpu: u64,
-    /// Who was waited for, and for how long.
+    /// Outcome of the wait.
     pub synced: Synced,
 }
 
@@ -79,9 +79,8 @@ impl<R> CycleCount<R> {
         self.end.ticks.saturating_sub(self.start.ticks)
     }
 
-    /// Ticks from the moment at which the last one came to the end: the same moment for
-    /// all members, also for those that were woken later. From the start, where nobody
-    /// was waited for.
+    /// Ticks from the last arrival to the end. All members count from the same time, even if they
+    /// woke up later. Without a wait, ticks from the start.
     #[must_use]
     pub fn since_all_came(&self) -> u64 {
         let from = self.synced.all_came.unwrap_or(self.start.ticks);
@@ -95,8 +94,8 @@ impl<R> CycleCount<R> {
     }
 }
 
-/// Waits for all that `sync` names, then counts the ticks of `work`, which are a
-/// measurement of `point` too.
+/// Waits for all members of `scope`, then counts the ticks of `work`. This is also a measurement of
+/// `point`.
 ///
 /// ```
 /// static PHASE: pfp::Point = pfp::Point::new("phase");
@@ -126,7 +125,7 @@ pub fn cycle_count<R>(
     let ended = pfp::on_cpu_ticks();
     drop(guard);
     let elapsed = end.ticks.saturating_sub(start.ticks);
-    // The readings of that clock are around the stamps: never more than those.
+    // The CPU clock was read outside the stamps, so its difference can be larger.
     let on_cpu = begun.zip(ended).map_or(elapsed, |(from, to)| to.saturating_sub(from));
     CycleCount { result, start, end, on_cpu: on_cpu.min(elapsed), synced }
 }

@@ -1,11 +1,10 @@
-//! Student's t: how far a mean of few samples may be off.
+//! Student's t distribution, for the uncertainty of a mean of few samples.
 
-/// The two-sided quantile: a variable of Student's t with `freedom` degrees is beyond
-/// plus or minus this with probability `beyond`, in (0, 1).
+/// Two-sided quantile: a variable of Student's t distribution with `freedom` degrees of freedom
+/// exceeds plus or minus this value with probability `beyond`, in (0, 1).
 ///
-/// G. W. Hill, "Algorithm 396: Student's t-quantiles", Communications of the ACM 13
-/// (1970), 619-620, for three degrees and more: right to six digits. One and two
-/// degrees have closed forms.
+/// For three and more degrees: G. W. Hill, "Algorithm 396: Student's t-quantiles", Communications
+/// of the ACM 13 (1970), 619-620, accurate to six digits. One and two degrees have closed forms.
 pub(super) fn t_quantile(beyond: f64, freedom: f64) -> f64 {
     use std::f64::consts::PI;
     let (p, n) = (beyond, freedom);
@@ -43,9 +42,9 @@ pub(super) fn t_quantile(beyond: f64, freedom: f64) -> f64 {
     (n * y).sqrt()
 }
 
-/// The value that a normal variable is below with probability `p`, below one half: the
-/// rational approximation 26.2.23 of Abramowitz and Stegun (Handbook of Mathematical
-/// Functions, 1964), mended by Newton's method.
+/// The value below which a normal variable is with probability `p`, less than one half. Uses the
+/// rational approximation 26.2.23 of Abramowitz and Stegun (Handbook of Mathematical Functions,
+/// 1964), refined by Newton's method.
 fn normal_quantile(p: f64) -> f64 {
     let t = (-2.0 * p.ln()).sqrt();
     let top = 2.515_517 + t * (0.802_853 + t * 0.010_328);
@@ -61,8 +60,8 @@ fn normal_quantile(p: f64) -> f64 {
     -x
 }
 
-/// The probability that a normal variable is above `x`, for `x` of 0 and more:
-/// Simpson's rule up to where nothing is left.
+/// The probability that a normal variable exceeds `x`, which is 0 or more, by Simpson's rule up to
+/// where the density vanishes.
 fn upper_tail(x: f64) -> f64 {
     const STEPS: u32 = 400;
     const END: f64 = 9.0;
@@ -85,9 +84,9 @@ fn upper_tail(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Out of the printed tables (two-sided 5 % and 1 %).
+    /// Values of printed tables (two-sided 5 % and 1 %).
     #[test]
-    fn quantiles_are_those_of_the_tables() {
+    fn quantiles_match_printed_tables() {
         for (freedom, five, one) in [
             (1.0, 12.706, 63.657),
             (2.0, 4.303, 9.925),

@@ -1,13 +1,13 @@
-//! The words of a group, and how its members wait for one another.
+//! The words of a group, and the waits of its members.
 //!
-//! The caller chooses places for members, and judges whether a member lives.
+//! The caller chooses the slots of members, and judges whether a member is alive.
 //!
 //! | site | pairs with | makes visible |
 //! |---|---|---|
 //! | `group-change` fence | itself | two changes at once (a member arrives, enters, leaves or is removed) to the thread that passes the fence later |
 //! | `group-arrive` store | `group-look` load | what a member did before it arrived, and its stamp |
 //! | `group-complete` CAS | `group-pass` load | what all members did before they arrived, to those that go on |
-//! | `group-enter` store | `group-member` load | who the member is, to those that ask whether it lives |
+//! | `group-enter` store | `group-member` load | the member's identity, to members that check whether it is alive |
 //!
 //! All other accesses are relaxed: `complete_round` reads the words after its fence, and a thread
 //! that changes a word which another `complete_round` has missed calls `complete_round` afterwards.
@@ -20,9 +20,9 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed, fence_at, ord};
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"pfpgroup");
 pub(super) const VERSION: u64 = 1;
-/// Least and greatest time that a sleeper sleeps before it checks which members are missing.
+/// Minimum and maximum time to sleep before a check for missing members.
 const NAPS: [Duration; 2] = [Duration::from_millis(4), Duration::from_millis(64)];
-/// Loads of the word before going to sleep, which take some microseconds.
+/// Loads of the word before going to sleep. They take a few microseconds.
 const SPINS: u32 = 400;
 
 /// The words of the group as a whole.
@@ -30,11 +30,11 @@ const SPINS: u32 = 400;
 #[derive(Debug, Default)]
 pub(super) struct Head {
     pub(super) magic: AtomicU64,
-    /// Capacity in the upper half.
+    /// Version; capacity in the upper half.
     pub(super) version: AtomicU64,
-    /// Number of members that was stated, or 0.
+    /// Stated number of members, or 0.
     pub(super) stated: AtomicU64,
-    /// Number of members that have ever joined.
+    /// Number of members that have joined, including those that have left.
     joined: AtomicU64,
     /// Complete rounds, modulo 2^32. Sleepers wait on this word.
     completed: AtomicU32,
@@ -46,37 +46,37 @@ pub(super) struct Head {
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub(super) struct Member {
-    /// Number of the place's holder, which no earlier holder had. 0 if the place is free.
+    /// Number of the slot's holder; each holder gets a new number. 0 if the slot is free.
     pub(super) active: AtomicU64,
-    /// The last number that a holder got.
+    /// Number of the last holder.
     holders: AtomicU64,
-    /// Rounds that the member has arrived at, modulo 2^32.
+    /// Rounds in which the member has arrived, modulo 2^32.
     pub(super) arrived: AtomicU32,
     /// Id of the process or thread.
     pub(super) id: AtomicU32,
-    /// Stamps of its last arrivals, at an even and at an odd round. Two are enough: no active
-    /// member is more than one round ahead of another.
+    /// Stamps of the member's last arrivals in an even and in an odd round. Two are enough, because
+    /// active members are at most one round apart.
     stamps: [AtomicU64; 2],
-    /// Start of the process or thread.
+    /// Start time of the process or thread.
     pub(super) start: AtomicU64,
     pub(super) boot: [AtomicU64; 2],
     pub(super) pidns: AtomicU64,
 }
 
-/// How a wait ended.
+/// Outcome of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arrived {
-    /// The latest stamp of those that arrived.
+    /// Latest stamp of the members that arrived.
     pub(super) last: u64,
-    /// Members that this wait found dead.
+    /// Number of members that this wait found dead.
     pub(super) dead: u32,
-    /// Members that were stated and did not come in time.
+    /// Number of members that were stated and did not arrive in time.
     pub(super) absent: u32,
-    /// False if the caller left, or was taken for dead, so that it did not wait.
+    /// False if the caller left, or was judged dead, so it did not wait.
     pub(super) is_member: bool,
 }
 
-/// A member's place, and the number that makes it this member's.
+/// A member's slot, and the holder number that identifies this member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     index: u32,
@@ -84,7 +84,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Whether both are one place, also if their holders differ.
+    /// Whether both have the same slot. The holders may differ.
     #[must_use]
     pub(super) fn is_same_place(&self, other: &Self) -> bool {
         self.index == other.index
@@ -96,11 +96,11 @@ impl Place {
 pub(super) struct Words<'a> {
     pub(super) head: &'a Head,
     pub(super) members: &'a [Member],
-    /// Whether only threads of this process sleep on them.
+    /// Whether only threads of this process sleep on the words.
     pub(super) private: bool,
 }
 
-/// Whether `n` rounds are among `rounds`.
+/// Whether the count `rounds`, which wraps, has reached `n`.
 fn has(rounds: u32, n: u32) -> bool {
     rounds.wrapping_sub(n) as i32 >= 0
 }
@@ -113,11 +113,12 @@ impl Words<'_> {
         self.head.magic.store(MAGIC, Relaxed);
     }
 
-    /// Makes a place the caller's. No other thread may take that place at this moment.
-    /// `introduce` writes who the caller is, where others look it up.
+    /// Claims a slot for the caller. No other thread may claim that slot at the same time.
+    /// `introduce` writes the caller's identity to the member's words.
     pub(super) fn enter(&self, index: u32, introduce: impl FnOnce(&Member)) -> Place {
         let member = &self.members[index as usize];
-        // Not taken for an arrival: no other member looks at it before it is active.
+        // The store of `arrived` below is not an arrival, because the other members skip an
+        // inactive slot.
         let holder = member.holders.load(Relaxed).wrapping_add(1).max(1);
         member.active.store(0, Relaxed);
         member.holders.store(holder, Relaxed);
@@ -142,14 +143,14 @@ impl Words<'_> {
         self.complete_round();
     }
 
-    /// Number of members that were stated and never came.
+    /// Number of members that were stated and have never joined.
     pub(super) fn absent(&self) -> u32 {
         let absent = self.head.stated.load(Relaxed).saturating_sub(self.head.joined.load(Relaxed));
         u32::try_from(absent).unwrap_or(u32::MAX)
     }
 
-    /// Completes the round if all members have arrived. Every change of a word that decides this
-    /// is followed by a call.
+    /// Completes the round if all members have arrived. Must be called after each change of a word
+    /// on which this depends.
     pub(super) fn complete_round(&self) {
         // Pairs with itself: of two threads, the later one sees the changes of both.
         fence_at!("group-change", SeqCst);
@@ -173,14 +174,14 @@ impl Words<'_> {
         }
     }
 
-    /// Whether all members have arrived at a round, or are not waited for.
+    /// Whether a round is complete: all members that count have arrived.
     pub(super) fn is_complete(&self, round: u32) -> bool {
         // Pairs with `group-complete`.
         has(self.head.completed.load(ord!("group-pass", Acquire)), round)
     }
 
-    /// Counts the caller as arrived, with a stamp of the members' clock. Returns the round, `None`
-    /// if the caller is not a member.
+    /// Counts the caller as arrived, with a stamp of the clock that all members use. Returns the
+    /// round, or `None` if the caller is not a member.
     pub(super) fn arrive(&self, place: Place, stamp: u64) -> Option<u32> {
         let member = &self.members[place.index as usize];
         if member.active.load(Relaxed) != place.holder {
@@ -194,8 +195,8 @@ impl Words<'_> {
         Some(round)
     }
 
-    /// Waits until all members have arrived at a round. Waits for members that were stated and
-    /// never came no longer than `patience`.
+    /// Waits until a round is complete. Waits at most `patience` for members that were stated and
+    /// have never joined.
     pub(super) fn wait(
         &self,
         place: Place,
@@ -212,7 +213,7 @@ impl Words<'_> {
             let (mut nap, mut looked) = (NAPS[0], began);
             while !self.is_complete(round) {
                 self.sleep(round, nap);
-                // The clock decides, as a signal may end each sleep.
+                // Checks the clock, because a signal may end the sleep early.
                 if looked.elapsed() < nap {
                     continue;
                 }
@@ -231,7 +232,7 @@ impl Words<'_> {
         Arrived { last: self.last_stamp(round), dead, absent: self.absent(), is_member: true }
     }
 
-    /// Removes the members that have not arrived and do not live. Returns their number.
+    /// Removes dead members that have not arrived. Returns their number.
     pub(super) fn remove_dead(&self, own: u32, round: u32, is_alive: &impl Fn(u32) -> bool) -> u32 {
         let mut dead = 0;
         for (index, member) in self.members.iter().enumerate() {
@@ -241,7 +242,7 @@ impl Words<'_> {
             if holder == 0 || index == own || has(member.arrived.load(Relaxed), round) {
                 continue;
             }
-            // CAS, so that a new member in this place is not removed.
+            // CAS, so that a new member in this slot is not removed.
             if !is_alive(index)
                 && member.active.compare_exchange(holder, 0, Relaxed, Relaxed).is_ok()
             {
@@ -251,7 +252,7 @@ impl Words<'_> {
         dead
     }
 
-    /// The latest stamp of the members that arrived at a round, also of those that left since.
+    /// Latest stamp of the members that arrived in a round, including those that have left since.
     pub(super) fn last_stamp(&self, round: u32) -> u64 {
         let came = self.members.iter().filter(|member| {
             let ahead = member.arrived.load(Relaxed).wrapping_sub(round);
@@ -260,7 +261,7 @@ impl Words<'_> {
         came.map(|member| member.stamps[round as usize % 2].load(Relaxed)).max().unwrap_or(0)
     }
 
-    /// Sleeps until the round may be complete, or the time is up.
+    /// Sleeps until the next wake-up or the end of `time`, unless the round is complete.
     fn sleep(&self, round: u32, time: Duration) {
         let seen = self.head.completed.load(Relaxed);
         if !has(seen, round) {

@@ -1,13 +1,13 @@
-//! Sleeps on a word, and wakes the sleepers.
+//! Sleeping on a word, and waking the sleepers.
 
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Sleeps while the word is `seen`, until a thread wakes the sleepers or the time, below a second,
-/// is up. If `private`, only threads of this process can wake it.
+/// Sleeps while the word equals `seen`, until a wake-up or the end of `time`, which is less than a
+/// second. If `private`, only threads of this process can wake it.
 pub(super) fn wait(word: &AtomicU32, seen: u32, time: Duration, private: bool) {
     let time = libc::timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
-    // SAFETY: the word and the time outlive the call; the kernel only reads both.
+    // SAFETY: the word and the time outlive the call, which only reads them.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -21,7 +21,7 @@ pub(super) fn wait(word: &AtomicU32, seen: u32, time: Duration, private: bool) {
 
 /// Wakes all threads that sleep on a word.
 pub(super) fn wake(word: &AtomicU32, private: bool) {
-    // SAFETY: the word outlives the call.
+    // SAFETY: the word outlives the call, which does not access it.
     unsafe {
         libc::syscall(
             libc::SYS_futex,

@@ -1,9 +1,10 @@
 //! Membership of a process in a group over processes.
 //!
 //! The words of the group are in a shared-memory object beside the segments. The group's file in
-//! the directory of beacons names the object ([`group_file`]). Each member locks the byte of the
-//! file that has its index, through a mapping, as a beacon's lock is held. A process locks the byte
-//! `JOINING` while it joins. The first process that finds no member in the file makes a new object.
+//! the directory of beacons contains the object's name ([`group_file`]). Each member locks the byte
+//! of the file at its index. A mapping keeps the lock, as for a beacon. A process locks the byte
+//! `JOINING` while it joins. The first process that finds no member in the file creates a new
+//! object.
 
 use std::ffi::CString;
 use std::fs::{File, Metadata};
@@ -36,31 +37,31 @@ const fn byte(index: u32) -> Range<u32> {
     index..index + 1
 }
 
-/// Dropping it leaves the group, in the process that joined it.
+/// Membership of this process. Dropping it leaves the group, unless a forked child drops it.
 #[derive(Debug)]
 pub(super) struct Membership {
     object: Object,
     capacity: u32,
     place: Place,
-    /// Holds the lock of this member's byte, until it is dropped.
+    /// Keeps the lock of this member's byte until it is dropped.
     lock: Option<LockPage>,
     pid: u32,
     directory: PathBuf,
     file_name: CString,
-    /// Device and inode of that file.
+    /// Device and inode of the group's file.
     file: (u64, u64),
 }
 
 impl Membership {
-    /// Joins the group of this name, which is made if there is none.
+    /// Joins the group of this name, which is created if it does not exist.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for another number of members than the group was made with, or more than
-    /// [`MAX_MEMBERS`]; `QuotaExceeded` if all places are taken; `WouldBlock` if other processes
-    /// held the file all the time; `StorageFull` without memory; else what the system answered.
+    /// `InvalidInput` if `stated` differs from the existing group or exceeds [`MAX_MEMBERS`];
+    /// `QuotaExceeded` if the group is full; `WouldBlock` if other processes kept the file locked;
+    /// `StorageFull` without shared memory; otherwise the system's error.
     pub(super) fn join(directory: &Directory, name: &str, stated: u32) -> io::Result<Self> {
-        /// A millisecond apart: another process joins or leaves in well below one.
+        /// Retries once per millisecond. Another process joins or leaves in much less.
         const TRIES: u32 = 5000;
         if stated > MAX_MEMBERS {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -74,7 +75,7 @@ impl Membership {
                 made => made,
             };
             match file {
-                // A sweeper may have removed the file between our opening and our locking.
+                // A sweeper may have removed the file before it was locked.
                 Ok(file)
                     if group_file::lock(&file, JOINING)?
                         && directory.leads_to(&file_name, &file)? =>
@@ -90,7 +91,7 @@ impl Membership {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// Called with `JOINING` locked.
+    /// Takes a free slot. The caller has locked `JOINING`.
     fn enter(
         directory: &Directory,
         file_name: CString,
@@ -100,7 +101,7 @@ impl Membership {
         let has_members = group_file::is_locked(file, MEMBERS)?;
         let object = match (has_members, group_file::read(file)?) {
             (true, Some(known)) => Object::open_shared(&known)?,
-            // The members joined by another text than this.
+            // There are members, but the file does not contain a valid name.
             (true, None) => return Err(io::ErrorKind::InvalidData.into()),
             (false, known) => {
                 if let Some(old) = known {
@@ -120,13 +121,13 @@ impl Membership {
         let lock = Some(LockPage::hold(file)?);
         let this = Identity::of_this_process();
         let place = words_of(&object, capacity).enter(index, |member| introduce(member, &this));
-        // The mapping keeps the open file, and with it all its locks.
+        // The mapping keeps the file description open, and with it all its locks.
         group_file::unlock(file, JOINING)?;
         let (pid, directory) = (std::process::id(), directory.path().to_owned());
         Ok(Self { object, capacity, place, lock, pid, directory, file_name, file: id })
     }
 
-    /// Whether the calling process joined: a forked child did not.
+    /// Whether the calling process has joined. False in a forked child.
     fn is_own(&self) -> bool {
         self.pid == std::process::id()
     }
@@ -135,7 +136,7 @@ impl Membership {
         words_of(&self.object, self.capacity)
     }
 
-    /// Counts this process as arrived. Returns the round, `None` if it is not a member.
+    /// Counts this process as arrived. Returns the round, or `None` if the process is not a member.
     pub(super) fn arrive(&self, stamp: u64) -> Option<u32> {
         if !self.is_own() {
             return None;
@@ -143,8 +144,8 @@ impl Membership {
         self.words().arrive(self.place, stamp)
     }
 
-    /// Waits until all members have arrived at a round, or are dead. Waits for members that were
-    /// stated and never came no longer than `patience`, once.
+    /// Waits until all members have arrived in a round, or are dead. Waits at most `patience`, and
+    /// only once, for members that were stated and have never joined.
     pub(super) fn wait(&self, round: u32, patience: Duration) -> Arrived {
         let here = Identity::of_this_process();
         let words = self.words();
@@ -153,8 +154,9 @@ impl Membership {
         })
     }
 
-    /// Judges a member by its lock, which ends exactly with its process. If the lock is held or
-    /// cannot be read, judges by whether that process can exist at all.
+    /// Whether a member is alive. It is dead if its lock is gone, since the lock ends with its
+    /// process. If the lock is held or cannot be read, it is dead if its process cannot exist any
+    /// more.
     fn is_alive(&self, index: u32, who: &Identity, here: &Identity) -> bool {
         let file = Directory::open(&self.directory)
             .and_then(|directory| directory.open_to_lock(&self.file_name))
@@ -167,13 +169,13 @@ impl Membership {
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        // A forked child is not a member, and does not hold the lock.
+        // A forked child is not a member and has no lock.
         if !self.is_own() {
             return;
         }
         self.words().leave(self.place);
         if let Some(lock) = self.lock.take() {
-            // SAFETY: `is_own`: this process joined, so it has made the page.
+            // SAFETY: this process created the page, because `is_own` returned true.
             unsafe { lock.release() };
         }
         if let Ok(directory) = Directory::open(&self.directory) {
@@ -193,12 +195,12 @@ fn hash(name: &str) -> u128 {
     })
 }
 
-/// The words of an object whose length was checked.
+/// The words of an object of checked length.
 fn words_of(object: &Object, capacity: u32) -> Words<'_> {
     let base = object.as_ptr();
-    // SAFETY: `check` has seen that the object is long enough for that many members, and has backed
-    // all of it. It is mapped as long as the object lives, at a page boundary. Every field is an
-    // atomic, for which any bytes are a value.
+    // SAFETY: `check` has verified that the object is long enough for `capacity` members, and has
+    // allocated all of it. It is mapped at a page boundary while the object exists. All fields are
+    // atomics, for which any bytes are valid.
     let (head, members) = unsafe {
         let first = base.add(size_of::<Head>()).cast::<Member>();
         (&*base.cast::<Head>(), std::slice::from_raw_parts(first, capacity as usize))
@@ -210,10 +212,11 @@ fn bytes_for(capacity: u32) -> usize {
     size_of::<Head>() + capacity as usize * size_of::<Member>()
 }
 
-/// Makes the object of a group, and writes its name into the group's file.
+/// Creates the object of a group, and writes its name to the group's file.
 fn make(file: &File, stated: u32) -> io::Result<Object> {
     let capacity = if stated == 0 { ROOM } else { stated };
-    // The name first, so that a process killed at any moment leaves no object without a file.
+    // The name is written first, so that a process killed at any time leaves no object without a
+    // file.
     let name = Name::random()?;
     group_file::write(file, &name)?;
     let object = Object::create_as(name, bytes_for(capacity))?;
@@ -225,7 +228,7 @@ fn make(file: &File, stated: u32) -> io::Result<Object> {
     Ok(object)
 }
 
-/// Reads an object's head once, and believes it as far as the object is long. Returns the capacity.
+/// Checks an object's head and length. Returns the capacity.
 fn check(object: &Object, stated: u32) -> io::Result<u32> {
     let bad = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidData, what.to_owned()));
     if object.len() < bytes_for(1) {

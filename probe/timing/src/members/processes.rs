@@ -18,8 +18,8 @@ pub(crate) struct Processes {
     membership: Membership,
     wait: Option<&'static Point>,
     patience: Duration,
-    /// For threads that arrive together: key and round of their group for which this process has
-    /// arrived, and its round in this group.
+    /// Used if threads wait together: the key and the round of the thread group for which this
+    /// process has arrived last, and this group's round.
     round: Mutex<Option<((u64, u32), u32)>>,
 }
 
@@ -35,8 +35,8 @@ impl Processes {
         self.patience = patience;
     }
 
-    /// Comes to a phase and waits for the others. If threads have come together, in a round of
-    /// theirs, the first of them comes for all.
+    /// Waits for the other processes. If threads wait together (`threads` is their group's key and
+    /// round), the first of them arrives for all.
     pub(crate) fn wait(&self, threads: Option<(u64, u32)>) -> Synced {
         let began = stamp();
         let guard = self.wait.map(|point| point.measure());

@@ -27,7 +27,7 @@ struct Shared {
     key: u64,
     head: Head,
     members: Box<[Member]>,
-    /// Place of each thread, by the thread's own number.
+    /// Slot of each thread, by the thread's number.
     places: Mutex<Vec<(u64, Place)>>,
     patience_ns: AtomicU64,
     wait: Option<&'static Point>,
@@ -35,7 +35,7 @@ struct Shared {
 
 static GROUPS: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
-/// Number of the calling thread. No other thread of the process has or had it.
+/// Number of the calling thread, which no other thread of the process ever gets.
 fn own_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {
@@ -66,8 +66,8 @@ impl Shared {
         Words { head: &self.head, members: &self.members, private: true }
     }
 
-    /// Place of the calling thread, which enters if it is not a member yet. `None` if living threads
-    /// have all places.
+    /// Slot of the calling thread, which enters if it is not a member yet. `None` if living threads
+    /// hold all slots.
     fn place(&self) -> Option<Place> {
         let mut places = locked(&self.places)?;
         let own = own_number();
@@ -76,17 +76,17 @@ impl Shared {
         }
         let this = Identity::of_this_thread();
         let index = self.members.iter().position(|member| {
-            // Pairs with `group-enter`.
+            // Acquire pairs with `group-enter`.
             member.active.load(Acquire) == 0 || !identity(member).is_thread_here()
         })?;
         let place = self.words().enter(index as u32, |member| introduce(member, &this));
-        // A thread that had the place before has left or is dead.
+        // The previous holder of the slot has left or is dead.
         places.retain(|&(_, other)| !other.is_same_place(&place));
         places.push((own, place));
         Some(place)
     }
 
-    /// Comes to a phase and waits for the others; also returns the round.
+    /// Waits for the other threads. Also returns the round.
     fn wait(&self) -> Option<(u32, super::Arrived)> {
         let place = self.place()?;
         let words = self.words();
@@ -133,7 +133,7 @@ impl Threads {
         self.shared.key
     }
 
-    /// Comes to a phase and waits for the others; also returns the round.
+    /// Waits for the other threads. Also returns the round.
     pub(crate) fn wait(&self) -> (u32, Synced) {
         let began = stamp();
         let guard = self.shared.wait.map(|point| point.measure());
