@@ -1,7 +1,8 @@
-//! What a span costs as a profile point, beside what there is without pfp.
+//! Cost of a span as a profile point, compared with the cost without pfp.
 //!
-//! Each case in a process of its own, all in turn for many rounds (see `pfp-bench`). A span is
-//! made, entered, left and closed. `cargo bench -p pfp-tracing`; `-- --quick` for a short run.
+//! Each case runs in its own process, all in turn for many rounds (see `pfp-bench`). A span is
+//! created, entered, exited and closed. `cargo bench -p pfp-tracing`; add `-- --quick` for a short
+//! run.
 
 use std::hint::black_box;
 use std::io;
@@ -41,7 +42,7 @@ fn entered_again(span: &tracing::Span) {
     black_box(());
 }
 
-/// Once a process.
+/// Runs `set` once per process.
 fn once(set: fn()) {
     static ONCE: Once = Once::new();
     ONCE.call_once(set);
@@ -61,9 +62,9 @@ fn layered() {
     });
 }
 
-/// Points are off from the start, and callsites know it as of their first span.
+/// Points are off from the start, and callsites know it from their first span on.
 fn off(set: fn()) {
-    // SAFETY: before the process has other threads that read the environment.
+    // SAFETY: the process has no other threads yet that could read the environment.
     unsafe { std::env::set_var("PFP_DEFAULT", "off") };
     set();
 }
@@ -102,7 +103,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// What each may cost: so many times two rdtsc, or nanoseconds.
+/// Maximum cost: a multiple of two `rdtsc`, or nanoseconds.
 enum Bar {
     Times(f64),
     Ns(f64),

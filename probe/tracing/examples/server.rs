@@ -1,13 +1,13 @@
-//! A web server whose requests are profile points: what each handler burns on the CPU, poll by
-//! poll, and how long a request takes with all that it waits for.
+//! A web server whose requests are profile points: the CPU time of each handler, poll by poll, and
+//! the wall time of each request including its waits.
 //!
 //! ```text
 //! cargo run --release -p pfp-tracing --example server -- 1000000    # requests to itself
 //! pfp-top --name server                                             # in another terminal
 //! ```
 //!
-//! `server::render` waits 2 ms for what would be a database, and burns little: its line with
-//! `(wall)` says 2 ms and more, the other one what it took of a CPU. `server::hash` only burns.
+//! `server::render` waits 2 ms for a simulated database, and needs little CPU time: its line marked
+//! `(wall)` shows 2 ms and more, its other line the CPU time. `server::hash` only computes.
 
 use std::hint::black_box;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use axum::routing::get;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Requests that are under way at a time.
+/// Number of concurrent requests.
 const AT_ONCE: usize = 4;
 
 #[tracing::instrument]
@@ -48,7 +48,7 @@ async fn ask(address: SocketAddr, path: &str, times: usize) -> std::io::Result<(
     Ok(())
 }
 
-/// Serves requests to itself until there were so many.
+/// Serves requests to itself until `requests` have been answered.
 pub(crate) async fn serve(requests: usize) -> std::io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;

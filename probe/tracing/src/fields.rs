@@ -1,4 +1,4 @@
-//! What the fields of a span say.
+//! Values of spans' fields: as amounts, and as parts of names.
 
 use std::fmt::{Debug, Write};
 
@@ -6,15 +6,15 @@ use tracing_core::field::Visit;
 use tracing_core::span::Attributes;
 use tracing_core::{Field, Metadata};
 
-/// Amounts that a point can have.
+/// Maximum number of amounts of a point.
 pub(crate) const MAX_AMOUNTS: usize = 4;
 
-/// The numbers of fields that are amounts: 0 while a field says nothing or less than that, the
-/// nearest whole number, and no more than `u64::MAX`.
+/// Values of the fields that are amounts: rounded, and clamped to the range of `u64`. A field
+/// without a value counts as 0.
 pub(crate) struct Amounts {
     names: &'static [&'static str],
     pub(crate) values: [u64; MAX_AMOUNTS],
-    /// Which of them were said.
+    /// Whether each field has a value.
     pub(crate) said: [bool; MAX_AMOUNTS],
 }
 
@@ -24,7 +24,8 @@ impl Amounts {
     }
 
     fn note(&mut self, field: &Field, value: u64) {
-        // Names are few, and their addresses differ from one copy to the next.
+        // A search of the few names is fast. Names are not compared by address, because each copy
+        // of a literal has its own.
         if let Some(at) = self.names.iter().position(|name| *name == field.name()) {
             self.values[at] = value;
             self.said[at] = true;
@@ -56,10 +57,10 @@ impl Visit for Amounts {
     fn record_debug(&mut self, _: &Field, _: &dyn Debug) {}
 }
 
-/// Fields of spans that are part of the names of points.
+/// Fields whose values are part of the names of points.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FieldsOf {
-    /// The span's name, with its target or without; empty for all.
+    /// Name of the spans, with or without the target. Empty for all spans.
     span: String,
     names: Vec<String>,
 }
@@ -90,22 +91,22 @@ pub(crate) fn parse(text: &str) -> Option<Vec<FieldsOf>> {
     text.split(',').map(one).collect()
 }
 
-/// Bytes of a field's text that are kept.
+/// Maximum length of a field's text in bytes.
 const LONGEST: usize = 200;
 
-/// The text of one field, or of several with spaces between them.
+/// Text of one field, or of several fields separated by spaces.
 pub(crate) struct Said<'a> {
     names: &'a [&'static str],
     text: Option<String>,
 }
 
 impl<'a> Said<'a> {
-    /// The text of this field of a span, if it has a value.
+    /// The text of a span's field, if it has a value.
     pub(crate) fn by(span: &Attributes<'_>, name: &'static str) -> Option<String> {
         Said::together(span, &[name])
     }
 
-    /// The texts of these fields of a span, in the span's order. None if no field has a value.
+    /// The texts of several fields of a span, in the span's order. `None` if no field has a value.
     pub(crate) fn together(span: &Attributes<'_>, names: &'a [&'static str]) -> Option<String> {
         let mut said = Self { names, text: None };
         span.record(&mut said);
@@ -118,7 +119,7 @@ impl<'a> Said<'a> {
             if !text.is_empty() {
                 text.push(' ');
             }
-            // A value that fails to be written counts as the text that it has written before.
+            // If formatting fails, the text up to the failure counts.
             let _ = text.write_fmt(value);
             while text.len() > LONGEST {
                 text.pop();

@@ -1,4 +1,4 @@
-//! A layer beside others.
+//! A layer to use beside other layers.
 
 use std::cell::Cell;
 use std::ptr;
@@ -14,16 +14,17 @@ use crate::fields::Amounts;
 use crate::site::Site;
 use crate::{live, settings, threads};
 
-/// Makes profile points of spans, beside other layers. See [`layer`](crate::layer).
+/// Layer that makes profile points of spans. See [`layer`](crate::layer).
 #[derive(Debug)]
 pub(crate) struct PointLayer {
-    /// Gives it an address that no other one has.
+    /// A non-zero size, so that each layer has its own address.
     _place: u8,
 }
 
-/// The span that a thread made last, of which layer it is, and its site: most spans are entered as
-/// soon as they are made, and the registry takes longer to say what they are. Numbers come again,
-/// but a number is always given by the same thread while that runs.
+/// The address of a layer, the id of the span that it created last on this thread, and the span's
+/// site. Most spans are entered right after they are created, and this is faster than a look-up in
+/// the registry. The registry reuses ids, but while a thread runs, only that thread creates spans
+/// with the same id.
 type Made = (usize, u64, Option<&'static Site>);
 
 thread_local! {
@@ -40,7 +41,7 @@ impl PointLayer {
     }
 }
 
-/// Finds the site of a span by the site of its callsite.
+/// Finds the site of a span, given its callsite's site.
 #[inline]
 fn part(whole: &'static Site, id: u64) -> &'static Site {
     match whole.has_parts() {
@@ -49,7 +50,7 @@ fn part(whole: &'static Site, id: u64) -> &'static Site {
     }
 }
 
-/// Lets spans pass whose points are on.
+/// Filter that enables the spans whose points are on.
 #[derive(Debug)]
 pub(crate) struct PointFilter;
 

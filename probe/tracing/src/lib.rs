@@ -1,5 +1,5 @@
-//! Spans of the [`tracing`](https://docs.rs/tracing) crate as profile points: how much CPU time
-//! each takes itself, live, with nested spans, pre-emption and waiting taken out.
+//! Spans of the [`tracing`](https://docs.rs/tracing) crate as profile points: the exclusive CPU
+//! time of each span, live, without nested spans, pre-emption and waiting.
 //!
 //! ```
 //! # fn main() -> Result<(), pfp_tracing::InitError> {
@@ -10,15 +10,15 @@
 //! # }
 //! ```
 //!
-//! Run `pfp-top` beside the program. Each place that makes spans is a point with the span's target
-//! and name (`hyper::proto::h1::role::parse_headers`), its file and line. A span that is entered
-//! and left ten times, as an instrumented future is that is polled ten times, is ten measurements.
-//! What a future waits for between its polls is not counted.
+//! Run `pfp-top` beside the program. Each callsite of spans is a point with the span's target and
+//! name (`hyper::proto::h1::role::parse_headers`), its file and its line. Each entry of a span is
+//! one measurement: an instrumented future that is polled ten times has ten. The time between polls
+//! does not count.
 //!
-//! # Two ways
+//! # Subscriber or layer
 //!
-//! [`init`] sets a subscriber that makes points of spans and nothing else. It is the cheaper one.
-//! [`layer`] stands beside other layers on a registry of `tracing-subscriber`:
+//! [`init`] sets a subscriber that only makes points of spans, which is the cheaper choice.
+//! [`layer`] works beside other layers on a registry of `tracing-subscriber`:
 //!
 //! ```no_run
 //! use tracing_subscriber::layer::SubscriberExt;
@@ -27,47 +27,48 @@
 //! tracing::subscriber::set_global_default(all).expect("there is no other");
 //! ```
 //!
-//! Events are not measured, and cost what they cost without pfp.
+//! Events are not measured, and pfp does not change their cost.
 //!
 //! # Which spans
 //!
-//! All that the environment's `PFP_TRACING` lets pass: a level, targets, or both, as
-//! `info,hyper=off,my_app::db=trace`. Without it, all.
+//! By default all spans are measured. The environment variable `PFP_TRACING` selects some by level,
+//! target, or both: `info,hyper=off,my_app::db=trace`.
 //!
-//! A point that is switched off in `pfp-top` costs its callsite one load and a branch, as one does
-//! that nobody subscribes to. Callsites are told of switches ten times a second, by a thread that
-//! runs while a point is off; this needs nothing of the program. Other layers lose nothing by it.
-//! A forked child keeps off what was off when it was forked.
+//! While a point is switched off in `pfp-top`, its callsite costs one load and one branch, as
+//! without a subscriber. A thread updates callsites ten times a second while any point is off; the
+//! program does not have to do anything. Other layers still see all spans. In a forked child,
+//! points that were off at the fork stay off.
 //!
 //! # Amounts
 //!
-//! Fields with numbers can be amounts, such as bytes: those that [`Options::amounts`] names, or the
-//! span itself does:
+//! Fields with numbers can be amounts, such as bytes. [`Options::amounts`] names these fields, or
+//! the span does:
 //!
 //! ```
 //! # let n = 17;
 //! let _span = tracing::info_span!("read", bytes = n, pfp.amounts = "bytes").entered();
 //! ```
 //!
-//! They belong to each entry of the span; of a field that is recorded later, to the entries after
-//! that. A point has at most four.
+//! Amounts belong to each entry of the span. A field that is recorded later counts for the entries
+//! after that. A point has at most four amounts.
 //!
 //! # Fields in names
 //!
-//! All spans of a callsite are one point, unless fields distinguish them: with
-//! `PFP_SPAN_FIELDS=system{name}`, or [`Options::fields`], each system of bevy has a point
-//! `bevy_ecs::system::function_system::system{my_game::walk}`.
+//! All spans of a callsite share one point, unless fields distinguish them: with
+//! `PFP_SPAN_FIELDS=system{name}`, or [`Options::fields`], each system of bevy has a point of its
+//! own, such as `bevy_ecs::system::function_system::system{my_game::walk}`.
 //!
-//! # What is not measured
+//! # Limitations
 //!
-//! - A guard that is held across an `.await`: use `Instrument` instead. If the task goes on in another
-//!   thread, or has a span of its own, the entry is not recorded, and counted as a mismatch, which
-//!   `pfp-top` shows. In a task without a span, which the same thread goes on with, it looks as any
-//!   other: it is recorded with what the thread does between the polls.
-//! - A guard that is dropped before those that were made inside it: the region ends with the last of
-//!   them. Exclusive times stay right; the inclusive time is longer. It is counted as a mismatch.
-//! - More than 4,096 callsites, 1,024 spans inside one another, or 16,384 spans with amounts at a time:
-//!   what is beyond is counted as refused.
+//! - A guard that is held across an `.await` gives wrong entries: use `Instrument` instead. If the
+//!   task continues on another thread, or has a span of its own, the entry is not recorded, and
+//!   counts as a mismatch in `pfp-top`. In a task without a span that continues on the same thread,
+//!   the entry is recorded, and includes the thread's work between the polls.
+//! - If a guard is dropped before guards that were created inside it, its region ends with the last
+//!   of them. Exclusive times stay correct, but the inclusive time is too long. This counts as a
+//!   mismatch.
+//! - At most 4,096 callsites, 1,024 nested spans, and 16,384 simultaneous spans with amounts are
+//!   measured. Further ones count as refused.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 
@@ -93,31 +94,31 @@ use tracing_subscriber::{Layer, Registry};
 use fields::FieldsOf;
 pub use subscriber::PointSubscriber;
 
-/// The environment's filter.
+/// Environment variable for the filter.
 const VARIABLE: &CStr = c"PFP_TRACING";
-/// The environment's fields that are part of names.
+/// Environment variable for the fields that are part of names.
 const FIELDS_VARIABLE: &CStr = c"PFP_SPAN_FIELDS";
 
-/// Makes a profile point of each callsite that makes spans, from now on and in all threads.
+/// Makes a profile point of each callsite of spans, in all threads, from now on.
 ///
 /// # Errors
 ///
-/// Another subscriber was set before; the program's stays. Or `PFP_TRACING` cannot be understood;
-/// then no spans are measured. A program that is to run in any case ignores both.
+/// Fails if the program has already set a subscriber, which stays, or if `PFP_TRACING` is invalid.
+/// In both cases, no spans are measured; a program can ignore the error and continue.
 pub fn init() -> Result<(), InitError> {
     Options::default().init()
 }
 
-/// A layer that makes points, for a registry with other layers.
+/// Returns a layer that makes points of spans, for a registry with other layers.
 ///
-/// A `PFP_TRACING` that cannot be understood counts as `off`; [`Options::layer`] says so instead.
+/// An invalid `PFP_TRACING` counts as `off`; [`Options::layer`] reports it instead.
 pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
     let settings = Options::default().settings();
     settings.unwrap_or_else(|_| Settings::off()).hold();
     layer::PointLayer::new().with_filter(layer::PointFilter)
 }
 
-/// How spans are measured. The first ones that are used hold for the whole process.
+/// Options of the measurement. The first options used apply to the whole process.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     filter: Option<String>,
@@ -128,26 +129,27 @@ pub struct Options {
 }
 
 impl Options {
-    /// Lets only these spans pass, unless `PFP_TRACING` says something else: `info,hyper=off`.
+    /// Measures only the spans that this filter selects, such as `info,hyper=off`. `PFP_TRACING`
+    /// overrides this option.
     #[must_use]
     pub fn filter(mut self, filter: &str) -> Self {
         self.filter = Some(filter.to_owned());
         self
     }
 
-    /// Takes the numbers in fields of these names as amounts, such as `["bytes", "items"]`. The
-    /// first four that a span has count.
+    /// Counts the numbers in fields of these names as amounts, such as `["bytes", "items"]`. If a
+    /// span has more than four, the first four count.
     #[must_use]
     pub fn amounts<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.amounts = names.into_iter().map(str::to_owned).collect();
         self
     }
 
-    /// Makes fields part of the names of spans' points: `system{name}` makes a point for each text
-    /// of the field `name` of spans that are called `system`. Commas separate several spans, and
-    /// spaces separate several fields. A span's name may follow its target; without a name, all
-    /// spans are meant. A callsite has at most 256 such points, and spans with other texts are
-    /// measured together. These spans cost more, since something is kept of each while it lives.
+    /// Makes fields part of the names of points: `system{name}` creates a point for each text of
+    /// the field `name` of spans named `system`. Commas separate spans, and spaces separate fields.
+    /// A span's name may be preceded by its target and `::`; without a name, the fields apply to
+    /// all spans. A callsite has at most 256 such points; spans with further texts share the
+    /// callsite's own point. These spans cost more, since each occupies memory while it lives.
     /// `PFP_SPAN_FIELDS` overrides this option.
     #[must_use]
     pub fn fields(mut self, fields: &str) -> Self {
@@ -155,49 +157,51 @@ impl Options {
         self
     }
 
-    /// Makes all entries of a span one measurement, recorded as the span closes: of an instrumented
-    /// future, what all its polls took together. It costs more. Spans with amounts, and spans beyond
-    /// 16,384 at a time, are measured entry by entry; so is an entry that ends at the same moment as
-    /// one of the same span on another thread.
+    /// Makes all entries of a span one measurement, recorded when the span closes: the sum over all
+    /// polls of an instrumented future. This costs more. Spans with amounts, and spans beyond
+    /// 16,384 at a time, are still measured entry by entry. So is an entry that ends at the same
+    /// time as an entry of the same span on another thread.
     #[must_use]
     pub fn per_span(mut self) -> Self {
         self.per_span = true;
         self
     }
 
-    /// Also measures how long each span lives, by the wall clock, at a point of the same name that
-    /// `pfp-top` marks `(wall)`: what a request took, with all that it waited for.
+    /// Also measures the lifetime of each span by the wall clock, such as the whole duration of a
+    /// request. The point has the same name, and `pfp-top` marks it `(wall)`.
     #[must_use]
     pub fn lifetimes(mut self) -> Self {
         self.lifetimes = true;
         self
     }
 
-    /// As [`init`].
+    /// Sets the subscriber like [`init`](crate::init), but with these options.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Fails if the program has already set a subscriber, or if the filter or the fields are
+    /// invalid.
     pub fn init(self) -> Result<(), InitError> {
         dispatcher::set_global_default(Dispatch::new(self.subscriber()?))
             .map_err(|_| InitError::NotTheFirst)
     }
 
-    /// The subscriber that [`init`](Self::init) sets, for programs that set or wrap it themselves.
+    /// Returns the subscriber that [`init`](Self::init) sets, for programs that set or wrap it
+    /// themselves.
     ///
     /// # Errors
     ///
-    /// The filter cannot be understood.
+    /// Fails if the filter or the fields are invalid.
     pub fn subscriber(self) -> Result<PointSubscriber, InitError> {
         self.settings()?.hold();
         Ok(PointSubscriber::new())
     }
 
-    /// As [`layer`].
+    /// Returns a layer like [`layer`](crate::layer), but with these options.
     ///
     /// # Errors
     ///
-    /// The filter cannot be understood.
+    /// Fails if the filter or the fields are invalid.
     pub fn layer<S>(self) -> Result<impl Layer<S>, InitError>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -223,20 +227,20 @@ impl Options {
     }
 }
 
-/// Why no spans are measured.
+/// Reason why no spans are measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InitError {
-    /// The program has set another subscriber: use [`layer`] with that.
+    /// The program has already set a subscriber. Add [`layer`] to it.
     NotTheFirst,
-    /// A filter that cannot be understood.
+    /// The filter is invalid.
     Filter {
-        /// What was given.
+        /// The filter's text.
         found: String,
     },
-    /// The text of the fields could not be parsed.
+    /// The fields are invalid.
     Fields {
-        /// What was given.
+        /// The fields' text.
         found: String,
     },
 }
@@ -265,10 +269,10 @@ impl fmt::Display for InitError {
 
 impl std::error::Error for InitError {}
 
-/// What holds for the process.
+/// Options that apply to the process.
 #[derive(Default)]
 struct Settings {
-    /// None lets all pass.
+    /// Spans to measure; `None` for all.
     filter: Option<Targets>,
     amounts: Vec<String>,
     fields: Vec<FieldsOf>,
@@ -283,7 +287,7 @@ fn settings() -> &'static Settings {
 }
 
 impl Settings {
-    /// They hold for the process if they are the first.
+    /// Applies the options to the process, unless others already apply.
     fn hold(self) {
         SETTINGS.get_or_make(|| self);
         pfp::c::get_ready();
@@ -293,12 +297,12 @@ impl Settings {
         Self { filter: Some(Targets::new()), ..Self::default() }
     }
 
-    /// Whether something is kept of spans without amounts.
+    /// Whether spans without amounts are kept in a [`live::Live`].
     fn keep_spans(&self) -> bool {
         self.per_span || self.lifetimes
     }
 
-    /// The fields of a callsite whose texts are part of names.
+    /// Fields of a callsite whose texts are part of the names of its points.
     fn fields_of(&self, metadata: &'static Metadata<'static>) -> &'static [&'static str] {
         let mut wanted = self.fields.iter().filter(|fields| fields.are_of(metadata)).peekable();
         if wanted.peek().is_none() {

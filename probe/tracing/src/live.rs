@@ -1,5 +1,5 @@
-//! Spans that are alive, where something is kept of them: amounts, and what their entries measure
-//! together. By their numbers, without a lock.
+//! Data of live spans: amounts, and the sum of the measurements of their entries. Data are found by
+//! span id, without a lock.
 
 use std::cell::UnsafeCell;
 use std::ptr;
@@ -15,33 +15,34 @@ use crate::fields::{Amounts, MAX_AMOUNTS};
 use crate::settings;
 use crate::site::Site;
 
-/// Spans that can be kept; a power of two.
+/// Number of slots for spans; a power of two.
 const SPANS: usize = 1 << 14;
-/// Places to look at for one: near the one before it, and then far from one another, as those that
-/// live long may lie in a row. Where all are taken nothing is kept of it, which is counted.
+/// Slots that are probed for an id: `NEAR` adjacent ones, and then `FAR` distant ones, because
+/// long-lived spans may occupy adjacent slots. If all of them are taken, nothing is kept of the
+/// span, which counts as refused.
 const NEAR: usize = 4;
 const FAR: usize = 16;
 
 const FREE: u64 = 0;
-/// No span's number: the largest one.
+/// Not an id, because ids never reach the maximum.
 const BUSY: u64 = u64::MAX;
 
-/// A span.
+/// Data of a live span.
 pub(crate) struct Live {
     id: AtomicU64,
     site: AtomicPtr<Site>,
     amounts: [AtomicU64; MAX_AMOUNTS],
-    /// The counter when it was made.
+    /// Counter at the creation of the span.
     begun: AtomicU64,
-    /// Handles that the program has, as far as this counts them.
+    /// Number of the program's handles to the span, if counted.
     handles: AtomicU32,
-    /// Whether a thread has the parts.
+    /// Whether a thread has borrowed the parts.
     is_lent: AtomicBool,
-    /// What its entries have measured so far, where these are one measurement.
+    /// Sum of the measurements of the span's entries, if these are one measurement.
     parts: UnsafeCell<Parts>,
 }
 
-// SAFETY: who has set `is_lent` is alone with the parts.
+// SAFETY: only the thread that has changed `is_lent` from false to true accesses `parts`.
 unsafe impl Sync for Live {}
 
 static ALL: [Live; SPANS] = [const {
@@ -63,25 +64,25 @@ fn places(id: u64) -> impl Iterator<Item = &'static Live> {
     let from = |first: u64, places, apart| {
         (0..places).map(move |step| &ALL[(first as usize).wrapping_add(step * apart) % SPANS])
     };
-    // The low bits of numbers follow one another, or come again; those in the middle are a thread's.
+    // The low bits of ids are successive or reused. The middle bits identify the thread.
     let thread = (id >> 20) % (1 << 30);
     from(id.wrapping_add(thread.wrapping_mul(5077)), NEAR, 1).chain(from(mix(id), FAR, 1021))
 }
 
-/// Whether a span was ever kept.
+/// Whether data of any span were ever kept.
 #[inline]
 pub(crate) fn is_used() -> bool {
     IS_USED.load(Relaxed)
 }
 
-/// Keeps a new span.
+/// Keeps data of a new span.
 #[inline]
 pub(crate) fn keep(id: u64, site: &'static Site, amounts: &Amounts) {
     if !is_used() {
         IS_USED.store(true, Relaxed);
     }
     let taken = places(id).find(|live| {
-        // Acquire meets the release of `forget`.
+        // Acquire pairs with the release in `forget`.
         live.id.load(Relaxed) == FREE
             && live.id.compare_exchange(FREE, BUSY, Acquire, Relaxed).is_ok()
     });
@@ -94,15 +95,15 @@ pub(crate) fn keep(id: u64, site: &'static Site, amounts: &Amounts) {
     for (to, value) in live.amounts.iter().zip(amounts.values) {
         to.store(value, Relaxed);
     }
-    // Meets `find`: all is there.
+    // Release publishes the data to `find`.
     live.id.store(id, Release);
 }
 
-/// The live span of this id, with what it has measured.
+/// The data of the live span with this id.
 #[inline]
 pub(crate) fn find(id: u64) -> Option<&'static Live> {
     let is_its = |live: &&'static Live| live.id.load(Acquire) == id;
-    // Nearly all are in the first place.
+    // Nearly all spans are in the first slot.
     places(id).next().filter(is_its).or_else(|| find_further(id))
 }
 
@@ -111,7 +112,8 @@ fn find_further(id: u64) -> Option<&'static Live> {
     places(id).skip(1).find(|live| live.id.load(Acquire) == id)
 }
 
-/// Lends the parts of a span.
+/// Passes the parts of a span to `take`. Returns false if the span is not kept or its parts are
+/// lent.
 pub(crate) fn lend(id: usize, take: &mut dyn FnMut(&mut Parts)) -> bool {
     find(id as u64).is_some_and(|live| live.lend(take))
 }
@@ -119,7 +121,7 @@ pub(crate) fn lend(id: usize, take: &mut dyn FnMut(&mut Parts)) -> bool {
 impl Live {
     #[inline]
     pub(crate) fn site(&self) -> Option<&'static Site> {
-        // SAFETY: null, or never freed.
+        // SAFETY: null, or a site that is never freed.
         unsafe { self.site.load(Relaxed).as_ref() }
     }
 
@@ -128,7 +130,7 @@ impl Live {
         self.amounts.each_ref().map(|amount| amount.load(Relaxed))
     }
 
-    /// Takes over what a span says after it was made.
+    /// Stores the values of fields that were recorded after the span's creation.
     pub(crate) fn amend(&self, amounts: &Amounts) {
         for ((to, value), said) in self.amounts.iter().zip(amounts.values).zip(amounts.said) {
             if said {
@@ -137,30 +139,30 @@ impl Live {
         }
     }
 
-    /// One more handle.
+    /// Counts another handle.
     pub(crate) fn share(&self) {
         self.handles.fetch_add(1, Relaxed);
     }
 
-    /// One handle less; whether it was the last.
+    /// Counts one handle less. Returns true for the last one.
     pub(crate) fn release(&self) -> bool {
-        // Each meets the others: what they did with the span is done.
+        // AcqRel, so that the last thread sees all that the others did with the span.
         self.handles.fetch_sub(1, AcqRel) == 1
     }
 
-    /// Lends the parts to one thread at a time; false if another one has them.
+    /// Passes the parts to `take`. Returns false if they are lent to another thread.
     fn lend(&self, take: impl FnOnce(&mut Parts)) -> bool {
-        // Acquire meets the release of who had them before.
+        // Acquire pairs with the release store by the previous borrower.
         let is_mine = !self.is_lent.swap(true, Acquire);
         if is_mine {
-            // SAFETY: nobody else has them.
+            // SAFETY: this thread has set `is_lent`, so no other accesses the parts.
             take(unsafe { &mut *self.parts.get() });
             self.is_lent.store(false, Release);
         }
         is_mine
     }
 
-    /// The span is gone: what its entries have measured together is recorded, and its lifetime.
+    /// Records the span's lifetime and the sum of its entries, and frees the slot.
     #[inline]
     pub(crate) fn forget(&self) {
         if settings().per_span
@@ -173,7 +175,7 @@ impl Live {
         {
             site.record_lifetime(self.begun.load(Relaxed));
         }
-        // Meets the next `keep`.
+        // Release pairs with the acquire in the next `keep`.
         self.id.store(FREE, Release);
     }
 }

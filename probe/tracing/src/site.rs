@@ -1,4 +1,4 @@
-//! Callsites: each that makes spans is a point.
+//! Callsites of spans. Each one is a point.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ptr;
@@ -17,39 +17,41 @@ use tracing_core::subscriber::Interest;
 use crate::fields::{Amounts, MAX_AMOUNTS, Said};
 use crate::{live, settings, watch};
 
-/// Callsites that can be points; spans of others are not measured.
+/// Maximum number of callsites with a point. Spans of other callsites are not measured.
 pub(crate) const SITES: usize = 4096;
 
-/// Texts of fields for which a callsite has points. Spans with further texts are measured at the
-/// callsite's own point.
+/// Maximum number of texts for which a callsite has points. Spans with further texts are measured
+/// at the callsite's own point.
 const TEXTS: usize = 256;
 
-/// A field that names those whose numbers are amounts.
+/// Field with the names of the fields whose numbers are amounts.
 const AMOUNTS: &str = "pfp.amounts";
-/// The crate `profiling` gives all functions this name, and has theirs in the message.
+/// Span name that the crate `profiling` gives to all functions. The function's name is in the field
+/// `message`.
 const FUNCTION: &str = "function_scope";
 const MESSAGE: &str = "message";
 
 /// A callsite of spans.
 pub(crate) struct Site {
     pub(crate) metadata: &'static Metadata<'static>,
-    /// Its place among all, below [`SITES`].
+    /// Number of the site. Only sites with numbers below [`SITES`] are used.
     pub(crate) number: usize,
-    /// Made with the first span if that has the name, or says which amounts there are.
+    /// Point of the spans. Created with the first span if its fields determine the name or the
+    /// amounts.
     measured: Once<Measured>,
-    /// How long its spans live, by the wall clock.
+    /// Point of the spans' lifetimes, by the wall clock.
     lifetime: Once<Point>,
-    /// Whether it was last answered that spans are wanted.
+    /// Whether the last update of callsites enabled these spans.
     is_wanted: AtomicBool,
     /// Fields whose texts are part of the names of its spans' points.
     fields: &'static [&'static str],
     /// Number of these fields' texts that have a site.
     texts: AtomicUsize,
-    /// What its spans have in common, if it is not the site of a whole callsite.
+    /// Fields' text that the spans have in common; `None` for the site of a whole callsite.
     part: Option<Part>,
 }
 
-/// The spans of a callsite whose fields have one text.
+/// The spans of a callsite whose fields have the same text.
 struct Part {
     whole: &'static Site,
     text: String,
@@ -57,7 +59,7 @@ struct Part {
 
 enum Measured {
     Point(Point),
-    /// Something is kept of its spans, as the options say.
+    /// Data of the spans are kept, as the options require.
     Kept(Point),
     MeteredPoint {
         metered: &'static MeteredPoint,
@@ -70,7 +72,7 @@ static BY_TEXT: Table<Site, { 4 * SITES }> = Table::new();
 static BY_NUMBER: [AtomicPtr<Site>; SITES] = [const { AtomicPtr::new(ptr::null_mut()) }; SITES];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether a callsite makes spans, and the filter lets them pass.
+/// Whether a callsite makes spans that pass the filter.
 fn passes(metadata: &Metadata<'_>) -> bool {
     metadata.is_span() && settings().lets_pass(metadata)
 }
@@ -81,8 +83,9 @@ fn hash(metadata: &Metadata<'_>) -> u64 {
 }
 
 impl Site {
-    /// Whether spans of a callsite are wanted, for its cache. Those for which there is no room are
-    /// asked for one by one, and counted.
+    /// Whether the spans of a callsite are wanted, for the callsite's cache. If the callsite has no
+    /// point because there are too many, `tracing` asks for each span, so that each counts as
+    /// refused.
     #[cold]
     pub(crate) fn interest(metadata: &'static Metadata<'static>) -> Interest {
         if !passes(metadata) {
@@ -95,7 +98,7 @@ impl Site {
         }
     }
 
-    /// Whether a span is wanted, where its callsite's cache does not say so.
+    /// Whether a span is wanted, if the callsite's cache does not contain the answer.
     pub(crate) fn wants(metadata: &Metadata<'_>) -> bool {
         if !passes(metadata) {
             return false;
@@ -103,7 +106,7 @@ impl Site {
         let is = |site: &Self| ptr::eq(site.metadata, metadata);
         match BY_METADATA.get(hash(metadata), 0, is, || unreachable!("none is made")) {
             Some(site) if site.is_numbered() => site.is_on() || site.notice(),
-            // Another thread registers it.
+            // Another thread is registering the callsite.
             None if COUNT.load(Relaxed) < SITES => true,
             _ => {
                 pfp::c::count_refusal();
@@ -112,8 +115,8 @@ impl Site {
         }
     }
 
-    /// The site of spans, which the first call makes. `None` if the filter rejects the spans, or if
-    /// there are too many sites.
+    /// The site of a callsite, created by the first call. `None` if the filter rejects its spans,
+    /// or if there are too many sites.
     #[cold]
     fn register(metadata: &'static Metadata<'static>) -> Option<&'static Self> {
         if !passes(metadata) {
@@ -122,8 +125,8 @@ impl Site {
         Self::find(metadata, SITES).filter(|site| site.is_numbered()).map(Self::publish)
     }
 
-    /// The site of a new span. It may come before its site: of two threads that meet a callsite at
-    /// once, one registers it, and the other goes on.
+    /// The site of a new span. Registers the callsite if needed: if two threads reach a callsite at
+    /// once, one registers it, and the other can create its span before that.
     #[inline]
     pub(crate) fn of(metadata: &'static Metadata<'static>) -> Option<&'static Self> {
         match Self::find(metadata, 0) {
@@ -138,19 +141,19 @@ impl Site {
         BY_METADATA.get(hash(metadata), most, is, || Self::new(metadata))
     }
 
-    /// Whether the number is small enough for a point. Threads that make one site at the same time
-    /// take a number each.
+    /// Whether the number is small enough for a point. Several threads that create the same site at
+    /// once take a number each, so numbers can run out early.
     #[inline]
     fn is_numbered(&self) -> bool {
         self.number < SITES
     }
 
-    /// The site of a number.
+    /// The site with this number.
     #[inline]
     pub(crate) fn numbered(number: usize) -> Option<&'static Self> {
-        // Meets the store in `publish`.
+        // Acquire pairs with the release in `publish`.
         let site = BY_NUMBER.get(number)?.load(Acquire);
-        // SAFETY: null, or never freed.
+        // SAFETY: null, or a site that is never freed.
         unsafe { site.as_ref() }
     }
 
@@ -188,20 +191,20 @@ impl Site {
         }
     }
 
-    /// Whether all its spans are measured at one point, and nothing is kept of them.
+    /// Whether all spans are measured at one point, and no data of them are kept.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self.measured.get(), Some(Measured::Point(_)))
     }
 
-    /// Whether texts of fields are part of the names of its spans' points.
+    /// Whether texts of fields are part of the names of points.
     #[inline]
     pub(crate) fn has_parts(&self) -> bool {
         !self.fields.is_empty()
     }
 
-    /// The site of a new span of this callsite: the site of its fields' text, or else the
-    /// callsite's.
+    /// The site of a new span of this callsite: the site for its fields' text, or else the
+    /// callsite's own.
     pub(crate) fn part(&'static self, span: &Attributes<'_>) -> &'static Self {
         if !self.has_parts() {
             return self;
@@ -222,16 +225,16 @@ impl Site {
         found.filter(|site| site.is_numbered()).map_or(self, Self::publish)
     }
 
-    /// Makes the site available by its number.
+    /// Makes the site available to `numbered`.
     fn publish(&'static self) -> &'static Self {
         if let Some(place) = BY_NUMBER.get(self.number) {
-            // Meets the load in `numbered`.
+            // Release pairs with the acquire in `numbered`.
             place.store(ptr::from_ref(self).cast_mut(), Release);
         }
         self
     }
 
-    /// Makes a point of a callsite at its first span.
+    /// Creates the point of a callsite at its first span.
     #[cold]
     fn make(&self, first: &Attributes<'_>) -> &Measured {
         let said = |field| Said::by(first, field);
@@ -247,13 +250,13 @@ impl Site {
                 Some(Part { text, .. }) => format!("{target}::{name}{{{text}}}"),
                 None => function.unwrap_or_else(|| format!("{target}::{name}")),
             };
-            // A layer finds the part of a callsite by its span.
+            // The data lead a layer from a span to its part.
             let keeps = settings().keep_spans() || self.has_parts() || self.part.is_some();
             Measured::new(self.metadata, name, &amounts, keeps)
         })
     }
 
-    /// Whether spans are wanted, which callsites keep.
+    /// Whether spans are wanted. Callsites cache the answer.
     fn answer(&'static self) -> bool {
         let is_on = self.is_on();
         self.is_wanted.store(is_on, Relaxed);
@@ -268,7 +271,7 @@ impl Site {
             None => !self.has_parts(),
             Some(measured) => pfp::c::may_measure(measured.point()),
         };
-        // A callsite is on while one of its parts is, and before it has any.
+        // A callsite is on while one of its parts is on, and before it has parts.
         is_on
             || self.has_parts() && self.parts().next().is_none_or(|_| self.parts().any(Self::is_on))
     }
@@ -278,17 +281,17 @@ impl Site {
         Self::all().filter(move |site| site.part.as_ref().is_some_and(is_its))
     }
 
-    /// Whether its spans were switched on or off, and callsites have not been updated since.
+    /// Whether spans were switched on or off since callsites were last updated.
     pub(crate) fn has_changed(&'static self) -> bool {
         self.part.is_none() && self.is_on() != self.is_wanted.load(Relaxed)
     }
 
-    /// Whether nobody makes spans of it now.
+    /// Whether callsites make no spans of this site.
     pub(crate) fn is_off(&self) -> bool {
         !self.is_wanted.load(Relaxed)
     }
 
-    /// The point of spans that are kept and have no amounts.
+    /// The point of spans with data but without amounts.
     pub(crate) fn point(&'static self) -> Option<&'static Point> {
         match self.measured.get() {
             Some(Measured::Kept(point)) => Some(point),
@@ -296,7 +299,7 @@ impl Site {
         }
     }
 
-    /// A span that was made when the counter was at `begun` is gone.
+    /// Records the lifetime of a span that was created when the counter was at `begun`.
     pub(crate) fn record_lifetime(&'static self, begun: u64) {
         let Some(measured) = self.measured.get() else { return };
         let point = self.lifetime.get_or_make(|| {
@@ -304,12 +307,12 @@ impl Site {
             let name = place.name().into_owned().leak();
             past::wall_point(name, place.file(), place.line())
         });
-        // Another CPU's counter may be behind.
+        // The lifetime is 0 if the counter of this thread's CPU is behind.
         let lived = (pfp::ticks().wrapping_sub(begun) as i64).max(0) as u64;
         past::record_wall(point, begun, lived);
     }
 
-    /// Keeps a new span, if something is kept of it. Whether it is.
+    /// Keeps data of a new span, if required. Returns whether it did.
     #[inline(never)]
     pub(crate) fn keep(&'static self, span: &Attributes<'_>, id: u64) -> bool {
         let measured = match self.measured.get() {
@@ -328,7 +331,7 @@ impl Site {
         true
     }
 
-    /// The names of amounts.
+    /// The names of the amounts.
     pub(crate) fn names(&'static self) -> &'static [&'static str] {
         match self.measured.get() {
             Some(Measured::MeteredPoint { names, .. }) => names,
@@ -336,7 +339,7 @@ impl Site {
         }
     }
 
-    /// Begins a region of the span of this id.
+    /// Begins a region for an entry of the span with this id.
     #[inline]
     pub(crate) fn begin(&'static self, open: &mut Open, id: u64) {
         let is_measured = match self.measured.get() {
@@ -355,8 +358,8 @@ impl Site {
         }
     }
 
-    /// Has callsites updated after a span found its point switched off. Returns false, as its
-    /// callers do.
+    /// Requests an update of callsites after a span found its point switched off. Returns false,
+    /// the result that its callers need.
     #[cold]
     fn notice(&'static self) -> bool {
         let whole = self.part.as_ref().map_or(self, |part| part.whole);
@@ -367,7 +370,7 @@ impl Site {
     }
 }
 
-/// Begins a region of a span of which something is kept. Whether its point is on.
+/// Begins a region of a span with data. Returns whether its point is on.
 #[inline(never)]
 fn begin_kept(open: &mut Open, point: &'static Point) -> bool {
     match settings().per_span {
@@ -377,7 +380,7 @@ fn begin_kept(open: &mut Open, point: &'static Point) -> bool {
     open.is_measured()
 }
 
-/// Begins a region with amounts. Whether its point is on.
+/// Begins a region with amounts. Returns whether its point is on.
 #[inline(never)]
 fn begin_metered(open: &mut Open, metered: &'static MeteredPoint, most: usize, id: u64) -> bool {
     let amounts = live::find(id).map_or([0; MAX_AMOUNTS], live::Live::amounts);

@@ -1,4 +1,4 @@
-//! A subscriber with nothing else behind it.
+//! A subscriber that only makes points.
 
 use std::cell::Cell;
 use std::num::NonZeroU64;
@@ -12,7 +12,7 @@ use crate::fields::Amounts;
 use crate::site::{SITES, Site};
 use crate::{live, settings, threads};
 
-/// Makes profile points of spans, and nothing else: events are not looked at. See
+/// Subscriber that makes profile points of spans, and ignores events. See
 /// [`Options::subscriber`](crate::Options::subscriber).
 #[derive(Debug)]
 pub struct PointSubscriber(());
@@ -23,15 +23,15 @@ impl PointSubscriber {
     }
 }
 
-/// A number of a span: which of all it is in the low bits, then whether something is kept of it,
-/// and its site.
+/// Bit of a span's id: whether data of the span are kept. Below it is the span's number, above it
+/// the number of its site.
 const IS_KEPT: u64 = 1 << 50;
 const SITE_SHIFT: u32 = 51;
-/// In place of a site, where there are too many.
+/// Number in place of a site's, for spans without a site.
 const NO_SITE: u64 = SITES as u64;
 const _: () = assert!(NO_SITE < 1 << (u64::BITS - SITE_SHIFT));
 
-/// Numbers that a thread takes at once.
+/// Number of span numbers that a thread reserves at a time.
 const BLOCK: u64 = 1 << 20;
 static BLOCKS: AtomicU64 = AtomicU64::new(1);
 
@@ -56,14 +56,14 @@ fn site(id: &Id) -> Option<&'static Site> {
     Site::numbered((id.into_u64() >> SITE_SHIFT) as usize)
 }
 
-/// The id of a new span that may keep amounts, a lifetime or its site.
+/// The id of a new span, for which amounts, the begin of its lifetime or its site may be kept.
 #[inline(never)]
 fn kept_id(site: &'static Site, span: &Attributes<'_>, number: u64) -> u64 {
     let id = (site.number as u64) << SITE_SHIFT | number;
     if site.keep(span, id | IS_KEPT) { id | IS_KEPT } else { id }
 }
 
-/// The span of this id, if it is alive and keeps measurements.
+/// The data of the span with this id, if it is alive and has any.
 #[inline]
 fn kept(id: &Id) -> Option<&'static live::Live> {
     (id.into_u64() & IS_KEPT != 0).then(|| live::find(id.into_u64())).flatten()

@@ -1,4 +1,4 @@
-//! Regions of spans on the threads that are in them.
+//! Entries of spans as regions of the threads.
 
 use std::cell::Cell;
 use std::sync::atomic::{
@@ -10,15 +10,15 @@ use pfp::stack;
 
 use crate::site::Site;
 
-/// Spans that were left on another thread than the one that is in them, the last ones.
+/// Ids of the last spans that were exited on a thread that had not entered them.
 static STRAYED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
-/// How many there were, and how many of them are in the list.
+/// Number of such exits that have begun, and that are in the list.
 static STRAYS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
-/// Whether a span was ever left on another thread, or before those inside.
+/// Whether any span was exited on another thread, or before a span inside it.
 static IS_AMISS: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// How many of those this thread has looked at.
+    /// Number of such exits that this thread has handled.
     static SEEN: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -31,8 +31,8 @@ pub(crate) fn enter(id: u64, site: &'static Site) {
     stack::push_one(id as usize, |open| site.begin(open, id));
 }
 
-/// The calling thread leaves a span. One that it is not in was entered by another thread, or given
-/// up, as happens where a guard is held across an `await`: it is not recorded.
+/// The calling thread exits a span. If it has not entered the span, another thread has, or the
+/// entry was discarded. Both happen if a guard is held across an `await`; nothing is recorded.
 #[inline]
 pub(crate) fn exit(id: u64) {
     match stack::pop(id as usize) {
@@ -42,8 +42,8 @@ pub(crate) fn exit(id: u64) {
     }
 }
 
-/// Guards end in another order than they began, or one is held across an `await`, and what is
-/// around it ends with the poll.
+/// Counts an exit out of order. Either the program drops guards in another order than it created
+/// them, or it holds a guard across an `await` and the span around it ends with the poll.
 #[cold]
 fn out_of_order() {
     pfp::c::count_mismatch();
@@ -55,17 +55,17 @@ fn stray(id: u64) {
     pfp::c::count_mismatch();
     let place = STRAYS[0].fetch_add(1, Relaxed);
     STRAYED[place % STRAYED.len()].store(id, Relaxed);
-    // Meets the load below: the number is there.
+    // Release pairs with the acquire in `look_for_strays`: the id is in the list.
     STRAYS[1].fetch_add(1, Release);
     IS_AMISS.store(true, Relaxed);
 }
 
 #[cold]
 fn look_for_strays(entered: u64) {
-    // A task is polled again while what it entered in the poll before is open.
+    // A task is polled again while a span that it entered in the previous poll is still open.
     stack::forget_inside(entered as usize);
     let all = STRAYS[1].load(Acquire);
-    // None when the thread ends.
+    // Fails while the thread ends.
     let is_news = SEEN.try_with(|seen| seen.replace(all) != all).unwrap_or(false);
     if is_news {
         stack::forget(|owner| STRAYED.iter().any(|id| id.load(Relaxed) == owner as u64));

@@ -1,5 +1,5 @@
-//! Points that are switched off and on again: callsites are told, by a thread that runs while any
-//! is off. What is off costs the program one load and a branch then.
+//! Updates callsites when points are switched off or on. A thread does so while any point is off;
+//! then a span that is off costs the program one load and one branch.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
@@ -9,14 +9,14 @@ use tracing_core::callsite;
 
 use crate::site::Site;
 
-/// Time between two looks. Telling takes a lock of the crate `tracing-core`, and looks at all
+/// Time between two checks. An update takes a lock of the crate `tracing-core`, and visits all
 /// callsites.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// The process whose thread watches; 0 if none does.
+/// Process whose thread watches; 0 if no thread does.
 static WATCHING: AtomicU32 = AtomicU32::new(0);
 
-/// Sees to it that somebody watches.
+/// Starts the watching thread, unless it runs.
 #[cold]
 pub(crate) fn begin() {
     let here = std::process::id();
@@ -42,7 +42,7 @@ fn run() {
         }
         if !Site::all().any(Site::is_off) {
             WATCHING.store(0, Relaxed);
-            // One that was switched off since is seen by its next span.
+            // A point that was switched off meanwhile is noticed by its next span.
             if !Site::all().any(Site::is_off) {
                 return;
             }
@@ -52,12 +52,13 @@ fn run() {
     }
 }
 
-/// The program's signals are not for the thread.
+/// Signal mask of the calling thread, restored when dropped. All signals are blocked meanwhile, so
+/// that the new thread handles none of the program's signals.
 struct Signals(libc::sigset_t);
 
 impl Signals {
     fn block() -> Self {
-        // SAFETY: sets of plain words, which the calls fill.
+        // SAFETY: the calls fill these two local signal sets, for which zeros are valid.
         unsafe {
             let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
             libc::sigfillset(&raw mut all);
@@ -69,7 +70,7 @@ impl Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        // SAFETY: what it was.
+        // SAFETY: `self.0` is the mask that `block` read.
         unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut())
         };

@@ -1,4 +1,4 @@
-//! What spans ask the allocator for once each callsite was met: nothing.
+//! Spans allocate nothing once their callsites are known.
 
 mod apart;
 #[path = "../../../shm-layout/tests/common/counting.rs"]
@@ -9,11 +9,11 @@ use pfp_tracing::Options;
 use tracing::{Span, info_span};
 
 fn calls(span: &Span) {
-    // Made, entered, left and closed.
+    // A span is created, entered, exited and closed.
     let outer = info_span!("plain").entered();
     info_span!("with an amount", bytes = 7u64).in_scope(|| ());
     drop(outer);
-    // Entered again.
+    // A span is entered again.
     span.in_scope(|| ());
     span.clone().in_scope(|| ());
 }
@@ -22,7 +22,7 @@ fn each(test: &str, options: Options) {
     let Some(way) = apart::way(test) else { return };
     apart::set(&way, options).expect("it is the first");
     let span = info_span!("again", bytes = 1u64);
-    // More than a ring has, which is folded on the way.
+    // More entries than a ring holds, so that the ring is folded in between.
     (0..5000).for_each(|_| calls(&span));
     let before = ALLOCATIONS.get();
     assert!(before > 0, "the test has made a thread and a span");

@@ -1,4 +1,4 @@
-//! Layers beside pfp's get all spans and events, whatever is switched off and on meanwhile.
+//! Layers beside pfp's receive all spans and events, even while points are switched off and on.
 
 mod apart;
 
@@ -18,7 +18,7 @@ use tracing_subscriber::{Layer, registry};
 
 const SWITCHES: usize = 3;
 
-/// Spans made, entered, left and closed, and events.
+/// Numbers of spans created, entered, exited and closed, and of events.
 #[derive(Debug)]
 struct Counts([AtomicU64; 5]);
 
@@ -52,11 +52,11 @@ impl<S: Subscriber> Layer<S> for Counter {
 }
 
 thread_local! {
-    /// How often the filter was asked by this thread.
+    /// Number of times that this thread called the filter.
     static ASKED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Lets all pass. It is asked for each span that some layer does not want.
+/// Filter that passes everything. `tracing` calls it for each span that some layer does not want.
 struct Asked;
 
 impl<S> Filter<S> for Asked {
@@ -77,7 +77,7 @@ fn with_amount() -> Span {
     tracing::trace_span!("with an amount", bytes = 7u64)
 }
 
-/// Three spans, and two events.
+/// Makes three spans and two events.
 fn call() {
     let outer = plain().entered();
     with_amount().in_scope(|| tracing::info!("event"));
@@ -94,7 +94,8 @@ fn count(name: &str) -> u64 {
     point(name).stats().map_or(0, |stats| stats.count)
 }
 
-/// Makes a span until filters are asked for it, or are no longer. The result is how many.
+/// Creates spans until the filter is called for them (`are_asked`), or not any more. Returns the
+/// number of spans.
 fn make_until(are_asked: bool, make: fn() -> Span) -> u64 {
     let start = Instant::now();
     for made in 1.. {
@@ -139,8 +140,8 @@ fn judge(spans: u64, events: u64) {
 }
 
 #[test]
-fn other_layers_lose_nothing_by_a_switch() {
-    let test = "other_layers_lose_nothing_by_a_switch";
+fn other_layers_see_all_spans_while_points_switch() {
+    let test = "other_layers_see_all_spans_while_points_switch";
     let Some(order) = apart::case(test, &ORDERS, |_, _| ()) else { return };
     set(&order);
     let is_over = AtomicBool::new(false);
@@ -165,7 +166,7 @@ fn other_layers_lose_nothing_by_a_switch() {
         (calls + 1, made)
     });
     judge(3 * calls + made[0] + made[1], 2 * calls);
-    // And pfp's has the others, and those that were made while they were on.
+    // pfp's layer has all other spans, and those created while their point was on.
     assert_eq!(count("always"), calls);
     for (name, made) in ["with an amount", "plain"].into_iter().zip(made) {
         assert!((1..calls + made).contains(&count(name)), "{name}: {}", count(name));
@@ -173,8 +174,8 @@ fn other_layers_lose_nothing_by_a_switch() {
 }
 
 #[test]
-fn other_layers_lose_nothing_by_the_filter() {
-    let test = "other_layers_lose_nothing_by_the_filter";
+fn other_layers_see_spans_that_the_filter_rejects() {
+    let test = "other_layers_see_spans_that_the_filter_rejects";
     let prepare = |_: &str, command: &mut Command| {
         command.env("PFP_TRACING", "info");
     };

@@ -1,4 +1,4 @@
-//! What spans add up to, beside the clock of the thread that they are on.
+//! The exclusive times of spans add up to the CPU time of their threads.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ fn work() {
         for _ in 0..4 {
             info_span!("part").in_scope(|| spin(Duration::from_micros(100)));
         }
-        // Off the CPU inside a span, which is nobody's time.
+        // The thread is off the CPU inside this span, which must not count.
         if round % 10 == 0 {
             info_span!("wait").in_scope(|| thread::sleep(Duration::from_millis(1)));
         }
@@ -27,7 +27,7 @@ fn work() {
 }
 
 fn thread_ns() -> u64 {
-    // SAFETY: fills plain words.
+    // SAFETY: fills a local struct of integers.
     unsafe {
         let mut time = std::mem::zeroed();
         libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time);
@@ -38,14 +38,14 @@ fn thread_ns() -> u64 {
 #[test]
 fn spans_add_up_to_the_clocks_of_their_threads() {
     pfp_tracing::init().expect("it is the first");
-    // What happens once is done before.
+    // Work that happens only once is done before the measurement.
     thread::scope(|scope| scope.spawn(work).join().expect("it ends"));
     let rounds = [(); 5].map(|()| round());
     println!("spans: {rounds:.4?} off the threads' clocks");
     assert!(rounds.iter().all(|off| off.abs() < 0.005), "{rounds:?}");
 }
 
-/// By how much the points' sum differs from the kernel's.
+/// Relative difference between the sum over the points and the kernel's CPU time.
 fn round() -> f64 {
     pfp::points().for_each(pfp::Point::reset);
     let by_kernel: u64 = thread::scope(|scope| {

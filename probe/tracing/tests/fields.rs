@@ -1,5 +1,4 @@
-//! Points of spans whose names have a field's text in them, asked for by the program or the
-//! environment.
+//! Points whose names contain the text of a field, as requested by the program or the environment.
 
 mod apart;
 
@@ -22,7 +21,7 @@ fn each_text_is_a_point() {
     let Some(way) = apart::way("each_text_is_a_point") else { return };
     let options = Options::default().fields("system{name}, fields::request{method path}");
     apart::set(&way, options).expect("it is the first");
-    // Spans that stay, as bevy keeps them, entered in turn with spans of other texts.
+    // Long-lived spans, as in bevy, entered in turn with spans of other texts.
     let kept = ["walk", "jump"].map(system);
     for round in 0..10 {
         for (span, times) in kept.iter().zip([1, 2]) {
@@ -45,15 +44,15 @@ fn each_text_is_a_point() {
     ] {
         assert_eq!(count(name), expected, "{name}");
     }
-    // A field that has no value when the span is made.
+    // Fields without a value when the span is created.
     info_span!("request", method = tracing::field::Empty, path = tracing::field::Empty)
         .in_scope(|| ());
     assert_eq!(count("fields::request"), 1);
 }
 
 #[test]
-fn points_of_a_callsite_are_few() {
-    let Some(way) = apart::way("points_of_a_callsite_are_few") else { return };
+fn points_of_a_callsite_are_limited() {
+    let Some(way) = apart::way("points_of_a_callsite_are_limited") else { return };
     apart::set(&way, Options::default().fields("{name}")).expect("it is the first");
     for number in 0..3000 {
         system(&number.to_string()).in_scope(|| ());
@@ -77,7 +76,7 @@ fn a_callsite_is_wanted_while_one_of_its_points_is_on() {
     walk.disable();
     for _ in 0..3 {
         ["walk", "jump"].into_iter().for_each(enter);
-        // Longer than the period of the thread that updates callsites.
+        // Longer than the period between two updates of callsites.
         std::thread::sleep(std::time::Duration::from_millis(150));
     }
     assert_eq!([walk, jump].map(|point| point.stats().unwrap().count), [1, 4]);
@@ -104,8 +103,8 @@ fn prepare(case: &str, command: &mut Command) {
 }
 
 #[test]
-fn the_environment_comes_first() {
-    let Some(case) = apart::case("the_environment_comes_first", &WRONG, prepare) else { return };
+fn environment_overrides_program() {
+    let Some(case) = apart::case("environment_overrides_program", &WRONG, prepare) else { return };
     let set = Options::default().fields("system{name}").init();
     if case == "wrong" {
         let error = set.expect_err("it is wrong");

@@ -1,4 +1,4 @@
-//! Which spans are measured: levels and targets, said by the environment or the program.
+//! The environment or the program selects spans by level and target.
 
 mod apart;
 
@@ -8,7 +8,7 @@ use pfp_tracing::{InitError, Options};
 
 const FILTER: &str = "info,hyper=off,app::db=trace";
 
-/// A name, the environment's filter, the program's, and the spans that pass.
+/// Name of the case, the environment's filter, the program's filter, and the spans that pass.
 type Case = (&'static str, Option<&'static str>, Option<&'static str>, &'static [&'static str]);
 const CASES: [Case; 7] = [
     ("none", None, None, ALL),
@@ -47,13 +47,13 @@ fn prepare(case: &str, command: &mut Command) {
 }
 
 #[test]
-fn levels_and_targets_pass_that_the_filter_names() {
+fn the_filter_selects_levels_and_targets() {
     let all: Vec<String> = apart::WAYS
         .iter()
         .flat_map(|way| CASES.iter().map(move |case| format!("{way}, {}", case.0)))
         .collect();
     let all: Vec<&str> = all.iter().map(String::as_str).collect();
-    let test = "levels_and_targets_pass_that_the_filter_names";
+    let test = "the_filter_selects_levels_and_targets";
     let Some(case) = apart::case(test, &all, prepare) else { return };
     let (way, case) = case.split_once(", ").expect("it has both");
     let (.., filter, passing) = CASES.iter().find(|its| its.0 == case).expect("it is one");
@@ -64,15 +64,15 @@ fn levels_and_targets_pass_that_the_filter_names() {
 }
 
 #[test]
-fn a_filter_that_cannot_be_understood_is_told() {
-    let test = "a_filter_that_cannot_be_understood_is_told";
+fn an_invalid_filter_is_an_error() {
+    let test = "an_invalid_filter_is_an_error";
     let prepare = |_: &str, command: &mut Command| {
         command.env("PFP_TRACING", "app=loud");
     };
     let Some(way) = apart::case(test, &apart::WAYS, prepare) else { return };
     let error = InitError::Filter { found: "app=loud".to_owned() };
     assert_eq!(apart::set(&way, Options::default()), Err(error));
-    // What cannot tell measures nothing.
+    // `layer` cannot return an error, so it measures nothing.
     use tracing_subscriber::layer::SubscriberExt;
     let all = tracing_subscriber::registry().with(pfp_tracing::layer());
     tracing::subscriber::with_default(all, spans);

@@ -1,5 +1,5 @@
-//! A crate of some size that is annotated by `profiling`: the names of functions are its own, and
-//! every entry is a measurement.
+//! A larger crate with annotations of the crate `profiling`: points have the functions' names, and
+//! each entry is a measurement.
 
 mod counter;
 
@@ -22,7 +22,8 @@ fn functions_have_their_names() {
         assert!(!shapes.is_empty());
     }
     let (counted, measured) = (counter::counts(), counter::points());
-    // Each place was entered as often; one that is called `function_scope` there has a name here.
+    // Each place has the same number of entries. Only the names differ: here, a function's point
+    // has the function's name instead of `function_scope`.
     let places = |all: &std::collections::HashMap<counter::Place, u64>| {
         let mut all: Vec<_> =
             all.iter().map(|((_, file, line), count)| (file.clone(), *line, *count)).collect();

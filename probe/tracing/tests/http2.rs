@@ -1,5 +1,5 @@
-//! HTTP/2 on several threads: every entry of every span of these crates is a measurement of its
-//! point, beside a layer that counts them by itself.
+//! HTTP/2 on several threads: every entry of a span in these crates is a measurement of its point.
+//! A layer counts the entries independently.
 
 mod counter;
 mod traffic;

@@ -1,4 +1,4 @@
-//! HTTP/2 traffic with the subscriber alone, and no layer beside it.
+//! HTTP/2 traffic with the subscriber alone, without a layer beside it.
 
 mod counter;
 mod traffic;

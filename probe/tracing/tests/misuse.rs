@@ -1,5 +1,5 @@
-//! What programs do wrong with spans, amounts, and what is switched off: counted and told, and
-//! never wrong figures.
+//! Programs misuse spans and amounts, and points are switched off: pfp counts the errors, and its
+//! figures stay correct.
 
 mod apart;
 
@@ -43,7 +43,7 @@ fn wait_for(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// What this process has counted, as a viewer sees it.
+/// A counter of lost measurements of this process, as a viewer sees it.
 fn lost(what: &str) -> u64 {
     let file = std::env::temp_dir().join(format!("pfp-tracing-{}.json", std::process::id()));
     pfp::snapshot_over(&file).expect("it can be written");
@@ -62,8 +62,8 @@ fn refusals() -> u64 {
 }
 
 #[test]
-fn nothing_that_programs_do_makes_wrong_figures() {
-    let Some(way) = apart::way("nothing_that_programs_do_makes_wrong_figures") else { return };
+fn misuse_never_makes_wrong_figures() {
+    let Some(way) = apart::way("misuse_never_makes_wrong_figures") else { return };
     let options = pfp_tracing::Options::default().amounts(["bytes", "items"]);
     apart::set(&way, options).expect("it is the first");
     assert_eq!(pfp_tracing::init(), Err(pfp_tracing::InitError::NotTheFirst));
@@ -75,11 +75,12 @@ fn nothing_that_programs_do_makes_wrong_figures() {
     a_span_that_panics_is_measured();
     a_span_may_never_close();
     the_current_span_is_the_innermost();
-    // First the one with amounts: callsites are told of all while one is off.
-    what_is_switched_off_is_not_asked("switched amount", || {
+    // The span with amounts comes first, because an update of callsites covers all of them while
+    // one is off.
+    a_span_is_not_created_while_off("switched amount", || {
         info_span!("switched amount", bytes = 1u64)
     });
-    what_is_switched_off_is_not_asked("switched", || info_span!("switched"));
+    a_span_is_not_created_while_off("switched", || info_span!("switched"));
     spans_beyond_all_places_are_counted();
 }
 
@@ -89,14 +90,14 @@ fn spans_have_the_numbers_of_their_fields() {
     }
     assert_eq!(count("read"), 3);
     assert_eq!(amounts("read"), [("bytes", 60), ("items", 0)]);
-    // Of the span's own choice, said later.
+    // The span selects its amounts, and records one later.
     let span = info_span!("later", size = tracing::field::Empty, pfp.amounts = "size");
     span.in_scope(|| ());
     span.record("size", 7u64);
     span.in_scope(|| ());
     span.clone().in_scope(|| ());
     assert_eq!((count("later"), amounts("later")), (3, vec![("size", 14)]));
-    // Those that live long are in nobody's way.
+    // Long-lived spans do not take the slots of others.
     let before = refusals();
     let held: Vec<Span> = (0..1000).map(|_| info_span!("lives long", bytes = 1u64)).collect();
     (0..20_000).for_each(|_| info_span!("passes by", bytes = 1u64).in_scope(|| ()));
@@ -104,7 +105,7 @@ fn spans_have_the_numbers_of_their_fields() {
     drop(held);
     assert_eq!(["lives long", "passes by"].map(|name| amounts(name)[0].1), [1000, 20_000]);
     assert_eq!(refusals(), before);
-    // More than are kept at a time.
+    // More spans than can be kept at a time.
     let held: Vec<Span> = (0..20_000u64).map(|n| info_span!("held", bytes = n)).collect();
     held.iter().for_each(|span| span.in_scope(|| ()));
     drop(held);
@@ -137,7 +138,7 @@ fn guards_may_end_in_any_order() {
     spin(Duration::from_millis(20));
     assert_eq!((count("outer"), count("inner")), (1, 1));
     assert_eq!(mismatches() - before, 1);
-    // Each has its own time, as far as this thread had the CPU.
+    // Each span has its own time, as far as this thread was on the CPU.
     assert!(exclusive("outer") < Duration::from_millis(15), "{:?}", exclusive("outer"));
     info_span!("after").in_scope(|| ());
     assert_eq!(count("after"), 1);
@@ -145,7 +146,8 @@ fn guards_may_end_in_any_order() {
 
 fn a_guard_may_end_on_another_thread() {
     let before = mismatches();
-    // As a task that awaits with a guard in its hands: it begins here and ends there.
+    // Like a task that awaits while it holds a guard: the entry begins here and ends on the other
+    // thread.
     let (give, take) = mpsc::channel::<Strayed>();
     let (say, hear) = mpsc::channel();
     let there = thread::spawn(move || {
@@ -166,8 +168,8 @@ fn a_guard_may_end_on_another_thread() {
     assert_eq!(mismatches() - before, 1000);
 }
 
-/// A span that is entered by one thread and left by another, as the guards of `tracing` cannot be
-/// sent.
+/// A span that one thread enters and another exits. The guards of `tracing` cannot be sent to
+/// another thread.
 struct Strayed(Span);
 
 impl Strayed {
@@ -181,7 +183,7 @@ impl Strayed {
     }
 }
 
-/// Gives the thread to other tasks once.
+/// Yields to other tasks once.
 async fn give_way() {
     let mut is_first = true;
     poll_fn(|context| {
@@ -213,10 +215,10 @@ fn a_guard_may_be_held_across_an_await() {
         holds.await.expect("it ends");
         other.await.expect("it ends");
     });
-    // Each poll that leaves one open, and each that ends one.
+    // One mismatch for each poll that leaves a span open, and one for each poll that ends one.
     assert_eq!(mismatches() - before, 2 * POLLS);
     assert_eq!(count("held across"), 0);
-    // The last poll, and the drop.
+    // Entries of the last poll, and of the drop.
     assert_eq!(count("holds"), 2);
     assert_eq!((count("other"), count("other task")), (2 * POLLS, 2 * POLLS + 2));
 }
@@ -248,7 +250,8 @@ fn a_span_that_panics_is_measured() {
 }
 
 fn a_span_may_never_close() {
-    // More than are kept at a time; they take no places, and spans with amounts have theirs.
+    // More spans than can be kept at a time. They occupy no slots, so spans with amounts still have
+    // theirs.
     let before = refusals();
     for _ in 0..20_000 {
         let span = info_span!("leaked");
@@ -260,7 +263,8 @@ fn a_span_may_never_close() {
     }
     assert_eq!((count("leaked"), count("after leaks")), (20_000, 100));
     assert_eq!((amounts("after leaks")[0], refusals() - before), (("bytes", 300), 0));
-    // Never left: it is open as the program ends, and what is inside is measured.
+    // A span that is never exited stays open at the end of the program, and spans inside it are
+    // measured.
     let thread = thread::spawn(|| {
         mem::forget(info_span!("never left").entered());
         info_span!("inside of it").in_scope(|| ());
@@ -278,7 +282,7 @@ fn the_current_span_is_the_innermost() {
     assert_eq!(Span::current(), *outer);
 }
 
-fn what_is_switched_off_is_not_asked(name: &str, make: fn() -> Span) {
+fn a_span_is_not_created_while_off(name: &str, make: fn() -> Span) {
     let call = || {
         let span = make();
         span.in_scope(|| ());
@@ -290,7 +294,7 @@ fn what_is_switched_off_is_not_asked(name: &str, make: fn() -> Span) {
     let then = count(name);
     assert!((0..100).all(|_| call()));
     assert_eq!(count(name), then);
-    // Others are as they were.
+    // Other spans are not affected.
     let beside = || info_span!("beside").in_scope(|| count("beside"));
     assert_eq!(beside() + 1, beside());
     point(name).enable();
@@ -298,7 +302,7 @@ fn what_is_switched_off_is_not_asked(name: &str, make: fn() -> Span) {
     assert!(count(name) > then);
 }
 
-/// A callsite that is made as the program runs.
+/// A callsite that is created at run time.
 #[derive(Default)]
 struct Made {
     metadata: OnceLock<Metadata<'static>>,
@@ -326,7 +330,7 @@ impl Made {
         made
     }
 
-    /// As the macros of `tracing` make a span.
+    /// Creates a span like the macros of `tracing`.
     fn span(&'static self) -> Span {
         let metadata = self.metadata.get().expect("it was made with the callsite");
         let interest = self.interest.lock().unwrap().take().expect("it was registered");
@@ -352,11 +356,11 @@ fn spans_beyond_all_places_are_counted() {
         last.span().in_scope(|| ());
         info_span!("one more").in_scope(|| ());
     }
-    // A thread that has done nothing else counts, too.
+    // A span on a thread that has measured nothing before counts as refused, too.
     let other = thread::spawn(|| last.span().in_scope(|| ()));
     other.join().expect("it ends");
     assert_eq!((refusals() - refused, of_all()), (201, 0));
-    // One that has a place is as it was.
+    // A callsite that has a point is not affected.
     sites[0].span().in_scope(|| ());
     assert_eq!(of_all(), 1);
 }

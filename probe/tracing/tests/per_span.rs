@@ -1,4 +1,4 @@
-//! By option, a span is one measurement, whichever threads its future is polled on.
+//! With `per_span`, a span is one measurement, on whichever threads its future is polled.
 
 mod apart;
 
@@ -50,11 +50,11 @@ fn a_span_is_one_measurement() {
     assert_eq!(stats("inside").count, (TASKS * POLLS) as u64);
     let task = stats("task");
     assert_eq!(task.count, TASKS as u64);
-    // Spinning takes so long by the clock; off the CPU meanwhile it takes less of that.
+    // The thread spins for a given wall time. Its CPU time is less if it was pre-empted.
     let longest = POLLS as f64 * 50e-6 * pfp::ticks_per_second();
     assert!(task.min as f64 > longest / 20.0, "{task:?}");
     assert!(task.exclusive > 0 && task.inclusive >= task.exclusive, "{task:?}");
-    // Never left and forgotten: nothing is recorded, and nobody is harmed.
+    // A span that is leaked after its last exit is not recorded, and affects no other.
     std::mem::forget(info_span!("task"));
     let span = info_span!("late");
     span.in_scope(|| ());

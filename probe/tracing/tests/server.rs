@@ -1,4 +1,4 @@
-//! The example: each request is in its points.
+//! The points of the example contain each request.
 
 #[expect(dead_code, reason = "its main is not called")]
 #[path = "../examples/server.rs"]
@@ -14,7 +14,7 @@ fn each_request_is_in_its_points() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(server::serve(REQUESTS)).expect("it serves");
     drop(runtime);
-    // Of a name there are two points: one of the CPU's time, one of the wall clock's.
+    // Two points have this name: one for CPU time, one for wall time.
     let stats = |name: &str| {
         let points = pfp::points().filter(|point| point.name().ends_with(name));
         let mut all: Vec<_> = points.filter_map(pfp::Point::stats).collect();
@@ -26,10 +26,10 @@ fn each_request_is_in_its_points() {
     for (name, polls) in [("::hash", 1), ("::render", 2)] {
         let (lifetimes, entries) = stats(name);
         assert_eq!(lifetimes.count, of_each, "{name}");
-        // And once as it is dropped.
+        // Each span is also entered once when it is dropped.
         assert!(entries.count >= of_each * (polls + 1), "{name}: {entries:?}");
     }
-    // It waits that long, and does not burn it.
+    // The query waits that long, but needs little CPU time.
     let (lifetimes, entries) = stats("::query");
     assert!(lifetimes.mean() >= Duration::from_millis(2), "{lifetimes:?}");
     assert!(entries.mean() * 3 < Duration::from_millis(1), "{entries:?}");

@@ -1,4 +1,4 @@
-//! Tests in processes of their own, since the subscriber and the options are the process's.
+//! Runs tests in separate processes, because subscriber and options apply to a whole process.
 
 #![allow(dead_code, reason = "each test uses a part")]
 
@@ -7,14 +7,14 @@ use std::process::Command;
 use pfp_tracing::{InitError, Options};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// Says which case a process is.
+/// Environment variable with the case that a process runs.
 const CASE: &str = "PFP_TRACING_TEST_CASE";
 
-/// The two ways in.
+/// The two ways to install pfp.
 pub(crate) const WAYS: [&str; 2] = ["init()", "layer()"];
 
-/// Runs a test once for each case, in a process that `prepare` may change. The result is the case
-/// in such a process, and none once all have ended well.
+/// Runs a test once for each case, in a separate process whose command `prepare` may change.
+/// Returns the case in such a process, and `None` once all of them have succeeded.
 #[expect(clippy::disallowed_methods, reason = "a test's own variable, asked for as it starts")]
 pub(crate) fn case(test: &str, cases: &[&str], prepare: fn(&str, &mut Command)) -> Option<String> {
     if let Ok(case) = std::env::var(CASE) {
@@ -30,7 +30,7 @@ pub(crate) fn case(test: &str, cases: &[&str], prepare: fn(&str, &mut Command)) 
     None
 }
 
-/// [`case`] for each way in.
+/// [`case`] for each way to install pfp.
 pub(crate) fn way(test: &str) -> Option<String> {
     case(test, &WAYS, |_, _| ())
 }

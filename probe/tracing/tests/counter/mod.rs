@@ -1,4 +1,4 @@
-//! Counts entries of spans by itself, and holds the points against that.
+//! Counts entries of spans independently, and compares the counts with the points.
 
 #![allow(dead_code, reason = "each test uses a part")]
 
@@ -26,12 +26,12 @@ fn count(metadata: &Metadata<'_>) {
     *counts.entry((name, file, metadata.line().unwrap_or(0))).or_default() += 1;
 }
 
-/// How often spans of each place were entered.
+/// Number of entries of each place.
 pub(crate) fn counts() -> HashMap<Place, u64> {
     COUNTS.lock().unwrap().clone().unwrap_or_default()
 }
 
-/// What the points of spans have counted.
+/// Number of measurements of each place's point.
 pub(crate) fn points() -> HashMap<Place, u64> {
     let mut all = HashMap::new();
     for point in pfp::points().filter(|point| point.line() > 0) {
@@ -44,7 +44,7 @@ pub(crate) fn points() -> HashMap<Place, u64> {
     all
 }
 
-/// As a layer.
+/// Counter as a layer.
 pub(crate) struct Counter;
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Counter {
@@ -53,7 +53,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Counter {
     }
 }
 
-/// Around a subscriber.
+/// Counter that wraps a subscriber.
 pub(crate) struct Around<S> {
     pub(crate) inner: S,
     spans: Mutex<HashMap<u64, &'static Metadata<'static>>>,
@@ -104,7 +104,8 @@ impl<S: Subscriber> Subscriber for Around<S> {
     }
 }
 
-/// Whether the points have counted each entry, of so many places and entries of `h2` at least.
+/// Asserts that the points have counted each entry, and that `h2` has at least this many places and
+/// entries.
 pub(crate) fn judge(places: usize, entries: u64) {
     let (counted, measured) = (counts(), points());
     let differing: Vec<_> = counted

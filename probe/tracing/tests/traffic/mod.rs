@@ -7,7 +7,7 @@ use tokio::io::DuplexStream;
 use tracing::Instrument;
 
 const CLIENTS: usize = 8;
-/// Requests of a client that are under way at a time, and how many follow on each.
+/// Number of concurrent requests of a client, and number of requests in each sequence.
 const AT_ONCE: usize = 4;
 const REQUESTS: usize = 50;
 
@@ -56,7 +56,7 @@ async fn connect(stream: DuplexStream) {
     let _ = connection.await;
 }
 
-/// All of it; afterwards nobody is in a span.
+/// Runs all traffic. Afterwards, no thread is inside a span.
 pub(crate) fn run() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).build().unwrap();
     runtime.block_on(async {
