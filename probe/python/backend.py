@@ -1,7 +1,7 @@
-"""Builds the wheel by maturin, with pfp-top in it: one installation gives both ends.
+"""Builds the wheel with maturin, and adds pfp-top, so that one installation provides both.
 
-`pip install ./probe/python -C viewer=PATH` puts a viewer into it that is built already, and
-`-C viewer=none` none.
+`pip install ./probe/python -C viewer=PATH` adds a viewer that is already built, and
+`-C viewer=none` adds none.
 """
 
 import contextlib
@@ -18,11 +18,11 @@ from maturin import *  # noqa: F403: the hooks that need nothing more
 
 HERE = pathlib.Path(__file__).resolve().parent
 SCRIPTS = HERE / "pfp.data" / "scripts"
-# maturin asks for it whatever it is to do.
+# maturin requires this folder, whatever it does.
 SCRIPTS.mkdir(parents=True, exist_ok=True)
 
 WORK = HERE / "build"
-"""What is not for the wheel."""
+"""Folder for files that are not part of the wheel."""
 
 HINTS = (
     (r"SIGKILL|signal: 9|out of memory|Cannot allocate memory|LLVM ERROR: out",
@@ -64,7 +64,7 @@ def _check_tools():
 
 @contextlib.contextmanager
 def _alone():
-    """One build of this folder at a time: they share what is put into the wheel."""
+    """Allows one build of this folder at a time, because builds share the files of the wheel."""
     WORK.mkdir(exist_ok=True)
     with open(WORK / "lock", "w") as lock:
         try:
@@ -76,7 +76,7 @@ def _alone():
 
 
 def _run(command):
-    """Runs cargo, whose words go on to standard error; what it has printed."""
+    """Runs cargo, copies its messages to standard error, and returns all output lines."""
     print("pfp: runs", *command, flush=True)
     words = []
     with subprocess.Popen(command, cwd=HERE, text=True, errors="replace",
@@ -97,14 +97,14 @@ def _build_viewer(cargo):
     # target folder, and a viewer that was built there already is reused.
     command = [cargo, "build", "--release", "--locked", "--package", "pfp-top",
                "--bin", "pfp-top", "--message-format=json-render-diagnostics"]
-    # The last executable that is named is the viewer.
+    # The last executable in cargo's output is the viewer.
     programs = [line.split('"executable":"')[1].split('"')[0]
                 for line in _run(command) if line.startswith("{") and '"executable":"' in line]
     return programs[-1]
 
 
 def _put_viewer(settings):
-    """Puts the viewer where maturin finds it."""
+    """Copies the viewer to the folder in which maturin looks for it."""
     cargo = _check_tools()
     viewer = (settings or {}).get("viewer")
     place = SCRIPTS / "pfp-top"

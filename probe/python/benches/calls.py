@@ -1,9 +1,9 @@
-"""What a call costs while all functions are measured, beside other profilers, and what regions cost.
+"""Cost of a call while all functions are measured, compared with other profilers; cost of regions.
 
     python probe/python/benches/calls.py
 
-Each in a process of its own, in turn for many rounds; of each the least time. yappi and VizTracer
-are in the table if they are installed.
+Each case runs in its own process, in turn for many rounds; the minimum counts. yappi and VizTracer
+are included if they are installed.
 """
 
 import importlib.util

@@ -32,9 +32,10 @@ __all__ = ["begin", "disable", "enable", "end", "function", "scope", "snapshot",
 
 
 def function(wrapped=None, *, name=None):
-    """Measures each call of a function. What generators and coroutines wait for is not counted.
+    """Measures each call of a function. Time between the steps of generators and coroutines does not
+    count.
 
-    `name` is the module and the qualified name unless it is given.
+    The default of `name` is the module and the qualified name.
     """
     if wrapped is None:
         return functools.partial(function, name=name)
@@ -49,7 +50,7 @@ def function(wrapped=None, *, name=None):
 
 
 def _wrapped(wrapped, name):
-    """Wraps a function where the interpreter cannot tell of single ones."""
+    """Wraps a function, because the interpreter cannot report single functions."""
     code = getattr(wrapped, "__code__", None)
     region = _pfp.scope_at(name, *((code.co_filename, code.co_firstlineno) if code else ("", 0)))
 
@@ -66,7 +67,7 @@ def _wrapped(wrapped, name):
             return (yield from _Driven(region, wrapped(*args, **kwargs)))
 
     elif inspect.isasyncgenfunction(wrapped):
-        # Its parts are in what awaits them.
+        # Each step of it is measured as part of the code that awaits it.
         return wrapped
 
     else:
@@ -119,7 +120,7 @@ _exit_at_once = os._exit
 
 @functools.wraps(_exit_at_once)
 def _exit(status):
-    # Forked children of multiprocessing end by `os._exit`, which runs no handlers.
+    # Forked children of multiprocessing end with `os._exit`, which runs no exit handlers.
     status = operator.index(status)
     _pfp.end_in_order()
     _exit_at_once(status)
@@ -129,9 +130,9 @@ os._exit = _exit
 
 
 def stats():
-    """The figures of all points that have measured, by name: times in seconds.
+    """Returns the figures of all points with measurements, by name. Times are in seconds.
 
-    Points that share a name, as lambdas do, have their figures together.
+    If several points share a name, as lambdas do, their figures are summed.
     """
     fields = ("count", "exclusive", "inclusive", "off_cpu", "mean", "min", "max", "p50", "p99")
     return {name: dict(zip(fields, figures)) for name, *figures in _pfp.stats()}
@@ -143,10 +144,10 @@ def snapshot(path):
 
 
 def enable(name):
-    """Switches the points of a name on. The result is how many there are."""
+    """Switches all points with a name on. Returns their number."""
     return _pfp.switch(name, True)
 
 
 def disable(name):
-    """Switches the points of a name off. The result is how many there are."""
+    """Switches all points with a name off. Returns their number."""
     return _pfp.switch(name, False)

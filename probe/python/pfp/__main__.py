@@ -19,7 +19,7 @@ def parse(arguments):
     parser.add_argument("--exclude", action="append", default=[], metavar="MODULE",
                         help="do not measure this module, nor what is in it")
     parser.add_argument("-m", dest="module", action="store_true", help="run a module, as python -m")
-    # The program's own arguments begin behind its name.
+    # The program's own arguments follow its name.
     own, at = [], 0
     while at < len(arguments) and arguments[at].startswith("-") and arguments[at] != "-m":
         takes_one = arguments[at] in ("--include", "--exclude")
@@ -40,7 +40,7 @@ def main():
     if options.module:
         package = program.partition(".")[0]
         choice = _watch.Choice(options.include, options.exclude, program, package)
-        # As python -m has it: what is in the working directory can be imported.
+        # Like python -m: modules in the working directory can be imported.
         sys.path[0] = os.getcwd()
         run = lambda: runpy.run_module(program, run_name="__main__", alter_sys=True)  # noqa: E731
     else:

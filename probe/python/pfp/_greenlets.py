@@ -1,4 +1,4 @@
-"""Has the native half follow greenlets once the program imports `greenlet`."""
+"""Makes the native half follow greenlets when the program imports `greenlet`."""
 
 import sys
 
@@ -8,7 +8,7 @@ NATIVE = "greenlet._greenlet"
 
 
 class _Finder:
-    """Finds greenlet's native half by the other finders, and hears of its import."""
+    """Finds greenlet's native half through the other finders, to learn when it is imported."""
 
     def find_spec(self, name, path=None, target=None):
         if name != NATIVE:
@@ -25,7 +25,7 @@ class _Finder:
 
 
 class _Loader:
-    """Loads a module by its own loader, and follows it then."""
+    """Loads a module with its own loader, and then follows greenlets."""
 
     def __init__(self, own):
         self.own = own

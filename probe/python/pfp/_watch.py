@@ -1,4 +1,4 @@
-"""Which functions are points, and how the interpreter tells of them."""
+"""Selects the functions that are points, and makes the interpreter report their calls."""
 
 import _thread
 import fnmatch
@@ -13,10 +13,10 @@ import time
 from . import _pfp
 
 PERIOD = 0.1
-"""Seconds between two looks at which points were switched on again."""
+"""Seconds between two checks for points that were switched on again."""
 
 MAIN = "__main__", "__mp_main__"
-"""What the program's first module is called, here and in new interpreters of multiprocessing."""
+"""Names of the program's main module, here and in new interpreters of multiprocessing."""
 
 _monitoring = getattr(sys, "monitoring", None)
 _tool = None
@@ -25,7 +25,7 @@ _copies = {}
 
 
 def _use_tool():
-    """An identity among the interpreter's tools; none if others have them all."""
+    """Returns an id among the interpreter's tools, or None if others use all of them."""
     global _tool
     if _tool is not None:
         return _tool
@@ -47,7 +47,7 @@ def _use_tool():
         (events.PY_UNWIND, _pfp.unwind),
     ):
         _monitoring.register_callback(tool, event, callback)
-    # These two come with exceptions alone, and cannot be asked for by function.
+    # These two events occur only with exceptions, and cannot be enabled for single functions.
     _monitoring.set_events(tool, events.PY_THROW | events.PY_UNWIND)
     os.register_at_fork(after_in_child=_tell_all_again)
     return tool
@@ -59,12 +59,12 @@ def _local():
 
 
 def _start_watcher():
-    # Not a thread of `threading`'s: the program counts and joins those.
+    # Not a thread of `threading`, because the program counts and joins those.
     _thread.start_new_thread(_watch, ())
 
 
 def _watch():
-    """Runs while the interpreter does not tell of a function, until one is on again."""
+    """Runs while events of any function are stopped, until a point is switched on again."""
     while not _pfp.is_on_again():
         time.sleep(PERIOD)
     _monitoring.restart_events()
@@ -77,21 +77,24 @@ def _tell_all_again():
 
 
 def add_function(function, name):
-    """Has one function measured, from its next call on; false if the interpreter cannot tell of it.
+    """Measures one function from its next call on.
 
-    Before Python 3.12 it tells of all functions or of none.
+    Returns False if the interpreter cannot report it: before Python 3.12, the interpreter reports
+    either all functions or none.
     """
     code = function.__code__
     place = code.co_filename, code.co_firstlineno
     if not _is_hooked and (_monitoring is None or _use_tool() is None):
-        # A wrapper measures it, and a hook that comes later would do so again.
+        # A wrapper will measure the function, so a hook that is set later must not measure it
+        # again.
         _pfp.name_function(code, None, *place)
         return False
     if not _pfp.name_function(code, name, *place):
-        # It was called before it had this name, or is a closure like one of another name.
+        # The function was called before it had this name, or it is a closure that shares its code
+        # with a function of another name.
         key = id(code), name
         if key not in _copies:
-            # The first code is kept alive, so that no other code gets its address.
+            # The first code object is kept alive, so that no other gets its address.
             _copies[key] = code, code.replace()
             _pfp.name_function(_copies[key][1], name, *place)
         function.__code__ = code = _copies[key][1]
@@ -101,7 +104,7 @@ def add_function(function, name):
 
 
 class Choice:
-    """Which code is the program's own, or was asked for."""
+    """Selects the program's own code, and code that the user includes."""
 
     def __init__(self, include=(), exclude=(), main="__main__", package=None):
         self.given = include, exclude, main, package
@@ -120,7 +123,7 @@ class Choice:
         )
 
     def __call__(self, code):
-        """Name, file and line of a function that is to be a point; none if it is not."""
+        """Returns name, file and line of a function's point, or None if it is not measured."""
         module = sys._getframe(1).f_globals.get("__name__") or "?"
         if not self.wants(module, code.co_filename):
             return None
@@ -150,7 +153,7 @@ class Choice:
         return not file.startswith("<") and not is_others
 
     def belongs(self, file):
-        """Whether a file is this package's, and whether it is the interpreter's or a package's."""
+        """Whether a file belongs to this package, and whether to the interpreter or any package."""
         if file.startswith("<"):
             return False, False
         found = self.known.get(file)
@@ -162,7 +165,7 @@ class Choice:
 
 
 def start(choice):
-    """Has all functions measured that are chosen, in all threads and children, from now on."""
+    """Measures all functions that `choice` selects, in all threads and children, from now on."""
     global _is_hooked
     _pfp.decide_by(choice)
     if _monitoring is not None and _use_tool() is None:
@@ -180,7 +183,7 @@ def start(choice):
 
 
 def stop():
-    """Measures no more functions that were only chosen."""
+    """Stops measuring functions that only `choice` selected."""
     global _is_hooked
     if _monitoring is not None:
         events = _monitoring.events
@@ -204,7 +207,7 @@ else:
 
 
 class _InChild:
-    """Starts the measuring of a child that unpickles it, if the child finds this package."""
+    """Starts measuring in the child that unpickles it, if the child finds this package."""
 
     def __init__(self, choice):
         self.choice = choice
@@ -214,11 +217,11 @@ class _InChild:
 
 
 def _follow_children(choice):
-    """Puts that into what multiprocessing tells a new interpreter before it imports the program."""
+    """Adds `_InChild` to the data that a new interpreter of multiprocessing unpickles first."""
     try:
         from multiprocessing import spawn
     except ImportError:
-        # Some distributions have it in a package of its own.
+        # Some distributions have multiprocessing in a separate package.
         return
     prepare = spawn.get_preparation_data
 
@@ -233,5 +236,5 @@ def start_in_child(given):
     try:
         start(Choice(*given))
     except RuntimeError:
-        # Other tools have all places in the child, and it runs without this one.
+        # Other tools occupy all slots in the child, so it runs without this one.
         pass

@@ -21,9 +21,9 @@ use crate::places;
 
 /// A function, identified by its code object.
 struct Function {
-    /// The address of its code, which identifies its regions on a thread.
+    /// Address of the code object, which identifies the function's regions on a thread.
     owner: usize,
-    /// None if it is not to be measured.
+    /// Point of the function; `None` if it is not measured.
     point: Option<&'static Point>,
     /// Whether the program has given the function its name, or excluded it from measuring.
     is_named: bool,
@@ -40,14 +40,14 @@ unsafe extern "C" fn forget(address: *mut PyObject, _: *mut PyObject) -> *mut Py
 
 static DECIDES: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
 static DISABLES: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
-/// Starts the thread that watches for points that are on again.
+/// Function that starts the watcher, a thread that checks whether points were switched on again.
 static STARTS_WATCHER: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
 /// Whether the interpreter was asked to stop the events of any function. The watcher runs while it
 /// is set, since the function's point may be switched on again.
 static IS_ANY_OFF: AtomicBool = AtomicBool::new(false);
 
 impl Function {
-    /// The function of a code object. Python is asked about a new one.
+    /// The function of a code object. For a new one, Python decides whether it is measured.
     #[inline]
     fn of<'a>(code: *mut PyObject) -> Option<&'a Self> {
         Self::known(code).or_else(|| Self::add(code, decided(code), false))
@@ -97,12 +97,12 @@ impl Function {
     }
 }
 
-/// Asks Python whether a function is to be a point.
+/// Asks Python whether to measure a function.
 #[cold]
 fn decided(code: *mut PyObject) -> Option<&'static Point> {
     let point = decide(code);
-    // What went wrong there is not the program's.
-    // SAFETY: plain questions.
+    // An error in that decision is not the program's, so it is reported and cleared.
+    // SAFETY: the interpreter's lock is held.
     unsafe {
         if !PyErr_Occurred().is_null() {
             PyErr_WriteUnraisable(DECIDES.load(Relaxed));
@@ -112,13 +112,13 @@ fn decided(code: *mut PyObject) -> Option<&'static Point> {
     point
 }
 
-/// Asks Python for name, file and line. None if the function is not to be measured.
+/// Asks Python for name, file and line. `None` if the function is not measured.
 fn decide(code: *mut PyObject) -> Option<&'static Point> {
     let decides = DECIDES.load(Relaxed);
     if decides.is_null() {
         return None;
     }
-    // SAFETY: objects of the interpreter's, with its lock.
+    // SAFETY: the interpreter's lock is held, and `code` and `decides` are live objects.
     unsafe {
         let end = ptr::null_mut::<PyObject>();
         let found = Owned::take(PyObject_CallFunctionObjArgs(decides, code, end))?;
@@ -131,7 +131,7 @@ fn decide(code: *mut PyObject) -> Option<&'static Point> {
     }
 }
 
-/// Tells the interpreter that this event of this function is not asked for.
+/// Makes the interpreter stop this event of this function. Returns the result for the interpreter.
 #[cold]
 fn told_off(function: Option<&Function>) -> *mut PyObject {
     if let Some(function) = function.filter(|function| function.point.is_some()) {
@@ -146,7 +146,8 @@ fn told_off(function: Option<&Function>) -> *mut PyObject {
 
 fn start_watcher() {
     let starts = STARTS_WATCHER.load(Relaxed);
-    // SAFETY: objects of the interpreter's, with its lock. An error is nobody's to handle.
+    // SAFETY: the interpreter's lock is held. An error is not the program's, so it is reported and
+    // cleared.
     unsafe {
         if Owned::take(PyObject_CallFunctionObjArgs(starts, ptr::null_mut::<PyObject>())).is_none()
         {
@@ -157,7 +158,7 @@ fn start_watcher() {
     }
 }
 
-/// A function begins, or goes on.
+/// Called when a function begins or resumes.
 pub(crate) unsafe extern "C" fn enter(
     _: *mut PyObject,
     arguments: *mut *mut PyObject,
@@ -166,7 +167,7 @@ pub(crate) unsafe extern "C" fn enter(
     if count < 1 {
         return none();
     }
-    // SAFETY: there is one.
+    // SAFETY: `count` is at least 1.
     let function = Function::of(unsafe { *arguments });
     match function {
         Some(known) if known.enter() => none(),
@@ -178,13 +179,14 @@ pub(crate) unsafe extern "C" fn enter(
     }
 }
 
-/// A function goes on with an exception. The interpreter does not stop telling of this one.
+/// Called when a function resumes with an exception. The interpreter cannot stop this event for a
+/// single function.
 pub(crate) unsafe extern "C" fn throw(
     _: *mut PyObject,
     arguments: *mut *mut PyObject,
     count: Py_ssize_t,
 ) -> *mut PyObject {
-    // SAFETY: there is one.
+    // SAFETY: `count` is at least 1.
     if let Some(function) = (count > 0).then(|| Function::known(unsafe { *arguments })).flatten()
         && !function.is_told_off.get()
     {
@@ -193,7 +195,7 @@ pub(crate) unsafe extern "C" fn throw(
     none()
 }
 
-/// A function ends, or waits.
+/// Called when a function ends or is suspended.
 pub(crate) unsafe extern "C" fn leave(
     _: *mut PyObject,
     arguments: *mut *mut PyObject,
@@ -202,7 +204,7 @@ pub(crate) unsafe extern "C" fn leave(
     if count < 1 {
         return none();
     }
-    // SAFETY: there is one.
+    // SAFETY: `count` is at least 1.
     let function = Function::of(unsafe { *arguments });
     match function {
         Some(known) if known.point.is_some() => {
@@ -216,20 +218,20 @@ pub(crate) unsafe extern "C" fn leave(
     }
 }
 
-/// A function is left by an exception.
+/// Called when an exception leaves a function.
 pub(crate) unsafe extern "C" fn unwind(
     _: *mut PyObject,
     arguments: *mut *mut PyObject,
     count: Py_ssize_t,
 ) -> *mut PyObject {
-    // SAFETY: there is one.
+    // SAFETY: `count` is at least 1.
     if let Some(function) = (count > 0).then(|| Function::known(unsafe { *arguments })).flatten() {
         function.leave();
     }
     none()
 }
 
-/// Takes the function that decides what is measured.
+/// Sets the Python function that decides which functions are measured.
 pub(crate) unsafe extern "C" fn decide_by(
     _: *mut PyObject,
     decides: *mut PyObject,
@@ -239,8 +241,9 @@ pub(crate) unsafe extern "C" fn decide_by(
     none()
 }
 
-/// `name_function(code, name, file, line)`: makes a function a point of this name, or leaves it out
-/// if the name is None. False if the function is known already and has another name, or none.
+/// `name_function(code, name, file, line)`: makes a point of this name for a function, or excludes
+/// the function if the name is None. Returns False if the function already has another name or is
+/// excluded.
 pub(crate) unsafe extern "C" fn name_function(
     _: *mut PyObject,
     arguments: *mut *mut PyObject,
@@ -250,9 +253,9 @@ pub(crate) unsafe extern "C" fn name_function(
         let said = "expected code, a name, a file and a line";
         return fail(Error::Type, said).unwrap_or(ptr::null_mut());
     }
-    // SAFETY: there are four.
+    // SAFETY: `count` is 4.
     let [code, name, file, line] = std::array::from_fn(|at| unsafe { *arguments.add(at) });
-    // SAFETY: it is always there.
+    // SAFETY: the object lives as long as the interpreter.
     let name = match ptr::eq(name, unsafe { Py_None() }) {
         true => None,
         false => match text(name, "a name") {
@@ -260,27 +263,28 @@ pub(crate) unsafe extern "C" fn name_function(
             name => name,
         },
     };
-    // SAFETY: an object of the caller's.
+    // SAFETY: the interpreter's lock is held, and the caller keeps the object alive.
     let line = unsafe { PyLong_AsLong(line) }.max(0) as u32;
     let Some(file) = text(file, "a file") else { return ptr::null_mut() };
     let function = Function::known(code).or_else(|| {
         let point = name.map(|name| places::point(name, file, line));
         Function::add(code, point, true)
     });
-    // A function without an entry, for lack of memory, is not measured under any name.
+    // A function without an entry, because memory ran out, is not measured under any name.
     let is_that = function
         .is_none_or(|known| known.is_named && known.point.map(Point::name).as_deref() == name);
-    // SAFETY: they are always there.
+    // SAFETY: both objects live as long as the interpreter.
     shared(unsafe { if is_that { Py_True() } else { Py_False() } })
 }
 
-/// Takes what a callback answers that is not to be called again, and what starts the watcher.
+/// `tell_off_by((disable, start_watcher))`: sets the result with which a callback stops an event,
+/// and the function that starts the watcher.
 pub(crate) unsafe extern "C" fn tell_off_by(
     _: *mut PyObject,
     given: *mut PyObject,
 ) -> *mut PyObject {
     for (at, kept) in (0..).zip([&DISABLES, &STARTS_WATCHER]) {
-        // SAFETY: a tuple of the interpreter's.
+        // SAFETY: the interpreter's lock is held; the call checks that `given` is a tuple.
         let object = unsafe { PyTuple_GetItem(given, at) };
         if object.is_null() {
             return ptr::null_mut();
@@ -290,9 +294,9 @@ pub(crate) unsafe extern "C" fn tell_off_by(
     none()
 }
 
-/// Returns whether a point was switched on again whose function's events were stopped. If so, the
-/// interpreter is to send the events of all functions again, and each one whose point is still off
-/// stops its events again.
+/// Returns whether a point was switched on again while the events of its function were stopped. If
+/// so, the interpreter must send the events of all functions again. Functions whose points are
+/// still off then stop their events again.
 pub(crate) unsafe extern "C" fn is_on_again(_: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
     let is_on_again = ALL.iter().any(|function| {
         function.is_told_off.get() && function.point.is_some_and(Point::is_enabled)
@@ -300,11 +304,11 @@ pub(crate) unsafe extern "C" fn is_on_again(_: *mut PyObject, _: *mut PyObject) 
     if is_on_again {
         forget_all();
     }
-    // SAFETY: they are always there.
+    // SAFETY: both objects live as long as the interpreter.
     shared(unsafe { if is_on_again { Py_True() } else { Py_False() } })
 }
 
-/// Marks all functions as reported.
+/// Marks the events of all functions as not stopped.
 pub(crate) unsafe extern "C" fn forget_told_off(
     _: *mut PyObject,
     _: *mut PyObject,
@@ -323,7 +327,7 @@ fn forget_all() {
 type Hook = unsafe extern "C" fn(*mut PyObject, *mut PyFrameObject, c_int, *mut PyObject) -> c_int;
 
 unsafe extern "C" {
-    /// Not of the stable interface, and there in all versions.
+    /// Exists in all versions, although it is not part of the stable ABI.
     fn PyEval_SetProfile(hook: Option<Hook>, object: *mut PyObject);
 }
 
@@ -337,7 +341,7 @@ unsafe extern "C" fn on_event(
     _: *mut PyObject,
 ) -> c_int {
     if what == CALL || what == RETURN {
-        // SAFETY: the interpreter hands over a frame, with its lock.
+        // SAFETY: the interpreter passes a live frame and holds its lock.
         let code = unsafe { PyFrame_GetCode(frame) }.cast::<PyObject>();
         if let Some(function) = Function::of(code) {
             match what {
@@ -350,15 +354,16 @@ unsafe extern "C" fn on_event(
     0
 }
 
-/// Python's own hook of a thread, for its first event: the library's takes its place.
+/// Hook in Python that a thread calls for its first event. It installs the native hook in its
+/// place.
 pub(crate) unsafe extern "C" fn profile_here(
     _: *mut PyObject,
     event: *mut PyObject,
 ) -> *mut PyObject {
-    // SAFETY: with the interpreter's lock; the arguments are a tuple of three.
+    // SAFETY: the interpreter's lock is held; `event` is checked to be a tuple of three.
     unsafe {
         PyEval_SetProfile(Some(on_event), ptr::null_mut());
-        // The call that this came with is not told of again.
+        // The interpreter does not report the current call to the new hook.
         if PyTuple_Size(event) == 3 && text(PyTuple_GetItem(event, 1), "an event") == Some("call") {
             on_event(ptr::null_mut(), PyTuple_GetItem(event, 0).cast(), CALL, ptr::null_mut());
         }

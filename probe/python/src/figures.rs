@@ -1,4 +1,4 @@
-//! What a program asks about its own figures.
+//! Figures that a program requests about itself.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use pyo3_ffi::{
 
 use crate::object::{Error, Owned, fail, none, text};
 
-/// A list with each name of points that have measured, and their figures together.
+/// Returns a list of the names of all points with measurements, and the sums of their figures.
 pub(crate) unsafe extern "C" fn stats(_: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
     all().map_or(ptr::null_mut(), Owned::give)
 }
@@ -29,7 +29,8 @@ fn all() -> Option<Owned> {
             None => by_name.push((point.name(), stats)),
         }
     }
-    // SAFETY: new objects, each given to what holds it.
+    // SAFETY: the interpreter's lock is held; each new object is either owned or passed to its
+    // container.
     unsafe {
         let list = Owned::take(PyList_New(0))?;
         for (name, stats) in by_name {
@@ -69,15 +70,15 @@ pub(crate) unsafe extern "C" fn snapshot(_: *mut PyObject, path: *mut PyObject) 
     }
 }
 
-/// Notes that the process ends in order, and writes its last figures if the settings ask for them.
+/// Records that the process ends in order, and writes its last figures if the settings require it.
 pub(crate) unsafe extern "C" fn end_in_order(_: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
     pfp::c::end_in_order();
     none()
 }
 
-/// Switches all points of a name; how many there are.
+/// Switches all points with a name on or off. Returns their number.
 pub(crate) unsafe extern "C" fn switch(_: *mut PyObject, given: *mut PyObject) -> *mut PyObject {
-    // SAFETY: a tuple of the interpreter's.
+    // SAFETY: the interpreter's lock is held; `given` is checked to be a tuple of two.
     unsafe {
         if PyTuple_Size(given) != 2 {
             return fail(Error::Type, "expected a name, and on or off").unwrap_or(ptr::null_mut());

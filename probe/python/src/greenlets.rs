@@ -2,9 +2,9 @@
 //! another one.
 //!
 //! greenlet calls a trace function after each switch of a thread. pfp sets its own on a thread at
-//! the thread's first region after greenlet was imported. A program may replace it, so each begin
-//! and end asks which greenlet runs. After a missed switch, the open regions of both greenlets are
-//! given up and counted as mismatches.
+//! the thread's first region after the import of greenlet. The program may replace it, so each
+//! begin and end checks which greenlet runs. After a missed switch, the open regions of both
+//! greenlets are discarded and count as mismatches.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ffi::c_void;
@@ -60,7 +60,7 @@ unsafe extern "C" fn forget(address: *mut PyObject, _: *mut PyObject) -> *mut Py
     none()
 }
 
-/// `follow_greenlets(module)`: takes the functions of greenlet's native half, which was imported.
+/// `follow_greenlets(module)`: stores the functions of greenlet's native half, which was imported.
 pub(crate) unsafe extern "C" fn follow(_: *mut PyObject, module: *mut PyObject) -> *mut PyObject {
     // SAFETY: the interpreter passes a live module and its lock is held; the method table is
     // static.
@@ -187,7 +187,7 @@ fn abandon(regions: &mut Suspended) {
     (0..regions.abandon()).for_each(|_| pfp::c::count_mismatch());
 }
 
-/// Finds or makes a greenlet's task. None without memory.
+/// Finds or creates a greenlet's task. `None` if memory runs out.
 fn task<'a>(greenlet: *mut PyObject) -> Option<&'a Task> {
     let make = || {
         let is_main = ptr::eq(main_of(greenlet), greenlet);

@@ -6,7 +6,7 @@
 //! sys.monitoring, the profile hook --> calls --+--> pfp::stack
 //! ```
 //!
-//! The stable interface of the interpreter alone, of Python 3.10: one library for all later ones.
+//! Uses only the stable ABI of Python 3.10, so one library works with all later versions.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_macros))]
 
@@ -27,10 +27,10 @@ use pyo3_ffi::{
     PyMethodDefPointer, PyModule_Create, PyModuleDef, PyModuleDef_HEAD_INIT, PyObject,
 };
 
-/// What the interpreter reads, and in part writes, under its own lock.
+/// Data that the interpreter reads, and partly writes, under its own lock.
 pub(crate) struct Kept<T>(pub(crate) UnsafeCell<T>);
 
-// SAFETY: the interpreter's rules hold for what is inside.
+// SAFETY: all accesses to the value are made under the interpreter's lock.
 unsafe impl<T> Sync for Kept<T> {}
 
 pub(crate) const fn method(
@@ -161,10 +161,10 @@ static MODULE: Kept<PyModuleDef> = Kept(UnsafeCell::new(PyModuleDef {
     m_free: None,
 }));
 
-/// Called by the interpreter as it imports `pfp._pfp`.
+/// Called by the interpreter when it imports `pfp._pfp`.
 #[unsafe(no_mangle)]
 pub extern "C" fn PyInit__pfp() -> *mut PyObject {
-    // SAFETY: the interpreter calls this once, under its lock; what it is given is static.
+    // SAFETY: the interpreter calls this once, under its lock; all arguments are static.
     unsafe {
         object::look_at_version();
         places::look_at_directory();

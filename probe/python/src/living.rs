@@ -19,7 +19,7 @@ use crate::{Kept, method};
 /// Slots of the first table; a power of two, as all lengths are.
 const FIRST_SLOTS: usize = 256;
 
-/// A hash table with linear probing, which is half empty at least.
+/// A hash table with linear probing, at most half full.
 pub(crate) struct Living<T: 'static> {
     slots: UnsafeCell<Vec<*mut Entry<T>>>,
     count: Cell<usize>,
@@ -66,8 +66,8 @@ impl<T> Living<T> {
         }
     }
 
-    /// Keeps a value for as long as the object lives. A value that the object has already stays.
-    /// Returns `None`, with an error set, without memory, or if the object cannot have weak
+    /// Stores a value until the object dies. If the object already has a value, that stays. Returns
+    /// `None`, with an error set, if memory runs out, or if the object does not support weak
     /// references.
     pub(crate) fn insert(&self, object: *mut PyObject, value: T) -> Option<&T> {
         if self.get(object).is_some() {
@@ -94,7 +94,7 @@ impl<T> Living<T> {
                 self.put(entry);
                 self.count.set(self.count.get() + 1);
             }
-            // SAFETY: `entry` comes from a box, and no table has it.
+            // SAFETY: `entry` comes from a box, and was not put into a table.
             None => drop(unsafe { Box::from_raw(entry) }),
         }
         self.get(object)
@@ -108,7 +108,7 @@ impl<T> Living<T> {
         slots.iter().filter_map(|slot| unsafe { slot.as_ref() }).map(|entry| &entry.value)
     }
 
-    /// Drops the value of an object that is gone. `address` is what its callback is bound to.
+    /// Drops the value of a dead object. `address` is the number to which its callback is bound.
     pub(crate) fn forget(&self, address: *mut PyObject) {
         // SAFETY: `address` is the number that `insert` has bound to the callback.
         let entry = unsafe { PyLong_AsVoidPtr(address) }.cast::<Entry<T>>();
@@ -121,11 +121,11 @@ impl<T> Living<T> {
             Box::from_raw(entry)
         };
         self.count.set(self.count.get() - 1);
-        // This drops the last reference to the weak reference: the object holds none.
+        // Drops the last reference to the weak reference, since its object is gone.
         drop(Owned::take(gone.reference));
     }
 
-    /// Whether there is room for one more, after the table has grown if it must.
+    /// Grows the table if needed. Returns whether one more entry fits.
     fn has_room(&self) -> bool {
         // SAFETY: the lock is held, so nothing else borrows the slots.
         let slots = unsafe { &mut *self.slots.get() };

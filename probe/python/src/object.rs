@@ -9,11 +9,12 @@ use pyo3_ffi::{
     PyExc_ValueError, PyObject, PyUnicode_AsUTF8AndSize, PyUnicode_Check,
 };
 
-/// A reference that is given back as this is dropped.
+/// A reference to an object, released when dropped.
 pub(crate) struct Owned(NonNull<PyObject>);
 
 impl Owned {
-    /// Takes over a new reference; none if an error was set instead.
+    /// Takes ownership of a new reference. `None` if `object` is null, which means that an error
+    /// was set.
     pub(crate) fn take(object: *mut PyObject) -> Option<Self> {
         NonNull::new(object).map(Self)
     }
@@ -22,7 +23,7 @@ impl Owned {
         self.0.as_ptr()
     }
 
-    /// Gives the reference to whoever asked for it.
+    /// Releases ownership of the reference to the caller.
     pub(crate) fn give(self) -> *mut PyObject {
         let object = self.0.as_ptr();
         std::mem::forget(self);
@@ -32,24 +33,24 @@ impl Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // SAFETY: the reference is this one's, and its holder has the interpreter's lock.
+        // SAFETY: this value owns the reference, and its holder holds the interpreter's lock.
         unsafe { Py_DecRef(self.0.as_ptr()) }
     }
 }
 
 /// A new reference to an object.
 pub(crate) fn shared(object: *mut PyObject) -> *mut PyObject {
-    // SAFETY: the caller has one, and the interpreter's lock.
+    // SAFETY: the caller has a reference to the object, and holds the interpreter's lock.
     unsafe { Py_IncRef(object) };
     object
 }
 
-/// Whether None, True and False need no references: from Python 3.12 on.
+/// Whether None, True and False are immortal and need no reference counts: from Python 3.12 on.
 static ARE_IMMORTAL: AtomicBool = AtomicBool::new(false);
 
-/// Asks the interpreter how it counts.
+/// Reads the interpreter's version.
 pub(crate) fn look_at_version() {
-    // SAFETY: a text that ends, such as "3.12.1 (main)".
+    // SAFETY: the interpreter returns a static string that ends with NUL, such as "3.12.1 (main)".
     let version = unsafe { CStr::from_ptr(Py_GetVersion()) }.to_bytes();
     let mut numbers = version.split(|byte| !byte.is_ascii_digit());
     let minor = numbers.nth(1).and_then(|it| str::from_utf8(it).ok()?.parse::<u32>().ok());
@@ -64,14 +65,15 @@ pub(crate) fn lasting(object: *mut PyObject) -> *mut PyObject {
 
 #[inline]
 pub(crate) fn none() -> *mut PyObject {
-    // SAFETY: it is always there.
+    // SAFETY: the object lives as long as the interpreter.
     lasting(unsafe { Py_None() })
 }
 
-/// The text of an object; none if it is no text, or none that UTF-8 has, with an error set.
+/// The text of a `str` object. `None`, with an error set, if the object is not a `str` or cannot be
+/// encoded as UTF-8.
 pub(crate) fn text<'a>(object: *mut PyObject, what: &str) -> Option<&'a str> {
-    // SAFETY: an object of the caller's, which lives as long as the text is used; the text lies in
-    // the object.
+    // SAFETY: the caller holds the interpreter's lock, and keeps the object alive while it uses the
+    // text, which is inside the object.
     unsafe {
         if object.is_null() || PyUnicode_Check(object) == 0 {
             return fail(Error::Type, &format!("expected {what}, which is a str"));
@@ -86,17 +88,18 @@ pub(crate) fn text<'a>(object: *mut PyObject, what: &str) -> Option<&'a str> {
     }
 }
 
-/// Classes of errors.
+/// Classes of Python's errors.
 pub(crate) enum Error {
     Os,
     Type,
     Value,
 }
 
-/// Sets an error.
+/// Sets an error, and returns `None`.
 pub(crate) fn fail<T>(class: Error, said: &str) -> Option<T> {
     let said = CString::new(said.replace('\0', " ")).unwrap_or_default();
-    // SAFETY: a class of the interpreter's, and a text that ends.
+    // SAFETY: the caller holds the interpreter's lock; the classes are static, and the text ends
+    // with NUL.
     unsafe {
         let class = match class {
             Error::Os => PyExc_OSError,

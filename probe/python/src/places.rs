@@ -1,4 +1,5 @@
-//! Points by name and place in the source: one for each, however often its code is made.
+//! Points by name and place in the source. A name and place always have the same point, even if
+//! their code is created repeatedly.
 
 use std::borrow::Cow;
 use std::cell::UnsafeCell;
@@ -17,17 +18,17 @@ static ALL: Kept<Option<ByPlace>> = Kept(UnsafeCell::new(None));
 /// The working directory when the library was loaded. Relative paths of code start there.
 static START: Once<PathBuf> = Once::new();
 
-/// Notes the working directory.
+/// Stores the working directory.
 pub(crate) fn look_at_directory() {
     START.get_or_make(|| std::env::current_dir().unwrap_or_default());
 }
 
-/// The point of a name and a place, made if it is new.
+/// The point of a name and a place, created if it is new.
 pub(crate) fn point(name: &str, file: &str, line: u32) -> &'static Point {
-    // SAFETY: the caller has the interpreter's lock, and nothing here gives it away.
+    // SAFETY: the caller holds the interpreter's lock, and this function does not release it.
     let all = unsafe { &mut *ALL.0.get() }.get_or_insert_default();
-    // The code has no file but a label such as `<string>`. Its line says nothing, and the label may
-    // be new each time, as `<ipython-input-7>`.
+    // Generated code has a label such as `<string>` in place of a file. Its line has no meaning,
+    // and the label can be new each time, such as `<ipython-input-7>`.
     let is_made = file.starts_with('<');
     let shown = absolute(file);
     let place = if is_made { ("<", 0) } else { (&*shown, line) };
@@ -43,7 +44,8 @@ pub(crate) fn point(name: &str, file: &str, line: u32) -> &'static Point {
     point
 }
 
-/// The absolute path of a file, by which new interpreters of `multiprocessing` know it, too.
+/// The absolute path of a file, which is also valid in new interpreters started by
+/// `multiprocessing`.
 pub(crate) fn absolute(file: &str) -> Cow<'_, str> {
     if file.is_empty() || file.starts_with(['/', '<']) {
         return file.into();

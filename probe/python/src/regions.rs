@@ -1,4 +1,4 @@
-//! Regions that a program marks: scopes by name, with amounts or without.
+//! Regions that a program marks: scopes by name, with or without amounts.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int, c_void};
@@ -24,13 +24,13 @@ use crate::object::{Error, Owned, fail, lasting, none, shared, text};
 use crate::places;
 use crate::{Kept, method};
 
-/// Amounts that a region can have.
+/// Maximum number of amounts of a region.
 const MAX_AMOUNTS: usize = 4;
 
 /// The point of a name.
 enum Named {
     Plain(&'static Point),
-    /// With the tuple of the amounts' names, which is kept for good.
+    /// A point with amounts, their number, and a tuple of their names, which is never freed.
     MeteredPoint(&'static MeteredPoint, usize, AtomicPtr<PyObject>),
 }
 
@@ -71,17 +71,17 @@ impl Named {
     }
 }
 
-/// A scope, as Python has it.
+/// A scope object in Python.
 #[repr(C)]
 struct Scope {
     base: PyObject,
     named: &'static Named,
     amounts: [u64; MAX_AMOUNTS],
-    /// Its methods, bound to it, if it is kept by its name; else null.
+    /// Methods that are bound to the scope; null for a scope that is not stored by name.
     bound: [*mut PyObject; 2],
 }
 
-/// The type of scopes, and all that are known by name.
+/// Type of scopes, and dictionary of all scopes by name.
 static TYPE: AtomicPtr<PyTypeObject> = AtomicPtr::new(ptr::null_mut());
 static ALL: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
 
@@ -91,23 +91,25 @@ static METHODS: Kept<[PyMethodDef; 3]> = Kept(UnsafeCell::new([
     PyMethodDef::zeroed(),
 ]));
 
-/// Stands in the type for a method: each `with` asks for it, and would have it bound anew.
+/// Replaces a method in the type. Each `with` looks up the method, and would otherwise bind it
+/// anew.
 #[repr(C)]
 struct Binding {
     base: PyObject,
-    /// The type's own method.
+    /// The unbound method.
     method: *mut PyObject,
-    /// Which of [`METHODS`].
+    /// Index of the method in [`METHODS`].
     at: usize,
 }
 
-/// Makes the type of scopes; none if the interpreter could not.
+/// Adds the types to the module. `None`, with an error set, if the interpreter fails.
 ///
 /// # Safety
 ///
-/// Once, with the interpreter's lock, and the module that it is for.
+/// The caller holds the interpreter's lock, passes the new module, and calls this once.
 pub(crate) unsafe fn add_types(module: *mut PyObject) -> Option<()> {
-    // SAFETY: the slots and the sizes are those of the types; as the caller says.
+    // SAFETY: the caller holds the interpreter's lock; slots and sizes match the types, and are
+    // static.
     unsafe {
         let scope = add_type::<Scope>(
             c"pfp.Scope",
@@ -144,11 +146,12 @@ pub(crate) unsafe fn add_types(module: *mut PyObject) -> Option<()> {
     Some(())
 }
 
-/// A new type, which nobody makes objects of but this library.
+/// Creates a type whose objects only this library creates.
 ///
 /// # Safety
 ///
-/// With the interpreter's lock; each slot has what it is for, which lives as long as the library.
+/// The caller holds the interpreter's lock. Each slot has a value of the slot's kind, which lives
+/// as long as the library.
 unsafe fn add_type<T>(name: &'static CStr, slots: [(c_int, *mut c_void); 3]) -> Option<Owned> {
     let [one, two, three] = slots.map(|(slot, pfunc)| PyType_Slot { slot, pfunc });
     let mut slots = [one, two, three, PyType_Slot { slot: 0, pfunc: ptr::null_mut() }];
@@ -159,17 +162,18 @@ unsafe fn add_type<T>(name: &'static CStr, slots: [(c_int, *mut c_void); 3]) -> 
         flags: (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION) as _,
         slots: slots.as_mut_ptr(),
     };
-    // SAFETY: as the caller says.
+    // SAFETY: the caller holds the interpreter's lock, and its slots are valid; `spec` outlives the
+    // call.
     Owned::take(unsafe { PyType_FromSpec(&raw mut spec) })
 }
 
-/// A method of a scope; the type's own without one.
+/// Returns a scope's bound method, or the unbound method without a scope.
 unsafe extern "C" fn bound(
     binding: *mut PyObject,
     object: *mut PyObject,
     _: *mut PyObject,
 ) -> *mut PyObject {
-    // SAFETY: an object of that type, which has been filled; null, or any object.
+    // SAFETY: the interpreter passes an initialized `Binding`, and null or a live object.
     unsafe {
         let Binding { method, at, .. } = *binding.cast::<Binding>();
         if object.is_null() || !ptr::eq(Py_TYPE(object), TYPE.load(Relaxed)) {
@@ -184,14 +188,16 @@ unsafe extern "C" fn bound(
 ///
 /// # Safety
 ///
-/// With the interpreter's lock, to an object of the type.
+/// The caller holds the interpreter's lock, `scope` is a scope, and `at` is an index of
+/// [`METHODS`].
 unsafe fn bind(scope: *mut PyObject, at: usize) -> *mut PyObject {
-    // SAFETY: the methods are static; as the caller says.
+    // SAFETY: the methods are static, and the caller passes an index of them and a live scope.
     unsafe { PyCFunction_New(METHODS.0.get().cast::<PyMethodDef>().add(at), scope) }
 }
 
 unsafe extern "C" fn free(object: *mut PyObject) {
-    // SAFETY: of a type of the heap, which each of its objects has a reference to.
+    // SAFETY: the object has no references left; its type is on the heap, and each object has a
+    // reference to it.
     unsafe {
         let its_type = Py_TYPE(object);
         PyObject_Free(object.cast());
@@ -199,9 +205,9 @@ unsafe extern "C" fn free(object: *mut PyObject) {
     }
 }
 
-/// A new object for a region.
+/// Creates an object for a region.
 fn new(named: &'static Named, amounts: [u64; MAX_AMOUNTS]) -> Option<Owned> {
-    // SAFETY: the type was made as the module was; the object is filled before anybody sees it.
+    // SAFETY: `add_types` has created the type, and the object is initialized before it is shared.
     unsafe {
         let made = Owned::take(PyType_GenericAlloc(TYPE.load(Relaxed), 0))?;
         let scope = made.get().cast::<Scope>();
@@ -211,11 +217,11 @@ fn new(named: &'static Named, amounts: [u64; MAX_AMOUNTS]) -> Option<Owned> {
     }
 }
 
-/// A new object that is kept for good: it and its methods have references to each other.
+/// Creates an object that is never freed, because it and its bound methods refer to each other.
 fn kept(named: &'static Named) -> Option<Owned> {
     let made = new(named, [0; MAX_AMOUNTS])?;
     for at in 0..2 {
-        // SAFETY: as above.
+        // SAFETY: `made` is a live scope, which is not shared yet.
         unsafe {
             let method = Owned::take(bind(made.get(), at))?;
             (&raw mut (*made.get().cast::<Scope>()).bound[at]).write(method.give());
@@ -224,37 +230,37 @@ fn kept(named: &'static Named) -> Option<Owned> {
     Some(made)
 }
 
-/// The scope that an object is, or is the name of.
+/// The scope for an object, which is a scope or a scope's name.
 #[inline]
 fn of<'a>(object: *mut PyObject) -> Option<&'a Scope> {
-    // SAFETY: an object of the caller's; one of this type has been filled.
+    // SAFETY: the caller keeps the object alive; an object of this type is an initialized scope.
     unsafe {
         if ptr::eq(Py_TYPE(object), TYPE.load(Relaxed)) {
             return Some(&*object.cast::<Scope>());
         }
     }
     let found = by_name(object, ptr::null_mut())?;
-    // It stays: the dictionary has it.
-    // SAFETY: as above.
+    // The dictionary keeps the scope alive.
+    // SAFETY: the dictionary contains only scopes.
     Some(unsafe { &*found.cast::<Scope>() })
 }
 
-/// The scope of a name, made if it is new, as a reference that the dictionary keeps.
+/// The scope of a name, created if it is new. The dictionary owns the returned reference.
 #[inline]
 fn by_name(name: *mut PyObject, names: *mut PyObject) -> Option<*mut PyObject> {
-    // SAFETY: the dictionary was made as the module was.
+    // SAFETY: the interpreter's lock is held; `add_types` has created the dictionary.
     let found = unsafe { PyDict_GetItemWithError(ALL.load(Relaxed), name) };
     if found.is_null() { make(name, names, None) } else { Some(found) }
 }
 
-/// Makes the scope of a name. Its place is the caller's, unless it is given.
+/// Creates the scope of a name. Its place is `place`, or else the line of the program that called.
 #[cold]
 fn make(
     name: *mut PyObject,
     names: *mut PyObject,
     place: Option<(&str, u32)>,
 ) -> Option<*mut PyObject> {
-    // SAFETY: plain questions, with the interpreter's lock.
+    // SAFETY: the interpreter's lock is held.
     if !unsafe { PyErr_Occurred() }.is_null() {
         return None;
     }
@@ -270,7 +276,7 @@ fn make(
         }
         Named::Plain(point)
     } else {
-        // SAFETY: a tuple of the interpreter's, of as many texts.
+        // SAFETY: the interpreter's lock is held; `names` is a tuple of the interpreter.
         let count = unsafe { PyTuple_Size(names) } as usize;
         if count > MAX_AMOUNTS {
             return fail(
@@ -279,7 +285,7 @@ fn make(
             );
         }
         let all = (0..count).map(|at| {
-            // SAFETY: below the size.
+            // SAFETY: the index is less than the tuple's size.
             let name = text(unsafe { PyTuple_GetItem(names, at as Py_ssize_t) }, "a name")?;
             Some(&*name.to_owned().leak())
         });
@@ -297,7 +303,8 @@ fn make(
         if PyDict_SetItem(all, name, made.get()) < 0 {
             return None;
         }
-        // Without the interpreter's lock, another thread may have entered a scope of its own since.
+        // The interpreter may have released its lock meanwhile, so another thread may have stored a
+        // scope of this name.
         let kept = PyDict_GetItemWithError(all, name);
         (!kept.is_null()).then_some(kept)
     }
@@ -305,7 +312,7 @@ fn make(
 
 /// The scope of a name, if it measures this point.
 fn scope_of(name: *mut PyObject, point: &'static Point) -> Option<*mut PyObject> {
-    // SAFETY: the dictionary was made as the module was, and has nothing but scopes.
+    // SAFETY: `add_types` has created the dictionary, which contains only scopes.
     unsafe {
         let known = PyDict_GetItemWithError(ALL.load(Relaxed), name);
         let scope = known.cast::<Scope>().as_ref()?;
@@ -313,9 +320,9 @@ fn scope_of(name: *mut PyObject, point: &'static Point) -> Option<*mut PyObject>
     }
 }
 
-/// Where the program is.
+/// File and line of the program that is running.
 fn caller() -> (String, u32) {
-    // SAFETY: the frame that calls, which stays for so long.
+    // SAFETY: the interpreter's lock is held, and the frame stays alive during this call.
     unsafe {
         let frame = PyEval_GetFrame();
         if frame.is_null() {
@@ -342,34 +349,34 @@ pub(crate) unsafe extern "C" fn scope(
         let said = format!("expected one name and amounts by keyword, found {count} arguments");
         return fail(Error::Type, &said).unwrap_or(ptr::null_mut());
     }
-    // SAFETY: there is one, and behind it one for each name.
+    // SAFETY: `count` is 1, and one value for each name follows.
     let (name, amounts) = unsafe { (*arguments, arguments.add(1)) };
     let found = match names.is_null() {
         true => by_name(name, names).map(shared),
-        // SAFETY: as above.
+        // SAFETY: there are as many values as names.
         false => unsafe { with_amounts(name, names, amounts) },
     };
     found.unwrap_or(ptr::null_mut())
 }
 
-/// A region of its own for these amounts.
+/// Creates a scope with these amounts.
 ///
 /// # Safety
 ///
-/// There are as many values as names.
+/// `values` points to as many live objects as `names` has elements.
 unsafe fn with_amounts(
     name: *mut PyObject,
     names: *mut PyObject,
     values: *const *mut PyObject,
 ) -> Option<*mut PyObject> {
     let whole = by_name(name, names)?;
-    // SAFETY: the dictionary has nothing but scopes.
+    // SAFETY: the dictionary contains only scopes.
     let named = unsafe { &*whole.cast::<Scope>() }.named;
     let Named::MeteredPoint(_, count, known) = named else {
         return fail(Error::Value, "expected no amounts: the scope had none before");
     };
     let known = known.load(Relaxed);
-    // SAFETY: two tuples of the interpreter's.
+    // SAFETY: the interpreter's lock is held; both are live tuples.
     let is_same =
         ptr::eq(known, names) || unsafe { PyObject_RichCompareBool(known, names, Py_EQ) } == 1;
     if !is_same {
@@ -378,15 +385,15 @@ unsafe fn with_amounts(
     }
     let mut amounts = [0; MAX_AMOUNTS];
     for (at, amount) in amounts.iter_mut().enumerate().take(*count) {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller passes as many values as names, and their number is `count`.
         *amount = unsafe { number(*values.add(at)) }?;
     }
     new(named, amounts).map(Owned::give)
 }
 
-/// An amount: a whole number, or the nearest one.
+/// Converts an amount to the nearest whole number.
 unsafe fn number(value: *mut PyObject) -> Option<u64> {
-    // SAFETY: an object of the caller's.
+    // SAFETY: the interpreter's lock is held, and the caller keeps the object alive.
     unsafe {
         let number = match PyLong_Check(value) {
             0 => PyFloat_AsDouble(value).round() as u64,
@@ -405,11 +412,11 @@ pub(crate) unsafe extern "C" fn scope_at(
     if count != 3 {
         return fail(Error::Type, "expected a name, a file and a line").unwrap_or(ptr::null_mut());
     }
-    // SAFETY: there are three.
+    // SAFETY: `count` is 3.
     let [name, file, line] = unsafe { [*arguments, *arguments.add(1), *arguments.add(2)] };
     let make = || {
         let file = text(file, "a file")?;
-        // SAFETY: an object of the caller's.
+        // SAFETY: the interpreter's lock is held, and the caller keeps the object alive.
         let line = unsafe { PyLong_AsLong(line) }.max(0) as u32;
         make(name, ptr::null_mut(), Some((file, line))).map(shared)
     };
@@ -429,7 +436,7 @@ pub(crate) unsafe extern "C" fn end(_: *mut PyObject, object: *mut PyObject) -> 
 }
 
 unsafe extern "C" fn enter(object: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
-    // SAFETY: a method of this type.
+    // SAFETY: the interpreter calls this method only for objects of its type, which are scopes.
     let scope = unsafe { &*object.cast::<Scope>() };
     scope.named.begin(&scope.amounts);
     shared(object)
@@ -440,9 +447,9 @@ unsafe extern "C" fn exit(
     _: *mut *mut PyObject,
     _: Py_ssize_t,
 ) -> *mut PyObject {
-    // SAFETY: as above.
+    // SAFETY: the interpreter calls this method only for objects of its type, which are scopes.
     unsafe { &*object.cast::<Scope>() }.named.end();
-    // What was raised goes on.
-    // SAFETY: it is always there.
+    // False makes the interpreter continue with the exception, if any.
+    // SAFETY: the object lives as long as the interpreter.
     lasting(unsafe { Py_False() })
 }
