@@ -4,8 +4,8 @@ use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::{Attribute, ImplItem, ItemImpl, Path, parse_quote};
 
-/// The block with an attribute on each of its functions that can be measured and does not
-/// say otherwise.
+/// Adds the attribute to each function of the block, except functions that cannot be measured, are
+/// skipped, or have an attribute of their own.
 pub(crate) fn expand(krate: &Path, mut block: ItemImpl) -> TokenStream {
     for item in &mut block.items {
         let ImplItem::Fn(function) = item else { continue };
@@ -14,7 +14,7 @@ pub(crate) fn expand(krate: &Path, mut block: ItemImpl) -> TokenStream {
         let is_skipped = function.attrs.len() < before;
         let has_its_own =
             function.attrs.iter().any(|found| is_ours(found, krate, &["function", "measure"]));
-        // A const fn may run in the compiler.
+        // A `const fn` may be evaluated by the compiler.
         if !is_skipped && !has_its_own && function.sig.constness.is_none() {
             function.attrs.push(parse_quote! { #[#krate::function(crate = #krate)] });
         }
@@ -22,8 +22,8 @@ pub(crate) fn expand(krate: &Path, mut block: ItemImpl) -> TokenStream {
     block.to_token_stream()
 }
 
-/// Whether an attribute has one of these names, by itself or behind the crate's name:
-/// `#[rustfmt::skip]` is another one.
+/// Whether an attribute has one of these names, alone or after the crate's name. `#[rustfmt::skip]`
+/// does not count.
 fn is_ours(attribute: &Attribute, krate: &Path, names: &[&str]) -> bool {
     let mut path = attribute.path().segments.iter().rev();
     let Some(last) = path.next() else { return false };

@@ -1,4 +1,4 @@
-//! What stands in a macro's parentheses.
+//! Arguments of the macros.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -7,9 +7,9 @@ use syn::{Expr, Ident, LitStr, Path, Token};
 
 use crate::name;
 
-/// The crate's path, a name and amounts, each of them or not.
+/// The crate's path, a name and amounts. All are optional.
 pub(crate) struct Arguments {
-    /// Where the crate is; as the manifest names it if nothing is said.
+    /// Path of the crate; by default, its name in the manifest.
     pub(crate) krate: Path,
     pub(crate) name: Option<LitStr>,
     pub(crate) amounts: Amounts,
@@ -33,7 +33,7 @@ impl Parse for Arguments {
     }
 }
 
-/// Where the crate is, and nothing else.
+/// The crate's path as the only argument.
 pub(crate) struct Krate(pub(crate) Path);
 
 impl Parse for Krate {
@@ -42,7 +42,7 @@ impl Parse for Krate {
     }
 }
 
-/// `crate = path` and what ends it, or else the name that the manifest has.
+/// Parses `crate = path` and the comma after it. By default, the name in the manifest.
 fn path_of_the_crate(input: ParseStream<'_>) -> syn::Result<Path> {
     if !input.peek(Token![crate]) {
         return Ok(name::of_the_crate());
@@ -54,7 +54,7 @@ fn path_of_the_crate(input: ParseStream<'_>) -> syn::Result<Path> {
     Ok(krate)
 }
 
-/// A comma, or nothing more.
+/// Parses a comma, unless the input has ended.
 fn end_of_argument(input: ParseStream<'_>) -> syn::Result<()> {
     if !input.is_empty() {
         input.parse::<Token![,]>()?;
@@ -73,7 +73,7 @@ impl Parse for Lap {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let start = input.fork();
         let Arguments { krate, name, amounts } = input.parse()?;
-        // What stands in its place is the error.
+        // Without a name, parsing the first argument as a name reports the error.
         let name = name.map_or_else(|| start.parse(), Ok)?;
         Ok(Self { krate, name, amounts })
     }

@@ -1,4 +1,4 @@
-//! The attribute: a function whose calls, or whose future's polls, are measured.
+//! The attribute for a function: measures its calls, or the polls of its future.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote};
@@ -7,12 +7,12 @@ use syn::{AttrStyle, Block, Expr, ItemFn, ReturnType, Stmt, Type, parse_quote};
 
 use crate::arguments::{Amounts, Arguments};
 
-/// The function with its point.
+/// Expands the function, with its point.
 pub(crate) fn expand(arguments: Arguments, item: ItemFn) -> syn::Result<TokenStream> {
     let Arguments { krate, name, amounts } = arguments;
     let ItemFn { attrs, vis, sig, mut block, .. } = item;
-    // The braces become the macro's: around one expression on one line they are not the
-    // program's unused ones.
+    // Gives the braces the macro's span, so that the compiler does not report them as unused if
+    // they enclose a single expression.
     let written = block.brace_token.span.join();
     block.brace_token = Brace(Span::mixed_site().located_at(written));
     if let Some(constness) = sig.constness {
@@ -56,9 +56,9 @@ pub(crate) fn expand(arguments: Arguments, item: ItemFn) -> syn::Result<TokenStr
     })
 }
 
-/// A body whose calls are measured.
+/// The body of a function whose calls are measured.
 fn call(krate: &syn::Path, amounts: &Amounts, block: &Block) -> TokenStream {
-    // A name that the body cannot see.
+    // A name that the body cannot refer to.
     let guard = Ident::new("__pfp_guard", Span::mixed_site());
     let values = (!amounts.is_empty()).then(|| amounts.values(krate));
     quote! {
@@ -67,7 +67,7 @@ fn call(krate: &syn::Path, amounts: &Amounts, block: &Block) -> TokenStream {
     }
 }
 
-/// How a future is measured.
+/// Code that measures a future.
 struct Future<'a> {
     krate: &'a syn::Path,
     amounts: &'a Amounts,
@@ -84,8 +84,8 @@ impl Future<'_> {
 
     /// The body of an `async fn`.
     fn of_a_body(&self, output: &ReturnType, block: &Block) -> TokenStream {
-        // The block keeps the function's own meaning of `return` and `?`, but does not
-        // know the type that they lead to unless some `return` has it.
+        // In an `async` block, `return` and `?` work as in the function, but the compiler knows
+        // their type only from a `return` of that type. This one never runs.
         let typed = match output {
             ReturnType::Type(_, output) if can_be_named(output) => Some(quote! {
                 #[allow(unreachable_code, clippy::diverging_sub_expression)]
@@ -100,8 +100,8 @@ impl Future<'_> {
         quote! { #measured.await }
     }
 
-    /// Wraps the futures that a block ends with; false if those are not all `async`
-    /// blocks, and then it is as it was.
+    /// Wraps the futures with which a block ends. Returns false, and leaves the block unchanged, if
+    /// any of them is not an `async` block.
     fn wrap_end_of(&self, block: &mut Block) -> bool {
         let end = block.stmts.iter_mut().rev().find(|stmt| !matches!(stmt, Stmt::Item(_)));
         let Some(Stmt::Expr(end, None)) = end else { return false };
@@ -145,7 +145,7 @@ impl Future<'_> {
     }
 }
 
-/// Whether a type can stand in a `let`.
+/// Whether a variable can be declared with this type.
 fn can_be_named(output: &Type) -> bool {
     fn has_impl(tokens: TokenStream) -> bool {
         tokens.into_iter().any(|token| match token {
@@ -164,8 +164,8 @@ fn is_box_pin(called: &Expr) -> bool {
         && last.next().is_some_and(|segment| segment.ident == "Box")
 }
 
-/// Whether a type says that it is a future: `impl Future`, `Pin<Box<dyn Future>>` or the
-/// names that the crate `futures` has for those.
+/// Whether a type is obviously a future: `impl Future`, `Pin<Box<dyn Future>>`, or an alias for
+/// these from the crate `futures`.
 fn is_future(output: &Type) -> bool {
     use syn::{GenericArgument, PathArguments, TypeParamBound};
 

@@ -14,20 +14,20 @@ use arguments::{Amounts, Arguments, Krate, Lap};
 
 /// Measures every call of a function.
 ///
-/// `#[pfp::function]` names the point as the function is named,
-/// `#[pfp::function("name")]` as it says.
+/// `#[pfp::function]` names the point after the function, and `#[pfp::function("name")]` gives it
+/// another name.
 ///
-/// `#[pfp::function(bytes = data.len())]` and `#[pfp::function("name", items = n)]`
-/// give each call amounts, worked out of its arguments as it begins; of an `async fn`,
-/// as it is first polled.
+/// `#[pfp::function(bytes = data.len())]` and `#[pfp::function("name", items = n)]` give each call
+/// amounts. The amounts are evaluated when the call begins, or when the future of an `async fn` is
+/// first polled, and can use the arguments.
 ///
 /// # Futures
 ///
-/// An `async fn` is measured over all its polls: the time between them is not counted.
-/// So is a function that ends with an `async` block, by itself or in `Box::pin`, in each
-/// branch of an `if` or `match` too, and so a method under `#[async_trait]`. What such a
-/// function does before the block is not measured, nor is a future that it returns
-/// earlier with `return`; its amounts are worked out as it is called.
+/// An `async fn` is measured over all its polls; the time between them does not count. This also
+/// works for a function that ends with an `async` block, alone or in `Box::pin`, possibly in each
+/// branch of an `if` or `match`, and so for methods under `#[async_trait]`. In these functions,
+/// code before the block and futures that an earlier `return` returns are not measured. Amounts are
+/// evaluated when the function is called.
 ///
 /// ```
 /// use std::pin::Pin;
@@ -39,8 +39,8 @@ use arguments::{Amounts, Arguments, Krate, Lap};
 /// # drop(answer(String::new()));
 /// ```
 ///
-/// A function that says that it returns a future and does not end like that is refused,
-/// or only the making of the future would be measured:
+/// If a function's type is a future, but the function does not end like that, compilation fails,
+/// because only the creation of the future would be measured:
 ///
 /// ```compile_fail
 /// #[pfp::function]
@@ -49,27 +49,26 @@ use arguments::{Amounts, Arguments, Krate, Lap};
 /// }
 /// ```
 ///
-/// Call `Point::measure_async` there, or end with `async move { ... .await }`. A future
-/// that is returned under a name of its own (`-> Ready<()>`, `-> MyFuture`) cannot be told
-/// from other values: there the making is measured.
+/// In these cases, call `Point::measure_async`, or end with `async move { ... .await }`. A future
+/// with a named type (`-> Ready<()>`, `-> MyFuture`) looks like any other value to the macro, so
+/// only its creation is measured.
 ///
 /// # Another name for the crate
 ///
-/// Where `Cargo.toml` gives the crate another name, as in
-/// `prof = { package = "pfp-probe", ... }`, all macros find it there:
-/// `#[prof::function]`, `prof::lap!("read")`. A crate that only reexports it says where it
-/// is, first of all arguments: `#[mine::prof::function(crate = mine::prof)]`,
+/// If `Cargo.toml` renames the crate, as in `prof = { package = "pfp-probe", ... }`, all macros use
+/// that name: `#[prof::function]`, `prof::lap!("read")`. If the crate is only re-exported, its path
+/// must be the first argument: `#[mine::prof::function(crate = mine::prof)]`,
 /// `mine::prof::lap!(crate = mine::prof, "read")`.
 #[proc_macro_attribute]
 pub fn function(arguments: TokenStream, item: TokenStream) -> TokenStream {
     measured(arguments, item)
 }
 
-/// Measures every call of every function in an `impl` block, each under its own name, as
-/// [`macro@function`] does.
+/// Measures every call of every function in an `impl` block, each under its own name, like
+/// [`macro@function`].
 ///
-/// [`#[pfp::skip]`](macro@skip) leaves one out; one that has a `#[pfp::function(...)]` of its
-/// own keeps it. A `const fn` is left out.
+/// [`#[pfp::skip]`](macro@skip) excludes a function. A function with its own
+/// `#[pfp::function(...)]` keeps that. A `const fn` is not measured.
 ///
 /// ```
 /// struct Parser;
@@ -98,13 +97,13 @@ pub fn all_functions(arguments: TokenStream, block: TokenStream) -> TokenStream 
     all::expand(&krate, parse_macro_input!(block)).into()
 }
 
-/// Leaves a function out of [`macro@all_functions`].
+/// Excludes a function from [`macro@all_functions`].
 #[proc_macro_attribute]
 pub fn skip(_arguments: TokenStream, function: TokenStream) -> TokenStream {
     function
 }
 
-/// The same as [`macro@function`].
+/// Another name of [`macro@function`].
 #[proc_macro_attribute]
 pub fn measure(arguments: TokenStream, item: TokenStream) -> TokenStream {
     measured(arguments, item)
@@ -115,12 +114,12 @@ fn measured(arguments: TokenStream, item: TokenStream) -> TokenStream {
     function::expand(arguments, item).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
-/// Measures the rest of the block in laps: `pfp::laps!("first")` begins a region,
-/// and each [`lap!`] after it ends the one before and begins the next. The end of
-/// the block ends the last. `pfp::laps!()` begins none, which is what a loop
-/// wants that goes from the last lap to the first. The crate's page has an example.
+/// Measures the rest of the block in laps: `pfp::laps!("first")` begins a region, and each
+/// following [`lap!`] ends the current region and begins the next. The end of the block ends the
+/// last one. `pfp::laps!()` begins no region, which suits a loop that goes from the last lap to the
+/// first. The crate's page has an example.
 ///
-/// Either may have amounts, as `pfp::scope!` has them: `pfp::lap!("read", bytes = n)`.
+/// Both macros accept amounts, like `pfp::scope!`: `pfp::lap!("read", bytes = n)`.
 #[proc_macro]
 pub fn laps(first: TokenStream) -> TokenStream {
     let Arguments { krate, name, amounts } = parse_macro_input!(first);
@@ -139,13 +138,14 @@ pub fn laps(first: TokenStream) -> TokenStream {
             (quote! { #krate::Guard::empty() }, first)
         }
     };
-    // Borrowed once, since nothing changes it if no lap follows.
+    // Borrows the guard once, so that without a following lap, the compiler does not report an
+    // unneeded `mut`.
     quote! { let mut #guard = #begun; let _ = &mut #guard; #first }.into()
 }
 
-/// Ends the region before and begins the next, with a single reading of the clock.
-/// To be used in a block, or inside one, that has a [`laps!`]. Each place is a
-/// point of its own.
+/// Ends the current region and begins the next, with a single reading of the clock. The innermost
+/// enclosing [`laps!`] must be in the same block or in one around it. Each call in the source is a
+/// separate point.
 #[proc_macro]
 pub fn lap(next: TokenStream) -> TokenStream {
     let Lap { krate, name, amounts } = parse_macro_input!(next);
@@ -156,7 +156,7 @@ pub fn lap(next: TokenStream) -> TokenStream {
     lap_with(&krate, &name, &amounts).into()
 }
 
-/// A lap to a region with amounts.
+/// Begins a lap with amounts.
 fn lap_with(krate: &syn::Path, name: &LitStr, amounts: &Amounts) -> proc_macro2::TokenStream {
     let (guard, names, values) = (guard(), amounts.names(), amounts.values(krate));
     quote! {{
@@ -165,13 +165,13 @@ fn lap_with(krate: &syn::Path, name: &LitStr, amounts: &Amounts) -> proc_macro2:
     }}
 }
 
-/// What [`laps!`] declares and [`lap!`] uses; what the compiler says if there is
-/// none.
+/// The variable that [`laps!`] declares and [`lap!`] uses. If there is none, the compiler's error
+/// shows its name.
 fn guard() -> Ident {
     Ident::new("pfp_lap_without_laps", Span::call_site())
 }
 
-/// A point of the place where a macro is called.
+/// A static point for the place where a macro is called.
 fn point(krate: &syn::Path, name: &LitStr) -> proc_macro2::TokenStream {
     quote! {{
         static __PFP_POINT: #krate::Point = #krate::Point::new(#name);

@@ -1,8 +1,9 @@
-//! The name by which the crate being compiled knows `pfp-probe`.
+//! The name of `pfp-probe` in the crate that is being compiled.
 //!
-//! `macro_rules!` has `$crate`; procedural macros have nothing of the kind. So the manifest
-//! says it: a dependency with `package = "pfp-probe"` has another name than `pfp`. The few
-//! forms that Cargo allows are read here, since a TOML parser would be most of this crate.
+//! `macro_rules!` has `$crate`, but procedural macros have no equivalent. So the name is read from
+//! the manifest, where a dependency with `package = "pfp-probe"` may have another name than `pfp`.
+//! This module parses only the few forms that Cargo allows, because a TOML parser would be larger
+//! than the rest of the crate.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +13,7 @@ use syn::{Ident, parse_quote};
 
 const PACKAGE: &str = "pfp-probe";
 
-/// The path of the crate: `::pfp`, or what the manifest calls it.
+/// The path of the crate: `::pfp`, or the name in the manifest.
 pub(crate) fn of_the_crate() -> syn::Path {
     #[expect(clippy::disallowed_methods, reason = "the compiler's, not a program's")]
     let here = std::env::var_os("CARGO_MANIFEST_DIR");
@@ -25,13 +26,13 @@ pub(crate) fn of_the_crate() -> syn::Path {
     }
 }
 
-/// The other name that the manifest in a folder gives, by itself or by the workspace.
+/// The other name in the manifest of a folder, or in its workspace's manifest.
 fn renamed_in(folder: &Path) -> Option<String> {
     let manifest = |folder: &Path| fs::read_to_string(folder.join("Cargo.toml")).ok();
     let own = manifest(folder)?;
     let own = dependencies(&own);
     let found = own.iter().find(|found| found.is_renamed()).or_else(|| {
-        // The nearest manifest above that is a workspace's, or this one.
+        // The nearest manifest of a workspace, in this folder or above it.
         let mut above = folder.ancestors().filter_map(manifest);
         let workspace =
             above.find(|text| text.lines().any(|line| line.starts_with("[workspace")))?;
@@ -46,10 +47,10 @@ fn renamed_in(folder: &Path) -> Option<String> {
     syn::parse_str::<Ident>(&name).is_ok().then_some(name)
 }
 
-/// What a manifest says about a dependency, or a part of that.
+/// A dependency in a manifest, or some of its settings.
 struct Dependency {
     key: String,
-    /// Without blanks, and with one kind of quotes.
+    /// Settings, without blanks and with only one kind of quotes.
     says: String,
 }
 
@@ -63,7 +64,8 @@ impl Dependency {
     }
 }
 
-/// `key = { ... }`, `key.what = ...`, and `[dependencies.key]` with lines of its own.
+/// Parses `key = { ... }`, `key.what = ...`, and `[dependencies.key]` with settings on their own
+/// lines.
 fn dependencies(manifest: &str) -> Vec<Dependency> {
     let mut found = Vec::new();
     let mut table = String::new();
@@ -75,7 +77,7 @@ fn dependencies(manifest: &str) -> Vec<Dependency> {
         }
         let Some((key, value)) = line.split_once('=') else { continue };
         let mut value = value.to_owned();
-        // An array in a table may go over several lines.
+        // A value in braces may continue over several lines.
         while value.starts_with('{') && !value.ends_with('}') {
             let Some(next) = lines.next() else { break };
             value.push_str(&next);
@@ -96,7 +98,7 @@ fn dependencies(manifest: &str) -> Vec<Dependency> {
     found
 }
 
-/// A line without blanks and its comment.
+/// Removes the blanks and the comment from a line.
 fn plain(line: &str) -> String {
     let mut is_quoted = false;
     let is_said = |letter: &char| {
