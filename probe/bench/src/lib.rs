@@ -1,14 +1,13 @@
-//! Cases measured beside each other, each in a process of its own.
+//! Compares cases. Each case runs in its own process.
 //!
-//! A program lists its cases and first of all calls [`serve_if_asked`]. Then it
-//! starts itself once per case ([`Worker::spawn`]) and goes round all of them for
-//! many rounds ([`interleave`]): a machine whose speed drifts does so for every
-//! case, and nothing that one case leaves behind (memory, threads, a branch
-//! predictor full of itself) is in the figures of another.
+//! A program lists its cases and calls [`serve_if_asked`] first. Then it starts itself once per
+//! case ([`Worker::spawn`]) and runs all cases in turn for many rounds ([`interleave`]). So drift
+//! of the machine's speed affects all cases alike, and a case does not affect the figures of
+//! another through what it leaves behind (memory, threads, branch predictor).
 //!
-//! Parent and worker talk in lines. The parent writes `CALLS THREADS`; the worker
-//! runs one batch of that many calls on each of that many threads and answers
-//! `NANOSECONDS CPU_NANOSECONDS RSS_BYTES`.
+//! Parent and worker exchange lines. The parent writes `CALLS THREADS`. The worker runs one batch
+//! of `CALLS` calls on each of `THREADS` threads and answers `NANOSECONDS CPU_NANOSECONDS
+//! RSS_BYTES`.
 
 use std::fmt;
 
@@ -18,17 +17,17 @@ mod worker;
 pub use self::parent::{Sample, Worker, interleave};
 pub use self::worker::serve_if_asked;
 
-/// What is measured. [`case!`] makes one.
+/// A case to be measured. [`case!`] creates one.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// What the case is called, in tables and on the worker's command line.
+    /// Name of the case, in tables and on the worker's command line.
     pub name: &'static str,
-    /// How many regions one call has.
+    /// Number of regions in a call.
     pub regions: u32,
-    /// Runs once on each thread that will run batches, before the first. The
-    /// thread is not yet bound to a CPU, nor are those that this starts.
+    /// Runs once on each thread before its first batch. At that time, this thread and threads that
+    /// it starts are not yet bound to a CPU.
     pub prepare: fn(),
-    /// Makes so many calls, with nothing between them.
+    /// Makes the given number of calls in a loop.
     pub batch: fn(u64),
 }
 
@@ -38,9 +37,9 @@ impl fmt::Debug for Case {
     }
 }
 
-/// A [`Case`] of a name, a number of regions in a call, optionally a function
-/// that prepares a thread, and an expression that is the call. The loop is
-/// inlined with the expression, so that no call of a function is measured.
+/// Creates a [`Case`] from a name, the number of regions in a call, optionally a function that
+/// prepares a thread, and an expression, which is the call. The expression is inlined into the
+/// loop, so that no function call is measured.
 ///
 /// ```
 /// let case = pfp_bench::case!("nothing", 1, std::hint::black_box(()));
@@ -65,14 +64,13 @@ macro_rules! case {
     };
 }
 
-/// The value in the middle; of an even number, the upper of the two. Not a
-/// number if there are none.
+/// The median; of an even number of values, the upper one in the middle. NaN without values.
 pub fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// The machine, in the words that belong under a table.
+/// Description of the machine, to print with a table.
 #[must_use]
 pub fn machine(ticks_per_second: f64) -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -1,47 +1,46 @@
-//! The side that asks: starts a worker per case, and goes round them.
+//! The parent, which starts a worker per case and runs them in turn.
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// What a worker answers to a batch.
+/// A worker's answer for a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Nanoseconds per region, per thread. 0 for a batch of no calls.
+    /// Nanoseconds per region and thread. 0 for a batch without calls.
     pub ns: f64,
-    /// The same in CPU time of the threads: without what they wait for a CPU, where
-    /// there are more threads than CPUs.
+    /// Nanoseconds of CPU time per region and thread. Unlike `ns`, this does not include waits for
+    /// a CPU if there are more threads than CPUs.
     pub cpu_ns: f64,
-    /// Bytes resident in the worker after the batch.
+    /// Resident memory of the worker after the batch, in bytes.
     pub rss: u64,
 }
 
-/// The process of one case. It ends when this is dropped.
+/// The process of a case, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Worker {
     name: String,
     child: Child,
-    /// None only while it is dropped.
+    /// `None` only during the drop.
     asks: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
 
 impl Worker {
-    /// Starts this program again, for the case of that name.
+    /// Starts this program again, for the case with this name.
     ///
     /// # Errors
     ///
-    /// If no process can be started.
+    /// Fails if the process cannot be started.
     pub fn spawn(name: &str) -> io::Result<Self> {
         Self::spawn_from(std::env::current_exe()?, name)
     }
 
-    /// The same for another program that calls
-    /// [`serve_if_asked`](crate::serve_if_asked).
+    /// Starts another program that calls [`serve_if_asked`](crate::serve_if_asked).
     ///
     /// # Errors
     ///
-    /// If no process can be started.
+    /// Fails if the process cannot be started.
     pub fn spawn_from(program: impl AsRef<OsStr>, name: &str) -> io::Result<Self> {
         let mut child = Command::new(program)
             .args(["--case", name])
@@ -61,18 +60,18 @@ impl Worker {
         &self.name
     }
 
-    /// The number of its process.
+    /// Id of the worker's process.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// One batch of that many calls on each of that many threads, all at once, and
-    /// before it one call that is not timed. No calls only prepare the threads.
+    /// Runs a batch of `calls` calls on each of `threads` threads simultaneously. One call precedes
+    /// it that is not timed. With 0 calls, only prepares the threads.
     ///
     /// # Errors
     ///
-    /// If the worker has ended, or answers something else.
+    /// Fails if the worker has ended, or if its answer is invalid.
     pub fn run(&mut self, calls: u64, threads: usize) -> io::Result<Sample> {
         let ended = |_| io::Error::other(format!("the worker of {:?} has ended", self.name));
         let mut answer = String::new();
@@ -90,7 +89,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         drop(self.asks.take());
-        // It has nothing to save; how it ended is not of interest.
+        // The worker has nothing to save, so its exit status does not matter.
         let _ = self.child.wait();
     }
 }
@@ -102,16 +101,15 @@ fn parse(answer: &str) -> Option<Sample> {
     Some(Sample { ns: ns.parse().ok()?, cpu_ns: cpu_ns.parse().ok()?, rss: rss.parse().ok()? })
 }
 
-/// Gives each worker its turn in each of so many rounds. What the turns came to
-/// is returned per worker, in the workers' order.
+/// Runs `turn` for each worker in each round. Returns the results of each worker, in the workers'
+/// order.
 ///
-/// Each round has an order of its own: a worker with threads that work off what
-/// was recorded may still be at it after its answer, and must not always disturb
-/// the same one.
+/// The order differs from round to round. A worker with background threads may still be busy after
+/// its answer, and must not always disturb the same other worker.
 ///
 /// # Errors
 ///
-/// The first that a turn returns.
+/// Returns the first error of `turn`.
 pub fn interleave<T>(
     workers: &mut [Worker],
     rounds: usize,
@@ -129,7 +127,7 @@ pub fn interleave<T>(
     Ok(results)
 }
 
-/// Fisher-Yates, with Knuth's generator: the same in every run.
+/// Fisher-Yates shuffle with Knuth's generator, so that all runs use the same orders.
 fn shuffle(order: &mut [usize], random: &mut u64) {
     for last in (1..order.len()).rev() {
         *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

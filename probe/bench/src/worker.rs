@@ -1,4 +1,4 @@
-//! The side that answers: one case, on threads that stay.
+//! The worker, which runs one case on threads that it keeps.
 
 use std::io::{self, BufRead, Write};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -8,16 +8,15 @@ use std::time::{Duration, Instant};
 
 use crate::Case;
 
-/// Calls that each thread makes before it is asked for any: what happens only at
-/// the first is in no figure.
+/// Number of calls of each thread before its first batch, so that no figure includes one-time work.
 const WARM_UP: u64 = 10;
 
-/// How long a thread spins at the start before it lets others have the CPU: longer
-/// than it takes to be woken.
+/// Number of spins at the start of a batch before a thread yields its CPU. They take longer than a
+/// wake-up.
 const SPINS: u32 = 10_000;
 
-/// Serves a parent and does not return if the command line has `--case NAME`. To
-/// be called first of all in `main`.
+/// If the command line has `--case NAME`, serves the parent and does not return. Must be the first
+/// call in `main`.
 pub fn serve_if_asked(cases: &[Case]) {
     let Some(name) = std::env::args().skip_while(|argument| argument != "--case").nth(1) else {
         return;
@@ -30,7 +29,7 @@ pub fn serve_if_asked(cases: &[Case]) {
     std::process::exit(i32::from(served.is_none()));
 }
 
-/// Answers until the parent has no more to ask. None if it could not.
+/// Answers until the parent closes the pipe. `None` on an error.
 fn serve(case: Case) -> Option<()> {
     cpus();
     let mut threads = Vec::new();
@@ -50,7 +49,7 @@ fn serve(case: Case) -> Option<()> {
     Some(())
 }
 
-/// A batch on each of the threads at once. Returns the mean of their times.
+/// Runs a batch on all threads simultaneously. Returns the mean of their times.
 fn run(threads: &[Thread], calls: u64) -> Option<Times> {
     let missing = Arc::new(AtomicUsize::new(threads.len()));
     for thread in threads {
@@ -66,17 +65,17 @@ fn run(threads: &[Thread], calls: u64) -> Option<Times> {
     Some(Times { ns: sum.ns / count, cpu_ns: sum.cpu_ns / count })
 }
 
-/// What a batch took.
+/// Duration of a batch.
 #[derive(Clone, Copy, Default)]
 struct Times {
     ns: f64,
-    /// Of the thread's CPU time.
+    /// CPU time of the thread.
     cpu_ns: f64,
 }
 
 impl Times {
     fn of(batch: impl FnOnce()) -> Self {
-        // Outside, since it is a system call.
+        // Read outside the timed part, because it takes a system call.
         let cpu = thread_cpu_time();
         let start = Instant::now();
         batch();
@@ -88,7 +87,7 @@ impl Times {
 
 struct Batch {
     calls: u64,
-    /// Threads that have not come to the start yet.
+    /// Number of threads that have not reached the start yet.
     missing: Arc<AtomicUsize>,
 }
 
@@ -105,16 +104,17 @@ impl Thread {
         std::thread::spawn(move || {
             (case.prepare)();
             (case.batch)(WARM_UP);
-            // Only now, so that no thread that the case has started is bound too.
+            // Binds the thread only now, so that threads that the case has started are not bound,
+            // too.
             bind(number);
             for batch in asked {
-                // This thread has just been switched in, and its caches are another's:
-                // what that costs at the next call is in no figure either.
+                // The thread has just been switched in, so its caches are cold. One call before the
+                // start keeps that cost out of the figures, too.
                 if batch.calls > 0 {
                     (case.batch)(1);
                 }
-                // All spin, since to be woken takes as long as a thousand calls. Those
-                // that wait for one without a CPU give it theirs.
+                // All threads spin, because a wake-up takes as long as a thousand calls. If a
+                // thread has no CPU, the waiting threads yield theirs.
                 batch.missing.fetch_sub(1, Relaxed);
                 let mut spins = 0;
                 while batch.missing.load(Relaxed) != 0 {
@@ -137,30 +137,31 @@ impl Thread {
 
 fn thread_cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills the structure that we own.
+    // SAFETY: `time` is a local variable that the call fills.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The CPUs that the process may run on, asked before any thread is bound.
+/// CPUs that the process may use, determined before any thread is bound.
 fn cpus() -> &'static [usize] {
     static CPUS: OnceLock<Vec<usize>> = OnceLock::new();
     CPUS.get_or_init(|| {
-        // SAFETY: a set of CPUs is a field of bits, of which zero is one.
+        // SAFETY: a set of CPUs is an array of bits, for which zeros are valid.
         let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-        // SAFETY: the kernel fills the set that we own, whose size we tell.
+        // SAFETY: the call fills `set`, whose size is passed.
         let got = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
         let most = if got == 0 { libc::CPU_SETSIZE as usize } else { 0 };
-        // SAFETY: each number is less than what the set has room for.
+        // SAFETY: `cpu` is less than the number of bits in the set.
         (0..most).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
     })
 }
 
-/// Binds this thread to a CPU, the threads in turn to one after the other. Where
-/// that cannot be, the figures scatter more.
+/// Binds the thread to a CPU; thread numbers are distributed over the CPUs in turn. If binding
+/// fails, the figures only scatter more.
 fn bind(thread: usize) {
     let Some(&cpu) = cpus().get(thread % cpus().len().max(1)) else { return };
-    // SAFETY: as in `cpus`; the number came out of such a set.
+    // SAFETY: zeros are a valid set; `cpu` is a number from such a set, and the call only reads the
+    // set.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpu, &mut set);
@@ -168,8 +169,7 @@ fn bind(thread: usize) {
     }
 }
 
-/// Counted over the page tables: what `statm` tells may be off by some tens of
-/// pages per CPU.
+/// Resident memory. Read from `smaps_rollup`, because `statm` can be off by tens of pages per CPU.
 fn resident_bytes() -> Option<u64> {
     let maps = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
     let line = maps.lines().find_map(|line| line.strip_prefix("Rss:"))?;

@@ -1,4 +1,4 @@
-//! A program of cases that starts itself: needs a `main` of its own.
+//! Runs a program with cases that starts itself, which needs its own `main`.
 
 use std::hint::black_box;
 use std::thread::sleep;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pfp_bench::{Worker, case, interleave};
 
-/// A MiB that stays.
+/// Allocates a MiB that is never freed.
 fn keep() {
     black_box(vec![1_u8; 1 << 20].leak());
 }

@@ -1,4 +1,4 @@
-//! The axes, and how each is measured.
+//! The axes of the plots, and their measurements.
 
 use std::io;
 
@@ -7,18 +7,18 @@ use pfp_bench::{Case, Worker, interleave, median};
 use crate::{Plan, cases};
 
 const THREADS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// How often memory is looked at: after one unit of regions, after two, four, ...
+/// Number of readings of the memory: after one unit of regions, after two, four, and so on.
 const LOOKS: u32 = 5;
 
-/// What the cost may grow with.
+/// Something that the cost may grow with.
 pub(crate) struct Axis {
     pub(crate) title: &'static str,
-    /// What the values of `at` are.
+    /// Label of the values in `at`.
     pub(crate) along: &'static str,
-    /// What the figures are.
+    /// Label of the figures.
     pub(crate) figure: &'static str,
     pub(crate) at: Vec<f64>,
-    /// A figure for each of `at`.
+    /// Lines of the plot, with a figure for each value of `at`.
     pub(crate) series: Vec<Series>,
 }
 
@@ -38,7 +38,7 @@ fn points(plan: &Plan) -> io::Result<Axis> {
     let mut cases = cases::POINTS.to_vec();
     cases.push(cases::TWO_RDTSC);
     let mut figures = medians(&cases, plan.regions_of_points, plan.rounds_of_points)?;
-    // It knows of no points: the same everywhere.
+    // This case is independent of the number of points.
     let floor = figures.pop().unwrap_or(f64::NAN);
     Ok(Axis {
         title: "Points",
@@ -90,14 +90,14 @@ fn depth(plan: &Plan) -> io::Result<Axis> {
 fn duration(plan: &Plan) -> io::Result<Axis> {
     let cases = cases::WORK.concat();
     let mut workers = spawn(&cases)?;
-    // As many calls as fit the time, by what one takes.
+    // As many calls as fit the time, according to a first run.
     let mut calls = Vec::new();
     for worker in &mut workers {
         let first = worker.run(10, 1)?.ns;
         calls.push((plan.work_ns as f64 / first.max(10.0)).max(1.0) as u64);
     }
     let rounds = rounds(&cases, &mut workers, &calls, plan.rounds_of_work)?;
-    // Within a round the machine is as fast for the one as for the other.
+    // Within a round, the machine is equally fast for both cases.
     let added = |which: usize| {
         let of_case = |of: &[Vec<f64>]| {
             let differences = of[which].iter().zip(&of[0]).map(|(with, without)| with - without);
@@ -137,10 +137,10 @@ fn memory(plan: &Plan) -> io::Result<Axis> {
     })
 }
 
-/// KiB that become resident in a process of its own, up to each look.
+/// Resident memory of a new process, in KiB, at each reading.
 fn growth(case: &Case, plan: &Plan) -> io::Result<Vec<f64>> {
     let mut worker = Worker::spawn(case.name)?;
-    // The first answer brings pages of the worker's own into memory.
+    // The first answer loads pages of the worker itself into memory.
     worker.run(0, 1)?;
     let before = worker.run(0, 1)?.rss;
     let mut done = 0;
@@ -153,8 +153,8 @@ fn growth(case: &Case, plan: &Plan) -> io::Result<Vec<f64>> {
     (0..LOOKS).map(look).collect()
 }
 
-/// Nanoseconds of CPU time that a region costs more if it is the first after its
-/// thread was away.
+/// Additional CPU time in nanoseconds of a region that is the first after its thread was switched
+/// in.
 pub(crate) fn after_a_switch(plan: &Plan) -> io::Result<f64> {
     let mut workers = spawn(&cases::AWAY)?;
     let mut rounds =
@@ -163,8 +163,8 @@ pub(crate) fn after_a_switch(plan: &Plan) -> io::Result<f64> {
     Ok(with - without)
 }
 
-/// The median of each case over the rounds, in nanoseconds per region. A batch has
-/// about so many regions.
+/// Median of each case over all rounds, in nanoseconds per region. A batch has about `regions`
+/// regions.
 fn medians(cases: &[Case], regions: u64, count: usize) -> io::Result<Vec<f64>> {
     let calls: Vec<u64> = cases.iter().map(|case| regions / u64::from(case.regions)).collect();
     let mut rounds = rounds(cases, &mut spawn(cases)?, &calls, count)?;
@@ -188,7 +188,7 @@ fn spawn(cases: &[Case]) -> io::Result<Vec<Worker>> {
     cases.iter().map(|case| Worker::spawn(case.name)).collect()
 }
 
-/// Where on its axis each of these cases stands.
+/// Position of each case on its axis.
 fn at(cases: &[Case]) -> Vec<f64> {
     cases.iter().map(|case| f64::from(case.regions)).collect()
 }

@@ -1,16 +1,16 @@
-//! What is measured along each axis, and what there is without pfp.
+//! The cases on each axis, with and without pfp.
 
 use std::hint::black_box;
 use std::time::Duration;
 
 use pfp_bench::{Case, case};
 
-/// A region that is empty, of one point.
+/// An empty region of one point.
 pub(crate) const REGION: Case = case!("a region", 1, region());
-/// The floor.
+/// Minimum cost of a measurement.
 pub(crate) const TWO_RDTSC: Case = case!("two bare rdtsc", 1, two_rdtsc());
 
-/// A region of each of so many points, one point after the other.
+/// One region for each of several points, in turn.
 pub(crate) const POINTS: [Case; 8] = [
     case!("1 point", 1, in_turn::<1>()),
     case!("4 points", 4, in_turn::<4>()),
@@ -22,7 +22,7 @@ pub(crate) const POINTS: [Case; 8] = [
     case!("10,000 points", 10_000, in_turn::<10_000>()),
 ];
 
-/// What a thread pays after it was away, in a region and without one.
+/// Cost of a sleep, and of a sleep followed by a region.
 pub(crate) const AWAY: [Case; 2] = [
     case!("sleep", 1, std::thread::sleep(Duration::from_micros(1))),
     case!("sleep, then a region", 1, {
@@ -31,7 +31,7 @@ pub(crate) const AWAY: [Case; 2] = [
     }),
 ];
 
-/// Regions of different points, each in the one before.
+/// Nested regions of different points.
 pub(crate) const DEPTHS: [Case; 6] = [
     case!("1 region", 1, nested(1)),
     case!("2 regions", 2, nested(2)),
@@ -40,7 +40,7 @@ pub(crate) const DEPTHS: [Case; 6] = [
     case!("16 regions", 16, nested(16)),
     case!("32 regions", 32, nested(32)),
 ];
-/// Two bare readings of the counter in place of each of those regions.
+/// Two bare readings of the counter in place of each region.
 pub(crate) const BARE_DEPTHS: [Case; 6] = [
     case!("1 pair", 1, nested_rdtsc(1)),
     case!("2 pairs", 2, nested_rdtsc(2)),
@@ -59,8 +59,8 @@ macro_rules! work_cases {
         ]
     };
 }
-/// Work by itself, about ten times as long from case to case, the same in a
-/// region, and the same between two bare readings of the counter.
+/// Work of about tenfold duration from case to case: alone, in a region, and between two bare
+/// readings of the counter.
 pub(crate) const WORK: [[Case; 3]; 6] = [
     work_cases!(0),
     work_cases!(7),
@@ -108,13 +108,12 @@ fn nested_rdtsc(depth: usize) {
     black_box(pfp::ticks().wrapping_sub(first));
 }
 
-/// Takes so many times five cycles: each step waits for the one before, and reads
-/// neither memory nor a clock.
+/// Takes about five cycles per step. Each step depends on the previous one. It does not read memory
+/// or a clock.
 #[inline(never)]
 fn work(steps: u32) {
     let mut value = black_box(1_u64);
-    // What stands around work may go on beside it where that leaves room. Here it
-    // leaves none, or nothing would be seen to be added.
+    // Prevents measuring from overlapping with the work, which would hide its cost.
     wait_for_all_before();
     for _ in 0..steps {
         value = (value ^ value >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -126,12 +125,12 @@ fn work(steps: u32) {
 #[inline(always)]
 fn wait_for_all_before() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every such processor has it.
+    // SAFETY: every x86-64 processor has this instruction.
     unsafe {
         std::arch::x86_64::_mm_lfence();
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: changes nothing.
+    // SAFETY: the instruction changes no register and no memory.
     unsafe {
         std::arch::asm!("isb", options(nostack, preserves_flags));
     }

@@ -1,15 +1,15 @@
-//! How the cost of a region grows: with the number of points, of threads, of
-//! regions around it, with its duration, and with what was recorded before.
+//! How the cost of a region grows with the number of points, the number of threads, the depth of
+//! nesting, its duration, and the number of earlier measurements.
 //!
-//! Each case runs in a process of its own (see `pfp-bench`), those of an axis in
-//! turn. A table per axis goes to standard output, the plot of all of them into a
-//! folder if one is named:
+//! Each case runs in its own process (see `pfp-bench`), all cases of an axis in turn. The program
+//! prints a table per axis to standard output. If a folder is named, it also writes a plot of all
+//! axes there:
 //!
 //! ```text
 //! cargo run --release -p pfp-bench --example growth -- assets
 //! ```
 //!
-//! `--quick` only shows that everything runs.
+//! `--quick` only checks that everything runs.
 
 use std::error::Error;
 use std::path::Path;
@@ -21,28 +21,29 @@ mod cases;
 mod picture;
 mod table;
 
-/// How much is measured.
+/// Amount of measuring.
 pub(crate) struct Plan {
-    /// Rounds of each axis, in which every case has one batch.
+    /// Number of rounds of each axis. In a round, every case runs one batch.
     pub(crate) rounds: usize,
-    /// About how many regions a batch has.
+    /// Approximate number of regions in a batch.
     pub(crate) regions: u64,
-    /// The same of several points. They must fill the caches anew after the case
-    /// before, which is not to be in the figures.
+    /// Number of regions in a batch with several points, and of rounds. The batches are long,
+    /// because they must refill the caches after the previous case, which must not affect the
+    /// figures.
     pub(crate) regions_of_points: u64,
     pub(crate) rounds_of_points: usize,
-    /// The same on each of several threads: so many that all threads have the CPU
-    /// more than once. And the rounds of that.
+    /// Number of regions on each of several threads, and of rounds. The batches are so long that
+    /// each thread gets a CPU more than once.
     pub(crate) regions_of_threads: u64,
     pub(crate) rounds_of_threads: usize,
-    /// Rounds of the axis of durations. What a region adds to work ten thousand times
-    /// as long is within what two rounds differ by, so there are many, and short.
+    /// Number of rounds of the duration axis. The cost of a region in work that is ten thousand
+    /// times as long is less than the noise of a round, so there are many short rounds.
     pub(crate) rounds_of_work: usize,
-    /// About how long one of their batches takes.
+    /// Approximate duration of a batch on that axis.
     pub(crate) work_ns: u64,
-    /// Regions after which memory is looked at for the first time.
+    /// Number of regions before the first reading of the memory.
     pub(crate) regions_of_memory: u64,
-    /// Processes whose memory is looked at.
+    /// Number of processes whose memory is read.
     pub(crate) processes: usize,
 }
 
@@ -90,7 +91,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Every case, for the processes that are asked for one.
+/// All cases, for workers.
 fn all() -> Vec<Case> {
     let mut all = vec![cases::REGION, cases::TWO_RDTSC];
     all.extend(cases::POINTS);

@@ -1,5 +1,5 @@
-//! The plot: a panel for each axis, cost from zero, so that what is flat looks
-//! flat.
+//! The plot, with a panel for each axis. All scales begin at 0, so that a constant cost looks
+//! constant.
 
 use std::error::Error;
 use std::path::Path;
@@ -14,20 +14,20 @@ const COLUMNS: usize = 3;
 
 const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
 const GRID: RGBColor = RGBColor(0xe4, 0xe4, 0xe4);
-/// Of the series, in their order: told apart without colours too.
+/// Colours of the series, in order; distinguishable without colour vision, too.
 const COLOURS: [RGBColor; 2] = [RGBColor(0x00, 0x5f, 0xb8), RGBColor(0x8a, 0x8a, 0x8a)];
 
-/// Where an axis has its zero, which has no logarithm.
+/// Position of 0 on a logarithmic axis.
 const ZERO: f64 = 1.0;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
 pub(crate) fn draw(file: &Path, axes: &[Axis], machine: &str) -> Outcome {
-    // A white ground, since the page may be a dark one.
+    // White background, because the page may have a dark one.
     let root = SVGBackend::new(file, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     let panels = root.split_evenly((ROWS, COLUMNS));
-    // One scale for all that is nanoseconds.
+    // All panels with nanoseconds have the same scale.
     let is_time = |axis: &&Axis| axis.figure.starts_with("ns");
     let top = axes.iter().filter(is_time).map(highest).fold(0.0, f64::max);
     for (axis, panel) in axes.iter().zip(&panels) {
@@ -51,7 +51,7 @@ type Panel<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 fn draw_axis(axis: &Axis, top: f64, panel: &Panel<'_>) -> Outcome {
     let at: Vec<f64> = axis.at.iter().map(|at| at.max(ZERO)).collect();
     let (first, last) = (at[0], at[at.len() - 1]);
-    // A little room beside the outermost.
+    // Margin beside the outermost values.
     let room = (last / first).powf(0.06);
     let range = (first / room..last * room).log_scale().with_key_points(at.clone());
     let mut chart = ChartBuilder::on(panel)
@@ -76,7 +76,7 @@ fn draw_axis(axis: &Axis, top: f64, panel: &Panel<'_>) -> Outcome {
         .x_label_formatter(&|at| short(*at))
         .y_label_formatter(&|figure| format!("{figure:.0}"))
         .draw()?;
-    // The first last, so that it lies on top.
+    // The first series is drawn last, so that it is on top.
     for (series, colour) in axis.series.iter().zip(COLOURS).rev() {
         let line: Vec<(f64, f64)> =
             at.iter().copied().zip(series.figures.iter().copied()).collect();
@@ -110,7 +110,7 @@ fn font(size: i32) -> FontDesc<'static> {
     FontDesc::new(FontFamily::SansSerif, f64::from(size), FontStyle::Normal)
 }
 
-/// A number as short as it stands under an axis.
+/// Short form of a number, for an axis.
 fn short(value: f64) -> String {
     match value {
         1e6.. => format!("{:.0} M", value / 1e6),

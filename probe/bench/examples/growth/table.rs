@@ -1,4 +1,4 @@
-//! The tables, as docs/costs.md has them.
+//! The tables, as in docs/costs.md.
 
 use crate::axes::Axis;
 
@@ -20,7 +20,7 @@ pub(crate) fn print(axes: &[Axis], machine: &str) {
     }
 }
 
-/// A whole number, with commas.
+/// Formats a whole number with commas.
 pub(crate) fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::new();
