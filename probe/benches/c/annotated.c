@@ -1,9 +1,9 @@
-/* What an annotation for another tool costs with libpfp_inject: the side that answers, as
- * `region.c` does it. The clients' own part, a load and a call, is as in their headers.
+/* Cost of annotations for other tools with libpfp_inject. This is a worker like
+ * `region.c`. The clients' part, a load and a call, is the same as in their headers.
  *
  *     annotated --case NAME
  *
- * LIBRARY is its file. */
+ * LIBRARY is the library's file. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 #define NOTHING() __asm__ volatile("" ::: "memory")
 
-/* ---- NVTX, as its header finds the tool ---- */
+/* ---- NVTX: connects to the tool like its header ---- */
 
 typedef void (*function)(void);
 typedef struct nvtx_event {
@@ -66,7 +66,7 @@ static const void *export_table(uint32_t number)
     return number == 1 ? &callbacks : NULL;
 }
 
-/* ---- ITT, as its header does ---- */
+/* ---- ITT: connects to the tool like its header ---- */
 
 typedef struct itt_domain {
     volatile int flags;
@@ -106,7 +106,7 @@ static void start_itt(void *library)
     init(&global, -1);
 }
 
-/* ---- what is measured ---- */
+/* ---- the cases ---- */
 
 static void nvtx_text(unsigned long calls)
 {

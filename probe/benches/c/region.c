@@ -1,9 +1,9 @@
-/* What a region costs in C: the side that answers, as `pfp-bench` does it in Rust.
+/* Cost of a region in C. This is a worker like those of `pfp-bench` in Rust.
  *
  *     region --case NAME
  *
- * For each line `CALLS 1` it runs one batch and answers
- * `NANOSECONDS CPU_NANOSECONDS RSS_BYTES`, the first two per region. */
+ * For each line `CALLS 1`, it runs one batch and answers
+ * `NANOSECONDS CPU_NANOSECONDS RSS_BYTES`; the first two are per region. */
 #include <pfp.h>
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 enum { NUMBER = 5 };
 
-/* Something that the compiler must leave where it is. */
+/* Prevents the compiler from merging or moving the code around it. */
 #define NOTHING() __asm__ volatile("" ::: "memory")
 
 static void scope(unsigned long calls)
@@ -24,7 +24,7 @@ static void scope(unsigned long calls)
     }
 }
 
-/* Its argument, of which the compiler knows nothing, as Rust's rows have it. */
+/* Hides a value from the compiler, like the rows in Rust. */
 static unsigned long opaque(unsigned long n)
 {
     __asm__ volatile("" : "+r"(n));

@@ -1,5 +1,5 @@
-//! The same in C, beside Rust in one run: a worker that is a C program, linked
-//! with either library. And one that is annotated for other tools.
+//! Regions in C, measured together with their counterparts in Rust. The worker is a C program,
+//! linked with the static or the shared library. A further worker has annotations for other tools.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use pfp_bench::{Worker, interleave, median};
 
 use crate::cases;
 
-/// What is measured in C, beside what costs as much in Rust.
+/// Cases in C, each with its counterpart in Rust.
 const ROWS: [(&str, &str); 7] = [
     ("PFP_SCOPE", cases::SCOPE),
     ("PFP_METERED", cases::TIMED),
@@ -20,16 +20,16 @@ const ROWS: [(&str, &str); 7] = [
     ("disabled: pfpBegin, pfpEnd", cases::BY_NUMBER_OFF),
 ];
 
-/// What is annotated for other tools, and measured by libpfp_inject. Each may cost so many
-/// times what `scope!` does.
+/// Cases with annotations for other tools, which libpfp_inject measures. Each may cost up to
+/// `BOUND` times as much as `scope!`.
 const ANNOTATED: [&str; 3] =
     ["NVTX: push with a text, pop", "NVTX: push with a registered string, pop", "ITT: task"];
 const BOUND: f64 = 1.5;
 
-/// How the library is linked, with its file.
+/// File names of the library, each with its own kind of linking.
 const LINKS: [&str; 2] = ["libpfp.a", "libpfp.so"];
 
-/// Prints the table. Says why there is none where there is no compiler.
+/// Prints the table. Without a C compiler, prints the reason instead.
 pub(crate) fn table(rounds: usize, calls: u64) -> io::Result<()> {
     let programs = match LINKS.map(build) {
         [Ok(with_static), Ok(with_shared)] => [with_static, with_shared],
@@ -66,7 +66,7 @@ pub(crate) fn table(rounds: usize, calls: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Prints what annotations cost, beside `scope!`.
+/// Prints the cost of annotations, compared with `scope!`.
 pub(crate) fn annotated(rounds: usize, calls: u64) -> io::Result<()> {
     let program = match build_annotated() {
         Ok(program) => program,
@@ -103,7 +103,7 @@ fn build_annotated() -> io::Result<PathBuf> {
     Ok(program)
 }
 
-/// The folder of the libraries, which are built if need be.
+/// Builds the libraries if needed, and returns their folder.
 fn built() -> io::Result<PathBuf> {
     let probe = Path::new(env!("CARGO_MANIFEST_DIR"));
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libpfp");
@@ -114,11 +114,11 @@ fn built() -> io::Result<PathBuf> {
     Ok(target.join("c"))
 }
 
-/// Builds the worker, which is linked with the library's file.
+/// Builds the worker and links it with the library's file.
 fn build(library: &str) -> io::Result<PathBuf> {
     let (probe, built) = (Path::new(env!("CARGO_MANIFEST_DIR")), built()?);
     let program = built.join(format!("region-{library}"));
-    // Without the folder and the name that users would have it under.
+    // Not through pkg-config, which needs an installed library.
     run(Command::new("cc")
         .args(["-std=c99", "-D_GNU_SOURCE", "-O2"])
         .arg(format!("-I{}", probe.join("include").display()))

@@ -1,4 +1,4 @@
-//! What is measured.
+//! The cases that are measured.
 
 use std::future::{Future, pending};
 use std::hint::black_box;
@@ -19,13 +19,14 @@ pub(crate) const OFF: &str = "disabled: Point::measure";
 pub(crate) const EMPTY_LOOP: &str = "an empty loop";
 pub(crate) const ASYNC_OFF: &str = "disabled: async function, ready at once";
 pub(crate) const ASYNC_EMPTY: &str = "an async function without a region";
-/// Work as it is, between two rdtsc, and in a region; of each [kind](WORK_KINDS).
+/// Names of the cases for each [kind](WORK_KINDS) of work: the work alone, between two `rdtsc`, and
+/// in a region.
 pub(crate) const WORK: [[&str; 3]; 3] = [
     ["work", "work between two rdtsc", "work in a region"],
     ["work in flight", "work in flight, between two rdtsc", "work in flight, in a region"],
     ["fenced work", "fenced work between two rdtsc", "fenced work in a region"],
 ];
-/// How work hangs together with the work before it, and the bar for what a region adds to it.
+/// How the work depends on the work before it, and the maximum ratio of what a region adds.
 pub(crate) const WORK_KINDS: [(&str, Option<f64>); 3] = [
     ("one chain through all calls", None),
     ("a chain of its own in each call, several in flight", Some(2.0)),
@@ -35,7 +36,7 @@ pub(crate) const WORK_KINDS: [(&str, Option<f64>); 3] = [
 /// A row of the table.
 pub(crate) struct Row {
     pub(crate) case: Case,
-    /// The most that a region may cost, as a multiple of two bare rdtsc, on a quiet machine.
+    /// Maximum cost of a region on a quiet machine, as a multiple of two bare `rdtsc`.
     pub(crate) bar: Option<f64>,
 }
 
@@ -45,7 +46,7 @@ static POLLED: pfp::Point = pfp::Point::new("polled");
 static IN_TURN: [pfp::Point; 1000] = [const { pfp::Point::new("in turn") }; 1000];
 const NUMBER: u32 = 5;
 
-/// Something that the compiler must leave where it is.
+/// Prevents the compiler from merging or moving the code around this call.
 #[inline(always)]
 fn nothing() {
     black_box(());
@@ -61,7 +62,7 @@ fn with_amounts(n: u64) {
     nothing();
 }
 
-/// A point that has no room for another tuple.
+/// A point that has no free slot for another tuple of amounts.
 fn of_the_rest() {
     (1..9).for_each(with_rest);
 }
@@ -77,12 +78,13 @@ fn two_rdtsc() {
     black_box(pfp::ticks().wrapping_sub(first));
 }
 
-/// As many instructions between them as a region has, which wait for nothing. Where the core's
-/// other hyperthread works, or nothing runs beside the reading of the counter, this row says so.
+/// As many independent instructions between the two readings as a region has. This row is slow if
+/// the core's other hyperthread is busy, or if no instruction executes in parallel with a reading
+/// of the counter.
 fn two_rdtsc_and_instructions() {
     let first = pfp::ticks();
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: adds to registers that are said to be lost.
+    // SAFETY: changes only registers that are declared as outputs.
     unsafe {
         std::arch::asm!(
             ".rept 25",
@@ -102,7 +104,7 @@ fn two_thread_cpu_times() {
 
 fn thread_cpu_time() -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills the structure that we own.
+    // SAFETY: `time` is a local variable that the call fills.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     time.tv_nsec
 }
@@ -155,7 +157,7 @@ fn four_deep() {
     }
 }
 
-/// Two regions a call, without anything between them.
+/// Two regions per call, without anything between them.
 fn laps(calls: u64) {
     pfp::laps!();
     for _ in 0..calls {
@@ -166,7 +168,7 @@ fn laps(calls: u64) {
     }
 }
 
-/// Polls of one future that is never ready.
+/// Polls a future that is never ready.
 fn polls(calls: u64) {
     let mut future = pin!(POLLED.measure_async(pending::<()>()));
     let mut context = Context::from_waker(Waker::noop());
@@ -184,14 +186,14 @@ async fn at_once_without(number: u64) -> u64 {
     number
 }
 
-/// A future that is ready at its first poll.
+/// Polls a future that is ready at its first poll.
 #[inline(always)]
 fn poll_once(future: impl Future<Output = u64>) {
     let polled = pin!(future).poll(&mut Context::from_waker(Waker::noop()));
     black_box(polled.is_ready());
 }
 
-/// About 70 ns of work of one of the [`WORK_KINDS`].
+/// About 70 ns of one kind of work; see [`WORK_KINDS`].
 #[inline(always)]
 fn work<const KIND: usize>(value: u64) -> u64 {
     let is_chained = KIND == 0;
@@ -209,26 +211,26 @@ fn work<const KIND: usize>(value: u64) -> u64 {
     value
 }
 
-/// Waits until all instructions before it are done.
+/// Waits until all preceding instructions have completed.
 #[inline(always)]
 fn fence() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has it.
+    // SAFETY: every x86-64 processor has this instruction.
     unsafe {
         std::arch::x86_64::_mm_lfence();
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: changes nothing.
+    // SAFETY: the instruction changes no register and no memory.
     unsafe {
         std::arch::asm!("isb", options(nostack, preserves_flags))
     };
 }
 
-/// Keeps the compiler from seeing through, and the value in its register.
+/// Hides the value from the compiler, but keeps it in its register.
 #[inline(always)]
 fn black_box_register(value: u64) -> u64 {
     let mut value = value;
-    // SAFETY: no instruction at all.
+    // SAFETY: the assembly contains no instruction.
     unsafe {
         std::arch::asm!("/* {0} */", inout(reg) value, options(nomem, nostack, preserves_flags))
     };
@@ -262,7 +264,7 @@ fn works_in_regions<const KIND: usize>(calls: u64) {
     black_box(value);
 }
 
-/// The three cases of one of the [`WORK_KINDS`].
+/// The three cases for one kind of work; see [`WORK_KINDS`].
 fn of_work<const KIND: usize>() -> [Case; 3] {
     let batches = [works::<KIND>, works_in_rdtsc::<KIND>, works_in_regions::<KIND>];
     let case = |place: usize| Case {
@@ -278,7 +280,7 @@ fn row(bar: impl Into<Option<f64>>, case: Case) -> Row {
     Row { case, bar: bar.into() }
 }
 
-/// The table.
+/// Rows of the table.
 pub(crate) fn rows() -> Vec<Row> {
     let enable = || pfp::Point::numbered(NUMBER).enable();
     let off = || OFF_POINT.disable();
@@ -323,7 +325,7 @@ pub(crate) fn rows() -> Vec<Row> {
     ]
 }
 
-/// Those of the table, and those that only others are made of.
+/// All cases: the rows of the table, and cases from which further rows are calculated.
 pub(crate) fn all() -> Vec<Case> {
     let rows = rows().into_iter().map(|row| row.case);
     rows.chain([

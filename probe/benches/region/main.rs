@@ -1,12 +1,11 @@
-//! What a region costs, beside what there is without pfp.
+//! Cost of a region, compared with the cost without pfp.
 //!
-//! The table is what docs/costs.md quotes, with the bar that each figure has to
-//! meet: every case in a process of its own, all of them in turn for many rounds
-//! (see `pfp-bench`), and each median as a ratio to two bare readings of the
-//! time-stamp counter in the same run. Criterion measures each case by itself.
+//! docs/costs.md quotes the table, and states the maximum for each figure. Each case runs in its
+//! own process, all of them in turn for many rounds (see `pfp-bench`). A figure is the ratio of the
+//! case's median to the median of two bare readings of the time-stamp counter in the same run.
+//! Criterion measures each case separately.
 //!
-//! `cargo bench -p pfp-probe`; `-- --quick` for a short run, `-- table` for the
-//! table alone.
+//! `cargo bench -p pfp-probe`; add `-- --quick` for a short run, or `-- table` for the table alone.
 
 use std::io;
 use std::time::Instant;
@@ -19,20 +18,20 @@ mod cases;
 mod starts;
 mod watched;
 
-/// How much is measured.
+/// Amount of measuring.
 struct Plan {
     rounds: usize,
-    /// Regions in a batch, about.
+    /// Approximate number of regions in a batch.
     regions: u64,
-    /// Rounds of a batch on one thread and one on two, and the regions in each:
-    /// long enough that both threads really run at once.
+    /// Number of rounds with a batch on one thread and a batch on two, and of regions in each. The
+    /// batches are long enough to run simultaneously on both threads.
     pairs: usize,
     regions_of_pair: u64,
-    /// Rounds with and without a viewer, and the regions in each: so long that
-    /// it polls several times.
+    /// Number of rounds with and without a viewer, and of regions in each. The batches are so long
+    /// that the viewer polls several times.
     watched: usize,
     regions_watched: u64,
-    /// Processes that are started.
+    /// Number of processes to start.
     starts: usize,
 }
 
@@ -54,7 +53,7 @@ const QUICK: Plan = Plan {
     regions_watched: 10_000_000,
     starts: 5,
 };
-/// Only shows that everything runs.
+/// Only checks that everything runs.
 const TEST: Plan = Plan {
     rounds: 1,
     regions: 1000,
@@ -69,7 +68,7 @@ fn main() -> io::Result<()> {
     starts::serve_if_asked();
     pfp_bench::serve_if_asked(&cases::all());
     let has = |flag: &str| std::env::args().any(|argument| argument == flag);
-    // `cargo test --benches` asks for no more.
+    // `cargo test --benches` needs only a check.
     let plan = match (has("--test"), has("--quick")) {
         (true, _) => TEST,
         (_, true) => QUICK,
@@ -182,11 +181,10 @@ fn table(plan: &Plan) -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes that became resident in the first million regions of a process, and in
-/// the second.
+/// Bytes that become resident during the first million regions of a process, and during the second.
 fn growth() -> io::Result<[i64; 2]> {
     let mut worker = Worker::spawn(cases::SCOPE)?;
-    // The first answer brings pages of the worker's own into memory.
+    // The first answer loads pages of the worker itself into memory.
     worker.run(0, 1)?;
     let start = worker.run(0, 1)?.rss;
     let first = worker.run(1_000_000, 1)?.rss;

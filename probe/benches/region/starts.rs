@@ -1,5 +1,4 @@
-//! What comes once: the start of the process and of each thread, page faults and
-//! all.
+//! Costs that occur once: the start of the process and of each thread, including page faults.
 
 use std::io;
 use std::process::Command;
@@ -10,22 +9,22 @@ use std::time::Instant;
 
 use pfp_bench::median;
 
-/// On the command line of a process that is started to be measured.
+/// Argument of a process that is started to measure itself.
 const FLAG: &str = "--start";
-/// Threads that are started for each figure.
+/// Number of threads for each figure.
 const THREADS: usize = 9;
 
-/// Microseconds, medians.
+/// Medians in microseconds.
 pub(crate) struct Starts {
     /// The first region of a process, which makes the segment.
     pub(crate) process: f64,
-    /// The first region of a thread on a lane that had no thread yet.
+    /// The first region of a thread on a lane that no thread has used before.
     pub(crate) new_lane: f64,
-    /// The same on the lane of a thread that has ended.
+    /// The first region of a thread on the lane of a thread that has ended.
     pub(crate) old_lane: f64,
 }
 
-/// Starts that many processes and asks each what it found.
+/// Starts several processes that measure themselves.
 pub(crate) fn measure(processes: usize) -> io::Result<Starts> {
     let mut found = [const { Vec::new() }; 3];
     for _ in 0..processes {
@@ -39,8 +38,8 @@ pub(crate) fn measure(processes: usize) -> io::Result<Starts> {
     Ok(Starts { process, new_lane, old_lane })
 }
 
-/// Measures and does not return if the command line asks for it. To be called
-/// before anything of pfp.
+/// If the command line requests it, measures and does not return. Must be called before any other
+/// function of pfp.
 pub(crate) fn serve_if_asked() {
     if std::env::args().nth(1).is_none_or(|argument| argument != FLAG) {
         return;
@@ -53,8 +52,8 @@ pub(crate) fn serve_if_asked() {
     std::process::exit(0);
 }
 
-/// The first region of each of several threads. They start one after the other,
-/// and none ends before the last has begun, so that none gets another's lane.
+/// Durations of the first regions of several threads. The threads start one after the other, and
+/// none ends before the last one has begun, so that each gets a new lane.
 fn on_new_lanes() -> Vec<f64> {
     let last = Barrier::new(THREADS + 1);
     thread::scope(|scope| {
@@ -63,7 +62,7 @@ fn on_new_lanes() -> Vec<f64> {
             let (answers, last) = (answers.clone(), &last);
             scope.spawn(move || {
                 let took = first_region();
-                // If nobody listens any more, nobody wants to know.
+                // The receiver exists until all threads have answered.
                 let _ = answers.send(took);
                 last.wait();
             });
@@ -75,7 +74,7 @@ fn on_new_lanes() -> Vec<f64> {
     })
 }
 
-/// Microseconds of one region, the calling thread's first.
+/// Duration of the calling thread's first region, in microseconds.
 fn first_region() -> f64 {
     let start = Instant::now();
     {

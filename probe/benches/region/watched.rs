@@ -1,4 +1,4 @@
-//! What it costs a program to be watched.
+//! Cost of a region while a viewer watches the program.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,11 +13,10 @@ use pfp_shm_layout::segment::Segment;
 
 use crate::cases::SCOPE;
 
-/// As the viewer does by default.
+/// The viewer's default interval.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Nanoseconds of a region in a process that is polled, by those in one that is
-/// not.
+/// Ratio of a region's cost in a process that is polled to its cost in one without a viewer.
 pub(crate) fn ratio(rounds: usize, calls: u64) -> io::Result<f64> {
     let mut workers = [Worker::spawn(SCOPE)?, Worker::spawn(SCOPE)?];
     for worker in &mut workers {
